@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Product queue: a fixed-size, memory-mapped file shared by processes (design: "file queue" of
+ * mpup-ldm7 Fig. 1). Products are kept in insertion order; the oldest make room for new ones.
+ * Any number of readers and writers in any number of processes.
+ *
+ * A product is held as one contiguous region; info.data_offset says where the data begins in it
+ * (an FMTP product is XDR prod_info followed by the data, stored as it came off the wire).
+ */
+#ifndef PQ_H
+#define PQ_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/time.h>
+
+#define PQ_IDENT_MAX 255
+#define PQ_ORIGIN_MAX 64
+
+enum pq_status {
+    PQ_OK = 0,
+    PQ_END,          /* no (further) product */
+    PQ_DUP,          /* a product with this signature is in the queue */
+    PQ_BIG,          /* larger than the queue can ever hold */
+    PQ_FULL,         /* the room that must be made is pinned by readers */
+    PQ_CORRUPT,      /* not a product queue, other version, or damaged */
+    PQ_SYSTEM,       /* errno says what */
+    PQ_INVAL
+};
+const char *pq_strerror(enum pq_status st);
+
+struct pq_signature { uint8_t bytes[16]; };           /* MD5 of the data */
+
+struct pq_info {                                      /* LDM prod_info */
+    struct timeval creation;                          /* at the origin, CLOCK_REALTIME */
+    struct pq_signature signature;
+    char origin[PQ_ORIGIN_MAX + 1];
+    uint32_t feedtype;
+    uint32_t seqno;
+    char ident[PQ_IDENT_MAX + 1];
+    uint32_t size;                                    /* bytes of data */
+};
+
+struct pq;                                            /* a process's handle; not for two threads */
+
+/* Creates (fails with PQ_SYSTEM/EEXIST if there, unless replace). data_bytes of disk are reserved
+ * for real (posix_fallocate: ENOSPC now, never SIGBUS later). slots: products at most. */
+enum pq_status pq_create(const char *path, uint64_t data_bytes, uint32_t slots, bool replace);
+enum pq_status pq_open(const char *path, bool writable, struct pq **out);
+void pq_close(struct pq *q);
+
+/* Copies a product in. */
+enum pq_status pq_insert(struct pq *q, const struct pq_info *info, const void *data);
+
+/* Two-step insertion: the bytes are received straight into the queue. A reservation is invisible
+ * to readers until pq_commit; pq_discard gives it back. */
+struct pq_reservation;
+enum pq_status pq_reserve(struct pq *q, const struct pq_signature *sig, uint64_t region_bytes,
+                          void **region, struct pq_reservation **out);
+/* data_offset + info->size <= region_bytes. PQ_DUP (and discards) if it came meanwhile. */
+enum pq_status pq_commit(struct pq *q, struct pq_reservation *r, const struct pq_info *info,
+                         uint32_t data_offset);
+void pq_discard(struct pq *q, struct pq_reservation *r);
+
+/* A pinned product: its bytes stay where they are until pq_release. */
+struct pq_view {
+    struct pq_info info;
+    const uint8_t *data;                              /* info.size bytes */
+    uint64_t seq;                                     /* position in insertion order, from 1 */
+    uint32_t slot;                                    /* internal */
+};
+/* The first product with position > after. after = 0: the oldest there is. */
+enum pq_status pq_next(struct pq *q, uint64_t after, struct pq_view *out);
+enum pq_status pq_find(struct pq *q, const struct pq_signature *sig, struct pq_view *out);
+void pq_release(struct pq *q, struct pq_view *v);
+
+/* Position of the newest product (0: none yet). */
+uint64_t pq_last_seq(struct pq *q);
+/* A descriptor that becomes readable after every insertion by any process (drain it with
+ * pq_notify_clear, then read with pq_next until PQ_END). Costs nothing while the queue is idle. */
+int pq_notify_fd(struct pq *q);
+void pq_notify_clear(struct pq *q);
+
+struct pq_stats {
+    uint64_t data_bytes, used_bytes, high_water_bytes;
+    uint32_t slots, used_slots, high_water_slots;
+    uint64_t inserted, evicted, duplicates;
+    double age_oldest_s, age_youngest_s;
+};
+void pq_get_stats(struct pq *q, struct pq_stats *out);
+
+#endif
