@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+# The front door. `make help` lists what is here.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PY := .venv/bin/python
+# Networks need root; everything else runs as you. runs/ is handed back to you afterwards.
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo -E)
+define as_root
+@$(SUDO) env PYTHONPATH=$(CURDIR) $(PY) $(1); code=$$?; \
+  if [ -n "$(SUDO)" ] && [ -d runs ]; then $(SUDO) chown -R $$(id -u):$$(id -g) runs; fi; exit $$code
+endef
+
+EXPERIMENT_ARGS = $(if $(DURATION),--duration $(DURATION)) $(if $(RECEIVERS),--receivers $(RECEIVERS)) \
+  $(if $(TRACE),--trace $(TRACE)) $(if $(SEED),--seed $(SEED)) $(if $(QUEUE_BYTES),--queue-bytes $(QUEUE_BYTES)) \
+  $(if $(RESUME),--resume)
+TOPOLOGY ?= geni5
+
+.PHONY: help
+help: ## this list
+	@echo "Downpour: a testbed in a box for reliable multicast file-stream distribution"
+	@echo
+	@awk -F':.*## ' '/^[a-z%A-Z-]+:.*## / {printf "  make %-26s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "  Options: DURATION=60 RECEIVERS=8 TRACE=file SEED=1 QUEUE_BYTES=5000000000 RESUME=1 for experiments;"
+	@echo "           TOPOLOGY=geni5|drfsm8 RECEIVERS=8 for up; HOST=name for shell."
+
+.PHONY: setup
+setup: ## install what is missing (Ansible; returns at once when nothing is)
+	@ansible/setup
+
+.PHONY: build
+build: setup ## build the C programs into build/
+	@[ -f build/build.ninja ] || { echo "build: configuring"; meson setup build -Dbuildtype=release >build.log 2>&1 || { cat build.log; rm -rf build build.log; exit 1; }; rm -f build.log; }
+	@if ninja -C build -n 2>/dev/null | grep -q 'no work to do'; then :; else echo "build: compiling the C programs"; ninja -C build; fi
+
+.PHONY: doctor
+doctor: setup ## what this machine has, what is used instead, what is missing
+	$(call as_root,-m topologies doctor)
+
+experiment-%: build ## run experiments/NAME.yaml (lossy, lossless) and print its report
+	$(call as_root,-m experiments run $* $(EXPERIMENT_ARGS))
+
+.PHONY: report
+report: setup ## write the report of the newest run (or RUN=directory) again
+	$(call as_root,-m experiments report $(RUN))
+
+.PHONY: up status shell down
+up: build ## bring a network up to play with (TOPOLOGY=, RECEIVERS=)
+	$(call as_root,-m topologies up $(TOPOLOGY) $(if $(RECEIVERS),--receivers $(RECEIVERS)))
+status: setup ## what is up
+	$(call as_root,-m topologies status)
+shell: setup ## a shell in a host of the network that is up (HOST=uva)
+	$(if $(HOST),,$(error found no HOST; valid: make shell HOST=name, with a name that `make status` lists))
+	$(call as_root,-m topologies shell $(HOST))
+down: setup ## take the network down, and leftovers of dead runs
+	$(call as_root,-m topologies down)
+
+.PHONY: test lint bench fuzz
+test: build ## all tests: lint, C under sanitizers, Python, emulated 8-receiver regression
+	$(call as_root,-m tests.run)
+lint: setup ## ruff and mypy
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
+bench: build ## benchmarks, as ratios measured side by side
+	@meson test -C build --benchmark --verbose
+fuzz: setup ## libFuzzer on every parser of bytes (SECONDS_EACH=60)
+	@ansible/setup --tags fuzz
+	@[ -f build-fuzz/build.ninja ] || CC=clang meson setup build-fuzz -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false
+	@ninja -C build-fuzz && tests/fuzz.sh build-fuzz $(or $(SECONDS_EACH),60)
+
+.PHONY: clean
+clean: ## remove what was built (runs/ and .venv/ stay; `make distclean` removes .venv/ too)
+	rm -rf build build-asan build-fuzz .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+.PHONY: distclean
+distclean: clean
+	rm -rf .venv
