@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make test`: every check of the project, one after the other, with progress and one summary.
+
+Each step writes its output to `build/test-logs/NAME.log`; a failed step prints the end of it.
+The last line is `N passed, N failed, N skipped`, counted over lint checks, C tests and Python
+tests; every skipped test is named with its reason above it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOGS = ROOT / "build" / "test-logs"
+DURATIONS = ROOT / "build" / "test-durations.json"
+
+
+@dataclass
+class Count:
+    passed: int = 0
+    failed: int = 0
+    skipped: list[str] = field(default_factory=list)  # "name: reason"
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, other: Count) -> None:
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+        self.failures += other.failures
+
+
+@dataclass(frozen=True)
+class Step:
+    name: str
+    title: str
+    commands: tuple[tuple[str, ...], ...]
+    typical_s: float  # only for the estimate of what remains, replaced by the last measured time
+    junit: Path | None = None  # counts come from here; else one test per command
+
+
+def count_junit(text: str) -> Count:
+    """Counts of a JUnit XML report (pytest's or meson's). Raises ET.ParseError."""
+    count = Count()
+    for case in ET.fromstring(text).iter("testcase"):
+        name = ".".join(filter(None, (case.get("classname"), case.get("name"))))
+        skipped = case.find("skipped")
+        if case.find("failure") is not None or case.find("error") is not None:
+            count.failed += 1
+            count.failures.append(name)
+        elif skipped is not None:
+            reason = skipped.get("message") or (skipped.text or "").strip()
+            output = (case.findtext("system-out") or "").strip().splitlines()
+            count.skipped.append(f"{name}: {reason or (output[-1] if output else 'no reason')}")
+        else:
+            count.passed += 1
+    return count
+
+
+def clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+def steps(python: str, quick: bool) -> list[Step]:
+    asan = ROOT / "build-asan"
+    configure = (
+        (
+            "meson", "setup", str(asan), str(ROOT),
+            "-Db_sanitize=address,undefined", "-Db_lundef=false",
+        ),
+    )  # fmt: skip
+    junit = {name: LOGS / f"{name}.xml" for name in ("python", "emulated")}
+    pytest = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    found = [
+        Step(
+            "lint",
+            "lint and types",
+            (
+                (python, "-m", "ruff", "check", "."),
+                (python, "-m", "ruff", "format", "--check", "."),
+                (python, "-m", "mypy"),
+            ),
+            40,
+        ),
+        Step(
+            "c-build",
+            "C programs under address and undefined-behaviour sanitizers",
+            (() if (asan / "build.ninja").exists() else configure) + (("ninja", "-C", str(asan)),),
+            60,
+        ),
+        Step(
+            "c",
+            "C tests",
+            (("meson", "test", "-C", str(asan), "--no-rebuild", "--print-errorlogs"),),
+            60,
+            asan / "meson-logs" / "testlog.junit.xml",
+        ),
+        Step(
+            "python",
+            "Python tests",
+            ((*pytest, "-m", "not emulated", f"--junitxml={junit['python']}"),),
+            120,
+            junit["python"],
+        ),
+    ]
+    if not quick:
+        found += [
+            Step(
+                "emulated",
+                "end-to-end tests over the emulated network",
+                ((*pytest, "-m", "emulated", f"--junitxml={junit['emulated']}"),),
+                150,
+                junit["emulated"],
+            ),
+            Step(
+                "regression",
+                "emulated 8-receiver regression (experiments/regression.yaml)",
+                ((python, "-m", "experiments", "run", "regression", "--check"),),
+                140,
+            ),
+        ]
+    return found
+
+
+def run_command(
+    argv: Iterable[str], log: Path, on_tick: Callable[[], None], running: list[int]
+) -> int:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    with log.open("ab") as out:
+        out.write(f"$ {' '.join(argv)}\n".encode())
+        out.flush()
+        process = subprocess.Popen(
+            list(argv),
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=env,
+            start_new_session=True,
+        )
+    running[:] = [process.pid]
+    while True:
+        try:
+            code = process.wait(timeout=1)
+            running.clear()
+            return code
+        except subprocess.TimeoutExpired:
+            on_tick()
+
+
+def tail(log: Path, lines: int) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def run_steps(todo: list[Step], learned: dict[str, float]) -> tuple[Count, dict[str, float]]:
+    total, took = Count(), dict(learned)
+    tty, start = sys.stdout.isatty(), time.monotonic()
+    expected = {step.name: learned.get(step.name, step.typical_s) for step in todo}
+    running: list[int] = []
+
+    def interrupted(signum: int, _frame: object) -> None:
+        for pid in running:
+            os.killpg(pid, signal.SIGINT)
+        raise KeyboardInterrupt(signum)
+
+    signal.signal(signal.SIGTERM, interrupted)
+    for number, step in enumerate(todo, 1):
+        log = LOGS / f"{step.name}.log"
+        log.write_bytes(b"")
+        if step.junit is not None:
+            step.junit.unlink(missing_ok=True)
+        began = time.monotonic()
+        last_plain = began
+
+        def tick(number: int = number, step: Step = step, began: float = began) -> None:
+            nonlocal last_plain
+            now = time.monotonic()
+            left = sum(expected[s.name] for s in todo[number:])
+            left += max(0.0, expected[step.name] - (now - began))
+            text = (
+                f"[{number}/{len(todo)}] {step.title} ... "
+                f"elapsed {clock(now - start)}, about {clock(left)} left"
+            )
+            if tty:
+                sys.stdout.write("\r\x1b[K" + text)
+                sys.stdout.flush()
+            elif now - last_plain >= 20:
+                last_plain = now
+                print(text, flush=True)
+
+        print(f"[{number}/{len(todo)}] {step.title}", end="" if tty else "\n", flush=True)
+        codes = []
+        try:
+            for argv in step.commands:
+                codes.append(run_command(argv, log, tick, running))
+        except KeyboardInterrupt:
+            for pid in running:
+                os.killpg(pid, signal.SIGINT)
+                os.waitpid(pid, 0)
+            raise
+        count = Count()
+        if step.junit is not None and step.junit.exists():
+            count = count_junit(step.junit.read_text())
+            if codes[-1] != 0 and count.failed == 0:
+                count.failed = 1
+                count.failures.append(f"{step.name}: exit status {codes[-1]}")
+        else:
+            for argv, code in zip(step.commands, codes, strict=True):
+                count.passed += code == 0
+                count.failed += code != 0
+                if code != 0:
+                    count.failures.append(f"{step.name}: {' '.join(argv)}: exit status {code}")
+        took[step.name] = round(time.monotonic() - began, 1)
+        verdict = "ok" if count.failed == 0 else "FAILED"
+        summary = f"{count.passed} passed, {count.failed} failed, {len(count.skipped)} skipped"
+        if tty:
+            sys.stdout.write("\r\x1b[K")
+        print(f"[{number}/{len(todo)}] {step.title}: {verdict} ({summary}, {took[step.name]} s)")
+        if count.failed:
+            print(tail(log, 60))
+            print(f"    (all of it: {log.relative_to(ROOT)})", flush=True)
+        total.add(count)
+    return total, took
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.run", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="leave the emulated network out")
+    options = parser.parse_args(argv)
+    if os.geteuid() != 0 and not options.quick:
+        print("tests: no root; valid: run as root or with sudo, or --quick", file=sys.stderr)
+        return 2
+    LOGS.mkdir(parents=True, exist_ok=True)
+    learned = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
+    try:
+        total, took = run_steps(steps(sys.executable, options.quick), learned)
+    except KeyboardInterrupt:
+        print("\ntests: interrupted", file=sys.stderr)
+        return 130
+    DURATIONS.write_text(json.dumps(took))
+    for line in total.skipped:
+        print(f"SKIPPED {line}")
+    for line in total.failures:
+        print(f"FAILED {line}")
+    print(f"{total.passed} passed, {total.failed} failed, {len(total.skipped)} skipped")
+    return 1 if total.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
