@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Log lines of the LDM7 format (docs/contracts.md; drfsm Fig. 5):
+ *   YYYYMMDDThhmmss.ffffffZ prog[pid]   file.c:function:line   LEVEL message
+ * One line is one write(2) on a descriptor opened for appending, so lines of several processes
+ * (and of children after fork) do not mix. Control characters of the message are written as
+ * \xHH: text from the network can not forge lines. No allocation, no lock.
+ */
+#ifndef LDM_LOG_H
+#define LDM_LOG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum log_level { LOG_LVL_ERROR, LOG_LVL_WARN, LOG_LVL_NOTE, LOG_LVL_INFO, LOG_LVL_DEBUG };
+
+/* A message longer than this is cut and ends in "...". */
+#define LOG_LINE_MAX 4096
+
+/* Call first in main: keeps copies of the arguments and puts them into *argv, so that
+ * log_set_prog may overwrite the originals that `ps` shows. The name is argv[0]'s last part.
+ * Without it everything works except the name shown by `ps args`. */
+void log_init(int argc, char ***argv);
+
+/* "-" standard error (the default), "" syslog, else a file (created, appended to). 0 or -1 with
+ * errno; the destination is then as before. */
+int log_set_destination(const char *dest);
+/* Opens the file again (after rotation). 0 or -1 with errno, the old one stays in use. */
+int log_reopen(void);
+/* Default NOTE: -v is INFO, -x DEBUG. */
+void log_set_level(enum log_level level);
+enum log_level log_get_level(void);
+bool log_enabled(enum log_level level);
+/* JSON lines instead: {"time","prog","pid","file","function","line","level","message"}. */
+void log_set_json(bool json);
+/* "text" or "json" (--log-format); false if it is neither. */
+bool log_set_format(const char *name);
+/* Names the process from now on: in log lines, in `ps -o comm` and as first word of `ps -o args`. */
+void log_set_prog(const char *name);
+const char *log_prog(void);
+
+void log_msg(enum log_level level, const char *file, const char *func, int line, const char *fmt,
+             ...) __attribute__((format(printf, 5, 6)));
+
+#define log_at(level, ...)                                                                         \
+    do {                                                                                           \
+        if (log_enabled(level))                                                                    \
+            log_msg((level), __FILE__, __func__, __LINE__, __VA_ARGS__);                           \
+    } while (0)
+#define log_error(...) log_at(LOG_LVL_ERROR, __VA_ARGS__)
+#define log_warn(...) log_at(LOG_LVL_WARN, __VA_ARGS__)
+#define log_note(...) log_at(LOG_LVL_NOTE, __VA_ARGS__)
+#define log_info(...) log_at(LOG_LVL_INFO, __VA_ARGS__)
+#define log_debug(...) log_at(LOG_LVL_DEBUG, __VA_ARGS__)
+
+/* Copies text, control characters (and DEL) as \xHH; never splits an escape. Returns what it
+ * would have written, as snprintf does. */
+size_t log_escape(char *out, size_t out_bytes, const char *text);
+
+#endif
