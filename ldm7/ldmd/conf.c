@@ -1,0 +1,598 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "conf.h"
+
+#include "feedtype.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#define FIELDS_MAX 10
+#define INCLUDE_DEPTH_MAX 8
+#define FILE_BYTES_MAX (1u << 20)
+#define ENTRIES_MAX 4096u
+
+struct parser {
+    struct conf *c;
+    const char *name;
+    unsigned line;
+    int depth;
+    bool may_include;
+    FILE *errors;
+};
+
+__attribute__((format(printf, 4, 5)))
+static void complain(struct parser *p, const char *found, const char *valid, const char *why, ...)
+{
+    va_list ap;
+
+    p->c->nerrors++;
+    if (p->errors == NULL)
+        return;
+    fprintf(p->errors, "%s:%u: found \"", p->name, p->line);
+    for (const char *s = found; *s != '\0'; s++)
+        fputc(isprint((unsigned char)*s) ? *s : '?', p->errors);
+    fputs("\"", p->errors);
+    if (why[0] != '\0') {
+        fputs(": ", p->errors);
+        va_start(ap, why);
+        vfprintf(p->errors, why, ap);
+        va_end(ap);
+    }
+    fprintf(p->errors, "; valid: %s\n", valid);
+}
+
+static void *grow(void *list, size_t *n, size_t size)
+{
+    char *bigger = realloc(list, (*n + 1) * size);
+
+    if (bigger == NULL)
+        abort();
+    memset(bigger + *n * size, 0, size);
+    ++*n;
+    return bigger;
+}
+
+/* ------------------------------------------------------------------ fields */
+
+static bool get_feed(struct parser *p, const char *text, uint32_t *out)
+{
+    char why[512];
+
+    if (feedtype_parse(text, out, why, sizeof why))
+        return true;
+    complain(p, text, "a feedtype such as NGRID, ANY or ANY-EXP", "%s", why);
+    return false;
+}
+
+static bool get_text(struct parser *p, const char *text, const char *what, char out[CONF_TEXT])
+{
+    if (text[0] != '\0' && strlen(text) < CONF_TEXT) {
+        snprintf(out, CONF_TEXT, "%s", text);
+        return true;
+    }
+    complain(p, text, what, "%s", text[0] == '\0' ? "empty" : "too long");
+    return false;
+}
+
+static bool get_number(const char *text, unsigned long max, unsigned long *out)
+{
+    char *end;
+
+    errno = 0;
+    if (!isdigit((unsigned char)text[0]))
+        return false;
+    *out = strtoul(text, &end, 10);
+    return errno == 0 && *end == '\0' && *out <= max;
+}
+
+/* Splits host[:port] in place. */
+static bool split_port(struct parser *p, char *text, unsigned long min, uint16_t *port)
+{
+    char *colon = strrchr(text, ':');
+    unsigned long v;
+
+    if (colon == NULL)
+        return true;
+    if (!get_number(colon + 1, 65535, &v) || v < min) {
+        complain(p, text, "a port of at most 65535 after the colon", "%s", "");
+        return false;
+    }
+    *colon = '\0';
+    *port = (uint16_t)v;
+    return true;
+}
+
+static bool get_host(struct parser *p, char *text, char out[CONF_TEXT], uint16_t *port)
+{
+    *port = LDM_PORT;
+    return split_port(p, text, 1, port) && get_text(p, text, "host or host:port", out);
+}
+
+static bool get_addr(struct parser *p, char *text, const char *what, struct in_addr *out)
+{
+    if (inet_pton(AF_INET, text, out) == 1)
+        return true;
+    complain(p, text, what, "%s", "");
+    return false;
+}
+
+static bool get_ere(struct parser *p, const char *text, int flags, regex_t *out)
+{
+    char why[512];
+
+    if (ere_compile(out, text, flags, why, sizeof why) == 0)
+        return true;
+    complain(p, text, "an extended regular expression", "%s", why);
+    return false;
+}
+
+static bool check_ere(struct parser *p, const char *text, char out[CONF_TEXT])
+{
+    regex_t re;
+
+    if (!get_text(p, text, "an extended regular expression of at most 255 bytes", out) ||
+        !get_ere(p, text, 0, &re))
+        return false;
+    regfree(&re);
+    return true;
+}
+
+static bool get_endpoint(struct parser *p, const char *sw, const char *port, const char *vlan,
+                         char sw_out[CONF_TEXT], char port_out[CONF_TEXT], uint16_t *vlan_out)
+{
+    unsigned long v = 0;
+    bool ok = get_text(p, sw, "the name of a switch, or dummy", sw_out);
+
+    ok = get_text(p, port, "the name of a switch port, or dummy", port_out) && ok;
+    if (!get_number(vlan, 4094, &v)) {
+        complain(p, vlan, "a VLAN id from 0 (none) to 4094", "%s", "");
+        ok = false;
+    }
+    *vlan_out = (uint16_t)v;
+    return ok;
+}
+
+/* ------------------------------------------------------------------ entries */
+
+static void entry_exec(struct parser *p, char **f, int n)
+{
+    struct conf *c = p->c;
+
+    (void)n;
+    if (f[1][0] == '\0') {
+        complain(p, f[1], "a command in double quotes", "%s", "");
+        return;
+    }
+    c->execs = grow(c->execs, &c->nexecs, sizeof *c->execs);
+    c->execs[c->nexecs - 1].command = strdup(f[1]);
+    if (c->execs[c->nexecs - 1].command == NULL)
+        abort();
+}
+
+static void entry_request(struct parser *p, char **f, int n)
+{
+    struct conf *c = p->c;
+    struct conf_request r = {0};
+    bool ok = get_feed(p, f[1], &r.feed);
+
+    (void)n;
+    ok = check_ere(p, f[2], r.ere) && ok;
+    ok = get_host(p, f[3], r.host, &r.port) && ok;
+    if (!ok)
+        return;
+    c->requests = grow(c->requests, &c->nrequests, sizeof r);
+    c->requests[c->nrequests - 1] = r;
+}
+
+static void entry_allow(struct parser *p, char **f, int n)
+{
+    struct conf *c = p->c;
+    struct conf_allow a = {0};
+    bool ok = get_feed(p, f[1], &a.feed), has_host;
+
+    has_host = get_text(p, f[2], "an extended regular expression of at most 255 bytes", a.host_ere) &&
+               get_ere(p, f[2], REG_ICASE, &a.host);
+    ok = has_host && ok;
+    if (n > 3)
+        ok = (a.has_ok = get_ere(p, f[3], 0, &a.ok)) && ok;
+    if (n > 4)
+        ok = (a.has_not = get_ere(p, f[4], 0, &a.not)) && ok;
+    if (ok) {
+        c->allows = grow(c->allows, &c->nallows, sizeof a);
+        c->allows[c->nallows - 1] = a;
+        return;
+    }
+    if (has_host)
+        regfree(&a.host);
+    if (a.has_ok)
+        regfree(&a.ok);
+    if (a.has_not)
+        regfree(&a.not);
+}
+
+static void entry_accept(struct parser *p, char **f, int n)
+{
+    struct conf *c = p->c;
+    struct conf_accept a = {0};
+    bool ok = get_feed(p, f[1], &a.feed);
+
+    (void)n;
+    ok = check_ere(p, f[2], a.ere) && ok;
+    ok = check_ere(p, f[3], a.host_ere) && ok;
+    if (!ok)
+        return;
+    c->accepts = grow(c->accepts, &c->naccepts, sizeof a);
+    c->accepts[c->naccepts - 1] = a;
+}
+
+static void entry_multicast(struct parser *p, char **f, int n)
+{
+    struct conf *c = p->c;
+    struct conf_multicast m = {.group = {.sin_family = AF_INET}};
+    uint16_t group_port = LDM_PORT;
+    unsigned long subnet = 0;
+    bool ok = get_feed(p, f[1], &m.feed), group_ok;
+
+    (void)n;
+    group_ok = split_port(p, f[2], 1, &group_port) &&
+               get_addr(p, f[2], "a multicast address (224.0.0.0 to 239.255.255.255)[:port]",
+                        &m.group.sin_addr);
+    if (group_ok && !IN_MULTICAST(ntohl(m.group.sin_addr.s_addr))) {
+        complain(p, f[2], "a multicast address (224.0.0.0 to 239.255.255.255)[:port]", "%s", "");
+        group_ok = false;
+    }
+    m.group.sin_port = htons(group_port);
+    ok = split_port(p, f[3], 0, &m.fmtp_port) &&
+         get_addr(p, f[3], "the publisher's IPv4 address on the path (NIC1)[:port]", &m.fmtp_addr) &&
+         group_ok && ok;
+    if (!get_number(f[4], 32, &subnet)) {
+        complain(p, f[4], "the prefix length of the FMTP subnet, 0 to 32", "%s", "");
+        ok = false;
+    }
+    m.subnet_len = (uint8_t)subnet;
+    ok = get_endpoint(p, f[6], f[7], f[5], m.switch_id, m.port_id, &m.vlan) && ok;
+    if (!ok)
+        return;
+    for (size_t i = 0; i < c->nmulticasts; i++)
+        if ((c->multicasts[i].feed & m.feed) != 0) {
+            complain(p, f[1], "MULTICAST entries without common feeds", "%s",
+                     "overlaps an earlier MULTICAST entry");
+            return;
+        }
+    c->multicasts = grow(c->multicasts, &c->nmulticasts, sizeof m);
+    c->multicasts[c->nmulticasts - 1] = m;
+}
+
+static void entry_receive(struct parser *p, char **f, int n)
+{
+    struct conf *c = p->c;
+    struct conf_receive r = {0};
+    char none[] = "dummy", no_vlan[] = "0";
+    bool ok = get_feed(p, f[1], &r.feed);
+
+    ok = get_host(p, f[2], r.host, &r.port) && ok;
+    ok = get_addr(p, f[3], "this host's IPv4 address on the path (NIC1)", &r.iface) && ok;
+    ok = get_endpoint(p, n > 4 ? f[4] : none, n > 5 ? f[5] : none, n > 6 ? f[6] : no_vlan,
+                      r.switch_id, r.port_id, &r.vlan) && ok;
+    if (!ok)
+        return;
+    c->receives = grow(c->receives, &c->nreceives, sizeof r);
+    c->receives[c->nreceives - 1] = r;
+}
+
+/* ------------------------------------------------------------------ SET */
+
+enum kind { KIND_REAL, KIND_UINT, KIND_U8, KIND_BOOL, KIND_LAYOUT };
+static const struct setting {
+    const char *name;
+    enum kind kind;
+    size_t offset;
+    double min, max;
+    const char *valid;
+} settings[] = {
+    {"fmtp.layout", KIND_LAYOUT, offsetof(struct conf_settings, fmtp_layout), 2017, 2021,
+     "2017 or 2021"},
+    {"fmtp.f_snd", KIND_REAL, offsetof(struct conf_settings, f_snd), 0, 1e12,
+     "a number from 0 to 1e12"},
+    {"fmtp.f_rcv", KIND_REAL, offsetof(struct conf_settings, f_rcv), 0, 1e12,
+     "a number from 0 to 1e12"},
+    {"fmtp.r_mc_bps", KIND_UINT, offsetof(struct conf_settings, r_mc_bps), 1000, 1e12,
+     "an integer from 1000 to 1e12, in bit/s"},
+    {"fmtp.b_rcv_bytes", KIND_UINT, offsetof(struct conf_settings, b_rcv_bytes), 2048, 1 << 30,
+     "an integer from 2048 to 1073741824, in bytes"},
+    {"fmtp.ttl", KIND_U8, offsetof(struct conf_settings, ttl), 1, 255, "an integer from 1 to 255"},
+    {"ldm6.max_latency_s", KIND_REAL, offsetof(struct conf_settings, max_latency_s), 1, 1e9,
+     "a number from 1 to 1e9, in seconds"},
+    {"ldm7.verify_md5", KIND_BOOL, offsetof(struct conf_settings, verify_md5), 0, 1, "0 or 1"},
+};
+#define NSETTINGS (sizeof settings / sizeof settings[0])
+
+static void entry_set(struct parser *p, char **f, int n)
+{
+    const struct setting *s = NULL;
+    char *at, *end;
+    double v;
+
+    (void)n;
+    for (size_t i = 0; i < NSETTINGS && s == NULL; i++)
+        if (strcasecmp(f[1], settings[i].name) == 0)
+            s = &settings[i];
+    if (s == NULL) {
+        complain(p, f[1], "fmtp.layout, fmtp.f_snd, fmtp.f_rcv, fmtp.r_mc_bps, fmtp.b_rcv_bytes, "
+                 "fmtp.ttl, ldm6.max_latency_s, ldm7.verify_md5", "unknown setting");
+        return;
+    }
+    errno = 0;
+    v = strtod(f[2], &end);
+    if (errno != 0 || end == f[2] || *end != '\0' || !isfinite(v) || v < s->min || v > s->max ||
+        (s->kind != KIND_REAL && v != floor(v)) ||
+        (s->kind == KIND_LAYOUT && v != 2017 && v != 2021)) {
+        complain(p, f[2], s->valid, "value of %s", s->name);
+        return;
+    }
+    at = (char *)&p->c->set + s->offset;
+    switch (s->kind) {
+    case KIND_REAL: memcpy(at, &v, sizeof v); break;
+    case KIND_UINT: memcpy(at, &(uint64_t){(uint64_t)v}, sizeof(uint64_t)); break;
+    case KIND_LAYOUT: memcpy(at, &(unsigned){(unsigned)v}, sizeof(unsigned)); break;
+    case KIND_U8: *(uint8_t *)at = (uint8_t)v; break;
+    case KIND_BOOL: *(bool *)at = v != 0; break;
+    }
+}
+
+/* ------------------------------------------------------------------ lines */
+
+static void load_file(struct parser *p, const char *path, const char *found);
+
+static void entry_include(struct parser *p, char **f, int n)
+{
+    const char *slash = strrchr(p->name, '/');
+    char path[4096];
+
+    (void)n;
+    if (!p->may_include || p->depth >= INCLUDE_DEPTH_MAX) {
+        complain(p, f[1], "a file that does not include itself", "INCLUDE nested too deeply");
+        return;
+    }
+    if (f[1][0] == '/' || slash == NULL)
+        n = snprintf(path, sizeof path, "%s", f[1]);
+    else
+        n = snprintf(path, sizeof path, "%.*s/%s", (int)(slash - p->name), p->name, f[1]);
+    if (n < 0 || (size_t)n >= sizeof path)
+        complain(p, f[1], "a shorter path", "%s", "");
+    else
+        load_file(p, path, f[1]);
+}
+
+static const struct keyword {
+    const char *name;
+    int min, max;                      /* fields, keyword included */
+    void (*handle)(struct parser *p, char **f, int n);
+    const char *usage;
+} keywords[] = {
+    {"EXEC", 2, 2, entry_exec, "EXEC \"command arguments\""},
+    {"REQUEST", 4, 4, entry_request, "REQUEST feedtype prodERE host[:port]"},
+    {"ALLOW", 3, 5, entry_allow, "ALLOW feedtype hostERE [okERE [notERE]]"},
+    {"ACCEPT", 4, 4, entry_accept, "ACCEPT feedtype prodERE hostERE"},
+    {"INCLUDE", 2, 2, entry_include, "INCLUDE path"},
+    {"MULTICAST", 8, 8, entry_multicast,
+     "MULTICAST feedtype group[:port] fmtpAddr[:port] subnetLen vlanId switch port"},
+    {"RECEIVE", 4, 7, entry_receive,
+     "RECEIVE feedtype host[:port] fmtpIfaceAddr [switch [port [vlan]]]"},
+    {"SET", 3, 3, entry_set, "SET name value"},
+};
+#define NKEYWORDS (sizeof keywords / sizeof keywords[0])
+
+/* Cuts a line into fields in place. -1: too many, -2: quote not closed. */
+static int split(char *line, char **fields)
+{
+    int n = 0;
+    char *out = line;
+
+    for (;;) {
+        bool quoted;
+
+        while (*line == ' ' || *line == '\t' || *line == '\r')
+            line++;
+        if (*line == '\0' || *line == '#')
+            return n;
+        if (n == FIELDS_MAX)
+            return -1;
+        quoted = *line == '"';
+        line += quoted;
+        fields[n++] = out;
+        while (*line != '\0' && (quoted ? *line != '"' : strchr(" \t\r", *line) == NULL)) {
+            if (quoted && *line == '\\' && line[1] == '"')
+                line++;
+            *out++ = *line++;
+        }
+        if (quoted && *line != '"')
+            return -2;
+        if (*line != '\0')
+            line++;
+        *out++ = '\0';
+    }
+}
+
+static size_t entries(const struct conf *c)
+{
+    return c->nexecs + c->nrequests + c->nallows + c->naccepts + c->nmulticasts + c->nreceives;
+}
+
+static void take_line(struct parser *p, char *line)
+{
+    char *fields[FIELDS_MAX];
+    const struct keyword *k = NULL;
+    bool indented = line[0] == ' ' || line[0] == '\t';
+    int n = split(line, fields);
+
+    if (n == 0)
+        return;
+    if (n < 0) {
+        complain(p, fields[0], n == -1 ? "at most 8 fields" : "a closing double quote", "%s", "");
+        return;
+    }
+    for (size_t i = 0; i < NKEYWORDS && k == NULL; i++)
+        if (strcasecmp(fields[0], keywords[i].name) == 0)
+            k = &keywords[i];
+    if (k == NULL || indented)
+        complain(p, fields[0],
+                 "EXEC, REQUEST, ALLOW, ACCEPT, INCLUDE, MULTICAST, RECEIVE or SET in the first "
+                 "column", "%s", k == NULL ? "unknown keyword" : "indented keyword");
+    else if (n < k->min || n > k->max)
+        complain(p, fields[0], k->usage, "%d field%s after it", n - 1, n == 2 ? "" : "s");
+    else if (entries(p->c) >= ENTRIES_MAX)
+        complain(p, fields[0], "at most 4096 entries", "%s", "");
+    else
+        k->handle(p, fields, n);
+}
+
+static void parse_text(struct parser *p, char *text)
+{
+    while (text != NULL) {
+        char *next = strchr(text, '\n');
+
+        if (next != NULL)
+            *next++ = '\0';
+        p->line++;
+        take_line(p, text);
+        text = next;
+    }
+}
+
+static char *read_all(const char *path, const char **why)
+{
+    FILE *f = fopen(path, "re");
+    char *text = NULL;
+    size_t n;
+
+    if (f == NULL) {
+        *why = strerror(errno);
+        return NULL;
+    }
+    text = malloc(FILE_BYTES_MAX + 1);
+    if (text == NULL)
+        abort();
+    n = fread(text, 1, FILE_BYTES_MAX + 1, f);
+    if (ferror(f))
+        *why = strerror(errno);
+    else if (n > FILE_BYTES_MAX)
+        *why = "longer than 1 MiB";
+    else if (memchr(text, '\0', n) != NULL)
+        *why = "contains a NUL byte";
+    else {
+        text[n] = '\0';
+        fclose(f);
+        return text;
+    }
+    fclose(f);
+    free(text);
+    return NULL;
+}
+
+static void load_file(struct parser *p, const char *path, const char *found)
+{
+    struct parser inner = {.c = p->c, .name = path, .depth = p->depth + 1, .may_include = true,
+                           .errors = p->errors};
+    const char *why = NULL;
+    char *text = read_all(path, &why);
+
+    if (text == NULL) {
+        complain(p, found, "a readable configuration file", "%s: %s", path, why);
+        return;
+    }
+    parse_text(&inner, text);
+    free(text);
+}
+
+static void set_defaults(struct conf *c)
+{
+    memset(c, 0, sizeof *c);
+    c->set = (struct conf_settings){.fmtp_layout = 2021, .f_snd = 5000, .f_rcv = 20,
+                                    .r_mc_bps = 20000000, .b_rcv_bytes = 8u << 20, .ttl = 1,
+                                    .max_latency_s = 3600};
+}
+
+int conf_load(struct conf *c, const char *path, FILE *errors)
+{
+    struct parser p = {.c = c, .name = path, .depth = -1, .may_include = true, .errors = errors};
+
+    set_defaults(c);
+    load_file(&p, path, path);
+    return c->nerrors == 0 ? 0 : -1;
+}
+
+int conf_parse(struct conf *c, const char *name, const char *text, size_t n, FILE *errors)
+{
+    struct parser p = {.c = c, .name = name, .errors = errors};
+    char *copy = malloc(n + 1);
+
+    set_defaults(c);
+    if (copy == NULL)
+        abort();
+    memcpy(copy, text, n);
+    copy[n] = '\0';
+    parse_text(&p, copy);
+    free(copy);
+    return c->nerrors == 0 ? 0 : -1;
+}
+
+void conf_free(struct conf *c)
+{
+    for (size_t i = 0; i < c->nexecs; i++)
+        free(c->execs[i].command);
+    for (size_t i = 0; i < c->nallows; i++) {
+        regfree(&c->allows[i].host);
+        if (c->allows[i].has_ok)
+            regfree(&c->allows[i].ok);
+        if (c->allows[i].has_not)
+            regfree(&c->allows[i].not);
+    }
+    free(c->execs);
+    free(c->requests);
+    free(c->allows);
+    free(c->accepts);
+    free(c->multicasts);
+    free(c->receives);
+    memset(c, 0, sizeof *c);
+}
+
+/* ------------------------------------------------------------------ ALLOW */
+
+static bool host_matches(const struct conf_allow *a, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (regexec(&a->host, names[i], 0, NULL, 0) == 0)
+            return true;
+    return false;
+}
+
+uint32_t conf_allowed(const struct conf *c, uint32_t want, const char *const *names, size_t n)
+{
+    uint32_t got = 0;
+
+    for (size_t i = 0; i < c->nallows; i++)
+        if ((c->allows[i].feed & want & ~got) != 0 && host_matches(&c->allows[i], names, n))
+            got |= c->allows[i].feed & want;
+    return got;
+}
+
+bool conf_allows_product(const struct conf *c, const struct pq_info *info,
+                         const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < c->nallows; i++) {
+        const struct conf_allow *a = &c->allows[i];
+
+        if ((a->feed & info->feedtype) != 0 &&
+            (!a->has_ok || regexec(&a->ok, info->ident, 0, NULL, 0) == 0) &&
+            (!a->has_not || regexec(&a->not, info->ident, 0, NULL, 0) != 0) &&
+            host_matches(a, names, n))
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ldmd.conf (reference 3.6, 4.5; docs/contracts.md). Keyword in the first column, case-insensitive;
+ * fields separated by blanks, optionally in double quotes with \" inside; # begins a comment.
+ */
+#ifndef LDMD_CONF_H
+#define LDMD_CONF_H
+
+#include "match.h"
+
+#include <stdio.h>
+
+#define CONF_TEXT 256
+
+struct conf_exec { char *command; };
+struct conf_request { uint32_t feed; char ere[CONF_TEXT], host[CONF_TEXT]; uint16_t port; };
+struct conf_allow {
+    uint32_t feed;
+    char host_ere[CONF_TEXT];
+    regex_t host, ok, not;
+    bool has_ok, has_not;
+};
+struct conf_accept { uint32_t feed; char ere[CONF_TEXT], host_ere[CONF_TEXT]; };
+struct conf_multicast {
+    uint32_t feed;
+    struct sockaddr_in group;
+    struct in_addr fmtp_addr;          /* NIC1 of the publisher */
+    uint16_t fmtp_port;                /* 0: the system chooses */
+    uint8_t subnet_len;                /* addresses of this subnet may connect; 0: none by subnet */
+    uint16_t vlan;
+    char switch_id[CONF_TEXT], port_id[CONF_TEXT];
+};
+struct conf_receive {
+    uint32_t feed;
+    char host[CONF_TEXT];
+    uint16_t port;
+    struct in_addr iface;              /* NIC1 of the subscriber */
+    char switch_id[CONF_TEXT], port_id[CONF_TEXT];
+    uint16_t vlan;
+};
+struct conf_settings {
+    unsigned fmtp_layout;              /* fmtp.layout 2017|2021 (default 2021) */
+    double f_snd, f_rcv;               /* fmtp.f_snd (5000), fmtp.f_rcv (20): Table II */
+    uint64_t r_mc_bps;                 /* fmtp.r_mc_bps (20 Mbit/s) */
+    uint64_t b_rcv_bytes;              /* fmtp.b_rcv_bytes (8 MiB) */
+    uint8_t ttl;                       /* fmtp.ttl (1) */
+    double max_latency_s;              /* ldm6.max_latency_s (3600) */
+    bool verify_md5;                   /* ldm7.verify_md5 0|1 (0) */
+};
+
+struct conf {
+    struct conf_exec *execs;
+    struct conf_request *requests;
+    struct conf_allow *allows;
+    struct conf_accept *accepts;
+    struct conf_multicast *multicasts;
+    struct conf_receive *receives;
+    size_t nexecs, nrequests, nallows, naccepts, nmulticasts, nreceives;
+    struct conf_settings set;
+    size_t nerrors;
+};
+
+/* Reads path and what it includes (relative to the including file). Every error is one line
+ * `file:line: found ...; valid: ...` on errors. 0 if there was none. Call conf_free in any case. */
+int conf_load(struct conf *c, const char *path, FILE *errors);
+/* The same from memory; INCLUDE is refused. */
+int conf_parse(struct conf *c, const char *name, const char *text, size_t n, FILE *errors);
+void conf_free(struct conf *c);
+
+/* Bits of want that ALLOW entries grant to a peer known by these names (dotted address first). */
+uint32_t conf_allowed(const struct conf *c, uint32_t want, const char *const *names, size_t n);
+/* May this peer have this product? Considers okERE/notERE of the entries that match the peer. */
+bool conf_allows_product(const struct conf *c, const struct pq_info *info,
+                         const char *const *names, size_t n);
+
+#endif

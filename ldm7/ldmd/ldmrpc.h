@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ONC RPC (RFC 5531) over TCP with record marking, program 300029, and the types of LDM versions 6
+ * and 7. Sans-I/O: bytes in, callbacks out. Memory per connection is bounded by RPC_HEAD_MAX; a
+ * product's bytes are never collected here but go to the place that product_begin() names.
+ */
+#ifndef LDMD_LDMRPC_H
+#define LDMD_LDMRPC_H
+
+#include "pq.h"
+#include "xdr.h"
+
+#include <netinet/in.h>
+
+#define LDM_PROGRAM 300029u
+#define LDM_PORT 388
+#define LDM_VERS6 6u
+#define LDM_VERS7 7u
+#define RPC_HEAD_MAX 16384u       /* any message without product data is far smaller */
+#define RPC_MAX_FRAGMENT 0x7ffffffcu
+#define LDM_MAX_SPECS 32u
+#define LDM_PATTERN_MAX 255u
+#define LDM_ENDPOINT_MAX 255u
+#define LDM_PRIMARY_HEREIS 0xffffffffu
+
+enum ldm6_proc { LDM6_NULL = 0, LDM6_HEREIS = 1, LDM6_FEEDME = 4, LDM6_HIYA = 5,
+                 LDM6_NOTIFICATION = 8, LDM6_NOTIFYME = 9, LDM6_COMINGSOON = 12,
+                 LDM6_BLKDATA = 13, LDM6_IS_ALIVE = 14 };
+enum ldm7_proc { LDM7_NULL = 0, LDM7_SUBSCRIBE = 1, LDM7_REQUEST_PRODUCT = 2,
+                 LDM7_REQUEST_BACKLOG = 3, LDM7_TEST_CONNECTION = 4, LDM7_DELIVER_MISSED = 5,
+                 LDM7_NO_SUCH_PRODUCT = 6, LDM7_DELIVER_BACKLOG = 7, LDM7_END_BACKLOG = 8 };
+enum ldm6_code { LDM6_OK = 0, LDM6_SHUTTING_DOWN = 1, LDM6_BADPATTERN = 2, LDM6_DONT_SEND = 3,
+                 LDM6_RECLASS = 7 };
+enum ldm7_status { LDM7_OK = 0, LDM7_LOGIC, LDM7_INTR, LDM7_TIMEDOUT, LDM7_RPC, LDM7_INVAL,
+                   LDM7_UNAUTH, LDM7_IPV6, LDM7_REFUSED, LDM7_SYSTEM, LDM7_MCAST, LDM7_SHUTDOWN,
+                   LDM7_NOENT, LDM7_DUP, LDM7_EXISTS, LDM7_PQ, LDM7_NORCVR, LDM7_STATUS_COUNT };
+const char *ldm7_strstatus(uint32_t status);
+
+/* RFC 5531 9: accept_stat */
+enum rpc_accept { RPC_SUCCESS = 0, RPC_PROG_UNAVAIL = 1, RPC_PROG_MISMATCH = 2,
+                  RPC_PROC_UNAVAIL = 3, RPC_GARBAGE_ARGS = 4, RPC_SYSTEM_ERR = 5 };
+enum rpc_auth { RPC_AUTH_TOOWEAK = 5 };
+
+/* ------------------------------------------------------------------ types (reference 3.3, 4.1) */
+
+struct ldm_time { int32_t sec, usec; };
+#define LDM_TIME_ZERO ((struct ldm_time){0, 0})
+#define LDM_TIME_END ((struct ldm_time){0x7fffffff, 999999})
+int ldm_time_cmp(struct ldm_time a, struct ldm_time b);
+
+struct ldm_spec {
+    uint32_t feedtype;
+    char pattern[LDM_PATTERN_MAX + 1];
+};
+struct ldm_class {
+    struct ldm_time from, to;
+    uint32_t n;
+    struct ldm_spec specs[LDM_MAX_SPECS];
+};
+struct ldm7_subscription {
+    uint32_t feed;
+    char switch_id[LDM_ENDPOINT_MAX + 1], port_id[LDM_ENDPOINT_MAX + 1];
+    uint32_t vlan;
+};
+struct ldm7_reply {
+    uint32_t status;
+    uint32_t feed;
+    char group[64], server[64];     /* "a.b.c.d:port" */
+    struct in_addr addr;            /* network order in memory, byte-reversed on the wire */
+    uint32_t prefix_len;
+};
+struct ldm7_backlog {
+    struct pq_signature after;
+    bool after_is_set;
+    struct pq_signature before;
+    uint32_t time_offset_s;
+};
+
+void xin_class(struct xin *x, struct ldm_class *out);
+void xout_class(struct xout *x, const struct ldm_class *c);
+void xin_info(struct xin *x, struct pq_info *out);
+void xout_info(struct xout *x, const struct pq_info *info);
+size_t xdr_info_size(const struct pq_info *info);
+#define XDR_INFO_MAX (8u + 16u + 4u + PQ_ORIGIN_MAX + 4u + 4u + 4u + PQ_IDENT_MAX + 1u + 4u)
+void xin_subscription(struct xin *x, struct ldm7_subscription *out);
+void xout_subscription(struct xout *x, const struct ldm7_subscription *s);
+void xin_subscription_reply(struct xin *x, struct ldm7_reply *out);
+void xout_subscription_reply(struct xout *x, const struct ldm7_reply *r);
+void xin_backlog(struct xin *x, struct ldm7_backlog *out);
+void xout_backlog(struct xout *x, const struct ldm7_backlog *b);
+
+/* ------------------------------------------------------------------ messages */
+
+struct rpc_msg {
+    uint32_t xid;
+    bool is_reply;
+    uint32_t prog, vers, proc;                    /* call */
+    bool denied;                                  /* reply: MSG_DENIED */
+    uint32_t stat;                                /* accept_stat, or reject_stat if denied */
+    uint32_t low, high;                           /* PROG_MISMATCH, RPC_MISMATCH */
+    uint32_t auth_stat;                           /* AUTH_ERROR */
+};
+/* Reads a call or reply header. */
+void xin_msg(struct xin *x, struct rpc_msg *out);
+/* These begin with 4 bytes for the record mark, which rpc_finish() fills in: last fragment of
+ * (bytes written here after the mark) + extra. extra: product bytes that follow. */
+void rpc_begin_call(struct xout *x, uint32_t xid, uint32_t vers, uint32_t proc);
+void rpc_begin_reply(struct xout *x, uint32_t xid, enum rpc_accept stat);
+void rpc_begin_denied(struct xout *x, uint32_t xid, enum rpc_auth why);
+void rpc_finish(struct xout *x, size_t extra, bool last);
+
+/* ------------------------------------------------------------------ receiving */
+
+/* Callbacks return false to end the connection (protocol violation). */
+struct rpc_sink {
+    void *ctx;
+    /* A call without product data, complete; args holds what follows the header. */
+    bool (*call)(void *ctx, const struct rpc_msg *m, struct xin *args);
+    bool (*reply)(void *ctx, const struct rpc_msg *m, struct xin *body);
+    /* HEREIS, DELIVER_MISSED_PRODUCT (index) or DELIVER_BACKLOG_PRODUCT: where do its info->size
+     * bytes go? *region = NULL: nowhere. NULL callback: such calls are a violation. */
+    bool (*product_begin)(void *ctx, const struct rpc_msg *m, uint32_t index,
+                          const struct pq_info *info, uint8_t **region);
+    bool (*product_end)(void *ctx);
+    /* The stream ended inside a product that product_begin() accepted. */
+    void (*product_abort)(void *ctx);
+};
+
+struct rpc_stream {
+    struct rpc_sink sink;
+    uint8_t mark[4];
+    uint8_t mark_len;
+    bool last;                     /* current fragment is the record's last */
+    bool bulk;                     /* product data of this record go to region */
+    uint32_t frag_left;
+    uint32_t data_left;
+    uint8_t pad_left;
+    uint8_t *region;
+    size_t head_len;
+    const char *error;             /* why rpc_stream_feed() failed */
+    uint64_t records;
+    uint8_t head[RPC_HEAD_MAX];
+};
+
+void rpc_stream_init(struct rpc_stream *s, const struct rpc_sink *sink);
+/* 0, or -1: close the connection (s->error says why). Nothing may be fed after -1. */
+int rpc_stream_feed(struct rpc_stream *s, const uint8_t *bytes, size_t n);
+/* Where the next bytes of the stream may be read to directly (product data), at most *max of them;
+ * NULL if they must pass through rpc_stream_feed(). */
+uint8_t *rpc_stream_direct(struct rpc_stream *s, size_t *max);
+int rpc_stream_direct_done(struct rpc_stream *s, size_t n);
+/* The connection is gone; calls product_abort() if a product is incomplete. Idempotent. */
+void rpc_stream_end(struct rpc_stream *s);
+
+#endif

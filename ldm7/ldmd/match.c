@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "match.h"
+
+#include "feedtype.h"
+#include "product_line.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <time.h>
+
+/* Product of the upper bounds of all {m,n}; ULONG-like saturation at ERE_REPEAT_MAX + 1. */
+static unsigned repeat_cost(const char *p)
+{
+    unsigned cost = 1;
+
+    for (; *p != '\0'; p++) {
+        unsigned bound = 0, value = 0;
+
+        if (*p == '\\' && p[1] != '\0') {
+            p++;
+            continue;
+        }
+        if (*p != '{')
+            continue;
+        for (p++; isdigit((unsigned char)*p) || *p == ','; p++) {
+            value = *p == ',' ? 0 : value * 10 + (unsigned)(*p - '0');
+            if (value > ERE_REPEAT_MAX)
+                return ERE_REPEAT_MAX + 1;
+            bound = value > bound ? value : bound;
+        }
+        cost *= bound > 1 ? bound : 1;
+        if (cost > ERE_REPEAT_MAX)
+            return ERE_REPEAT_MAX + 1;
+        if (*p == '\0')
+            break;
+    }
+    return cost;
+}
+
+static bool has_back_reference(const char *p)
+{
+    for (; *p != '\0'; p++) {
+        if (*p != '\\')
+            continue;
+        p++;
+        if (*p == '\0')
+            return false;
+        if (isdigit((unsigned char)*p))
+            return true;
+    }
+    return false;
+}
+
+int ere_compile(regex_t *re, const char *pattern, int cflags, char *err, size_t err_bytes)
+{
+    int rc;
+
+    if (has_back_reference(pattern)) {
+        snprintf(err, err_bytes, "back reference in \"%s\"", pattern);
+        return -1;
+    }
+    if (repeat_cost(pattern) > ERE_REPEAT_MAX) {
+        snprintf(err, err_bytes, "repetition above %u in \"%s\"", ERE_REPEAT_MAX, pattern);
+        return -1;
+    }
+    while (strncmp(pattern, ".*", 2) == 0 && pattern[2] != '\0' && strchr("*+?{|", pattern[2]) == NULL)
+        pattern += 2;
+    rc = regcomp(re, pattern, REG_EXTENDED | REG_NOSUB | cflags);
+    if (rc != 0) {
+        char why[128];
+
+        regerror(rc, re, why, sizeof why);
+        snprintf(err, err_bytes, "\"%s\": %s", pattern, why);
+        return -1;
+    }
+    return 0;
+}
+
+int matcher_init(struct matcher *m, const struct ldm_class *cls, char *err, size_t err_bytes)
+{
+    memset(m, 0, sizeof *m);
+    m->cls = *cls;
+    for (uint32_t i = 0; i < cls->n; i++) {
+        if (ere_compile(&m->re[i], cls->specs[i].pattern, 0, err, err_bytes) < 0) {
+            matcher_free(m);
+            return -1;
+        }
+        m->ncompiled = i + 1;
+        m->any[i] = strcmp(cls->specs[i].pattern, ".*") == 0;
+    }
+    return 0;
+}
+
+void matcher_free(struct matcher *m)
+{
+    for (uint32_t i = 0; i < m->ncompiled; i++)
+        regfree(&m->re[i]);
+    m->ncompiled = 0;
+    m->cls.n = 0;
+}
+
+bool matcher_wants(const struct matcher *m, const struct pq_info *info)
+{
+    struct ldm_time t = {(int32_t)info->creation.tv_sec, (int32_t)info->creation.tv_usec};
+
+    if ((!m->ignore_from && ldm_time_cmp(t, m->cls.from) < 0) || ldm_time_cmp(t, m->cls.to) > 0)
+        return false;
+    for (uint32_t i = 0; i < m->ncompiled; i++)
+        if ((m->cls.specs[i].feedtype & info->feedtype) != 0 &&
+            (m->any[i] || regexec(&m->re[i], info->ident, 0, NULL, 0) == 0))
+            return true;
+    return false;
+}
+
+bool signature_parse(const char *hex32, struct pq_signature *sig)
+{
+    static const char digits[] = "0123456789abcdef";
+
+    if (strlen(hex32) != 32)
+        return false;
+    for (size_t i = 0; i < 16; i++) {
+        const char *hi = strchr(digits, tolower((unsigned char)hex32[2 * i]));
+        const char *lo = strchr(digits, tolower((unsigned char)hex32[2 * i + 1]));
+
+        if (hi == NULL || lo == NULL)
+            return false;
+        sig->bytes[i] = (uint8_t)((hi - digits) << 4 | (lo - digits));
+    }
+    return true;
+}
+
+bool class_take_signature(struct ldm_class *cls, struct pq_signature *sig)
+{
+    bool found = false;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < cls->n; i++) {
+        const struct ldm_spec *s = &cls->specs[i];
+
+        if (s->feedtype == FEEDTYPE_NONE && strncmp(s->pattern, "SIG=", 4) == 0)
+            found = signature_parse(s->pattern + 4, sig) || found;
+        else if (n++ != i)
+            cls->specs[n - 1] = *s;
+    }
+    cls->n = n;
+    return found;
+}
+
+bool class_add_signature(struct ldm_class *cls, const struct pq_signature *sig)
+{
+    struct ldm_spec *s;
+    char hex[33];
+
+    if (cls->n >= LDM_MAX_SPECS)
+        return false;
+    s = &cls->specs[cls->n++];
+    s->feedtype = FEEDTYPE_NONE;
+    snprintf(s->pattern, sizeof s->pattern, "SIG=%s", signature_format(sig, hex));
+    return true;
+}
+
+static void time_format(struct ldm_time t, char *out, size_t out_bytes)
+{
+    time_t sec = t.sec;
+    struct tm tm;
+    size_t n;
+
+    if (ldm_time_cmp(t, LDM_TIME_ZERO) == 0) {
+        snprintf(out, out_bytes, "TS_ZERO");
+    } else if (ldm_time_cmp(t, LDM_TIME_END) == 0) {
+        snprintf(out, out_bytes, "TS_ENDT");
+    } else {
+        gmtime_r(&sec, &tm);
+        n = strftime(out, out_bytes, "%Y%m%d%H%M%S", &tm);
+        snprintf(out + n, out_bytes - n, ".%06d", t.usec);
+    }
+}
+
+char *class_format(const struct ldm_class *cls, char *out, size_t out_bytes)
+{
+    char from[40], to[40], feed[FEEDTYPE_TEXT_MAX];
+    size_t used;
+
+    time_format(cls->from, from, sizeof from);
+    time_format(cls->to, to, sizeof to);
+    used = (size_t)snprintf(out, out_bytes, "%s %s {", from, to);
+    for (uint32_t i = 0; i < cls->n && used < out_bytes; i++)
+        used += (size_t)snprintf(out + used, out_bytes - used, "%s{%s, \"%s\"}", i > 0 ? ", " : "",
+                                 feedtype_format(cls->specs[i].feedtype, feed, sizeof feed),
+                                 cls->specs[i].pattern);
+    if (used < out_bytes)
+        snprintf(out + used, out_bytes - used, "}");
+    return out;
+}

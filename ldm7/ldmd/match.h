@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * POSIX extended regular expressions from configuration and from the network, and the test
+ * "is this product in that class" (reference 3.4, 3.6).
+ */
+#ifndef LDMD_MATCH_H
+#define LDMD_MATCH_H
+
+#include "ldmrpc.h"
+
+#include <regex.h>
+
+/* Compiles. The pattern may be hostile: back references and repetitions whose bounds multiply to
+ * more than ERE_REPEAT_MAX are refused, for which regcomp would take memory without limit. A
+ * leading ".*" before other text is dropped ("pathological": same meaning, slow). 0, or -1 and a
+ * reason in err. */
+#define ERE_REPEAT_MAX 1024u
+int ere_compile(regex_t *re, const char *pattern, int cflags, char *err, size_t err_bytes);
+
+/* A compiled prod_class. Specs of feedtype 0 (such as SIG=...) match nothing. */
+struct matcher {
+    struct ldm_class cls;
+    uint32_t ncompiled;
+    regex_t re[LDM_MAX_SPECS];
+    bool any[LDM_MAX_SPECS];          /* pattern ".*": no need to run the expression */
+    bool ignore_from;
+};
+/* 0, or -1: a pattern is invalid (reply BADPATTERN); err quotes it. */
+int matcher_init(struct matcher *m, const struct ldm_class *cls, char *err, size_t err_bytes);
+void matcher_free(struct matcher *m);
+bool matcher_wants(const struct matcher *m, const struct pq_info *info);
+
+/* Finds and removes the specs {NONE, "SIG=<32 hex digits>"}; true if there was a valid one. */
+bool class_take_signature(struct ldm_class *cls, struct pq_signature *sig);
+/* Adds it. false if the class is full. */
+bool class_add_signature(struct ldm_class *cls, const struct pq_signature *sig);
+bool signature_parse(const char *hex32, struct pq_signature *sig);
+/* "<from> <to> {{FEED, "ERE"}, ...}"; returns out. */
+char *class_format(const struct ldm_class *cls, char *out, size_t out_bytes);
+
+#endif

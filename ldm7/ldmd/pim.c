@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SIG_BYTES 16u
+#define HEAD_BYTES 20u
+
+struct head {
+    uint64_t count, oldest_pos;
+    uint32_t oldest_index;
+};
+
+struct pim {
+    int fd;
+    uint64_t capacity;
+    bool writable;
+};
+
+bool pim_path(char *out, size_t out_bytes, const char *queue, const char *feed)
+{
+    const char *slash = strrchr(queue, '/');
+    int dir = slash == NULL ? 1 : (int)(slash - queue + 1);
+    int n = snprintf(out, out_bytes, "%.*s/%s.pim", dir, slash == NULL ? "." : queue, feed);
+
+    return n > 0 && (size_t)n < out_bytes;
+}
+
+static int lock(const struct pim *p, short type)
+{
+    struct flock l = {.l_type = type, .l_whence = SEEK_SET};
+    int rc;
+
+    do
+        rc = fcntl(p->fd, F_OFD_SETLKW, &l);
+    while (rc < 0 && errno == EINTR);
+    return rc;
+}
+
+static bool read_head(const struct pim *p, struct head *h)
+{
+    uint8_t b[HEAD_BYTES];
+
+    if (pread(p->fd, b, sizeof b, 0) != (ssize_t)sizeof b)
+        return false;
+    memcpy(&h->count, b, 8);
+    memcpy(&h->oldest_pos, b + 8, 8);
+    memcpy(&h->oldest_index, b + 16, 4);
+    return p->capacity > 0 && h->count <= p->capacity && h->oldest_pos < p->capacity;
+}
+
+static int write_head(const struct pim *p, const struct head *h)
+{
+    uint8_t b[HEAD_BYTES];
+
+    memcpy(b, &h->count, 8);
+    memcpy(b + 8, &h->oldest_pos, 8);
+    memcpy(b + 16, &h->oldest_index, 4);
+    /* One write of 20 bytes inside a page: a killed writer leaves the old or the new head. */
+    return pwrite(p->fd, b, sizeof b, 0) == (ssize_t)sizeof b ? 0 : -1;
+}
+
+static off_t slot_at(const struct pim *p, const struct head *h, uint64_t i)
+{
+    return (off_t)(HEAD_BYTES + SIG_BYTES * ((h->oldest_pos + i) % p->capacity));
+}
+
+/* Rewrites the map with another capacity, keeping the newest entries. */
+static int resize(struct pim *p, uint64_t capacity)
+{
+    struct head h, out = {0};
+    uint8_t *ring;
+    uint64_t keep;
+    int rc = -1;
+
+    if (!read_head(p, &h))
+        return -1;
+    keep = h.count < capacity ? h.count : capacity;
+    ring = calloc(capacity, SIG_BYTES);
+    if (ring == NULL)
+        return -1;
+    for (uint64_t i = 0; i < keep; i++)
+        if (pread(p->fd, ring + SIG_BYTES * i, SIG_BYTES, slot_at(p, &h, h.count - keep + i)) !=
+            (ssize_t)SIG_BYTES)
+            goto done;
+    out.count = keep;
+    out.oldest_index = h.oldest_index + (uint32_t)(h.count - keep);
+    if (ftruncate(p->fd, (off_t)(HEAD_BYTES + SIG_BYTES * capacity)) < 0)
+        goto done;
+    if (pwrite(p->fd, ring, SIG_BYTES * capacity, HEAD_BYTES) != (ssize_t)(SIG_BYTES * capacity))
+        goto done;
+    p->capacity = capacity;
+    rc = write_head(p, &out);
+done:
+    free(ring);
+    return rc;
+}
+
+static int make_usable(struct pim *p, uint32_t capacity, bool *reset)
+{
+    struct head h, empty = {0};
+
+    *reset = false;
+    if (read_head(p, &h) && (p->capacity == capacity || resize(p, capacity) == 0))
+        return 0;
+    *reset = true;
+    p->capacity = capacity;
+    if (ftruncate(p->fd, 0) < 0 ||
+        ftruncate(p->fd, (off_t)(HEAD_BYTES + SIG_BYTES * (uint64_t)capacity)) < 0)
+        return -1;
+    return write_head(p, &empty);
+}
+
+struct pim *pim_open(const char *path, bool writable, uint32_t capacity, bool *reset)
+{
+    struct pim *p = calloc(1, sizeof *p);
+    struct stat st;
+    bool ignored;
+    int keep;
+
+    if (p == NULL)
+        return NULL;
+    p->writable = writable;
+    p->fd = open(path, (writable ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC, 0644);
+    if (p->fd < 0)
+        goto fail;
+    if (lock(p, writable ? F_WRLCK : F_RDLCK) < 0 || fstat(p->fd, &st) < 0)
+        goto fail;
+    p->capacity = st.st_size > (off_t)HEAD_BYTES ? ((uint64_t)st.st_size - HEAD_BYTES) / SIG_BYTES : 0;
+    if (writable && make_usable(p, capacity, reset != NULL ? reset : &ignored) < 0)
+        goto fail;
+    lock(p, F_UNLCK);
+    return p;
+fail:
+    keep = errno;
+    if (p->fd >= 0)
+        close(p->fd);
+    free(p);
+    errno = keep;
+    return NULL;
+}
+
+void pim_close(struct pim *p)
+{
+    if (p == NULL)
+        return;
+    close(p->fd);
+    free(p);
+}
+
+uint32_t pim_next_index(struct pim *p)
+{
+    struct head h = {0};
+
+    lock(p, F_RDLCK);
+    if (!read_head(p, &h))
+        memset(&h, 0, sizeof h);
+    lock(p, F_UNLCK);
+    return h.oldest_index + (uint32_t)h.count;
+}
+
+int pim_put(struct pim *p, uint32_t index, const struct pq_signature *sig)
+{
+    struct head h;
+    int rc = -1;
+
+    if (lock(p, F_WRLCK) < 0)
+        return -1;
+    if (!read_head(p, &h) || h.oldest_index + (uint32_t)h.count != index)
+        h = (struct head){.oldest_index = index};
+    if (h.count == p->capacity) {
+        /* The oldest leaves before its slot is reused: a reader never sees a wrong signature. */
+        h.oldest_pos = (h.oldest_pos + 1) % p->capacity;
+        h.oldest_index++;
+        h.count--;
+        if (write_head(p, &h) < 0)
+            goto done;
+    }
+    if (pwrite(p->fd, sig->bytes, SIG_BYTES, slot_at(p, &h, h.count)) != (ssize_t)SIG_BYTES)
+        goto done;
+    h.count++;
+    rc = write_head(p, &h);
+done:
+    lock(p, F_UNLCK);
+    return rc;
+}
+
+bool pim_get(struct pim *p, uint32_t index, struct pq_signature *sig)
+{
+    struct head h;
+    struct stat st;
+    bool found = false;
+
+    if (lock(p, F_RDLCK) < 0)
+        return false;
+    if (fstat(p->fd, &st) == 0 && st.st_size > (off_t)HEAD_BYTES)
+        p->capacity = ((uint64_t)st.st_size - HEAD_BYTES) / SIG_BYTES;
+    if (read_head(p, &h) && index - h.oldest_index < h.count)
+        found = pread(p->fd, sig->bytes, SIG_BYTES, slot_at(p, &h, index - h.oldest_index)) ==
+                (ssize_t)SIG_BYTES;
+    lock(p, F_UNLCK);
+    return found;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Product-index map <queue directory>/<FEED>.pim: FMTP product index -> signature, for the backstop
+ * (reference 4.2). Host byte order: u64 count, u64 position of the oldest, u32 index of the oldest,
+ * then a ring of 16-byte signatures. It survives restarts, so that indices continue.
+ *
+ * One writer (mldm), any number of readers (up7) in other processes: advisory record locks on an
+ * open file description guard each operation.
+ */
+#ifndef LDMD_PIM_H
+#define LDMD_PIM_H
+
+#include "pq.h"
+
+struct pim;
+
+/* Path of the map beside the queue. false if it does not fit. */
+bool pim_path(char *out, size_t out_bytes, const char *queue, const char *feed);
+/* writable: creates it if missing or damaged (then *reset is true and it is empty) with room for
+ * capacity signatures; a map of another capacity keeps its newest entries. NULL: errno. */
+struct pim *pim_open(const char *path, bool writable, uint32_t capacity, bool *reset);
+void pim_close(struct pim *p);
+/* The index of the next product (count entries after the oldest; wraps modulo 2^32). */
+uint32_t pim_next_index(struct pim *p);
+/* index must be pim_next_index(), otherwise the map restarts with this index. -1: errno. */
+int pim_put(struct pim *p, uint32_t index, const struct pq_signature *sig);
+/* False if the index is not (any more) in the map. */
+bool pim_get(struct pim *p, uint32_t index, struct pq_signature *sig);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * XDR (RFC 4506) cursor for reading and writing, without allocation.
+ *
+ * Own code instead of libtirpc's xdrmem: LDM encodes optional pointers inline (reference 3.1), and
+ * a streaming receiver must tell "not enough bytes yet" from "malformed", which xdrmem cannot.
+ */
+#ifndef LDMD_XDR_H
+#define LDMD_XDR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+enum xin_status { XIN_OK = 0, XIN_SHORT /* more bytes needed */, XIN_BAD /* malformed */ };
+
+/* Reading. After the first failure every further read returns zeroes and keeps the status. */
+struct xin {
+    const uint8_t *start, *p, *end;
+    enum xin_status st;
+};
+
+/* Writing. Sets overflow instead of writing past cap. */
+struct xout {
+    uint8_t *buf;
+    size_t cap, len;
+    bool overflow;
+};
+
+static inline size_t xdr_pad(size_t n)
+{
+    return (4u - (n & 3u)) & 3u;
+}
+
+static inline void xin_init(struct xin *x, const void *bytes, size_t n)
+{
+    x->start = x->p = bytes;
+    x->end = x->p + n;
+    x->st = XIN_OK;
+}
+
+static inline size_t xin_used(const struct xin *x)
+{
+    return (size_t)(x->p - x->start);
+}
+
+static inline size_t xin_left(const struct xin *x)
+{
+    return (size_t)(x->end - x->p);
+}
+
+/* All consumed and nothing wrong? */
+static inline bool xin_done(const struct xin *x)
+{
+    return x->st == XIN_OK && x->p == x->end;
+}
+
+uint32_t xin_u32(struct xin *x);
+/* n bytes plus padding to a multiple of 4 (RFC 4506 4.9); out may be NULL to skip. */
+void xin_opaque(struct xin *x, void *out, size_t n);
+/* Length word, at most max bytes, padding. out has max+1 bytes and gets a terminating NUL. Strings
+ * that contain a NUL are malformed here. */
+void xin_string(struct xin *x, char *out, uint32_t max);
+
+void xout_init(struct xout *x, void *buf, size_t cap);
+void xout_u32(struct xout *x, uint32_t v);
+void xout_opaque(struct xout *x, const void *bytes, size_t n);
+void xout_string(struct xout *x, const char *s);
+
+#endif
