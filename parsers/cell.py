@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cell.json, verdict.json, manifest.json and what of network.json the report needs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from parsers.jsonfiles import BadFile, describe
+
+VERDICTS = ("faithful", "degraded", "invalid")
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class ModelCheck(_File):
+    """One published statistic of the trace and the generated trace's value for it."""
+
+    statistic: str
+    published: float | str | None = None
+    model: float | str | None = None
+    difference: float | str | None = None
+
+
+class CellTrace(_File):
+    source: str
+    products: int | None = None
+    bytes: int | None = None
+    model_check: tuple[ModelCheck, ...] = ()
+
+
+class Cell(_File):
+    """Parameters of one cell (docs/contracts.md)."""
+
+    cell: str
+    experiment: str
+    protocol: Literal["ldm7", "ldm6"]
+    m: int = Field(ge=1)
+    r_bps: float = Field(gt=0)
+    loss: float = Field(ge=0, le=1)
+    duration_s: float
+    seed: int | str | None = None
+    publisher: str
+    subscribers: tuple[str, ...] = Field(min_length=1)
+    site_of: dict[str, str] = {}
+    rtt_ms: dict[str, float] = {}
+    nic1: str
+    parameters: dict[str, Any] = {}
+    trace: CellTrace
+    started: float | None = None
+    insertion_started: float
+    insertion_ended: float
+    drained: float | None = None
+    cores: int = Field(ge=1)
+
+
+class Check(_File):
+    name: str
+    status: Literal["pass", "warn", "fail"]
+    asked: Any = None
+    found: Any = None
+    text: str = ""
+
+
+class Verdict(_File):
+    verdict: Literal["faithful", "degraded", "invalid"]
+    checks: tuple[Check, ...] = ()
+
+
+class Manifest(_File):
+    """`paper` is the experiment's block of published values, as its file gives it."""
+
+    experiment: Any = None
+    paper: Any = None
+    raw: dict[str, Any] = {}
+
+    @property
+    def name(self) -> str:
+        if isinstance(self.experiment, dict):
+            return str(self.experiment.get("name", ""))
+        return str(self.experiment or "")
+
+    @property
+    def paper_rows(self) -> Any:
+        """The block, wherever the manifest carries it: at its top or inside the experiment."""
+        if self.paper is not None:
+            return self.paper
+        if isinstance(self.experiment, dict):
+            return self.experiment.get("paper", [])
+        return []
+
+
+def parse_cell(text: str, file: str) -> Cell:
+    try:
+        return Cell.model_validate_json(text)
+    except ValidationError as error:
+        raise BadFile(describe(error, file)) from None
+
+
+def parse_verdict(text: str, file: str) -> Verdict:
+    try:
+        return Verdict.model_validate_json(text)
+    except ValidationError as error:
+        raise BadFile(describe(error, file)) from None
+
+
+def parse_manifest(text: str, file: str) -> Manifest:
+    try:
+        raw = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise BadFile(f"{file}:{error.lineno}: not JSON: {error.msg}") from None
+    if not isinstance(raw, dict):
+        raise BadFile(f"{file}: expected an object, found {type(raw).__name__}")
+    return Manifest(experiment=raw.get("experiment"), paper=raw.get("paper"), raw=raw)
+
+
+def lossy_link_directions(network_text: str, file: str) -> frozenset[str]:
+    """ "<link>/forward" and "<link>/backward" where network.json asks for loss."""
+    try:
+        links = json.loads(network_text)["links"]
+        return frozenset(
+            f"{link['name']}/{direction}"
+            for link in links
+            for direction in ("forward", "backward")
+            if link[direction]["loss"] > 0
+        )
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise BadFile(f"{file}: not a network: {error!r}") from None

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names and units of the metrics: what metrics.json, the reports and a `paper:` block may name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A metric's value in its SI unit (bit/s, s, %, products). None always has a reason."""
+
+    value: float | None
+    unit: str
+    reason: str = ""  # why there is no value
+    note: str = ""  # how to read it
+
+    def __post_init__(self) -> None:
+        if (self.value is None) != bool(self.reason):
+            raise ValueError("a value and a reason exclude each other; one of them must be there")
+
+
+def absent(unit: str, reason: str) -> Value:
+    return Value(None, unit, reason=reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """How a metric is shown: value / `scale`, with `shown_unit` and `digits` decimals."""
+
+    name: str
+    label: str
+    unit: str
+    shown_unit: str
+    scale: float
+    digits: int
+    source: str
+
+    def show(self, value: float) -> str:
+        return f"{value / self.scale:.{self.digits}f} {self.shown_unit}"
+
+
+_MBPS = ("bit/s", "Mbit/s", 1e6, 2)
+_PERCENT = ("%", "%", 1.0, 2)
+_MS = ("s", "ms", 1e-3, 1)
+
+METRICS: dict[str, Metric] = {
+    m.name: m
+    for m in (
+        Metric("throughput", "Throughput (file-sets of G)", *_MBPS, "mpup-ldm7 eq. 3"),
+        Metric("throughput_whole", "Throughput, whole run", *_MBPS, "mpup-ldm7 eq. 3"),
+        Metric("throughput_fmtp", "FMTP throughput, all", *_MBPS, "drfsm eq. 1"),
+        Metric("throughput_mc", "FMTP throughput, no retx", *_MBPS, "drfsm eq. 2"),
+        Metric("throughput_retx", "FMTP throughput, with retx", *_MBPS, "drfsm eq. 3"),
+        Metric("ffdr", "FFDR by count", *_PERCENT, "mpup-ldm7 eq. 4"),
+        Metric("ffdr_count", "FFDR by count, of received", *_PERCENT, "drfsm eq. 4"),
+        Metric("ffdr_size", "FFDR by size, of received", *_PERCENT, "drfsm eq. 5"),
+        Metric("mplr", "MPLR", *_PERCENT, "drfsm eq. 6"),
+        Metric("nic_bandwidth", "Sender NIC bandwidth", *_MBPS, "mpup-ldm7 eq. 5, sar"),
+        Metric("nic_bandwidth_counters", "  same, start/end counters", *_MBPS, "mpup-ldm7 eq. 5"),
+        Metric("input_rate", "Input rate (files inserted)", *_MBPS, "pqinsert.log"),
+        Metric("cpu", "Sender CPU, all cores", *_PERCENT, "mpup-ldm7 III-B"),
+        Metric("cpu_one_core", "Sender CPU, of one core", *_PERCENT, "mpup-ldm7 III-B"),
+        Metric("latency_p50", "Latency p50", *_MS, "receiver logs"),
+        Metric("latency_p90", "Latency p90", *_MS, "receiver logs"),
+        Metric("latency_p99", "Latency p99", *_MS, "receiver logs"),
+        Metric("latency_max", "Latency max", *_MS, "receiver logs"),
+        Metric("latency_mean", "Latency mean", *_MS, "receiver logs"),
+        Metric("fmtp_delay_p50", "FMTP delay p50 (from BOP)", *_MS, "receiver logs"),
+        Metric("fmtp_delay_p99", "FMTP delay p99 (from BOP)", *_MS, "receiver logs"),
+        Metric("loss_injected", "Loss injected", "%", "%", 1.0, 3, "cell.json"),
+        Metric("loss_measured", "Loss measured", "%", "%", 1.0, 3, "iptables counters"),
+    )
+}
+
+# Longer names that a `paper:` block may use for the same metric.
+ALIASES = {
+    "nic": "nic_bandwidth",
+    "bandwidth": "nic_bandwidth",
+    "nic_bw": "nic_bandwidth",
+    "sender_bandwidth": "nic_bandwidth",
+    "sender_nic_bandwidth": "nic_bandwidth",
+    "cpu_utilization": "cpu",
+    "cpu_utilisation": "cpu",
+    "sender_cpu": "cpu",
+    "sender_cpu_utilization": "cpu",
+    "latency_median": "latency_p50",
+}
+_SUFFIXES = ("_bps", "_mbps", "_percent", "_pct", "_s", "_ms")
+
+_FACTORS: dict[str, dict[str, float]] = {
+    "bit/s": {
+        "bit/s": 1.0,
+        "bps": 1.0,
+        "kbit/s": 1e3,
+        "kbps": 1e3,
+        "mbit/s": 1e6,
+        "mbps": 1e6,
+        "mb/s": 1e6,
+        "gbit/s": 1e9,
+        "gbps": 1e9,
+    },
+    "%": {"%": 1.0, "percent": 1.0, "ratio": 100.0, "fraction": 100.0, "1": 100.0},
+    "s": {"s": 1.0, "ms": 1e-3, "us": 1e-6},
+}
+
+
+def canonical(name: str) -> str | None:
+    """The metric's name in `METRICS`, also from an alias or with a unit suffix; None if unknown."""
+    name = name.strip().lower().replace("-", "_").replace(" ", "_")
+    candidates = [name]
+    candidates += [name[: -len(suffix)] for suffix in _SUFFIXES if name.endswith(suffix)]
+    for candidate in candidates:
+        found = ALIASES.get(candidate, candidate)
+        if found in METRICS:
+            return found
+    return None
+
+
+def to_si(value: float, unit: str, metric: Metric) -> float:
+    """`value` in the metric's own unit. ValueError names the units that are valid."""
+    factors = _FACTORS[metric.unit]
+    factor = factors.get(unit.strip().lower())
+    if factor is None:
+        raise ValueError(f"unit {unit!r} of {metric.name}: valid are {', '.join(factors)}")
+    return value * factor
