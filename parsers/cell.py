@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from parsers.jsonfiles import BadFile, describe
 
@@ -20,7 +20,8 @@ class _File(BaseModel):
 class ModelCheck(_File):
     """One published statistic of the trace and the generated trace's value for it."""
 
-    statistic: str
+    statistic: str = Field(validation_alias=AliasChoices("statistic", "name"))
+    unit: str = ""
     published: float | str | None = None
     model: float | str | None = None
     difference: float | str | None = None

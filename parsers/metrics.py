@@ -199,38 +199,50 @@ class CpuUse:
     one_core: Value  # of one core's time, may exceed 100
 
 
+def cumulative_cpu(samples: Sequence[ProcessSample]) -> list[tuple[float, float]]:
+    """(time of a ps block, CPU seconds all processes seen so far have used), in order of time.
+
+    CPU seconds come from pcpu x etimes because cputimes has a granularity of 1 s; see
+    `ProcessSample.cpu_s`. An ended process keeps what its last sample said; a process whose age
+    goes back is another one with the same id.
+    """
+    latest: dict[int, ProcessSample] = {}
+    closed = 0.0
+    found: list[tuple[float, float]] = []
+    ordered = sorted(samples, key=lambda s: (s.time_s, s.pid))
+    for position, sample in enumerate(ordered):
+        before = latest.get(sample.pid)
+        if before is not None and sample.etimes_s < before.etimes_s:
+            closed += before.cpu_s
+        latest[sample.pid] = sample
+        if position + 1 == len(ordered) or ordered[position + 1].time_s > sample.time_s:
+            found.append((sample.time_s, closed + sum(s.cpu_s for s in latest.values())))
+    return found
+
+
 def cpu_use(
     samples: Sequence[ProcessSample], time_1_s: float, time_2_s: float, cores: int
 ) -> CpuUse:
     """Phi(t1, t2): what all sampled processes used in [t1, t2], over the CPU time there was.
 
-    A process counts with its last sample up to t2 less its last one up to t1 (nothing if it is
-    first seen later). CPU seconds come from pcpu x etimes because cputimes has a granularity of
-    1 s; see `ProcessSample.cpu_s`. A process that ends between two samples is seen up to the
-    first of them only.
+    That is the cumulative CPU time at the last ps block up to t2 less that at the last block up
+    to t1 (0 if there is none: what ran before t1 then counts as well).
     """
     if time_2_s <= time_1_s:
         reason = "the interval is empty"
         return CpuUse(absent("s", reason), absent("%", reason), absent("%", reason))
-    if not any(time_1_s < s.time_s <= time_2_s for s in samples):
+    upto_1 = upto_2 = 0.0
+    seen = False
+    for time_s, cpu_s in cumulative_cpu(samples):
+        if time_s <= time_1_s:
+            upto_1 = cpu_s
+        elif time_s <= time_2_s:
+            upto_2 = cpu_s
+            seen = True
+    if not seen:
         reason = "no ps sample in the interval"
         return CpuUse(absent("s", reason), absent("%", reason), absent("%", reason))
-    latest: dict[int, ProcessSample] = {}
-    base: dict[int, float] = {}  # CPU seconds at t1
-    used = 0.0
-    for sample in sorted(samples, key=lambda s: (s.time_s, s.pid)):
-        if sample.time_s > time_2_s:
-            break
-        pid = sample.pid
-        if pid in latest and sample.etimes_s < latest[pid].etimes_s:
-            # Another process with the same id: close the account of the one before.
-            used += max(0.0, latest[pid].cpu_s - base[pid])
-            base[pid] = 0.0
-        latest[pid] = sample
-        if sample.time_s <= time_1_s:
-            base[pid] = sample.cpu_s
-        base.setdefault(pid, 0.0)
-    used += sum(max(0.0, s.cpu_s - base[pid]) for pid, s in latest.items())
+    used = max(0.0, upto_2 - upto_1)
     span = time_2_s - time_1_s
     return CpuUse(
         Value(used, "s"),

@@ -2,7 +2,8 @@
 """`sar -n DEV -u 1` text -> interface rates and CPU shares.
 
 As sysstat 12.6 writes it (the header's date is ISO with S_TIME_FORMAT=ISO, else month/day/year),
-with 24-hour or AM/PM clock and repeated headers. Columns are found by their names in the latest header.
+with 24-hour or AM/PM clock and repeated headers. Columns are found by their names in the latest
+header.
 
 sysstat's kB is 1024 bytes: 10 026 156 bytes counted by the kernel on the loopback interface came
 out as rates that sum to 9 758 kB. Rows carry the local time without its zone; `shift_to` finds the

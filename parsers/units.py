@@ -37,7 +37,7 @@ class Metric:
     source: str
 
     def show(self, value: float) -> str:
-        return f"{value / self.scale:.{self.digits}f} {self.shown_unit}"
+        return f"{value / self.scale:.{self.digits}f} {self.shown_unit}".rstrip()
 
 
 _MBPS = ("bit/s", "Mbit/s", 1e6, 2)
@@ -68,6 +68,10 @@ METRICS: dict[str, Metric] = {
         Metric("latency_mean", "Latency mean", *_MS, "receiver logs"),
         Metric("fmtp_delay_p50", "FMTP delay p50 (from BOP)", *_MS, "receiver logs"),
         Metric("fmtp_delay_p99", "FMTP delay p99 (from BOP)", *_MS, "receiver logs"),
+        Metric("retransmitted_blocks", "Blocks retransmitted", "blocks", "", 1.0, 0, "drfsm B_t"),
+        Metric("bandwidth_over_offered", "NIC bandwidth / input rate", "", "", 1.0, 2, "sar"),
+        Metric("products_identical", "Receivers identical, share", "", "", 1.0, 3, "pqcat --list"),
+        Metric("verdict_invalid", "Verdict is invalid", "", "", 1.0, 0, "verdict.json"),
         Metric("loss_injected", "Loss injected", "%", "%", 1.0, 3, "cell.json"),
         Metric("loss_measured", "Loss measured", "%", "%", 1.0, 3, "iptables counters"),
     )
@@ -102,6 +106,8 @@ _FACTORS: dict[str, dict[str, float]] = {
     },
     "%": {"%": 1.0, "percent": 1.0, "ratio": 100.0, "fraction": 100.0, "1": 100.0},
     "s": {"s": 1.0, "ms": 1e-3, "us": 1e-6},
+    "blocks": {"blocks": 1.0, "1": 1.0},
+    "": {"": 1.0, "1": 1.0},
 }
 
 
