@@ -42,11 +42,19 @@ struct pq_info {                                      /* LDM prod_info */
     uint32_t size;                                    /* bytes of data */
 };
 
-struct pq;                                            /* a process's handle; not for two threads */
+/* A process's handle, for the thread that opened it (if that thread ends, the handle counts as
+ * dead). After fork a child must open its own; all it may do with an inherited one is pq_close,
+ * every other call gives PQ_INVAL. */
+struct pq;
 
 /* Creates (fails with PQ_SYSTEM/EEXIST if there, unless replace). data_bytes of disk are reserved
  * for real (posix_fallocate: ENOSPC now, never SIGBUS later). slots: products at most. */
 enum pq_status pq_create(const char *path, uint64_t data_bytes, uint32_t slots, bool replace);
+/* Disk a queue takes, tables included; 0 if there can be no such queue. */
+uint64_t pq_file_bytes(uint64_t data_bytes, uint32_t slots);
+/* Everything about the file is checked: geometry, size, agreement of all tables. EUSERS: more
+ * than 512 handles are open. writable = false forbids pq_reserve; the file must be writable all
+ * the same (pins are kept in it). */
 enum pq_status pq_open(const char *path, bool writable, struct pq **out);
 void pq_close(struct pq *q);
 
@@ -56,9 +64,11 @@ enum pq_status pq_insert(struct pq *q, const struct pq_info *info, const void *d
 /* Two-step insertion: the bytes are received straight into the queue. A reservation is invisible
  * to readers until pq_commit; pq_discard gives it back. */
 struct pq_reservation;
+/* sig may be NULL where it is not known yet: then only pq_commit looks for a duplicate. */
 enum pq_status pq_reserve(struct pq *q, const struct pq_signature *sig, uint64_t region_bytes,
                           void **region, struct pq_reservation **out);
-/* data_offset + info->size <= region_bytes. PQ_DUP (and discards) if it came meanwhile. */
+/* data_offset + info->size <= region_bytes. PQ_DUP (and discards) if it came meanwhile. After any
+ * other error the reservation is still there. */
 enum pq_status pq_commit(struct pq *q, struct pq_reservation *r, const struct pq_info *info,
                          uint32_t data_offset);
 void pq_discard(struct pq *q, struct pq_reservation *r);
@@ -78,7 +88,9 @@ void pq_release(struct pq *q, struct pq_view *v);
 /* Position of the newest product (0: none yet). */
 uint64_t pq_last_seq(struct pq *q);
 /* A descriptor that becomes readable after every insertion by any process (drain it with
- * pq_notify_clear, then read with pq_next until PQ_END). Costs nothing while the queue is idle. */
+ * pq_notify_clear, then read with pq_next until PQ_END). Costs nothing while the queue is idle.
+ * An eventfd fed by a small thread of this handle (it blocks all signals; pq_close joins it).
+ * Readable at once if the queue is not empty at the first call. -1 with errno on failure. */
 int pq_notify_fd(struct pq *q);
 void pq_notify_clear(struct pq *q);
 
@@ -86,8 +98,19 @@ struct pq_stats {
     uint64_t data_bytes, used_bytes, high_water_bytes;
     uint32_t slots, used_slots, high_water_slots;
     uint64_t inserted, evicted, duplicates;
-    double age_oldest_s, age_youngest_s;
+    double age_oldest_s, age_youngest_s;              /* since insertion; -1: no product */
+    /* used_* and high_water_* bytes are regions, rounded up to 64, reservations included;
+     * *_slots above count products only. */
+    uint32_t reserved_slots;                          /* not (or no longer) products */
+    uint32_t high_water_occupied;                     /* slots, reservations included */
+    uint32_t free_extents, high_water_free_extents;
+    uint64_t largest_free_bytes;
+    double min_residence_s;                           /* of evicted products; -1: none yet */
+    uint64_t min_residence_bytes;                     /* in use at that time */
+    uint32_t min_residence_slots;
 };
 void pq_get_stats(struct pq *q, struct pq_stats *out);
+/* Do all tables agree? PQ_CORRUPT if not. O(slots), under the lock. */
+enum pq_status pq_check(struct pq *q);
 
 #endif

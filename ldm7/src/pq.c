@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Product queue: the operations of pq.h.
+ */
+#include "pq.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "pq_impl.h"
+
+const char *pq_strerror(enum pq_status st)
+{
+    switch (st) {
+    case PQ_OK: return "success";
+    case PQ_END: return "no further product";
+    case PQ_DUP: return "a product with this signature is in the queue";
+    case PQ_BIG: return "product larger than the queue";
+    case PQ_FULL: return "queue full: the room that must be made is in use";
+    case PQ_CORRUPT: return "not a product queue, of another version, or damaged";
+    case PQ_SYSTEM: return strerror(errno);
+    case PQ_INVAL: return "invalid argument";
+    }
+    return "unknown status";
+}
+
+static int64_t now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+enum pq_status pq_reserve(struct pq *q, const struct pq_signature *sig, uint64_t region_bytes,
+                          void **region, struct pq_reservation **out)
+{
+    if (!q->writable)
+        return PQ_INVAL;
+    struct pq_reservation *r = calloc(1, sizeof *r);
+    if (!r)
+        return PQ_SYSTEM;
+    enum pq_status s = pq_lock(q);
+    if (!s) {
+        if (region_bytes > q->h->data_bytes) {
+            s = PQ_BIG;
+        } else if (sig && pq_hash_find(q, sig) != PQ_NONE) {
+            q->h->duplicates++;
+            s = PQ_DUP;
+        } else {
+            s = pq_region_take(q, region_bytes, q->client, &r->slot);
+        }
+        if (!s)
+            *region = q->data + q->slots[r->slot].offset;
+        pq_unlock(q);
+    }
+    if (s) {
+        free(r);
+        return s;
+    }
+    r->region_bytes = region_bytes;
+    r->next = q->reservations;
+    if (r->next)
+        r->next->prev = r;
+    q->reservations = r;
+    *out = r;
+    return PQ_OK;
+}
+
+static void forget(struct pq *q, struct pq_reservation *r)
+{
+    if (r->prev)
+        r->prev->next = r->next;
+    else
+        q->reservations = r->next;
+    if (r->next)
+        r->next->prev = r->prev;
+    free(r);
+}
+
+enum pq_status pq_commit(struct pq *q, struct pq_reservation *r, const struct pq_info *info,
+                         uint32_t data_offset)
+{
+    if ((uint64_t)data_offset + info->size > r->region_bytes ||
+        !memchr(info->ident, 0, sizeof info->ident) || !memchr(info->origin, 0, sizeof info->origin))
+        return PQ_INVAL;
+    enum pq_status s = pq_lock(q);
+    if (s)
+        return s;
+    struct pq_header *h = q->h;
+    uint32_t slot = r->slot;
+    if (pq_hash_find(q, &info->signature) != PQ_NONE) {
+        h->duplicates++;
+        pq_region_free(q, slot);
+        pq_unlock(q);
+        forget(q, r);
+        return PQ_DUP;
+    }
+    struct pq_slot *sl = &q->slots[slot];
+    uint64_t seq = atomic_load(&h->last_seq) + 1;
+    uint32_t old = q->order[seq % h->order_cells];
+    if (old) {
+        if (q->slots[old - 1].pins)
+            pq_doom(q, old - 1);
+        else
+            pq_evict(q, old - 1);
+    }
+    sl->info = *info;
+    sl->data_offset = data_offset;
+    sl->inserted_us = now_us();
+    sl->seq = seq;
+    atomic_store(&h->last_seq, seq);
+    pq_set_state(sl, SLOT_COMMITTED);
+    pq_index_add(q, slot);
+    h->inserted++;
+    pq_unlock(q);
+    pq_announce(q);
+    forget(q, r);
+    return PQ_OK;
+}
+
+void pq_discard(struct pq *q, struct pq_reservation *r)
+{
+    if (!r)
+        return;
+    if (pq_lock(q) == PQ_OK) {
+        pq_region_free(q, r->slot);
+        pq_unlock(q);
+    }
+    forget(q, r);
+}
+
+enum pq_status pq_insert(struct pq *q, const struct pq_info *info, const void *data)
+{
+    void *region;
+    struct pq_reservation *r;
+    enum pq_status s = pq_reserve(q, &info->signature, info->size, &region, &r);
+    if (s)
+        return s;
+    if (info->size)
+        memcpy(region, data, info->size);
+    s = pq_commit(q, r, info, 0);
+    if (s && s != PQ_DUP)
+        pq_discard(q, r);
+    return s;
+}
+
+static void show(struct pq *q, uint32_t slot, struct pq_view *out)
+{
+    const struct pq_slot *s = &q->slots[slot];
+    pq_pin(q, slot);
+    out->info = s->info;
+    out->data = q->data + s->offset + s->data_offset;
+    out->seq = s->seq;
+    out->slot = slot;
+}
+
+enum pq_status pq_next(struct pq *q, uint64_t after, struct pq_view *out)
+{
+    enum pq_status s = pq_lock(q);
+    if (s)
+        return s;
+    uint32_t slot = pq_index_after(q, after);
+    if (slot != PQ_NONE)
+        show(q, slot, out);
+    pq_unlock(q);
+    return slot == PQ_NONE ? PQ_END : PQ_OK;
+}
+
+enum pq_status pq_find(struct pq *q, const struct pq_signature *sig, struct pq_view *out)
+{
+    enum pq_status s = pq_lock(q);
+    if (s)
+        return s;
+    uint32_t slot = pq_hash_find(q, sig);
+    if (slot != PQ_NONE)
+        show(q, slot, out);
+    pq_unlock(q);
+    return slot == PQ_NONE ? PQ_END : PQ_OK;
+}
+
+void pq_release(struct pq *q, struct pq_view *v)
+{
+    if (!v->data || pq_lock(q) != PQ_OK)
+        return;
+    if (v->slot < q->h->slots && q->my_pins[v->slot] && q->slots[v->slot].seq == v->seq)
+        pq_unpin(q, v->slot);
+    pq_unlock(q);
+    v->data = NULL;
+}
+
+uint64_t pq_last_seq(struct pq *q)
+{
+    return atomic_load(&q->h->last_seq);
+}
+
+static double age_s(const struct pq *q, uint32_t slot, int64_t now)
+{
+    return slot == PQ_NONE ? -1 : (double)(now - q->slots[slot].inserted_us) / 1e6;
+}
+
+void pq_get_stats(struct pq *q, struct pq_stats *out)
+{
+    memset(out, 0, sizeof *out);
+    if (pq_lock(q) != PQ_OK)
+        return;
+    const struct pq_header *h = q->h;
+    int64_t now = now_us();
+    out->data_bytes = h->data_bytes;
+    out->used_bytes = h->used_bytes;
+    out->high_water_bytes = h->high_water_bytes;
+    out->slots = h->slots;
+    out->used_slots = h->products;
+    out->high_water_slots = h->high_water_slots;
+    out->inserted = h->inserted;
+    out->evicted = h->evicted;
+    out->duplicates = h->duplicates;
+    out->age_oldest_s = age_s(q, h->oldest, now);
+    out->age_youngest_s = age_s(q, h->newest, now);
+    out->reserved_slots = h->used_slots - h->products;
+    out->high_water_occupied = h->high_water_used;
+    out->free_extents = h->free_nodes;
+    out->high_water_free_extents = h->high_water_free_nodes;
+    out->largest_free_bytes = pq_largest_free(q);
+    out->min_residence_s = h->min_residence_us < 0 ? -1 : (double)h->min_residence_us / 1e6;
+    out->min_residence_bytes = h->min_residence_bytes;
+    out->min_residence_slots = h->min_residence_slots;
+    pq_unlock(q);
+}
+
+enum pq_status pq_check(struct pq *q)
+{
+    enum pq_status s = pq_lock(q);
+    if (s)
+        return s;
+    s = pq_verify(q) ? PQ_OK : PQ_CORRUPT;
+    pq_unlock(q);
+    return s;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Who has the queue open, and what he holds: pins (a bitmap per client) and reservations. What
+ * dead clients held is taken back when room or a place in the table is needed.
+ */
+#include "pq_impl.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+int pq_shared_mutex_init(pthread_mutex_t *m)
+{
+    pthread_mutexattr_t attr;
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    int e = pthread_mutex_init(m, &attr);
+    pthread_mutexattr_destroy(&attr);
+    return e;
+}
+
+static void unpin_for(struct pq *q, uint32_t client, uint32_t slot)
+{
+    struct pq_slot *s = &q->slots[slot];
+    q->bitmaps[client * q->bitmap_words + slot / 64] &= ~(UINT64_C(1) << slot % 64);
+    s->pins--;
+    if (!s->pins && pq_state(s) == SLOT_DOOMED)
+        pq_region_free(q, slot);
+}
+
+static void take_back(struct pq *q, uint32_t client)
+{
+    for (size_t w = 0; w < q->bitmap_words; w++)
+        for (uint64_t bits = q->bitmaps[client * q->bitmap_words + w]; bits; bits &= bits - 1)
+            unpin_for(q, client, (uint32_t)(w * 64 + (size_t)__builtin_ctzll(bits)));
+    for (uint32_t s = 0; s < q->h->slots; s++)
+        if (pq_state(&q->slots[s]) == SLOT_RESERVED && q->slots[s].owner == client)
+            pq_region_free(q, s);
+    q->clients[client].used = 0;
+}
+
+/* Takes back what dead clients held; how many there were. */
+unsigned pq_client_reclaim(struct pq *q)
+{
+    unsigned dead = 0;
+    for (uint32_t c = 0; c < PQ_CLIENTS; c++) {
+        struct pq_client *cl = &q->clients[c];
+        if (!cl->used)
+            continue;
+        int e = pthread_mutex_trylock(&cl->alive);
+        if (e == EBUSY)
+            continue;
+        if (e == EOWNERDEAD)
+            pthread_mutex_consistent(&cl->alive);
+        take_back(q, c);
+        if (e == 0 || e == EOWNERDEAD)
+            pthread_mutex_unlock(&cl->alive);
+        dead++;
+    }
+    return dead;
+}
+
+enum pq_status pq_client_enter(struct pq *q)
+{
+    for (int tries = 0; tries < 2; tries++) {
+        for (uint32_t c = 0; c < PQ_CLIENTS; c++) {
+            struct pq_client *cl = &q->clients[c];
+            if (cl->used)
+                continue;
+            int e = pthread_mutex_trylock(&cl->alive);
+            if (e == EOWNERDEAD) /* died between unlocking nothing and saying so */
+                e = pthread_mutex_consistent(&cl->alive);
+            if (e)
+                continue;
+            memset(q->bitmaps + c * q->bitmap_words, 0, q->bitmap_words * sizeof *q->bitmaps);
+            cl->pid = getpid();
+            cl->used = 1;
+            q->client = c;
+            return PQ_OK;
+        }
+        if (!pq_client_reclaim(q))
+            break;
+    }
+    errno = EUSERS;
+    return PQ_SYSTEM;
+}
+
+void pq_client_leave(struct pq *q)
+{
+    take_back(q, q->client);
+    pthread_mutex_unlock(&q->clients[q->client].alive);
+}
+
+void pq_pin(struct pq *q, uint32_t slot)
+{
+    if (q->my_pins[slot]++)
+        return;
+    q->bitmaps[q->client * q->bitmap_words + slot / 64] |= UINT64_C(1) << slot % 64;
+    q->slots[slot].pins++;
+}
+
+void pq_unpin(struct pq *q, uint32_t slot)
+{
+    if (!--q->my_pins[slot])
+        unpin_for(q, q->client, slot);
+}

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The queue's file: creation, opening with all that is checked, closing, the lock.
+ */
+#include "pq_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+static const char magic[8] = {'D', 'W', 'N', 'P', 'O', 'U', 'R', 'Q'};
+enum { BYTE_ORDER_MARK = 0x01020304 };
+
+static uint32_t power_of_two(uint32_t at_least)
+{
+    uint32_t p = 8;
+    while (p < at_least)
+        p *= 2;
+    return p;
+}
+
+/* Where everything lies; false: no such queue is possible. */
+bool pq_layout_of(uint64_t data_bytes, uint32_t slots, struct pq_layout *out)
+{
+    const uint64_t page = 4096; /* of the layout, whatever the machine's is */
+    if (!data_bytes || data_bytes > PQ_DATA_MAX || !slots || slots > PQ_SLOTS_MAX)
+        return false;
+    struct pq_layout l = {
+        .data_bytes = (data_bytes + page - 1) / page * page,
+        .node_count = 2 * slots + 3,
+        .hash_cells = power_of_two(2 * slots),
+        .order_cells = power_of_two(4 * slots),
+        .bitmap_words = (slots + 63) / 64,
+    };
+    uint64_t at = 0;
+#define PLACE(member, bytes)                                                                       \
+    l.member = at;                                                                                 \
+    at += ((uint64_t)(bytes) + 63) / 64 * 64
+    at = (sizeof(struct pq_header) + 63) / 64 * 64;
+    PLACE(clients, PQ_CLIENTS * sizeof(struct pq_client));
+    PLACE(bitmaps, PQ_CLIENTS * l.bitmap_words * 8);
+    PLACE(slots, slots * sizeof(struct pq_slot));
+    PLACE(nodes, l.node_count * sizeof(struct pq_node));
+    PLACE(hash, l.hash_cells * 4ull);
+    PLACE(order, l.order_cells * 4ull);
+    PLACE(scratch, slots * 4ull);
+    at = (at + page - 1) / page * page;
+    PLACE(data, l.data_bytes);
+#undef PLACE
+    l.file_bytes = at;
+    *out = l;
+    return true;
+}
+
+uint64_t pq_file_bytes(uint64_t data_bytes, uint32_t slots)
+{
+    struct pq_layout l;
+    return pq_layout_of(data_bytes, slots, &l) ? l.file_bytes : 0;
+}
+
+static void place(struct pq *q, const struct pq_layout *l)
+{
+    q->h = (struct pq_header *)q->map;
+    q->clients = (struct pq_client *)(q->map + l->clients);
+    q->bitmaps = (uint64_t *)(q->map + l->bitmaps);
+    q->bitmap_words = l->bitmap_words;
+    q->slots = (struct pq_slot *)(q->map + l->slots);
+    q->nodes = (struct pq_node *)(q->map + l->nodes);
+    q->hash = (uint32_t *)(q->map + l->hash);
+    q->order = (uint32_t *)(q->map + l->order);
+    q->scratch = (uint32_t *)(q->map + l->scratch);
+    q->data = q->map + l->data;
+}
+
+static void fill_geometry(struct pq_header *h, const struct pq_layout *l, uint32_t slots)
+{
+    memcpy(h->magic, magic, sizeof magic);
+    h->version = PQ_VERSION;
+    h->byte_order = BYTE_ORDER_MARK;
+    h->header_bytes = sizeof *h;
+    h->slot_bytes = sizeof(struct pq_slot);
+    h->node_bytes = sizeof(struct pq_node);
+    h->client_bytes = sizeof(struct pq_client);
+    h->clients = PQ_CLIENTS;
+    h->slots = slots;
+    h->nodes = l->node_count;
+    h->hash_cells = l->hash_cells;
+    h->order_cells = l->order_cells;
+    h->data_bytes = l->data_bytes;
+    h->file_bytes = l->file_bytes;
+}
+
+static void read_boot_id(char out[40])
+{
+    memset(out, 0, 40);
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    ssize_t n = read(fd, out, 39);
+    if (n < 0)
+        memset(out, 0, 40);
+    close(fd);
+}
+
+/* Mutexes and clients from nothing: a new file, a copy, or after a reboot. */
+static int start_afresh(struct pq *q, const char boot_id[40], uint64_t inode)
+{
+    int e = pq_shared_mutex_init(&q->h->mutex);
+    for (uint32_t c = 0; !e && c < PQ_CLIENTS; c++) {
+        q->clients[c].used = 0;
+        e = pq_shared_mutex_init(&q->clients[c].alive);
+    }
+    if (e)
+        return e;
+    memset(q->bitmaps, 0, PQ_CLIENTS * q->bitmap_words * sizeof *q->bitmaps);
+    atomic_store(&q->h->listeners, 0);
+    pq_rebuild(q);
+    memcpy(q->h->boot_id, boot_id, 40);
+    q->h->inode = inode;
+    return 0;
+}
+
+static int initialise(int fd, const struct pq_layout *l, uint32_t slots)
+{
+    struct stat st;
+    struct pq q = {.map_bytes = l->data};
+    char boot_id[40];
+    if (fstat(fd, &st) != 0)
+        return errno;
+    /* The tables only; data needs none. */
+    q.map = mmap(NULL, q.map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (q.map == MAP_FAILED)
+        return errno;
+    place(&q, l);
+    fill_geometry(q.h, l, slots);
+    q.h->min_residence_us = -1;
+    int e = 0;
+    if (getrandom(q.h->hash_key, sizeof q.h->hash_key, 0) != sizeof q.h->hash_key)
+        e = errno;
+    read_boot_id(boot_id);
+    if (!e)
+        e = start_afresh(&q, boot_id, st.st_ino);
+    munmap(q.map, q.map_bytes);
+    return e;
+}
+
+enum pq_status pq_create(const char *path, uint64_t data_bytes, uint32_t slots, bool replace)
+{
+    struct pq_layout l;
+    struct stat st;
+    struct statvfs vfs;
+    char tmp[4096];
+    if (!pq_layout_of(data_bytes, slots, &l))
+        return PQ_INVAL;
+    if (!replace && lstat(path, &st) == 0) {
+        errno = EEXIST;
+        return PQ_SYSTEM;
+    }
+    if (snprintf(tmp, sizeof tmp, "%s.tmp.%ld", path, (long)getpid()) >= (int)sizeof tmp) {
+        errno = ENAMETOOLONG;
+        return PQ_SYSTEM;
+    }
+    int fd = open(tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return PQ_SYSTEM;
+    /* Ask first: an allocation that fails half-way has filled the disk of others meanwhile. */
+    int e = 0;
+    if (fstatvfs(fd, &vfs) == 0 && vfs.f_blocks && l.file_bytes / vfs.f_frsize >= vfs.f_bavail)
+        e = ENOSPC;
+    if (!e)
+        e = posix_fallocate(fd, 0, (off_t)l.file_bytes);
+    if (!e)
+        e = initialise(fd, &l, slots);
+    close(fd);
+    if (!e) {
+        /* link() does not replace, rename() does: both at once for others. */
+        if (replace ? rename(tmp, path) : link(tmp, path))
+            e = errno;
+    }
+    if (e || !replace)
+        unlink(tmp);
+    errno = e;
+    return e ? PQ_SYSTEM : PQ_OK;
+}
+
+enum pq_status pq_lock(struct pq *q)
+{
+    if (q->pid != getpid())
+        return PQ_INVAL; /* a handle inherited by fork */
+    int e = pthread_mutex_lock(&q->h->mutex);
+    if (e == EOWNERDEAD) {
+        pq_rebuild(q);
+        e = pthread_mutex_consistent(&q->h->mutex);
+    }
+    errno = e;
+    return e ? PQ_SYSTEM : PQ_OK;
+}
+
+void pq_unlock(struct pq *q)
+{
+    pthread_mutex_unlock(&q->h->mutex);
+}
+
+/* Reads and checks the header before anything is mapped. */
+static enum pq_status check_file(int fd, struct pq_layout *l, struct stat *st)
+{
+    struct pq_header found, wanted = {0};
+    if (fstat(fd, st) != 0)
+        return PQ_SYSTEM;
+    if (!S_ISREG(st->st_mode))
+        return PQ_CORRUPT;
+    ssize_t n = pread(fd, &found, sizeof found, 0);
+    if (n < 0)
+        return PQ_SYSTEM;
+    if ((size_t)n < sizeof found || memcmp(found.magic, magic, sizeof magic) != 0 ||
+        !pq_layout_of(found.data_bytes, found.slots, l))
+        return PQ_CORRUPT;
+    fill_geometry(&wanted, l, found.slots);
+    if (memcmp(&found, &wanted, offsetof(struct pq_header, hash_key)) != 0 ||
+        (uint64_t)st->st_size != l->file_bytes)
+        return PQ_CORRUPT;
+    return PQ_OK;
+}
+
+static void drop(struct pq *q)
+{
+    if (q->map)
+        munmap(q->map, q->map_bytes);
+    if (q->fd >= 0)
+        close(q->fd);
+    free(q->my_pins);
+    free(q);
+}
+
+static enum pq_status enter(struct pq *q, const struct stat *st)
+{
+    char boot_id[40];
+    read_boot_id(boot_id);
+    if (memcmp(boot_id, q->h->boot_id, sizeof boot_id) != 0 || q->h->inode != st->st_ino) {
+        int e = start_afresh(q, boot_id, st->st_ino);
+        if (e) {
+            errno = e;
+            return PQ_SYSTEM;
+        }
+    }
+    enum pq_status s = pq_lock(q);
+    if (s)
+        return s;
+    s = pq_verify(q) ? pq_client_enter(q) : PQ_CORRUPT;
+    int e = errno;
+    pq_unlock(q);
+    errno = e;
+    return s;
+}
+
+enum pq_status pq_open(const char *path, bool writable, struct pq **out)
+{
+    struct pq_layout l;
+    struct stat st;
+    enum pq_status s = PQ_SYSTEM;
+    struct pq *q = calloc(1, sizeof *q);
+    if (!q)
+        return PQ_SYSTEM;
+    q->event_fd = -1;
+    q->writable = writable;
+    q->pid = getpid();
+    /* Readers write too: their pins. O_NONBLOCK: a FIFO is refused, not waited for. */
+    q->fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (q->fd < 0)
+        goto out;
+    while (flock(q->fd, LOCK_EX) != 0)
+        if (errno != EINTR)
+            goto out;
+    s = check_file(q->fd, &l, &st);
+    if (s)
+        goto out;
+    s = PQ_SYSTEM;
+    q->map_bytes = l.file_bytes;
+    void *map = mmap(NULL, q->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, q->fd, 0);
+    if (map == MAP_FAILED)
+        goto out;
+    q->map = map;
+    place(q, &l);
+    q->my_pins = calloc(q->h->slots, sizeof *q->my_pins);
+    if (!q->my_pins)
+        goto out;
+    s = enter(q, &st);
+    if (!s)
+        flock(q->fd, LOCK_UN);
+out:
+    if (s) {
+        int e = errno;
+        drop(q);
+        errno = e;
+        return s;
+    }
+    *out = q;
+    return PQ_OK;
+}
+
+void pq_close(struct pq *q)
+{
+    if (!q)
+        return;
+    pq_notify_stop(q);
+    if (pq_lock(q) == PQ_OK) {
+        pq_client_leave(q);
+        pq_unlock(q);
+    }
+    while (q->reservations) {
+        struct pq_reservation *next = q->reservations->next;
+        free(q->reservations);
+        q->reservations = next;
+    }
+    drop(q);
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of the product queue. Not for users of pq.h.
+ *
+ * The file, every part 64-byte aligned and of a size that follows from (data_bytes, slots):
+ *   header | clients | pin bitmaps | slots | nodes | hash cells | order cells | scratch | data
+ *
+ * What is authoritative: a slot's state, region (offset, bytes), seq, owner and info, the bitmaps
+ * and the clients' mutexes. All else (nodes, hash, order, counters of use) is derived; pq_rebuild
+ * makes it again when a process died inside the critical section. So the order of stores around
+ * `state` matters: region before RESERVED, seq and info before COMMITTED, EMPTY before the room is
+ * used again. A process can die between any two instructions, nothing else.
+ */
+#ifndef PQ_IMPL_H
+#define PQ_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "pq.h"
+
+#define PQ_UNIT 64u               /* regions begin and end on these boundaries */
+#define PQ_CLIENTS 512u           /* handles open at a time, all processes together */
+#define PQ_SLOTS_MAX (1u << 24)
+#define PQ_DATA_MAX (UINT64_C(1) << 46)
+#define PQ_NONE UINT32_MAX
+#define PQ_VERSION 1u
+
+enum slot_state { SLOT_EMPTY, SLOT_RESERVED, SLOT_COMMITTED, SLOT_DOOMED };
+
+struct pq_slot {
+    _Atomic uint32_t state;
+    uint32_t owner;               /* client, while RESERVED */
+    uint64_t offset, bytes;       /* region in the data area, multiples of PQ_UNIT */
+    uint64_t seq;
+    int64_t inserted_us;          /* CLOCK_REALTIME */
+    uint32_t data_offset;
+    uint32_t pins;                /* derived: clients that pin it */
+    uint32_t older, newer;        /* derived: neighbours in insertion order */
+    struct pq_info info;
+};
+
+/* The data area as a list of adjacent extents in order of address. Node i < slots is the region
+ * of slot i; the others are free extents (never two in a row). */
+struct pq_node {
+    uint64_t offset, bytes;
+    uint32_t before, after;
+};
+
+/* A handle of some process. `alive` is a robust mutex its owner keeps locked: the kernel tells us
+ * of its death, also across pid namespaces and whatever reuses the pid. */
+struct pq_client {
+    pthread_mutex_t alive;
+    uint32_t used;
+    int32_t pid;                  /* for people */
+};
+
+struct pq_header {
+    char magic[8];
+    uint32_t version, byte_order;
+    uint32_t header_bytes, slot_bytes, node_bytes, client_bytes, clients;
+    uint32_t slots, nodes, hash_cells, order_cells, reserved;
+    uint64_t data_bytes, file_bytes;
+    uint64_t hash_key[2];
+    /* Which machine run and which file the mutexes belong to: after a reboot, or in a copy of
+     * the file, nobody can hold them. */
+    char boot_id[40];
+    uint64_t inode;
+
+    pthread_mutex_t mutex;        /* robust, process-shared */
+    _Atomic uint32_t wake;        /* futex word, changes with every insertion */
+    _Atomic uint32_t listeners;
+    _Atomic uint64_t last_seq;
+    uint64_t inserted, evicted, duplicates;
+    uint64_t high_water_bytes;
+    uint32_t high_water_slots, high_water_free_nodes, high_water_used;
+    int64_t min_residence_us;     /* of evicted products; -1: none evicted yet */
+    uint64_t min_residence_bytes;
+    uint32_t min_residence_slots;
+    /* derived */
+    uint32_t first_node, cursor;  /* cursor: where the next region is looked for; PQ_NONE: end */
+    uint32_t free_slot, free_node; /* stacks, linked by `newer` and `after` */
+    uint32_t oldest, newest;
+    uint32_t used_slots;          /* not EMPTY */
+    uint32_t products;            /* COMMITTED */
+    uint32_t free_nodes;          /* free extents in the list */
+    uint64_t used_bytes;
+};
+
+struct pq_reservation {
+    struct pq_reservation *prev, *next;
+    uint32_t slot;
+    uint64_t region_bytes;        /* as asked */
+};
+
+struct pq {
+    int fd;
+    bool writable;
+    pid_t pid;                    /* that opened it */
+    uint8_t *map;
+    size_t map_bytes;
+    struct pq_header *h;
+    struct pq_client *clients;
+    uint64_t *bitmaps;            /* [client][bitmap_words] */
+    size_t bitmap_words;
+    struct pq_slot *slots;
+    struct pq_node *nodes;
+    uint32_t *hash;               /* slot + 1, 0: empty */
+    uint32_t *order;              /* [seq % order_cells]: slot + 1 */
+    uint32_t *scratch;            /* [slots], for pq_rebuild */
+    uint8_t *data;
+    uint32_t client;
+    uint32_t *my_pins;            /* [slots]: views this handle has given out */
+    struct pq_reservation *reservations;
+
+    int event_fd;                 /* -1: no listener thread */
+    pthread_t listener;
+    _Atomic bool listener_stops;
+};
+
+struct pq_layout {
+    uint64_t clients, bitmaps, slots, nodes, hash, order, scratch, data, file_bytes;
+    uint32_t node_count, hash_cells, order_cells;
+    uint64_t data_bytes;          /* rounded up */
+    size_t bitmap_words;
+};
+
+/* pq_file.c */
+bool pq_layout_of(uint64_t data_bytes, uint32_t slots, struct pq_layout *out);
+enum pq_status pq_lock(struct pq *q);
+void pq_unlock(struct pq *q);
+
+/* pq_region.c: all under the lock */
+uint64_t pq_round_up(uint64_t bytes);
+enum pq_status pq_region_take(struct pq *q, uint64_t bytes, uint32_t owner, uint32_t *slot);
+void pq_region_free(struct pq *q, uint32_t slot);
+void pq_evict(struct pq *q, uint32_t slot);
+void pq_doom(struct pq *q, uint32_t slot);
+uint64_t pq_largest_free(const struct pq *q);
+
+/* pq_index.c: all under the lock */
+uint32_t pq_hash_find(const struct pq *q, const struct pq_signature *sig);
+void pq_index_add(struct pq *q, uint32_t slot);
+void pq_index_remove(struct pq *q, uint32_t slot);
+uint32_t pq_index_after(const struct pq *q, uint64_t seq);
+
+/* pq_recover.c: all under the lock */
+void pq_rebuild(struct pq *q);
+bool pq_verify(const struct pq *q);
+
+/* pq_client.c: all under the lock */
+enum pq_status pq_client_enter(struct pq *q);
+void pq_client_leave(struct pq *q);
+unsigned pq_client_reclaim(struct pq *q);
+void pq_pin(struct pq *q, uint32_t slot);
+void pq_unpin(struct pq *q, uint32_t slot);
+int pq_shared_mutex_init(pthread_mutex_t *m);
+
+/* pq_notify.c */
+void pq_announce(struct pq *q);
+void pq_notify_stop(struct pq *q);
+
+static inline uint32_t pq_state(const struct pq_slot *s)
+{
+    return atomic_load_explicit(&s->state, memory_order_acquire);
+}
+
+static inline void pq_set_state(struct pq_slot *s, enum slot_state state)
+{
+    atomic_store_explicit(&s->state, (uint32_t)state, memory_order_release);
+}
+
+static inline bool pq_is_free_node(const struct pq *q, uint32_t node)
+{
+    return node >= q->h->slots;
+}
+
+#endif

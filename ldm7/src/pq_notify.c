@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Waking up on insertion across processes: a futex word in the header; a small thread per
+ * listening handle turns it into an eventfd that an event loop can wait for.
+ */
+#include "pq_impl.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static void wake_all(struct pq *q)
+{
+    atomic_fetch_add(&q->h->wake, 1);
+    if (atomic_load(&q->h->listeners))
+        syscall(SYS_futex, &q->h->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void pq_announce(struct pq *q)
+{
+    wake_all(q);
+}
+
+static void *listen_loop(void *arg)
+{
+    struct pq *q = arg;
+    uint64_t seen = 0; /* what was there before pq_notify_fd is announced once, too */
+    while (!atomic_load(&q->listener_stops)) {
+        uint32_t word = atomic_load(&q->h->wake);
+        uint64_t last = atomic_load(&q->h->last_seq);
+        if (last != seen) {
+            uint64_t one = 1;
+            seen = last;
+            /* EAGAIN: 2^64 - 2 unread insertions; readable all the same. */
+            if (write(q->event_fd, &one, sizeof one) < 0 && errno != EAGAIN)
+                break;
+        }
+        if (atomic_load(&q->listener_stops))
+            break;
+        syscall(SYS_futex, &q->h->wake, FUTEX_WAIT, word, NULL, NULL, 0);
+    }
+    return NULL;
+}
+
+int pq_notify_fd(struct pq *q)
+{
+    if (q->pid != getpid()) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (q->event_fd >= 0)
+        return q->event_fd;
+    q->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (q->event_fd < 0)
+        return -1;
+    /* The process's signals are for its own threads. */
+    sigset_t all, old;
+    sigfillset(&all);
+    atomic_store(&q->listener_stops, false);
+    atomic_fetch_add(&q->h->listeners, 1);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int e = pthread_create(&q->listener, NULL, listen_loop, q);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (e) {
+        atomic_fetch_sub(&q->h->listeners, 1);
+        close(q->event_fd);
+        q->event_fd = -1;
+        errno = e;
+        return -1;
+    }
+    return q->event_fd;
+}
+
+void pq_notify_clear(struct pq *q)
+{
+    uint64_t count;
+    while (q->event_fd >= 0 && read(q->event_fd, &count, sizeof count) < 0 && errno == EINTR)
+        ;
+}
+
+void pq_notify_stop(struct pq *q)
+{
+    if (q->event_fd < 0)
+        return;
+    if (q->pid == getpid()) {
+        atomic_store(&q->listener_stops, true);
+        /* The word changes, so a thread about to wait returns; other listeners find no product. */
+        wake_all(q);
+        pthread_join(q->listener, NULL);
+        atomic_fetch_sub(&q->h->listeners, 1);
+    }
+    close(q->event_fd);
+    q->event_fd = -1;
+}

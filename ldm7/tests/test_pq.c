@@ -1,0 +1,619 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Product queue within one process. Sizes are chosen so that what must happen follows by hand:
+ * regions are multiples of 64 bytes, the data area here is 4096 bytes = 64 units unless said.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "pq.h"
+
+static char dir[] = "/tmp/test-pq-XXXXXX";
+static char path[64];
+
+static struct pq *fresh(uint64_t data_bytes, uint32_t slots)
+{
+    struct pq *q;
+    assert_int_equal(pq_create(path, data_bytes, slots, true), PQ_OK);
+    assert_int_equal(pq_open(path, true, &q), PQ_OK);
+    return q;
+}
+
+static struct pq_info info_of(unsigned n, uint32_t size)
+{
+    struct pq_info i = {.creation = {1000 + n, n}, .feedtype = 0x800000, .seqno = n, .size = size, .origin = "here"};
+    memcpy(i.signature.bytes, &n, sizeof n);
+    snprintf(i.ident, sizeof i.ident, "p.%u", n);
+    return i;
+}
+
+static uint8_t byte_of(unsigned n, uint32_t at)
+{
+    return (uint8_t)(n * 7 + at * 31 + (at >> 8));
+}
+
+static enum pq_status put(struct pq *q, unsigned n, uint32_t size)
+{
+    uint8_t *data = malloc(size + 1);
+    for (uint32_t i = 0; i < size; i++)
+        data[i] = byte_of(n, i);
+    struct pq_info info = info_of(n, size);
+    enum pq_status s = pq_insert(q, &info, data);
+    free(data);
+    return s;
+}
+
+static void assert_is(const struct pq_view *v, unsigned n)
+{
+    struct pq_info want = info_of(n, v->info.size);
+    assert_memory_equal(&v->info.signature, &want.signature, 16);
+    assert_string_equal(v->info.ident, want.ident);
+    assert_string_equal(v->info.origin, "here");
+    assert_int_equal(v->info.creation.tv_sec, 1000 + n);
+    assert_int_equal(v->info.seqno, n);
+    for (uint32_t i = 0; i < v->info.size; i++)
+        assert_int_equal(v->data[i], byte_of(n, i));
+}
+
+/* The queue's products, in order, are exactly these. */
+static void assert_holds(struct pq *q, const unsigned *want, size_t count)
+{
+    struct pq_view v;
+    uint64_t after = 0;
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(pq_next(q, after, &v), PQ_OK);
+        assert_true(v.seq > after);
+        after = v.seq;
+        assert_is(&v, want[i]);
+        pq_release(q, &v);
+    }
+    assert_int_equal(pq_next(q, after, &v), PQ_END);
+    assert_int_equal(pq_check(q), PQ_OK);
+}
+#define HOLDS(q, ...)                                                                              \
+    do {                                                                                           \
+        const unsigned want_[] = {__VA_ARGS__};                                                    \
+        assert_holds(q, want_, sizeof want_ / sizeof *want_);                                              \
+    } while (0)
+
+static void test_empty(void **state)
+{
+    (void)state;
+    struct pq *q = fresh(4096, 4);
+    struct pq_view v;
+    struct pq_signature sig = {{1}};
+    assert_int_equal(pq_next(q, 0, &v), PQ_END);
+    assert_int_equal(pq_find(q, &sig, &v), PQ_END);
+    assert_int_equal(pq_last_seq(q), 0);
+    struct pq_stats st;
+    pq_get_stats(q, &st);
+    assert_int_equal(st.data_bytes, 4096);
+    assert_int_equal(st.largest_free_bytes, 4096);
+    assert_int_equal(st.free_extents, 1);
+    assert_true(st.age_oldest_s < 0);
+    pq_close(q);
+}
+
+static void test_insert_next_find(void **state)
+{
+    (void)state;
+    struct pq *q = fresh(4096, 8);
+    assert_int_equal(put(q, 1, 100), PQ_OK);
+    assert_int_equal(put(q, 2, 0), PQ_OK);
+    assert_int_equal(put(q, 3, 64), PQ_OK);
+    HOLDS(q, 1, 2, 3);
+    assert_int_equal(pq_last_seq(q), 3);
+    struct pq_view v;
+    struct pq_info want = info_of(3, 64);
+    assert_int_equal(pq_find(q, &want.signature, &v), PQ_OK);
+    assert_int_equal(v.seq, 3);
+    assert_is(&v, 3);
+    pq_release(q, &v);
+    assert_null(v.data);
+    pq_release(q, &v); /* twice does no harm */
+    struct pq_stats st;
+    pq_get_stats(q, &st);
+    /* 100 -> 2 units, 0 -> 1 unit, 64 -> 1 unit */
+    assert_int_equal(st.used_bytes, 4 * 64);
+    assert_int_equal(st.used_slots, 3);
+    assert_int_equal(st.inserted, 3);
+    assert_true(st.age_oldest_s >= 0 && st.age_oldest_s < 60);
+    pq_close(q);
+    /* and again by another handle */
+    assert_int_equal(pq_open(path, false, &q), PQ_OK);
+    HOLDS(q, 1, 2, 3);
+    assert_int_equal(put(q, 4, 1), PQ_INVAL); /* opened read-only */
+    pq_close(q);
+}
+
+static void test_duplicate(void **state)
+{
+    (void)state;
+    struct pq *q = fresh(4096, 8);
+    assert_int_equal(put(q, 1, 100), PQ_OK);
+    assert_int_equal(put(q, 1, 100), PQ_DUP);
+    /* It comes while another reservation of the same signature is open. */
+    struct pq_info info = info_of(2, 10);
+    struct pq_reservation *r, *late;
+    void *region;
+    assert_int_equal(pq_reserve(q, &info.signature, 10, &region, &r), PQ_OK);
+    assert_int_equal(pq_reserve(q, &info.signature, 10, &region, &late), PQ_OK);
+    for (int i = 0; i < 10; i++)
+        ((uint8_t *)region)[i] = byte_of(2, (uint32_t)i);
+    assert_int_equal(pq_commit(q, late, &info, 0), PQ_OK);
+    assert_int_equal(pq_commit(q, r, &info, 0), PQ_DUP);
+    HOLDS(q, 1, 2);
+    struct pq_stats st;
+    pq_get_stats(q, &st);
+    assert_int_equal(st.duplicates, 2);
+    assert_int_equal(st.reserved_slots, 0);
+    assert_int_equal(st.used_bytes, 3 * 64);
+    pq_close(q);
+}
+
+static void test_oldest_make_room(void **state)
+{
+    (void)state;
+    struct pq *q = fresh(4096, 100);
+    for (unsigned n = 1; n <= 4; n++)
+        assert_int_equal(put(q, n, 1024), PQ_OK); /* full to the last byte */
+    HOLDS(q, 1, 2, 3, 4);
+    assert_int_equal(put(q, 5, 1), PQ_OK);
+    HOLDS(q, 2, 3, 4, 5);
+    /* 960 bytes are free where 1 was: 6 fits beside 5 without a further eviction */
+    assert_int_equal(put(q, 6, 960), PQ_OK);
+    HOLDS(q, 2, 3, 4, 5, 6);
+    assert_int_equal(put(q, 7, 1025), PQ_OK);
+    HOLDS(q, 4, 5, 6, 7);
+    assert_int_equal(put(q, 8, 4096), PQ_OK);
+    HOLDS(q, 8);
+    assert_int_equal(put(q, 9, 4097), PQ_BIG);
+    HOLDS(q, 8);
+    struct pq_stats st;
+    pq_get_stats(q, &st);
+    assert_int_equal(st.evicted, 7);
+    assert_int_equal(st.high_water_bytes, 4096);
+    assert_int_equal(st.high_water_slots, 5);
+    assert_true(st.min_residence_s >= 0);
+    pq_close(q);
+}
+
+static void test_wrap_skips_the_tail(void **state)
+{
+    (void)state;
+    struct pq *q = fresh(4096, 100);
+    assert_int_equal(put(q, 1, 1536), PQ_OK);
+    assert_int_equal(put(q, 2, 1536), PQ_OK); /* 1024 remain at the end */
+    assert_int_equal(put(q, 3, 1088), PQ_OK); /* contiguous: begins at 0 again, evicts 1 */
+    HOLDS(q, 2, 3);
+    /* 448 bytes remain between 3 and 2; 512 do not fit, so 2 goes and its room joins */
+    assert_int_equal(put(q, 4, 512), PQ_OK);
+    HOLDS(q, 3, 4);
+    /* 4096 - 1088 - 512 = 2496 free up to the end */
+    struct pq_stats st;
+    pq_get_stats(q, &st);
+    assert_int_equal(st.largest_free_bytes, 2496);
+    assert_int_equal(st.free_extents, 1);
+    pq_close(q);
+}
+
+static void test_slots_run_out(void **state)
+{
+    (void)state;
+    struct pq *q = fresh(1 << 20, 3);
+    for (unsigned n = 1; n <= 10; n++)
+        assert_int_equal(put(q, n, 10), PQ_OK);
+    HOLDS(q, 8, 9, 10);
+    pq_close(q);
+}
+
+static void test_pins(void **state)
+{
+    (void)state;
+    struct pq *q = fresh(4096, 100);
+    struct pq_view oldest, again, all[4];
+    for (unsigned n = 1; n <= 4; n++)
+        assert_int_equal(put(q, n, 1024), PQ_OK);
+    assert_int_equal(pq_next(q, 0, &oldest), PQ_OK);
+    assert_int_equal(pq_next(q, 0, &again), PQ_OK);
+    pq_release(q, &again); /* one of two views of it */
+    assert_int_equal(put(q, 5, 1024), PQ_OK);
+    HOLDS(q, 1, 3, 4, 5); /* 2 made room */
+    assert_is(&oldest, 1);
+    assert_int_equal(put(q, 6, 2048), PQ_OK); /* 3 and 4 are the only neighbours that may go */
+    HOLDS(q, 1, 5, 6);
+    assert_int_equal(put(q, 7, 4096), PQ_FULL);
+    assert_int_equal(put(q, 7, 3136), PQ_FULL);
+    HOLDS(q, 1, 5, 6); /* and nothing was evicted in vain */
+    pq_release(q, &oldest);
+    assert_int_equal(put(q, 7, 4096), PQ_OK);
+    HOLDS(q, 7);
+    for (unsigned n = 11; n <= 14; n++)
+        assert_int_equal(put(q, n, 1024), PQ_OK);
+    uint64_t after = 0;
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(pq_next(q, after, &all[i]), PQ_OK);
+        after = all[i].seq;
+    }
+    assert_int_equal(put(q, 15, 1), PQ_FULL);
+    pq_release(q, &all[2]);
+    assert_int_equal(put(q, 15, 1), PQ_OK);
+    HOLDS(q, 11, 12, 14, 15);
+    assert_is(&all[0], 11);
+    assert_is(&all[3], 14);
+    pq_close(q); /* gives the pins back */
+    assert_int_equal(pq_open(path, true, &q), PQ_OK);
+    assert_int_equal(put(q, 16, 4096), PQ_OK);
+    HOLDS(q, 16);
+    pq_close(q);
+}
+
+/* A pinned product that insertion leaves far behind: order_cells = 16 for 4 slots. */
+static void test_pinned_for_ever(void **state)
+{
+    (void)state;
+    struct pq *q = fresh(4096, 4);
+    struct pq_view v, w;
+    assert_int_equal(put(q, 1, 100), PQ_OK);
+    assert_int_equal(pq_next(q, 0, &v), PQ_OK);
+    for (unsigned n = 2; n <= 16; n++)
+        assert_int_equal(put(q, n, 100), PQ_OK);
+    HOLDS(q, 1, 14, 15, 16);
+    /* After 1 comes 14: 2 to 13 are gone. And after 5, which is gone itself, too. */
+    assert_int_equal(pq_next(q, 1, &w), PQ_OK);
+    assert_is(&w, 14);
+    pq_release(q, &w);
+    assert_int_equal(pq_next(q, 5, &w), PQ_OK);
+    assert_is(&w, 14);
+    pq_release(q, &w);
+    assert_int_equal(put(q, 17, 100), PQ_OK); /* needs the cell of 1 */
+    HOLDS(q, 15, 16, 17);
+    assert_is(&v, 1); /* its bytes stay where they are */
+    struct pq_stats st;
+    pq_get_stats(q, &st);
+    assert_int_equal(st.reserved_slots, 1);
+    pq_release(q, &v);
+    pq_get_stats(q, &st);
+    assert_int_equal(st.reserved_slots, 0);
+    assert_int_equal(st.used_bytes, 3 * 128);
+    assert_int_equal(pq_check(q), PQ_OK);
+    pq_close(q);
+}
+
+static void test_reservations(void **state)
+{
+    (void)state;
+    struct pq *q = fresh(4096, 8);
+    struct pq_reservation *a, *b, *c;
+    void *ra, *rb, *rc;
+    struct pq_info ia = info_of(1, 90), ib = info_of(2, 100);
+    assert_int_equal(pq_reserve(q, &ia.signature, 100, &ra, &a), PQ_OK);
+    assert_int_equal(pq_reserve(q, NULL, 100, &rb, &b), PQ_OK);
+    assert_int_equal(pq_reserve(q, NULL, 1000, &rc, &c), PQ_OK);
+    assert_holds(q, NULL, 0);
+    assert_int_equal(pq_last_seq(q), 0);
+    for (uint32_t i = 0; i < 90; i++)
+        ((uint8_t *)ra)[10 + i] = byte_of(1, i);
+    for (uint32_t i = 0; i < 100; i++)
+        ((uint8_t *)rb)[i] = byte_of(2, i);
+    /* does not fit into the region: refused, nothing lost */
+    assert_int_equal(pq_commit(q, a, &ia, 11), PQ_INVAL);
+    assert_int_equal(pq_commit(q, b, &ib, 0), PQ_OK); /* order of commits, not of reservations */
+    assert_int_equal(pq_commit(q, a, &ia, 10), PQ_OK);
+    HOLDS(q, 2, 1);
+    pq_discard(q, c);
+    struct pq_stats st;
+    pq_get_stats(q, &st);
+    assert_int_equal(st.used_bytes, 4 * 64);
+    assert_int_equal(st.free_extents, 1);
+    /* A reserved region is never taken; closing gives it back. */
+    assert_int_equal(pq_reserve(q, NULL, 2048, &rc, &c), PQ_OK);
+    memset(rc, 0xEE, 2048);
+    for (unsigned n = 20; n < 60; n++)
+        assert_int_equal(put(q, n, 700), PQ_OK);
+    for (int i = 0; i < 2048; i++)
+        assert_int_equal(((uint8_t *)rc)[i], 0xEE);
+    assert_int_equal(put(q, 60, 2049), PQ_FULL);
+    pq_close(q);
+    assert_int_equal(pq_open(path, true, &q), PQ_OK);
+    assert_int_equal(put(q, 60, 4096), PQ_OK);
+    HOLDS(q, 60);
+    pq_close(q);
+}
+
+static void test_notify(void **state)
+{
+    (void)state;
+    struct pq *q = fresh(4096, 8), *writer;
+    int fd = pq_notify_fd(q);
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    assert_true(fd >= 0);
+    assert_int_equal(pq_notify_fd(q), fd);
+    assert_int_equal(poll(&p, 1, 50), 0);
+    assert_int_equal(pq_open(path, true, &writer), PQ_OK);
+    for (unsigned n = 1; n <= 3; n++) {
+        assert_int_equal(put(writer, n, 10), PQ_OK);
+        assert_int_equal(poll(&p, 1, 5000), 1);
+        pq_notify_clear(q);
+        assert_int_equal(poll(&p, 1, 20), 0);
+    }
+    pq_close(writer);
+    pq_close(q);
+    /* The first call announces what there is already. */
+    assert_int_equal(pq_open(path, false, &q), PQ_OK);
+    p.fd = pq_notify_fd(q);
+    assert_int_equal(poll(&p, 1, 5000), 1);
+    pq_close(q);
+}
+
+/* Ten thousand random operations against a model: a list of what must be there in what order. */
+static void test_random_operations(void **state)
+{
+    (void)state;
+    enum { PINS = 6, RESERVED = 4 };
+    struct pq *q = fresh(64 * 1024, 40);
+    struct pq_view pins[PINS] = {0};
+    struct {
+        struct pq_reservation *r;
+        uint8_t *region;
+        unsigned n;
+        uint32_t size;
+    } res[RESERVED] = {0};
+    unsigned next = 1;
+    uint64_t rng = 42, last = 0;
+    for (int op = 0; op < 10000; op++) {
+        rng = rng * 6364136223846793005u + 1442695040888963407u;
+        unsigned pick = (unsigned)(rng >> 33) % 100, which = (unsigned)(rng >> 40);
+        uint32_t size = (uint32_t)(rng >> 45) % ((rng >> 20 & 15) ? 3000 : 20000);
+        if (pick < 50) {
+            enum pq_status s = put(q, next, size);
+            assert_true(s == PQ_OK || s == PQ_FULL);
+            next += s == PQ_OK;
+        } else if (pick < 70) {
+            struct pq_view *v = &pins[which % PINS];
+            if (v->data) {
+                assert_is(v, v->info.seqno);
+                pq_release(q, v);
+            } else {
+                uint64_t lastseq = pq_last_seq(q);
+                pq_next(q, lastseq > 10 ? lastseq - which % 10 : 0, v);
+            }
+        } else if (pick < 98) {
+            unsigned i = which % RESERVED;
+            if (!res[i].r) {
+                void *region;
+                res[i].n = 1000000 + next++;
+                res[i].size = size;
+                enum pq_status s = pq_reserve(q, NULL, size, &region, &res[i].r);
+                assert_true(s == PQ_OK || s == PQ_FULL);
+                if (s) {
+                    res[i].r = NULL;
+                    continue;
+                }
+                res[i].region = region;
+                for (uint32_t b = 0; b < size; b++)
+                    res[i].region[b] = byte_of(res[i].n, b);
+            } else if (pick < 95) {
+                struct pq_info info = info_of(res[i].n, res[i].size);
+                assert_int_equal(pq_commit(q, res[i].r, &info, 0), PQ_OK);
+                res[i].r = NULL;
+            } else {
+                pq_discard(q, res[i].r);
+                res[i].r = NULL;
+            }
+        } else {
+            struct pq_view v;
+            uint64_t seq = 0;
+            while (pq_next(q, seq, &v) == PQ_OK) {
+                assert_true(v.seq > seq);
+                seq = v.seq;
+                assert_is(&v, v.info.seqno);
+                pq_release(q, &v);
+            }
+            assert_true(seq >= last);
+            last = seq;
+            assert_int_equal(seq, pq_last_seq(q));
+        }
+        if (op % 16 == 0)
+            assert_int_equal(pq_check(q), PQ_OK);
+    }
+    struct pq_stats st;
+    pq_get_stats(q, &st);
+    assert_true(st.evicted > 1000);
+    for (int i = 0; i < PINS; i++)
+        pq_release(q, &pins[i]);
+    for (int i = 0; i < RESERVED; i++)
+        pq_discard(q, res[i].r);
+    assert_int_equal(put(q, next, 64 * 1024), PQ_OK);
+    HOLDS(q, next);
+    pq_close(q);
+}
+
+static void test_creation(void **state)
+{
+    (void)state;
+    struct stat st;
+    struct pq *q;
+    unlink(path);
+    assert_int_equal(pq_open(path, true, &q), PQ_SYSTEM);
+    assert_int_equal(errno, ENOENT);
+    assert_int_equal(pq_create(path, 0, 1, false), PQ_INVAL);
+    assert_int_equal(pq_create(path, 1, 0, false), PQ_INVAL);
+    assert_int_equal(pq_create(path, UINT64_MAX, 1, false), PQ_INVAL);
+    assert_int_equal(pq_create(path, 1, UINT32_MAX, false), PQ_INVAL);
+    assert_int_equal(pq_create("/nonexistent/q", 1, 1, false), PQ_SYSTEM);
+    assert_int_equal(errno, ENOENT);
+    assert_int_equal(pq_create(path, 1 << 20, 100, false), PQ_OK);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_size, pq_file_bytes(1 << 20, 100));
+    assert_true(st.st_blocks * 512 >= st.st_size); /* reserved for real */
+    assert_int_equal(pq_create(path, 1 << 20, 100, false), PQ_SYSTEM);
+    assert_int_equal(errno, EEXIST);
+    /* 1 TiB: there is no such disk here; nothing may be left, nothing may be filled */
+    char big[80];
+    snprintf(big, sizeof big, "%s/big", dir);
+    assert_int_equal(pq_create(big, UINT64_C(1) << 45, 100, false), PQ_SYSTEM);
+    assert_int_equal(errno, ENOSPC);
+    char cmd[128];
+    snprintf(cmd, sizeof cmd, "test \"$(ls -A %s)\" = queue", dir);
+    assert_int_equal(system(cmd), 0);
+}
+
+/* Replaces the file by `bytes` bytes of it with one changed. */
+static void damage(const char *image, size_t bytes, size_t at, uint8_t flip)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0644);
+    assert_true(write(fd, image, bytes) == (ssize_t)bytes);
+    uint8_t b = (uint8_t)image[at] ^ flip;
+    if (flip)
+        assert_int_equal(pwrite(fd, &b, 1, (off_t)at), 1);
+    close(fd);
+}
+
+static void test_garbage_files(void **state)
+{
+    (void)state;
+    struct pq *q = fresh(4096, 3);
+    assert_int_equal(put(q, 1, 500), PQ_OK);
+    assert_int_equal(put(q, 2, 500), PQ_OK);
+    pq_close(q);
+    size_t bytes = pq_file_bytes(4096, 3);
+    char *image = malloc(bytes);
+    int fd = open(path, O_RDONLY);
+    assert_true(read(fd, image, bytes) == (ssize_t)bytes);
+    close(fd);
+    size_t cuts[] = {0, 1, 8, 100, 1000, 4096, bytes - 4096, bytes - 1};
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        damage(image, cuts[i], 0, 0);
+        assert_int_equal(pq_open(path, true, &q), PQ_CORRUPT);
+    }
+    for (size_t at = 0; at < 72; at++) { /* magic, version, geometry */
+        damage(image, bytes, at, 0x11);
+        assert_int_equal(pq_open(path, true, &q), PQ_CORRUPT);
+    }
+    memset(image, 'x', bytes);
+    damage(image, bytes, 0, 0);
+    assert_int_equal(pq_open(path, true, &q), PQ_CORRUPT);
+    assert_int_equal(pq_open("/dev/null", true, &q), PQ_CORRUPT);
+    assert_int_equal(pq_open("/tmp", true, &q), PQ_SYSTEM);
+    char fifo[80];
+    snprintf(fifo, sizeof fifo, "%s/fifo", dir);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    assert_int_equal(pq_open(fifo, true, &q), PQ_CORRUPT); /* and does not block */
+    unlink(fifo);
+    free(image);
+}
+
+/* Any damage of the tables behind the header: refused or survived, never a crash. */
+static void test_damaged_tables(void **state)
+{
+    (void)state;
+    struct pq *q = fresh(4096, 3);
+    for (unsigned n = 1; n <= 5; n++)
+        assert_int_equal(put(q, n, 500), PQ_OK);
+    pq_close(q);
+    size_t bytes = pq_file_bytes(4096, 3), tables = bytes - 4096, refused = 0;
+    char *image = malloc(bytes);
+    int fd = open(path, O_RDONLY);
+    assert_true(read(fd, image, bytes) == (ssize_t)bytes);
+    close(fd);
+    uint64_t rng = 7;
+    for (int i = 0; i < 400; i++) {
+        rng = rng * 6364136223846793005u + 1442695040888963407u;
+        size_t at = tables - 1 - (size_t)(rng >> 33) % 2600; /* slots, nodes, hash, order */
+        damage(image, bytes, at, (uint8_t)(1 + (rng >> 25) % 255));
+        enum pq_status s = pq_open(path, true, &q);
+        if (s) {
+            refused += s == PQ_CORRUPT;
+            continue;
+        }
+        struct pq_view v;
+        uint64_t after = 0;
+        volatile unsigned sum = 0;
+        while (pq_next(q, after, &v) == PQ_OK) {
+            after = v.seq;
+            for (uint32_t b = 0; b < v.info.size; b++)
+                sum += v.data[b];
+            pq_release(q, &v);
+        }
+        for (unsigned n = 100; n < 120; n++)
+            put(q, n, 300);
+        pq_close(q);
+    }
+    assert_true(refused > 50);
+    free(image);
+}
+
+/* A copy of a queue in use, its lock held: works, since nobody can hold the copy's lock. */
+static void test_copy_of_a_live_queue(void **state)
+{
+    (void)state;
+    struct pq *q = fresh(4096, 8), *copy;
+    assert_int_equal(put(q, 1, 100), PQ_OK);
+    struct pq_view v;
+    assert_int_equal(pq_next(q, 0, &v), PQ_OK);
+    struct pq_reservation *r;
+    void *region;
+    assert_int_equal(pq_reserve(q, NULL, 100, &region, &r), PQ_OK);
+    char other[80], cmd[256];
+    snprintf(other, sizeof other, "%s/copy", dir);
+    snprintf(cmd, sizeof cmd, "cp %s %s", path, other);
+    assert_int_equal(system(cmd), 0);
+    assert_int_equal(pq_open(other, true, &copy), PQ_OK);
+    HOLDS(copy, 1);
+    assert_int_equal(put(copy, 2, 4096), PQ_OK); /* pin and reservation are not the copy's */
+    HOLDS(copy, 2);
+    pq_close(copy);
+    unlink(other);
+    pq_close(q);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    if (!mkdtemp(dir))
+        return -1;
+    snprintf(path, sizeof path, "%s/queue", dir);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    unlink(path);
+    return rmdir(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_insert_next_find),
+        cmocka_unit_test(test_duplicate),
+        cmocka_unit_test(test_oldest_make_room),
+        cmocka_unit_test(test_wrap_skips_the_tail),
+        cmocka_unit_test(test_slots_run_out),
+        cmocka_unit_test(test_pins),
+        cmocka_unit_test(test_pinned_for_ever),
+        cmocka_unit_test(test_reservations),
+        cmocka_unit_test(test_notify),
+        cmocka_unit_test(test_random_operations),
+        cmocka_unit_test(test_creation),
+        cmocka_unit_test(test_garbage_files),
+        cmocka_unit_test(test_damaged_tables),
+        cmocka_unit_test(test_copy_of_a_live_queue),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
