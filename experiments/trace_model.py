@@ -129,16 +129,15 @@ class ModelRow:
 
     @property
     def difference(self) -> float:
-        """Relative to the published value (absolute where that is 0)."""
-        return (self.model - self.published) / (self.published or 1.0)
+        """Relative to the published value."""
+        return self.model / self.published - 1.0
 
     def to_dict(self) -> dict[str, float | str]:
         return {
-            "name": self.name,
-            "unit": self.unit,
+            "statistic": f"{self.name} ({self.unit})" if self.unit else self.name,
             "published": self.published,
             "model": self.model,
-            "difference": self.difference,
+            "difference": f"{100 * self.difference:+.1f} %",
         }
 
 
@@ -196,19 +195,18 @@ def generate_hour(seed: int) -> list[Arrival]:
     return [Arrival(int(s), int(t)) for s, t in zip(ordered_sizes, times, strict=True)]
 
 
-def cut(arrivals: Sequence[Arrival], duration_s: float) -> list[Arrival]:
-    """The products created in the first `duration_s` seconds after the first one's hour start."""
-    return [a for a in arrivals if a.time_ms < duration_s * 1000.0]
+def stamp(time_us: int) -> str:
+    """`YYYYMMDDhhmmss.mmm`, or with 6 decimals where the time has them (microseconds, UTC)."""
+    moment = datetime.datetime.fromtimestamp(time_us // 1_000_000, datetime.UTC)
+    fraction = time_us % 1_000_000
+    decimals = f"{fraction:06d}" if fraction % 1000 else f"{fraction // 1000:03d}"
+    return f"{moment:%Y%m%d%H%M%S}.{decimals}"
 
 
 def format_trace(arrivals: Sequence[Arrival]) -> str:
     """The papers' own format: `size_bytes YYYYMMDDhhmmss.mmm` per line."""
-    lines = []
-    for arrival in arrivals:
-        moment = START + datetime.timedelta(milliseconds=arrival.time_ms)
-        stamp = moment.strftime("%Y%m%d%H%M%S") + f".{moment.microsecond // 1000:03d}"
-        lines.append(f"{arrival.size_bytes} {stamp}\n")
-    return "".join(lines)
+    start_us = int(START.timestamp()) * 1_000_000
+    return "".join(f"{a.size_bytes} {stamp(start_us + a.time_ms * 1000)}\n" for a in arrivals)
 
 
 # Statistics of the real hour. Those of sizes, gaps and mean rate are published with the data set
@@ -238,7 +236,8 @@ PUBLISHED: Final[tuple[tuple[str, str, float], ...]] = (
 def _scores(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Standardised ranks: the mean product of two such series is Spearman's correlation."""
     ranks = np.argsort(np.argsort(values, kind="stable"), kind="stable").astype(np.float64)
-    return (ranks - ranks.mean()) / ranks.std()
+    standardised: NDArray[np.float64] = (ranks - ranks.mean()) / ranks.std()
+    return standardised
 
 
 def minute_rates_mbps(arrivals: Sequence[Arrival]) -> NDArray[np.float64]:

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configuration files and command lines of the LDM programs for one cell: pure.
+
+LDM's own connections (subscription, backstop) run over NIC2, the routed control network; FMTP and
+LDM6's data run over NIC1, the path: the papers ran both protocols over the same VLAN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from controller.client import Endpoint
+from experiments.plan import CellSpec
+from topologies.model import Host, Network
+
+FEED: Final = "NGRID"
+LDM_PORT: Final = 388
+GROUP_PORT: Final = 38800  # the papers' multicast port
+PRODUCT_PREFIX: Final = "NGRID"
+TTL: Final = 16
+
+
+def ldm_address(host: Host, protocol: str) -> str:
+    """Where the host's ldmd listens: NIC2 for LDM7, NIC1 for LDM6."""
+    return host.nic2.ip if protocol == "ldm7" else host.nic1.ip
+
+
+def _settings(cell: CellSpec) -> list[str]:
+    if cell.protocol == "ldm6":
+        # Nothing may be skipped as too old: a replay's products are as old as the queue delays.
+        latency = max(3600, round(2 * cell.duration_s + cell.drain_timeout_s))
+        return [f"SET ldm6.max_latency_s {latency}"]
+    return [
+        "SET fmtp.layout 2021",  # its time stamp in the BOP gives the FMTP delay
+        f"SET fmtp.f_snd {cell.f_snd:g}",
+        f"SET fmtp.f_rcv {cell.f_rcv:g}",
+        f"SET fmtp.r_mc_bps {cell.r_mc_bps}",
+        f"SET fmtp.b_rcv_bytes {cell.b_rcv_bytes}",
+        f"SET fmtp.ttl {TTL}",
+    ]
+
+
+def _host_ere(addresses: Sequence[str]) -> str:
+    """An extended regular expression that matches these addresses and nothing else."""
+    return "^(" + "|".join(a.replace(".", "[.]") for a in addresses) + ")$"
+
+
+def _text(cell: CellSpec, entries: Sequence[str]) -> str:
+    head = f"# {cell.experiment}/{cell.cell}, written by experiments/configs.py"
+    return "\n".join([head, *_settings(cell), *entries]) + "\n"
+
+
+def publisher_conf(network: Network, cell: CellSpec, root: Endpoint) -> str:
+    """ldmd's file at the publisher. `root`: its endpoint at the path service."""
+    publisher = network.publisher
+    allowed = _host_ere([ldm_address(h, cell.protocol) for h in network.subscribers])
+    allow = f'ALLOW {FEED} "{allowed}"'
+    if cell.protocol == "ldm6":
+        return _text(cell, [allow])
+    multicast = (
+        f"MULTICAST {FEED} {network.multicast_group}:{GROUP_PORT} {publisher.nic1.ip} "
+        f"{publisher.nic1.prefix_len} {root.vlan} {root.switch} {root.port}"
+    )
+    return _text(cell, [multicast, allow])
+
+
+def subscriber_conf(network: Network, cell: CellSpec, host: Host, leaf: Endpoint) -> str:
+    """ldmd's file at a subscriber. `leaf`: its segment's endpoint at the path service."""
+    upstream = f"{ldm_address(network.publisher, cell.protocol)}:{LDM_PORT}"
+    if cell.protocol == "ldm6":
+        return _text(cell, [f'REQUEST {FEED} ".*" {upstream}'])
+    entry = f"RECEIVE {FEED} {upstream} {host.nic1.ip} {leaf.switch} {leaf.port} {leaf.vlan}"
+    return _text(cell, [entry])
+
+
+def ldmd_argv(
+    build: Path, queue: Path, host: Host, protocol: str, log: Path, conf: Path
+) -> list[str]:
+    return [
+        str(build / "ldm7/ldmd"),
+        *["-f", "-v", "-q", str(queue), "-I", ldm_address(host, protocol)],
+        *["-P", str(LDM_PORT), "-l", str(log), str(conf)],
+    ]
+
+
+def pqcreate_argv(build: Path, queue: Path, size_bytes: int, slots: int) -> list[str]:
+    return [
+        str(build / "ldm7/pqcreate"),
+        *["-s", str(size_bytes), "-S", str(slots), "-q", str(queue)],
+    ]
+
+
+def pqinsert_argv(build: Path, queue: Path, trace: Path, seed: int) -> list[str]:
+    return [
+        str(build / "ldm7/pqinsert"),
+        *["-v", "-q", str(queue), "-f", FEED, "--trace", str(trace), "--seed", str(seed)],
+    ]
+
+
+def pqcat_list_argv(build: Path, queue: Path) -> list[str]:
+    return [str(build / "ldm7/pqcat"), "-q", str(queue), "--list"]

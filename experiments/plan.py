@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an experiment to its cells: pure, nothing is started here.
+
+A cell is one combination of factor levels and one repeat: one network, one replay, one set of
+logs. Cells that differ only in the protocol get the same seed, hence the same trace and the same
+bytes, so that protocols are compared on equal input.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from experiments.spec import ExperimentSpec
+
+QUEUE_MARGIN_BYTES: Final = 64_000_000
+QUEUE_FACTOR: Final = 1.5
+SLOT_MARGIN: Final = 1000
+DISK_MARGIN_BYTES: Final = 256_000_000  # logs, report, file system metadata
+SETUP_S: Final = 12.0  # network, controller, programs; grows with the hosts
+SETUP_PER_HOST_S: Final = 1.0
+FINISH_S: Final = 8.0  # counters, digests, teardown
+TBF_BURST_BYTES: Final = 50 * 1024  # `50kb` of tc, mpup-ldm7.txt V-B
+
+
+@dataclass(frozen=True)
+class CellSpec:
+    """Everything that decides what a cell does; `to_dict` goes to the cell's process."""
+
+    cell: str
+    experiment: str
+    topology: str
+    protocol: str
+    m: int
+    r_bps: int
+    loss: float
+    duration_s: float
+    drain_timeout_s: float
+    repeat: int
+    seed: int
+    f_snd: float
+    f_rcv: float
+    r_mc_bps: int
+    r_uc_bps: int
+    r_vn_bps: int
+    b_mc_bytes: int
+    b_uc_bytes: int
+    b_rcv_bytes: int
+    q_snd_bytes: int
+    n_snd: int
+    tcp_congestion_control: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: dict[str, Any]) -> CellSpec:
+        return cls(**{**raw, "tcp_congestion_control": tuple(raw["tcp_congestion_control"])})
+
+    def digest(self, trace_text: str) -> str:
+        """Identifies what is run: a finished cell with the same digest need not run again."""
+        text = json.dumps(self.to_dict(), sort_keys=True) + trace_text
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def cell_name(protocol: str, m: int, r_bps: int, loss: float, repeat: int, repeats: int) -> str:
+    """ldm7-m8-r20-p1: rate in Mbit/s, loss in percent; -n2 for the second of several repeats."""
+    name = f"{protocol}-m{m}-r{r_bps / 1e6:g}-p{loss * 100:g}"
+    return f"{name}-n{repeat + 1}" if repeats > 1 else name
+
+
+def expand(spec: ExperimentSpec) -> tuple[CellSpec, ...]:
+    """The cells in running order: repeat by repeat, protocols next to each other."""
+    factors, fixed = spec.factors, spec.parameters
+    cells = []
+    for repeat, m, r_bps, loss, protocol in itertools.product(
+        range(spec.repeats), factors.receivers, factors.rate_bps, factors.loss, factors.protocol
+    ):
+        r_mc = round(fixed.r_mc * r_bps)
+        r_uc = round(fixed.r_uc * r_bps)
+        # Table II: r_vn >= r_mc + r_uc (LDM7), >= m x r (LDM6). The headroom keeps the path's
+        # meter, which counts VLAN tags too, from dropping what the sender's tc lets pass.
+        needed = r_mc + r_uc if protocol == "ldm7" else m * r_bps
+        cells.append(
+            CellSpec(
+                cell=cell_name(protocol, m, r_bps, loss, repeat, spec.repeats),
+                experiment=spec.name,
+                topology=spec.topology,
+                protocol=protocol,
+                m=m,
+                r_bps=r_bps,
+                loss=loss,
+                duration_s=spec.duration_s,
+                drain_timeout_s=spec.drain_timeout_s,
+                repeat=repeat,
+                seed=spec.base_seed + repeat,
+                f_snd=fixed.f_snd,
+                f_rcv=fixed.f_rcv,
+                r_mc_bps=r_mc,
+                r_uc_bps=r_uc,
+                r_vn_bps=round(fixed.headroom * needed),
+                b_mc_bytes=fixed.b_mc,
+                b_uc_bytes=fixed.b_uc,
+                b_rcv_bytes=fixed.b_rcv,
+                q_snd_bytes=fixed.q_snd,
+                n_snd=fixed.n_snd,
+                tcp_congestion_control=fixed.tcp_congestion_control,
+            )
+        )
+    return tuple(cells)
+
+
+def receiver_queue_bytes(trace_bytes: int) -> int:
+    """A receiver's queue holds the whole replay, so that every product can be compared."""
+    return math.ceil(QUEUE_FACTOR * trace_bytes) + QUEUE_MARGIN_BYTES
+
+
+def receiver_queue_slots(trace_products: int) -> int:
+    return math.ceil(QUEUE_FACTOR * trace_products) + SLOT_MARGIN
+
+
+def disk_needed_bytes(cell: CellSpec, trace_bytes: int) -> int:
+    """Space the cell's queues reserve, and a margin."""
+    return cell.q_snd_bytes + cell.m * receiver_queue_bytes(trace_bytes) + DISK_MARGIN_BYTES
+
+
+def seconds_estimated(cell: CellSpec) -> float:
+    """Time a cell takes when the replay drains at once."""
+    return SETUP_S + SETUP_PER_HOST_S * (cell.m + 1) + cell.duration_s + FINISH_S
+
+
+def seconds_limit(cell: CellSpec) -> float:
+    """After this the cell's process is ended: nothing it waits for takes longer."""
+    return 180.0 + 10.0 * cell.m + cell.duration_s * 1.5 + cell.drain_timeout_s
+
+
+def tbf_limit_bytes(m: int, r_bps: int, max_rtt_ms: float) -> int:
+    """Limit of LDM6's token bucket filter: m x 2 x r x max RTT (mpup-ldm7.txt V-B)."""
+    return round(m * 2 * r_bps * max_rtt_ms / 1000 / 8)
+
+
+def congestion_window_bytes(r_uc_bps: int, max_rtt_ms: float) -> int:
+    """f_cwnd = 1.2 x r_uc x max RTT (Table II)."""
+    return round(1.2 * r_uc_bps * max_rtt_ms / 1000 / 8)

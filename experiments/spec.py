@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an experiment file may say, and its reading with every mistake at once.
+
+The units are those of topology files (`20Mbps`, `600MB`, `1%`). `schema.json` is generated from
+the models (`python -m experiments.spec`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from parsers.units import METRICS, canonical
+from topologies.document import Document, Error, Place, TopologyErrors, read_document
+from topologies.spec import Loss, RateBps, SizeBytes, Text
+
+__all__ = ["Error", "ExperimentSpec", "SpecErrors", "bundled", "find", "load", "override"]
+
+SpecErrors = TopologyErrors  # one line per mistake: `file:line: found ...; valid: ...`
+HERE = Path(__file__).parent
+
+MAX_RECEIVERS = 200
+MAX_DURATION_S = 24 * 3600
+Protocol = Literal["ldm7", "ldm6"]
+Receivers = Annotated[int, Field(strict=True, ge=1, le=MAX_RECEIVERS)]
+Factor = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+Slots = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
+MetricName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+AlgorithmName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,14}$")]
+
+
+class Block(BaseModel):
+    """A block of the file: unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Factors(Block):
+    """What varies; a cell is run for each combination of levels."""
+
+    protocol: tuple[Protocol, ...] = Field(min_length=1, description="ldm7, ldm6 or both")
+    receivers: tuple[Receivers, ...] = Field(min_length=1, description="m")
+    rate_bps: tuple[RateBps, ...] = Field(min_length=1, description="base rate r")
+    loss: tuple[Loss, ...] = Field(min_length=1, description="p_i, the same at every receiver")
+
+
+class Parameters(Block):
+    """What stays fixed, by the symbols of mpup-ldm7.txt Tables I and II."""
+
+    f_snd: Factor = Field(description="FMTP sender timeout factor, equation (1)")
+    f_rcv: Factor = Field(description="FMTP receiver timeout factor, equation (2)")
+    r_mc: Factor = Field(1.0, description="sender multicast rate, as a multiple of r")
+    r_uc: Factor = Field(1.0, description="sender unicast rate, as a multiple of r")
+    b_mc: SizeBytes = Field(description="sender traffic-control multicast buffer")
+    b_uc: SizeBytes = Field(description="sender traffic-control unicast buffer")
+    b_rcv: SizeBytes = Field(description="receiver UDP buffer")
+    q_snd: SizeBytes = Field(description="sender file queue")
+    n_snd: Slots = Field(description="sender limit on files in the queue")
+    headroom: Annotated[float, Field(ge=1.0, le=10.0, allow_inf_nan=False)] = Field(
+        1.2,
+        description="r_vn = headroom x (r_mc + r_uc) for LDM7, headroom x m x r for LDM6; Table II "
+        "asks for at least 1",
+    )
+    tcp_congestion_control: tuple[AlgorithmName, ...] = Field(
+        ("ctcp", "bbr"),
+        min_length=1,
+        description="the first of these the kernel has; the papers' CTCP keeps a fixed window",
+    )
+
+
+class PaperValue(Block):
+    """A published value, for the column beside ours."""
+
+    metric: MetricName = Field(description="name of the metric")
+    protocol: Protocol | Literal["both"]
+    value: Annotated[float, Field(allow_inf_nan=False)] | None = Field(
+        None, description="left out where the text gives a relation only"
+    )
+    unit: Text
+    source: Text = Field(description="section, figure or table")
+    conditions: Text = Field(description="under what the value was found")
+    text: Text | None = Field(None, description="the statement, where it is not a number")
+
+
+class Expectation(Block):
+    """What a run must show with --check."""
+
+    metric: MetricName
+    protocol: Protocol | Literal["all"] = "all"
+    at_least: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    at_most: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    reason: Text
+
+
+class ExperimentSpec(Block):
+    """An experiment file of Downpour."""
+
+    name: Name
+    description: Text
+    topology: Text = Field(description="name of a topology of Downpour, or the path of a file")
+    factors: Factors
+    parameters: Parameters
+    repeats: Annotated[int, Field(strict=True, ge=1, le=1000)] = 1
+    base_seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]
+    trace: Text = Field("model", description="model, or the path of a trace file")
+    duration_s: Annotated[float, Field(gt=0, le=MAX_DURATION_S, allow_inf_nan=False)] = Field(
+        description="how much of the trace is replayed"
+    )
+    drain_timeout_s: Annotated[float, Field(gt=0, le=MAX_DURATION_S, allow_inf_nan=False)] = Field(
+        120.0, description="how long to wait after the last insertion for the last product"
+    )
+    paper: tuple[PaperValue, ...] = ()
+    expectations: tuple[Expectation, ...] = ()
+
+
+def json_schema() -> str:
+    """The text of schema.json."""
+    schema = ExperimentSpec.model_json_schema()
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
+
+
+def bundled() -> tuple[str, ...]:
+    """Names of the experiments that come with Downpour."""
+    return tuple(sorted(path.stem for path in HERE.glob("*.yaml")))
+
+
+def find(name: str) -> Path:
+    """The file of a bundled experiment, or `name` itself if it is a path to a YAML file."""
+    if name in bundled():
+        return HERE / f"{name}.yaml"
+    if name.endswith((".yaml", ".yml")):
+        return Path(name)
+    close = difflib.get_close_matches(name, bundled(), n=1)
+    hint = f" (did you mean '{close[0]}'?)" if close else ""
+    valid = f"{', '.join(bundled())}, or the path of a .yaml file{hint}"
+    raise SpecErrors([Error("experiment", 1, f"'{name}'", valid)])
+
+
+def load(path: Path) -> ExperimentSpec:
+    """Reads and checks an experiment file. Raises SpecErrors with every mistake found."""
+    return validate(read_document(path))
+
+
+def validate(document: Document) -> ExperimentSpec:
+    """The checked file; raises SpecErrors with every mistake."""
+    spec: ExperimentSpec | None = None
+    if not isinstance(document.data, dict):
+        document.report((), _quote(document.data), "an experiment: keys such as name, factors")
+    else:
+        try:
+            spec = ExperimentSpec.model_validate(document.data)
+        except ValidationError as error:
+            for detail in error.errors(include_url=False):
+                _report(document, detail)
+    if spec is not None:
+        _check_whole(document, spec)
+    if document.errors or spec is None:
+        raise SpecErrors(document.errors)
+    return spec
+
+
+def _check_whole(document: Document, spec: ExperimentSpec) -> None:
+    """What must hold between blocks."""
+    for name, levels in spec.factors.model_dump().items():
+        if len(set(levels)) < len(levels):
+            found = f"factors.{name} with a level twice"
+            document.report(("factors", name), found, "each level once")
+    for index, level in enumerate(spec.factors.loss):
+        if level >= 1.0:
+            place: Place = ("factors", "loss", index)
+            document.report(place, f"loss {level:g}", "a probability below 1, e.g. 1%")
+    if spec.parameters.f_snd <= spec.parameters.f_rcv:
+        found = f"f_snd {spec.parameters.f_snd:g}"
+        valid = f"above f_rcv, {spec.parameters.f_rcv:g} (mpup-ldm7.txt II)"
+        document.report(("parameters", "f_snd"), found, valid)
+    for index, value in enumerate(spec.paper):
+        if value.value is None and value.text is None:
+            document.report(("paper", index), "neither value nor text", "one of both")
+    for index, expectation in enumerate(spec.expectations):
+        if expectation.at_least is None and expectation.at_most is None:
+            document.report(("expectations", index), "no bound", "at_least or at_most")
+    named = [(("paper", i), row.metric) for i, row in enumerate(spec.paper)]
+    named += [(("expectations", i), row.metric) for i, row in enumerate(spec.expectations)]
+    for at, metric in named:
+        if canonical(metric) is None:
+            close = difflib.get_close_matches(metric, METRICS, n=1)
+            hint = f" (did you mean '{close[0]}'?)" if close else ""
+            document.report((*at, "metric"), f"metric '{metric}'", ", ".join(METRICS) + hint)
+
+
+def override(spec: ExperimentSpec, given: Mapping[str, Any]) -> ExperimentSpec:
+    """`spec` with what the command line says: duration_s, receivers, trace, seed, queue_bytes
+    (None: as in the file). Raises SpecErrors that name the option."""
+    factors, parameters = spec.factors, spec.parameters
+    changes: dict[str, Any] = {}
+    errors: list[Error] = []
+    if (m := given.get("receivers")) is not None:
+        if not 1 <= m <= MAX_RECEIVERS:
+            errors.append(_option("--receivers", m, f"1 to {MAX_RECEIVERS} receivers"))
+        changes["factors"] = factors.model_copy(update={"receivers": (m,)})
+    if (duration := given.get("duration_s")) is not None:
+        if not 0 < duration <= MAX_DURATION_S:  # also refuses NaN
+            errors.append(_option("--duration", duration, f"above 0 to {MAX_DURATION_S} seconds"))
+        changes["duration_s"] = float(duration)
+    if (seed := given.get("seed")) is not None:
+        if not 0 <= seed < 2**31:
+            errors.append(_option("--seed", seed, "0 to 2147483647"))
+        changes["base_seed"] = seed
+    if (size := given.get("queue_bytes")) is not None:
+        if size < 1_000_000:
+            errors.append(_option("--queue-bytes", size, "at least 1000000 bytes"))
+        changes["parameters"] = parameters.model_copy(update={"q_snd": size})
+    if given.get("trace") is not None:
+        changes["trace"] = str(given["trace"])
+    if errors:
+        raise SpecErrors(errors)
+    return spec.model_copy(update=changes)
+
+
+def _option(option: str, found: object, valid: str) -> Error:
+    return Error(option, 1, f"'{found}'", valid)
+
+
+def _report(document: Document, detail: ErrorDetails) -> None:
+    place: Place = tuple(detail["loc"])
+    names = [str(p) if isinstance(p, str) else f"[{p}]" for p in place[:-1]]
+    where = f" in {'.'.join(names).replace('.[', '[')}" if names else ""
+    key = place[-1] if place else ""
+    kind = detail["type"]
+    if kind == "extra_forbidden":
+        keys = _keys_at(place)
+        close = difflib.get_close_matches(str(key), keys, n=1)
+        hint = f" (did you mean '{close[0]}'?)" if close else ""
+        document.report(place, f"unknown key '{key}'{where}", ", ".join(keys) + hint)
+    elif kind == "missing":
+        document.report(place[:-1], f"no '{key}'{where}", f"a value for '{key}'")
+    else:
+        context = detail.get("ctx", {})
+        valid = str(context["valid"]) if kind == "topology" else detail["msg"].lower()
+        if kind == "literal_error":
+            valid = str(context["expected"])
+        name = f"{key} " if isinstance(key, str) else ""
+        document.report(place, f"{name}{_quote(detail['input'])}{where}", valid)
+
+
+_MODELS: dict[str, type[BaseModel]] = {
+    "factors": Factors,
+    "parameters": Parameters,
+    "paper": PaperValue,
+    "expectations": Expectation,
+}
+
+
+def _keys_at(place: Place) -> list[str]:
+    model = _MODELS.get(str(place[0]), ExperimentSpec) if len(place) > 1 else ExperimentSpec
+    return list(model.model_fields)
+
+
+def _quote(value: object) -> str:
+    text = "nothing" if value is None else "a mapping" if isinstance(value, dict) else str(value)
+    text = text if len(text) <= 60 else text[:57] + "..."
+    return f"'{text}'" if isinstance(value, str) else text
+
+
+if __name__ == "__main__":
+    HERE.joinpath("schema.json").write_text(json_schema())
