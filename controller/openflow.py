@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From message descriptions to OpenFlow 1.3 messages. Nothing is sent here.
+
+`datapath` is what the framework gives for a connected switch (or `compat.offline_datapath()`):
+it carries the protocol's constants (`ofproto`) and classes (`ofproto_parser`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller import compat
+from controller.entries import EXACT, Action, Flow, Group, Match, Meter, Output, SetVlan
+from controller.messages import (
+    Barrier,
+    Change,
+    Command,
+    DeleteAllGroups,
+    DeleteAllMeters,
+    DeleteOwnedFlows,
+    Message,
+)
+
+
+def build(datapath: Any, message: Message) -> Any:
+    """The framework's message object for a description."""
+    parser = datapath.ofproto_parser
+    ofproto = datapath.ofproto
+    match message:
+        case Change(command, Flow() as flow):
+            return _flow_mod(datapath, command, flow)
+        case Change(command, Group() as group):
+            return _group_mod(datapath, command, group)
+        case Change(command, Meter() as meter):
+            return _meter_mod(datapath, command, meter)
+        case DeleteOwnedFlows(cookie, mask):
+            return parser.OFPFlowMod(
+                datapath,
+                cookie=cookie,
+                cookie_mask=mask,
+                table_id=ofproto.OFPTT_ALL,
+                command=ofproto.OFPFC_DELETE,
+                out_port=ofproto.OFPP_ANY,
+                out_group=ofproto.OFPG_ANY,
+            )
+        case DeleteAllGroups():
+            return parser.OFPGroupMod(
+                datapath, ofproto.OFPGC_DELETE, ofproto.OFPGT_ALL, ofproto.OFPG_ALL, []
+            )
+        case DeleteAllMeters():
+            return parser.OFPMeterMod(
+                datapath, ofproto.OFPMC_DELETE, ofproto.OFPMF_KBPS, ofproto.OFPM_ALL, []
+            )
+        case Barrier():
+            return parser.OFPBarrierRequest(datapath)
+    raise TypeError(f"no OpenFlow message for {message!r}")
+
+
+def _flow_mod(datapath: Any, command: Command, flow: Flow) -> Any:
+    parser = datapath.ofproto_parser
+    ofproto = datapath.ofproto
+    instructions = []
+    if flow.meter is not None:
+        instructions.append(compat.meter_instruction(parser, flow.meter))
+    if flow.actions:
+        actions = [action(datapath, a) for a in flow.actions]
+        instructions.append(parser.OFPInstructionActions(ofproto.OFPIT_APPLY_ACTIONS, actions))
+    return parser.OFPFlowMod(
+        datapath,
+        cookie=flow.cookie,
+        command={
+            Command.ADD: ofproto.OFPFC_ADD,
+            Command.MODIFY: ofproto.OFPFC_MODIFY_STRICT,
+            Command.DELETE: ofproto.OFPFC_DELETE_STRICT,
+        }[command],
+        priority=flow.priority,
+        out_port=ofproto.OFPP_ANY,
+        out_group=ofproto.OFPG_ANY,
+        match=match_of(datapath, flow.match),
+        instructions=instructions,
+    )
+
+
+def match_of(datapath: Any, match: Match) -> Any:
+    fields: dict[str, Any] = {}
+    if match.in_port is not None:
+        fields["in_port"] = match.in_port
+    if match.vlan is not None:
+        fields["vlan_vid"] = datapath.ofproto.OFPVID_PRESENT | match.vlan
+    if match.eth_dst is not None:
+        dst = match.eth_dst
+        fields["eth_dst"] = dst.value if dst.mask == EXACT else (dst.value, dst.mask)
+    if match.eth_src is not None:
+        fields["eth_src"] = match.eth_src
+    if match.eth_type is not None:
+        fields["eth_type"] = match.eth_type
+    return datapath.ofproto_parser.OFPMatch(**fields)
+
+
+def action(datapath: Any, description: Action) -> Any:
+    parser = datapath.ofproto_parser
+    match description:
+        case SetVlan(vlan):
+            return parser.OFPActionSetField(vlan_vid=datapath.ofproto.OFPVID_PRESENT | vlan)
+        case Output(port):
+            return parser.OFPActionOutput(port)
+        case _:
+            return parser.OFPActionGroup(description.group)
+
+
+def _group_mod(datapath: Any, command: Command, group: Group) -> Any:
+    parser = datapath.ofproto_parser
+    ofproto = datapath.ofproto
+    buckets = [
+        parser.OFPBucket(
+            actions=[
+                action(datapath, SetVlan(bucket.vlan)),
+                action(datapath, Output(bucket.port)),
+            ],
+            watch_port=ofproto.OFPP_ANY,
+            watch_group=ofproto.OFPG_ANY,
+        )
+        for bucket in group.buckets
+    ]
+    return parser.OFPGroupMod(
+        datapath,
+        {
+            Command.ADD: ofproto.OFPGC_ADD,
+            Command.MODIFY: ofproto.OFPGC_MODIFY,
+            Command.DELETE: ofproto.OFPGC_DELETE,
+        }[command],
+        ofproto.OFPGT_ALL,
+        group.number,
+        [] if command is Command.DELETE else buckets,
+    )
+
+
+def _meter_mod(datapath: Any, command: Command, meter: Meter) -> Any:
+    parser = datapath.ofproto_parser
+    ofproto = datapath.ofproto
+    bands = [parser.OFPMeterBandDrop(rate=meter.rate_kbps, burst_size=meter.burst_kbit)]
+    return parser.OFPMeterMod(
+        datapath,
+        {
+            Command.ADD: ofproto.OFPMC_ADD,
+            Command.MODIFY: ofproto.OFPMC_MODIFY,
+            Command.DELETE: ofproto.OFPMC_DELETE,
+        }[command],
+        ofproto.OFPMF_KBPS | ofproto.OFPMF_BURST | ofproto.OFPMF_STATS,
+        meter.number,
+        [] if command is Command.DELETE else bands,
+    )
