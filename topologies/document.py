@@ -52,7 +52,7 @@ class Document:
     data: Any = None
     lines: dict[Place, int] = field(default_factory=dict)
     errors: list[Error] = field(default_factory=list)
-    left_out_links: set[int] = field(default_factory=set)  # indices, because of a mistake
+    left_out: set[Place] = field(default_factory=set)  # blocks with a mistake, see shape.py
 
     def line(self, place: Place) -> int:
         """The line of `place`, or of the nearest thing around it."""
@@ -98,6 +98,9 @@ def parse_document(text: str, file: str) -> Document:
         problem = " ".join(str(error.problem or error.context or "bad syntax").split())
         line = mark.line + 1 if mark is not None else 1
         found = f"bad YAML syntax: {problem}{_quote_line(text, line)}"
+        start = error.context_mark
+        if start is not None and start.line + 1 < line:
+            found += f" (within what begins in line {start.line + 1})"
         raise TopologyErrors([Error(file, line, found, "YAML 1.2")]) from None
     except YAMLError as error:
         problem = " ".join(str(error).split())

@@ -20,6 +20,16 @@ from topologies.spec import NodeSpec, TopologySpec
 _KINDS = ("switch", "host", "router")
 # Sections whose entries are blocks of their own: a bad entry is left out, not the section.
 _SECTIONS = ("parameters", "domains", "nodes", "host_families", "links", "segments")
+# What a link is without its impairments; those are left out together, as they belong together.
+_LINK_KEYS = ("a", "b")
+# Stand in for single blocks with a mistake, so that the others can be checked against each other.
+_STAND_INS = {
+    "name": "unnamed",
+    "description": "none",
+    "source": "none",
+    "addresses": {"path_subnet": "10.10.1.0/24", "multicast_group": "239.10.1.1"},
+    "control_network": {"router": "none", "subnet": "10.20.0.0/16"},
+}
 _MAX_QUOTE = 60
 
 
@@ -68,9 +78,9 @@ def _report(document: Document, detail: ErrorDetails, place: Place) -> None:
         document.report(place, f"no 'kind'{_where((*place, 'kind'))}", f"kind: {_or(_KINDS)}")
     elif kind == "union_tag_invalid":
         value = _quote(detail["input"]["kind"])
-        document.report((*place, "kind"), f"kind {value}{_where((*place, 'kind'))}", _or(_KINDS))
+        document.report((*place, "kind"), f"kind: {value}{_where((*place, 'kind'))}", _or(_KINDS))
     else:
-        name = f"{key} " if isinstance(key, str) else ""
+        name = f"{key}: " if isinstance(key, str) else ""
         document.report(place, f"{name}{found_value}{where}", _valid(detail))
 
 
@@ -83,7 +93,7 @@ def _valid(detail: ErrorDetails) -> str:
     if kind == "too_short":
         return "a list that is not empty"
     if kind == "tuple_type":
-        return "a list, [..., ...]"
+        return "a list"
     if kind in ("dict_type", "model_type", "model_attributes_type"):
         return "keys and values, {key: value, ...}"
     return detail["msg"][:1].lower() + detail["msg"][1:]
@@ -126,13 +136,15 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 def _keys_at(detail: ErrorDetails) -> list[str]:
     model = _model_at(tuple(detail["loc"]))
-    return [] if model is None else list(model.model_fields)
+    if model is None:
+        return []
+    return sorted(model.model_fields, key=lambda key: not model.model_fields[key].is_required())
 
 
 def _describe(detail: ErrorDetails) -> str:
     model = _model_at(tuple(detail["loc"]))
     field = None if model is None else model.model_fields.get(str(detail["loc"][-1]))
-    return "..." if field is None or not field.description else field.description
+    return "a value" if field is None or not field.description else field.description
 
 
 def _where(place: Place) -> str:
@@ -153,10 +165,12 @@ def _quote(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict):
-        return "a mapping"
-    text = "[" + ", ".join(map(_quote, value)) + "]" if isinstance(value, list) else str(value)
-    text = text if len(text) <= _MAX_QUOTE else text[: _MAX_QUOTE - 3] + "..."
-    return f"'{text}'" if isinstance(value, str) else text
+        text = "{" + ", ".join(f"{key}: {_quote(item)}" for key, item in value.items()) + "}"
+    elif isinstance(value, list):
+        text = "[" + ", ".join(map(_quote, value)) + "]"
+    else:
+        text = str(value) or "''"
+    return text if len(text) <= _MAX_QUOTE else text[: _MAX_QUOTE - 3] + "..."
 
 
 def _without(
@@ -170,18 +184,30 @@ def _without(
     for detail, place in zip(details, places, strict=True):
         if detail["type"] == "extra_forbidden":
             continue
-        if len(place) > 1 and place[0] in _SECTIONS:
-            if place[0] == "links" and isinstance(place[1], int):
-                document.left_out_links.add(place[1])
-            else:
+        if place[0] == "links" and len(place) > 2 and place[2] not in _LINK_KEYS:
+            _keep(rest, place[:2], _LINK_KEYS)
+        elif len(place) > 2 and place[2] == "access":
+            _delete(rest, place[:3])
+        elif len(place) > 1 and place[0] in _SECTIONS:
+            document.left_out.add(place[:2])
+            if place[0] != "links":
                 _delete(rest, place[:2])
         else:
+            document.left_out.add(place[:1])
             _delete(rest, place[:1])
-    if document.left_out_links and isinstance(rest.get("links"), list):
+    if isinstance(rest.get("links"), list):
         rest["links"] = [
-            link for i, link in enumerate(rest["links"]) if i not in document.left_out_links
+            link for i, link in enumerate(rest["links"]) if ("links", i) not in document.left_out
         ]
-    return rest
+    return {**_STAND_INS, **rest}
+
+
+def _keep(data: Any, place: Place, keys: tuple[str, ...]) -> None:
+    """Leaves only `keys` in the block at `place`."""
+    for step in place:
+        data = data[step]
+    for key in data.keys() - set(keys):
+        del data[key]
 
 
 def _delete(data: Any, place: Place) -> None:

@@ -228,9 +228,9 @@ class ParameterSpec(Block):
     """A number the user may choose when the network is brought up."""
 
     description: Text = Field(description="what the number means")
-    default: Whole
-    min: Whole
-    max: Whole
+    default: Whole = Field(description="a whole number from min to max")
+    min: Whole = Field(description="a whole number")
+    max: Whole = Field(description="a whole number")
 
 
 class AddressesSpec(Block):
@@ -272,14 +272,14 @@ class AccessSpec(ImpairmentSpec):
 
 class SwitchSpec(Block):
     kind: Literal["switch"]
-    domain: NodeName
+    domain: NodeName = Field(description="a declared domain")
 
 
 class HostSpec(Block):
     """A host with NIC1 on an edge switch and NIC2 on the control network."""
 
     kind: Literal["host"]
-    role: Role
+    role: Role = Field(description="publisher or subscriber")
     attached_to: NodeName = Field(description="switch of a static domain; makes the link")
     site: NodeName | None = Field(None, description="where it stands; left out: its domain")
     access: AccessSpec | None = Field(None, description="impairments of its link")
@@ -303,8 +303,8 @@ class HostFamilySpec(Block):
 class LinkSpec(ImpairmentSpec):
     """A link between two switches; keys outside a_to_b/b_to_a hold for both directions."""
 
-    a: NodeName
-    b: NodeName
+    a: NodeName = Field(description="a switch")
+    b: NodeName = Field(description="a switch")
     vlan_range: VlanRange = Field(
         (VLAN_MIN, VLAN_MAX), description="VLAN ids that may be used on it, both included"
     )
@@ -326,7 +326,7 @@ class SegmentSpec(Block):
 class ControlNetworkSpec(Block):
     """The routed network of NIC2: one router, a /30 for each host."""
 
-    router: NodeName
+    router: NodeName = Field(description="a node with kind: router")
     subnet: Subnet = Field(description="each host gets a /30 of it")
     delay_ms: ControlDelay = Field(
         SAME_AS_PATH,
@@ -337,17 +337,17 @@ class ControlNetworkSpec(Block):
 class TopologySpec(Block):
     """A topology file of Downpour."""
 
-    name: NodeName
-    description: Text
+    name: NodeName = Field(description="the topology's name")
+    description: Text = Field(description="what the network is, in a line")
     source: Text = Field(description="where the delays and rates come from")
     parameters: dict[str, ParameterSpec] = {}
-    addresses: AddressesSpec
-    domains: dict[str, DomainSpec]
-    nodes: dict[str, NodeSpec]
+    addresses: AddressesSpec = Field(description="{path_subnet, multicast_group}")
+    domains: dict[str, DomainSpec] = Field(description="{name: {controlled_by}, ...}")
+    nodes: dict[str, NodeSpec] = Field(description="{name: {kind, ...}, ...}")
     host_families: dict[str, HostFamilySpec] = {}
-    links: tuple[LinkSpec, ...]
-    segments: dict[str, SegmentSpec]
-    control_network: ControlNetworkSpec
+    links: tuple[LinkSpec, ...] = Field(description="[{a, b, ...}, ...]")
+    segments: dict[str, SegmentSpec] = Field(description="{name: {through, to, vlan}, ...}")
+    control_network: ControlNetworkSpec = Field(description="{router, subnet}")
 
 
 def json_schema() -> str:

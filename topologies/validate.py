@@ -114,11 +114,13 @@ class _Checks:
         """Checks that `name` is one of the switches `wanted` (`what` they are); reports."""
         if name in wanted:
             return True
-        valid = f"{what}: {one_of(wanted, 'none declared')}{suggest(name, wanted)}"
+        valid = f"{what}: {one_of(wanted, 'none declared')}"
         if name not in self.declared_nodes:
-            self._error(place, f"{key} '{name}', which is not declared", valid)
+            found = f"{key}: {name}, which is not declared"
+            self._error(place, found, valid + suggest(name, wanted))
         elif kind := self._kind(name):
-            self._error(place, f"{key} '{name}', which is {kind}", valid)
+            hint = " (hosts are linked by attached_to)" if place[0] == "links" else ""
+            self._error(place, f"{key}: {name}, which is {kind}", valid + hint)
         return False
 
     # -- parameters ---------------------------------------------------------------------------
@@ -129,14 +131,11 @@ class _Checks:
             place: Place = ("parameters", name)
             if parameter.min > parameter.max:
                 self._error(
-                    (*place, "min"), f"min {parameter.min}", f"at most max, {parameter.max}"
+                    (*place, "min"), f"min: {parameter.min}", f"at most max, {parameter.max}"
                 )
             elif not parameter.min <= parameter.default <= parameter.max:
                 span = f"{parameter.min} to {parameter.max}"
-                self._error((*place, "default"), f"default {parameter.default}", span)
-            users = [f for f in self.spec.host_families.values() if f.count == name]
-            if not users and "host_families" in self.document.data and not self.document.errors:
-                self._error(place, f"parameter '{name}', which nothing uses", "a used parameter")
+                self._error((*place, "default"), f"default: {parameter.default}", span)
             counts[name] = self._count(place, name, parameter, given)
         for name in given:
             if name not in self._declared("parameters"):
@@ -161,6 +160,8 @@ class _Checks:
 
     # -- names --------------------------------------------------------------------------------
     def names(self) -> None:
+        if ("name",) not in self.document.left_out and not is_name(self.spec.name):
+            self._error(("name",), f"name: {self.spec.name}", NAME_VALID)
         places: list[Place] = [
             (section, name)
             for section in ("domains", "nodes", "host_families", "segments", "parameters")
@@ -190,7 +191,7 @@ class _Checks:
                     hint = suggest(node.domain, self.declared_domains)
                     self._error(
                         (*place, "domain"),
-                        f"domain '{node.domain}', which is not declared",
+                        f"domain: {node.domain}, which is not declared",
                         valid + hint,
                     )
             elif isinstance(node, HostSpec):
@@ -204,7 +205,7 @@ class _Checks:
                     "a switch of a static domain",
                 )
                 if node.site is not None and not is_name(node.site):
-                    self._error((*place, "site"), f"site '{node.site}'", NAME_VALID)
+                    self._error((*place, "site"), f"site: {node.site}", NAME_VALID)
                 self._impairment(node.access, (*place, "access"), f"access of {name}")
         for name in publishers[1:]:
             found = f"a second publisher '{name}' (the first is '{publishers[0]}')"
@@ -262,7 +263,7 @@ class _Checks:
         """The links with their index in the file, which counts those left out."""
         given = self.document.data.get("links", [])
         kept = iter(self.spec.links)
-        indices = [i for i in range(len(given)) if i not in self.document.left_out_links]
+        indices = [i for i in range(len(given)) if ("links", i) not in self.document.left_out]
         return list(zip(indices, kept, strict=True))
 
     def _linked_names(self) -> set[str]:
@@ -290,10 +291,10 @@ class _Checks:
 
             delay, jitter = direction.delay_ms or 0.0, direction.jitter_ms or 0.0
             if jitter > delay:
-                report("jitter_ms", f"jitter_ms {jitter:g}", f"at most delay_ms, {delay:g}")
+                report("jitter_ms", f"jitter_ms: {jitter:g}", f"at most delay_ms, {delay:g}")
             rate, queue = direction.rate_bps, direction.queue_bytes
             if queue is not None and rate is None:
-                found = f"queue_bytes {format_size(queue)} without a rate"
+                found = f"queue_bytes: {format_size(queue)} without a rate"
                 report("queue_bytes", found, "queue_bytes together with rate_bps")
             elif queue is not None and rate is not None:
                 bdp = bandwidth_delay_product(rate, round_trip_ms)
@@ -304,7 +305,7 @@ class _Checks:
                         if bdp > MIN_QUEUE_BYTES
                         else f"at least {MIN_QUEUE_BYTES} (one full frame)"
                     )
-                    report("queue_bytes", f"queue_bytes {format_size(queue)}", least)
+                    report("queue_bytes", f"queue_bytes: {format_size(queue)}", least)
 
     # -- host families ------------------------------------------------------------------------
     def families(self) -> None:
@@ -314,7 +315,7 @@ class _Checks:
                 known = self._declared("parameters")
                 valid = "a whole number or a parameter: " + one_of(known, "none declared")
                 hint = suggest(family.count, known)
-                self._error((*place, "count"), f"count '{family.count}'", valid + hint)
+                self._error((*place, "count"), f"count: {family.count}", valid + hint)
             for i, switch in enumerate(family.spread_over):
                 self._is_switch(
                     (*place, "spread_over", i),
@@ -356,13 +357,13 @@ class _Checks:
                 others = {s for p in linked_pairs if segment.through in p for s in p}
                 others &= self.controlled
                 valid = f"a linked switch: {one_of(others, 'none')}"
-                found = f"to '{segment.to}', which has no link with '{segment.through}'"
+                found = f"to: {segment.to}, which has no link with '{segment.through}'"
                 self._error((*place, "to"), found, valid)
             if link is not None and not link.vlan_range[0] <= segment.vlan <= link.vlan_range[1]:
                 valid = f"the range of link {title}, {link.vlan_range[0]} to {link.vlan_range[1]}"
-                self._error((*place, "vlan"), f"vlan {segment.vlan}", valid)
+                self._error((*place, "vlan"), f"vlan: {segment.vlan}", valid)
             if (pair, segment.vlan) in vlans:
-                found = f"vlan {segment.vlan} twice on link {title}"
+                found = f"vlan: {segment.vlan} twice on link {title}"
                 valid = f"another id than segment '{vlans[pair, segment.vlan]}' has"
                 self._error((*place, "vlan"), found, valid)
             vlans.setdefault((pair, segment.vlan), name)
@@ -373,28 +374,34 @@ class _Checks:
 
     # -- control network ----------------------------------------------------------------------
     def control_network(self) -> None:
+        if ("control_network",) in self.document.left_out:
+            return
         control = self.spec.control_network
         place: Place = ("control_network",)
         routers = {n for n, node in self.spec.nodes.items() if isinstance(node, RouterSpec)}
         if control.router not in routers:
             valid = "a router: " + one_of(routers, "a node with kind: router")
             if control.router not in self.declared_nodes:
-                found = f"router '{control.router}', which is not declared"
+                found = f"router: {control.router}, which is not declared"
                 self._error((*place, "router"), found, valid + suggest(control.router, routers))
             elif kind := self._kind(control.router):
-                found = f"router '{control.router}', which is {kind}"
+                found = f"router: {control.router}, which is {kind}"
                 self._error((*place, "router"), found, valid)
-        for name in routers - {control.router}:
+        for name in routers - {control.router} if control.router in routers else ():
             found = f"router '{name}', which control_network does not use"
             self._error(("nodes", name), found, "one router, named in control_network")
         if control.subnet.overlaps(self.spec.addresses.path_subnet):
-            found = f"subnet {control.subnet}, which overlaps path_subnet"
+            found = f"subnet: {control.subnet}, which overlaps path_subnet"
             valid = f"a subnet apart from {self.spec.addresses.path_subnet}"
             self._error((*place, "subnet"), found, valid)
 
     # -- hosts (only with nothing else wrong) -------------------------------------------------
     def hosts(self, counts: Mapping[str, int]) -> None:
         hosts = plan_hosts(self.spec, counts)
+        used = {family.count for family in self.spec.host_families.values()}
+        for name in self.spec.parameters.keys() - used:
+            valid = "a parameter that a host family has as count"
+            self._error(("parameters", name), f"parameter '{name}', which nothing uses", valid)
         self._host_names(hosts)
         self._host_addresses(hosts)
         self._host_segments(hosts)
@@ -422,10 +429,10 @@ class _Checks:
         if len(hosts) > MAX_HOSTS:
             self._error(("host_families",), f"{len(hosts)} hosts", f"at most {MAX_HOSTS}")
         if len(hosts) > path.num_addresses - 2:
-            found = f"path_subnet {path} for {len(hosts)} hosts"
+            found = f"path_subnet: {path} for {len(hosts)} hosts"
             self._error(("addresses", "path_subnet"), found, "a subnet with an address for each")
         if len(hosts) > control.num_addresses // 4:
-            found = f"subnet {control} for {len(hosts)} hosts"
+            found = f"subnet: {control} for {len(hosts)} hosts"
             self._error(("control_network", "subnet"), found, "a subnet with a /30 for each")
 
     def _host_segments(self, hosts: tuple[PlannedHost, ...]) -> None:
@@ -436,12 +443,14 @@ class _Checks:
         for name, segment in self.spec.segments.items():
             present = at_switch[segment.through]
             for i, host_name in enumerate(segment.hosts or ()):
-                if host_name not in present:
+                if host_name in present:
+                    members[host_name].append(name)
+                else:
                     found = f"host '{host_name}', which is not attached to '{segment.through}'"
                     place: Place = ("segments", name, "hosts", i)
                     hint = suggest(host_name, present)
                     self._error(place, found, one_of(present, "no host is") + hint)
-            for host_name in present if segment.hosts is None else segment.hosts:
+            for host_name in present if segment.hosts is None else ():
                 members[host_name].append(name)
         for host in hosts:
             segments = members[host.name]
