@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One epoll loop per process, with a signal descriptor (SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGCHLD).
+ */
+#ifndef LDMD_LOOP_H
+#define LDMD_LOOP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define LOOP_FOREVER UINT64_MAX
+#define NS_PER_S 1000000000ull
+
+typedef void (*loop_fn)(void *ctx, uint32_t events);
+
+struct loop_source {             /* embedded by the owner; address must not change while added */
+    int fd;
+    loop_fn fn;
+    void *ctx;
+    uint32_t events;
+};
+
+struct loop {
+    int epoll_fd;
+    struct loop_source signals;
+    bool stop;                   /* set by SIGTERM, SIGINT or the program */
+    bool got_usr1, got_chld;     /* set by signals, cleared by the program */
+};
+
+/* CLOCK_MONOTONIC. */
+uint64_t now_ns(void);
+
+/* Blocks the signals for good (children inherit that; see loop_unblock_signals) and opens the
+ * descriptors. 0 or -1 with errno. Call again in a child after loop_close. */
+int loop_open(struct loop *l);
+void loop_close(struct loop *l);
+/* For children that execute another program. */
+void loop_unblock_signals(void);
+
+int loop_add(struct loop *l, struct loop_source *s, int fd, uint32_t events, loop_fn fn, void *ctx);
+void loop_events(struct loop *l, struct loop_source *s, uint32_t events);
+/* Before its descriptor is closed. Safe if never added (fd < 0). */
+void loop_del(struct loop *l, struct loop_source *s);
+/* Waits until something happens or deadline_ns (now_ns() scale) and calls the functions of what
+ * happened. At most one source is served per call, so a function may delete any source. */
+void loop_once(struct loop *l, uint64_t deadline_ns);
+
+#endif

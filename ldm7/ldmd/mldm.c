@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Multicast LDM sender of one MULTICAST entry: queue -> FMTP (reference 4.2, 4.3).
+ *
+ * A product gets a product index when it is offered to FMTP, that is only while there is at least
+ * one receiver. What came before reaches a new subscriber as backlog, by signature.
+ */
+#include "process.h"
+
+#include "feedtype.h"
+#include "fmtp.h"
+#include "log.h"
+#include "pim.h"
+#include "product_line.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define CHANNELS_MAX 1024u
+#define PUMP_STEPS 256
+
+/* One per up7: its subscriber may connect as long as up7 lives. */
+struct channel {
+    struct channel *next;
+    struct mldm *owner;
+    struct in_addr subscriber;
+    struct loop_source src;
+};
+
+/* A product in FMTP's hands. */
+struct flight {
+    struct pq_view view;
+    uint8_t info[XDR_INFO_MAX];
+};
+
+struct mldm {
+    const struct options *opt;
+    const struct conf_multicast *entry;
+    struct loop loop;
+    struct loop_source queue_src, fmtp_src, control_src;
+    struct pq *queue;
+    struct pim *pim;
+    struct fmtp_server *fmtp;
+    struct channel *channels;
+    size_t nchannels;
+    uint64_t cursor;
+    bool at_end;
+    char feed[FEEDTYPE_TEXT_MAX];
+};
+
+static const uint8_t zeroes[4];
+
+/* ------------------------------------------------------------------ who may connect */
+
+/* Subscribers ask over NIC2 and connect from NIC1, so the address that up7 saw is not always the
+ * one that connects. Accepted: an address of a subscriber; one inside the FMTP subnet of the
+ * MULTICAST entry (fmtpAddr/subnetLen); an ALLOW-listed address for the full feed. */
+static bool authorize(void *ctx, struct in_addr peer)
+{
+    const struct mldm *m = ctx;
+    const struct conf_multicast *e = m->entry;
+    char text[INET_ADDRSTRLEN];
+    const char *name = text;
+    bool ok = false;
+
+    inet_ntop(AF_INET, &peer, text, sizeof text);
+    for (const struct channel *c = m->channels; c != NULL && !ok; c = c->next)
+        ok = c->subscriber.s_addr == peer.s_addr;
+    if (e->subnet_len > 0) {
+        uint32_t mask = UINT32_MAX << (32 - e->subnet_len);
+
+        ok = ok || ((ntohl(peer.s_addr) ^ ntohl(e->fmtp_addr.s_addr)) & mask) == 0;
+    }
+    ok = ok || conf_allowed(m->opt->conf, e->feed, &name, 1) == e->feed;
+    if (ok)
+        log_note("Host %s is authorized to connect", text);
+    else
+        log_warn("Host %s is not authorized to connect", text);
+    return ok;
+}
+
+static void drop_channel(struct channel *c)
+{
+    struct mldm *m = c->owner;
+    int fd = c->src.fd;
+
+    for (struct channel **at = &m->channels; *at != NULL; at = &(*at)->next)
+        if (*at == c) {
+            *at = c->next;
+            break;
+        }
+    m->nchannels--;
+    loop_del(&m->loop, &c->src);
+    close(fd);
+    free(c);
+}
+
+static void on_channel(void *ctx, uint32_t events)
+{
+    struct channel *c = ctx;
+    char ignored[16];
+
+    if ((events & (EPOLLHUP | EPOLLERR)) != 0 ||
+        recv(c->src.fd, ignored, sizeof ignored, MSG_DONTWAIT) == 0)
+        drop_channel(c);
+}
+
+static void on_control(void *ctx, uint32_t events)
+{
+    struct mldm *m = ctx;
+    struct mldm_answer a = {.status = LDM7_OK, .tcp_port = fmtp_server_tcp_port(m->fmtp)};
+    struct in_addr subscriber;
+    int fd = mldm_accept(m->control_src.fd, &subscriber);
+    struct channel *c;
+
+    (void)events;
+    if (fd < 0)
+        return;
+    c = calloc(1, sizeof *c);
+    if (c == NULL || m->nchannels >= CHANNELS_MAX ||
+        loop_add(&m->loop, &c->src, fd, EPOLLIN, on_channel, c) < 0) {
+        a.status = LDM7_REFUSED;
+        (void)!send(fd, &a, sizeof a, MSG_NOSIGNAL);
+        close(fd);
+        free(c);
+        return;
+    }
+    c->owner = m;
+    c->subscriber = subscriber;
+    c->next = m->channels;
+    m->channels = c;
+    m->nchannels++;
+    (void)!send(fd, &a, sizeof a, MSG_NOSIGNAL);
+}
+
+/* ------------------------------------------------------------------ products */
+
+static void multicasted(void *ctx, uint32_t index, void *cookie)
+{
+    const struct flight *f = cookie;
+    char line[PRODUCT_LINE_MAX];
+
+    (void)ctx;
+    if (log_enabled(LOG_LVL_INFO))
+        log_info("Multicasted: prodIndex=%u, prodInfo=\"%s\"", index,
+                 product_line_format(&f->view.info, line, sizeof line));
+}
+
+static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release why)
+{
+    struct mldm *m = ctx;
+    struct flight *f = cookie;
+
+    log_info("Released: prodIndex=%u, why=%s", index,
+             why == FMTP_RELEASE_ALL_DONE  ? "all-done"
+             : why == FMTP_RELEASE_TIMEOUT ? "timeout"
+                                           : "closed");
+    pq_release(m->queue, &f->view);
+    free(f);
+}
+
+static void receivers_changed(void *ctx, struct in_addr peer, int change, size_t count)
+{
+    char text[INET_ADDRSTRLEN];
+
+    (void)ctx;
+    inet_ntop(AF_INET, &peer, text, sizeof text);
+    log_note("Receiver %s %s, receivers=%zu", text, change > 0 ? "connected" : "disconnected", count);
+}
+
+static void offer(struct mldm *m, const struct pq_view *v)
+{
+    struct flight *f = malloc(sizeof *f);
+    struct fmtp_error err;
+    struct xout x;
+    struct iovec parts[3];
+    size_t pad = xdr_pad(v->info.size);
+    struct pq_view copy = *v;
+    uint32_t index;
+
+    if (f == NULL)
+        abort();
+    f->view = copy;
+    xout_init(&x, f->info, sizeof f->info);
+    xout_info(&x, &v->info);
+    parts[0] = (struct iovec){f->info, x.len};
+    parts[1] = (struct iovec){(void *)(uintptr_t)v->data, v->info.size};
+    parts[2] = (struct iovec){(void *)(uintptr_t)zeroes, pad};
+    if (x.overflow || fmtp_server_offer(m->fmtp, parts, pad > 0 ? 3 : 2, copy.info.signature.bytes,
+                                        sizeof copy.info.signature.bytes, f, &index, &err) < 0) {
+        log_error("cannot multicast \"%s\" of %u bytes: %s", copy.info.ident, copy.info.size,
+                  x.overflow ? "product information too long" : err.text);
+        pq_release(m->queue, &copy);
+        free(f);
+        return;
+    }
+    /* f may be gone already; copy is not. */
+    if (pim_put(m->pim, index, &copy.info.signature) < 0)
+        log_error("cannot record product index %u: errno %d", index, errno);
+}
+
+/* True if there may be more to do at once. */
+static bool pump(struct mldm *m)
+{
+    struct pq_view v;
+
+    for (int i = 0; i < PUMP_STEPS && !m->at_end; i++) {
+        bool listeners = fmtp_server_receivers(m->fmtp) > 0;
+        enum pq_status st;
+
+        if (listeners && !fmtp_server_ready(m->fmtp))
+            return false;
+        st = pq_next(m->queue, m->cursor, &v);
+        if (st == PQ_END) {
+            m->at_end = true;
+            return false;
+        }
+        if (st != PQ_OK) {
+            log_error("product queue: %s", pq_strerror(st));
+            m->loop.stop = true;
+            return false;
+        }
+        m->cursor = v.seq;
+        if (listeners && (v.info.feedtype & m->entry->feed) != 0)
+            offer(m, &v);
+        else
+            pq_release(m->queue, &v);
+    }
+    return !m->at_end;
+}
+
+/* ------------------------------------------------------------------ process */
+
+static void on_queue(void *ctx, uint32_t events)
+{
+    struct mldm *m = ctx;
+
+    (void)events;
+    pq_notify_clear(m->queue);
+    m->at_end = false;
+}
+
+static void on_fmtp(void *ctx, uint32_t events)
+{
+    struct mldm *m = ctx;
+    struct fmtp_error err;
+
+    (void)events;
+    if (fmtp_server_service(m->fmtp, &err) < 0) {
+        log_error("FMTP sender: %s", err.text);
+        m->loop.stop = true;
+    }
+}
+
+static void log_stats(const struct mldm *m)
+{
+    struct fmtp_server_stats s;
+
+    fmtp_server_get_stats(m->fmtp, &s);
+    log_note("FMTP sender: products=%lu datagrams=%lu datagram_bytes=%lu blocks=%lu "
+             "retx_requests=%lu retx_blocks=%lu retx_bytes=%lu rejects=%lu timeouts=%lu "
+             "bad_messages=%lu",
+             s.products, s.datagrams, s.datagram_bytes, s.blocks, s.retx_requests, s.retx_blocks,
+             s.retx_bytes, s.rejects, s.timeouts, s.bad_messages);
+}
+
+static bool start_fmtp(struct mldm *m, uint32_t first_index)
+{
+    const struct conf_settings *set = &m->opt->conf->set;
+    struct fmtp_error err;
+    struct fmtp_server_config cfg = {
+        .layout = (enum fmtp_layout)set->fmtp_layout,
+        .tcp_addr = m->entry->fmtp_addr,
+        .tcp_port = m->entry->fmtp_port,
+        .group = m->entry->group,
+        .ttl = set->ttl,
+        .first_index = first_index,
+        .f_snd = set->f_snd,
+        .r_mc_bps = set->r_mc_bps,
+        .ctx = m,
+        .authorize = authorize,
+        .multicasted = multicasted,
+        .released = released,
+        .receivers_changed = receivers_changed,
+    };
+
+    m->fmtp = fmtp_server_open(&cfg, &err);
+    if (m->fmtp == NULL)
+        log_error("cannot start the FMTP sender of %s: %s", m->feed, err.text);
+    return m->fmtp != NULL;
+}
+
+static bool start(struct mldm *m)
+{
+    struct pq_stats stats;
+    enum pq_status st = pq_open(m->opt->queue, false, &m->queue);
+    char path[4096], addr[INET_ADDRSTRLEN];
+    bool fresh = false;
+
+    if (st != PQ_OK) {
+        m->queue = NULL;
+        log_error("cannot open product queue %s: %s", m->opt->queue, pq_strerror(st));
+        return false;
+    }
+    pq_get_stats(m->queue, &stats);
+    m->cursor = pq_last_seq(m->queue);
+    feedtype_format(m->entry->feed, m->feed, sizeof m->feed);
+    if (pim_path(path, sizeof path, m->opt->queue, m->feed))
+        m->pim = pim_open(path, true, stats.slots, &fresh);
+    if (m->pim == NULL) {
+        log_error("cannot open the product-index map %s: errno %d", path, errno);
+        return false;
+    }
+    if (!start_fmtp(m, pim_next_index(m->pim)))
+        return false;
+    inet_ntop(AF_INET, &m->entry->fmtp_addr, addr, sizeof addr);
+    log_note("Starting up: feed=%s, fmtpSrvr=%s:%u, ttl=%u, fmtpSubnetLen=%u, firstIndex=%u%s, "
+             "pq=\"%s\"", m->feed, addr, fmtp_server_tcp_port(m->fmtp), m->opt->conf->set.ttl,
+             m->entry->subnet_len, pim_next_index(m->pim), fresh ? " (new map)" : "",
+             m->opt->queue);
+    return true;
+}
+
+int mldm_run(const struct options *opt, const struct conf_multicast *entry, int control_fd)
+{
+    struct mldm m = {.opt = opt, .entry = entry};
+    int rc = 1;
+
+    log_set_prog("mldm");
+    if (loop_open(&m.loop) < 0)
+        return 1;
+    if (start(&m) &&
+        loop_add(&m.loop, &m.queue_src, pq_notify_fd(m.queue), EPOLLIN, on_queue, &m) == 0 &&
+        loop_add(&m.loop, &m.fmtp_src, fmtp_server_fd(m.fmtp), EPOLLIN, on_fmtp, &m) == 0 &&
+        loop_add(&m.loop, &m.control_src, control_fd, EPOLLIN, on_control, &m) == 0) {
+        while (!m.loop.stop) {
+            bool more = pump(&m);
+
+            loop_once(&m.loop, more ? 0 : LOOP_FOREVER);
+            if (m.loop.got_usr1) {
+                m.loop.got_usr1 = false;
+                log_stats(&m);
+            }
+        }
+        rc = 0;
+    }
+    if (m.fmtp != NULL) {
+        log_stats(&m);
+        fmtp_server_close(m.fmtp);
+    }
+    while (m.channels != NULL)
+        drop_channel(m.channels);
+    pim_close(m.pim);
+    if (m.queue != NULL)
+        pq_close(m.queue);
+    loop_close(&m.loop);
+    return rc;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "process.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define MLDM_MAGIC 0x6d6c646du
+
+struct mldm_request { uint32_t magic; struct in_addr subscriber; };
+
+int mldm_subscribe(int control_fd, struct in_addr subscriber)
+{
+    struct mldm_request req = {MLDM_MAGIC, subscriber};
+    union { struct cmsghdr align; char bytes[CMSG_SPACE(sizeof(int))]; } cmsg = {0};
+    struct iovec iov = {&req, sizeof req};
+    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = cmsg.bytes,
+                       .msg_controllen = sizeof cmsg.bytes};
+    int pair[2], rc;
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) < 0)
+        return -1;
+    CMSG_FIRSTHDR(&m)->cmsg_level = SOL_SOCKET;
+    CMSG_FIRSTHDR(&m)->cmsg_type = SCM_RIGHTS;
+    CMSG_FIRSTHDR(&m)->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), &pair[1], sizeof(int));
+    rc = sendmsg(control_fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? errno : 0;
+    close(pair[1]);
+    if (rc == 0)
+        return pair[0];
+    close(pair[0]);
+    errno = rc;
+    return -1;
+}
+
+int mldm_accept(int control_fd, struct in_addr *subscriber)
+{
+    struct mldm_request req;
+    union { struct cmsghdr align; char bytes[CMSG_SPACE(sizeof(int))]; } cmsg;
+    struct iovec iov = {&req, sizeof req};
+    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = cmsg.bytes,
+                       .msg_controllen = sizeof cmsg.bytes};
+    struct cmsghdr *c;
+    int fd = -1;
+
+    if (recvmsg(control_fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != (ssize_t)sizeof req)
+        return -1;
+    c = CMSG_FIRSTHDR(&m);
+    if (c != NULL && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+        c->cmsg_len == CMSG_LEN(sizeof(int)))
+        memcpy(&fd, CMSG_DATA(c), sizeof fd);
+    if (fd >= 0 && req.magic != MLDM_MAGIC) {
+        close(fd);
+        fd = -1;
+    }
+    *subscriber = req.subscriber;
+    return fd;
+}
+
+int dial(const char *host, uint16_t port, char *err, size_t err_bytes)
+{
+    struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *list;
+    char service[8];
+    int rc, fd;
+
+    snprintf(service, sizeof service, "%u", port);
+    rc = getaddrinfo(host, service, &hints, &list);
+    if (rc != 0) {
+        snprintf(err, err_bytes, "cannot resolve %s: %s", host, gai_strerror(rc));
+        return -1;
+    }
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, list->ai_addr, list->ai_addrlen) < 0 && errno != EINPROGRESS) {
+        rc = errno;
+        close(fd);
+        errno = rc;
+        fd = -1;
+    }
+    if (fd < 0)
+        snprintf(err, err_bytes, "cannot connect to %s:%u: %s", host, port, strerror(errno));
+    freeaddrinfo(list);
+    return fd;
+}
+
+int dial_result(int fd)
+{
+    int e = 0;
+    socklen_t n = sizeof e;
+
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &n) < 0 ? errno : e;
+}
+
+void retry_start(struct retry *r, uint64_t now)
+{
+    r->window_end_ns = now + 60 * NS_PER_S;
+    r->immediate = true;
+}
+
+uint64_t retry_at(struct retry *r, uint64_t now, bool denied)
+{
+    bool at_once = r->immediate && !denied;
+
+    r->immediate = false;
+    if (at_once)
+        return now;
+    return now + (denied || now >= r->window_end_ns ? 60 : 1) * NS_PER_S;
+}
+
+void retry_established(struct retry *r, uint64_t now)
+{
+    retry_start(r, now);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What ldmd's processes share: options, the entry functions of the children, and the private
+ * protocol between up7 and mldm.
+ */
+#ifndef LDMD_PROCESS_H
+#define LDMD_PROCESS_H
+
+#include "conf.h"
+#include "loop.h"
+#include "peer.h"
+
+struct options {
+    const char *queue;                 /* path of the product queue */
+    struct conf *conf;
+};
+
+/* ------------------------------------------------------------------ server side */
+
+struct upstream_env {
+    const struct options *opt;
+    const int *mldm_fds;               /* one socket towards the mldm of each MULTICAST entry */
+    bool (*is_alive)(uint32_t id);     /* is this an upstream child? (IS_ALIVE) */
+};
+/* Serves one accepted connection until it ends. All entry functions return an exit status. */
+int upstream_run(const struct upstream_env *env, int fd);
+
+/* ------------------------------------------------------------------ the others */
+
+int mldm_run(const struct options *opt, const struct conf_multicast *entry, int control_fd);
+int down6_run(const struct options *opt, const struct conf_request *req);
+int down7_run(const struct options *opt, const struct conf_receive *rcv);
+
+/* Asks mldm (SEQPACKET socket control_fd of its entry) to authorise a subscriber's address; the
+ * authorisation lasts as long as the returned channel stays open. The channel becomes readable with
+ * a struct mldm_answer. -1 with errno. */
+struct mldm_answer { uint32_t status; uint32_t tcp_port; };   /* status: enum ldm7_status */
+int mldm_subscribe(int control_fd, struct in_addr subscriber);
+/* mldm's end of it: -1 if there is none waiting (or it is malformed). */
+int mldm_accept(int control_fd, struct in_addr *subscriber);
+
+/* ------------------------------------------------------------------ outgoing connections */
+
+/* Starts a non-blocking connect. -1 and a reason. */
+int dial(const char *host, uint16_t port, char *err, size_t err_bytes);
+/* After the descriptor became writable: 0 or an errno value. */
+int dial_result(int fd);
+
+/* When to try again: at once after an established feed dropped, then each second for a minute,
+ * then each minute. */
+struct retry { uint64_t window_end_ns; bool immediate; };
+void retry_start(struct retry *r, uint64_t now);
+uint64_t retry_at(struct retry *r, uint64_t now, bool denied);
+/* A connection was of use. */
+void retry_established(struct retry *r, uint64_t now);
+
+#endif

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session.h"
+
+#include "match.h"
+#include "product_line.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define LAST "Last Multicast Product Signature: "
+#define MISSED "Missed Product Index: "
+
+void session_set_last(struct session *s, const struct pq_signature *sig)
+{
+    s->last = *sig;
+    s->has_last = true;
+    s->dirty = true;
+}
+
+bool session_add_missed(struct session *s, uint32_t index)
+{
+    for (size_t i = s->nmissed; i > 0; i--)
+        if (s->missed[i - 1] == index)
+            return false;
+    if (s->nmissed == SESSION_MISSED_MAX) {
+        s->dropped++;
+        return false;
+    }
+    if (s->nmissed == s->cap) {
+        size_t cap = s->cap == 0 ? 64 : 2 * s->cap;
+        uint32_t *bigger = realloc(s->missed, cap * sizeof *bigger);
+
+        if (bigger == NULL)
+            abort();
+        s->missed = bigger;
+        s->cap = cap;
+    }
+    s->missed[s->nmissed++] = index;
+    s->dirty = true;
+    return true;
+}
+
+bool session_remove_missed(struct session *s, uint32_t index)
+{
+    for (size_t i = 0; i < s->nmissed; i++)
+        if (s->missed[i] == index) {
+            memmove(s->missed + i, s->missed + i + 1, (s->nmissed - i - 1) * sizeof *s->missed);
+            s->nmissed--;
+            s->dirty = true;
+            return true;
+        }
+    return false;
+}
+
+bool session_path(char *out, size_t out_bytes, const char *queue, const char *host, uint16_t port,
+                  const char *feed)
+{
+    const char *slash = strrchr(queue, '/');
+    int dir = slash == NULL ? 1 : (int)(slash - queue + 1);
+    int n = snprintf(out, out_bytes, "%.*s/%s:%u_%s.yaml", dir, slash == NULL ? "." : queue, host,
+                     port, feed);
+
+    return n > 0 && (size_t)n < out_bytes && strchr(host, '/') == NULL;
+}
+
+void session_load(struct session *s, const char *path)
+{
+    FILE *f = fopen(path, "re");
+    char line[256];
+
+    if (f == NULL)
+        return;
+    while (fgets(line, sizeof line, f) != NULL) {
+        line[strcspn(line, "\r\n")] = '\0';
+        if (strncmp(line, LAST, strlen(LAST)) == 0 && signature_parse(line + strlen(LAST), &s->last))
+            s->has_last = true;
+        else if (strncmp(line, MISSED, strlen(MISSED)) == 0)
+            session_add_missed(s, (uint32_t)strtoul(line + strlen(MISSED), NULL, 10));
+    }
+    fclose(f);
+    s->dirty = false;
+}
+
+int session_save(struct session *s, const char *path)
+{
+    char tmp[4200], hex[33];
+    FILE *f;
+    bool ok;
+
+    snprintf(tmp, sizeof tmp, "%s.%ld.tmp", path, (long)getpid());
+    f = fopen(tmp, "we");
+    if (f == NULL)
+        return -1;
+    fputs("---\n", f);
+    if (s->has_last)
+        fprintf(f, LAST "%s\n", signature_format(&s->last, hex));
+    for (size_t i = 0; i < s->nmissed; i++)
+        fprintf(f, MISSED "%u\n", s->missed[i]);
+    fputs("...\n", f);
+    ok = !ferror(f);
+    ok = fclose(f) == 0 && ok;
+    if (ok && rename(tmp, path) == 0) {
+        s->dirty = false;
+        return 0;
+    }
+    unlink(tmp);
+    return -1;
+}
+
+void session_free(struct session *s)
+{
+    free(s->missed);
+    *s = (struct session){0};
+}

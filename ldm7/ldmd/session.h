@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What an LDM7 downstream remembers between sessions (reference 4.4): the signature of the last
+ * product that came by multicast, and the indices of missed products still to be fetched. Kept as
+ * `<queue directory>/<host:port>_<FEED>.yaml`.
+ */
+#ifndef LDMD_SESSION_H
+#define LDMD_SESSION_H
+
+#include "pq.h"
+
+#define SESSION_MISSED_MAX 65536u
+
+struct session {
+    bool has_last;
+    struct pq_signature last;
+    uint32_t *missed;
+    size_t nmissed, cap;
+    uint64_t dropped;                  /* missed products beyond SESSION_MISSED_MAX */
+    bool dirty;
+};
+
+void session_set_last(struct session *s, const struct pq_signature *sig);
+/* False if it was there already, or there is no room. */
+bool session_add_missed(struct session *s, uint32_t index);
+bool session_remove_missed(struct session *s, uint32_t index);
+bool session_path(char *out, size_t out_bytes, const char *queue, const char *host, uint16_t port,
+                  const char *feed);
+/* Missing or damaged file: empty session. */
+void session_load(struct session *s, const char *path);
+/* By temporary file and rename. -1: errno. */
+int session_save(struct session *s, const char *path);
+void session_free(struct session *s);
+
+#endif

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * LDM7 upstream: subscription, backstop and backlog of one subscriber (reference 4.3, 4.4). The
+ * products themselves are multicast by mldm.
+ */
+#include "upstream.h"
+
+#include "feedtype.h"
+#include "log.h"
+#include "pim.h"
+#include "product_line.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MLDM_ANSWER_S 30
+#define CLIENT_SILENT_S 60
+
+static void put_reply(struct xout *x, const void *arg)
+{
+    xout_subscription_reply(x, arg);
+}
+
+static bool refuse(struct upstream *u, uint32_t xid, enum ldm7_status status)
+{
+    struct ldm7_reply r = {.status = status};
+
+    log_note("%s: subscription refused: %s", u->peer.host, ldm7_strstatus(status));
+    peer_reply(&u->peer, xid, put_reply, &r);
+    u->closing = true;
+    u->replied = true;
+    return true;
+}
+
+static void accept_subscriber(struct upstream *u, uint16_t tcp_port)
+{
+    struct ldm7_reply r = {.status = LDM7_OK, .feed = u->entry->feed, .addr = u->peer.addr,
+                           .prefix_len = 32};
+    char addr[INET_ADDRSTRLEN];
+
+    inet_ntop(AF_INET, &u->entry->group.sin_addr, addr, sizeof addr);
+    snprintf(r.group, sizeof r.group, "%s:%u", addr, ntohs(u->entry->group.sin_port));
+    inet_ntop(AF_INET, &u->entry->fmtp_addr, addr, sizeof addr);
+    snprintf(r.server, sizeof r.server, "%s:%u", addr, tcp_port);
+    peer_reply(&u->peer, u->subscribe_xid, put_reply, &r);
+    u->replied = true;
+    log_note("%s subscribed to %s: mcastGrp=%s, fmtpSrvr=%s", u->peer.host, u->feed_name, r.group,
+             r.server);
+}
+
+/* mldm answered, or is gone: then the subscriber must subscribe anew. */
+static void on_channel(void *ctx, uint32_t events)
+{
+    struct upstream *u = ctx;
+    struct mldm_answer a;
+    ssize_t n = recv(u->channel_src.fd, &a, sizeof a, MSG_DONTWAIT);
+
+    (void)events;
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n == (ssize_t)sizeof a && !u->replied) {
+        if (a.status == LDM7_OK)
+            accept_subscriber(u, (uint16_t)a.tcp_port);
+        else
+            refuse(u, u->subscribe_xid, a.status);
+        return;
+    }
+    log_warn("multicast sender of %s ended", u->feed_name);
+    if (u->replied)
+        u->finished = true;
+    else
+        refuse(u, u->subscribe_xid, LDM7_MCAST);
+    loop_events(&u->loop, &u->channel_src, 0);
+}
+
+/* The MULTICAST entry whose whole feed was asked for and is allowed. */
+static const struct conf_multicast *find_entry(const struct conf *c, uint32_t feed)
+{
+    const struct conf_multicast *found = NULL;
+
+    for (size_t i = 0; i < c->nmulticasts; i++) {
+        const struct conf_multicast *m = &c->multicasts[i];
+
+        if (m->feed == feed)
+            return m;
+        if (found == NULL && m->feed != 0 && (m->feed & ~feed) == 0)
+            found = m;
+    }
+    return found;
+}
+
+bool up7_subscribe(struct upstream *u, const struct rpc_msg *m, struct xin *args)
+{
+    const struct conf *c = u->env->opt->conf;
+    struct ldm7_subscription s;
+    uint32_t allowed;
+    int fd;
+
+    xin_subscription(args, &s);
+    if (!xin_done(args)) {
+        peer_reply_error(&u->peer, m->xid, RPC_GARBAGE_ARGS);
+        u->closing = true;
+        return true;
+    }
+    log_set_prog("up7");
+    feedtype_format(s.feed, u->feed_name, sizeof u->feed_name);
+    log_note("Incoming subscription request from %s for feed %s, endpoint %s/%s vlan %u",
+             u->peer.host, u->feed_name, s.switch_id, s.port_id, s.vlan);
+    allowed = upstream_allowed(u, s.feed);
+    if (allowed == 0)
+        return refuse(u, m->xid, LDM7_UNAUTH);
+    u->entry = find_entry(c, allowed);
+    if (u->entry == NULL)
+        return refuse(u, m->xid, LDM7_NOENT);
+    feedtype_format(u->entry->feed, u->feed_name, sizeof u->feed_name);
+    if (!upstream_open_queue(u))
+        return refuse(u, m->xid, LDM7_PQ);
+    fd = mldm_subscribe(u->env->mldm_fds[u->entry - c->multicasts], u->peer.addr);
+    if (fd < 0 || loop_add(&u->loop, &u->channel_src, fd, EPOLLIN, on_channel, u) < 0) {
+        log_error("cannot reach the multicast sender of %s: errno %d", u->feed_name, errno);
+        return refuse(u, m->xid, LDM7_SYSTEM);
+    }
+    u->role = UP_LDM7;
+    u->subscribe_xid = m->xid;
+    u->at_end = true;
+    return true;
+}
+
+static bool request_product(struct upstream *u, struct xin *args)
+{
+    uint32_t index = xin_u32(args);
+
+    if (!xin_done(args) || u->pending_count == UP7_PENDING)
+        return false;
+    u->pending[(u->pending_head + u->pending_count++) % UP7_PENDING] = index;
+    return true;
+}
+
+static bool request_backlog(struct upstream *u, struct xin *args)
+{
+    struct ldm7_backlog b;
+    struct pq_view v;
+
+    xin_backlog(args, &b);
+    if (!xin_done(args))
+        return false;
+    if (u->backlog_active) {
+        log_warn("%s: second backlog request ignored", u->peer.host);
+        return true;
+    }
+    u->backlog = b;
+    u->backlog_active = true;
+    u->backlog_by_time = true;
+    u->cursor = 0;
+    u->backlog_end = pq_last_seq(u->queue);
+    if (b.after_is_set && pq_find(u->queue, &b.after, &v) == PQ_OK) {
+        u->cursor = v.seq;
+        u->backlog_by_time = false;
+        pq_release(u->queue, &v);
+    }
+    if (pq_find(u->queue, &b.before, &v) == PQ_OK) {
+        u->backlog_end = v.seq - 1;
+        pq_release(u->queue, &v);
+    }
+    return true;
+}
+
+bool up7_call(struct upstream *u, const struct rpc_msg *m, struct xin *args)
+{
+    if (!u->replied)
+        return false;
+    switch (m->proc) {
+    case LDM7_REQUEST_PRODUCT: return request_product(u, args);
+    case LDM7_REQUEST_BACKLOG: return request_backlog(u, args);
+    case LDM7_TEST_CONNECTION: return true;
+    default: return false;
+    }
+}
+
+static void put_u32(struct xout *x, const void *arg)
+{
+    xout_u32(x, *(const uint32_t *)arg);
+}
+
+static struct pim *get_pim(struct upstream *u)
+{
+    char path[4096];
+
+    if (u->pim == NULL && pim_path(path, sizeof path, u->env->opt->queue, u->feed_name))
+        u->pim = pim_open(path, false, 0, NULL);
+    return u->pim;
+}
+
+static void answer_request(struct upstream *u, uint32_t index)
+{
+    struct pq_signature sig;
+    struct pq_view v;
+    char line[PRODUCT_LINE_MAX];
+
+    if (get_pim(u) == NULL || !pim_get(u->pim, index, &sig) ||
+        pq_find(u->queue, &sig, &v) != PQ_OK) {
+        log_warn("%s: no such product: index=%u", u->peer.host, index);
+        peer_call(&u->peer, LDM_VERS7, LDM7_NO_SUCH_PRODUCT, put_u32, &index);
+        return;
+    }
+    log_info("Missed product sent: index=%u, info=\"%s\"", index,
+             product_line_format(&v.info, line, sizeof line));
+    peer_send_product(&u->peer, LDM_VERS7, LDM7_DELIVER_MISSED, true, index, u->queue, &v);
+}
+
+static bool backlog_wants(const struct upstream *u, const struct pq_info *info)
+{
+    if ((info->feedtype & u->entry->feed) == 0 ||
+        !conf_allows_product(u->env->opt->conf, info, u->names, u->nnames))
+        return false;
+    return !u->backlog_by_time ||
+           (int64_t)info->creation.tv_sec >= (int64_t)time(NULL) - (int64_t)u->backlog.time_offset_s;
+}
+
+static void pump_backlog(struct upstream *u)
+{
+    struct pq_view v;
+    char line[PRODUCT_LINE_MAX];
+
+    for (int i = 0; i < PUMP_STEPS && u->backlog_active && peer_has_room(&u->peer); i++) {
+        if (u->cursor >= u->backlog_end || pq_next(u->queue, u->cursor, &v) != PQ_OK) {
+            u->backlog_active = false;
+            break;
+        }
+        u->cursor = v.seq;
+        if (v.seq > u->backlog_end || !backlog_wants(u, &v.info)) {
+            pq_release(u->queue, &v);
+            continue;
+        }
+        log_info("Backlog product sent: %s", product_line_format(&v.info, line, sizeof line));
+        peer_send_product(&u->peer, LDM_VERS7, LDM7_DELIVER_BACKLOG, false, 0, u->queue, &v);
+    }
+}
+
+bool up7_pump(struct upstream *u, uint64_t now)
+{
+    if (!u->replied) {
+        if (now >= u->born_ns + MLDM_ANSWER_S * NS_PER_S)
+            refuse(u, u->subscribe_xid, LDM7_TIMEDOUT);
+        return false;
+    }
+    while (u->pending_count > 0 && peer_has_room(&u->peer)) {
+        answer_request(u, u->pending[u->pending_head]);
+        u->pending_head = (u->pending_head + 1) % UP7_PENDING;
+        u->pending_count--;
+    }
+    pump_backlog(u);
+    if (!peer_has_output(&u->peer) && now >= u->peer.last_in_ns + CLIENT_SILENT_S * NS_PER_S &&
+        now >= u->peer.last_out_ns + CLIENT_SILENT_S * NS_PER_S)
+        peer_call(&u->peer, LDM_VERS7, LDM7_TEST_CONNECTION, NULL, NULL);
+    return u->pending_count > 0 || u->backlog_active;
+}
+
+uint64_t up7_deadline(const struct upstream *u)
+{
+    uint64_t in = u->peer.last_in_ns, out = u->peer.last_out_ns;
+
+    if (!u->replied)
+        return u->born_ns + MLDM_ANSWER_S * NS_PER_S;
+    if (peer_has_output(&u->peer))
+        return LOOP_FOREVER;           /* the socket says when it takes more */
+    return (in > out ? in : out) + CLIENT_SILENT_S * NS_PER_S;
+}
+
+bool up7_may_read(const struct upstream *u)
+{
+    return UP7_PENDING - u->pending_count >= UP7_READ_CHUNK_REQUESTS;
+}
+
+void up7_end(struct upstream *u)
+{
+    int fd = u->channel_src.fd;
+
+    loop_del(&u->loop, &u->channel_src);
+    if (fd >= 0)
+        close(fd);
+    pim_close(u->pim);
+}

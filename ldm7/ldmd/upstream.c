@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "upstream.h"
+
+#include "log.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+
+#define FIRST_CALL_S 120               /* reference 3.4 (5) */
+
+bool upstream_open_queue(struct upstream *u)
+{
+    enum pq_status st;
+
+    if (u->queue != NULL)
+        return true;
+    st = pq_open(u->env->opt->queue, false, &u->queue);
+    if (st == PQ_OK)
+        return true;
+    log_error("cannot open product queue %s: %s", u->env->opt->queue, pq_strerror(st));
+    u->queue = NULL;
+    return false;
+}
+
+uint32_t upstream_allowed(struct upstream *u, uint32_t want)
+{
+    const struct conf *c = u->env->opt->conf;
+    uint32_t got = conf_allowed(c, want, u->names, u->nnames);
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = u->peer.addr};
+
+    if (got == want || u->nnames > 1)
+        return got;
+    if (getnameinfo((struct sockaddr *)&a, sizeof a, u->host_name, sizeof u->host_name, NULL, 0,
+                    NI_NAMEREQD) != 0)
+        return got;
+    u->names[u->nnames++] = u->host_name;
+    return conf_allowed(c, want, u->names, u->nnames);
+}
+
+static bool first_call(struct upstream *u, const struct rpc_msg *m, struct xin *args)
+{
+    if (m->vers == LDM_VERS7 && m->proc == LDM7_SUBSCRIBE)
+        return up7_subscribe(u, m, args);
+    if (m->vers == LDM_VERS6 && m->proc == LDM6_FEEDME)
+        return up6_feedme(u, m, args, false);
+    if (m->vers == LDM_VERS6 && m->proc == LDM6_NOTIFYME)
+        return up6_feedme(u, m, args, true);
+    if (m->vers == LDM_VERS6 && m->proc == LDM6_IS_ALIVE) {
+        uint32_t id = xin_u32(args);
+
+        if (!xin_done(args))
+            return false;
+        peer_reply_u32(&u->peer, m->xid, u->env->is_alive(id));
+        u->closing = true;
+        return true;
+    }
+    log_note("%s called procedure %u of version %u, which is not offered", u->peer.host, m->proc,
+             m->vers);
+    peer_reply_error(&u->peer, m->xid, RPC_PROC_UNAVAIL);
+    return true;
+}
+
+static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *args)
+{
+    struct upstream *u = ctx;
+
+    if (u->closing)
+        return true;
+    if (u->peer.out_messages >= PEER_OUT_MESSAGES + UP7_READ_CHUNK_REQUESTS)
+        return false;                  /* calls without reading the replies */
+    if (m->prog != LDM_PROGRAM) {
+        peer_reply_error(&u->peer, m->xid, RPC_PROG_UNAVAIL);
+        return true;
+    }
+    if (m->vers != LDM_VERS6 && m->vers != LDM_VERS7) {
+        peer_reply_error(&u->peer, m->xid, RPC_PROG_MISMATCH);
+        return true;
+    }
+    if (m->proc == LDM6_NULL) {
+        peer_reply(&u->peer, m->xid, NULL, NULL);
+        return true;
+    }
+    if (u->role == UP_WAITING)
+        return first_call(u, m, args);
+    if (u->role == UP_LDM7 && m->vers == LDM_VERS7)
+        return up7_call(u, m, args);
+    return false;
+}
+
+static bool on_reply(void *ctx, const struct rpc_msg *m, struct xin *body)
+{
+    struct upstream *u = ctx;
+
+    (void)body;
+    return u->role == UP_LDM6 && up6_reply(u, m);
+}
+
+static void on_peer(void *ctx, uint32_t events)
+{
+    struct upstream *u = ctx;
+    char why[128] = "";
+    int rc;
+
+    if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0)
+        return;
+    rc = peer_read(&u->peer, now_ns(), why, sizeof why);
+    if (rc == 0)
+        return;
+    u->finished = true;
+    if (rc > 0)
+        log_note("%s: connection %s", u->peer.host, why);
+    else
+        log_warn("%s: connection dropped: %s", u->peer.host, why);
+}
+
+static bool pump(struct upstream *u, uint64_t now)
+{
+    if (u->closing || u->role == UP_WAITING)
+        return false;
+    return u->role == UP_LDM6 ? up6_pump(u, now) : up7_pump(u, now);
+}
+
+static uint64_t deadline(const struct upstream *u)
+{
+    switch (u->role) {
+    case UP_LDM6: return up6_deadline(u);
+    case UP_LDM7: return up7_deadline(u);
+    default: return u->born_ns + FIRST_CALL_S * NS_PER_S;
+    }
+}
+
+static void serve(struct upstream *u)
+{
+    while (!u->finished && !u->loop.stop) {
+        uint64_t now = now_ns();
+        bool more = pump(u, now), may_read;
+
+        if (peer_write(&u->peer, now) < 0) {
+            log_note("%s: connection lost: errno %d", u->peer.host, errno);
+            return;
+        }
+        if (u->finished || (u->closing && !peer_has_output(&u->peer)))
+            return;
+        if (u->role == UP_WAITING && now >= deadline(u)) {
+            log_note("%s: no request within %d s", u->peer.host, FIRST_CALL_S);
+            return;
+        }
+        may_read = u->role != UP_LDM7 || up7_may_read(u);
+        loop_events(&u->loop, &u->peer_src,
+                    (may_read ? (uint32_t)EPOLLIN : 0u) |
+                        (peer_has_output(&u->peer) ? (uint32_t)EPOLLOUT : 0u));
+        loop_once(&u->loop, more && peer_has_room(&u->peer) ? now : deadline(u));
+    }
+}
+
+int upstream_run(const struct upstream_env *env, int fd)
+{
+    struct upstream *u = calloc(1, sizeof *u);
+    struct rpc_sink sink = {.call = on_call, .reply = on_reply};
+
+    if (u == NULL || loop_open(&u->loop) < 0)
+        return 1;
+    sink.ctx = u;
+    u->env = env;
+    u->born_ns = now_ns();
+    u->queue_src.fd = u->channel_src.fd = u->peer_src.fd = -1;
+    peer_init(&u->peer, fd, &sink, u->born_ns);
+    u->peer.reads_per_call = 1;
+    u->names[0] = u->peer.host;
+    u->nnames = 1;
+    log_info("Connection from %s", u->peer.host);
+    if (loop_add(&u->loop, &u->peer_src, fd, EPOLLIN, on_peer, u) == 0)
+        serve(u);
+    if (u->role == UP_LDM6)
+        up6_end(u);
+    if (u->role == UP_LDM7)
+        up7_end(u);
+    loop_del(&u->loop, &u->peer_src);
+    peer_close(&u->peer);
+    loop_del(&u->loop, &u->queue_src);
+    if (u->queue != NULL)
+        pq_close(u->queue);
+    loop_close(&u->loop);
+    free(u);
+    return 0;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The two sessions a server child can become: up6 (FEEDME, NOTIFYME) and up7 (SUBSCRIBE).
+ */
+#ifndef LDMD_UPSTREAM_H
+#define LDMD_UPSTREAM_H
+
+#include "process.h"
+
+#define UP7_PENDING 8192u              /* REQUEST_PRODUCT waiting for room on the connection */
+#define UP7_READ_CHUNK_REQUESTS 2048u  /* more requests than one read can bring */
+#define PUMP_STEPS 1024                /* queue positions looked at before other work gets a turn */
+
+struct upstream {
+    const struct upstream_env *env;
+    struct loop loop;
+    struct peer peer;
+    struct loop_source peer_src, queue_src;
+    struct pq *queue;
+    const char *names[2];              /* the peer: dotted address, host name if looked up */
+    size_t nnames;
+    char host_name[256];
+    enum { UP_WAITING, UP_LDM6, UP_LDM7 } role;
+    bool finished;                     /* end now */
+    bool closing;                      /* end when everything is written */
+    bool at_end;                       /* nothing further in the queue for now */
+    uint64_t born_ns;
+
+    /* up6 */
+    struct matcher match;
+    bool notify;
+    uint64_t cursor;                   /* also of the up7 backlog */
+    uint64_t start_ns;                 /* when the connection may turn around */
+    bool unflushed, null_outstanding;
+    uint32_t null_xid;
+    uint64_t null_ns;
+
+    /* up7 */
+    const struct conf_multicast *entry;
+    char feed_name[320];
+    uint32_t subscribe_xid;
+    struct loop_source channel_src;    /* to mldm */
+    bool replied;
+    struct pim *pim;
+    uint32_t pending[UP7_PENDING];
+    size_t pending_head, pending_count;
+    bool backlog_active;
+    struct ldm7_backlog backlog;
+    uint64_t backlog_end;              /* queue position where it ends at the latest */
+    bool backlog_by_time;
+};
+
+/* Opens the queue once it is known to be needed. false: logged, connection ends. */
+bool upstream_open_queue(struct upstream *u);
+/* What of want may this peer have? Looks the host name up only if its address is not enough. */
+uint32_t upstream_allowed(struct upstream *u, uint32_t want);
+
+/* false from a *_call: protocol violation. *_pump queue output while there is room and return true
+ * if there is more to do at once; *_deadline says when to pump again at the latest. */
+bool up6_feedme(struct upstream *u, const struct rpc_msg *m, struct xin *args, bool notify);
+bool up6_reply(struct upstream *u, const struct rpc_msg *m);
+bool up6_pump(struct upstream *u, uint64_t now);
+uint64_t up6_deadline(const struct upstream *u);
+void up6_end(struct upstream *u);
+
+bool up7_subscribe(struct upstream *u, const struct rpc_msg *m, struct xin *args);
+bool up7_call(struct upstream *u, const struct rpc_msg *m, struct xin *args);
+bool up7_pump(struct upstream *u, uint64_t now);
+uint64_t up7_deadline(const struct upstream *u);
+/* Room for the requests of one more read? */
+bool up7_may_read(const struct upstream *u);
+void up7_end(struct upstream *u);
+
+#endif
