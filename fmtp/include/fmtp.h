@@ -35,7 +35,7 @@ struct fmtp_error { char text[256]; };
 
 /* Why the sender let go of a product. */
 enum fmtp_release {
-    FMTP_RELEASE_ALL_DONE,   /* every receiver that was connected at BOP acknowledged it */
+    FMTP_RELEASE_ALL_DONE,   /* every receiver that was connected at BOP acknowledged it or left */
     FMTP_RELEASE_TIMEOUT,    /* tau_snd(n) of equation (1) expired with receivers unfinished */
     FMTP_RELEASE_CLOSED      /* the server is being closed */
 };
@@ -52,8 +52,9 @@ struct fmtp_server_config {
     uint64_t pace_bps;              /* 0: no pacing here (the NIC's HTB shapes); else pace datagrams */
     size_t max_products;            /* products retained for retransmission at most (default 4096) */
     size_t max_receivers;           /* connections at most (default 256) */
-    size_t peer_queue_bytes;        /* bounded retransmission backlog per receiver (default 4 MiB);
-                                       a receiver over it gets RETX_REJ, never blocks the others */
+    size_t peer_queue_bytes;        /* memory for the queued requests of one receiver (default
+                                       4 MiB; 16 bytes per range, whatever its length); a receiver
+                                       over it gets RETX_REJ, never blocks the others */
     void *ctx;                      /* passed to the callbacks */
     /* May this address open a retransmission connection? NULL: everybody may. */
     bool (*authorize)(void *ctx, struct in_addr peer);
@@ -69,6 +70,9 @@ struct fmtp_server_stats {
     uint64_t products, datagrams, datagram_bytes, blocks;
     uint64_t retx_requests, retx_blocks, retx_bytes, rejects, timeouts;
     uint64_t bad_messages;          /* hostile or malformed TCP input, counted and dropped */
+    uint64_t acks;                  /* RETX_END: a receiver is done with a product */
+    uint64_t unacknowledged;        /* (product, receiver) pairs let go without RETX_END */
+    uint64_t send_errors;           /* datagrams the system refused other than for lack of room */
     size_t receivers, retained;
 };
 
@@ -123,7 +127,8 @@ struct fmtp_client_stats {
     uint64_t retx_requests, retx_blocks;
     uint64_t bad_messages;          /* malformed datagrams or stream bytes, counted and dropped */
     uint64_t socket_drops;          /* SO_MEMINFO drops of the UDP socket (b_rcv too small) */
-    size_t rcvbuf_granted_bytes;    /* what the kernel granted */
+    size_t rcvbuf_granted_bytes;    /* what the kernel granted (half of what SO_RCVBUF reports:
+                                       the kernel doubles the asked size for its overhead) */
 };
 
 struct fmtp_client;

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * FMTPv3 messages as bytes. A 12-byte big-endian header {index u32, seqnum u32 (byte offset),
+ * payloadlen u16, flags u16} on UDP and TCP alike; see docs of the message types below.
+ */
+#ifndef FMTP_WIRE_H
+#define FMTP_WIRE_H
+
+#include "fmtp.h"
+
+enum fmtp_flags {                 /* exactly one per message */
+    FMTP_BOP = 0x0001,            /* UDP S->group; BOP body */
+    FMTP_EOP = 0x0002,            /* UDP S->group */
+    FMTP_MEM_DATA = 0x0004,       /* UDP S->group; data */
+    FMTP_RETX_REQ = 0x0008,       /* TCP R->S; payloadlen = bytes wanted, no payload */
+    FMTP_RETX_REJ = 0x0010,       /* TCP S->R; product no longer available */
+    FMTP_RETX_END = 0x0020,       /* TCP R->S; the receiver is done with the product */
+    FMTP_RETX_DATA = 0x0040,      /* TCP S->R; data */
+    FMTP_BOP_REQ = 0x0080,        /* TCP R->S */
+    FMTP_RETX_BOP = 0x0100,       /* TCP S->R; BOP body */
+    FMTP_EOP_REQ = 0x0200,        /* TCP R->S */
+    FMTP_RETX_EOP = 0x0400        /* TCP S->R; answer to EOP_REQ or unsolicited */
+};
+
+#define FMTP_MAX_PACKET (FMTP_HEADER_LEN + FMTP_DATA_LEN)
+#define FMTP_BOP_FIXED_MAX 18u
+#define FMTP_MAX_BOP_BODY FMTP_DATA_LEN
+
+/* One RETX_REQ covers at most this many consecutive blocks (payloadlen is a u16). */
+#define FMTP_REQ_BLOCKS (65535u / FMTP_DATA_LEN)
+
+struct fmtp_header {
+    uint32_t index;
+    uint32_t seqnum;
+    uint16_t payloadlen;
+    uint16_t flags;
+};
+
+void fmtp_header_put(uint8_t out[FMTP_HEADER_LEN], const struct fmtp_header *h);
+void fmtp_header_get(const uint8_t in[FMTP_HEADER_LEN], struct fmtp_header *h);
+
+struct fmtp_bop {
+    struct timespec start;        /* CLOCK_REALTIME of the sender; not on the wire in LAYOUT_2017 */
+    uint32_t size_bytes;
+    uint16_t meta_len;
+    const uint8_t *meta;          /* after decoding: points into the decoded bytes */
+};
+
+/* Bytes before the metadata: 6 (2017) or 18 (2021). */
+size_t fmtp_bop_fixed_len(enum fmtp_layout layout);
+/* Body only (no header). out has room for fmtp_bop_fixed_len() + meta_len. Returns the length. */
+size_t fmtp_bop_put(enum fmtp_layout layout, uint8_t *out, const struct fmtp_bop *bop);
+/* -1 if malformed: 2017 wants exactly 6+meta_len bytes, 2021 at least 18+meta_len. */
+int fmtp_bop_get(enum fmtp_layout layout, const uint8_t *body, size_t len, struct fmtp_bop *bop);
+
+/* Blocks of a product of this size. */
+static inline uint32_t fmtp_blocks(uint32_t size_bytes)
+{
+    return (uint32_t)(((uint64_t)size_bytes + FMTP_DATA_LEN - 1) / FMTP_DATA_LEN);
+}
+
+/* Bytes of the block that begins at offset seqnum < size_bytes. */
+static inline uint32_t fmtp_block_len(uint32_t size_bytes, uint32_t seqnum)
+{
+    uint32_t left = size_bytes - seqnum;
+    return left < FMTP_DATA_LEN ? left : FMTP_DATA_LEN;
+}
+
+/* factor * size * 8 / rate in ns, saturating; equations (1) and (2) of mpup-ldm7 II.
+ * rate_bps 0 gives 0. */
+uint64_t fmtp_scaled_tx_ns(double factor, uint32_t size_bytes, uint64_t rate_bps);
+
+#endif

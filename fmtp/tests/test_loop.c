@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Server and clients over real sockets on the loopback interface.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "fmtp.h"
+
+enum { PRODUCTS = 6, CLIENTS = 3 };
+
+static const uint32_t sizes[PRODUCTS] = {2, 1, 1448, 1449, 100000, 700001};
+
+struct rx {
+    struct fmtp_client *client;
+    uint8_t *data[PRODUCTS];
+    int begun[PRODUCTS], ended[PRODUCTS], missed[PRODUCTS];
+    int total;
+    double worst_delay_s;
+    bool lost;
+};
+
+struct tx {
+    int multicasted[PRODUCTS], released[PRODUCTS];
+    enum fmtp_release why[PRODUCTS];
+    int total, changes;
+    bool refuse;
+};
+
+static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, uint16_t meta_len,
+                   struct timespec start)
+{
+    struct rx *rx = ctx;
+    char want[32];
+
+    (void)start;
+    assert_in_range(index, 0, PRODUCTS - 1);
+    assert_int_equal(size, sizes[index]);
+    snprintf(want, sizeof want, "meta %u", index);
+    assert_int_equal(meta_len, strlen(want));
+    assert_memory_equal(meta, want, meta_len);
+    rx->begun[index]++;
+    rx->data[index] = malloc(size + 1);
+    return rx->data[index];
+}
+
+static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_s)
+{
+    struct rx *rx = ctx;
+
+    (void)retx_blocks;
+    rx->ended[index]++;
+    rx->total++;
+    if (delay_s > rx->worst_delay_s)
+        rx->worst_delay_s = delay_s;
+}
+
+static void missed(void *ctx, uint32_t index)
+{
+    struct rx *rx = ctx;
+
+    rx->missed[index]++;
+}
+
+static void multicasted(void *ctx, uint32_t index, void *cookie)
+{
+    struct tx *tx = ctx;
+
+    assert_ptr_equal(cookie, (void *)(uintptr_t)(index + 100));
+    tx->multicasted[index]++;
+}
+
+static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release why)
+{
+    struct tx *tx = ctx;
+
+    assert_ptr_equal(cookie, (void *)(uintptr_t)(index + 100));
+    tx->released[index]++;
+    tx->why[index] = why;
+    tx->total++;
+}
+
+static void changed(void *ctx, struct in_addr peer, int change, size_t count)
+{
+    struct tx *tx = ctx;
+
+    assert_int_equal(peer.s_addr, htonl(INADDR_LOOPBACK));
+    assert_true(change == 1 || change == -1);
+    assert_true(count <= CLIENTS);
+    tx->changes += change;
+}
+
+static bool authorize(void *ctx, struct in_addr peer)
+{
+    struct tx *tx = ctx;
+
+    (void)peer;
+    return !tx->refuse;
+}
+
+static struct sockaddr_in address(const char *ip, uint16_t port)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port)};
+
+    assert_int_equal(inet_pton(AF_INET, ip, &a.sin_addr), 1);
+    return a;
+}
+
+/* A UDP port nobody uses now. */
+static uint16_t free_port(void)
+{
+    struct sockaddr_in a = address("127.0.0.1", 0);
+    socklen_t len = sizeof a;
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &len), 0);
+    close(fd);
+    return ntohs(a.sin_port);
+}
+
+static struct fmtp_server *open_server(struct tx *tx, enum fmtp_layout layout, uint16_t port,
+                                       uint64_t pace_bps)
+{
+    struct fmtp_error err;
+    struct fmtp_server_config cfg = {
+        .layout = layout, .tcp_addr = address("127.0.0.1", 0).sin_addr,
+        .group = address("239.192.7.9", port), .f_snd = 5e7, .r_mc_bps = 100000000,
+        .pace_bps = pace_bps, .ctx = tx, .authorize = authorize, .multicasted = multicasted,
+        .released = released, .receivers_changed = changed};
+    struct fmtp_server *s = fmtp_server_open(&cfg, &err);
+
+    if (!s)
+        fail_msg("%s", err.text);
+    return s;
+}
+
+static void open_client(struct rx *rx, struct fmtp_server *s, enum fmtp_layout layout,
+                        uint16_t port)
+{
+    struct fmtp_error err;
+    struct fmtp_client_config cfg = {
+        .layout = layout, .server = address("127.0.0.1", fmtp_server_tcp_port(s)),
+        .group = address("239.192.7.9", port), .iface_addr = address("127.0.0.1", 0).sin_addr,
+        .f_rcv = 20, .r_mc_bps = 100000000, .rcvbuf_bytes = 1 << 20, .ctx = rx,
+        .begun = begun, .ended = ended, .missed = missed};
+
+    rx->client = fmtp_client_open(&cfg, &err);
+    if (!rx->client)
+        fail_msg("%s", err.text);
+}
+
+/* Waits for any of the descriptors to be readable, as a caller's loop does, and services them. */
+static void turn(struct fmtp_server *s, struct rx *rx, int n, int timeout_ms)
+{
+    struct fmtp_error err;
+    struct pollfd fds[1 + CLIENTS] = {{.fd = s ? fmtp_server_fd(s) : -1, .events = POLLIN}};
+
+    for (int i = 0; i < n; i++)
+        fds[1 + i] = (struct pollfd){.fd = rx[i].client && !rx[i].lost
+                                     ? fmtp_client_fd(rx[i].client) : -1, .events = POLLIN};
+    poll(fds, 1 + (nfds_t)n, timeout_ms);
+    if (s && fds[0].revents)
+        assert_int_equal(fmtp_server_service(s, &err), 0);
+    for (int i = 0; i < n; i++)
+        if (fds[1 + i].revents && fmtp_client_service(rx[i].client, &err) < 0)
+            rx[i].lost = true;
+}
+
+static void transfer(enum fmtp_layout layout, uint64_t pace_bps)
+{
+    struct tx tx = {0};
+    struct rx rx[CLIENTS] = {0};
+    uint16_t port = free_port();
+    struct fmtp_server *s = open_server(&tx, layout, port, pace_bps);
+    struct fmtp_error err;
+    uint8_t *data = malloc(700001);
+    int offered = 0, turns = 0;
+    struct fmtp_server_stats stats;
+
+    for (size_t i = 0; i < 700001; i++)
+        data[i] = (uint8_t)(i * 2654435761u >> 13);
+    for (int i = 0; i < CLIENTS; i++)
+        open_client(&rx[i], s, layout, port);
+    while (fmtp_server_receivers(s) < CLIENTS && turns++ < 10000)
+        turn(s, rx, CLIENTS, 100);
+    assert_int_equal(fmtp_server_receivers(s), CLIENTS);
+    assert_int_equal(tx.changes, CLIENTS);
+    while ((tx.total < PRODUCTS || rx[0].total + rx[1].total + rx[2].total < 3 * PRODUCTS) &&
+           turns++ < 100000) {
+        if (offered < PRODUCTS && fmtp_server_ready(s)) {
+            uint32_t size = sizes[offered], index, cut = size / 3;
+            char meta[32];
+            struct iovec parts[3] = {{data, cut}, {data + cut, 0}, {data + cut, size - cut}};
+            snprintf(meta, sizeof meta, "meta %d", offered);
+            assert_int_equal(fmtp_server_offer(s, parts, 3, meta, (uint16_t)strlen(meta),
+                                               (void *)(uintptr_t)(offered + 100), &index, &err),
+                             0);
+            assert_int_equal(index, offered++);
+        }
+        turn(s, rx, CLIENTS, 100);
+    }
+    for (int p = 0; p < PRODUCTS; p++) {
+        assert_int_equal(tx.multicasted[p], 1);
+        assert_int_equal(tx.released[p], 1);
+        assert_int_equal(tx.why[p], FMTP_RELEASE_ALL_DONE);
+        for (int i = 0; i < CLIENTS; i++) {
+            assert_int_equal(rx[i].begun[p], 1);
+            assert_int_equal(rx[i].ended[p], 1);
+            assert_int_equal(rx[i].missed[p], 0);
+            assert_memory_equal(rx[i].data[p], data, sizes[p]);
+        }
+    }
+    fmtp_server_get_stats(s, &stats);
+    assert_int_equal(stats.products, PRODUCTS);
+    assert_int_equal(stats.acks, PRODUCTS * CLIENTS);
+    assert_int_equal(stats.unacknowledged, 0);
+    /* 1+1+1+2+70+484 blocks, a BOP and an EOP each */
+    assert_int_equal(stats.blocks, 559);
+    assert_int_equal(stats.datagrams, 559 + 2 * PRODUCTS);
+    for (int i = 0; i < CLIENTS; i++) {
+        struct fmtp_client_stats c;
+        fmtp_client_get_stats(rx[i].client, &c);
+        assert_int_equal(c.products, PRODUCTS);
+        assert_int_equal(c.blocks + c.retx_blocks, 559);
+        assert_int_equal(c.bad_messages, 0);
+        assert_true(c.rcvbuf_granted_bytes >= 1 << 20);
+        if (layout == FMTP_LAYOUT_2021)
+            assert_true(rx[i].worst_delay_s > 0 && rx[i].worst_delay_s < 60);
+    }
+    fmtp_server_close(s);
+    for (turns = 0; turns < 100 && !(rx[0].lost && rx[1].lost && rx[2].lost); turns++)
+        turn(NULL, rx, CLIENTS, 100);
+    for (int i = 0; i < CLIENTS; i++) {
+        assert_true(rx[i].lost);
+        fmtp_client_close(rx[i].client);
+        for (int p = 0; p < PRODUCTS; p++)
+            free(rx[i].data[p]);
+    }
+    free(data);
+}
+
+static void test_2021(void **state)
+{
+    (void)state;
+    transfer(FMTP_LAYOUT_2021, 0);
+}
+
+static void test_2017(void **state)
+{
+    (void)state;
+    transfer(FMTP_LAYOUT_2017, 0);
+}
+
+static void test_paced(void **state)
+{
+    struct timespec a, b;
+
+    (void)state;
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    transfer(FMTP_LAYOUT_2017, 20000000);
+    clock_gettime(CLOCK_MONOTONIC, &b);
+    /* 802 901 bytes of data alone take 0.321 s at 20 Mbit/s. */
+    double s = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9;
+    assert_true(s >= 0.32);
+}
+
+static void test_not_authorized(void **state)
+{
+    struct tx tx = {.refuse = true};
+    struct rx rx = {0};
+    uint16_t port = free_port();
+    struct fmtp_server *s = open_server(&tx, FMTP_LAYOUT_2021, port, 0);
+
+    (void)state;
+    open_client(&rx, s, FMTP_LAYOUT_2021, port);
+    for (int i = 0; i < 100 && !rx.lost; i++)
+        turn(s, &rx, 1, 100);
+    assert_true(rx.lost);
+    assert_int_equal(fmtp_server_receivers(s), 0);
+    fmtp_client_close(rx.client);
+    fmtp_server_close(s);
+}
+
+/* Garbage on the TCP port closes that connection and nothing else. */
+static void test_garbage(void **state)
+{
+    struct tx tx = {0};
+    uint16_t port = free_port();
+    struct fmtp_server *s = open_server(&tx, FMTP_LAYOUT_2017, port, 0);
+    struct sockaddr_in to = address("127.0.0.1", fmtp_server_tcp_port(s));
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    char byte;
+    ssize_t n = -1;
+    struct fmtp_server_stats stats;
+
+    (void)state;
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    for (int i = 0; i < 20 && fmtp_server_receivers(s) == 0; i++)
+        turn(s, NULL, 0, 100);
+    assert_int_equal(fmtp_server_receivers(s), 1);
+    assert_int_equal(send(fd, "GET / HTTP/1.0\r\n\r\n", 18, 0), 18);
+    for (int i = 0; i < 20 && n < 0; i++) {
+        turn(s, NULL, 0, 100);
+        n = recv(fd, &byte, 1, MSG_DONTWAIT);
+    }
+    assert_int_equal(n, 0);
+    assert_int_equal(fmtp_server_receivers(s), 0);
+    fmtp_server_get_stats(s, &stats);
+    assert_int_equal(stats.bad_messages, 1);
+    close(fd);
+    fmtp_server_close(s);
+}
+
+/* The receiver is there before the sender: it tries again. */
+static void test_retry(void **state)
+{
+    struct tx tx = {0};
+    struct rx rx = {0};
+    uint16_t port = free_port();
+    struct fmtp_server *s = open_server(&tx, FMTP_LAYOUT_2017, port, 0);
+    struct fmtp_error err;
+    struct fmtp_server_config cfg = {
+        .layout = FMTP_LAYOUT_2017, .tcp_addr = address("127.0.0.1", 0).sin_addr,
+        .tcp_port = fmtp_server_tcp_port(s), .group = address("239.192.7.9", port), .f_snd = 1,
+        .r_mc_bps = 1000000, .ctx = &tx, .receivers_changed = changed};
+
+    (void)state;
+    open_client(&rx, s, FMTP_LAYOUT_2017, port);
+    fmtp_server_close(s);
+    for (int i = 0; i < 5; i++)
+        turn(NULL, &rx, 1, 50);
+    assert_false(rx.lost);
+    assert_false(fmtp_client_connected(rx.client));
+    s = fmtp_server_open(&cfg, &err);
+    assert_non_null(s);
+    for (int i = 0; i < 100 && !fmtp_client_connected(rx.client); i++)
+        turn(s, &rx, 1, 100);
+    assert_true(fmtp_client_connected(rx.client));
+    fmtp_client_close(rx.client);
+    fmtp_server_close(s);
+}
+
+static void test_bad_config(void **state)
+{
+    struct fmtp_error err;
+    struct fmtp_server_config s = {.layout = FMTP_LAYOUT_2021, .f_snd = 1, .r_mc_bps = 1,
+                                   .group = address("10.1.1.1", 38800)};
+    struct fmtp_client_config c = {.layout = FMTP_LAYOUT_2021, .r_mc_bps = 1,
+                                   .group = address("239.1.1.1", 38800),
+                                   .server = address("127.0.0.1", 1)};
+
+    (void)state;
+    assert_null(fmtp_server_open(&s, &err));
+    assert_non_null(strstr(err.text, "10.1.1.1:38800"));
+    assert_null(fmtp_client_open(&c, &err));
+    assert_non_null(strstr(err.text, "f_rcv 0"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_2021),           cmocka_unit_test(test_2017),
+        cmocka_unit_test(test_paced),          cmocka_unit_test(test_not_authorized),
+        cmocka_unit_test(test_garbage),        cmocka_unit_test(test_retry),
+        cmocka_unit_test(test_bad_config),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
