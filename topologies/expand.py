@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 from topologies.document import Place
 from topologies.model import (
-    ControlledBy,
     Domain,
     Host,
     Impairment,
@@ -257,7 +256,7 @@ def _control_network(
 ) -> tuple[tuple[Host, ...], Router, tuple[Link, ...]]:
     """The hosts with both NICs, the router with one NIC and one /30 per host, and its links."""
     control = spec.control_network
-    access_port = {link.a.node: link.a for link in links}  # overwritten never for hosts
+    access_port = {link.a.node: link.a for link in links}
     path_addresses = _path_addresses(spec, planned)
     subnets = control.subnet.subnets(new_prefix=30)
     hosts: list[Host] = []
@@ -307,9 +306,3 @@ def _path_addresses(spec: TopologySpec, planned: tuple[PlannedHost, ...]) -> dic
             break
         addresses.append(address)
     return {host.name: str(address) for host, address in zip(ordered, addresses, strict=True)}
-
-
-def is_static(spec: TopologySpec, switch: str) -> bool:
-    """Whether `switch` is a switch of a static domain."""
-    domain = spec.domains.get(_domain_of(spec, switch))
-    return domain is not None and domain.controlled_by is ControlledBy.STATIC

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which links a frame crosses between two hosts of the path service, and how long that takes.
 
-The rule is the controller's: inside the controlled domain the path of least round-trip delay,
-then of fewest links, then first in the order of the file's links.
+The rule is the controller's: inside the controlled domain the path of least delay from the
+publisher, then of fewest links, then first in the order of the links. Frames to the publisher
+take the same links back.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from topologies.model import ControlledBy, Link, Network, Segment
+from topologies.model import Link, Network, Segment
 
 
 class NoPath(Exception):
@@ -60,8 +61,7 @@ def core_path(
         done.add(switch)
         for index, hop in leaving[switch]:
             if hop.target not in done:
-                round_trip = hop.link.forward.delay_ms + hop.link.backward.delay_ms
-                cost = delay_us + round(round_trip * 1000)
+                cost = delay_us + round(hop.delay_ms * 1000)
                 entry = (cost, hops + 1, (*indices, index), hop.target, (*path, hop))
                 heapq.heappush(queue, entry)
     raise NoPath(f"no path from {source} to {target}")
@@ -93,15 +93,17 @@ def frame_path(
     )
 
 
-def host_path(network: Network, source: str, target: str) -> tuple[Hop, ...]:
-    """All links a frame crosses from NIC1 of `source` to NIC1 of `target`. Raises NoPath."""
+def path_to(network: Network, subscriber: str) -> tuple[Hop, ...]:
+    """All links a frame crosses from NIC1 of the publisher to NIC1 of `subscriber`; its way back
+    is `reversed_path`. Raises NoPath."""
+    publisher = network.publisher.name
     return frame_path(
         network.links,
         {switch.name: switch.domain for switch in network.switches},
-        network.segment_of(source),
-        source,
-        network.segment_of(target),
-        target,
+        network.segment_of(publisher),
+        publisher,
+        network.segment_of(subscriber),
+        subscriber,
     )
 
 
@@ -111,12 +113,6 @@ def one_way_ms(path: Iterable[Hop]) -> float:
 
 def reversed_path(path: tuple[Hop, ...]) -> tuple[Hop, ...]:
     return tuple(Hop(hop.link, not hop.forward) for hop in reversed(path))
-
-
-def controlled_switches(network: Network) -> frozenset[str]:
-    """Names of the switches that the controller programs."""
-    controlled = {d.name for d in network.domains if d.controlled_by is ControlledBy.CONTROLLER}
-    return frozenset(s.name for s in network.switches if s.domain in controlled)
 
 
 def _hop(links: Iterable[Link], source: str, target: str) -> Hop:

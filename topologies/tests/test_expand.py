@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks of the bundled files against the papers, and what must hold in every network."""
+
+import ipaddress
+import itertools
+import math
+from collections import Counter
+
+import pytest
+
+from topologies.load import find, load
+from topologies.model import ControlledBy, Impairment, Network, Role
+from topologies.paths import one_way_ms, path_to, reversed_path
+
+GENI5_RTT_MS = {"wsu": 36, "sl": 41, "uh": 50, "osf": 90}  # mpup-ldm7 V-A, Table II
+
+
+def geni5(receivers: int = 8) -> Network:
+    return load(find("geni5"), {"receivers": receivers})
+
+
+NETWORKS = [*(geni5(m) for m in (1, 2, 4, 8, 24)), load(find("drfsm8"))]
+all_networks = pytest.mark.parametrize(
+    "network", NETWORKS, ids=lambda n: f"{n.name}-{len(n.subscribers)}"
+)
+
+
+@pytest.mark.parametrize("receivers", range(1, 25))
+def test_geni5_round_trips_are_the_published(receivers: int) -> None:
+    network = geni5(receivers)
+    assert len(network.subscribers) == receivers
+    assert network.round_trip_ms == {h.name: GENI5_RTT_MS[h.site] for h in network.subscribers}
+
+
+@pytest.mark.parametrize(("receivers", "per_rack"), [(4, 1), (8, 2), (24, 6)])
+def test_geni5_hosts_per_rack(receivers: int, per_rack: int) -> None:
+    network = geni5(receivers)
+    assert Counter(h.site for h in network.subscribers) == dict.fromkeys(GENI5_RTT_MS, per_rack)
+    assert network.publisher.name == "umass"
+    assert {s.name: len(s.hosts) for s in network.segments} == {
+        "umass": 1,
+        **dict.fromkeys(GENI5_RTT_MS, per_rack),
+    }
+
+
+def test_geni5_uneven_and_default_counts() -> None:
+    assert [h.name for h in geni5(5).subscribers] == ["wsu1", "sl1", "uh1", "osf1", "wsu2"]
+    assert [s.name for s in geni5(1).segments] == ["umass", "wsu"]  # empty racks have none
+    assert load(find("geni5")) == geni5(8) == load(find("geni5"), {"receivers": "8"})
+
+
+def test_geni5_frames_meet_one_delayed_link_of_1_gbps() -> None:
+    network = geni5(24)
+    for host in network.subscribers:
+        (hop,) = [hop for hop in path_to(network, host.name) if not hop.link.is_plain]
+        expected = Impairment(1_000_000_000, GENI5_RTT_MS[host.site] / 2, queue_bytes=12_000_000)
+        assert hop.link.forward == hop.link.backward == expected
+
+
+# City coordinates (degrees north, degrees east) to about a kilometre.
+CITIES = {
+    "Ashburn": (39.04, -77.49),
+    "Boulder": (40.01, -105.27),
+    "Charlottesville": (38.03, -78.48),
+    "Chicago": (41.88, -87.63),
+    "College Park": (38.98, -76.94),
+    "Columbia": (38.95, -92.33),
+    "Kansas City": (39.10, -94.58),
+    "La Jolla": (32.88, -117.23),
+    "Los Angeles": (34.05, -118.24),
+    "Madison": (43.07, -89.40),
+    "Salt Lake City": (40.76, -111.89),
+    "Seattle": (47.61, -122.33),
+}
+DRFSM8_LINKS = {
+    "star:ashb": ("Chicago", "Ashburn"),
+    "star:kans": ("Chicago", "Kansas City"),
+    "star:seat": ("Chicago", "Seattle"),
+    "kans:salt": ("Kansas City", "Salt Lake City"),
+    "salt:seat": ("Salt Lake City", "Seattle"),
+    "salt:losa": ("Salt Lake City", "Los Angeles"),
+    "seat:losa": ("Seattle", "Los Angeles"),
+    "sw-frgp:star": ("Boulder", "Chicago"),
+    "sw-maria:ashb": ("Charlottesville", "Ashburn"),
+    "sw-max:ashb": ("College Park", "Ashburn"),
+    "sw-boreas:star": ("Madison", "Chicago"),
+    "sw-uen:salt": ("Salt Lake City", "Salt Lake City"),
+    "sw-pnwgp:seat": ("Seattle", "Seattle"),
+    "sw-cenic:losa": ("La Jolla", "Los Angeles"),
+    "sw-morenet:kans": ("Columbia", "Kansas City"),
+}
+
+
+def great_circle_km(a: str, b: str) -> float:
+    """By the spherical law of cosines, on a sphere of 6371 km."""
+    (lat1, lon1), (lat2, lon2) = (map(math.radians, CITIES[city]) for city in (a, b))
+    cosine = math.sin(lat1) * math.sin(lat2) + math.cos(lat1) * math.cos(lat2) * math.cos(
+        lon2 - lon1
+    )
+    return 6371 * math.acos(min(1.0, cosine))
+
+
+def test_great_circle_of_a_known_pair() -> None:
+    # 0 N 0 E to 0 N 90 E is a quarter of the equator; Chicago - Seattle is about 1733 miles.
+    assert great_circle_km("Chicago", "Seattle") == pytest.approx(1733 * 1.609, rel=0.005)
+
+
+@pytest.mark.parametrize("name", DRFSM8_LINKS)
+def test_drfsm8_delays_are_those_of_the_distances(name: str) -> None:
+    link = next(k for k in load(find("drfsm8")).links if k.name == name)
+    expected_ms = round(great_circle_km(*DRFSM8_LINKS[name]) * 1.5 / 200, 1)
+    assert link.forward.delay_ms == link.backward.delay_ms == expected_ms
+
+
+def test_drfsm8_is_the_trial_deployment() -> None:
+    network = load(find("drfsm8"))
+    switch_links = {k.name for k in network.links if not k.a.node.startswith("u")}
+    assert {n for n in switch_links if not n.startswith("ctl")} == set(DRFSM8_LINKS)
+    assert network.publisher.name == "ucar"
+    assert network.segment_of("ucar").endpoint_switch == "star"  # FRGP meets Internet2 there
+    assert network.segment_of("uva").endpoint_switch == "ashb"
+    assert {h.name for h in network.subscribers} == {
+        "uva", "uwisc", "umd", "uutah", "uwash", "ucsd", "umiss",
+    }  # fmt: skip
+    # By hand, 2 x (11.2 + 6.9 + 1.1): Boulder, Chicago, Ashburn, Charlottesville.
+    assert network.round_trip_ms["uva"] == 38.4
+    # 2 x (11.2 + 20.9): Seattle by the northern link, not over Salt Lake City (5 + 11.1 + 8.4).
+    assert network.round_trip_ms["uwash"] == 64.2
+    # 2 x (11.2 + 5.0 + 11.1 + 7.0 + 1.2)
+    assert network.round_trip_ms["ucsd"] == 71.0
+    # The order that the file's source text admits differs from the paper in UMiss.
+    assert sorted(network.round_trip_ms, key=network.round_trip_ms.__getitem__)[:4] == [
+        "uwisc", "umiss", "umd", "uva",
+    ]  # fmt: skip
+
+
+@all_networks
+def test_json_round_trip(network: Network) -> None:
+    assert Network.from_json(network.to_json()) == network
+
+
+@all_networks
+def test_everything_is_unique(network: Network) -> None:
+    ports = [port for link in network.links for port in (link.a, link.b)]
+    nics = [nic for host in network.hosts for nic in (host.nic1, host.nic2)]
+    nics += [nic for router in network.routers for nic in router.nics]
+    nodes = [n.name for n in (*network.switches, *network.hosts, *network.routers)]
+    for what in (
+        nodes,
+        [link.name for link in network.links],
+        [port.interface for port in ports],
+        [port.mac for port in ports],
+        [(port.node, port.number) for port in ports],
+        [nic.ip for nic in nics],
+        [switch.dpid for switch in network.switches],
+        [segment.vlan for segment in network.segments],
+    ):
+        assert [x for x, n in Counter(what).items() if n > 1] == []
+    assert {nic.interface for nic in nics} <= {port.interface for port in ports}
+
+
+@all_networks
+def test_numbers_are_in_their_ranges(network: Network) -> None:
+    for link in network.links:
+        assert link.name == f"{link.a.node}:{link.b.node}"
+        for port in (link.a, link.b):
+            assert len(port.interface) <= 15  # IFNAMSIZ less the zero byte
+            assert port.number >= 1
+            first = int(port.mac.split(":")[0], 16)
+            assert first & 0b11 == 0b10  # locally administered, not a group
+    assert all(len(switch.name) <= 10 and switch.dpid > 0 for switch in network.switches)
+    assert ipaddress.IPv4Address(network.multicast_group).is_multicast
+
+
+@all_networks
+def test_addresses(network: Network) -> None:
+    assert network.publisher.nic1.ip == "10.10.1.1"
+    path = ipaddress.IPv4Network("10.10.1.0/24")
+    router_nics = {nic.ip: nic for nic in network.routers[0].nics}
+    for host in network.hosts:
+        assert ipaddress.IPv4Address(host.nic1.ip) in path
+        assert host.nic1.prefix_len == 24
+        subnet = ipaddress.IPv4Interface(f"{host.nic2.ip}/{host.nic2.prefix_len}").network
+        assert subnet.prefixlen == 30
+        assert ipaddress.IPv4Address(host.gateway2) in subnet
+        assert router_nics[host.gateway2].prefix_len == 30
+    assert len(router_nics) == len(network.hosts)
+
+
+@all_networks
+def test_control_path_has_the_round_trip_of_the_path(network: Network) -> None:
+    control = {k.b.node: k for k in network.links if k.a.node == network.routers[0].name}
+    assert set(control) == {h.name for h in network.hosts}
+    publisher = control[network.publisher.name]
+    assert publisher.is_plain
+    for host in network.subscribers:
+        link = control[host.name]
+        round_trip = link.forward.delay_ms + link.backward.delay_ms
+        assert round_trip == pytest.approx(network.round_trip_ms[host.name])
+
+
+@all_networks
+def test_frames_can_travel(network: Network) -> None:
+    """Walks from each subscriber towards the publisher by links alone, without paths.py."""
+    neighbours: dict[str, set[str]] = {}
+    for link in network.links:
+        neighbours.setdefault(link.a.node, set()).add(link.b.node)
+        neighbours.setdefault(link.b.node, set()).add(link.a.node)
+    controlled = {d.name for d in network.domains if d.controlled_by is ControlledBy.CONTROLLER}
+    core = {s.name for s in network.switches if s.domain in controlled}
+    goal = network.segment_of(network.publisher.name)
+    for host in network.hosts:
+        segment = network.segment_of(host.name)
+        assert segment.edge_switch in neighbours[host.name]
+        assert segment.endpoint_switch in neighbours[segment.edge_switch]
+        assert segment.endpoint_switch in core
+        assert segment.edge_switch not in core
+        reached = {segment.endpoint_switch}
+        for _ in core:
+            reached |= {n for r in reached for n in neighbours[r] & core}
+        assert goal.endpoint_switch in reached
+
+
+@all_networks
+def test_segments_name_the_ports_of_their_link(network: Network) -> None:
+    ports = {(p.node, p.number): k for k in network.links for p in (k.a, k.b)}
+    for segment in network.segments:
+        link = ports[segment.edge_switch, segment.edge_port]
+        assert link is ports[segment.endpoint_switch, segment.endpoint_port]
+        assert link.vlan_range[0] <= segment.vlan <= link.vlan_range[1]
+    listed = list(itertools.chain.from_iterable(s.hosts for s in network.segments))
+    assert sorted(listed) == sorted(h.name for h in network.hosts)
+
+
+@all_networks
+def test_paths_are_connected_and_sum_to_the_round_trip(network: Network) -> None:
+    for host in network.subscribers:
+        path = path_to(network, host.name)
+        assert path[0].source == network.publisher.name
+        assert path[-1].target == host.name
+        assert all(a.target == b.source for a, b in itertools.pairwise(path))
+        back = reversed_path(path)
+        assert back[0].source == host.name
+        total = one_way_ms(path) + one_way_ms(back)
+        assert total == pytest.approx(network.round_trip_ms[host.name])
+
+
+def test_roles_and_sites() -> None:
+    network = geni5(4)
+    assert [h.role for h in network.hosts].count(Role.PUBLISHER) == 1
+    assert {h.name: h.site for h in network.hosts} == {
+        "umass": "umass", "wsu1": "wsu", "sl1": "sl", "uh1": "uh", "osf1": "osf",
+    }  # fmt: skip

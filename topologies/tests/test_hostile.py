@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Broken files end in TopologyErrors, never in another exception, whatever is broken."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from topologies.load import TopologyErrors, bundled, find, load
+
+WORDS = [
+    "", "0", "-1", "1.5", "true", "null", "[]", "{}", "x", "host", "switch", "router", "static",
+    "controller", "tor-wsu", "chic", "ctl", "al2s", "4095", "1e400", ".nan", ".inf", "'", "\"",
+    "{ a: 1 }", "[1, 2]", "9999999999999999999999", "&a", "*a", "<<", "!!str", "10.0.0.0/8",
+]  # fmt: skip
+
+
+def mutate(text: str, rng: random.Random) -> str:
+    """One random change of a file: a line or a word dropped, doubled, moved or replaced."""
+    lines = text.splitlines()
+    i, j = rng.randrange(len(lines)), rng.randrange(len(lines))
+    change = rng.randrange(5)
+    if change == 0:
+        del lines[i]
+    elif change == 1:
+        lines.insert(j, lines[i])
+    elif change == 2:
+        lines[i], lines[j] = lines[j], lines[i]
+    else:
+        words = lines[i].split(" ")
+        k = rng.randrange(len(words))
+        words[k] = rng.choice(WORDS) + ("," if words[k].endswith(",") else "")
+        lines[i] = " ".join(words)
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("name", bundled())
+def test_mutated_files(name: str, tmp_path: Path) -> None:
+    # Comments only thin out the changes.
+    original = "\n".join(
+        line
+        for line in find(name).read_text().splitlines()
+        if line.strip() and not line.lstrip().startswith("#")
+    )
+    path = tmp_path / "mutated.yaml"
+    refused = 0
+    for seed in range(150):
+        rng = random.Random(seed)
+        text = original
+        for _ in range(rng.randint(1, 4)):
+            text = mutate(text, rng)
+        path.write_text(text)
+        try:
+            load(path)
+        except TopologyErrors as caught:
+            refused += 1
+            assert caught.errors
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {error!r} for:\n{text}") from error
+    assert refused > 75  # most random changes are mistakes
