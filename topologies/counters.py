@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counters of a running network: what the tools print -> the records of `Lab.counters()`.
+
+All functions here are pure; lab.py runs the tools.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+Record = dict[str, Any]
+
+
+def interfaces(proc_net_dev: str) -> dict[str, Record]:
+    """/proc/net/dev -> interface -> counters (proc_net_dev(5))."""
+    found: dict[str, Record] = {}
+    for line in proc_net_dev.splitlines()[2:]:
+        name, _, rest = line.partition(":")
+        v = [int(x) for x in rest.split()]
+        if len(v) >= 16:
+            found[name.strip()] = {
+                "rx_bytes": v[0],
+                "rx_packets": v[1],
+                "rx_dropped": v[3],
+                "tx_bytes": v[8],
+                "tx_packets": v[9],
+                "tx_dropped": v[11],
+            }
+    return found
+
+
+def udp(proc_net_snmp: str) -> Record:
+    """/proc/net/snmp -> the UDP counters."""
+    rows = [line.split() for line in proc_net_snmp.splitlines() if line.startswith("Udp:")]
+    values = dict(zip(rows[0][1:], rows[1][1:], strict=True)) if len(rows) == 2 else {}
+    names = {
+        "in_datagrams": "InDatagrams",
+        "in_errors": "InErrors",
+        "rcvbuf_errors": "RcvbufErrors",
+        "sndbuf_errors": "SndbufErrors",
+    }
+    return {ours: int(values.get(theirs, 0)) for ours, theirs in names.items()}
+
+
+def qdiscs(tc_json: str) -> dict[str, Record]:
+    """`tc -j -s qdisc show` -> "interface/handle" -> counters. Interfaces without a queueing
+    discipline (noqueue) are left out."""
+    found: dict[str, Record] = {}
+    for entry in json.loads(tc_json or "[]"):
+        if entry["kind"] == "noqueue":
+            continue
+        found[f"{entry['dev']}/{entry['handle']}"] = {
+            "kind": entry["kind"],
+            "sent_bytes": entry.get("bytes", 0),
+            "sent_packets": entry.get("packets", 0),
+            "drops": entry.get("drops", 0),
+            "overlimits": entry.get("overlimits", 0),
+            "backlog_bytes": entry.get("backlog", 0),
+            "backlog_packets": entry.get("qlen", 0),
+        }
+    return found
+
+
+def classful_interfaces(tc_json: str) -> tuple[str, ...]:
+    """Interfaces with a queueing discipline that has classes."""
+    entries = json.loads(tc_json or "[]")
+    return tuple(dict.fromkeys(e["dev"] for e in entries if e["kind"] in ("htb", "prio")))
+
+
+_CLASS = re.compile(r"^class (\S+) (\S+) ")
+_SENT = re.compile(
+    r"Sent (\d+) bytes (\d+) pkts? \(dropped (\d+), overlimits (\d+) requeues (\d+)\)"
+)
+_BACKLOG = re.compile(r"backlog (\w+)b (\w+)p")
+_SUFFIXES = {"K": 1024, "M": 1024**2, "G": 1024**3}
+
+
+def classes(tc_text: str, interface: str) -> dict[str, Record]:
+    """`tc -s class show dev INTERFACE` (this tool knows no JSON for classes) ->
+    "interface/classid" -> counters."""
+    found: dict[str, Record] = {}
+    current: Record | None = None
+    for line in tc_text.splitlines():
+        if match := _CLASS.match(line):
+            current = {"kind": match[1]}
+            found[f"{interface}/{match[2]}"] = current
+        elif current is not None and (match := _SENT.search(line)):
+            names = ("sent_bytes", "sent_packets", "drops", "overlimits")
+            current.update(zip(names, (int(match[i]) for i in range(1, 5)), strict=True))
+        elif current is not None and (match := _BACKLOG.search(line)):
+            current["backlog_bytes"] = _scaled(match[1])
+            current["backlog_packets"] = _scaled(match[2])
+    return found
+
+
+def _scaled(text: str) -> int:
+    """tc prints large backlogs as 12Kb."""
+    factor = _SUFFIXES.get(text[-1:], 1)
+    return int(text.rstrip("KMG") or 0) * factor
+
+
+_RULE = re.compile(r"^\[(\d+):(\d+)\] (-A (\S+).*)$")
+
+
+def iptables(save_text: str) -> list[Record]:
+    """`iptables-save -c` -> the rules with their counters."""
+    found = []
+    for line in save_text.splitlines():
+        if match := _RULE.match(line):
+            found.append(
+                {
+                    "chain": match[4],
+                    "packets": int(match[1]),
+                    "bytes": int(match[2]),
+                    "rule": match[3],
+                }
+            )
+    return found
+
+
+_METER = re.compile(
+    r"meter:(\d+) .*?packet_in_count:(\d+) byte_in_count:(\d+)"
+    r".*?bands:\s*(.*?)(?=\s*meter:|\Z)",
+    re.DOTALL,
+)
+_BAND = re.compile(r"\d+: packet_count:(\d+) byte_count:(\d+)")
+
+
+def meters(text: str) -> dict[str, Record]:
+    """`ovs-ofctl meter-stats SWITCH` -> meter id -> counters. All bands are drop bands."""
+    found: dict[str, Record] = {}
+    for match in _METER.finditer(text):
+        bands = _BAND.findall(match[4])
+        found[match[1]] = {
+            "in_bytes": int(match[3]),
+            "in_packets": int(match[2]),
+            "drop_bytes": sum(int(b) for _, b in bands),
+            "drop_packets": sum(int(p) for p, _ in bands),
+        }
+    return found
+
+
+_GROUP = re.compile(r"group_id=(\d+),(.*)")
+_TOTAL = re.compile(r"(?:^|,)packet_count=(\d+),byte_count=(\d+)")
+_BUCKET = re.compile(r"bucket\d+:packet_count=(\d+),byte_count=(\d+)")
+
+
+def groups(text: str) -> dict[str, Record]:
+    """`ovs-ofctl dump-group-stats SWITCH` -> group id -> counters."""
+    found: dict[str, Record] = {}
+    for match in _GROUP.finditer(text):
+        total = _TOTAL.search(match[2])
+        found[match[1]] = {
+            "bytes": int(total[2]) if total else 0,
+            "packets": int(total[1]) if total else 0,
+            "buckets": [{"bytes": int(b), "packets": int(p)} for p, b in _BUCKET.findall(match[2])],
+        }
+    return found
+
+
+def switch_ports(vsctl_json: str, switch_of: Mapping[str, str]) -> dict[str, Record]:
+    """`ovs-vsctl --format=json --columns=name,statistics list Interface` -> "switch/port" ->
+    counters. `switch_of`: interface -> switch; other interfaces are left out."""
+    found: dict[str, Record] = {}
+    for name, statistics in json.loads(vsctl_json)["data"]:
+        if name not in switch_of:
+            continue
+        values = dict(statistics[1])
+        found[f"{switch_of[name]}/{name}"] = {
+            key: int(values.get(key, 0))
+            for key in ("rx_packets", "rx_dropped", "tx_packets", "tx_dropped", "tx_errors")
+        }
+    return found

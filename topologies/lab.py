@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A running network: `open_lab` builds it, checks that it is what was asked for, and takes it down.
+
+The caller is in the run's network namespace (`lifecycle.enter`). All processes carry the run's mark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from topologies import counters, marks, wire_plan
+from topologies.build import Built, build, nic1_interface
+from topologies.facts import KernelFacts, probe
+from topologies.model import ControlledBy, Network
+from topologies.openvswitch import OpenVSwitch
+from topologies.processes import Controller, Relay
+from topologies.shell import LabError, check, check_all, in_node
+from topologies.static_flows import static_flows
+from topologies.wire_plan import WIRE, LinkReadback, WirePlan
+
+__all__ = ["KernelFacts", "Lab", "LabError", "LinkReadback", "open_lab"]
+
+OPENFLOW_PORT = 6653
+PING_TIMEOUT_S = 5
+
+
+class Lab:
+    """See docs/contracts.md. Made by `open_lab`."""
+
+    def __init__(self, network: Network, state_dir: Path, facts: KernelFacts) -> None:
+        self.network = network
+        self.facts = facts
+        self.state_dir = state_dir
+        self.run_id = state_dir.name
+        self.readback: tuple[LinkReadback, ...] = ()
+        self.relay_fifo: bool | None = None  # None: no relay
+        self._wire = wire_plan.plan(network, facts.delay_mechanism)
+        self._switches = OpenVSwitch(state_dir / "ovs")
+        self._relay: Relay | None = None
+        self._controllers: list[Controller] = []
+        self._built: Built | None = None
+        self._closed = False
+
+    # -- for the rooms above ------------------------------------------------------------------
+
+    @property
+    def controller_socket(self) -> Path:
+        """Northbound REST of the first controller domain."""
+        if not self._controllers:
+            raise LabError(f"{self.network.name}: no domain has a controller")
+        return self._controllers[0].socket
+
+    @property
+    def controller_sockets(self) -> dict[str, Path]:
+        """Northbound REST of each controller domain."""
+        return {c.domain: c.socket for c in self._controllers}
+
+    @property
+    def pids(self) -> Mapping[str, int]:
+        """Node -> a process that holds its namespace (hosts, routers, wire)."""
+        return self._built.pids if self._built is not None else {}
+
+    def nic1_of(self, host: str) -> str:
+        """The interface that carries the path's address."""
+        return nic1_interface(self.network, self.network.host(host), self.facts)
+
+    def popen(
+        self,
+        host: str,
+        argv: Sequence[str],
+        *,
+        stdout: IO[Any] | int | None = None,
+        stderr: IO[Any] | int | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """Start a program in a host, router or `wire`. It leads a session of its own, so that a
+        Ctrl-C on the terminal does not reach it. `env` is added to the environment."""
+        return subprocess.Popen(
+            self._command(host, argv),
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            env={**os.environ, **(env or {}), marks.MARK: self.run_id},
+            start_new_session=True,
+        )
+
+    def run(
+        self, host: str, argv: Sequence[str], *, timeout_s: float = 30, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program in a node to its end. LabError if it fails (with `check`) or hangs."""
+        try:
+            result = subprocess.run(
+                self._command(host, argv),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+                env={**os.environ, marks.MARK: self.run_id},
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise LabError(f"{host}: {' '.join(argv)}: no end within {timeout_s:g} s") from error
+        if check and result.returncode != 0:
+            complaint = (result.stderr or result.stdout).strip()[-500:]
+            raise LabError(f"{host}: {' '.join(argv)}: exit code {result.returncode}: {complaint}")
+        return result
+
+    def _command(self, host: str, argv: Sequence[str]) -> list[str]:
+        pid = self.pids.get(host)
+        if pid is None:
+            raise LabError(f"found host '{host}'; valid: {', '.join(self.pids)}")
+        # Mininet's own helper joins the node's mount namespace as well, whose /sys is the node's.
+        return ["mnexec", "-a", str(pid), *argv]
+
+    def counters(self) -> dict[str, Any]:
+        """All counters of the network now (docs/contracts.md)."""
+        result: dict[str, Any] = {"time": time.time()}
+        if self._relay is not None:
+            self._relay.ask_report()
+        here = os.getpid()
+        spaces = {**self.pids, "": here}
+        switch_of = self._switch_of_interface()
+        result["interfaces"] = self._interface_counters(spaces, switch_of)
+        hosts = [h.name for h in self.network.hosts]
+        result["udp"] = {h: counters.udp(_read(f"/proc/{self.pids[h]}/net/snmp")) for h in hosts}
+        commands: dict[str, tuple[Sequence[str], str]] = {}
+        for node, pid in spaces.items():
+            tc = ["tc", "-j", "-s", "qdisc", "show"]
+            commands[f"qdisc {node}"] = (in_node(pid, tc) if node else tc, "")
+        for host in hosts:
+            commands[f"iptables {host}"] = (in_node(self.pids[host], ["iptables-save", "-c"]), "")
+        for switch in self.network.switches:
+            for what in ("meter-stats", "dump-group-stats"):
+                argv = ["ovs-ofctl", "-O", "OpenFlow13", what, switch.name]
+                commands[f"{what} {switch.name}"] = (argv, "")
+        columns = ["ovs-vsctl", "--format=json", "--columns=name,statistics", "list", "Interface"]
+        commands["ports"] = (columns, "")
+        text = check_all(commands)
+
+        result["qdiscs"] = {}
+        class_commands: dict[str, tuple[Sequence[str], str]] = {}
+        for node, pid in spaces.items():
+            found = text[f"qdisc {node}"]
+            for key, record in counters.qdiscs(found).items():
+                owner = node or switch_of.get(key.partition("/")[0], "")
+                if owner:
+                    result["qdiscs"][f"{owner}/{key}"] = record
+            for interface in counters.classful_interfaces(found) if node else ():
+                argv = in_node(pid, ["tc", "-s", "class", "show", "dev", interface])
+                class_commands[f"{node}/{interface}"] = (argv, "")
+        result["classes"] = {}
+        for key, found in check_all(class_commands).items():
+            node, _, interface = key.partition("/")
+            for name, record in counters.classes(found, interface).items():
+                result["classes"][f"{node}/{name}"] = record
+        result["iptables"] = {h: counters.iptables(text[f"iptables {h}"]) for h in hosts}
+        names = [s.name for s in self.network.switches]
+        result["meters"] = {
+            f"{s}/{n}": r
+            for s in names
+            for n, r in counters.meters(text[f"meter-stats {s}"]).items()
+        }
+        result["groups"] = {
+            f"{s}/{n}": r
+            for s in names
+            for n, r in counters.groups(text[f"dump-group-stats {s}"]).items()
+        }
+        result["openvswitch"] = counters.switch_ports(text["ports"], switch_of)
+        result["relay"] = self._relay.report() if self._relay is not None else {}
+        return result
+
+    def _switch_of_interface(self) -> dict[str, str]:
+        switches = {s.name for s in self.network.switches}
+        return {
+            port.interface: port.node
+            for link in self.network.links
+            for port in (link.a, link.b)
+            if port.node in switches
+        }
+
+    def _interface_counters(
+        self, spaces: Mapping[str, int], switch_of: Mapping[str, str]
+    ) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for node, pid in spaces.items():
+            for name, record in counters.interfaces(_read(f"/proc/{pid}/net/dev")).items():
+                owner = node or switch_of.get(name, "")
+                if owner and name != "lo":
+                    found[f"{owner}/{name}"] = record
+        return found
+
+    def health(self) -> list[str]:
+        """What no longer runs ([]: all is well)."""
+        problems = []
+        if not self._switches.alive:
+            problems.append("Open vSwitch has ended")
+        if self._relay is not None and not self._relay.alive:
+            problems.append(f"wire-relay has ended: {self._relay.complaint()}")
+        problems += [
+            f"the controller of {c.domain} has ended: {c.log_tail()}"
+            for c in self._controllers
+            if not c.alive
+        ]
+        return problems
+
+    # -- making -------------------------------------------------------------------------------
+
+    def open(self, progress: Callable[[str], None]) -> None:
+        network_file = self.state_dir / "network.json"
+        network_file.write_text(self.network.to_json(), encoding="utf-8")
+        progress("Open vSwitch and controller")
+        self._start_controllers(network_file)
+        self._switches.start()
+        build(self.network, self.facts, self._wire, self._set_built, progress)
+        if self._wire.links:
+            progress(f"{len(self._wire.links)} links with {self.facts.delay_mechanism}")
+            self._shape()
+        progress("static flows")
+        self._install_static_flows()
+        if self._controllers:
+            progress("switches find their controller")
+            self._connect_controllers()
+        progress("control network")
+        self._ping_control_network()
+        self._save_state()
+
+    def _set_built(self, built: Built) -> None:
+        self._built = built
+
+    def _start_controllers(self, network_file: Path) -> None:
+        domains = [
+            d.name for d in self.network.domains if d.controlled_by is ControlledBy.CONTROLLER
+        ]
+        for index, domain in enumerate(domains):
+            controller = Controller(domain, OPENFLOW_PORT + index, self.state_dir)
+            self._controllers.append(controller)
+            controller.start(network_file)
+
+    def _shape(self) -> None:
+        pid = self.pids[WIRE]
+        check(in_node(pid, ["tc", "-batch", "-"]), stdin=wire_plan.tc_batch(self._wire))
+        ready: Mapping[str, Any] | None = None
+        if self._wire.relayed:
+            self._relay = Relay(self.state_dir)
+            ready = self._relay.start(pid, self._wire)
+            self.relay_fifo = bool(ready["sched_fifo"])
+        self.readback = _read_back(self._wire, pid, ready)
+        bad = [r for r in self.readback if not r.ok]
+        if bad:
+            raise LabError(
+                "; ".join(
+                    f"link {r.link} {r.direction}: asked {wire_plan.describe(r.asked)}; "
+                    f"found {wire_plan.describe(r.found)} ({r.note})"
+                    for r in bad[:5]
+                )
+            )
+
+    def _install_static_flows(self) -> None:
+        entries = static_flows(self.network, edge_tags=self.facts.edge_tags)
+        ofctl = ["ovs-ofctl", "-O", "OpenFlow13"]
+        # Groups first: flows refer to them.
+        for what, lines in (
+            ("add-groups", {e.switch: e.group_lines() for e in entries}),
+            ("add-flows", {e.switch: e.flow_lines() for e in entries}),
+        ):
+            check_all(
+                {f"{what} {s}": ([*ofctl, what, s, "-"], text) for s, text in lines.items() if text}
+            )
+
+    def _connect_controllers(self) -> None:
+        argv = ["ovs-vsctl"]
+        for controller in self._controllers:
+            controller.wait_listening()
+            for switch in self.network.switches:
+                if switch.domain == controller.domain:
+                    target = f'target="tcp:127.0.0.1:{controller.port}"'
+                    argv += ["--", "--id=@c-" + switch.name, "create", "Controller", target]
+                    argv += ["max_backoff=1000", "inactivity_probe=10000"]
+                    argv += ["--", "set", "Bridge", switch.name]
+                    argv += [f"controller=@c-{switch.name}"]
+        check(argv)
+        for controller in self._controllers:
+            names = {s.name for s in self.network.switches if s.domain == controller.domain}
+            controller.wait_connected(names)
+
+    def _ping_control_network(self) -> None:
+        publisher = self.network.publisher.nic2.ip
+        argv = ["ping", "-n", "-q", "-c", "1", "-W", str(PING_TIMEOUT_S), publisher]
+        hosts = self.network.subscribers
+        try:
+            check_all({h.name: (in_node(self.pids[h.name], argv), "") for h in hosts})
+        except LabError as error:
+            raise LabError(f"control network: no answer from {publisher}: {error}") from error
+
+    def _save_state(self) -> None:
+        """What other processes (status, shell) need to know."""
+        state = {
+            "pids": dict(self.pids),
+            "facts": self.facts.to_dict(),
+            "relay_fifo": self.relay_fifo,
+            "controllers": {d: str(s) for d, s in self.controller_sockets.items()},
+        }
+        temporary = self.state_dir / ".lab.json"
+        temporary.write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
+        temporary.rename(self.state_dir / "lab.json")
+
+    # -- ending -------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End all processes of the run (not the caller's own). Safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        with _interrupts_held():
+            for controller in self._controllers:
+                controller.stop()
+            if self._relay is not None:
+                self._relay.stop()
+            self._switches.stop()
+            # Also what nobody has a handle of any more. Mininet's shells end with the pipes.
+            marks.end_processes(self.run_id, grace_s=0.0)
+            if self._built is not None:
+                for node in (*self._built.mininet.hosts, *self._built.mininet.switches):
+                    with contextlib.suppress(OSError):
+                        node.terminate()
+
+
+def _read_back(
+    wire: WirePlan, pid: int, ready: Mapping[str, Any] | None
+) -> tuple[LinkReadback, ...]:
+    qdiscs = json.loads(check(in_node(pid, ["tc", "-r", "-j", "qdisc", "show"])) or "[]")
+    redirected = [d.ingress for d in wire.directions if d.mechanism != "relay"]
+    texts = check_all(
+        {
+            name: (in_node(pid, ["tc", "-j", "filter", "show", "dev", name, "ingress"]), "")
+            for name in redirected
+        }
+    )
+    filters = {name: json.loads(text or "[]") for name, text in texts.items()}
+    return wire_plan.read_back(wire, qdiscs, filters, ready)
+
+
+def _read(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """A second Ctrl-C must not stop the clean-up that the first one began."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    old = {n: signal.signal(n, signal.SIG_IGN) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+
+def _quiet(_text: str) -> None:
+    pass
+
+
+@contextmanager
+def open_lab(
+    network: Network,
+    state_dir: Path,
+    *,
+    progress: Callable[[str], None] = _quiet,
+    facts: KernelFacts | None = None,
+) -> Iterator[Lab]:
+    """Build `network`, check it, and take it down at the end, also after an error or Ctrl-C.
+
+    `state_dir` is the run's (from `lifecycle.enter`). `facts` replaces the probe of the kernel
+    (for tests). LabError: what could not be made, or is not what was asked for.
+    """
+    if os.environ.get(marks.MARK) != state_dir.name:
+        raise LabError(f"{state_dir}: not the run this process has entered (lifecycle.enter)")
+    if sys.platform != "linux":
+        raise LabError("an emulated network needs Linux")
+    progress("what the kernel has")
+    lab = Lab(network, state_dir, facts if facts is not None else probe())
+    try:
+        lab.open(progress)
+        yield lab
+    finally:
+        lab.close()

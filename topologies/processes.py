@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two long-running programs of a lab besides Open vSwitch: wire-relay and the controller."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from topologies.shell import LabError, die_with_parent, in_node
+from topologies.wire_plan import WirePlan, relay_configuration
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+RELAY_START_TIMEOUT_S = 10.0
+RELAY_REPORT_TIMEOUT_S = 2.0
+CONTROLLER_START_TIMEOUT_S = 20.0
+CONTROLLER_CONNECT_TIMEOUT_S = 15.0
+
+
+def relay_program() -> Path:
+    return CHECKOUT / "build" / "topologies" / "wire" / "wire-relay"
+
+
+class Relay:
+    """wire-relay in the namespace `wire`."""
+
+    def __init__(self, state_dir: Path, *, program: Path | None = None) -> None:
+        self._program = program or relay_program()
+        self._configuration = state_dir / "relay.conf"
+        self._ready = state_dir / "relay-ready.json"
+        self._stats = state_dir / "relay-stats.json"
+        self._log = state_dir / "relay.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._asked_after = 0
+
+    def start(self, wire_pid: int, wire: WirePlan, *, seed: int = 1) -> Mapping[str, Any]:
+        """Start and wait until all lines stand; returns the accepted configuration."""
+        if not self._program.exists():
+            raise LabError(f"{self._program}: not built (run: make build)")
+        text = relay_configuration(wire, ready=self._ready, stats=self._stats, seed=seed)
+        self._configuration.write_text(text, encoding="utf-8")
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                in_node(wire_pid, [str(self._program), str(self._configuration)]),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=die_with_parent(),
+            )
+        deadline = time.monotonic() + RELAY_START_TIMEOUT_S
+        while not self._ready.exists():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise LabError(f"wire-relay did not start: {self.complaint()}")
+            time.sleep(0.01)
+        ready: Mapping[str, Any] = json.loads(self._ready.read_text(encoding="utf-8"))
+        return ready
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def complaint(self) -> str:
+        with contextlib.suppress(OSError):
+            return self._log.read_text(encoding="utf-8", errors="replace").strip()[-500:]
+        return ""
+
+    def _read(self) -> Mapping[str, Any]:
+        try:
+            found: Mapping[str, Any] = json.loads(self._stats.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {"sequence": 0, "lines": {}}
+        return found
+
+    def ask_report(self) -> None:
+        """Ask for a new report; `report()` waits for it."""
+        if not self.alive:
+            raise LabError(f"wire-relay has ended: {self.complaint()}")
+        assert self._process is not None
+        self._asked_after = int(self._read()["sequence"])
+        self._process.send_signal(signal.SIGUSR1)
+
+    def report(self) -> dict[str, Any]:
+        """ "link/direction" -> statistics, no older than the last `ask_report()`."""
+        deadline = time.monotonic() + RELAY_REPORT_TIMEOUT_S
+        while True:
+            found = self._read()
+            if int(found["sequence"]) > self._asked_after:
+                return dict(found["lines"])
+            if time.monotonic() > deadline:
+                raise LabError("wire-relay: no statistics")
+            time.sleep(0.005)
+
+    def stop(self) -> None:
+        _stop(self._process)
+
+
+class Controller:
+    """`python -m controller` for one domain, in this process's namespace."""
+
+    def __init__(self, domain: str, port: int, state_dir: Path) -> None:
+        self.domain = domain
+        self.port = port
+        self.socket = state_dir / f"controller-{domain}.sock"
+        self.log = state_dir / f"controller-{domain}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, network_file: Path) -> None:
+        argv = [sys.executable, "-m", "controller", "--network", str(network_file)]
+        argv += ["--domain", self.domain, "--of-listen", f"127.0.0.1:{self.port}"]
+        argv += ["--rest-socket", str(self.socket), "--log", str(self.log)]
+        with self.log.with_suffix(".stderr").open("wb") as complaints:
+            self._process = subprocess.Popen(
+                argv,
+                cwd=CHECKOUT,
+                stdin=subprocess.DEVNULL,
+                stdout=complaints,
+                stderr=complaints,
+                start_new_session=True,
+                preexec_fn=die_with_parent(),
+            )
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def log_tail(self, lines: int = 8) -> str:
+        tail: list[str] = []
+        for path in (self.log, self.log.with_suffix(".stderr")):
+            with contextlib.suppress(OSError):
+                tail += path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+        return "\n".join(tail) or "no log"
+
+    def _switches(self) -> Mapping[str, bool] | None:
+        """Switch -> connected, None while the controller does not answer."""
+        try:
+            found = get_json(self.socket, "/v1/health")
+        except (OSError, http.client.HTTPException, ValueError):
+            return None
+        switches: Mapping[str, bool] = found.get("switches", {})
+        return switches
+
+    def wait_listening(self) -> None:
+        deadline = time.monotonic() + CONTROLLER_START_TIMEOUT_S
+        while self._switches() is None:
+            self._give_up_after(deadline, f"does not answer at {self.socket}")
+            time.sleep(0.05)
+
+    def wait_connected(self, names: set[str]) -> None:
+        """Until all switches are connected; LabError with the log's end otherwise."""
+        deadline = time.monotonic() + CONTROLLER_CONNECT_TIMEOUT_S
+        while True:
+            switches = self._switches() or {}
+            missing = sorted(n for n in names if not switches.get(n))
+            if not missing:
+                return
+            self._give_up_after(deadline, f"has no connection from {', '.join(missing)}")
+            time.sleep(0.05)
+
+    def _give_up_after(self, deadline: float, what: str) -> None:
+        if not self.alive:
+            code = self._process.returncode if self._process is not None else "none"
+            raise LabError(
+                f"the controller of {self.domain} ended (exit code {code}): {self.log_tail()}"
+            )
+        if time.monotonic() > deadline:
+            raise LabError(f"the controller of {self.domain} {what}: {self.log_tail()}")
+
+    def stop(self) -> None:
+        _stop(self._process)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+def get_json(path: Path, target: str, *, timeout_s: float = 2.0) -> dict[str, Any]:
+    """GET over a Unix socket. OSError, HTTPException or ValueError if there is no such answer."""
+    connection = _UnixConnection(path, timeout_s)
+    try:
+        connection.request("GET", target)
+        response = connection.getresponse()
+        body = response.read()
+        if response.status != 200:
+            raise ValueError(f"{target}: HTTP status {response.status}")
+        found: dict[str, Any] = json.loads(body)
+        return found
+    finally:
+        connection.close()
+
+
+def _stop(process: subprocess.Popen[bytes] | None, *, grace_s: float = 3.0) -> None:
+    if process is None or process.poll() is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        process.wait(timeout=grace_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running tools, in this namespace or in a node's: many at once, with errors that say what failed."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class LabError(Exception):
+    """The network could not be made, or is not what was asked for. The text is for the user."""
+
+
+def enter_network_namespace(fd: int) -> None:
+    """Move the calling thread into the network namespace open at `fd`. OSError if refused."""
+    clone_newnet = 0x40000000
+    if _libc.setns(fd, clone_newnet) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def die_with_parent(number: signal.Signals = signal.SIGKILL) -> Callable[[], None] | None:
+    """A preexec function for processes that must not outlive this one, whatever ends it.
+
+    The kernel sends the signal when the *thread* that started the process ends, so only the main
+    thread may ask for it; other threads get None (and marks find the process instead).
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return None
+
+    def ask() -> None:
+        _libc.prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+
+    return ask
+
+
+def in_node(pid: int, argv: Sequence[str]) -> list[str]:
+    """The command that runs `argv` in the network namespace of process `pid`."""
+    return ["nsenter", f"--net=/proc/{pid}/ns/net", "--", *argv]
+
+
+def check(argv: Sequence[str], *, stdin: str | None = None, timeout_s: float = 60) -> str:
+    """Run a tool and return what it printed; LabError with its complaint if it fails."""
+    try:
+        result = subprocess.run(
+            list(argv),
+            input=stdin if stdin is not None else "",
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise LabError(f"{argv[0]}: not found on this machine (see: doctor)") from error
+    except subprocess.TimeoutExpired as error:
+        raise LabError(f"{' '.join(argv)[:200]}: no answer within {timeout_s:g} s") from error
+    if result.returncode != 0:
+        complaint = (result.stderr or result.stdout).strip() or f"exit code {result.returncode}"
+        raise LabError(f"{' '.join(argv)[:200]}: {complaint[-1000:]}")
+    return result.stdout
+
+
+def check_all(
+    commands: Mapping[str, tuple[Sequence[str], str]], *, timeout_s: float = 60
+) -> dict[str, str]:
+    """Run all commands at once: name -> (argv, standard input). Returns name -> output.
+
+    LabError names the first that failed. Each must take its input before it prints much.
+    """
+    running: dict[str, subprocess.Popen[str]] = {}
+    outputs: dict[str, str] = {}
+    try:
+        for name, (argv, stdin) in commands.items():
+            process = subprocess.Popen(
+                list(argv),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            running[name] = process
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(stdin)
+                process.stdin.close()
+            process.stdin = None
+        for name, process in running.items():
+            try:
+                out, complaint = process.communicate(timeout=timeout_s)
+            except subprocess.TimeoutExpired as error:
+                raise LabError(f"{name}: no answer within {timeout_s:g} s") from error
+            if process.returncode != 0:
+                text = complaint.strip() or out.strip() or f"exit code {process.returncode}"
+                raise LabError(f"{name}: {text[-1000:]}")
+            outputs[name] = out
+    finally:
+        for process in running.values():
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    return outputs
