@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cells of a run -> groups measured under the same conditions, LDM7 beside LDM6, and the paper."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from parsers.paper import Comparisons, PaperRow, compare_all
+from parsers.summary import CellMetrics
+from parsers.units import METRICS, Value, absent
+
+PROTOCOLS = ("ldm7", "ldm6")
+_WORST_FIRST = ("invalid", "unknown", "degraded", "faithful")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cells with the same m, r, p and duration: per protocol one cell per repeat."""
+
+    m: int
+    r_bps: float
+    loss: float
+    duration_s: float
+    cells: Mapping[str, tuple[CellMetrics, ...]]  # protocol -> repeats
+    values: Mapping[str, Mapping[str, Value]]  # protocol -> metric -> mean over the repeats
+    comparisons: Comparisons
+
+    @property
+    def label(self) -> str:
+        return (
+            f"m = {self.m}, r = {self.r_bps / 1e6:g} Mbit/s, p = {100 * self.loss:g} %,"
+            f" {self.duration_s:g} s"
+        )
+
+    @property
+    def slug(self) -> str:
+        """For file names; as cells are named."""
+        return f"m{self.m}-r{self.r_bps / 1e6:g}-p{100 * self.loss:g}-{self.duration_s:g}s".replace(
+            ".", "_"
+        )
+
+    def first(self, protocol: str) -> CellMetrics | None:
+        found = self.cells.get(protocol, ())
+        return found[0] if found else None
+
+
+def mean_of(values: Sequence[Value]) -> Value:
+    """Mean over repeats; undefined if one of them is. The note tells the spread."""
+    if len(values) == 1:
+        return values[0]
+    unit = values[0].unit
+    numbers = [v.value for v in values if v.value is not None]
+    if len(numbers) < len(values):
+        reason = next(v.reason for v in values if v.value is None)
+        return absent(unit, f"{len(values) - len(numbers)} of {len(values)} repeats: {reason}")
+    return Value(
+        statistics.fmean(numbers),
+        unit,
+        note=f"mean of {len(numbers)} repeats, standard deviation {statistics.stdev(numbers):.4g}",
+    )
+
+
+def group_cells(cells: Iterable[CellMetrics], paper: tuple[PaperRow, ...]) -> tuple[Group, ...]:
+    """Groups in order of (r, p, m, duration)."""
+    by_key: dict[tuple[float, float, int, float], dict[str, list[CellMetrics]]] = {}
+    for metrics in sorted(cells, key=lambda c: c.cell.cell):
+        cell = metrics.cell
+        key = (cell.r_bps, cell.loss, cell.m, cell.duration_s)
+        by_key.setdefault(key, {}).setdefault(cell.protocol, []).append(metrics)
+    groups = []
+    for (r_bps, loss, m, duration_s), found in sorted(by_key.items()):
+        values = {
+            protocol: {name: mean_of([c.values[name] for c in repeats]) for name in METRICS}
+            for protocol, repeats in found.items()
+        }
+        groups.append(
+            Group(
+                m,
+                r_bps,
+                loss,
+                duration_s,
+                {protocol: tuple(repeats) for protocol, repeats in found.items()},
+                values,
+                compare_all(paper, values, m, r_bps, loss),
+            )
+        )
+    return tuple(groups)
+
+
+def verdict_of(cell: CellMetrics) -> str:
+    return cell.verdict.verdict if cell.verdict is not None else "unknown"
+
+
+def worst_verdict(cells: Iterable[CellMetrics]) -> str:
+    found = {verdict_of(cell) for cell in cells}
+    return next((v for v in _WORST_FIRST if v in found), "unknown")
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses and pydantic models to JSON types."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, frozenset | set):
+        return sorted(_plain(v) for v in value)
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return value
+
+
+def to_json(experiment: str, groups: Sequence[Group], complaints: Sequence[str]) -> dict[str, Any]:
+    """The contents of metrics.json: `cells` (by name) and `groups` (means, paper)."""
+    cells = {
+        c.cell.cell: {
+            **_plain(c),
+            "verdict": verdict_of(c),
+            "checks": _plain(c.verdict.checks) if c.verdict is not None else [],
+            "problems": [str(p) for p in c.problems],
+        }
+        for g in groups
+        for repeats in g.cells.values()
+        for c in repeats
+    }
+    return {
+        "experiment": experiment,
+        "verdict": worst_verdict(c for g in groups for r in g.cells.values() for c in r),
+        "metrics": {
+            m.name: {"label": m.label.strip(), "unit": m.unit, "source": m.source}
+            for m in METRICS.values()
+        },
+        "groups": [
+            {
+                "m": g.m,
+                "r_bps": g.r_bps,
+                "loss": g.loss,
+                "duration_s": g.duration_s,
+                "cells": {p: [c.cell.cell for c in r] for p, r in g.cells.items()},
+                "values": _plain(g.values),
+                "paper": _plain(g.comparisons.compared),
+            }
+            for g in groups
+        ],
+        "cells": cells,
+        "paper_problems": list(complaints),
+    }

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes a complete SYNTHETIC run directory for the report's tests: nothing in it was measured.
+
+All numbers follow from simple rules, so that tests know the metrics beforehand: products of
+`SIZE_BYTES`, one each `GAP_S`; at receiver i (0, 1, ...) LDM7 takes 0.10 x (i+1) s and LDM6 0.20 x
+(i+1) s for each. NIC 1 sends `nic_bps` all the time; the sender's one process uses `cpu_share` of a
+core.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+START_S = 1_795_226_400  # 2026-11-21T02:00:00Z: the first insertion
+SIZE_BYTES = 250_000
+GAP_S = 0.5
+SITES = (("WSU", 36.0), ("SL", 41.0), ("UH", 50.0), ("OSF", 90.0))
+
+
+@dataclass(frozen=True)
+class SyntheticCell:
+    protocol: str
+    m: int = 2
+    duration_s: int = 20
+    loss: float = 0.01
+    cpu_share: float = 0.25  # of one core
+    verdict: str | None = "faithful"
+    backstop_index: int | None = None  # this product reaches receiver 0 by the backstop (LDM7)
+    damaged: bool = False  # the last receiver's queue lacks one product and has another changed
+    qdisc_drops: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.protocol}-m{self.m}-r20-p{100 * self.loss:g}"
+
+    @property
+    def products(self) -> int:
+        return int(self.duration_s / GAP_S)
+
+    @property
+    def nic_bps(self) -> float:
+        """In whole kB (1024 bytes) per second, as sar prints it exactly."""
+        return 1024 * 8 * (500.0 if self.protocol == "ldm7" else 500.0 * self.m)
+
+
+def _utc(time_s: float) -> datetime.datetime:
+    moment = datetime.datetime.fromtimestamp(START_S, tz=datetime.UTC)
+    return moment + datetime.timedelta(microseconds=round((time_s - START_S) * 1e6))
+
+
+def _line(time_s: float, prog: str, place: str, message: str, level: str = "INFO") -> str:
+    return f"{_utc(time_s):%Y%m%dT%H%M%S.%f}Z {prog}[77]   {place}:1   {level}  {message}\n"
+
+
+def _info(index: int) -> str:
+    created = _utc(START_S + index * GAP_S)
+    return f"{SIZE_BYTES:10d} {created:%Y%m%d%H%M%S.%f} NGRID {index % 1000:03d}  NAME.{index:06d}"
+
+
+def _receiver_log(cell: SyntheticCell, number: int) -> str:
+    lines = []
+    for index in range(cell.products):
+        created = START_S + index * GAP_S
+        if cell.protocol == "ldm6":
+            arrival = created + 0.20 * (number + 1)
+            lines.append(
+                _line(arrival, "down6", "down6.c:dh_saveProd", f"Inserted: {_info(index)}")
+            )
+            continue
+        arrival = created + 0.10 * (number + 1)
+        if number == 0 and index == cell.backstop_index:
+            lines.append(
+                _line(arrival, "down7", "down7.c:missed", f"Missed: index={index}", "WARN")
+            )
+            arrival += 1.0
+            lines.append(_line(arrival, "down7", "down7.c:saved", f"Inserted: {_info(index)}"))
+            continue
+        retrans = 2 if index % 10 == 0 else 0
+        delay = 0.10 * (number + 1) - 0.05
+        lines.append(
+            _line(
+                arrival,
+                "down7",
+                "down7.c:ended",
+                f"Received: {{delay: {delay:.6f} s, index: {index}, retrans: {retrans}, "
+                f'info: "{_info(index)}"}}',
+            )
+        )
+    if cell.protocol == "ldm7":
+        lines.append(
+            _line(
+                START_S + cell.duration_s + 5,
+                "down7",
+                "down7.c:stats",
+                f"FMTP receiver: datagrams=9900 blocks=9800 duplicate_blocks=0"
+                f" products={cell.products} missed=0 retx_requests=100 retx_blocks=100"
+                f" bad_messages=0 socket_drops=0 rcvbuf_granted_bytes=600000000",
+            )
+        )
+    return "".join(lines)
+
+
+def _sar(cell: SyntheticCell) -> str:
+    rate = cell.nic_bps / 8 / 1024
+    text = f"Linux 6.1.0 (synthetic) \t{_utc(START_S):%Y-%m-%d} \t_x86_64_\t(2 CPU)\n"
+    for second in range(-2, cell.duration_s + 5):
+        a, b = _utc(START_S + second), _utc(START_S + second + 1)
+        text += (
+            f"\n{a:%H:%M:%S}        CPU     %user     %nice   %system   %iowait    %steal     %idle\n"
+            f"{b:%H:%M:%S}        all     20.00      0.00     10.00      1.00      4.00     65.00\n"
+            f"\n{a:%H:%M:%S}        IFACE   rxpck/s   txpck/s    rxkB/s    txkB/s   rxcmp/s   txcmp/s"
+            f"  rxmcst/s   %ifutil\n"
+            f"{b:%H:%M:%S}           lo      0.00      0.00      0.00      0.00      0.00      0.00"
+            f"      0.00      0.00\n"
+            f"{b:%H:%M:%S}       umass0  400.00    400.00     10.00  {rate:9.2f}      0.00      0.00"
+            f"      0.00      0.00\n"
+        )
+    return text
+
+
+def _ps(cell: SyntheticCell) -> str:
+    text = ""
+    for second in range(0, cell.duration_s + 5):
+        age = second + 10  # the process is 10 s old at the first insertion and used nothing by then
+        used = cell.cpu_share * second
+        text += (
+            f"@ {START_S + second}.000000\n"
+            "  PID  PPID %CPU     TIME ELAPSED   RSS COMMAND\n"
+            f"   77     1 {100 * used / age:6.3f} {int(used):5d} {age:5d}  9000 mldm\n"
+        )
+    return text
+
+
+def _counters(cell: SyntheticCell, hosts: list[str], end: bool) -> dict[str, Any]:
+    """The end is 30 s after the start, 25 s of which the NIC was sending."""
+    sent = int(25 * cell.nic_bps / 8) if end else 0
+    arrived = 10_000 if end else 0
+    dropped = round(arrived * cell.loss)
+    rule = "-i nic1 -m statistic --mode random --probability 0.00999999978 -j DROP"
+    return {
+        "time": START_S - 2 + (30 if end else 0),
+        "interfaces": {
+            "umass/umass0": {"tx_bytes": 1_000 + sent, "tx_packets": sent // 1500},
+            **{f"{h}/nic1": {"rx_packets": 7 + arrived} for h in hosts},
+        },
+        "qdiscs": {"umass/umass0/1:": {"kind": "htb", "drops": cell.qdisc_drops if end else 0}},
+        "iptables": {
+            h: [{"chain": "INPUT", "packets": dropped, "bytes": 1488 * dropped, "rule": rule}]
+            for h in hosts
+        }
+        if cell.loss
+        else {},
+    }
+
+
+def _listing(cell: SyntheticCell, damaged: bool) -> str:
+    lines = []
+    for index in range(cell.products):
+        content = f"synthetic {index}"
+        if damaged and index == 3:
+            continue
+        if damaged and index == 4:
+            content = "bits flipped"
+        digest = hashlib.md5(content.encode(), usedforsecurity=False).hexdigest()
+        lines.append(f"{digest} {SIZE_BYTES} NAME.{index:06d}\n")
+    return "".join(lines)
+
+
+def _write_cell(directory: Path, cell: SyntheticCell) -> None:
+    hosts = [f"r{number + 1}" for number in range(cell.m)]
+    site_of = {h: SITES[i % len(SITES)][0] for i, h in enumerate(hosts)}
+    rtt_ms = {h: SITES[i % len(SITES)][1] for i, h in enumerate(hosts)}
+    for folder in ("logs", "products"):
+        (directory / folder).mkdir(parents=True)
+
+    def put(name: str, text: str) -> None:
+        (directory / name).write_text(text, encoding="utf-8")
+
+    put(
+        "cell.json",
+        json.dumps(
+            {
+                "cell": cell.name,
+                "experiment": "synthetic",
+                "protocol": cell.protocol,
+                "m": cell.m,
+                "r_bps": 20_000_000,
+                "loss": cell.loss,
+                "duration_s": cell.duration_s,
+                "seed": 1,
+                "publisher": "umass",
+                "subscribers": hosts,
+                "site_of": {"umass": "UMass", **site_of},
+                "rtt_ms": rtt_ms,
+                "nic1": "umass0",
+                "parameters": {"f_snd": 5000},
+                "trace": {
+                    "source": "model",
+                    "products": cell.products,
+                    "bytes": cell.products * SIZE_BYTES,
+                    "model_check": [
+                        {
+                            "statistic": "median size",
+                            "unit": "bytes",
+                            "published": 1000.0,
+                            "model": 1050.0,
+                            "difference": 0.05,
+                        }
+                    ],
+                },
+                "started": START_S - 10.0,
+                "insertion_started": float(START_S),
+                "insertion_ended": float(START_S + cell.duration_s),
+                "drained": float(START_S + cell.duration_s + 2),
+                "cores": 2,
+            },
+            indent=1,
+        ),
+    )
+    if cell.verdict is not None:
+        checks = [
+            {
+                "name": "link delay",
+                "status": "pass",
+                "asked": "18 ms",
+                "found": "18 ms",
+                "text": "read back from the kernel",
+            }
+        ]
+        if cell.verdict != "faithful":
+            checks.append(
+                {
+                    "name": "host CPU",
+                    "status": "fail" if cell.verdict == "invalid" else "warn",
+                    "asked": "below 90 %",
+                    "found": "97 %",
+                    "text": "the host was saturated",
+                }
+            )
+        put("verdict.json", json.dumps({"verdict": cell.verdict, "checks": checks}))
+    put("counters-start.json", json.dumps(_counters(cell, hosts, end=False)))
+    put("counters-end.json", json.dumps(_counters(cell, hosts, end=True)))
+    put("network.json", json.dumps({"links": []}))
+    publisher = ""
+    if cell.protocol == "ldm7":
+        publisher = "".join(
+            _line(
+                START_S + i * GAP_S + 0.05,
+                "mldm",
+                "mldm.c:multicasted",
+                f'Multicasted: prodIndex={i}, prodInfo="{_info(i)}"',
+            )
+            for i in range(cell.products)
+        )
+    put("logs/umass.ldmd.log", publisher)
+    put(
+        "logs/pqinsert.log",
+        "".join(
+            _line(
+                START_S + i * GAP_S + 0.0001,
+                "pqinsert",
+                "pqinsert.c:insert",
+                f"Inserted: {_info(i)}",
+            )
+            for i in range(cell.products)
+        ),
+    )
+    put("logs/sar.log", _sar(cell))
+    put("logs/ps.log", _ps(cell))
+    put("products/umass.txt", _listing(cell, damaged=False))
+    for number, host in enumerate(hosts):
+        put(f"logs/{host}.ldmd.log", _receiver_log(cell, number))
+        damaged = cell.damaged and number == cell.m - 1
+        put(f"products/{host}.txt", _listing(cell, damaged))
+
+
+def write_synthetic_run(directory: Path, *cells: SyntheticCell) -> Path:
+    """Writes manifest.json and one directory per cell; returns `directory`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    paper = [
+        {
+            "metric": "ffdr",
+            "protocol": "ldm7",
+            "value": 88.7,
+            "unit": "%",
+            "source": "mpup-ldm7 V-D, Fig. 3",
+            "conditions": "p = 1 %, r = 20 Mbit/s, whole hour of NGRID",
+        },
+        {
+            "metric": "bandwidth",
+            "protocol": "ldm6",
+            "value": 350,
+            "unit": "Mbit/s",
+            "source": "mpup-ldm7 V-F, Fig. 6a",
+            "conditions": "m = 24, r = 20 Mbit/s, whole hour of NGRID",
+        },
+        {
+            "metric": "throughput",
+            "protocol": "both",
+            "unit": "Mbit/s",
+            "source": "mpup-ldm7 V-E, Fig. 4b",
+            "conditions": "r = 20 Mbit/s",
+            "text": "the same throughput for LDM6 and LDM7",
+        },
+    ]
+    manifest = {"experiment": "synthetic", "paper": paper}
+    (directory / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    for cell in cells or (SyntheticCell("ldm7"), SyntheticCell("ldm6")):
+        _write_cell(directory / "cells" / cell.name, cell)
+    return directory
