@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "pq.h"
+#include "pq_impl.h"
 
 static char dir[] = "/tmp/test-pq-XXXXXX";
 static char path[64];
@@ -524,7 +524,9 @@ static void test_damaged_tables(void **state)
     for (unsigned n = 1; n <= 5; n++)
         assert_int_equal(put(q, n, 500), PQ_OK);
     pq_close(q);
-    size_t bytes = pq_file_bytes(4096, 3), tables = bytes - 4096, refused = 0;
+    size_t bytes = pq_file_bytes(4096, 3), refused = 0;
+    struct pq_layout l;
+    assert_true(pq_layout_of(4096, 3, &l));
     char *image = malloc(bytes);
     int fd = open(path, O_RDONLY);
     assert_true(read(fd, image, bytes) == (ssize_t)bytes);
@@ -532,7 +534,7 @@ static void test_damaged_tables(void **state)
     uint64_t rng = 7;
     for (int i = 0; i < 400; i++) {
         rng = rng * 6364136223846793005u + 1442695040888963407u;
-        size_t at = tables - 1 - (size_t)(rng >> 33) % 2600; /* slots, nodes, hash, order */
+        size_t at = l.slots + (size_t)(rng >> 33) % (l.scratch - l.slots); /* slots, nodes, hash, order */
         damage(image, bytes, at, (uint8_t)(1 + (rng >> 25) % 255));
         enum pq_status s = pq_open(path, true, &q);
         if (s) {

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Creates a product queue.
+ */
+#include <errno.h>
+#include <libgen.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+#include "log.h"
+#include "pq.h"
+#include "tool.h"
+
+static const char help[] =
+    "Usage: pqcreate -s SIZE [-S SLOTS] [-f] [-q] PATH\n"
+    "Creates a product queue. All of its disk space is taken at once.\n"
+    "  -s, --size SIZE        bytes of product data; suffix k, m, g: 10^3, 10^6, 10^9\n"
+    "  -S, --slots SLOTS      products at most (default: one per 100 kB, at least 1000)\n"
+    "  -q, --queue PATH       the file\n"
+    "  -f, --force            replace the file if it is there\n" TOOL_HELP_TEXT
+    "Exit status: 0 created, 1 system error, 2 bad usage.\n";
+
+static const struct option options[] = {
+    {"size", required_argument, NULL, 's'}, {"slots", required_argument, NULL, 'S'},
+    {"queue", required_argument, NULL, 'q'}, {"force", no_argument, NULL, 'f'},
+    TOOL_LONG, {NULL, 0, NULL, 0}};
+
+enum { DATA_MAX_SHIFT = 46, SLOTS_MAX = 1 << 24, DEFAULT_PRODUCT_BYTES = 100000, DEFAULT_SLOTS_MIN = 1000 };
+
+static void human(uint64_t bytes, char out[32])
+{
+    const char *units[] = {"B", "kB", "MB", "GB", "TB"};
+    double x = (double)bytes;
+    int u = 0;
+    for (; x >= 1000 && u < 4; u++)
+        x /= 1000;
+    snprintf(out, 32, u ? "%.1f %s" : "%.0f %s", x, units[u]);
+}
+
+static int explain(const char *path, uint64_t data_bytes, uint32_t slots)
+{
+    int e = errno;
+    char *copy = strdup(path);
+    struct statvfs vfs;
+    char need[32], room[32];
+    const char *dir = copy ? dirname(copy) : ".";
+    if (e == ENOSPC && statvfs(dir, &vfs) == 0) {
+        human(pq_file_bytes(data_bytes, slots), need);
+        human((uint64_t)vfs.f_bavail * vfs.f_frsize, room);
+        log_error("Queue \"%s\" needs %s of disk (%s), but %s are free: choose a smaller -s, or another place",
+                  path, need, "data and tables", room);
+    } else if (e == EEXIST) {
+        log_error("Queue \"%s\" exists: -f replaces it", path);
+    } else {
+        log_error("Queue \"%s\" can not be created: %s", path, strerror(e));
+    }
+    free(copy);
+    return e == EEXIST || e == ENOENT || e == ENOTDIR || e == ENAMETOOLONG ? TOOL_USAGE : TOOL_SYSTEM;
+}
+
+int main(int argc, char **argv)
+{
+    const char *path = NULL, *size_text = NULL;
+    uint64_t size = 0;
+    uint32_t slots = 0;
+    bool force = false;
+    log_init(argc, &argv);
+    for (int c; (c = getopt_long(argc, argv, TOOL_SHORT "s:S:q:f", options, NULL)) != -1;) {
+        switch (c) {
+        case 's':
+            size_text = optarg;
+            size = tool_bytes("-s", optarg, UINT64_C(1) << DATA_MAX_SHIFT);
+            break;
+        case 'S':
+            slots = (uint32_t)tool_u64("-S", optarg, 1, SLOTS_MAX);
+            break;
+        case 'q':
+            path = optarg;
+            break;
+        case 'f':
+            force = true;
+            break;
+        default:
+            tool_option(c, help);
+        }
+    }
+    if (!path && optind < argc)
+        path = argv[optind++];
+    if (optind < argc)
+        tool_usage("unexpected argument \"%s\"", argv[optind]);
+    if (!path)
+        tool_usage("-q PATH is missing");
+    if (!size_text)
+        tool_usage("-s SIZE is missing");
+    if (!slots) {
+        uint64_t n = size / DEFAULT_PRODUCT_BYTES;
+        slots = n < DEFAULT_SLOTS_MIN ? DEFAULT_SLOTS_MIN : n > SLOTS_MAX ? SLOTS_MAX : (uint32_t)n;
+    }
+
+    /* Not in the middle: a signal waits until there is a queue or nothing. */
+    sigset_t stop;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGINT);
+    sigaddset(&stop, SIGTERM);
+    sigaddset(&stop, SIGHUP);
+    sigprocmask(SIG_BLOCK, &stop, NULL);
+    enum pq_status s = pq_create(path, size, slots, force);
+    int e = errno;
+    sigprocmask(SIG_UNBLOCK, &stop, NULL);
+    errno = e;
+    if (s == PQ_SYSTEM)
+        return explain(path, size, slots);
+    if (s) {
+        log_error("Queue \"%s\" can not be created: %s", path, pq_strerror(s));
+        return TOOL_USAGE;
+    }
+    log_info("Created: \"%s\", %llu bytes of data, %u slots, %llu bytes on disk", path, (unsigned long long)size,
+             slots, (unsigned long long)pq_file_bytes(size, slots));
+    return TOOL_OK;
+}
