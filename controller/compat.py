@@ -17,6 +17,7 @@ import logging
 import os
 import queue
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -33,6 +34,7 @@ def _root_package() -> str:
 
 ROOT = _root_package()
 
+warnings.filterwarnings("ignore", message=r"\s*Eventlet is deprecated")
 if ROOT == "ryu":
     # Ryu 4.34 imports a name that eventlet removed in 0.30.3.
     _wsgi: Any = importlib.import_module("eventlet.wsgi")
@@ -141,6 +143,18 @@ def in_hub(call: Callable[[], None]) -> None:
         call()
     else:
         _green_calls.post(call)
+
+
+def is_closed(datapath: Any) -> bool:
+    """Whether the connection has ended. With os-ken 4.2.2's native hub this must be asked for:
+    its sending thread waits for ever for something to send, so that the end of a connection is
+    not reported (no DEAD state)."""
+    return bool(datapath.socket.fileno() == -1)
+
+
+def release(datapath: Any) -> None:
+    """Lets the framework's threads of a closed connection end: the sending one fails."""
+    in_hub(lambda: datapath.send(b""))
 
 
 def start(app_module: str, host: str, port: int, **app_arguments: Any) -> list[Any]:

@@ -28,6 +28,7 @@ from topologies.model import Network
 
 LOG = logging.getLogger(__name__)
 RETRY_S = 2.0
+SWEEP_S = 0.2
 EXIT_USAGE = 2
 
 
@@ -124,6 +125,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         host_and_port("--rest-listen", arguments.rest_listen) if arguments.rest_listen else None
     )
     network = read_network(arguments.network)
+    core = core_of(network, arguments.domain)
 
     # Slow imports, and the framework's, only after the cheap checks.
     try:
@@ -132,8 +134,9 @@ def _serve(arguments: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     from controller import rest
 
-    core = core_of(network, arguments.domain)
-    switchboard = Switchboard(core.dpids, openflow.build, compat.in_hub)
+    switchboard = Switchboard(
+        core.dpids, openflow.build, compat.in_hub, compat.is_closed, compat.release
+    )
     service = PathService(network, arguments.domain, switchboard.apply)
     sockets = []
     unlink: list[Path] = []
@@ -198,17 +201,20 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def _follow_switches(service: PathService, switchboard: Switchboard) -> None:
+    retry_at = 0.0
     while True:
         try:
-            what, switch = switchboard.events.get(timeout=RETRY_S)
-        except queue.Empty:
-            what, switch = "", ""
-        try:
+            switchboard.sweep()
+            try:
+                what, switch = switchboard.events.get(timeout=SWEEP_S)
+            except queue.Empty:
+                what, switch = "", ""
             if what == "up":
                 service.switch_up(switch)
             elif what == "down":
                 service.switch_down(switch)
-            else:
+            elif time.monotonic() >= retry_at:
                 service.retry(switchboard.connected_switches())
+                retry_at = time.monotonic() + RETRY_S
         except Exception:
             LOG.exception("following the switches failed")

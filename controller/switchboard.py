@@ -38,22 +38,27 @@ class _Transaction:
 
 class Switchboard:
     """`build(datapath, message)` makes the framework's message, `in_hub` runs a function where
-    datapaths may be used. `events` tells the owner of switches that came ("up") or went
-    ("down"), in order."""
+    datapaths may be used, `is_closed` and `release` are as in compat. `events` tells the owner of
+    switches that came ("up") or went ("down"), in order."""
 
     def __init__(
         self,
         dpids: Mapping[str, int],
         build: Callable[[Any, Message], Any],
         in_hub: Callable[[Callable[[], None]], None],
+        is_closed: Callable[[Any], bool],
+        release: Callable[[Any], None],
         timeout_s: float = CONFIRM_TIMEOUT_S,
     ) -> None:
         self._names = {dpid: name for name, dpid in dpids.items()}
         self._build = build
         self._in_hub = in_hub
+        self._is_closed = is_closed
+        self._release = release
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._datapaths: dict[str, Any] = {}
+        self._connections: list[Any] = []  # also replaced ones that have not ended yet
         self._open: dict[str, _Transaction] = {}
         self._next_xid = XID_FIRST
         self.events: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
@@ -70,6 +75,7 @@ class Switchboard:
             return
         with self._lock:
             self._datapaths[name] = datapath
+            self._connections.append(datapath)
         self.events.put(("up", name))
 
     def disconnected(self, datapath: Any) -> None:
@@ -111,6 +117,15 @@ class Switchboard:
     def connected_switches(self) -> list[str]:
         with self._lock:
             return sorted(self._datapaths)
+
+    def sweep(self) -> None:
+        """Finds connections that ended; call it now and then."""
+        with self._lock:
+            ended = [datapath for datapath in self._connections if self._is_closed(datapath)]
+            self._connections = [d for d in self._connections if not any(d is e for e in ended)]
+        for datapath in ended:
+            self.disconnected(datapath)
+            self._release(datapath)
 
     def apply(self, changes: Mapping[str, Sequence[Message]]) -> dict[str, Failure]:
         """Sends all lists, then waits at most the time limit for all. One call at a time."""

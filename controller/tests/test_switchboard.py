@@ -32,18 +32,34 @@ class FakeDatapath:
         self.id = number
         self.answer = answer
         self.sent: list[FakeMessage] = []
+        self.is_closed = False
+        self.is_released = False
 
     def send_msg(self, message: FakeMessage) -> None:
         self.sent.append(message)
         self.answer(self, message)
 
 
-@pytest.fixture
-def board() -> Switchboard:
+def make_board(timeout_s: float) -> Switchboard:
     def build(_datapath: Any, message: Message) -> FakeMessage:
         return FakeMessage(message)
 
-    return Switchboard({"s1": 1, "s2": 2}, build, lambda call: call(), timeout_s=0.2)
+    def release(datapath: FakeDatapath) -> None:
+        datapath.is_released = True
+
+    return Switchboard(
+        {"s1": 1, "s2": 2},
+        build,
+        lambda call: call(),
+        lambda datapath: bool(datapath.is_closed),
+        release,
+        timeout_s,
+    )
+
+
+@pytest.fixture
+def board() -> Switchboard:
+    return make_board(0.2)
 
 
 def silent(_datapath: FakeDatapath, _message: FakeMessage) -> None:
@@ -107,7 +123,7 @@ def test_foreign_error_does_not_refuse(board: Switchboard) -> None:
 
 
 def test_lost_connection_ends_the_wait_at_once() -> None:
-    slow = Switchboard({"s1": 1}, lambda _d, m: FakeMessage(m), lambda call: call(), 30)
+    slow = make_board(30)
     datapath = FakeDatapath(1, silent)
     slow.connected(datapath)
     threading.Timer(0.1, slow.disconnected, [datapath]).start()
@@ -127,6 +143,21 @@ def test_late_end_of_an_old_connection_is_ignored(board: Switchboard) -> None:
     assert not old.sent
     events = [board.events.get(timeout=0) for _ in range(2)]
     assert events == [("up", "s1"), ("up", "s1")]
+    assert board.events.empty()
+
+
+def test_sweep_finds_connections_that_ended(board: Switchboard) -> None:
+    old, new, other = FakeDatapath(1, silent), FakeDatapath(1, silent), FakeDatapath(2, silent)
+    for datapath in (old, new, other):
+        board.connected(datapath)
+    board.sweep()
+    assert board.connected_switches() == ["s1", "s2"]
+    old.is_closed = other.is_closed = True
+    board.sweep()
+    assert board.connected_switches() == ["s1"]
+    assert (old.is_released, new.is_released, other.is_released) == (True, False, True)
+    events = [board.events.get(timeout=0) for _ in range(4)]
+    assert events[3] == ("down", "s2")
     assert board.events.empty()
 
 

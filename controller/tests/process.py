@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts the controller as a process, for the tests.
+
+DOWNPOUR_CONTROLLER_PYTHON names another interpreter, e.g. of an environment that has Ryu.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PYTHON = os.environ.get("DOWNPOUR_CONTROLLER_PYTHON", sys.executable)
+
+
+def start(arguments: Sequence[str], prefix: Sequence[str] = ()) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*prefix, PYTHON, "-m", "controller", *arguments],
+        cwd=CHECKOUT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()
+
+
+def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout_s:g} s: {what}")
+        time.sleep(0.02)

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controller process: mistakes, start, end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from controller.client import PathService, PathServiceError, endpoints_of
+from controller.launcher import UsageError, host_and_port
+from controller.tests import process
+from controller.tests.sample import LEAF_2, LEAF_3, LEAF_4, ROOT, network
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def network_file(tmp_path: Path) -> Path:
+    path = tmp_path / "network.json"
+    path.write_text(network().to_json())
+    return path
+
+
+def options(network_file: Path, **changes: str | Path | None) -> list[str]:
+    values: dict[str, str | Path | None] = {
+        "network": network_file,
+        "domain": "core",
+        "of-listen": f"127.0.0.1:{free_port()}",
+        "rest-socket": network_file.parent / "rest.sock",
+        **{name.replace("_", "-"): value for name, value in changes.items()},
+    }
+    return [t for k, v in values.items() if v is not None for t in (f"--{k}", str(v))]
+
+
+def test_host_and_port() -> None:
+    assert host_and_port("--x", "127.0.0.1:6653") == ("127.0.0.1", 6653)
+    assert host_and_port("--x", "[::1]:1") == ("::1", 1)
+    for text in ("", "6653", ":6653", "host:", "host:x", "host:0", "host:65536", "host:-1"):
+        with pytest.raises(UsageError, match="--x"):
+            host_and_port("--x", text)
+
+
+def assert_one_line(arguments: list[str], *texts: str) -> None:
+    done = process.start(arguments)
+    try:
+        output, errors = done.communicate(timeout=20)
+    except subprocess.TimeoutExpired:
+        process.end(done)
+        raise
+    assert done.returncode == 2, errors
+    assert output == ""
+    assert len(errors.splitlines()) == 1, errors
+    for text in texts:
+        assert text in errors
+
+
+def test_bad_network_files(tmp_path: Path, network_file: Path) -> None:
+    assert_one_line(options(network_file, network=tmp_path / "none"), "none: No such file")
+    bad = tmp_path / "bad.json"
+    raw = json.loads(network().to_json())
+    del raw["links"]
+    for text, expected in (
+        ("{", "Expecting property name"),
+        ("[]", "not a network description"),
+        (json.dumps(raw), "key 'links' is missing"),
+    ):
+        bad.write_text(text)
+        assert_one_line(options(network_file, network=bad), str(bad), expected)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.json", "network.json"]
+
+
+def test_unknown_domain(network_file: Path) -> None:
+    assert_one_line(
+        options(network_file, domain="nowhere"), "'nowhere'", "does not exist; valid: core"
+    )
+
+
+def test_ports_in_use(network_file: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        assert_one_line(
+            options(network_file, of_listen=address), f"--of-listen {address}: port in use"
+        )
+        assert_one_line(
+            options(network_file, rest_listen=address), f"--rest-listen {address}: port in use"
+        )
+    assert not (network_file.parent / "rest.sock").exists()
+
+
+def test_rest_socket_in_use(network_file: Path) -> None:
+    path = network_file.parent / "rest.sock"
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        other.listen()
+        assert_one_line(options(network_file), f"{path}: a server is already listening there")
+    path.unlink()
+    path.write_text("precious")
+    assert_one_line(options(network_file), f"{path}: exists and is not a socket")
+    assert path.read_text() == "precious"
+
+
+def test_log_cannot_be_written(network_file: Path) -> None:
+    log = network_file.parent / "none" / "log"
+    assert_one_line(options(network_file, log=log), f"--log {log}: No such file or directory")
+
+
+@pytest.fixture
+def running(network_file: Path) -> Iterator[subprocess.Popen[str]]:
+    socket_path = network_file.parent / "rest.sock"
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(socket_path))  # left behind by a process that was killed
+    started = process.start(
+        options(
+            network_file,
+            log=network_file.parent / "log",
+            rest_listen=f"127.0.0.1:{free_port()}",
+        )
+    )
+    try:
+        with PathService(socket_path) as service:
+
+            def answers() -> bool:
+                assert started.poll() is None
+                try:
+                    return bool(service.health()["status"] == "ok")
+                except PathServiceError:
+                    return False
+
+            process.wait_until("health", answers)
+        yield started
+    finally:
+        process.end(started)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_ends_it_within_a_second(
+    running: subprocess.Popen[str], tmp_path: Path, number: signal.Signals
+) -> None:
+    assert stat.S_IMODE((tmp_path / "rest.sock").stat().st_mode) == 0o600
+    started = time.monotonic()
+    running.send_signal(number)
+    output, errors = running.communicate(timeout=10)
+    assert time.monotonic() - started < 1.0
+    assert running.returncode == 0
+    assert (output, errors) == ("", "")
+    assert not (tmp_path / "rest.sock").exists()
+    assert f"ending: {number.name}" in (tmp_path / "log").read_text()
+
+
+def test_client_over_the_socket_without_switches(
+    running: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    with PathService(tmp_path / "rest.sock") as service:
+        assert service.health()["switches"] == dict.fromkeys(("s1", "s2", "s3", "s4"), False)
+        with pytest.raises(PathServiceError, match="switch 's1' not connected") as caught:
+            service.create_path("p", ROOT, 1_000_000)
+        assert caught.value.status == 504
+        assert service.get("p")["state"] == "degraded"
+        with pytest.raises(PathServiceError, match="there is no path 'q'") as caught:
+            service.get("q")
+        assert (caught.value.status, caught.value.title) == (404, "Unknown path")
+    assert running.poll() is None
+
+
+def test_client_without_a_service(tmp_path: Path) -> None:
+    with (
+        PathService(tmp_path / "none.sock") as service,
+        pytest.raises(PathServiceError, match=r"does not answer at .*none\.sock") as caught,
+    ):
+        service.health()
+    assert caught.value.status == 0
+
+
+def test_endpoints_of_segments() -> None:
+    root, leaves = endpoints_of(network())
+    assert root == ROOT
+    assert leaves == {"seg2": LEAF_2, "seg3": LEAF_3, "seg4": LEAF_4}
