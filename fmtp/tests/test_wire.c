@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The vectors are messages of the published implementation, as captured (reference 1.4).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "timers.h"
+#include "wire.h"
+
+static size_t unhex(const char *text, uint8_t *out)
+{
+    size_t n = 0;
+    int half = -1;
+
+    for (; *text; text++) {
+        const char *digits = "0123456789abcdef", *d = strchr(digits, *text);
+        if (*text == ' ')
+            continue;
+        assert_non_null(d);
+        if (half < 0) {
+            half = (int)(d - digits);
+        } else {
+            out[n++] = (uint8_t)(half << 4 | (int)(d - digits));
+            half = -1;
+        }
+    }
+    return n;
+}
+
+static void check_header(const char *hex, struct fmtp_header want)
+{
+    uint8_t bytes[64], out[FMTP_HEADER_LEN];
+    struct fmtp_header h;
+
+    assert_true(unhex(hex, bytes) >= FMTP_HEADER_LEN);
+    fmtp_header_get(bytes, &h);
+    assert_int_equal(h.index, want.index);
+    assert_int_equal(h.seqnum, want.seqnum);
+    assert_int_equal(h.payloadlen, want.payloadlen);
+    assert_int_equal(h.flags, want.flags);
+    fmtp_header_put(out, &want);
+    assert_memory_equal(out, bytes, FMTP_HEADER_LEN);
+}
+
+static void test_headers(void **state)
+{
+    (void)state;
+    check_header("00000000 000005a8 003b 0004",
+                 (struct fmtp_header){0, 1448, 59, FMTP_MEM_DATA});
+    check_header("00000001 00020860 05a8 0008",
+                 (struct fmtp_header){1, 133216, 1448, FMTP_RETX_REQ});
+    check_header("00000000 00000000 0000 0020", (struct fmtp_header){0, 0, 0, FMTP_RETX_END});
+    check_header("00000001 00000000 0000 0400", (struct fmtp_header){1, 0, 0, FMTP_RETX_EOP});
+    check_header("00000001 00000000 0000 0080", (struct fmtp_header){1, 0, 0, FMTP_BOP_REQ});
+    check_header("00000001 00000000 0000 0010", (struct fmtp_header){1, 0, 0, FMTP_RETX_REJ});
+}
+
+static void test_bop_2017(void **state)
+{
+    uint8_t bytes[64], out[64];
+    size_t n = unhex("000005e3 000e 74657374206d6574616461746100", bytes);
+    struct fmtp_bop bop;
+
+    (void)state;
+    check_header("00000000 00000000 0014 0001", (struct fmtp_header){0, 0, 20, FMTP_BOP});
+    assert_int_equal(n, 20);
+    assert_int_equal(fmtp_bop_get(FMTP_LAYOUT_2017, bytes, n, &bop), 0);
+    assert_int_equal(bop.size_bytes, 1507);
+    assert_int_equal(bop.meta_len, 14);
+    assert_memory_equal(bop.meta, "test metadata", 14);
+    assert_int_equal(bop.start.tv_sec, 0);
+    assert_int_equal(fmtp_bop_put(FMTP_LAYOUT_2017, out, &bop), n);
+    assert_memory_equal(out, bytes, n);
+    /* exactly 6+metasize */
+    assert_int_equal(fmtp_bop_get(FMTP_LAYOUT_2017, bytes, n - 1, &bop), -1);
+    bytes[n] = 0;
+    assert_int_equal(fmtp_bop_get(FMTP_LAYOUT_2017, bytes, n + 1, &bop), -1);
+    assert_int_equal(fmtp_bop_get(FMTP_LAYOUT_2017, bytes, 5, &bop), -1);
+}
+
+static void test_bop_2021(void **state)
+{
+    uint8_t bytes[64], out[64];
+    size_t n = unhex("00000000 6b00d4c7 1c3ef150 00004e60 0010"
+                     "d6c5899b 00112233 44556677 8899 5c57", bytes);
+    struct fmtp_bop bop;
+
+    (void)state;
+    check_header("00000000 00000000 0022 0001", (struct fmtp_header){0, 0, 34, FMTP_BOP});
+    assert_int_equal(n, 34);
+    assert_int_equal(fmtp_bop_get(FMTP_LAYOUT_2021, bytes, n, &bop), 0);
+    assert_int_equal(bop.size_bytes, 20064);
+    assert_int_equal(bop.meta_len, 16);
+    assert_int_equal(bop.start.tv_sec, 1795216583);
+    assert_int_equal(bop.start.tv_nsec, 473887056);
+    assert_memory_equal(bop.meta, bytes + 18, 16);
+    assert_int_equal(fmtp_bop_put(FMTP_LAYOUT_2021, out, &bop), n);
+    assert_memory_equal(out, bytes, n);
+    /* at least 18+metasize */
+    assert_int_equal(fmtp_bop_get(FMTP_LAYOUT_2021, bytes, n - 1, &bop), -1);
+    bytes[n] = 0;
+    assert_int_equal(fmtp_bop_get(FMTP_LAYOUT_2021, bytes, n + 1, &bop), 0);
+    assert_int_equal(fmtp_bop_get(FMTP_LAYOUT_2021, bytes, 17, &bop), -1);
+    /* 10^9 nanoseconds are none */
+    unhex("3b9aca00", bytes + 8);
+    assert_int_equal(fmtp_bop_get(FMTP_LAYOUT_2021, bytes, n, &bop), -1);
+}
+
+static void test_sizes(void **state)
+{
+    (void)state;
+    assert_int_equal(FMTP_MAX_PACKET, 1460);
+    assert_int_equal(FMTP_REQ_BLOCKS, 45);
+    assert_int_equal(fmtp_bop_fixed_len(FMTP_LAYOUT_2021) + FMTP_MAX_METADATA, FMTP_DATA_LEN);
+    assert_int_equal(fmtp_blocks(0), 0);
+    assert_int_equal(fmtp_blocks(1448), 1);
+    assert_int_equal(fmtp_blocks(1449), 2);
+    assert_int_equal(fmtp_blocks(UINT32_MAX), 2966138);      /* 4294967295 / 1448 = 2966137.6 */
+    assert_int_equal(fmtp_block_len(1507, 1448), 59);
+    /* 1 MB at 20 Mbit/s is 0.4 s; factor 20: 8 s */
+    assert_int_equal(fmtp_scaled_tx_ns(20, 1000000, 20000000), 8000000000);
+    assert_int_equal(fmtp_scaled_tx_ns(20, 1000000, 0), 0);
+    assert_int_equal(fmtp_scaled_tx_ns(1e9, UINT32_MAX, 1), 9000000000000000000);
+}
+
+static void test_timers(void **state)
+{
+    enum { N = 1000 };
+    static struct fmtp_timer timer[N];
+    struct fmtp_timers t;
+    uint32_t x = 1;
+    uint64_t last = 0;
+    int popped = 0;
+    struct fmtp_timer *p;
+
+    (void)state;
+    assert_int_equal(fmtp_timers_init(&t, N), 0);
+    assert_int_equal(fmtp_timers_next(&t), FMTP_NEVER);
+    for (int i = 0; i < N; i++)
+        fmtp_timer_arm(&t, &timer[i], (x = x * 1664525 + 1013904223) >> 8);
+    for (int i = 0; i < N; i += 3)
+        fmtp_timer_arm(&t, &timer[i], (x = x * 1664525 + 1013904223) >> 8);
+    for (int i = 0; i < N; i += 5)
+        fmtp_timer_disarm(&t, &timer[i]);
+    fmtp_timer_disarm(&t, &timer[0]);
+    assert_null(fmtp_timers_pop(&t, fmtp_timers_next(&t) - 1));
+    while ((p = fmtp_timers_pop(&t, FMTP_NEVER))) {
+        assert_true(p->at_ns >= last);
+        assert_true((p - timer) % 5 != 0);
+        last = p->at_ns;
+        popped++;
+    }
+    assert_int_equal(popped, N - N / 5);
+    fmtp_timers_free(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_headers), cmocka_unit_test(test_bop_2017),
+        cmocka_unit_test(test_bop_2021), cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_timers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
