@@ -95,7 +95,8 @@ def pqcreate_argv(build: Path, queue: Path, size_bytes: int, slots: int) -> list
 def pqinsert_argv(build: Path, queue: Path, trace: Path, seed: int) -> list[str]:
     return [
         str(build / "ldm7/pqinsert"),
-        *["-v", "-q", str(queue), "-f", FEED, "--trace", str(trace), "--seed", str(seed)],
+        *["-v", "-q", str(queue), "-f", FEED, "--trace", str(trace)],
+        *["--seed", str(seed), "--name", PRODUCT_PREFIX],
     ]
 
 

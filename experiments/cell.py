@@ -1,0 +1,561 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One cell, in a process of its own: brings the network up, replays, waits, collects, judges.
+
+`python -m experiments cell JOB.json OUT_DIR` enters the run's network namespace and writes the
+cell's directory. Progress goes to stdout, one JSON object per line: {"event": "phase", "text"},
+{"event": "progress", ...}, {"event": "done", "verdict", "identical"}, {"event": "error", "text"}.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any, Final
+
+from controller.client import PathService, PathServiceError, endpoints_of
+from experiments import configs, samplers, shaping
+from experiments.evidence import collect
+from experiments.plan import (
+    CellSpec,
+    congestion_window_bytes,
+    receiver_queue_bytes,
+    receiver_queue_slots,
+    tbf_limit_bytes,
+)
+from experiments.rundir import write_json, write_text
+from experiments.shaping import Setting
+from experiments.verdict import ShaperSample, judge
+from topologies.lab import Lab, LabError, open_lab
+from topologies.lifecycle import enter
+from topologies.model import Network
+
+PATH_NAME: Final = "experiment"
+READY_S: Final = 30.0  # until all subscribers are connected, and 2 s more for each
+READY_PER_HOST_S: Final = 2.0
+END_S: Final = 15.0  # for a program to end after SIGTERM
+POLL_S: Final = 0.2
+PROGRESS_S: Final = 1.0
+
+
+class CellError(Exception):
+    """The cell cannot go on; the text says why."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the parent hands over, besides the cell itself."""
+
+    cell: CellSpec
+    run_id: str
+    network: Path  # network.json
+    trace: Path  # the cut trace
+    trace_info: dict[str, Any]  # cell.json's `trace`
+    build: Path
+    work: Path
+    keep_work: bool
+    digest: str
+
+    def to_json(self) -> str:
+        raw = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        raw["cell"] = self.cell.to_dict()
+        return json.dumps(raw, default=str, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Job:
+        raw: dict[str, Any] = json.loads(text)
+        for name in ("network", "trace", "build", "work"):
+            raw[name] = Path(raw[name])
+        return cls(**{**raw, "cell": CellSpec.from_dict(raw["cell"])})
+
+
+def emit(event: str, **values: Any) -> None:
+    sys.stdout.write(json.dumps({"event": event, **values}) + "\n")
+    sys.stdout.flush()
+
+
+def phase(text: str) -> None:
+    emit("phase", text=text)
+
+
+class LineCounter:
+    """Counts lines with one of `words` in a growing log, reading only what is new."""
+
+    def __init__(self, path: Path, words: tuple[str, ...]) -> None:
+        self._path = path
+        self._words = tuple(w.encode() for w in words)
+        self._offset = 0
+        self._rest = b""
+        self.count = 0
+
+    def poll(self) -> int:
+        try:
+            with self._path.open("rb") as stream:
+                stream.seek(self._offset)
+                data = stream.read()
+        except OSError:
+            return self.count
+        self._offset += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self.count += sum(any(word in line for word in self._words) for line in lines)
+        return self.count
+
+
+# A product is in a subscriber's queue once one of these is in its log.
+DELIVERED: Final = {
+    "ldm7": (" Received: {", " Inserted: ", " Backlog: "),
+    "ldm6": (" Inserted: ",),
+}
+READY: Final = {"ldm7": (" Receiving",), "ldm6": ("willing to be a primary feeder",)}
+
+
+def tail(path: Path, lines: int = 5) -> str:
+    """The last lines of a log, for an error text."""
+    try:
+        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return "(no log)"
+
+
+class CellRun:
+    """The cell on a running network. Every step leaves what it learnt in the cell's directory."""
+
+    def __init__(self, job: Job, network: Network, lab: Lab, out: Path) -> None:
+        self.job, self.cell, self.network, self.lab, self.out = job, job.cell, network, lab, out
+        self.publisher = network.publisher.name
+        self.subscribers = [h.name for h in network.subscribers]
+        self.nic1 = lab.nic1_of(self.publisher)
+        self.logs = out / "logs"
+        self.max_rtt_ms = max(network.round_trip_ms[h] for h in self.subscribers)
+        self.tbf_limit = tbf_limit_bytes(self.cell.m, self.cell.r_bps, self.max_rtt_ms)
+        self.settings: list[Setting] = []
+        self.daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self.tcp_found = ""
+        self.times: dict[str, float] = {"started": time.time()}
+        self.drained = False
+        (out / "products").mkdir(exist_ok=True)
+        self.logs.mkdir(exist_ok=True)
+        self.work = job.work
+        self.work.mkdir(parents=True, exist_ok=True)
+
+    # -- set-up -------------------------------------------------------------------------------
+    def make_path(self) -> None:
+        """The multipoint path from the publisher to every segment, as the REST answers it."""
+        root, leaves = endpoints_of(self.network)
+        segments = {self.network.segment_of(h).name for h in self.subscribers}
+        try:
+            with PathService(self.lab.controller_socket) as service:
+                service.create_path(PATH_NAME, root, self.cell.r_vn_bps)
+                for name in sorted(segments):
+                    service.add_leaf(PATH_NAME, leaves[name])
+                paths = service.paths()
+        except PathServiceError as error:
+            raise CellError(f"the path service refused the path: {error}") from None
+        write_json(self.out / "paths.json", paths)
+        state = next((p["state"] for p in paths if p["name"] == PATH_NAME), "missing")
+        if state != "up":
+            raise CellError(f"the path is {state}, not up: see paths.json and logs/controller.log")
+
+    def shape(self) -> None:
+        """The publisher's traffic control, the subscribers' loss, and TCP's congestion control."""
+        cell, group = self.cell, self.network.multicast_group
+        rates = {
+            "r_mc_bps": cell.r_mc_bps,
+            "r_uc_bps": cell.r_uc_bps,
+            "b_mc_bytes": cell.b_mc_bytes,
+            "b_uc_bytes": cell.b_uc_bytes,
+        }
+        if cell.protocol == "ldm7":
+            commands = shaping.htb_commands(self.nic1, group, **rates)
+        else:
+            commands = shaping.tbf_commands(self.nic1, self._shaped_bps(), self.tbf_limit)
+        for command in commands:
+            self._run(self.publisher, command)
+        qdiscs = self._run(self.publisher, shaping.qdisc_show(self.nic1))
+        if cell.protocol == "ldm7":
+            found = shaping.read_back_htb(
+                qdiscs,
+                self._run(self.publisher, shaping.class_show(self.nic1)),
+                self._run(self.publisher, shaping.filter_show(self.nic1)),
+                group=group,
+                **rates,
+            )
+        else:
+            found = shaping.read_back_tbf(
+                qdiscs, rate_bps=self._shaped_bps(), limit_bytes=self.tbf_limit
+            )
+        self.settings += [dataclasses.replace(s, name=f"{self.publisher} {s.name}") for s in found]
+        udp_only = cell.protocol == "ldm7"
+        loss_text: dict[str, list[str]] = {}
+        for host in self.subscribers:
+            nic = self.lab.nic1_of(host)
+            loss_text[host] = []
+            for command in shaping.loss_commands(nic, cell.loss, udp_only):
+                self._run(host, command)
+                loss_text[host].append(" ".join(command))
+            rules = self._run(host, shaping.IPTABLES_SHOW)
+            self.settings += shaping.read_back_loss(
+                rules, host, interface=nic, loss=cell.loss, udp_only=udp_only
+            )
+        self.tcp_found = self._congestion_control()
+        write_json(
+            self.out / "shaping.json",
+            {
+                "commands": [" ".join(c) for c in commands],
+                "loss_commands": loss_text,
+                "settings": [s.to_dict() for s in self.settings],
+                "tcp_congestion_control": self.tcp_found,
+            },
+        )
+        if wrong := shaping.mismatches(self.settings):
+            raise CellError("shaping is not as asked: " + "; ".join(wrong))
+
+    def _shaped_bps(self) -> int:
+        """Rate of the queue that carries the products."""
+        cell = self.cell
+        return cell.r_mc_bps if cell.protocol == "ldm7" else cell.m * cell.r_bps
+
+    def _congestion_control(self) -> str:
+        """Sets the first asked algorithm that every host's namespace takes; the one in force."""
+        hosts = [self.publisher, *self.subscribers]
+        show = ["sysctl", "-n", "net.ipv4.tcp_congestion_control"]
+        for name in self.cell.tcp_congestion_control:
+            change = ["sysctl", "-q", "-w", f"net.ipv4.tcp_congestion_control={name}"]
+            for host in hosts:
+                self.lab.run(host, change, check=False)
+            if all(self._run(host, show).strip() == name for host in hosts):
+                return name
+        return " and ".join(sorted({self._run(host, show).strip() for host in hosts}))
+
+    def make_queues(self) -> None:
+        products, size = self.job.trace_info["products"], self.job.trace_info["bytes"]
+        for host in [self.publisher, *self.subscribers]:
+            if host == self.publisher:
+                bytes_, slots = self.cell.q_snd_bytes, self.cell.n_snd
+            else:
+                bytes_, slots = receiver_queue_bytes(size), receiver_queue_slots(products)
+            argv = configs.pqcreate_argv(self.job.build, self._queue(host), bytes_, slots)
+            done = subprocess.run(argv, capture_output=True, text=True)
+            if done.returncode != 0:
+                raise CellError(f"{host}: {' '.join(argv)}: {done.stderr.strip()}")
+
+    def start_daemons(self) -> None:
+        root, leaves = endpoints_of(self.network)
+        publisher = configs.publisher_conf(self.network, self.cell, root)
+        self._start_daemon(self.publisher, publisher)
+        for name in self.subscribers:
+            leaf = leaves[self.network.segment_of(name).name]
+            host = self.network.host(name)
+            self._start_daemon(name, configs.subscriber_conf(self.network, self.cell, host, leaf))
+
+    def _start_daemon(self, name: str, conf: str) -> None:
+        path = self.work / f"{name}.ldmd.conf"
+        write_text(path, conf)
+        shutil.copy(path, self.logs / path.name)
+        host = self.network.host(name)
+        log = self._log(name)
+        argv = configs.ldmd_argv(
+            self.job.build, self._queue(name), host, self.cell.protocol, log, path
+        )
+        # What goes past the log (a missing library, a sanitizer) must not be lost.
+        with log.with_suffix(".stderr").open("wb") as errors:
+            self.daemons[name] = self.lab.popen(name, argv, stdout=errors, stderr=errors)
+
+    def await_ready(self) -> None:
+        """Until every subscriber is connected to the publisher."""
+        deadline = time.monotonic() + READY_S + READY_PER_HOST_S * self.cell.m
+        words = READY[self.cell.protocol]
+        counters = {h: LineCounter(self._log(h), words) for h in self.subscribers}
+        while True:
+            waiting = [h for h, c in counters.items() if c.poll() == 0]
+            if not waiting:
+                return
+            self._check_daemons()
+            if time.monotonic() > deadline:
+                first = waiting[0]
+                raise CellError(
+                    f"{len(waiting)} of {self.cell.m} subscribers are not connected "
+                    f"({', '.join(waiting)}). {first} says:\n{tail(self._log(first))}"
+                )
+            time.sleep(POLL_S)
+
+    def _check_daemons(self) -> None:
+        for name, process in self.daemons.items():
+            if process.poll() is not None:
+                errors = tail(self._log(name).with_suffix(".stderr"))
+                raise CellError(
+                    f"ldmd of {name} ended with {process.returncode}:\n"
+                    f"{tail(self._log(name))}\n{errors}".rstrip()
+                )
+
+    # -- replay -------------------------------------------------------------------------------
+    def replay(self) -> None:
+        """Samples the sender, replays the trace, waits until all products are everywhere."""
+        every = samplers.interval_s(self.cell.duration_s)
+        with ExitStack() as stack:
+            sar = self._start_sar(every)
+            stack.callback(self._end, sar, signal.SIGINT)
+            for name, function in (("ps.log", self._ps), ("shaper.log", self._shaper)):
+                sampler = samplers.Sampler(self.logs / name, every, function)
+                sampler.start()
+                stack.callback(sampler.stop)
+            time.sleep(min(every, 2) + 0.2)  # one sample of the idle sender
+            write_json(self.out / "counters-start.json", self.lab.counters())
+            self._insert_and_wait()
+            write_json(self.out / "counters-end.json", self.lab.counters())
+            time.sleep(min(every, 2) + 0.2)  # the interval that holds the last product
+
+    def _start_sar(self, every: int) -> subprocess.Popen[bytes]:
+        most = self.cell.duration_s * 1.5 + self.cell.drain_timeout_s + 60
+        argv = ["sar", "-n", "DEV", "-u", str(every), str(max(2, round(most / every)))]
+        environment = {"LC_ALL": "C", "S_TIME_FORMAT": "ISO", "TZ": "UTC"}
+        with (self.logs / "sar.log").open("wb") as log:
+            return self.lab.popen(self.publisher, argv, stdout=log, stderr=log, env=environment)
+
+    def _ps(self) -> str:
+        return samplers.ps_block(self.daemons[self.publisher].pid)
+
+    def _shaper(self) -> str:
+        classid = shaping.MULTICAST_CLASS if self.cell.protocol == "ldm7" else None
+        what = "class" if classid else "qdisc"
+        argv = ["tc", "-s", what, "show", "dev", self.nic1]
+        text = self.lab.run(self.publisher, argv, check=False).stdout
+        found = samplers.parse_shaper(text, classid)
+        return "" if found is None else samplers.shaper_line(ShaperSample(time.time(), *found))
+
+    def _insert_and_wait(self) -> None:
+        products: int = self.job.trace_info["products"]
+        argv = configs.pqinsert_argv(
+            self.job.build, self._queue(self.publisher), self.job.trace, self.cell.seed
+        )
+        inserted = LineCounter(self.logs / "pqinsert.log", (" Inserted: ",))
+        words = DELIVERED[self.cell.protocol]
+        delivered = {h: LineCounter(self._log(h), words) for h in self.subscribers}
+        begin = time.time()
+        self.times["insertion_started"] = begin
+        with (self.logs / "pqinsert.log").open("wb") as log:
+            insert = self.lab.popen(self.publisher, argv, stdout=log, stderr=log)
+        told = 0.0
+        deadline: float | None = None
+        while True:
+            code = insert.poll()
+            now = time.time()
+            if code is not None and deadline is None:
+                self.times["insertion_ended"] = now
+                if code != 0:
+                    raise CellError(
+                        f"pqinsert ended with {code}:\n{tail(self.logs / 'pqinsert.log')}"
+                    )
+                deadline = now + self.cell.drain_timeout_s
+            least = min(counter.poll() for counter in delivered.values())
+            if now - told >= PROGRESS_S:
+                told = now
+                emit(
+                    "progress",
+                    elapsed_s=round(now - begin, 1),
+                    products=products,
+                    inserted=inserted.poll(),
+                    delivered=least,
+                    draining=deadline is not None,
+                )
+                self._check_daemons()
+            self.drained = deadline is not None and least >= products
+            if self.drained or (deadline is not None and now > deadline):
+                self.times["drained"] = now
+                return
+            time.sleep(POLL_S)
+
+    # -- results ------------------------------------------------------------------------------
+    def end_daemons(self) -> None:
+        """Subscribers first: none sees its publisher go. Their last lines are statistics."""
+        for name in self.subscribers:
+            if name in self.daemons and self.daemons[name].poll() is None:
+                self.daemons[name].send_signal(signal.SIGTERM)
+        for name in [*self.subscribers, self.publisher]:
+            if name in self.daemons:
+                self._end(self.daemons[name], signal.SIGTERM)
+
+    def list_products(self) -> None:
+        """Digest, size and name of every product in every queue, recomputed from the bytes."""
+        running = {}
+        with ExitStack() as stack:
+            for host in [self.publisher, *self.subscribers]:
+                target = (self.out / "products" / f"{host}.txt").open("wb")
+                stack.enter_context(target)
+                errors = (self.logs / f"{host}.pqcat.stderr").open("wb")
+                stack.enter_context(errors)
+                argv = configs.pqcat_list_argv(self.job.build, self._queue(host))
+                running[host] = subprocess.Popen(argv, stdout=target, stderr=errors)
+                if len(running) % (os.cpu_count() or 1) == 0:
+                    for process in running.values():
+                        process.wait()
+            for host, process in running.items():
+                if process.wait() != 0:
+                    errors_path = self.logs / f"{host}.pqcat.stderr"
+                    raise CellError(
+                        f"pqcat of {host} ended with {process.returncode}: {tail(errors_path)}"
+                    )
+
+    def save_description(self, state_dir: Path) -> None:
+        write_text(self.out / "network.json", self.network.to_json())
+        write_json(self.out / "facts.json", self.lab.facts.to_dict())
+        write_json(self.out / "links.json", [dataclasses.asdict(r) for r in self.lab.readback])
+        for log in sorted(state_dir.rglob("*.log")):
+            target = self.logs / log.name
+            if not target.exists():
+                shutil.copy(log, target)
+
+    def finish(self) -> tuple[str, bool]:
+        """cell.json and verdict.json; (verdict, all products identical)."""
+        cell = self.cell
+        write_json(self.out / "cell.json", self._cell_json())
+        evidence = collect(
+            self.out,
+            cell=cell,
+            network=self.network,
+            publisher_nic1=self.nic1,
+            shaped_bps=self._shaped_bps(),
+            settings=self.settings,
+            products=self.job.trace_info["products"],
+            times=self.times,
+            drained=self.drained,
+            tcp_found=self.tcp_found,
+        )
+        verdict = judge(evidence)
+        write_json(self.out / "verdict.json", verdict.to_dict())
+        identical = next(c.status for c in verdict.checks if c.name == "products identical")
+        return verdict.verdict, identical == "pass"
+
+    def _cell_json(self) -> dict[str, Any]:
+        cell, network = self.cell, self.network
+        rtt = {h: network.round_trip_ms[h] for h in self.subscribers}
+        return {
+            "cell": cell.cell,
+            "experiment": cell.experiment,
+            "protocol": cell.protocol,
+            "m": cell.m,
+            "r_bps": cell.r_bps,
+            "loss": cell.loss,
+            "duration_s": cell.duration_s,
+            "seed": cell.seed,
+            "repeat": cell.repeat,
+            "publisher": self.publisher,
+            "subscribers": self.subscribers,
+            "site_of": {h.name: h.site for h in network.hosts},
+            "rtt_ms": rtt,
+            "nic1": self.nic1,
+            "parameters": {
+                "F": self.job.trace_info["source"],
+                "m": cell.m,
+                "RTT_i": sorted(set(rtt.values())),
+                "p_i": cell.loss,
+                "r": cell.r_bps,
+                "r_vn": cell.r_vn_bps,
+                "r_mc": cell.r_mc_bps,
+                "r_uc": cell.r_uc_bps,
+                "b_mc": cell.b_mc_bytes,
+                "b_uc": cell.b_uc_bytes,
+                "b_rcv": cell.b_rcv_bytes,
+                "f_cwnd": congestion_window_bytes(cell.r_uc_bps, self.max_rtt_ms),
+                "f_snd": cell.f_snd,
+                "f_rcv": cell.f_rcv,
+                "q_snd": cell.q_snd_bytes,
+                "n_snd": cell.n_snd,
+                **({"tbf_limit": self.tbf_limit} if cell.protocol == "ldm6" else {}),
+                # f_cwnd is CTCP's; the algorithm in force may size its window itself.
+                "tcp_congestion_control": self.tcp_found,
+            },
+            "trace": self.job.trace_info,
+            **self.times,
+            "drained_all": self.drained,
+            "cores": os.cpu_count() or 1,
+            "topology": network.name,
+            "digest": self.job.digest,
+        }
+
+    # -- helpers ------------------------------------------------------------------------------
+    def _queue(self, host: str) -> Path:
+        return self.work / f"{host}.pq"
+
+    def _log(self, host: str) -> Path:
+        return self.logs / f"{host}.ldmd.log"
+
+    def _run(self, host: str, argv: list[str]) -> str:
+        return self.lab.run(host, argv).stdout
+
+    @staticmethod
+    def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+        """Signals a program of ours and waits; SIGKILL if it does not obey."""
+        if process.poll() is None:
+            process.send_signal(number)
+        try:
+            process.wait(timeout=END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def run_cell(job: Job, out: Path) -> tuple[str, bool]:
+    """Runs the cell in this process, which must have one thread. (verdict, identical)."""
+    network = Network.from_json(job.network.read_text())
+    phase("bringing the network up")
+    with (
+        enter(job.run_id, topology=network.name) as entered,
+        open_lab(network, entered.state_dir, progress=phase) as lab,
+    ):
+        run = CellRun(job, network, lab, out)
+        steps: tuple[tuple[str, Callable[[], None]], ...] = (
+            ("creating the path", run.make_path),
+            ("shaping the sender, injecting loss", run.shape),
+            ("creating the product queues", run.make_queues),
+            ("starting the LDM servers", run.start_daemons),
+            ("waiting for the subscribers", run.await_ready),
+            ("replaying the trace", run.replay),
+            ("ending the LDM servers", run.end_daemons),
+            ("comparing the products", run.list_products),
+        )
+        try:
+            for text, step in steps:
+                phase(text)
+                step()
+        finally:
+            run.end_daemons()
+            run.save_description(entered.state_dir)
+        result = run.finish()
+    if not job.keep_work:
+        shutil.rmtree(job.work, ignore_errors=True)
+    return result
+
+
+def main(job_path: Path, out: Path, errors: IO[str]) -> int:
+    """0 if the cell ran (whatever its verdict), 1 if it could not."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)  # closes the lab on the way out
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    job = Job.from_json(job_path.read_text())
+    try:
+        verdict, identical = run_cell(job, out)
+    except (CellError, LabError) as error:
+        emit("error", text=str(error))
+        return 1
+    except Exception as error:
+        import traceback
+
+        traceback.print_exc(file=errors)
+        emit("error", text=f"{type(error).__name__}: {error}")
+        return 1
+    emit("done", verdict=verdict, identical=identical)
+    return 0

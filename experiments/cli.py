@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Command line of the experiments.
+
+Exit codes: 0 every cell ran and all products were identical (with --check: and every expectation
+was met); 1 a cell failed, products differ or an expectation was not met; 2 bad usage or input;
+3 all ran, but a verdict is invalid: the figures are not to be trusted; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from experiments import cell as cell_process
+from experiments import expectations, runner
+from experiments.plan import seconds_estimated
+from experiments.progress import clock, make_reporter
+from experiments.rundir import latest_run, partial_runs
+from experiments.spec import ExperimentSpec, SpecErrors, bundled, find, load, override
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INVALID, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+EXIT_CODES: Final = (
+    "exit codes: 0 all ran and all products identical; 1 a cell failed, products differ or an "
+    "expectation is not met; 2 bad usage or input; 3 all ran but a verdict is invalid; "
+    "130 interrupted"
+)
+
+
+def _size(text: str) -> int:
+    """Bytes as a whole number, or with the units of experiment files."""
+    from topologies.units import parse_size_bytes
+
+    try:
+        return parse_size_bytes(int(text) if text.isdigit() else text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"found '{text}'; valid: {error}") from None
+
+
+def _overrides(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="an experiment (see list) or a .yaml file")
+    parser.add_argument("--duration", type=float, metavar="S", help="seconds of the trace")
+    parser.add_argument("--receivers", type=int, metavar="M", help="number of receivers")
+    parser.add_argument("--trace", metavar="FILE", help="lines 'SIZE YYYYMMDDhhmmss.mmm', or model")
+    parser.add_argument("--seed", type=int, metavar="N", help="base seed")
+    parser.add_argument(
+        "--queue-bytes", type=_size, metavar="N", help="sender's product queue (5GB in the paper)"
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments",
+        description="Runs experiments on the emulated network and reports them.",
+        epilog=EXIT_CODES,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    run = commands.add_parser("run", help="run an experiment and print its report")
+    _overrides(run)
+    run.add_argument("--resume", action="store_true", help="use cells of interrupted runs")
+    run.add_argument("--keep-work", action="store_true", help="keep the product queues")
+    run.add_argument(
+        "--check", action="store_true", help="exit 1 unless the file's expectations are met"
+    )
+    plan = commands.add_parser("plan", help="what a run would do, its time and disk space")
+    _overrides(plan)
+    commands.add_parser("list", help="the experiments there are")
+    report = commands.add_parser("report", help="write and print a run's report again")
+    report.add_argument("run", nargs="?", type=Path, metavar="RUN", help="default: the newest")
+    clean = commands.add_parser("clean", help="remove what interrupted and failed runs left")
+    clean.add_argument("--all", action="store_true", help="all results, too")
+    # One cell, started by `run` in a process of its own.
+    one = commands.add_parser("cell")
+    one.add_argument("job", type=Path)
+    one.add_argument("out", type=Path)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    options = _parser().parse_args(argv)
+    try:
+        if options.command == "cell":
+            return cell_process.main(options.job, options.out, sys.stderr)
+        if options.command == "list":
+            return _list()
+        if options.command == "plan":
+            return _plan(_spec(options))
+        if options.command == "report":
+            return _report(options.run)
+        if options.command == "clean":
+            return _clean(options.all)
+        return _run(options, argv)
+    except SpecErrors as error:
+        print(error, file=sys.stderr)
+        return EXIT_USAGE
+    except (runner.RunError, runner.LabError) as error:
+        print(f"experiments: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except OSError as error:
+        print(f"experiments: {error.filename}: {error.strerror}", file=sys.stderr)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        print("\nexperiments: interrupted; the network is down", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def _spec(options: argparse.Namespace) -> ExperimentSpec:
+    given: dict[str, Any] = {
+        "duration_s": options.duration,
+        "receivers": options.receivers,
+        "trace": options.trace,
+        "seed": options.seed,
+        "queue_bytes": options.queue_bytes,
+    }
+    return override(load(find(options.name)), given)
+
+
+def _list() -> int:
+    for name in bundled():
+        print(f"{name:12} {load(find(name)).description}")
+    return EXIT_OK
+
+
+def _plan(spec: ExperimentSpec) -> int:
+    planned = runner.plan(spec)
+    runner.check_queues(planned)
+    print(f"{spec.name}: {spec.description}")
+    for item in planned:
+        cell, trace = item.cell, item.trace
+        print(
+            f"  {cell.cell:24} {trace.products} products, {trace.size_bytes / 1e6:.1f} MB "
+            f"({trace.source}), about {clock(seconds_estimated(cell))} min, "
+            f"{item.disk_bytes / 1e9:.2f} GB of disk while it runs"
+        )
+    total = sum(seconds_estimated(item.cell) for item in planned)
+    most = max(item.disk_bytes for item in planned)
+    print(f"  in all: about {clock(total)} min, {most / 1e9:.2f} GB of disk")
+    runner.check_disk(planned, runner.RUNS)
+    return EXIT_OK
+
+
+def _run(options: argparse.Namespace, argv: Sequence[str]) -> int:
+    spec = _spec(options)
+    if options.check and not spec.expectations:
+        print(f"{spec.name}: --check, but the file has no expectations", file=sys.stderr)
+        return EXIT_USAGE
+    planned = runner.plan(spec)
+    runner.check_machine(planned, runner.RUNS)
+    result = runner.run_experiment(
+        spec,
+        planned,
+        make_reporter(),
+        resume=options.resume,
+        keep_work=options.keep_work,
+        command=["experiments", *argv],
+    )
+    text = result.path / "report/report.txt"
+    if text.exists():
+        print(text.read_text(), end="")
+    print(f"Results: {_shown(result.path)}, report: {_shown(result.path / 'report/index.html')}")
+    return _judge(spec, result, check=options.check)
+
+
+def _judge(spec: ExperimentSpec, result: runner.RunResult, *, check: bool) -> int:
+    """The exit code, and on stderr why it is not 0."""
+    code = EXIT_OK
+    for name in result.invalid:
+        _shout(f"{name}: verdict INVALID: its figures are not to be trusted")
+        for line in _failed_checks(result.path / "cells" / name / "verdict.json"):
+            _shout(f"  {line}")
+        code = EXIT_INVALID
+    if not result.report_ok:
+        _shout("the report could not be written")
+        code = EXIT_FAILED
+    if different := [c.cell for c in result.cells if not c.identical]:
+        _shout(f"products differ or are missing in {', '.join(different)}")
+        code = EXIT_FAILED
+    if check:
+        metrics = json.loads((result.path / "metrics.json").read_text())
+        findings = expectations.check(spec.expectations, metrics)
+        print(expectations.table(findings), end="")
+        if code != EXIT_FAILED:
+            code = EXIT_OK if all(f.met for f in findings) else EXIT_FAILED
+    return code
+
+
+def _failed_checks(path: Path) -> list[str]:
+    checks = json.loads(path.read_text())["checks"]
+    return [f"{c['name']}: {c['text']}" for c in checks if c["status"] == "fail"]
+
+
+def _shout(text: str) -> None:
+    print(f"*** {text}", file=sys.stderr)
+
+
+def _shown(path: Path) -> Path:
+    try:
+        return path.relative_to(Path.cwd())
+    except ValueError:
+        return path
+
+
+def _report(path: Path | None) -> int:
+    run = path if path is not None else latest_run(runner.RUNS)
+    if run is None:
+        raise runner.RunError("found no run; valid: `make experiment-lossy` first")
+    if not (run / "cells").is_dir():
+        raise runner.RunError(f"found {run}; valid: a run directory, runs/EXPERIMENT/STAMP")
+    return runner.report(run)
+
+
+def _clean(everything: bool) -> int:
+    """Partial and failed runs; with --all every result."""
+    removed = 0
+    for experiment in sorted(p for p in runner.RUNS.glob("*") if p.is_dir()):
+        targets = [experiment] if everything else _leftovers(experiment)
+        for target in targets:
+            shutil.rmtree(target)
+            removed += 1
+    print(f"removed {removed} directories")
+    return EXIT_OK
+
+
+def _leftovers(experiment: Path) -> list[Path]:
+    return [*partial_runs(experiment.parent, experiment.name), *experiment.glob("failed-*")]

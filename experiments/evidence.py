@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a cell's files into the verdict's `Evidence`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from experiments import shaping
+from experiments.plan import CellSpec
+from experiments.samplers import parse_shaper_log
+from experiments.shaping import Setting
+from experiments.verdict import Evidence
+from parsers.cell import lossy_link_directions
+from parsers.counters import Counters, parse_counters
+from parsers.ldm_log import ReceiverStats, Replayed, parse_ldm_log
+from parsers.products import ContentCheck, ListedProduct, compare_products, parse_products
+from parsers.sar_log import CpuSample, parse_sar_log, shift_to
+from topologies.model import Network
+
+
+def collect(
+    out: Path,
+    *,
+    cell: CellSpec,
+    network: Network,
+    publisher_nic1: str,
+    shaped_bps: int,
+    settings: Sequence[Setting],
+    products: int,
+    times: Mapping[str, float],
+    drained: bool,
+    tcp_found: str,
+) -> Evidence:
+    """The evidence in the cell's directory `out`."""
+    subscribers = [h.name for h in network.subscribers]
+    links = json.loads((out / "links.json").read_text())
+    start = _counters(out / "counters-start.json")
+    end = _counters(out / "counters-end.json")
+    return Evidence(
+        protocol=cell.protocol,
+        m=cell.m,
+        loss=cell.loss,
+        shaped_bps=shaped_bps,
+        b_rcv_bytes=cell.b_rcv_bytes,
+        products=products,
+        link_mismatches=[
+            f"{link['link']} {link['direction']}: asked {link['asked']}, found {link['found']} "
+            f"({link['note']})"
+            for link in links
+            if not link["ok"]
+        ],
+        links_checked=len(links),
+        shaping_mismatches=shaping.mismatches(settings),
+        shaping_checked=len(settings),
+        start=start,
+        end=end,
+        publisher=network.publisher.name,
+        publisher_nic1=publisher_nic1,
+        lossy_links=lossy_link_directions(network.to_json(), "network.json"),
+        relay_delay_ms=_delays(network),
+        cpu=_cpu(out / "logs/sar.log", times),
+        replayed=_replayed(out / "logs/pqinsert.log"),
+        receivers={h: _receiver_stats(out / f"logs/{h}.ldmd.log") for h in subscribers},
+        arrived=_arrived(start, end, subscribers),
+        contents=_contents(out / "products", network.publisher.name, subscribers),
+        drained=drained,
+        drain_s=times["drained"] - times["insertion_ended"],
+        shaper=parse_shaper_log(_text(out / "logs/shaper.log")),
+        tcp_asked=cell.tcp_congestion_control,
+        tcp_found=tcp_found,
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _counters(path: Path) -> Counters:
+    return parse_counters(path.read_text(), path.name)
+
+
+def _delays(network: Network) -> dict[str, float]:
+    """One-way delay by "<link>/<direction>"."""
+    found = {}
+    for link in network.links:
+        found[f"{link.name}/forward"] = link.forward.delay_ms
+        found[f"{link.name}/backward"] = link.backward.delay_ms
+    return found
+
+
+def _cpu(path: Path, times: Mapping[str, float]) -> list[CpuSample]:
+    """The machine's CPU samples while products were on their way."""
+    begin, end = times["insertion_started"], times["drained"]
+    log = shift_to(parse_sar_log(_text(path), path.name), begin)
+    return [s for s in log.cpus if s.time_s > begin and s.time_s - s.interval_s < end]
+
+
+def _replayed(path: Path) -> Replayed | None:
+    found = parse_ldm_log(_text(path), path.name).of(Replayed)
+    return found[-1] if found else None
+
+
+def _receiver_stats(path: Path) -> ReceiverStats | None:
+    """The last statistics line of an FMTP receiver, None if it wrote none (always for LDM6)."""
+    found = parse_ldm_log(_text(path), path.name).of(ReceiverStats)
+    return found[-1] if found else None
+
+
+def _arrived(
+    start: Counters, end: Counters, subscribers: Iterable[str]
+) -> dict[str, tuple[int, int]]:
+    """Per subscriber (packets that reached the loss rule, packets it dropped)."""
+    found = {}
+    for host in subscribers:
+        arrived = _rule_packets(end, host, shaping.ARRIVED_COMMENT)
+        dropped = _rule_packets(end, host, shaping.LOSS_COMMENT)
+        if arrived is not None and dropped is not None:
+            found[host] = (
+                arrived - (_rule_packets(start, host, shaping.ARRIVED_COMMENT) or 0),
+                dropped - (_rule_packets(start, host, shaping.LOSS_COMMENT) or 0),
+            )
+    return found
+
+
+def _rule_packets(counters: Counters, host: str, comment: str) -> int | None:
+    return next((r.packets for r in counters.rules(host) if comment in r.rule), None)
+
+
+def _contents(directory: Path, publisher: str, subscribers: Iterable[str]) -> list[ContentCheck]:
+    published = _listed(directory / f"{publisher}.txt")
+    return [compare_products(h, published, _listed(directory / f"{h}.txt")) for h in subscribers]
+
+
+def _listed(path: Path) -> tuple[ListedProduct, ...]:
+    return parse_products(_text(path), path.name).products

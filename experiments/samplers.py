@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is sampled at the sender while products are on their way: its processes and its shaper."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from experiments.verdict import ShaperSample
+
+PS_COLUMNS: Final = "pid,ppid,pcpu,cputimes,etimes,rss,args"
+LONG_RUN_S: Final = 1800.0
+
+
+def interval_s(duration_s: float) -> int:
+    """Every second in short runs, every minute in long ones, as the papers did."""
+    return 60 if duration_s >= LONG_RUN_S else 1
+
+
+def family(lines: Iterable[str], ancestor: int) -> list[str]:
+    """Of `ps` lines (pid and ppid first): those of `ancestor` and of what descends from it."""
+    parsed: list[tuple[int, int, str]] = []
+    for line in lines:
+        words = line.split(None, 2)
+        if len(words) == 3 and words[0].isdigit() and words[1].isdigit():
+            parsed.append((int(words[0]), int(words[1]), line))
+    children: dict[int, list[int]] = {}
+    for pid, parent, _ in parsed:
+        children.setdefault(parent, []).append(pid)
+    wanted, queue = {ancestor}, [ancestor]
+    while queue:
+        for child in children.get(queue.pop(), []):
+            if child not in wanted:
+                wanted.add(child)
+                queue.append(child)
+    return [line for pid, _, line in parsed if pid in wanted]
+
+
+def ps_block(ancestor: int) -> str:
+    """`@ <epoch_s>`, the header, and the processes of the family now."""
+    now = time.time()
+    argv = ["ps", "-eo", PS_COLUMNS, "--cols", "400"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=20)
+    lines = done.stdout.splitlines()
+    chosen = family(lines[1:], ancestor)
+    return "\n".join([f"@ {now:.3f}", *lines[:1], *chosen]) + "\n"
+
+
+def parse_shaper(text: str, classid: str | None) -> tuple[int, int] | None:
+    """(sent bytes, backlog bytes) of one class in `tc -s class show`, or of the root qdisc in
+    `tc -s qdisc show` (classid None)."""
+    start = rf"class htb {re.escape(classid)} " if classid else r"qdisc tbf \S+ root "
+    found = re.search(
+        rf"^{start}.*?Sent (\d+) bytes.*?backlog (\d+)([KMG]?)b", text, re.MULTILINE | re.DOTALL
+    )
+    if found is None:
+        return None
+    scale = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}[found[3]]
+    return int(found[1]), int(found[2]) * scale
+
+
+class Sampler:
+    """A thread that calls `sample` every `interval_s` seconds and appends what it returns to a
+    file. A sample that fails is left out."""
+
+    def __init__(self, path: Path, interval_s: float, sample: Callable[[], str]) -> None:
+        self._path = path
+        self._interval_s = interval_s
+        self._sample = sample
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=path.name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(timeout=30)
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        with self._path.open("w", encoding="utf-8") as stream:
+            while True:
+                try:
+                    stream.write(self._sample())
+                    stream.flush()
+                except (OSError, subprocess.SubprocessError):
+                    pass
+                due = max(due + self._interval_s, time.monotonic())
+                if self._stop.wait(due - time.monotonic()):
+                    return
+
+
+def shaper_line(sample: ShaperSample) -> str:
+    return f"{sample.time_s:.6f} {sample.sent_bytes} {sample.backlog_bytes}\n"
+
+
+def parse_shaper_log(text: str) -> list[ShaperSample]:
+    """logs/shaper.log: `epoch_s sent_bytes backlog_bytes` per line."""
+    samples = []
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 3:
+            samples.append(ShaperSample(float(words[0]), int(words[1]), int(words[2])))
+    return samples
