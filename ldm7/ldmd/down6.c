@@ -175,16 +175,16 @@ static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *args)
     return true;
 }
 
-/* <creator>_v_<upstream host> */
+/* <creator>_v_<upstream host>, cut to what an origin may hold. */
 static void stamp_origin(struct pq_info *info, const char *host)
 {
-    char creator[PQ_ORIGIN_MAX + 1], *via;
+    char text[PQ_ORIGIN_MAX + 1 + 3 + CONF_TEXT], *via = strstr(info->origin, "_v_");
 
-    snprintf(creator, sizeof creator, "%s", info->origin);
-    via = strstr(creator, "_v_");
     if (via != NULL)
         *via = '\0';
-    (void)!snprintf(info->origin, sizeof info->origin, "%.*s_v_%s", PQ_ORIGIN_MAX - 3, creator, host);
+    snprintf(text, sizeof text, "%s_v_%s", info->origin, host);
+    text[PQ_ORIGIN_MAX] = '\0';
+    memcpy(info->origin, text, sizeof info->origin);
 }
 
 static bool too_old(const struct down6 *d, const struct pq_info *info)

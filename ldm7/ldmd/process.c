@@ -96,12 +96,13 @@ int dial_result(int fd)
 void retry_start(struct retry *r, uint64_t now)
 {
     r->window_end_ns = now + 60 * NS_PER_S;
-    r->immediate = true;
+    r->established_ns = 0;
+    r->immediate = false;
 }
 
 uint64_t retry_at(struct retry *r, uint64_t now, bool denied)
 {
-    bool at_once = r->immediate && !denied;
+    bool at_once = r->immediate && !denied && now >= r->established_ns + 5 * NS_PER_S;
 
     r->immediate = false;
     if (at_once)
@@ -112,4 +113,6 @@ uint64_t retry_at(struct retry *r, uint64_t now, bool denied)
 void retry_established(struct retry *r, uint64_t now)
 {
     retry_start(r, now);
+    r->established_ns = now;
+    r->immediate = true;
 }

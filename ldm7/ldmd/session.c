@@ -9,7 +9,8 @@
 #include <unistd.h>
 
 #define LAST "Last Multicast Product Signature: "
-#define MISSED "Missed Product Index: "
+#define MISSED "Missed Product Indexes:"
+#define ITEM "  - "
 
 void session_set_last(struct session *s, const struct pq_signature *sig)
 {
@@ -75,8 +76,8 @@ void session_load(struct session *s, const char *path)
         line[strcspn(line, "\r\n")] = '\0';
         if (strncmp(line, LAST, strlen(LAST)) == 0 && signature_parse(line + strlen(LAST), &s->last))
             s->has_last = true;
-        else if (strncmp(line, MISSED, strlen(MISSED)) == 0)
-            session_add_missed(s, (uint32_t)strtoul(line + strlen(MISSED), NULL, 10));
+        else if (strncmp(line, ITEM, strlen(ITEM)) == 0)
+            session_add_missed(s, (uint32_t)strtoul(line + strlen(ITEM), NULL, 10));
     }
     fclose(f);
     s->dirty = false;
@@ -95,8 +96,10 @@ int session_save(struct session *s, const char *path)
     fputs("---\n", f);
     if (s->has_last)
         fprintf(f, LAST "%s\n", signature_format(&s->last, hex));
+    if (s->nmissed > 0)
+        fputs(MISSED "\n", f);
     for (size_t i = 0; i < s->nmissed; i++)
-        fprintf(f, MISSED "%u\n", s->missed[i]);
+        fprintf(f, ITEM "%u\n", s->missed[i]);
     fputs("...\n", f);
     ok = !ferror(f);
     ok = fclose(f) == 0 && ok;

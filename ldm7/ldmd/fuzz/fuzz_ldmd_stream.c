@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Record and message parser as server and as client use it. First byte: bit 0 = client (products
+ * accepted), bits 1-2 = size of the pieces the rest is fed in.
+ */
+#include "ldmrpc.h"
+#include "match.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+struct sink {
+    uint8_t *region;
+    size_t size;
+    bool open;
+};
+
+static void require(bool ok)
+{
+    if (!ok)
+        abort();
+}
+
+static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *x)
+{
+    struct ldm_class c;
+    struct ldm7_subscription s;
+    struct ldm7_backlog b;
+    struct pq_info info;
+    char text[256];
+
+    (void)ctx;
+    switch (m->proc) {
+    case LDM6_FEEDME:
+        xin_class(x, &c);
+        class_format(&c, text, sizeof text);
+        break;
+    case LDM7_SUBSCRIBE: xin_subscription(x, &s); break;
+    case LDM7_REQUEST_BACKLOG: xin_backlog(x, &b); break;
+    case LDM6_NOTIFICATION: xin_info(x, &info); break;
+    default: xin_u32(x);
+    }
+    return true;
+}
+
+static bool on_reply(void *ctx, const struct rpc_msg *m, struct xin *x)
+{
+    struct ldm7_reply r;
+    struct ldm_class c;
+
+    (void)ctx;
+    if (m->xid & 1)
+        xin_subscription_reply(x, &r);
+    else
+        xin_class(x, &c);
+    return true;
+}
+
+static bool on_begin(void *ctx, const struct rpc_msg *m, uint32_t index, const struct pq_info *info,
+                     uint8_t **region)
+{
+    struct sink *s = ctx;
+
+    (void)m;
+    (void)index;
+    require(!s->open);
+    s->open = true;
+    s->size = info->size;
+    s->region = info->size <= 1u << 20 ? malloc(info->size + 1u) : NULL;
+    *region = s->region;
+    return true;
+}
+
+static bool on_end(void *ctx)
+{
+    struct sink *s = ctx;
+    volatile uint8_t sum = 0;
+
+    require(s->open);
+    for (size_t i = 0; s->region != NULL && i < s->size; i++)
+        sum = (uint8_t)(sum + s->region[i]);
+    free(s->region);
+    *s = (struct sink){0};
+    return true;
+}
+
+static void on_abort(void *ctx)
+{
+    struct sink *s = ctx;
+
+    free(s->region);
+    *s = (struct sink){0};
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const size_t pieces[] = {1, 7, 1000, SIZE_MAX};
+    struct sink s = {0};
+    struct rpc_sink client = {&s, on_call, on_reply, on_begin, on_end, on_abort};
+    struct rpc_sink server = {&s, on_call, on_reply, NULL, NULL, NULL};
+    static struct rpc_stream stream;
+    size_t piece, k;
+
+    if (size == 0)
+        return 0;
+    piece = pieces[data[0] >> 1 & 3];
+    rpc_stream_init(&stream, data[0] & 1 ? &client : &server);
+    for (size_t i = 1; i < size; i += k) {
+        size_t max;
+        uint8_t *to = rpc_stream_direct(&stream, &max);
+        int rc;
+
+        k = size - i < piece ? size - i : piece;
+        if (to != NULL && data[0] & 8) {
+            k = k < max ? k : max;
+            memcpy(to, data + i, k);
+            rc = rpc_stream_direct_done(&stream, k);
+        } else {
+            rc = rpc_stream_feed(&stream, data + i, k);
+        }
+        if (rc < 0) {
+            require(stream.error != NULL);
+            break;
+        }
+    }
+    rpc_stream_end(&stream);
+    require(!s.open);
+    return 0;
+}

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ldmd: the top process. Listens, forks a child per connection, keeps the children of the
+ * configuration's entries running.
+ */
+#include "children.h"
+
+#include "log.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef DOWNPOUR_VERSION
+#define DOWNPOUR_VERSION "0"
+#endif
+#define BACKLOG 256
+
+static const char usage[] =
+    "Usage: ldmd [options] CONF\n"
+    "Serves and receives data products by LDM6 (unicast) and LDM7 (multicast).\n"
+    "\n"
+    "  -q, --queue PATH      product queue (made by pqcreate); required\n"
+    "  -P, --port PORT       TCP port to listen on (default 388)\n"
+    "  -I, --ip ADDRESS      IPv4 address to listen on (default 0.0.0.0)\n"
+    "  -l, --log DEST        log file; - standard error (default), \"\" the system log\n"
+    "      --log-format F    text (default) or json\n"
+    "  -f, --foreground      do not become a daemon\n"
+    "  -M, --max-clients N   connections served at once (default 256)\n"
+    "  -n, --check           check CONF and exit\n"
+    "  -v, --verbose         log each product\n"
+    "  -x, --debug           log debugging messages\n"
+    "  -h, --help\n"
+    "      --version\n"
+    "\n"
+    "Exit status: 0 success, 1 system error, 2 bad usage or configuration.\n"
+    "Signals: SIGTERM ends; SIGHUP reopens the log file; SIGUSR2 cycles the log level. The same\n"
+    "signals go to the children by their process ids; SIGUSR1 makes mldm and down7 log counters.\n";
+
+struct arguments {
+    const char *queue, *log, *conf;
+    struct in_addr ip;
+    uint16_t port;
+    unsigned max_clients;
+    bool foreground, check;
+};
+
+static int bad_usage(const char *what, const char *found, const char *valid)
+{
+    fprintf(stderr, "ldmd: %s: found \"%s\"; valid: %s\n", what, found, valid);
+    return 2;
+}
+
+static bool number(const char *text, unsigned long min, unsigned long max, unsigned long *out)
+{
+    char *end;
+
+    errno = 0;
+    *out = strtoul(text, &end, 10);
+    return text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && *out >= min &&
+           *out <= max;
+}
+
+/* -1: go on; otherwise the exit status. */
+static int take_option(struct arguments *a, int opt)
+{
+    unsigned long v;
+
+    switch (opt) {
+    case 'q': a->queue = optarg; return -1;
+    case 'l': a->log = optarg; return -1;
+    case 'f': a->foreground = true; return -1;
+    case 'n': a->check = true; return -1;
+    case 'v':
+        if (log_get_level() < LOG_LVL_INFO)
+            log_set_level(LOG_LVL_INFO);
+        return -1;
+    case 'x': log_set_level(LOG_LVL_DEBUG); return -1;
+    case 'P':
+        if (!number(optarg, 1, 65535, &v))
+            return bad_usage("--port", optarg, "1 to 65535");
+        a->port = (uint16_t)v;
+        return -1;
+    case 'M':
+        if (!number(optarg, 1, 65536, &v))
+            return bad_usage("--max-clients", optarg, "1 to 65536");
+        a->max_clients = (unsigned)v;
+        return -1;
+    case 'I':
+        if (inet_pton(AF_INET, optarg, &a->ip) != 1)
+            return bad_usage("--ip", optarg, "an IPv4 address such as 10.0.0.1");
+        return -1;
+    case 'F':
+        if (!log_set_format(optarg))
+            return bad_usage("--log-format", optarg, "text or json");
+        return -1;
+    case 'h': fputs(usage, stdout); return 0;
+    case 'V': puts("ldmd (Downpour) " DOWNPOUR_VERSION); return 0;
+    default: fputs("Try 'ldmd --help'.\n", stderr); return 2;
+    }
+}
+
+static int parse_arguments(struct arguments *a, int argc, char **argv)
+{
+    static const struct option longs[] = {
+        {"queue", required_argument, NULL, 'q'},      {"port", required_argument, NULL, 'P'},
+        {"ip", required_argument, NULL, 'I'},         {"log", required_argument, NULL, 'l'},
+        {"log-format", required_argument, NULL, 'F'}, {"foreground", no_argument, NULL, 'f'},
+        {"max-clients", required_argument, NULL, 'M'}, {"check", no_argument, NULL, 'n'},
+        {"verbose", no_argument, NULL, 'v'},          {"debug", no_argument, NULL, 'x'},
+        {"help", no_argument, NULL, 'h'},             {"version", no_argument, NULL, 'V'},
+        {0}};
+    int opt, rc;
+
+    *a = (struct arguments){.log = "-", .port = LDM_PORT, .max_clients = 256};
+    while ((opt = getopt_long(argc, argv, "q:P:I:l:fM:nvxh", longs, NULL)) != -1)
+        if ((rc = take_option(a, opt)) >= 0)
+            return rc;
+    if (argc - optind != 1) {
+        fprintf(stderr, "ldmd: found %d configuration files; valid: one\nTry 'ldmd --help'.\n",
+                argc - optind);
+        return 2;
+    }
+    a->conf = argv[optind];
+    if (a->queue == NULL && !a->check) {
+        fputs("ldmd: no product queue given; valid: -q PATH\n", stderr);
+        return 2;
+    }
+    return -1;
+}
+
+static int check_queue(const char *path)
+{
+    struct pq *q;
+    struct stat st;
+    enum pq_status rc;
+
+    if (stat(path, &st) < 0 && errno == ENOENT) {
+        fprintf(stderr, "ldmd: product queue %s does not exist; make it with: "
+                "pqcreate -s SIZE -S SLOTS -q %s\n", path, path);
+        return 1;
+    }
+    rc = pq_open(path, true, &q);
+    if (rc == PQ_OK) {
+        pq_close(q);
+        return 0;
+    }
+    fprintf(stderr, "ldmd: cannot open product queue %s: %s; pqcreate makes a new one\n", path,
+            rc == PQ_SYSTEM ? strerror(errno) : pq_strerror(rc));
+    return 1;
+}
+
+static int open_listener(const struct arguments *a)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(a->port), .sin_addr = a->ip};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1;
+    char ip[INET_ADDRSTRLEN];
+
+    if (fd >= 0)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof at) == 0 && listen(fd, BACKLOG) == 0)
+        return fd;
+    inet_ntop(AF_INET, &a->ip, ip, sizeof ip);
+    fprintf(stderr, "ldmd: cannot listen on %s:%u: %s\n", ip, a->port,
+            errno == EADDRINUSE ? "address already in use; end the program that uses it or choose "
+                                  "another port with -P"
+                                : strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+struct top {
+    struct loop loop;
+    struct loop_source listener;
+    struct children *children;
+};
+
+static void on_connection(void *ctx, uint32_t events)
+{
+    struct top *t = ctx;
+    struct sockaddr_in from;
+    socklen_t n = sizeof from;
+    int fd = accept4(t->listener.fd, (struct sockaddr *)&from, &n, SOCK_CLOEXEC);
+    char host[INET_ADDRSTRLEN] = "?";
+
+    (void)events;
+    if (fd >= 0) {
+        inet_ntop(AF_INET, &from.sin_addr, host, sizeof host);
+        children_serve(t->children, fd, host);
+    } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
+        log_error("cannot accept: %s", strerror(errno));
+        usleep(100000);                /* the connection stays in the backlog */
+    }
+}
+
+static int run(const struct options *opt, int listen_fd, unsigned max_clients)
+{
+    struct top t = {0};
+
+    if (loop_open(&t.loop) < 0 ||
+        loop_add(&t.loop, &t.listener, listen_fd, EPOLLIN, on_connection, &t) < 0) {
+        log_error("cannot start: %s", strerror(errno));
+        return 1;
+    }
+    t.children = children_new(opt, listen_fd, max_clients, &t.loop);
+    if (t.children == NULL) {
+        log_error("cannot start: %s", strerror(errno));
+        return 1;
+    }
+    children_start(t.children, now_ns());
+    while (!t.loop.stop) {
+        uint64_t next = children_tend(t.children, now_ns());
+
+        t.loop.got_chld = false;
+        loop_once(&t.loop, next);
+    }
+    log_note("Terminating");
+    close(listen_fd);
+    children_end(t.children);
+    loop_close(&t.loop);
+    return 0;
+}
+
+/* The original process prints the daemon's id and returns 0 here with *daemon false. */
+static int become_daemon(bool *is_daemon)
+{
+    pid_t pid;
+    int null;
+
+    fflush(stdout);
+    pid = fork();
+    if (pid < 0) {
+        fprintf(stderr, "ldmd: cannot fork: %s\n", strerror(errno));
+        return 1;
+    }
+    *is_daemon = pid == 0;
+    if (pid > 0) {
+        printf("%d\n", (int)pid);
+        return 0;
+    }
+    setsid();
+    null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null >= 0) {
+        dup2(null, STDIN_FILENO);
+        dup2(null, STDOUT_FILENO);
+        dup2(null, STDERR_FILENO);
+        close(null);
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments a;
+    struct conf conf;
+    struct options opt;
+    int rc, fd;
+    bool is_daemon = true;
+
+    log_init(argc, &argv);
+    rc = parse_arguments(&a, argc, argv);
+    if (rc >= 0)
+        return rc;
+    if (conf_load(&conf, a.conf, stderr) < 0) {
+        conf_free(&conf);
+        return 2;
+    }
+    if (a.check) {
+        printf("%s is valid\n", a.conf);
+        conf_free(&conf);
+        return 0;
+    }
+    opt = (struct options){.queue = a.queue, .conf = &conf};
+    rc = check_queue(a.queue);
+    fd = rc == 0 ? open_listener(&a) : -1;
+    if (fd < 0) {
+        conf_free(&conf);
+        return 1;
+    }
+    if (log_set_destination(a.log) < 0) {
+        fprintf(stderr, "ldmd: cannot open log %s: %s\n", a.log, strerror(errno));
+        return 1;
+    }
+    if (!a.foreground && strcmp(a.log, "-") != 0)
+        rc = become_daemon(&is_daemon);
+    if (rc == 0 && is_daemon) {
+        log_note("Starting Up(" DOWNPOUR_VERSION "): port=%u, pq=\"%s\", conf=\"%s\"", a.port, a.queue,
+                 a.conf);
+        rc = run(&opt, fd, a.max_clients);
+        log_note("Exiting");
+    }
+    conf_free(&conf);
+    return rc;
+}

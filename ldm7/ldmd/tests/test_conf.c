@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "conf.h"
+
+#include <arpa/inet.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char *messages;
+static size_t messages_len;
+
+static int parse(struct conf *c, const char *text)
+{
+    FILE *f;
+    int rc;
+
+    free(messages);
+    messages = NULL;
+    f = open_memstream(&messages, &messages_len);
+    rc = conf_parse(c, "test.conf", text, strlen(text), f);
+    fclose(f);
+    return rc;
+}
+
+static void every_keyword(void **state)
+{
+    struct conf c;
+    char ip[32];
+
+    (void)state;
+    assert_int_equal(parse(&c,
+        "# comment\n\n"
+        "EXEC \"pqinsert -f NGRID \\\"a b\\\"\"\n"
+        "request\tNGRID|EXP  \".*\\.grb\"  10.0.0.1:3880   # downstream\n"
+        "REQUEST ANY-EXP x up.example.org\n"
+        "ALLOW ANY ^10\\.0\\. \"^keep\" nothing\n"
+        "ACCEPT EXP .* ^10\n"
+        "MULTICAST NGRID 224.0.1.9:38800 10.1.0.1:4000 24 101 newy et-1\n"
+        "RECEIVE NGRID 10.2.0.1:3880 10.1.0.2 starlight p2 205\n"
+        "RECEIVE EXP 10.2.0.1 10.1.0.2\n"
+        "SET fmtp.layout 2017\nSET fmtp.f_snd 12.5\nSET fmtp.f_rcv 2\nSET FMTP.R_MC_BPS 60000000\n"
+        "SET fmtp.b_rcv_bytes 600000000\nSET fmtp.ttl 5\nSET ldm6.max_latency_s 100\n"
+        "SET ldm7.verify_md5 1\n"), 0);
+    assert_int_equal(messages_len, 0);
+    assert_string_equal(c.execs[0].command, "pqinsert -f NGRID \"a b\"");
+    assert_int_equal(c.nrequests, 2);
+    assert_int_equal(c.requests[0].feed, 0x40800000);
+    assert_string_equal(c.requests[0].ere, ".*\\.grb");
+    assert_string_equal(c.requests[0].host, "10.0.0.1");
+    assert_int_equal(c.requests[0].port, 3880);
+    assert_int_equal(c.requests[1].feed, 0xbfffffff);
+    assert_int_equal(c.requests[1].port, 388);
+    assert_true(c.allows[0].has_ok && c.allows[0].has_not);
+    assert_int_equal(c.naccepts, 1);
+    assert_int_equal(c.multicasts[0].feed, 0x00800000);
+    assert_int_equal(ntohs(c.multicasts[0].group.sin_port), 38800);
+    assert_string_equal(inet_ntop(AF_INET, &c.multicasts[0].fmtp_addr, ip, sizeof ip), "10.1.0.1");
+    assert_int_equal(c.multicasts[0].fmtp_port, 4000);
+    assert_int_equal(c.multicasts[0].subnet_len, 24);
+    assert_int_equal(c.multicasts[0].vlan, 101);
+    assert_string_equal(c.multicasts[0].port_id, "et-1");
+    assert_int_equal(c.nreceives, 2);
+    assert_int_equal(c.receives[0].vlan, 205);
+    assert_string_equal(c.receives[1].switch_id, "dummy");
+    assert_int_equal(c.set.fmtp_layout, 2017);
+    assert_true(c.set.f_snd == 12.5 && c.set.f_rcv == 2 && c.set.max_latency_s == 100);
+    assert_int_equal(c.set.r_mc_bps, 60000000);
+    assert_int_equal(c.set.b_rcv_bytes, 600000000);
+    assert_int_equal(c.set.ttl, 5);
+    assert_true(c.set.verify_md5);
+    conf_free(&c);
+}
+
+static void defaults(void **state)
+{
+    struct conf c;
+
+    (void)state;
+    assert_int_equal(parse(&c, ""), 0);
+    assert_int_equal(c.set.fmtp_layout, 2021);
+    assert_true(c.set.f_snd == 5000 && c.set.f_rcv == 20);   /* mpup-ldm7 Table II */
+    assert_true(c.set.max_latency_s == 3600);
+    conf_free(&c);
+}
+
+/* Each line is wrong in one way; all are reported in one go, with their line. */
+static void all_errors_at_once(void **state)
+{
+    static const struct { const char *line, *found; } bad[] = {
+        {"FROB a b", "FROB"},
+        {" ALLOW ANY .*", "ALLOW"},
+        {"REQUEST NGRYD .* host", "NGRYD"},
+        {"REQUEST ANY ( host", "("},
+        {"REQUEST ANY .* host:0", "host:0"},
+        {"REQUEST ANY .*", "REQUEST"},
+        {"ALLOW ANY [", "["},
+        {"ALLOW ANY x a{9999}", "a{9999}"},
+        {"MULTICAST ANY 10.0.0.1 10.1.0.1 24 0 s p", "10.0.0.1"},
+        {"MULTICAST ANY 224.0.0.1 10.1.0 24 0 s p", "10.1.0"},
+        {"MULTICAST ANY 224.0.0.1 10.1.0.1 33 0 s p", "33"},
+        {"MULTICAST ANY 224.0.0.1 10.1.0.1 24 4095 s p", "4095"},
+        {"RECEIVE ANY h eth0", "eth0"},
+        {"SET fmtp.ttl 256", "256"},
+        {"SET fmtp.layout 2018", "2018"},
+        {"SET fmtp.speed 1", "fmtp.speed"},
+        {"SET fmtp.f_snd nan", "nan"},
+        {"EXEC \"open", "EXEC"},
+        {"INCLUDE other.conf", "other.conf"},
+    };
+    char text[4096] = "", want[256];
+    size_t n = sizeof bad / sizeof bad[0];
+    struct conf c;
+
+    (void)state;
+    for (size_t i = 0; i < n; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s\n", bad[i].line);
+    assert_int_equal(parse(&c, text), -1);
+    assert_int_equal(c.nerrors, n);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(want, sizeof want, "test.conf:%zu: found \"%s\"", i + 1, bad[i].found);
+        if (strstr(messages, want) == NULL)
+            fail_msg("no message begins with: %s\nmessages:\n%s", want, messages);
+    }
+    conf_free(&c);
+}
+
+static void overlapping_multicast(void **state)
+{
+    struct conf c;
+
+    (void)state;
+    assert_int_equal(parse(&c, "MULTICAST ANY 224.0.0.1 10.1.0.1 24 0 s p\n"
+                               "MULTICAST EXP 224.0.0.2 10.1.0.1 24 0 s p\n"), -1);
+    assert_non_null(strstr(messages, "test.conf:2: found \"EXP\""));
+    conf_free(&c);
+}
+
+static void includes(void **state)
+{
+    char dir[] = "/tmp/ldmd-conf-XXXXXX", a[64], b[64];
+    struct conf c;
+    FILE *f;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(a, sizeof a, "%s/a.conf", dir);
+    snprintf(b, sizeof b, "%s/b.conf", dir);
+    f = fopen(a, "w");
+    fputs("INCLUDE b.conf\nALLOW EXP .*\n", f);
+    fclose(f);
+    f = fopen(b, "w");
+    fputs("ALLOW NGRID .*\n", f);
+    fclose(f);
+    assert_int_equal(conf_load(&c, a, NULL), 0);
+    assert_int_equal(c.nallows, 2);
+    conf_free(&c);
+    f = fopen(b, "w");
+    fputs("INCLUDE a.conf\n", f);
+    fclose(f);
+    assert_int_equal(conf_load(&c, a, NULL), -1);       /* a circle ends */
+    conf_free(&c);
+    unlink(b);
+    assert_int_equal(conf_load(&c, a, NULL), -1);
+    conf_free(&c);
+    unlink(a);
+    rmdir(dir);
+}
+
+static void allow(void **state)
+{
+    struct conf c;
+    const char *ten[] = {"10.0.0.7"}, *other[] = {"192.168.1.1", "host.Example.org"};
+    struct pq_info info = {.feedtype = 0x00800000, .ident = "keep.this"};
+
+    (void)state;
+    assert_int_equal(parse(&c, "ALLOW NGRID ^10\\. ^keep secret\nALLOW EXP|NGRID \\.example\\.org$\n"), 0);
+    assert_int_equal(conf_allowed(&c, 0xffffffff, ten, 1), 0x00800000);
+    assert_int_equal(conf_allowed(&c, 0x40000000, ten, 1), 0);
+    assert_int_equal(conf_allowed(&c, 0xffffffff, other, 2), 0x40800000);
+    assert_int_equal(conf_allowed(&c, 0xffffffff, other, 1), 0);
+    assert_true(conf_allows_product(&c, &info, ten, 1));
+    strcpy(info.ident, "keep.secret");
+    assert_false(conf_allows_product(&c, &info, ten, 1));
+    assert_true(conf_allows_product(&c, &info, other, 2));
+    strcpy(info.ident, "lose.this");
+    assert_false(conf_allows_product(&c, &info, ten, 1));
+    conf_free(&c);
+}
+
+static void matching(void **state)
+{
+    struct ldm_class cls = {.from = {1000, 0}, .to = LDM_TIME_END, .n = 2};
+    struct pq_info info = {.creation = {1000, 0}, .feedtype = 0x40000000, .ident = "grid.042"};
+    struct pq_signature sig = {{1, 2, 0xab}}, got;
+    struct matcher m;
+    char err[256];
+
+    (void)state;
+    cls.specs[0] = (struct ldm_spec){0x40000000, "^grid\\.[0-9]+$"};
+    cls.specs[1] = (struct ldm_spec){0x1, ".*"};
+    assert_true(class_add_signature(&cls, &sig));
+    assert_string_equal(cls.specs[2].pattern, "SIG=0102ab00000000000000000000000000");
+    assert_true(class_take_signature(&cls, &got));
+    assert_memory_equal(&got, &sig, sizeof sig);
+    assert_int_equal(cls.n, 2);
+    assert_int_equal(matcher_init(&m, &cls, err, sizeof err), 0);
+    assert_true(matcher_wants(&m, &info));
+    info.creation.tv_sec = 999;
+    assert_false(matcher_wants(&m, &info));
+    m.ignore_from = true;
+    assert_true(matcher_wants(&m, &info));
+    strcpy(info.ident, "grid.x");
+    assert_false(matcher_wants(&m, &info));
+    info.feedtype = 1;
+    assert_true(matcher_wants(&m, &info));
+    info.feedtype = 2;
+    assert_false(matcher_wants(&m, &info));
+    matcher_free(&m);
+}
+
+static void hostile_patterns(void **state)
+{
+    static const char *const bad[] = {"(a)\\1", "((a{100}){100}){100}", "a{1025}", "a{1,5000}", "(", "[",
+                                      "a{99999999999}"};
+    static const char *const good[] = {".*", ".*x", "a{10}b{10}", "\\.", "x\\{99999", "^a|b$", ".*|a"};
+    regex_t re;
+    char err[512];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_equal(ere_compile(&re, bad[i], 0, err, sizeof err), -1);
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        assert_int_equal(ere_compile(&re, good[i], 0, err, sizeof err), 0);
+        regfree(&re);
+    }
+}
+
+static int cleanup(void **state)
+{
+    (void)state;
+    free(messages);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_keyword),   cmocka_unit_test(defaults),
+        cmocka_unit_test(all_errors_at_once), cmocka_unit_test(overlapping_multicast),
+        cmocka_unit_test(includes),        cmocka_unit_test(allow),
+        cmocka_unit_test(matching),        cmocka_unit_test(hostile_patterns),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, cleanup);
+}
