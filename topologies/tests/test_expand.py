@@ -21,7 +21,7 @@ def geni5(receivers: int = 8) -> Network:
 
 NETWORKS = [*(geni5(m) for m in (1, 2, 4, 8, 24)), load(find("drfsm8"))]
 all_networks = pytest.mark.parametrize(
-    "network", NETWORKS, ids=lambda n: f"{n.name}-{len(n.subscribers)}"
+    "network", NETWORKS, ids=[f"{n.name}-{len(n.subscribers)}" for n in NETWORKS]
 )
 
 

@@ -56,20 +56,19 @@ def test_access_links_may_be_impaired(tmp_path: Path) -> None:
     assert network.round_trip_ms == {"sub": 16}
 
 
-def test_a_rack_with_two_segments(tmp_path: Path) -> None:
+def two_segments(tmp_path: Path) -> Network:
+    """The small network with a second subscriber in a segment of its own."""
     second = "{ through: sw-west, to: hub, vlan: 203, hosts: [sub2] }"
-    text = (
-        SMALL.replace("IMPAIRMENT", "delay_ms: 7")
-        .replace("  ctl:", "  sub2: { kind: host, role: subscriber, attached_to: sw-west }\n  ctl:")
-        .replace("vlan: 202 }", "vlan: 202, hosts: [sub] }")
-        .replace("control_n", f"  w2: {second}\ncontrol_n")
-    )
-    network = load_text(tmp_path, text)
-    assert {h: network.segment_of(h).vlan for h in ("pub", "sub", "sub2")} == {
-        "pub": 101,
-        "sub": 202,
-        "sub2": 203,
-    }
+    host = "  sub2: { kind: host, role: subscriber, attached_to: sw-west }\n"
+    text = SMALL.replace("IMPAIRMENT", "delay_ms: 7").replace("  ctl:", f"{host}  ctl:")
+    text = text.replace("vlan: 202 }", "vlan: 202, hosts: [sub] }")
+    return load_text(tmp_path, text.replace("control_n", f"  w2: {second}\ncontrol_n"))
+
+
+def test_a_rack_with_two_segments(tmp_path: Path) -> None:
+    network = two_segments(tmp_path)
+    vlans = {h.name: network.segment_of(h.name).vlan for h in network.hosts}
+    assert vlans == {"pub": 101, "sub": 202, "sub2": 203}
 
 
 def test_the_path_of_least_delay_wins(tmp_path: Path) -> None:
