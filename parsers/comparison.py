@@ -132,8 +132,7 @@ def to_json(experiment: str, groups: Sequence[Group], complaints: Sequence[str])
         "experiment": experiment,
         "verdict": worst_verdict(c for g in groups for r in g.cells.values() for c in r),
         "metrics": {
-            m.name: {"label": m.label.strip(), "unit": m.unit, "source": m.source}
-            for m in METRICS.values()
+            m.name: {"label": m.label, "unit": m.unit, "source": m.source} for m in METRICS.values()
         },
         "groups": [
             {

@@ -225,25 +225,24 @@ def cpu_use(
 ) -> CpuUse:
     """Phi(t1, t2): what all sampled processes used in [t1, t2], over the CPU time there was.
 
-    That is the cumulative CPU time at the last ps block up to t2 less that at the last block up
-    to t1 (0 if there is none: what ran before t1 then counts as well).
+    t1 and t2 move to the last ps block up to each of them, as the counters are known there only.
+    Without a block up to t1 the counters begin at t1 with 0: what ran before counts as well.
     """
     if time_2_s <= time_1_s:
         reason = "the interval is empty"
         return CpuUse(absent("s", reason), absent("%", reason), absent("%", reason))
-    upto_1 = upto_2 = 0.0
-    seen = False
-    for time_s, cpu_s in cumulative_cpu(samples):
-        if time_s <= time_1_s:
-            upto_1 = cpu_s
-        elif time_s <= time_2_s:
-            upto_2 = cpu_s
-            seen = True
-    if not seen:
+    begin = (time_1_s, 0.0)
+    end = None
+    for block in cumulative_cpu(samples):
+        if block[0] <= time_1_s:
+            begin = block
+        elif block[0] <= time_2_s:
+            end = block
+    if end is None:
         reason = "no ps sample in the interval"
         return CpuUse(absent("s", reason), absent("%", reason), absent("%", reason))
-    used = max(0.0, upto_2 - upto_1)
-    span = time_2_s - time_1_s
+    used = max(0.0, end[1] - begin[1])
+    span = end[0] - begin[0]
     return CpuUse(
         Value(used, "s"),
         Value(100.0 * used / (span * cores), "%"),

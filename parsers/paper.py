@@ -145,7 +145,7 @@ def compare(row: PaperRow, protocol: str, ours: Value) -> Comparison:
     if row.value is None:
         raise ValueError("the row has no value to compare with")
     metric = METRICS[row.metric]
-    label = f"{protocol.upper()} {metric.label.strip()}"
+    label = f"{protocol.upper()} {metric.label}"
     if ours.value is None:
         sentence = f"{label}: not measured here ({ours.reason}); paper {metric.show(row.value)}."
         return Comparison(

@@ -17,9 +17,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from parsers.comparison import PROTOCOLS, Group
+from parsers.comparison import PROTOCOLS, Group, worst_verdict
 from parsers.summary import CellMetrics, ReceiverMetrics
 
 COLOURS = {"ldm7": "#0072B2", "ldm6": "#D55E00"}
@@ -166,18 +166,33 @@ def _throughput(group: Group) -> Figure | None:
     axes.set_ylabel("Throughput (Mbit/s)")
     axes.set_xlabel("Receiver, grouped by site")
     axes.set_title("Throughput per receiver: sum of sizes / sum of latencies")
-    _legend_above(figure, axes)
+    _finish(figure, axes, group)
     return figure
 
 
-def _legend_above(figure: Figure, axes: Axes) -> None:
+def _finish(figure: Figure, axes: Axes, group: Group) -> None:
+    """Above the axes: conditions and verdict on the left, the legend on the right."""
+    cells = [c for repeats in group.cells.values() for c in repeats]
+    verdict = worst_verdict(cells)
+    repeats = max((len(c) for c in group.cells.values()), default=0)
+    figure.text(
+        0.008,
+        0.985,
+        group.label
+        + (f"; first of {repeats} repeats" if repeats > 1 else "")
+        + ("" if verdict == "faithful" else f"\nverdict: {verdict.upper()}"),
+        ha="left",
+        va="top",
+        fontsize=9,
+        color="#555555" if verdict == "faithful" else "#a03000",
+    )
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         figure.legend(
             handles,
             labels,
             loc="outside upper right",
-            ncols=len(handles),
+            ncols=len(handles) if len(handles) < 4 else 2,
             fontsize=9,
             frameon=False,
         )
@@ -206,13 +221,15 @@ def _bandwidth(group: Group) -> Figure | None:
             continue
         drawn = True
         limit = max(limit, cell.active_s[1])
+        if long:
+            series = ((0.0, series[0][1]), *series)
         axes.plot(
             [t / (60.0 if long else 1.0) for t, _ in series],
             [rate / 1e6 for _, rate in series],
             color=COLOURS[protocol],
             ls=DASHES[protocol],
             lw=1.8,
-            drawstyle="default" if long else "steps-pre",
+            drawstyle="steps-pre",
             label=protocol.upper(),
         )
         mean = cell.values["nic_bandwidth"].value
@@ -237,7 +254,7 @@ def _bandwidth(group: Group) -> Figure | None:
     axes.set_xlabel(f"Time after the first insertion ({'min' if long else 's'})")
     axes.set_ylabel("Sent by the sender's NIC (Mbit/s)")
     axes.set_title(f"Sender NIC bandwidth, per {'minute' if long else 'second'}")
-    _legend_above(figure, axes)
+    _finish(figure, axes, group)
     return figure
 
 
@@ -282,7 +299,7 @@ def _cpu(group: Group) -> Figure | None:
     axes.set_xlabel(f"Time after the first insertion ({'min' if scale > 1 else 's'})")
     axes.set_ylabel("CPU utilization (% of all cores)")
     axes.set_title("CPU over time")
-    _legend_above(figure, axes)
+    _finish(figure, axes, group)
     return figure
 
 
@@ -331,12 +348,14 @@ def _latency(group: Group) -> Figure | None:
             )
     if logarithmic:
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_ylim(0, 1.03)
     axes.set_xlabel("Product latency, creation to arrival, all receivers (ms)")
     axes.set_ylabel("Share of deliveries")
     axes.set_title("Latency of the products (cumulative distribution)")
-    _legend_above(figure, axes)
+    _finish(figure, axes, group)
     return figure
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import io
+import textwrap
 from dataclasses import dataclass
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -75,10 +76,14 @@ def render_text(report: Report) -> str:
         for table in section.tables:
             console.print(_rich_table(table))
         for sentence in section.sentences:
-            console.print(f"- {escape(sentence)}")
+            console.print(escape(_bullet(sentence)))
         for plot in section.plots:
             console.print(f"- {escape(plot.title)}: {plot.name}.png, {plot.name}.svg")
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _bullet(sentence: str) -> str:
+    return textwrap.fill(sentence, WIDTH, initial_indent="- ", subsequent_indent="  ")
 
 
 def _rich_table(table: Table) -> RichTable:

@@ -140,8 +140,8 @@ def _main_section(group: Group) -> Section:
 
 
 def _remarks(group: Group, names: Iterable[str]) -> list[str]:
-    """Reasons of absent values and notes, the same for both protocols said once."""
-    found: dict[str, list[str]] = {}
+    """Reasons of absent values, and notes; the same text is said once."""
+    about: dict[str, dict[str, list[str]]] = {}  # text -> metric -> protocols
     for name in names:
         for protocol in PROTOCOLS:
             value = group.values.get(protocol, {}).get(name)
@@ -151,9 +151,16 @@ def _remarks(group: Group, names: Iterable[str]) -> list[str]:
             if value.reason and value.note:
                 text += f" ({value.note})"
             if text:
-                label = METRICS[name].label.strip()
-                found.setdefault(f"{label}: {text}.", []).append(protocol.upper())
-    return [f"{' and '.join(who)} {text}" for text, who in found.items()]
+                metrics = about.setdefault(text, {})
+                metrics.setdefault(METRICS[name].label, []).append(protocol.upper())
+    sentences = []
+    for text, metrics in about.items():
+        by_protocols: dict[str, list[str]] = {}
+        for label, protocols in metrics.items():
+            by_protocols.setdefault(" and ".join(protocols), []).append(label)
+        for who, labels in by_protocols.items():
+            sentences.append(f"{who}, {'; '.join(labels)}: {text}.")
+    return sentences
 
 
 def _paper_section(group: Group) -> Section | None:
@@ -163,7 +170,7 @@ def _paper_section(group: Group) -> Section | None:
         sentences.append("All compared values agree with the paper within the tolerance.")
     rows = [
         (
-            f"{c.protocol.upper()} {METRICS[c.metric].label.strip()}",
+            f"{c.protocol.upper()} {METRICS[c.metric].label}",
             METRICS[c.metric].show(c.ours) if c.ours is not None else "n/a",
             METRICS[c.metric].show(c.paper),
             _difference(c)[1],
@@ -187,7 +194,7 @@ def _paper_section(group: Group) -> Section | None:
     if comparisons.elsewhere:
         others = tuple(
             (
-                f"{r.protocol.upper()} {METRICS[r.metric].label.strip()}",
+                f"{r.protocol.upper()} {METRICS[r.metric].label}",
                 METRICS[r.metric].show(r.value) if r.value is not None else r.text,
                 f"{r.source}: {r.conditions}",
             )
@@ -356,7 +363,7 @@ def _model_section(cells: Sequence[CellMetrics]) -> Section | None:
             header = ("Statistic", "Unit", "published", "model", "difference")
             sentence = (
                 f"No trace file was given: the {trace.products or 'unknown'} products come"
-                " from the NGRID model. Its hour with this seed beside the published hour:"
+                " from the NGRID model; the table compares its hour with the published hour."
             )
             table = Table("", header, rows, frozenset({"Statistic", "Unit"}))
             return Section("The generated trace", (sentence,), (table,))
@@ -401,7 +408,7 @@ def _further_table(group: Group) -> Table:
     protocols = [p for p in PROTOCOLS if p in group.cells]
     rows = tuple(
         (
-            _labelled(name).strip(),
+            _labelled(name),
             *(_number(name, group.values[p][name]) for p in protocols),
             METRICS[name].source,
         )
@@ -430,7 +437,8 @@ def _input_section(cells: Sequence[CellMetrics], complaints: Sequence[str]) -> S
             )
     if not sentences:
         sentences.append(
-            "All files were there; every log line was understood; no warnings in them."
+            "All files were there, every log line was understood, and none of them is a warning"
+            " without a meaning of its own here."
         )
     return Section("Input: what was missing, malformed or warned about", tuple(sentences))
 

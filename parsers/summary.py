@@ -181,7 +181,7 @@ def _throughput(
     values: dict[str, Value],
 ) -> tuple[list[FileSetMetrics], bool]:
     """Eq. 3 and 4 per file-set, their means, and over the whole run."""
-    no_ffdr = absent("%", "defined for LDM7 only: LDM6 has no FMTP")
+    no_ffdr = absent("%", "defined for LDM7 only")
     if not sent.order or len(receivers) < cell.m:
         without = [h for h in cell.subscribers if h not in receivers]
         reason = sent.reason or f"no log of {', '.join(without)}"

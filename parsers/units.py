@@ -47,18 +47,18 @@ _MS = ("s", "ms", 1e-3, 1)
 METRICS: dict[str, Metric] = {
     m.name: m
     for m in (
-        Metric("throughput", "Throughput (file-sets of G)", *_MBPS, "mpup-ldm7 eq. 3"),
+        Metric("throughput", "Throughput", *_MBPS, "mpup-ldm7 eq. 3"),
         Metric("throughput_whole", "Throughput, whole run", *_MBPS, "mpup-ldm7 eq. 3"),
         Metric("throughput_fmtp", "FMTP throughput, all", *_MBPS, "drfsm eq. 1"),
         Metric("throughput_mc", "FMTP throughput, no retx", *_MBPS, "drfsm eq. 2"),
         Metric("throughput_retx", "FMTP throughput, with retx", *_MBPS, "drfsm eq. 3"),
-        Metric("ffdr", "FFDR by count", *_PERCENT, "mpup-ldm7 eq. 4"),
+        Metric("ffdr", "FFDR", *_PERCENT, "mpup-ldm7 eq. 4"),
         Metric("ffdr_count", "FFDR by count, of received", *_PERCENT, "drfsm eq. 4"),
         Metric("ffdr_size", "FFDR by size, of received", *_PERCENT, "drfsm eq. 5"),
         Metric("mplr", "MPLR", *_PERCENT, "drfsm eq. 6"),
         Metric("nic_bandwidth", "Sender NIC bandwidth", *_MBPS, "mpup-ldm7 eq. 5, sar"),
-        Metric("nic_bandwidth_counters", "  same, start/end counters", *_MBPS, "mpup-ldm7 eq. 5"),
-        Metric("input_rate", "Input rate (files inserted)", *_MBPS, "pqinsert.log"),
+        Metric("nic_bandwidth_counters", "NIC bandwidth by counters", *_MBPS, "mpup-ldm7 eq. 5"),
+        Metric("input_rate", "Input rate", *_MBPS, "pqinsert.log"),
         Metric("cpu", "Sender CPU, all cores", *_PERCENT, "mpup-ldm7 III-B"),
         Metric("cpu_one_core", "Sender CPU, of one core", *_PERCENT, "mpup-ldm7 III-B"),
         Metric("latency_p50", "Latency p50", *_MS, "receiver logs"),

@@ -107,18 +107,18 @@ def _receiver_log(cell: SyntheticCell, number: int) -> str:
 
 def _sar(cell: SyntheticCell) -> str:
     rate = cell.nic_bps / 8 / 1024
+    zeros = "  0.00" * 4
     text = f"Linux 6.1.0 (synthetic) \t{_utc(START_S):%Y-%m-%d} \t_x86_64_\t(2 CPU)\n"
     for second in range(-2, cell.duration_s + 5):
-        a, b = _utc(START_S + second), _utc(START_S + second + 1)
+        a = f"{_utc(START_S + second):%H:%M:%S}"
+        b = f"{_utc(START_S + second + 1):%H:%M:%S}"
         text += (
-            f"\n{a:%H:%M:%S}        CPU     %user     %nice   %system   %iowait    %steal     %idle\n"
-            f"{b:%H:%M:%S}        all     20.00      0.00     10.00      1.00      4.00     65.00\n"
-            f"\n{a:%H:%M:%S}        IFACE   rxpck/s   txpck/s    rxkB/s    txkB/s   rxcmp/s   txcmp/s"
-            f"  rxmcst/s   %ifutil\n"
-            f"{b:%H:%M:%S}           lo      0.00      0.00      0.00      0.00      0.00      0.00"
-            f"      0.00      0.00\n"
-            f"{b:%H:%M:%S}       umass0  400.00    400.00     10.00  {rate:9.2f}      0.00      0.00"
-            f"      0.00      0.00\n"
+            f"\n{a}  CPU  %user  %nice  %system  %iowait  %steal  %idle\n"
+            f"{b}  all  20.00  0.00  10.00  1.00  4.00  65.00\n"
+            f"\n{a}  IFACE  rxpck/s  txpck/s  rxkB/s  txkB/s"
+            "  rxcmp/s  txcmp/s  rxmcst/s  %ifutil\n"
+            f"{b}  lo  0.00  0.00  0.00  0.00{zeros}\n"
+            f"{b}  umass0  400.00  400.00  10.00  {rate:.2f}{zeros}\n"
         )
     return text
 

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counters of start and end: what got lost, and who asked for it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from parsers.counters import Counters, Drop, drops_between, parse_counters, rule_drops
+from parsers.jsonfiles import BadFile
+
+RULE = "-i uva-eth0 -p udp -m statistic --mode random --probability 0.01 -j DROP"
+
+
+def counters(**parts: Any) -> Counters:
+    return parse_counters(json.dumps({"time": 1.0, **parts}), "c.json")
+
+
+def iptables(packets: int, passed: int = 0) -> dict[str, Any]:
+    return {
+        "uva": [
+            {"chain": "INPUT", "packets": packets, "bytes": 1, "rule": RULE},
+            {"chain": "INPUT", "packets": passed, "bytes": 1, "rule": "-p udp"},
+        ]
+    }
+
+
+def test_every_kind_of_loss_is_found_as_a_difference() -> None:
+    start = counters(
+        qdiscs={"umass/e0/11:": {"kind": "bfifo", "drops": 5}},
+        udp={"uva": {"rcvbuf_errors": 2, "in_errors": 2}},
+        interfaces={"uva/e0": {"rx_dropped": 1}},
+    )
+    end = counters(
+        qdiscs={"umass/e0/11:": {"kind": "bfifo", "drops": 12}, "new/e1/1:": {"drops": 3}},
+        classes={"umass/e0/1:1": {"drops": 12}},
+        udp={"uva": {"rcvbuf_errors": 6, "in_errors": 6, "sndbuf_errors": 1}},
+        interfaces={"uva/e0": {"rx_dropped": 1}},
+        meters={"newy/1": {"drop_packets": 9}},
+        openvswitch={"newy/e3": {"tx_dropped": 2}},
+        relay={"a:b/forward": {"dropped": 40}, "c:d/backward": {"dropped": 4}},
+        iptables=iptables(100, 9900),
+    )
+    # Uninjected first, each kind by its size: 12 - 5 = 7 in the bfifo, 6 - 2 = 4 in the socket.
+    assert drops_between(start, end, frozenset({"a:b/forward"})) == (
+        Drop("newy/1", "meter drop_packets", 9, False),
+        Drop("umass/e0/11:", "qdisc drops", 7, False),
+        Drop("c:d/backward", "relay dropped", 4, False),
+        Drop("uva", "UDP rcvbuf_errors", 4, False),
+        Drop("new/e1/1:", "qdisc drops", 3, False),
+        Drop("newy/e3", "switch port tx_dropped", 2, False),
+        Drop("uva", "UDP sndbuf_errors", 1, False),
+        Drop("uva", "iptables", 100, True),
+        Drop("a:b/forward", "relay dropped", 40, True),
+    )
+
+
+def test_nothing_lost() -> None:
+    same = counters(qdiscs={"a/b/1:": {"drops": 5}}, iptables=iptables(7))
+    assert drops_between(same, same) == ()
+
+
+def test_rule_drops_count_from_the_start() -> None:
+    dropped, interface = rule_drops(
+        "uva", counters(iptables=iptables(30)), counters(iptables=iptables(130))
+    )
+    assert (dropped, interface) == (100, "uva-eth0")
+    # A rule inserted after the first reading counts from 0; an accounting rule is no drop.
+    assert rule_drops("uva", counters(), counters(iptables=iptables(130, 10))) == (130, "uva-eth0")
+    assert rule_drops("umd", counters(), counters(iptables=iptables(130))) == (0, None)
+
+
+def test_bad_counters_name_file_and_place() -> None:
+    with pytest.raises(BadFile, match=r"c.json: qdiscs.x.drops: .*found 'many'"):
+        counters(qdiscs={"x": {"drops": "many"}})
+    with pytest.raises(BadFile, match=r"c.json: time: Field required"):
+        parse_counters("{}", "c.json")
+    with pytest.raises(BadFile, match="c.json"):
+        parse_counters("{", "c.json")
