@@ -144,7 +144,8 @@ def test_everything_is_unique(network: Network) -> None:
     ports = [port for link in network.links for port in (link.a, link.b)]
     nics = [nic for host in network.hosts for nic in (host.nic1, host.nic2)]
     nics += [nic for router in network.routers for nic in router.nics]
-    nodes = [n.name for n in (*network.switches, *network.hosts, *network.routers)]
+    nodes = [s.name for s in network.switches] + [h.name for h in network.hosts]
+    nodes += [r.name for r in network.routers]
     for what in (
         nodes,
         [link.name for link in network.links],
