@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
+import topologies
+from controller.client import endpoints_of
 from controller.core import Endpoint
 from controller.entries import BROADCAST, TABLE_MISS
 from controller.messages import Message
@@ -25,6 +28,8 @@ from controller.tests.sample import (
     ROOT,
     network,
 )
+from topologies.load import load
+from topologies.model import ControlledBy, Network
 
 MULTICAST = "01:00:5e:01:01:01"
 ARP = 0x0806
@@ -32,8 +37,8 @@ RATE = 20_000_000
 
 
 class World:
-    def __init__(self) -> None:
-        self.service = PathService(network(), "core", self.apply)
+    def __init__(self, net: Network | None = None, domain: str = "core") -> None:
+        self.service = PathService(net or network(), domain, self.apply)
         self.net = FakeNetwork(self.service.core)
         self.sent: dict[str, Sequence[Message]] = {}
         for switch in self.net.switches:
@@ -198,6 +203,37 @@ def test_reconnected_switch_is_brought_back(world: World) -> None:
     world.service.switch_up("s2")
     assert world.service.path("p1").up
     assert world.net.switches["s2"].entries() == before
+
+
+@pytest.mark.parametrize("name", ["geni5", "drfsm8"])
+def test_topologies_of_the_project(name: str) -> None:
+    """Every segment gets each multicast frame once, on its own VLAN id, no core link carries two
+    copies, all ids of the tree differ, and each host is reached and reaches the publisher."""
+    net = load(Path(topologies.__file__).with_name(f"{name}.yaml"))
+    (domain,) = [d.name for d in net.domains if d.controlled_by is ControlledBy.CONTROLLER]
+    world = World(net, domain)
+    root, leaves = endpoints_of(net)
+    world.path(*leaves.values(), root=root)
+    publisher = net.publisher.nic1.mac
+
+    got = world.net.inject(root.switch, root.port, Frame(MULTICAST, publisher, root.vlan))
+    assert [(s, p, f.vlan) for s, p, f in got] == sorted(leaf.key for leaf in leaves.values())
+    assert len(net.subscribers) == sum(len(leaf.macs) for leaf in leaves.values())
+    ids = [vlan for _, _, vlan in world.net.on_links]
+    ids += [endpoint.vlan for endpoint in (root, *leaves.values())]
+    assert len(ids) == len(set(ids))
+
+    for host in net.subscribers:
+        leaf = leaves[net.segment_of(host.name).name]
+        mac = host.nic1.mac
+        there = Frame(mac, publisher, root.vlan)
+        assert world.net.inject(root.switch, root.port, there) == [
+            (leaf.switch, leaf.port, Frame(mac, publisher, leaf.vlan))
+        ]
+        back = Frame(publisher, mac, leaf.vlan)
+        assert world.net.inject(leaf.switch, leaf.port, back) == [
+            (root.switch, root.port, Frame(publisher, mac, root.vlan))
+        ]
 
 
 def test_random_changes_always_leave_exactly_the_plan(world: World) -> None:

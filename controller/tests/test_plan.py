@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from controller.core import (
+    Core,
     Endpoint,
     InvalidEndpoint,
     UnknownDomain,
@@ -55,6 +58,7 @@ from controller.tests.sample import (
     ROOT,
     network,
 )
+from topologies.model import Impairment
 
 CORE = core_of(network(), "core")
 RATE = 20_000_000
@@ -216,6 +220,56 @@ def test_capacity_names_the_bottleneck() -> None:
     with_leaf(CORE, more, Endpoint("s3", 9, 2009), paths)  # not over that link
     fits = Path("fits", 9, Endpoint("s1", 1, 1009), 10_000_000)
     with_leaf(CORE, fits, Endpoint("s4", 9, 2009), paths)  # exactly full
+
+
+def test_id_of_another_path_on_another_link_is_free() -> None:
+    """Ids are local to a link: with one range for all links, each link counts for itself."""
+    net = network()
+    net = dataclasses.replace(
+        net, links=tuple(dataclasses.replace(k, vlan_range=(500, 509)) for k in net.links)
+    )
+    core = core_of(net, "core")
+    first = with_leaf(core, Path("a", 1, ROOT, RATE), LEAF_2, ())
+    assert dict(first.vlans) == {"s1:s2": 500}
+    second = Path("b", 2, Endpoint("s2", 9, 202), RATE)
+    second = with_leaf(core, second, LEAF_3, [first])
+    assert dict(second.vlans) == {"s2:s3": 500}
+    both = with_leaf(core, Path("c", 3, Endpoint("s1", 1, 203), RATE), LEAF_3, [first])
+    assert dict(both.vlans) == {"s1:s2": 501, "s2:s3": 500}
+
+
+def _asymmetric(name: str, forward: Impairment, backward: Impairment) -> Core:
+    net = network()
+    links = tuple(
+        dataclasses.replace(k, forward=forward, backward=backward) if k.name == name else k
+        for k in net.links
+    )
+    return core_of(dataclasses.replace(net, links=links), "core")
+
+
+def test_delay_is_per_direction() -> None:
+    slow, fast = Impairment(delay_ms=50), Impairment(delay_ms=1)
+    for forward, backward, there, back in (
+        (slow, fast, ["s1:s3"], ["s2:s3", "s1:s2"]),  # 20 or 5 + 50 ms; 20 or 1 + 5 ms
+        (fast, slow, ["s1:s2", "s2:s3"], ["s1:s3"]),
+    ):
+        core = _asymmetric("s2:s3", forward, backward)
+        assert [h.link for h in route(shortest_tree(core, "s1"), "s1", "s3")] == there
+        assert [h.link for h in route(shortest_tree(core, "s3"), "s3", "s1")] == back
+
+
+def test_capacity_of_access_links_is_per_direction() -> None:
+    narrow, wide = Impairment(rate_bps=1_000_000), Impairment(rate_bps=1_000_000_000)
+    path = Path("p", 1, ROOT, RATE)
+    # s4:e4 leaves the core forwards, e2:s2 and e1:s1 backwards.
+    for name, leaf in (("s4:e4", LEAF_4), ("e2:s2", LEAF_2)):
+        out, back = (narrow, wide) if name == "s4:e4" else (wide, narrow)
+        with pytest.raises(NoCapacity, match=f"link '{name}' from '{leaf.switch}'"):
+            with_leaf(_asymmetric(name, out, back), path, leaf, ())
+        with_leaf(_asymmetric(name, back, out), path, leaf, ())
+    with pytest.raises(NoCapacity, match="link 'e1:s1' from 'e1'"):
+        check_root(_asymmetric("e1:s1", narrow, wide), path, ())
+    check_root(_asymmetric("e1:s1", wide, narrow), path, ())
 
 
 def test_capacity_is_per_direction() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -182,6 +183,37 @@ def test_switch_that_does_not_confirm(rig: Rig) -> None:
     response = rig.http.post("/v1/paths/NGRID/leaves", json=LEAF)
     assert response.status_code == 200
     assert response.json()["state"] == "up"
+
+
+def test_repeated_creation_repairs(rig: Rig) -> None:
+    rig.failing["s1"] = Failure(Why.TIMEOUT)
+    assert_problem(rig.http.post("/v1/paths", json=PATH), 504)
+    assert_problem(rig.http.post("/v1/paths", json=PATH), 504)
+    rig.failing.clear()
+    response = rig.http.post("/v1/paths", json=PATH)
+    assert (response.status_code, response.json()["state"]) == (200, "up")
+    assert any(entry.key[0] == "meter" for entry in rig.net.switches["s1"].entries())
+
+
+def test_reading_does_not_wait_for_switches(rig: Rig) -> None:
+    rig.http.post("/v1/paths", json=PATH)
+    waiting, go_on = threading.Event(), threading.Event()
+
+    def apply(changes: Mapping[str, Sequence[Message]]) -> Mapping[str, Failure]:
+        waiting.set()
+        assert go_on.wait(10)
+        return rig.apply(changes)
+
+    rig.service._apply = apply
+    adding = threading.Thread(
+        target=rig.http.post, args=("/v1/paths/NGRID/leaves",), kwargs={"json": LEAF}
+    )
+    adding.start()
+    assert waiting.wait(10)
+    assert rig.http.get("/v1/health").status_code == 200
+    assert rig.http.get("/v1/paths/NGRID").json()["leaves"] == [LEAF]
+    go_on.set()
+    adding.join()
 
 
 def test_retry_repairs_without_a_request(rig: Rig) -> None:
