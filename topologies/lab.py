@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running network: `open_lab` builds it, checks that it is what was asked for, and takes it down.
+"""A running network: `open_lab` builds it, checks that it is what was asked for, takes it down.
 
-The caller is in the run's network namespace (`lifecycle.enter`). All processes carry the run's mark.
+The caller is in the run's network namespace (`lifecycle.enter`); all processes carry its mark.
 """
 
 from __future__ import annotations
@@ -323,11 +323,16 @@ class Lab:
             return
         self._closed = True
         with _interrupts_held():
+            # All are told first and waited for then: freeing the relay's rings takes a second.
+            for controller in self._controllers:
+                controller.tell_to_stop()
+            if self._relay is not None:
+                self._relay.tell_to_stop()
             for controller in self._controllers:
                 controller.stop()
+            self._switches.stop()
             if self._relay is not None:
                 self._relay.stop()
-            self._switches.stop()
             # Also what nobody has a handle of any more. Mininet's shells end with the pipes.
             marks.end_processes(self.run_id, grace_s=0.0)
             if self._built is not None:

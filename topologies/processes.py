@@ -99,6 +99,9 @@ class Relay:
                 raise LabError("wire-relay: no statistics")
             time.sleep(0.005)
 
+    def tell_to_stop(self) -> None:
+        _tell_to_stop(self._process)
+
     def stop(self) -> None:
         _stop(self._process)
 
@@ -143,9 +146,9 @@ class Controller:
         """Switch -> connected, None while the controller does not answer."""
         try:
             found = get_json(self.socket, "/v1/health")
-        except (OSError, http.client.HTTPException, ValueError):
+            switches: Mapping[str, bool] = found["switches"]
+        except (OSError, http.client.HTTPException, ValueError, KeyError):
             return None
-        switches: Mapping[str, bool] = found.get("switches", {})
         return switches
 
     def wait_listening(self) -> None:
@@ -174,6 +177,9 @@ class Controller:
         if time.monotonic() > deadline:
             raise LabError(f"the controller of {self.domain} {what}: {self.log_tail()}")
 
+    def tell_to_stop(self) -> None:
+        _tell_to_stop(self._process)
+
     def stop(self) -> None:
         _stop(self._process)
 
@@ -189,7 +195,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(str(self._path))
 
 
-def get_json(path: Path, target: str, *, timeout_s: float = 2.0) -> dict[str, Any]:
+def get_json(path: Path, target: str, *, timeout_s: float = 2.0) -> Any:
     """GET over a Unix socket. OSError, HTTPException or ValueError if there is no such answer."""
     connection = _UnixConnection(path, timeout_s)
     try:
@@ -198,17 +204,21 @@ def get_json(path: Path, target: str, *, timeout_s: float = 2.0) -> dict[str, An
         body = response.read()
         if response.status != 200:
             raise ValueError(f"{target}: HTTP status {response.status}")
-        found: dict[str, Any] = json.loads(body)
-        return found
+        return json.loads(body)
     finally:
         connection.close()
 
 
+def _tell_to_stop(process: subprocess.Popen[bytes] | None) -> None:
+    if process is not None and process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+
+
 def _stop(process: subprocess.Popen[bytes] | None, *, grace_s: float = 3.0) -> None:
-    if process is None or process.poll() is not None:
+    if process is None:
         return
-    with contextlib.suppress(ProcessLookupError):
-        process.terminate()
+    _tell_to_stop(process)
     try:
         process.wait(timeout=grace_s)
     except subprocess.TimeoutExpired:

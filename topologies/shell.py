@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running tools, in this namespace or in a node's: many at once, with errors that say what failed."""
+"""Running tools, in this namespace or in a node's, many at once; errors say what failed."""
 
 from __future__ import annotations
 

@@ -301,7 +301,7 @@ def tbf_limit_bytes(options: Mapping[str, Any]) -> int | None:
     if "limit" in options:
         return int(options["limit"])
     if "lat" in options:
-        return round(options["lat"] * options["rate"] / 1e6 + options["burst"])
+        return int(float(options["lat"]) * options["rate"] / 1e6 + options["burst"] + 0.5)
     return None
 
 

@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "config.h"
 #include "line.h"
@@ -142,8 +143,8 @@ int main(int argc, char **argv)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
 
-    struct rlimit files = {.rlim_cur = 2 * CONFIG_MAX_LINES + 64,
-                           .rlim_max = 2 * CONFIG_MAX_LINES + 64};
+    struct rlimit files = {.rlim_cur = CONFIG_MAX_LINES + 64,
+                           .rlim_max = CONFIG_MAX_LINES + 64};
     struct rlimit now_allowed;
     if (getrlimit(RLIMIT_NOFILE, &now_allowed) == 0 && now_allowed.rlim_cur < files.rlim_cur)
         (void)setrlimit(RLIMIT_NOFILE, &files);
@@ -152,15 +153,21 @@ int main(int argc, char **argv)
     struct line *lines = calloc(config.n_lines, sizeof *lines);
     struct pollfd *watched = calloc(config.n_lines, sizeof *watched);
     size_t opened = 0;
+    int tx = -1;
     rc = 1;
     if (ports == NULL || lines == NULL || watched == NULL) {
         fprintf(stderr, "wire-relay: out of memory\n");
         goto cleanup;
     }
+    tx = port_open_sender(error, sizeof error);
+    if (tx < 0) {
+        fprintf(stderr, "wire-relay: %s\n", error);
+        goto cleanup;
+    }
     for (; opened < config.n_lines; opened++) {
         struct config_line *c = &config.lines[opened];
         line_init(&lines[opened], c->delay_us * 1000, c->jitter_us * 1000, c->loss, c->seed);
-        if (port_open(&ports[opened], c->in, c->out, &c->slots, error, sizeof error) != 0) {
+        if (port_open(&ports[opened], c->in, c->out, tx, &c->slots, error, sizeof error) != 0) {
             fprintf(stderr, "wire-relay: line %s %s: %s\n", c->link, c->direction, error);
             port_close(&ports[opened]);
             goto cleanup;
@@ -176,6 +183,8 @@ int main(int argc, char **argv)
 cleanup:
     for (size_t i = 0; i < opened; i++)
         port_close(&ports[i]);
+    if (tx >= 0)
+        close(tx);
     free(watched);
     free(lines);
     free(ports);

@@ -4,7 +4,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_ether.h>
-#include <linux/if_packet.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,11 +44,25 @@ static int mtu_of(int fd, const char *interface)
     return ioctl(fd, SIOCGIFMTU, &request) == 0 ? request.ifr_mtu : -1;
 }
 
-int port_open(struct port *port, const char *in, const char *out, unsigned *slots, char *error,
-              size_t error_size)
+int port_open_sender(char *error, size_t error_size)
+{
+    int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0); /* protocol 0: receives nothing */
+    int size = SEND_BUFFER_BYTES;
+    if (fd < 0)
+        return failed(error, error_size, "sender", "packet socket");
+    if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof size) != 0) {
+        close(fd);
+        return failed(error, error_size, "sender", "SO_SNDBUFFORCE");
+    }
+    return fd;
+}
+
+int port_open(struct port *port, const char *in, const char *out, int tx, unsigned *slots,
+              char *error, size_t error_size)
 {
     memset(port, 0, sizeof *port);
-    port->rx = port->tx = -1;
+    port->rx = -1;
+    port->tx = tx;
     unsigned in_index = if_nametoindex(in);
     if (in_index == 0)
         return failed(error, error_size, in, "interface");
@@ -59,8 +72,7 @@ int port_open(struct port *port, const char *in, const char *out, unsigned *slot
 
     /* Protocol 0: nothing is received before the ring stands. */
     port->rx = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
-    port->tx = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
-    if (port->rx < 0 || port->tx < 0)
+    if (port->rx < 0)
         return failed(error, error_size, in, "packet socket");
 
     int version = TPACKET_V2;
@@ -98,11 +110,7 @@ int port_open(struct port *port, const char *in, const char *out, unsigned *slot
         return failed(error, error_size, in, "mmap of the ring");
     port->ring = ring;
 
-    int size = SEND_BUFFER_BYTES;
-    if (setsockopt(port->tx, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof size) != 0)
-        return failed(error, error_size, out, "SO_SNDBUFFORCE");
-    if (bind_to(port->tx, 0, out_index) != 0)
-        return failed(error, error_size, out, "bind");
+    port->out = (struct sockaddr_ll){.sll_family = AF_PACKET, .sll_ifindex = (int)out_index};
     if (bind_to(port->rx, ETH_P_ALL, in_index) != 0)
         return failed(error, error_size, in, "bind");
     return 0;
@@ -114,10 +122,8 @@ void port_close(struct port *port)
         munmap(port->ring, port->ring_bytes);
     if (port->rx >= 0)
         close(port->rx);
-    if (port->tx >= 0)
-        close(port->tx);
     port->ring = NULL;
-    port->rx = port->tx = -1;
+    port->rx = -1;
 }
 
 static struct tpacket2_hdr *slot(const struct port *port, unsigned index)
@@ -215,6 +221,8 @@ size_t port_serve(struct port *port, struct line *line, int64_t now_ns)
                 continue;
             }
             batch.frames[batch.n] = frame_of(header, status);
+            batch.messages[batch.n].msg_hdr.msg_name = &port->out;
+            batch.messages[batch.n].msg_hdr.msg_namelen = sizeof port->out;
             batch.messages[batch.n].msg_hdr.msg_iov = &batch.frames[batch.n];
             batch.messages[batch.n].msg_hdr.msg_iovlen = 1;
             batch.due_ns[batch.n] = due_ns;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Linux packet sockets of one line: a TPACKET_V2 receive ring on the incoming interface, in which
- * frames also wait for their time, and a plain socket on the outgoing one. See packet(7).
+ * Linux packet sockets (packet(7)): each line has a TPACKET_V2 receive ring on its incoming
+ * interface, in which frames also wait for their time; all lines send by one socket.
  */
 #ifndef WIRE_PORT_H
 #define WIRE_PORT_H
 
-#include <stdbool.h>
+#include <linux/if_packet.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,7 +14,8 @@
 
 struct port {
     int rx;
-    int tx;
+    int tx; /* shared, not ours to close */
+    struct sockaddr_ll out;
     uint8_t *ring;
     size_t ring_bytes;
     size_t slot_bytes;
@@ -22,10 +23,13 @@ struct port {
     unsigned head;
 };
 
-/* Opens both sockets; `slots` is rounded up to whole blocks and updated. Returns 0, or -1 with a
- * message in `error`. */
-int port_open(struct port *port, const char *in, const char *out, unsigned *slots, char *error,
-              size_t error_size);
+/* The socket to send by, or -1 with a message in `error`. */
+int port_open_sender(char *error, size_t error_size);
+
+/* Opens the ring; frames will leave at `out` by the socket `tx`. `slots` is rounded up to whole
+ * blocks and updated. Returns 0, or -1 with a message in `error`. */
+int port_open(struct port *port, const char *in, const char *out, int tx, unsigned *slots,
+              char *error, size_t error_size);
 void port_close(struct port *port);
 
 /* Sends all frames that are due at `now_ns`. Returns the number of frames taken off the ring. */

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run could leave behind on this machine, taken before and after: for teardown tests.
+
+    with watch() as before:          # marks this process's environment
+        ...                          # a run, killed or not
+        assert differences(before) == []
+
+Processes are attributed by a variable that `watch` puts into this process's environment and that
+all descendants inherit, so that a leak shows even if it lost the run's own mark, and other runs on
+the same machine do not disturb the test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+VARIABLE = "DOWNPOUR_WATCHED_BY"
+SETTLE_S = 5.0
+# Counters and tables that change by themselves.
+VOLATILE = ("/nf_conntrack", "/neigh/", "/conf/", "rt_cache", "tcp_fastopen_key", "/route/flush")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Each field is a set of lines that name one thing."""
+
+    processes: frozenset[str]
+    namespaces: frozenset[str]
+    links: frozenset[str]
+    addresses: frozenset[str]
+    routes: frozenset[str]
+    qdiscs: frozenset[str]
+    iptables: frozenset[str]
+    listening: frozenset[str]
+    sysctls: frozenset[str]
+    mounts: frozenset[str]
+    files: frozenset[str]
+
+
+def _output(*argv: str) -> str:
+    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+
+
+def _watched(token: str) -> dict[int, str]:
+    """Descendants, living or orphaned, of the process that put the token into its environment."""
+    found: dict[int, str] = {}
+    needle = f"{VARIABLE}={token}".encode()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            if needle in (entry / "environ").read_bytes().split(b"\0"):
+                command = (
+                    (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                )
+                found[int(entry.name)] = command.strip()
+    return found
+
+
+def _owner_is_foreign(run_id: str, token: str) -> bool:
+    """A run whose living owner does not descend from us."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        state = json.loads(Path(f"/run/downpour/{run_id}/state.json").read_text())
+        environ = Path(f"/proc/{state['owner_pid']}/environ").read_bytes()
+        mine = f"{VARIABLE}={token}".encode() in environ or state["owner_pid"] == os.getpid()
+        return not mine
+    return False
+
+
+def _sysctls() -> frozenset[str]:
+    found = set()
+    for root in ("/proc/sys/net/core", "/proc/sys/net/ipv4", "/proc/sys/net/ipv6", "/proc/sys/fs"):
+        for path in Path(root).rglob("*"):
+            name = str(path)
+            if any(v in name for v in VOLATILE) or name.startswith("/proc/sys/fs/binfmt_misc"):
+                continue
+            if name.rpartition("/")[2] in ("dentry-state", "file-nr", "inode-nr", "inode-state"):
+                continue
+            with contextlib.suppress(OSError):
+                if path.is_file():
+                    found.add(f"{name}={path.read_text(errors='replace').strip()}")
+    return frozenset(found)
+
+
+def take(token: str) -> Snapshot:
+    """The machine now (its root namespace: call it there)."""
+    watched = _watched(token)
+    namespaces = {n["name"] for n in json.loads(_output("ip", "-j", "netns", "list") or "[]")}
+    files = {str(p) for p in Path("/run").glob("downpour*")}
+    files |= {str(p) for p in Path("/run/downpour").glob("*")}
+    files |= {str(p) for p in Path("/run/openvswitch").glob("*")}
+    foreign = {
+        name.removeprefix("downpour-")
+        for name in namespaces
+        if name.startswith("downpour-") and _owner_is_foreign(name[len("downpour-") :], token)
+    }
+    files -= {f"/run/downpour/{run_id}" for run_id in foreign}
+    if foreign:
+        files.discard("/run/downpour")
+    listening = set()
+    for line in _output("ss", "-H", "-ltunp").splitlines():
+        columns = line.split()
+        holders = line.partition("users:")[2]
+        if not holders or any(f"pid={pid}," in holders for pid in watched):
+            listening.add(f"{columns[0]} {columns[4]}")
+    mounts = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+    return Snapshot(
+        processes=frozenset(f"{pid} {command}" for pid, command in watched.items()),
+        namespaces=frozenset(namespaces - {f"downpour-{r}" for r in foreign}),
+        links=frozenset(
+            f"{i['ifname']} {','.join(i['flags'])} mtu {i['mtu']}"
+            for i in json.loads(_output("ip", "-j", "link") or "[]")
+        ),
+        addresses=frozenset(_output("ip", "-o", "address").splitlines()),
+        routes=frozenset(_output("ip", "route", "show", "table", "all").splitlines()),
+        qdiscs=frozenset(_output("tc", "qdisc").splitlines()),
+        iptables=frozenset(
+            line
+            for line in _output("iptables-save").splitlines()
+            if not line.startswith(("#", ":"))
+        ),
+        listening=frozenset(listening),
+        sysctls=_sysctls(),
+        # iproute2 mounts its directory of namespaces once and for all.
+        mounts=frozenset(m for m in mounts if m != "/run/netns" and _ours_or_old(m, foreign)),
+        files=frozenset(files),
+    )
+
+
+def _ours_or_old(mount: str, foreign: set[str]) -> bool:
+    return not any(mount == f"/run/netns/downpour-{run_id}" for run_id in foreign)
+
+
+@dataclass(frozen=True)
+class Before:
+    token: str
+    snapshot: Snapshot
+
+
+@contextmanager
+def watch() -> Iterator[Before]:
+    token = secrets.token_hex(8)
+    old = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = token
+    try:
+        yield Before(token, take(token))
+    finally:
+        if old is None:
+            del os.environ[VARIABLE]
+        else:
+            os.environ[VARIABLE] = old
+
+
+def compare(before: Snapshot, after: Snapshot) -> list[str]:
+    """Lines like 'links: left behind: s1-eth1 ...' and '...: gone: ...'."""
+    found = []
+    for field in fields(Snapshot):
+        old, new = getattr(before, field.name), getattr(after, field.name)
+        found += [f"{field.name}: left behind: {x}" for x in sorted(new - old)]
+        if field.name not in ("processes", "namespaces", "files"):  # these may end by themselves
+            found += [f"{field.name}: gone: {x}" for x in sorted(old - new)]
+    return found
+
+
+def differences(before: Before, *, settle_s: float = SETTLE_S) -> list[str]:
+    """What differs from `before`, after at most `settle_s` (the kernel removes namespaces and
+    what is in them a moment after their last process)."""
+    deadline = time.monotonic() + settle_s
+    while True:
+        found = compare(before.snapshot, take(before.token))
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.2)
