@@ -21,7 +21,7 @@ from experiments import expectations, runner
 from experiments.plan import seconds_estimated
 from experiments.progress import clock, make_reporter
 from experiments.rundir import latest_run, partial_runs
-from experiments.spec import ExperimentSpec, SpecErrors, bundled, find, load, override
+from experiments.spec import ExperimentSpec, SpecErrors, UsageError, bundled, find, load, override
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INVALID, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 EXIT_CODES: Final = (
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command == "clean":
             return _clean(options.all)
         return _run(options, argv)
-    except SpecErrors as error:
+    except (SpecErrors, UsageError) as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE
     except (runner.RunError, runner.LabError) as error:

@@ -56,7 +56,7 @@ def htb_commands(
 ) -> list[list[str]]:
     """LDM7's two queues. `quantum` only silences a warning: it shares out what is borrowed."""
     dev = ["dev", interface]
-    commands = [["tc", "qdisc", "replace", *dev, "root", "handle", "1:", "htb", "default", "2"]]
+    commands = [["tc", "qdisc", "add", *dev, "root", "handle", "1:", "htb", "default", "2"]]
     for classid, rate, handle, limit in (
         (MULTICAST_CLASS, r_mc_bps, "11:", b_mc_bytes),
         (UNICAST_CLASS, r_uc_bps, "12:", b_uc_bytes),
@@ -77,7 +77,7 @@ def htb_commands(
 def tbf_commands(interface: str, rate_bps: int, limit_bytes: int) -> list[list[str]]:
     """LDM6's token bucket filter: rate m x r, burst 50 KB."""
     values = ["rate", f"{rate_bps}bit", "burst", str(TBF_BURST_BYTES), "limit", str(limit_bytes)]
-    return [["tc", "qdisc", "replace", "dev", interface, "root", "handle", "1:", "tbf", *values]]
+    return [["tc", "qdisc", "add", "dev", interface, "root", "handle", "1:", "tbf", *values]]
 
 
 def loss_commands(interface: str, loss: float, udp_only: bool) -> list[list[str]]:

@@ -20,7 +20,21 @@ from parsers.units import METRICS, canonical
 from topologies.document import Document, Error, Place, TopologyErrors, read_document
 from topologies.spec import Loss, RateBps, SizeBytes, Text
 
-__all__ = ["Error", "ExperimentSpec", "SpecErrors", "bundled", "find", "load", "override"]
+__all__ = [
+    "Error",
+    "ExperimentSpec",
+    "SpecErrors",
+    "UsageError",
+    "bundled",
+    "find",
+    "load",
+    "override",
+]
+
+
+class UsageError(Exception):
+    """Bad arguments: one line per mistake, `what: found ...; valid: ...`."""
+
 
 SpecErrors = TopologyErrors  # one line per mistake: `file:line: found ...; valid: ...`
 HERE = Path(__file__).parent
@@ -133,7 +147,8 @@ def bundled() -> tuple[str, ...]:
 
 
 def find(name: str) -> Path:
-    """The file of a bundled experiment, or `name` itself if it is a path to a YAML file."""
+    """The file of a bundled experiment, or `name` itself if it is a path to a YAML file.
+    Raises UsageError."""
     if name in bundled():
         return HERE / f"{name}.yaml"
     if name.endswith((".yaml", ".yml")):
@@ -141,7 +156,7 @@ def find(name: str) -> Path:
     close = difflib.get_close_matches(name, bundled(), n=1)
     hint = f" (did you mean '{close[0]}'?)" if close else ""
     valid = f"{', '.join(bundled())}, or the path of a .yaml file{hint}"
-    raise SpecErrors([Error("experiment", 1, f"'{name}'", valid)])
+    raise UsageError(f"experiment: found '{name}'; valid: {valid}")
 
 
 def load(path: Path) -> ExperimentSpec:
@@ -158,7 +173,14 @@ def validate(document: Document) -> ExperimentSpec:
         try:
             spec = ExperimentSpec.model_validate(document.data)
         except ValidationError as error:
-            for detail in error.errors(include_url=False):
+            details = error.errors(include_url=False)
+            for detail in details:
+                # A list that is too short only because its items are wrong is not reported twice.
+                if detail["type"] == "too_short" and any(
+                    d is not detail and d["loc"][: len(detail["loc"])] == detail["loc"]
+                    for d in details
+                ):
+                    continue
                 _report(document, detail)
     if spec is not None:
         _check_whole(document, spec)
@@ -198,10 +220,10 @@ def _check_whole(document: Document, spec: ExperimentSpec) -> None:
 
 def override(spec: ExperimentSpec, given: Mapping[str, Any]) -> ExperimentSpec:
     """`spec` with what the command line says: duration_s, receivers, trace, seed, queue_bytes
-    (None: as in the file). Raises SpecErrors that name the option."""
+    (None: as in the file). Raises UsageError that names the options."""
     factors, parameters = spec.factors, spec.parameters
     changes: dict[str, Any] = {}
-    errors: list[Error] = []
+    errors: list[str] = []
     if (m := given.get("receivers")) is not None:
         if not 1 <= m <= MAX_RECEIVERS:
             errors.append(_option("--receivers", m, f"1 to {MAX_RECEIVERS} receivers"))
@@ -221,12 +243,12 @@ def override(spec: ExperimentSpec, given: Mapping[str, Any]) -> ExperimentSpec:
     if given.get("trace") is not None:
         changes["trace"] = str(given["trace"])
     if errors:
-        raise SpecErrors(errors)
+        raise UsageError("\n".join(errors))
     return spec.model_copy(update=changes)
 
 
-def _option(option: str, found: object, valid: str) -> Error:
-    return Error(option, 1, f"'{found}'", valid)
+def _option(option: str, found: object, valid: str) -> str:
+    return f"{option}: found '{found}'; valid: {valid}"
 
 
 def _report(document: Document, detail: ErrorDetails) -> None:

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from controller.client import endpoints_of
+from experiments import configs
+from experiments.plan import CellSpec
+from topologies.model import Network
+
+
+def entries(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line and not line.startswith(("#", "SET"))]
+
+
+def test_ldm7_publisher(geni5: Network, cells: dict[str, CellSpec]) -> None:
+    root, _ = endpoints_of(geni5)
+    text = configs.publisher_conf(geni5, cells["ldm7"], root)
+    multicast, allow = entries(text)
+    assert multicast == (
+        f"MULTICAST NGRID 239.10.1.1:38800 10.10.1.1 24 1101 {root.switch} {root.port}"
+    )
+    assert {
+        "SET fmtp.f_snd 5000",
+        "SET fmtp.f_rcv 20",
+        "SET fmtp.r_mc_bps 20000000",
+        "SET fmtp.b_rcv_bytes 600000000",
+        "SET fmtp.layout 2021",
+    } <= set(text.splitlines())
+    # Everybody who subscribes over NIC2 is allowed, nobody else.
+    pattern = re.compile(allow.split('"')[1])
+    assert all(pattern.search(h.nic2.ip) for h in geni5.subscribers)
+    assert not any(pattern.search(h.nic1.ip) for h in geni5.subscribers)
+    assert not pattern.search(geni5.publisher.nic2.ip + "1")
+
+
+def test_ldm7_subscriber_controls_over_nic2_and_receives_on_nic1(
+    geni5: Network, cells: dict[str, CellSpec]
+) -> None:
+    _, leaves = endpoints_of(geni5)
+    host = geni5.subscribers[1]
+    leaf = leaves[geni5.segment_of(host.name).name]
+    (receive,) = entries(configs.subscriber_conf(geni5, cells["ldm7"], host, leaf))
+    assert receive == (
+        f"RECEIVE NGRID {geni5.publisher.nic2.ip}:388 {host.nic1.ip} {leaf.switch} {leaf.port} 1303"
+    )
+
+
+def test_ldm6_runs_over_nic1(geni5: Network, cells: dict[str, CellSpec]) -> None:
+    root, leaves = endpoints_of(geni5)
+    host = geni5.subscribers[0]
+    text = configs.publisher_conf(geni5, cells["ldm6"], root)
+    (allow,) = entries(text)
+    assert re.search(allow.split('"')[1], host.nic1.ip)
+    assert "fmtp" not in text
+    leaf = leaves[geni5.segment_of(host.name).name]
+    (request,) = entries(configs.subscriber_conf(geni5, cells["ldm6"], host, leaf))
+    assert request == 'REQUEST NGRID ".*" 10.10.1.1:388'
+
+
+def test_command_lines(geni5: Network) -> None:
+    build, queue = Path("/b"), Path("/w/h.pq")
+    host = geni5.subscribers[0]
+    argv = configs.ldmd_argv(build, queue, host, "ldm7", Path("/l"), Path("/c"))
+    assert " ".join(argv) == f"/b/ldm7/ldmd -f -v -q /w/h.pq -I {host.nic2.ip} -P 388 -l /l /c"
+    argv = configs.ldmd_argv(build, queue, host, "ldm6", Path("/l"), Path("/c"))
+    assert host.nic1.ip in argv
+    assert " ".join(configs.pqcreate_argv(build, queue, 5, 7)) == (
+        "/b/ldm7/pqcreate -s 5 -S 7 -q /w/h.pq"
+    )
+    assert " ".join(configs.pqinsert_argv(build, queue, Path("/t"), 9)) == (
+        "/b/ldm7/pqinsert -v -q /w/h.pq -f NGRID --trace /t --seed 9 --name NGRID"
+    )

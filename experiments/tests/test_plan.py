@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import dataclasses
+
+from experiments.plan import (
+    CellSpec,
+    cell_name,
+    congestion_window_bytes,
+    disk_needed_bytes,
+    expand,
+    tbf_limit_bytes,
+)
+from experiments.spec import Factors, find, load
+
+
+def test_tbf_limit_is_the_papers() -> None:
+    """mpup-ldm7.txt V-B: 60 Mbit/s, m = 24, largest RTT 90 ms: 32.4 MB."""
+    assert tbf_limit_bytes(24, 60_000_000, 90) == 32_400_000
+
+
+def test_congestion_window() -> None:
+    """1.2 x 20 Mbit/s x 90 ms = 2.16 Mbit."""
+    assert congestion_window_bytes(20_000_000, 90) == 270_000
+
+
+def test_virtual_network_rate_satisfies_table_ii(cells: dict[str, CellSpec]) -> None:
+    assert cells["ldm7"].r_vn_bps == 48_000_000  # 1.2 x (20 + 20) Mbit/s
+    assert cells["ldm6"].r_vn_bps == 192_000_000  # 1.2 x 8 x 20 Mbit/s
+
+
+def test_names() -> None:
+    assert cell_name("ldm7", 8, 20_000_000, 0.01, 0, 1) == "ldm7-m8-r20-p1"
+    assert cell_name("ldm6", 24, 500_000, 0.005, 1, 3) == "ldm6-m24-r0.5-p0.5-n2"
+
+
+def test_expansion_is_the_product_of_the_levels_and_repeats() -> None:
+    spec = load(find("lossy"))
+    factors = Factors(
+        protocol=("ldm7", "ldm6"), receivers=(4, 8), rate_bps=(10, 20), loss=(0.0, 0.01)
+    )
+    cells = expand(spec.model_copy(update={"factors": factors, "repeats": 3}))
+    assert len(cells) == 2 * 2 * 2 * 2 * 3
+    assert len({c.cell for c in cells}) == len(cells)
+    # Protocols are compared on the same input: neighbours with the same seed.
+    for first, second in zip(cells[::2], cells[1::2], strict=True):
+        assert (first.protocol, second.protocol) == ("ldm7", "ldm6")
+        assert first.seed == second.seed
+    assert {c.seed for c in cells} == {spec.base_seed, spec.base_seed + 1, spec.base_seed + 2}
+
+
+def test_disk() -> None:
+    cell = expand(load(find("lossy")))[0]
+    # 5 GB + 8 x (1.5 x 100 MB + 64 MB) + 256 MB
+    assert disk_needed_bytes(cell, 100_000_000) == 5_000_000_000 + 8 * 214_000_000 + 256_000_000
+
+
+def test_the_digest_sees_every_parameter_and_the_trace(cells: dict[str, CellSpec]) -> None:
+    cell = cells["ldm7"]
+    digest = cell.digest("1 x\n")
+    assert cell.digest("2 x\n") != digest
+    for field in dataclasses.fields(cell):
+        value = getattr(cell, field.name)
+        other = (*value, "x") if isinstance(value, tuple) else value * 2
+        changed = CellSpec.from_dict({**cell.to_dict(), field.name: other or 1})
+        assert changed.digest("1 x\n") != digest
+    assert CellSpec.from_dict(cell.to_dict()) == cell
