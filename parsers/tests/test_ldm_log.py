@@ -63,9 +63,7 @@ def test_ldm7_receiver_every_record() -> None:
             product(12725, -1, 3, 'name with spaces "and quotes"'),
         ),
         Duplicate(MINUTE_US + 6_200_000, "down7", 411, "d41d8cd98f00b204e9800998ecf8427e", 12725),
-        Notice(
-            MINUTE_US + 6_300_000, "down7", 411, "ERROR", "connection to 10.0.0.1 lost: ETIMEDOUT"
-        ),
+        Notice(MINUTE_US + 6_300_000, "down7", 411, "ERROR", "connection to 10.0.0.1 lost"),
         ReceiverStats(
             MINUTE_US + 10_000_000, "down7", 411, 260, 180, 1, 2, 1, 7, 6, 0, 2, 600000000
         ),

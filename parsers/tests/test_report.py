@@ -1,0 +1,430 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a complete SYNTHETIC run directory (see synthetic.py) to metrics.json and the report."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parsers.__main__ import main
+from parsers.comparison import group_cells, mean_of
+from parsers.jsonfiles import BadFile
+from parsers.rundir import load_cell, write_report
+from parsers.summary import CellMetrics, summarize
+from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
+from parsers.units import Value, absent
+
+LDM7, LDM6 = SyntheticCell("ldm7"), SyntheticCell("ldm6")
+
+
+@pytest.fixture
+def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures take most of the time; the tests of the text do without."""
+    monkeypatch.setattr("parsers.rundir.render_plots", lambda *_: ())
+
+
+def metrics_of(run: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((run / "metrics.json").read_text(encoding="utf-8"))
+    return found
+
+
+def summary_of(tmp_path: Path, cell: SyntheticCell) -> CellMetrics:
+    run = write_synthetic_run(tmp_path / "run", cell)
+    return summarize(load_cell(run / "cells" / cell.name))
+
+
+def value_of(cell: CellMetrics, name: str) -> float:
+    value = cell.values[name]
+    assert value.value is not None, value.reason
+    return value.value
+
+
+# 40 products of 250 000 bytes in 20 s; see synthetic.py for the rules.
+EXPECTED: dict[str, dict[str, float]] = {
+    "ldm7": {
+        "throughput": 15e6,  # 2 Mbit / 0.1 s = 20 and 2 Mbit / 0.2 s = 10 Mbit/s
+        "throughput_fmtp": 20e6,  # 160 Mbit / (40 x (0.05 + 0.15) s)
+        "ffdr": 100.0,
+        "mplr": 0.11584,  # 4 of 40 products had 2 blocks again: 8 x 1448 / 10 000 000
+        "retransmitted_blocks": 16,
+        "nic_bandwidth": 4.096e6,  # 500 kB/s x 1024 x 8
+        "nic_bandwidth_counters": 4.096e6 * 25 / 30,
+        "input_rate": 4e6,  # 80 Mbit in 20 s
+        "bandwidth_over_offered": 1.024,
+        "cpu": 12.5,  # a quarter of one of two cores
+        "cpu_one_core": 25.0,
+        "latency_p50": 0.15,  # half of the arrivals took 0.1 s, half 0.2 s
+        "latency_p99": 0.2,
+        "latency_mean": 0.15,
+        "loss_injected": 1.0,
+        "loss_measured": 1.0,  # 100 of 9900 + 100
+        "products_identical": 1.0,
+        "verdict_invalid": 0.0,
+    },
+    "ldm6": {
+        "throughput": 7.5e6,  # 2 Mbit / 0.2 s = 10 and 2 Mbit / 0.4 s = 5 Mbit/s
+        "nic_bandwidth": 8.192e6,
+        "bandwidth_over_offered": 2.048,
+        "latency_p50": 0.3,
+        "latency_p99": 0.4,
+        "loss_measured": 1.0,  # 100 of 10 000
+        "products_identical": 1.0,
+    },
+}
+
+
+@pytest.mark.parametrize("protocol", ["ldm7", "ldm6"])
+def test_metrics_of_a_cell(tmp_path: Path, protocol: str) -> None:
+    cell = summary_of(tmp_path, SyntheticCell(protocol))
+    for name, expected in EXPECTED[protocol].items():
+        assert value_of(cell, name) == pytest.approx(expected, rel=2e-4), name
+    assert cell.problems == ()
+    assert cell.missing == ()
+    assert cell.sent == 40
+    assert cell.identical.value == 2
+    assert not cell.file_sets_complete
+    assert "less than G = 200 MB" in cell.values["throughput"].note
+    assert cell.series.nic_bps
+    assert cell.series.sender_cpu
+    assert cell.series.latency_cdf[-1][1] == 1.0
+    if protocol == "ldm6":
+        assert cell.values["ffdr"] == absent("%", "defined for LDM7 only")
+        assert cell.values["mplr"].value is None
+
+
+def test_file_sets_when_the_run_is_large_enough(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path, LDM7)
+    cell = summarize(load_cell(run / "cells" / LDM7.name), group_bytes=1_000_000)
+    assert cell.file_sets_complete
+    # 4 x 250 000 reach G: ten sets.
+    assert [(s.files.first, s.files.last) for s in cell.file_sets] == [
+        (i, i + 3) for i in range(0, 40, 4)
+    ]
+    assert value_of(cell, "throughput") == pytest.approx(15e6, rel=1e-6)
+    assert cell.values["throughput"].note == "mean of 10 file-sets of G = 1 MB"
+
+
+def test_backstop_lowers_ffdr_but_not_the_contents(tmp_path: Path) -> None:
+    cell = summary_of(tmp_path, SyntheticCell("ldm7", backstop_index=5))
+    # receiver 1: 39 of 40, receiver 2: 40 of 40
+    assert value_of(cell, "ffdr") == pytest.approx(98.75)
+    assert value_of(cell, "ffdr_count") == pytest.approx(100 * 79 / 80)
+    # Z_i leaves the file out, which was 1 s late: the throughput is the same.
+    assert value_of(cell, "throughput") == pytest.approx(15e6, rel=1e-6)
+    # The latency of all deliveries has it: 0.1 + 1.0 s.
+    assert value_of(cell, "latency_max") == pytest.approx(1.1)
+    assert cell.receivers[0].by == {"fmtp": 39, "backstop": 1}
+    assert cell.receivers[0].missed == 1
+    assert cell.identical.value == 2
+
+
+def test_order_of_log_lines_does_not_matter(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path, SyntheticCell("ldm7", backstop_index=5))
+    directory = run / "cells" / LDM7.name
+    expected = summarize(load_cell(directory))
+    for seed, log in enumerate(sorted((directory / "logs").glob("*.ldmd.log"))):
+        lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
+        random.Random(seed).shuffle(lines)
+        log.write_text("".join(lines), encoding="utf-8")
+    assert summarize(load_cell(directory)) == expected
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_damaged_contents_are_named(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path, LDM7, SyntheticCell("ldm6", damaged=True))
+    written = write_report(run)
+    check = metrics_of(run)["cells"][LDM6.name]["receivers"][1]["content"]
+    assert (check["missing"], check["different"], check["extra"]) == (
+        ["NAME.000003"],
+        ["NAME.000004"],
+        [],
+    )
+    top = written.text[: written.text.index("Metric")]
+    assert "CONTENTS DIFFER: only 1 of 2" in top
+    assert "r2: 1 missing: NAME.000003." in written.text
+    assert re.search(r"identical files\s+2/2\s+n/a\s+1/2", written.text)
+
+
+def test_report_files_and_width(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path / "lossy" / "20261121T020000Z")
+    written = write_report(run)
+    names = {p.name for p in written.report_dir.iterdir()}
+    kinds = ("throughput", "bandwidth", "cpu", "latency")
+    plots = {f"{kind}.{ending}" for kind in kinds for ending in ("png", "svg")}
+    assert names == {"report.txt", "index.html"} | plots
+    text = (written.report_dir / "report.txt").read_text(encoding="utf-8")
+    assert text == written.text
+    assert max(len(line) for line in text.splitlines()) <= 100
+    assert "\x1b" not in text
+    for name in plots:
+        head = (written.report_dir / name).read_bytes()[:100]
+        assert head.startswith(b"\x89PNG" if name.endswith("png") else b"<?xml")
+    assert "FAITHFUL" in text
+    assert re.search(r"Throughput, Mbit/s +15\.00 +n/a +7\.50 +n/a", text)
+    assert re.search(r"FFDR, %\s+100\.00\s+88\.7\s+\+11\.30 \(\+13%\)\s+n/a\s+n/a", text)
+    assert "median size   bytes        1000    1050       +5.0 %" in text
+    assert 'says: "the same throughput for LDM6 and LDM7"' in text
+    # The value for m = 24 is shown but not compared with m = 2.
+    assert "LDM6 Sender NIC bandwidth   350.00 Mbit/s" in text
+    assert metrics_of(run)["groups"][0]["paper"][0]["metric"] == "ffdr"
+    assert len(metrics_of(run)["groups"][0]["paper"]) == 1
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.images = 0
+        self.alternatives = 0
+        self.cells: list[str] = []
+        self._open = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self._open = tag
+        self.links += [str(found[k]) for k in ("src", "href") if k in found]
+        self.images += tag == "img"
+        self.alternatives += bool(tag == "img" and found.get("alt"))
+
+    def handle_data(self, data: str) -> None:
+        if self._open == "td":
+            self.cells.append(data.strip())
+
+
+def test_page_needs_no_network_and_shows_the_same(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path)
+    written = write_report(run)
+    html = (written.report_dir / "index.html").read_text(encoding="utf-8")
+    page = _Page()
+    page.feed(html)
+    assert page.images == page.alternatives == 4
+    for link in page.links:
+        assert (
+            link.startswith("data:image/svg+xml;base64,") or (written.report_dir / link).is_file()
+        )
+    assert "http" not in re.sub(r"data:[^\"]*", "", html)
+    assert {"15.00", "7.50", "+11.30 (+13%)"} <= set(page.cells)
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_text_of_logs_cannot_become_markup(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path)
+    log = run / "cells" / LDM7.name / "logs" / "r1.ldmd.log"
+    evil = "<script>alert(1)</script> [bold]x[/bold]"
+    with log.open("a", encoding="utf-8") as file:
+        file.write(evil + "\n")
+    written = write_report(run)
+    html = (written.report_dir / "index.html").read_text(encoding="utf-8")
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+    assert "[bold]x[/bold]" in written.text
+    assert "logs/r1.ldmd.log:42: not a log line" in written.text
+
+
+def test_report_is_idempotent(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path)
+    write_report(run)
+    first = {p: p.read_bytes() for p in sorted(run.rglob("*")) if p.is_file()}
+    write_report(run)
+    second = {p: p.read_bytes() for p in sorted(run.rglob("*")) if p.is_file()}
+    assert first == second
+    assert not list(run.rglob(".*"))
+
+
+def test_a_failing_report_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_synthetic_run(tmp_path)
+    write_report(run)
+    before = {p: p.read_bytes() for p in sorted(run.rglob("*")) if p.is_file()}
+
+    def full(self: Path, _: bytes) -> int:
+        raise OSError(28, "No space left on device", str(self))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert main(["report", str(run)]) == 1
+    assert {p: p.read_bytes() for p in sorted(run.rglob("*")) if p.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("verdict", "shown"),
+    [
+        ("degraded", "DEGRADED"),
+        ("invalid", "INVALID: do not use these figures."),
+        (None, "UNKNOWN: a cell has no verdict"),
+    ],
+)
+@pytest.mark.usefixtures("no_plots")
+def test_verdict_is_on_top(tmp_path: Path, verdict: str | None, shown: str) -> None:
+    run = write_synthetic_run(tmp_path, LDM7, SyntheticCell("ldm6", verdict=verdict))
+    text = write_report(run).text
+    assert shown in text
+    assert text.index(shown) < text.index("Metric")
+    assert metrics_of(run)["verdict"] == (verdict or "unknown")
+    if verdict:
+        assert "host CPU: the host was saturated" in text[: text.index("Metric")]
+        assert metrics_of(run)["cells"][LDM6.name]["values"]["verdict_invalid"]["value"] == (
+            verdict == "invalid"
+        )
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_uninjected_loss_is_marked(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path, LDM7, SyntheticCell("ldm6", qdisc_drops=12))
+    text = write_report(run).text
+    assert "UNINJECTED LOSS: 12 packets at 1 place" in text[: text.index("Metric")]
+    assert re.search(r"LDM7 +paper +difference +LDM6 ! ", text)
+    assert re.search(r"UNINJECTED +umass/umass0/1: +qdisc drops +12", text)
+    assert f"{LDM7.name}: no loss that was not injected." in text
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_whatever_is_missing_has_a_reason_and_never_a_zero(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path)
+    for name in (LDM7.name, LDM6.name):
+        directory = run / "cells" / name
+        for part in ("logs", "products"):
+            shutil.rmtree(directory / part)
+        for file in directory.glob("counters-*.json"):
+            file.unlink()
+        (directory / "verdict.json").unlink()
+    (run / "manifest.json").unlink()
+    text = write_report(run).text
+    for cell in metrics_of(run)["cells"].values():
+        for name, value in cell["values"].items():
+            if name == "loss_injected":
+                continue
+            assert value["value"] is None, name
+            assert value["reason"], name
+    assert "logs/r1.ldmd.log is missing" in text
+    assert "manifest.json is missing" in text
+    assert "contents not checked: no products/umass.txt" in text
+
+
+def test_one_missing_receiver_log_makes_the_mean_undefined(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path)
+    (run / "cells" / LDM7.name / "logs" / "r2.ldmd.log").unlink()
+    cell = summarize(load_cell(run / "cells" / LDM7.name))
+    assert cell.values["throughput"].reason == "no log of r2"
+    assert cell.values["ffdr"].reason == "no log of r2"
+    assert cell.receivers[0].throughput.value == pytest.approx(20e6)
+    assert cell.receivers[1].throughput.reason == "no log of r2"
+
+
+def test_sar_missing_falls_back_to_the_counters(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path)
+    (run / "cells" / LDM7.name / "logs" / "sar.log").unlink()
+    cell = summarize(load_cell(run / "cells" / LDM7.name))
+    assert value_of(cell, "nic_bandwidth") == pytest.approx(4.096e6 * 25 / 30)
+    assert "no sar.log" in cell.values["nic_bandwidth"].note
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_cut_off_logs_are_told_with_file_and_line(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path)
+    log = run / "cells" / LDM6.name / "logs" / "r1.ldmd.log"
+    text = log.read_text(encoding="utf-8")
+    log.write_text(text[:-4], encoding="utf-8")
+    report = write_report(run).text
+    assert "logs/r1.ldmd.log:40: the last line is cut off" in report
+    assert "1 of 80 arrivals are missing" in report
+
+
+def test_repeats_are_averaged(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path, LDM7)
+    cells = []
+    for number, suffix in enumerate(("a", "b")):
+        copy = run / "cells" / f"{LDM7.name}-{suffix}"
+        shutil.copytree(run / "cells" / LDM7.name, copy)
+        cell = json.loads((copy / "cell.json").read_text(encoding="utf-8"))
+        cell["cell"] = copy.name
+        cell["cores"] = 2 + 2 * number  # 12.5 % and 6.25 %
+        (copy / "cell.json").write_text(json.dumps(cell), encoding="utf-8")
+        cells.append(summarize(load_cell(copy)))
+    (group,) = group_cells(cells, ())
+    cpu = group.values["ldm7"]["cpu"]
+    assert cpu.value == pytest.approx(9.375, rel=1e-3)
+    # standard deviation of (12.5, 6.25) with n - 1: 6.25 / sqrt 2 = 4.419
+    assert "mean of 2 repeats, standard deviation 4.42" in cpu.note
+    undefined = mean_of([Value(1.0, "%"), absent("%", "no ps.log")])
+    assert undefined == absent("%", "1 of 2 repeats: no ps.log")
+
+
+def test_a_sweep_has_one_table_and_one_set_of_figures_per_point(tmp_path: Path) -> None:
+    run = write_synthetic_run(
+        tmp_path, LDM7, LDM6, SyntheticCell("ldm7", m=4), SyntheticCell("ldm6", m=4)
+    )
+    written = write_report(run)
+    assert written.text.index("at m = 2,") < written.text.index("at m = 4,")
+    names = {p.stem for p in written.report_dir.glob("*.png")}
+    assert {"throughput-m2-r20-p1-20s", "throughput-m4-r20-p1-20s"} <= names
+    assert len(names) == 8
+
+
+def test_command_line(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path / "run")
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-m", "parsers", "report", str(run)]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (run / "report" / "report.txt").read_text(encoding="utf-8")
+    assert done.stderr == f"Report: {run / 'report' / 'index.html'}\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (None, "not a run directory"),
+        (("cell.json", None), "cell.json is missing"),
+        (("cell.json", '{"m": 0}'), "cell.json: m: Input should be greater than or equal to 1"),
+        (("cell.json", "{"), "cell.json: Invalid JSON"),
+        (
+            ("verdict.json", '{"verdict": "fine"}'),
+            "verdict.json: verdict: Input should be 'faithful'",
+        ),
+        (("counters-end.json", "[]"), "counters-end.json: "),
+        (("network.json", "{}"), "network.json: not a network"),
+    ],
+)
+@pytest.mark.usefixtures("no_plots")
+def test_bad_run_directory_is_one_clear_message(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    change: tuple[str, str | None] | None,
+    message: str,
+) -> None:
+    run = tmp_path / "run"
+    if change is None:
+        run.mkdir()
+    else:
+        file = write_synthetic_run(run) / "cells" / LDM7.name / change[0]
+        if change[1] is None:
+            file.unlink()
+        else:
+            file.write_text(change[1], encoding="utf-8")
+    before = sorted(os.walk(run))
+    assert main(["report", str(run)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    assert sorted(os.walk(run)) == before
+    if change is not None:
+        with pytest.raises(BadFile):
+            write_report(run)
+
+
+def test_bad_group_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["report", str(tmp_path), "--group-bytes", "0"])
+    assert stopped.value.code == 2
+    assert "--group-bytes 0: must be 1 or more" in capsys.readouterr().err
