@@ -17,7 +17,7 @@ static bool product_is_sane(const struct pq *q, const struct pq_slot *s)
 {
     const struct pq_info *i = &s->info;
     return s->seq > 0 && s->seq <= atomic_load(&q->h->last_seq) &&
-           (uint64_t)s->data_offset + i->size <= s->bytes &&
+           (uint64_t)s->data_offset + i->size <= s->bytes && s->inserted_us >= 0 &&
            memchr(i->ident, 0, sizeof i->ident) && memchr(i->origin, 0, sizeof i->origin);
 }
 
@@ -250,7 +250,26 @@ static bool index_agrees(const struct pq *q)
     return products == h->products && h->newest == older;
 }
 
+static bool pins_agree(const struct pq *q)
+{
+    memset(q->scratch, 0, q->h->slots * sizeof *q->scratch);
+    for (uint32_t c = 0; c < PQ_CLIENTS; c++) {
+        const uint64_t *words = q->bitmaps + c * q->bitmap_words;
+        for (size_t w = 0; q->clients[c].used && w < q->bitmap_words; w++)
+            for (uint64_t bits = words[w]; bits; bits &= bits - 1) {
+                size_t s = w * 64 + (size_t)__builtin_ctzll(bits);
+                if (s >= q->h->slots || pq_state(&q->slots[s]) == SLOT_EMPTY)
+                    return false;
+                q->scratch[s]++;
+            }
+    }
+    for (uint32_t s = 0; s < q->h->slots; s++)
+        if (pq_state(&q->slots[s]) != SLOT_EMPTY && q->slots[s].pins != q->scratch[s])
+            return false;
+    return true;
+}
+
 bool pq_verify(const struct pq *q)
 {
-    return regions_agree(q) && index_agrees(q);
+    return regions_agree(q) && index_agrees(q) && pins_agree(q);
 }
