@@ -49,6 +49,7 @@ struct fmtp_server_config {
     uint32_t first_index;           /* product index of the first product */
     double f_snd;                   /* equation (1): tau_snd = max(f_snd*S/r_mc, max RTT) */
     uint64_t r_mc_bps;              /* multicast rate used in equation (1) */
+    uint64_t tau_snd_min_ns;        /* 0: equation (1) as published; else tau_snd is at least this */
     uint64_t pace_bps;              /* 0: no pacing here (the NIC's HTB shapes); else pace datagrams */
     size_t max_products;            /* products retained for retransmission at most (default 4096) */
     size_t max_receivers;           /* connections at most (default 256) */

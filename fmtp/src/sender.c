@@ -350,7 +350,7 @@ static uint64_t sender_timer_ns(const struct fmtp_sender *s, const struct produc
     for (size_t i = 0; i < s->cfg.max_peers; i++)
         if (s->peers[i] && s->peers[i]->rtt_ns > tau)
             tau = s->peers[i]->rtt_ns;
-    return tau;
+    return tau > s->cfg.tau_snd_min_ns ? tau : s->cfg.tau_snd_min_ns;
 }
 
 void fmtp_sender_sent(struct fmtp_sender *s, uint32_t n, uint64_t now_ns)

@@ -20,6 +20,7 @@ struct fmtp_sender_config {
     uint32_t first_index;
     double f_snd;                     /* equation (1) */
     uint64_t r_mc_bps;                /* equation (1) */
+    uint64_t tau_snd_min_ns;          /* 0: equation (1) as it is */
     size_t max_products, max_peers;
     size_t peer_queue_bytes;          /* memory for the queued requests of one peer */
     void *ctx;

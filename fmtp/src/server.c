@@ -145,7 +145,8 @@ struct fmtp_server *fmtp_server_open(const struct fmtp_server_config *cfg, struc
         s->cfg.peer_queue_bytes = 4u << 20;
     struct fmtp_sender_config core = {
         .layout = cfg->layout, .first_index = cfg->first_index, .f_snd = cfg->f_snd,
-        .r_mc_bps = cfg->r_mc_bps, .max_products = s->cfg.max_products,
+        .r_mc_bps = cfg->r_mc_bps, .tau_snd_min_ns = cfg->tau_snd_min_ns,
+        .max_products = s->cfg.max_products,
         .max_peers = s->cfg.max_receivers, .peer_queue_bytes = s->cfg.peer_queue_bytes,
         .ctx = cfg->ctx, .multicasted = cfg->multicasted, .released = cfg->released};
     s->core = fmtp_sender_new(&core);

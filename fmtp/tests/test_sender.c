@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The sending core alone: bytes in, bytes out.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "sender.h"
+#include "timers.h"
+
+static int nreleased, nmulticasted;
+static uint32_t last_index;
+static enum fmtp_release last_why;
+
+static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release why)
+{
+    (void)ctx;
+    (void)cookie;
+    nreleased++;
+    last_index = index;
+    last_why = why;
+}
+
+static void multicasted(void *ctx, uint32_t index, void *cookie)
+{
+    (void)ctx;
+    (void)index;
+    (void)cookie;
+    nmulticasted++;
+}
+
+static struct fmtp_sender *make(size_t max_products, size_t queue_bytes)
+{
+    struct fmtp_sender_config cfg = {
+        .layout = FMTP_LAYOUT_2017, .f_snd = 2, .r_mc_bps = 8000000, .max_products = max_products,
+        .max_peers = 3, .peer_queue_bytes = queue_bytes, .released = released,
+        .multicasted = multicasted};
+
+    nreleased = nmulticasted = 0;
+    return fmtp_sender_new(&cfg);
+}
+
+static uint8_t product[200000];
+
+static void offer(struct fmtp_sender *s, size_t size)
+{
+    struct iovec part = {product, size};
+    struct fmtp_error err;
+
+    assert_int_equal(fmtp_sender_offer(s, &part, 1, "m", 1, NULL, (struct timespec){0}, NULL, &err),
+                     0);
+}
+
+/* Multicasts what is pending. */
+static void drain(struct fmtp_sender *s, uint64_t now_ns)
+{
+    fmtp_sender_sent(s, (uint32_t)fmtp_sender_pending(s), now_ns);
+}
+
+static int put(struct fmtp_sender *s, int peer, uint16_t flags, uint32_t index, uint32_t seq,
+               uint16_t len)
+{
+    uint8_t bytes[FMTP_HEADER_LEN];
+    struct fmtp_header h = {index, seq, len, flags};
+
+    fmtp_header_put(bytes, &h);
+    return fmtp_sender_peer_input(s, peer, bytes, sizeof bytes);
+}
+
+/* Takes up to n bytes out of a peer's stream. */
+static size_t get(struct fmtp_sender *s, int peer, uint8_t *bytes, size_t n)
+{
+    struct fmtp_stream_out out;
+    size_t total = 0;
+
+    while (total < n) {
+        size_t len = 0;
+        fmtp_sender_peer_peek(s, peer, &out);
+        for (int i = 0; i < out.niov && total + len < n; i++) {
+            size_t take = out.iov[i].iov_len;
+            if (take > n - total - len)
+                take = n - total - len;
+            memcpy(bytes + total + len, out.iov[i].iov_base, take);
+            len += take;
+        }
+        if (!len)
+            break;
+        fmtp_sender_peer_sent(s, peer, len);
+        total += len;
+    }
+    return total;
+}
+
+static void expect(const uint8_t *bytes, uint16_t flags, uint32_t index, uint32_t seq, uint16_t len)
+{
+    struct fmtp_header h;
+
+    fmtp_header_get(bytes, &h);
+    assert_int_equal(h.flags, flags);
+    assert_int_equal(h.index, index);
+    assert_int_equal(h.seqnum, seq);
+    assert_int_equal(h.payloadlen, len);
+}
+
+/* The datagrams of a product whose parts do not end at block borders, without a copy. */
+static void test_datagrams(void **state)
+{
+    struct fmtp_sender *s = make(4, 4096);
+    struct iovec parts[4] = {{product, 1000}, {product + 1000, 0}, {product + 1000, 100},
+                             {product + 1100, 400}};
+    struct fmtp_datagram d;
+    struct fmtp_error err;
+    uint32_t index = 9;
+
+    (void)state;
+    assert_false(fmtp_sender_peek(s, 0, &d));
+    assert_int_equal(fmtp_sender_offer(s, parts, 4, "test metadata", 14, NULL,
+                                       (struct timespec){0}, &index, &err), 0);
+    assert_int_equal(index, 0);
+    assert_int_equal(fmtp_sender_pending(s), 4);        /* BOP, 2 blocks, EOP */
+    assert_true(fmtp_sender_peek(s, 0, &d));
+    expect(d.head, FMTP_BOP, 0, 0, 20);
+    assert_int_equal(d.len, 32);
+    assert_memory_equal(d.iov[1].iov_base, "\x00\x00\x05\xdc\x00\x0etest metadata", 20);
+    assert_true(fmtp_sender_peek(s, 1, &d));
+    expect(d.head, FMTP_MEM_DATA, 0, 0, 1448);
+    assert_int_equal(d.niov, 4);
+    assert_ptr_equal(d.iov[1].iov_base, product);
+    assert_ptr_equal(d.iov[3].iov_base, product + 1100);
+    assert_int_equal(d.iov[3].iov_len, 348);
+    assert_true(fmtp_sender_peek(s, 2, &d));
+    expect(d.head, FMTP_MEM_DATA, 0, 1448, 52);
+    assert_ptr_equal(d.iov[1].iov_base, product + 1448);
+    assert_true(fmtp_sender_peek(s, 3, &d));
+    expect(d.head, FMTP_EOP, 0, 0, 0);
+    assert_false(fmtp_sender_peek(s, 4, &d));
+    assert_int_equal(fmtp_sender_deadline(s), FMTP_NEVER);
+    fmtp_sender_sent(s, 3, 5);
+    assert_int_equal(nmulticasted, 0);
+    fmtp_sender_sent(s, 1, 1000);
+    assert_int_equal(nmulticasted, 1);
+    /* equation (1): 2 * 1500 * 8 / 8e6 = 3 ms after EOP */
+    assert_int_equal(fmtp_sender_deadline(s), 1000 + 3000000);
+    fmtp_sender_timeout(s, 1000 + 2999999);
+    assert_int_equal(nreleased, 0);
+    fmtp_sender_timeout(s, 1000 + 3000000);
+    assert_int_equal(nreleased, 1);
+    assert_int_equal(last_why, FMTP_RELEASE_TIMEOUT);
+    fmtp_sender_free(s);
+    assert_int_equal(nreleased, 1);
+}
+
+/* equation (1) takes the largest round-trip time of those connected now */
+static void test_max_rtt(void **state)
+{
+    struct fmtp_sender *s = make(4, 4096);
+    int a = fmtp_sender_peer_add(s), b = fmtp_sender_peer_add(s), c = fmtp_sender_peer_add(s);
+
+    (void)state;
+    assert_int_equal(fmtp_sender_peer_add(s), -1);
+    fmtp_sender_peer_rtt(s, a, 36000000);
+    fmtp_sender_peer_rtt(s, b, 90000000);
+    fmtp_sender_peer_rtt(s, c, 500000000);
+    fmtp_sender_peer_remove(s, c);
+    offer(s, 1500);
+    drain(s, 7);
+    assert_int_equal(fmtp_sender_deadline(s), 7 + 90000000);
+    fmtp_sender_free(s);
+    assert_int_equal(last_why, FMTP_RELEASE_CLOSED);
+}
+
+static void test_offer_errors(void **state)
+{
+    struct fmtp_sender *s = make(1, 4096);
+    struct iovec huge[2] = {{product, UINT32_MAX}, {product, 1}};
+    struct timespec t = {0};
+    struct fmtp_error err;
+
+    (void)state;
+    assert_int_equal(fmtp_sender_offer(s, huge, 2, NULL, 0, NULL, t, NULL, &err), -1);
+    assert_non_null(strstr(err.text, "4294967295"));
+    assert_int_equal(fmtp_sender_offer(s, huge, 1, product, 1431, NULL, t, NULL, &err), -1);
+    assert_non_null(strstr(err.text, "1431"));
+    assert_int_equal(fmtp_sender_offer(s, huge, 5, NULL, 0, NULL, t, NULL, &err), -1);
+    offer(s, 10);
+    assert_false(fmtp_sender_ready(s));
+    assert_int_equal(fmtp_sender_offer(s, huge, 0, NULL, 0, NULL, t, NULL, &err), -1);
+    drain(s, 0);
+    assert_false(fmtp_sender_ready(s));                 /* max_products retained */
+    fmtp_sender_timeout(s, FMTP_NEVER);
+    assert_true(fmtp_sender_ready(s));
+    fmtp_sender_free(s);
+}
+
+/* RETX_REQ: rounded down to a block, clipped to the size, in pieces of a block at most. */
+static void test_requests(void **state)
+{
+    struct fmtp_sender *s = make(4, 4096);
+    int p = fmtp_sender_peer_add(s);
+    static uint8_t out[100000];
+    struct fmtp_server_stats stats;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof product; i++)
+        product[i] = (uint8_t)(i / 7 ^ i);
+    offer(s, 5000);                                     /* 4 blocks, the last of 656 */
+    drain(s, 0);
+    assert_false(fmtp_sender_peer_pending(s, p));
+    put(s, p, FMTP_RETX_REQ, 0, 2000, 3000);            /* [1448, 5000) */
+    assert_true(fmtp_sender_peer_pending(s, p));
+    assert_int_equal(get(s, p, out, sizeof out), 3 * 12 + 3552);
+    expect(out, FMTP_RETX_DATA, 0, 1448, 1448);
+    assert_memory_equal(out + 12, product + 1448, 1448);
+    expect(out + 1460, FMTP_RETX_DATA, 0, 2896, 1448);
+    expect(out + 2920, FMTP_RETX_DATA, 0, 4344, 656);
+    assert_memory_equal(out + 2932, product + 4344, 656);
+    put(s, p, FMTP_BOP_REQ, 0, 0, 0);
+    put(s, p, FMTP_EOP_REQ, 0, 0, 0);
+    put(s, p, FMTP_RETX_REQ, 1, 0, 1448);               /* unknown: rejected */
+    put(s, p, FMTP_BOP_REQ, 77, 0, 0);
+    assert_int_equal(get(s, p, out, sizeof out), 12 + 7 + 12 + 12 + 12);
+    expect(out, FMTP_RETX_BOP, 0, 0, 7);
+    assert_memory_equal(out + 12, "\x00\x00\x13\x88\x00\x01m", 7);
+    expect(out + 19, FMTP_RETX_EOP, 0, 0, 0);
+    expect(out + 31, FMTP_RETX_REJ, 1, 0, 0);
+    expect(out + 43, FMTP_RETX_REJ, 77, 0, 0);
+    /* nonsense is counted and ignored; what no receiver may send ends the connection */
+    assert_int_equal(put(s, p, FMTP_RETX_REQ, 0, 5000, 1448), 0);
+    assert_int_equal(put(s, p, FMTP_RETX_REQ, 0, 0, 0), 0);
+    assert_int_equal(put(s, p, FMTP_RETX_DATA, 0, 0, 10), -1);
+    assert_int_equal(get(s, p, out, sizeof out), 0);
+    fmtp_sender_get_stats(s, &stats);
+    assert_int_equal(stats.bad_messages, 3);
+    assert_int_equal(stats.rejects, 2);
+    assert_int_equal(stats.retx_blocks, 3);
+    assert_int_equal(stats.retx_bytes, 3552);
+    fmtp_sender_free(s);
+}
+
+/* Released while a message is half sent: the other half still goes out, the rest is rejected. */
+static void test_release_in_mid_message(void **state)
+{
+    struct fmtp_sender *s = make(4, 4096);
+    int p = fmtp_sender_peer_add(s);
+    static uint8_t out[100000];
+
+    (void)state;
+    for (size_t i = 0; i < 10000; i++)
+        product[i] = (uint8_t)(i * 31 >> 3);
+    offer(s, 10000);
+    drain(s, 0);
+    put(s, p, FMTP_RETX_REQ, 0, 0, 10000);
+    assert_int_equal(get(s, p, out, 2000), 2000);
+    fmtp_sender_timeout(s, FMTP_NEVER);
+    assert_int_equal(nreleased, 1);
+    memset(product, 0xee, sizeof product);              /* the application uses it otherwise */
+    size_t n = 2000 + get(s, p, out + 2000, sizeof out - 2000);
+    assert_int_equal(n, 2 * 1460 + 2 * 12);
+    expect(out + 1460, FMTP_RETX_DATA, 0, 1448, 1448);
+    for (size_t i = 0; i < 1448; i++)
+        assert_int_equal(out[1472 + i], (uint8_t)((1448 + i) * 31 >> 3));
+    expect(out + 2920, FMTP_RETX_REJ, 0, 0, 0);
+    expect(out + 2932, FMTP_RETX_EOP, 0, 0, 0);
+    fmtp_sender_free(s);
+}
+
+/* RETX_END counts once for each receiver; the product goes when the last one sent it. */
+static void test_acknowledgements(void **state)
+{
+    struct fmtp_sender *s = make(4, 4096);
+    int a = fmtp_sender_peer_add(s), b = fmtp_sender_peer_add(s), late;
+    struct fmtp_server_stats stats;
+
+    (void)state;
+    offer(s, 5000);
+    late = fmtp_sender_peer_add(s);                     /* after BOP: not waited for */
+    put(s, a, FMTP_RETX_END, 0, 0, 0);                  /* before EOP left */
+    put(s, b, FMTP_RETX_END, 0, 0, 0);
+    assert_int_equal(nreleased, 0);
+    drain(s, 0);
+    assert_int_equal(nreleased, 1);
+    assert_int_equal(last_why, FMTP_RELEASE_ALL_DONE);
+    offer(s, 5000);
+    drain(s, 0);
+    put(s, a, FMTP_RETX_END, 1, 0, 0);
+    put(s, a, FMTP_RETX_END, 1, 0, 0);                  /* twice from the same one */
+    put(s, b, FMTP_RETX_END, 1, 0, 0);
+    assert_int_equal(nreleased, 1);
+    fmtp_sender_peer_remove(s, late);                   /* the last one leaves */
+    assert_int_equal(nreleased, 2);
+    assert_int_equal(last_index, 1);
+    fmtp_sender_get_stats(s, &stats);
+    assert_int_equal(stats.acks, 4);
+    assert_int_equal(stats.unacknowledged, 1);
+    assert_int_equal(stats.timeouts, 0);
+    fmtp_sender_free(s);
+}
+
+/* One peer's backlog is bounded; over it the product is rejected, others go on. */
+static void test_queue_bound(void **state)
+{
+    struct fmtp_sender *s = make(4, 64 * 16);           /* 64 entries */
+    int p = fmtp_sender_peer_add(s), q = fmtp_sender_peer_add(s);
+    static uint8_t out[200000];
+    struct fmtp_server_stats stats;
+
+    (void)state;
+    offer(s, 200000);                                   /* 139 blocks */
+    drain(s, 0);
+    /* Consecutive ranges are merged: they cost one entry. */
+    for (uint32_t b = 0; b < 138; b++)
+        assert_int_equal(put(s, q, FMTP_RETX_REQ, 0, b * 1448, 1448), 0);
+    assert_int_equal(get(s, q, out, sizeof out), sizeof out);
+    for (uint32_t b = 0; b < 65; b++)
+        assert_int_equal(put(s, p, FMTP_RETX_REQ, 0, 2 * b * 1448, 1448), 0);
+    assert_int_equal(get(s, p, out, sizeof out), 12);
+    expect(out, FMTP_RETX_REJ, 0, 0, 0);
+    fmtp_sender_get_stats(s, &stats);
+    assert_int_equal(stats.rejects, 1);
+    /* Control messages alone fill it: that is abuse. */
+    for (int i = 0; i < 64; i++)
+        assert_int_equal(put(s, p, FMTP_EOP_REQ, 0, 0, 0), 0);
+    assert_int_equal(put(s, p, FMTP_EOP_REQ, 0, 0, 0), -1);
+    assert_int_equal(put(s, p, FMTP_RETX_END, 0, 0, 0), -1);
+    assert_int_equal(put(s, q, FMTP_EOP_REQ, 0, 0, 0), 0);
+    fmtp_sender_free(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_datagrams), cmocka_unit_test(test_max_rtt),
+        cmocka_unit_test(test_offer_errors), cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_release_in_mid_message), cmocka_unit_test(test_acknowledgements),
+        cmocka_unit_test(test_queue_bound),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *program = "fmtp";
+volatile int stop_requested;
+static bool line_shown;
+
+static void complain(const char *format, va_list args)
+{
+    progress("%s", "");
+    fprintf(stderr, "%s: ", program);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+}
+
+void die(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    complain(format, args);
+    va_end(args);
+    exit(EXIT_FAILURE);
+}
+
+void die_usage(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    complain(format, args);
+    va_end(args);
+    fprintf(stderr, "Try '%s --help'.\n", program);
+    exit(EXIT_USAGE);
+}
+
+struct in_addr parse_ip(const char *option, const char *text)
+{
+    struct in_addr a;
+
+    if (inet_pton(AF_INET, text, &a) != 1)
+        die_usage("%s '%s': valid is an IPv4 address such as 10.0.0.1", option, text);
+    return a;
+}
+
+struct sockaddr_in parse_endpoint(const char *option, const char *text)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET};
+    const char *colon = strrchr(text, ':');
+    char ip[INET_ADDRSTRLEN];
+    char *end = NULL;
+    unsigned long port;
+
+    if (!colon || (size_t)(colon - text) >= sizeof ip)
+        die_usage("%s '%s': valid is IP:PORT such as 10.0.0.1:38800", option, text);
+    memcpy(ip, text, (size_t)(colon - text));
+    ip[colon - text] = 0;
+    port = strtoul(colon + 1, &end, 10);
+    if (inet_pton(AF_INET, ip, &a.sin_addr) != 1 || colon[1] < '0' || colon[1] > '9' || *end ||
+        port == 0 || port > 65535)
+        die_usage("%s '%s': valid is IP:PORT such as 10.0.0.1:38800", option, text);
+    a.sin_port = htons((uint16_t)port);
+    return a;
+}
+
+uint64_t parse_number(const char *option, const char *text, uint64_t min, uint64_t max)
+{
+    char *end = NULL;
+    uint64_t factor = 1;
+    unsigned long long n;
+
+    errno = 0;
+    n = strtoull(text, &end, 10);
+    if (end != text && *end) {
+        factor = *end == 'k' ? 1000 : *end == 'M' ? 1000000 : *end == 'G' ? 1000000000 : 0;
+        end++;
+    }
+    if (*text < '0' || *text > '9' || errno || *end || !factor || n > max / factor ||
+        n * factor < min)
+        die_usage("%s '%s': valid are whole numbers from %llu to %llu, also with k, M or G",
+                  option, text, (unsigned long long)min, (unsigned long long)max);
+    return n * factor;
+}
+
+double parse_factor(const char *option, const char *text)
+{
+    char *end = NULL;
+    double x = strtod(text, &end);
+
+    if (end == text || *end || !(x > 0) || x > 1e12)
+        die_usage("%s '%s': valid are numbers above 0", option, text);
+    return x;
+}
+
+enum fmtp_layout parse_layout(const char *text)
+{
+    if (strcmp(text, "2017") == 0)
+        return FMTP_LAYOUT_2017;
+    if (strcmp(text, "2021") != 0)
+        die_usage("--layout '%s': valid are 2021 and 2017", text);
+    return FMTP_LAYOUT_2021;
+}
+
+double now_s(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void on_signal(int number)
+{
+    (void)number;
+    stop_requested = 1;
+}
+
+void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+void progress(const char *format, ...)
+{
+    va_list args;
+    char text[160];
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if ((!*text && !line_shown) || !isatty(STDERR_FILENO))
+        return;
+    fprintf(stderr, "\r\033[K%s", text);
+    fflush(stderr);
+    line_shown = *text != 0;
+}
+
+void safe_name(const void *meta, size_t meta_len, uint32_t index, char *out)
+{
+    const char *text = meta;
+    size_t begin = 0, n = 0;
+
+    for (size_t i = 0; i < meta_len; i++)
+        if (text[i] == '/')
+            begin = i + 1;
+    for (size_t i = begin; i < meta_len && text[i] && n < 200; i++) {
+        unsigned char c = (unsigned char)text[i];
+        bool bad = c < 0x20 || c == 0x7f || (c == '.' && n == 0);
+        out[n++] = bad ? '_' : (char)c;
+    }
+    if (n)
+        out[n] = 0;
+    else
+        snprintf(out, 256, "product-%u", index);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Command-line values of fmtp-send and fmtp-recv. Every function quotes the offending text and
+ * what would be valid, and exits with 2 (bad usage).
+ */
+#ifndef FMTP_TOOLS_COMMON_H
+#define FMTP_TOOLS_COMMON_H
+
+#include "fmtp.h"
+
+#define FMTP_VERSION "0.1.0"
+enum { EXIT_USAGE = 2 };
+
+extern const char *program;
+
+void die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));      /* 1 */
+void die_usage(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn)); /* 2 */
+
+struct in_addr parse_ip(const char *option, const char *text);
+struct sockaddr_in parse_endpoint(const char *option, const char *text);   /* IP:PORT */
+/* Whole number between min and max, with an optional k, M or G (1000, 10^6, 10^9). */
+uint64_t parse_number(const char *option, const char *text, uint64_t min, uint64_t max);
+double parse_factor(const char *option, const char *text);
+enum fmtp_layout parse_layout(const char *text);
+
+double now_s(void);                       /* CLOCK_MONOTONIC */
+/* Set by SIGINT and SIGTERM after catch_signals(). */
+extern volatile int stop_requested;
+void catch_signals(void);
+/* Overwrites the progress line on a terminal; nothing elsewhere. Empty text removes it. */
+void progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A file name made of what the sender called the product: the last path component, without
+ * control characters, not hidden, not empty. out has room for 256 bytes. */
+void safe_name(const void *meta, size_t meta_len, uint32_t index, char *out);
+
+#endif
