@@ -27,7 +27,7 @@ struct pim {
 bool pim_path(char *out, size_t out_bytes, const char *queue, const char *feed)
 {
     const char *slash = strrchr(queue, '/');
-    int dir = slash == NULL ? 1 : (int)(slash - queue + 1);
+    int dir = slash == NULL ? 1 : (int)(slash - queue);
     int n = snprintf(out, out_bytes, "%.*s/%s.pim", dir, slash == NULL ? "." : queue, feed);
 
     return n > 0 && (size_t)n < out_bytes;

@@ -58,7 +58,7 @@ bool session_path(char *out, size_t out_bytes, const char *queue, const char *ho
                   const char *feed)
 {
     const char *slash = strrchr(queue, '/');
-    int dir = slash == NULL ? 1 : (int)(slash - queue + 1);
+    int dir = slash == NULL ? 1 : (int)(slash - queue);
     int n = snprintf(out, out_bytes, "%.*s/%s:%u_%s.yaml", dir, slash == NULL ? "." : queue, host,
                      port, feed);
 

@@ -1,0 +1,423 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""ldmd end to end in network namespaces: one publisher, three subscribers, both protocols.
+
+Usage: integration.py LDMD TOOLS_DIRECTORY [CASE...]. Needs root (exit 77 = skipped otherwise).
+Each host has NIC1 (10.77.1.0/24, the path) and NIC2 (10.77.2.0/24, the control network) on two
+bridges in a namespace of their own. Only namespaces and processes made here are touched.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SUBSCRIBERS = ("r1", "r2", "r3")
+HOSTS = ("s", *SUBSCRIBERS)
+PORT = 3880
+MARK = f"ldmdtest{os.getpid()}"
+
+
+class Failure(Exception):
+    """An assertion about the programs under test does not hold."""
+
+
+def sh(*argv: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    result = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    if check and result.returncode != 0:
+        raise Failure(f"{' '.join(argv)}: exit {result.returncode}: {result.stderr.strip()}")
+    return result
+
+
+def netns(host: str) -> str:
+    return f"{MARK}{host}"
+
+
+def path_ip(host: str) -> str:
+    return f"10.77.1.{HOSTS.index(host) + 1}"
+
+
+def control_ip(host: str) -> str:
+    return f"10.77.2.{HOSTS.index(host) + 1}"
+
+
+def inside(host: str, *argv: str) -> list[str]:
+    return ["ip", "netns", "exec", netns(host), *argv]
+
+
+def expect(condition: bool, text: str) -> None:
+    if not condition:
+        raise Failure(text)
+
+
+def wait_for(what: str, condition: Callable[[], bool], timeout_s: float = 40) -> None:
+    end = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > end:
+            raise Failure(f"no {what} within {timeout_s:.0f} s")
+        time.sleep(0.05)
+
+
+@contextmanager
+def network() -> Iterator[None]:
+    bridge = netns("b")
+    try:
+        sh("ip", "netns", "add", bridge)
+        for nic in ("1", "2"):
+            sh("ip", "-n", bridge, "link", "add", f"br{nic}", "type", "bridge", "mcast_snooping", "0")
+            sh("ip", "-n", bridge, "link", "set", f"br{nic}", "up")
+        for host in HOSTS:
+            sh("ip", "netns", "add", netns(host))
+            sh("ip", "-n", netns(host), "link", "set", "lo", "up")
+            for nic, address in (("1", path_ip(host)), ("2", control_ip(host))):
+                port = f"{host}p{nic}"
+                sh("ip", "-n", bridge, "link", "add", port, "type", "veth",
+                   "peer", "name", f"nic{nic}", "netns", netns(host))
+                sh("ip", "-n", bridge, "link", "set", port, "master", f"br{nic}", "up")
+                sh("ip", "-n", netns(host), "addr", "add", f"{address}/24", "dev", f"nic{nic}")
+                sh("ip", "-n", netns(host), "link", "set", f"nic{nic}", "up")
+        yield
+    finally:
+        for host in (*HOSTS, "b"):
+            sh("ip", "netns", "del", netns(host), check=False)
+
+
+def lose(host: str, *match: str, probability: float) -> None:
+    sh(*inside(host, "iptables", "-A", "INPUT", "-i", "nic1", *match, "-m", "statistic", "--mode",
+               "random", "--probability", str(probability), "-j", "DROP"))
+
+
+def lose_nothing() -> None:
+    for host in SUBSCRIBERS:
+        sh(*inside(host, "iptables", "-F", "INPUT"))
+
+
+class Lab:
+    """Queues, configurations and running ldmds of one case."""
+
+    def __init__(self, ldmd: Path, tools: Path, work: Path) -> None:
+        self.ldmd = ldmd
+        self.tools = tools
+        self.work = work
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        for host in HOSTS:
+            (work / host).mkdir()
+            self.tool("pqcreate", "-s", "48m", "-S", "2000", "-q", str(self.queue(host)))
+
+    def tool(self, name: str, *args: str) -> str:
+        return sh(str(self.tools / name), *args).stdout
+
+    def queue(self, host: str) -> Path:
+        return self.work / host / "ldm.pq"
+
+    def log(self, host: str) -> str:
+        path = self.work / host / "ldmd.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def count(self, host: str, text: str) -> int:
+        return self.log(host).count(text)
+
+    def start(self, host: str, conf: str) -> None:
+        path = self.work / host / "ldmd.conf"
+        path.write_text(conf)
+        argv = [str(self.ldmd), "-f", "-v", "-q", str(self.queue(host)), "-P", str(PORT),
+                "-I", control_ip(host), "-l", str(self.work / host / "ldmd.log"), str(path)]
+        output = open(self.work / host / "ldmd.out", "ab")  # noqa: SIM115
+        self.running[host] = subprocess.Popen(inside(host, *argv), stdout=output, stderr=output)
+        output.close()
+
+    def stop(self, host: str) -> None:
+        process = self.running.pop(host)
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(timeout=20)
+        expect(code == 0, f"ldmd of {host} ended with {code}")
+
+    def stop_all(self) -> None:
+        for host in list(self.running):
+            self.stop(host)
+
+    def kill_all(self) -> None:
+        for process in self.running.values():
+            process.kill()
+            process.wait()
+        self.running.clear()
+
+    def insert(self, prefix: str, sizes: list[int], seed: int = 1) -> None:
+        rng = random.Random(f"{prefix}{seed}")
+        names = []
+        for i, size in enumerate(sizes):
+            path = self.work / f"{prefix}.{i:03d}"
+            path.write_bytes(rng.randbytes(size))
+            names.append(str(path))
+        self.tool("pqinsert", "-q", str(self.queue("s")), "-f", "NGRID", *names)
+
+    def products(self, host: str) -> list[str]:
+        return sorted(self.tool("pqcat", "-q", str(self.queue(host)), "--list").splitlines())
+
+    def same_everywhere(self, count: int, hosts: tuple[str, ...] = SUBSCRIBERS, timeout_s: float = 60) -> None:
+        want = self.products("s")
+        expect(len(want) == count, f"publisher has {len(want)} products, not {count}")
+        for host in hosts:
+            wait_for(f"{count} products at {host} (has {len(self.products(host))})",
+                     lambda host=host: len(self.products(host)) >= count, timeout_s)  # type: ignore[misc]
+            expect(self.products(host) == want, f"products of {host} differ from the publisher's")
+
+    def descendants(self, host: str) -> list[int]:
+        found, todo = [], [self.running[host].pid]
+        while todo:
+            pid = todo.pop()
+            found.append(pid)
+            todo += [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return found
+
+
+def mixed_sizes(n: int, tiny: bool = True) -> list[int]:
+    """tiny: products of 0 and 1 bytes too; two of those in one queue would be duplicates."""
+    rng = random.Random(n)
+    fixed = [0, 1, 1447, 1448, 1449, 400_000] if tiny else [1447, 1448, 1449, 400_000]
+    return fixed + [int(rng.lognormvariate(9, 1.5)) % 300_000 for _ in range(n - len(fixed))]
+
+
+def publisher7(extra: str = "", allow: str = "^10\\.77\\.2\\.", subnet: int = 24) -> str:
+    return (f"ALLOW NGRID {allow}\n"
+            f"MULTICAST NGRID 224.0.77.1:38800 {path_ip('s')} {subnet} 101 sw p1\n{extra}")
+
+
+def subscriber7(host: str, extra: str = "") -> str:
+    return f"RECEIVE NGRID {control_ip('s')}:{PORT} {path_ip(host)} sw p{host} 0\n{extra}"
+
+
+def start7(lab: Lab, extra: str = "") -> None:
+    lab.start("s", publisher7(extra))
+    for host in SUBSCRIBERS:
+        lab.start(host, subscriber7(host, extra))
+    await_receiving(lab)
+
+
+def await_receiving(lab: Lab, hosts: tuple[str, ...] = SUBSCRIBERS, times: int = 1) -> None:
+    for host in hosts:
+        wait_for(f"'Receiving' in the log of {host}",
+                 lambda host=host: lab.count(host, " Receiving\n") >= times)  # type: ignore[misc]
+
+
+def case_ldm7_lossless(lab: Lab) -> None:
+    start7(lab, "SET ldm7.verify_md5 1\n")
+    lab.insert("a", mixed_sizes(50))
+    lab.same_everywhere(50)
+    for host in SUBSCRIBERS:
+        expect(lab.count(host, "Received: {delay:") == 50, f"{host} did not receive all by FMTP")
+        expect(lab.count(host, "Missed:") == 0, f"{host} missed products")
+    expect(lab.count("s", "Multicasted: prodIndex=") == 50, "not 50 products multicast")
+    wait_for("release of all", lambda: lab.count("s", "why=all-done") == 50)
+    lab.stop_all()
+    expect("FMTP sender: products=50 " in lab.log("s"), "sender's counters")
+    expect("FMTP receiver: " in lab.log("r1"), "receiver's counters")
+
+
+def case_ldm7_loss(lab: Lab) -> None:
+    for host in SUBSCRIBERS:
+        lose(host, "-p", "udp", probability=0.02)
+    start7(lab)
+    lab.insert("a", mixed_sizes(50))
+    time.sleep(0.2)
+    lab.insert("tail", [5000])  # a wholly lost last product needs a successor to be noticed
+    lab.same_everywhere(51)
+    retrans = sum(" retrans: 0," not in line for host in SUBSCRIBERS
+                  for line in lab.log(host).splitlines() if "Received: {" in line)
+    expect(retrans > 0, "2 % loss and not one retransmission")
+    lab.stop_all()
+
+
+def case_ldm7_layout_2017(lab: Lab) -> None:
+    for host in SUBSCRIBERS:
+        lose(host, "-p", "udp", probability=0.02)
+    start7(lab, "SET fmtp.layout 2017\n")
+    lab.insert("a", mixed_sizes(20))
+    time.sleep(0.2)
+    lab.insert("tail", [5000])
+    lab.same_everywhere(21)
+    lab.stop_all()
+
+
+def case_backstop(lab: Lab) -> None:
+    """The sender timer is (almost) zero: losses are rejected and come over NIC2."""
+    for host in SUBSCRIBERS:
+        lose(host, "-p", "udp", probability=0.2)
+    start7(lab, "SET fmtp.f_snd 0.000001\nSET fmtp.r_mc_bps 1000000000000\n")
+    lab.insert("a", mixed_sizes(50))
+    lose_nothing()
+    time.sleep(0.5)
+    lab.insert("tail", [5000])
+    lab.same_everywhere(51)
+    for host in SUBSCRIBERS:
+        expect(lab.count(host, "Missed: index=") > 0, f"{host} missed nothing")
+        expect(lab.count(host, "Inserted: ") > 0, f"{host} got nothing by the backstop")
+    expect(lab.count("s", "Missed product sent: index=") > 0, "up7 sent nothing")
+    expect(lab.count("s", "why=timeout") > 0, "the sender timer did not expire")
+    lab.stop_all()
+
+
+def case_backlog(lab: Lab) -> None:
+    start7(lab)
+    lab.insert("a", mixed_sizes(20))
+    lab.same_everywhere(20)
+    lab.stop("r2")
+    lab.insert("b", mixed_sizes(10, tiny=False))
+    lab.same_everywhere(30, ("r1", "r3"))
+    lab.start("r2", subscriber7("r2"))
+    await_receiving(lab, ("r2",), 2)
+    lab.insert("c", [777])
+    lab.same_everywhere(31)
+    expect(lab.count("r2", "Backlog: ") == 10, f"{lab.count('r2', 'Backlog: ')} backlog products, not 10")
+    # The publisher starts anew: indices continue, everybody subscribes again by himself.
+    lab.stop("s")
+    lab.start("s", publisher7())
+    await_receiving(lab, ("r1", "r3"), 2)
+    await_receiving(lab, ("r2",), 3)
+    lab.insert("d", [888])
+    lab.same_everywhere(32)
+    expect("Multicasted: prodIndex=31," in lab.log("s"), "product index does not continue at 31")
+    lab.stop_all()
+
+
+def case_not_authorized(lab: Lab) -> None:
+    lab.start("s", publisher7(allow="^10\\.77\\.2\\.2$", subnet=32))
+    lab.start("r1", subscriber7("r1"))
+    lab.start("r2", subscriber7("r2"))
+    wait_for("refused subscription", lambda: "not authorized" in lab.log("r2"))
+    wait_for("refused FMTP connection", lambda: f"Host {path_ip('r1')} is not authorized" in lab.log("s"))
+    lab.stop_all()
+
+
+def publisher6() -> str:
+    return "ALLOW NGRID ^10\\.77\\.\n"
+
+
+def subscriber6() -> str:
+    return f"REQUEST NGRID .* {control_ip('s')}:{PORT}\n"
+
+
+def start6(lab: Lab) -> None:
+    for host in HOSTS:
+        lab.start(host, publisher6() if host == "s" else subscriber6())
+    for host in SUBSCRIBERS:
+        wait_for(f"feed at {host}", lambda host=host: "is willing to be a primary" in lab.log(host))  # type: ignore[misc]
+
+
+def case_ldm6(lab: Lab) -> None:
+    lab.insert("before", mixed_sizes(10, tiny=False))
+    start6(lab)
+    lab.insert("a", mixed_sizes(50))
+    lab.same_everywhere(60)
+    for host in SUBSCRIBERS:
+        saved = [x for x in lab.log(host).splitlines() if "dh_saveProd" in x and "Inserted: " in x]
+        expect(len(saved) == 60, f"{host} saved {len(saved)}")
+    lab.stop("r1")
+    lab.insert("b", mixed_sizes(10, tiny=False))
+    lab.same_everywhere(70, ("r2", "r3"))
+    lab.start("r1", subscriber6())
+    lab.same_everywhere(70)
+    expect(lab.count("r1", "duplicate:") == 0, "resumed before the last product, not after it")
+    up6 = [x for x in lab.log("s").splitlines() if "sending: " in x]
+    expect(len(up6) == 3 * 70, f"{len(up6)} products sent, not 210")
+    lab.stop_all()
+
+
+def case_kill(lab: Lab) -> None:
+    start7(lab)
+    pids = {host: lab.descendants(host) for host in HOSTS}
+    expect(len(pids["s"]) == 5, f"publisher: {pids['s']}: ldmd, mldm and three up7 expected")
+    names = sorted(Path(f"/proc/{pid}/comm").read_text().strip() for pid in pids["s"])
+    expect(names == ["ldmd", "mldm", "up7", "up7", "up7"], f"process names: {names}")
+    args = sorted(Path(f"/proc/{p}/cmdline").read_bytes().split(b"\0")[0].decode() for p in pids["s"][1:])
+    expect(args == ["mldm", "up7", "up7", "up7"], f"first words: {args}")
+    lab.kill_all()
+
+    def gone() -> bool:
+        return not any(Path(f"/proc/{p}").exists() for ps in pids.values() for p in ps)
+
+    wait_for("end of all children after kill -9", gone, 5)
+
+
+def case_command_line(lab: Lab) -> None:
+    base = [str(lab.ldmd), "-f", "-q", str(lab.queue("s")), "-P", str(PORT), "-I", control_ip("s")]
+    conf = lab.work / "x.conf"
+    lab.start("s", publisher6())
+    wait_for("listener", lambda: "Starting Up" in lab.log("s"))
+    conf.write_text(publisher6())
+    second = subprocess.run(inside("s", *base, str(conf)), capture_output=True, text=True, timeout=20)
+    expect(second.returncode == 1 and second.stderr.count("\n") == 1 and
+           f"cannot listen on {control_ip('s')}:{PORT}: address already in use" in second.stderr,
+           f"port in use: {second.returncode} {second.stderr}")
+    lab.stop_all()
+    base[3] = str(lab.work / "missing.pq")
+    missing = subprocess.run(inside("s", *base, str(conf)), capture_output=True, text=True, timeout=20)
+    expect(missing.returncode == 1 and "pqcreate" in missing.stderr, f"missing queue: {missing.stderr}")
+    conf.write_text("ALLOW NGRYD .*\nFROB\n")
+    broken = subprocess.run([str(lab.ldmd), "-n", str(conf)], capture_output=True, text=True, timeout=20)
+    expect(broken.returncode == 2 and f"{conf}:1: found \"NGRYD\"" in broken.stderr and
+           f"{conf}:2: found \"FROB\"" in broken.stderr, f"bad configuration: {broken.stderr}")
+    leftovers = sorted(p.name for p in (lab.work / "s").iterdir())
+    expect(leftovers == ["ldm.pq", "ldmd.conf", "ldmd.log", "ldmd.out"], f"left behind: {leftovers}")
+
+
+CASES: dict[str, Callable[[Lab], None]] = {
+    name.removeprefix("case_"): case for name, case in list(globals().items()) if name.startswith("case_")
+}
+
+
+def run_case(name: str, ldmd: Path, tools: Path) -> bool:
+    work = Path(tempfile.mkdtemp(prefix=f"{MARK}-{name}-"))
+    start = time.monotonic()
+    lab = Lab(ldmd, tools, work)
+    try:
+        CASES[name](lab)
+        sanitizer = [p for p in work.glob("*/ldmd.out") if p.read_text(errors="replace").strip()]
+        expect(not sanitizer, f"output on stderr: {[p.read_text()[:2000] for p in sanitizer]}")
+    except (Failure, subprocess.TimeoutExpired) as error:
+        print(f"not ok {name}: {error}", flush=True)
+        for host in HOSTS:
+            print(f"--- {host}\n" + "\n".join(lab.log(host).splitlines()[-12:]), flush=True)
+            output = work / host / "ldmd.out"
+            print(output.read_text(errors="replace")[:3000] if output.exists() else "", flush=True)
+        print(f"kept: {work}", flush=True)
+        return False
+    finally:
+        lab.kill_all()
+        lose_nothing()
+    shutil.rmtree(work)
+    print(f"ok {name} ({time.monotonic() - start:.1f} s)", flush=True)
+    return True
+
+
+def main() -> int:
+    if len(sys.argv) < 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    if os.geteuid() != 0:
+        print("SKIPPED: network namespaces need root", flush=True)
+        return 77
+    probe = sh("ip", "netns", "add", f"{MARK}probe", check=False)
+    sh("ip", "netns", "del", f"{MARK}probe", check=False)
+    if probe.returncode != 0:
+        print(f"SKIPPED: cannot make a network namespace: {probe.stderr.strip()}", flush=True)
+        return 77
+    names = sys.argv[3:] or list(CASES)
+    failed = 0
+    with network():
+        for name in names:
+            failed += not run_case(name, Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve())
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
