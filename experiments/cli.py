@@ -62,6 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run an experiment and print its report")
     _overrides(run)
     run.add_argument("--resume", action="store_true", help="use cells of interrupted runs")
+    run.add_argument(
+        "--build", type=Path, default=runner.BUILD, metavar="DIR", help="where the C programs are"
+    )
     run.add_argument("--keep-work", action="store_true", help="keep the product queues")
     run.add_argument(
         "--check", action="store_true", help="exit 1 unless the file's expectations are met"
@@ -150,13 +153,14 @@ def _run(options: argparse.Namespace, argv: Sequence[str]) -> int:
         print(f"{spec.name}: --check, but the file has no expectations", file=sys.stderr)
         return EXIT_USAGE
     planned = runner.plan(spec)
-    runner.check_machine(planned, runner.RUNS)
+    runner.check_machine(planned, runner.RUNS, options.build)
     result = runner.run_experiment(
         spec,
         planned,
         make_reporter(),
         resume=options.resume,
         keep_work=options.keep_work,
+        build=options.build.resolve(),
         command=["experiments", *argv],
     )
     text = result.path / "report/report.txt"

@@ -20,6 +20,7 @@ LDM_PORT: Final = 388
 GROUP_PORT: Final = 38800  # the papers' multicast port
 PRODUCT_PREFIX: Final = "NGRID"
 TTL: Final = 16
+LDMD: Final = "ldm7/ldmd/ldmd"  # below the build directory
 
 
 def ldm_address(host: Host, protocol: str) -> str:
@@ -79,7 +80,7 @@ def ldmd_argv(
     build: Path, queue: Path, host: Host, protocol: str, log: Path, conf: Path
 ) -> list[str]:
     return [
-        str(build / "ldm7/ldmd"),
+        str(build / LDMD),
         *["-f", "-v", "-q", str(queue), "-I", ldm_address(host, protocol)],
         *["-P", str(LDM_PORT), "-l", str(log), str(conf)],
     ]

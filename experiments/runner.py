@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from experiments import manifest, trace_input
 from experiments.cell import Job
+from experiments.configs import LDMD
 from experiments.plan import (
     CellSpec,
     disk_needed_bytes,
@@ -44,7 +45,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 RUNS: Final = ROOT / "runs"
 BUILD: Final = ROOT / "build"
 PROGRAMS: Final = (
-    "ldm7/ldmd",
+    LDMD,
     "ldm7/pqcreate",
     "ldm7/pqinsert",
     "ldm7/pqcat",
@@ -244,7 +245,7 @@ class CellProcess:
 
 
 def run_one(
-    planned: Planned, run: RunDirectory, reporter: Reporter, *, keep_work: bool
+    planned: Planned, run: RunDirectory, reporter: Reporter, *, keep_work: bool, build: Path
 ) -> CellResult:
     """Runs one cell. Raises RunError with what went wrong; logs stay only in the text."""
     cell = planned.cell
@@ -264,7 +265,7 @@ def run_one(
         network=work / "network.json",
         trace=trace_path,
         trace_info=planned.trace.to_dict(),
-        build=BUILD,
+        build=build,
         work=work,
         keep_work=keep_work,
         digest=planned.digest,
@@ -314,6 +315,7 @@ def run_experiment(
     runs: Path = RUNS,
     resume: bool = False,
     keep_work: bool = False,
+    build: Path = BUILD,
     command: Sequence[str] = (),
 ) -> RunResult:
     """Runs all cells and writes the report. Raises RunError, LabError or KeyboardInterrupt after
@@ -332,7 +334,7 @@ def run_experiment(
             taken: list[str] = []
             if resume:
                 taken = take_over(run, runs, spec.name, {p.cell.cell: p.digest for p in planned})
-            results = _run_cells(planned, taken, run, reporter, keep_work)
+            results = _run_cells(planned, taken, run, reporter, keep_work, build)
             described |= {"ended": time.time(), "cells_resumed": taken}
             write_json(run.path / "manifest.json", described)
             reporter.note("writing the report")
@@ -351,6 +353,7 @@ def _run_cells(
     run: RunDirectory,
     reporter: Reporter,
     keep_work: bool,
+    build: Path,
 ) -> list[CellResult]:
     waiting = [p for p in planned if p.cell.cell not in taken]
     results = [_resumed(run, name) for name in taken]
@@ -360,7 +363,7 @@ def _run_cells(
         reporter.total(len(waiting), sum(seconds_estimated(p.cell) for p in waiting))
         for number, item in enumerate(waiting, start=1):
             reporter.cell(item.cell.cell, number, seconds_estimated(item.cell))
-            result = run_one(item, run, reporter, keep_work=keep_work)
+            result = run_one(item, run, reporter, keep_work=keep_work, build=build)
             results.append(result)
             same = "all products identical" if result.identical else "PRODUCTS DIFFER"
             reporter.note(f"{result.cell}: {same}; verdict: {result.verdict}")

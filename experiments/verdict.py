@@ -175,7 +175,8 @@ def _drops(evidence: Evidence) -> list[Check]:
     drops = [
         d
         for d in drops_between(evidence.start, evidence.end, evidence.lossy_links)
-        if not d.injected
+        # A send buffer that is full makes the sender wait: nothing is lost.
+        if not d.injected and d.what != "UDP sndbuf_errors"
     ]
     own = f"{evidence.publisher}/{evidence.publisher_nic1}"
     shaper = [d for d in drops if d.what == "qdisc drops" and d.place.startswith(own + "/")]

@@ -63,7 +63,7 @@ def test_command_lines(geni5: Network) -> None:
     build, queue = Path("/b"), Path("/w/h.pq")
     host = geni5.subscribers[0]
     argv = configs.ldmd_argv(build, queue, host, "ldm7", Path("/l"), Path("/c"))
-    assert " ".join(argv) == f"/b/ldm7/ldmd -f -v -q /w/h.pq -I {host.nic2.ip} -P 388 -l /l /c"
+    assert " ".join(argv) == f"/b/ldm7/ldmd/ldmd -f -v -q /w/h.pq -I {host.nic2.ip} -P 388 -l /l /c"
     argv = configs.ldmd_argv(build, queue, host, "ldm6", Path("/l"), Path("/c"))
     assert host.nic1.ip in argv
     assert " ".join(configs.pqcreate_argv(build, queue, 5, 7)) == (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traffic control and loss: commands, and the reading back of what tc 6.1 and iptables 1.8 print."""
+"""Traffic control and loss: commands, and the reading back of what tc and iptables print."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def htb(**changes: str) -> list[Setting]:
         "filter_text": golden("htb-filter.json"),
         **changes,
     }
-    return shaping.read_back_htb(**texts, group="239.1.2.3", **RATES)
+    return shaping.read_back_htb(
+        texts["qdisc_text"], texts["class_text"], texts["filter_text"], group="239.1.2.3", **RATES
+    )
 
 
 def test_ldm7_commands_are_the_papers() -> None:
@@ -70,7 +72,7 @@ def test_htb_read_back() -> None:
         ("htb-qdisc.json", '"kind":"htb"', '"kind":"noqueue"', "root qdisc"),
         ("htb-qdisc.json", '"default":"0x2"', '"default":"0x1"', "default class"),
         # tc's own 600mb is 600 MiB: not what was asked.
-        ("htb-qdisc.json", "600000000", "629145600", "multicast bfifo limit"),
+        ("htb-qdisc.json", "600000000", "629145600", "unicast bfifo limit"),
         (
             "htb-class.txt",
             "1:1 root leaf 11: prio 0 rate 20Mbit",

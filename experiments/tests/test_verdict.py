@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every check of the verdict, made to pass and made to fail."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from experiments.verdict import (
+    Evidence,
+    ShaperSample,
+    backlogged_rate,
+    binomial_interval,
+    judge,
+    summary,
+)
+from parsers.counters import Counters
+from parsers.ldm_log import ReceiverStats, Replayed
+from parsers.products import ContentCheck
+from parsers.sar_log import CpuSample
+
+HOSTS = ("wsu1", "sl1")
+PRODUCTS = 100
+
+
+def counters(**changes: Any) -> Counters:
+    return Counters.model_validate({"time": 0, **changes})
+
+
+def stats(**changes: int) -> ReceiverStats:
+    values = {f.name: 0 for f in dataclasses.fields(ReceiverStats)}
+    return ReceiverStats(
+        **{**values, "prog": "down7", "rcvbuf_granted_bytes": 1_200_000_000, **changes}  # type: ignore[arg-type]
+    )
+
+
+def cpu(idle: float, steal: float = 0.0, count: int = 10) -> list[CpuSample]:
+    return [CpuSample(float(i), 1.0, "all", 100 - idle, 0, 0, 0, steal, idle) for i in range(count)]
+
+
+def content(host: str, **changes: Any) -> ContentCheck:
+    base = ContentCheck(host, PRODUCTS, PRODUCTS, (), (), ())
+    return dataclasses.replace(base, **changes)
+
+
+def replayed(**changes: Any) -> Replayed:
+    base = Replayed(0, "pqinsert", 1, PRODUCTS, 1, 60.0, 0.1, 20.0)
+    return dataclasses.replace(base, **changes)
+
+
+SENT = {"umass/u-eth0": {"tx_packets": 10_000}}
+GOOD = Evidence(
+    protocol="ldm7",
+    m=2,
+    loss=0.01,
+    shaped_bps=20_000_000,
+    b_rcv_bytes=600_000_000,
+    products=PRODUCTS,
+    link_mismatches=(),
+    links_checked=16,
+    shaping_mismatches=(),
+    shaping_checked=21,
+    start=counters(),
+    end=counters(interfaces=SENT),
+    publisher="umass",
+    publisher_nic1="u-eth0",
+    relay_delay_ms={"a:b/forward": 18.0},
+    cpu=cpu(60),
+    replayed=replayed(),
+    receivers={h: stats() for h in HOSTS},
+    arrived=dict.fromkeys(HOSTS, (10000, 100)),
+    contents=[content(h) for h in HOSTS],
+    drained=True,
+    tcp_asked=("ctcp", "bbr"),
+    tcp_found="bbr",
+)
+
+
+def statuses(**changes: Any) -> dict[str, str]:
+    verdict = judge(dataclasses.replace(GOOD, **changes))
+    return {c.name: c.status for c in verdict.checks if c.status != "pass"}
+
+
+def end(**changes: Any) -> Counters:
+    return counters(**{"interfaces": SENT, **changes})
+
+
+def test_a_good_run_is_faithful() -> None:
+    verdict = judge(GOOD)
+    assert verdict.verdict == "faithful", [c for c in verdict.checks if c.status != "pass"]
+    assert verdict.to_dict()["checks"][0].keys() == {"name", "status", "asked", "found", "text"}
+
+
+def test_the_worst_check_decides() -> None:
+    assert judge(dataclasses.replace(GOOD, cpu=cpu(60, steal=5))).verdict == "degraded"
+    changes: dict[str, Any] = {"cpu": cpu(60, steal=5), "drained": False}
+    assert judge(dataclasses.replace(GOOD, **changes)).verdict == "invalid"
+    assert summary([]) == "faithful"
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "status"),
+    [
+        ({"link_mismatches": ["x forward: asked 18, found 0"]}, "link settings", "fail"),
+        ({"links_checked": 0}, "link settings", "fail"),
+        ({"shaping_mismatches": ["rate: asked 1, found 2"]}, "sender shaping", "fail"),
+        ({"shaping_checked": 0}, "sender shaping", "fail"),
+        # 1 of 20000 packets (10000 sent x 2 receivers) warns, 21 of them (0.105 %) fail.
+        ({"end": end(meters={"s/1": {"drop_packets": 1}})}, "drops nobody injected", "warn"),
+        ({"end": end(meters={"s/1": {"drop_packets": 21}})}, "drops nobody injected", "fail"),
+        ({"end": end(udp={"sl1": {"rcvbuf_errors": 1}})}, "drops nobody injected", "warn"),
+        ({"end": end(openvswitch={"s/p": {"tx_dropped": 1}})}, "drops nobody injected", "warn"),
+        ({"end": end(relay={"a:b/forward": {"dropped": 1}})}, "drops nobody injected", "warn"),
+        ({"end": end(interfaces={**SENT, "sl1/e": {"rx_dropped": 1}})}, "drops nobody injected",
+         "warn"),
+        ({"end": end(qdiscs={"wire/w/10:": {"drops": 1}})}, "drops nobody injected", "warn"),
+        ({"end": end(qdiscs={"umass/u-eth0/11:": {"drops": 50}})}, "drops at the sender's shaper",
+         "fail"),
+        ({"end": end(qdiscs={"umass/u-eth0/1:": {"drops": 50}}), "protocol": "ldm6"},
+         "drops at the sender's shaper", "warn"),
+        ({"receivers": {"wsu1": stats(), "sl1": stats(socket_drops=1)}},
+         "drops of FMTP's UDP sockets", "warn"),
+        # 20000 packets at 1 %: 200 expected, 99.9 % within 153.2 .. 246.8.
+        ({"arrived": dict.fromkeys(HOSTS, (10000, 75))}, "injected loss", "warn"),
+        ({"arrived": dict.fromkeys(HOSTS, (10000, 0))}, "injected loss", "fail"),
+        ({"arrived": dict.fromkeys(HOSTS, (10000, 200))}, "injected loss", "fail"),
+        ({"arrived": {"wsu1": (10_000, 100)}}, "injected loss", "fail"),
+        ({"arrived": dict.fromkeys(HOSTS, (100, 1))}, "injected loss", "warn"),
+        # Together right, but nothing was dropped at one receiver and twice as much at the other.
+        ({"arrived": {"wsu1": (10_000, 0), "sl1": (10_000, 200)}}, "injected loss", "warn"),
+        ({"receivers": {h: stats(rcvbuf_granted_bytes=1) for h in HOSTS}},
+         "receivers' UDP buffers", "warn"),
+        ({"receivers": {"wsu1": stats(), "sl1": None}}, "receivers' UDP buffers", "warn"),
+        ({"replayed": None}, "replay", "fail"),
+        ({"replayed": replayed(products=99)}, "replay", "fail"),
+        ({"replayed": replayed(late_p50_ms=10.0)}, "replay lateness, median", "warn"),
+        ({"replayed": replayed(late_p50_ms=100.0)}, "replay lateness, median", "fail"),
+        ({"replayed": replayed(late_max_ms=500.0)}, "replay lateness, largest", "warn"),
+        ({"replayed": replayed(late_max_ms=5000.0)}, "replay lateness, largest", "fail"),
+        # 5 % of 18 ms is less than the floor of 1 ms; 25 % of 18 ms is 4.5 ms.
+        ({"end": end(relay={"a:b/forward": {"frames": 1, "late_p99_us": 1100}})}, "delay lateness",
+         "warn"),
+        ({"end": end(relay={"a:b/forward": {"frames": 1, "late_p99_us": 6000}})}, "delay lateness",
+         "fail"),
+        ({"cpu": []}, "CPU", "warn"),
+        ({"cpu": cpu(60, count=8) + cpu(1, count=2)}, "CPU", "warn"),
+        ({"cpu": cpu(60, count=4) + cpu(1, count=6)}, "CPU", "fail"),
+        ({"cpu": cpu(60, steal=3)}, "CPU steal", "warn"),
+        ({"cpu": cpu(60, steal=30)}, "CPU steal", "fail"),
+        ({"tcp_found": "cubic"}, "TCP congestion control", "warn"),
+        ({"drained": False}, "drained", "fail"),
+        ({"contents": [content("wsu1")]}, "products identical", "fail"),
+        ({"contents": [content("wsu1"), content("sl1", missing=("NGRID.1",), found=99)]},
+         "products identical", "fail"),
+        ({"contents": [content("wsu1"), content("sl1", different=("NGRID.1",))]},
+         "products identical", "fail"),
+        ({"contents": [content(h, found=0) for h in HOSTS]}, "products identical", "fail"),
+    ],
+)  # fmt: skip
+def test_each_check_can_fail(changes: dict[str, Any], name: str, status: str) -> None:
+    assert statuses(**changes) == {name: status}
+
+
+def test_lossless_runs_must_lose_nothing_to_iptables() -> None:
+    rule = {"chain": "INPUT", "packets": 0, "bytes": 0, "rule": "-A INPUT -p udp -j DROP"}
+    quiet: dict[str, Any] = {"loss": 0.0, "arrived": {}, "end": end(iptables={"sl1": [rule]})}
+    assert statuses(**quiet) == {}
+    dropped = end(iptables={"sl1": [{**rule, "packets": 1}]})
+    assert statuses(**{**quiet, "end": dropped}) == {"injected loss": "fail"}
+
+
+def test_a_full_send_buffer_is_no_loss() -> None:
+    assert statuses(end=end(udp={"umass": {"sndbuf_errors": 86}})) == {}
+
+
+def test_what_the_shaper_drops_is_not_counted_again_at_its_interface() -> None:
+    sent = {"umass/u-eth0": {"tx_packets": 10_000, "tx_dropped": 50}}
+    both = end(interfaces=sent, qdiscs={"umass/u-eth0/11:": {"drops": 50}})
+    assert statuses(end=both) == {"drops at the sender's shaper": "fail"}
+
+
+def test_what_was_lost_before_the_replay_does_not_count() -> None:
+    before = counters(meters={"s/1": {"drop_packets": 7}})
+    assert statuses(start=before, end=end(meters={"s/1": {"drop_packets": 7}})) == {}
+
+
+def test_loss_the_topology_asks_for_is_injected() -> None:
+    lossy = end(relay={"a:b/forward": {"dropped": 100}})
+    assert statuses(end=lossy, lossy_links=frozenset({"a:b/forward"})) == {}
+
+
+def shaper(rate_bps: float, backlog: int, seconds: int = 10) -> list[ShaperSample]:
+    return [ShaperSample(float(i), round(i * rate_bps / 8), backlog) for i in range(seconds + 1)]
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [
+        (shaper(20e6, 5_000_000), {}),
+        (shaper(20.3e6, 5_000_000), {}),
+        (shaper(20.6e6, 5_000_000), {"sender rate": "warn"}),
+        (shaper(22e6, 5_000_000), {"sender rate": "fail"}),
+        (shaper(19.2e6, 5_000_000), {"sender rate": "warn"}),
+        (shaper(16e6, 5_000_000), {"sender rate": "fail"}),
+        # A short backlog may have run out between two samples.
+        (shaper(16e6, 100_000), {}),
+        (shaper(22e6, 100_000), {"sender rate": "fail"}),
+        (shaper(16e6, 0), {}),
+        (shaper(30e6, 5_000_000, seconds=2), {}),  # not decidable
+    ],
+)
+def test_sender_rate(samples: list[ShaperSample], expected: dict[str, str]) -> None:
+    assert statuses(shaper=samples) == expected
+
+
+def test_backlogged_rate_leaves_out_the_idle_time() -> None:
+    samples = [
+        ShaperSample(0, 0, 10),
+        ShaperSample(1, 1000, 10),
+        ShaperSample(2, 1100, 0),
+        ShaperSample(3, 1200, 10),
+        ShaperSample(5, 5200, 10),
+    ]
+    rate, seconds, certain = backlogged_rate(samples, 1e9)
+    assert (rate, seconds, certain) == (8 * 5000 / 3, 3.0, False)
+
+
+def test_binomial_interval() -> None:
+    """n = 10000, p = 0.01: mean 100, standard deviation 9.95; z(99.9 %) = 3.2905."""
+    low, high = binomial_interval(10_000, 0.01, 0.999)
+    assert (low, high) == pytest.approx(
+        (100 - 3.2905 * 9.9499 - 0.5, 100 + 3.2905 * 9.9499 + 0.5), abs=0.01
+    )
+    assert binomial_interval(0, 0.01, 0.999) == (0.0, 0.0)
