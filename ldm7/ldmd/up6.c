@@ -112,6 +112,7 @@ bool up6_feedme(struct upstream *u, const struct rpc_msg *m, struct xin *args, b
     }
     u->role = UP_LDM6;
     u->notify = notify;
+    u->unflushed = true;               /* at the queue's end NULLPROC tells so, from the start */
     u->start_ns = now_ns() + TURN_AROUND_S * NS_PER_S;
     set_cursor(u, has_sig, &sig);
     log_set_prog("up6");
