@@ -83,6 +83,13 @@ void fmtp_keyx_free(struct fmtp_keyx *k)
     free(k);
 }
 
+void fmtp_keyx_rewind(struct fmtp_keyx *k)
+{
+    k->in_len = 0;
+    if (!k->own)
+        k->out_len = 0;
+}
+
 static EVP_PKEY *read_public_key(const uint8_t *text, size_t len)
 {
     BIO *pem = BIO_new_mem_buf(text, (int)len);

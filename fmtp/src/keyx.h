@@ -22,6 +22,8 @@ struct fmtp_keyx *fmtp_keyx_new_receiver(void);
 /* The sender's side. */
 struct fmtp_keyx *fmtp_keyx_new_sender(void);
 void fmtp_keyx_free(struct fmtp_keyx *k);
+/* Forgets what was put in, but keeps the key pair. */
+void fmtp_keyx_rewind(struct fmtp_keyx *k);
 
 /* Takes bytes from the stream; *used says how many belonged to the exchange. After DONE or BAD
  * nothing more may be put in. */

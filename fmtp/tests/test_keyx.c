@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <openssl/encoder.h>
 #include <openssl/evp.h>
 #include <openssl/rsa.h>
-#include <openssl/x509.h>
 
 #include "keyx.h"
 
@@ -69,20 +69,56 @@ static void test_round_trip(void **state)
     exchange(7);
 }
 
-/* The sender's answer for a key made here, opened with OpenSSL alone. */
-static void test_oaep(void **state)
+static void test_damaged(void **state)
 {
     struct fmtp_keyx *r = fmtp_keyx_new_receiver(), *s = fmtp_keyx_new_sender();
     uint8_t bytes[2048];
     size_t n, left;
+    const uint8_t *out;
 
     (void)state;
-    memcpy(bytes, fmtp_keyx_output(r, &n), n);
+    out = fmtp_keyx_output(r, &n);
+    memcpy(bytes, out, n);
     assert_int_equal(feed(s, bytes, n, n, &left), FMTP_KEYX_DONE);
-    memcpy(bytes, fmtp_keyx_output(s, &n), n);
-    bytes[100] ^= 1;                            /* damaged on the way */
+    out = fmtp_keyx_output(s, &n);
+    memcpy(bytes, out, n);
+    bytes[100] ^= 1;
     assert_int_equal(feed(r, bytes, n, n, &left), FMTP_KEYX_BAD);
     fmtp_keyx_free(r);
+    fmtp_keyx_free(s);
+}
+
+/* A key written and an answer opened by OpenSSL alone, as another implementation would. */
+static void test_independent_receiver(void **state)
+{
+    EVP_PKEY *key = EVP_RSA_gen(2048);
+    OSSL_ENCODER_CTX *encoder = OSSL_ENCODER_CTX_new_for_pkey(
+        key, OSSL_KEYMGMT_SELECT_PUBLIC_KEY, "PEM", "type-specific", NULL);
+    EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new(key, NULL);
+    struct fmtp_keyx *s = fmtp_keyx_new_sender();
+    unsigned char *pem = NULL;
+    size_t n = 0, left;
+    uint8_t bytes[2048] = {0}, plain[256];
+    const uint8_t *out;
+
+    (void)state;
+    assert_int_equal(OSSL_ENCODER_to_data(encoder, &pem, &n), 1);
+    assert_int_equal(n, 426);
+    bytes[2] = 1;
+    bytes[3] = 0xaa;
+    memcpy(bytes + 4, pem, n);
+    assert_int_equal(feed(s, bytes, 4 + n, 100, &left), FMTP_KEYX_DONE);
+    out = fmtp_keyx_output(s, &n);
+    assert_int_equal(n, 260);
+    assert_int_equal(EVP_PKEY_decrypt_init(ctx), 1);
+    assert_int_equal(EVP_PKEY_CTX_set_rsa_padding(ctx, RSA_PKCS1_OAEP_PADDING), 1);
+    n = sizeof plain;
+    assert_int_equal(EVP_PKEY_decrypt(ctx, plain, &n, out + 4, 256), 1);
+    assert_int_equal(n, 0);                     /* MAC level 0: no key */
+    OPENSSL_free(pem);
+    OSSL_ENCODER_CTX_free(encoder);
+    EVP_PKEY_CTX_free(ctx);
+    EVP_PKEY_free(key);
     fmtp_keyx_free(s);
 }
 
@@ -113,7 +149,8 @@ static void test_hostile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_oaep),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_independent_receiver),
         cmocka_unit_test(test_hostile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

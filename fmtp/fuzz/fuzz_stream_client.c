@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The sender's stream into the receiver core while four products are in flight. Input: a byte of
+ * options (bit 0 layout, bits 1-2 size of the pieces, bit 3 key exchange first), then the stream.
+ */
+#include "fuzz.h"
+#include "keyx.h"
+#include "rx.h"
+
+static void begin_products(struct fmtp_receiver *r, enum fmtp_layout layout)
+{
+    uint8_t bytes[64 + FMTP_DATA_LEN] = {0};
+
+    for (uint32_t index = 0; index < 4; index++) {
+        struct fmtp_bop bop = {.size_bytes = 3000 * (index + 1)};
+        uint16_t len = (uint16_t)fmtp_bop_put(layout, bytes + FMTP_HEADER_LEN, &bop);
+        struct fmtp_header h = {index, 0, len, FMTP_BOP};
+        if (index != 2) {
+            fmtp_header_put(bytes, &h);
+            fmtp_receiver_datagram(r, bytes, FMTP_HEADER_LEN + (size_t)len, 0);
+        }
+        h = (struct fmtp_header){index, FMTP_DATA_LEN, FMTP_DATA_LEN, FMTP_MEM_DATA};
+        fmtp_header_put(bytes, &h);
+        fmtp_receiver_datagram(r, bytes, FMTP_MAX_PACKET, 0);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const size_t pieces[] = {SIZE_MAX, 1, 13, 700};
+    static struct fmtp_keyx *shared;     /* making a key pair for every input takes too long */
+    struct rx rx;
+    struct fmtp_receiver *r;
+    enum fmtp_layout layout;
+    size_t piece;
+
+    if (size < 1)
+        return 0;
+    layout = *data & 1 ? FMTP_LAYOUT_2021 : FMTP_LAYOUT_2017;
+    piece = pieces[*data >> 1 & 3];
+    if (*data & 8) {
+        size_t used;
+        if (!shared)
+            shared = fmtp_keyx_new_receiver();
+        if (shared) {
+            fmtp_keyx_rewind(shared);
+            fmtp_keyx_input(shared, data + 1, size - 1, &used);
+        }
+        return 0;
+    }
+    r = rx_new(&rx, layout);
+    if (!r)
+        return 0;
+    begin_products(r, layout);
+    for (data++, size--; size;) {
+        size_t n = piece < size ? piece : size;
+        if (fmtp_receiver_stream(r, data, n, 1) < 0)
+            break;
+        rx_drain(r, n);
+        data += n;
+        size -= n;
+    }
+    rx_free(&rx, r);
+    return 0;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Receivers' streams into the sender core, amid offers, timers and partial writes. Input: a byte
+ * (bit 0 layout, bit 3: the rest is a key exchange), then records {operation, argument, bytes}.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fuzz.h"
+#include "keyx.h"
+#include "sender.h"
+#include "timers.h"
+
+enum { PEERS = 3, PRODUCTS = 4, LARGEST = 20000 };
+
+struct app { int retained; };
+
+static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release why)
+{
+    struct app *app = ctx;
+
+    (void)index;
+    (void)why;
+    free(cookie);                        /* a use afterwards is seen by the sanitizer */
+    if (--app->retained < 0)
+        abort();
+}
+
+static void offer(struct fmtp_sender *s, struct app *app, uint8_t argument)
+{
+    size_t size = (size_t)argument * LARGEST / 255;
+    uint8_t *data = malloc(size ? size : 1);
+    struct iovec parts[2] = {{data, size / 3}, {data + size / 3, size - size / 3}};
+    struct fmtp_error err;
+
+    memset(data, argument, size);
+    if (fmtp_sender_offer(s, parts, 2, "meta", 4, data, (struct timespec){0}, NULL, &err) < 0)
+        free(data);
+    else
+        app->retained++;
+}
+
+static void output(struct fmtp_sender *s, int peer, size_t n)
+{
+    struct fmtp_stream_out out;
+    volatile uint8_t sum = 0;
+    size_t len = 0;
+
+    fmtp_sender_peer_peek(s, peer, &out);
+    for (int i = 0; i < out.niov; i++)
+        for (size_t b = 0; b < out.iov[i].iov_len; b++, len++)
+            sum ^= ((uint8_t *)out.iov[i].iov_base)[b];
+    if (len != out.len)
+        abort();
+    fmtp_sender_peer_sent(s, peer, n < len ? n : len);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct app app = {0};
+    struct fmtp_sender_config cfg = {
+        .f_snd = 1, .r_mc_bps = 1000000, .max_products = PRODUCTS, .max_peers = PEERS,
+        .peer_queue_bytes = 2048, .first_index = UINT32_MAX, .ctx = &app, .released = released};
+    struct fmtp_sender *s;
+    int peers[PEERS];
+    uint64_t now_ns = 0;
+
+    if (size < 1)
+        return 0;
+    if (*data & 8) {
+        struct fmtp_keyx *k = fmtp_keyx_new_sender();
+        size_t used;
+        if (k)
+            fmtp_keyx_input(k, data + 1, size - 1, &used);
+        fmtp_keyx_free(k);
+        return 0;
+    }
+    cfg.layout = *data & 1 ? FMTP_LAYOUT_2021 : FMTP_LAYOUT_2017;
+    s = fmtp_sender_new(&cfg);
+    if (!s)
+        return 0;
+    for (int i = 0; i < PEERS; i++)
+        peers[i] = fmtp_sender_peer_add(s);
+    for (data++, size--; size >= 2;) {
+        int *peer = &peers[data[0] / 8 % PEERS];
+        uint8_t argument = data[1];
+        size_t n = 0;
+        switch (data[0] % 8) {
+        case 0:
+            offer(s, &app, argument);
+            break;
+        case 1:
+            fmtp_sender_sent(s, argument, now_ns);
+            break;
+        case 2:
+            now_ns += (uint64_t)argument * 1000000;
+            fmtp_sender_timeout(s, now_ns);
+            break;
+        case 3:
+        case 4:
+            output(s, *peer, (size_t)argument * 20);
+            break;
+        case 5:
+            fmtp_sender_peer_remove(s, *peer);
+            *peer = fmtp_sender_peer_add(s);
+            break;
+        default:
+            n = argument < size - 2 ? argument : size - 2;
+            if (fmtp_sender_peer_input(s, *peer, data + 2, n) < 0) {
+                fmtp_sender_peer_remove(s, *peer);
+                *peer = fmtp_sender_peer_add(s);
+            }
+        }
+        data += 2 + n;
+        size -= 2 + n;
+    }
+    fmtp_sender_free(s);
+    if (app.retained)
+        abort();
+    return 0;
+}

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the seed corpora of the FMTP fuzz targets (run from this directory; output committed)."""
+
+import struct
+from pathlib import Path
+
+BOP, EOP, MEM_DATA, RETX_REQ, RETX_REJ, RETX_END = 1, 2, 4, 8, 16, 32
+RETX_DATA, BOP_REQ, RETX_BOP, EOP_REQ, RETX_EOP = 64, 128, 256, 512, 1024
+BLOCK = 1448
+
+
+def message(flags: int, index: int, seq: int = 0, payload: bytes = b"", wanted: int = 0) -> bytes:
+    """One message; wanted: the length field of a RETX_REQ, which carries no payload."""
+    return struct.pack(">IIHH", index, seq, wanted or len(payload), flags) + payload
+
+
+def bop(layout: int, size: int, meta: bytes = b"meta") -> bytes:
+    time = struct.pack(">QI", 1000, 5) if layout == 2021 else b""
+    return time + struct.pack(">IH", size, len(meta)) + meta
+
+
+def datagrams(layout: int, records: list[bytes | int]) -> bytes:
+    """bytes: a datagram; int: a step of time in ms (and as many bytes of output taken)."""
+    out = bytes([layout == 2021])
+    for r in records:
+        out += (
+            struct.pack(">H", 0x8000 | r) if isinstance(r, int) else (struct.pack(">H", len(r)) + r)
+        )
+    return out
+
+
+def product(layout: int, index: int, size: int, lost: set[int]) -> list[bytes | int]:
+    """The datagrams of a product without those numbered in lost (0 BOP, then blocks, EOP)."""
+    all_of_it = [message(BOP, index, 0, bop(layout, size))]
+    for seq in range(0, size, BLOCK):
+        all_of_it.append(message(MEM_DATA, index, seq, bytes(min(BLOCK, size - seq))))
+    all_of_it.append(message(EOP, index))
+    return [d for i, d in enumerate(all_of_it) if i not in lost]
+
+
+def operations(layout: int, records: list[tuple[int, int] | tuple[int, bytes]]) -> bytes:
+    """(operation, argument) or (operation, bytes to put in)."""
+    out = bytes([layout == 2021])
+    for op, arg in records:
+        out += bytes([op, arg]) if isinstance(arg, int) else bytes([op, len(arg)]) + arg
+    return out
+
+
+def corpora() -> dict[str, dict[str, bytes]]:
+    """File contents by target and name."""
+    d: dict[str, bytes] = {}
+    c: dict[str, bytes] = {}
+    s: dict[str, bytes] = {}
+    for layout in (2017, 2021):
+        d[f"whole-{layout}"] = datagrams(layout, product(layout, 0, 3000, set()))
+        d[f"lost-data-{layout}"] = datagrams(layout, product(layout, 7, 6000, {2, 3}))
+        d[f"lost-bop-{layout}"] = datagrams(layout, product(layout, 7, 3000, {0}) + [200])
+        d[f"lost-tail-{layout}"] = datagrams(layout, product(layout, 1, 3000, {3, 4}) + [255])
+        d[f"two-{layout}"] = datagrams(
+            layout, product(layout, 0xFFFFFFFF, 100, {1}) + product(layout, 2, 1448, {2}) + [50]
+        )
+        options = layout == 2021
+        body = bop(layout, 9000)
+        c[f"bop-{layout}"] = bytes([options]) + message(RETX_BOP, 2, 0, body)
+        c[f"data-{layout}"] = bytes([options | 4]) + b"".join(
+            message(RETX_DATA, 0, seq, bytes(min(BLOCK, 3000 - seq))) for seq in (0, 2896)
+        )
+        c[f"end-{layout}"] = bytes([options | 2]) + b"".join(
+            message(flags, index)
+            for flags, index in (
+                (RETX_EOP, 0),
+                (RETX_EOP, 9),
+                (RETX_REJ, 1),
+                (RETX_REJ, 2),
+                (RETX_EOP, 1),
+            )
+        )
+        last = 0xFFFFFFFF
+        s[f"serve-{layout}"] = operations(
+            layout,
+            [
+                (0, 100),
+                (1, 255),
+                (6, message(BOP_REQ, last)),
+                (6, message(RETX_REQ, last, 1448, wanted=4344)),
+                (3, 75),
+                (14, message(EOP_REQ, last)),
+                (11, 255),
+                (3, 10),
+                (2, 255),
+                (3, 255),
+                (3, 255),
+            ],
+        )
+        s[f"acknowledge-{layout}"] = operations(
+            layout,
+            [
+                (0, 10),
+                (6, message(RETX_END, last)),
+                (14, message(RETX_END, last)),
+                (1, 200),
+                (22, message(RETX_END, last)),
+                (0, 255),
+                (5, 0),
+                (1, 9),
+                (6, message(RETX_REJ, 0)),
+            ],
+        )
+        s[f"flood-{layout}"] = operations(
+            layout,
+            [(0, 255), (1, 255)]
+            + [(6, b"".join(message(RETX_REQ, last, 2896 * i, wanted=1448) for i in range(20)))] * 3
+            + [(3, 255), (2, 100)],
+        )
+    c["key"] = bytes([8]) + struct.pack(">I", 256) + bytes(range(256))
+    s["key"] = (
+        bytes([8])
+        + struct.pack(">I", 80)
+        + (b"-----BEGIN RSA PUBLIC KEY-----\nMAkCAhERAgMBAAE=\n-----END RSA PUBLIC KEY-----\n")
+    )
+    return {"fuzz_datagram": d, "fuzz_stream_client": c, "fuzz_stream_server": s}
+
+
+def main() -> None:
+    """Writes corpus/<target>/<name>."""
+    for target, files in corpora().items():
+        folder = Path(__file__).parent / "corpus" / target
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+
+
+if __name__ == "__main__":
+    main()

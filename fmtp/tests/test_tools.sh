@@ -1,0 +1,67 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# fmtp-send to two fmtp-recv over the loopback interface, and what they say to wrong usage.
+# Usage: test_tools.sh FMTP-SEND FMTP-RECV
+set -u
+send=$1 recv=$2
+dir=$(mktemp -d) || exit 1
+pids=
+cleanup() { for p in $pids; do kill "$p" 2>/dev/null; done; rm -rf "$dir"; }
+trap cleanup EXIT
+fail() { echo "FAILED: $*"; cat "$dir"/*.err "$dir"/*.out 2>/dev/null; exit 1; }
+
+mkdir "$dir/in" "$dir/out1" "$dir/out2"
+head -c 1500000 /dev/urandom >"$dir/in/large"
+head -c 10 /dev/urandom >"$dir/in/name with spaces"
+: >"$dir/in/empty"
+group=239.192.$(($$ % 250 + 1)).77:$((20000 + $$ % 20000))
+
+for layout in 2021 2017; do
+    rm -f "$dir"/out1/* "$dir"/out2/*
+    timeout 60 "$send" --group $group --address 127.0.0.1 --receivers 2 --layout $layout \
+        --rate 200M "$dir"/in/* >"$dir/send.out" 2>"$dir/send.err" &
+    sender=$! pids=$!
+    port= tries=0
+    while [ -z "$port" ] && [ $tries -lt 100 ]; do
+        sleep 0.05; tries=$((tries + 1))
+        port=$(sed -n 's/.*TCP port //p' "$dir/send.err")
+    done
+    [ -n "$port" ] || fail "no port"
+    timeout 60 "$recv" --server 127.0.0.1:$port --group $group --interface 127.0.0.1 \
+        --layout $layout --rate 200M --sha256 "$dir/out1" >"$dir/1.out" 2>"$dir/1.err" &
+    one=$! pids="$pids $!"
+    timeout 60 "$recv" --server 127.0.0.1:$port --group $group --interface 127.0.0.1 \
+        --layout $layout --rate 200M --count 3 "$dir/out2" >"$dir/2.out" 2>"$dir/2.err" &
+    two=$! pids="$pids $!"
+    wait $one || fail "receiver 1, layout $layout"
+    wait $two || fail "receiver 2, layout $layout"
+    wait $sender || fail "sender, layout $layout"
+    diff -r "$dir/in" "$dir/out1" || fail "files differ at receiver 1"
+    diff -r "$dir/in" "$dir/out2" || fail "files differ at receiver 2"
+    digest=$(sha256sum "$dir/in/large" | cut -d' ' -f1)
+    grep -q "sha256=$digest name=large" "$dir/1.out" || fail "digest"
+    grep -q 'products=3 receivers=.* unacknowledged=0 .*result=complete' "$dir/send.out" ||
+        fail "sender's report"
+    [ "$(grep -c 'why=all-done' "$dir/send.out")" = 3 ] || fail "a line per file"
+done
+
+# A refused name stays inside the directory; a sender that leaves is an error for --count.
+expect() {
+    want=$1 text=$2; shift 2
+    timeout 20 "$@" >"$dir/usage.out" 2>"$dir/usage.err"
+    got=$?
+    [ $got = "$want" ] || fail "exit $got instead of $want: $*"
+    grep -q -- "$text" "$dir/usage.err" || fail "no '$text': $*"
+}
+expect 2 "'239.1.1.1'" "$send" --group 239.1.1.1 --address 127.0.0.1 x
+expect 2 "'/no/file'" "$send" --group $group --address 127.0.0.1 /no/file
+expect 2 "not a regular file" "$send" --group $group --address 127.0.0.1 "$dir"
+expect 2 "'0'" "$send" --group $group --address 127.0.0.1 --rate 0 "$dir/in/empty"
+expect 2 "no FILE" "$send" --group $group --address 127.0.0.1
+expect 1 "10.1.1.1" "$send" --group 10.1.1.1:5 --address 127.0.0.1 "$dir/in/empty"
+expect 2 "'2020'" "$recv" --layout 2020
+expect 2 "'1.2.3:4'" "$recv" --server 1.2.3:4
+expect 2 "'/no/dir'" "$recv" --server 127.0.0.1:9 --group $group --interface 127.0.0.1 /no/dir
+"$send" --help | grep -q '^Usage' || fail "--help"
+"$recv" --version | grep -q Downpour || fail "--version"
+echo "tools: ok"
