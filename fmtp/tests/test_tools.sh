@@ -45,7 +45,7 @@ for layout in 2021 2017; do
     [ "$(grep -c 'why=all-done' "$dir/send.out")" = 3 ] || fail "a line per file"
 done
 
-# A refused name stays inside the directory; a sender that leaves is an error for --count.
+# Wrong usage: exit status, and the offending text in the message.
 expect() {
     want=$1 text=$2; shift 2
     timeout 20 "$@" >"$dir/usage.out" 2>"$dir/usage.err"
