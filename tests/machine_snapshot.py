@@ -24,6 +24,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 VARIABLE = "DOWNPOUR_WATCHED_BY"
+PREFIX = "downpour-"
 SETTLE_S = 5.0
 # Counters and tables that change by themselves.
 VOLATILE = ("/nf_conntrack", "/neigh/", "/conf/", "rt_cache", "tcp_fastopen_key", "/route/flush")
@@ -94,14 +95,16 @@ def _sysctls() -> frozenset[str]:
 def take(token: str) -> Snapshot:
     """The machine now (its root namespace: call it there)."""
     watched = _watched(token)
-    namespaces = {n["name"] for n in json.loads(_output("ip", "-j", "netns", "list") or "[]")}
+    # All named namespaces of ours begin so (lifecycle.py); others belong to somebody else's work.
+    names = {n["name"] for n in json.loads(_output("ip", "-j", "netns", "list") or "[]")}
+    namespaces = {name for name in names if name.startswith(PREFIX)}
     files = {str(p) for p in Path("/run").glob("downpour*")}
     files |= {str(p) for p in Path("/run/downpour").glob("*")}
     files |= {str(p) for p in Path("/run/openvswitch").glob("*")}
     foreign = {
-        name.removeprefix("downpour-")
+        name.removeprefix(PREFIX)
         for name in namespaces
-        if name.startswith("downpour-") and _owner_is_foreign(name[len("downpour-") :], token)
+        if _owner_is_foreign(name.removeprefix(PREFIX), token)
     }
     files -= {f"/run/downpour/{run_id}" for run_id in foreign}
     if foreign:
@@ -130,14 +133,17 @@ def take(token: str) -> Snapshot:
         ),
         listening=frozenset(listening),
         sysctls=_sysctls(),
-        # iproute2 mounts its directory of namespaces once and for all.
-        mounts=frozenset(m for m in mounts if m != "/run/netns" and _ours_or_old(m, foreign)),
+        mounts=frozenset(m for m in mounts if not _is_foreign_mount(m, foreign)),
         files=frozenset(files),
     )
 
 
-def _ours_or_old(mount: str, foreign: set[str]) -> bool:
-    return not any(mount == f"/run/netns/downpour-{run_id}" for run_id in foreign)
+def _is_foreign_mount(mount: str, foreign: set[str]) -> bool:
+    """iproute2's directory of namespaces, mounted once and for all, and others' namespaces."""
+    name = mount.removeprefix("/run/netns").lstrip("/")
+    if name == mount.lstrip("/"):
+        return False
+    return not name.startswith(PREFIX) or name.removeprefix(PREFIX) in foreign
 
 
 @dataclass(frozen=True)

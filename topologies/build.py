@@ -193,16 +193,17 @@ def _make_pairs(pairs: list[Pair], pids: dict[str, int]) -> None:
 
 
 def _start_switches(mininet: Mininet) -> None:
-    for switch in mininet.switches:
-        switch.start([])
-
     def run(command: str, shell: bool = False) -> tuple[str, str, int]:
         result = subprocess.run(command, shell=shell, capture_output=True, text=True, check=False)
         if result.returncode != 0:
             raise LabError(f"ovs-vsctl: {result.stderr.strip()[-1000:]}")
         return result.stdout, result.stderr, result.returncode
 
-    OVSSwitch.batchStartup(mininet.switches, run=run)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        for switch in mininet.switches:
+            switch.start([])
+        OVSSwitch.batchStartup(mininet.switches, run=run)
 
 
 def _check_ports(network: Network) -> None:

@@ -146,7 +146,7 @@ def _end_keeper(pid: int, run_id: str) -> None:
 
 def ours(state: RunState | None) -> bool:
     """A network that `up` of this checkout made."""
-    return state is not None and state.kind == KIND_UP and state.checkout == str(CHECKOUT)
+    return state is not None and state.kind == KIND_UP and state.owner == lifecycle.this_owner()
 
 
 def own_networks() -> list[str]:
@@ -274,7 +274,7 @@ def _controller_lines(domain: str, socket: Path) -> list[str]:
 def curl_examples(network: Network, domain: str, socket: str) -> list[str]:
     """Commands that make a path from the publisher to the first subscriber's segment, if both end
     in the domain, and show it."""
-    curl = f"curl -s --unix-socket {socket}"
+    curl = f"curl -s --unix-socket {socket} -H 'Content-Type: application/json'"
     inside = {s.name for s in network.switches if s.domain == domain}
     root = network.segment_of(network.publisher.name)
     leaves = [s for s in network.segments if s is not root and s.endpoint_switch in inside]

@@ -141,11 +141,9 @@ class Lab:
         for host in hosts:
             commands[f"iptables {host}"] = (in_node(self.pids[host], ["iptables-save", "-c"]), "")
         for switch in self.network.switches:
-            for what in ("meter-stats", "dump-group-stats"):
-                argv = ["ovs-ofctl", "-O", "OpenFlow13", what, switch.name]
+            for what in ("meter-stats", "dump-group-stats", "dump-ports"):
+                argv = ["ovs-ofctl", "-O", "OpenFlow13", "--no-names", what, switch.name]
                 commands[f"{what} {switch.name}"] = (argv, "")
-        columns = ["ovs-vsctl", "--format=json", "--columns=name,statistics", "list", "Interface"]
-        commands["ports"] = (columns, "")
         text = check_all(commands)
 
         result["qdiscs"] = {}
@@ -176,7 +174,17 @@ class Lab:
             for s in names
             for n, r in counters.groups(text[f"dump-group-stats {s}"]).items()
         }
-        result["openvswitch"] = counters.switch_ports(text["ports"], switch_of)
+        ports = {
+            (port.node, port.number): port.interface
+            for link in self.network.links
+            for port in (link.a, link.b)
+        }
+        result["openvswitch"] = {
+            f"{s}/{ports[s, number]}": record
+            for s in names
+            for number, record in counters.switch_ports(text[f"dump-ports {s}"]).items()
+            if (s, number) in ports
+        }
         result["relay"] = self._relay.report() if self._relay is not None else {}
         return result
 

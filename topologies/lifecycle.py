@@ -29,13 +29,18 @@ KIND_UP, KIND_EXPERIMENT = "up", "experiment"
 STATE_FILE = "state.json"
 
 
+def this_owner() -> str:
+    """Who `up` and `down` act for: the checkout, unless DOWNPOUR_OWNER names another."""
+    return os.environ.get("DOWNPOUR_OWNER") or str(CHECKOUT)
+
+
 @dataclass(frozen=True)
 class RunState:
     """What the run's directory says about its owner, the process that called `enter`."""
 
     run_id: str
     kind: str
-    checkout: str
+    owner: str  # whose `up` network it is: by default the checkout's path
     owner_pid: int
     owner_start_ticks: int
     started: float  # epoch, seconds
@@ -133,7 +138,7 @@ def _write_state(run_id: str, kind: str, topology: str) -> None:
     state = RunState(
         run_id=run_id,
         kind=kind,
-        checkout=str(CHECKOUT),
+        owner=this_owner(),
         owner_pid=pid,
         owner_start_ticks=marks.start_time_ticks(pid) or 0,
         started=time.time(),

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small networks for tests, built by hand (not by the loader)."""
+
+from __future__ import annotations
+
+from topologies.model import (
+    ControlledBy,
+    Domain,
+    Host,
+    Impairment,
+    Link,
+    Network,
+    Nic,
+    Port,
+    Role,
+    Router,
+    Segment,
+    Switch,
+)
+
+ANY = (1, 4094)
+PLAIN = Impairment()
+
+
+def _host(name: str, index: int, role: Role) -> Host:
+    return Host(
+        name=name,
+        domain="edge",
+        site=name,
+        role=role,
+        nic1=Nic(f"{name}-nic1", f"02:00:00:00:01:{index:02x}", f"10.9.1.{index}", 24),
+        nic2=Nic(f"{name}-nic2", f"02:00:00:00:02:{index:02x}", f"10.8.{index}.2", 30),
+        gateway2=f"10.8.{index}.1",
+    )
+
+
+def two_hosts(
+    impairment: Impairment, control: Impairment = PLAIN, uplink: Impairment = PLAIN
+) -> Network:
+    """p and q, each with its NIC1 on the one static switch `sw` (q's link is impaired) and NIC2 on
+    router r (q's link impaired with `control`). They share segment `s`, VLAN 100, whose uplink
+    (impaired with `uplink`) ends at the static switch `up`."""
+    p, q = _host("p", 1, Role.PUBLISHER), _host("q", 2, Role.SUBSCRIBER)
+    links = [
+        Link(
+            name=f"{h.name}:sw",
+            a=Port(h.name, 1, h.nic1.interface, h.nic1.mac),
+            b=Port("sw", n, f"sw-p{n}", f"02:00:00:00:03:{n:02x}"),
+            forward=i,
+            backward=i,
+            vlan_range=ANY,
+        )
+        for h, n, i in ((p, 2, PLAIN), (q, 3, impairment))
+    ]
+    links.append(
+        Link(
+            name="sw:up",
+            a=Port("sw", 1, "sw-p1", "02:00:00:00:03:01"),
+            b=Port("up", 1, "up-p1", "02:00:00:00:04:01"),
+            forward=uplink,
+            backward=uplink,
+            vlan_range=ANY,
+        )
+    )
+    nics = []
+    for h, n, i in ((p, 1, PLAIN), (q, 2, control)):
+        nic = Nic(f"r-p{n}", f"02:00:00:00:05:{n:02x}", h.gateway2, 30)
+        nics.append(nic)
+        links.append(
+            Link(
+                name=f"r:{h.name}",
+                a=Port("r", n, nic.interface, nic.mac),
+                b=Port(h.name, 2, h.nic2.interface, h.nic2.mac),
+                forward=i,
+                backward=i,
+                vlan_range=ANY,
+            )
+        )
+    return Network(
+        name="two-hosts",
+        description="test",
+        domains=(Domain("edge", ControlledBy.STATIC), Domain("far", ControlledBy.STATIC)),
+        switches=(Switch("sw", "edge", 1), Switch("up", "far", 2)),
+        hosts=(p, q),
+        routers=(Router("r", tuple(nics)),),
+        links=tuple(links),
+        segments=(Segment("s", "edge", 100, "sw", 1, "up", 1, ("p", "q")),),
+        multicast_group="239.9.1.1",
+        round_trip_ms={"q": 2 * impairment.delay_ms},
+    )

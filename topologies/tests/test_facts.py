@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernel facts from the probe's output, and the probe itself."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from topologies.facts import (
+    PROBES,
+    KernelFacts,
+    memory_available_bytes,
+    parse_probe,
+    probe,
+    probe_script,
+)
+
+NO_MODULES = """\
+namespace=1
+veth=1
+tbf=1
+htb=1
+bfifo=1
+clsact=1
+mirred=1
+iptables_statistic=1
+sched_fifo=1
+tun=1
+cc=reno bbr cubic
+"""
+
+
+def parse(text: str) -> KernelFacts:
+    return parse_probe(text, kernel="6.1.0", cores=2, memory_bytes=4 * 1024**3)
+
+
+def test_kernel_without_modules_uses_ours() -> None:
+    f = parse(NO_MODULES)
+    assert (f.datapath, f.delay_mechanism, f.edge_tags) == ("user", "relay", True)
+    assert f.congestion_control == "bbr"
+    assert f.congestion_controls == ("reno", "bbr", "cubic")
+
+
+def test_distribution_kernel_uses_its_own() -> None:
+    f = parse(NO_MODULES + "netem=1\nvlan_8021q=1\nkernel_openvswitch=1\n")
+    assert (f.datapath, f.delay_mechanism, f.edge_tags) == ("kernel", "netem", False)
+
+
+def test_netem_needs_the_redirect() -> None:
+    f = parse(NO_MODULES.replace("mirred=1\n", "") + "netem=1\n")
+    assert f.delay_mechanism == "relay"
+
+
+@pytest.mark.parametrize(
+    ("available", "chosen"),
+    [("reno cubic", "cubic"), ("reno", "reno"), ("cubic bbr", "bbr"), ("", "reno")],
+)
+def test_congestion_control(available: str, chosen: str) -> None:
+    assert parse(f"cc={available}\n").congestion_control == chosen
+
+
+def test_nothing_works_without_output() -> None:
+    f = parse("")
+    assert not any((f.namespace, f.veth, f.tbf, f.htb, f.netem, f.sched_fifo))
+    assert f.to_dict()["datapath"] == "user"
+
+
+def test_memory() -> None:
+    text = "MemTotal:  8000000 kB\nMemAvailable:    4096 kB\n"
+    assert memory_available_bytes(text) == 4096 * 1024
+    assert memory_available_bytes("MemTotal: 1 kB\n") == 0
+
+
+def test_script_has_one_line_per_probe() -> None:
+    lines = probe_script().splitlines()
+    assert len(lines) == len(PROBES) + 1
+    assert all(line.startswith("if ") for line in lines[:-1])
+
+
+@pytest.mark.root
+def test_probe_here() -> None:
+    f = probe()
+    assert f.namespace and f.veth, "no network namespaces or veth: nothing of Downpour can run"
+    assert f.kernel == os.uname().release
+    assert f.congestion_control in f.congestion_controls

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Marks, states, and what `down` may end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from topologies import __main__ as cli
+from topologies import keeper, lifecycle, marks
+from topologies.lab import open_lab
+from topologies.lifecycle import RunState
+from topologies.model import Impairment, Network
+from topologies.shell import LabError
+from topologies.tests.networks import two_hosts
+
+
+def state(kind: str = "up", *, alive: bool = True, owner: str = "") -> RunState:
+    pid = os.getpid()
+    start = marks.start_time_ticks(pid)
+    assert start is not None
+    return RunState(
+        "x",
+        kind,
+        owner or lifecycle.this_owner(),
+        pid,
+        start if alive else start + 1,
+        0.0,
+        "geni5",
+    )
+
+
+def test_mark_of_environment() -> None:
+    assert marks.run_of_environment(b"A=1\0DOWNPOUR_RUN=up-1\0B=2\0") == "up-1"
+    assert marks.run_of_environment(b"A=1\0XDOWNPOUR_RUN=up-1\0") is None
+    assert marks.run_of_environment(b"DOWNPOUR_RUN=../../etc\0") is None
+    assert marks.run_of_environment(b"DOWNPOUR_RUN=\0") is None
+    assert marks.run_of_environment(b"") is None
+
+
+def test_owner_is_pid_and_start_time() -> None:
+    assert state().owner_alive
+    assert not state(alive=False).owner_alive, "a recycled process id would pass for the owner"
+
+
+def test_ourselves_are_never_ended() -> None:
+    assert {os.getpid(), os.getppid()} <= marks.ourselves()
+
+
+def test_down_spares_living_runs_of_others() -> None:
+    states = {
+        "mine": state(),
+        "mine-dead": state(alive=False),
+        "experiment": state("experiment"),
+        "experiment-dead": state("experiment", alive=False),
+        "elsewhere": state(owner="/elsewhere"),
+        "nameless": None,
+    }
+    assert keeper.to_end(states, everything=False) == {
+        "mine": True,
+        "mine-dead": False,
+        "experiment-dead": False,
+        "nameless": False,
+    }
+    assert set(keeper.to_end(states, everything=True)) == set(states)
+
+
+def test_mounts_below_innermost_first() -> None:
+    text = (
+        "1 0 8:1 / / rw - ext4 x rw\n"
+        "2 1 0:5 / /run/downpour/a/m rw - tmpfs x rw\n"
+        "3 1 0:5 / /run/downpour/a/m/n rw - tmpfs x rw\n"
+        "4 1 0:5 / /run/downpour/ab rw - tmpfs x rw\n"
+    )
+    assert lifecycle.mounts_below(Path("/run/downpour/a"), text) == [
+        "/run/downpour/a/m/n",
+        "/run/downpour/a/m",
+    ]
+
+
+@pytest.mark.parametrize("run_id", ["", "..", "a/b", "-x", "a" * 41, "a b"])
+def test_bad_run_ids_are_refused(run_id: str) -> None:
+    with pytest.raises(LabError, match="valid: up to 40 letters"):
+        lifecycle.purge(run_id)
+    with pytest.raises(LabError, match="valid: up to 40 letters"):
+        lifecycle.enter(run_id)
+
+
+def test_only_single_threaded_processes_enter() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: enter() refuses earlier without")
+    release = threading.Event()
+    thread = threading.Thread(target=release.wait)
+    thread.start()
+    try:
+        with pytest.raises(LabError, match="single thread"):
+            lifecycle.enter(lifecycle.new_run_id("t"))
+    finally:
+        release.set()
+        thread.join()
+
+
+def test_without_root(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    for argv in (["up", "geni5"], ["down"], ["shell", "x"], ["purge", "x"]):
+        assert cli.main(argv) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1 and "needs root" in error and "sudo" in error
+
+
+def test_unknown_topology_and_parameter(capsys: pytest.CaptureFixture[str]) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: `up` refuses earlier without")
+    assert cli.main(["up", "geni6"]) == 2
+    assert "geni6" in capsys.readouterr().err
+    assert cli.main(["up", "geni5", "--receivers", "0"]) == 2
+    assert "receivers" in capsys.readouterr().err
+    assert cli.main(["up", "geni5", "--set", "x"]) == 1
+    assert "valid: NAME=VALUE" in capsys.readouterr().err
+
+
+def test_hosts_table_of_a_network() -> None:
+    network: Network = two_hosts(Impairment(delay_ms=18.0))
+    lines = keeper.hosts_table(network, {"p": os.getpid(), "q": os.getpid()})
+    assert lines[1].split() == ["p", "p", "10.9.1.1", "10.8.1.2", "publisher"]
+    assert lines[2].split() == ["q", "q", "10.9.1.2", "10.8.2.2", "36", "ms"]
+
+
+def test_open_lab_wants_an_entered_run(tmp_path: Path) -> None:
+    with (
+        pytest.raises(LabError, match=r"lifecycle\.enter"),
+        open_lab(two_hosts(Impairment()), tmp_path),
+    ):
+        pass
+
+
+@pytest.mark.root
+def test_enter_leave_purge() -> None:
+    home = Path("/proc/self/ns/net").stat().st_ino
+    run_id = lifecycle.new_run_id("test")
+    run = lifecycle.enter(run_id, topology="t")
+    try:
+        assert Path("/proc/self/ns/net").stat().st_ino == marks.namespace_path(run_id).stat().st_ino
+        assert run_id in lifecycle.live_runs()
+        found = lifecycle.read_state(run_id)
+        assert found is not None and found.owner_alive and found.topology == "t"
+        with pytest.raises(LabError, match="exists already"):
+            lifecycle.enter(run_id)
+        child = subprocess.Popen(["sleep", "60"])
+        unmarked = subprocess.Popen(["sleep", "60"], env={})
+        assert {child.pid, unmarked.pid} <= marks.processes_of(run_id)
+    finally:
+        run.leave()
+        lifecycle.purge(run_id)
+    assert Path("/proc/self/ns/net").stat().st_ino == home
+    assert (child.wait(), unmarked.wait()) == (-9, -9)
+    assert run_id not in lifecycle.live_runs()
+    assert not marks.namespace_path(run_id).exists() and not run.state_dir.exists()
+    lifecycle.purge(run_id)  # a second time: nothing to do, no error
