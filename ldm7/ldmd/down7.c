@@ -413,7 +413,7 @@ static void run(struct down7 *d, const struct ldm7_reply *r)
     d->after = d->session.last;
     d->last_request_ns = now_ns();
     if (!start_fmtp(d, r)) {
-        session_fails(d, true);
+        session_fails(d, false);       /* NIC1 may not be up yet */
         return;
     }
     for (size_t i = 0; i < d->session.nmissed; i++)

@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 SUBSCRIBERS = ("r1", "r2", "r3")
@@ -73,15 +74,39 @@ def network() -> Iterator[None]:
     try:
         sh("ip", "netns", "add", bridge)
         for nic in ("1", "2"):
-            sh("ip", "-n", bridge, "link", "add", f"br{nic}", "type", "bridge", "mcast_snooping", "0")
+            sh(
+                "ip",
+                "-n",
+                bridge,
+                "link",
+                "add",
+                f"br{nic}",
+                "type",
+                "bridge",
+                "mcast_snooping",
+                "0",
+            )
             sh("ip", "-n", bridge, "link", "set", f"br{nic}", "up")
         for host in HOSTS:
             sh("ip", "netns", "add", netns(host))
             sh("ip", "-n", netns(host), "link", "set", "lo", "up")
             for nic, address in (("1", path_ip(host)), ("2", control_ip(host))):
                 port = f"{host}p{nic}"
-                sh("ip", "-n", bridge, "link", "add", port, "type", "veth",
-                   "peer", "name", f"nic{nic}", "netns", netns(host))
+                sh(
+                    "ip",
+                    "-n",
+                    bridge,
+                    "link",
+                    "add",
+                    port,
+                    "type",
+                    "veth",
+                    "peer",
+                    "name",
+                    f"nic{nic}",
+                    "netns",
+                    netns(host),
+                )
                 sh("ip", "-n", bridge, "link", "set", port, "master", f"br{nic}", "up")
                 sh("ip", "-n", netns(host), "addr", "add", f"{address}/24", "dev", f"nic{nic}")
                 sh("ip", "-n", netns(host), "link", "set", f"nic{nic}", "up")
@@ -92,8 +117,25 @@ def network() -> Iterator[None]:
 
 
 def lose(host: str, *match: str, probability: float) -> None:
-    sh(*inside(host, "iptables", "-A", "INPUT", "-i", "nic1", *match, "-m", "statistic", "--mode",
-               "random", "--probability", str(probability), "-j", "DROP"))
+    sh(
+        *inside(
+            host,
+            "iptables",
+            "-A",
+            "INPUT",
+            "-i",
+            "nic1",
+            *match,
+            "-m",
+            "statistic",
+            "--mode",
+            "random",
+            "--probability",
+            str(probability),
+            "-j",
+            "DROP",
+        )
+    )
 
 
 def lose_nothing() -> None:
@@ -129,9 +171,21 @@ class Lab:
     def start(self, host: str, conf: str) -> None:
         path = self.work / host / "ldmd.conf"
         path.write_text(conf)
-        argv = [str(self.ldmd), "-f", "-v", "-q", str(self.queue(host)), "-P", str(PORT),
-                "-I", control_ip(host), "-l", str(self.work / host / "ldmd.log"), str(path)]
-        output = open(self.work / host / "ldmd.out", "ab")  # noqa: SIM115
+        argv = [
+            str(self.ldmd),
+            "-f",
+            "-v",
+            "-q",
+            str(self.queue(host)),
+            "-P",
+            str(PORT),
+            "-I",
+            control_ip(host),
+            "-l",
+            str(self.work / host / "ldmd.log"),
+            str(path),
+        ]
+        output = (self.work / host / "ldmd.out").open("ab")  # noqa: SIM115
         self.running[host] = subprocess.Popen(inside(host, *argv), stdout=output, stderr=output)
         output.close()
 
@@ -163,12 +217,19 @@ class Lab:
     def products(self, host: str) -> list[str]:
         return sorted(self.tool("pqcat", "-q", str(self.queue(host)), "--list").splitlines())
 
-    def same_everywhere(self, count: int, hosts: tuple[str, ...] = SUBSCRIBERS, timeout_s: float = 60) -> None:
+    def has(self, host: str, count: int) -> bool:
+        return len(self.products(host)) >= count
+
+    def logged(self, host: str, text: str, times: int = 1) -> bool:
+        return self.count(host, text) >= times
+
+    def same_everywhere(
+        self, count: int, hosts: tuple[str, ...] = SUBSCRIBERS, timeout_s: float = 60
+    ) -> None:
         want = self.products("s")
         expect(len(want) == count, f"publisher has {len(want)} products, not {count}")
         for host in hosts:
-            wait_for(f"{count} products at {host} (has {len(self.products(host))})",
-                     lambda host=host: len(self.products(host)) >= count, timeout_s)  # type: ignore[misc]
+            wait_for(f"{count} products at {host}", partial(self.has, host, count), timeout_s)
             expect(self.products(host) == want, f"products of {host} differ from the publisher's")
 
     def descendants(self, host: str) -> list[int]:
@@ -188,8 +249,10 @@ def mixed_sizes(n: int, tiny: bool = True) -> list[int]:
 
 
 def publisher7(extra: str = "", allow: str = "^10\\.77\\.2\\.", subnet: int = 24) -> str:
-    return (f"ALLOW NGRID {allow}\n"
-            f"MULTICAST NGRID 224.0.77.1:38800 {path_ip('s')} {subnet} 101 sw p1\n{extra}")
+    return (
+        f"ALLOW NGRID {allow}\n"
+        f"MULTICAST NGRID 224.0.77.1:38800 {path_ip('s')} {subnet} 101 sw p1\n{extra}"
+    )
 
 
 def subscriber7(host: str, extra: str = "") -> str:
@@ -205,8 +268,7 @@ def start7(lab: Lab, extra: str = "") -> None:
 
 def await_receiving(lab: Lab, hosts: tuple[str, ...] = SUBSCRIBERS, times: int = 1) -> None:
     for host in hosts:
-        wait_for(f"'Receiving' in the log of {host}",
-                 lambda host=host: lab.count(host, " Receiving\n") >= times)  # type: ignore[misc]
+        wait_for(f"'Receiving' at {host}", partial(lab.logged, host, " Receiving\n", times))
 
 
 def case_ldm7_lossless(lab: Lab) -> None:
@@ -231,8 +293,12 @@ def case_ldm7_loss(lab: Lab) -> None:
     time.sleep(0.2)
     lab.insert("tail", [5000])  # a wholly lost last product needs a successor to be noticed
     lab.same_everywhere(51)
-    retrans = sum(" retrans: 0," not in line for host in SUBSCRIBERS
-                  for line in lab.log(host).splitlines() if "Received: {" in line)
+    retrans = sum(
+        " retrans: 0," not in line
+        for host in SUBSCRIBERS
+        for line in lab.log(host).splitlines()
+        if "Received: {" in line
+    )
     expect(retrans > 0, "2 % loss and not one retransmission")
     lab.stop_all()
 
@@ -277,7 +343,10 @@ def case_backlog(lab: Lab) -> None:
     await_receiving(lab, ("r2",), 2)
     lab.insert("c", [777])
     lab.same_everywhere(31)
-    expect(lab.count("r2", "Backlog: ") == 10, f"{lab.count('r2', 'Backlog: ')} backlog products, not 10")
+    expect(
+        lab.count("r2", "Backlog: ") == 10,
+        f"{lab.count('r2', 'Backlog: ')} backlog products, not 10",
+    )
     # The publisher starts anew: indices continue, everybody subscribes again by himself.
     lab.stop("s")
     lab.start("s", publisher7())
@@ -294,7 +363,9 @@ def case_not_authorized(lab: Lab) -> None:
     lab.start("r1", subscriber7("r1"))
     lab.start("r2", subscriber7("r2"))
     wait_for("refused subscription", lambda: "not authorized" in lab.log("r2"))
-    wait_for("refused FMTP connection", lambda: f"Host {path_ip('r1')} is not authorized" in lab.log("s"))
+    wait_for(
+        "refused FMTP connection", lambda: f"Host {path_ip('r1')} is not authorized" in lab.log("s")
+    )
     lab.stop_all()
 
 
@@ -310,7 +381,7 @@ def start6(lab: Lab) -> None:
     for host in HOSTS:
         lab.start(host, publisher6() if host == "s" else subscriber6())
     for host in SUBSCRIBERS:
-        wait_for(f"feed at {host}", lambda host=host: "is willing to be a primary" in lab.log(host))  # type: ignore[misc]
+        wait_for(f"feed at {host}", partial(lab.logged, host, "is willing to be a primary"))
 
 
 def case_ldm6(lab: Lab) -> None:
@@ -338,7 +409,9 @@ def case_kill(lab: Lab) -> None:
     expect(len(pids["s"]) == 5, f"publisher: {pids['s']}: ldmd, mldm and three up7 expected")
     names = sorted(Path(f"/proc/{pid}/comm").read_text().strip() for pid in pids["s"])
     expect(names == ["ldmd", "mldm", "up7", "up7", "up7"], f"process names: {names}")
-    args = sorted(Path(f"/proc/{p}/cmdline").read_bytes().split(b"\0")[0].decode() for p in pids["s"][1:])
+    args = sorted(
+        Path(f"/proc/{p}/cmdline").read_bytes().split(b"\0")[0].decode() for p in pids["s"][1:]
+    )
     expect(args == ["mldm", "up7", "up7", "up7"], f"first words: {args}")
     lab.kill_all()
 
@@ -348,30 +421,78 @@ def case_kill(lab: Lab) -> None:
     wait_for("end of all children after kill -9", gone, 5)
 
 
+def case_mldm_dies(lab: Lab) -> None:
+    """A crashed multicast sender is started again and the subscribers come back by themselves."""
+    start7(lab)
+    lab.insert("a", mixed_sizes(6))
+    lab.same_everywhere(6)
+    mldm = [
+        pid
+        for pid in lab.descendants("s")
+        if Path(f"/proc/{pid}/comm").read_text().strip() == "mldm"
+    ]
+    os.kill(mldm[0], signal.SIGKILL)
+    await_receiving(lab, times=2)
+    lab.insert("b", mixed_sizes(5, tiny=False)[:3])
+    lab.same_everywhere(9)
+    expect("Multicasted: prodIndex=8," in lab.log("s"), "product index does not continue")
+    expect("was ended by signal 9" in lab.log("s"), "the crash is not logged")
+    lab.stop_all()
+
+
+def case_exec(lab: Lab) -> None:
+    witness = lab.work / "witness"
+    lab.start("s", f'EXEC "touch \\"{witness}\\""\nEXEC "sleep 600"\n')
+    wait_for("effect of EXEC", witness.exists)
+    wait_for("two processes", lambda: len(lab.descendants("s")) == 2)
+    sleeper = lab.descendants("s")[1]
+    lab.stop("s")
+    expect(not Path(f"/proc/{sleeper}").exists(), "EXEC child survives SIGTERM of ldmd")
+
+
 def case_command_line(lab: Lab) -> None:
     base = [str(lab.ldmd), "-f", "-q", str(lab.queue("s")), "-P", str(PORT), "-I", control_ip("s")]
     conf = lab.work / "x.conf"
     lab.start("s", publisher6())
     wait_for("listener", lambda: "Starting Up" in lab.log("s"))
     conf.write_text(publisher6())
-    second = subprocess.run(inside("s", *base, str(conf)), capture_output=True, text=True, timeout=20)
-    expect(second.returncode == 1 and second.stderr.count("\n") == 1 and
-           f"cannot listen on {control_ip('s')}:{PORT}: address already in use" in second.stderr,
-           f"port in use: {second.returncode} {second.stderr}")
+    second = subprocess.run(
+        inside("s", *base, str(conf)), capture_output=True, text=True, timeout=20
+    )
+    expect(
+        second.returncode == 1
+        and second.stderr.count("\n") == 1
+        and f"cannot listen on {control_ip('s')}:{PORT}: address already in use" in second.stderr,
+        f"port in use: {second.returncode} {second.stderr}",
+    )
     lab.stop_all()
     base[3] = str(lab.work / "missing.pq")
-    missing = subprocess.run(inside("s", *base, str(conf)), capture_output=True, text=True, timeout=20)
-    expect(missing.returncode == 1 and "pqcreate" in missing.stderr, f"missing queue: {missing.stderr}")
+    missing = subprocess.run(
+        inside("s", *base, str(conf)), capture_output=True, text=True, timeout=20
+    )
+    expect(
+        missing.returncode == 1 and "pqcreate" in missing.stderr, f"missing queue: {missing.stderr}"
+    )
     conf.write_text("ALLOW NGRYD .*\nFROB\n")
-    broken = subprocess.run([str(lab.ldmd), "-n", str(conf)], capture_output=True, text=True, timeout=20)
-    expect(broken.returncode == 2 and f"{conf}:1: found \"NGRYD\"" in broken.stderr and
-           f"{conf}:2: found \"FROB\"" in broken.stderr, f"bad configuration: {broken.stderr}")
+    broken = subprocess.run(
+        [str(lab.ldmd), "-n", str(conf)], capture_output=True, text=True, timeout=20
+    )
+    expect(
+        broken.returncode == 2
+        and f'{conf}:1: found "NGRYD"' in broken.stderr
+        and f'{conf}:2: found "FROB"' in broken.stderr,
+        f"bad configuration: {broken.stderr}",
+    )
     leftovers = sorted(p.name for p in (lab.work / "s").iterdir())
-    expect(leftovers == ["ldm.pq", "ldmd.conf", "ldmd.log", "ldmd.out"], f"left behind: {leftovers}")
+    expect(
+        leftovers == ["ldm.pq", "ldmd.conf", "ldmd.log", "ldmd.out"], f"left behind: {leftovers}"
+    )
 
 
 CASES: dict[str, Callable[[Lab], None]] = {
-    name.removeprefix("case_"): case for name, case in list(globals().items()) if name.startswith("case_")
+    name.removeprefix("case_"): case
+    for name, case in list(globals().items())
+    if name.startswith("case_")
 }
 
 

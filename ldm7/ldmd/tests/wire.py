@@ -38,7 +38,9 @@ def string(text: bytes) -> bytes:
     return struct.pack(">I", len(text)) + text + bytes(-len(text) % 4)
 
 
-def feedme(pattern: bytes = b".*", feed: int = 0x40000000, since: int = 0, sig: bytes = b"") -> bytes:
+def feedme(
+    pattern: bytes = b".*", feed: int = 0x40000000, since: int = 0, sig: bytes = b""
+) -> bytes:
     specs = struct.pack(">I", feed) + string(pattern)
     if sig:
         specs += struct.pack(">I", 0) + string(b"SIG=" + sig.hex().encode())
@@ -48,9 +50,16 @@ def feedme(pattern: bytes = b".*", feed: int = 0x40000000, since: int = 0, sig: 
 
 def product(data: bytes, ident: bytes, creation: int | None = None) -> bytes:
     when = int(time.time()) if creation is None else creation
-    return (struct.pack(">ii", when, 5) + hashlib.md5(data).digest() + string(b"origin") +
-            struct.pack(">II", 0x40000000, 3) + string(ident) + struct.pack(">I", len(data)) +
-            data + bytes(-len(data) % 4))
+    return (
+        struct.pack(">ii", when, 5)
+        + hashlib.md5(data).digest()
+        + string(b"origin")
+        + struct.pack(">II", 0x40000000, 3)
+        + string(ident)
+        + struct.pack(">I", len(data))
+        + data
+        + bytes(-len(data) % 4)
+    )
 
 
 class Peer:
@@ -100,10 +109,26 @@ class Daemon:
             self.port = probe.getsockname()[1]
         (work / "conf").write_text(conf)
         subprocess.run([tools / "pqcreate", "-s", "8m", "-S", "100", "-q", self.queue], check=True)
-        self.errors = open(work / "stderr", "wb")  # noqa: SIM115
+        self.errors = (work / "stderr").open("wb")  # noqa: SIM115
         self.process = subprocess.Popen(
-            [ldmd, "-f", "-x", "-M", "3", "-q", self.queue, "-P", str(self.port), "-I", "127.0.0.1",
-             "-l", work / "log", work / "conf"], stderr=self.errors)
+            [
+                ldmd,
+                "-f",
+                "-x",
+                "-M",
+                "3",
+                "-q",
+                self.queue,
+                "-P",
+                str(self.port),
+                "-I",
+                "127.0.0.1",
+                "-l",
+                work / "log",
+                work / "conf",
+            ],
+            stderr=self.errors,
+        )
         while not (work / "log").exists() or "Starting Up" not in self.log():
             time.sleep(0.02)
 
@@ -115,12 +140,19 @@ class Daemon:
 
     def insert(self, name: str, data: bytes) -> None:
         (self.work / name).write_bytes(data)
-        subprocess.run([self.tools / "pqinsert", "-q", self.queue, "-f", "EXP", name], check=True,
-                       cwd=self.work)
+        subprocess.run(
+            [self.tools / "pqinsert", "-q", self.queue, "-f", "EXP", name],
+            check=True,
+            cwd=self.work,
+        )
 
     def listing(self) -> list[str]:
-        out = subprocess.run([self.tools / "pqcat", "-q", self.queue, "--list"], check=True,
-                             capture_output=True, text=True)
+        out = subprocess.run(
+            [self.tools / "pqcat", "-q", self.queue, "--list"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         return out.stdout.splitlines()
 
     def await_listing(self, want: list[str]) -> None:
@@ -151,19 +183,28 @@ def daemon(ldmd: Path, tools: Path, conf: str) -> Iterator[Daemon]:
 
 def rpc_errors(d: Daemon) -> None:
     expect(d.connect().ask(call(6, 0)) == accepted(0), "NULLPROC")
-    expect(d.connect().ask(call(5, 4)) == accepted(2, struct.pack(">II", 6, 7)), "PROG_MISMATCH 6..7")
+    expect(
+        d.connect().ask(call(5, 4)) == accepted(2, struct.pack(">II", 6, 7)), "PROG_MISMATCH 6..7"
+    )
     expect(d.connect().ask(call(6, 1, program=100000)) == accepted(1), "PROG_UNAVAIL")
     expect(d.connect().ask(call(6, 5)) == accepted(3), "HIYA: PROC_UNAVAIL")
     expect(d.connect().ask(call(7, 1, b"\0\0\0\1")) == accepted(4), "GARBAGE_ARGS")
     alive = d.connect()
-    expect(alive.ask(call(6, 14, struct.pack(">I", 1))) == accepted(0, bytes(4)), "IS_ALIVE of nobody")
+    expect(
+        alive.ask(call(6, 14, struct.pack(">I", 1))) == accepted(0, bytes(4)), "IS_ALIVE of nobody"
+    )
     expect(alive.closed(), "closed after IS_ALIVE")
 
 
 def hostile(d: Daemon) -> None:
-    for bytes_ in (b"GET / HTTP/1.0\r\n\r\n" * 2000, b"\x80\0\0\0", b"\xff" * 4000,
-                   b"\x7f\xff\xff\xff" + bytes(40000), call(6, 1, product(b"x" * 9, b"i")),
-                   call(7, 2, b"\0\0\0\1") * 3 + b"\x80\0\0\4abcd"):
+    for bytes_ in (
+        b"GET / HTTP/1.0\r\n\r\n" * 2000,
+        b"\x80\0\0\0",
+        b"\xff" * 4000,
+        b"\x7f\xff\xff\xff" + bytes(40000),
+        call(6, 1, product(b"x" * 9, b"i")),
+        call(7, 2, b"\0\0\0\1") * 3 + b"\x80\0\0\4abcd",
+    ):
         peer = d.connect()
         peer.sock.sendall(bytes_)
         peer.sock.shutdown(socket.SHUT_WR)
@@ -181,11 +222,15 @@ def hostile(d: Daemon) -> None:
 
 def feedme_answers(d: Daemon) -> None:
     denied = d.connect().ask(feedme(feed=0x00800000))
-    expect(denied == accepted(0, struct.pack(">IiiiiI", 7, 0, 0, 0, 0, 0)), "RECLASS with empty class")
+    expect(
+        denied == accepted(0, struct.pack(">IiiiiI", 7, 0, 0, 0, 0, 0)), "RECLASS with empty class"
+    )
     reduced = d.connect().ask(feedme(feed=0xFFFFFFFF))
     expect(reduced == accepted(0, struct.pack(">I", 7) + feedme(feed=0x40000000)[44:-4]), "RECLASS")
     expect(d.connect().ask(feedme(b"(")) == accepted(0, struct.pack(">I", 2)), "BADPATTERN")
-    expect(d.connect().ask(feedme(b"(a{999}){999}")) == accepted(0, struct.pack(">I", 2)), "costly ERE")
+    expect(
+        d.connect().ask(feedme(b"(a{999}){999}")) == accepted(0, struct.pack(">I", 2)), "costly ERE"
+    )
 
 
 def feed(d: Daemon) -> None:
@@ -206,7 +251,9 @@ def feed(d: Daemon) -> None:
         expect(got.endswith(tail), f"HEREIS of {ident!r}")
     null = peer.record()
     expect(null[4:] == call(6, 0)[8:], "NULLPROC when all is sent")
-    peer.sock.sendall(struct.pack(">I", 0x80000018) + accepted(0, xid=int.from_bytes(null[:4], "big")))
+    peer.sock.sendall(
+        struct.pack(">I", 0x80000018) + accepted(0, xid=int.from_bytes(null[:4], "big"))
+    )
     d.insert("p.3", b"third")
     expect(peer.record().endswith(b"\0\0\0\5third\0\0\0"), "a product inserted later")
     resumed = d.connect()
@@ -249,8 +296,10 @@ def downstream6(ldmd: Path, tools: Path) -> None:
             peer = Peer(server.accept()[0])
             asked = peer.record()
             expect(asked[8:40] == call(6, 4)[12:], "FEEDME header")
-            expect(asked[48:] == END + struct.pack(">II", 1, 0x40000000) + string(b"^d") + b"\xff" * 4,
-                   "FEEDME class")
+            expect(
+                asked[48:] == END + struct.pack(">II", 1, 0x40000000) + string(b"^d") + b"\xff" * 4,
+                "FEEDME class",
+            )
             age = time.time() - int.from_bytes(asked[40:44], "big")
             expect(3590 < age < 3610, f"from = now - 3600 s, not {age}")
             ok = accepted(0, struct.pack(">II", 0, 99), xid=int.from_bytes(asked[:4], "big"))
@@ -265,17 +314,25 @@ def downstream6(ldmd: Path, tools: Path) -> None:
             peer.sock.sendall(call(6, 1, product(b"x", b"other")))  # not requested: ignored
             peer.sock.sendall(call(6, 1, product(b"old", b"d.old", creation=1000)))
             peer.sock.sendall(call(6, 1, product(b"small", b"d.small")))
-            expect(peer.ask(call(6, 12, product(b"", b"d.c") + bytes(4))) == accepted(0, struct.pack(">I", 3)),
-                   "COMINGSOON: DONT_SEND")
+            expect(
+                peer.ask(call(6, 12, product(b"", b"d.c") + bytes(4)))
+                == accepted(0, struct.pack(">I", 3)),
+                "COMINGSOON: DONT_SEND",
+            )
             expect(peer.ask(call(6, 0)) == accepted(0), "NULLPROC is answered")
-            want = [f"{hashlib.md5(x).hexdigest()} {len(x)} {n}"
-                    for x, n in ((big, "d.big"), (b"small", "d.small"))]
+            want = [
+                f"{hashlib.md5(x).hexdigest()} {len(x)} {n}"
+                for x, n in ((big, "d.big"), (b"small", "d.small"))
+            ]
             d.await_listing(want)
             half = call(6, 1, product(b"y" * 50000, b"d.half"))
             peer.sock.sendall(half[:30000])
             peer.sock.close()
             again = Peer(server.accept()[0]).record()
-            expect(b"SIG=" + hashlib.md5(b"small").hexdigest().encode() in again, "resumes after d.small")
+            expect(
+                b"SIG=" + hashlib.md5(b"small").hexdigest().encode() in again,
+                "resumes after d.small",
+            )
             d.await_listing(want)
 
 
