@@ -414,6 +414,9 @@ class CellRun:
             target = self.logs / log.name
             if not target.exists():
                 shutil.copy(log, target)
+        for errors in self.logs.glob("*.stderr"):
+            if errors.stat().st_size == 0 and errors.name != "cell.stderr":  # still open
+                errors.unlink()
 
     def finish(self) -> tuple[str, bool]:
         """cell.json and verdict.json; (verdict, all products identical)."""

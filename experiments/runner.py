@@ -295,6 +295,8 @@ def run_one(
             problem = f"its process ended with {code}: " + "\n".join(last)
         kept = keep_logs(out, run)
         raise RunError(f"{cell.cell}: {problem}\nIts logs are in {kept}")
+    if (logs / "cell.stderr").stat().st_size == 0:
+        (logs / "cell.stderr").unlink()
     run.complete_cell(cell.cell)
     return CellResult(cell.cell, str(done["verdict"]), bool(done["identical"]))
 

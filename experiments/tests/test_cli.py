@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bad usage and input: one clear error, exit code, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments import cli, runner
+from experiments.runner import CellResult, RunResult
+from experiments.spec import find, load
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(runner, "RUNS", tmp_path / "runs")
+    return tmp_path / "runs"
+
+
+def fails(arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> str:
+    try:
+        found = cli.main(arguments)
+    except SystemExit as error:  # argparse
+        found = int(error.code or 0)
+    assert found == code
+    text = capsys.readouterr().err
+    assert "Traceback" not in text
+    return text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["run", "losy"], "experiment: found 'losy'; valid: lossless, lossy, regression, or the"
+         " path of a .yaml file (did you mean 'lossy'?)"),
+        (["run", "none.yaml"], "none.yaml:1: found no readable file"),
+        (["run", "lossy", "--receivers", "0"], "--receivers: found '0'; valid: 1 to 200"),
+        (["run", "lossy", "--receivers", "25"], "found receivers=25; valid: 1 to 24"),
+        (["run", "lossy", "--duration", "0"], "--duration: found '0.0'; valid: above 0"),
+        (["run", "lossy", "--duration", "nan"], "--duration: found 'nan'; valid: above 0"),
+        (["run", "lossy", "--trace", "/none"], "/none:1: found no readable file"),
+        (["run", "lossy", "--queue-bytes", "5gb"], "found '5gb'; valid: a size above 0"),
+        (["run", "lossy", "--check"], "lossy: --check, but the file has no expectations"),
+        (["run"], "NAME"),
+        (["fly"], "invalid choice"),
+    ],
+)  # fmt: skip
+def test_bad_usage(
+    arguments: list[str], expected: str, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert expected in fails(arguments, 2, capsys)
+    assert not runs.exists()
+
+
+def test_a_broken_trace_line(
+    tmp_path: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "t"
+    trace.write_text("1 20150615000000.000\nbroken\n")
+    text = fails(["run", "lossy", "--trace", str(trace)], 2, capsys)
+    assert text.startswith(f"{trace}:2: found 'broken'")
+    assert not runs.exists()
+
+
+def test_rate_0_in_a_file(tmp_path: Path, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(find("lossy").read_text().replace("20Mbps]", "0]"))
+    line = 1 + path.read_text()[: path.read_text().index("rate_bps")].count("\n")
+    text = fails(["run", str(path)], 2, capsys)
+    assert text.startswith(f"{path}:{line}: found 0 in factors.rate_bps; valid: a rate above 0")
+    assert not runs.exists()
+
+
+def test_not_enough_disk(capsys: pytest.CaptureFixture[str]) -> None:
+    text = fails(["plan", "lossy", "--queue-bytes", "900000GB"], 1, capsys)
+    assert "GB free" in text
+    assert "valid: 900001.8" in text
+    assert "QUEUE_BYTES=" in text
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="drops root's user id to test the refusal")
+def test_without_root() -> None:
+    argv = ["setpriv", "--reuid=65534", sys.executable, "-m", "experiments", "run", "lossy"]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        argv, capture_output=True, text=True, cwd=runner.ROOT, env=environment, timeout=60
+    )
+    assert done.returncode == 1
+    assert "found user id 65534; valid: root" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_list_and_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list"]) == 0
+    assert cli.main(["plan", "lossy", "--queue-bytes", "100MB"]) == 0
+    text = capsys.readouterr().out
+    assert "lossless     LDM7 and LDM6" in text
+    # 100 MB + 8 x (1.5 x 89.7 MB + 64 MB) + 256 MB
+    assert "584 products, 89.7 MB" in text
+    assert "1.94 GB of disk" in text
+
+
+def test_report_without_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert "found no run" in fails(["report"], 1, capsys)
+    assert "valid: a run directory" in fails(["report", str(tmp_path)], 1, capsys)
+
+
+def test_clean_removes_leftovers_only(runs: Path) -> None:
+    for name in (".20260101T000000Z.partial/cells", "failed-x", "20260101T000000Z/cells"):
+        (runs / "lossy" / name).mkdir(parents=True)
+    assert cli.main(["clean"]) == 0
+    assert [p.name for p in (runs / "lossy").iterdir()] == ["20260101T000000Z"]
+    assert cli.main(["clean", "--all"]) == 0
+    assert list(runs.iterdir()) == []
+
+
+def judged(
+    tmp_path: Path, *, verdict: str, identical: bool = True, check: bool = False, ffdr: float = 100
+) -> int:
+    """The exit code of a run that ended so."""
+    write = {"verdict": verdict, "checks": [{"name": "n", "status": "fail", "text": "why"}]}
+    values: dict[str, Any] = {
+        "products_identical": {"value": float(identical)},
+        "ffdr": {"value": ffdr},
+        "retransmitted_blocks": {"value": 5},
+        "bandwidth_over_offered": {"value": 1.1},
+        "verdict_invalid": {"value": float(verdict == "invalid")},
+    }
+    cells = {
+        "a": {"cell": {"protocol": "ldm7"}, "values": values},
+        "b": {
+            "cell": {"protocol": "ldm6"},
+            "values": {**values, "bandwidth_over_offered": {"value": 8.0}},
+        },
+    }
+    (tmp_path / "cells/a").mkdir(parents=True)
+    (tmp_path / "cells/a/verdict.json").write_text(json.dumps(write))
+    (tmp_path / "metrics.json").write_text(json.dumps({"cells": cells}))
+    result = RunResult(tmp_path, (CellResult("a", verdict, identical),), report_ok=True)
+    return cli._judge(load(find("regression")), result, check=check)
+
+
+def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert judged(tmp_path / "1", verdict="faithful") == 0
+    assert judged(tmp_path / "2", verdict="degraded") == 0
+    assert judged(tmp_path / "3", verdict="invalid") == 3
+    assert "verdict INVALID" in capsys.readouterr().err
+    assert judged(tmp_path / "4", verdict="faithful", identical=False) == 1
+    assert judged(tmp_path / "5", verdict="invalid", identical=False) == 1
+    assert judged(tmp_path / "6", verdict="faithful", check=True) == 0
+    assert judged(tmp_path / "7", verdict="invalid", check=True) == 1
+    assert judged(tmp_path / "8", verdict="faithful", check=True, ffdr=98) == 1
+    assert "NOT MET" in capsys.readouterr().out

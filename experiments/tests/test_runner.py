@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runner around a cell process that is only played: no network, no root."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections import namedtuple
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments import runner
+from experiments.cell import Job
+from experiments.progress import PlainReporter
+from experiments.rundir import partial_runs, write_json
+from experiments.spec import ExperimentSpec, find, load, override
+
+Play = Callable[[Job, Path], Iterator[dict[str, Any]]]
+
+
+def spec(tmp_path: Path) -> ExperimentSpec:
+    trace = tmp_path / "trace.txt"
+    trace.write_text("100 20150615000000.009\n200 20150615000001.008\n")
+    return override(load(find("lossy")), {"trace": str(trace), "receivers": 2})
+
+
+def good(job: Job, out: Path) -> Iterator[dict[str, Any]]:
+    yield {"event": "phase", "text": "replaying"}
+    yield {"event": "progress", "inserted": 1, "products": 2, "delivered": 0, "draining": False}
+    write_json(out / "cell.json", {"digest": job.digest})
+    checks = [{"name": "products identical", "status": "pass"}]
+    write_json(out / "verdict.json", {"verdict": "faithful", "checks": checks})
+    yield {"event": "done", "verdict": "faithful", "identical": True}
+
+
+class Stage:
+    """Plays each cell by a function; counts what was stopped."""
+
+    def __init__(self) -> None:
+        self.play: Play = good
+        self.played: list[str] = []
+        self.stopped = 0
+
+    def process(self, job: Path, out: Path, run_id: str, errors: Path) -> Stage:
+        assert job.exists()
+        assert len(run_id) <= 40
+        errors.write_text("Traceback\nthe reason\n")
+        self.job, self.out = Job.from_json(job.read_text()), out
+        self.played.append(self.job.cell.cell)
+        return self
+
+    def events(self, limit_s: float, tick: Callable[[], None]) -> Iterator[dict[str, Any]]:
+        assert limit_s > self.job.cell.duration_s
+        tick()
+        self.code = 1
+        for event in self.play(self.job, self.out):
+            yield event
+            if event["event"] == "done":
+                self.code = 0
+
+    def wait(self) -> int:
+        return self.code
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    stage = Stage()
+    monkeypatch.setattr(runner, "CellProcess", stage.process)
+    monkeypatch.setattr(runner, "report", lambda _path, **_options: 0)
+    return stage
+
+
+def run(tmp_path: Path, **options: Any) -> runner.RunResult:
+    given = spec(tmp_path)
+    runs = tmp_path / "runs"
+    return runner.run_experiment(given, runner.plan(given), PlainReporter(), runs=runs, **options)
+
+
+def test_a_complete_run(tmp_path: Path, stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    result = run(tmp_path, command=["experiments", "run", "lossy"])
+    assert stage.played == ["ldm7-m2-r20-p1", "ldm6-m2-r20-p1"]
+    assert stage.stopped == 2
+    assert result.identical
+    assert result.invalid == ()
+    assert result.path.parent == tmp_path / "runs/lossy"
+    assert (tmp_path / "runs/lossy/latest").resolve() == result.path
+    assert sorted(p.name for p in result.path.iterdir()) == [
+        "cells",
+        "manifest.json",
+        "trace-2053.txt",
+    ]
+    manifest = json.loads((result.path / "manifest.json").read_text())
+    assert manifest["experiment"] == "lossy"
+    assert manifest["seeds"] == [2053]
+    assert manifest["command"] == ["experiments", "run", "lossy"]
+    assert manifest["paper"][0]["value"] == 88.7
+    assert manifest["git"]["commit"]
+    assert manifest["machine"]["cores"] >= 1
+    lines = capsys.readouterr().out.splitlines()
+    assert any("ldm7-m2-r20-p1 (1/2): replaying" in line for line in lines)
+    assert "ldm6-m2-r20-p1: all products identical; verdict: faithful" in lines
+
+
+def test_a_failing_cell_ends_the_run_and_the_rest_can_be_resumed(
+    tmp_path: Path, stage: Stage
+) -> None:
+    def fails_for_ldm6(job: Job, out: Path) -> Iterator[dict[str, Any]]:
+        if job.cell.protocol == "ldm7":
+            yield from good(job, out)
+        else:
+            yield {"event": "error", "text": "umass: tc: no"}
+
+    stage.play = fails_for_ldm6
+    with pytest.raises(runner.RunError, match="ldm6-m2-r20-p1: umass: tc: no") as caught:
+        run(tmp_path)
+    assert stage.stopped == 2
+    logs = Path(str(caught.value).rpartition(" ")[2])
+    assert (logs / "logs/cell.stderr").exists()
+    (partial,) = partial_runs(tmp_path / "runs", "lossy")
+    assert [p.name for p in (partial / "cells").iterdir()] == ["ldm7-m2-r20-p1"]
+    assert not (tmp_path / "runs/lossy/latest").exists()
+
+    stage.play, stage.played = good, []
+    result = run(tmp_path, resume=True)
+    assert stage.played == ["ldm6-m2-r20-p1"]
+    assert {c.cell: c.resumed for c in result.cells} == {
+        "ldm7-m2-r20-p1": True,
+        "ldm6-m2-r20-p1": False,
+    }
+    assert partial_runs(tmp_path / "runs", "lossy") == []
+
+
+def test_without_resume_everything_runs_again(tmp_path: Path, stage: Stage) -> None:
+    def interrupted(job: Job, out: Path) -> Iterator[dict[str, Any]]:
+        if job.cell.protocol == "ldm6":
+            raise KeyboardInterrupt
+        yield from good(job, out)
+
+    stage.play = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path)
+    assert stage.stopped == 2
+    stage.play, stage.played = good, []
+    run(tmp_path)
+    assert len(stage.played) == 2
+
+
+def test_an_interrupted_first_cell_leaves_nothing(tmp_path: Path, stage: Stage) -> None:
+    def interrupted(_job: Job, _out: Path) -> Iterator[dict[str, Any]]:
+        raise KeyboardInterrupt
+        yield {}
+
+    stage.play = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path)
+    assert stage.stopped == 1
+    assert list((tmp_path / "runs/lossy").iterdir()) == []
+
+
+def test_a_process_that_dies_silently_is_reported_with_its_last_lines(
+    tmp_path: Path, stage: Stage
+) -> None:
+    stage.play = lambda _job, _out: iter(())
+    with pytest.raises(runner.RunError, match="ended with 1: Traceback\nthe reason"):
+        run(tmp_path)
+
+
+def test_the_job_survives_its_file(tmp_path: Path, stage: Stage) -> None:
+    run(tmp_path)
+    assert Job.from_json(stage.job.to_json()) == stage.job
+
+
+def test_not_enough_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1, 1, 1_000_000_000))
+    # 5 GB + 2 x (1.5 x 300 B + 64 MB) + 256 MB
+    with pytest.raises(runner.RunError, match=r"found 1\.00 GB free .*; valid: 5\.38 GB"):
+        runner.check_disk(runner.plan(spec(tmp_path)), tmp_path / "not/there/yet")
+
+
+def test_a_queue_that_cannot_hold_the_largest_product(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("900000000 20150615000000.009\n")
+    given = override(
+        load(find("lossy")), {"trace": str(tmp_path / "t"), "queue_bytes": 1_000_000_000}
+    )
+    with pytest.raises(runner.RunError, match="valid: at least 1800000000"):
+        runner.check_queues(runner.plan(given))
+
+
+def test_missing_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    with pytest.raises(runner.RunError, match="ldm7/pqinsert.*valid: build them with `make build`"):
+        runner.check_machine(runner.plan(spec(tmp_path)), tmp_path, build=tmp_path)
+
+
+def test_a_real_cell_process_reports_a_broken_job_and_leaves(tmp_path: Path) -> None:
+    """The process protocol end to end, without a network: a job file that is not there."""
+    argv = [sys.executable, "-m", "experiments", "cell", str(tmp_path / "none"), str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=runner.ROOT, timeout=60)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
