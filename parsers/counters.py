@@ -125,6 +125,25 @@ def _lost(
                 yield Drop(place, f"{what} {name}", lost, injected=False)
 
 
+def _queue_drops(start: Counters, end: Counters) -> dict[str, Drop]:
+    """Per interface the qdisc that dropped most; on a tie the leaf, whose handle is the longer."""
+    found: dict[str, Drop] = {}
+    for drop in _lost("qdisc", start.qdiscs, end.qdiscs, ("drops",)):
+        interface = drop.place.rsplit("/", 1)[0]
+        known = found.get(interface)
+        if known is None or (drop.packets, len(drop.place)) > (known.packets, len(known.place)):
+            found[interface] = drop
+    return found
+
+
+def _interface_drops(start: Counters, end: Counters, queues: Mapping[str, Drop]) -> Iterator[Drop]:
+    for drop in _lost("interface", start.interfaces, end.interfaces, ("tx_dropped",)):
+        queue = queues.get(drop.place)
+        rest = drop.packets - (queue.packets if queue else 0)
+        if rest > 0:
+            yield Drop(drop.place, drop.what, rest, injected=False)
+
+
 def _injected(start: Counters, end: Counters) -> Iterator[Drop]:
     for host in end.iptables:
         dropped, _ = rule_drops(host, start, end)
@@ -138,14 +157,17 @@ def drops_between(
     """Every loss the counters show, largest first.
 
     `lossy_link_directions` ("<link>/forward", ...) are those whose loss the topology asks for.
-    Counters that began after `start` count from 0. Classes repeat what their qdiscs count and are
-    left out.
+    Counters that began after `start` count from 0. What one lost packet adds to several counters
+    is told once: a class and a classful qdisc repeat their leaf's drops, an interface those of its
+    qdiscs. UDP's sndbuf_errors are no loss: the send fails and the program tries again.
     """
+    queues = _queue_drops(start, end)
     found = [
-        *_lost("qdisc", start.qdiscs, end.qdiscs, ("drops",)),
+        *queues.values(),
         *_lost("meter", start.meters, end.meters, ("drop_packets",)),
-        *_lost("UDP", start.udp, end.udp, ("rcvbuf_errors", "sndbuf_errors")),
-        *_lost("interface", start.interfaces, end.interfaces, ("rx_dropped", "tx_dropped")),
+        *_lost("UDP", start.udp, end.udp, ("rcvbuf_errors",)),
+        *_lost("interface", start.interfaces, end.interfaces, ("rx_dropped",)),
+        *_interface_drops(start, end, queues),
         *_lost(
             "switch port",
             start.openvswitch,
@@ -176,3 +198,21 @@ def rule_drops(host: str, start: Counters, end: Counters) -> tuple[int, str | No
         total += rule.packets - min(before.pop(key, 0), rule.packets)
         interface = interface or rule.interface
     return total, interface
+
+
+ARRIVED_COMMENT = "downpour-arrived"
+
+
+def rule_arrivals(host: str, start: Counters, end: Counters) -> int | None:
+    """Packets counted by the host's rule without target that stands before the DROP rule.
+
+    It is known by its comment. None if the host has no such rule.
+    """
+
+    def count(rules: tuple[Rule, ...]) -> int | None:
+        marked = [r.packets for r in rules if ARRIVED_COMMENT in r.rule]
+        return sum(marked) if marked else None
+
+    after = count(end.rules(host))
+    before = count(start.rules(host)) or 0
+    return None if after is None else after - min(before, after)

@@ -17,6 +17,7 @@ from parsers.ps_log import ProcessSample
 from parsers.units import Value, absent
 
 GROUP_BYTES = 200_000_000  # G of mpup-ldm7.txt V-C; gives its 27 file-sets for the NGRID hour
+PCPU_STEP = 0.1  # per cent of a core: ps prints pcpu with one decimal
 BLOCK_BYTES = 1448  # FMTP payload of a datagram, drfsm.txt eq. 6
 
 
@@ -243,10 +244,15 @@ def cpu_use(
         return CpuUse(absent("s", reason), absent("%", reason), absent("%", reason))
     used = max(0.0, end[1] - begin[1])
     span = end[0] - begin[0]
+    processes = len({s.pid for s in samples if s.time_s == end[0]})
+    note = (
+        f"{processes} processes; ps cuts each one's share to {PCPU_STEP:g} % of a core,"
+        f" so up to {PCPU_STEP * processes:g} % of one core is not seen"
+    )
     return CpuUse(
         Value(used, "s"),
-        Value(100.0 * used / (span * cores), "%"),
-        Value(100.0 * used / span, "%"),
+        Value(100.0 * used / (span * cores), "%", note=note),
+        Value(100.0 * used / span, "%", note=note),
     )
 
 

@@ -180,7 +180,7 @@ def _finish(figure: Figure, axes: Axes, group: Group) -> None:
         0.985,
         group.label
         + (f"; first of {repeats} repeats" if repeats > 1 else "")
-        + ("" if verdict == "faithful" else f"\nverdict: {verdict.upper()}"),
+        + ("" if verdict == "faithful" else f"; verdict: {verdict.upper()}"),
         ha="left",
         va="top",
         fontsize=9,
@@ -264,43 +264,47 @@ def _extended(series: tuple[tuple[float, float], ...]) -> list[float]:
 
 
 def _cpu(group: Group) -> Figure | None:
+    """Above the sender's processes by ps, below the whole machine by sar: their scales differ."""
     present = [(p, c) for p, c in _present(group) if c.series.sender_cpu or c.series.machine_cpu]
     if not present:
         return None
-    figure, axes = _figure()
+    figure = Figure(figsize=(9.0, 5.2), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    sender, machine = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     limit = max(c.active_s[1] for _, c in present)
     scale = 60.0 if limit > LONG_RUN_S else 1.0
     for protocol, cell in present:
-        name = protocol.upper()
-        if cell.series.machine_cpu:
-            axes.plot(
-                [t / scale for t, _ in cell.series.machine_cpu],
-                [share for _, share in cell.series.machine_cpu],
-                color=COLOURS[protocol],
-                ls=DASHES[protocol],
-                lw=1.0,
-                alpha=0.45,
-                label=f"whole machine during {name}",
-            )
-        if cell.series.sender_cpu:
-            axes.plot(
-                [t / scale for t, _ in cell.series.sender_cpu],
-                [share for _, share in cell.series.sender_cpu],
-                color=COLOURS[protocol],
-                ls=DASHES[protocol],
-                lw=2.2,
-                marker="o" if protocol == "ldm7" else "s",
-                markersize=4,
-                label=f"{name} sender's processes",
-            )
-    axes.set_xlim(0, limit * 1.02 / scale)
-    axes.set_ylim(0, 105)
-    axes.axhline(100, color=GREY, lw=0.9)
-    axes.set_xlabel(f"Time after the first insertion ({'min' if scale > 1 else 's'})")
-    axes.set_ylabel("CPU utilization (% of all cores)")
-    axes.set_title("CPU over time")
-    _finish(figure, axes, group)
+        look = {"color": COLOURS[protocol], "ls": DASHES[protocol]}
+        sender.plot(
+            [t / scale for t, _ in cell.series.sender_cpu],
+            [share for _, share in cell.series.sender_cpu],
+            lw=2.0,
+            marker="o" if protocol == "ldm7" else "s",
+            markersize=4,
+            label=protocol.upper(),
+            **look,
+        )
+        machine.plot(
+            [t / scale for t, _ in cell.series.machine_cpu],
+            [share for _, share in cell.series.machine_cpu],
+            lw=1.4,
+            **look,
+        )
+    sender.set_xlim(0, limit * 1.02 / scale)
+    sender.set_ylim(0, max(1.0, 1.15 * max(y for y in (*_shares(present), 0.0))))
+    machine.set_ylim(0, 105)
+    machine.axhline(100, color=GREY, lw=0.9)
+    machine.set_xlabel(f"Time after the first insertion ({'min' if scale > 1 else 's'})")
+    sender.set_ylabel("% of all cores")
+    machine.set_ylabel("% of all cores")
+    sender.set_title("CPU utilization of the sender's LDM processes (ps)")
+    machine.set_title("CPU utilization of the whole machine, emulation included (sar)")
+    _finish(figure, sender, group)
     return figure
+
+
+def _shares(present: list[tuple[str, CellMetrics]]) -> list[float]:
+    return [share for _, c in present for _, share in c.series.sender_cpu]
 
 
 def _latency(group: Group) -> Figure | None:

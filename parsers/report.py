@@ -28,6 +28,7 @@ class Table:
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     left: frozenset[str]
+    narrow: int | None = None  # in text, the width of left columns other than the last
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,10 @@ def _rich_table(table: Table) -> RichTable:
     )
     for name in table.header:
         left = name in table.left
-        rich.add_column(escape(name), justify="left" if left else "right", overflow="fold")
+        narrow = table.narrow if left and name != table.header[-1] else None
+        rich.add_column(
+            escape(name), justify="left" if left else "right", overflow="fold", max_width=narrow
+        )
     for row in table.rows:
         rich.add_row(*(escape(cell) for cell in row))
     return rich

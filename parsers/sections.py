@@ -334,7 +334,7 @@ def _verdict_section(cells: Sequence[CellMetrics]) -> Section:
         )
         header = ("Status", "Check", "asked", "found", "Evidence")
         tables.append(
-            Table(f"{cell.cell.cell}: {cell.verdict.verdict}", header, rows, frozenset(header))
+            Table(f"{cell.cell.cell}: {cell.verdict.verdict}", header, rows, frozenset(header), 18)
         )
     return Section("Fidelity verdict and its evidence", tuple(sentences), tuple(tables))
 
@@ -349,7 +349,7 @@ def _brief(value: object) -> str:
 def _model_section(cells: Sequence[CellMetrics]) -> Section | None:
     for cell in cells:
         trace = cell.cell.trace
-        if trace.source == "model" and trace.model_check:
+        if trace.model_check:
             rows = tuple(
                 (
                     check.statistic,
@@ -371,7 +371,7 @@ def _model_section(cells: Sequence[CellMetrics]) -> Section | None:
 
 
 def _statistic(value: float | str | None) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else "n/a" if value is None else value
+    return f"{value:.6g}" if isinstance(value, float) else "n/a" if value is None else value
 
 
 def _model_difference(check: ModelCheck) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from parsers import metrics
 from parsers.cell import Cell, Verdict
-from parsers.counters import Counters, Drop, drops_between, rule_drops
+from parsers.counters import Counters, Drop, drops_between, rule_arrivals, rule_drops
 from parsers.deliveries import Arrival, Receiver, Sent, ingested, receiver_of, sent_by
 from parsers.ldm_log import LdmLog, Notice, Product, Replayed
 from parsers.metrics import Delivery, FileSet, FmtpFile, FmtpMetrics, RateSample
@@ -389,9 +389,12 @@ def _loss(
             found[host] = absent("%", "no counters of start and end")
             continue
         dropped, interface = rule_drops(host, start, end)
+        arrived = rule_arrivals(host, start, end)
         key = f"{host}/{_interface(interface)}" if interface else ""
         receiver = receivers.get(host)
-        if cell.protocol == "ldm7" and receiver is not None and receiver.stats is not None:
+        if arrived is not None:
+            passed = arrived - dropped
+        elif cell.protocol == "ldm7" and receiver is not None and receiver.stats is not None:
             passed = receiver.stats.datagrams + receiver.stats.socket_drops
         elif cell.protocol == "ldm6" and key in end.interfaces:
             before = start.interfaces.get(key)

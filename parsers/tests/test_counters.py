@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from parsers.counters import Counters, Drop, drops_between, parse_counters, rule_drops
+from parsers.counters import (
+    Counters,
+    Drop,
+    drops_between,
+    parse_counters,
+    rule_arrivals,
+    rule_drops,
+)
 from parsers.jsonfiles import BadFile
 
 RULE = "-i uva-eth0 -p udp -m statistic --mode random --probability 0.01 -j DROP"
@@ -31,13 +38,18 @@ def test_every_kind_of_loss_is_found_as_a_difference() -> None:
     start = counters(
         qdiscs={"umass/e0/11:": {"kind": "bfifo", "drops": 5}},
         udp={"uva": {"rcvbuf_errors": 2, "in_errors": 2}},
-        interfaces={"uva/e0": {"rx_dropped": 1}},
+        interfaces={"uva/e0": {"rx_dropped": 1}, "umass/e0": {"tx_dropped": 1}},
     )
     end = counters(
-        qdiscs={"umass/e0/11:": {"kind": "bfifo", "drops": 12}, "new/e1/1:": {"drops": 3}},
+        qdiscs={
+            "umass/e0/1:": {"kind": "htb", "drops": 7},  # repeats its leaf's
+            "umass/e0/11:": {"kind": "bfifo", "drops": 12},
+            "new/e1/1:": {"drops": 3},
+        },
         classes={"umass/e0/1:1": {"drops": 12}},
         udp={"uva": {"rcvbuf_errors": 6, "in_errors": 6, "sndbuf_errors": 1}},
-        interfaces={"uva/e0": {"rx_dropped": 1}},
+        # 11 - 1 = 10 at the interface, 7 of which are its qdisc's
+        interfaces={"uva/e0": {"rx_dropped": 1}, "umass/e0": {"tx_dropped": 11}},
         meters={"newy/1": {"drop_packets": 9}},
         openvswitch={"newy/e3": {"tx_dropped": 2}},
         relay={"a:b/forward": {"dropped": 40}, "c:d/backward": {"dropped": 4}},
@@ -50,8 +62,8 @@ def test_every_kind_of_loss_is_found_as_a_difference() -> None:
         Drop("c:d/backward", "relay dropped", 4, False),
         Drop("uva", "UDP rcvbuf_errors", 4, False),
         Drop("new/e1/1:", "qdisc drops", 3, False),
+        Drop("umass/e0", "interface tx_dropped", 3, False),
         Drop("newy/e3", "switch port tx_dropped", 2, False),
-        Drop("uva", "UDP sndbuf_errors", 1, False),
         Drop("uva", "iptables", 100, True),
         Drop("a:b/forward", "relay dropped", 40, True),
     )
@@ -70,6 +82,18 @@ def test_rule_drops_count_from_the_start() -> None:
     # A rule inserted after the first reading counts from 0; an accounting rule is no drop.
     assert rule_drops("uva", counters(), counters(iptables=iptables(130, 10))) == (130, "uva-eth0")
     assert rule_drops("umd", counters(), counters(iptables=iptables(130))) == (0, None)
+
+
+def test_arrivals_are_counted_by_the_marked_rule() -> None:
+    def rules(packets: int) -> dict[str, Any]:
+        rule = "-A INPUT -i uva-eth0 -p udp -m comment --comment downpour-arrived"
+        return {"uva": [{"chain": "INPUT", "packets": packets, "bytes": 1, "rule": rule}]}
+
+    start, end = counters(iptables=rules(200)), counters(iptables=rules(1200))
+    assert rule_arrivals("uva", start, end) == 1000
+    assert rule_arrivals("uva", counters(), end) == 1200
+    assert rule_arrivals("umd", start, end) is None
+    assert rule_arrivals("uva", start, counters(iptables=iptables(5, 10))) is None
 
 
 def test_bad_counters_name_file_and_place() -> None:

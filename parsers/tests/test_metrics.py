@@ -160,6 +160,8 @@ def test_cpu_utilization() -> None:
     # between the blocks at 100 and 120: 6 / (20 x 2) = 15 % of two cores, 30 % of one
     assert value_of(use.utilization) == pytest.approx(15)
     assert value_of(use.one_core) == pytest.approx(30)
+    assert "2 processes" in use.one_core.note
+    assert "up to 0.2 % of one core" in use.one_core.note
 
 
 def test_cpu_of_a_process_that_ended_and_of_its_reused_id() -> None:
