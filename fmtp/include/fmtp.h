@@ -112,7 +112,7 @@ struct fmtp_client_config {
     void *ctx;
     /* A product begins. Return where its size bytes go (valid until ended()/missed()), or NULL if
      * it is not wanted (duplicate, too large): then RETX_END is sent at once and nothing is asked
-     * again. start is the BOP's time stamp (zero in LAYOUT_2017). */
+     * again. A wanted product of 0 bytes needs a pointer as well. start is the BOP's time stamp (zero in LAYOUT_2017). */
     void *(*begun)(void *ctx, uint32_t index, uint32_t size_bytes, const void *meta,
                    uint16_t meta_len, struct timespec start);
     /* All bytes are there. retx_blocks: blocks that came by RETX_DATA. delay_s: now - start by

@@ -441,20 +441,23 @@ int fmtp_client_service(struct fmtp_client *c, struct fmtp_error *err)
     for (int round = 0; round < ROUNDS && c->state != LOST; round++) {
         int n = epoll_wait(c->epfd, events, 4, 0);
         uint64_t now_ns = fmtp_now_ns();
-        bool drained;
+        bool drained = true;
 
         if (n < 0 && errno != EINTR)
             return fmtp_fail(err, "epoll: %s", strerror(errno));
         for (int i = 0; i < n; i++) {
             uint64_t times;
-            if (events[i].data.ptr == &c->tcp && c->tcp >= 0)
+            if (events[i].data.ptr == &c->udp)
+                drained = false;
+            else if (events[i].data.ptr == &c->tcp && c->tcp >= 0)
                 tcp_events(c, events[i].events, now_ns);
             else if (events[i].data.ptr == &c->timer &&
                      read(c->timer, &times, sizeof times) > 0)
                 c->armed = FMTP_NEVER;
         }
         /* What came in time is looked at before a timer says that it did not come. */
-        drained = udp_input(c, now_ns);
+        if (!drained)
+            drained = udp_input(c, now_ns);
         if (c->state == WAITING && now_ns >= c->retry_ns)
             start_connect(c, now_ns);
         else if ((c->state == CONNECTING || c->state == EXCHANGING) && now_ns >= c->give_up_ns)

@@ -596,7 +596,6 @@ void fmtp_sender_timeout(struct fmtp_sender *s, uint64_t now_ns)
         for (size_t i = 0; i < s->cfg.max_peers; i++)
             if (in_set(p, (int)i)) {
                 struct fmtp_request r = {.index = p->index, .flags = FMTP_RETX_EOP};
-                purge(s, s->peers[i], p->index, true);
                 answer(s, s->peers[i], &r);
             }
         release(s, p, FMTP_RELEASE_TIMEOUT);

@@ -176,12 +176,32 @@ static void test_receiver_timer(void **state)
     sim_free(s);
 }
 
-/* ---- the same with another product behind it: its BOP tells, long before the timer */
+/* ---- EOP_REQ is sent once, although the timer (at 66.0 ms) and the next BOP (at 70.0 ms, before
+ * the answer is here) both say that EOP is lost */
 static bool lose_tail_of_0(int rx, const struct fmtp_header *h)
 {
     return h->index == 0 && lose_tail(rx, h);
 }
 
+static void test_eop_is_asked_once(void **state)
+{
+    struct sim_config cfg = common;
+    struct sim *s;
+
+    (void)state;
+    cfg.drop = lose_tail_of_0;
+    s = sim_new(&cfg);
+    sim_product(s, SIZE, 0);
+    sim_product(s, SIZE, 60 * MS);
+    sim_run(s, FMTP_NEVER);
+    assert_got(s, 0, 0, 1);
+    assert_got(s, 0, 1, 0);
+    assert_int_equal(sim_count(&s->rx[0], FMTP_EOP_REQ, 0), 1);
+    assert_int_equal(sim_count(&s->rx[0], FMTP_RETX_REQ, 0), 1);
+    sim_free(s);
+}
+
+/* ---- the tail lost with another product close behind it: its BOP tells, long before the timer */
 static void test_next_bop(void **state)
 {
     struct sim *s = run(lose_tail_of_0, 2);
@@ -501,7 +521,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lossless), cmocka_unit_test(test_one_data),
         cmocka_unit_test(test_last_blocks), cmocka_unit_test(test_eop),
-        cmocka_unit_test(test_receiver_timer), cmocka_unit_test(test_next_bop),
+        cmocka_unit_test(test_receiver_timer), cmocka_unit_test(test_eop_is_asked_once),
+        cmocka_unit_test(test_next_bop),
         cmocka_unit_test(test_bop), cmocka_unit_test(test_bop_and_eop),
         cmocka_unit_test(test_bop_of_long_product), cmocka_unit_test(test_whole_product),
         cmocka_unit_test(test_whole_last_product), cmocka_unit_test(test_whole_first_product),
