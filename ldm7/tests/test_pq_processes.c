@@ -169,6 +169,7 @@ static pid_t reader_that_pins_all(int *said)
     assert_int_equal(pipe(pipefd), 0);
     pid_t pid = fork();
     if (pid == 0) {
+        alarm(60);
         struct pq_view v;
         struct pq *q = open_queue();
         CHECK(q);
@@ -248,6 +249,7 @@ static void test_killed_writers(void **state)
     for (unsigned round = 0; round < ROUNDS; round++) {
         pid_t pid = fork();
         if (pid == 0) {
+            alarm(60); /* nothing outlives a test that fails */
             struct pq *mine = open_queue();
             CHECK(mine);
             for (unsigned n = 0;; n++)

@@ -38,6 +38,7 @@ static pid_t start(const char *cmd)
 {
     pid_t pid = fork();
     if (pid == 0) {
+        alarm(60); /* survives exec: nothing outlives a test that fails */
         char line[1000];
         snprintf(line, sizeof line, "exec %s/%s", tools, cmd);
         if (!freopen("stdout", "w", stdout) || !freopen("stderr", "w", stderr))
