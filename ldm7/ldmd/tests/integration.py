@@ -418,7 +418,13 @@ def case_kill(lab: Lab) -> None:
     def gone() -> bool:
         return not any(Path(f"/proc/{p}").exists() for ps in pids.values() for p in ps)
 
-    wait_for("end of all children after kill -9", gone, 5)
+    try:
+        wait_for("end of all children after kill -9", gone, 5)
+    finally:
+        for pid in (p for ps in pids.values() for p in ps):
+            cmdline = Path(f"/proc/{pid}/cmdline")
+            if cmdline.exists() and str(lab.work).encode() in cmdline.read_bytes():
+                os.kill(pid, signal.SIGKILL)
 
 
 def case_mldm_dies(lab: Lab) -> None:
