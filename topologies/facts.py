@@ -11,8 +11,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-MODULES = ("openvswitch", "sch_netem", "8021q", "sch_tbf", "sch_htb", "sch_ingress", "cls_u32")
-MODULES_MORE = ("act_mirred", "tun", "veth", "tcp_bbr")
+MODULES = (
+    *("openvswitch", "sch_netem", "8021q", "sch_tbf", "sch_htb", "sch_ingress", "cls_u32"),
+    *("act_mirred", "tun", "veth", "tcp_bbr"),
+)
 PREFERRED_CONGESTION_CONTROL = ("bbr", "cubic", "reno")
 
 # Each line of the probe prints 'name=1' if it worked. Only one ends in a name per test, so that a
@@ -141,8 +143,9 @@ def memory_available_bytes(meminfo: str) -> int:
 
 def load_modules() -> None:
     """Ask the kernel for the modules we would like; each may be missing (or built in)."""
+    names = " ".join(MODULES)
     subprocess.run(
-        ["modprobe", "-q", "-a", *MODULES, *MODULES_MORE],
+        ["sh", "-c", f"for m in {names}; do modprobe -q $m; done"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         check=False,

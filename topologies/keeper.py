@@ -229,6 +229,8 @@ def status_of(run_id: str) -> str:
         f"VLAN tags by {'edge switches' if facts['edge_tags'] else 'hosts'}, "
         f"TCP {facts['congestion_control']}"
     )
+    if lab["relay_fifo"] is False:
+        lines.append("  wire-relay was refused SCHED_FIFO: delays may be late on a busy machine")
     lines += hosts_table(network, lab["pids"])
     for domain, socket in lab["controllers"].items():
         lines += _controller_lines(domain, Path(socket))

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scripts that configure nodes, and the check of what nodes then say they have."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from topologies import build
+from topologies.facts import KernelFacts, parse_probe
+from topologies.model import Impairment
+from topologies.tests.networks import two_hosts
+from topologies.tests.test_facts import NO_MODULES
+
+NETWORK = two_hosts(Impairment())
+
+
+def facts(more: str = "") -> KernelFacts:
+    return parse_probe(NO_MODULES + more, kernel="6.1.0", cores=2, memory_bytes=2**32)
+
+
+def ip_lines(script: str) -> list[str]:
+    return script.partition("<<'END' || exit 1\n")[2].partition("END\n")[0].splitlines()
+
+
+def test_host_whose_edge_switch_tags() -> None:
+    host = NETWORK.host("q")
+    assert build.nic1_interface(NETWORK, host, facts()) == "q-nic1"
+    script = build.host_script(NETWORK, host, facts())
+    assert ip_lines(script) == [
+        "link set dev lo up",
+        "link set dev q-nic1 gso_max_segs 1 up",
+        "link set dev q-nic2 gso_max_segs 1 up",
+        "address add 10.9.1.2/24 dev q-nic1",
+        "address add 10.8.2.2/30 dev q-nic2",
+        "route add 239.0.0.0/8 dev q-nic1",
+        "route add default via 10.8.2.1 dev q-nic2",
+    ]
+    assert "ethtool -K q-nic1 tx off tso off >/dev/null || exit 1\n" in script
+    assert "echo bbr > /proc/sys/net/ipv4/tcp_congestion_control || exit 1\n" in script
+
+
+def test_host_that_tags() -> None:
+    host, f = NETWORK.host("q"), facts("vlan_8021q=1\n")
+    assert build.nic1_interface(NETWORK, host, f) == "vlan100"
+    assert ip_lines(build.host_script(NETWORK, host, f))[3:7] == [
+        "link add link q-nic1 name vlan100 type vlan id 100",
+        "link set dev vlan100 gso_max_segs 1 up",
+        "address add 10.9.1.2/24 dev vlan100",
+        "address add 10.8.2.2/30 dev q-nic2",
+    ]
+
+
+def test_router_forwards() -> None:
+    script = build.router_script([("r-p1", "10.8.1.1/30")])
+    assert "address add 10.8.1.1/30 dev r-p1" in ip_lines(script)
+    assert "echo 1 > /proc/sys/net/ipv4/ip_forward || exit 1\n" in script
+
+
+def test_pairs_are_made_in_their_namespaces() -> None:
+    pairs = [
+        build.Pair("q-nic1", "02:00:00:00:01:02", "q", "sw-p3", "02:00:00:00:03:03", "sw"),
+        build.Pair("r-p1", None, "r", "w0a", None, "wire"),
+    ]
+    assert build.pair_commands(pairs, {"q": 11, "r": 12, "wire": 13}).splitlines() == [
+        "link add name q-nic1 address 02:00:00:00:01:02 netns 11 type veth"
+        " peer name sw-p3 address 02:00:00:00:03:03",
+        "link set dev sw-p3 up",  # the switch's end stays here
+        "link add name r-p1 netns 12 type veth peer name w0a netns 13",
+    ]
+
+
+def printed(**changes: Any) -> str:
+    """What a host prints: a sample of `ip -j -d address show` and `ethtool -k`, shortened."""
+    interface = {
+        "ifname": "q-nic1",
+        "flags": ["BROADCAST", "MULTICAST", "UP", "LOWER_UP"],
+        "gso_max_segs": 1,
+        "addr_info": [{"family": "inet", "local": "10.9.1.2", "prefixlen": 24}],
+        **changes.get("interface", {}),
+    }
+    tx = changes.get("tx", "off")
+    features = (
+        "Features for q-nic1:\nrx-checksumming: on\n"
+        f"tx-checksumming: {tx}\n\ttx-checksum-ip-generic: {tx}\n"
+        "tcp-segmentation-offload: off\n\ttx-tcp-segmentation: off [requested on]\n"
+    )
+    return f"{json.dumps([interface])}\n----\n0\nbbr\n----\n{features}"
+
+
+def test_read_back_as_asked() -> None:
+    found = build.parse_node_readback(printed())
+    assert (found.ip_forward, found.congestion_control) == (False, "bbr")
+    assert found.offloads_on == {"q-nic1": {"rx-checksumming"}}
+    assert build.node_problems("q", found, {"q-nic1": "10.9.1.2/24"}) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"tx": "on"}, "q, q-nic1: tx-checksumming asked off, found on"),
+        ({"interface": {"gso_max_segs": 65535}}, "q, q-nic1: gso_max_segs asked 1, found 65535"),
+        ({"interface": {"flags": ["BROADCAST"]}}, "q, q-nic1: asked up, found ['BROADCAST']"),
+        (
+            {"interface": {"addr_info": []}},
+            "q, q-nic1: address asked 10.9.1.2/24, found []",
+        ),
+        ({"interface": {"ifname": "x"}}, "q: interface q-nic1 is missing"),
+    ],
+)
+def test_read_back_problems_are_named(changes: dict[str, Any], problem: str) -> None:
+    found = build.parse_node_readback(printed(**changes))
+    assert build.node_problems("q", found, {"q-nic1": "10.9.1.2/24"}) == [problem]
