@@ -61,10 +61,13 @@ static void *grow(void *list, size_t *n, size_t size)
 
 static bool get_feed(struct parser *p, const char *text, uint32_t *out)
 {
-    char why[512];
+    char why[512], *valid;
 
     if (feedtype_parse(text, out, why, sizeof why))
         return true;
+    valid = strstr(why, "; valid: ");
+    if (valid != NULL)
+        *valid = '\0';
     complain(p, text, "a feedtype such as NGRID, ANY or ANY-EXP", "%s", why);
     return false;
 }
