@@ -483,6 +483,8 @@ int fmtp_server_offer(struct fmtp_server *s, const struct iovec *parts, int npar
     if (fmtp_sender_offer(s->core, parts, nparts, meta, meta_len, cookie, start, index, err) < 0)
         return -1;
     uint64_t now_ns = fmtp_now_ns();
+    if (s->pace_next_ns < now_ns)
+        s->pace_next_ns = now_ns;          /* idle time is no credit */
     watch_udp(s, now_ns);
     if (!s->udp_events)
         fmtp_arm(s->timer, s->pace_next_ns > s->udp_retry_ns ? s->pace_next_ns : s->udp_retry_ns,
