@@ -118,7 +118,7 @@ def corpora() -> dict[str, dict[str, bytes]]:
         + struct.pack(">I", 80)
         + (b"-----BEGIN RSA PUBLIC KEY-----\nMAkCAhERAgMBAAE=\n-----END RSA PUBLIC KEY-----\n")
     )
-    return {"fuzz_datagram": d, "fuzz_stream_client": c, "fuzz_stream_server": s}
+    return {"fmtp_datagram": d, "fmtp_stream_client": c, "fmtp_stream_server": s}
 
 
 def main() -> None:

@@ -3,7 +3,8 @@
  * Damaged product queue files. The input is a list of changes to the tables of a good file:
  * (offset u16 big-endian, value u8) each. Opening must refuse or the queue must work.
  */
-#include <stdint.h>
+#include "fuzz.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +12,6 @@
 #include <unistd.h>
 
 #include "pq_impl.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 enum { DATA_BYTES = 4096, SLOTS = 3 };
 

@@ -2,12 +2,11 @@
  *
  * Trace files. What is accepted must be what the header promises.
  */
-#include <stdint.h>
+#include "fuzz.h"
+
 #include <stdlib.h>
 
 #include "trace.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {

@@ -2,11 +2,11 @@
  *
  * Configuration parser: every text is either valid or has at least one message.
  */
+#include "fuzz.h"
+
 #include "conf.h"
 
 #include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

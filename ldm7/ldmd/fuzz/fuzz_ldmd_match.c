@@ -2,9 +2,9 @@
  *
  * Patterns from the network: first line is the pattern, the rest the identifier.
  */
-#include "match.h"
+#include "fuzz.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "match.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -3,12 +3,12 @@
  * Record and message parser as server and as client use it. First byte: bit 0 = client (products
  * accepted), bits 1-2 = size of the pieces the rest is fed in.
  */
+#include "fuzz.h"
+
 #include "ldmrpc.h"
 #include "match.h"
 
 #include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct sink {
     uint8_t *region;

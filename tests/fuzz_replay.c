@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Usage: fuzz_NAME CORPUS_DIRECTORY MUTATIONS
- * Runs the target over each file of the corpus, then over MUTATIONS variants made from them by a
- * fixed seed (changed, removed, inserted, duplicated bytes).
+ * Runs a fuzz target without a fuzzer, as a test:
+ *   fuzz_NAME [-runs=N] CORPUS_DIRECTORY
+ * over each file of the corpus, then over N (20000) variants made from them with a fixed seed:
+ * the same ones every time (changed, removed, inserted, duplicated bytes).
  */
+#include "fuzz.h"
+
 #include <dirent.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define FILES_MAX 256
 #define BYTES_MAX 65536u
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct { uint8_t *bytes; size_t n; } files[FILES_MAX];
 static size_t nfiles;
@@ -92,10 +92,17 @@ static int load(const char *dir)
 int main(int argc, char **argv)
 {
     static uint8_t work[BYTES_MAX];
-    unsigned long count = argc > 2 ? strtoul(argv[2], NULL, 10) : 1000;
+    unsigned long count = 20000;
+    const char *corpus = NULL;
 
-    if (argc < 2 || load(argv[1]) < 0) {
-        fprintf(stderr, "usage: %s CORPUS_DIRECTORY [MUTATIONS]; the corpus must not be empty\n", argv[0]);
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], "-runs=", 6) == 0)
+            count = strtoul(argv[i] + 6, NULL, 10);
+        else
+            corpus = argv[i];
+    }
+    if (corpus == NULL || load(corpus) < 0) {
+        fprintf(stderr, "usage: %s [-runs=N] CORPUS_DIRECTORY (with at least one file)\n", argv[0]);
         return 2;
     }
     for (size_t i = 0; i < nfiles; i++)
