@@ -8,9 +8,11 @@ cell's directory. Progress goes to stdout, one JSON object per line: {"event": "
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -44,6 +46,7 @@ PATH_NAME: Final = "experiment"
 READY_S: Final = 30.0  # until all subscribers are connected, and 2 s more for each
 READY_PER_HOST_S: Final = 2.0
 END_S: Final = 15.0  # for a program to end after SIGTERM
+PINGS: Final = 6
 POLL_S: Final = 0.2
 PROGRESS_S: Final = 1.0
 
@@ -127,6 +130,12 @@ def tail(path: Path, lines: int = 5) -> str:
         return "(no log)"
 
 
+def parse_ping_min_ms(text: str) -> float | None:
+    """The smallest round trip in ping's summary, None without an answer."""
+    found = re.search(r"min/avg/max(?:/mdev)? = ([0-9.]+)/", text)
+    return float(found[1]) if found else None
+
+
 class CellRun:
     """The cell on a running network. Every step leaves what it learnt in the cell's directory."""
 
@@ -141,6 +150,7 @@ class CellRun:
         self.settings: list[Setting] = []
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
         self.tcp_found = ""
+        self.rtt_measured_ms: dict[str, float] = {}
         self.times: dict[str, float] = {"started": time.time()}
         self.drained = False
         (out / "products").mkdir(exist_ok=True)
@@ -165,6 +175,30 @@ class CellRun:
         state = next((p["state"] for p in paths if p["name"] == PATH_NAME), "missing")
         if state != "up":
             raise CellError(f"the path is {state}, not up: see paths.json and logs/controller.log")
+
+    def measure_round_trips(self) -> None:
+        """Smallest of a few pings over the path, from each subscriber. Shows that the path
+        carries, and is evidence that its delays are the asked ones."""
+        target = self.network.publisher.nic1.ip
+        argv = ["ping", "-n", "-q", "-c", str(PINGS), "-i", "0.2", "-W", "2", target]
+        running = {
+            h: self.lab.popen(h, argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            for h in self.subscribers
+        }
+        silent = {}
+        for host, process in running.items():
+            output = process.communicate(timeout=30)[0].decode(errors="replace")
+            found = parse_ping_min_ms(output)
+            if found is None:
+                silent[host] = output.strip().splitlines()[-1:]
+            else:
+                self.rtt_measured_ms[host] = found
+        if silent:
+            host, last = next(iter(silent.items()))
+            raise CellError(
+                f"no answer over the path from {target} to {', '.join(silent)}; {host}: "
+                f"{' '.join(last)}"
+            )
 
     def shape(self) -> None:
         """The publisher's traffic control, the subscribers' loss, and TCP's congestion control."""
@@ -290,6 +324,9 @@ class CellRun:
             time.sleep(POLL_S)
 
     def _check_daemons(self) -> None:
+        """Nothing that must run has ended."""
+        if problems := self.lab.health():
+            raise CellError("; ".join(problems))
         for name, process in self.daemons.items():
             if process.poll() is not None:
                 errors = tail(self._log(name).with_suffix(".stderr"))
@@ -433,6 +470,7 @@ class CellRun:
             times=self.times,
             drained=self.drained,
             tcp_found=self.tcp_found,
+            rtt_measured_ms=self.rtt_measured_ms,
         )
         verdict = judge(evidence)
         write_json(self.out / "verdict.json", verdict.to_dict())
@@ -456,6 +494,7 @@ class CellRun:
             "subscribers": self.subscribers,
             "site_of": {h.name: h.site for h in network.hosts},
             "rtt_ms": rtt,
+            "rtt_measured_ms": self.rtt_measured_ms,
             "nic1": self.nic1,
             "parameters": {
                 "F": self.job.trace_info["source"],
@@ -519,6 +558,7 @@ def run_cell(job: Job, out: Path) -> tuple[str, bool]:
         run = CellRun(job, network, lab, out)
         steps: tuple[tuple[str, Callable[[], None]], ...] = (
             ("creating the path", run.make_path),
+            ("measuring round trips", run.measure_round_trips),
             ("shaping the sender, injecting loss", run.shape),
             ("creating the product queues", run.make_queues),
             ("starting the LDM servers", run.start_daemons),
@@ -531,6 +571,11 @@ def run_cell(job: Job, out: Path) -> tuple[str, bool]:
             for text, step in steps:
                 phase(text)
                 step()
+        except (CellError, LabError):
+            # What the counters say may tell why.
+            with contextlib.suppress(Exception):
+                write_json(out / "counters-error.json", lab.counters())
+            raise
         finally:
             run.end_daemons()
             run.save_description(entered.state_dir)

@@ -32,6 +32,7 @@ def collect(
     times: Mapping[str, float],
     drained: bool,
     tcp_found: str,
+    rtt_measured_ms: Mapping[str, float],
 ) -> Evidence:
     """The evidence in the cell's directory `out`."""
     subscribers = [h.name for h in network.subscribers]
@@ -70,6 +71,8 @@ def collect(
         shaper=parse_shaper_log(_text(out / "logs/shaper.log")),
         tcp_asked=cell.tcp_congestion_control,
         tcp_found=tcp_found,
+        rtt_asked_ms={h: network.round_trip_ms[h] for h in subscribers},
+        rtt_measured_ms=rtt_measured_ms,
     )
 
 

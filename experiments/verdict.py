@@ -53,6 +53,9 @@ RELAY_LATE_SHARE: Final = Limits(
     0.05, 0.25, "of the link's delay: 5 % of 18 ms is what the kernel's 250 Hz tick could add"
 )
 RELAY_LATE_FLOOR_US: Final = 1000.0  # below this, lateness never matters
+RTT_ERROR_MS: Final = Limits(
+    2.0, 10.0, "pings over the relay were measured 0.4 to 1.4 ms above the asked delay"
+)
 BUSY_SHARE: Final = Limits(
     0.10, 0.50, "with less than 5 % idle time, processes wait for the CPU instead of the network"
 )
@@ -125,6 +128,8 @@ class Evidence:
     shaper: Sequence[ShaperSample] = ()
     tcp_asked: Sequence[str] = ()
     tcp_found: str = ""
+    rtt_asked_ms: Mapping[str, float] = field(default_factory=dict)
+    rtt_measured_ms: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -146,6 +151,7 @@ def judge(evidence: Evidence) -> Verdict:
         *_receive_buffers(evidence),
         *_replay(evidence),
         _sender_rate(evidence),
+        _round_trips(evidence),
         *_relay(evidence),
         *_cpu(evidence.cpu),
         _congestion_control(evidence),
@@ -379,6 +385,21 @@ def _sender_rate(evidence: Evidence) -> Check:
         text += "; it may have run empty in between"
         return Check(name, "pass", asked, round(rate), text)
     return Check(name, RATE_ERROR.status(abs(error)), asked, round(rate), text)
+
+
+def _round_trips(evidence: Evidence) -> Check:
+    """Smallest ping of each subscriber over the path, before the replay, against the topology."""
+    name = "round-trip times"
+    asked, found = evidence.rtt_asked_ms, evidence.rtt_measured_ms
+    if missing := sorted(set(asked) - set(found)):
+        return Check(name, "fail", None, None, f"not measured: {', '.join(missing)}")
+    errors = {host: found[host] - asked[host] for host in asked}
+    if not errors:
+        return Check(name, "fail", None, None, "not measured")
+    worst = max(errors, key=lambda host: abs(errors[host]))
+    text = f"worst: {worst}, {found[worst]:.2f} ms instead of {asked[worst]:g} ms"
+    status = RTT_ERROR_MS.status(abs(errors[worst]))
+    return Check(name, status, asked[worst], found[worst], text)
 
 
 def _relay(evidence: Evidence) -> list[Check]:

@@ -75,6 +75,8 @@ GOOD = Evidence(
     drained=True,
     tcp_asked=("ctcp", "bbr"),
     tcp_found="bbr",
+    rtt_asked_ms={"wsu1": 36.0, "sl1": 41.0},
+    rtt_measured_ms={"wsu1": 36.4, "sl1": 41.3},
 )
 
 
@@ -144,6 +146,9 @@ def test_the_worst_check_decides() -> None:
          "warn"),
         ({"end": end(relay={"a:b/forward": {"frames": 1, "late_p99_us": 6000}})}, "delay lateness",
          "fail"),
+        ({"rtt_measured_ms": {"wsu1": 36.0, "sl1": 43.5}}, "round-trip times", "warn"),
+        ({"rtt_measured_ms": {"wsu1": 0.3, "sl1": 41.0}}, "round-trip times", "fail"),
+        ({"rtt_measured_ms": {"wsu1": 36.0}}, "round-trip times", "fail"),
         ({"cpu": []}, "CPU", "warn"),
         ({"cpu": cpu(60, count=8) + cpu(1, count=2)}, "CPU", "warn"),
         ({"cpu": cpu(60, count=4) + cpu(1, count=6)}, "CPU", "fail"),
