@@ -43,9 +43,9 @@ def _settings(cell: CellSpec) -> list[str]:
     ]
 
 
-def _host_ere(addresses: Sequence[str]) -> str:
-    """An extended regular expression that matches these addresses and nothing else."""
-    return "^(" + "|".join(a.replace(".", "[.]") for a in addresses) + ")$"
+def _allow(address: str) -> str:
+    """An entry that lets this address in and no other (expressions have at most 255 bytes)."""
+    return f'ALLOW {FEED} "^{address.replace(".", "[.]")}$"'
 
 
 def _text(cell: CellSpec, entries: Sequence[str]) -> str:
@@ -56,15 +56,14 @@ def _text(cell: CellSpec, entries: Sequence[str]) -> str:
 def publisher_conf(network: Network, cell: CellSpec, root: Endpoint) -> str:
     """ldmd's file at the publisher. `root`: its endpoint at the path service."""
     publisher = network.publisher
-    allowed = _host_ere([ldm_address(h, cell.protocol) for h in network.subscribers])
-    allow = f'ALLOW {FEED} "{allowed}"'
+    allowed = [_allow(ldm_address(h, cell.protocol)) for h in network.subscribers]
     if cell.protocol == "ldm6":
-        return _text(cell, [allow])
+        return _text(cell, allowed)
     multicast = (
         f"MULTICAST {FEED} {network.multicast_group}:{GROUP_PORT} {publisher.nic1.ip} "
         f"{publisher.nic1.prefix_len} {root.vlan} {root.switch} {root.port}"
     )
-    return _text(cell, [multicast, allow])
+    return _text(cell, [multicast, *allowed])
 
 
 def subscriber_conf(network: Network, cell: CellSpec, host: Host, leaf: Endpoint) -> str:
