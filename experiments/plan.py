@@ -21,8 +21,8 @@ QUEUE_MARGIN_BYTES: Final = 64_000_000
 QUEUE_FACTOR: Final = 1.5
 SLOT_MARGIN: Final = 1000
 DISK_MARGIN_BYTES: Final = 256_000_000  # logs, report, file system metadata
-SETUP_S: Final = 12.0  # network, controller, programs; grows with the hosts
-SETUP_PER_HOST_S: Final = 1.0
+SETUP_S: Final = 5.0  # network, controller, programs; grows with the hosts
+SETUP_PER_HOST_S: Final = 0.5
 FINISH_S: Final = 8.0  # counters, digests, teardown
 TBF_BURST_BYTES: Final = 50 * 1024  # `50kb` of tc, mpup-ldm7.txt V-B
 

@@ -17,6 +17,7 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.table import Column
 
 PLAIN_EVERY_S: Final = 10.0
 
@@ -42,8 +43,8 @@ def describe(event: Mapping[str, Any]) -> str:
     """The text of an event of the cell's process."""
     if event.get("event") == "progress":
         n, of = event["inserted"], event["products"]
-        text = "waiting for the last products" if event["draining"] else "replaying"
-        return f"{text}: {n} of {of} inserted, {event['delivered']} at every receiver"
+        text = "draining" if event["draining"] else "replaying"
+        return f"{text}: {n}/{of} inserted, {event['delivered']} at all receivers"
     return str(event.get("text", ""))
 
 
@@ -141,11 +142,11 @@ class TerminalReporter:
     def __init__(self, console: Console) -> None:
         self._times = _Times()
         self._progress = Progress(
-            TextColumn("{task.fields[label]}"),
-            BarColumn(bar_width=24),
+            TextColumn("{task.fields[label]}", table_column=Column(no_wrap=True, min_width=14)),
+            BarColumn(bar_width=12),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
-            TextColumn("{task.fields[text]}"),
+            TextColumn("{task.fields[left]}", table_column=Column(no_wrap=True, min_width=10)),
+            TextColumn("{task.fields[text]}", table_column=Column(no_wrap=True, ratio=1)),
             console=console,
             transient=True,
         )
@@ -190,7 +191,7 @@ class TerminalReporter:
             self._progress.update(
                 self._cell,
                 completed=min(times.cell_elapsed, 0.99 * times.cell_s),
-                left=f"about {clock(times.cell_remaining)} left",
+                left=f"~{clock(times.cell_remaining)} left",
                 text=self._text,
             )
         if self._all is not None:
@@ -198,7 +199,7 @@ class TerminalReporter:
             self._progress.update(
                 self._all,
                 completed=min(done, 0.99 * times.total_s),
-                left=f"about {clock(times.remaining)} left",
+                left=f"~{clock(times.remaining)} left",
             )
 
     def note(self, text: str) -> None:

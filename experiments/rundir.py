@@ -66,9 +66,10 @@ class RunDirectory:
     def complete_cells(self) -> list[str]:
         return sorted(p.name for p in self.cells.iterdir() if not p.name.startswith("."))
 
-    def complete(self) -> Path:
+    def complete(self, *, keep_work: bool = False) -> Path:
         """Renames the run to its final name and points `latest` to it."""
-        shutil.rmtree(self.work, ignore_errors=True)
+        if not keep_work:
+            shutil.rmtree(self.work, ignore_errors=True)
         target = self.parent / self.stamp
         self.path.rename(target)
         self.path = target

@@ -341,7 +341,7 @@ def run_experiment(
             write_json(run.path / "manifest.json", described)
             reporter.note("writing the report")
             report_ok = report(run.path, quiet=True) == 0
-            path = run.complete()
+            path = run.complete(keep_work=keep_work)
             complete = True
             return RunResult(path, tuple(results), report_ok)
     finally:

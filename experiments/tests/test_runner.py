@@ -207,3 +207,9 @@ def test_a_real_cell_process_reports_a_broken_job_and_leaves(tmp_path: Path) -> 
     done = subprocess.run(argv, capture_output=True, text=True, cwd=runner.ROOT, timeout=60)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
+
+
+def test_the_queues_can_be_kept(tmp_path: Path, stage: Stage) -> None:
+    assert not (run(tmp_path).path / "work").exists()
+    assert (run(tmp_path, keep_work=True).path / "work/ldm7-m2-r20-p1").is_dir()
+    assert stage.job.keep_work
