@@ -80,6 +80,7 @@ static bool on_end(void *ctx)
     require(s->open);
     for (size_t i = 0; s->region != NULL && i < s->size; i++)
         sum = (uint8_t)(sum + s->region[i]);
+    (void)sum;
     free(s->region);
     *s = (struct sink){0};
     return true;
