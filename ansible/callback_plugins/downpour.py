@@ -40,7 +40,6 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._start = time.monotonic()
         self._task = ""
         self._left = dict(TYPICAL_S)
-        self._left.pop("Install clang for the fuzz targets")
         self._tty = sys.stdout.isatty()
         self._stop = threading.Event()
         self._ticker: threading.Thread | None = None

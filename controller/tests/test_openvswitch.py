@@ -332,7 +332,7 @@ def test_switches_hold_what_was_planned(bench: Bench, path: PathService) -> None
     (group,) = bench.groups("s2")
     assert re.findall(r"set_field:(\d+)->vlan_vid", group) == ["4406", "4426", "4198"]
     assert bench.meters("s1")[0].startswith(f"meter={number} kbps burst stats")
-    assert bench.meters("s1")[1] == "type=drop rate=20000 burst_size=200"
+    assert bench.meters("s1")[1] == "type=drop rate=20000 burst_size=1000"
     for switch in ("s2", "s3", "s4"):
         assert bench.meters(switch) == []
     ingress = [line for line in bench.flows("s1") if f"meter:{number}" in line]

@@ -105,7 +105,7 @@ def test_entries_at_the_root_switch() -> None:
     down = (SetVlan(300), Output(2))
     up = (SetVlan(101), Output(1))
     expected: set[Entry] = {
-        Meter(7, 20_000, 200),
+        Meter(7, 20_000, 1_000),
         Group(7, (Bucket(300, 2),)),
         Flow(Match(1, 101, ANY_MULTICAST, MAC_1), 1000, cookie, (ToGroup(7),), 7),
         Flow(Match(1, 101, EthMatch(MAC_3A), MAC_1), 1000, cookie, down, 7),
@@ -148,17 +148,18 @@ def test_endpoints_without_macs_match_any_source() -> None:
 
 
 def test_path_without_leaves_only_has_its_meter() -> None:
-    assert plan_path(CORE, grown()) == {"s1": {Meter(1, 20_000, 200)}}
+    assert plan_path(CORE, grown()) == {"s1": {Meter(1, 20_000, 1_000)}}
 
 
 @pytest.mark.parametrize(
     ("rate_bps", "rate_kbps", "burst_kbit"),
     [
         (1_000, 1, 200),
-        (20_000_000, 20_000, 200),  # 10 ms of 20 Mbit/s are 200 kbit
-        (20_000_001, 20_001, 201),  # rounded up
-        (100_000_000, 100_000, 1_000),
-        (500_000_000, 500_000, 5_000),
+        (4_000_000, 4_000, 200),  # 50 ms of 4 Mbit/s are 200 kbit
+        (20_000_000, 20_000, 1_000),
+        (20_000_001, 20_001, 1_001),  # rounded up
+        (100_000_000, 100_000, 5_000),
+        (500_000_000, 500_000, 25_000),
     ],
 )
 def test_meter(rate_bps: int, rate_kbps: int, burst_kbit: int) -> None:
