@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may know whom (docs/architecture.md), and rooms that compute the same thing twice agree."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from controller.core import core_of, route, shortest_tree
+from topologies.load import find, load
+from topologies.model import ControlledBy
+from topologies.paths import path_to
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("topologies", "controller", "experiments", "parsers")
+
+# Room -> what it may import of the other rooms: a room, or single modules of it.
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "topologies": (),
+    "parsers": (),
+    "controller": ("topologies.model",),
+    "experiments": ("topologies", "parsers", "controller.client"),
+}
+
+
+def imported(source: str) -> set[str]:
+    """Modules a source file imports, with a `from package import name` as package.name too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def test_imported_sees_all_forms() -> None:
+    source = "import a.b\nfrom c import d\ndef f():\n    from e.f import g as h\n"
+    assert imported(source) == {"a.b", "c.d", "e.f.g"}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_imports_point_downward(room: str) -> None:
+    wrong = []
+    files = [p for p in (ROOT / room).rglob("*.py") if "tests" not in p.parts]
+    assert files
+    for path in files:
+        for module in imported(path.read_text()):
+            package = module.split(".")[0]
+            if package not in ROOMS or package == room:
+                continue
+            if not any(module == m or module.startswith(f"{m}.") for m in MAY_IMPORT[room]):
+                wrong.append(f"{path.relative_to(ROOT)} imports {module}")
+    assert not wrong
+
+
+def test_ldm7_sees_only_the_public_header_of_fmtp() -> None:
+    private = {p.name for p in (ROOT / "fmtp/src").glob("*.h")}
+    own = {p.name for p in (ROOT / "ldm7").rglob("*.h")}
+    wrong = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in (ROOT / "ldm7").rglob("*.[ch]")
+        for line in path.read_text().splitlines()
+        if line.startswith("#include") and line.split('"')[1:2] and line.split('"')[1] not in own
+        if line.split('"')[1] in private
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize(("name", "parameters"), [("geni5", {"receivers": 24}), ("drfsm8", {})])
+def test_controller_routes_as_the_topology_promises(name: str, parameters: dict[str, int]) -> None:
+    """The RTT of a subscriber is computed along `topologies.paths`; the controller must choose the
+    same switches, or the promise is broken."""
+    network = load(find(name), parameters)
+    (domain,) = (d.name for d in network.domains if d.controlled_by is ControlledBy.CONTROLLER)
+    core = core_of(network, domain)
+    of_domain = {s.name for s in network.switches if s.domain == domain}
+    root = network.segment_of(network.publisher.name).endpoint_switch
+    tree = shortest_tree(core, root)
+    for host in network.subscribers:
+        leaf = network.segment_of(host.name).endpoint_switch
+        chosen = [root, *(hop.target for hop in route(tree, root, leaf))]
+        promised = [hop.target for hop in path_to(network, host.name)]
+        inside = [node for node in promised if node in of_domain]
+        assert chosen == inside
+
+
+def test_make_help_names_every_documented_command() -> None:
+    text = subprocess.run(
+        ["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    for command in ("experiment-%", "test", "doctor", "up", "shell", "status", "down", "report"):
+        assert f"make {command} " in text
+
+
+def test_make_shell_without_host_says_what_is_valid() -> None:
+    done = subprocess.run(["make", "-s", "shell"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "found no HOST; valid: make shell HOST=name" in done.stderr
