@@ -84,6 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
             sum += v.data[i];
         pq_release(q, &v);
     }
+    (void)sum;
     pq_next(q, 0, &held);
     for (unsigned n = 0; n < 30; n++)
         insert(q, n, 200 + 90 * n);

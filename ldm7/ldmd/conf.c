@@ -124,11 +124,11 @@ static bool get_addr(struct parser *p, char *text, const char *what, struct in_a
     return false;
 }
 
-static bool get_ere(struct parser *p, const char *text, int flags, regex_t *out)
+static bool get_ere(struct parser *p, const char *text, bool ignore_case, struct ere **out)
 {
     char why[512];
 
-    if (ere_compile(out, text, flags, why, sizeof why) == 0)
+    if (ere_compile(out, text, ignore_case, why, sizeof why) == 0)
         return true;
     complain(p, text, "an extended regular expression", "%s", why);
     return false;
@@ -136,12 +136,12 @@ static bool get_ere(struct parser *p, const char *text, int flags, regex_t *out)
 
 static bool check_ere(struct parser *p, const char *text, char out[CONF_TEXT])
 {
-    regex_t re;
+    struct ere *re;
 
     if (!get_text(p, text, "an extended regular expression of at most 255 bytes", out) ||
-        !get_ere(p, text, 0, &re))
+        !get_ere(p, text, false, &re))
         return false;
-    regfree(&re);
+    ere_free(re);
     return true;
 }
 
@@ -196,26 +196,22 @@ static void entry_allow(struct parser *p, char **f, int n)
 {
     struct conf *c = p->c;
     struct conf_allow a = {0};
-    bool ok = get_feed(p, f[1], &a.feed), has_host;
+    bool ok = get_feed(p, f[1], &a.feed);
 
-    has_host = get_text(p, f[2], "an extended regular expression of at most 255 bytes", a.host_ere) &&
-               get_ere(p, f[2], REG_ICASE, &a.host);
-    ok = has_host && ok;
+    ok = get_text(p, f[2], "an extended regular expression of at most 255 bytes", a.host_ere) &&
+         get_ere(p, f[2], true, &a.host) && ok;
     if (n > 3)
-        ok = (a.has_ok = get_ere(p, f[3], 0, &a.ok)) && ok;
+        ok = get_ere(p, f[3], false, &a.ok) && ok;
     if (n > 4)
-        ok = (a.has_not = get_ere(p, f[4], 0, &a.not)) && ok;
+        ok = get_ere(p, f[4], false, &a.not) && ok;
     if (ok) {
         c->allows = grow(c->allows, &c->nallows, sizeof a);
         c->allows[c->nallows - 1] = a;
         return;
     }
-    if (has_host)
-        regfree(&a.host);
-    if (a.has_ok)
-        regfree(&a.ok);
-    if (a.has_not)
-        regfree(&a.not);
+    ere_free(a.host);
+    ere_free(a.ok);
+    ere_free(a.not);
 }
 
 static void entry_accept(struct parser *p, char **f, int n)
@@ -550,11 +546,9 @@ void conf_free(struct conf *c)
     for (size_t i = 0; i < c->nexecs; i++)
         free(c->execs[i].command);
     for (size_t i = 0; i < c->nallows; i++) {
-        regfree(&c->allows[i].host);
-        if (c->allows[i].has_ok)
-            regfree(&c->allows[i].ok);
-        if (c->allows[i].has_not)
-            regfree(&c->allows[i].not);
+        ere_free(c->allows[i].host);
+        ere_free(c->allows[i].ok);
+        ere_free(c->allows[i].not);
     }
     free(c->execs);
     free(c->requests);
@@ -570,7 +564,7 @@ void conf_free(struct conf *c)
 static bool host_matches(const struct conf_allow *a, const char *const *names, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (regexec(&a->host, names[i], 0, NULL, 0) == 0)
+        if (ere_match(a->host, names[i]) == ERE_YES)
             return true;
     return false;
 }
@@ -592,8 +586,8 @@ bool conf_allows_product(const struct conf *c, const struct pq_info *info,
         const struct conf_allow *a = &c->allows[i];
 
         if ((a->feed & info->feedtype) != 0 &&
-            (!a->has_ok || regexec(&a->ok, info->ident, 0, NULL, 0) == 0) &&
-            (!a->has_not || regexec(&a->not, info->ident, 0, NULL, 0) != 0) &&
+            (a->ok == NULL || ere_match(a->ok, info->ident) == ERE_YES) &&
+            (a->not == NULL || ere_match(a->not, info->ident) == ERE_NO) &&
             host_matches(a, names, n))
             return true;
     }

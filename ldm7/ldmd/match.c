@@ -8,80 +8,12 @@
 #include <stdio.h>
 #include <time.h>
 
-/* Product of the upper bounds of all {m,n}; ULONG-like saturation at ERE_REPEAT_MAX + 1. */
-static unsigned repeat_cost(const char *p)
-{
-    unsigned cost = 1;
-
-    for (; *p != '\0'; p++) {
-        unsigned bound = 0, value = 0;
-
-        if (*p == '\\' && p[1] != '\0') {
-            p++;
-            continue;
-        }
-        if (*p != '{')
-            continue;
-        for (p++; isdigit((unsigned char)*p) || *p == ','; p++) {
-            value = *p == ',' ? 0 : value * 10 + (unsigned)(*p - '0');
-            if (value > ERE_REPEAT_MAX)
-                return ERE_REPEAT_MAX + 1;
-            bound = value > bound ? value : bound;
-        }
-        cost *= bound > 1 ? bound : 1;
-        if (cost > ERE_REPEAT_MAX)
-            return ERE_REPEAT_MAX + 1;
-        if (*p == '\0')
-            break;
-    }
-    return cost;
-}
-
-static bool has_back_reference(const char *p)
-{
-    for (; *p != '\0'; p++) {
-        if (*p != '\\')
-            continue;
-        p++;
-        if (*p == '\0')
-            return false;
-        if (isdigit((unsigned char)*p))
-            return true;
-    }
-    return false;
-}
-
-int ere_compile(regex_t *re, const char *pattern, int cflags, char *err, size_t err_bytes)
-{
-    int rc;
-
-    if (has_back_reference(pattern)) {
-        snprintf(err, err_bytes, "back reference in \"%s\"", pattern);
-        return -1;
-    }
-    if (repeat_cost(pattern) > ERE_REPEAT_MAX) {
-        snprintf(err, err_bytes, "repetition above %u in \"%s\"", ERE_REPEAT_MAX, pattern);
-        return -1;
-    }
-    while (strncmp(pattern, ".*", 2) == 0 && pattern[2] != '\0' && strchr("*+?{|", pattern[2]) == NULL)
-        pattern += 2;
-    rc = regcomp(re, pattern, REG_EXTENDED | REG_NOSUB | cflags);
-    if (rc != 0) {
-        char why[128];
-
-        regerror(rc, re, why, sizeof why);
-        snprintf(err, err_bytes, "\"%s\": %s", pattern, why);
-        return -1;
-    }
-    return 0;
-}
-
 int matcher_init(struct matcher *m, const struct ldm_class *cls, char *err, size_t err_bytes)
 {
     memset(m, 0, sizeof *m);
     m->cls = *cls;
     for (uint32_t i = 0; i < cls->n; i++) {
-        if (ere_compile(&m->re[i], cls->specs[i].pattern, 0, err, err_bytes) < 0) {
+        if (ere_compile(&m->re[i], cls->specs[i].pattern, false, err, err_bytes) < 0) {
             matcher_free(m);
             return -1;
         }
@@ -94,7 +26,7 @@ int matcher_init(struct matcher *m, const struct ldm_class *cls, char *err, size
 void matcher_free(struct matcher *m)
 {
     for (uint32_t i = 0; i < m->ncompiled; i++)
-        regfree(&m->re[i]);
+        ere_free(m->re[i]);
     m->ncompiled = 0;
     m->cls.n = 0;
 }
@@ -107,7 +39,7 @@ bool matcher_wants(const struct matcher *m, const struct pq_info *info)
         return false;
     for (uint32_t i = 0; i < m->ncompiled; i++)
         if ((m->cls.specs[i].feedtype & info->feedtype) != 0 &&
-            (m->any[i] || regexec(&m->re[i], info->ident, 0, NULL, 0) == 0))
+            (m->any[i] || ere_match(m->re[i], info->ident) == ERE_YES))
             return true;
     return false;
 }

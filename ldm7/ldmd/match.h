@@ -1,27 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * POSIX extended regular expressions from configuration and from the network, and the test
- * "is this product in that class" (reference 3.4, 3.6).
+ * Product classes: the test "is this product in that class" (reference 3.4, 3.6).
  */
 #ifndef LDMD_MATCH_H
 #define LDMD_MATCH_H
 
+#include "ere.h"
 #include "ldmrpc.h"
-
-#include <regex.h>
-
-/* Compiles. The pattern may be hostile: back references and repetitions whose bounds multiply to
- * more than ERE_REPEAT_MAX are refused, for which regcomp would take memory without limit. A
- * leading ".*" before other text is dropped ("pathological": same meaning, slow). 0, or -1 and a
- * reason in err. */
-#define ERE_REPEAT_MAX 1024u
-int ere_compile(regex_t *re, const char *pattern, int cflags, char *err, size_t err_bytes);
 
 /* A compiled prod_class. Specs of feedtype 0 (such as SIG=...) match nothing. */
 struct matcher {
     struct ldm_class cls;
     uint32_t ncompiled;
-    regex_t re[LDM_MAX_SPECS];
+    struct ere *re[LDM_MAX_SPECS];
     bool any[LDM_MAX_SPECS];          /* pattern ".*": no need to run the expression */
     bool ignore_from;
 };

@@ -4,7 +4,6 @@
  */
 #include <errno.h>
 #include <poll.h>
-#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "digest.h"
+#include "ere.h"
 #include "feedtype.h"
 #include "log.h"
 #include "pq.h"
@@ -44,7 +44,7 @@ struct job {
     struct pq *q;
     FILE *out;
     uint32_t feed;
-    regex_t *pattern;
+    struct ere *pattern;
     bool list, check;
     uint64_t after;
     unsigned long long products, differing;
@@ -55,7 +55,7 @@ static bool product(struct job *j, const struct pq_view *v)
 {
     char line[PRODUCT_LINE_MAX], hex[33], ident[4 * PQ_IDENT_MAX + 1];
     struct pq_signature found;
-    if (!(v->info.feedtype & j->feed) || (j->pattern && regexec(j->pattern, v->info.ident, 0, NULL, 0) != 0))
+    if (!(v->info.feedtype & j->feed) || (j->pattern && ere_match(j->pattern, v->info.ident) != ERE_YES))
         return true;
     j->products++;
     log_info("%s", product_line_format(&v->info, line, sizeof line));
@@ -120,7 +120,6 @@ int main(int argc, char **argv)
     const char *queue = NULL, *output = NULL;
     char tmp[4096] = "";
     double interval_s = 0;
-    regex_t pattern;
     struct job j = {.out = stdout, .feed = FEEDTYPE_ANY};
     log_init(argc, &argv);
     for (int c; (c = getopt_long(argc, argv, TOOL_SHORT "q:f:p:co:i:", options, NULL)) != -1;) {
@@ -128,15 +127,10 @@ int main(int argc, char **argv)
         case 'q': queue = optarg; break;
         case 'f': j.feed = tool_feed(optarg); break;
         case 'p': {
-            char why[200];
-            if (j.pattern)
-                regfree(j.pattern);
-            int e = regcomp(&pattern, optarg, REG_EXTENDED | REG_NOSUB);
-            if (e) {
-                regerror(e, &pattern, why, sizeof why);
+            char why[512];
+            ere_free(j.pattern);
+            if (ere_compile(&j.pattern, optarg, false, why, sizeof why) < 0)
                 tool_usage("-p: found \"%s\" (%s) ; valid: an extended regular expression", optarg, why);
-            }
-            j.pattern = &pattern;
             break;
         }
         case LIST: j.list = true; break;
@@ -173,8 +167,7 @@ int main(int argc, char **argv)
     if (!ok)
         log_error("\"%s\" can not be written: %s", output ? output : "standard output", strerror(e));
     log_info("Number of products %llu", j.products);
-    if (j.pattern)
-        regfree(j.pattern);
+    ere_free(j.pattern);
     pq_close(j.q);
     return ok && !j.differing ? TOOL_OK : TOOL_SYSTEM;
 }

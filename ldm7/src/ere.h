@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * POSIX extended regular expressions (ERE) that may come from the network: compiled to PCRE2, with
+ * bounds on the memory and on the work of each match. C library regcomp and regexec have none:
+ * nested repetitions take exponential time.
+ *
+ * Differences from POSIX: refused are back references and backslash before a letter, digit or one
+ * of <>`' (GNU extensions), "(?", "(*", one repetition directly after another, a repetition of
+ * nothing, "{" that begins no {m}, {m,} or {m,n}, counts (those nested in each other multiplied) above
+ * ERE_REPEAT_MAX, collating elements [.x.] and [=x=]. Bytes, no characters: no locale, no UTF-8.
+ */
+#ifndef LDM_ERE_H
+#define LDM_ERE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define ERE_BYTES_MAX 255u            /* of a pattern: LDM's string<255> */
+#define ERE_REPEAT_MAX 1024u
+/* PCRE2's limits: backtracking points taken from one start in the text, nesting of them, memory. */
+#define ERE_MATCH_LIMIT 50000u
+#define ERE_DEPTH_LIMIT 4000u
+#define ERE_HEAP_KIB 256u
+
+struct ere;
+enum ere_result { ERE_NO, ERE_YES, ERE_LIMIT };
+
+/* 0 and *re, or -1, *re NULL and a reason (quoting the pattern) in err: malformed or too complex. */
+int ere_compile(struct ere **re, const char *pattern, bool ignore_case, char *err, size_t err_bytes);
+void ere_free(struct ere *re);
+/* Does it match anywhere in text? ERE_LIMIT: not known within the limits; callers take it for
+ * "no", where that is the safe answer. The first time it is logged for this expression. */
+enum ere_result ere_match(struct ere *re, const char *text);
+/* How often ere_match gave ERE_LIMIT. */
+unsigned long ere_limit_hits(const struct ere *re);
+
+#endif
