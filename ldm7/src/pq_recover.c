@@ -176,12 +176,22 @@ void pq_rebuild(struct pq *q)
     recount_pins(q); /* slots may have been dropped */
 }
 
+/* A bit for each node, in scratch. Was it set? */
+static bool mark_node(const struct pq *q, uint32_t n)
+{
+    uint32_t bit = UINT32_C(1) << n % 32;
+    bool was = q->scratch[n / 32] & bit;
+    q->scratch[n / 32] |= bit;
+    return was;
+}
+
 static bool regions_agree(const struct pq *q)
 {
     const struct pq_header *h = q->h;
     uint64_t at = 0, used_bytes = 0;
     uint32_t used = 0, spare = 0, steps = 0, before = PQ_NONE;
     bool cursor_seen = h->cursor == PQ_NONE;
+    memset(q->scratch, 0, h->slots * sizeof *q->scratch); /* 32 bits for a slot's 2 nodes, and 3 more */
     for (uint32_t n = h->first_node; n != PQ_NONE; before = n, n = q->nodes[n].after) {
         if (n >= h->nodes || ++steps > h->nodes)
             return false;
@@ -190,6 +200,7 @@ static bool regions_agree(const struct pq *q)
             node->bytes > h->data_bytes - at)
             return false;
         at += node->bytes;
+        mark_node(q, n);
         cursor_seen |= n == h->cursor;
         if (pq_is_free_node(q, n)) {
             if (before != PQ_NONE && pq_is_free_node(q, before))
@@ -212,8 +223,8 @@ static bool regions_agree(const struct pq *q)
         if (s >= h->slots || ++free_slots > h->slots || pq_state(&q->slots[s]) != SLOT_EMPTY)
             return false;
     for (uint32_t n = h->free_node; n != PQ_NONE; n = q->nodes[n].after)
-        if (n < h->slots || n >= h->nodes || ++free_nodes > h->nodes)
-            return false;
+        if (n < h->slots || n >= h->nodes || ++free_nodes > h->nodes || mark_node(q, n))
+            return false; /* marked: it is an extent of the data area, too */
     return free_slots + used == h->slots && free_nodes + spare == h->nodes - h->slots;
 }
 
