@@ -210,6 +210,7 @@ def hostile(d: Daemon) -> None:
         peer.sock.shutdown(socket.SHUT_WR)
         while not peer.closed():
             pass
+    time.sleep(0.3)  # until the daemon has counted the ended ones
     peers = [d.connect() for _ in range(3)]
     for peer in peers:
         peer.ask(call(6, 0))
