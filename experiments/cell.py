@@ -31,6 +31,7 @@ from experiments.evidence import collect
 from experiments.plan import (
     CellSpec,
     congestion_window_bytes,
+    congestion_window_packets,
     receiver_queue_bytes,
     receiver_queue_slots,
     tbf_limit_bytes,
@@ -147,6 +148,9 @@ class CellRun:
         self.logs = out / "logs"
         self.max_rtt_ms = max(network.round_trip_ms[h] for h in self.subscribers)
         self.tbf_limit = tbf_limit_bytes(self.cell.m, self.cell.r_bps, self.max_rtt_ms)
+        self.window_bytes = congestion_window_bytes(
+            self.cell.f_cwnd_factor, self.cell.r_uc_bps, self.max_rtt_ms
+        )
         self.settings: list[Setting] = []
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
         self.tcp_found = ""
@@ -260,16 +264,24 @@ class CellRun:
         return cell.r_mc_bps if cell.protocol == "ldm7" else cell.m * cell.r_bps
 
     def _congestion_control(self) -> str:
-        """Sets the first asked algorithm that every host's namespace takes; the one in force."""
+        """Sets the first asked algorithm that every host's namespace takes. What is in force, with
+        CTCP's window or why it is not CTCP."""
         hosts = [self.publisher, *self.subscribers]
         show = ["sysctl", "-n", "net.ipv4.tcp_congestion_control"]
+        note = ""
         for name in self.cell.tcp_congestion_control:
+            if name == "ctcp":
+                packets = congestion_window_packets(self.window_bytes)
+                if self.lab.use_ctcp(packets) is not None:
+                    return f"ctcp (cwnd {packets})"
+                note = f" (kernel cannot load ctcp: {self.lab.ctcp_problem})"
+                continue
             change = ["sysctl", "-q", "-w", f"net.ipv4.tcp_congestion_control={name}"]
             for host in hosts:
                 self.lab.run(host, change, check=False)
             if all(self._run(host, show).strip() == name for host in hosts):
-                return name
-        return " and ".join(sorted({self._run(host, show).strip() for host in hosts}))
+                return name + note
+        return " and ".join(sorted({self._run(host, show).strip() for host in hosts})) + note
 
     def make_queues(self) -> None:
         products, size = self.job.trace_info["products"], self.job.trace_info["bytes"]
@@ -360,7 +372,10 @@ class CellRun:
             return self.lab.popen(self.publisher, argv, stdout=log, stderr=log, env=environment)
 
     def _ps(self) -> str:
-        return samplers.ps_block(self.daemons[self.publisher].pid)
+        ps, cpu = samplers.process_blocks(self.daemons[self.publisher].pid)
+        with (self.logs / "cpu.log").open("a", encoding="utf-8") as log:
+            log.write(cpu)
+        return ps
 
     def _shaper(self) -> str:
         classid = shaping.MULTICAST_CLASS if self.cell.protocol == "ldm7" else None
@@ -508,13 +523,14 @@ class CellRun:
                 "b_mc": cell.b_mc_bytes,
                 "b_uc": cell.b_uc_bytes,
                 "b_rcv": cell.b_rcv_bytes,
-                "f_cwnd": congestion_window_bytes(cell.r_uc_bps, self.max_rtt_ms),
+                "f_cwnd": self.window_bytes,
+                "f_cwnd_packets": congestion_window_packets(self.window_bytes),
                 "f_snd": cell.f_snd,
                 "f_rcv": cell.f_rcv,
                 "q_snd": cell.q_snd_bytes,
                 "n_snd": cell.n_snd,
                 **({"tbf_limit": self.tbf_limit} if cell.protocol == "ldm6" else {}),
-                # f_cwnd is CTCP's; the algorithm in force may size its window itself.
+                # f_cwnd is CTCP's; another algorithm in force sizes its window itself.
                 "tcp_congestion_control": self.tcp_found,
             },
             "trace": self.job.trace_info,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import threading
@@ -41,14 +42,54 @@ def family(lines: Iterable[str], ancestor: int) -> list[str]:
     return [line for pid, _, line in parsed if pid in wanted]
 
 
-def ps_block(ancestor: int) -> str:
-    """`@ <epoch_s>`, the header, and the processes of the family now."""
+def run_time_ns(pid: int, proc: Path = Path("/proc")) -> int | None:
+    """Time a process has been on a CPU, in ns; None if it ended or is a zombie.
+
+    /proc/PID/schedstat is about the first thread only, so this is the sum over PID's threads. A
+    kernel without schedstat gives utime + stime of /proc/PID/stat, in clock ticks.
+    """
+    home = proc / str(pid)
+    total = 0
+    seen = False
+    try:
+        fields = (home / "stat").read_text().rpartition(")")[2].split()
+        if fields[0] in "ZX":  # its threads, and what they used, are gone from /proc
+            return None
+        for thread in (home / "task").iterdir():
+            try:
+                total += int((thread / "schedstat").read_text().split()[0])
+                seen = True
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    if seen:
+        return total
+    return (int(fields[11]) + int(fields[12])) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+def cpu_block(ps_lines: Iterable[str], proc: Path = Path("/proc")) -> str:
+    """`@ <epoch_s>` and `pid name ns` for each process of these lines of `ps` (PS_COLUMNS)."""
+    lines = [f"@ {time.time():.3f}"]
+    for line in ps_lines:
+        words = line.split(None, 7)
+        used = run_time_ns(int(words[0]), proc)
+        if used is not None and len(words) >= 7:
+            lines.append(f"{words[0]} {words[6].rpartition('/')[2] or '?'} {used}")
+    return "\n".join(lines) + "\n"
+
+
+def process_blocks(ancestor: int) -> tuple[str, str]:
+    """The processes of the family now: (block of ps.log, block of cpu.log).
+
+    The papers used ps; it cuts a process's share to 0.1 % of a core, which cpu.log does not.
+    """
     now = time.time()
     argv = ["ps", "-eo", PS_COLUMNS, "--cols", "400"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=20)
     lines = done.stdout.splitlines()
     chosen = family(lines[1:], ancestor)
-    return "\n".join([f"@ {now:.3f}", *lines[:1], *chosen]) + "\n"
+    return "\n".join([f"@ {now:.3f}", *lines[:1], *chosen]) + "\n", cpu_block(chosen)
 
 
 def parse_shaper(text: str, classid: str | None) -> tuple[int, int] | None:

@@ -85,7 +85,7 @@ def group_cells(cells: Iterable[CellMetrics], paper: tuple[PaperRow, ...]) -> tu
                 duration_s,
                 {protocol: tuple(repeats) for protocol, repeats in found.items()},
                 values,
-                compare_all(paper, values, m, r_bps, loss),
+                compare_all(paper, values, m, r_bps, loss, duration_s),
             )
         )
     return tuple(groups)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from parsers.cpu_log import RunTimeSample
 from parsers.ps_log import ProcessSample
 from parsers.units import Value, absent
 
@@ -200,20 +201,29 @@ class CpuUse:
     one_core: Value  # of one core's time, may exceed 100
 
 
-def cumulative_cpu(samples: Sequence[ProcessSample]) -> list[tuple[float, float]]:
-    """(time of a ps block, CPU seconds all processes seen so far have used), in order of time.
+CpuSample = ProcessSample | RunTimeSample
 
-    CPU seconds come from pcpu x etimes because cputimes has a granularity of 1 s; see
-    `ProcessSample.cpu_s`. An ended process keeps what its last sample said; a process whose age
-    goes back is another one with the same id.
+
+def _age(sample: CpuSample) -> int:
+    """What never goes back as long as the process is the same."""
+    return sample.etimes_s if isinstance(sample, ProcessSample) else sample.run_ns
+
+
+def cumulative_cpu(samples: Sequence[CpuSample]) -> list[tuple[float, float]]:
+    """(time of a block, CPU seconds all processes seen so far have used), in order of time.
+
+    The samples are all of ps.log or all of cpu.log. ps's CPU seconds come from pcpu x etimes
+    because cputimes has a granularity of 1 s; see `ProcessSample.cpu_s`. An ended process keeps
+    what its last sample said; a process whose age (ps) or run time goes back is another one with
+    the same id.
     """
-    latest: dict[int, ProcessSample] = {}
+    latest: dict[int, CpuSample] = {}
     closed = 0.0
     found: list[tuple[float, float]] = []
     ordered = sorted(samples, key=lambda s: (s.time_s, s.pid))
     for position, sample in enumerate(ordered):
         before = latest.get(sample.pid)
-        if before is not None and sample.etimes_s < before.etimes_s:
+        if before is not None and _age(sample) < _age(before):
             closed += before.cpu_s
         latest[sample.pid] = sample
         if position + 1 == len(ordered) or ordered[position + 1].time_s > sample.time_s:
@@ -221,12 +231,10 @@ def cumulative_cpu(samples: Sequence[ProcessSample]) -> list[tuple[float, float]
     return found
 
 
-def cpu_use(
-    samples: Sequence[ProcessSample], time_1_s: float, time_2_s: float, cores: int
-) -> CpuUse:
+def cpu_use(samples: Sequence[CpuSample], time_1_s: float, time_2_s: float, cores: int) -> CpuUse:
     """Phi(t1, t2): what all sampled processes used in [t1, t2], over the CPU time there was.
 
-    t1 and t2 move to the last ps block up to each of them, as the counters are known there only.
+    t1 and t2 move to the last block up to each of them, as the counters are known there only.
     Without a block up to t1 the counters begin at t1 with 0: what ran before counts as well.
     """
     if time_2_s <= time_1_s:
@@ -240,15 +248,20 @@ def cpu_use(
         elif block[0] <= time_2_s:
             end = block
     if end is None:
-        reason = "no ps sample in the interval"
+        reason = "no sample of the processes in the interval"
         return CpuUse(absent("s", reason), absent("%", reason), absent("%", reason))
     used = max(0.0, end[1] - begin[1])
     span = end[0] - begin[0]
-    processes = len({s.pid for s in samples if s.time_s == end[0]})
-    note = (
-        f"{processes} processes; ps cuts each one's share to {PCPU_STEP:g} % of a core,"
-        f" so up to {PCPU_STEP * processes:g} % of one core is not seen"
-    )
+    last = [s for s in samples if s.time_s == end[0]]
+    processes = len({s.pid for s in last})
+    plural = "" if processes == 1 else "es"
+    if isinstance(last[0], RunTimeSample):
+        note = f"by cpu.log: run times in ns of {processes} process{plural}"
+    else:
+        note = (
+            f"by ps: {processes} process{plural}; ps cuts each one's share to {PCPU_STEP:g} % of a"
+            f" core, so up to {PCPU_STEP * processes:g} % of one core is not seen"
+        )
     return CpuUse(
         Value(used, "s"),
         Value(100.0 * used / (span * cores), "%", note=note),

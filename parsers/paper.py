@@ -4,7 +4,10 @@
 The values come from the experiment file's `paper:` block (in manifest.json): a list of {metric,
 protocol, value, unit, source, conditions, text}. A row without value states a relation in `text`.
 `conditions` is a sentence in which `m = 8`, `m = 8 and 16`, `m = 4 to 24`, `p = 1 %` and
-`r = 20 Mbit/s` are understood: a row is compared only with cells that meet them.
+`r = 20 Mbit/s` are understood: a row is compared only with cells that meet them. `whole hour` keeps
+no cell out, but a comparison with a shorter run says what input either had; the published input is
+the row of the metric `input_rate`. A `source` that begins with "derived" is not a published figure
+but computed from some, and is told apart in the report.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ TOLERANCE = 0.10  # relative difference from which a sentence points it out
 
 _M = re.compile(r"\bm\s*=\s*(\d+)(?:\s*(to|and|,)\s*(\d+))?")
 _P = re.compile(r"\bp\s*=\s*(\d+(?:\.\d+)?)\s*%")
+_HOUR = re.compile(r"\bwhole hour\b", re.IGNORECASE)
+_HOUR_S = 3600.0
 _R = re.compile(r"\br\s*=\s*(\d+(?:\.\d+)?)\s*([kMG]?bit/s|[kMG]?bps)", re.IGNORECASE)
 
 
@@ -32,6 +37,7 @@ class Condition:
     m_set: frozenset[int] = frozenset()
     loss: float | None = None
     r_bps: float | None = None
+    duration_s: float | None = None  # not demanded, see above
 
     def holds(self, m: int, r_bps: float, loss: float) -> bool:
         if self.m_least is not None and m < self.m_least:
@@ -46,7 +52,7 @@ class Condition:
 
 
 def parse_condition(sentence: str) -> Condition:
-    """Reads m, p and r; everything else in the sentence is for the reader only."""
+    """Reads m, p, r and "whole hour"; everything else in the sentence is for the reader only."""
     least = most = None
     allowed: frozenset[int] = frozenset()
     if match := _M.search(sentence):
@@ -62,7 +68,8 @@ def parse_condition(sentence: str) -> Condition:
         if (match := _R.search(sentence))
         else None
     )
-    return Condition(least, most, allowed, loss, r_bps)
+    duration_s = _HOUR_S if _HOUR.search(sentence) else None
+    return Condition(least, most, allowed, loss, r_bps, duration_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,10 @@ class PaperRow:
     condition: Condition
     text: str
     tolerance: float
+
+    @property
+    def derived(self) -> bool:
+        return self.source.lower().startswith("derived")
 
 
 def parse_paper(block: Any) -> tuple[tuple[PaperRow, ...], tuple[str, ...]]:
@@ -138,9 +149,11 @@ class Comparison:
     source: str
     conditions: str
     sentence: str
+    context: str = ""  # how the inputs differ, where ours was shorter than the published run
+    derived: bool = False  # `paper` is computed from published figures
 
 
-def compare(row: PaperRow, protocol: str, ours: Value) -> Comparison:
+def compare(row: PaperRow, protocol: str, ours: Value, context: str = "") -> Comparison:
     """`row` must have a value."""
     if row.value is None:
         raise ValueError("the row has no value to compare with")
@@ -159,6 +172,8 @@ def compare(row: PaperRow, protocol: str, ours: Value) -> Comparison:
             row.source,
             row.conditions,
             sentence,
+            context,
+            row.derived,
         )
     difference = ours.value - row.value
     percent = 100.0 * difference / row.value if row.value else None
@@ -174,11 +189,15 @@ def compare(row: PaperRow, protocol: str, ours: Value) -> Comparison:
         beyond,
         row.source,
         row.conditions,
-        _sentence(label, metric, ours.value, row, percent) if beyond else "",
+        _sentence(label, metric, ours.value, row, percent, context) if beyond else "",
+        context,
+        row.derived,
     )
 
 
-def _sentence(label: str, metric: Metric, ours: float, row: PaperRow, percent: float | None) -> str:
+def _sentence(
+    label: str, metric: Metric, ours: float, row: PaperRow, percent: float | None, context: str
+) -> str:
     assert row.value is not None
     more = "above" if ours > row.value else "below"
     by = f"{abs(percent):.1f} % {more}" if percent is not None else more
@@ -186,7 +205,38 @@ def _sentence(label: str, metric: Metric, ours: float, row: PaperRow, percent: f
     return (
         f"{label}: ours {metric.show(ours)} is {by} the paper's {metric.show(row.value)}"
         f" of {row.source}{where}; tolerance {100 * row.tolerance:.0f} %."
+        + (f" Note: {context}." if context else "")
     )
+
+
+def _context(
+    row: PaperRow,
+    rows: tuple[PaperRow, ...],
+    protocol: str,
+    ours: Mapping[str, Value],
+    duration_s: float | None,
+) -> str:
+    """How our input differs from the published one, if ours ran shorter than the row says."""
+    published_s = row.condition.duration_s
+    metric = METRICS["input_rate"]
+    if published_s is None or duration_s is None or duration_s >= published_s:
+        return ""
+    if row.metric == metric.name:  # says it itself
+        return ""
+    rate = ours.get(metric.name)
+    has = metric.show(rate.value) if rate is not None and rate.value is not None else "unknown"
+    text = f"ours, {duration_s:g} s, had an input rate of {has}"
+    hour = next(
+        (
+            r.value
+            for r in rows
+            if r.metric == metric.name
+            and r.protocol in (protocol, "both")
+            and r.condition.duration_s == published_s
+        ),
+        None,
+    )
+    return text if hour is None else f"{text} against the hour's {metric.show(hour)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +259,7 @@ def compare_all(
     m: int,
     r_bps: float,
     loss: float,
+    duration_s: float | None = None,
 ) -> Comparisons:
     """`ours`: protocol -> metric -> value, measured with m receivers, base rate r and loss p."""
     compared: list[Comparison] = []
@@ -222,7 +273,12 @@ def compare_all(
         else:
             protocols = ("ldm7", "ldm6") if row.protocol == "both" else (row.protocol,)
             compared.extend(
-                compare(row, protocol, ours[protocol][row.metric])
+                compare(
+                    row,
+                    protocol,
+                    ours[protocol][row.metric],
+                    _context(row, rows, protocol, ours[protocol], duration_s),
+                )
                 for protocol in protocols
                 if protocol in ours and row.metric in ours[protocol]
             )

@@ -264,7 +264,7 @@ def _extended(series: tuple[tuple[float, float], ...]) -> list[float]:
 
 
 def _cpu(group: Group) -> Figure | None:
-    """Above the sender's processes by ps, below the whole machine by sar: their scales differ."""
+    """Above the sender's processes, below the whole machine by sar: their scales differ."""
     present = [(p, c) for p, c in _present(group) if c.series.sender_cpu or c.series.machine_cpu]
     if not present:
         return None
@@ -297,7 +297,8 @@ def _cpu(group: Group) -> Figure | None:
     machine.set_xlabel(f"Time after the first insertion ({'min' if scale > 1 else 's'})")
     sender.set_ylabel("% of all cores")
     machine.set_ylabel("% of all cores")
-    sender.set_title("CPU utilization of the sender's LDM processes (ps)")
+    sources = " and ".join(sorted({c.series.sender_cpu_source or "no log" for _, c in present}))
+    sender.set_title(f"CPU utilization of the sender's LDM processes ({sources})")
     machine.set_title("CPU utilization of the whole machine, emulation included (sar)")
     _finish(figure, sender, group)
     return figure

@@ -15,6 +15,7 @@ from parsers import metrics
 from parsers.cell import lossy_link_directions, parse_cell, parse_manifest, parse_verdict
 from parsers.comparison import group_cells, to_json
 from parsers.counters import parse_counters
+from parsers.cpu_log import parse_cpu_log
 from parsers.jsonfiles import BadFile
 from parsers.ldm_log import parse_ldm_log
 from parsers.paper import PaperRow, parse_paper
@@ -69,6 +70,7 @@ def load_cell(directory: Path) -> CellData:
         ingest=optional("logs/pqinsert.log", parse_ldm_log),
         sar=optional("logs/sar.log", parse_sar_log),
         ps=optional("logs/ps.log", parse_ps_log),
+        cpu=optional("logs/cpu.log", parse_cpu_log),
         products={h: listing for h, listing in products.items() if listing is not None},
         counters_start=optional("counters-start.json", parse_counters),
         counters_end=optional("counters-end.json", parse_counters),

@@ -38,6 +38,7 @@ _FURTHER = (
     "ffdr_size",
     "retransmitted_blocks",
     "nic_bandwidth_counters",
+    "cpu_ps",
     "latency_mean",
     "latency_p90",
     "latency_max",
@@ -93,7 +94,7 @@ def _main_table(group: Group) -> Table:
         header += [protocol.upper() + _mark(group.cells[protocol]), "paper", "difference"]
     rows = []
     for name in _MAIN:
-        row = [_labelled(name)]
+        row = [_cpu_label(name, group) if name in ("cpu", "cpu_one_core") else _labelled(name)]
         for protocol in protocols:
             row.append(_number(name, group.values[protocol][name]))
             row += _difference(group.comparisons.of(name, protocol))
@@ -123,6 +124,14 @@ def _main_table(group: Group) -> Table:
     return Table("", tuple(header), tuple(rows), frozenset({"Metric"}))
 
 
+def _cpu_label(name: str, group: Group) -> str:
+    """With what the row is by: cpu.log, ps, or both where the cells differ."""
+    sources = {c.series.sender_cpu_source for cells in group.cells.values() for c in cells}
+    known = " or ".join(sorted(s for s in sources if s))
+    label = _labelled(name)
+    return label.replace("Sender CPU", f"CPU by {known}") if known else label
+
+
 def _joined(cells: Sequence[CellMetrics]) -> str:
     return " ".join(str(n) for n in sorted({c.sent for c in cells}))
 
@@ -135,6 +144,12 @@ def _main_section(group: Group) -> Section:
     ]
     if any(_mark(cells) for cells in group.cells.values()):
         sentences.append("! marks a run with losses that nobody injected: see 'Losses'.")
+    sentences += [
+        f"The paper's {c.protocol.upper()} {METRICS[c.metric].label} of"
+        f" {METRICS[c.metric].show(c.paper)} is {c.source}."
+        for c in group.comparisons.compared
+        if c.derived
+    ]
     sentences += _remarks(group, _MAIN)
     return Section(f"LDM7 and LDM6 at {group.label}", tuple(sentences), (_main_table(group),))
 
@@ -174,7 +189,8 @@ def _paper_section(group: Group) -> Section | None:
             METRICS[c.metric].show(c.ours) if c.ours is not None else "n/a",
             METRICS[c.metric].show(c.paper),
             _difference(c)[1],
-            f"{c.source}: {c.conditions}",
+            f"{c.source}: {c.conditions}"
+            + ("" if c.sentence or not c.context else f"; {c.context}"),
         )
         for c in comparisons.compared
     ]

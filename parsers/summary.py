@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parsers import metrics
 from parsers.cell import Cell, Verdict
 from parsers.counters import Counters, Drop, drops_between, rule_arrivals, rule_drops
+from parsers.cpu_log import CpuLog
 from parsers.deliveries import Arrival, Receiver, Sent, ingested, receiver_of, sent_by
 from parsers.ldm_log import LdmLog, Notice, Product, Replayed
-from parsers.metrics import Delivery, FileSet, FmtpFile, FmtpMetrics, RateSample
+from parsers.metrics import CpuSample, Delivery, FileSet, FmtpFile, FmtpMetrics, RateSample
 from parsers.problems import Problem
 from parsers.products import ContentCheck, ProductList, compare_products
 from parsers.ps_log import PsLog
@@ -33,6 +34,7 @@ class CellData:
     ingest: LdmLog | None = None
     sar: SarLog | None = None
     ps: PsLog | None = None
+    cpu: CpuLog | None = None
     products: Mapping[str, ProductList] = field(default_factory=dict)  # per host
     counters_start: Counters | None = None
     counters_end: Counters | None = None
@@ -72,6 +74,7 @@ class Series:
     input_bps: tuple[tuple[float, float], ...] = ()  # per second, at the second's end
     machine_cpu: tuple[tuple[float, float], ...] = ()  # % of all cores: not idle, no iowait, steal
     sender_cpu: tuple[tuple[float, float], ...] = ()  # % of all cores: the LDM processes
+    sender_cpu_source: str = ""  # cpu.log or ps
     latency_cdf: tuple[tuple[float, float], ...] = ()
 
 
@@ -158,6 +161,7 @@ def _problems(data: CellData) -> tuple[Problem, ...]:
     found += [p for listing in data.products.values() for p in listing.problems]
     found += data.sar.problems if data.sar is not None else ()
     found += data.ps.problems if data.ps is not None else ()
+    found += data.cpu.problems if data.cpu is not None else ()
     return tuple(sorted(found))
 
 
@@ -367,12 +371,28 @@ def _instead(counted: Value, why: str) -> Value:
 
 
 def _cpu(data: CellData, begin: float, end: float, values: dict[str, Value]) -> None:
+    """Phi by cpu.log where it is there, else by ps, which the papers used."""
+    cores = data.cell.cores
     if data.ps is None:
-        values["cpu"] = values["cpu_one_core"] = absent("%", "no ps.log")
+        values["cpu_ps"] = absent("%", "no ps.log")
+    else:
+        values["cpu_ps"] = metrics.cpu_use(data.ps.samples, begin, end, cores).utilization
+    source, samples = _cpu_samples(data)
+    if not source:
+        values["cpu"] = values["cpu_one_core"] = absent("%", "neither cpu.log nor ps.log")
         return
-    use = metrics.cpu_use(data.ps.samples, begin, end, data.cell.cores)
+    use = metrics.cpu_use(samples, begin, end, cores)
     values["cpu"] = use.utilization
     values["cpu_one_core"] = use.one_core
+
+
+def _cpu_samples(data: CellData) -> tuple[str, Sequence[CpuSample]]:
+    """(source, samples) of the sender's CPU; a cpu.log without a sample is as good as none."""
+    if data.cpu is not None and data.cpu.samples:
+        return "cpu.log", data.cpu.samples
+    if data.ps is not None:
+        return "ps", data.ps.samples
+    return "", ()
 
 
 def _loss(
@@ -507,12 +527,14 @@ def _series(
             (s.time_s - begin, s.user + s.nice + s.system) for s in sar.cpus if s.cpu == "all"
         )
     inserted = ingested(data.ingest)
+    source, samples = _cpu_samples(data)
     return Series(
         nic_bps=tuple((s.time_s - begin, s.rate) for s in nic),
         nic_bps_per_minute=_per_minute(nic, begin, end),
         input_bps=_input_series(inserted, begin, end),
         machine_cpu=machine,
-        sender_cpu=_cpu_series(data.ps, data.cell.cores, begin) if data.ps is not None else (),
+        sender_cpu=_cpu_series(samples, data.cell.cores, begin),
+        sender_cpu_source=source,
         latency_cdf=tuple(metrics.cdf(latencies)),
     )
 
@@ -544,10 +566,12 @@ def _input_series(
     return tuple((i + 1.0, rate) for i, rate in enumerate(seconds))
 
 
-def _cpu_series(ps: PsLog, cores: int, begin: float) -> tuple[tuple[float, float], ...]:
+def _cpu_series(
+    samples: Sequence[CpuSample], cores: int, begin: float
+) -> tuple[tuple[float, float], ...]:
     """Phi over consecutive windows of at least CPU_WINDOW_S (the blocks' spacing if longer)."""
     found = []
-    totals = metrics.cumulative_cpu(ps.samples)
+    totals = metrics.cumulative_cpu(samples)
     if not totals:
         return ()
     last_s, last_cpu_s = totals[0]

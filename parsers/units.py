@@ -61,6 +61,7 @@ METRICS: dict[str, Metric] = {
         Metric("input_rate", "Input rate", *_MBPS, "pqinsert.log"),
         Metric("cpu", "Sender CPU, all cores", *_PERCENT, "mpup-ldm7 III-B"),
         Metric("cpu_one_core", "Sender CPU, of one core", *_PERCENT, "mpup-ldm7 III-B"),
+        Metric("cpu_ps", "CPU by ps, all cores", *_PERCENT, "mpup-ldm7 III-B, ps"),
         Metric("latency_p50", "Latency p50", *_MS, "receiver logs"),
         Metric("latency_p90", "Latency p90", *_MS, "receiver logs"),
         Metric("latency_p99", "Latency p99", *_MS, "receiver logs"),

@@ -34,7 +34,7 @@ FILES = (
     *("cell.json", "network.json", "facts.json", "links.json", "paths.json", "shaping.json"),
     *("counters-start.json", "counters-end.json", "verdict.json"),
     *("logs/pqinsert.log", "logs/umass.ldmd.log", "logs/wsu1.ldmd.log", "logs/controller-al2s.log"),
-    *("logs/sar.log", "logs/ps.log"),
+    *("logs/sar.log", "logs/ps.log", "logs/cpu.log"),
 )
 SIZES = [4_000_000 if i == 30 else 40_000 for i in range(PRODUCTS)]
 

@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
 
 from experiments import samplers
 from experiments.verdict import ShaperSample
+from parsers.cpu_log import parse_cpu_log
 from parsers.ps_log import parse_ps_log
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -20,12 +22,82 @@ def test_family_is_the_process_and_its_descendants() -> None:
 
 
 def test_ps_block_is_what_the_parser_reads() -> None:
-    log = parse_ps_log(samplers.ps_block(os.getpid()), "ps.log")
+    log = parse_ps_log(samplers.process_blocks(os.getpid())[0], "ps.log")
     assert not log.problems
     assert len(log.times_s) == 1
     assert abs(log.times_s[0] - time.time()) < 5
     assert os.getpid() in {s.pid for s in log.samples}
     assert 1 not in {s.pid for s in log.samples}
+
+
+def test_cpu_block_has_the_processes_of_the_ps_block() -> None:
+    before = time.process_time_ns()
+    ps_text, cpu_text = samplers.process_blocks(os.getpid())
+    after = time.process_time_ns()
+    ps, cpu = parse_ps_log(ps_text, "ps.log"), parse_cpu_log(cpu_text, "cpu.log")
+    assert not cpu.problems
+    assert 0 <= cpu.times_s[0] - ps.times_s[0] < 5
+    used = {s.pid: s.run_ns for s in cpu.samples}
+    # ps itself is in its own list, and has ended when the run times are read.
+    assert set(used) == {s.pid for s in ps.samples if not s.args.startswith("ps ")}
+    # The process's own clock, which counts threads that ended as well, is the other witness.
+    assert used[os.getpid()] <= after
+    assert used[os.getpid()] > 0.5 * before
+
+
+def test_run_time_counts_all_threads() -> None:
+    """Seen from /proc/PID/schedstat alone the 50 ms of another thread would be missing."""
+    computed, end = threading.Event(), threading.Event()
+
+    def compute() -> None:
+        begin = time.thread_time_ns()
+        while time.thread_time_ns() - begin < 50_000_000:
+            pass
+        computed.set()
+        end.wait(10)
+
+    before = samplers.run_time_ns(os.getpid())
+    thread = threading.Thread(target=compute)
+    thread.start()
+    assert computed.wait(10)
+    after = samplers.run_time_ns(os.getpid())
+    end.set()
+    thread.join()
+    assert before is not None
+    assert after is not None
+    # The kernel adds up a running thread's time at ticks, hence not all of the 50 ms at once.
+    assert after - before >= 30_000_000
+
+
+def proc_entry(proc: Path, pid: int, state: str, threads: dict[int, str | None]) -> None:
+    """A process with utime 150 and stime 50 ticks, named `a) b`."""
+    for thread, schedstat in threads.items():
+        home = proc / str(pid) / "task" / str(thread)
+        home.mkdir(parents=True)
+        if schedstat is not None:
+            (home / "schedstat").write_text(schedstat)
+    zeros = " 0" * 10
+    (proc / str(pid) / "stat").write_text(f"{pid} (a) b) {state}{zeros} 150 50 7 8\n")
+
+
+def test_run_time_from_proc(tmp_path: Path) -> None:
+    proc_entry(tmp_path, 5, "S", {5: "1000 20 3\n", 6: "2500 9 1\n"})
+    proc_entry(tmp_path, 7, "R", {7: None})
+    proc_entry(tmp_path, 8, "Z", {8: "99 0 1\n"})
+    assert samplers.run_time_ns(5, tmp_path) == 3500
+    # 200 ticks of 1/SC_CLK_TCK s
+    ticks_ns = 200 * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    assert samplers.run_time_ns(7, tmp_path) == ticks_ns
+    assert samplers.run_time_ns(8, tmp_path) is None
+    assert samplers.run_time_ns(9, tmp_path) is None
+    lines = [
+        "    5     1  0.1        0       1  3512 /a/build/ldmd -f -q /b/umass.pq",
+        "    8     5  0.0        0       1     0 [up6] <defunct>",
+        "    7     5  0.0        0       1  3512 up6 -f",
+    ]
+    block = samplers.cpu_block(lines, tmp_path).splitlines()
+    assert block[0].startswith("@ ")
+    assert block[1:] == ["5 ldmd 3500", f"7 up6 {ticks_ns}"]
 
 
 def test_shaper_counters() -> None:

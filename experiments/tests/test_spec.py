@@ -15,6 +15,7 @@ from experiments.spec import (
     load,
     override,
 )
+from parsers.paper import parse_paper
 
 GOOD = (HERE / "lossy.yaml").read_text()
 
@@ -45,9 +46,27 @@ def test_published_values() -> None:
     assert ("ffdr", "ldm7", 88.7) in lossy
     assert ("bandwidth", "ldm7", 21.4) in lossy
     assert ("bandwidth", "ldm6", 350) in lossy
-    assert ("bandwidth", "ldm7", 12.4) in {
-        (p.metric, p.protocol, p.value) for p in load(find("lossless")).paper
-    }
+    lossless = {(p.metric, p.protocol, p.value) for p in load(find("lossless")).paper}
+    assert ("bandwidth", "ldm7", 12.4) in lossless
+
+
+@pytest.mark.parametrize("name", ["lossy", "lossless"])
+def test_derived_values_follow_from_the_published_ones(name: str) -> None:
+    """Bandwidth over the hour's mean rate, to the three digits that are given."""
+    rows = {(p.metric, p.protocol): p for p in load(find(name)).paper if p.value is not None}
+    rate = rows["input_rate", "both"].value
+    assert rate == 12.33
+    for protocol in ("ldm7", "ldm6"):
+        derived = rows["bandwidth_over_offered", protocol]
+        published = next(
+            p.value
+            for p in load(find(name)).paper
+            if (p.metric, p.protocol) == ("bandwidth", protocol)
+        )
+        assert published is not None
+        assert derived.value == pytest.approx(published / rate, rel=0.005)
+        assert derived.source.startswith("derived from the published figures")
+        assert parse_paper([derived.model_dump()])[1] == ()
 
 
 def test_schema_is_current() -> None:

@@ -4,7 +4,7 @@
 All numbers follow from simple rules, so that tests know the metrics beforehand: products of
 `SIZE_BYTES`, one each `GAP_S`; at receiver i (0, 1, ...) LDM7 takes 0.10 x (i+1) s and LDM6 0.20 x
 (i+1) s for each. NIC 1 sends `nic_bps` all the time; the sender's one process uses `cpu_share` of a
-core.
+core, of which ps sees four fifths.
 """
 
 from __future__ import annotations
@@ -127,12 +127,21 @@ def _ps(cell: SyntheticCell) -> str:
     text = ""
     for second in range(0, cell.duration_s + 5):
         age = second + 10  # the process is 10 s old at the first insertion and used nothing by then
-        used = cell.cpu_share * second
+        used = 0.8 * cell.cpu_share * second
         text += (
             f"@ {START_S + second}.000000\n"
             "  PID  PPID %CPU     TIME ELAPSED   RSS COMMAND\n"
             f"   77     1 {100 * used / age:6.3f} {int(used):5d} {age:5d}  9000 mldm\n"
         )
+    return text
+
+
+def _cpu(cell: SyntheticCell) -> str:
+    """The process had used 3 s by the first insertion."""
+    text = ""
+    for second in range(0, cell.duration_s + 5):
+        used_ns = 3_000_000_000 + round(cell.cpu_share * second * 1e9)
+        text += f"@ {START_S + second}.000\n77 mldm {used_ns}\n"
     return text
 
 
@@ -272,6 +281,7 @@ def _write_cell(directory: Path, cell: SyntheticCell) -> None:
     )
     put("logs/sar.log", _sar(cell))
     put("logs/ps.log", _ps(cell))
+    put("logs/cpu.log", _cpu(cell))
     put("products/umass.txt", _listing(cell, damaged=False))
     for number, host in enumerate(hosts):
         put(f"logs/{host}.ldmd.log", _receiver_log(cell, number))

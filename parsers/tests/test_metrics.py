@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from parsers.cpu_log import RunTimeSample
 from parsers.metrics import (
     Delivery,
     FileSet,
@@ -178,6 +179,33 @@ def test_cpu_of_a_process_that_ended_and_of_its_reused_id() -> None:
     assert value_of(use.utilization) == pytest.approx(100 * 4.7 / 30)
 
 
+def ran(time_s: float, pid: int, run_ms: float) -> RunTimeSample:
+    return RunTimeSample(time_s, pid, "up6", round(run_ms * 1e6))
+
+
+def test_cpu_by_run_times() -> None:
+    """What ps shows as 0.1 % or as nothing."""
+    samples = [
+        ran(100.0, 1, 5.0),
+        ran(100.0, 2, 0.25),
+        ran(110.0, 1, 24.0),
+        ran(110.0, 2, 1.5),
+        ran(110.0, 3, 0.75),  # begins within the interval
+        ran(120.0, 1, 25.0),  # 2 has ended and keeps its 1.5 ms
+        ran(120.0, 3, 0.5),  # another process 3: the first one's 0.75 ms stay
+        ran(130.0, 1, 900.0),  # after the interval
+    ]
+    use = cpu_use(samples, 104.0, 129.0, cores=2)
+    # t = 100: 5.25 ms; t = 120: 25 + 1.5 + 0.75 + 0.5 = 27.75 ms; 22.5 ms in 20 s
+    assert value_of(use.cpu_s) == pytest.approx(0.0225)
+    assert value_of(use.one_core) == pytest.approx(0.1125)
+    assert value_of(use.utilization) == pytest.approx(0.05625)
+    assert use.utilization.note.startswith("by cpu.log: run times in ns of 2 processes")
+    # Without a block before it the interval begins at its own begin, with 0: 27.75 ms in 25 s
+    early = cpu_use(samples, 95.0, 120.0, cores=1)
+    assert value_of(early.one_core) == pytest.approx(100 * 0.02775 / 25)
+
+
 def test_cpu_does_not_depend_on_the_order_of_samples() -> None:
     samples = [ps(t, p, 10.0, t // 10, t) for t in range(0, 60, 5) for p in (1, 2, 3)]
     expected = cpu_use(samples, 0.0, 55.0, 2)
@@ -190,7 +218,9 @@ def test_cpu_does_not_depend_on_the_order_of_samples() -> None:
 
 
 def test_cpu_undefined() -> None:
-    assert cpu_use([], 0.0, 1.0, 2).utilization.reason == "no ps sample in the interval"
+    assert (
+        cpu_use([], 0.0, 1.0, 2).utilization.reason == "no sample of the processes in the interval"
+    )
     assert cpu_use([ps(5.0, 1, 1.0, 0, 1)], 6.0, 7.0, 2).utilization.value is None
     assert cpu_use([ps(5.0, 1, 1.0, 0, 1)], 6.0, 6.0, 2).utilization.value is None
 

@@ -99,6 +99,46 @@ def test_statements_and_both_protocols() -> None:
     assert [c.protocol for c in found.compared] == ["ldm7", "ldm6"]
 
 
+def test_a_shorter_run_says_what_input_it_had() -> None:
+    hour = row(metric="input_rate", protocol="both", value=10, unit="Mbit/s")
+    hour["conditions"] = "mean over the whole hour"
+    bandwidth = row(metric="bandwidth", value=20, unit="Mbit/s")
+    rows, complaints = parse_paper([bandwidth, hour])
+    assert complaints == ()
+    ours = {"ldm7": {"nic_bandwidth": Value(5e6, "bit/s"), "input_rate": Value(4.6e6, "bit/s")}}
+    found = compare_all(rows, ours, 8, 20e6, 0.01, 30.0).of("nic_bandwidth", "ldm7")
+    assert found is not None
+    assert found.difference_percent == pytest.approx(-75)  # the comparison stays
+    context = "ours, 30 s, had an input rate of 4.60 Mbit/s against the hour's 10.00 Mbit/s"
+    assert found.context == context
+    assert found.sentence.endswith(f"Note: {context}.")
+    # A whole hour, and a row that does not speak of one, need no such note.
+    assert {c.context for c in compare_all(rows, ours, 8, 20e6, 0.01, 3600.0).compared} == {""}
+    rows, _ = parse_paper([row(metric="bandwidth", unit="Mbit/s", conditions="m = 8"), hour])
+    found = compare_all(rows, ours, 8, 20e6, 0.01, 30.0).of("nic_bandwidth", "ldm7")
+    assert found is not None
+    assert found.context == ""
+    # No published input: ours alone.
+    rows, _ = parse_paper([bandwidth])
+    found = compare_all(rows, ours, 8, 20e6, 0.01, 30.0).of("nic_bandwidth", "ldm7")
+    assert found is not None
+    assert found.context == "ours, 30 s, had an input rate of 4.60 Mbit/s"
+
+
+def test_derived_values_are_told_apart() -> None:
+    source = "derived from the published figures, 21.4 / 12.33"
+    ratio = row(metric="bandwidth_over_offered", value=1.74, unit="1", source=source)
+    rows, complaints = parse_paper([ratio, row()])
+    assert complaints == ()
+    assert [r.derived for r in rows] == [True, False]
+    ours = {"ldm7": {"bandwidth_over_offered": Value(1.174, ""), "ffdr": Value(90.0, "%")}}
+    first, second = compare_all(rows, ours, 8, 20e6, 0.01).compared
+    assert (first.derived, second.derived) == (True, False)
+    # 1.174 - 1.74 = -0.566, 32.53 % of 1.74
+    assert first.difference_percent == pytest.approx(-32.53, abs=0.01)
+    assert source in first.sentence
+
+
 @pytest.mark.parametrize(
     ("block", "complaint"),
     [

@@ -63,6 +63,7 @@ EXPECTED: dict[str, dict[str, float]] = {
         "bandwidth_over_offered": 1.024,
         "cpu": 12.5,  # a quarter of one of two cores
         "cpu_one_core": 25.0,
+        "cpu_ps": 10.0,  # four fifths of it
         "latency_p50": 0.15,  # half of the arrivals took 0.1 s, half 0.2 s
         "latency_p99": 0.2,
         "latency_mean": 0.15,
@@ -96,10 +97,52 @@ def test_metrics_of_a_cell(tmp_path: Path, protocol: str) -> None:
     assert "less than G = 200 MB" in cell.values["throughput"].note
     assert cell.series.nic_bps
     assert cell.series.sender_cpu
+    assert {round(share, 6) for _, share in cell.series.sender_cpu} == {12.5}
+    assert cell.series.sender_cpu_source == "cpu.log"
     assert cell.series.latency_cdf[-1][1] == 1.0
     if protocol == "ldm6":
         assert cell.values["ffdr"] == absent("%", "defined for LDM7 only")
         assert cell.values["mplr"].value is None
+
+
+def test_cpu_by_ps_where_there_is_no_cpu_log(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path, LDM7)
+    log = run / "cells" / LDM7.name / "logs" / "cpu.log"
+    exact = summarize(load_cell(log.parents[1]))
+    assert exact.values["cpu"].note.startswith("by cpu.log: run times in ns of 1 process")
+    for text, told in ((None, ("logs/cpu.log",)), ("@ 1795226400.0\n", ())):
+        log.unlink()
+        if text is not None:
+            log.write_text(text, encoding="utf-8")
+        cell = summarize(load_cell(log.parents[1]))
+        assert cell.missing == told
+        # ps's own figure, 0.8 of the true one, with its reservation
+        assert value_of(cell, "cpu") == value_of(cell, "cpu_ps") == pytest.approx(10.0, rel=2e-4)
+        assert "ps cuts each one's share to 0.1 % of a core" in cell.values["cpu"].note
+        assert cell.series.sender_cpu_source == "ps"
+        log.touch()
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_the_cpu_rows_name_their_source(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path)
+    text = write_report(run).text
+    assert re.search(r"CPU by cpu\.log, all cores, % +12\.50 +n/a +12\.50", text)
+    assert re.search(r"CPU by ps, all cores, % +10\.00 +10\.00", text)
+    (run / "cells" / LDM6.name / "logs" / "cpu.log").unlink()
+    text = write_report(run).text
+    assert re.search(r"CPU by cpu\.log or ps, all +12\.50 +n/a +10\.00", text)
+    assert max(len(line) for line in text.splitlines()) <= 100
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_malformed_cpu_log_is_told_with_file_and_line(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path, LDM7)
+    log = run / "cells" / LDM7.name / "logs" / "cpu.log"
+    lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
+    lines[3] = "77 mldm much\n"
+    log.write_text("".join(lines), encoding="utf-8")
+    assert "logs/cpu.log:4: invalid literal" in " ".join(write_report(run).text.split())
 
 
 def test_file_sets_when_the_run_is_large_enough(tmp_path: Path) -> None:
@@ -356,7 +399,7 @@ def test_repeats_are_averaged(tmp_path: Path) -> None:
     cpu = group.values["ldm7"]["cpu"]
     assert cpu.value == pytest.approx(9.375, rel=1e-3)
     # standard deviation of (12.5, 6.25) with n - 1: 6.25 / sqrt 2 = 4.419
-    assert "mean of 2 repeats, standard deviation 4.42" in cpu.note
+    assert "mean of 2 repeats, standard deviation 4.419" in cpu.note
     undefined = mean_of([Value(1.0, "%"), absent("%", "no ps.log")])
     assert undefined == absent("%", "1 of 2 repeats: no ps.log")
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from parsers.cpu_log import RunTimeSample, parse_cpu_log
 from parsers.iptables_log import Rule, parse_iptables
 from parsers.jsonfiles import BadFile
+from parsers.metrics import cumulative_cpu
 from parsers.ps_log import parse_ps_log
 from parsers.sar_log import CpuSample, InterfaceSample, parse_sar_log, shift_to
 from parsers.tc_qdisc import parse_qdiscs
@@ -134,6 +136,43 @@ def test_ps_estimate_stays_within_the_whole_seconds() -> None:
 )
 def test_ps_malformed(text: str, reason: str) -> None:
     log = parse_ps_log(text, "ps.log")
+    assert log.samples == ()
+    assert len(log.problems) == 1
+    assert reason in str(log.problems[0])
+
+
+def test_cpu_log_capture() -> None:
+    log = parse_cpu_log(golden("cpu.log"), "cpu.log")
+    assert log.problems == ()
+    assert log.times_s == (1795230773.418, 1795230774.328, 1795230775.240, 1795230776.152)
+    assert log.samples[:2] == (
+        RunTimeSample(1795230773.418, 11343, "ldmd", 2_763_670),
+        RunTimeSample(1795230773.418, 11344, "python3", 428_275_238),
+    )
+    assert len(log.samples) == 6
+    # 2 763 670 + 428 275 238 ns; then + 1 200 029 006, which the ended process keeps. It was told
+    # to compute for 1.2 s.
+    assert [cpu_s for _, cpu_s in cumulative_cpu(log.samples)] == pytest.approx(
+        [0.431038908, 1.202792676, 1.202792676, 1.202792676], abs=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("7 up6 100\n", "cpu.log:1: a process before the first"),
+        ("@ soon\n", "could not convert"),
+        ("@ inf\n", "SECONDS-SINCE-1970"),
+        ("@ 1 2\n", "SECONDS-SINCE-1970"),
+        ("@ 1\n7 100\n", "cpu.log:2: expected PID NAME NANOSECONDS"),
+        ("@ 1\n7 up6 100 x\n", "expected PID NAME NANOSECONDS"),
+        ("@ 1\n7 up6 -100\n", "negative"),
+        ("@ 1\n7 up6 1.5\n", "invalid literal"),
+        ("@ 1\n\n7 up6 100", "cpu.log:3: the last line is cut off"),
+    ],
+)
+def test_cpu_log_malformed(text: str, reason: str) -> None:
+    log = parse_cpu_log(text, "cpu.log")
     assert log.samples == ()
     assert len(log.problems) == 1
     assert reason in str(log.problems[0])
