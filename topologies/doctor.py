@@ -119,6 +119,15 @@ def kernel_findings(f: KernelFacts) -> list[Finding]:
             f"{f.congestion_control} (the kernel has {', '.join(f.congestion_controls)})",
         )
     )
+    found.append(
+        Finding(
+            INSTEAD if f.ctcp_missing else OK,
+            "Circuit TCP (ctcp)",
+            f"{f.congestion_control} takes its place in experiments: {f.ctcp_missing}"
+            if f.ctcp_missing
+            else "experiments try it (fixed congestion window)",
+        )
+    )
     cores = "" if f.cores >= LEAST_CORES else f"; valid: at least {LEAST_CORES}"
     found.append(Finding(ADVICE if cores else OK, "processor cores", f"{f.cores}{cores}"))
     low = f.memory_bytes < LEAST_MEMORY_BYTES

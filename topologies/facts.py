@@ -11,6 +11,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from topologies import ctcp_host
+
 MODULES = (
     *("openvswitch", "sch_netem", "8021q", "sch_tbf", "sch_htb", "sch_ingress", "cls_u32"),
     *("act_mirred", "tun", "veth", "tcp_bbr"),
@@ -48,7 +50,8 @@ PROBES: tuple[tuple[str, str], ...] = (
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """True: it works here. `congestion_control` is what hosts will use."""
+    """True: it works here. `congestion_control` is what hosts use until `Lab.use_ctcp`;
+    `ctcp_missing` says why that cannot be tried ("": it can)."""
 
     kernel: str
     namespace: bool
@@ -68,6 +71,7 @@ class KernelFacts:
     congestion_control: str
     cores: int
     memory_bytes: int
+    ctcp_missing: str = "not looked for"
 
     @property
     def datapath(self) -> str:
@@ -100,7 +104,9 @@ def probe_script() -> str:
     return "\n".join(lines) + "\n"
 
 
-def parse_probe(text: str, *, kernel: str, cores: int, memory_bytes: int) -> KernelFacts:
+def parse_probe(
+    text: str, *, kernel: str, cores: int, memory_bytes: int, ctcp_missing: str = "not looked for"
+) -> KernelFacts:
     """The facts from the probe script's output."""
     found: set[str] = set()
     controls: tuple[str, ...] = ()
@@ -130,6 +136,7 @@ def parse_probe(text: str, *, kernel: str, cores: int, memory_bytes: int) -> Ker
         congestion_control=chosen,
         cores=cores,
         memory_bytes=memory_bytes,
+        ctcp_missing=ctcp_missing,
     )
 
 
@@ -173,4 +180,5 @@ def probe() -> KernelFacts:
         kernel=platform.release(),
         cores=len(os.sched_getaffinity(0)),
         memory_bytes=memory_available_bytes(Path("/proc/meminfo").read_text(encoding="utf-8")),
+        ctcp_missing=ctcp_host.what_is_missing(),
     )

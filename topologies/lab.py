@@ -21,6 +21,7 @@ from typing import IO, Any
 
 from topologies import counters, marks, wire_plan
 from topologies.build import Built, build, nic1_interface
+from topologies.ctcp_host import CircuitTcp, use_in
 from topologies.facts import KernelFacts, probe
 from topologies.model import ControlledBy, Network
 from topologies.openvswitch import OpenVSwitch
@@ -45,6 +46,8 @@ class Lab:
         self.run_id = state_dir.name
         self.readback: tuple[LinkReadback, ...] = ()
         self.relay_fifo: bool | None = None  # None: no relay
+        self.ctcp_problem = ""  # why `use_ctcp` returned None
+        self._ctcp: CircuitTcp | None = None
         self._wire = wire_plan.plan(network, facts.delay_mechanism)
         self._switches = OpenVSwitch(state_dir / "ovs")
         self._relay: Relay | None = None
@@ -122,6 +125,29 @@ class Lab:
             raise LabError(f"found host '{host}'; valid: {', '.join(self.pids)}")
         # Mininet's own helper joins the node's mount namespace as well, whose /sys is the node's.
         return ["mnexec", "-a", str(pid), *argv]
+
+    def use_ctcp(self, cwnd_packets: int) -> str | None:
+        """Circuit TCP with a window of `cwnd_packets` segments for all new connections of the
+        hosts. Returns its name; None where it cannot be had: `ctcp_problem` says why, and hosts
+        keep `facts.congestion_control`."""
+        hosts = {h.name: self.pids[h.name] for h in self.network.hosts}
+        previous, self._ctcp = self._ctcp, None
+        if previous is not None:
+            previous.stop()
+        ctcp = CircuitTcp(self.run_id, self.state_dir / "ctcp.log")
+        try:
+            ctcp.start(cwnd_packets)
+            use_in(hosts, ctcp.name, cwnd_packets)
+        except LabError as error:
+            self.ctcp_problem = str(error)
+            ctcp.stop()
+            control = self.facts.congestion_control
+            command = ["sysctl", "-q", "-w", f"net.ipv4.tcp_congestion_control={control}"]
+            check_all({h: (in_node(pid, command), "") for h, pid in hosts.items()})
+            return None
+        self.ctcp_problem = ""
+        self._ctcp = ctcp
+        return ctcp.name
 
     def counters(self) -> dict[str, Any]:
         """All counters of the network now (docs/contracts.md)."""
@@ -215,6 +241,8 @@ class Lab:
             problems.append("Open vSwitch has ended")
         if self._relay is not None and not self._relay.alive:
             problems.append(f"wire-relay has ended: {self._relay.complaint()}")
+        if self._ctcp is not None and not self._ctcp.alive:
+            problems.append("ctcp-load has ended: new connections have no Circuit TCP")
         problems += [
             f"the controller of {c.domain} has ended: {c.log_tail()}"
             for c in self._controllers
@@ -341,6 +369,8 @@ class Lab:
             self._switches.stop()
             if self._relay is not None:
                 self._relay.stop()
+            if self._ctcp is not None:
+                self._ctcp.stop()
             # Also what nobody has a handle of any more. Mininet's shells end with the pipes.
             marks.end_processes(self.run_id, grace_s=0.0)
             if self._built is not None:

@@ -2,7 +2,8 @@
 """Where a run lives and how all of it is found and removed again, whatever happened to it.
 
 A run is: a network namespace `downpour-<run-id>`, a directory /run/downpour/<run-id>, and processes
-marked with DOWNPOUR_RUN=<run-id>. Nothing else of the machine is changed.
+marked with DOWNPOUR_RUN=<run-id>; with Circuit TCP also a congestion control of the kernel's, named
+after the run. Nothing else of the machine is changed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from topologies import marks
+from topologies import ctcp_host, marks
 from topologies.marks import MARK, RUN_ID, namespace_name, namespace_path, state_directory
 from topologies.processes import CHECKOUT
 from topologies.shell import LabError, check, enter_network_namespace
@@ -187,6 +188,8 @@ def purge(run_id: str) -> None:
     left = marks.end_processes(run_id)
     if left:
         problems.append(f"processes {sorted(left)} do not end")
+    if complaint := ctcp_host.remove_leftover(run_id):
+        problems.append(f"congestion control {ctcp_host.ctcp_name(run_id)}: {complaint}")
     if namespace_path(run_id).exists():
         result = subprocess.run(
             ["ip", "netns", "delete", namespace_name(run_id)],
