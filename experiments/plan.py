@@ -24,6 +24,7 @@ DISK_MARGIN_BYTES: Final = 256_000_000  # logs, report, file system metadata
 SETUP_S: Final = 5.0  # network, controller, programs; grows with the hosts
 SETUP_PER_HOST_S: Final = 0.5
 FINISH_S: Final = 8.0  # counters, digests, teardown
+TCP_PAYLOAD_BYTES: Final = 1448  # of a segment: MTU 1500, IPv4, TCP with time stamps
 TBF_BURST_BYTES: Final = 50 * 1024  # `50kb` of tc, mpup-ldm7.txt V-B
 
 
@@ -52,6 +53,7 @@ class CellSpec:
     b_rcv_bytes: int
     q_snd_bytes: int
     n_snd: int
+    f_cwnd_factor: float
     tcp_congestion_control: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -108,6 +110,7 @@ def expand(spec: ExperimentSpec) -> tuple[CellSpec, ...]:
                 b_rcv_bytes=fixed.b_rcv,
                 q_snd_bytes=fixed.q_snd,
                 n_snd=fixed.n_snd,
+                f_cwnd_factor=fixed.f_cwnd_factor,
                 tcp_congestion_control=fixed.tcp_congestion_control,
             )
         )
@@ -143,6 +146,11 @@ def tbf_limit_bytes(m: int, r_bps: int, max_rtt_ms: float) -> int:
     return round(m * 2 * r_bps * max_rtt_ms / 1000 / 8)
 
 
-def congestion_window_bytes(r_uc_bps: int, max_rtt_ms: float) -> int:
-    """f_cwnd = 1.2 x r_uc x max RTT (Table II)."""
-    return round(1.2 * r_uc_bps * max_rtt_ms / 1000 / 8)
+def congestion_window_bytes(factor: float, r_uc_bps: int, max_rtt_ms: float) -> int:
+    """f_cwnd = factor x r_uc x max RTT; Table II: factor 1.2."""
+    return round(factor * r_uc_bps * max_rtt_ms / 1000 / 8)
+
+
+def congestion_window_packets(window_bytes: int) -> int:
+    """The window as the kernel counts it: in segments, rounded up."""
+    return math.ceil(window_bytes / TCP_PAYLOAD_BYTES)

@@ -301,6 +301,12 @@ def run_one(
     return CellResult(cell.cell, str(done["verdict"]), bool(done["identical"]))
 
 
+def in_force(run: RunDirectory, cell: str) -> str:
+    """TCP's congestion control at the hosts of a complete cell."""
+    described: dict[str, Any] = json.loads((run.path / "cells" / cell / "cell.json").read_text())
+    return str(described.get("parameters", {}).get("tcp_congestion_control", "unknown"))
+
+
 def keep_logs(out: Path, run: RunDirectory) -> Path:
     """Moves the files of a failed cell out of the run, to where the user may look at them."""
     target = run.parent / f"failed-{out.name.strip('.').removesuffix('.partial')}"
@@ -338,6 +344,7 @@ def run_experiment(
                 taken = take_over(run, runs, spec.name, {p.cell.cell: p.digest for p in planned})
             results = _run_cells(planned, taken, run, reporter, keep_work, build)
             described |= {"ended": time.time(), "cells_resumed": taken}
+            described["tcp_congestion_control"] = {c.cell: in_force(run, c.cell) for c in cells}
             write_json(run.path / "manifest.json", described)
             reporter.note("writing the report")
             report_ok = report(run.path, quiet=True) == 0

@@ -77,6 +77,10 @@ class Parameters(Block):
     b_rcv: SizeBytes = Field(description="receiver UDP buffer")
     q_snd: SizeBytes = Field(description="sender file queue")
     n_snd: Slots = Field(description="sender limit on files in the queue")
+    f_cwnd_factor: Annotated[float, Field(ge=1.0, le=100.0, allow_inf_nan=False)] = Field(
+        1.2,
+        description="sender CTCP congestion window f_cwnd = f_cwnd_factor x r_uc x max RTT_i",
+    )
     headroom: Annotated[float, Field(ge=1.0, le=10.0, allow_inf_nan=False)] = Field(
         1.2,
         description="r_vn = headroom x (r_mc + r_uc) for LDM7, headroom x m x r for LDM6; Table II "
@@ -85,7 +89,8 @@ class Parameters(Block):
     tcp_congestion_control: tuple[AlgorithmName, ...] = Field(
         ("ctcp", "bbr"),
         min_length=1,
-        description="the first of these the kernel has; the papers' CTCP keeps a fixed window",
+        description="the first of these that can be had; ctcp: the papers' CTCP, whose window is "
+        "fixed at f_cwnd",
     )
 
 

@@ -460,12 +460,16 @@ def _cpu(samples: Sequence[CpuSample]) -> list[Check]:
 
 
 def _congestion_control(evidence: Evidence) -> Check:
-    """The papers' CTCP keeps a fixed window; what stands in must not collapse on random loss."""
+    """The first one asked for is the one that was meant: the papers' CTCP keeps its window whatever
+    is lost, what stands in may send less, and not the same to all receivers."""
     asked = " or ".join(evidence.tcp_asked)
-    ok = evidence.tcp_found in evidence.tcp_asked
-    text = f"{evidence.tcp_found or 'unknown'} at every host" + (
-        "" if ok else f"; the kernel offers none of {asked}: throughput under loss may collapse"
-    )
+    name = evidence.tcp_found.partition(" ")[0]
+    text = f"{evidence.tcp_found or 'unknown'} at every host"
+    ok = name == evidence.tcp_asked[0] if evidence.tcp_asked else False
+    if not ok and name in evidence.tcp_asked:
+        text += f", in place of {evidence.tcp_asked[0]}: TCP's throughput under loss may be lower"
+    elif not ok:
+        text += f"; none of {asked} can be had: TCP's throughput under loss may collapse"
     return Check(
         "TCP congestion control", "pass" if ok else "warn", asked, evidence.tcp_found, text
     )

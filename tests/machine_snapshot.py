@@ -23,6 +23,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from topologies.ctcp_host import ctcp_name
+
 VARIABLE = "DOWNPOUR_WATCHED_BY"
 PREFIX = "downpour-"
 SETTLE_S = 5.0
@@ -77,7 +79,8 @@ def _owner_is_foreign(run_id: str, token: str) -> bool:
     return False
 
 
-def _sysctls() -> frozenset[str]:
+def _sysctls(foreign: set[str]) -> frozenset[str]:
+    foreign_names = {ctcp_name(run_id) for run_id in foreign}
     found = set()
     for root in ("/proc/sys/net/core", "/proc/sys/net/ipv4", "/proc/sys/net/ipv6", "/proc/sys/fs"):
         for path in Path(root).rglob("*"):
@@ -88,7 +91,10 @@ def _sysctls() -> frozenset[str]:
                 continue
             with contextlib.suppress(OSError):
                 if path.is_file():
-                    found.add(f"{name}={path.read_text(errors='replace').strip()}")
+                    text = path.read_text(errors="replace").strip()
+                    if name.endswith("_congestion_control"):
+                        text = " ".join(n for n in text.split() if n not in foreign_names)
+                    found.add(f"{name}={text}")
     return frozenset(found)
 
 
@@ -132,7 +138,7 @@ def take(token: str) -> Snapshot:
             if not line.startswith(("#", ":"))
         ),
         listening=frozenset(listening),
-        sysctls=_sysctls(),
+        sysctls=_sysctls(foreign),
         mounts=frozenset(m for m in mounts if not _is_foreign_mount(m, foreign)),
         files=frozenset(files),
     )

@@ -7,6 +7,7 @@ from experiments.plan import (
     CellSpec,
     cell_name,
     congestion_window_bytes,
+    congestion_window_packets,
     disk_needed_bytes,
     expand,
     tbf_limit_bytes,
@@ -20,8 +21,17 @@ def test_tbf_limit_is_the_papers() -> None:
 
 
 def test_congestion_window() -> None:
-    """1.2 x 20 Mbit/s x 90 ms = 2.16 Mbit."""
-    assert congestion_window_bytes(20_000_000, 90) == 270_000
+    """1.2 x 20 Mbit/s x 90 ms = 2.16 Mbit; 186 segments of 1448 bytes are 672 bytes short of it."""
+    assert congestion_window_bytes(1.2, 20_000_000, 90) == 270_000
+    assert congestion_window_packets(270_000) == 187
+    assert congestion_window_packets(1448) == 1
+
+
+def test_the_window_fits_into_ldm6s_queue() -> None:
+    """Else a fixed window would overflow it for good: m x f_cwnd <= limit (V-B)."""
+    for m in (4, 24):
+        packets = congestion_window_packets(congestion_window_bytes(1.2, 20_000_000, 90))
+        assert m * packets * 1514 <= tbf_limit_bytes(m, 20_000_000, 90)
 
 
 def test_virtual_network_rate_satisfies_table_ii(cells: dict[str, CellSpec]) -> None:

@@ -74,7 +74,7 @@ GOOD = Evidence(
     contents=[content(h) for h in HOSTS],
     drained=True,
     tcp_asked=("ctcp", "bbr"),
-    tcp_found="bbr",
+    tcp_found="ctcp (cwnd 187)",
     rtt_asked_ms={"wsu1": 36.0, "sl1": 41.0},
     rtt_measured_ms={"wsu1": 36.4, "sl1": 41.3},
 )
@@ -161,6 +161,9 @@ def test_the_worst_check_decides() -> None:
         ({"cpu": cpu(60, steal=3)}, "CPU steal", "warn"),
         ({"cpu": cpu(60, steal=30)}, "CPU steal", "fail"),
         ({"tcp_found": "cubic"}, "TCP congestion control", "warn"),
+        ({"tcp_found": ""}, "TCP congestion control", "warn"),
+        ({"tcp_found": "bbr (kernel cannot load ctcp: no BTF)"}, "TCP congestion control", "warn"),
+        ({"tcp_found": "bbr and ctcp"}, "TCP congestion control", "warn"),
         ({"drained": False}, "drained", "fail"),
         ({"contents": [content("wsu1")]}, "products identical", "fail"),
         ({"contents": [content("wsu1"), content("sl1", missing=("NGRID.1",), found=99)]},

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Circuit TCP: its name, its script, and in a network: a fixed window, under loss, that leaves
+nothing behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from topologies import ctcp_host, lifecycle
+from topologies.ctcp_host import CircuitTcp, ctcp_name, registered, use_script
+from topologies.lab import open_lab
+from topologies.model import Impairment
+from topologies.processes import CHECKOUT, relay_program
+from topologies.shell import LabError
+from topologies.tests.networks import two_hosts
+
+CWND = 60
+RTT_MS = 40.0
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from topologies import lifecycle
+from topologies.ctcp_host import CircuitTcp
+with lifecycle.enter(sys.argv[1]) as run:
+    CircuitTcp(run.run_id, run.state_dir / "ctcp.log", options=tuple(sys.argv[2:])).start(50)
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def need_ctcp() -> None:
+    if missing := ctcp_host.what_is_missing():
+        pytest.skip(f"{missing}: Circuit TCP was NOT tested")
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_names_are_the_runs_and_fit_the_kernel() -> None:
+    names = {ctcp_name(f"lossy-{i:06x}") for i in range(1000)} | {ctcp_name("x" * 40)}
+    assert len(names) == 1001
+    assert all(re.fullmatch("ctcp_[0-9a-f]{10}", name) for name in names)
+    assert ctcp_name("lossy-1") == ctcp_name("lossy-1"), "purge must find it again"
+
+
+def test_registered() -> None:
+    assert registered("reno bbr cubic ctcp_0123456789 ctcpx\n") == {"ctcp_0123456789"}
+    assert registered("") == frozenset()
+
+
+def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(ctcp_host, "BTF", tmp_path / "vmlinux")
+    assert "CONFIG_DEBUG_INFO_BTF" in ctcp_host.what_is_missing()
+    (tmp_path / "vmlinux").touch()
+    monkeypatch.setattr(ctcp_host, "PROGRAMS", tmp_path)
+    assert ctcp_host.what_is_missing().startswith("ctcp-load is not built")
+    (tmp_path / "ctcp-load").touch()
+    assert ctcp_host.what_is_missing().startswith("ctcp.bpf.o is not built")
+    with pytest.raises(LabError, match="not built"):
+        CircuitTcp("x", tmp_path / "log").start(1)
+    (tmp_path / "ctcp.bpf.o").touch()
+    assert ctcp_host.what_is_missing() == ""
+
+
+def test_loader_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(ctcp_host, "what_is_missing", lambda: "")
+    monkeypatch.setattr(ctcp_host, "PROGRAMS", tmp_path)
+    loader = tmp_path / "ctcp-load"
+    loader.write_text("#!/bin/sh\necho 'ctcp-load: the kernel does not like it' >&2\nexit 1\n")
+    loader.chmod(0o755)
+    with pytest.raises(LabError, match="the kernel does not like it"):
+        CircuitTcp("x", tmp_path / "log").start(1)
+    loader.write_text("#!/bin/sh\nexec sleep 60\n")
+    monkeypatch.setattr(ctcp_host, "START_TIMEOUT_S", 0.2)
+    silent = CircuitTcp("x", tmp_path / "log")
+    with pytest.raises(LabError, match=r"no answer within 0\.2 s"):
+        silent.start(1)
+    assert not silent.alive
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("4096 16384 4194304", "4096 16384 4194304"), ("1 2 3", "1 2 1200000")]
+)
+def test_buffers_are_raised_never_lowered(tmp_path: Path, before: str, after: str) -> None:
+    for name in ("tcp_wmem", "tcp_rmem", "tcp_congestion_control"):
+        (tmp_path / name).write_text(before + "\n")
+    script = use_script("ctcp_a", 100).replace("/proc/sys/net/ipv4", str(tmp_path))
+    printed = subprocess.run(["sh", "-s"], input=script, capture_output=True, text=True, check=True)
+    assert printed.stdout == "ctcp_a\n"
+    assert (
+        (tmp_path / "tcp_wmem").read_text() == (tmp_path / "tcp_rmem").read_text() == f"{after}\n"
+    )
+
+
+@pytest.mark.root
+def test_window_stays_under_loss_and_timeouts() -> None:
+    """cwnd x 1448 bytes per RTT (Table II's reasoning), with 2 % loss at the receiver and after the
+    path was dead for several retransmission timeouts."""
+    need_ctcp()
+    if not relay_program().exists():
+        pytest.skip(f"{relay_program()} is not built (make build): Circuit TCP was NOT tested")
+    path = Impairment(rate_bps=100_000_000, delay_ms=RTT_MS / 2, queue_bytes=1_000_000)
+    run_id = lifecycle.new_run_id("test-ctcp")
+    with lifecycle.enter(run_id) as run, open_lab(two_hosts(path), run.state_dir) as lab:
+        ordinary = lab.facts.congestion_control
+        name = lab.use_ctcp(CWND)
+        assert name == ctcp_name(run_id), lab.ctcp_problem
+        assert name in registered()
+        assert lab.health() == []
+        show = ["sysctl", "-n", "net.ipv4.tcp_congestion_control"]
+        assert {lab.run(h, show).stdout.strip() for h in ("p", "q")} == {name}
+        drop = ["iptables", "-A", "INPUT", "-i", lab.nic1_of("q"), "-m", "statistic"]
+        lab.run("q", [*drop, "--mode", "random", "--probability", "0.02", "-j", "DROP"])
+        target = lab.network.host("q").nic1.ip
+        server = lab.popen("q", ["iperf3", "-s", "-1"], stdout=subprocess.DEVNULL)
+        time.sleep(0.5)
+        client = lab.popen("p", ["iperf3", "-c", target, "-t", "8"], stdout=subprocess.DEVNULL)
+        ss = ["ss", "-tinH", "dst", target]
+
+        def windows() -> list[int]:
+            return [int(w) for w in re.findall(r"\bcwnd:(\d+)", lab.run("p", ss).stdout)]
+
+        def sent() -> int:
+            found = re.findall(r"bytes_acked:(\d+)", lab.run("p", ss).stdout)
+            return max((int(x) for x in found), default=0)
+
+        time.sleep(1.5)  # the receive window grows to the congestion window first
+        begin, first = time.monotonic(), sent()
+        time.sleep(3)
+        rate = 8 * (sent() - first) / (time.monotonic() - begin)
+        ideal = CWND * 1448 * 8 / (RTT_MS / 1000)
+        assert 0.8 * ideal < rate < 1.05 * ideal, f"{rate / 1e6:.2f} of {ideal / 1e6:.2f} Mbit/s"
+        assert set(windows()) == {CWND}
+        dead = ["iptables", "-I", "INPUT", "1", "-i", lab.nic1_of("q"), "-j", "DROP"]
+        lab.run("q", dead)
+        time.sleep(1)
+        text = lab.run("p", ss).stdout
+        assert re.search(r"\bbackoff:[1-9]", text), f"no retransmission timeout: {text}"
+        assert set(windows()) == {CWND}
+        lab.run("q", [*dead[:1], "-D", "INPUT", "1"])
+        before = sent()
+        wait_until(lambda: sent() > before + 200 * 1448)
+        assert set(windows()) == {CWND}
+        client.terminate()
+        client.wait(5)
+        server.terminate()
+        server.wait(5)
+
+        assert lab.use_ctcp(CWND + 1) == name, "the window can be changed"
+        lab._ctcp._process.kill()  # type: ignore[union-attr]
+        lab._ctcp._process.wait()  # type: ignore[union-attr]
+        assert lab.health() == ["ctcp-load has ended: new connections have no Circuit TCP"]
+        # What cannot be had leaves the hosts as they were, and says why.
+        assert lab.use_ctcp(0) is None
+        assert "found --cwnd '0'" in lab.ctcp_problem
+        assert {lab.run(h, show).stdout.strip() for h in ("p", "q")} == {ordinary}
+        assert lab.use_ctcp(CWND) == name
+    assert name not in registered()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("options", [(), ("--no-link",)], ids=["link", "no-link"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_stays_registered(options: tuple[str, ...], number: signal.Signals) -> None:
+    """Its owner ends in whatever way, then purge. `--no-link` is how kernels before 6.4 do it."""
+    need_ctcp()
+    run_id = lifecycle.new_run_id("test-ctcp")
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, run_id, *options],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=CHECKOUT,
+    )
+    assert holder.stdout is not None
+    with holder.stdout:
+        assert holder.stdout.readline() == "ready\n"
+        assert ctcp_name(run_id) in registered()
+        holder.send_signal(number)
+        holder.wait(10)
+    # The loader gets SIGTERM when its parent ends.
+    wait_until(lambda: ctcp_name(run_id) not in registered())
+    lifecycle.purge(run_id)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("options", [(), ("--no-link",)], ids=["link", "no-link"])
+def test_killed_loader(options: tuple[str, ...], tmp_path: Path) -> None:
+    """kill -9 of the loader itself: with a link the kernel unregisters, without one purge does."""
+    need_ctcp()
+    run_id = lifecycle.new_run_id("test-ctcp")
+    ctcp = CircuitTcp(run_id, tmp_path / "log", options=options)
+    ctcp.start(50)
+    process = ctcp._process
+    assert process is not None
+    try:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        if options:
+            time.sleep(0.2)
+            assert ctcp.name in registered(), "nothing was left: the test proves nothing"
+        else:
+            wait_until(lambda: ctcp.name not in registered())
+    finally:
+        lifecycle.purge(run_id)
+    assert ctcp.name not in registered()
