@@ -16,7 +16,7 @@ ALL = NO_MODULES + "netem=1\nvlan_8021q=1\nkernel_openvswitch=1\n"
 
 
 def facts(text: str) -> KernelFacts:
-    return parse_probe(text, kernel="6.1.0", cores=2, memory_bytes=4 * 1024**3)
+    return parse_probe(text, kernel="6.1.0", cores=2, memory_bytes=4 * 1024**3, ctcp_missing="")
 
 
 def levels(findings: list[Finding]) -> dict[str, str]:
@@ -44,6 +44,13 @@ def test_missing_is_said_with_a_remedy() -> None:
     assert found["htb"] == Finding(
         MISSING, "htb", "a kernel with CONFIG_NET_SCH_HTB (modprobe sch_htb)"
     )
+
+
+def test_missing_ctcp_says_what_takes_its_place() -> None:
+    without = dataclasses.replace(facts(ALL), ctcp_missing="ctcp-load is not built")
+    found = {f.subject: f for f in kernel_findings(without)}["Circuit TCP (ctcp)"]
+    assert found.level == INSTEAD
+    assert found.text.startswith("bbr takes its place") and "not built" in found.text
 
 
 def test_small_machine_is_advised() -> None:
