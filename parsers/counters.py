@@ -74,6 +74,7 @@ class SwitchPortCounters(_Counters):
     tx_packets: int = 0
     tx_dropped: int = 0
     tx_errors: int = 0
+    socket_drops: int = 0  # lost before the userspace datapath read them
 
 
 class Counters(_Counters):
@@ -172,7 +173,7 @@ def drops_between(
             "switch port",
             start.openvswitch,
             end.openvswitch,
-            ("rx_dropped", "tx_dropped", "tx_errors"),
+            ("rx_dropped", "tx_dropped", "tx_errors", "socket_drops"),
         ),
         *(
             Drop(d.place, d.what, d.packets, injected=d.place in lossy_link_directions)

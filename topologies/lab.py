@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from topologies import counters, marks, wire_plan
+from topologies import counters, marks, packet_sockets, wire_plan
 from topologies.build import Built, build, nic1_interface
 from topologies.ctcp_host import CircuitTcp, use_in
 from topologies.facts import KernelFacts, probe
@@ -211,8 +211,22 @@ class Lab:
             for number, record in counters.switch_ports(text[f"dump-ports {s}"]).items()
             if (s, number) in ports
         }
+        lost = self._packet_socket_drops()
+        for port, record in result["openvswitch"].items():
+            record["socket_drops"] = lost.get(port, 0)
         result["relay"] = self._relay.report() if self._relay is not None else {}
         return result
+
+    def _packet_socket_drops(self) -> dict[str, int]:
+        """Switch port -> frames lost before the userspace datapath read them."""
+        if self.facts.datapath != "user":
+            return {}
+        lost = packet_sockets.drops(self._switches.datapath_pid)
+        return {
+            f"{switch}/{interface}": lost[interface]
+            for interface, switch in self._switch_of_interface().items()
+            if interface in lost
+        }
 
     def _switch_of_interface(self) -> dict[str, str]:
         switches = {s.name for s in self.network.switches}
@@ -262,6 +276,7 @@ class Lab:
         if self._wire.links:
             progress(f"{len(self._wire.links)} links with {self.facts.delay_mechanism}")
             self._shape()
+        self._enlarge_packet_sockets()
         progress("static flows")
         self._install_static_flows()
         if self._controllers:
@@ -270,6 +285,15 @@ class Lab:
         progress("control network")
         self._ping_control_network()
         self._save_state()
+
+    def _enlarge_packet_sockets(self) -> None:
+        if self.facts.datapath != "user":
+            return
+        asked = packet_sockets.RECEIVE_BUFFER_BYTES
+        granted = packet_sockets.enlarge(self._switches.datapath_pid)
+        bad = [f"{name} has {size}" for name, size in sorted(granted.items()) if size < asked]
+        if bad or not granted:
+            raise LabError(f"switch ports' receive buffers: asked {asked}; found {bad or 'none'}")
 
     def _set_built(self, built: Built) -> None:
         self._built = built

@@ -104,6 +104,11 @@ class OpenVSwitch:
     def pids(self) -> tuple[int, ...]:
         return tuple(d.pid for d in self._daemons)
 
+    @property
+    def datapath_pid(self) -> int:
+        """The switch daemon; in userspace it is the datapath too."""
+        return self._daemons[-1].pid
+
     def stop(self) -> None:
         """The switch daemon first: it writes to the database."""
         for process in reversed(self._daemons):

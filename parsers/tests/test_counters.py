@@ -51,7 +51,7 @@ def test_every_kind_of_loss_is_found_as_a_difference() -> None:
         # 11 - 1 = 10 at the interface, 7 of which are its qdisc's
         interfaces={"uva/e0": {"rx_dropped": 1}, "umass/e0": {"tx_dropped": 11}},
         meters={"newy/1": {"drop_packets": 9}},
-        openvswitch={"newy/e3": {"tx_dropped": 2}},
+        openvswitch={"newy/e3": {"tx_dropped": 2, "socket_drops": 1}},
         relay={"a:b/forward": {"dropped": 40}, "c:d/backward": {"dropped": 4}},
         iptables=iptables(100, 9900),
     )
@@ -64,6 +64,7 @@ def test_every_kind_of_loss_is_found_as_a_difference() -> None:
         Drop("new/e1/1:", "qdisc drops", 3, False),
         Drop("umass/e0", "interface tx_dropped", 3, False),
         Drop("newy/e3", "switch port tx_dropped", 2, False),
+        Drop("newy/e3", "switch port socket_drops", 1, False),
         Drop("uva", "iptables", 100, True),
         Drop("a:b/forward", "relay dropped", 40, True),
     )

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -126,6 +128,50 @@ def test_tcp_and_udp_cross_unharmed() -> None:
             line = counters["relay"]["q:sw/forward"]
             assert line["bytes"] > 256 * 4096 + 86 * 1490
             assert (line["dropped"], line["lost"], line["partial_checksum"]) == (0, 0, 0)
+
+
+UDP_BURST = """
+import socket, sys
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for i in range(int(sys.argv[2])):
+    u.sendto(bytes(1000), (sys.argv[1], 7000))
+"""
+
+
+@pytest.mark.root
+def test_what_a_stalled_switch_loses_is_counted() -> None:
+    """Frames that the userspace datapath has no room for appear in no interface's counters."""
+    if probe().datapath != "user":
+        pytest.skip("kernel datapath: it has no packet sockets, their drops were NOT tested")
+    network = two_hosts(Impairment())
+    with lab_of(network) as lab:
+        target = network.publisher.nic1.ip
+        assert len(round_trips_ms(lab, "q", target, count=3)) == 3
+
+        def stalled_burst(frames: int) -> tuple[int, int]:
+            """(frames that arrived at p, frames lost at packet sockets)"""
+            before = lab.counters()
+            pid = lab._switches.datapath_pid
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                lab.run("q", [sys.executable, "-c", UDP_BURST, target, str(frames)])
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            time.sleep(1)
+            after = lab.counters()
+            arrived = [c["interfaces"]["p/p-nic1"]["rx_packets"] for c in (before, after)]
+            lost = [
+                sum(port["socket_drops"] for port in c["openvswitch"].values())
+                for c in (before, after)
+            ]
+            return arrived[1] - arrived[0], lost[1] - lost[0]
+
+        arrived, lost = stalled_burst(500)
+        assert arrived >= 500
+        assert lost == 0
+        arrived, lost = stalled_burst(20_000)
+        assert 1000 < arrived < 20_000
+        assert 20_000 <= arrived + lost <= 20_050  # and a few ARP frames
 
 
 @pytest.mark.root
