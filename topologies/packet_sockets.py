@@ -34,7 +34,7 @@ def packet_sockets(pid: int) -> Iterator[socket.socket]:
     try:
         for entry in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):
-                if not os.readlink(entry).startswith("socket:"):
+                if not str(entry.readlink()).startswith("socket:"):
                     continue
                 copy = _libc.syscall(_SYS_PIDFD_GETFD, pidfd, int(entry.name), 0)
                 if copy < 0:
