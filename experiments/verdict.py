@@ -53,8 +53,12 @@ RELAY_LATE_P50: Final = Limits(
     0.05, 0.25, "of the link's delay: 5 % of 18 ms is what the kernel's 250 Hz tick could add"
 )
 RELAY_LATE_P99: Final = Limits(
-    0.05, 1.0, "of the link's delay: one frame in a hundred took more than twice the delay asked"
+    0.25,
+    1.0,
+    "of the link's delay: one frame in a hundred a quarter late moves the mean by less than 1 %; "
+    "one that took twice the delay asked is another network",
 )
+RELAY_FRAMES_MIN: Final = {"half": 10, "1 %": 1000}  # fewer frames have no such quantile
 RELAY_LATE_FLOOR_US: Final = 1000.0  # below this, lateness never matters
 RTT_ERROR_MS: Final = Limits(
     2.0, 10.0, "pings over the relay were measured 0.4 to 1.4 ms above the asked delay"
@@ -415,7 +419,7 @@ def _relay(evidence: Evidence) -> list[Check]:
         worst: tuple[float, str, float, float] | None = None
         for place, relay in evidence.end.relay.items():
             late_us = relay.late_p50_us if share == "half" else relay.late_p99_us
-            if late_us is None or relay.frames == 0:
+            if late_us is None or relay.frames < RELAY_FRAMES_MIN[share]:
                 continue
             delay_ms = evidence.relay_delay_ms.get(place, 0.0)
             base_us = max(RELAY_LATE_FLOOR_US / limits.warn, delay_ms * 1000)

@@ -141,16 +141,14 @@ def test_the_worst_check_decides() -> None:
         ({"replayed": replayed(late_p50_ms=100.0)}, "replay lateness, median", "fail"),
         ({"replayed": replayed(late_max_ms=500.0)}, "replay lateness, largest", "warn"),
         ({"replayed": replayed(late_max_ms=5000.0)}, "replay lateness, largest", "fail"),
-        # 5 % of 18 ms is less than the floor of 1 ms, which then counts as these 5 %.
-        ({"end": end(relay={"a:b/forward": {"frames": 1, "late_p99_us": 1100}})},
+        # A quarter of 18 ms is 4.5 ms; 5 % of it is less than the floor of 1 ms, which counts instead.
+        ({"end": end(relay={"a:b/forward": {"frames": 1000, "late_p99_us": 4600}})},
          "delay lateness, 1 %", "warn"),
-        ({"end": end(relay={"a:b/forward": {"frames": 1, "late_p99_us": 19_000}})},
-         "delay lateness, 1 %", "warn"),
-        ({"end": end(relay={"a:b/forward": {"frames": 1, "late_p99_us": 21_000}})},
+        ({"end": end(relay={"a:b/forward": {"frames": 1000, "late_p99_us": 18_100}})},
          "delay lateness, 1 %", "fail"),
-        ({"end": end(relay={"a:b/forward": {"frames": 1, "late_p50_us": 1100}})},
+        ({"end": end(relay={"a:b/forward": {"frames": 10, "late_p50_us": 1100}})},
          "delay lateness, median", "warn"),
-        ({"end": end(relay={"a:b/forward": {"frames": 1, "late_p50_us": 6000}})},
+        ({"end": end(relay={"a:b/forward": {"frames": 10, "late_p50_us": 6000}})},
          "delay lateness, median", "fail"),
         ({"rtt_measured_ms": {"wsu1": 36.0, "sl1": 43.5}}, "round-trip times", "warn"),
         ({"rtt_measured_ms": {"wsu1": 0.3, "sl1": 41.0}}, "round-trip times", "fail"),
@@ -248,3 +246,8 @@ def test_binomial_interval() -> None:
         (100 - 3.2905 * 9.9499 - 0.5, 100 + 3.2905 * 9.9499 + 0.5), abs=0.01
     )
     assert binomial_interval(0, 0.01, 0.999) == (0.0, 0.0)
+
+
+def test_too_few_frames_have_no_quantile() -> None:
+    few = {"a:b/forward": {"frames": 999, "late_p50_us": 100, "late_p99_us": 90_000}}
+    assert "delay lateness, 1 %" not in statuses(end=end(relay=few))
