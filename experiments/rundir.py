@@ -63,6 +63,15 @@ class RunDirectory:
         (self.cells / f".{cell}{PARTIAL}").rename(target)
         return target
 
+    def set_aside(self, cell: str) -> Path:
+        """Moves a complete cell out of the results, to set-aside/<cell>.<number>."""
+        folder = self.path / "set-aside"
+        folder.mkdir(exist_ok=True)
+        number = 1 + sum(p.name.startswith(f"{cell}.") for p in folder.iterdir())
+        target = folder / f"{cell}.{number}"
+        (self.cells / cell).rename(target)
+        return target
+
     def complete_cells(self) -> list[str]:
         return sorted(p.name for p in self.cells.iterdir() if not p.name.startswith("."))
 

@@ -5,6 +5,7 @@ the report. Whatever happens, nothing of a cell's network is left."""
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import json
 import os
@@ -76,12 +77,16 @@ class Planned:
         return disk_needed_bytes(self.cell, self.trace.size_bytes)
 
 
+INVALID: Final = "invalid"
+
+
 @dataclass(frozen=True)
 class CellResult:
     cell: str
     verdict: str
     identical: bool
     resumed: bool = False
+    runs: int = 1  # more than one: the verdicts of the others were invalid, see set-aside/
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,7 @@ class RunResult:
 
     @property
     def invalid(self) -> tuple[str, ...]:
-        return tuple(c.cell for c in self.cells if c.verdict == "invalid")
+        return tuple(c.cell for c in self.cells if c.verdict == INVALID)
 
 
 def plan(spec: ExperimentSpec) -> tuple[Planned, ...]:
@@ -344,6 +349,7 @@ def run_experiment(
                 taken = take_over(run, runs, spec.name, {p.cell.cell: p.digest for p in planned})
             results = _run_cells(planned, taken, run, reporter, keep_work, build)
             described |= {"ended": time.time(), "cells_resumed": taken}
+            described["runs"] = {r.cell: r.runs for r in results}
             described["tcp_congestion_control"] = {c.cell: in_force(run, c.cell) for c in cells}
             write_json(run.path / "manifest.json", described)
             reporter.note("writing the report")
@@ -373,6 +379,13 @@ def _run_cells(
         for number, item in enumerate(waiting, start=1):
             reporter.cell(item.cell.cell, number, seconds_estimated(item.cell))
             result = run_one(item, run, reporter, keep_work=keep_work, build=build)
+            if result.verdict == INVALID:
+                # Decided by the emulation's evidence alone, not by what was measured.
+                reporter.note(f"{result.cell}: verdict: invalid; run once more, this one set aside")
+                run.set_aside(result.cell)
+                reporter.cell(item.cell.cell, number, seconds_estimated(item.cell))
+                again = run_one(item, run, reporter, keep_work=keep_work, build=build)
+                result = dataclasses.replace(again, runs=2)
             results.append(result)
             same = "all products identical" if result.identical else "PRODUCTS DIFFER"
             reporter.note(f"{result.cell}: {same}; verdict: {result.verdict}")

@@ -109,6 +109,41 @@ def test_a_complete_run(tmp_path: Path, stage: Stage, capsys: pytest.CaptureFixt
     assert "ldm6-m2-r20-p1: all products identical; verdict: faithful" in lines
 
 
+def judged_as(*verdicts: str) -> Play:
+    """Plays cells that end with these verdicts, one after the other."""
+    left = list(verdicts)
+
+    def play(job: Job, out: Path) -> Iterator[dict[str, Any]]:
+        verdict = left.pop(0)
+        write_json(out / "cell.json", {"digest": job.digest})
+        write_json(out / "verdict.json", {"verdict": verdict, "checks": []})
+        yield {"event": "done", "verdict": verdict, "identical": True}
+
+    return play
+
+
+def test_an_invalid_cell_is_run_once_more_and_the_first_is_kept_aside(
+    tmp_path: Path, stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage.play = judged_as("faithful", "invalid", "degraded")
+    result = run(tmp_path)
+    assert stage.played == ["ldm7-m2-r20-p1", "ldm6-m2-r20-p1", "ldm6-m2-r20-p1"]
+    assert [(c.verdict, c.runs) for c in result.cells] == [("faithful", 1), ("degraded", 2)]
+    assert result.invalid == ()
+    aside = result.path / "set-aside/ldm6-m2-r20-p1.1/verdict.json"
+    assert json.loads(aside.read_text())["verdict"] == "invalid"
+    manifest = json.loads((result.path / "manifest.json").read_text())
+    assert manifest["runs"] == {"ldm7-m2-r20-p1": 1, "ldm6-m2-r20-p1": 2}
+    assert "run once more" in capsys.readouterr().out
+
+
+def test_a_cell_that_is_invalid_twice_stays_invalid(tmp_path: Path, stage: Stage) -> None:
+    stage.play = judged_as("invalid", "invalid", "faithful")
+    result = run(tmp_path)
+    assert result.invalid == ("ldm7-m2-r20-p1",)
+    assert stage.played.count("ldm7-m2-r20-p1") == 2
+
+
 def test_a_failing_cell_ends_the_run_and_the_rest_can_be_resumed(
     tmp_path: Path, stage: Stage
 ) -> None:

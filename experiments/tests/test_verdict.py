@@ -141,7 +141,7 @@ def test_the_worst_check_decides() -> None:
         ({"replayed": replayed(late_p50_ms=100.0)}, "replay lateness, median", "fail"),
         ({"replayed": replayed(late_max_ms=500.0)}, "replay lateness, largest", "warn"),
         ({"replayed": replayed(late_max_ms=5000.0)}, "replay lateness, largest", "fail"),
-        # A quarter of 18 ms is 4.5 ms; 5 % of it is less than the floor of 1 ms, which counts instead.
+        # A quarter of 18 ms is 4.5 ms; 5 % of it is less than the floor of 1 ms, which counts.
         ({"end": end(relay={"a:b/forward": {"frames": 1000, "late_p99_us": 4600}})},
          "delay lateness, 1 %", "warn"),
         ({"end": end(relay={"a:b/forward": {"frames": 1000, "late_p99_us": 18_100}})},
