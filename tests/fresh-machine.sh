@@ -34,8 +34,14 @@ unshare --mount --propagation private bash -euo pipefail -c '
   for f in /etc/pip.conf ~/.pip/pip.conf ~/.config/pip/pip.conf; do [ ! -f "$f" ] || install -D "$f" "$new$f"; done
   mount -t proc proc "$new/proc"; mount --rbind /sys "$new/sys"; mount --rbind /dev "$new/dev"
   git clone -q "$root" "$new/downpour"
-  chroot "$new" /usr/bin/env -i HOME=/root LANG=C.UTF-8 TERM="${TERM:-dumb}" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    bash -c "cd /downpour && $command"
+  # pivot_root, not chroot: processes that enter a namespace of a host find the same root.
+  mkdir -p "$new/mnt/old"
+  cd "$new"
+  pivot_root . mnt/old
+  cd /downpour
+  umount -l /mnt/old
+  exec /usr/bin/env -i HOME=/root LANG=C.UTF-8 TERM="${TERM:-dumb}" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    bash -c "$command"
 ' && code=0 || code=$?
 rm -rf "$machine"
 exit $code
