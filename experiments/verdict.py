@@ -52,12 +52,8 @@ RATE_ERROR: Final = Limits(
 RELAY_LATE_P50: Final = Limits(
     0.05, 0.25, "of the link's delay: 5 % of 18 ms is what the kernel's 250 Hz tick could add"
 )
-RELAY_LATE_P99: Final = Limits(
-    0.25,
-    1.0,
-    "of the link's delay: one frame in a hundred a quarter late moves the mean by less than 1 %; "
-    "one that took twice the delay asked is another network",
-)
+RELAY_LATE_P99: Final = 0.25  # of the link's delay: it moves the mean by less than 1 %
+RELAY_LATE_P99_US: Final = 200_000.0  # TCP's least retransmission timeout: beyond, TCP acts on it
 RELAY_FRAMES_MIN: Final = {"half": 10, "1 %": 1000}  # fewer frames have no such quantile
 RELAY_LATE_FLOOR_US: Final = 1000.0  # below this, lateness never matters
 RTT_ERROR_MS: Final = Limits(
@@ -410,28 +406,35 @@ def _round_trips(evidence: Evidence) -> Check:
 
 
 def _relay(evidence: Evidence) -> list[Check]:
-    """Lateness of delayed frames, where wire-relay delays them: of half of them, and of 1 %."""
+    """Lateness of delayed frames, where wire-relay delays them: of half of them, and of 1 %.
+
+    A processor that the hypervisor takes away for 20 ms now and then makes the worst hundredth
+    late and leaves the median alone: that is worth a warning, the figures stand.
+    """
     checks = []
-    for name, share, limits in (
-        ("delay lateness, median", "half", RELAY_LATE_P50),
-        ("delay lateness, 1 %", "1 %", RELAY_LATE_P99),
-    ):
-        worst: tuple[float, str, float, float] | None = None
+    for share, name in (("half", "delay lateness, median"), ("1 %", "delay lateness, 1 %")):
+        warn = RELAY_LATE_P50.warn if share == "half" else RELAY_LATE_P99
+        worst: tuple[float, str, float, float, float] | None = None
         for place, relay in evidence.end.relay.items():
             late_us = relay.late_p50_us if share == "half" else relay.late_p99_us
             if late_us is None or relay.frames < RELAY_FRAMES_MIN[share]:
                 continue
             delay_ms = evidence.relay_delay_ms.get(place, 0.0)
-            base_us = max(RELAY_LATE_FLOOR_US / limits.warn, delay_ms * 1000)
-            if worst is None or late_us / base_us > worst[0]:
-                worst = (late_us / base_us, place, late_us, delay_ms)
+            allowed_us = max(RELAY_LATE_FLOOR_US, warn * delay_ms * 1000)
+            if worst is None or late_us / allowed_us > worst[0]:
+                worst = (late_us / allowed_us, place, late_us, delay_ms, allowed_us)
         if worst is None:
             continue
-        value, place, late_us, delay_ms = worst
+        excess, place, late_us, delay_ms, allowed_us = worst
+        if share == "half":
+            status = RELAY_LATE_P50.status(excess * RELAY_LATE_P50.warn)
+        else:
+            status = "pass" if excess <= 1 else "warn" if late_us <= RELAY_LATE_P99_US else "fail"
         text = f"worst: {place}, {share} of its frames more than {late_us:.0f} us late"
-        allowed = f"at most {max(RELAY_LATE_FLOOR_US, limits.warn * delay_ms * 1000):.0f} us"
         checks.append(
-            Check(name, limits.status(value), allowed, late_us, f"{text} on {delay_ms:g} ms")
+            Check(
+                name, status, f"at most {allowed_us:.0f} us", late_us, f"{text} on {delay_ms:g} ms"
+            )
         )
     return checks
 
