@@ -26,12 +26,13 @@ from types import FrameType
 from typing import IO, Any, Final
 
 from controller.client import PathService, PathServiceError, endpoints_of
-from experiments import configs, samplers, shaping
+from experiments import configs, queue_place, samplers, shaping
 from experiments.evidence import collect
 from experiments.plan import (
     CellSpec,
     congestion_window_bytes,
     congestion_window_packets,
+    disk_needed_bytes,
     receiver_queue_bytes,
     receiver_queue_slots,
     tbf_limit_bytes,
@@ -161,6 +162,10 @@ class CellRun:
         self.logs.mkdir(exist_ok=True)
         self.work = job.work
         self.work.mkdir(parents=True, exist_ok=True)
+        needed = disk_needed_bytes(self.cell, int(job.trace_info["bytes"]))
+        self.queues, self.queues_on = queue_place.choose(
+            needed, job.run_id, self.work, keep=job.keep_work
+        )
 
     # -- set-up -------------------------------------------------------------------------------
     def make_path(self) -> None:
@@ -538,12 +543,13 @@ class CellRun:
             "drained_all": self.drained,
             "cores": os.cpu_count() or 1,
             "topology": network.name,
+            "queues": self.queues_on,
             "digest": self.job.digest,
         }
 
     # -- helpers ------------------------------------------------------------------------------
     def _queue(self, host: str) -> Path:
-        return self.work / f"{host}.pq"
+        return self.queues / f"{host}.pq"
 
     def _log(self, host: str) -> Path:
         return self.logs / f"{host}.ldmd.log"

@@ -22,7 +22,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
-from experiments import manifest, trace_input
+from experiments import manifest, queue_place, trace_input
 from experiments.cell import Job
 from experiments.configs import LDMD
 from experiments.plan import (
@@ -146,13 +146,16 @@ def check_queues(planned: Sequence[Planned]) -> None:
 
 
 def check_disk(planned: Sequence[Planned], runs: Path) -> None:
-    """The largest cell must fit; cells run one after the other and remove their queues."""
+    """The largest cell must fit, unless its queues lie in memory; cells run one after the other and
+    remove their queues."""
     place = runs
     while not place.exists():
         place = place.parent
     free = shutil.disk_usage(place).free
     largest = max(planned, key=lambda p: p.disk_bytes)
     needed = largest.disk_bytes
+    if queue_place.memory_free_bytes() >= needed:
+        return
     if needed > free:
         raise RunError(
             f"found {free / 1e9:.2f} GB free in {place}; valid: {needed / 1e9:.2f} GB for the "

@@ -106,6 +106,7 @@ def take(token: str) -> Snapshot:
     namespaces = {name for name in names if name.startswith(PREFIX)}
     files = {str(p) for p in Path("/run").glob("downpour*")}
     files |= {str(p) for p in Path("/run/downpour").glob("*")}
+    files |= {str(p) for p in Path("/dev/shm/downpour").glob("*")}
     files |= {str(p) for p in Path("/run/openvswitch").glob("*")}
     foreign = {
         name.removeprefix(PREFIX)
@@ -113,6 +114,7 @@ def take(token: str) -> Snapshot:
         if _owner_is_foreign(name.removeprefix(PREFIX), token)
     }
     files -= {f"/run/downpour/{run_id}" for run_id in foreign}
+    files -= {f"/dev/shm/downpour/{run_id}" for run_id in foreign}
     if foreign:
         files.discard("/run/downpour")
     listening = set()

@@ -167,6 +167,8 @@ def live_runs() -> tuple[str, ...]:
     with contextlib.suppress(OSError):
         found |= {p.name for p in marks.STATE_ROOT.iterdir() if p.is_dir()}
     with contextlib.suppress(OSError):
+        found |= {p.name for p in marks.MEMORY_ROOT.iterdir() if p.is_dir()}
+    with contextlib.suppress(OSError):
         found |= {
             p.name.removeprefix(marks.NAMESPACE_PREFIX)
             for p in marks.NAMESPACE_DIRECTORY.iterdir()
@@ -206,8 +208,10 @@ def purge(run_id: str) -> None:
             shutil.rmtree(state_dir)
         except OSError as error:
             problems.append(f"{state_dir}: {error.strerror}")
-    with contextlib.suppress(OSError):
-        marks.STATE_ROOT.rmdir()  # only if no other run is there
+    shutil.rmtree(marks.memory_directory(run_id), ignore_errors=True)
+    for root in (marks.STATE_ROOT, marks.MEMORY_ROOT):
+        with contextlib.suppress(OSError):
+            root.rmdir()  # only if no other run is there
     if problems:
         raise LabError(f"run {run_id}: {'; '.join(problems)}")
 

@@ -15,6 +15,7 @@ MARK = "DOWNPOUR_RUN"
 NAMESPACE_PREFIX = "downpour-"
 NAMESPACE_DIRECTORY = Path("/run/netns")
 STATE_ROOT = Path("/run/downpour")
+MEMORY_ROOT = Path("/dev/shm/downpour")  # large files of a run that are better not on disk
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 
@@ -28,6 +29,11 @@ def namespace_path(run_id: str) -> Path:
 
 def state_directory(run_id: str) -> Path:
     return STATE_ROOT / run_id
+
+
+def memory_directory(run_id: str) -> Path:
+    """Made by whom needs it, removed with the run."""
+    return MEMORY_ROOT / run_id
 
 
 def run_of_environment(environ: bytes) -> str | None:
