@@ -150,6 +150,9 @@ def test_enter_leave_purge() -> None:
         assert found is not None and found.owner_alive and found.topology == "t"
         with pytest.raises(LabError, match="exists already"):
             lifecycle.enter(run_id)
+        memory = marks.memory_directory(run_id)
+        memory.mkdir(parents=True)
+        (memory / "queue").write_bytes(b"x")
         child = subprocess.Popen(["sleep", "60"])
         unmarked = subprocess.Popen(["sleep", "60"], env={})
         assert {child.pid, unmarked.pid} <= marks.processes_of(run_id)
@@ -160,4 +163,5 @@ def test_enter_leave_purge() -> None:
     assert (child.wait(), unmarked.wait()) == (-9, -9)
     assert run_id not in lifecycle.live_runs()
     assert not marks.namespace_path(run_id).exists() and not run.state_dir.exists()
+    assert not memory.exists()
     lifecycle.purge(run_id)  # a second time: nothing to do, no error
