@@ -80,7 +80,7 @@ static char *read_object(const char *path, const char *name, size_t *size)
 static struct bpf_object *load(const char *bytes, size_t size, unsigned cwnd, bool linked,
                                struct bpf_link **link, int *link_fd)
 {
-    LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "ctcp");
+    struct bpf_object_open_opts options = {.sz = sizeof options, .object_name = "ctcp"};
     struct bpf_object *object = bpf_object__open_mem(bytes, size, &options);
     if (object == NULL)
         return NULL;
