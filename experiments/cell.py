@@ -601,10 +601,7 @@ def run_cell(job: Job, out: Path) -> tuple[str, bool]:
         finally:
             run.end_daemons()
             run.save_description(entered.state_dir)
-        result = run.finish()
-    if not job.keep_work:
-        shutil.rmtree(job.work, ignore_errors=True)
-    return result
+        return run.finish()
 
 
 def main(job_path: Path, out: Path, errors: IO[str]) -> int:

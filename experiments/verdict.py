@@ -408,8 +408,8 @@ def _round_trips(evidence: Evidence) -> Check:
 def _relay(evidence: Evidence) -> list[Check]:
     """Lateness of delayed frames, where wire-relay delays them: of half of them, and of 1 %.
 
-    A processor that the hypervisor takes away for 20 ms now and then makes the worst hundredth
-    late and leaves the median alone: that is worth a warning, the figures stand.
+    Stalls of some 20 ms now and then (a virtual machine's disk can cause them) make the worst
+    hundredth late and leave the median alone: that is worth a warning, the figures stand.
     """
     checks = []
     for share, name in (("half", "delay lateness, median"), ("1 %", "delay lateness, 1 %")):

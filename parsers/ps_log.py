@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from parsers.problems import Problem, numbered_lines, problem
+from parsers.blocks import in_block, parse_blocks
+from parsers.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,37 +46,21 @@ class PsLog:
     problems: tuple[Problem, ...]
 
 
+def _row(time_s: float, line: str) -> ProcessSample | None:
+    words = line.split(maxsplit=6)
+    if words[:2] == ["PID", "PPID"]:
+        return None
+    time_s = in_block(time_s)
+    if len(words) < 7:
+        raise ValueError("expected PID PPID %CPU TIME ELAPSED RSS COMMAND")
+    pcpu = float(words[2])
+    numbers = [int(words[i]) for i in (0, 1, 3, 4, 5)]
+    if not math.isfinite(pcpu) or pcpu < 0 or min(numbers) < 0:
+        raise ValueError("a negative or infinite number")
+    pid, ppid, cputimes, etimes, rss = numbers
+    return ProcessSample(time_s, pid, ppid, pcpu, cputimes, etimes, rss, words[6].strip())
+
+
 def parse_ps_log(text: str, file: str) -> PsLog:
     """Parses all blocks. Never raises."""
-    times: list[float] = []
-    samples: list[ProcessSample] = []
-    problems: list[Problem] = []
-    for number, raw, complete in numbered_lines(text):
-        if not complete:
-            problems.append(problem(file, number, raw, "the last line is cut off (no newline)"))
-            continue
-        words = raw.split(maxsplit=6)
-        if not words or words[:2] == ["PID", "PPID"]:
-            continue
-        try:
-            if words[0] == "@":
-                moment = float(words[1]) if len(words) == 2 else math.nan
-                if not math.isfinite(moment):
-                    raise ValueError("expected '@ SECONDS-SINCE-1970'")
-                times.append(moment)
-                continue
-            if not times:
-                raise ValueError("a process before the first '@' line")
-            if len(words) < 7:
-                raise ValueError("expected PID PPID %CPU TIME ELAPSED RSS COMMAND")
-            pcpu = float(words[2])
-            numbers = [int(words[i]) for i in (0, 1, 3, 4, 5)]
-            if not math.isfinite(pcpu) or pcpu < 0 or min(numbers) < 0:
-                raise ValueError("a negative or infinite number")
-            pid, ppid, cputimes, etimes, rss = numbers
-            samples.append(
-                ProcessSample(times[-1], pid, ppid, pcpu, cputimes, etimes, rss, words[6].strip())
-            )
-        except ValueError as error:
-            problems.append(problem(file, number, raw, str(error)))
-    return PsLog(file, tuple(times), tuple(samples), tuple(problems))
+    return PsLog(file, *parse_blocks(text, file, _row))
