@@ -128,8 +128,7 @@ def kernel_findings(f: KernelFacts) -> list[Finding]:
             else "experiments try it (fixed congestion window)",
         )
     )
-    cores = "" if f.cores >= LEAST_CORES else f"; valid: at least {LEAST_CORES}"
-    found.append(Finding(ADVICE if cores else OK, "processor cores", f"{f.cores}{cores}"))
+    found.append(_cores(f))
     low = f.memory_bytes < LEAST_MEMORY_BYTES
     memory = f"{f.memory_bytes / 1024**3:.1f} GiB available"
     found.append(
@@ -138,6 +137,15 @@ def kernel_findings(f: KernelFacts) -> list[Finding]:
         )
     )
     return found
+
+
+def _cores(f: KernelFacts) -> Finding:
+    subject = "processor cores"
+    if f.clock == "virtual":
+        return Finding(OK, subject, f"{f.cores} (virtual time: no computation takes time)")
+    if f.cores < LEAST_CORES:
+        return Finding(ADVICE, subject, f"{f.cores}; valid: at least {LEAST_CORES}")
+    return Finding(OK, subject, str(f.cores))
 
 
 def tool_findings(versions: Mapping[str, str | None]) -> list[Finding]:

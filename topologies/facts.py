@@ -10,6 +10,7 @@ import platform
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, Literal
 
 from topologies import ctcp_host
 
@@ -18,6 +19,9 @@ MODULES = (
     *("act_mirred", "tun", "veth", "tcp_bbr"),
 )
 PREFERRED_CONGESTION_CONTROL = ("bbr", "cubic", "reno")
+
+Clock = Literal["native", "virtual"]
+TIME_TRAVEL: Final = "time-travel=inf-cpu"  # User-Mode Linux's: time passes only while all sleep
 
 # Each line of the probe prints 'name=1' if it worked. Only one ends in a name per test, so that a
 # test that fails says nothing about the next.
@@ -51,7 +55,8 @@ PROBES: tuple[tuple[str, str], ...] = (
 @dataclass(frozen=True)
 class KernelFacts:
     """True: it works here. `congestion_control` is what hosts use until `Lab.use_ctcp`;
-    `ctcp_missing` says why that cannot be tried ("": it can)."""
+    `ctcp_missing` says why that cannot be tried ("": it can). `clock` "virtual": time passes only
+    while all processes sleep, so that no computation takes time."""
 
     kernel: str
     namespace: bool
@@ -72,6 +77,7 @@ class KernelFacts:
     cores: int
     memory_bytes: int
     ctcp_missing: str = "not looked for"
+    clock: Clock = "native"
 
     @property
     def datapath(self) -> str:
@@ -104,8 +110,19 @@ def probe_script() -> str:
     return "\n".join(lines) + "\n"
 
 
+def clock_of(command_line: str) -> Clock:
+    """Which clock a kernel with this command line (the text of /proc/cmdline) has."""
+    return "virtual" if TIME_TRAVEL in command_line.split() else "native"
+
+
 def parse_probe(
-    text: str, *, kernel: str, cores: int, memory_bytes: int, ctcp_missing: str = "not looked for"
+    text: str,
+    *,
+    kernel: str,
+    cores: int,
+    memory_bytes: int,
+    ctcp_missing: str = "not looked for",
+    clock: Clock = "native",
 ) -> KernelFacts:
     """The facts from the probe script's output."""
     found: set[str] = set()
@@ -137,6 +154,7 @@ def parse_probe(
         cores=cores,
         memory_bytes=memory_bytes,
         ctcp_missing=ctcp_missing,
+        clock=clock,
     )
 
 
@@ -181,4 +199,5 @@ def probe() -> KernelFacts:
         cores=len(os.sched_getaffinity(0)),
         memory_bytes=memory_available_bytes(Path("/proc/meminfo").read_text(encoding="utf-8")),
         ctcp_missing=ctcp_host.what_is_missing(),
+        clock=clock_of(Path("/proc/cmdline").read_text(encoding="utf-8", errors="replace")),
     )

@@ -59,6 +59,12 @@ def test_small_machine_is_advised() -> None:
     assert (found["processor cores"], found["memory"]) == (ADVICE, ADVICE)
 
 
+def test_one_core_is_enough_in_virtual_time() -> None:
+    guest = dataclasses.replace(facts(ALL), cores=1, clock="virtual")
+    found = {f.subject: f for f in kernel_findings(guest)}["processor cores"]
+    assert found == Finding(OK, "processor cores", "1 (virtual time: no computation takes time)")
+
+
 def test_tools() -> None:
     found = tool_findings({"ip": "6.1.0", "tcpdump": None, "ovs-vsctl": None})
     assert found == [
