@@ -491,6 +491,7 @@ class CellRun:
             drained=self.drained,
             tcp_found=self.tcp_found,
             rtt_measured_ms=self.rtt_measured_ms,
+            clock=self.lab.facts.clock,
         )
         verdict = judge(evidence)
         write_json(self.out / "verdict.json", verdict.to_dict())
@@ -542,6 +543,7 @@ class CellRun:
             **self.times,
             "drained_all": self.drained,
             "cores": os.cpu_count() or 1,
+            "clock": self.lab.facts.clock,
             "topology": network.name,
             "queues": self.queues_on,
             "digest": self.job.digest,

@@ -17,6 +17,7 @@ from parsers.counters import Counters, parse_counters
 from parsers.ldm_log import ReceiverStats, Replayed, parse_ldm_log
 from parsers.products import ContentCheck, ListedProduct, compare_products, parse_products
 from parsers.sar_log import CpuSample, parse_sar_log, shift_to
+from topologies.facts import Clock
 from topologies.model import Network
 
 
@@ -33,6 +34,7 @@ def collect(
     drained: bool,
     tcp_found: str,
     rtt_measured_ms: Mapping[str, float],
+    clock: Clock,
 ) -> Evidence:
     """The evidence in the cell's directory `out`."""
     subscribers = [h.name for h in network.subscribers]
@@ -73,6 +75,7 @@ def collect(
         tcp_found=tcp_found,
         rtt_asked_ms={h: network.round_trip_ms[h] for h in subscribers},
         rtt_measured_ms=rtt_measured_ms,
+        clock=clock,
     )
 
 

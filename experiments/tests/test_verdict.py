@@ -177,6 +177,63 @@ def test_each_check_can_fail(changes: dict[str, Any], name: str, status: str) ->
     assert statuses(**changes) == {name: status}
 
 
+VIRTUAL = dataclasses.replace(
+    GOOD,
+    clock="virtual",
+    replayed=replayed(late_p50_ms=0.05, late_max_ms=0.08),
+    rtt_measured_ms={"wsu1": 36.0, "sl1": 41.001},
+)
+
+
+def test_processors_are_not_judged_in_virtual_time() -> None:
+    """Saturated all the time natively; there, no sample at all means nothing either."""
+    for samples in (cpu(0, steal=50), []):
+        assert judge(dataclasses.replace(GOOD, cpu=samples)).verdict != "faithful"
+        verdict = judge(dataclasses.replace(VIRTUAL, cpu=samples))
+        assert verdict.verdict == "faithful"
+        silent = {c.name: c for c in verdict.checks if c.status == "n/a"}
+        assert set(silent) == {"CPU", "CPU steal"}
+        assert all("virtual time" in c.text and c.found is None for c in silent.values())
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "status"),
+    [
+        ({"rtt_measured_ms": {"wsu1": 36.1, "sl1": 40.9}}, "round-trip times", "pass"),
+        ({"rtt_measured_ms": {"wsu1": 36.101, "sl1": 41.0}}, "round-trip times", "warn"),
+        ({"rtt_measured_ms": {"wsu1": 36.0, "sl1": 39.999}}, "round-trip times", "fail"),
+        ({"replayed": replayed(late_p50_ms=0.21, late_max_ms=0.3)}, "replay lateness, median",
+         "warn"),
+        ({"replayed": replayed(late_p50_ms=0.05, late_max_ms=1.1)}, "replay lateness, largest",
+         "warn"),
+        ({"replayed": replayed(late_p50_ms=0.05, late_max_ms=251.0)}, "replay lateness, largest",
+         "fail"),
+        ({"end": end(relay={"a:b/forward": {"frames": 10, "late_p50_us": 99}})},
+         "delay lateness, median", "pass"),
+        ({"end": end(relay={"a:b/forward": {"frames": 10, "late_p50_us": 101}})},
+         "delay lateness, median", "warn"),
+        ({"end": end(relay={"a:b/forward": {"frames": 1000, "late_p99_us": 1001}})},
+         "delay lateness, 1 %", "fail"),
+    ],
+)  # fmt: skip
+def test_virtual_time_must_be_exact(changes: dict[str, Any], name: str, status: str) -> None:
+    checks = judge(dataclasses.replace(VIRTUAL, **changes)).checks
+    assert {c.name: c.status for c in checks}[name] == status
+    assert {c.name for c in checks if c.status in ("warn", "fail")} <= {name}
+    if status == "fail":
+        return
+    # The native limits allow all of it.
+    native = dataclasses.replace(VIRTUAL, clock="native", **changes)
+    assert {c.name: c.status for c in judge(native).checks}[name] == "pass"
+
+
+def test_rates_must_be_exact_in_virtual_time() -> None:
+    for rate_bps, status in ((20.09e6, "pass"), (20.11e6, "warn"), (20.41e6, "fail")):
+        evidence = dataclasses.replace(VIRTUAL, shaper=shaper(rate_bps, 5_000_000))
+        found = {c.name: c.status for c in judge(evidence).checks}["sender rate"]
+        assert found == status, rate_bps
+
+
 def test_lossless_runs_must_lose_nothing_to_iptables() -> None:
     rule = {"chain": "INPUT", "packets": 0, "bytes": 0, "rule": "-A INPUT -p udp -j DROP"}
     quiet: dict[str, Any] = {"loss": 0.0, "arrived": {}, "end": end(iptables={"sl1": [rule]})}
