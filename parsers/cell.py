@@ -11,6 +11,9 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from parsers.jsonfiles import BadFile, describe
 
 VERDICTS = ("faithful", "degraded", "invalid")
+NO_CPU = "virtual time: the processor is infinitely fast there"
+
+Clock = Literal["native", "virtual"]
 
 
 class _File(BaseModel):
@@ -57,11 +60,27 @@ class Cell(_File):
     insertion_ended: float
     drained: float | None = None
     cores: int = Field(ge=1)
+    clock: Clock = "native"  # runs from before there was another do not say
+    rtt_measured_ms: dict[str, float] = {}
+
+
+class VirtualRun(_File):
+    """virtual.json, which the launcher writes beside a cell in virtual time: what it cost."""
+
+    kernel: str
+    kernel_digest: str = ""
+    mode: str = ""
+    seed: int | None = None
+    real_s: float = Field(gt=0)
+    virtual_s: float
+    boot_real_s: float | None = None
+    ready_real_s: float | None = None
+    packets_delivered: int | None = None
 
 
 class Check(_File):
     name: str
-    status: Literal["pass", "warn", "fail"]
+    status: Literal["pass", "warn", "fail", "n/a"]
     asked: Any = None
     found: Any = None
     text: str = ""
@@ -105,6 +124,13 @@ def parse_cell(text: str, file: str) -> Cell:
 def parse_verdict(text: str, file: str) -> Verdict:
     try:
         return Verdict.model_validate_json(text)
+    except ValidationError as error:
+        raise BadFile(describe(error, file)) from None
+
+
+def parse_virtual(text: str, file: str) -> VirtualRun:
+    try:
+        return VirtualRun.model_validate_json(text)
     except ValidationError as error:
         raise BadFile(describe(error, file)) from None
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from parsers.cell import Clock
 from parsers.paper import Comparisons, PaperRow, compare_all
 from parsers.summary import CellMetrics
 from parsers.units import METRICS, Value, absent
@@ -19,7 +20,7 @@ _WORST_FIRST = ("invalid", "unknown", "degraded", "faithful")
 
 @dataclass(frozen=True)
 class Group:
-    """Cells with the same m, r, p and duration: per protocol one cell per repeat."""
+    """Cells with the same m, r, p, duration and clock: per protocol one cell per repeat."""
 
     m: int
     r_bps: float
@@ -28,20 +29,20 @@ class Group:
     cells: Mapping[str, tuple[CellMetrics, ...]]  # protocol -> repeats
     values: Mapping[str, Mapping[str, Value]]  # protocol -> metric -> mean over the repeats
     comparisons: Comparisons
+    clock: Clock = "native"
 
     @property
     def label(self) -> str:
         return (
             f"m = {self.m}, r = {self.r_bps / 1e6:g} Mbit/s, p = {100 * self.loss:g} %,"
-            f" {self.duration_s:g} s"
+            f" {self.duration_s:g} s" + (", virtual time" if self.clock == "virtual" else "")
         )
 
     @property
     def slug(self) -> str:
         """For file names; as cells are named."""
-        return f"m{self.m}-r{self.r_bps / 1e6:g}-p{100 * self.loss:g}-{self.duration_s:g}s".replace(
-            ".", "_"
-        )
+        name = f"m{self.m}-r{self.r_bps / 1e6:g}-p{100 * self.loss:g}-{self.duration_s:g}s"
+        return name.replace(".", "_") + ("-virtual" if self.clock == "virtual" else "")
 
     def first(self, protocol: str) -> CellMetrics | None:
         found = self.cells.get(protocol, ())
@@ -65,14 +66,14 @@ def mean_of(values: Sequence[Value]) -> Value:
 
 
 def group_cells(cells: Iterable[CellMetrics], paper: tuple[PaperRow, ...]) -> tuple[Group, ...]:
-    """Groups in order of (r, p, m, duration)."""
-    by_key: dict[tuple[float, float, int, float], dict[str, list[CellMetrics]]] = {}
+    """Groups in order of (r, p, m, duration, clock)."""
+    by_key: dict[tuple[float, float, int, float, Clock], dict[str, list[CellMetrics]]] = {}
     for metrics in sorted(cells, key=lambda c: c.cell.cell):
         cell = metrics.cell
-        key = (cell.r_bps, cell.loss, cell.m, cell.duration_s)
+        key = (cell.r_bps, cell.loss, cell.m, cell.duration_s, cell.clock)
         by_key.setdefault(key, {}).setdefault(cell.protocol, []).append(metrics)
     groups = []
-    for (r_bps, loss, m, duration_s), found in sorted(by_key.items()):
+    for (r_bps, loss, m, duration_s, clock), found in sorted(by_key.items()):
         values = {
             protocol: {name: mean_of([c.values[name] for c in repeats]) for name in METRICS}
             for protocol, repeats in found.items()
@@ -86,6 +87,7 @@ def group_cells(cells: Iterable[CellMetrics], paper: tuple[PaperRow, ...]) -> tu
                 {protocol: tuple(repeats) for protocol, repeats in found.items()},
                 values,
                 compare_all(paper, values, m, r_bps, loss, duration_s),
+                clock,
             )
         )
     return tuple(groups)
@@ -98,6 +100,11 @@ def verdict_of(cell: CellMetrics) -> str:
 def worst_verdict(cells: Iterable[CellMetrics]) -> str:
     found = {verdict_of(cell) for cell in cells}
     return next((v for v in _WORST_FIRST if v in found), "unknown")
+
+
+def clocks_of(cells: Iterable[CellMetrics]) -> str:
+    """ "native", "virtual", or "native and virtual": a resumed run may have both."""
+    return " and ".join(sorted({cell.cell.clock for cell in cells})) or "unknown"
 
 
 def _plain(value: Any) -> Any:
@@ -131,6 +138,7 @@ def to_json(experiment: str, groups: Sequence[Group], complaints: Sequence[str])
     return {
         "experiment": experiment,
         "verdict": worst_verdict(c for g in groups for r in g.cells.values() for c in r),
+        "clock": clocks_of(c for g in groups for r in g.cells.values() for c in r),
         "metrics": {
             m.name: {"label": m.label, "unit": m.unit, "source": m.source} for m in METRICS.values()
         },
@@ -140,6 +148,7 @@ def to_json(experiment: str, groups: Sequence[Group], complaints: Sequence[str])
                 "r_bps": g.r_bps,
                 "loss": g.loss,
                 "duration_s": g.duration_s,
+                "clock": g.clock,
                 "cells": {p: [c.cell.cell for c in r] for p, r in g.cells.items()},
                 "values": _plain(g.values),
                 "paper": _plain(g.comparisons.compared),

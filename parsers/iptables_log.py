@@ -12,6 +12,7 @@ _CHAIN = re.compile(r"Chain (\S+) \(.*\)")
 _LISTED = re.compile(r"\s*(\d+)\s+(\d+)\s(.*)", re.ASCII)
 _SAVED = re.compile(r"\[(\d+):(\d+)\] -A (\S+) ?(.*)", re.ASCII)
 _PROBABILITY = re.compile(r"probability (\d+(?:\.\d+)?)", re.ASCII)
+_BYTECODE = re.compile(r'--bytecode "?[0-9 ,]*,53 \d+ \d+ (\d+),6 0 0 \d+,6 0 0 \d+"?', re.ASCII)
 _INTERFACE = re.compile(r"(?:^|\s)(?:-i|--in-interface) (\S+)")
 
 
@@ -30,7 +31,10 @@ class Rule:
 
     @property
     def probability(self) -> float | None:
-        """Of the statistic match (iptables prints 0.01 as 0.00999999978); None without one."""
+        """Of the statistic match (iptables prints 0.01 as 0.00999999978), or of a bpf match whose
+        program ends by comparing a 32-bit hash with p x 2^32; None without either."""
+        if match := _BYTECODE.search(self.rule):
+            return int(match[1]) / 2**32
         match = _PROBABILITY.search(self.rule)
         return float(match[1]) if match else None
 

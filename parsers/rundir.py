@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from parsers import metrics
-from parsers.cell import lossy_link_directions, parse_cell, parse_manifest, parse_verdict
+from parsers.cell import (
+    lossy_link_directions,
+    parse_cell,
+    parse_manifest,
+    parse_verdict,
+    parse_virtual,
+)
 from parsers.comparison import group_cells, to_json
 from parsers.counters import parse_counters
 from parsers.cpu_log import parse_cpu_log
@@ -63,6 +69,9 @@ def load_cell(directory: Path) -> CellData:
     hosts = (cell.publisher, *cell.subscribers)
     logs = {h: optional(f"logs/{h}.ldmd.log", parse_ldm_log) for h in hosts}
     products = {h: optional(f"products/{h}.txt", parse_products) for h in hosts}
+    virtual = optional("virtual.json", parse_virtual)
+    if virtual is None and cell.clock == "native":
+        missing.remove("virtual.json")
     return CellData(
         cell=cell,
         verdict=optional("verdict.json", parse_verdict),
@@ -74,6 +83,7 @@ def load_cell(directory: Path) -> CellData:
         products={h: listing for h, listing in products.items() if listing is not None},
         counters_start=optional("counters-start.json", parse_counters),
         counters_end=optional("counters-end.json", parse_counters),
+        virtual=virtual,
         lossy_links=optional("network.json", lossy_link_directions) or frozenset(),
         missing=tuple(missing),
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from parsers.cell import ModelCheck
-from parsers.comparison import PROTOCOLS, Group, verdict_of, worst_verdict
+from parsers.cell import NO_CPU, ModelCheck
+from parsers.comparison import PROTOCOLS, Group, clocks_of, verdict_of, worst_verdict
 from parsers.paper import Comparison
 from parsers.plots import Plot
 from parsers.report import Banner, Report, Section, Table
@@ -121,7 +121,24 @@ def _main_table(group: Group) -> Table:
             ),
         )
     )
+    rows.append(("Clock", *(x for _ in protocols for x in (group.clock, "", ""))))
     return Table("", tuple(header), tuple(rows), frozenset({"Metric"}))
+
+
+def clock_text(cell: CellMetrics) -> str:
+    """Which clock made a cell's figures, and in virtual time what that cost."""
+    if cell.cell.clock == "native":
+        return "clock: native"
+    run = cell.virtual
+    if run is None:
+        return "clock: virtual (the real time it took is not known: there is no virtual.json)"
+    seed = "not seeded" if run.seed is None else f"seed {run.seed}"
+    duration_s = cell.cell.duration_s
+    return (
+        f"clock: virtual (kernel {run.kernel}, {seed}, {duration_s:g} s took {run.real_s:.1f} s of"
+        f" real time, ratio {duration_s / run.real_s:.2f}; {run.virtual_s:.1f} s of virtual time"
+        " with set-up and end)"
+    )
 
 
 def _cpu_label(name: str, group: Group) -> str:
@@ -151,6 +168,7 @@ def _main_section(group: Group) -> Section:
         if c.derived
     ]
     sentences += _remarks(group, _MAIN)
+    sentences += [f"{c.cell.cell}: {clock_text(c)}." for c in _cells(group)]
     return Section(f"LDM7 and LDM6 at {group.label}", tuple(sentences), (_main_table(group),))
 
 
@@ -338,14 +356,14 @@ def _verdict_section(cells: Sequence[CellMetrics]) -> Section:
             continue
         rows = tuple(
             (
-                check.status.upper() if check.status != "pass" else "pass",
+                check.status.upper() if check.status in ("fail", "warn") else check.status,
                 check.name,
                 _brief(check.asked),
                 _brief(check.found),
                 check.text,
             )
             for check in sorted(
-                cell.verdict.checks, key=lambda c: ("fail", "warn", "pass").index(c.status)
+                cell.verdict.checks, key=lambda c: ("fail", "warn", "pass", "n/a").index(c.status)
             )
         )
         header = ("Status", "Check", "asked", "found", "Evidence")
@@ -467,12 +485,12 @@ def _banner(cells: Sequence[CellMetrics]) -> Banner:
         "invalid": "INVALID: do not use these figures.",
         "unknown": "UNKNOWN: a cell has no verdict; nothing vouches for these figures.",
     }
-    lines = []
+    lines = _different_clocks(cells)
     for cell in cells:
         name = cell.cell.cell
         checks = cell.verdict.checks if cell.verdict is not None else ()
         bad = sorted(
-            (c for c in checks if c.status != "pass"),
+            (c for c in checks if c.status in ("fail", "warn")),
             key=lambda c: ("fail", "warn").index(c.status),
         )
         if verdict_of(cell) != "faithful":
@@ -497,6 +515,16 @@ def _banner(cells: Sequence[CellMetrics]) -> Banner:
     return Banner(verdict, headlines[verdict], tuple(lines))
 
 
+def _different_clocks(cells: Sequence[CellMetrics]) -> list[str]:
+    by_clock: dict[str, list[str]] = {}
+    for cell in cells:
+        by_clock.setdefault(cell.cell.clock, []).append(cell.cell.cell)
+    if len(by_clock) < 2:
+        return []
+    named = (f"{clock}: {', '.join(sorted(names))}" for clock, names in sorted(by_clock.items()))
+    return [f"CLOCKS DIFFER: {'; '.join(named)}"]
+
+
 def build_report(
     experiment: str,
     run: str,
@@ -514,7 +542,9 @@ def build_report(
             sections.append(paper)
         figures = tuple(plots.get(group.slug, ()))
         if figures:
-            sections.append(Section(f"Figures at {group.label}", plots=figures))
+            left_out = (f"CPU over time is left out: {NO_CPU}.",)
+            sentences = left_out if group.clock == "virtual" else ()
+            sections.append(Section(f"Figures at {group.label}", sentences, plots=figures))
         sections.append(_receivers_section(group))
         sections.append(_losses_section(group))
         sections.append(_file_sets_section(group))
@@ -523,4 +553,5 @@ def build_report(
     if model is not None:
         sections.append(model)
     sections.append(_input_section(cells, complaints))
-    return Report(f"Downpour: {experiment}", run, _banner(cells), tuple(sections))
+    subtitle = f"{run}, clock: {clocks_of(cells)}"
+    return Report(f"Downpour: {experiment}", subtitle, _banner(cells), tuple(sections))

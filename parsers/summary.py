@@ -7,20 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parsers import metrics
-from parsers.cell import Cell, Verdict
+from parsers.cell import NO_CPU, Cell, Verdict, VirtualRun
 from parsers.counters import Counters, Drop, drops_between, rule_arrivals, rule_drops
 from parsers.cpu_log import CpuLog
 from parsers.deliveries import Arrival, Receiver, Sent, ingested, receiver_of, sent_by
-from parsers.ldm_log import LdmLog, Notice, Product, Replayed
+from parsers.ldm_log import LdmLog, Notice, Replayed
 from parsers.metrics import CpuSample, Delivery, FileSet, FmtpFile, FmtpMetrics, RateSample
 from parsers.problems import Problem
 from parsers.products import ContentCheck, ProductList, compare_products
 from parsers.ps_log import PsLog
 from parsers.sar_log import SarLog, shift_to
+from parsers.series import Series, cpu_series, input_series, per_minute
 from parsers.times import MICROSECONDS
 from parsers.units import Value, absent
 
-CPU_WINDOW_S = 5.0  # ps's CPU times are too coarse for shorter windows
 LISTED_NAMES = 20
 
 
@@ -39,6 +39,7 @@ class CellData:
     counters_start: Counters | None = None
     counters_end: Counters | None = None
     lossy_links: frozenset[str] = frozenset()
+    virtual: VirtualRun | None = None
     missing: tuple[str, ...] = ()  # files that were not there
 
 
@@ -66,19 +67,6 @@ class ReceiverMetrics:
 
 
 @dataclass(frozen=True)
-class Series:
-    """For the plots; times in seconds after the first insertion."""
-
-    nic_bps: tuple[tuple[float, float], ...] = ()
-    nic_bps_per_minute: tuple[tuple[float, float], ...] = ()
-    input_bps: tuple[tuple[float, float], ...] = ()  # per second, at the second's end
-    machine_cpu: tuple[tuple[float, float], ...] = ()  # % of all cores: not idle, no iowait, steal
-    sender_cpu: tuple[tuple[float, float], ...] = ()  # % of all cores: the LDM processes
-    sender_cpu_source: str = ""  # cpu.log or ps
-    latency_cdf: tuple[tuple[float, float], ...] = ()
-
-
-@dataclass(frozen=True)
 class CellMetrics:
     cell: Cell
     verdict: Verdict | None
@@ -96,6 +84,7 @@ class CellMetrics:
     notices: tuple[Notice, ...]
     problems: tuple[Problem, ...]
     missing: tuple[str, ...]
+    virtual: VirtualRun | None = None
 
     @property
     def uninjected(self) -> tuple[Drop, ...]:
@@ -149,6 +138,7 @@ def summarize(data: CellData, group_bytes: int = metrics.GROUP_BYTES) -> CellMet
         notices=tuple(n for log in _all_logs(data) for n in log.of(Notice)),
         problems=_problems(data),
         missing=data.missing,
+        virtual=data.virtual,
     )
 
 
@@ -373,6 +363,9 @@ def _instead(counted: Value, why: str) -> Value:
 def _cpu(data: CellData, begin: float, end: float, values: dict[str, Value]) -> None:
     """Phi by cpu.log where it is there, else by ps, which the papers used."""
     cores = data.cell.cores
+    if data.cell.clock == "virtual":
+        values.update({name: absent("%", NO_CPU) for name in ("cpu", "cpu_one_core", "cpu_ps")})
+        return
     if data.ps is None:
         values["cpu_ps"] = absent("%", "no ps.log")
     else:
@@ -522,66 +515,22 @@ def _series(
     latencies: list[float],
 ) -> Series:
     machine: tuple[tuple[float, float], ...] = ()
-    if sar is not None:
+    source, samples = _cpu_samples(data)
+    if data.cell.clock == "virtual":
+        source, samples = "", ()
+    elif sar is not None:
         machine = tuple(
             (s.time_s - begin, s.user + s.nice + s.system) for s in sar.cpus if s.cpu == "all"
         )
-    inserted = ingested(data.ingest)
-    source, samples = _cpu_samples(data)
     return Series(
         nic_bps=tuple((s.time_s - begin, s.rate) for s in nic),
-        nic_bps_per_minute=_per_minute(nic, begin, end),
-        input_bps=_input_series(inserted, begin, end),
+        nic_bps_per_minute=per_minute(nic, begin, end),
+        input_bps=input_series(ingested(data.ingest), begin, end),
         machine_cpu=machine,
-        sender_cpu=_cpu_series(samples, data.cell.cores, begin),
+        sender_cpu=cpu_series(samples, data.cell.cores, begin),
         sender_cpu_source=source,
         latency_cdf=tuple(metrics.cdf(latencies)),
     )
-
-
-def _per_minute(
-    samples: list[RateSample], begin: float, end: float
-) -> tuple[tuple[float, float], ...]:
-    found = []
-    minute = begin
-    while minute < end:
-        until = min(minute + 60.0, end)
-        rate = metrics.mean_rate(samples, minute, until)
-        if rate is not None:
-            found.append((until - begin, rate))
-        minute += 60.0
-    return tuple(found)
-
-
-def _input_series(
-    inserted: tuple[Product, ...], begin: float, end: float
-) -> tuple[tuple[float, float], ...]:
-    if not inserted:
-        return ()
-    seconds = [0.0] * max(1, int(end - begin) + 1)
-    for product in inserted:
-        second = int(product.created_us / MICROSECONDS - begin)
-        if 0 <= second < len(seconds):
-            seconds[second] += 8.0 * product.size_bytes
-    return tuple((i + 1.0, rate) for i, rate in enumerate(seconds))
-
-
-def _cpu_series(
-    samples: Sequence[CpuSample], cores: int, begin: float
-) -> tuple[tuple[float, float], ...]:
-    """Phi over consecutive windows of at least CPU_WINDOW_S (the blocks' spacing if longer)."""
-    found = []
-    totals = metrics.cumulative_cpu(samples)
-    if not totals:
-        return ()
-    last_s, last_cpu_s = totals[0]
-    for time_s, cpu_s in totals[1:]:
-        span = time_s - last_s
-        if span >= CPU_WINDOW_S - 0.5:
-            share = 100.0 * max(0.0, cpu_s - last_cpu_s) / (span * cores)
-            found.append((time_s - begin, share))
-            last_s, last_cpu_s = time_s, cpu_s
-    return tuple(found)
 
 
 def replayed(data: CellData) -> Replayed | None:
