@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is changed in an unpacked kernel source: our own C files, and small edits that hook them in.
+
+An edit is anchored in text of the file, not in line numbers, so that it fits many kernel versions;
+an anchor that is not there exactly once is an error, never a guess.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+DROP_INS: Final = Path(__file__).resolve().parent / "kernel"
+
+
+class KernelError(Exception):
+    """No kernel can be had; the text says why and what would help."""
+
+
+@dataclass(frozen=True)
+class DropIn:
+    """A file of ours, by its name in `kernel/`, and its place in the source."""
+
+    name: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Edit:
+    """`insertion` goes directly after (or `before`) the only `anchor` in `file`."""
+
+    file: str
+    anchor: str
+    insertion: str
+    reason: str
+    before: bool = False
+
+
+FILES: Final = (
+    DropIn("downpour.h", "include/linux/downpour.h"),
+    DropIn("downpour.c", "arch/um/kernel/downpour.c"),
+    DropIn("tcp_ctcp.c", "net/ipv4/tcp_ctcp.c"),
+)
+
+INCLUDE: Final = "#include <linux/downpour.h>\n"
+
+EDITS: Final = (
+    Edit(
+        "arch/um/kernel/Makefile",
+        "obj-y += load_file.o\n",
+        "obj-y += downpour.o\n",
+        "status page and seed are part of the architecture",
+    ),
+    Edit(
+        "net/ipv4/Makefile",
+        "obj-$(CONFIG_TCP_CONG_CUBIC) += tcp_cubic.o\n",
+        "obj-y += tcp_ctcp.o\n",
+        "Circuit TCP is built in",
+    ),
+    Edit(
+        "arch/um/kernel/process.c",
+        "#include <linux/time-internal.h>\n",
+        INCLUDE,
+        "declares the hook below",
+    ),
+    Edit(
+        "arch/um/kernel/process.c",
+        "\tset_current(to);\n",
+        "\tdownpour_switched(to);\n",
+        "status page: the task on the processor",
+    ),
+    Edit(
+        "arch/um/kernel/skas/syscall.c",
+        "#include <linux/time-internal.h>\n",
+        INCLUDE,
+        "declares the hook below",
+    ),
+    Edit(
+        "arch/um/kernel/skas/syscall.c",
+        "\tUPT_SYSCALL_NR(r) = PT_SYSCALL_NR(r->gp);\n",
+        "\tdownpour_called(current);\n",
+        "status page: system calls",
+    ),
+    Edit(
+        "arch/um/kernel/time.c",
+        "#include <linux/time-internal.h>\n",
+        INCLUDE,
+        "declares the hooks below",
+    ),
+    Edit(
+        "arch/um/kernel/time.c",
+        "\ttime_travel_time = ns;\n",
+        "\tdownpour_time(ns);\n",
+        "status page: virtual time, at the only place that sets it",
+    ),
+    Edit(
+        "arch/um/kernel/time.c",
+        "\tif (time_travel_mode == TT_MODE_EXTERNAL && time_travel_ext_request(ns))\n",
+        "\tif (idle)\n\t\tdownpour_jumped();\n",
+        "status page: the clock jumps because nothing can run",
+        before=True,
+    ),
+    Edit(
+        "drivers/char/random.c",
+        "#include <linux/random.h>\n",
+        INCLUDE,
+        "declares the hook below",
+    ),
+    Edit(
+        "drivers/char/random.c",
+        "\tfor (i = 0; i < ARRAY_SIZE(block.rdseed);) {\n",
+        "\tif (downpour_random(buf, len))\n\t\treturn;\n\n",
+        "seed: all keys of the generator come out of this function; what went into the pool (the host's "
+        "random bytes, the command line, the wall clock, times of interrupts) counts no more",
+        before=True,
+    ),
+)
+
+
+def edited(text: str, edit: Edit, version: str) -> str:
+    """`text` of `edit.file` with the insertion. Raises KernelError unless the anchor is there once."""
+    found = text.count(edit.anchor)
+    if found != 1:
+        raise KernelError(
+            f"kernel {version}: {edit.file}: found {found} times '{edit.anchor.strip()}'; "
+            f"valid: exactly once (needed for: {edit.reason})"
+        )
+    new = edit.insertion + edit.anchor if edit.before else edit.anchor + edit.insertion
+    return text.replace(edit.anchor, new)
+
+
+def apply(tree: Path, version: str) -> None:
+    """Copies the drop-ins into the unpacked source `tree` and makes the edits. Once per tree.
+    Raises KernelError, before anything is changed, if the source is not as the edits need it."""
+    texts: dict[Path, str] = {}
+    for edit in EDITS:
+        path = tree / edit.file
+        if path not in texts:
+            try:
+                texts[path] = path.read_text(encoding="utf-8")
+            except OSError as error:
+                raise KernelError(f"kernel {version}: {edit.file}: {error.strerror}") from None
+        texts[path] = edited(texts[path], edit, version)
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+    for file in FILES:
+        shutil.copyfile(DROP_INS / file.name, tree / file.target)
