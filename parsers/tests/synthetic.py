@@ -33,10 +33,15 @@ class SyntheticCell:
     backstop_index: int | None = None  # this product reaches receiver 0 by the backstop (LDM7)
     damaged: bool = False  # the last receiver's queue lacks one product and has another changed
     qdisc_drops: int = 0
+    clock: str | None = None  # None: cell.json does not say, as before there was another
+    real_s: float | None = None  # of virtual.json; None: there is none
+    repeat: int | None = None  # from 0; goes into the name
+    late_us: int = 0  # every arrival and retransmission comes that much later
 
     @property
     def name(self) -> str:
-        return f"{self.protocol}-m{self.m}-r20-p{100 * self.loss:g}"
+        name = f"{self.protocol}-m{self.m}-r20-p{100 * self.loss:g}"
+        return name if self.repeat is None else f"{name}-n{self.repeat + 1}"
 
     @property
     def products(self) -> int:
@@ -67,12 +72,12 @@ def _receiver_log(cell: SyntheticCell, number: int) -> str:
     for index in range(cell.products):
         created = START_S + index * GAP_S
         if cell.protocol == "ldm6":
-            arrival = created + 0.20 * (number + 1)
+            arrival = created + 0.20 * (number + 1) + cell.late_us / 1e6
             lines.append(
                 _line(arrival, "down6", "down6.c:dh_saveProd", f"Inserted: {_info(index)}")
             )
             continue
-        arrival = created + 0.10 * (number + 1)
+        arrival = created + 0.10 * (number + 1) + cell.late_us / 1e6
         if number == 0 and index == cell.backstop_index:
             lines.append(
                 _line(arrival, "down7", "down7.c:missed", f"Missed: index={index}", "WARN")
@@ -81,7 +86,7 @@ def _receiver_log(cell: SyntheticCell, number: int) -> str:
             lines.append(_line(arrival, "down7", "down7.c:saved", f"Inserted: {_info(index)}"))
             continue
         retrans = 2 if index % 10 == 0 else 0
-        delay = 0.10 * (number + 1) - 0.05
+        delay = 0.10 * (number + 1) - 0.05 + cell.late_us / 1e6
         lines.append(
             _line(
                 arrival,
@@ -206,6 +211,7 @@ def _write_cell(directory: Path, cell: SyntheticCell) -> None:
                 "subscribers": hosts,
                 "site_of": {"umass": "UMass", **site_of},
                 "rtt_ms": rtt_ms,
+                "rtt_measured_ms": {h: rtt + 0.5 for h, rtt in rtt_ms.items()},
                 "nic1": "umass0",
                 "parameters": {"f_snd": 5000},
                 "trace": {
@@ -227,10 +233,16 @@ def _write_cell(directory: Path, cell: SyntheticCell) -> None:
                 "insertion_ended": float(START_S + cell.duration_s),
                 "drained": float(START_S + cell.duration_s + 2),
                 "cores": 2,
+                **({} if cell.clock is None else {"clock": cell.clock}),
+                **({} if cell.repeat is None else {"repeat": cell.repeat}),
             },
             indent=1,
         ),
     )
+    if cell.real_s is not None:
+        virtual = {"kernel": "7.2.11", "mode": "seccomp", "seed": 1, "packets_delivered": None}
+        spans = {"real_s": cell.real_s, "virtual_s": 92.0, "ready_real_s": 9.8}
+        put("virtual.json", json.dumps(virtual | spans))
     if cell.verdict is not None:
         checks = [
             {

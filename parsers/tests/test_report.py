@@ -105,6 +105,96 @@ def test_metrics_of_a_cell(tmp_path: Path, protocol: str) -> None:
         assert cell.values["mplr"].value is None
 
 
+VIRTUAL7 = SyntheticCell("ldm7", clock="virtual", real_s=25.0)
+
+
+def test_no_cpu_figure_in_virtual_time(tmp_path: Path) -> None:
+    """The same logs have CPU times (see EXPECTED): they mean nothing there."""
+    cell = summary_of(tmp_path, VIRTUAL7)
+    for name in ("cpu", "cpu_one_core", "cpu_ps"):
+        assert cell.values[name].value is None
+        assert cell.values[name].reason == "virtual time: the processor is infinitely fast there"
+    assert (cell.series.machine_cpu, cell.series.sender_cpu) == ((), ())
+    assert cell.series.sender_cpu_source == ""
+    for name, expected in EXPECTED["ldm7"].items():
+        if not name.startswith("cpu"):
+            assert value_of(cell, name) == pytest.approx(expected, rel=2e-4), name
+    assert cell.missing == ()
+
+
+def test_a_report_says_which_clock_made_it(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path, VIRTUAL7, SyntheticCell("ldm6", clock="virtual"))
+    written = write_report(run)
+    flat = " ".join(written.text.split())
+    assert "clock: virtual" in written.text.splitlines()[0]
+    # 20 s / 25 s
+    assert (
+        "ldm7-m2-r20-p1: clock: virtual (kernel 7.2.11, seed 1, 20 s took 25.0 s of real time,"
+        " ratio 0.80; 92.0 s of virtual time with set-up and end)."
+    ) in flat
+    assert "ldm6-m2-r20-p1: clock: virtual (the real time it took is not known" in flat
+    assert "ldm6-m2-r20-p1: virtual.json is missing." in flat
+    assert "CPU over time is left out: virtual time:" in flat
+    assert not list(run.glob("report/cpu*"))
+    assert sorted(p.name for p in run.glob("report/*.png")) == [
+        "bandwidth.png",
+        "latency.png",
+        "throughput.png",
+    ]
+    assert "clock: virtual (kernel 7.2.11" in (run / "report/index.html").read_text()
+    metrics = metrics_of(run)
+    assert metrics["clock"] == "virtual"
+    assert metrics["cells"]["ldm7-m2-r20-p1"]["virtual"]["real_s"] == 25.0
+    assert "CLOCKS DIFFER" not in flat
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_cells_of_different_clocks_are_never_one_figure(tmp_path: Path) -> None:
+    """A mean over two clocks would be nobody's; LDM7 of one beside LDM6 of the other, too."""
+    cells = (SyntheticCell("ldm7", clock="native"), SyntheticCell("ldm6", clock="virtual"))
+    run = write_synthetic_run(tmp_path, *cells)
+    written = write_report(run)
+    assert "CLOCKS DIFFER: native: ldm7-m2-r20-p1; virtual: ldm6-m2-r20-p1" in written.text
+    assert "clock: native and virtual" in written.text.splitlines()[0]
+    groups = metrics_of(run)["groups"]
+    assert [(g["clock"], list(g["cells"])) for g in groups] == [
+        ("native", ["ldm7"]),
+        ("virtual", ["ldm6"]),
+    ]
+    slugs = {
+        g.slug
+        for g in group_cells([summarize(load_cell(d)) for d in (run / "cells").iterdir()], ())
+    }
+    assert slugs == {"m2-r20-p1-20s", "m2-r20-p1-20s-virtual"}
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_a_clock_that_is_not_told_is_native(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path, LDM7)
+    assert "clock" not in json.loads((run / "cells" / LDM7.name / "cell.json").read_text())
+    assert "ldm7-m2-r20-p1: clock: native." in write_report(run).text
+    assert metrics_of(run)["clock"] == "native"
+
+
+def test_a_bad_virtual_json_is_told(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path, VIRTUAL7)
+    file = run / "cells" / VIRTUAL7.name / "virtual.json"
+    file.write_text('{"kernel": "7", "real_s": 0, "virtual_s": 1}')
+    with pytest.raises(BadFile, match=r"virtual\.json: real_s: .*greater than 0; found 0"):
+        load_cell(file.parent)
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_checks_that_do_not_apply_are_no_complaint(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path, VIRTUAL7)
+    check = {"name": "CPU", "status": "n/a", "asked": None, "found": None, "text": "no figure"}
+    verdict = {"verdict": "faithful", "checks": [check]}
+    (run / "cells" / VIRTUAL7.name / "verdict.json").write_text(json.dumps(verdict))
+    written = write_report(run)
+    assert written.report.banner.lines == ()
+    assert re.search(r"^ n/a +CPU +no figure$", written.text, re.MULTILINE)
+
+
 def test_cpu_by_ps_where_there_is_no_cpu_log(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path, LDM7)
     log = run / "cells" / LDM7.name / "logs" / "cpu.log"
