@@ -26,7 +26,7 @@ from types import FrameType
 from typing import IO, Any, Final
 
 from controller.client import PathService, PathServiceError, endpoints_of
-from experiments import configs, queue_place, samplers, shaping
+from experiments import configs, loss_model, queue_place, samplers, shaping
 from experiments.evidence import collect
 from experiments.plan import (
     CellSpec,
@@ -155,6 +155,7 @@ class CellRun:
         self.settings: list[Setting] = []
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
         self.tcp_found = ""
+        self.loss_models: dict[str, str] = {}  # subscriber -> hash, or random and why
         self.rtt_measured_ms: dict[str, float] = {}
         self.times: dict[str, float] = {"started": time.time()}
         self.drained = False
@@ -238,30 +239,52 @@ class CellRun:
                 qdiscs, rate_bps=self._shaped_bps(), limit_bytes=self.tbf_limit
             )
         self.settings += [dataclasses.replace(s, name=f"{self.publisher} {s.name}") for s in found]
-        udp_only = cell.protocol == "ldm7"
-        loss_text: dict[str, list[str]] = {}
-        for host in self.subscribers:
-            nic = self.lab.nic1_of(host)
-            loss_text[host] = []
-            for command in shaping.loss_commands(nic, cell.loss, udp_only):
-                self._run(host, command)
-                loss_text[host].append(" ".join(command))
-            rules = self._run(host, shaping.IPTABLES_SHOW)
-            self.settings += shaping.read_back_loss(
-                rules, host, interface=nic, loss=cell.loss, udp_only=udp_only
-            )
+        loss_text = {host: self._inject_loss(host) for host in self.subscribers}
         self.tcp_found = self._congestion_control()
         write_json(
             self.out / "shaping.json",
             {
                 "commands": [" ".join(c) for c in commands],
                 "loss_commands": loss_text,
+                "loss_models": self.loss_models,
                 "settings": [s.to_dict() for s in self.settings],
                 "tcp_congestion_control": self.tcp_found,
             },
         )
         if wrong := shaping.mismatches(self.settings):
             raise CellError("shaping is not as asked: " + "; ".join(wrong))
+
+    def _inject_loss(self, host: str) -> list[str]:
+        """The loss at one subscriber, read back; its commands. Random where the kernel has no bpf
+        match."""
+        cell, nic = self.cell, self.lab.nic1_of(host)
+        udp_only = cell.protocol == "ldm7"
+        program: str | None = None
+        commands: list[list[str]] = []
+        if cell.loss > 0:
+            commands.append(shaping.arrival_command(nic, udp_only))
+            self._run(host, commands[0])
+            self.loss_models[host] = cell.loss_model
+            if cell.loss_model == "hash":
+                program = loss_model.program(cell.loss, loss_model.loss_seed(cell.seed, host))
+            commands.append(shaping.loss_command(nic, cell.loss, udp_only, program))
+            done = self.lab.run(host, commands[1], check=False)
+            if done.returncode != 0:
+                if program is None:
+                    raise CellError(f"{host}: {' '.join(commands[1])}: {done.stderr.strip()}")
+                program = None
+                self.loss_models[host] = f"random ({loss_model.not_replayable(done.stderr)})"
+                commands[1] = shaping.loss_command(nic, cell.loss, udp_only, None)
+                self._run(host, commands[1])
+        self.settings += shaping.read_back_loss(
+            self._run(host, shaping.IPTABLES_SHOW),
+            host,
+            interface=nic,
+            loss=cell.loss,
+            udp_only=udp_only,
+            program=program,
+        )
+        return [" ".join(command) for command in commands]
 
     def _shaped_bps(self) -> int:
         """Rate of the queue that carries the products."""
@@ -490,6 +513,7 @@ class CellRun:
             times=self.times,
             drained=self.drained,
             tcp_found=self.tcp_found,
+            loss_model=loss_model.used_models(self.loss_models),
             rtt_measured_ms=self.rtt_measured_ms,
             clock=self.lab.facts.clock,
         )
@@ -508,6 +532,7 @@ class CellRun:
             "m": cell.m,
             "r_bps": cell.r_bps,
             "loss": cell.loss,
+            "loss_model": loss_model.used_models(self.loss_models),
             "duration_s": cell.duration_s,
             "seed": cell.seed,
             "repeat": cell.repeat,

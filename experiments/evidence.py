@@ -33,6 +33,7 @@ def collect(
     times: Mapping[str, float],
     drained: bool,
     tcp_found: str,
+    loss_model: str,
     rtt_measured_ms: Mapping[str, float],
     clock: Clock,
 ) -> Evidence:
@@ -45,6 +46,7 @@ def collect(
         protocol=cell.protocol,
         m=cell.m,
         loss=cell.loss,
+        loss_model=loss_model,
         shaped_bps=shaped_bps,
         b_rcv_bytes=cell.b_rcv_bytes,
         products=products,

@@ -24,6 +24,11 @@ DISK_MARGIN_BYTES: Final = 256_000_000  # logs, report, file system metadata
 SETUP_S: Final = 5.0  # network, controller, programs; grows with the hosts
 SETUP_PER_HOST_S: Final = 0.5
 FINISH_S: Final = 8.0  # counters, digests, teardown
+# Of a guest, measured on one core of a 2-core virtual machine (docs/virtual-time.md).
+VIRTUAL_START_S: Final = 8.0
+VIRTUAL_PER_HOST_S: Final = 0.6
+VIRTUAL_SECOND_S: Final = 0.15
+VIRTUAL_PACKET_S: Final = 80e-6
 TCP_PAYLOAD_BYTES: Final = 1448  # of a segment: MTU 1500, IPv4, TCP with time stamps
 TBF_BURST_BYTES: Final = 50 * 1024  # `50kb` of tc, mpup-ldm7.txt V-B
 
@@ -39,6 +44,7 @@ class CellSpec:
     m: int
     r_bps: int
     loss: float
+    loss_model: str
     duration_s: float
     drain_timeout_s: float
     repeat: int
@@ -96,6 +102,7 @@ def expand(spec: ExperimentSpec) -> tuple[CellSpec, ...]:
                 m=m,
                 r_bps=r_bps,
                 loss=loss,
+                loss_model=fixed.loss_model,
                 duration_s=spec.duration_s,
                 drain_timeout_s=spec.drain_timeout_s,
                 repeat=repeat,
@@ -139,6 +146,19 @@ def seconds_estimated(cell: CellSpec) -> float:
 def seconds_limit(cell: CellSpec) -> float:
     """After this the cell's process is ended: nothing it waits for takes longer."""
     return 180.0 + 10.0 * cell.m + cell.duration_s * 1.5 + cell.drain_timeout_s
+
+
+def virtual_seconds_estimated(cell: CellSpec, trace_bytes: int) -> float:
+    """Real time a cell takes in a guest with a core of its own: start and end, the samplers of each
+    virtual second, and the packets that reach receivers."""
+    packets = cell.m * trace_bytes / TCP_PAYLOAD_BYTES
+    start_end = VIRTUAL_START_S + VIRTUAL_PER_HOST_S * (cell.m + 1)
+    return start_end + VIRTUAL_SECOND_S * cell.duration_s + VIRTUAL_PACKET_S * packets
+
+
+def virtual_seconds_limit(cell: CellSpec, trace_bytes: int) -> float:
+    """After this real time a cell's guest is ended: a machine of a tenth of the speed does it."""
+    return 300.0 + 10.0 * virtual_seconds_estimated(cell, trace_bytes)
 
 
 def tbf_limit_bytes(m: int, r_bps: int, max_rtt_ms: float) -> int:

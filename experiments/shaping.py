@@ -9,12 +9,14 @@ TBF. Every value is given to tc in bits per second and bytes: its `mbit` is 10^6
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from experiments import loss_model
 from experiments.plan import TBF_BURST_BYTES
 
 MULTICAST_CLASS: Final = "1:1"
@@ -25,6 +27,7 @@ ARRIVED_COMMENT: Final = "downpour-arrived"
 RATE_TOLERANCE: Final = 1e-3
 LIMIT_TOLERANCE_BYTES: Final = 2048  # TBF's limit comes back as a latency in whole microseconds
 PROBABILITY_TOLERANCE: Final = 1e-6
+HASH_TOLERANCE: Final = 2.0**-32
 
 
 @dataclass(frozen=True)
@@ -80,23 +83,30 @@ def tbf_commands(interface: str, rate_bps: int, limit_bytes: int) -> list[list[s
     return [["tc", "qdisc", "add", "dev", interface, "root", "handle", "1:", "tbf", *values]]
 
 
-def loss_commands(interface: str, loss: float, udp_only: bool) -> list[list[str]]:
-    """A rule that counts what arrives on NIC1 and one that drops `loss` of it. UDP only for LDM7,
-    as the authors' scripts do: their loss hits the multicast, not the retransmissions."""
-    if loss == 0:
-        return []
-    selection = ["-i", interface, *(["-p", "udp"] if udp_only else [])]
+def arrival_command(interface: str, udp_only: bool) -> list[str]:
+    """A rule that counts what arrives on NIC1, before the one of `loss_command`."""
     return [
-        [
-            *["iptables", "-w", "-A", "INPUT", *selection],
-            *["-m", "comment", "--comment", ARRIVED_COMMENT],
-        ],
-        [
-            *["iptables", "-w", "-A", "INPUT", *selection],
-            *["-m", "statistic", "--mode", "random", "--probability", f"{loss:.10f}"],
-            *["-m", "comment", "--comment", LOSS_COMMENT, "-j", "DROP"],
-        ],
+        *["iptables", "-w", "-A", "INPUT", *_selection(interface, udp_only)],
+        *["-m", "comment", "--comment", ARRIVED_COMMENT],
     ]
+
+
+def loss_command(interface: str, loss: float, udp_only: bool, program: str | None) -> list[str]:
+    """A rule that drops `loss` of what arrives on NIC1: what `program` (experiments/loss_model.py)
+    matches, or, without one, what the kernel draws. UDP only for LDM7, as the authors' scripts do:
+    their loss hits the multicast, not the retransmissions."""
+    if program is not None:
+        match = ["-m", "bpf", "--bytecode", program]
+    else:
+        match = ["-m", "statistic", "--mode", "random", "--probability", f"{loss:.10f}"]
+    return [
+        *["iptables", "-w", "-A", "INPUT", *_selection(interface, udp_only)],
+        *[*match, "-m", "comment", "--comment", LOSS_COMMENT, "-j", "DROP"],
+    ]
+
+
+def _selection(interface: str, udp_only: bool) -> list[str]:
+    return ["-i", interface, *(["-p", "udp"] if udp_only else [])]
 
 
 def qdisc_show(interface: str) -> list[str]:
@@ -226,12 +236,13 @@ class LossRule:
     protocol: str | None
     dropped_packets: int
     arrived_packets: int
+    program: str | None = None  # of the bpf match; None: the kernel draws
 
 
 def parse_loss_rules(text: str) -> LossRule | None:
-    """`iptables -v -S INPUT`: the pair of rules of `loss_commands`, or None."""
+    """`iptables -v -S INPUT`: the rules of `arrival_command` and `loss_command`, or None."""
     dropped = arrived = None
-    probability, interface, protocol = 0.0, None, None
+    probability, interface, protocol, program = 0.0, None, None, None
     for line in text.splitlines():
         counts = re.search(r" -c (\d+) \d+", line)
         packets = int(counts[1]) if counts else 0
@@ -239,13 +250,17 @@ def parse_loss_rules(text: str) -> LossRule | None:
             arrived = packets
         elif LOSS_COMMENT in line and " -j DROP" in line:
             dropped = packets
-            found = re.search(r"--probability ([0-9.e-]+)", line)
-            probability = float(found[1]) if found else 0.0
+            if found := re.search(r"--probability ([0-9.e-]+)", line):
+                probability = float(found[1])
+            elif found := re.search(r'--bytecode "([0-9 ,]+)"', line):
+                program = found[1]
+                instructions = loss_model.parse_program(program)
+                probability = loss_model.probability_of(instructions or ()) or 0.0
             interface = _argument(line, "-i")
             protocol = _argument(line, "-p")
     if dropped is None or arrived is None:
         return None
-    return LossRule(probability, interface, protocol, dropped, arrived)
+    return LossRule(probability, interface, protocol, dropped, arrived, program)
 
 
 def _argument(line: str, option: str) -> str | None:
@@ -254,19 +269,29 @@ def _argument(line: str, option: str) -> str | None:
 
 
 def read_back_loss(
-    text: str, host: str, *, interface: str, loss: float, udp_only: bool
+    text: str, host: str, *, interface: str, loss: float, udp_only: bool, program: str | None
 ) -> list[Setting]:
-    """What iptables has of `loss_commands` at one receiver."""
+    """What iptables has of the loss at one receiver. `program`: as given to `loss_command`."""
     rule = parse_loss_rules(text)
     if loss == 0:
         return [Setting(f"{host} loss", 0.0, rule.probability if rule else 0.0)]
     if rule is None:
         return [Setting(f"{host} loss", loss, None)]
+    tolerance = PROBABILITY_TOLERANCE if program is None else HASH_TOLERANCE
     return [
-        Setting(f"{host} loss", loss, rule.probability, PROBABILITY_TOLERANCE),
+        Setting(f"{host} loss", loss, rule.probability, tolerance),
+        Setting(f"{host} loss program", _name(program), _name(rule.program)),
         Setting(f"{host} loss interface", interface, rule.interface),
         Setting(f"{host} loss protocol", "udp" if udp_only else "all", rule.protocol or "all"),
     ]
+
+
+def _name(program: str | None) -> str:
+    """A program in short: it has some 900 characters."""
+    if program is None:
+        return "none"
+    digest = hashlib.sha256(program.encode()).hexdigest()
+    return f"{program.partition(',')[0]} instructions, sha256 {digest[:16]}"
 
 
 def mismatches(settings: Sequence[Setting]) -> list[str]:

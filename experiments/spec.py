@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from experiments.loss_model import LossModel
 from parsers.units import METRICS, canonical
 from topologies.document import Document, Error, Place, TopologyErrors, read_document
 from topologies.spec import Loss, RateBps, SizeBytes, Text
@@ -85,6 +86,11 @@ class Parameters(Block):
         1.2,
         description="r_vn = headroom x (r_mc + r_uc) for LDM7, headroom x m x r for LDM6; Table II "
         "asks for at least 1",
+    )
+    loss_model: LossModel = Field(
+        "hash",
+        description="hash: which packets are lost follows from the seed, the receiver and the "
+        "packet; random: drawn by the kernel",
     )
     tcp_congestion_control: tuple[AlgorithmName, ...] = Field(
         ("ctcp", "bbr"),

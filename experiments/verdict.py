@@ -145,6 +145,7 @@ class Evidence:
     nic1_prefixes: Mapping[str, str] = field(default_factory=dict)  # subscriber -> NIC1
     publisher: str = ""
     publisher_nic1: str = ""
+    loss_model: str = "random"  # in force: hash, or random and why
     lossy_links: frozenset[str] = frozenset()
     relay_delay_ms: Mapping[str, float] = field(default_factory=dict)  # "<link>/<direction>"
     cpu: Sequence[CpuSample] = ()
@@ -285,6 +286,12 @@ def binomial_interval(trials: int, probability: float, confidence: float) -> tup
     return (trials * probability - spread, trials * probability + spread)
 
 
+def _replayable(loss_model: str) -> str:
+    if loss_model == "hash":
+        return "replayable: the seed and the packet decide"
+    return loss_model if "not replayable" in loss_model else f"{loss_model}: not replayable"
+
+
 def _injected_loss(evidence: Evidence) -> list[Check]:
     name = "injected loss"
     if evidence.loss == 0:
@@ -306,7 +313,7 @@ def _injected_loss(evidence: Evidence) -> list[Check]:
     low, high = binomial_interval(arrived, evidence.loss, LOSS_CONFIDENCE)
     text = (
         f"{dropped_all} of {arrived} packets; {100 * LOSS_CONFIDENCE:g} % interval of a random "
-        f"loss of {evidence.loss:g}: {low:.0f} to {high:.0f}"
+        f"loss of {evidence.loss:g}: {low:.0f} to {high:.0f}; {_replayable(evidence.loss_model)}"
     )
     # Of m receivers, one outside its own interval is m times as likely by chance.
     odd = [

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from experiments import shaping
+from experiments import loss_model, shaping
 from experiments.shaping import Setting
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -132,14 +132,18 @@ def test_tbf_read_back_sees(rate: int, limit: int, name: str) -> None:
 
 
 def test_loss_commands() -> None:
-    count, drop = (" ".join(c) for c in shaping.loss_commands("e0", 0.01, udp_only=True))
+    count = " ".join(shaping.arrival_command("e0", udp_only=True))
+    drop = " ".join(shaping.loss_command("e0", 0.01, True, None))
     assert count == "iptables -w -A INPUT -i e0 -p udp -m comment --comment downpour-arrived"
     assert drop == (
         "iptables -w -A INPUT -i e0 -p udp -m statistic --mode random --probability 0.0100000000"
         " -m comment --comment downpour-loss -j DROP"
     )
-    assert "-p" not in shaping.loss_commands("e0", 0.01, udp_only=False)[1]
-    assert shaping.loss_commands("e0", 0.0, udp_only=True) == []
+    assert "-p" not in shaping.loss_command("e0", 0.01, False, None)
+    assert " ".join(shaping.loss_command("e0", 0.01, True, "1,6 0 0 0")) == (
+        "iptables -w -A INPUT -i e0 -p udp -m bpf --bytecode 1,6 0 0 0"
+        " -m comment --comment downpour-loss -j DROP"
+    )
 
 
 def test_loss_read_back() -> None:
@@ -147,8 +151,26 @@ def test_loss_read_back() -> None:
     rule = shaping.parse_loss_rules(text)
     assert rule is not None
     assert (rule.arrived_packets, rule.dropped_packets) == (50_000, 531)
-    wanted: dict[str, Any] = {"interface": "lo", "loss": 0.01, "udp_only": True}
+    wanted: dict[str, Any] = {"interface": "lo", "loss": 0.01, "udp_only": True, "program": None}
     assert shaping.mismatches(shaping.read_back_loss(text, "h", **wanted)) == []
     for change in ({"interface": "e0"}, {"loss": 0.011}, {"loss": 0.0}, {"udp_only": False}):
         assert shaping.mismatches(shaping.read_back_loss(text, "h", **{**wanted, **change})), change
     assert shaping.mismatches(shaping.read_back_loss("-P INPUT ACCEPT", "h", **wanted))
+
+
+def test_hash_loss_read_back() -> None:
+    """Another p by 1e-6, another seed, or a die in its place is seen; p is kept to 2^-32."""
+    text = golden("iptables-v-S-bpf.txt")
+    rule = shaping.parse_loss_rules(text)
+    assert rule is not None
+    assert (rule.arrived_packets, rule.dropped_packets) == (4000, 224)
+    assert rule.probability == pytest.approx(0.05, abs=2**-32)
+    seed = loss_model.loss_seed(2053, "uva")
+    wanted: dict[str, Any] = {"interface": "lo", "loss": 0.05, "udp_only": True}
+    program = loss_model.program(0.05, seed)
+    assert shaping.mismatches(shaping.read_back_loss(text, "h", **wanted, program=program)) == []
+    for other in (loss_model.program(0.050001, seed), loss_model.program(0.05, seed + 1), None):
+        found = shaping.read_back_loss(text, "h", **wanted, program=other)
+        assert [s.name for s in found if not s.ok] == ["h loss program"]
+    wrong = shaping.read_back_loss(text, "h", **{**wanted, "loss": 0.05 + 1e-9}, program=program)
+    assert [s.name for s in wrong if not s.ok] == ["h loss"]

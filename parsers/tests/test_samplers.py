@@ -194,6 +194,23 @@ def test_iptables_captures() -> None:
         assert rules[1].interface is None
 
 
+@pytest.mark.parametrize(
+    ("end", "p"),
+    [
+        ("53 1 0 214748365,6 0 0 65535,6 0 0 0", 0.05),  # 0.05 x 2^32 = 214748364.8
+        ("21 1 0 214748365,6 0 0 65535,6 0 0 0", None),  # compares for equality
+    ],
+)
+def test_probability_of_a_hash_rule(end: str, p: float | None) -> None:
+    """A bpf match whose program drops what hashes below p x 2^32."""
+    program = f"5,32 0 0 4,36 0 0 2654435761,{end}"
+    text = f'[9:900] -A INPUT -i e0 -p udp -m bpf --bytecode "{program}" -j DROP\n'
+    (rule,) = parse_iptables(text, "i").rules
+    assert rule.probability == (None if p is None else pytest.approx(p, abs=2**-32))
+    assert rule.is_drop
+    assert rule.interface == "e0"
+
+
 def test_iptables_malformed() -> None:
     listing = parse_iptables("Chain INPUT (policy ACCEPT)\nmany 3 DROP\n 1 2 DROP all", "i")
     assert listing.rules == ()
