@@ -32,6 +32,8 @@ enum {
     BATCH = 32,                            /* datagrams per recvmmsg */
     BATCHES = 8,                           /* per round */
     ROUNDS = 16,                           /* per call of service */
+    EVENTS = 3,                            /* all that is watched */
+    UNASKED = 16,                          /* calls that read datagrams without asking epoll */
     DATAGRAM_ROOM = FMTP_MAX_PACKET + 1,   /* one more, to see that it was too long */
     READ_BYTES = 65536
 };
@@ -49,6 +51,7 @@ struct fmtp_client {
     uint32_t tcp_events;
     uint64_t armed, give_up_ns, retry_ns;
     size_t rcvbuf_granted;
+    int unasked;                           /* such calls since the last that asked */
     uint8_t datagrams[BATCH][DATAGRAM_ROOM];
     uint8_t stream[READ_BYTES];
 };
@@ -394,17 +397,24 @@ static void tcp_output(struct fmtp_client *c)
 
 /* ------------------------------------------------------------------ multicast */
 
+/* A batch of datagrams: how many came, -1 with errno if none. */
+static int receive(struct fmtp_client *c, struct mmsghdr *msgs)
+{
+    struct iovec iov[BATCH];
+
+    for (int i = 0; i < BATCH; i++) {
+        iov[i] = (struct iovec){c->datagrams[i], DATAGRAM_ROOM};
+        msgs[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &iov[i], .msg_iovlen = 1}};
+    }
+    return recvmmsg(c->udp, msgs, BATCH, MSG_DONTWAIT, NULL);
+}
+
 /* Reads datagrams; returns true when there are no more. */
 static bool udp_input(struct fmtp_client *c, uint64_t now_ns)
 {
     for (int batch = 0; batch < BATCHES; batch++) {
         struct mmsghdr msgs[BATCH];
-        struct iovec iov[BATCH];
-        for (int i = 0; i < BATCH; i++) {
-            iov[i] = (struct iovec){c->datagrams[i], DATAGRAM_ROOM};
-            msgs[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &iov[i], .msg_iovlen = 1}};
-        }
-        int n = recvmmsg(c->udp, msgs, BATCH, MSG_DONTWAIT, NULL);
+        int n = receive(c, msgs);
         if (n < 0)
             return errno != EINTR;
         if (!established(c))
@@ -415,6 +425,39 @@ static bool udp_input(struct fmtp_client *c, uint64_t now_ns)
             return true;
     }
     return false;
+}
+
+/* Does the core need the time for it? It starts a product's timer. */
+static bool is_timed(const uint8_t *bytes, size_t len)
+{
+    struct fmtp_header h;
+
+    if (len < FMTP_HEADER_LEN)
+        return false;
+    fmtp_header_get(bytes, &h);
+    return h.flags == FMTP_BOP;
+}
+
+/* The common case: the caller woke us for datagrams. They are read at once; asking epoll first
+ * would be a second system call per datagram, and the time is asked only where it is needed.
+ * False: there are none, or epoll was not asked for some calls and may have other things. */
+static bool datagrams_only(struct fmtp_client *c)
+{
+    struct mmsghdr msgs[BATCH];
+    uint64_t now_ns = 0;
+    int n;
+
+    if (c->state != UP || c->unasked >= UNASKED || (n = receive(c, msgs)) < 1) {
+        c->unasked = 0;
+        return false;
+    }
+    c->unasked++;
+    for (int i = 0; i < n; i++) {
+        if (!now_ns && is_timed(c->datagrams[i], msgs[i].msg_len))
+            now_ns = fmtp_now_ns();
+        fmtp_receiver_datagram(c->core, c->datagrams[i], msgs[i].msg_len, now_ns);
+    }
+    return true;
 }
 
 /* ------------------------------------------------------------------ the loop */
@@ -434,12 +477,12 @@ static void set_timer(struct fmtp_client *c)
     fmtp_arm(c->timer, next, &c->armed);
 }
 
-int fmtp_client_service(struct fmtp_client *c, struct fmtp_error *err)
+static int service_all(struct fmtp_client *c, struct fmtp_error *err)
 {
-    struct epoll_event events[4];
+    struct epoll_event events[EVENTS];
 
     for (int round = 0; round < ROUNDS && c->state != LOST; round++) {
-        int n = epoll_wait(c->epfd, events, 4, 0);
+        int n = epoll_wait(c->epfd, events, EVENTS, 0);
         uint64_t now_ns = fmtp_now_ns();
         bool drained = true;
 
@@ -466,8 +509,20 @@ int fmtp_client_service(struct fmtp_client *c, struct fmtp_error *err)
             fmtp_receiver_timeout(c->core, now_ns);
         tcp_output(c);
         set_timer(c);
-        if (n <= 0 && drained)
+        /* What else comes wakes the caller again. */
+        if (drained)
             break;
+    }
+    return 0;
+}
+
+int fmtp_client_service(struct fmtp_client *c, struct fmtp_error *err)
+{
+    if (c->state != LOST && datagrams_only(c)) {
+        tcp_output(c);
+        set_timer(c);
+    } else if (service_all(c, err) < 0) {
+        return -1;
     }
     if (c->state == LOST) {
         *err = c->lost;

@@ -295,7 +295,7 @@ static void on_socket(void *ctx, uint32_t events)
     }
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0)
         return;
-    rc = peer_read(&d->peer, now_ns(), why, sizeof why);
+    rc = peer_read(&d->peer, d->loop.now_ns, why, sizeof why);
     if (rc == 0)
         return;
     log_note("connection to upstream LDM-6 on %s ended: %s", d->req->host, why);
@@ -342,7 +342,7 @@ static uint64_t deadline(const struct down6 *d)
 
 static void step(struct down6 *d)
 {
-    uint64_t now = now_ns();
+    uint64_t now = d->loop.now_ns;
 
     if (d->state > D6_CONNECTING && !d->failed && peer_write(&d->peer, now) < 0)
         session_fails(d, false);

@@ -509,7 +509,7 @@ static void on_socket(void *ctx, uint32_t events)
     }
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0)
         return;
-    rc = peer_read(&d->peer, now_ns(), why, sizeof why);
+    rc = peer_read(&d->peer, d->loop.now_ns, why, sizeof why);
     if (rc == 0)
         return;
     log_note("connection to %s ended: %s", d->rcv->host, why);
@@ -587,7 +587,7 @@ static void keep_alive(struct down7 *d, uint64_t now)
 
 static void step(struct down7 *d)
 {
-    uint64_t now = now_ns();
+    uint64_t now = d->loop.now_ns;
 
     if (d->state == D7_RUNNING && !d->failed)
         keep_alive(d, now);

@@ -54,7 +54,8 @@ int loop_open(struct loop *l)
     sigset_t set;
     int fd;
 
-    *l = (struct loop){.epoll_fd = epoll_create1(EPOLL_CLOEXEC), .signals = {.fd = -1}};
+    *l = (struct loop){.epoll_fd = epoll_create1(EPOLL_CLOEXEC), .signals = {.fd = -1},
+                       .now_ns = now_ns()};
     if (l->epoll_fd < 0)
         return -1;
     handled_signals(&set);
@@ -117,7 +118,7 @@ void loop_del(struct loop *l, struct loop_source *s)
 void loop_once(struct loop *l, uint64_t deadline_ns)
 {
     struct epoll_event e;
-    uint64_t now = now_ns();
+    uint64_t now = l->now_ns;
     int timeout_ms = -1, n;
 
     if (deadline_ns != LOOP_FOREVER) {
@@ -126,6 +127,7 @@ void loop_once(struct loop *l, uint64_t deadline_ns)
         timeout_ms = ms > 3600000 ? 3600000 : (int)ms;
     }
     n = epoll_wait(l->epoll_fd, &e, 1, timeout_ms);
+    l->now_ns = now_ns();
     if (n == 1) {
         struct loop_source *s = e.data.ptr;
 

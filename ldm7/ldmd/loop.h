@@ -25,6 +25,7 @@ struct loop {
     struct loop_source signals;
     bool stop;                   /* set by SIGTERM, SIGINT or the program */
     bool got_usr1, got_chld;     /* set by signals, cleared by the program */
+    uint64_t now_ns;             /* when the last wait ended: one clock reading per wake-up for all */
 };
 
 /* CLOCK_MONOTONIC. */
@@ -41,8 +42,9 @@ int loop_add(struct loop *l, struct loop_source *s, int fd, uint32_t events, loo
 void loop_events(struct loop *l, struct loop_source *s, uint32_t events);
 /* Before its descriptor is closed. Safe if never added (fd < 0). */
 void loop_del(struct loop *l, struct loop_source *s);
-/* Waits until something happens or deadline_ns (now_ns() scale) and calls the functions of what
- * happened. At most one source is served per call, so a function may delete any source. */
+/* Waits until something happens or deadline_ns (now_ns() scale; a deadline up to now_ns of the loop
+ * does not wait), sets now_ns and calls the functions of what happened. At most one source is served
+ * per call, so a function may delete any source. */
 void loop_once(struct loop *l, uint64_t deadline_ns);
 
 #endif

@@ -209,7 +209,7 @@ uint64_t up6_deadline(const struct upstream *u)
 {
     uint64_t idle = u->peer.last_out_ns + IDLE_S * NS_PER_S;
 
-    if (u->start_ns > now_ns())
+    if (u->start_ns > u->loop.now_ns)
         return u->start_ns;
     if (!u->at_end || peer_has_output(&u->peer))
         return LOOP_FOREVER;           /* the socket is full: it says when */

@@ -105,7 +105,7 @@ static void on_peer(void *ctx, uint32_t events)
 
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0)
         return;
-    rc = peer_read(&u->peer, now_ns(), why, sizeof why);
+    rc = peer_read(&u->peer, u->loop.now_ns, why, sizeof why);
     if (rc == 0)
         return;
     u->finished = true;
@@ -134,7 +134,7 @@ static uint64_t deadline(const struct upstream *u)
 static void serve(struct upstream *u)
 {
     while (!u->finished && !u->loop.stop) {
-        uint64_t now = now_ns();
+        uint64_t now = u->loop.now_ns;
         bool more = pump(u, now), may_read;
 
         if (peer_write(&u->peer, now) < 0) {
