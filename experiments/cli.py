@@ -16,12 +16,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from experiments import cell as cell_process
 from experiments import expectations, runner
+from experiments.cell_process import CellProblem, Clock, NativeClock, VirtualClock
 from experiments.plan import seconds_estimated
 from experiments.progress import clock, make_reporter
 from experiments.rundir import latest_run, partial_runs
 from experiments.spec import ExperimentSpec, SpecErrors, UsageError, bundled, find, load, override
+from virtual.kernel_build import find_kernel
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INVALID, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 EXIT_CODES: Final = (
@@ -39,6 +40,12 @@ def _size(text: str) -> int:
         return parse_size_bytes(int(text) if text.isdigit() else text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"found '{text}'; valid: {error}") from None
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"found '{text}'; valid: a whole number from 1 on")
+    return int(text)
 
 
 def _overrides(parser: argparse.ArgumentParser) -> None:
@@ -69,17 +76,28 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--check", action="store_true", help="exit 1 unless the file's expectations are met"
     )
+    run.add_argument(
+        "--clock",
+        choices=("native", "virtual"),
+        default="native",
+        help="virtual: in guests whose clock jumps from event to event; no root, no kernel modules",
+    )
+    run.add_argument(
+        "--jobs", type=_count, metavar="N", help="guests at once (virtual; default: one per core)"
+    )
+    run.add_argument(
+        "--stall-s", type=float, default=120.0, metavar="S",
+        help="real time without virtual progress after which a guest is ended (virtual)",
+    )  # fmt: skip
     plan = commands.add_parser("plan", help="what a run would do, its time and disk space")
     _overrides(plan)
     commands.add_parser("list", help="the experiments there are")
     report = commands.add_parser("report", help="write and print a run's report again")
     report.add_argument("run", nargs="?", type=Path, metavar="RUN", help="default: the newest")
+    side = commands.add_parser("compare", help="runs side by side: repeats, or two clocks")
+    side.add_argument("rest", nargs=argparse.REMAINDER, metavar="RUN ...")
     clean = commands.add_parser("clean", help="remove what interrupted and failed runs left")
     clean.add_argument("--all", action="store_true", help="all results, too")
-    # One cell, started by `run` in a process of its own.
-    one = commands.add_parser("cell")
-    one.add_argument("job", type=Path)
-    one.add_argument("out", type=Path)
     return parser
 
 
@@ -87,12 +105,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if arguments is None else arguments)
     options = _parser().parse_args(argv)
     try:
-        if options.command == "cell":
-            return cell_process.main(options.job, options.out, sys.stderr)
         if options.command == "list":
             return _list()
         if options.command == "plan":
             return _plan(_spec(options))
+        if options.command == "compare":
+            from experiments import compare
+
+            return compare.main(options.rest)
         if options.command == "report":
             return _report(options.run)
         if options.command == "clean":
@@ -153,7 +173,8 @@ def _run(options: argparse.Namespace, argv: Sequence[str]) -> int:
         print(f"{spec.name}: --check, but the file has no expectations", file=sys.stderr)
         return EXIT_USAGE
     planned = runner.plan(spec)
-    runner.check_machine(planned, runner.RUNS, options.build)
+    clock = _clock(options, planned)
+    runner.check_machine(planned, runner.RUNS, options.build, clock.name)
     result = runner.run_experiment(
         spec,
         planned,
@@ -162,12 +183,34 @@ def _run(options: argparse.Namespace, argv: Sequence[str]) -> int:
         keep_work=options.keep_work,
         build=options.build.resolve(),
         command=["experiments", *argv],
+        clock=clock,
     )
     text = result.path / "report/report.txt"
     if text.exists():
         print(text.read_text(), end="")
     print(f"Results: {_shown(result.path)}, report: {_shown(result.path / 'report/index.html')}")
     return _judge(spec, result, check=options.check)
+
+
+def _clock(options: argparse.Namespace, planned: Sequence[runner.Planned]) -> Clock:
+    if options.clock == "native":
+        if options.jobs not in (None, 1):
+            raise UsageError(
+                f"found --jobs {options.jobs}; valid: 1 with the native clock, because cells that "
+                "run at once disturb each other, or --clock virtual"
+            )
+        return NativeClock()
+    kernel = find_kernel()
+    if kernel is None:
+        raise runner.RunError(
+            "found no kernel for virtual time; valid: build it with `make virtual-kernel`"
+        )
+    clock = VirtualClock(kernel, jobs=options.jobs, stall_s=options.stall_s)
+    try:
+        clock.fit([(p.cell, p.trace.size_bytes) for p in planned])
+    except CellProblem as error:
+        raise runner.RunError(str(error)) from None
+    return clock
 
 
 def _judge(spec: ExperimentSpec, result: runner.RunResult, *, check: bool) -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
@@ -19,11 +20,16 @@ from rich.progress import (
 )
 from rich.table import Column
 
+from virtual.guest import Times
+
 PLAIN_EVERY_S: Final = 10.0
+PACE_FROM: Final = 0.1
+FINISH_S: Final = 5.0  # counters, digests, teardown
 
 
 class Reporter(Protocol):
-    """Told by the runner what happens. `estimate_s`: how long the cell, all cells, will take."""
+    """Told by the runner what happens. `estimate_s`: how long the cell, all cells, will take in
+    real time; `part`: how much of its replay a cell has done (above 1 while it drains)."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -32,10 +38,11 @@ class Reporter(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None: ...
-    def total(self, cells: int, estimate_s: float) -> None: ...
+    def total(self, cells: int, estimate_s: float, jobs: int) -> None: ...
     def cell(self, name: str, number: int, estimate_s: float) -> None: ...
-    def event(self, event: Mapping[str, Any]) -> None: ...
-    def tick(self) -> None: ...
+    def event(self, name: str, event: Mapping[str, Any], part: float | None) -> None: ...
+    def tick(self, name: str, times: Times | None) -> None: ...
+    def done(self, name: str) -> None: ...
     def note(self, text: str) -> None: ...
 
 
@@ -53,47 +60,80 @@ def clock(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
-class _Times:
-    """Elapsed and remaining time, of the cell and of all."""
+def virtual_text(times: Times | None) -> str:
+    """What is shown of a guest's clock; nothing for a cell of this machine."""
+    if times is None:
+        return ""
+    return f"; virtual {clock(times.virtual_s)}, {times.ratio:.2f} of real time"
+
+
+@dataclass
+class CellTimes:
+    """One cell's time. Its own pace replaces the estimate once a tenth of the replay is done."""
+
+    number: int
+    estimate_s: float
+    begin: float
+    text: str = "starting"
+    replay_begin: float | None = None
+    part: float = 0.0
+
+    def remaining_s(self, now: float) -> float:
+        if self.replay_begin is not None and self.part >= PACE_FROM:
+            return max(0.0, (now - self.replay_begin) * (1 - self.part) / self.part) + FINISH_S
+        return max(0.0, self.estimate_s - (now - self.begin))
+
+
+class RunTimes:
+    """Elapsed and remaining time of the running cells and of all."""
 
     def __init__(self) -> None:
-        self.begin = self.cell_begin = time.monotonic()
-        self.total_s = self.cell_s = self.rest_s = 0.0
-        self.cells = self.number = 0
-        self.name = ""
+        self.begin = time.monotonic()
+        self.cells = 0
+        self.jobs = 1
+        self.total_s = self._waiting_s = 0.0
+        self.running: dict[str, CellTimes] = {}
+        self._numbers: set[int] = set()
 
-    def start(self, cells: int, estimate_s: float) -> None:
-        self.cells, self.total_s, self.rest_s = cells, estimate_s, estimate_s
+    def start(self, cells: int, estimate_s: float, jobs: int) -> None:
+        self.cells, self.jobs = cells, jobs
+        self.total_s = estimate_s / max(1, min(jobs, cells))
+        self._waiting_s = estimate_s
 
     def cell(self, name: str, number: int, estimate_s: float) -> None:
-        self.name, self.number, self.cell_s = name, number, estimate_s
-        self.cell_begin = time.monotonic()
-        self.rest_s = max(0.0, self.rest_s - estimate_s)  # of the cells after this one
+        self.running[name] = CellTimes(number, estimate_s, time.monotonic())
+        if number not in self._numbers:  # not a cell that is run again
+            self._numbers.add(number)
+            self._waiting_s = max(0.0, self._waiting_s - estimate_s)
+
+    def event(self, name: str, event: Mapping[str, Any], part: float | None) -> None:
+        cell = self.running[name]
+        cell.text = describe(event).partition("\n")[0]
+        if part is not None:
+            if cell.replay_begin is None:
+                cell.replay_begin = time.monotonic()
+            cell.part = min(1.0, part)
+
+    def done(self, name: str) -> None:
+        self.running.pop(name, None)
 
     @property
-    def elapsed(self) -> float:
+    def elapsed_s(self) -> float:
         return time.monotonic() - self.begin
 
-    @property
-    def cell_elapsed(self) -> float:
-        return time.monotonic() - self.cell_begin
-
-    @property
-    def cell_remaining(self) -> float:
-        return max(0.0, self.cell_s - self.cell_elapsed)
-
-    @property
-    def remaining(self) -> float:
-        return self.rest_s + self.cell_remaining
+    def remaining_s(self) -> float:
+        """Of all: what waits is shared out, and the slowest running cell must end."""
+        now = time.monotonic()
+        rest = [cell.remaining_s(now) for cell in self.running.values()]
+        return max([(self._waiting_s + sum(rest)) / max(1, self.jobs), *rest])
 
 
 class PlainReporter:
-    """A line when the phase changes, and about every 10 s within one."""
+    """A line when a cell's phase changes, and about every 10 s within one."""
 
     def __init__(self) -> None:
-        self._times = _Times()
-        self._said = 0.0
-        self._text = ""
+        self._times = RunTimes()
+        self._said: dict[str, float] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -106,41 +146,47 @@ class PlainReporter:
     ) -> None:
         return
 
-    def total(self, cells: int, estimate_s: float) -> None:
-        self._times.start(cells, estimate_s)
-        self.note(f"{cells} cells, about {clock(estimate_s)} min")
+    def total(self, cells: int, estimate_s: float, jobs: int) -> None:
+        self._times.start(cells, estimate_s, jobs)
+        at_once = f", {jobs} at once" if jobs > 1 else ""
+        self.note(f"{cells} cells{at_once}, about {clock(self._times.total_s)} min")
 
     def cell(self, name: str, number: int, estimate_s: float) -> None:
         self._times.cell(name, number, estimate_s)
+        self._said[name] = 0.0
 
-    def event(self, event: Mapping[str, Any]) -> None:
-        self._text = describe(event)
+    def event(self, name: str, event: Mapping[str, Any], part: float | None) -> None:
+        self._times.event(name, event, part)
         if event.get("event") == "phase":
-            self._say()
-        else:
-            self.tick()
+            self._say(name, None)
 
-    def tick(self) -> None:
-        if time.monotonic() - self._said >= PLAIN_EVERY_S:
-            self._say()
+    def tick(self, name: str, times: Times | None) -> None:
+        if time.monotonic() - self._said.get(name, 0.0) >= PLAIN_EVERY_S:
+            self._say(name, times)
+
+    def done(self, name: str) -> None:
+        self._times.done(name)
 
     def note(self, text: str) -> None:
         print(text, flush=True)
 
-    def _say(self) -> None:
-        times = self._times
-        self._said = time.monotonic()
+    def _say(self, name: str, times: Times | None) -> None:
+        all_times = self._times
+        cell = all_times.running.get(name)
+        if cell is None:
+            return
+        self._said[name] = time.monotonic()
         self.note(
-            f"[{clock(times.elapsed)}, about {clock(times.remaining)} left] "
-            f"{times.name} ({times.number}/{times.cells}): {self._text}"
+            f"[{clock(all_times.elapsed_s)}, about {clock(all_times.remaining_s())} left] "
+            f"{name} ({cell.number}/{all_times.cells}): {cell.text}{virtual_text(times)}"
         )
 
 
 class TerminalReporter:
-    """Two bars: this cell and all cells; estimated, hence capped below their ends."""
+    """A bar for each running cell and one for all; estimated, hence capped below their ends."""
 
     def __init__(self, console: Console) -> None:
-        self._times = _Times()
+        self._times = RunTimes()
         self._progress = Progress(
             TextColumn("{task.fields[label]}", table_column=Column(no_wrap=True, min_width=14)),
             BarColumn(bar_width=12),
@@ -151,8 +197,7 @@ class TerminalReporter:
             transient=True,
         )
         self._all: TaskID | None = None
-        self._cell: TaskID | None = None
-        self._text = ""
+        self._bars: dict[str, TaskID] = {}
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -166,41 +211,53 @@ class TerminalReporter:
     ) -> None:
         self._progress.stop()
 
-    def total(self, cells: int, estimate_s: float) -> None:
-        self._times.start(cells, estimate_s)
+    def total(self, cells: int, estimate_s: float, jobs: int) -> None:
+        self._times.start(cells, estimate_s, jobs)
         self._all = self._progress.add_task(
-            "", total=max(1.0, estimate_s), label=f"all {cells} cells", left="", text=""
+            "", total=max(1.0, self._times.total_s), label=f"all {cells} cells", left="", text=""
         )
 
     def cell(self, name: str, number: int, estimate_s: float) -> None:
         self._times.cell(name, number, estimate_s)
-        if self._cell is not None:
-            self._progress.remove_task(self._cell)
+        self._remove(name)
         label = f"{name} ({number}/{self._times.cells})"
-        self._cell = self._progress.add_task(
-            "", total=max(1.0, estimate_s), label=label, left="", text="starting"
+        self._bars[name] = self._progress.add_task(
+            "", total=1.0, label=label, left="", text="starting"
         )
 
-    def event(self, event: Mapping[str, Any]) -> None:
-        self._text = describe(event).partition("\n")[0]
-        self.tick()
+    def event(self, name: str, event: Mapping[str, Any], part: float | None) -> None:
+        self._times.event(name, event, part)
+        self.tick(name, None)
 
-    def tick(self) -> None:
-        times = self._times
-        if self._cell is not None:
+    def tick(self, name: str, times: Times | None) -> None:
+        cell = self._times.running.get(name)
+        if cell is not None and name in self._bars:
+            now = time.monotonic()
+            elapsed, left = now - cell.begin, cell.remaining_s(now)
             self._progress.update(
-                self._cell,
-                completed=min(times.cell_elapsed, 0.99 * times.cell_s),
-                left=f"~{clock(times.cell_remaining)} left",
-                text=self._text,
+                self._bars[name],
+                completed=min(elapsed / max(0.1, elapsed + left), 0.99),
+                left=f"~{clock(left)} left",
+                text=cell.text + virtual_text(times),
             )
         if self._all is not None:
-            done = max(0.0, times.total_s - times.remaining)
+            elapsed, left = self._times.elapsed_s, self._times.remaining_s()
+            total = max(1.0, elapsed + left)
             self._progress.update(
                 self._all,
-                completed=min(done, 0.99 * times.total_s),
-                left=f"~{clock(times.remaining)} left",
+                total=total,
+                completed=min(elapsed, 0.99 * total),
+                left=f"~{clock(left)} left",
             )
+
+    def done(self, name: str) -> None:
+        self._times.done(name)
+        self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        bar = self._bars.pop(name, None)
+        if bar is not None:
+            self._progress.remove_task(bar)
 
     def note(self, text: str) -> None:
         self._progress.console.print(text, markup=False, highlight=False)

@@ -4,7 +4,6 @@ the report. Whatever happens, nothing of a cell's network is left."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import datetime
 import json
@@ -19,28 +18,26 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from experiments import manifest, queue_place, trace_input
 from experiments.cell import Job
+from experiments.cell_process import CellProblem, CellProcess, Clock, NativeClock
 from experiments.configs import LDMD
 from experiments.plan import (
     CellSpec,
     disk_needed_bytes,
     expand,
-    seconds_estimated,
-    seconds_limit,
 )
 from experiments.progress import Reporter
 from experiments.rundir import RunDirectory, take_over, write_json, write_text
 from experiments.spec import ExperimentSpec
 from experiments.trace_input import ReplayTrace
-from topologies.lifecycle import new_run_id, purge
 from topologies.load import find as find_topology
 from topologies.load import load as load_topology
 from topologies.model import Network
-from topologies.shell import LabError, die_with_parent
+from topologies.shell import LabError
+from virtual.guest import Times
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 RUNS: Final = ROOT / "runs"
@@ -52,8 +49,7 @@ PROGRAMS: Final = (
     "ldm7/pqcat",
     "topologies/wire/wire-relay",
 )
-STOP_S: Final = 20.0  # for a cell's process to take its network down
-TICK_S: Final = 1.0
+TICK_S: Final = 0.2
 
 
 class RunError(Exception):
@@ -68,9 +64,12 @@ class Planned:
     network: Network
     trace: ReplayTrace
 
-    @property
-    def digest(self) -> str:
-        return self.cell.digest(self.trace.text + self.network.to_json())
+    def digest(self, clock: str) -> str:
+        """Of all that decides what the cell does, the clock included."""
+        return self.cell.digest(self.trace.text + self.network.to_json() + clock)
+
+    def estimate_s(self, clock: Clock) -> float:
+        return clock.estimate_s(self.cell, self.trace.size_bytes)
 
     @property
     def disk_bytes(self) -> int:
@@ -119,12 +118,14 @@ def plan(spec: ExperimentSpec) -> tuple[Planned, ...]:
     return tuple(planned)
 
 
-def check_machine(planned: Sequence[Planned], runs: Path, build: Path = BUILD) -> None:
-    """Root, programs, disk. Raises RunError."""
-    if os.geteuid() != 0:
+def check_machine(
+    planned: Sequence[Planned], runs: Path, build: Path = BUILD, clock: str = "native"
+) -> None:
+    """Root (not needed in virtual time), programs, disk. Raises RunError."""
+    if clock == "native" and os.geteuid() != 0:
         raise RunError(
             f"found user id {os.geteuid()}; valid: root, which making network namespaces needs "
-            "(sudo make experiment-NAME)"
+            "(sudo make experiment-NAME), or virtual time, which needs no rights (CLOCK=virtual)"
         )
     missing = [name for name in PROGRAMS if not os.access(build / name, os.X_OK)]
     if missing:
@@ -132,7 +133,8 @@ def check_machine(planned: Sequence[Planned], runs: Path, build: Path = BUILD) -
             f"found no program {', '.join(missing)} in {build}; valid: build them with `make build`"
         )
     check_queues(planned)
-    check_disk(planned, runs)
+    if clock == "native":
+        check_disk(planned, runs)
 
 
 def check_queues(planned: Sequence[Planned]) -> None:
@@ -183,130 +185,99 @@ def _termination_as_interrupt() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-class CellProcess:
-    """The process of one cell, watched; `stop` ends it and removes all it made."""
+class RunningCell:
+    """A cell on its way: `step` moves it on without waiting, `stop` ends and cleans up."""
 
-    def __init__(self, job: Path, out: Path, run_id: str, errors: Path) -> None:
-        self.run_id = run_id
-        self._errors = errors.open("wb")
-        argv = [sys.executable, "-m", "experiments", "cell", str(job), str(out)]
-        # A session of its own: Ctrl-C reaches this process only, which then ends the cell.
-        self._process = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            cwd=ROOT,
-            start_new_session=True,
-            # If this process is killed, the cell still takes its network down.
-            preexec_fn=die_with_parent(signal.SIGTERM),
+    def __init__(
+        self,
+        planned: Planned,
+        run: RunDirectory,
+        clock: Clock,
+        *,
+        keep_work: bool,
+        build: Path,
+    ) -> None:
+        self.planned, self._run, self._keep_work = planned, run, keep_work
+        cell = planned.cell
+        self.name = cell.cell
+        self._out = run.partial_cell(cell.cell)
+        self._errors = self._out / "logs/cell.stderr"
+        self._errors.parent.mkdir()
+        self._work = run.work / cell.cell
+        shutil.rmtree(self._work, ignore_errors=True)
+        self._work.mkdir(parents=True)
+        write_text(self._work / "network.json", planned.network.to_json())
+        trace_path = run.path / f"trace-{cell.seed}.txt"
+        if not trace_path.exists():
+            write_text(trace_path, planned.trace.text)
+        job = Job(
+            cell=cell,
+            run_id=f"x-{cell.protocol}-m{cell.m}",
+            network=self._work / "network.json",
+            trace=trace_path,
+            trace_info=planned.trace.to_dict(),
+            build=build,
+            work=self._work,
+            keep_work=keep_work,
+            digest=planned.digest(clock.name),
         )
-        self._events: SimpleQueue[str | None] = SimpleQueue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._done: dict[str, Any] | None = None
+        self._problem = ""
+        self._process: CellProcess | None = None
+        try:
+            self._process = clock.start(job, self._out)
+        except CellProblem as error:
+            self._problem = str(error)
 
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._events.put(line.decode("utf-8", "replace"))
-        self._events.put(None)
+    @property
+    def times(self) -> Times | None:
+        return self._process.times if self._process is not None else None
 
-    def events(self, limit_s: float, tick: Callable[[], None]) -> Iterator[dict[str, Any]]:
-        """The cell's events until its end. Raises RunError after `limit_s`."""
-        deadline = time.monotonic() + limit_s
-        while True:
-            try:
-                line = self._events.get(timeout=TICK_S)
-            except Empty:
-                tick()
-                if time.monotonic() > deadline:
-                    raise RunError(f"no end within {limit_s:.0f} s") from None
-                continue
-            if line is None:
-                return
-            with contextlib.suppress(json.JSONDecodeError):
-                event = json.loads(line)
-                if isinstance(event, dict):
-                    yield event
+    def step(self, report: Callable[[dict[str, Any]], None]) -> CellResult | None:
+        """Reports what is new; the result once the cell has ended. Raises RunError with what went
+        wrong; its logs are then kept aside."""
+        if self._process is None:
+            self._fail(1)
+        assert self._process is not None
+        try:
+            events = self._process.poll()
+        except CellProblem as error:
+            self._problem = self._problem or str(error)
+            self.stop()
+            self._fail(1)
+        for event in events:
+            if event["event"] == "done":
+                self._done = event
+            elif event["event"] == "error":
+                self._problem = str(event["text"])
+            else:
+                report(event)
+        code = self._process.code
+        if code is None:
+            return None
+        self.stop()
+        if self._done is None or code != 0:
+            self._fail(code)
+        assert self._done is not None
+        if self._errors.exists() and self._errors.stat().st_size == 0:
+            self._errors.unlink()
+        self._run.complete_cell(self.name)
+        return CellResult(self.name, str(self._done["verdict"]), bool(self._done["identical"]))
 
-    def wait(self) -> int:
-        return self._process.wait(timeout=STOP_S)
+    def _fail(self, code: int) -> NoReturn:
+        problem = self._problem
+        if not problem:
+            text = self._errors.read_text(errors="replace") if self._errors.exists() else ""
+            problem = f"its process ended with {code}: " + "\n".join(text.strip().splitlines()[-5:])
+        kept = keep_logs(self._out, self._run)
+        raise RunError(f"{self.name}: {problem}\nIts logs are in {kept}")
 
     def stop(self) -> None:
-        """Idempotent. A second Ctrl-C does not cut it short."""
-        held = threading.current_thread() is threading.main_thread()
-        old = signal.signal(signal.SIGINT, signal.SIG_IGN) if held else None
-        try:
-            if self._process.poll() is None:
-                self._process.terminate()
-                try:
-                    self._process.wait(timeout=STOP_S)
-                except subprocess.TimeoutExpired:
-                    self._process.kill()
-                    self._process.wait()
-            self._reader.join(timeout=STOP_S)
-            self._errors.close()
-            purge(self.run_id)
-        finally:
-            if held:
-                signal.signal(signal.SIGINT, old)
-
-
-def run_one(
-    planned: Planned, run: RunDirectory, reporter: Reporter, *, keep_work: bool, build: Path
-) -> CellResult:
-    """Runs one cell. Raises RunError with what went wrong; logs stay only in the text."""
-    cell = planned.cell
-    out = run.partial_cell(cell.cell)
-    logs = out / "logs"
-    logs.mkdir()
-    work = run.work / cell.cell
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    write_text(work / "network.json", planned.network.to_json())
-    trace_path = run.path / f"trace-{cell.seed}.txt"
-    if not trace_path.exists():
-        write_text(trace_path, planned.trace.text)
-    job = Job(
-        cell=cell,
-        run_id=new_run_id(f"x-{cell.protocol}-m{cell.m}"),
-        network=work / "network.json",
-        trace=trace_path,
-        trace_info=planned.trace.to_dict(),
-        build=build,
-        work=work,
-        keep_work=keep_work,
-        digest=planned.digest,
-    )
-    write_text(work / "job.json", job.to_json())
-    done: dict[str, Any] | None = None
-    problem = ""
-    process: CellProcess | None = None
-    try:
-        process = CellProcess(work / "job.json", out, job.run_id, logs / "cell.stderr")
-        for event in process.events(seconds_limit(cell), reporter.tick):
-            if event["event"] == "done":
-                done = event
-            elif event["event"] == "error":
-                problem = str(event["text"])
-            else:
-                reporter.event(event)
-        code = process.wait()
-    finally:
-        if process is not None:
-            process.stop()
-        if not keep_work:
-            shutil.rmtree(work, ignore_errors=True)
-    if done is None or code != 0:
-        if not problem:
-            last = (logs / "cell.stderr").read_text(errors="replace").strip().splitlines()[-5:]
-            problem = f"its process ended with {code}: " + "\n".join(last)
-        kept = keep_logs(out, run)
-        raise RunError(f"{cell.cell}: {problem}\nIts logs are in {kept}")
-    if (logs / "cell.stderr").stat().st_size == 0:
-        (logs / "cell.stderr").unlink()
-    run.complete_cell(cell.cell)
-    return CellResult(cell.cell, str(done["verdict"]), bool(done["identical"]))
+        """Idempotent."""
+        if self._process is not None:
+            self._process.stop()
+        if not self._keep_work:
+            shutil.rmtree(self._work, ignore_errors=True)
 
 
 def in_force(run: RunDirectory, cell: str) -> str:
@@ -333,9 +304,11 @@ def run_experiment(
     keep_work: bool = False,
     build: Path = BUILD,
     command: Sequence[str] = (),
+    clock: Clock | None = None,
 ) -> RunResult:
     """Runs all cells and writes the report. Raises RunError, LabError or KeyboardInterrupt after
     cleaning up; complete cells are then kept for `resume`."""
+    clock = clock if clock is not None else NativeClock()
     started = time.time()
     run = RunDirectory(runs, spec.name, datetime.datetime.now(datetime.UTC))
     complete = False
@@ -346,11 +319,14 @@ def run_experiment(
             described = manifest.build(
                 spec, cells, root=ROOT, started=started, trace=trace, command=command
             )
+            described |= clock.describe()
             write_json(run.path / "manifest.json", described)
             taken: list[str] = []
             if resume:
-                taken = take_over(run, runs, spec.name, {p.cell.cell: p.digest for p in planned})
-            results = _run_cells(planned, taken, run, reporter, keep_work, build)
+                taken = take_over(
+                    run, runs, spec.name, {p.cell.cell: p.digest(clock.name) for p in planned}
+                )
+            results = _run_cells(planned, taken, run, reporter, clock, keep_work, build)
             described |= {"ended": time.time(), "cells_resumed": taken}
             described["runs"] = {r.cell: r.runs for r in results}
             described["tcp_congestion_control"] = {c.cell: in_force(run, c.cell) for c in cells}
@@ -370,29 +346,71 @@ def _run_cells(
     taken: Sequence[str],
     run: RunDirectory,
     reporter: Reporter,
+    clock: Clock,
     keep_work: bool,
     build: Path,
 ) -> list[CellResult]:
+    """All cells that are not `taken`, `clock.jobs` of them at once; results in the plan's order."""
     waiting = [p for p in planned if p.cell.cell not in taken]
-    results = [_resumed(run, name) for name in taken]
+    results = {name: _resumed(run, name) for name in taken}
     if taken:
         reporter.note(f"resumed: {', '.join(taken)}")
-    with reporter:
-        reporter.total(len(waiting), sum(seconds_estimated(p.cell) for p in waiting))
-        for number, item in enumerate(waiting, start=1):
-            reporter.cell(item.cell.cell, number, seconds_estimated(item.cell))
-            result = run_one(item, run, reporter, keep_work=keep_work, build=build)
-            if result.verdict == INVALID:
-                # Decided by the emulation's evidence alone, not by what was measured.
-                reporter.note(f"{result.cell}: verdict: invalid; run once more, this one set aside")
-                run.set_aside(result.cell)
-                reporter.cell(item.cell.cell, number, seconds_estimated(item.cell))
-                again = run_one(item, run, reporter, keep_work=keep_work, build=build)
-                result = dataclasses.replace(again, runs=2)
-            results.append(result)
-            same = "all products identical" if result.identical else "PRODUCTS DIFFER"
-            reporter.note(f"{result.cell}: {same}; verdict: {result.verdict}")
-    return results
+    numbers = {item.cell.cell: n for n, item in enumerate(waiting, start=1)}
+    running: dict[str, RunningCell] = {}
+
+    def start(item: Planned) -> None:
+        name = item.cell.cell
+        reporter.cell(name, numbers[name], item.estimate_s(clock))
+        running[name] = RunningCell(item, run, clock, keep_work=keep_work, build=build)
+
+    try:
+        with reporter:
+            reporter.total(len(waiting), sum(p.estimate_s(clock) for p in waiting), clock.jobs)
+            while waiting or running:
+                while waiting and len(running) < clock.jobs:
+                    start(waiting.pop(0))
+                time.sleep(TICK_S)
+                for name, cell in list(running.items()):
+                    result = cell.step(_reporting(reporter, cell))
+                    if result is None:
+                        reporter.tick(name, cell.times)
+                        continue
+                    del running[name]
+                    if _settle(result, results, run, reporter):
+                        waiting.insert(0, cell.planned)
+                    else:
+                        reporter.done(name)
+    finally:
+        for cell in running.values():
+            cell.stop()
+    return [results[p.cell.cell] for p in planned]
+
+
+def _reporting(reporter: Reporter, cell: RunningCell) -> Callable[[dict[str, Any]], None]:
+    duration_s = cell.planned.cell.duration_s
+
+    def report(event: dict[str, Any]) -> None:
+        part = event.get("elapsed_s", 0.0) / duration_s if event["event"] == "progress" else None
+        reporter.event(cell.name, event, part)
+
+    return report
+
+
+def _settle(
+    result: CellResult, results: dict[str, CellResult], run: RunDirectory, reporter: Reporter
+) -> bool:
+    """Takes a result down. True: its verdict is invalid for the first time, and it is to be run
+    once more. That is decided by the emulation's evidence alone, not by what was measured."""
+    before = results.get(result.cell)
+    if result.verdict == INVALID and before is None:
+        reporter.note(f"{result.cell}: verdict: invalid; run once more, this one set aside")
+        run.set_aside(result.cell)
+        results[result.cell] = result
+        return True
+    results[result.cell] = dataclasses.replace(result, runs=1 if before is None else 2)
+    same = "all products identical" if result.identical else "PRODUCTS DIFFER"
+    reporter.note(f"{result.cell}: {same}; verdict: {result.verdict}")
+    return False
 
 
 def _resumed(run: RunDirectory, name: str) -> CellResult:

@@ -15,14 +15,15 @@ from topologies.model import ControlledBy
 from topologies.paths import path_to
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("topologies", "controller", "experiments", "parsers")
+ROOMS = ("topologies", "controller", "experiments", "parsers", "virtual")
 
 # Room -> what it may import of the other rooms: a room, or single modules of it.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "topologies": (),
     "parsers": (),
     "controller": ("topologies.model",),
-    "experiments": ("topologies", "parsers", "controller.client"),
+    "experiments": ("topologies", "parsers", "controller.client", "virtual"),
+    "virtual": ("topologies.shell",),
 }
 
 

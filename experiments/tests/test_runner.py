@@ -16,6 +16,8 @@ import pytest
 
 from experiments import runner
 from experiments.cell import Job
+from experiments.cell_process import CellProblem
+from experiments.plan import CellSpec
 from experiments.progress import PlainReporter
 from experiments.rundir import partial_runs, write_json
 from experiments.spec import ExperimentSpec, find, load, override
@@ -31,49 +33,75 @@ def spec(tmp_path: Path) -> ExperimentSpec:
 
 def good(job: Job, out: Path) -> Iterator[dict[str, Any]]:
     yield {"event": "phase", "text": "replaying"}
-    yield {"event": "progress", "inserted": 1, "products": 2, "delivered": 0, "draining": False}
+    yield {
+        **{"event": "progress", "elapsed_s": 1.0, "inserted": 1, "products": 2, "delivered": 0},
+        "draining": False,
+    }
     write_json(out / "cell.json", {"digest": job.digest})
     checks = [{"name": "products identical", "status": "pass"}]
     write_json(out / "verdict.json", {"verdict": "faithful", "checks": checks})
     yield {"event": "done", "verdict": "faithful", "identical": True}
 
 
-class Stage:
-    """Plays each cell by a function; counts what was stopped."""
+class Played:
+    """A cell's process that is only a function, one event per poll."""
 
-    def __init__(self) -> None:
+    times = None
+
+    def __init__(self, stage: Stage, job: Job, out: Path) -> None:
+        self._stage, self._events = stage, stage.play(job, out)
+        self._done = False
+        self.code: int | None = None
+        (out / "logs/cell.stderr").write_text("Traceback\nthe reason\n")
+
+    def poll(self) -> list[dict[str, Any]]:
+        for event in self._events:
+            self._done = self._done or event["event"] == "done"
+            return [event]
+        self.code = 0 if self._done else 1
+        return []
+
+    def stop(self) -> None:
+        self._stage.running.discard(self)
+        self._stage.stopped += 1
+
+
+class Stage:
+    """A clock that plays each cell by a function; counts what was stopped."""
+
+    name = "played"
+
+    def __init__(self, jobs: int = 1) -> None:
+        self.jobs = jobs
         self.play: Play = good
         self.played: list[str] = []
         self.stopped = 0
+        self.running: set[Played] = set()
+        self.most_at_once = 0
 
-    def process(self, job: Path, out: Path, run_id: str, errors: Path) -> Stage:
-        assert job.exists()
-        assert len(run_id) <= 40
-        errors.write_text("Traceback\nthe reason\n")
-        self.job, self.out = Job.from_json(job.read_text()), out
-        self.played.append(self.job.cell.cell)
-        return self
+    def start(self, job: Job, out: Path) -> Played:
+        assert job.trace.exists()
+        assert job.network.exists()
+        self.job = job
+        self.played.append(job.cell.cell)
+        played = Played(self, job, out)
+        self.running.add(played)
+        self.most_at_once = max(self.most_at_once, len(self.running))
+        return played
 
-    def events(self, limit_s: float, tick: Callable[[], None]) -> Iterator[dict[str, Any]]:
-        assert limit_s > self.job.cell.duration_s
-        tick()
-        self.code = 1
-        for event in self.play(self.job, self.out):
-            yield event
-            if event["event"] == "done":
-                self.code = 0
+    def estimate_s(self, _cell: CellSpec, trace_bytes: int) -> float:
+        assert trace_bytes == 300
+        return 10.0
 
-    def wait(self) -> int:
-        return self.code
-
-    def stop(self) -> None:
-        self.stopped += 1
+    def describe(self) -> dict[str, Any]:
+        return {"clock": self.name}
 
 
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     stage = Stage()
-    monkeypatch.setattr(runner, "CellProcess", stage.process)
+    monkeypatch.setattr(runner, "NativeClock", lambda: stage)
+    monkeypatch.setattr(runner, "TICK_S", 0.001)
     monkeypatch.setattr(runner, "report", lambda _path, **_options: 0)
     return stage
 
@@ -87,7 +115,8 @@ def run(tmp_path: Path, **options: Any) -> runner.RunResult:
 def test_a_complete_run(tmp_path: Path, stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     result = run(tmp_path, command=["experiments", "run", "lossy"])
     assert stage.played == ["ldm7-m2-r20-p1", "ldm6-m2-r20-p1"]
-    assert stage.stopped == 2
+    assert stage.running == set()
+    assert stage.most_at_once == 1
     assert result.identical
     assert result.invalid == ()
     assert result.path.parent == tmp_path / "runs/lossy"
@@ -99,6 +128,7 @@ def test_a_complete_run(tmp_path: Path, stage: Stage, capsys: pytest.CaptureFixt
     ]
     manifest = json.loads((result.path / "manifest.json").read_text())
     assert manifest["experiment"] == "lossy"
+    assert manifest["clock"] == "played"
     assert manifest["seeds"] == [2053]
     assert manifest["command"] == ["experiments", "run", "lossy"]
     assert manifest["paper"][0]["value"] == 88.7
@@ -107,6 +137,46 @@ def test_a_complete_run(tmp_path: Path, stage: Stage, capsys: pytest.CaptureFixt
     lines = capsys.readouterr().out.splitlines()
     assert any("ldm7-m2-r20-p1 (1/2): replaying" in line for line in lines)
     assert "ldm6-m2-r20-p1: all products identical; verdict: faithful" in lines
+
+
+def test_cells_run_at_once_and_results_keep_the_order_of_the_plan(
+    tmp_path: Path, stage: Stage
+) -> None:
+    def slow_ldm7(job: Job, out: Path) -> Iterator[dict[str, Any]]:
+        if job.cell.protocol == "ldm7":
+            for _ in range(50):
+                yield {"event": "phase", "text": "slow"}
+        yield from good(job, out)
+
+    stage.jobs, stage.play = 2, slow_ldm7
+    result = run(tmp_path)
+    assert stage.most_at_once == 2
+    assert [c.cell for c in result.cells] == ["ldm7-m2-r20-p1", "ldm6-m2-r20-p1"]
+
+
+def test_when_one_of_two_cells_fails_the_other_is_stopped(tmp_path: Path, stage: Stage) -> None:
+    def endless_ldm7(job: Job, _out: Path) -> Iterator[dict[str, Any]]:
+        if job.cell.protocol == "ldm6":
+            yield {"event": "error", "text": "umass: tc: no"}
+            return
+        while True:
+            yield {"event": "phase", "text": "endless"}
+
+    stage.jobs, stage.play = 2, endless_ldm7
+    with pytest.raises(runner.RunError, match="ldm6-m2-r20-p1: umass: tc: no"):
+        run(tmp_path)
+    assert stage.running == set()
+
+
+def test_a_cell_that_cannot_be_started_or_stalls_is_reported(tmp_path: Path, stage: Stage) -> None:
+    def stalls(_job: Job, _out: Path) -> Iterator[dict[str, Any]]:
+        yield {"event": "phase", "text": "replaying"}
+        raise CellProblem("no virtual time passed for 120 s")
+
+    stage.play = stalls
+    with pytest.raises(runner.RunError, match="ldm7-m2-r20-p1: no virtual time passed for 120 s"):
+        run(tmp_path)
+    assert stage.running == set()
 
 
 def judged_as(*verdicts: str) -> Play:
@@ -156,7 +226,7 @@ def test_a_failing_cell_ends_the_run_and_the_rest_can_be_resumed(
     stage.play = fails_for_ldm6
     with pytest.raises(runner.RunError, match="ldm6-m2-r20-p1: umass: tc: no") as caught:
         run(tmp_path)
-    assert stage.stopped == 2
+    assert stage.running == set()
     logs = Path(str(caught.value).rpartition(" ")[2])
     assert (logs / "logs/cell.stderr").exists()
     (partial,) = partial_runs(tmp_path / "runs", "lossy")
@@ -182,7 +252,7 @@ def test_without_resume_everything_runs_again(tmp_path: Path, stage: Stage) -> N
     stage.play = interrupted
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path)
-    assert stage.stopped == 2
+    assert stage.running == set()
     stage.play, stage.played = good, []
     run(tmp_path)
     assert len(stage.played) == 2
@@ -196,7 +266,8 @@ def test_an_interrupted_first_cell_leaves_nothing(tmp_path: Path, stage: Stage) 
     stage.play = interrupted
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path)
-    assert stage.stopped == 1
+    assert stage.stopped > 0
+    assert stage.running == set()
     assert list((tmp_path / "runs/lossy").iterdir()) == []
 
 

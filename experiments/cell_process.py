@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process of a cell, by the clock it runs under: on this kernel, or in a guest whose clock is
+virtual. The runner starts, polls and stops both alike; the cell itself is the same program."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Final, Protocol
+
+from experiments.cell import Job
+from experiments.plan import (
+    CellSpec,
+    disk_needed_bytes,
+    seconds_estimated,
+    seconds_limit,
+    virtual_seconds_estimated,
+    virtual_seconds_limit,
+)
+from experiments.queue_place import MEMORY_RESERVE_BYTES, available_bytes
+from experiments.rundir import write_json, write_text
+from topologies.lifecycle import new_run_id, purge
+from topologies.shell import die_with_parent
+from virtual.cores import available_cores
+from virtual.guest import CHECKOUT, EXCHANGE, Guest, GuestError, GuestSpec, Share, Tail, Times
+from virtual.kernel_build import Kernel
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+STOP_S: Final = 20.0  # for a cell's process to take its network down
+GUEST_OUT: Final = Path("/cell")
+GUEST_WORK: Final = Path("/work")  # on disk only for `keep_work`
+GUEST_MEMORY_BYTES: Final = 500_000_000  # kernel, programs, their files
+
+
+class CellProblem(Exception):
+    """The cell's process did not do its work; the text says why."""
+
+
+class CellProcess(Protocol):
+    """A started cell. `poll` gives what is new of its events (dictionaries with `event`) and raises
+    CellProblem; `code` is its exit code once it has ended and all events were given."""
+
+    def poll(self) -> list[dict[str, Any]]: ...
+    @property
+    def code(self) -> int | None: ...
+    @property
+    def times(self) -> Times | None: ...
+    def stop(self) -> None: ...
+
+
+class Clock(Protocol):
+    """How cells are run. `jobs`: how many at once."""
+
+    name: str
+    jobs: int
+
+    def start(self, job: Job, out: Path) -> CellProcess: ...
+    def estimate_s(self, cell: CellSpec, trace_bytes: int) -> float: ...
+    def describe(self) -> dict[str, Any]: ...
+
+
+def parse_events(lines: Sequence[str]) -> list[dict[str, Any]]:
+    """The events among lines of a cell's output."""
+    events = []
+    for line in lines:
+        with contextlib.suppress(json.JSONDecodeError):
+            event = json.loads(line)
+            if isinstance(event, dict) and "event" in event:
+                events.append(event)
+    return events
+
+
+# -- native -----------------------------------------------------------------------------------
+class NativeProcess:
+    """The cell as a process of this machine; `stop` ends it and removes all it made."""
+
+    times = None
+
+    def __init__(self, job: Job, out: Path) -> None:
+        self._run_id = job.run_id
+        path = job.work / "job.json"
+        write_text(path, job.to_json())
+        self._errors = (out / "logs/cell.stderr").open("wb")
+        argv = [sys.executable, "-m", "experiments", "cell", str(path), str(out)]
+        # A session of its own: Ctrl-C reaches this process only, which then ends the cell.
+        self._process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            cwd=ROOT,
+            start_new_session=True,
+            # If this process is killed, the cell still takes its network down.
+            preexec_fn=die_with_parent(signal.SIGTERM),
+        )
+        self._limit_s = seconds_limit(job.cell)
+        self._deadline = time.monotonic() + self._limit_s
+        self._lines: SimpleQueue[str | None] = SimpleQueue()
+        self._ended = False
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line.decode("utf-8", "replace"))
+        self._lines.put(None)
+
+    def poll(self) -> list[dict[str, Any]]:
+        lines = []
+        with contextlib.suppress(Empty):
+            while (line := self._lines.get_nowait()) is not None:
+                lines.append(line)
+            self._ended = True
+        if not self._ended and time.monotonic() > self._deadline:
+            raise CellProblem(f"no end within {self._limit_s:.0f} s")
+        return parse_events(lines)
+
+    @property
+    def code(self) -> int | None:
+        return self._process.wait(timeout=STOP_S) if self._ended else None
+
+    def stop(self) -> None:
+        """Idempotent. A second Ctrl-C does not cut it short."""
+        held = threading.current_thread() is threading.main_thread()
+        old = signal.signal(signal.SIGINT, signal.SIG_IGN) if held else None
+        try:
+            if self._process.poll() is None:
+                self._process.terminate()
+                try:
+                    self._process.wait(timeout=STOP_S)
+                except subprocess.TimeoutExpired:
+                    self._process.kill()
+                    self._process.wait()
+            self._reader.join(timeout=STOP_S)
+            self._errors.close()
+            purge(self._run_id)
+        finally:
+            if held:
+                signal.signal(signal.SIGINT, old)
+
+
+class NativeClock:
+    """This machine's clock and kernel: one cell at a time, or they disturb each other."""
+
+    name = "native"
+    jobs = 1
+
+    def start(self, job: Job, out: Path) -> NativeProcess:
+        named = dataclasses.replace(job, run_id=new_run_id(job.run_id))
+        return NativeProcess(named, out)
+
+    def estimate_s(self, cell: CellSpec, trace_bytes: int) -> float:
+        del trace_bytes
+        return seconds_estimated(cell)
+
+    def describe(self) -> dict[str, Any]:
+        return {"clock": self.name}
+
+
+# -- virtual ----------------------------------------------------------------------------------
+def guest_path(path: Path) -> Path:
+    """Where the guest sees a file of the checkout (other files: where they are)."""
+    absolute = path.resolve()
+    return CHECKOUT / absolute.relative_to(ROOT) if absolute.is_relative_to(ROOT) else absolute
+
+
+def guest_memory_bytes(cell: CellSpec, trace_bytes: int) -> int:
+    """Memory of a cell's guest: its queues as `queue_place` asks for them, and its programs. Only
+    what is written takes memory of the machine."""
+    return disk_needed_bytes(cell, trace_bytes) + MEMORY_RESERVE_BYTES + GUEST_MEMORY_BYTES
+
+
+def host_memory_bytes(cell: CellSpec, trace_bytes: int) -> int:
+    """What a cell's guest really takes of this machine's memory, at most: the products in every
+    queue, and what a guest without queues takes."""
+    return trace_bytes * (cell.m + 1) + 800_000_000
+
+
+class VirtualProcess:
+    """The cell in a guest of its own, with the same paths on every machine: they reach logs."""
+
+    def __init__(self, kernel: Kernel, job: Job, out: Path, stall_s: float) -> None:
+        self._out = out
+        shares = [Share(out.resolve(), GUEST_OUT, writable=True)]
+        if job.keep_work:
+            shares.append(Share(job.work.resolve(), GUEST_WORK, writable=True))
+        cell = job.cell
+        argv = [
+            *("sh", "-c", 'exec "$@" 2>/cell/logs/cell.stderr', "cell"),
+            *(str(guest_path(ROOT / ".venv")) + "/bin/python", "-m", "experiments", "cell"),
+            *(str(EXCHANGE / "job.json"), str(GUEST_OUT)),
+        ]
+        spec = GuestSpec(
+            argv=tuple(argv),
+            shares=tuple(shares),
+            memory_bytes=guest_memory_bytes(cell, int(job.trace_info["bytes"])),
+            seed=cell.seed,
+            limit_s=virtual_seconds_limit(cell, int(job.trace_info["bytes"])),
+            stall_s=stall_s,
+        )
+        inside = dataclasses.replace(
+            job,
+            network=EXCHANGE / "network.json",
+            trace=EXCHANGE / "trace.txt",
+            build=guest_path(job.build),
+            work=GUEST_WORK,
+        )
+        network, trace = job.network.read_text(), job.trace.read_text()
+
+        def prepare(exchange: Path) -> None:
+            write_text(exchange / "job.json", inside.to_json())
+            write_text(exchange / "network.json", network)
+            write_text(exchange / "trace.txt", trace)
+
+        try:
+            self._guest = Guest(kernel, spec, prepare=prepare)
+        except GuestError as error:
+            raise CellProblem(str(error)) from None
+        self._tail = Tail(self._guest.exchange / "stdout")
+        self._rest = b""
+        self._code: int | None = None
+        self._phases: list[dict[str, Any]] = []
+        self._described = False
+
+    @property
+    def times(self) -> Times:
+        return self._guest.times
+
+    def poll(self) -> list[dict[str, Any]]:
+        try:
+            code = self._guest.poll()
+        except GuestError as error:
+            raise CellProblem(f"{error}{self._complaint()}") from None
+        *lines, self._rest = (self._rest + self._tail.read()).split(b"\n")
+        events = parse_events([line.decode("utf-8", "replace") for line in lines])
+        times = self.times
+        for event in events:
+            if event["event"] == "phase":
+                self._phases.append(
+                    {
+                        "text": event["text"],
+                        "real_s": round(times.real_s, 3),
+                        "virtual_s": round(times.virtual_s, 6),
+                    }
+                )
+        if code is not None and self._code is None:
+            self._code = code
+            self._describe(times)
+        return events
+
+    def _complaint(self) -> str:
+        text = (self._guest.exchange / "stderr").read_text(errors="replace").strip()
+        return "\n" + "\n".join(text.splitlines()[-5:]) if text else ""
+
+    def _describe(self, times: Times) -> None:
+        """virtual.json: what the launcher knows and the cell does not."""
+        kernel, spec = self._guest.kernel, self._guest.spec
+        started = self._phases[0]["real_s"] if self._phases else None
+        replay = [p["real_s"] for p in self._phases if p["text"] == "replaying the trace"]
+        write_json(
+            self._out / "virtual.json",
+            {
+                "kernel": kernel.version,
+                "kernel_digest": kernel.digest,
+                "mode": "seccomp" if kernel.seccomp else "ptrace",
+                "seed": spec.seed,
+                "real_s": round(times.real_s, 3),
+                "virtual_s": round(times.virtual_s, 6),
+                "boot_real_s": started,
+                "ready_real_s": replay[0] if replay else None,
+                "phases": self._phases,
+            },
+        )
+
+    @property
+    def code(self) -> int | None:
+        return self._code
+
+    def stop(self) -> None:
+        self._guest.stop()
+
+
+class VirtualClock:
+    """Guests in virtual time: one per core, of this user, without root."""
+
+    name = "virtual"
+
+    def __init__(self, kernel: Kernel, *, jobs: int | None = None, stall_s: float = 120.0) -> None:
+        self.kernel = kernel
+        self._stall_s = stall_s
+        self.jobs = jobs if jobs is not None else len(available_cores())
+
+    def fit(self, cells: Sequence[tuple[CellSpec, int]]) -> None:
+        """Lowers `jobs` to what memory holds at once. `cells`: with the bytes of their traces.
+        Raises CellProblem if it does not hold one."""
+        free = available_bytes(Path("/proc/meminfo").read_text())
+        most = max(host_memory_bytes(cell, size) for cell, size in cells)
+        if free < most:
+            raise CellProblem(
+                f"found {free / 1e9:.1f} GB of free memory; valid: {most / 1e9:.1f} GB for the "
+                "guest of the largest cell. Lower it with DURATION= or RECEIVERS="
+            )
+        self.jobs = max(1, min(self.jobs, len(cells), free // most))
+
+    def start(self, job: Job, out: Path) -> VirtualProcess:
+        return VirtualProcess(self.kernel, job, out, self._stall_s)
+
+    def estimate_s(self, cell: CellSpec, trace_bytes: int) -> float:
+        return virtual_seconds_estimated(cell, trace_bytes)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "clock": self.name,
+            "virtual_kernel": {
+                "version": self.kernel.version,
+                "digest": self.kernel.digest,
+                "mode": "seccomp" if self.kernel.seccomp else "ptrace",
+            },
+        }

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A guest: a User-Mode Linux kernel in virtual time that runs one command.
+
+The guest sees the host's files read-only beneath an overlay that dies with it; the checkout at
+/downpour; what is shared by name; and /exchange, through which its output comes out. It is one
+process tree of the calling user: no root, no capability, no module, no device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Final
+
+from topologies.shell import die_with_parent
+from virtual import status_page
+from virtual.cores import one_core
+from virtual.kernel_build import Kernel
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+INIT: Final = ROOT / "virtual/guest_init.sh"
+CHECKOUT: Final = Path("/downpour")  # the same for everybody: paths reach logs
+EXCHANGE: Final = Path("/exchange")
+MARK: Final = "DOWNPOUR_GUEST"
+PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+EPOCH_S: Final = 1_767_225_600  # 2026-01-01 00:00 UTC: the guest's wall clock at its boot
+MEMORY_BYTES: Final = 2_000_000_000
+STALL_S: Final = 120.0
+STALL_PROGRESS_S: Final = 0.010
+STOP_S: Final = 10.0
+POLL_S: Final = 0.1
+
+
+class GuestError(Exception):
+    """The guest could not do its work; the text says why."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """A host directory at a place of its own in the guest."""
+
+    source: Path
+    target: Path
+    writable: bool = False
+
+
+@dataclass(frozen=True)
+class GuestSpec:
+    """What runs in a guest. `limit_s` and `stall_s` are real time; None: no limit."""
+
+    argv: tuple[str, ...]
+    shares: tuple[Share, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    memory_bytes: int = MEMORY_BYTES
+    seed: int = 1
+    limit_s: float | None = None
+    stall_s: float = STALL_S
+
+
+@dataclass(frozen=True)
+class Times:
+    """How far a guest is."""
+
+    virtual_s: float
+    real_s: float
+
+    @property
+    def ratio(self) -> float:
+        """Virtual seconds per real second."""
+        return self.virtual_s / self.real_s if self.real_s > 0 else 0.0
+
+
+def job_script(spec: GuestSpec) -> str:
+    """What /exchange/job does: nothing of the host's environment gets in."""
+    variables = {
+        "PATH": PATH,
+        "HOME": "/tmp",
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "PYTHONPATH": str(CHECKOUT),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        # Order of sets of strings would differ from run to run.
+        "PYTHONHASHSEED": "0",
+        **spec.env,
+    }
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in sorted(variables.items())]
+    return "\n".join([*lines, f"cd {CHECKOUT}", f"exec {shlex.join(spec.argv)}"]) + "\n"
+
+
+def mounts_text(shares: Sequence[Share]) -> str:
+    """The lines `virtual/guest_init.sh` reads. Raises GuestError for a path it could not."""
+    lines = []
+    for share in shares:
+        for path in (share.source, share.target):
+            if any(c.isspace() or c == "," for c in str(path)):
+                raise GuestError(f"found '{path}'; valid: a path without white space and commas")
+        lines.append(f"{share.source} {share.target} {'rw' if share.writable else 'ro'}\n")
+    return "".join(lines)
+
+
+def command_line(kernel: Kernel, spec: GuestSpec, exchange: Path, init: Path = INIT) -> list[str]:
+    """The kernel and its parameters. What it does not know goes to init as environment."""
+    return [
+        str(kernel.path),
+        *("root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"),
+        f"mem={max(256, spec.memory_bytes // 2**20)}M",
+        *("quiet", "con=null", "con0=null,fd:1", "ssl=null"),
+        "time-travel=inf-cpu",
+        f"time-travel-start={EPOCH_S * 10**9}",
+        f"seccomp={'on' if kernel.seccomp else 'off'}",
+        f"uml_dir={exchange}/uml/",
+        "umid=guest",
+        f"downpour_status={exchange}/status",
+        f"downpour_seed={spec.seed}",
+        f"init={init}",
+        f"DOWNPOUR_EXCHANGE={exchange}",
+    ]
+
+
+class Stall:
+    """Notices that virtual time stands still while the guest is running."""
+
+    def __init__(self, limit_s: float, now: float) -> None:
+        self._limit_s = limit_s
+        self._since = now
+        self._virtual_s = 0.0
+
+    def stalled(self, virtual_s: float, now: float) -> bool:
+        if virtual_s - self._virtual_s >= STALL_PROGRESS_S:
+            self._virtual_s, self._since = virtual_s, now
+        return now - self._since > self._limit_s
+
+
+class Guest:
+    """A running guest, made by its constructor, ended by `stop` (idempotent; a context manager)."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        spec: GuestSpec,
+        *,
+        prepare: Callable[[Path], None] | None = None,  # puts files into the exchange directory
+    ) -> None:
+        self.kernel, self.spec = kernel, spec
+        self._stack = ExitStack()
+        self._killed = False
+        try:
+            # Short: the kernel's own sockets below it have a limit of 108 characters.
+            name = tempfile.mkdtemp(prefix="downpour-guest-")
+            self.exchange = Path(name)
+            self._stack.callback(shutil.rmtree, self.exchange, ignore_errors=True)
+            shares = (Share(ROOT, CHECKOUT), *spec.shares)
+            self._write("mounts", mounts_text(shares))
+            self._write("job", job_script(spec))
+            for empty in ("stdout", "stderr"):
+                self._write(empty, "")
+            status_page.create(self.exchange / "status")
+            (self.exchange / "uml").mkdir()
+            if prepare is not None:
+                prepare(self.exchange)
+            core = self._stack.enter_context(one_core())
+            self._process = self._start(core)
+            self.started = time.monotonic()
+            self._stall = Stall(spec.stall_s, self.started)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _write(self, name: str, text: str) -> None:
+        (self.exchange / name).write_text(text, encoding="utf-8")
+
+    def _start(self, core: int) -> subprocess.Popen[bytes]:
+        with_parent = die_with_parent()
+
+        def prepare() -> None:
+            os.sched_setaffinity(0, {core})
+            if with_parent is not None:
+                with_parent()
+
+        with (self.exchange / "console").open("wb") as console:
+            try:
+                return subprocess.Popen(
+                    command_line(self.kernel, self.spec, self.exchange),
+                    stdin=subprocess.DEVNULL,
+                    stdout=console,
+                    stderr=subprocess.STDOUT,
+                    env={"PATH": PATH, "HOME": str(self.exchange), MARK: str(self.exchange)},
+                    start_new_session=True,
+                    preexec_fn=prepare,
+                )
+            except OSError as error:
+                raise GuestError(f"{self.kernel.path}: {error.strerror}") from None
+
+    def __enter__(self) -> Guest:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def times(self) -> Times:
+        page = self._page()
+        virtual_s = page.virtual_ns / 1e9 if page is not None else 0.0
+        return Times(virtual_s, time.monotonic() - self.started)
+
+    def _page(self) -> status_page.StatusPage | None:
+        try:
+            return status_page.read(self.exchange / "status")
+        except (OSError, status_page.StatusPageError) as error:
+            raise GuestError(f"status page of the guest: {error}") from None
+
+    def on_the_processor(self) -> str:
+        """The task that runs now, in words."""
+        page = self._page()
+        if page is None:
+            return "it has not begun to run programs"
+        return f"'{page.comm}' (process {page.pid} of the guest) holds the processor"
+
+    def poll(self) -> int | None:
+        """The command's exit code once the guest has ended, None while it runs. Raises GuestError
+        when it stalls, runs into its limit or ends without a result; the guest is then stopped."""
+        code = self._process.poll()
+        now = time.monotonic()
+        if code is not None:
+            return self._result()
+        times = self.times
+        if self._stall.stalled(times.virtual_s, now):
+            holder = self.on_the_processor()
+            self.kill()
+            raise GuestError(
+                f"no virtual time passed for {self.spec.stall_s:g} s of real time "
+                f"(at {times.virtual_s:.6f} s): {holder}"
+            )
+        if self.spec.limit_s is not None and now - self.started > self.spec.limit_s:
+            holder = self.on_the_processor()
+            self.kill()
+            raise GuestError(
+                f"no end within {self.spec.limit_s:.0f} s of real time "
+                f"({times.virtual_s:.1f} s of virtual time have passed): {holder}"
+            )
+        return None
+
+    def _result(self) -> int:
+        """The exit code that init wrote."""
+        with contextlib.suppress(OSError, ValueError):
+            return int((self.exchange / "exit").read_text())
+        console = (self.exchange / "console").read_text(errors="replace").strip()
+        last = "\n".join(console.splitlines()[-8:])
+        raise GuestError(f"the guest ended without a result. Its console says:\n{last}")
+
+    def wait(self) -> int:
+        while (code := self.poll()) is None:
+            time.sleep(POLL_S)
+        return code
+
+    def kill(self) -> None:
+        """Ends the kernel and its stubs; nothing in the guest is asked."""
+        if self._killed:
+            return
+        self._killed = True
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=STOP_S)
+
+    def stop(self) -> None:
+        self.kill()
+        self._stack.close()
+
+
+def processes_of(exchange: Path) -> list[int]:
+    """Processes of the host that belong to the guest with this directory: its kernel, which carries
+    the mark, and all of the kernel's session: the stubs that hold the guest's programs."""
+    mark = f"{MARK}={exchange}".encode()
+    sessions: dict[int, int] = {}
+    kernels: set[int] = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                pid = int(entry.name)
+                sessions[pid] = os.getsid(pid)
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    kernels.add(sessions[pid])
+    return [pid for pid, session in sessions.items() if session in kernels]
+
+
+class Tail:
+    """What is new in a growing file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def read(self) -> bytes:
+        try:
+            with self._path.open("rb") as stream:
+                stream.seek(self._offset)
+                data = stream.read()
+        except OSError:
+            return b""
+        self._offset += len(data)
+        return data
+
+
+def run_guest(
+    kernel: Kernel,
+    spec: GuestSpec,
+    *,
+    stdout: IO[bytes] | None = None,
+    stderr: IO[bytes] | None = None,
+) -> tuple[int, Times]:
+    """Runs a command to its end and copies its output while it comes. (exit code, times)."""
+    with Guest(kernel, spec) as guest:
+        tails = [
+            (Tail(guest.exchange / "stdout"), stdout),
+            (Tail(guest.exchange / "stderr"), stderr),
+        ]
+
+        def copy() -> None:
+            for tail, target in tails:
+                data = tail.read()
+                if target is not None and data:
+                    target.write(data)
+                    target.flush()
+
+        try:
+            while (code := guest.poll()) is None:
+                copy()
+                time.sleep(POLL_S)
+            return code, guest.times
+        finally:
+            copy()

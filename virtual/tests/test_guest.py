@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The launcher: its texts, and a guest that is really booted."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from virtual.cores import available_cores, one_core
+from virtual.guest import (
+    EPOCH_S,
+    ROOT,
+    Guest,
+    GuestError,
+    GuestSpec,
+    Share,
+    Stall,
+    Tail,
+    Times,
+    command_line,
+    job_script,
+    mounts_text,
+    processes_of,
+    run_guest,
+)
+from virtual.kernel_build import Kernel, find_kernel
+
+KERNEL = Kernel(Path("/k/linux"), "7.2.11", "0123abcd", True)
+
+
+def test_the_job_gets_nothing_of_the_hosts_environment_but_what_is_asked() -> None:
+    spec = GuestSpec(argv=("echo", "a b", "$HOME"), env={"X": "it's"})
+    lines = job_script(spec).splitlines()
+    assert "export PYTHONHASHSEED=0" in lines
+    assert "export X='it'\"'\"'s'" in lines
+    assert lines[-2:] == ["cd /downpour", "exec echo 'a b' '$HOME'"]
+
+
+def test_mounts_are_one_line_each_and_refuse_what_the_shell_would_split() -> None:
+    shares = [Share(Path("/a"), Path("/b")), Share(Path("/c"), Path("/d"), writable=True)]
+    assert mounts_text(shares) == "/a /b ro\n/c /d rw\n"
+    with pytest.raises(GuestError, match="found '/my files'; valid: a path without white space"):
+        mounts_text([Share(Path("/my files"), Path("/b"))])
+
+
+def test_the_command_line_fixes_clock_seed_memory_and_mode() -> None:
+    spec = GuestSpec(argv=("true",), memory_bytes=3_000_000_000, seed=7)
+    words = command_line(KERNEL, spec, Path("/x"))
+    assert words[0] == "/k/linux"
+    assert "time-travel=inf-cpu" in words
+    assert "time-travel-start=1767225600000000000" in words
+    assert "mem=2861M" in words
+    assert "seccomp=on" in words
+    assert "downpour_seed=7" in words
+    assert "ro" in words
+    older = Kernel(Path("/k/linux"), "6.1.190", "0123abcd", False)
+    assert "seccomp=off" in command_line(older, spec, Path("/x"))
+
+
+def test_a_stall_is_no_virtual_progress_for_the_whole_limit() -> None:
+    stall = Stall(10.0, now=0.0)
+    assert not stall.stalled(0.0, 9.9)
+    assert not stall.stalled(0.5, 10.0)
+    assert not stall.stalled(0.509, 20.0)  # 9 ms in 10 s do not count ...
+    assert stall.stalled(0.509, 20.1)
+    creeping = Stall(10.0, now=0.0)
+    assert not creeping.stalled(0.011, 9.0)  # ... 11 ms do
+    assert not creeping.stalled(0.011, 18.9)
+
+
+def test_the_ratio_is_virtual_by_real() -> None:
+    assert Times(30.0, 20.0).ratio == 1.5
+    assert Times(0.0, 0.0).ratio == 0.0
+
+
+def test_tail_gives_each_byte_once(tmp_path: Path) -> None:
+    tail = Tail(tmp_path / "log")
+    assert tail.read() == b""
+    (tmp_path / "log").write_bytes(b"ab")
+    assert tail.read() == b"ab"
+    with (tmp_path / "log").open("ab") as stream:
+        stream.write(b"c")
+    assert tail.read() == b"c"
+    assert tail.read() == b""
+
+
+def test_guests_get_cores_of_their_own_while_there_are_any(tmp_path: Path) -> None:
+    cores = available_cores()
+    with one_core(tmp_path) as first:
+        assert first == cores[-1]
+        with one_core(tmp_path) as second:
+            assert second in cores
+            if len(cores) > 1:
+                assert second != first
+    with one_core(tmp_path) as again:
+        assert again == cores[-1]
+
+
+# -- with a kernel ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kernel() -> Kernel:
+    found = find_kernel()
+    if found is None:
+        pytest.skip("no kernel for virtual time is built (make virtual-kernel)")
+    return found
+
+
+def run(kernel: Kernel, *argv: str, **options: object) -> tuple[int, str, str, Times]:
+    out, err = io.BytesIO(), io.BytesIO()
+    spec = GuestSpec(argv=argv, **options)  # type: ignore[arg-type]
+    code, times = run_guest(kernel, spec, stdout=out, stderr=err)
+    return code, out.getvalue().decode(), err.getvalue().decode(), times
+
+
+@pytest.mark.emulated
+def test_a_command_runs_as_root_in_virtual_time_and_its_results_come_out(kernel: Kernel) -> None:
+    script = "id -u; date +%s; sleep 3600; date +%s; pwd; echo oh >&2; exit 7"
+    code, out, err, times = run(kernel, "sh", "-c", script)
+    uid, before, after, here = out.split()
+    assert (code, uid, here, err) == (7, "0", "/downpour", "oh\n")
+    assert int(before) - EPOCH_S in range(11, 14)
+    assert int(after) - int(before) in (3600, 3601)
+    assert times.virtual_s > 3600
+    assert times.real_s < 60
+
+
+@pytest.mark.emulated
+def test_nothing_of_the_host_can_be_changed_but_what_is_shared(
+    kernel: Kernel, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    other = tmp_path / "other"
+    other.write_text("as it was")
+    script = (
+        f"echo changed > {other}; cat {other}; touch /downpour/x /usr/x; ls /usr/x; "
+        "echo out > /shared/result"
+    )
+    shares = (Share(mine, Path("/shared"), writable=True),)
+    _code, out, err, _times = run(kernel, "sh", "-c", script, shares=shares)
+    assert (mine / "result").read_text() == "out\n"
+    # A file below /tmp is not even seen: the guest has a /tmp of its own.
+    assert other.read_text() == "as it was"
+    assert "/usr/x" in out.splitlines()  # in the overlay only
+    assert not Path("/usr/x").exists()
+    assert "/downpour/x" in err
+    assert not (ROOT / "x").exists()
+
+
+@pytest.mark.emulated
+def test_a_task_that_spins_is_named(kernel: Kernel) -> None:
+    loop = "import os\nwhile True: pass"
+    with pytest.raises(
+        GuestError, match=r"no virtual time passed for 4 s .*'python3' \(process"
+    ) as e:
+        run(kernel, "python3", "-c", loop, stall_s=4.0)
+    assert "holds the processor" in str(e.value)
+
+
+@pytest.mark.emulated
+def test_the_limit_of_real_time_holds(kernel: Kernel) -> None:
+    script = "import time\nwhile True: time.time()"  # each look at the clock moves it
+    with pytest.raises(GuestError, match=r"no end within 4 s of real time"):
+        run(kernel, "python3", "-c", script, limit_s=4.0, stall_s=1000.0)
+
+
+@pytest.mark.emulated
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_however_the_launcher_ends(
+    kernel: Kernel, tmp_path: Path, number: signal.Signals
+) -> None:
+    del kernel
+    argv = [
+        sys.executable,
+        "-m",
+        "virtual",
+        "run",
+        "--",
+        "sh",
+        "-c",
+        "while :; do sleep 1e-3; done",
+    ]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        argv, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 30
+    exchange = None
+    while time.monotonic() < deadline:
+        exchange = next(tmp_path.glob("downpour-guest-*"), None)
+        if exchange is not None and len(processes_of(exchange)) > 1:
+            break
+        time.sleep(0.1)
+    assert exchange is not None
+    before = processes_of(exchange)
+    assert len(before) > 1  # the kernel and a stub
+    process.send_signal(number)
+    _out, err = process.communicate(timeout=20)
+    assert process.returncode == (-9 if number == signal.SIGKILL else 130)
+    if number != signal.SIGKILL:
+        assert "interrupted" in err.decode()
+        assert list(tmp_path.iterdir()) == []
+    deadline = time.monotonic() + 10
+    while (left := [p for p in before if Path(f"/proc/{p}").exists()]) and (
+        time.monotonic() < deadline
+    ):
+        time.sleep(0.1)
+    assert left == []
+
+
+@pytest.mark.emulated
+def test_two_guests_run_at_once_and_do_not_meet(kernel: Kernel) -> None:
+    spec = GuestSpec(argv=("sh", "-c", "ip link add name d0 type dummy && ip -o link show d0"))
+    with Guest(kernel, spec) as one, Guest(kernel, spec) as two:
+        assert one.wait() == two.wait() == 0
+        for guest in (one, two):
+            assert (guest.exchange / "stdout").read_text().count("\n") == 1
