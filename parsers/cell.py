@@ -62,6 +62,8 @@ class Cell(_File):
     cores: int = Field(ge=1)
     clock: Clock = "native"  # runs from before there was another do not say
     rtt_measured_ms: dict[str, float] = {}
+    topology: str = ""
+    loss_model: str = ""
 
 
 class VirtualRun(_File):
@@ -72,7 +74,7 @@ class VirtualRun(_File):
     mode: str = ""
     seed: int | None = None
     real_s: float = Field(gt=0)
-    virtual_s: float
+    virtual_s: float | None = None
     boot_real_s: float | None = None
     ready_real_s: float | None = None
     packets_delivered: int | None = None

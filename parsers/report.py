@@ -46,6 +46,7 @@ class Banner:
     verdict: str
     headline: str
     lines: tuple[str, ...]
+    title: str = "Fidelity"
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def render_text(report: Report) -> str:
     console.print(
         Panel(
             escape("\n".join((report.banner.headline, *report.banner.lines))),
-            title="Fidelity",
+            title=escape(report.banner.title),
             box=box.DOUBLE if report.banner.verdict != "faithful" else box.ROUNDED,
             title_align="left",
         )

@@ -134,10 +134,11 @@ def clock_text(cell: CellMetrics) -> str:
         return "clock: virtual (the real time it took is not known: there is no virtual.json)"
     seed = "not seeded" if run.seed is None else f"seed {run.seed}"
     duration_s = cell.cell.duration_s
+    # A launcher that could not read the guest's clock writes 0.
+    whole = f"; {run.virtual_s:.1f} s of virtual time with set-up and end" if run.virtual_s else ""
     return (
         f"clock: virtual (kernel {run.kernel}, {seed}, {duration_s:g} s took {run.real_s:.1f} s of"
-        f" real time, ratio {duration_s / run.real_s:.2f}; {run.virtual_s:.1f} s of virtual time"
-        " with set-up and end)"
+        f" real time, ratio {duration_s / run.real_s:.2f}{whole})"
     )
 
 

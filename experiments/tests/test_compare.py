@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m experiments compare` on SYNTHETIC runs (parsers/tests/synthetic.py)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.compare import EXIT_DIFFERENT, EXIT_OK, EXIT_USAGE, main
+from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
+
+Output = pytest.CaptureFixture[str]
+
+
+def run(tmp_path: Path, name: str, *cells: SyntheticCell) -> Path:
+    return write_synthetic_run(tmp_path / "lossy" / name, *cells)
+
+
+def flat(text: str) -> str:
+    """Without line breaks and frames."""
+    return " ".join(text.translate(str.maketrans("│║", "  ")).split())
+
+
+def compared(capsys: Output, *arguments: str | Path) -> str:
+    assert main(list(arguments)) == EXIT_OK
+    return flat(capsys.readouterr().out)
+
+
+def test_identical_repeats(tmp_path: Path, capsys: Output) -> None:
+    cell = SyntheticCell("ldm7", clock="virtual", real_s=25.0)
+    runs = [run(tmp_path, name, cell) for name in ("1", "2", "3")]
+    text = compared(capsys, *runs, "--identical")
+    assert "3 repeats, virtual time (A, B, C): identical to the last digit" in text
+    # Five logs' kinds and two hosts' logs, and three lists of products.
+    files = sum(1 for p in (runs[0] / "cells" / cell.name).glob("[lp][or]*/*") if p.is_file())
+    assert f"{files} of {files} logs and lists are the same byte for byte" in text
+    assert "virtual (kernel 7.2.11, seed 1, 20 s took 25.0 s of real time, ratio 0.80" in text
+    assert (
+        "n/a: Sender CPU, all cores, Sender CPU, of one core, CPU by ps, all cores: virtual" in text
+    )
+
+
+def test_repeats_that_differ_are_told_where(tmp_path: Path, capsys: Output) -> None:
+    runs = [
+        run(tmp_path, str(us), SyntheticCell("ldm7", clock="virtual", late_us=us)) for us in (0, 3)
+    ]
+    assert main([*runs, "--identical"]) == EXIT_DIFFERENT
+    out = capsys.readouterr()
+    text = flat(out.out)
+    assert "not identical: " in text
+    assert "deliveries differ at 2 of 2 receivers" in text
+    # 150.000 and 150.003 ms, p50 over both receivers; 3 us of their mean are 0.002 %.
+    assert "Latency p50, ms 150.0000 150.0030 0.003 0.002 % NO" in text
+    assert "FFDR, % 100.00000 100.00000 0 0 % yes" in text
+    assert "NO 0.003 NO 0.003" in text
+    assert "logs/r1.ldmd.log" in text
+    assert "--identical" in out.err
+
+
+def test_a_run_with_repeats_alone(tmp_path: Path, capsys: Output) -> None:
+    cells = [SyntheticCell("ldm7", repeat=0), SyntheticCell("ldm7", repeat=1)]
+    text = compared(capsys, run(tmp_path, "1", *cells))
+    assert "2 repeats, native time (A1, A2): identical" in text
+
+
+def test_native_and_virtual(tmp_path: Path, capsys: Output) -> None:
+    native = [run(tmp_path, str(us), SyntheticCell("ldm7", late_us=us)) for us in (0, 1000)]
+    virtual = run(tmp_path, "v", SyntheticCell("ldm7", clock="virtual", late_us=2000))
+    page, file = tmp_path / "c.html", tmp_path / "c.json"
+    text = compared(capsys, *native, virtual, "--html", page, "--json", file)
+    # p50: (150 + 151) / 2 = 150.5 ms natively, 152 ms in virtual time: +1.5 ms, 1.00 %.
+    assert "150.50 152.00 +1.50 +1.00 % NO" in text
+    assert "n/a: virtual time" in text
+    assert "virtual against native:" in text
+    (found,) = json.loads(file.read_text())["comparisons"]
+    p50 = found["clocks"]["metrics"]["latency_p50"]
+    assert p50["native"]["value"] == pytest.approx(0.1505)
+    assert p50["difference"] == pytest.approx(0.0015)
+    assert p50["native_maximum"] == pytest.approx(0.151)
+    cpu = found["clocks"]["metrics"]["cpu"]
+    assert cpu["virtual"] == {
+        "value": None,
+        "reason": "virtual time: the processor is infinitely fast there",
+    }
+    (repeats,) = found["repeats"]
+    assert (repeats["clock"], repeats["identical"]) == ("native", False)
+    assert repeats["receivers"]["r1"]["latency_differs_s"] == pytest.approx(0.001)
+    html = page.read_text()
+    assert html.startswith("<!DOCTYPE html>") and "native (A, B) and virtual (C)" in html
+
+
+def test_many_runs_show_every_value(tmp_path: Path, capsys: Output) -> None:
+    runs = [run(tmp_path, str(us), SyntheticCell("ldm6", late_us=us)) for us in range(5)]
+    text = compared(capsys, *runs)
+    for value in ("300.0000 300.0010 300.0020 300.0030", "Latency p50, ms 300.0040"):
+        assert value in text
+
+
+def bad(capsys: Output, *arguments: Any) -> str:
+    assert main(list(arguments)) == EXIT_USAGE
+    out = capsys.readouterr()
+    assert out.out == ""
+    assert "Traceback" not in out.err and out.err.count("\n") == 1
+    return out.err
+
+
+def test_bad_input_is_one_message_and_nothing_is_written(tmp_path: Path, capsys: Output) -> None:
+    good = run(tmp_path, "1", SyntheticCell("ldm7"))
+    alias = good.parent / "latest"
+    alias.symlink_to(good.name)
+    other = run(tmp_path, "2", SyntheticCell("ldm6"))
+    file = tmp_path / "c.json"
+    absent = tmp_path / "absent"
+    assert f"found {absent}, which is no directory; valid: runs/" in bad(capsys, good, absent)
+    assert f"found {alias}, the same run as {good}" in bad(capsys, good, alias)
+    assert "no cells/<cell>/ in it" in bad(capsys, good, tmp_path)
+    assert "no two cells under the same conditions" in bad(capsys, good, other, "--json", file)
+    assert "no two cells" in bad(capsys, good)
+    (other / "cells/ldm6-m2-r20-p1/facts.json").write_text("{")
+    assert "facts.json: not JSON" in bad(capsys, good, other, "--json", file)
+    (other / "cells/ldm6-m2-r20-p1/facts.json").write_text("[]")
+    assert "facts.json: expected an object, found list" in bad(capsys, good, other)
+    assert not file.exists()
+    third = run(tmp_path, "3", SyntheticCell("ldm7"))
+    assert "/no/where" in bad(capsys, good, third, "--json", "/no/where/c.json")
