@@ -19,6 +19,10 @@ class KernelError(Exception):
     """No kernel can be had; the text says why and what would help."""
 
 
+class EditError(KernelError):
+    """This version's source is not as our edits need it."""
+
+
 @dataclass(frozen=True)
 class DropIn:
     """A file of ours, by its name in `kernel/`, and its place in the source."""
@@ -112,18 +116,19 @@ EDITS: Final = (
         "drivers/char/random.c",
         "\tfor (i = 0; i < ARRAY_SIZE(block.rdseed);) {\n",
         "\tif (downpour_random(buf, len))\n\t\treturn;\n\n",
-        "seed: all keys of the generator come out of this function; what went into the pool (the host's "
-        "random bytes, the command line, the wall clock, times of interrupts) counts no more",
+        "seed: all keys of the generator come out of this function; what went into the pool (the "
+        "host's random bytes, the command line, the wall clock, interrupts) counts no more",
         before=True,
     ),
 )
 
 
 def edited(text: str, edit: Edit, version: str) -> str:
-    """`text` of `edit.file` with the insertion. Raises KernelError unless the anchor is there once."""
+    """`text` of `edit.file` with the insertion. Raises EditError unless the anchor is there
+    once."""
     found = text.count(edit.anchor)
     if found != 1:
-        raise KernelError(
+        raise EditError(
             f"kernel {version}: {edit.file}: found {found} times '{edit.anchor.strip()}'; "
             f"valid: exactly once (needed for: {edit.reason})"
         )
@@ -133,7 +138,7 @@ def edited(text: str, edit: Edit, version: str) -> str:
 
 def apply(tree: Path, version: str) -> None:
     """Copies the drop-ins into the unpacked source `tree` and makes the edits. Once per tree.
-    Raises KernelError, before anything is changed, if the source is not as the edits need it."""
+    Raises EditError, before anything is changed, if the source is not as the edits need it."""
     texts: dict[Path, str] = {}
     for edit in EDITS:
         path = tree / edit.file
@@ -141,7 +146,7 @@ def apply(tree: Path, version: str) -> None:
             try:
                 texts[path] = path.read_text(encoding="utf-8")
             except OSError as error:
-                raise KernelError(f"kernel {version}: {edit.file}: {error.strerror}") from None
+                raise EditError(f"kernel {version}: {edit.file}: {error.strerror}") from None
         texts[path] = edited(texts[path], edit, version)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")

@@ -28,9 +28,9 @@ class StatusPageError(ValueError):
 
 @dataclass(frozen=True)
 class StatusPage:
-    """`virtual_ns` since the guest's boot; `jumps` of the clock to the next timer while nothing could
-    run; `switches` from task to task; `syscalls` of all programs; `pid` (the guest's; 0: idle) and
-    `comm`: the task on the processor. `sequence` is odd while the last two change."""
+    """`virtual_ns` since the guest's boot; `jumps` of the clock to the next timer while nothing
+    could run; `switches` from task to task; `syscalls` of all programs; `pid` (the guest's; 0:
+    idle) and `comm`: the task on the processor. `sequence` is odd while the last two change."""
 
     virtual_ns: int
     jumps: int
