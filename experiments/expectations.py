@@ -36,18 +36,21 @@ def bounds(expectation: Expectation) -> str:
 
 def check(expectations: Sequence[Expectation], metrics: Mapping[str, Any]) -> list[Finding]:
     """Every expectation at every cell it is about; a metric without value is not met, and so is
-    an expectation that no cell is about."""
+    an expectation that no cell is about, unless it is one for another clock."""
     found: list[Finding] = []
+    cells: Mapping[str, Any] = metrics.get("cells", {})
     for expectation in expectations:
         name = canonical(expectation.metric) or expectation.metric
         about = [
             (cell, data)
-            for cell, data in sorted(metrics.get("cells", {}).items())
+            for cell, data in sorted(cells.items())
             if expectation.protocol in ("all", data["cell"]["protocol"])
+            and expectation.clock in ("any", data["cell"].get("clock", "native"))
         ]
         for cell, data in about:
             found.append(_finding(cell, name, expectation, data.get("values", {}).get(name, {})))
-        if not about:
+        clocks = {data["cell"].get("clock", "native") for data in cells.values()}
+        if not about and expectation.clock in ("any", *clocks):
             text = f"no cell with protocol {expectation.protocol}"
             found.append(Finding("-", name, bounds(expectation), None, False, text))
     return found

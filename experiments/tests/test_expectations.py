@@ -47,6 +47,17 @@ def test_an_expectation_about_no_cell_is_not_met() -> None:
     assert not finding.met
 
 
+def test_an_expectation_for_one_clock_is_not_about_cells_under_the_other() -> None:
+    exact = Expectation(metric="mplr", clock="virtual", at_least=1, at_most=1, reason="why")
+    found = metrics(mplr=2.0)
+    assert check([exact], found) == []
+    found["cells"]["ldm7-x"]["cell"]["clock"] = "virtual"
+    (finding,) = check([exact], found)
+    assert (finding.cell, finding.met) == ("ldm7-x", False)
+    native = Expectation(metric="mplr", clock="native", at_most=2, reason="why")
+    assert [f.cell for f in check([native], found)] == ["ldm6-x"]
+
+
 def test_the_regression_judges_content_delivery_bandwidth_and_verdict() -> None:
     expected = {(e.metric, e.protocol) for e in load(find("regression")).expectations}
     assert expected >= {

@@ -194,14 +194,12 @@ def test_nothing_is_left_however_the_launcher_ends(
         argv, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     deadline = time.monotonic() + 30
-    exchange = None
-    while time.monotonic() < deadline:
+    exchange, before = None, []
+    while time.monotonic() < deadline and len(before) < 2:
         exchange = next(tmp_path.glob("downpour-guest-*"), None)
-        if exchange is not None and len(processes_of(exchange)) > 1:
-            break
+        before = processes_of(exchange) if exchange is not None else []
         time.sleep(0.1)
     assert exchange is not None
-    before = processes_of(exchange)
     assert len(before) > 1  # the kernel and a stub
     process.send_signal(number)
     _out, err = process.communicate(timeout=20)
