@@ -92,7 +92,11 @@ def numbers_of(metrics: CellMetrics) -> dict[str, Value]:
     if not measured:
         none = absent("s", "cell.json has no measured round trips")
         return {**metrics.values, "rtt": none, "rtt_error": none}
-    errors = [abs(ms - cell.rtt_ms[host]) for host, ms in measured.items() if host in cell.rtt_ms]
+    errors = [
+        round(abs(ms - cell.rtt_ms[host]), 6)
+        for host, ms in measured.items()
+        if host in cell.rtt_ms
+    ]
     return {
         **metrics.values,
         "rtt": Value(statistics.fmean(measured.values()) / 1e3, "s"),
