@@ -23,6 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "test-logs"
 DURATIONS = ROOT / "build" / "test-durations.json"
+EXIT_NO_SOURCE = 3  # of `python -m virtual kernel`: this machine cannot have the kernel's source
 
 
 @dataclass
@@ -46,6 +47,9 @@ class Step:
     commands: tuple[tuple[str, ...], ...]
     typical_s: float  # only for the estimate of what remains, replaced by the last measured time
     junit: Path | None = None  # counts come from here; else one test per command
+    skip_code: int | None = None  # exit code that says: cannot be had here
+    needs: str | None = None  # name of a step without whose success this one is skipped
+    instead_of: str | None = None  # run only if that step was skipped
 
 
 def count_junit(text: str) -> Count:
@@ -113,7 +117,23 @@ def steps(python: str, quick: bool) -> list[Step]:
         ),
     ]
     if not quick:
+        virtual = (python, "-m", "experiments", "run", "regression", "--clock", "virtual")
+        native = (python, "-m", "experiments", "run", "regression")
         found += [
+            Step(
+                "kernel",
+                "kernel for virtual time",
+                ((python, "-m", "virtual", "kernel"),),
+                240,
+                skip_code=EXIT_NO_SOURCE,
+            ),
+            Step(
+                "selftest",
+                "virtual time against theory (python -m virtual selftest)",
+                ((python, "-m", "virtual", "selftest"),),
+                60,
+                needs="kernel",
+            ),
             Step(
                 "emulated",
                 "end-to-end tests over the emulated network",
@@ -123,9 +143,24 @@ def steps(python: str, quick: bool) -> list[Step]:
             ),
             Step(
                 "regression",
-                "emulated 8-receiver regression (experiments/regression.yaml)",
-                ((python, "-m", "experiments", "run", "regression", "--check"),),
-                140,
+                "8-receiver regression in virtual time, with tight bands",
+                ((*virtual, "--check"),),
+                60,
+                needs="kernel",
+            ),
+            Step(
+                "smoke",
+                "8-receiver regression on this machine's clock, shortened",
+                ((*native, "--duration", "5", "--check"),),
+                60,
+                needs="kernel",
+            ),
+            Step(
+                "regression-native",
+                "8-receiver regression on this machine's clock",
+                ((*native, "--check"),),
+                80,
+                instead_of="regression",
             ),
         ]
     return found
@@ -161,8 +196,19 @@ def tail(log: Path, lines: int) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
 
 
+def skip_reason(step: Step, skipped: dict[str, str], failed: set[str]) -> str | None:
+    """Why a step is not run; None: it is. "": it is only for where another one cannot be run."""
+    if step.instead_of is not None:
+        return None if step.instead_of in skipped else ""
+    if step.needs in skipped:
+        return f"{step.needs}: {skipped[step.needs]}"
+    return f"step '{step.needs}' failed" if step.needs in failed else None
+
+
 def run_steps(todo: list[Step], learned: dict[str, float]) -> tuple[Count, dict[str, float]]:
     total, took = Count(), dict(learned)
+    skipped: dict[str, str] = {}
+    failed: set[str] = set()
     tty, start = sys.stdout.isatty(), time.monotonic()
     expected = {step.name: learned.get(step.name, step.typical_s) for step in todo}
     running: list[int] = []
@@ -174,6 +220,13 @@ def run_steps(todo: list[Step], learned: dict[str, float]) -> tuple[Count, dict[
 
     signal.signal(signal.SIGTERM, interrupted)
     for number, step in enumerate(todo, 1):
+        reason = skip_reason(step, skipped, failed)
+        if reason is not None:
+            if reason:
+                skipped[step.name] = reason
+                total.skipped.append(f"{step.name} ({step.title}): {reason}")
+                print(f"[{number}/{len(todo)}] {step.title}: SKIPPED: {reason}", flush=True)
+            continue
         log = LOGS / f"{step.name}.log"
         log.write_bytes(b"")
         if step.junit is not None:
@@ -213,6 +266,9 @@ def run_steps(todo: list[Step], learned: dict[str, float]) -> tuple[Count, dict[
             if codes[-1] != 0 and count.failed == 0:
                 count.failed = 1
                 count.failures.append(f"{step.name}: exit status {codes[-1]}")
+        elif step.skip_code is not None and codes[-1] == step.skip_code:
+            skipped[step.name] = " ".join(tail(log, 1).split())
+            count.skipped.append(f"{step.name} ({step.title}): {skipped[step.name]}")
         else:
             for argv, code in zip(step.commands, codes, strict=True):
                 count.passed += code == 0
@@ -228,6 +284,8 @@ def run_steps(todo: list[Step], learned: dict[str, float]) -> tuple[Count, dict[
         if count.failed:
             print(tail(log, 60))
             print(f"    (all of it: {log.relative_to(ROOT)})", flush=True)
+        if count.failed:
+            failed.add(step.name)
         total.add(count)
     return total, took
 

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runner of `make test`: what it runs, skips and counts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import run
+from tests.run import Step, run_steps, skip_reason, steps
+
+
+@pytest.fixture(autouse=True)
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "LOGS", tmp_path)
+    monkeypatch.setattr(run, "ROOT", tmp_path)
+
+
+def ends_with(code: int, text: str = "") -> tuple[tuple[str, ...], ...]:
+    return ((sys.executable, "-c", f"print({text!r}); raise SystemExit({code})"),)
+
+
+def chain(code: int) -> list[Step]:
+    return [
+        Step("first", "the first", ends_with(code, "no network"), 1, skip_code=3),
+        Step("second", "the second", ends_with(0), 1, needs="first"),
+        Step("other", "in place of the second", ends_with(0), 1, instead_of="second"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "passed", "failed", "skipped"),
+    [
+        (0, 2, 0, []),
+        (3, 1, 0, ["first (the first): no network", "second (the second): first: no network"]),
+        (1, 1, 1, ["second (the second): step 'first' failed"]),
+    ],
+)
+def test_what_is_skipped_is_counted_and_replaced(
+    code: int, passed: int, failed: int, skipped: list[str]
+) -> None:
+    total, took = run_steps(chain(code), {})
+    assert (total.passed, total.failed, total.skipped) == (passed, failed, skipped)
+    assert set(took) == ({"first", "second"} if code == 0 else {"first", "other"})
+
+
+def test_every_condition_names_a_step_that_comes_before() -> None:
+    known: set[str] = set()
+    for step in steps("python", quick=False):
+        assert step.needs is None or step.needs in known
+        assert step.instead_of is None or step.instead_of in known
+        known.add(step.name)
+
+
+def test_a_replacement_runs_only_where_the_other_was_skipped() -> None:
+    other = chain(0)[2]
+    assert skip_reason(other, {}, set()) == ""
+    assert skip_reason(other, {"second": "why"}, set()) is None
