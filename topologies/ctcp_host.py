@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Circuit TCP in a run: the loader that keeps it in the kernel, and the hosts that use it.
+"""Circuit TCP in a run: how it gets into the kernel, and the hosts that use it.
 
 The kernel's list of congestion controls is the one thing that all namespaces share, so each run
-registers its own under a name of its own: `ctcp_name`.
+registers its own under a name of its own: `ctcp_name`. A kernel that has it built in (the guest's
+in virtual time, where no other run is) is only told the window.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from topologies.shell import LabError, check_all, die_with_parent, in_node
 PROGRAMS = Path(__file__).resolve().parent.parent / "build" / "topologies" / "ctcp"
 BTF = Path("/sys/kernel/btf/vmlinux")
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+BUILT_IN = "ctcp"
+WINDOW = Path("/sys/module/tcp_ctcp/parameters/cwnd")  # of new connections, only where built in
 START_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 3.0
 # Room for a window in flight and as much out of order, at the kernel's cost of a segment (2.3 kB
@@ -43,8 +46,17 @@ def ctcp_name(run_id: str) -> str:
     return f"ctcp_{hashlib.sha256(run_id.encode()).hexdigest()[:10]}"
 
 
+def is_built_in() -> bool:
+    """The running kernel has ctcp without a loader."""
+    with contextlib.suppress(OSError):
+        return WINDOW.exists() and BUILT_IN in AVAILABLE.read_text(encoding="utf-8").split()
+    return False
+
+
 def what_is_missing() -> str:
     """Why ctcp cannot be tried on this machine, "" if it can."""
+    if is_built_in():
+        return ""
     if not BTF.exists():
         return f"the kernel has no {BTF} (CONFIG_DEBUG_INFO_BTF)"
     for path in (loader_program(), object_file()):
@@ -81,17 +93,21 @@ def remove_leftover(run_id: str) -> str:
 
 
 class CircuitTcp:
-    """ctcp-load in a run, holding the run's congestion control."""
+    """The run's congestion control: the kernel's own, else the one that ctcp-load holds."""
 
     def __init__(self, run_id: str, log: Path, *, options: tuple[str, ...] = ()) -> None:
-        self.name = ctcp_name(run_id)
+        self._built_in = is_built_in()
+        self.name = BUILT_IN if self._built_in else ctcp_name(run_id)
         self._run_id = run_id
         self._log = log
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, cwnd_packets: int) -> None:
-        """Until it is registered with this window. LabError: why it is not."""
+        """Until it is there with this window. LabError: why it is not."""
+        if self._built_in:
+            set_window(cwnd_packets)
+            return
         if missing := what_is_missing():
             raise LabError(missing)
         argv = [str(loader_program()), "--object", str(object_file()), "--name", self.name]
@@ -121,10 +137,12 @@ class CircuitTcp:
 
     @property
     def alive(self) -> bool:
+        if self._built_in:
+            return True
         return self._process is not None and self._process.poll() is None
 
     def stop(self) -> None:
-        """Unregister. Connections that use it go on with it."""
+        """Unregister what was registered. Connections that use it go on with it."""
         if self._process is None:
             return
         self._process.terminate()
@@ -137,6 +155,20 @@ class CircuitTcp:
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while self.name in registered() and time.monotonic() < deadline:
             time.sleep(0.01)
+
+
+def set_window(cwnd_packets: int) -> None:
+    """The window of new connections with the built-in ctcp. LabError if the kernel refuses."""
+    try:
+        WINDOW.write_text(f"{cwnd_packets}\n", encoding="utf-8")
+        found = WINDOW.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise LabError(
+            f"found window '{cwnd_packets}'; valid: 1 to 1000000 segments "
+            f"({WINDOW}: {error.strerror})"
+        ) from None
+    if found != str(cwnd_packets):
+        raise LabError(f"asked a window of {cwnd_packets} segments; {WINDOW} has {found}")
 
 
 def use_script(name: str, cwnd_packets: int) -> str:

@@ -43,6 +43,12 @@ def need_ctcp() -> None:
         pytest.skip(f"{missing}: Circuit TCP was NOT tested")
 
 
+def need_loader() -> None:
+    need_ctcp()
+    if ctcp_host.is_built_in():
+        pytest.skip("ctcp is built into this kernel: the loader was NOT tested")
+
+
 def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 5
     while not condition():
@@ -74,6 +80,50 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         CircuitTcp("x", tmp_path / "log").start(1)
     (tmp_path / "ctcp.bpf.o").touch()
     assert ctcp_host.what_is_missing() == ""
+
+
+@pytest.fixture
+def built_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A kernel with ctcp built in, as its files show it; the file of its window."""
+    available, window = tmp_path / "available", tmp_path / "cwnd"
+    available.write_text("reno bbr cubic ctcp\n")
+    window.write_text("10\n")
+    monkeypatch.setattr(ctcp_host, "AVAILABLE", available)
+    monkeypatch.setattr(ctcp_host, "WINDOW", window)
+    monkeypatch.setattr(ctcp_host, "BTF", tmp_path / "none")
+    monkeypatch.setattr(ctcp_host, "PROGRAMS", tmp_path / "none")
+    return window
+
+
+def test_built_in_needs_no_loader(built_in: Path, tmp_path: Path) -> None:
+    assert ctcp_host.what_is_missing() == ""
+    ctcp = CircuitTcp("x", tmp_path / "log")
+    ctcp.start(187)
+    assert (ctcp.name, ctcp.alive) == ("ctcp", True)
+    assert built_in.read_text().strip() == "187"
+    ctcp.stop()
+    assert registered() == frozenset(), "nothing of the run's own is in the kernel"
+
+
+@pytest.mark.parametrize("lacks", ["window", "name"])
+def test_built_in_takes_both_signs(built_in: Path, lacks: str) -> None:
+    """A congestion control of that name without our window is somebody else's."""
+    if lacks == "window":
+        built_in.unlink()
+    else:
+        ctcp_host.AVAILABLE.write_text("reno cubic ctcp_0123456789 ctcpx\n")
+    assert not ctcp_host.is_built_in()
+    assert "CONFIG_DEBUG_INFO_BTF" in ctcp_host.what_is_missing()
+
+
+def test_built_in_window_that_is_refused(built_in: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(LabError, match="asked a window of 0 segments; .* has 10"):
+        monkeypatch.setattr(Path, "write_text", lambda *_args, **_kw: 0)
+        ctcp_host.set_window(0)
+    monkeypatch.undo()
+    monkeypatch.setattr(ctcp_host, "WINDOW", built_in.parent / "none" / "cwnd")
+    with pytest.raises(LabError, match="found window '5'; valid: 1 to 1000000 segments"):
+        ctcp_host.set_window(5)
 
 
 def test_loader_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -118,8 +168,9 @@ def test_window_stays_under_loss_and_timeouts() -> None:
     with lifecycle.enter(run_id) as run, open_lab(two_hosts(path), run.state_dir) as lab:
         ordinary = lab.facts.congestion_control
         name = lab.use_ctcp(CWND)
-        assert name == ctcp_name(run_id), lab.ctcp_problem
-        assert name in registered()
+        loaded = not ctcp_host.is_built_in()
+        assert name == (ctcp_name(run_id) if loaded else "ctcp"), lab.ctcp_problem
+        assert name in ctcp_host.AVAILABLE.read_text().split()
         assert lab.health() == []
         show = ["sysctl", "-n", "net.ipv4.tcp_congestion_control"]
         assert {lab.run(h, show).stdout.strip() for h in ("p", "q")} == {name}
@@ -161,15 +212,16 @@ def test_window_stays_under_loss_and_timeouts() -> None:
         server.wait(5)
 
         assert lab.use_ctcp(CWND + 1) == name, "the window can be changed"
-        lab._ctcp._process.kill()  # type: ignore[union-attr]
-        lab._ctcp._process.wait()  # type: ignore[union-attr]
-        assert lab.health() == ["ctcp-load has ended: new connections have no Circuit TCP"]
+        if loaded:
+            lab._ctcp._process.kill()  # type: ignore[union-attr]
+            lab._ctcp._process.wait()  # type: ignore[union-attr]
+            assert lab.health() == ["ctcp-load has ended: new connections have no Circuit TCP"]
         # What cannot be had leaves the hosts as they were, and says why.
         assert lab.use_ctcp(0) is None
-        assert "found --cwnd '0'" in lab.ctcp_problem
+        assert f"found {'--cwnd' if loaded else 'window'} '0'" in lab.ctcp_problem
         assert {lab.run(h, show).stdout.strip() for h in ("p", "q")} == {ordinary}
         assert lab.use_ctcp(CWND) == name
-    assert name not in registered()
+    assert name not in registered(), "what the run registered is gone"
 
 
 @pytest.mark.root
@@ -177,7 +229,7 @@ def test_window_stays_under_loss_and_timeouts() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_nothing_stays_registered(options: tuple[str, ...], number: signal.Signals) -> None:
     """Its owner ends in whatever way, then purge. `--no-link` is how kernels before 6.4 do it."""
-    need_ctcp()
+    need_loader()
     run_id = lifecycle.new_run_id("test-ctcp")
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, run_id, *options],
@@ -200,7 +252,7 @@ def test_nothing_stays_registered(options: tuple[str, ...], number: signal.Signa
 @pytest.mark.parametrize("options", [(), ("--no-link",)], ids=["link", "no-link"])
 def test_killed_loader(options: tuple[str, ...], tmp_path: Path) -> None:
     """kill -9 of the loader itself: with a link the kernel unregisters, without one purge does."""
-    need_ctcp()
+    need_loader()
     run_id = lifecycle.new_run_id("test-ctcp")
     ctcp = CircuitTcp(run_id, tmp_path / "log", options=options)
     ctcp.start(50)
