@@ -458,7 +458,8 @@ class Printer:
             self._stream.write(f"\r\x1b[Kkernel: {text[:100] if counting else text}{end}")
         elif not counting or time.monotonic() >= self._next_s:
             self._stream.write(f"kernel: {text}\n")
-            self._next_s = time.monotonic() + self._every_s
+            if counting:
+                self._next_s = time.monotonic() + self._every_s
         self._stream.flush()
 
     def close(self) -> None:

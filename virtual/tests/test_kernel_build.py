@@ -1,0 +1,419 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configuration, digest, cache and builds of the guest's kernel; compiler and archive are played."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from virtual import kernel_build, kernel_fetch
+from virtual.kernel_build import (
+    CONFIG,
+    Kernel,
+    KernelError,
+    Printer,
+    asked_options,
+    check_required,
+    digest_of,
+    dropped_options,
+    ensure_kernel,
+    find_kernel,
+    is_step,
+    last_words,
+    main,
+    progress_line,
+    required_options,
+)
+from virtual.tests.test_kernel_source import fake_tree
+
+ROOT = Path(__file__).resolve().parents[2]
+FRAGMENT = (
+    '# a reason\n#! NET VETH\nCONFIG_NET=y\nCONFIG_VETH=y\nCONFIG_NEW=y\nCONFIG_CHAN="null"\n'
+)
+
+
+def test_options_of_a_fragment() -> None:
+    assert asked_options(FRAGMENT) == {
+        "CONFIG_NET": "y",
+        "CONFIG_VETH": "y",
+        "CONFIG_NEW": "y",
+        "CONFIG_CHAN": '"null"',
+    }
+    assert required_options(FRAGMENT) == ["CONFIG_NET", "CONFIG_VETH"]
+
+
+def test_what_a_version_does_not_know_is_reported_and_what_is_needed_is_an_error() -> None:
+    result = 'CONFIG_NET=y\nCONFIG_VETH=y\n# CONFIG_NEW is not set\nCONFIG_CHAN="null"\n'
+    dropped = dropped_options(FRAGMENT, result)
+    assert dropped == ["CONFIG_NEW"]
+    check_required(FRAGMENT, dropped, "6.1.1")
+    dropped = dropped_options(FRAGMENT, result.replace("CONFIG_VETH=y", "CONFIG_VETH=m"))
+    with pytest.raises(KernelError, match=r"kernel 6\.1\.1: .* has not taken CONFIG_VETH, which"):
+        check_required(FRAGMENT, dropped, "6.1.1")
+
+
+def test_our_fragment_is_sound() -> None:
+    """Each required option is asked for, none twice, and each group says why."""
+    text = CONFIG.read_text(encoding="utf-8")
+    asked = asked_options(text)
+    assert set(required_options(text)) <= set(asked)
+    assert len(asked) == text.count("\nCONFIG_")
+    for group in text.split("\n\n"):
+        assert group.startswith("# "), group
+
+
+def test_digest_depends_on_every_name_and_byte() -> None:
+    base = {"a": b"12", "b": b"3"}
+    others = (
+        {"a": b"1", "b": b"23"},
+        {"a": b"12", "c": b"3"},
+        {"a": b"12"},
+        {"a": b"12", "b": b"4"},
+    )
+    digests = {digest_of(inputs) for inputs in (base, *others)}
+    assert len(digests) == 5
+    assert digest_of({"b": b"3", "a": b"12"}) == digest_of(base)
+
+
+@pytest.mark.parametrize(
+    ("line", "step"),
+    [
+        ("  CC      fs/open.o\n", True),
+        ("  LINK linux\n", True),
+        ("  CC [M]  fs/x.o\n", True),
+        ("fs/open.c:1:2: error: x\n", False),
+        ("make[2]: Entering directory\n", False),
+        ("      |       ^~~~\n", False),
+    ],
+)
+def test_steps_of_a_build(line: str, step: bool) -> None:
+    assert is_step(line) is step
+
+
+def test_progress_says_what_is_left_once_it_can() -> None:
+    total = kernel_build.TYPICAL_FILES
+    assert progress_line(3, 2.0) == f"compiled 3 of about {total} files, 0:02 elapsed"
+    # Half of the files in 100 s: the other half takes 100 s more.
+    assert progress_line(total // 2, 100.0) == (
+        f"compiled {total // 2} of about {total} files, 1:40 elapsed, about 1:40 left"
+    )
+    assert progress_line(total + 9, 61.0).startswith(f"compiled {total + 9} of about {total + 9} ")
+
+
+def test_the_errors_of_a_log_are_quoted() -> None:
+    log = "  CC a.o\na.c:3:1: error: 'x' undeclared\nmake[1]: *** [a.o] Error 1\n  CC b.o\n"
+    assert last_words(log) == "a.c:3:1: error: 'x' undeclared; make[1]: *** [a.o] Error 1"
+    assert last_words("  CC a.o\nKilled\n") == "CC a.o; Killed"
+
+
+# --- with a played source, make and archive -------------------------------------------------------
+
+MAKE = """#!{python}
+import os, pathlib, sys, time
+log = pathlib.Path({log!r})
+with log.open("a") as stream:
+    stream.write(" ".join(sys.argv[1:]) + "\\n")
+if "allnoconfig" in sys.argv:
+    text = pathlib.Path(os.environ["KCONFIG_ALLCONFIG"]).read_text()
+    drop = os.environ.get("PATH", "").partition("drop=")[2].partition(":")[0]
+    lines = [l for l in text.splitlines() if not drop or drop not in l]
+    pathlib.Path(".config").write_text("\\n".join(lines))
+else:
+    assert pathlib.Path("include/linux/downpour.h").exists()
+    print("  CC      a.o", flush=True)
+    mode = pathlib.Path({mode!r}).read_text() if pathlib.Path({mode!r}).exists() else ""
+    if mode == "fail":
+        print("a.c:1:1: error: no such thing"); sys.exit(2)
+    if mode == "slow":
+        time.sleep(60)
+    pathlib.Path("linux").write_text("#!/bin/sh\\n")
+    pathlib.Path("linux").chmod(0o755)
+"""
+
+
+class Machine:
+    """A machine on which nothing is real but tar and the files."""
+
+    def __init__(self, tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.tmp = tmp
+        self.cache = tmp / "cache"
+        self.calls = tmp / "make.log"
+        self.mode = tmp / "mode"
+        self.monkeypatch = monkeypatch
+        tools = tmp / "bin"
+        tools.mkdir()
+        make = tools / "make"
+        make.write_text(
+            MAKE.format(python=sys.executable, log=str(self.calls), mode=str(self.mode))
+        )
+        make.chmod(0o755)
+        for tool in ("flex", "bison", "bc"):
+            (tools / tool).symlink_to("/bin/true")
+        self.path = f"{tools}:{os.environ['PATH']}"
+        monkeypatch.setenv("PATH", self.path)
+        monkeypatch.setenv("DOWNPOUR_CACHE", str(self.cache))
+        monkeypatch.setattr(kernel_fetch, "USR_SRC", tmp / "src")
+        monkeypatch.setattr(kernel_fetch, "KEYRING", tmp / "no-keyring")
+        monkeypatch.setattr(kernel_fetch.installed, "__defaults__", (tmp / "src",))
+        (tmp / "src").mkdir()
+        self.said: list[str] = []
+
+    def source(self, series: str, *, seccomp: bool, folder: Path | None = None) -> Path:
+        top = self.tmp / f"linux-source-{series}"
+        fake_tree(top)
+        major, minor = series.split(".")
+        makefile = f"VERSION = {major}\nPATCHLEVEL = {minor}\nSUBLEVEL = 4\n"
+        (top / "Makefile").write_text(makefile)
+        start = top / "arch/um/os-Linux/start_up.c"
+        start.parent.mkdir(parents=True, exist_ok=True)
+        start.write_text('__uml_setup("seccomp=", x,\n' if seccomp else "\n")
+        path = (folder or self.tmp / "src") / f"linux-source-{series}.tar.gz"
+        subprocess.run(["tar", "-caf", path, "-C", self.tmp, top.name], check=True)
+        return path
+
+    def ensure(self, *, source: Path | None = None, download: bool = True) -> Kernel:
+        return ensure_kernel(self.said.append, source=source, download=download)
+
+    def compiled(self) -> int:
+        return self.calls.read_text().count(" linux\n") if self.calls.exists() else 0
+
+    def leftovers(self) -> list[str]:
+        return [p.name for p in (self.cache / "kernels").glob(".build-*")]
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(tmp_path, monkeypatch)
+
+
+def test_built_once_then_found(machine: Machine) -> None:
+    assert find_kernel() is None
+    machine.source("7.2", seccomp=True)
+    kernel = machine.ensure()
+    assert (kernel.version, kernel.seccomp) == ("7.2.4", True)
+    place = machine.cache / "kernels" / f"7.2.4-{kernel.digest}"
+    assert kernel.path == place / "linux" and os.access(kernel.path, os.X_OK)
+    build = json.loads((place / "build.json").read_text())
+    assert (build["version"], build["files"], build["options_dropped"]) == ("7.2.4", 1, [])
+    assert (place / ".config").exists()
+    assert find_kernel() == kernel == machine.ensure()
+    assert machine.compiled() == 1
+    assert machine.leftovers() == []
+
+
+def test_what_we_put_in_changes_the_kernel(machine: Machine) -> None:
+    machine.source("7.2", seccomp=True)
+    first = machine.ensure()
+    machine.monkeypatch.setattr(kernel_build, "compiler", lambda: "another gcc")
+    assert find_kernel() is None, "another compiler makes another kernel"
+    second = machine.ensure()
+    assert first.digest != second.digest and machine.compiled() == 2
+
+
+def test_an_old_source_is_used_if_there_is_no_newer_and_said(machine: Machine) -> None:
+    machine.source("6.1", seccomp=False)
+    kernel = machine.ensure(download=False)
+    assert (kernel.version, kernel.seccomp) == ("6.1.4", False)
+    assert any("ptrace mode" in text for text in machine.said)
+    assert machine.ensure(download=False) == kernel and machine.compiled() == 1
+    # A source that cannot be fetched leaves what there is.
+    assert machine.ensure() == kernel
+    assert "cannot fetch a newer source" in machine.said[-1]
+    assert "apt install debian-archive-keyring" in machine.said[-1]
+
+
+def test_fetched_newer_source_is_preferred(machine: Machine) -> None:
+    machine.source("6.1", seccomp=False)
+    old = machine.ensure(download=False)
+    fetched = machine.source("7.3", seccomp=True, folder=machine.tmp)
+    machine.monkeypatch.setattr(
+        kernel_fetch, "fetch", lambda *_args: kernel_fetch.source_of(fetched)
+    )
+    new = machine.ensure()
+    assert (new.version, new.seccomp) == ("7.3.4", True)
+    assert find_kernel() == new != old
+
+
+def test_source_that_the_edits_do_not_fit_gives_way_to_the_one_before(machine: Machine) -> None:
+    new = machine.source("7.9", seccomp=True, folder=machine.tmp)
+    top = machine.tmp / "linux-source-7.9"
+    (top / "drivers/char/random.c").write_text("int other;\n")
+    subprocess.run(["tar", "-caf", new, "-C", machine.tmp, top.name], check=True)
+    old = machine.source("7.2", seccomp=True, folder=machine.tmp)
+    asked: list[list[tuple[int, ...]]] = []
+
+    def fetch(_store: Path, _say: object, skip: list[tuple[int, ...]]) -> kernel_fetch.Source:
+        asked.append(list(skip))
+        return kernel_fetch.source_of(old if (7, 9) in skip else new)
+
+    machine.monkeypatch.setattr(kernel_fetch, "fetch", fetch)
+    assert machine.ensure().version == "7.2.4"
+    assert asked == [[], [(7, 9)]]
+    assert any("kernel 7.9.4: drivers/char/random.c: found 0 times" in t for t in machine.said)
+
+
+def test_nothing_to_build_from(machine: Machine) -> None:
+    with pytest.raises(KernelError, match="found no kernel source in .*; get it: apt install"):
+        machine.ensure(download=False)
+    with pytest.raises(KernelError, match=r"/none/linux-source-7\.2\.tar\.xz: No such file"):
+        machine.ensure(source=Path("/none/linux-source-7.2.tar.xz"))
+    with pytest.raises(KernelError, match="found source '/none/x'; valid"):
+        machine.ensure(source=Path("/none/x"))
+
+
+def test_failed_build_quotes_the_compiler_and_leaves_nothing(machine: Machine) -> None:
+    machine.source("7.2", seccomp=True)
+    machine.mode.write_text("fail")
+    with pytest.raises(KernelError, match=r"kernel 7\.2\.4: make: a\.c:1:1: error: no such thing"):
+        machine.ensure()
+    assert find_kernel() is None and machine.leftovers() == []
+    machine.mode.write_text("")
+    assert machine.ensure().version == "7.2.4"
+
+
+def test_required_option_that_is_refused(machine: Machine) -> None:
+    machine.source("7.2", seccomp=True)
+    machine.monkeypatch.setenv("PATH", f"{machine.path}:drop=CONFIG_HOSTFS=:")
+    with pytest.raises(KernelError, match=r"kernel 7\.2\.4: .* has not taken CONFIG_HOSTFS, which"):
+        machine.ensure()
+    machine.monkeypatch.setenv("PATH", f"{machine.path}:drop=CONFIG_DUMMY=:")
+    machine.ensure()
+    assert "kernel 7.2.4 does not know CONFIG_DUMMY" in machine.said
+
+
+def test_missing_tools_are_named_with_their_packages(machine: Machine) -> None:
+    machine.source("7.2", seccomp=True)
+    only = machine.tmp / "few"
+    only.mkdir()
+    for tool in ("gcc", "ld", "tar"):
+        (only / tool).symlink_to("/bin/true")
+    machine.monkeypatch.setenv("PATH", str(only))
+    with pytest.raises(KernelError) as caught:
+        machine.ensure()
+    assert str(caught.value) == (
+        "found no make, flex, bison, bc, xz; get it: apt install make flex bison bc xz-utils"
+    )
+    assert kernel_build.missing_tools("a.tar.bz2").endswith("xz-utils bzip2")
+
+
+def test_full_disk_is_said_before_anything_is_done(machine: Machine) -> None:
+    machine.source("7.2", seccomp=True)
+    machine.monkeypatch.setattr(kernel_build, "NEEDED_BYTES", 1 << 60)
+    with pytest.raises(KernelError, match="MB free; valid: .* or DOWNPOUR_CACHE=a directory"):
+        machine.ensure()
+
+
+def test_cache_that_cannot_be_written(machine: Machine) -> None:
+    machine.cache.write_text("a file\n")
+    machine.source("7.2", seccomp=True)
+    with pytest.raises(KernelError, match=r"cannot write to .*; valid: DOWNPOUR_CACHE="):
+        machine.ensure()
+
+
+def test_builders_wait_for_each_other(machine: Machine) -> None:
+    machine.source("7.2", seccomp=True)
+    directory = machine.cache / "kernels"
+    directory.mkdir(parents=True)
+    (directory / ".build-1").mkdir()  # of a builder that was killed
+    waited = threading.Event()
+
+    def say(text: str) -> None:
+        if "another build is under way" in text:
+            waited.set()
+
+    with (directory / "lock").open("ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        results: list[Kernel] = []
+        threads = [
+            threading.Thread(target=lambda: results.append(ensure_kernel(say))) for _ in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        assert waited.wait(5)
+        assert machine.compiled() == 0
+    for thread in threads:
+        thread.join(20)
+    assert len(results) == 2 and results[0] == results[1]
+    assert machine.compiled() == 1
+    assert machine.leftovers() == []
+
+
+def test_interrupt_leaves_nothing_half(machine: Machine) -> None:
+    """Ctrl-C of the command while make runs: message, exit 130, no process, no directory."""
+    machine.source("7.2", seccomp=True)
+    machine.mode.write_text("slow")
+    code = (
+        "import pathlib, sys\n"
+        "from virtual import kernel_build, kernel_fetch\n"
+        f"kernel_fetch.installed.__defaults__ = (pathlib.Path({str(machine.tmp / 'src')!r}),)\n"
+        "sys.exit(kernel_build.main([]))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 20
+    while machine.compiled() == 0:
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(2)
+    _, words = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert "kernel: interrupted; what was fetched is kept" in words
+    assert "Traceback" not in words
+    assert machine.leftovers() == [] and find_kernel() is None
+
+
+def test_command(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    source = machine.source("7.2", seccomp=True, folder=machine.tmp)
+    assert main(["--source", str(source)]) == 0
+    assert "kernel: Linux 7.2.4 (seccomp mode) built in 0:0" in capsys.readouterr().out
+    assert main([]) == 0
+    assert "kernel: Linux 7.2.4 (seccomp mode) is there: " in capsys.readouterr().out
+    assert main(["--source", str(machine.tmp / "linux-source-9.9.tar.xz")]) == 1
+    said = capsys.readouterr()
+    assert "linux-source-9.9.tar.xz: No such file or directory" in said.err and said.out == ""
+    with pytest.raises(SystemExit) as caught:
+        main(["--sauce"])
+    assert caught.value.code == 2
+
+
+def test_printer_is_plain_without_a_terminal() -> None:
+    stream = io.StringIO()
+    printer = Printer(stream, plain_every_s=3600)
+    for text in ("compiling", "compiled 1 of 9", "compiled 2 of 9", "done"):
+        printer(text)
+    printer.close()
+    assert stream.getvalue() == "kernel: compiling\nkernel: compiled 1 of 9\nkernel: done\n"
+
+
+def test_printer_overwrites_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    printer = Printer(stream)
+    for text in ("compiling", "compiled 1 of 9", "compiled 2 of 9"):
+        printer(text)
+    printer.close()
+    assert stream.getvalue() == (
+        "\r\x1b[Kkernel: compiling\n\r\x1b[Kkernel: compiled 1 of 9"
+        "\r\x1b[Kkernel: compiled 2 of 9\r\x1b[K"
+    )
+
+
+def test_cached_kernel_that_cannot_run_is_none(machine: Machine) -> None:
+    machine.source("7.2", seccomp=True)
+    kernel = machine.ensure()
+    kernel.path.chmod(stat.S_IRUSR)
+    if os.getuid() == 0:
+        kernel.path.unlink()
+    assert find_kernel() is None
+    assert machine.ensure().path.exists() and machine.compiled() == 2
