@@ -184,6 +184,24 @@ def test_a_bad_virtual_json_is_told(tmp_path: Path) -> None:
         load_cell(file.parent)
 
 
+@pytest.mark.parametrize(
+    "start_s",
+    [
+        1_767_225_613,  # 2026-01-01T00:00:13Z: a guest's clock begins at midnight
+        86_413,  # 1970-01-02T00:00:13Z
+        4_102_444_790,  # 2099-12-31T23:59:50Z: into another century
+    ],
+)
+def test_figures_do_not_depend_on_the_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start_s: int
+) -> None:
+    monkeypatch.setattr("parsers.tests.synthetic.START_S", start_s)
+    cell = summary_of(tmp_path, SyntheticCell("ldm7", clock="native"))
+    assert cell.problems == ()
+    for name, expected in EXPECTED["ldm7"].items():
+        assert value_of(cell, name) == pytest.approx(expected, rel=2e-4), name
+
+
 @pytest.mark.usefixtures("no_plots")
 def test_checks_that_do_not_apply_are_no_complaint(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path, VIRTUAL7)
