@@ -639,7 +639,11 @@ def main(job_path: Path, out: Path, errors: IO[str]) -> int:
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    job = Job.from_json(job_path.read_text())
+    try:
+        job = Job.from_json(job_path.read_text())
+    except OSError as error:
+        print(f"experiments: {error.filename}: {error.strerror}", file=errors)
+        return 1
     try:
         verdict, identical = run_cell(job, out)
     except (CellError, LabError) as error:

@@ -31,7 +31,17 @@ from experiments.rundir import write_json, write_text
 from topologies.lifecycle import new_run_id, purge
 from topologies.shell import die_with_parent
 from virtual.cores import available_cores
-from virtual.guest import CHECKOUT, EXCHANGE, Guest, GuestError, GuestSpec, Share, Tail, Times
+from virtual.guest import (
+    CHECKOUT,
+    EXCHANGE,
+    STALL_S,
+    Guest,
+    GuestError,
+    GuestSpec,
+    Share,
+    Tail,
+    Times,
+)
 from virtual.kernel_build import Kernel
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -189,7 +199,9 @@ def host_memory_bytes(cell: CellSpec, trace_bytes: int) -> int:
 class VirtualProcess:
     """The cell in a guest of its own, with the same paths on every machine: they reach logs."""
 
-    def __init__(self, kernel: Kernel, job: Job, out: Path, stall_s: float) -> None:
+    def __init__(
+        self, kernel: Kernel, job: Job, out: Path, *, limit_s: float | None, stall_s: float
+    ) -> None:
         self._out = out
         shares = [Share(out.resolve(), GUEST_OUT, writable=True)]
         if job.keep_work:
@@ -205,7 +217,7 @@ class VirtualProcess:
             shares=tuple(shares),
             memory_bytes=guest_memory_bytes(cell, int(job.trace_info["bytes"])),
             seed=cell.seed,
-            limit_s=virtual_seconds_limit(cell, int(job.trace_info["bytes"])),
+            limit_s=limit_s or virtual_seconds_limit(cell, int(job.trace_info["bytes"])),
             stall_s=stall_s,
         )
         inside = dataclasses.replace(
@@ -295,9 +307,16 @@ class VirtualClock:
 
     name = "virtual"
 
-    def __init__(self, kernel: Kernel, *, jobs: int | None = None, stall_s: float = 120.0) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        *,
+        jobs: int | None = None,
+        limit_s: float | None = None,
+        stall_s: float = STALL_S,
+    ) -> None:
         self.kernel = kernel
-        self._stall_s = stall_s
+        self._limit_s, self._stall_s = limit_s, stall_s
         self.jobs = jobs if jobs is not None else len(available_cores())
 
     def fit(self, cells: Sequence[tuple[CellSpec, int]]) -> None:
@@ -313,7 +332,7 @@ class VirtualClock:
         self.jobs = max(1, min(self.jobs, len(cells), free // most))
 
     def start(self, job: Job, out: Path) -> VirtualProcess:
-        return VirtualProcess(self.kernel, job, out, self._stall_s)
+        return VirtualProcess(self.kernel, job, out, limit_s=self._limit_s, stall_s=self._stall_s)
 
     def estimate_s(self, cell: CellSpec, trace_bytes: int) -> float:
         return virtual_seconds_estimated(cell, trace_bytes)

@@ -22,6 +22,7 @@ from experiments.plan import seconds_estimated
 from experiments.progress import clock, make_reporter
 from experiments.rundir import latest_run, partial_runs
 from experiments.spec import ExperimentSpec, SpecErrors, UsageError, bundled, find, load, override
+from virtual.guest import STALL_S
 from virtual.kernel_build import find_kernel
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INVALID, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
@@ -86,7 +87,10 @@ def _parser() -> argparse.ArgumentParser:
         "--jobs", type=_count, metavar="N", help="guests at once (virtual; default: one per core)"
     )
     run.add_argument(
-        "--stall-s", type=float, default=120.0, metavar="S",
+        "--limit-s", type=float, metavar="S", help="real time a cell may take (virtual)"
+    )
+    run.add_argument(
+        "--stall-s", type=float, default=STALL_S, metavar="S",
         help="real time without virtual progress after which a guest is ended (virtual)",
     )  # fmt: skip
     plan = commands.add_parser("plan", help="what a run would do, its time and disk space")
@@ -205,7 +209,9 @@ def _clock(options: argparse.Namespace, planned: Sequence[runner.Planned]) -> Cl
         raise runner.RunError(
             "found no kernel for virtual time; valid: build it with `make virtual-kernel`"
         )
-    clock = VirtualClock(kernel, jobs=options.jobs, stall_s=options.stall_s)
+    clock = VirtualClock(
+        kernel, jobs=options.jobs, limit_s=options.limit_s, stall_s=options.stall_s
+    )
     try:
         clock.fit([(p.cell, p.trace.size_bytes) for p in planned])
     except CellProblem as error:

@@ -40,7 +40,9 @@ class Reporter(Protocol):
     ) -> None: ...
     def total(self, cells: int, estimate_s: float, jobs: int) -> None: ...
     def cell(self, name: str, number: int, estimate_s: float) -> None: ...
-    def event(self, name: str, event: Mapping[str, Any], part: float | None) -> None: ...
+    def event(
+        self, name: str, event: Mapping[str, Any], part: float | None, times: Times | None
+    ) -> None: ...
     def tick(self, name: str, times: Times | None) -> None: ...
     def done(self, name: str) -> None: ...
     def note(self, text: str) -> None: ...
@@ -155,10 +157,12 @@ class PlainReporter:
         self._times.cell(name, number, estimate_s)
         self._said[name] = 0.0
 
-    def event(self, name: str, event: Mapping[str, Any], part: float | None) -> None:
+    def event(
+        self, name: str, event: Mapping[str, Any], part: float | None, times: Times | None
+    ) -> None:
         self._times.event(name, event, part)
         if event.get("event") == "phase":
-            self._say(name, None)
+            self._say(name, times)
 
     def tick(self, name: str, times: Times | None) -> None:
         if time.monotonic() - self._said.get(name, 0.0) >= PLAIN_EVERY_S:
@@ -225,9 +229,11 @@ class TerminalReporter:
             "", total=1.0, label=label, left="", text="starting"
         )
 
-    def event(self, name: str, event: Mapping[str, Any], part: float | None) -> None:
+    def event(
+        self, name: str, event: Mapping[str, Any], part: float | None, times: Times | None
+    ) -> None:
         self._times.event(name, event, part)
-        self.tick(name, None)
+        self.tick(name, times)
 
     def tick(self, name: str, times: Times | None) -> None:
         cell = self._times.running.get(name)

@@ -391,7 +391,7 @@ def _reporting(reporter: Reporter, cell: RunningCell) -> Callable[[dict[str, Any
 
     def report(event: dict[str, Any]) -> None:
         part = event.get("elapsed_s", 0.0) / duration_s if event["event"] == "progress" else None
-        reporter.event(cell.name, event, part)
+        reporter.event(cell.name, event, part, cell.times)
 
     return report
 

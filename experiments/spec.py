@@ -119,9 +119,7 @@ class Expectation(Block):
 
     metric: MetricName
     protocol: Protocol | Literal["all"] = "all"
-    clock: Literal["any", "native", "virtual"] = Field(
-        "any", description="only for cells under this clock; in virtual time bands may be exact"
-    )
+    clock: Literal["any", "native", "virtual"] = "any"
     at_least: Annotated[float, Field(allow_inf_nan=False)] | None = None
     at_most: Annotated[float, Field(allow_inf_nan=False)] | None = None
     reason: Text

@@ -194,7 +194,8 @@ def test_nothing_is_left_however_the_launcher_ends(
         argv, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     deadline = time.monotonic() + 30
-    exchange, before = None, []
+    exchange: Path | None = None
+    before: list[int] = []
     while time.monotonic() < deadline and len(before) < 2:
         exchange = next(tmp_path.glob("downpour-guest-*"), None)
         before = processes_of(exchange) if exchange is not None else []

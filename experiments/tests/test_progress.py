@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times shown while cells run."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments import progress
+from experiments.progress import CellTimes, PlainReporter, RunTimes, virtual_text
+from virtual.guest import Times
+
+
+class Now:
+    """A clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> Now:
+    found = Now()
+    monkeypatch.setattr(progress.time, "monotonic", found.monotonic)
+    return found
+
+
+def test_a_cells_own_pace_replaces_its_estimate() -> None:
+    cell = CellTimes(1, estimate_s=100.0, begin=0.0)
+    assert cell.remaining_s(30.0) == 70.0
+    cell.replay_begin, cell.part = 20.0, 0.25  # a quarter of the replay in 10 s: 30 s and the end
+    assert cell.remaining_s(30.0) == 35.0
+    assert CellTimes(1, 10.0, 0.0).remaining_s(50.0) == 0.0
+
+
+def test_what_waits_is_shared_out_over_the_jobs(now: Now) -> None:
+    times = RunTimes()
+    times.start(4, 80.0, jobs=2)
+    assert times.total_s == 40.0
+    times.cell("a", 1, 20.0)
+    times.cell("b", 2, 20.0)
+    now.now += 10
+    assert times.remaining_s() == (40 + 10 + 10) / 2
+    times.done("a")
+    times.cell("c", 3, 20.0)
+    times.done("b")
+    times.cell("d", 4, 20.0)
+    now.now += 5
+    assert times.remaining_s() == 15.0
+    times.done("c")
+    assert times.remaining_s() == 15.0  # the last one must still end
+
+
+def test_a_cell_that_is_run_again_does_not_count_twice(now: Now) -> None:
+    del now
+    times = RunTimes()
+    times.start(2, 40.0, jobs=1)
+    times.cell("a", 1, 20.0)
+    times.done("a")
+    times.cell("a", 1, 20.0)
+    assert times.remaining_s() == 40.0
+
+
+def test_plain_lines_tell_virtual_and_real_time(
+    now: Now, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reporter = PlainReporter()
+    reporter.total(2, 60.0, 2)
+    reporter.cell("a", 1, 30.0)
+    now.now += 12
+    reporter.event("a", {"event": "phase", "text": "replaying"}, None, Times(30.0, 12.0))
+    reporter.tick("a", Times(31.0, 13.0))  # too soon for another line
+    assert capsys.readouterr().out.splitlines() == [
+        "2 cells, 2 at once, about 0:30 min",
+        "[0:12, about 0:24 left] a (1/2): replaying; virtual 0:30, 2.50 of real time",
+    ]
+    assert virtual_text(None) == ""
