@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import pytest
 
-from experiments import progress
 from experiments.progress import CellTimes, PlainReporter, RunTimes, virtual_text
 from virtual.guest import Times
 
@@ -23,7 +22,7 @@ class Now:
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> Now:
     found = Now()
-    monkeypatch.setattr(progress.time, "monotonic", found.monotonic)
+    monkeypatch.setattr("experiments.progress.time.monotonic", found.monotonic)
     return found
 
 
