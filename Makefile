@@ -71,6 +71,10 @@ fuzz: setup ## libFuzzer on every parser of bytes (SECONDS_EACH=60)
 	@[ -f build-fuzz/build.ninja ] || CC=clang meson setup build-fuzz -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false
 	@ninja -C build-fuzz && tests/fuzz.sh build-fuzz $(or $(SECONDS_EACH),60)
 
+.PHONY: virtual-selftest
+virtual-selftest: build ## is virtual time true? every timer and shaper in a guest against theory
+	@$(PY) -m virtual selftest $(if $(JSON),--json $(JSON))
+
 .PHONY: clean
 clean: ## remove what was built (runs/ and .venv/ stay; `make distclean` removes .venv/ too)
 	rm -rf build build-asan build-fuzz .pytest_cache .mypy_cache .ruff_cache

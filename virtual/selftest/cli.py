@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m virtual selftest`: is virtual time true? Every timer and shaper against theory."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from virtual.guest import GuestError, GuestSpec, run_guest
+from virtual.kernel_build import Kernel, KernelError, ensure_kernel
+from virtual.selftest.inside import TIMERS
+from virtual.selftest.pair import ROOT, UDP
+from virtual.selftest.rows import Reasons, Row, document, from_line, heading, table_line
+
+EXIT_OK, EXIT_OFF, EXIT_USAGE = 0, 1, 2
+LIMIT_S: Final = 600.0
+INSIDE: Final = (
+    "unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
+    ".venv/bin/python", "-m", "virtual.selftest.inside",
+)  # fmt: skip
+
+
+class SelftestError(Exception):
+    """The self-test could not be made; the text says why."""
+
+
+class Lines(io.BytesIO):
+    """Takes bytes as they come and hands over whole lines."""
+
+    def __init__(self, take: Callable[[str], None]) -> None:
+        super().__init__()
+        self._take = take
+        self._rest = b""
+
+    def write(self, data: Any) -> int:
+        *lines, self._rest = (self._rest + bytes(data)).split(b"\n")
+        for line in lines:
+            self._take(line.decode("utf-8", "replace"))
+        return len(data)
+
+
+class Table:
+    """Prints rows as they come, and at the end what the tolerances' letters mean."""
+
+    def __init__(self, *, judged: bool) -> None:
+        self.rows: list[Row] = []
+        self._judged = judged
+        self._reasons = Reasons()
+
+    def take(self, line: str) -> None:
+        """Raises SelftestError for a line that is no row."""
+        try:
+            row = from_line(line)
+        except ValueError as error:
+            raise SelftestError(str(error)) from None
+        if not self.rows:
+            print(heading())
+        self.rows.append(row)
+        letter = self._reasons.letter(row.reason)
+        print(table_line(row, judged=self._judged, letter=letter), flush=True)
+
+    def legend(self) -> None:
+        print("\ntolerances:")
+        for line in self._reasons.legend():
+            print(f"  {line}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m virtual selftest",
+        description="Measures every kind of timer and shaper in a guest and compares with theory.",
+        epilog="exit code: 0 all within tolerance, 1 something is off or failed, 2 bad usage",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there, too")
+    parser.add_argument(
+        "--native",
+        action="store_true",
+        help="measure this machine's own kernel instead (root); reported, not judged",
+    )
+    return parser
+
+
+def _write(path: Path, found: dict[str, Any]) -> None:
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    part.rename(path)
+
+
+def _virtual(table: Table, kernel: Kernel) -> dict[str, Any]:
+    """Fills the table from a guest. Raises GuestError, SelftestError."""
+    complaints: list[str] = []
+    code, times = run_guest(
+        kernel,
+        GuestSpec(INSIDE, limit_s=LIMIT_S),
+        stdout=Lines(table.take),
+        stderr=Lines(complaints.append),
+    )
+    if code != 0:
+        raise SelftestError(f"in the guest, exit code {code}: {' '.join(complaints)[-500:]}")
+    return {"kernel": kernel.version, "virtual_s": times.virtual_s, "real_s": times.real_s}
+
+
+def _native(table: Table) -> dict[str, Any]:
+    """Fills the table from this machine. Raises SelftestError."""
+    began = time.monotonic()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    with subprocess.Popen(
+        INSIDE, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                table.take(line.decode("utf-8", "replace").rstrip("\n"))
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode != 0:
+        raise SelftestError(f"natively, exit code {process.returncode}: see above")
+    return {"kernel": platform.release(), "real_s": time.monotonic() - began}
+
+
+def _problem(options: argparse.Namespace) -> str:
+    if options.json is not None and not options.json.parent.is_dir():
+        return f"found --json '{options.json}'; valid: a file in a directory that exists"
+    if options.native and os.geteuid() != 0:
+        return "found --native as an ordinary user; valid: as root (it makes network namespaces)"
+    return ""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """See `--help`. Raises GuestError and KernelError, as the other commands of `virtual`."""
+    try:
+        options = _parser().parse_args(argv)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else EXIT_USAGE
+    if problem := _problem(options):
+        print(f"selftest: {problem}", file=sys.stderr)
+        return EXIT_USAGE
+    missing = next((path for path in (TIMERS, UDP) if not path.exists()), None)
+    if missing is not None:
+        print(f"selftest: {missing} is not built; valid: after `make build`", file=sys.stderr)
+        return EXIT_OFF
+    judged = not options.native
+    table = Table(judged=judged)
+    try:
+        facts = _native(table) if options.native else _virtual(table, ensure_kernel())
+    except SelftestError as error:
+        print(f"selftest: {error}", file=sys.stderr)
+        return EXIT_OFF
+    table.legend()
+    found = document(table.rows, clock="virtual" if judged else "native", facts=facts)
+    if options.json is not None:
+        _write(options.json, found)
+    return _summary(table.rows, facts, judged=judged)
+
+
+def _summary(rows: Sequence[Row], facts: dict[str, Any], *, judged: bool) -> int:
+    measured = [row for row in rows if row.measured is not None]
+    if not judged:
+        print(
+            f"\n{len(measured)} of {len(rows)} tests measured natively "
+            f"(kernel {facts['kernel']}) in {facts['real_s']:.0f} s; not judged"
+        )
+        return EXIT_OK
+    off = [row.test for row in rows if not row.ok]
+    print(
+        f"\n{len(rows) - len(off)} of {len(rows)} tests within tolerance "
+        f"(kernel {facts['kernel']}); "
+        f"{facts['virtual_s']:.1f} s of virtual time in {facts['real_s']:.1f} s"
+    )
+    for test in off:
+        print(f"  OFF: {test}")
+    return EXIT_OFF if off or not rows else EXIT_OK
+
+
+__all__ = ["GuestError", "KernelError", "main"]

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The measuring side of the self-test: prints one row (JSON) per test, as it comes.
+
+Runs as root of its own network, mount and process namespaces (`virtual.selftest.cli` sees to that),
+in a guest or natively; leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from topologies.shell import LabError, check
+from virtual.selftest import protocols, shapers, timers
+from virtual.selftest.pair import ROOT
+from virtual.selftest.rows import Row, to_line
+
+TIMERS: Final = ROOT / "build/virtual/selftest/selftest-timers"
+
+
+def all_rows(directory: Path) -> Iterator[Row]:
+    """Raises LabError, OSError, CalledProcessError, ValueError."""
+    found = timers.probe(str(TIMERS))
+    kernel = timers.timing(found)
+    yield from timers.probe_rows(found, kernel)
+    yield from timers.python_rows(kernel)
+    yield from timers.program_rows(kernel)
+    yield from protocols.ping_rows(kernel)
+    yield from protocols.tcp_rows(kernel)
+    yield from shapers.cable_rows()
+    yield from shapers.switch_rows(directory)
+
+
+def main() -> int:
+    try:
+        # Names of network namespaces are of this mount namespace alone.
+        Path("/run/netns").mkdir(exist_ok=True)
+        check(["mount", "-t", "tmpfs", "tmpfs", "/run/netns"])
+        check(["ip", "link", "set", "lo", "up"])
+        with tempfile.TemporaryDirectory(prefix="selftest-") as directory:
+            for row in all_rows(Path(directory)):
+                print(to_line(row), flush=True)
+    except (LabError, OSError, ValueError, subprocess.SubprocessError) as error:
+        print(f"selftest: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Timers of protocols against theory: ping's pace, TCP's retransmissions and delayed ACKs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from topologies.shell import LabError, check
+from virtual.selftest import parse, theory
+from virtual.selftest.pair import ADDRESS, NOBODY, Host, Pair, cable, ready
+from virtual.selftest.rows import Row
+from virtual.selftest.timers import WHEEL, Timing
+
+PORT: Final = 5002
+WATCH_S: Final = 20.0  # how long retransmissions are watched
+RTO_S: Final = 0.2
+DELAYED_ACK_S: Final = 0.04
+PING_DELAY_S: Final = 0.025
+
+PING_AT_ONCE: Final = (
+    "between packets ping waits in recvmsg (SO_RCVTIMEO), armed anew when it expired: the interval "
+    "is the next multiple of the timer wheel's granularity; the first begins anywhere in it; ping "
+    "counts in ms"
+)
+PING_LATER: Final = (
+    "after an answer ping waits in poll for the rest of its interval: 0.1 % late; ping counts in ms"
+)
+BACKOFF: Final = (
+    "timer wheel, as above; for data the 200 ms are rounded up to a tick, which doubles with them"
+)
+
+
+def ping_rows(kernel: Timing) -> Iterator[Row]:
+    """ping's own statistics: first to last packet."""
+    for interval_s, count in ((1.0, 20), (0.2, 20), (1.0, 3)):
+        words = ["-i", f"{interval_s:g}"] if count != 3 else []
+        test = f"ping {' '.join([*words, '-c', str(count)])}"
+        yield from _ping_row(test, words, count, interval_s, kernel)
+    with cable() as pair:
+        yield from _ping_delayed(pair)
+
+
+def _ping_row(
+    test: str, words: list[str], count: int, interval_s: float, kernel: Timing
+) -> Iterator[Row]:
+    repeat_s = theory.wheel_repeat_s(interval_s, kernel.tick_s)
+    late_s = theory.wheel_late_s(interval_s, kernel.tick_s)
+    # The first interval is between the asked time and the latest, the others are alike.
+    found = parse.ping(check(["ping", "-q", "-c", str(count), *words, "127.0.0.1"]))
+    yield Row(
+        test, "ms", (count - 1) * repeat_s * 1e3, _sent_all(found, count),
+        (repeat_s - interval_s) * 1e3 + 1, (interval_s + late_s - repeat_s) * 1e3 + 1, PING_AT_ONCE,
+    )  # fmt: skip
+
+
+def _sent_all(found: parse.Ping, count: int) -> float:
+    if (found.sent, found.received) != (count, count):
+        raise LabError(f"ping: {found.sent} sent, {found.received} received; valid: {count}")
+    return float(found.ms)
+
+
+def _ping_delayed(pair: Pair) -> Iterator[Row]:
+    count = 20
+    theory_ms = (count - 1) * 1e3
+    test = f"ping -i 1 -c {count}, netem {PING_DELAY_S * 1e3:g} ms each way"
+    tolerance = (1.0, (count - 1) * 2.0)
+    try:
+        for host in (pair.a, pair.b):
+            host.run(
+                "tc", "qdisc", "replace", "dev", host.interface, "root",
+                "netem", "delay", f"{PING_DELAY_S * 1e3:g}ms",
+            )  # fmt: skip
+    except LabError as error:
+        missing = " ".join(str(error).split())[-160:]
+        yield Row(test, "ms", theory_ms, None, *tolerance, PING_LATER, missing)
+        return
+    found = parse.ping(pair.a.run("ping", "-q", "-i", "1", "-c", str(count), ADDRESS["b"]))
+    yield Row(test, "ms", theory_ms, _sent_all(found, count), *tolerance, PING_LATER)
+
+
+def tcp_rows(kernel: Timing) -> Iterator[Row]:
+    """Seen by tcpdump at b's interface."""
+    with cable() as pair:
+        yield from _syn_rows(pair, kernel)
+        yield from _ack_rows(pair, kernel)
+        yield from _rto_rows(pair, kernel)
+
+
+@contextmanager
+def _talking(host: Host, *words: str) -> Iterator[subprocess.Popen[str]]:
+    process = host.popen(sys.executable, "-m", "virtual.selftest.talk", *words)
+    with process:
+        try:
+            ready(process, process.stdout, "ready")
+            yield process
+        finally:
+            process.kill()
+
+
+def intervals_s(found: list[parse.Segment]) -> list[float]:
+    return [(b.ns - a.ns) / 1e9 for a, b in zip(found, found[1:], strict=False)]
+
+
+def within(intervals: list[float], seconds: float) -> int:
+    """How many of these intervals, one after the other, fit into `seconds` when each is up to
+    15 % late (the timer wheel is at most an eighth)."""
+    passed, count = 0.0, 0
+    for interval in intervals:
+        passed += interval * 1.15
+        if passed > seconds:
+            break
+        count += 1
+    return count
+
+
+def _backoff_rows(
+    name: str,
+    expected_s: list[float],
+    measured_s: list[float],
+    rounding_s: list[float],
+    kernel: Timing,
+) -> Iterator[Row]:
+    for number, (expected, rounding) in enumerate(zip(expected_s, rounding_s, strict=True)):
+        above_s = theory.wheel_late_s(expected, kernel.tick_s) + rounding
+        value = measured_s[number] * 1e3 if number < len(measured_s) else None
+        missing = "" if value is not None else f"{len(measured_s)} retransmissions were seen"
+        yield Row(
+            f"{name} {number + 1}", "ms", expected * 1e3, value, 0, above_s * 1e3, BACKOFF, missing
+        )
+
+
+def _syn_rows(pair: Pair, kernel: Timing) -> Iterator[Row]:
+    sysctl = Path("/proc/sys/net/ipv4/tcp_syn_linear_timeouts")
+    linear = int(sysctl.read_text()) if sysctl.exists() else 0
+    seen: list[parse.Segment] = []
+    with pair.captured(seen):
+        caller = pair.a.popen(
+            sys.executable,
+            "-m",
+            "virtual.selftest.talk",
+            "call",
+            NOBODY,
+            str(PORT),
+            "syn",
+            f"{WATCH_S:g}",
+        )
+        with caller:
+            caller.communicate()
+    found = parse.transmissions(seen, seen[0].source) if seen else []
+    expected_s = theory.syn_intervals_s(8, linear)
+    expected_s = expected_s[: within(expected_s, WATCH_S)]
+    none = [0.0] * len(expected_s)
+    yield from _backoff_rows(
+        "TCP SYN, retransmission", expected_s, intervals_s(found), none, kernel
+    )
+
+
+def _ack_rows(pair: Pair, kernel: Timing) -> Iterator[Row]:
+    seen: list[parse.Segment] = []
+    with (
+        _talking(pair.b, "serve", str(PORT)),
+        pair.captured(seen),
+        _talking(pair.a, "call", ADDRESS["b"], str(PORT), "acks", "0.5") as caller,
+    ):
+        caller.wait()
+    delays_s = parse.ack_delays_s(seen, f"{ADDRESS['b']}.{PORT}")
+    above_s = theory.wheel_late_s(DELAYED_ACK_S, kernel.tick_s)
+    for number in range(3):
+        value = delays_s[number] * 1e3 if number < len(delays_s) else None
+        missing = "" if value is not None else f"{len(delays_s)} acknowledgements were seen"
+        yield Row(
+            f"TCP delayed ACK {number + 1}",
+            "ms",
+            DELAYED_ACK_S * 1e3,
+            value,
+            0,
+            above_s * 1e3,
+            WHEEL,
+            missing,
+        )
+
+
+def _rto_rows(pair: Pair, kernel: Timing) -> Iterator[Row]:
+    # The tail loss probe would come before the first retransmission.
+    pair.a.sysctl("net.ipv4.tcp_early_retrans=0")
+    seen: list[parse.Segment] = []
+    with (
+        _talking(pair.b, "serve", str(PORT)),
+        pair.captured(seen),
+        _talking(pair.a, "call", ADDRESS["b"], str(PORT), "data", f"{WATCH_S:g}") as caller,
+    ):
+        pair.b.run("ip", "route", "add", "blackhole", f"{ADDRESS['a']}/32")
+        assert caller.stdin is not None
+        caller.stdin.write("\n")
+        caller.stdin.flush()
+        caller.wait()
+    source = next((s.source for s in seen if s.target == f"{ADDRESS['b']}.{PORT}"), "")
+    found = parse.transmissions([s for s in seen if s.length > 0], source)
+    expected_s = theory.rto_intervals_s(10, RTO_S)
+    expected_s = expected_s[: within(expected_s, WATCH_S - 2)]
+    rounding = [kernel.tick_s * 2**n for n in range(len(expected_s))]
+    yield from _backoff_rows(
+        "TCP data, retransmission", expected_s, intervals_s(found), rounding, kernel
+    )
