@@ -71,6 +71,9 @@ fuzz: setup ## libFuzzer on every parser of bytes (SECONDS_EACH=60)
 	@[ -f build-fuzz/build.ninja ] || CC=clang meson setup build-fuzz -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false
 	@ninja -C build-fuzz && tests/fuzz.sh build-fuzz $(or $(SECONDS_EACH),60)
 
+.PHONY: virtual-kernel
+virtual-kernel: setup ## build the kernel of virtual time's guests (once, some minutes; SOURCE=file, NO_DOWNLOAD=1)
+	@$(PY) -m virtual kernel $(if $(SOURCE),--source $(SOURCE)) $(if $(NO_DOWNLOAD),--no-download)
 .PHONY: virtual-selftest
 virtual-selftest: build ## is virtual time true? every timer and shaper in a guest against theory
 	@$(PY) -m virtual selftest $(if $(JSON),--json $(JSON))

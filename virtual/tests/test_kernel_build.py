@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration, digest, cache and builds of the guest's kernel; compiler and archive are played."""
+"""The guest's kernel: configuration, digest, cache, builds; compiler and archive are played."""
 
 from __future__ import annotations
 
