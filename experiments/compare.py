@@ -27,6 +27,7 @@ from parsers.rundir import cell_directories, load_cell
 from parsers.sections import clock_text
 from parsers.side_by_side import (
     COMPARED,
+    RUNS_ON,
     Clocks,
     Column,
     Comparison,
@@ -53,6 +54,7 @@ SHOWN: Final = (
     *("fmtp_delay_p50", "fmtp_delay_p99", "loss_injected", "loss_measured", "rtt", "rtt_error"),
     "products_identical",
 )
+ERRORS: Final = frozenset({"rtt_error"})  # should be 0: no share of them tells anything
 CPU: Final = frozenset({"cpu", "cpu_one_core", "cpu_ps"})
 
 
@@ -170,17 +172,22 @@ def repeats_title(found: Repeats) -> str:
 def repeats_text(found: Repeats) -> str:
     """The finding in one sentence."""
     if found.identical:
-        return "identical to the last digit: every metric, and every product's arrival"
+        text = "identical to the last digit: every metric, and every product's arrival"
+        return text + _beforehand(found.different_inputs)
     different = found.different_metrics
     parts = []
     if different:
-        shares = ((found.metrics[n].relative, n) for n in different)
+        shares = ((found.metrics[n].relative, n) for n in different if n not in ERRORS)
         known = sorted(((r, n) for r, n in shares if r is not None), reverse=True)
         most = f"; most: {COMPARED[known[0][1]].label} by {_percent(known[0][0])}" if known else ""
         parts.append(f"{len(different)} of {len(found.metrics)} metrics differ{most}")
     if hosts := [r.host for r in found.receivers if not r.identical]:
         parts.append(f"deliveries differ at {len(hosts)} of {len(found.receivers)} receivers")
-    return "not identical: " + "; ".join(parts)
+    return f"not identical: {'; '.join(parts)}{_beforehand(found.different_inputs)}"
+
+
+def _beforehand(different: Sequence[str]) -> str:
+    return f"; not the same beforehand: {', '.join(different)}" if different else ""
 
 
 def _spread_table(found: Repeats) -> Table:
@@ -294,7 +301,10 @@ def clocks_text(found: Clocks) -> str:
         relative = found.metrics[name].relative
         if relative is not None:
             parts.append(f"{COMPARED[name].label} {100 * relative:+.2f} %")
-    return "virtual against native: " + (", ".join(parts) or "nothing both measured")
+    text = ", ".join(parts) or "nothing both measured"
+    # On what the network runs always differs.
+    different = [name for name in found.different_inputs if name not in RUNS_ON]
+    return f"virtual against native: {text}{_beforehand(different)}"
 
 
 def _signed(name: str, value: float | None) -> str:

@@ -27,6 +27,7 @@ ROUND_TRIPS = {
     )
 }
 COMPARED = {**METRICS, **ROUND_TRIPS}
+RUNS_ON = ("kernel", "datapath", "delay_mechanism", "edge_tags", "cores")  # of facts.json
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +198,7 @@ class Repeats:
     receivers: tuple[Sameness, ...]
     files_same: int
     files_different: tuple[str, ...]  # also those that not all have
+    different_inputs: tuple[str, ...] = ()  # what was not the same beforehand
 
     @property
     def different_metrics(self) -> tuple[str, ...]:
@@ -221,6 +223,7 @@ def repeats_of(columns: Sequence[Column]) -> Repeats:
         tuple(_sameness(host, columns) for host in hosts),
         len(files) - len(different),
         different,
+        tuple(_different(columns)),
     )
 
 
@@ -245,6 +248,7 @@ class Clocks:
     metrics: Mapping[str, Difference]
     native_verdict: str
     virtual_verdict: str
+    different_inputs: tuple[str, ...] = ()
 
 
 def _mean(values: Sequence[Value]) -> Value:
@@ -277,6 +281,7 @@ def clocks_of(native: Sequence[Column], virtual: Sequence[Column]) -> Clocks:
          for name in COMPARED},
         worst_verdict(c.metrics for c in native),
         worst_verdict(c.metrics for c in virtual),
+        tuple(_different([*native, *virtual])),
     )  # fmt: skip
 
 
@@ -326,13 +331,12 @@ def _inputs(column: Column) -> dict[str, str]:
     cell, facts = column.cell, column.facts
     parameters = {str(k): str(v) for k, v in cell.parameters.items()}
     trace = f"{cell.trace.products} products, {cell.trace.bytes} bytes ({cell.trace.source})"
-    on = ("kernel", "datapath", "delay_mechanism", "edge_tags", "cores")
     return {
         "seed": str(cell.seed),
         "trace": trace,
         "loss model": cell.loss_model or "not told",
         **parameters,
-        **{name: str(facts.get(name, "not told")) for name in on},
+        **{name: str(facts.get(name, "not told")) for name in RUNS_ON},
     }
 
 

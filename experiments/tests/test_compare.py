@@ -60,6 +60,15 @@ def test_repeats_that_differ_are_told_where(tmp_path: Path, capsys: Output) -> N
     assert "--identical" in out.err
 
 
+def test_other_inputs_are_no_plain_repeat(tmp_path: Path, capsys: Output) -> None:
+    one, other = (run(tmp_path, n, SyntheticCell("ldm7")) for n in "12")
+    file = other / "cells/ldm7-m2-r20-p1/cell.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"seed": 2, "loss_model": "hash"}))
+    text = compared(capsys, one, other)
+    assert "arrival; not the same beforehand: seed, loss model" in text
+    assert "seed 1 2 loss model not told hash" in text
+
+
 def test_a_run_with_repeats_alone(tmp_path: Path, capsys: Output) -> None:
     cells = [SyntheticCell("ldm7", repeat=0), SyntheticCell("ldm7", repeat=1)]
     text = compared(capsys, run(tmp_path, "1", *cells))

@@ -171,6 +171,11 @@ def test_inputs_that_differ_are_told(tmp_path: Path) -> None:
     )
     (found,) = compare([dataclasses.replace(one, facts={"datapath": "user"}), other])
     assert found.different_inputs == {"datapath": ("user", "kernel")}
+    assert found.clocks is not None
+    assert found.clocks.different_inputs == ("datapath",)
+    assert repeats_of([one, dataclasses.replace(one, facts={"cores": 1})]).different_inputs == (
+        "cores",
+    )
     (same,) = compare([one, dataclasses.replace(one, name="C")])
     assert same.different_inputs == {}
 
