@@ -11,6 +11,7 @@ import threading
 import time
 from typing import Any
 
+from ansible import context
 from ansible.plugins.callback import CallbackBase
 
 DOCUMENTATION = """
@@ -40,7 +41,9 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         super().__init__()
         self._start = time.monotonic()
         self._task = ""
-        self._left = dict(TYPICAL_S)
+        # `ansible/setup` without root runs the last role alone.
+        alone = "python" in (context.CLIARGS.get("tags") or ())
+        self._left = {t: s for t, s in TYPICAL_S.items() if not alone or "Python packages" in t}
         self._tty = sys.stdout.isatty()
         self._stop = threading.Event()
         self._ticker: threading.Thread | None = None

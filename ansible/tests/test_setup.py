@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `ansible/setup` says to a user without root when packages are missing."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ANSIBLE = Path(__file__).resolve().parents[1]
+REAL = ("bash", "cat", "cut", "dirname", "env", "find", "sed", "sha256sum", "sort", "xargs")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout without .venv, and `bin`: all that is on the PATH (no sudo, user 1000)."""
+    shutil.copytree(ANSIBLE, tmp_path / "ansible", ignore=shutil.ignore_patterns("tests"))
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in REAL:
+        found = shutil.which(name)
+        assert found is not None
+        (tools / name).symlink_to(found)
+    play(tmp_path, "id", "echo 1000")
+    play(tmp_path, "apt-get", "exit 0")
+    return tmp_path
+
+
+def play(checkout: Path, name: str, script: str) -> None:
+    tool = checkout / "bin" / name
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+
+
+def setup(checkout: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [checkout / "bin" / "bash", checkout / "ansible" / "setup"],
+        env={"PATH": str(checkout / "bin"), "HOME": str(checkout)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_missing_packages_are_named(checkout: Path) -> None:
+    """By both roles' lists; a removed package whose configuration is left is missing, too."""
+    play(
+        checkout,
+        "dpkg-query",
+        'case "$*" in *mininet) exit 1 ;; *flex) printf "config-files " ;; '
+        '*) printf "installed " ;; esac',
+    )
+    result = setup(checkout)
+    assert result.returncode == 2
+    assert result.stderr.strip() == (
+        "ansible/setup: installing packages needs root: run as root, or install sudo; "
+        "missing: mininet flex"
+    )
+
+
+def test_machine_without_apt_is_told_what_is_valid(checkout: Path) -> None:
+    (checkout / "bin" / "apt-get").unlink()
+    result = setup(checkout)
+    assert result.returncode == 2
+    assert "found no apt-get; valid: Debian 12 or later, Ubuntu 22.04 or later" in result.stderr
