@@ -35,24 +35,27 @@ BACKOFF: Final = (
 )
 
 
-def ping_rows(kernel: Timing) -> Iterator[Row]:
-    """ping's own statistics: first to last packet."""
-    for interval_s, count in ((1.0, 20), (0.2, 20), (1.0, 3)):
-        words = ["-i", f"{interval_s:g}"] if count != 3 else []
-        test = f"ping {' '.join([*words, '-c', str(count)])}"
-        yield from _ping_row(test, words, count, interval_s, kernel)
+def ping_itself(count: int, interval_s: float) -> parse.Ping:
+    """Of the loopback interface, answered at once. Raises LabError, ValueError."""
+    words = ("-q", "-i", f"{interval_s:g}", "-c", str(count))
+    return parse.ping(check(["ping", *words, "127.0.0.1"]))
+
+
+def ping_rows(kernel: Timing, first: parse.Ping) -> Iterator[Row]:
+    """First to last packet, by ping itself. `first`: `ping_itself(3, 1)`, before all else."""
+    yield _ping_row("ping -i 1 -c 3, the first program of all", first, 3, 1.0, kernel)
+    for count, interval_s in ((20, 1.0), (20, 0.2)):
+        test = f"ping -i {interval_s:g} -c {count}"
+        yield _ping_row(test, ping_itself(count, interval_s), count, interval_s, kernel)
     with cable() as pair:
         yield from _ping_delayed(pair)
 
 
-def _ping_row(
-    test: str, words: list[str], count: int, interval_s: float, kernel: Timing
-) -> Iterator[Row]:
+def _ping_row(test: str, found: parse.Ping, count: int, interval_s: float, kernel: Timing) -> Row:
     repeat_s = theory.wheel_repeat_s(interval_s, kernel.tick_s)
     late_s = theory.wheel_late_s(interval_s, kernel.tick_s)
     # The first interval is between the asked time and the latest, the others are alike.
-    found = parse.ping(check(["ping", "-q", "-c", str(count), *words, "127.0.0.1"]))
-    yield Row(
+    return Row(
         test, "ms", (count - 1) * repeat_s * 1e3, _sent_all(found, count),
         (repeat_s - interval_s) * 1e3 + 1, (interval_s + late_s - repeat_s) * 1e3 + 1, PING_AT_ONCE,
     )  # fmt: skip
