@@ -11,8 +11,9 @@ import threading
 import time
 from typing import Any
 
-from ansible import context
 from ansible.plugins.callback import CallbackBase
+
+from ansible import context
 
 DOCUMENTATION = """
     name: downpour
