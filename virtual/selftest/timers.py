@@ -140,7 +140,7 @@ def _probe_row(probe: parse.Probe, kernel: Timing) -> Row:
             return Row(
                 f"clock since boot when programs start: past {PAST_BOOT_S:g} s", "s",
                 PAST_BOOT_S, measured_s, 0, A_LONG_TIME_S,
-                "at least: ping (before 20240117) does not wait while the clock is below 1 s; "
+                "at least: ping (before 20231222) does not wait while the clock is below 1 s; "
                 "Open vSwitch counts processors by a value that it keeps for 10 s",
             )  # fmt: skip
         case "real-at-start":
