@@ -2,8 +2,8 @@
 """Timers of protocols against theory: ping's pace, TCP's retransmissions and delayed ACKs.
 
 ping (iputils before 20231222) takes a clock below 1 s since boot for "nothing sent yet" and sends
-the next packet as soon as an answer came. A guest is busy in that second, a machine is not up. Hence
-a guest's programs start when its clock is past that, and ping is the first of them here.
+the next packet as soon as an answer came. A guest is busy in that second, a machine is not up.
+Hence a guest's programs start when its clock is past that, and ping is the first of them here.
 """
 
 from __future__ import annotations
