@@ -372,9 +372,10 @@ def _configure(tree: Path, version: str) -> list[str]:
 
 
 def last_words(log: str) -> str:
-    """The complaints of a build's log: the first lines with an error in them, else its end."""
+    """The complaints in a build's log: its first errors, else what make itself says at its end."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    errors = [line for line in lines if re.search(r"\berror\b|not found|No space", line, re.I)]
+    ours = [line for line in lines if not line.startswith("make")]
+    errors = [line for line in ours if re.search(r"\berror\b|can't|cannot|No space", line, re.I)]
     return "; ".join(errors[:3] or lines[-3:])
 
 

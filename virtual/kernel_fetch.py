@@ -35,9 +35,11 @@ TICK_S: Final = 1.0
 _NAME: Final = re.compile(r"linux-source-(\d+(?:\.\d+)+)(?:_(\S+)_all)?\.(deb|tar\.(?:xz|bz2|gz))")
 
 # Large, and not needed for ARCH=um: that takes arch/um, arch/x86 and drivers/{base,char,net,
-# tty}. Kconfig files and makefiles are read everywhere.
+# tty}. Kconfig files are read everywhere.
 EXCLUDED: Final = (
-    "*/arch/[!ux]*/*",
+    "*/arch/[!ux]*/*.[chS]",
+    "*/arch/*.dts",
+    "*/arch/*.dtsi",
     "*/arch/x86/kvm/*.[chS]",
     "*/drivers/[!bcnt]*/*.[chS]",
     "*/drivers/clk/*.[ch]",

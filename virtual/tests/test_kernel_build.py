@@ -112,7 +112,9 @@ def test_progress_says_what_is_left_once_it_can() -> None:
 
 def test_the_errors_of_a_log_are_quoted() -> None:
     log = "  CC a.o\na.c:3:1: error: 'x' undeclared\nmake[1]: *** [a.o] Error 1\n  CC b.o\n"
-    assert last_words(log) == "a.c:3:1: error: 'x' undeclared; make[1]: *** [a.o] Error 1"
+    assert last_words(log) == "a.c:3:1: error: 'x' undeclared"
+    log = 'lib/Kconfig:52: can\'t open file "x"\nmake: *** [allnoconfig] Error 1\n'
+    assert last_words(log) == 'lib/Kconfig:52: can\'t open file "x"'
     assert last_words("  CC a.o\nKilled\n") == "CC a.o; Killed"
 
 
