@@ -32,6 +32,7 @@ WHEEL: Final = (
     "timer wheel: never early; rounded up to a tick, then as late as its granularity (1 tick below "
     "63 ticks, 8 below 504, 64 below 4032, kernel/time/timer.c), and 5 us"
 )
+FAILED: Final = "a failed system call takes 1 us, in some kernels (6.1) nothing"
 CHARGE: Final = (
     "exact: the clock advances by 256 ns at a look at it, by 1 us at a failed system call, else not"
 )
@@ -117,15 +118,11 @@ def _probe_row(probe: parse.Probe, kernel: Timing) -> Row:
                 CHARGE,
             )
         case "failed-call":
+            charge_ns = theory.FAILED_CALL_S * 1e9
             return Row(
-                "1000 failed system calls, each",
-                "ns",
-                theory.FAILED_CALL_S * 1e9,
-                probe.measured_ns,
-                1,
-                1,
-                CHARGE,
-            )
+                "1000 failed system calls, each", "ns",
+                charge_ns, probe.measured_ns, charge_ns, 1, FAILED,
+            )  # fmt: skip
         case "good-call":
             return Row("1000 good system calls, each", "ns", 0, probe.measured_ns, 0, 1, CHARGE)
         case "computing":
