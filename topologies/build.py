@@ -10,10 +10,13 @@ limits (`Mininet.inited`) and its clean-up (`mn -c`) is never called.
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 with warnings.catch_warnings():
@@ -29,6 +32,8 @@ from topologies.shell import LabError, check, check_all, in_node
 from topologies.wire_plan import WIRE, WirePlan
 
 MULTICAST_PREFIX = "239.0.0.0/8"  # administratively scoped (RFC 2365)
+DESCRIPTORS_OF_NODE = 6  # a node of Mininet takes four of this process's
+SPARE_DESCRIPTORS = 32
 OFFLOADS_OFF = ("tx-checksumming", "tcp-segmentation-offload")
 
 
@@ -113,19 +118,37 @@ def _add_nodes(
             raise LabError(f"node '{WIRE}': this name is taken by the links' namespace")
         names.append(WIRE)
     progress(f"{len(names)} namespaces")
-    for name in names:
-        node = result.mininet.addHost(name, ip=None)
-        result.pids[name] = node.pid
-    for switch in network.switches:
-        result.mininet.addSwitch(
-            switch.name,
-            cls=OVSSwitch,
-            dpid=f"{switch.dpid:016x}",
-            datapath=facts.datapath,
-            protocols="OpenFlow13",
-            failMode="secure",
-            batch=True,
-        )
+    with _few_descriptors(len(names) + len(network.switches)):
+        for name in names:
+            node = result.mininet.addHost(name, ip=None)
+            result.pids[name] = node.pid
+        for switch in network.switches:
+            result.mininet.addSwitch(
+                switch.name,
+                cls=OVSSwitch,
+                dpid=f"{switch.dpid:016x}",
+                datapath=facts.datapath,
+                protocols="OpenFlow13",
+                failMode="secure",
+                batch=True,
+            )
+
+
+@contextmanager
+def _few_descriptors(nodes: int) -> Iterator[None]:
+    """Mininet's shells are started by a program that closes every descriptor that its limit
+    allows, one system call each: often 1024, on some machines a million."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    in_use = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
+    needed = in_use + DESCRIPTORS_OF_NODE * nodes + SPARE_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft <= needed:
+        yield
+        return
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def _add_links(

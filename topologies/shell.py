@@ -9,7 +9,8 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -42,30 +43,83 @@ def die_with_parent(number: signal.Signals = signal.SIGKILL) -> Callable[[], Non
     return ask
 
 
-def in_node(pid: int, argv: Sequence[str]) -> list[str]:
+class NodeCommand(list[str]):
+    """A command for a node, made by `in_node`. As a list it starts with nsenter; `check` and
+    `check_all` enter the namespace themselves, which saves starting a program."""
+
+    def __init__(self, pid: int, argv: Sequence[str]) -> None:
+        super().__init__(["nsenter", f"--net=/proc/{pid}/ns/net", "--", *argv])
+        self.pid = pid
+        self.argv = list(argv)
+
+
+def in_node(pid: int, argv: Sequence[str]) -> NodeCommand:
     """The command that runs `argv` in the network namespace of process `pid`."""
-    return ["nsenter", f"--net=/proc/{pid}/ns/net", "--", *argv]
+    return NodeCommand(pid, argv)
+
+
+@contextmanager
+def _entered(argv: Sequence[str]) -> Iterator[list[str]]:
+    """This thread is where the command is to run; the command without nsenter."""
+    if not isinstance(argv, NodeCommand):
+        yield list(argv)
+        return
+    here = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            there = os.open(f"/proc/{argv.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                enter_network_namespace(there)
+            finally:
+                os.close(there)
+        except OSError as error:
+            raise LabError(f"namespace of process {argv.pid}: {error.strerror}") from error
+        try:
+            yield argv.argv
+        finally:
+            enter_network_namespace(here)
+    finally:
+        os.close(here)
 
 
 def check(argv: Sequence[str], *, stdin: str | None = None, timeout_s: float = 60) -> str:
     """Run a tool and return what it printed; LabError with its complaint if it fails."""
+    process = _start(argv)
     try:
-        result = subprocess.run(
-            list(argv),
-            input=stdin if stdin is not None else "",
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
-    except FileNotFoundError as error:
-        raise LabError(f"{argv[0]}: not found on this machine (see: doctor)") from error
+        out, complaint = process.communicate(stdin or "", timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
         raise LabError(f"{' '.join(argv)[:200]}: no answer within {timeout_s:g} s") from error
-    if result.returncode != 0:
-        complaint = (result.stderr or result.stdout).strip() or f"exit code {result.returncode}"
-        raise LabError(f"{' '.join(argv)[:200]}: {complaint[-1000:]}")
-    return result.stdout
+    finally:
+        _end(process)
+    if process.returncode != 0:
+        text = (complaint or out).strip() or f"exit code {process.returncode}"
+        raise LabError(f"{' '.join(argv)[:200]}: {text[-1000:]}")
+    return out
+
+
+def _start(argv: Sequence[str]) -> subprocess.Popen[str]:
+    """All three standard streams are pipes of text. LabError if there is no such program."""
+    with _entered(argv) as command:
+        try:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        except FileNotFoundError as error:
+            raise LabError(f"{command[0]}: not found on this machine (see: doctor)") from error
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
 
 
 def check_all(
@@ -79,14 +133,7 @@ def check_all(
     outputs: dict[str, str] = {}
     try:
         for name, (argv, stdin) in commands.items():
-            process = subprocess.Popen(
-                list(argv),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            running[name] = process
+            process = running[name] = _start(argv)
             assert process.stdin is not None
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(stdin)
@@ -103,7 +150,5 @@ def check_all(
             outputs[name] = out
     finally:
         for process in running.values():
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+            _end(process)
     return outputs

@@ -2,9 +2,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
 import time
 from pathlib import Path
+
+import pytest
 
 from experiments import samplers
 from experiments.verdict import ShaperSample
@@ -19,6 +22,31 @@ def test_family_is_the_process_and_its_descendants() -> None:
     assert samplers.family(lines, 10) == ["  10  1 a", "  20 10 b", "  30 20 c d"]
     assert samplers.family(lines, 77) == []
     assert samplers.family(["1 1 loop"], 1) == ["1 1 loop"]
+
+
+def test_descendants_are_read_from_the_children_of_every_thread(tmp_path: Path) -> None:
+    # 10 has two threads; the second started 30, which started 40. 50 is another family.
+    for task, children in (("10/task/10", "20 "), ("10/task/11", "30 "), ("20/task/20", ""),
+                           ("30/task/30", "40 "), ("50/task/50", "60 ")):  # fmt: skip
+        (tmp_path / task).mkdir(parents=True)
+        (tmp_path / task / "children").write_text(children)
+    assert samplers.descendants(10, tmp_path) == [10, 20, 30, 40]  # 40 has ended meanwhile
+    assert samplers.descendants(20, tmp_path) == [20]
+    (tmp_path / "70/task/70").mkdir(parents=True)
+    assert samplers.descendants(70, tmp_path) is None  # a kernel that does not tell
+
+
+def test_ps_block_has_children_with_and_without_the_kernels_list(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with subprocess.Popen(["sleep", "60"]) as child:
+        for found in ("as it is", None):
+            if found is None:
+                monkeypatch.setattr(samplers, "descendants", lambda *_: None)
+            log = parse_ps_log(samplers.process_blocks(os.getpid())[0], "ps.log")
+            assert {os.getpid(), child.pid} <= {s.pid for s in log.samples}
+            assert 1 not in {s.pid for s in log.samples}
+        child.kill()
 
 
 def test_ps_block_is_what_the_parser_reads() -> None:
