@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from topologies.shell import die_with_parent
 from virtual.guest import GuestError, GuestSpec, run_guest
 from virtual.kernel_build import Kernel, KernelError, ensure_kernel
 from virtual.selftest.inside import TIMERS
@@ -114,7 +115,12 @@ def _native(table: Table) -> dict[str, Any]:
     began = time.monotonic()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     with subprocess.Popen(
-        INSIDE, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        INSIDE,
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        preexec_fn=die_with_parent(),
     ) as process:
         assert process.stdout is not None
         try:
