@@ -132,7 +132,7 @@ def offered(packages: str) -> list[tuple[str, str, int]]:
 class Apt:
     """apt with a state, a cache and a source of its own in `directory`."""
 
-    def __init__(self, directory: Path, mirror: str, keyring: Path = KEYRING) -> None:
+    def __init__(self, directory: Path, mirror: str, keyring: Path) -> None:
         self._directory = directory
         for part in ("state/lists/partial", "cache/archives/partial"):
             (directory / part).mkdir(parents=True, exist_ok=True)
@@ -175,10 +175,8 @@ class Apt:
         # A hook of the machine that fails makes apt-get fail; what counts is what was found.
         found = offered(self.run("apt-cache", "show", *names).stdout) if names else []
         if not found:
-            words = " ".join((updated.stderr or updated.stdout).split())[-400:]
-            raise KernelError(
-                f"apt-get update of {SUITE}: no kernel source: {words or 'none there'}"
-            )
+            words = apts_words(updated.stderr) or "the suite has none"
+            raise KernelError(f"apt-get update of {SUITE}: no kernel source: {words}")
         return found
 
     def download(self, name: str, version: str, size: int, progress: Progress) -> Path:
@@ -212,8 +210,14 @@ class Apt:
                 process.wait()
         found = newest(self._directory.glob(f"{name}_*.deb"))
         if process.returncode != 0 or found is None:
-            raise KernelError(f"apt-get download {name}: {' '.join(words.split())[-400:]}")
+            raise KernelError(f"apt-get download {name}: {apts_words(words) or words[-300:]}")
         return found.path
+
+
+def apts_words(text: str) -> str:
+    """apt's errors and warnings, without what hooks of the machine say."""
+    lines = [line.strip() for line in text.splitlines()]
+    return "; ".join(line for line in lines if line.startswith(("E:", "W:", "Err:")))
 
 
 def clock(seconds: float) -> str:
@@ -247,7 +251,7 @@ def fetch(store: Path, progress: Progress, skip: Sequence[Version] = ()) -> Sour
     # The machine's mirror may be without the suite.
     for mirror in dict.fromkeys((machine_mirror(), MIRROR)):
         with tempfile.TemporaryDirectory(prefix=".apt-", dir=store) as place:
-            apt = Apt(Path(place), mirror)
+            apt = Apt(Path(place), mirror, KEYRING)
             try:
                 progress(f"asking {mirror} for {SUITE}")
                 choice = [

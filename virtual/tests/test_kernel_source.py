@@ -194,3 +194,75 @@ def test_a_tree_without_version_is_named(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("VERSION = 7\n")
     with pytest.raises(KernelError, match="found no VERSION, PATCHLEVEL, SUBLEVEL"):
         kernel_fetch.version_of(tmp_path)
+
+
+APT_GET = """#!/bin/sh
+case "$*" in
+*indextargets*) echo 'Debian|Debian|http://mirror.example/debian/'; exit ;;
+esac
+for word; do case "$word" in Dir::Etc::sourcelist=*) list=$(cat "${word#*=}") ;; esac; done
+echo "$list" >> "$PLAYED/asked"
+case "$*" in
+*update*)
+  case "$list" in *mirror.example*) echo "hook failed" >&2; echo "$UPDATE" >&2; exit 100 ;; esac ;;
+*download*) shift $(($# - 1)); echo data > "${1%%=*}_${1#*=}_all.deb"; [ ! -e "$PLAYED/refuse" ] ;;
+esac
+"""
+APT_CACHE = """#!/bin/sh
+for word; do case "$word" in Dir::Etc::sourcelist=*) list=$(cat "${word#*=}") ;; esac; done
+case "$list" in *mirror.example*) exit ;; esac
+case "$*" in
+*pkgnames*) echo linux-source-7.3; echo linux-source-7.2 ;;
+*) printf 'Package: linux-source-7.3\\nVersion: 7.3.4-1\\nSize: 9\\n\\n'
+   printf 'Package: linux-source-7.2\\nVersion: 7.2.9-1\\nSize: 9\\n' ;;
+esac
+"""
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Played apt programs: the machine's mirror lacks the suite, the public one has 7.3 and 7.2."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name, text in (("apt-get", APT_GET), ("apt-cache", APT_CACHE)):
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tools), prepend=":")
+    monkeypatch.setenv("PLAYED", str(tmp_path))
+    monkeypatch.setenv("UPDATE", "E: The repository is not signed.")
+    monkeypatch.setattr(kernel_fetch, "KEYRING", tmp_path / "keyring.gpg")
+    (tmp_path / "keyring.gpg").touch()
+    return tmp_path
+
+
+def test_fetch_asks_the_mirror_then_the_public_archive_and_keeps_the_file(archive: Path) -> None:
+    said: list[str] = []
+    store = archive / "store"
+    source = kernel_fetch.fetch(store, said.append)
+    assert source == Source(store / "linux-source-7.3_7.3.4-1_all.deb", (7, 3), "7.3.4-1")
+    assert [p.name for p in store.iterdir()] == [source.path.name], "nothing of apt's is left"
+    asked = (archive / "asked").read_text().splitlines()
+    assert asked == [
+        f"deb [signed-by={archive}/keyring.gpg] {mirror} trixie-backports main"
+        for mirror in ("http://mirror.example/debian", *[kernel_fetch.MIRROR] * 2)
+    ], "update, update, download; always with the key, never trusted"
+    assert kernel_fetch.fetch(store, said.append) == source
+    assert len((archive / "asked").read_text().splitlines()) == 3, "it was there"
+    older = kernel_fetch.fetch(store, said.append, [(7, 3)])
+    assert (older.series, older.package_version) == ((7, 2), "7.2.9-1")
+
+
+def test_fetch_that_fails_quotes_apt(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (archive / "refuse").touch()
+    with pytest.raises(KernelError) as caught:
+        kernel_fetch.fetch(archive / "store", lambda _text: None)
+    assert "http://mirror.example/debian: apt-get update of trixie-backports: " in str(caught.value)
+    assert "E: The repository is not signed." in str(caught.value)
+    assert "hook failed" not in str(caught.value)
+    assert f"{kernel_fetch.MIRROR}: apt-get download linux-source-7.3" in str(caught.value)
+    assert list((archive / "store").iterdir()) == []
+    with pytest.raises(KernelError, match="has no other kernel source"):
+        kernel_fetch.fetch(archive / "store", lambda _text: None, [(7, 3), (7, 2)])
+    monkeypatch.setattr(kernel_fetch, "KEYRING", archive / "none")
+    with pytest.raises(KernelError, match="get it: apt install debian-archive-keyring"):
+        kernel_fetch.fetch(archive / "store", lambda _text: None)
