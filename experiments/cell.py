@@ -602,7 +602,7 @@ def run_cell(job: Job, out: Path) -> tuple[str, bool]:
     phase("bringing the network up")
     with (
         enter(job.run_id, topology=network.name) as entered,
-        open_lab(network, entered.state_dir, progress=phase) as lab,
+        open_lab(network, entered.state_dir, progress=phase, seed=job.cell.seed) as lab,
     ):
         run = CellRun(job, network, lab, out)
         steps: tuple[tuple[str, Callable[[], None]], ...] = (

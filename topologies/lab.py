@@ -39,7 +39,9 @@ PING_TIMEOUT_S = 5
 class Lab:
     """See docs/contracts.md. Made by `open_lab`."""
 
-    def __init__(self, network: Network, state_dir: Path, facts: KernelFacts) -> None:
+    def __init__(
+        self, network: Network, state_dir: Path, facts: KernelFacts, *, seed: int = 1
+    ) -> None:
         self.network = network
         self.facts = facts
         self.state_dir = state_dir
@@ -47,6 +49,7 @@ class Lab:
         self.readback: tuple[LinkReadback, ...] = ()
         self.relay_fifo: bool | None = None  # None: no relay
         self.ctcp_problem = ""  # why `use_ctcp` returned None
+        self._seed = seed
         self._ctcp: CircuitTcp | None = None
         self._wire = wire_plan.plan(network, facts.delay_mechanism)
         self._switches = OpenVSwitch(state_dir / "ovs")
@@ -313,7 +316,7 @@ class Lab:
         ready: Mapping[str, Any] | None = None
         if self._wire.relayed:
             self._relay = Relay(self.state_dir)
-            ready = self._relay.start(pid, self._wire)
+            ready = self._relay.start(pid, self._wire, seed=self._seed)
             self.relay_fifo = bool(ready["sched_fifo"])
         self.readback = _read_back(self._wire, pid, ready)
         bad = [r for r in self.readback if not r.ok]
@@ -447,18 +450,20 @@ def open_lab(
     *,
     progress: Callable[[str], None] = _quiet,
     facts: KernelFacts | None = None,
+    seed: int = 1,
 ) -> Iterator[Lab]:
     """Build `network`, check it, and take it down at the end, also after an error or Ctrl-C.
 
     `state_dir` is the run's (from `lifecycle.enter`). `facts` replaces the probe of the kernel
-    (for tests). LabError: what could not be made, or is not what was asked for.
+    (for tests). `seed` decides which frames wire-relay loses on lossy links. LabError: what could
+    not be made, or is not what was asked for.
     """
     if os.environ.get(marks.MARK) != state_dir.name:
         raise LabError(f"{state_dir}: not the run this process has entered (lifecycle.enter)")
     if sys.platform != "linux":
         raise LabError("an emulated network needs Linux")
     progress("what the kernel has")
-    lab = Lab(network, state_dir, facts if facts is not None else probe())
+    lab = Lab(network, state_dir, facts if facts is not None else probe(), seed=seed)
     try:
         lab.open(progress)
         yield lab

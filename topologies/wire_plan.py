@@ -15,8 +15,8 @@ Frames that arrive at w0a leave at w0b (forward), and back. In each direction
 
 from __future__ import annotations
 
+import hashlib
 import math
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,17 +189,22 @@ def _netem_options(d: WireDirection) -> str:
     return " ".join(options)
 
 
-def relay_configuration(wire: WirePlan, *, ready: Path, stats: Path, seed: int) -> str:
-    """The configuration file of wire-relay (topologies/wire/src/config.h).
+def line_seed(seed: int, link: str, direction: str) -> int:
+    """64 bits for one direction of a link, by which wire-relay decides which frames it loses: made
+    as a receiver's in experiments/loss_model.py is, of the same seed."""
+    digest = hashlib.sha256(f"downpour loss {seed} {link}/{direction}".encode()).digest()
+    return int.from_bytes(digest[:8], "big")
 
-    Every direction has its own random sequence, derived from `seed` and its name."""
+
+def relay_configuration(wire: WirePlan, *, ready: Path, stats: Path, seed: int) -> str:
+    """The configuration file of wire-relay (topologies/wire/src/config.h)."""
     lines = [f"ready {ready}", f"stats {stats}"]
     for d in wire.relayed:
-        own_seed = zlib.crc32(f"{d.link}/{d.direction}".encode(), seed & 0xFFFFFFFF)
         lines.append(
             f"line {d.link} {d.direction} {d.ingress} {d.egress}"
             f" delay_us={d.asked.delay_ms * 1000:.0f} jitter_us={d.asked.jitter_ms * 1000:.0f}"
-            f" loss={d.asked.loss:.9g} seed={own_seed} slots={relay_slots(d.asked)}"
+            f" loss={d.asked.loss:.9g} seed={line_seed(seed, d.link, d.direction)}"
+            f" slots={relay_slots(d.asked)}"
         )
     return "".join(f"{line}\n" for line in lines)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from experiments import loss_model, shaping
+from topologies.wire_plan import line_seed
 
 GOLDEN = Path(__file__).parent / "golden"
 SEED = 0x0123456789ABCDEF
@@ -181,6 +182,10 @@ def test_seeds_differ_by_host_and_cell() -> None:
     }
     assert len(seeds) == 12
     assert all(0 <= seed < 2**64 for seed in seeds)
+
+
+def test_links_are_seeded_as_hosts_are() -> None:
+    assert line_seed(2053, "q:sw", "forward") == loss_model.loss_seed(2053, "q:sw/forward")
 
 
 def test_threshold() -> None:

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "identity.h"
+
 /* splitmix64 (S. Vigna, public domain algorithm): one word of state, any seed is good. */
 static uint64_t next_random(uint64_t *state)
 {
@@ -23,6 +25,7 @@ void line_init(struct line *line, int64_t delay_ns, int64_t jitter_ns, double lo
     line->delay_ns = delay_ns;
     line->jitter_ns = jitter_ns;
     line->loss = loss;
+    line->seed = seed;
     line->rng = seed;
 }
 
@@ -41,15 +44,19 @@ int64_t line_head(struct line *line, int64_t arrival_ns, int64_t now_ns)
         if (due > arrival_ns + line->delay_ns + line->jitter_ns)
             due = arrival_ns + line->delay_ns + line->jitter_ns;
     }
-    line->head_lost = line->loss > 0.0 && next_uniform(&line->rng) < line->loss;
     line->head_due_ns = due;
     line->head_known = true;
     return due;
 }
 
-bool line_head_lost(const struct line *line)
+bool line_loses(struct line *line, const uint8_t *frame, size_t size_bytes)
 {
-    return line->head_lost;
+    uint32_t hash = 0;
+    if (line->loss <= 0.0)
+        return false;
+    if (identity_hash(frame, size_bytes, line->seed, &hash))
+        return (double)hash < line->loss * 0x1.0p32;
+    return next_uniform(&line->rng) < line->loss;
 }
 
 void line_pop(struct line *line)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One direction of a delayed link, without any input or output: given the arrival time of each
- * frame it says when the frame is due and whether it is lost, and keeps the statistics. Times are
+ * frame it says when the frame is due, given the frame whether it is lost, and keeps the statistics. Times are
  * nanoseconds of one clock (the relay uses CLOCK_REALTIME, the clock of the kernel's arrival
  * stamps); nothing here reads a clock.
  *
@@ -33,23 +33,24 @@ struct line {
     int64_t delay_ns;
     int64_t jitter_ns; /* uniform in [-jitter, +jitter] */
     double loss;       /* probability 0..1 */
-    uint64_t rng;
+    uint64_t seed;
+    uint64_t rng; /* of jitter, and of the loss of frames without IPv4 */
     int64_t head_due_ns; /* valid while head_known */
     int64_t last_due_ns;
     bool head_known;
-    bool head_lost;
     struct line_stats stats;
 };
 
 void line_init(struct line *line, int64_t delay_ns, int64_t jitter_ns, double loss, uint64_t seed);
 
-/* Due time of the frame at the head, which arrived at `arrival_ns`. Draws jitter and loss at the
- * first call for a frame; the same answer until line_pop(). An arrival later than `now_ns` (the
+/* Due time of the frame at the head, which arrived at `arrival_ns`. Draws jitter at the first
+ * call for a frame; the same answer until line_pop(). An arrival later than `now_ns` (the
  * clock was set back) counts as now. */
 int64_t line_head(struct line *line, int64_t arrival_ns, int64_t now_ns);
 
-/* True if the head (after line_head) is to be dropped instead of sent. */
-bool line_head_lost(const struct line *line);
+/* True if this frame is to be dropped instead of sent. To be asked once per frame: of IPv4 packets
+ * the seed and the packet's identity decide (identity.h), of others, such as ARP, a die. */
+bool line_loses(struct line *line, const uint8_t *frame, size_t size_bytes);
 
 enum line_outcome {
     LINE_SENT,

@@ -207,7 +207,6 @@ size_t port_serve(struct port *port, struct line *line, int64_t now_ns)
             int64_t due_ns = line_head(line, arrival_ns, now_ns);
             if (due_ns > now_ns)
                 break;
-            bool lost = line_head_lost(line);
             line_pop(line);
             n++;
             if (header->tp_snaplen < header->tp_len) {
@@ -216,11 +215,12 @@ size_t port_serve(struct port *port, struct line *line, int64_t now_ns)
             }
             if (status & TP_STATUS_CSUMNOTREADY)
                 line->stats.partial_checksum++;
-            if (lost) {
+            struct iovec frame = frame_of(header, status);
+            if (line_loses(line, frame.iov_base, frame.iov_len)) {
                 line_count(line, LINE_LOST, due_ns, now_ns, header->tp_len);
                 continue;
             }
-            batch.frames[batch.n] = frame_of(header, status);
+            batch.frames[batch.n] = frame;
             batch.messages[batch.n].msg_hdr.msg_name = &port->out;
             batch.messages[batch.n].msg_hdr.msg_namelen = sizeof port->out;
             batch.messages[batch.n].msg_hdr.msg_iov = &batch.frames[batch.n];
