@@ -32,7 +32,7 @@ from topologies.shell import die_with_parent
 from virtual import kernel_fetch, kernel_source
 from virtual.cores import cache_directory
 from virtual.kernel_fetch import Progress, Source, clock
-from virtual.kernel_source import DROP_INS, KernelError
+from virtual.kernel_source import DROP_INS, EditError, KernelError
 
 __all__ = ["Kernel", "KernelError", "ensure_kernel", "find_kernel", "main"]
 
@@ -100,10 +100,10 @@ def dropped_options(asked: str, result: str) -> list[str]:
 
 
 def check_required(asked: str, dropped: Sequence[str], version: str) -> None:
-    """Raises KernelError if a required option is among the dropped."""
+    """Raises EditError (another version may do) if a required option is among the dropped."""
     missing = [name for name in required_options(asked) if name in dropped]
     if missing:
-        raise KernelError(
+        raise EditError(
             f"kernel {version}: its configuration has not taken {', '.join(missing)}, "
             f"which a guest needs ({CONFIG.name})"
         )
@@ -249,7 +249,7 @@ def ensure_kernel(
 
 
 def _from_archive(digest: str, say: Progress) -> Kernel:
-    """The newest source of the archive that our edits fit. Raises KernelError."""
+    """The newest source of the archive that our edits and options fit. Raises KernelError."""
     skipped: list[tuple[int, ...]] = []
     first: KernelError | None = None
     while True:
@@ -260,7 +260,7 @@ def _from_archive(digest: str, say: Progress) -> Kernel:
             raise first or error from None
         try:
             return _from_source(source, digest, time.monotonic() - began, say)
-        except kernel_source.EditError as error:
+        except EditError as error:
             say(f"{error}; trying the source before it")
             first = first or error
             skipped.append(source.series)
@@ -353,7 +353,7 @@ def _environment() -> dict[str, str]:
 
 
 def _configure(tree: Path, version: str) -> list[str]:
-    """Writes .config; returns what was dropped. Raises KernelError."""
+    """Writes .config; returns what was dropped. Raises KernelError, EditError."""
     result = subprocess.run(
         ["make", "ARCH=um", "allnoconfig"],
         cwd=tree,
