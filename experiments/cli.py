@@ -98,8 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("list", help="the experiments there are")
     report = commands.add_parser("report", help="write and print a run's report again")
     report.add_argument("run", nargs="?", type=Path, metavar="RUN", help="default: the newest")
-    side = commands.add_parser("compare", help="runs side by side: repeats, or two clocks")
-    side.add_argument("rest", nargs=argparse.REMAINDER, metavar="RUN ...")
+    commands.add_parser("compare", help="runs side by side: repeats, or two clocks")
     clean = commands.add_parser("clean", help="remove what interrupted and failed runs left")
     clean.add_argument("--all", action="store_true", help="all results, too")
     return parser
@@ -107,16 +106,16 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if arguments is None else arguments)
+    if argv[:1] == ["compare"]:  # reads its arguments itself
+        from experiments import compare
+
+        return compare.main(argv[1:])
     options = _parser().parse_args(argv)
     try:
         if options.command == "list":
             return _list()
         if options.command == "plan":
             return _plan(_spec(options))
-        if options.command == "compare":
-            from experiments import compare
-
-            return compare.main(options.rest)
         if options.command == "report":
             return _report(options.run)
         if options.command == "clean":
