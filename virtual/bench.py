@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long experiments take in virtual time: real time against receivers and rate.
+
+Runs the `lossy` experiment by its command line, one guest at a time, and reads what its cells left:
+`virtual.json` (real and virtual time of each phase) and the receivers' counters. A packet delivered
+is one that NIC1 of a receiver took between the two readings of the counters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ruamel.yaml import YAML
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+EXPERIMENT: Final = ROOT / "experiments/lossy.yaml"
+NAME: Final = "virtual-bench"
+REPLAY: Final = "replaying the trace"
+QUEUE_BYTES: Final = 300_000_000
+EXIT_FAILED, EXIT_USAGE = 1, 2
+RAN: Final = (0, 3)  # 3: a verdict is invalid, which says nothing about speed
+
+
+class BenchError(Exception):
+    """There is nothing to measure; the text says why."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell. Real times are this machine's; `packets` are those delivered in the replay."""
+
+    protocol: str
+    m: int
+    r_bps: int
+    packets: int
+    startup_real_s: float  # from the guest's boot to the replay's beginning
+    replay_real_s: float
+    replay_virtual_s: float
+    total_real_s: float
+
+    @property
+    def packets_per_real_s(self) -> float:
+        return self.packets / self.replay_real_s if self.replay_real_s > 0 else 0.0
+
+    @property
+    def virtual_per_real(self) -> float:
+        """Virtual seconds that one real second of the replay brought."""
+        return self.replay_virtual_s / self.replay_real_s if self.replay_real_s > 0 else 0.0
+
+
+def experiment_text(
+    template: str, *, protocols: Sequence[str], receivers: Sequence[int], rates_bps: Sequence[int],
+    duration_s: float, repeats: int,
+) -> str:  # fmt: skip
+    """An experiment's file: `template` (YAML) with these factors and without the papers' values."""
+    yaml = YAML(typ="safe")
+    document: dict[str, Any] = yaml.load(template)
+    document |= {"name": NAME, "duration_s": duration_s, "repeats": repeats}
+    document["factors"] |= {
+        "protocol": list(protocols),
+        "receivers": list(receivers),
+        "rate_bps": list(rates_bps),
+    }
+    document.pop("paper", None)
+    text = io.StringIO()
+    yaml.dump(document, text)
+    return text.getvalue()
+
+
+def read_cell(directory: Path) -> Row:
+    """What one cell's directory says. Raises BenchError."""
+    files = {}
+    for name in ("cell", "network", "virtual", "counters-start", "counters-end"):
+        try:
+            files[name] = json.loads((directory / f"{name}.json").read_text(encoding="utf-8"))
+        except (OSError, json.JSONDecodeError) as error:
+            raise BenchError(f"{directory}/{name}.json: {error}") from None
+    cell, virtual = files["cell"], files["virtual"]
+    phases = virtual["phases"]
+    at = next((i for i, phase in enumerate(phases) if phase["text"] == REPLAY), None)
+    if at is None or at + 1 == len(phases):
+        texts = ", ".join(phase["text"] for phase in phases)
+        raise BenchError(f"{directory}/virtual.json: found phases {texts}; valid: '{REPLAY}' "
+                         "and one after it")  # fmt: skip
+    begin, end = phases[at], phases[at + 1]
+    return Row(
+        protocol=cell["protocol"],
+        m=cell["m"],
+        r_bps=cell["r_bps"],
+        packets=delivered(
+            files["network"], cell["subscribers"], files["counters-start"], files["counters-end"]
+        ),
+        startup_real_s=begin["real_s"],
+        replay_real_s=end["real_s"] - begin["real_s"],
+        replay_virtual_s=end["virtual_s"] - begin["virtual_s"],
+        total_real_s=virtual["real_s"],
+    )
+
+
+def delivered(
+    network: dict[str, Any], subscribers: Sequence[str], start: dict[str, Any], end: dict[str, Any]
+) -> int:
+    """Packets that the subscribers' NIC1 took between the two readings of the counters."""
+    nic1 = {host["name"]: host["nic1"]["interface"] for host in network["hosts"]}
+    keys = [f"{name}/{nic1[name]}" for name in subscribers]
+    return sum(
+        end["interfaces"][key]["rx_packets"] - start["interfaces"][key]["rx_packets"]
+        for key in keys
+    )
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows as text, a line each."""
+    lines = [
+        f"{'protocol':8} {'m':>3} {'r Mbit/s':>8} {'packets':>9} {'replay s':>9} "
+        f"{'packets/s':>9} {'virtual/real':>12} {'start-up s':>10} {'total s':>8}"
+    ]
+    lines += [
+        f"{r.protocol:8} {r.m:3d} {r.r_bps / 1e6:8.3g} {r.packets:9d} {r.replay_real_s:9.2f} "
+        f"{r.packets_per_real_s:9.0f} {r.virtual_per_real:12.2f} {r.startup_real_s:10.2f} "
+        f"{r.total_real_s:8.2f}"
+        for r in rows
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _numbers(text: str) -> list[int]:
+    words = text.split(",")
+    if not all(word.isdigit() and int(word) > 0 for word in words):
+        raise argparse.ArgumentTypeError(f"found '{text}'; valid: whole numbers, as 1,4,8")
+    return [int(word) for word in words]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m virtual bench",
+        description="Real time of the lossy experiment in virtual time, one guest at a time. "
+        "Compare figures of one machine only, and repeat them: other programs slow it down.",
+    )
+    parser.add_argument("--receivers", type=_numbers, default=[1, 4, 8, 16, 24], metavar="M,...")
+    parser.add_argument("--rates-mbps", type=_numbers, default=[20], metavar="R,...")
+    parser.add_argument("--protocols", default="ldm7", metavar="ldm7,ldm6")
+    parser.add_argument("--duration", type=float, default=20.0, metavar="S", help="of the trace")
+    parser.add_argument("--repeats", type=int, default=1, metavar="N")
+    parser.add_argument("--build", type=Path, metavar="DIR", help="where the C programs are")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there, too")
+    return parser
+
+
+def _run(options: argparse.Namespace, directory: Path) -> Path:
+    """Runs the experiment; the directory of its cells. Raises BenchError."""
+    text = experiment_text(
+        EXPERIMENT.read_text(encoding="utf-8"),
+        protocols=options.protocols.split(","),
+        receivers=options.receivers,
+        rates_bps=[rate * 1_000_000 for rate in options.rates_mbps],
+        duration_s=options.duration,
+        repeats=options.repeats,
+    )
+    path = directory / f"{NAME}.yaml"
+    path.write_text(text, encoding="utf-8")
+    argv = [sys.executable, "-m", "experiments", "run", str(path), "--clock", "virtual"]
+    argv += ["--jobs", "1", "--queue-bytes", str(QUEUE_BYTES)]
+    if options.build is not None:
+        argv += ["--build", str(options.build)]
+    before = set((ROOT / "runs" / NAME).glob("[0-9]*"))
+    # Its report is about the protocols; its progress stays visible.
+    code = subprocess.run(argv, cwd=ROOT, stdout=sys.stderr, check=False).returncode
+    made = sorted(set((ROOT / "runs" / NAME).glob("[0-9]*")) - before)
+    if code not in RAN or not made:
+        raise BenchError(f"the experiment ended with {code}")
+    return made[-1] / "cells"
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        with tempfile.TemporaryDirectory(prefix="downpour-bench-") as name:
+            cells = _run(options, Path(name))
+        rows = [read_cell(cell) for cell in cells.iterdir() if cell.is_dir()]
+    except BenchError as error:
+        print(f"virtual: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    rows.sort(key=lambda row: (row.protocol, row.m, row.r_bps))
+    print(table(rows), end="")
+    if options.json is not None:
+        values = [
+            asdict(r)
+            | {"packets_per_real_s": r.packets_per_real_s, "virtual_per_real": r.virtual_per_real}
+            for r in rows
+        ]
+        temporary = options.json.with_name(f".{options.json.name}.tmp")
+        temporary.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+        temporary.rename(options.json)
+    return 0
