@@ -92,11 +92,13 @@ def pqcreate_argv(build: Path, queue: Path, size_bytes: int, slots: int) -> list
     ]
 
 
-def pqinsert_argv(build: Path, queue: Path, trace: Path, seed: int) -> list[str]:
+def pqinsert_argv(build: Path, queue: Path, trace: Path, seed: int, origin: str) -> list[str]:
+    """`origin`: a name of the emulated network. It is part of what is sent, so with the machine's
+    name the products, and the packets that a seed loses, would differ from machine to machine."""
     return [
         str(build / "ldm7/pqinsert"),
         *["-v", "-q", str(queue), "-f", FEED, "--trace", str(trace)],
-        *["--seed", str(seed), "--name", PRODUCT_PREFIX],
+        *["--seed", str(seed), "--name", PRODUCT_PREFIX, "--origin", origin],
     ]
 
 

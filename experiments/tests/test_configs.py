@@ -74,6 +74,6 @@ def test_command_lines(geni5: Network) -> None:
     assert " ".join(configs.pqcreate_argv(build, queue, 5, 7)) == (
         "/b/ldm7/pqcreate -s 5 -S 7 -q /w/h.pq"
     )
-    assert " ".join(configs.pqinsert_argv(build, queue, Path("/t"), 9)) == (
-        "/b/ldm7/pqinsert -v -q /w/h.pq -f NGRID --trace /t --seed 9 --name NGRID"
+    assert " ".join(configs.pqinsert_argv(build, queue, Path("/t"), 9, "umass")) == (
+        "/b/ldm7/pqinsert -v -q /w/h.pq -f NGRID --trace /t --seed 9 --name NGRID --origin umass"
     )
