@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "log.h"
 
+#include "own_pid.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -296,13 +298,13 @@ void log_msg(enum log_level level, const char *file, const char *func, int line,
         putf(&l, "{\"time\":\"%s.%06ldZ\",\"prog\":\"", when, now.tv_nsec / 1000);
         put_json_string(&l, prog);
         putf(&l, "\",\"pid\":%ld,\"file\":\"%s\",\"function\":\"%s\",\"line\":%d,\"level\":\"%s\",\"message\":\"",
-             (long)getpid(), base, func, line, level_names[level]);
+             (long)own_pid(), base, func, line, level_names[level]);
         put_json_string(&l, message);
         put(&l, "\"}", 2);
     } else {
         putf(&l, "%s.%06ldZ ", when, now.tv_nsec / 1000);
         l.used += log_escape(text + l.used, l.room - l.used, prog);
-        putf(&l, "[%ld]   %s:%s:%d   %s ", (long)getpid(), base, func, line, level_names[level]);
+        putf(&l, "[%ld]   %s:%s:%d   %s ", (long)own_pid(), base, func, line, level_names[level]);
         l.used += log_escape(text + l.used, l.room - l.used, message);
     }
     if (to_syslog) {

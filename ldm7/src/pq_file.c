@@ -2,6 +2,7 @@
  *
  * The queue's file: creation, opening with all that is checked, closing, the lock.
  */
+#include "own_pid.h"
 #include "pq_impl.h"
 
 #include <errno.h>
@@ -193,7 +194,7 @@ enum pq_status pq_create(const char *path, uint64_t data_bytes, uint32_t slots, 
 
 enum pq_status pq_lock(struct pq *q)
 {
-    if (q->pid != getpid())
+    if (q->pid != own_pid())
         return PQ_INVAL; /* a handle inherited by fork */
     int e = pthread_mutex_lock(&q->h->mutex);
     if (e == EOWNERDEAD) {

@@ -3,6 +3,7 @@
  * Waking up on insertion across processes: a futex word in the header; a small thread per
  * listening handle turns it into an eventfd that an event loop can wait for.
  */
+#include "own_pid.h"
 #include "pq_impl.h"
 
 #include <errno.h>
@@ -48,7 +49,7 @@ static void *listen_loop(void *arg)
 
 int pq_notify_fd(struct pq *q)
 {
-    if (q->pid != getpid()) {
+    if (q->pid != own_pid()) {
         errno = EINVAL;
         return -1;
     }
@@ -86,7 +87,7 @@ void pq_notify_stop(struct pq *q)
 {
     if (q->event_fd < 0)
         return;
-    if (q->pid == getpid()) {
+    if (q->pid == own_pid()) {
         atomic_store(&q->listener_stops, true);
         /* The word changes, so a thread about to wait returns; other listeners find no product. */
         wake_all(q);
