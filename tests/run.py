@@ -128,15 +128,8 @@ def steps(python: str, quick: bool) -> list[Step]:
                 skip_code=EXIT_NO_SOURCE,
             ),
             Step(
-                "selftest",
-                "virtual time against theory (python -m virtual selftest)",
-                ((python, "-m", "virtual", "selftest"),),
-                60,
-                needs="kernel",
-            ),
-            Step(
                 "emulated",
-                "end-to-end tests over the emulated network",
+                "end-to-end tests over the emulated network, self-test of virtual time",
                 ((*pytest, "-m", "emulated", f"--junitxml={junit['emulated']}"),),
                 150,
                 junit["emulated"],
