@@ -3,9 +3,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import subprocess
+from typing import Any, cast
+
 import pytest
 
-from experiments.cell import until_whole_second_s
+from experiments import loss_model, shaping
+from experiments.cell import CellError, CellRun, until_whole_second_s
+from experiments.plan import CellSpec
+from topologies.lab import Lab
 
 
 @pytest.mark.parametrize(
@@ -20,3 +27,76 @@ from experiments.cell import until_whole_second_s
 def test_the_next_whole_second(now_ns: int, rest_s: float) -> None:
     """Also where a floating-point clock could not tell: at today's dates it has steps of 0.2 us."""
     assert until_whole_second_s(now_ns) == rest_s
+
+
+class FakeLab:
+    """A host whose kernel has or has no bpf match; it shows the rules it took."""
+
+    def __init__(self, bpf: bool, statistic: bool = True) -> None:
+        self._refused = {"bpf": not bpf, "statistic": not statistic}
+        self.rules: list[list[str]] = []
+
+    def nic1_of(self, host: str) -> str:
+        return f"{host}-eth0"
+
+    def run(self, host: str, argv: list[str], *, check: bool = True) -> Any:
+        del host
+        if argv == shaping.IPTABLES_SHOW:
+            return subprocess.CompletedProcess(argv, 0, "".join(map(self._shown, self.rules)), "")
+        match = argv[argv.index("-m") + 1]
+        if self._refused.get(match, False):
+            assert not check
+            return subprocess.CompletedProcess(argv, 4, "", f"no {match}\nat all\n")
+        self.rules.append(argv[2:])
+        return subprocess.CompletedProcess(argv, 0, "", "")
+
+    @staticmethod
+    def _shown(rule: list[str]) -> str:
+        words = [f'"{word}"' if " " in word else word for word in rule]
+        at = words.index("-j") if "-j" in words else len(words)
+        return " ".join([*words[:at], "-c 5 500", *words[at:]]) + "\n"
+
+
+def injected(cell: CellSpec, lab: FakeLab) -> CellRun:
+    """A cell's run that knows no more than injecting loss needs."""
+    run = CellRun.__new__(CellRun)
+    run.cell, run.lab = cell, cast(Lab, lab)
+    run.settings, run.loss_models = [], {}
+    return run
+
+
+def test_loss_by_hash(cells: dict[str, CellSpec]) -> None:
+    for protocol, cell in cells.items():
+        run = injected(cell, FakeLab(bpf=True))
+        arrived, lost = run._inject_loss("uva")
+        assert shaping.ARRIVED_COMMENT in arrived
+        assert loss_model.program(0.01, loss_model.loss_seed(cell.seed, "uva")) in lost
+        assert ("-p udp" in lost) == (protocol == "ldm7")
+        assert run.loss_models == {"uva": "hash"}
+        assert run.settings
+        assert shaping.mismatches(run.settings) == []
+
+
+def test_loss_without_bpf_is_drawn_and_says_so(cells: dict[str, CellSpec]) -> None:
+    run = injected(cells["ldm7"], FakeLab(bpf=False))
+    _, lost = run._inject_loss("uva")
+    assert "--mode random --probability 0.0100000000" in lost
+    why = "random (not replayable: the kernel has no bpf match (no bpf at all))"
+    assert run.loss_models == {"uva": why}
+    assert shaping.mismatches(run.settings) == []
+
+
+def test_loss_that_cannot_be_had_ends_the_cell(cells: dict[str, CellSpec]) -> None:
+    asked = dataclasses.replace(cells["ldm7"], loss_model="random")
+    run = injected(asked, FakeLab(bpf=True, statistic=False))
+    with pytest.raises(CellError, match="uva: iptables .*statistic.*no statistic"):
+        run._inject_loss("uva")
+
+
+def test_no_loss_no_rule(cells: dict[str, CellSpec]) -> None:
+    lab = FakeLab(bpf=True)
+    run = injected(dataclasses.replace(cells["ldm6"], loss=0.0), lab)
+    assert run._inject_loss("uva") == []
+    assert lab.rules == []
+    assert run.loss_models == {}
+    assert shaping.mismatches(run.settings) == []
