@@ -496,6 +496,8 @@ def main(argv: Sequence[str]) -> int:
         return 130
     printer.close()
     mode = "seccomp" if kernel.seccomp else "ptrace"
-    what = "is there" if kernel == known else f"built in {clock(time.monotonic() - began)}"
+    what = "is there"
+    if kernel != known:
+        what = f"is ready after {clock(time.monotonic() - began)}"
     print(f"kernel: Linux {kernel.version} ({mode} mode) {what}: {kernel.path}")
     return 0

@@ -378,7 +378,7 @@ def test_interrupt_leaves_nothing_half(machine: Machine) -> None:
 def test_command(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     source = machine.source("7.2", seccomp=True, folder=machine.tmp)
     assert main(["--source", str(source)]) == 0
-    assert "kernel: Linux 7.2.4 (seccomp mode) built in 0:0" in capsys.readouterr().out
+    assert "kernel: Linux 7.2.4 (seccomp mode) is ready after 0:0" in capsys.readouterr().out
     assert main([]) == 0
     assert "kernel: Linux 7.2.4 (seccomp mode) is there: " in capsys.readouterr().out
     assert main(["--source", str(machine.tmp / "linux-source-9.9.tar.xz")]) == 1
