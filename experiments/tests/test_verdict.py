@@ -310,3 +310,18 @@ def test_binomial_interval() -> None:
 def test_too_few_frames_have_no_quantile() -> None:
     few = {"a:b/forward": {"frames": 999, "late_p50_us": 100, "late_p99_us": 90_000}}
     assert "delay lateness, 1 %" not in statuses(end=end(relay=few))
+
+
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        ("hash", "replayable: the seed and the packet decide"),
+        ("random", "random: not replayable"),
+        ("random (not replayable: no bpf match)", "random (not replayable: no bpf match)"),
+    ],
+)
+def test_injected_loss_says_if_it_can_be_replayed(model: str, text: str) -> None:
+    checks = judge(dataclasses.replace(GOOD, loss_model=model)).checks
+    (found,) = (c for c in checks if c.name == "injected loss")
+    assert found.status == "pass"
+    assert found.text.endswith("; " + text)
