@@ -27,19 +27,17 @@ def available_cores() -> list[int]:
 
 @contextmanager
 def one_core(directory: Path | None = None) -> Iterator[int]:
-    """A core that no other guest of this user has; if all are taken, one of them all the same (both
-    guests are then slower, not different). The last first: interrupts often go to the first."""
+    """A core that no other guest of this user has. If all are taken or there can be no locks, one
+    of them all the same: guests that share one are slower, not different. The last first:
+    interrupts often go to the first."""
     cores = available_cores()
     folder = directory if directory is not None else cache_directory() / "cores"
     with contextlib.ExitStack() as stack:
-        try:
+        with contextlib.suppress(OSError):  # no home directory, another user's: no locks
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError:  # no home directory: no locks
-            yield cores[-1]
-            return
         for core in reversed(cores):
-            stream = stack.enter_context((folder / f"{core}.lock").open("ab"))
             try:
+                stream = stack.enter_context((folder / f"{core}.lock").open("ab"))
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 continue

@@ -8,6 +8,7 @@ process tree of the calling user: no root, no capability, no module, no device.
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import os
 import shlex
@@ -29,6 +30,7 @@ from virtual.kernel_build import Kernel
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 INIT: Final = ROOT / "virtual/guest_init.sh"
+ROOMS: Final = ("topologies", "controller", "experiments", "parsers", "virtual")
 CHECKOUT: Final = Path("/downpour")  # the same for everybody: paths reach logs
 EXCHANGE: Final = Path("/exchange")
 MARK: Final = "DOWNPOUR_GUEST"
@@ -127,6 +129,13 @@ def command_line(kernel: Kernel, spec: GuestSpec, exchange: Path, init: Path = I
     ]
 
 
+def compile_rooms() -> None:
+    """Byte code of our own modules, which the guest cannot write: without it each guest compiles
+    them anew, and programs start some microseconds later than in a checkout that has it."""
+    for room in ROOMS:
+        compileall.compile_dir(ROOT / room, quiet=2)
+
+
 class Stall:
     """Notices that virtual time stands still while the guest is running."""
 
@@ -154,6 +163,7 @@ class Guest:
         self.kernel, self.spec = kernel, spec
         self._stack = ExitStack()
         self._killed = False
+        compile_rooms()
         try:
             # Short: the kernel's own sockets below it have a limit of 108 characters.
             name = tempfile.mkdtemp(prefix="downpour-guest-")

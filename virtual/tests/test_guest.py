@@ -103,6 +103,12 @@ def test_guests_get_cores_of_their_own_while_there_are_any(tmp_path: Path) -> No
         assert again == cores[-1]
 
 
+def test_without_a_place_for_locks_there_is_a_core_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no directory")
+    with one_core(tmp_path / "file") as core:
+        assert core in available_cores()
+
+
 # -- with a kernel ----------------------------------------------------------------------------
 
 
