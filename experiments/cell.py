@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -20,16 +19,16 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any, Final
 
 from controller.client import PathService, PathServiceError, endpoints_of
 from experiments import configs, loss_model, queue_place, samplers, shaping
+from experiments.cell_logs import DELIVERED, READY, LineCounter, parse_ping_min_ms, tail
 from experiments.evidence import collect
+from experiments.job import Job
 from experiments.plan import (
-    CellSpec,
     congestion_window_bytes,
     congestion_window_packets,
     disk_needed_bytes,
@@ -57,33 +56,6 @@ class CellError(Exception):
     """The cell cannot go on; the text says why."""
 
 
-@dataclass(frozen=True)
-class Job:
-    """What the parent hands over, besides the cell itself."""
-
-    cell: CellSpec
-    run_id: str
-    network: Path  # network.json
-    trace: Path  # the cut trace
-    trace_info: dict[str, Any]  # cell.json's `trace`
-    build: Path
-    work: Path
-    keep_work: bool
-    digest: str
-
-    def to_json(self) -> str:
-        raw = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        raw["cell"] = self.cell.to_dict()
-        return json.dumps(raw, default=str, indent=2) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str) -> Job:
-        raw: dict[str, Any] = json.loads(text)
-        for name in ("network", "trace", "build", "work"):
-            raw[name] = Path(raw[name])
-        return cls(**{**raw, "cell": CellSpec.from_dict(raw["cell"])})
-
-
 def emit(event: str, **values: Any) -> None:
     sys.stdout.write(json.dumps({"event": event, **values}) + "\n")
     sys.stdout.flush()
@@ -91,39 +63,6 @@ def emit(event: str, **values: Any) -> None:
 
 def phase(text: str) -> None:
     emit("phase", text=text)
-
-
-class LineCounter:
-    """Counts lines with one of `words` in a growing log, reading only what is new."""
-
-    def __init__(self, path: Path, words: tuple[str, ...]) -> None:
-        self._path = path
-        self._words = tuple(w.encode() for w in words)
-        self._offset = 0
-        self._rest = b""
-        self.count = 0
-
-    def poll(self) -> int:
-        try:
-            if self._path.stat().st_size == self._offset:  # mostly: one system call, not nine
-                return self.count
-            with self._path.open("rb") as stream:
-                stream.seek(self._offset)
-                data = stream.read()
-        except OSError:
-            return self.count
-        self._offset += len(data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        self.count += sum(any(word in line for word in self._words) for line in lines)
-        return self.count
-
-
-# A product is in a subscriber's queue once one of these is in its log.
-DELIVERED: Final = {
-    "ldm7": (" Received: {", " Inserted: ", " Backlog: "),
-    "ldm6": (" Inserted: ",),
-}
-READY: Final = {"ldm7": (" Receiving",), "ldm6": ("willing to be a primary feeder",)}
 
 
 def until_whole_second_s(now_ns: int) -> float:
@@ -136,20 +75,6 @@ def await_whole_second() -> None:
     took depends on the machine (is a program's byte code cached, how long is a path), and what is
     measured must not depend on that. It costs no real time there."""
     time.sleep(until_whole_second_s(time.time_ns()))
-
-
-def tail(path: Path, lines: int = 5) -> str:
-    """The last lines of a log, for an error text."""
-    try:
-        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
-    except OSError:
-        return "(no log)"
-
-
-def parse_ping_min_ms(text: str) -> float | None:
-    """The smallest round trip in ping's summary, None without an answer."""
-    found = re.search(r"min/avg/max(?:/mdev)? = ([0-9.]+)/", text)
-    return float(found[1]) if found else None
 
 
 class CellRun:

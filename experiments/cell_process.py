@@ -17,7 +17,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol
 
-from experiments.cell import Job
+from experiments.job import Job
 from experiments.plan import (
     CellSpec,
     disk_needed_bytes,

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from experiments import manifest, queue_place, trace_input
-from experiments.cell import Job
 from experiments.cell_process import CellProblem, CellProcess, Clock, NativeClock
 from experiments.configs import LDMD
+from experiments.job import Job
 from experiments.plan import (
     CellSpec,
     disk_needed_bytes,

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from experiments import runner
-from experiments.cell import Job
 from experiments.cell_process import CellProblem
+from experiments.job import Job
 from experiments.plan import CellSpec
 from experiments.progress import PlainReporter
 from experiments.rundir import partial_runs, write_json

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a running cell reads in the programs' logs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+
+class LineCounter:
+    """Counts lines with one of `words` in a growing log, reading only what is new."""
+
+    def __init__(self, path: Path, words: tuple[str, ...]) -> None:
+        self._path = path
+        self._words = tuple(w.encode() for w in words)
+        self._offset = 0
+        self._rest = b""
+        self.count = 0
+
+    def poll(self) -> int:
+        try:
+            if self._path.stat().st_size == self._offset:  # mostly: one system call, not nine
+                return self.count
+            with self._path.open("rb") as stream:
+                stream.seek(self._offset)
+                data = stream.read()
+        except OSError:
+            return self.count
+        self._offset += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self.count += sum(any(word in line for word in self._words) for line in lines)
+        return self.count
+
+
+# A product is in a subscriber's queue once one of these is in its log.
+DELIVERED: Final = {
+    "ldm7": (" Received: {", " Inserted: ", " Backlog: "),
+    "ldm6": (" Inserted: ",),
+}
+READY: Final = {"ldm7": (" Receiving",), "ldm6": ("willing to be a primary feeder",)}
+
+
+def tail(path: Path, lines: int = 5) -> str:
+    """The last lines of a log, for an error text."""
+    try:
+        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return "(no log)"
+
+
+def parse_ping_min_ms(text: str) -> float | None:
+    """The smallest round trip in ping's summary, None without an answer."""
+    found = re.search(r"min/avg/max(?:/mdev)? = ([0-9.]+)/", text)
+    return float(found[1]) if found else None
