@@ -56,13 +56,15 @@ bool downpour_random(void *buffer, size_t length)
 
 static int __init status_setup(char *path, int *add)
 {
-	unsigned long long size = 0;
+	char last;
 	int fd;
 
 	*add = 0;
-	fd = os_file_size(path, &size) < 0 || size < PAGE_SIZE ? -1 :
-	     os_open_file(path, of_rdwr(OPENFLAGS()), 0);
-	if (fd < 0 || os_map_memory(page, fd, 0, PAGE_SIZE, 1, 1, 0) < 0) {
+	fd = os_open_file(path, of_rdwr(OPENFLAGS()), 0);
+	/* Reading its last byte tells whether the page is there. (os_file_size would print with printk,
+	 * which a kernel that does not run yet cannot.) */
+	if (fd < 0 || os_pread_file(fd, &last, 1, PAGE_SIZE - 1) != 1 ||
+	    os_map_memory(page, fd, 0, PAGE_SIZE, 1, 1, 0) < 0) {
 		os_warn("linux: found downpour_status='%s'; valid: a file of at least %lu bytes that can be written\n",
 			path, (unsigned long)PAGE_SIZE);
 		exit(1);
