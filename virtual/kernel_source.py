@@ -46,9 +46,13 @@ FILES: Final = (
     DropIn("downpour.h", "include/linux/downpour.h"),
     DropIn("downpour.c", "arch/um/kernel/downpour.c"),
     DropIn("tcp_ctcp.c", "net/ipv4/tcp_ctcp.c"),
+    DropIn("downpour_clock.h", "include/linux/downpour_clock.h"),
+    DropIn("downpour_clock.c", "arch/um/kernel/downpour_clock.c"),
+    DropIn("um_vdso.c", "arch/x86/um/vdso/um_vdso.c"),
 )
 
 INCLUDE: Final = "#include <linux/downpour.h>\n"
+CLOCK: Final = "#include <linux/downpour_clock.h>\n"
 
 EDITS: Final = (
     Edit(
@@ -105,6 +109,56 @@ EDITS: Final = (
         "\tif (idle)\n\t\tdownpour_jumped();\n",
         "status page: the clock jumps because nothing can run",
         before=True,
+    ),
+    Edit(
+        "arch/um/Kconfig",
+        "config HZ\n\tint\n",
+        "\tdefault 250\n",
+        "TCP's delayed acknowledgement and retransmission timers count in ticks: 250 a second, as the "
+        "distributions' kernels have, not the 100 of this architecture",
+    ),
+    Edit(
+        "arch/um/kernel/Makefile",
+        "obj-$(CONFIG_BLK_DEV_INITRD) += initrd.o\n",
+        "obj-y += downpour_clock.o\n",
+        "clock without system calls",
+    ),
+    Edit(
+        "arch/um/kernel/process.c",
+        "#include <linux/ptrace.h>\n",
+        CLOCK,
+        "declares the hook below",
+    ),
+    Edit(
+        "arch/um/kernel/process.c",
+        "\t\tthread_flags = read_thread_flags();\n\t}\n",
+        "\tdownpour_clock_publish();\n",
+        "clock without system calls: this is the last before a program runs",
+    ),
+    Edit(
+        "arch/um/kernel/skas/syscall.c",
+        "#include <linux/ptrace.h>\n",
+        CLOCK,
+        "declares the hook below",
+    ),
+    Edit(
+        "arch/um/kernel/skas/syscall.c",
+        "\tPT_REGS_SET_SYSCALL_RETURN(regs, -ENOSYS);\n",
+        "\tdownpour_clock_collect();\n",
+        "clock without system calls: the time of a program's readings passes",
+    ),
+    Edit(
+        "arch/x86/um/vdso/vma.c",
+        "#include <linux/init.h>\n",
+        CLOCK,
+        "declares the hook below",
+    ),
+    Edit(
+        "arch/x86/um/vdso/vma.c",
+        "\tif (mmap_write_lock_killable(mm))\n\t\treturn -EINTR;\n",
+        "\tif (downpour_clock_map(mm, um_vdso_addr - PAGE_SIZE)) {\n"
+        "\t\tmmap_write_unlock(mm);\n\t\treturn -ENOMEM;\n\t}\n",
+        "clock without system calls: the page that the vDSO reads lies directly below it",
     ),
     Edit(
         "drivers/char/random.c",
