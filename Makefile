@@ -39,6 +39,7 @@ build: setup ## build the C programs into build/
 .PHONY: doctor
 doctor: setup ## what this machine has, what is used instead, what is missing
 	$(call as_root,-m topologies doctor)
+	@$(PY) -m virtual status
 
 # In virtual time nothing needs root; the guest's kernel is built once.
 experiment-%: build $(if $(filter virtual,$(CLOCK)),virtual-kernel) ## run experiments/NAME.yaml (lossy, lossless) and print its report

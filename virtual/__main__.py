@@ -37,6 +37,7 @@ def _parser() -> argparse.ArgumentParser:
         help="a directory that the guest may write to, at the same place there",
     )  # fmt: skip
     run.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
+    commands.add_parser("status", help="is there a kernel, and which")
     commands.add_parser("kernel", help="build the guest's kernel (once)")
     commands.add_parser("selftest", help="is virtual time true? timers and shapers against theory")
     commands.add_parser("bench", help="real time against receivers and rate")
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             return bench.main(argv[1:])
         options = _parser().parse_args(argv)
-        return _run(options)
+        return _status() if options.command == "status" else _run(options)
     except (GuestError, kernel_build.KernelError) as error:
         print(f"virtual: {error}", file=sys.stderr)
         return EXIT_FAILED
@@ -70,6 +71,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
+
+
+def _status() -> int:
+    """One line, in the form of `topologies doctor`."""
+    kernel = kernel_build.find_kernel()
+    if kernel is None:
+        print(
+            "advice   virtual time                        no kernel yet; get it: make virtual-kernel"
+        )
+    else:
+        mode = "seccomp" if kernel.seccomp else "ptrace, half as fast"
+        print(f"ok       virtual time                        kernel {kernel.version} ({mode})")
+    return 0
 
 
 def _run(options: argparse.Namespace) -> int:

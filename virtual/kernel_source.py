@@ -114,8 +114,8 @@ EDITS: Final = (
         "arch/um/Kconfig",
         "config HZ\n\tint\n",
         "\tdefault 250\n",
-        "TCP's delayed acknowledgement and retransmission timers count in ticks: 250 a second, as the "
-        "distributions' kernels have, not the 100 of this architecture",
+        "TCP's delayed acknowledgement and retransmission timers count in ticks: 250 a second, as "
+        "the distributions' kernels have, not the 100 of this architecture",
     ),
     Edit(
         "arch/um/kernel/Makefile",
