@@ -47,8 +47,10 @@ from virtual.kernel_build import Kernel
 ROOT: Final = Path(__file__).resolve().parent.parent
 STOP_S: Final = 20.0  # for a cell's process to take its network down
 GUEST_OUT: Final = Path("/cell")
-GUEST_WORK: Final = Path("/work")  # on disk only for `keep_work`
+GUEST_WORK: Final = Path("/work")  # on disk for `keep_work` and what memory does not hold
 GUEST_MEMORY_BYTES: Final = 500_000_000  # kernel, programs, their files
+# A guest whose queues lie on disk: too small for queues in memory, the rest caches their files.
+DISK_GUEST_BYTES: Final = MEMORY_RESERVE_BYTES + 2 * GUEST_MEMORY_BYTES
 
 
 class CellProblem(Exception):
@@ -200,11 +202,18 @@ class VirtualProcess:
     """The cell in a guest of its own, with the same paths on every machine: they reach logs."""
 
     def __init__(
-        self, kernel: Kernel, job: Job, out: Path, *, limit_s: float | None, stall_s: float
+        self,
+        kernel: Kernel,
+        job: Job,
+        out: Path,
+        *,
+        on_disk: bool,
+        limit_s: float | None,
+        stall_s: float,
     ) -> None:
         self._out = out
         shares = [Share(out.resolve(), GUEST_OUT, writable=True)]
-        if job.keep_work:
+        if job.keep_work or on_disk:
             shares.append(Share(job.work.resolve(), GUEST_WORK, writable=True))
         cell = job.cell
         argv = [
@@ -215,7 +224,9 @@ class VirtualProcess:
         spec = GuestSpec(
             argv=tuple(argv),
             shares=tuple(shares),
-            memory_bytes=guest_memory_bytes(cell, int(job.trace_info["bytes"])),
+            memory_bytes=DISK_GUEST_BYTES
+            if on_disk
+            else guest_memory_bytes(cell, int(job.trace_info["bytes"])),
             seed=cell.seed,
             limit_s=limit_s or virtual_seconds_limit(cell, int(job.trace_info["bytes"])),
             stall_s=stall_s,
@@ -318,21 +329,38 @@ class VirtualClock:
         self.kernel = kernel
         self._limit_s, self._stall_s = limit_s, stall_s
         self.jobs = jobs if jobs is not None else len(available_cores())
+        self._share_bytes: int | None = None
 
-    def fit(self, cells: Sequence[tuple[CellSpec, int]]) -> None:
-        """Lowers `jobs` to what memory holds at once. `cells`: with the bytes of their traces.
-        Raises CellProblem if it does not hold one."""
-        free = available_bytes(Path("/proc/meminfo").read_text())
+    def fit(self, cells: Sequence[tuple[CellSpec, int]], free: int | None = None) -> None:
+        """Lowers `jobs` to what memory (`free` bytes; default: what is free) holds at once, with
+        the queues of the largest cells on disk. `cells`: with the bytes of their traces. Raises
+        CellProblem if it does not hold one."""
+        if free is None:
+            free = available_bytes(Path("/proc/meminfo").read_text())
         most = max(host_memory_bytes(cell, size) for cell, size in cells)
+        most = min(most, DISK_GUEST_BYTES)
         if free < most:
             raise CellProblem(
                 f"found {free / 1e9:.1f} GB of free memory; valid: {most / 1e9:.1f} GB for the "
-                "guest of the largest cell. Lower it with DURATION= or RECEIVERS="
+                "guest of the largest cell"
             )
         self.jobs = max(1, min(self.jobs, len(cells), free // most))
+        self._share_bytes = free // self.jobs
+
+    def on_disk(self, cell: CellSpec, trace_bytes: int) -> bool:
+        """True: its queues do not fit into this guest's part of the memory."""
+        needed = host_memory_bytes(cell, trace_bytes)
+        return self._share_bytes is not None and needed > self._share_bytes
 
     def start(self, job: Job, out: Path) -> VirtualProcess:
-        return VirtualProcess(self.kernel, job, out, limit_s=self._limit_s, stall_s=self._stall_s)
+        return VirtualProcess(
+            self.kernel,
+            job,
+            out,
+            on_disk=self.on_disk(job.cell, int(job.trace_info["bytes"])),
+            limit_s=self._limit_s,
+            stall_s=self._stall_s,
+        )
 
     def estimate_s(self, cell: CellSpec, trace_bytes: int) -> float:
         return virtual_seconds_estimated(cell, trace_bytes)

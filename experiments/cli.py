@@ -215,6 +215,8 @@ def _clock(options: argparse.Namespace, planned: Sequence[runner.Planned]) -> Cl
         clock.fit([(p.cell, p.trace.size_bytes) for p in planned])
     except CellProblem as error:
         raise runner.RunError(str(error)) from None
+    if on_disk := [p for p in planned if clock.on_disk(p.cell, p.trace.size_bytes)]:
+        runner.check_disk(on_disk, runner.RUNS)
     return clock
 
 

@@ -25,10 +25,10 @@ SETUP_S: Final = 5.0  # network, controller, programs; grows with the hosts
 SETUP_PER_HOST_S: Final = 0.5
 FINISH_S: Final = 8.0  # counters, digests, teardown
 # Of a guest, measured on one core of a 2-core virtual machine (docs/virtual-time.md).
-VIRTUAL_START_S: Final = 8.0
+VIRTUAL_START_S: Final = 6.0
 VIRTUAL_PER_HOST_S: Final = 0.6
-VIRTUAL_SECOND_S: Final = 0.15
-VIRTUAL_PACKET_S: Final = 80e-6
+VIRTUAL_SECOND_S: Final = 0.06
+VIRTUAL_PACKET_S: Final = {"ldm7": 32e-6, "ldm6": 17e-6}
 TCP_PAYLOAD_BYTES: Final = 1448  # of a segment: MTU 1500, IPv4, TCP with time stamps
 TBF_BURST_BYTES: Final = 50 * 1024  # `50kb` of tc, mpup-ldm7.txt V-B
 
@@ -153,7 +153,8 @@ def virtual_seconds_estimated(cell: CellSpec, trace_bytes: int) -> float:
     virtual second, and the packets that reach receivers."""
     packets = cell.m * trace_bytes / TCP_PAYLOAD_BYTES
     start_end = VIRTUAL_START_S + VIRTUAL_PER_HOST_S * (cell.m + 1)
-    return start_end + VIRTUAL_SECOND_S * cell.duration_s + VIRTUAL_PACKET_S * packets
+    per_packet = VIRTUAL_PACKET_S[cell.protocol]
+    return start_end + VIRTUAL_SECOND_S * cell.duration_s + per_packet * packets
 
 
 def virtual_seconds_limit(cell: CellSpec, trace_bytes: int) -> float:

@@ -14,7 +14,7 @@ from virtual import kernel_build
 from virtual.guest import GuestError, GuestSpec, Share, run_guest
 
 EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
-OWN_ARGUMENTS = ("kernel", "selftest", "bench")  # commands that read their arguments themselves
+VIRTUAL = "virtual time"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -77,12 +77,10 @@ def _status() -> int:
     """One line, in the form of `topologies doctor`."""
     kernel = kernel_build.find_kernel()
     if kernel is None:
-        print(
-            "advice   virtual time                        no kernel yet; get it: make virtual-kernel"
-        )
+        print(f"advice   {VIRTUAL:35} no kernel yet; get it: make virtual-kernel")
     else:
         mode = "seccomp" if kernel.seccomp else "ptrace, half as fast"
-        print(f"ok       virtual time                        kernel {kernel.version} ({mode})")
+        print(f"ok       {VIRTUAL:35} kernel {kernel.version} ({mode})")
     return 0
 
 

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a cell's process is started under either clock: what is decided before it is."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from experiments.cell_process import (
+    DISK_GUEST_BYTES,
+    ROOT,
+    CellProblem,
+    NativeClock,
+    VirtualClock,
+    guest_memory_bytes,
+    guest_path,
+    host_memory_bytes,
+    parse_events,
+)
+from experiments.plan import CellSpec, virtual_seconds_estimated, virtual_seconds_limit
+from experiments.queue_place import MEMORY_RESERVE_BYTES
+from virtual.kernel_build import Kernel
+
+KERNEL = Kernel(Path("/k/linux"), "7.2.11", "0123abcd", True)
+MINUTE = 66_000_000  # bytes of a minute's trace
+HOUR = 5_550_000_000  # of the papers' hour
+
+
+def test_events_are_objects_with_a_kind_and_nothing_else() -> None:
+    lines = ['{"event": "phase", "text": "x"}', "half a li", "[1]", '{"text": "no kind"}', ""]
+    assert parse_events(lines) == [{"event": "phase", "text": "x"}]
+
+
+def test_paths_of_the_checkout_are_the_same_for_everybody() -> None:
+    assert guest_path(ROOT / "build") == Path("/downpour/build")
+    assert guest_path(Path("/usr/bin")) == Path("/usr/bin").resolve()
+
+
+def test_a_guests_memory_holds_the_queues_that_the_cell_asks_for(
+    cells: dict[str, CellSpec],
+) -> None:
+    cell = cells["ldm7"]
+    size = guest_memory_bytes(cell, MINUTE)
+    # The sender's 5 GB and 8 receivers' 1.5 traces of 66 MB, and what queue_place leaves free.
+    assert size > 5_000_000_000 + 8 * 1.5 * MINUTE + MEMORY_RESERVE_BYTES
+    # Of them only what is written takes memory here.
+    assert host_memory_bytes(cell, MINUTE) == 9 * MINUTE + 800_000_000
+
+
+@pytest.mark.parametrize(
+    ("free_gb", "asked", "jobs"), [(20, 2, 2), (20, 8, 2), (2, 2, 1), (3, 2, 2), (1.5, 4, 1)]
+)
+def test_no_more_guests_than_cells_and_memory(
+    cells: dict[str, CellSpec], free_gb: float, asked: int, jobs: int
+) -> None:
+    clock = VirtualClock(KERNEL, jobs=asked)
+    clock.fit([(cell, MINUTE) for cell in cells.values()], free=int(free_gb * 1e9))
+    assert clock.jobs == jobs
+    assert not clock.on_disk(cells["ldm7"], MINUTE)
+
+
+def test_what_memory_does_not_hold_goes_to_disk(cells: dict[str, CellSpec]) -> None:
+    clock = VirtualClock(KERNEL, jobs=2)
+    clock.fit([(cells["ldm7"], HOUR)], free=20_000_000_000)  # 9 hours' traces are 50 GB
+    assert clock.on_disk(cells["ldm7"], HOUR)
+    assert not clock.on_disk(cells["ldm7"], MINUTE)
+    assert guest_memory_bytes(cells["ldm7"], HOUR) > DISK_GUEST_BYTES
+    with pytest.raises(CellProblem, match=r"found 1\.0 GB of free memory; valid: 3\.0 GB"):
+        clock.fit([(cells["ldm7"], HOUR)], free=1_000_000_000)
+
+
+def test_cells_of_this_machines_clock_run_alone() -> None:
+    clock = NativeClock()
+    assert (clock.name, clock.jobs) == ("native", 1)
+    assert clock.describe() == {"clock": "native"}
+
+
+def test_the_estimate_grows_with_packets_and_the_limit_is_far_above(
+    cells: dict[str, CellSpec],
+) -> None:
+    small = virtual_seconds_estimated(cells["ldm7"], MINUTE)
+    large = virtual_seconds_estimated(dataclasses.replace(cells["ldm7"], m=24), MINUTE)
+    assert 10 < small < large
+    assert virtual_seconds_limit(cells["ldm7"], MINUTE) > 10 * small
