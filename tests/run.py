@@ -144,7 +144,7 @@ def steps(python: str, quick: bool) -> list[Step]:
             Step(
                 "smoke",
                 "8-receiver regression on this machine's clock, shortened",
-                ((*native, "--duration", "5", "--check"),),
+                ((*native, "--duration", "10", "--check"),),
                 60,
                 needs="kernel",
             ),
