@@ -30,7 +30,7 @@ from virtual.guest import (
     processes_of,
     run_guest,
 )
-from virtual.kernel_build import Kernel, find_kernel
+from virtual.kernel_build import Kernel
 
 KERNEL = Kernel(Path("/k/linux"), "7.2.11", "0123abcd", True)
 
@@ -110,14 +110,6 @@ def test_without_a_place_for_locks_there_is_a_core_all_the_same(tmp_path: Path) 
 
 
 # -- with a kernel ----------------------------------------------------------------------------
-
-
-@pytest.fixture
-def kernel() -> Kernel:
-    found = find_kernel()
-    if found is None:
-        pytest.skip("no kernel for virtual time is built (make virtual-kernel)")
-    return found
 
 
 def run(kernel: Kernel, *argv: str, **options: object) -> tuple[int, str, str, Times]:

@@ -9,7 +9,7 @@ import pytest
 
 from virtual import status_page
 from virtual.guest import Guest, GuestSpec, run_guest
-from virtual.kernel_build import Kernel, find_kernel
+from virtual.kernel_build import Kernel
 
 pytestmark = pytest.mark.emulated
 
@@ -32,14 +32,6 @@ print("reads", reads)
 begin = time.monotonic_ns(); time.sleep(0.5)
 print("slept", 0 <= time.monotonic_ns() - begin - 500_000_000 < 100_000)
 """
-
-
-@pytest.fixture
-def kernel() -> Kernel:
-    found = find_kernel()
-    if found is None:
-        pytest.skip("no guest kernel is built (make virtual-kernel): it was NOT tested")
-    return found
 
 
 def test_the_page_and_the_kernel_tell_one_time(kernel: Kernel) -> None:

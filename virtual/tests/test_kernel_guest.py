@@ -11,7 +11,7 @@ import pytest
 
 from virtual import kernel_build, status_page
 from virtual.guest import Guest, GuestSpec, run_guest
-from virtual.kernel_build import Kernel, find_kernel
+from virtual.kernel_build import Kernel
 
 pytestmark = pytest.mark.emulated
 
@@ -32,14 +32,6 @@ server = socket.create_server(("127.0.0.1", 0)); show("port", server.getsockname
 os.system("ip link add name veth-a type veth peer name veth-b")
 show("mac", open("/sys/class/net/veth-a/address").read().strip())
 """
-
-
-@pytest.fixture
-def kernel() -> Kernel:
-    found = find_kernel()
-    if found is None:
-        pytest.skip("no guest kernel is built (make virtual-kernel): it was NOT tested")
-    return found
 
 
 def run(kernel: Kernel, *argv: str, seed: int = 1) -> dict[str, str]:
