@@ -46,8 +46,8 @@ from virtual.kernel_build import Kernel
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 STOP_S: Final = 20.0  # for a cell's process to take its network down
-GUEST_OUT: Final = Path("/cell")
-GUEST_WORK: Final = Path("/work")  # on disk for `keep_work` and what memory does not hold
+GUEST_OUT: Final = Path("/guest/cell")
+GUEST_WORK: Final = Path("/guest/work")  # on disk for `keep_work` and what memory does not hold
 GUEST_MEMORY_BYTES: Final = 500_000_000  # kernel, programs, their files
 # A guest whose queues lie on disk: too small for queues in memory, the rest caches their files.
 DISK_GUEST_BYTES: Final = MEMORY_RESERVE_BYTES + 2 * GUEST_MEMORY_BYTES
@@ -217,7 +217,7 @@ class VirtualProcess:
             shares.append(Share(job.work.resolve(), GUEST_WORK, writable=True))
         cell = job.cell
         argv = [
-            *("sh", "-c", 'exec "$@" 2>/cell/logs/cell.stderr', "cell"),
+            *("sh", "-c", 'exec "$@" 2>/guest/cell/logs/cell.stderr', "cell"),
             *(str(guest_path(ROOT / ".venv")) + "/bin/python", "-m", "experiments", "cell"),
             *(str(EXCHANGE / "job.json"), str(GUEST_OUT)),
         ]

@@ -2,8 +2,8 @@
 """A guest: a User-Mode Linux kernel in virtual time that runs one command.
 
 The guest sees the host's files read-only beneath an overlay that dies with it; the checkout at
-/downpour; what is shared by name; and /exchange, through which its output comes out. It is one
-process tree of the calling user: no root, no capability, no module, no device.
+/guest/checkout; what is shared by name; and /guest/exchange, through which its output comes out.
+It is one process tree of the calling user: no root, no capability, no module, no device.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ from virtual.kernel_build import Kernel
 ROOT: Final = Path(__file__).resolve().parent.parent
 INIT: Final = ROOT / "virtual/guest_init.sh"
 ROOMS: Final = ("topologies", "controller", "experiments", "parsers", "virtual")
-CHECKOUT: Final = Path("/downpour")  # the same for everybody: paths reach logs
-EXCHANGE: Final = Path("/exchange")
+# The same for everybody, because paths reach logs; a directory that no host has, because what the
+# host has at the same place could not be seen.
+CHECKOUT: Final = Path("/guest/checkout")
+EXCHANGE: Final = Path("/guest/exchange")
 MARK: Final = "DOWNPOUR_GUEST"
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 EPOCH_S: Final = 1_767_225_600  # 2026-01-01 00:00 UTC: the guest's wall clock at its boot
@@ -83,7 +85,7 @@ class Times:
 
 
 def job_script(spec: GuestSpec) -> str:
-    """What /exchange/job does: nothing of the host's environment gets in."""
+    """What /guest/exchange/job does: nothing of the host's environment gets in."""
     variables = {
         "PATH": PATH,
         "HOME": "/tmp",

@@ -19,12 +19,12 @@ mount -t devpts devpts dev/pts
 mount -t tmpfs -o size=100%,mode=1777 tmpfs dev/shm
 mount -t tmpfs -o size=100%,mode=1777 tmpfs tmp
 mount -t tmpfs -o mode=755 tmpfs run
-mkdir -p run/netns run/lock exchange
-mount -t hostfs none exchange -o "$DOWNPOUR_EXCHANGE" || fail "cannot mount $DOWNPOUR_EXCHANGE"
+mkdir -p run/netns run/lock guest/exchange
+mount -t hostfs none guest/exchange -o "$DOWNPOUR_EXCHANGE" || fail "cannot mount $DOWNPOUR_EXCHANGE"
 while read -r source target mode; do
   mkdir -p ".$target"
   mount -t hostfs -o "$mode,$source" none ".$target" || fail "cannot mount $source on $target"
-done < exchange/mounts
+done < guest/exchange/mounts
 mkdir -p tmp/old
 pivot_root . tmp/old || fail "cannot change the root"
 # Nobody looks at the host's tree by another name, and the overlay keeps what it needs of it.
@@ -35,8 +35,8 @@ ip link set lo up
 # Open vSwitch counts the processors by a clock that must be past 10 s; nobody waits for it here.
 sleep 11
 # Only what the job sets: the length of an environment moves a program's stack.
-env -i /bin/sh /exchange/job >/exchange/stdout 2>/exchange/stderr </dev/null
-echo $? >/exchange/exit.part
-mv /exchange/exit.part /exchange/exit
+env -i /bin/sh /guest/exchange/job >/guest/exchange/stdout 2>/guest/exchange/stderr </dev/null
+echo $? >/guest/exchange/exit.part
+mv /guest/exchange/exit.part /guest/exchange/exit
 # reboot(RB_POWER_OFF): there is no init system to ask.
 exec /usr/bin/python3 -I -S -c 'import ctypes; ctypes.CDLL(None).reboot(0x4321FEDC)'

@@ -34,7 +34,7 @@ def test_events_are_objects_with_a_kind_and_nothing_else() -> None:
 
 
 def test_paths_of_the_checkout_are_the_same_for_everybody() -> None:
-    assert guest_path(ROOT / "build") == Path("/downpour/build")
+    assert guest_path(ROOT / "build") == Path("/guest/checkout/build")
     assert guest_path(Path("/usr/bin")) == Path("/usr/bin").resolve()
 
 

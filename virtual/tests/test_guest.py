@@ -40,7 +40,7 @@ def test_the_job_gets_nothing_of_the_hosts_environment_but_what_is_asked() -> No
     lines = job_script(spec).splitlines()
     assert "export PYTHONHASHSEED=0" in lines
     assert "export X='it'\"'\"'s'" in lines
-    assert lines[-2:] == ["cd /downpour", "exec echo 'a b' '$HOME'"]
+    assert lines[-2:] == ["cd /guest/checkout", "exec echo 'a b' '$HOME'"]
 
 
 def test_mounts_are_one_line_each_and_refuse_what_the_shell_would_split() -> None:
@@ -124,7 +124,7 @@ def test_a_command_runs_as_root_in_virtual_time_and_its_results_come_out(kernel:
     script = "id -u; date +%s; sleep 3600; date +%s; pwd; echo oh >&2; exit 7"
     code, out, err, times = run(kernel, "sh", "-c", script)
     uid, before, after, here = out.split()
-    assert (code, uid, here, err) == (7, "0", "/downpour", "oh\n")
+    assert (code, uid, here, err) == (7, "0", "/guest/checkout", "oh\n")
     assert int(before) - EPOCH_S in range(11, 14)
     assert int(after) - int(before) in (3600, 3601)
     assert times.virtual_s > 3600
@@ -140,7 +140,7 @@ def test_nothing_of_the_host_can_be_changed_but_what_is_shared(
     other = tmp_path / "other"
     other.write_text("as it was")
     script = (
-        f"echo changed > {other}; cat {other}; touch /downpour/x /usr/x; ls /usr/x; "
+        f"echo changed > {other}; cat {other}; touch /guest/checkout/x /usr/x; ls /usr/x; "
         "echo out > /shared/result"
     )
     shares = (Share(mine, Path("/shared"), writable=True),)
@@ -150,7 +150,7 @@ def test_nothing_of_the_host_can_be_changed_but_what_is_shared(
     assert other.read_text() == "as it was"
     assert "/usr/x" in out.splitlines()  # in the overlay only
     assert not Path("/usr/x").exists()
-    assert "/downpour/x" in err
+    assert "/guest/checkout/x" in err
     assert not (ROOT / "x").exists()
 
 
