@@ -32,7 +32,7 @@ from topologies.shell import die_with_parent
 from virtual import kernel_fetch, kernel_source
 from virtual.cores import cache_directory
 from virtual.kernel_fetch import Progress, Source, clock
-from virtual.kernel_source import DROP_INS, EditError, KernelError
+from virtual.kernel_source import DROP_INS, EditError, KernelError, NoSourceError
 
 __all__ = ["Kernel", "KernelError", "ensure_kernel", "find_kernel", "main"]
 
@@ -230,16 +230,17 @@ def ensure_kernel(
             return found
         local = kernel_fetch.installed()
         complaint = ""
+        kind: type[KernelError] = NoSourceError
         if download and (local is None or not local.seccomp):
             try:
                 return _from_archive(digest, say)
             except KernelError as error:
-                complaint = str(error)
+                complaint, kind = str(error), type(error)
                 if found is not None:
                     say(f"cannot fetch a newer source ({complaint}): ptrace mode")
                     return found
         if local is None:
-            raise KernelError(
+            raise kind(
                 f"{complaint + '; ' if complaint else ''}found no kernel source in "
                 f"{kernel_fetch.USR_SRC}; get it: apt install linux-source, or --source FILE"
             )
@@ -257,7 +258,7 @@ def _from_archive(digest: str, say: Progress) -> Kernel:
         try:
             source = kernel_fetch.fetch(cache_directory() / "sources", say, skipped)
         except KernelError as error:
-            raise first or error from None
+            raise first or NoSourceError(str(error)) from None
         try:
             return _from_source(source, digest, time.monotonic() - began, say)
         except EditError as error:
@@ -470,8 +471,8 @@ class Printer:
 
 
 def main(argv: Sequence[str]) -> int:
-    """The command line. Exit codes: 0 there is a kernel, 1 there is none, 2 bad usage, 130
-    interrupted."""
+    """The command line. Exit codes: 0 there is a kernel, 1 there is none, 2 bad usage, 3 there is
+    none because its source cannot be got here, 130 interrupted."""
     parser = argparse.ArgumentParser(
         prog="python -m virtual kernel",
         description="Builds the guest's kernel; returns at once if it is built.",
@@ -489,7 +490,7 @@ def main(argv: Sequence[str]) -> int:
     except KernelError as error:
         printer.close()
         print(f"kernel: {error}", file=sys.stderr)
-        return 1
+        return 3 if isinstance(error, NoSourceError) else 1
     except KeyboardInterrupt:
         printer.close()
         print("kernel: interrupted; what was fetched is kept", file=sys.stderr)

@@ -19,6 +19,10 @@ class KernelError(Exception):
     """No kernel can be had; the text says why and what would help."""
 
 
+class NoSourceError(KernelError):
+    """This machine cannot get a kernel's source; nothing is wrong with ours."""
+
+
 class EditError(KernelError):
     """This version's source is not as our edits need it."""
 

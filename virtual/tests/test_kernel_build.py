@@ -264,6 +264,16 @@ def test_source_that_the_edits_do_not_fit_gives_way_to_the_one_before(machine: M
     assert any("kernel 7.9.4: drivers/char/random.c: found 0 times" in t for t in machine.said)
 
 
+def test_no_source_to_be_had_is_told_apart_from_one_that_does_not_build(machine: Machine) -> None:
+    def unreachable(*_: object) -> kernel_fetch.Source:
+        raise KernelError("cannot resolve")
+
+    machine.monkeypatch.setattr(kernel_fetch, "fetch", unreachable)
+    assert main([]) == 3
+    assert main(["--no-download"]) == 3
+    assert main(["--source", "/none/linux-source-7.2.tar.xz"]) == 1
+
+
 def test_nothing_to_build_from(machine: Machine) -> None:
     with pytest.raises(KernelError, match="found no kernel source in .*; get it: apt install"):
         machine.ensure(download=False)
