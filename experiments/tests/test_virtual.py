@@ -53,8 +53,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if source.is_file() and not source.is_symlink():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, copy / name)
-    (copy / ".venv").symlink_to(ROOT / ".venv")
-    (copy / "build").symlink_to(BUILD)
+    # Copies, not links: a guest does not see what lies below the host's /tmp.
+    for source, name in ((ROOT / ".venv", ".venv"), (BUILD, "build")):
+        subprocess.run(["cp", "-a", f"{source.resolve()}/.", str(copy / name)], check=True)
     if os.geteuid() == 0:
         subprocess.run(["chown", "-R", f"{USER}:{USER}", str(place)], check=True)
         as_user = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
