@@ -27,7 +27,7 @@ from controller.client import PathService, PathServiceError, endpoints_of
 from experiments import configs, loss_model, queue_place, samplers, shaping
 from experiments.cell_logs import DELIVERED, READY, LineCounter, parse_ping_min_ms, tail
 from experiments.evidence import collect
-from experiments.job import Job
+from experiments.job import REPLAYING, Job
 from experiments.plan import (
     congestion_window_bytes,
     congestion_window_packets,
@@ -70,11 +70,13 @@ def until_whole_second_s(now_ns: int) -> float:
     return (1_000_000_000 - now_ns % 1_000_000_000) / 1e9
 
 
-def await_whole_second() -> None:
+def await_whole_second(clock: str) -> None:
     """In virtual time every step begins at a whole second: how many microseconds the steps before
     took depends on the machine (is a program's byte code cached, how long is a path), and what is
-    measured must not depend on that. It costs no real time there."""
-    time.sleep(until_whole_second_s(time.time_ns()))
+    measured must not depend on that. It costs no real time there; with the native clock it would,
+    so nothing is waited for."""
+    if clock == "virtual":
+        time.sleep(until_whole_second_s(time.time_ns()))
 
 
 class CellRun:
@@ -327,8 +329,7 @@ class CellRun:
                 stack.callback(sampler.stop)
             time.sleep(min(every, 2) + 0.2)  # one sample of the idle sender
             write_json(self.out / "counters-start.json", self.lab.counters())
-            if self.lab.facts.clock == "virtual":
-                await_whole_second()
+            await_whole_second(self.lab.facts.clock)
             self._insert_and_wait()
             write_json(self.out / "counters-end.json", self.lab.counters())
             time.sleep(min(every, 2) + 0.2)  # the interval that holds the last product
@@ -557,14 +558,13 @@ def run_cell(job: Job, out: Path) -> tuple[str, bool]:
             ("creating the product queues", run.make_queues),
             ("starting the LDM servers", run.start_daemons),
             ("waiting for the subscribers", run.await_ready),
-            ("replaying the trace", run.replay),
+            (REPLAYING, run.replay),
             ("ending the LDM servers", run.end_daemons),
             ("comparing the products", run.list_products),
         )
         try:
             for text, step in steps:
-                if lab.facts.clock == "virtual":
-                    await_whole_second()
+                await_whole_second(lab.facts.clock)
                 phase(text)
                 step()
         except (CellError, LabError):

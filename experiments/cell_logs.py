@@ -7,28 +7,20 @@ import re
 from pathlib import Path
 from typing import Final
 
+from virtual.files import Tail
+
 
 class LineCounter:
     """Counts lines with one of `words` in a growing log, reading only what is new."""
 
     def __init__(self, path: Path, words: tuple[str, ...]) -> None:
-        self._path = path
+        self._tail = Tail(path)
         self._words = tuple(w.encode() for w in words)
-        self._offset = 0
         self._rest = b""
         self.count = 0
 
     def poll(self) -> int:
-        try:
-            if self._path.stat().st_size == self._offset:  # mostly: one system call, not nine
-                return self.count
-            with self._path.open("rb") as stream:
-                stream.seek(self._offset)
-                data = stream.read()
-        except OSError:
-            return self.count
-        self._offset += len(data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        *lines, self._rest = (self._rest + self._tail.read()).split(b"\n")
         self.count += sum(any(word in line for word in self._words) for line in lines)
         return self.count
 

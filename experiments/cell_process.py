@@ -17,7 +17,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol
 
-from experiments.job import Job
+from experiments.job import REPLAYING, Job
 from experiments.plan import (
     CellSpec,
     disk_needed_bytes,
@@ -26,11 +26,13 @@ from experiments.plan import (
     virtual_seconds_estimated,
     virtual_seconds_limit,
 )
-from experiments.queue_place import MEMORY_RESERVE_BYTES, available_bytes
+from experiments.queue_place import MEMORY_RESERVE_BYTES
 from experiments.rundir import write_json, write_text
+from topologies.facts import memory_available_bytes
 from topologies.lifecycle import new_run_id, purge
 from topologies.shell import die_with_parent
 from virtual.cores import available_cores
+from virtual.files import Tail
 from virtual.guest import (
     CHECKOUT,
     EXCHANGE,
@@ -39,7 +41,6 @@ from virtual.guest import (
     GuestError,
     GuestSpec,
     Share,
-    Tail,
     Times,
 )
 from virtual.kernel_build import Kernel
@@ -289,7 +290,7 @@ class VirtualProcess:
         """virtual.json: what the launcher knows and the cell does not."""
         kernel, spec = self._guest.kernel, self._guest.spec
         started = self._phases[0]["real_s"] if self._phases else None
-        replay = [p["real_s"] for p in self._phases if p["text"] == "replaying the trace"]
+        replay = [p["real_s"] for p in self._phases if p["text"] == REPLAYING]
         write_json(
             self._out / "virtual.json",
             {
@@ -336,7 +337,7 @@ class VirtualClock:
         the queues of the largest cells on disk. `cells`: with the bytes of their traces. Raises
         CellProblem if it does not hold one."""
         if free is None:
-            free = available_bytes(Path("/proc/meminfo").read_text())
+            free = memory_available_bytes(Path("/proc/meminfo").read_text())
         most = max(host_memory_bytes(cell, size) for cell, size in cells)
         most = min(most, DISK_GUEST_BYTES)
         if free < most:

@@ -19,9 +19,10 @@ from typing import Any, Final
 from experiments import expectations, runner
 from experiments.cell_process import CellProblem, Clock, NativeClock, VirtualClock
 from experiments.plan import seconds_estimated
-from experiments.progress import clock, make_reporter
+from experiments.progress import make_reporter
 from experiments.rundir import latest_run, partial_runs
 from experiments.spec import ExperimentSpec, SpecErrors, UsageError, bundled, find, load, override
+from topologies.units import minutes_text
 from virtual.guest import STALL_S
 from virtual.kernel_build import find_kernel
 
@@ -160,12 +161,12 @@ def _plan(spec: ExperimentSpec) -> int:
         cell, trace = item.cell, item.trace
         print(
             f"  {cell.cell:24} {trace.products} products, {trace.size_bytes / 1e6:.1f} MB "
-            f"({trace.source}), about {clock(seconds_estimated(cell))} min, "
+            f"({trace.source}), about {minutes_text(seconds_estimated(cell))} min, "
             f"{item.disk_bytes / 1e9:.2f} GB of disk while it runs"
         )
     total = sum(seconds_estimated(item.cell) for item in planned)
     most = max(item.disk_bytes for item in planned)
-    print(f"  in all: about {clock(total)} min, {most / 1e9:.2f} GB of disk")
+    print(f"  in all: about {minutes_text(total)} min, {most / 1e9:.2f} GB of disk")
     runner.check_disk(planned, runner.RUNS)
     return EXIT_OK
 

@@ -7,9 +7,12 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from experiments.plan import CellSpec
+
+# The phase that a cell reports when its products begin to flow.
+REPLAYING: Final = "replaying the trace"
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from rich.progress import (
 )
 from rich.table import Column
 
+from topologies.units import minutes_text
 from virtual.guest import Times
 
 PLAIN_EVERY_S: Final = 10.0
@@ -57,16 +58,11 @@ def describe(event: Mapping[str, Any]) -> str:
     return str(event.get("text", ""))
 
 
-def clock(seconds: float) -> str:
-    """m:ss"""
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
-
-
 def virtual_text(times: Times | None) -> str:
     """What is shown of a guest's clock; nothing for a cell of this machine."""
     if times is None:
         return ""
-    return f"; virtual {clock(times.virtual_s)}, {times.ratio:.2f} of real time"
+    return f"; virtual {minutes_text(times.virtual_s)}, {times.ratio:.2f} of real time"
 
 
 @dataclass
@@ -151,7 +147,7 @@ class PlainReporter:
     def total(self, cells: int, estimate_s: float, jobs: int) -> None:
         self._times.start(cells, estimate_s, jobs)
         at_once = f", {jobs} at once" if jobs > 1 else ""
-        self.note(f"{cells} cells{at_once}, about {clock(self._times.total_s)} min")
+        self.note(f"{cells} cells{at_once}, about {minutes_text(self._times.total_s)} min")
 
     def cell(self, name: str, number: int, estimate_s: float) -> None:
         self._times.cell(name, number, estimate_s)
@@ -181,7 +177,8 @@ class PlainReporter:
             return
         self._said[name] = time.monotonic()
         self.note(
-            f"[{clock(all_times.elapsed_s)}, about {clock(all_times.remaining_s())} left] "
+            f"[{minutes_text(all_times.elapsed_s)}, "
+            f"about {minutes_text(all_times.remaining_s())} left] "
             f"{name} ({cell.number}/{all_times.cells}): {cell.text}{virtual_text(times)}"
         )
 
@@ -243,7 +240,7 @@ class TerminalReporter:
             self._progress.update(
                 self._bars[name],
                 completed=min(elapsed / max(0.1, elapsed + left), 0.99),
-                left=f"~{clock(left)} left",
+                left=f"~{minutes_text(left)} left",
                 text=cell.text + virtual_text(times),
             )
         if self._all is not None:
@@ -253,7 +250,7 @@ class TerminalReporter:
                 self._all,
                 total=total,
                 completed=min(elapsed, 0.99 * total),
-                left=f"~{clock(left)} left",
+                left=f"~{minutes_text(left)} left",
             )
 
     def done(self, name: str) -> None:

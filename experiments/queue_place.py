@@ -8,27 +8,21 @@ was up to 19 ms late with queues on disk, and up to 1.1 ms with queues in memory
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 from typing import Final
 
+from topologies.facts import memory_available_bytes
 from topologies.marks import MEMORY_ROOT, memory_directory
 
 MEMORY_RESERVE_BYTES: Final = 2_000_000_000  # left to the programs and the kernel
-
-
-def available_bytes(meminfo: str) -> int:
-    """MemAvailable of /proc/meminfo's text, in bytes; 0 if it is not there."""
-    found = re.search(r"^MemAvailable:\s+(\d+) kB$", meminfo, re.MULTILINE)
-    return int(found[1]) * 1024 if found else 0
 
 
 def memory_free_bytes() -> int:
     """What queues may take of memory now."""
     if not MEMORY_ROOT.parent.is_dir():
         return 0
-    unused = available_bytes(Path("/proc/meminfo").read_text()) - MEMORY_RESERVE_BYTES
+    unused = memory_available_bytes(Path("/proc/meminfo").read_text()) - MEMORY_RESERVE_BYTES
     return max(0, min(shutil.disk_usage(MEMORY_ROOT.parent).free, unused))
 
 

@@ -9,13 +9,10 @@ import datetime
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -36,7 +33,7 @@ from experiments.trace_input import ReplayTrace
 from topologies.load import find as find_topology
 from topologies.load import load as load_topology
 from topologies.model import Network
-from topologies.shell import LabError
+from topologies.shell import LabError, termination_as_interrupt
 from virtual.guest import Times
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -164,25 +161,6 @@ def check_disk(planned: Sequence[Planned], runs: Path) -> None:
             f"product queues of {largest.cell.cell} (sender {largest.cell.q_snd_bytes / 1e9:.2f} "
             "GB). Lower it with QUEUE_BYTES= (--queue-bytes), DURATION= or RECEIVERS="
         )
-
-
-@contextmanager
-def _termination_as_interrupt() -> Iterator[None]:
-    """SIGTERM and SIGHUP end a run as Ctrl-C does: cleaned up, exit code 130."""
-
-    def interrupt(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    old = {n: signal.signal(n, interrupt) for n in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
 
 
 class RunningCell:
@@ -313,7 +291,7 @@ def run_experiment(
     run = RunDirectory(runs, spec.name, datetime.datetime.now(datetime.UTC))
     complete = False
     try:
-        with _termination_as_interrupt():
+        with termination_as_interrupt():
             trace = planned[0].trace.to_dict()
             cells = [p.cell for p in planned]
             described = manifest.build(

@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from topologies.units import minutes_text
+
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "test-logs"
 DURATIONS = ROOT / "build" / "test-durations.json"
@@ -68,10 +70,6 @@ def count_junit(text: str) -> Count:
         else:
             count.passed += 1
     return count
-
-
-def clock(seconds: float) -> str:
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
 def steps(python: str, quick: bool) -> list[Step]:
@@ -234,7 +232,7 @@ def run_steps(todo: list[Step], learned: dict[str, float]) -> tuple[Count, dict[
             left += max(0.0, expected[step.name] - (now - began))
             text = (
                 f"[{number}/{len(todo)}] {step.title} ... "
-                f"elapsed {clock(now - start)}, about {clock(left)} left"
+                f"elapsed {minutes_text(now - start)}, about {minutes_text(left)} left"
             )
             if tty:
                 sys.stdout.write("\r\x1b[K" + text)

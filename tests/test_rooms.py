@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "parsers": (),
     "controller": ("topologies.model",),
     "experiments": ("topologies", "parsers", "controller.client", "virtual"),
-    "virtual": ("topologies.shell", "topologies.openvswitch"),
+    "virtual": ("topologies.shell", "topologies.openvswitch", "topologies.units"),
 }
 
 

@@ -43,6 +43,25 @@ def die_with_parent(number: signal.Signals = signal.SIGKILL) -> Callable[[], Non
     return ask
 
 
+@contextmanager
+def termination_as_interrupt() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the caller as Ctrl-C does: KeyboardInterrupt, so that it cleans up."""
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    old = {n: signal.signal(n, interrupt) for n in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
 class NodeCommand(list[str]):
     """A command for a node, made by `in_node`. As a list it starts with nsenter; `check` and
     `check_all` enter the namespace themselves, which saves starting a program."""

@@ -89,3 +89,8 @@ def format_size(size_bytes: int) -> str:
 def _format_quantity(quantity: int, units: dict[str, int]) -> str:
     unit = next(u for u, size in units.items() if quantity % size == 0)
     return f"{quantity // units[unit]}{unit}"
+
+
+def minutes_text(seconds: float) -> str:
+    """m:ss"""
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 
+from topologies.shell import termination_as_interrupt
 from virtual import kernel_build
 from virtual.guest import GuestError, GuestSpec, Share, run_guest
 
@@ -46,21 +45,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if arguments is None else arguments)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
     try:
-        if argv and argv[0] == "kernel":
-            return kernel_build.main(argv[1:])
-        if argv and argv[0] == "selftest":
-            from virtual import selftest
-
-            return selftest.main(argv[1:])
-        if argv and argv[0] == "bench":
-            from virtual import bench
-
-            return bench.main(argv[1:])
-        options = _parser().parse_args(argv)
-        return _status() if options.command == "status" else _run(options)
+        with termination_as_interrupt():
+            return _dispatch(argv)
     except (GuestError, kernel_build.KernelError) as error:
         print(f"virtual: {error}", file=sys.stderr)
         return EXIT_FAILED
@@ -69,8 +56,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+def _dispatch(argv: list[str]) -> int:
+    if argv and argv[0] == "kernel":
+        return kernel_build.main(argv[1:])
+    if argv and argv[0] == "selftest":
+        from virtual import selftest
+
+        return selftest.main(argv[1:])
+    if argv and argv[0] == "bench":
+        from virtual import bench
+
+        return bench.main(argv[1:])
+    options = _parser().parse_args(argv)
+    return _status() if options.command == "status" else _run(options)
 
 
 def _status() -> int:

@@ -21,6 +21,8 @@ from typing import Any, Final
 
 from ruamel.yaml import YAML
 
+from virtual.files import write_json
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 EXPERIMENT: Final = ROOT / "experiments/lossy.yaml"
 NAME: Final = "virtual-bench"
@@ -198,7 +200,5 @@ def main(arguments: Sequence[str]) -> int:
             | {"packets_per_real_s": r.packets_per_real_s, "virtual_per_real": r.virtual_per_real}
             for r in rows
         ]
-        temporary = options.json.with_name(f".{options.json.name}.tmp")
-        temporary.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-        temporary.rename(options.json)
+        write_json(options.json, values)
     return 0

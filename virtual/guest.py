@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import compileall
 import contextlib
+import functools
 import os
 import shlex
 import shutil
@@ -26,6 +27,7 @@ from typing import IO, Final
 from topologies.shell import die_with_parent
 from virtual import status_page
 from virtual.cores import one_core
+from virtual.files import Tail
 from virtual.kernel_build import Kernel
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -131,6 +133,7 @@ def command_line(kernel: Kernel, spec: GuestSpec, exchange: Path, init: Path = I
     ]
 
 
+@functools.cache  # once for all guests of a run
 def compile_rooms() -> None:
     """Byte code of our own modules, which the guest cannot write: without it each guest compiles
     them anew, and programs start some microseconds later than in a checkout that has it."""
@@ -304,24 +307,6 @@ def processes_of(exchange: Path) -> list[int]:
                 if mark in (entry / "environ").read_bytes().split(b"\0"):
                     kernels.add(sessions[pid])
     return [pid for pid, session in sessions.items() if session in kernels]
-
-
-class Tail:
-    """What is new in a growing file."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
-
-    def read(self) -> bytes:
-        try:
-            with self._path.open("rb") as stream:
-                stream.seek(self._offset)
-                data = stream.read()
-        except OSError:
-            return b""
-        self._offset += len(data)
-        return data
 
 
 def run_guest(

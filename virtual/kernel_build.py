@@ -29,9 +29,10 @@ from pathlib import Path
 from typing import IO, Final
 
 from topologies.shell import die_with_parent
+from topologies.units import minutes_text
 from virtual import kernel_fetch, kernel_source
 from virtual.cores import cache_directory
-from virtual.kernel_fetch import Progress, Source, clock
+from virtual.kernel_fetch import Progress, Source
 from virtual.kernel_source import DROP_INS, EditError, KernelError, NoSourceError
 
 __all__ = ["Kernel", "KernelError", "ensure_kernel", "find_kernel", "main"]
@@ -388,10 +389,10 @@ def is_step(line: str) -> bool:
 def progress_line(done: int, elapsed_s: float) -> str:
     """How far it is. The first files say little about the time that is left."""
     total = max(TYPICAL_FILES, done)
-    text = f"compiled {done} of about {total} files, {clock(elapsed_s)} elapsed"
+    text = f"compiled {done} of about {total} files, {minutes_text(elapsed_s)} elapsed"
     if done * 20 < total:
         return text
-    return f"{text}, about {clock(elapsed_s / done * (total - done))} left"
+    return f"{text}, about {minutes_text(elapsed_s / done * (total - done))} left"
 
 
 def _compile(tree: Path, version: str, say: Progress) -> int:
@@ -499,6 +500,6 @@ def main(argv: Sequence[str]) -> int:
     mode = "seccomp" if kernel.seccomp else "ptrace"
     what = "is there"
     if kernel != known:
-        what = f"is ready after {clock(time.monotonic() - began)}"
+        what = f"is ready after {minutes_text(time.monotonic() - began)}"
     print(f"kernel: Linux {kernel.version} ({mode} mode) {what}: {kernel.path}")
     return 0

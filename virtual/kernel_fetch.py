@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from topologies.units import minutes_text
 from virtual.kernel_source import KernelError
 
 Progress = Callable[[str], None]
@@ -202,7 +203,7 @@ class Apt:
                     here += sum(p.stat().st_size for p in self._directory.rglob("partial/*.deb*"))
                     progress(
                         f"fetched {here >> 20} of {size >> 20} MB of {name}, "
-                        f"{clock(time.monotonic() - began)} elapsed"
+                        f"{minutes_text(time.monotonic() - began)} elapsed"
                     )
         finally:
             if process.poll() is None:
@@ -218,10 +219,6 @@ def apts_words(text: str) -> str:
     """apt's errors and warnings, without what hooks of the machine say."""
     lines = [line.strip() for line in text.splitlines()]
     return "; ".join(line for line in lines if line.startswith(("E:", "W:", "Err:")))
-
-
-def clock(seconds: float) -> str:
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
 def machine_mirror() -> str:

@@ -7,6 +7,7 @@ import pytest
 
 from experiments import queue_place
 from topologies import marks
+from topologies.facts import memory_available_bytes
 
 MEMINFO = (
     "MemTotal:       24000000 kB\nMemFree:  1 kB\nMemAvailable:    8000000 kB\nBuffers: 2 kB\n"
@@ -14,8 +15,8 @@ MEMINFO = (
 
 
 def test_available_bytes() -> None:
-    assert queue_place.available_bytes(MEMINFO) == 8_000_000 * 1024
-    assert queue_place.available_bytes("MemFree: 1 kB\n") == 0
+    assert memory_available_bytes(MEMINFO) == 8_000_000 * 1024
+    assert memory_available_bytes("MemFree: 1 kB\n") == 0
 
 
 @pytest.fixture
@@ -44,5 +45,5 @@ def test_queues_that_are_kept_lie_on_disk(memory: Path, tmp_path: Path) -> None:
 
 
 def test_the_reserve_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_place, "available_bytes", lambda _text: 1_500_000_000)
+    monkeypatch.setattr(queue_place, "memory_available_bytes", lambda _text: 1_500_000_000)
     assert queue_place.memory_free_bytes() == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
 import os
 import platform
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from topologies.shell import die_with_parent
+from virtual.files import write_json
 from virtual.guest import GuestError, GuestSpec, run_guest
 from virtual.kernel_build import Kernel, KernelError, ensure_kernel
 from virtual.selftest.inside import TIMERS
@@ -90,12 +90,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _write(path: Path, found: dict[str, Any]) -> None:
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    part.rename(path)
-
-
 def _virtual(table: Table, kernel: Kernel) -> dict[str, Any]:
     """Fills the table from a guest. Raises GuestError, SelftestError."""
     complaints: list[str] = []
@@ -165,7 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     table.legend()
     found = document(table.rows, clock="virtual" if judged else "native", facts=facts)
     if options.json is not None:
-        _write(options.json, found)
+        write_json(options.json, found)
     return _summary(table.rows, facts, judged=judged)
 
 

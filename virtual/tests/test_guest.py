@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from virtual.cores import available_cores, one_core
+from virtual.files import Tail
 from virtual.guest import (
     EPOCH_S,
     ROOT,
@@ -22,7 +23,6 @@ from virtual.guest import (
     GuestSpec,
     Share,
     Stall,
-    Tail,
     Times,
     command_line,
     job_script,
