@@ -22,6 +22,7 @@
 #include <time.h>
 
 #define FMTP_DATA_LEN 1448u    /* product bytes per block (both layouts, MAC level 0) */
+#define FMTP_MAX_BLOCK 65492u    /* the largest block of any session: a PDU of 65504 bytes */
 #define FMTP_HEADER_LEN 12u
 #define FMTP_MAX_METADATA 1430u
 
@@ -30,6 +31,16 @@
 enum fmtp_layout { FMTP_LAYOUT_2017 = 2017, FMTP_LAYOUT_2021 = 2021 };
 
 struct fmtp_error { char text[256]; };
+
+/* What the two ends of a connection agreed on (LAYOUT_2021; see docs/contracts.md). Without the
+ * extension only block_bytes means anything. */
+struct fmtp_session {
+    bool extended;           /* extension 1: multicast repair with FEC */
+    uint16_t block_bytes;    /* product bytes per block */
+    uint16_t fec_k;          /* blocks per FEC group at most */
+    uint32_t next_index;     /* first product for which the sender counts this receiver */
+    uint64_t id;             /* random per start of the sender */
+};
 
 /* ------------------------------------------------------------------ sending side */
 

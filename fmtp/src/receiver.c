@@ -326,7 +326,7 @@ static void begin(struct fmtp_receiver *r, struct product *p, const struct fmtp_
         drop(r, p);
         return;
     }
-    p->nblocks = fmtp_blocks(bop->size_bytes);
+    p->nblocks = fmtp_blocks(bop->size_bytes, FMTP_DATA_LEN);
     p->received = calloc(p->nblocks / 64 + 1, sizeof *p->received);
     if (!p->received) {
         emit(r, FMTP_RETX_END, index, 0, 0);
@@ -404,7 +404,7 @@ static void on_eop(struct fmtp_receiver *r, const struct fmtp_header *h)
 static bool is_block(const struct product *p, uint32_t seqnum, uint16_t len)
 {
     return seqnum % FMTP_DATA_LEN == 0 && seqnum < p->size &&
-           len == fmtp_block_len(p->size, seqnum);
+           len == fmtp_block_len(p->size, seqnum, FMTP_DATA_LEN);
 }
 
 static void mark(struct product *p, uint32_t block)

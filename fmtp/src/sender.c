@@ -280,7 +280,7 @@ int fmtp_sender_offer(struct fmtp_sender *s, const struct iovec *parts, int npar
     }
     p->index = s->next_index++;
     p->size = (uint32_t)size;
-    p->nblocks = fmtp_blocks(p->size);
+    p->nblocks = fmtp_blocks(p->size, FMTP_DATA_LEN);
     p->nparts = nparts;
     if (nparts)
         memcpy(p->parts, parts, (size_t)nparts * sizeof *parts);
@@ -326,7 +326,7 @@ bool fmtp_sender_peek(const struct fmtp_sender *s, uint32_t k, struct fmtp_datag
     } else if (at <= p->nblocks) {
         h.flags = FMTP_MEM_DATA;
         h.seqnum = (uint32_t)(at - 1) * FMTP_DATA_LEN;
-        h.payloadlen = (uint16_t)fmtp_block_len(p->size, h.seqnum);
+        h.payloadlen = (uint16_t)fmtp_block_len(p->size, h.seqnum, FMTP_DATA_LEN);
         out->niov += product_iov(p, h.seqnum, h.payloadlen, out->iov + 1);
     } else {
         h.flags = FMTP_EOP;
@@ -365,7 +365,7 @@ void fmtp_sender_sent(struct fmtp_sender *s, uint32_t n, uint64_t now_ns)
         } else if (s->cursor <= p->nblocks) {
             s->stats.blocks++;
             s->stats.datagram_bytes +=
-                fmtp_block_len(p->size, (uint32_t)(s->cursor - 1) * FMTP_DATA_LEN);
+                fmtp_block_len(p->size, (uint32_t)(s->cursor - 1) * FMTP_DATA_LEN, FMTP_DATA_LEN);
         } else {
             s->current = NULL;
             s->stats.products++;

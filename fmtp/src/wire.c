@@ -89,6 +89,30 @@ int fmtp_bop_get(enum fmtp_layout layout, const uint8_t *body, size_t len, struc
     return 0;
 }
 
+size_t fmtp_repair_req_put(uint8_t *out, const struct fmtp_repair_req *req, unsigned k)
+{
+    out[0] = req->high;
+    out[1] = req->round;
+    put16(out + 2, req->need);
+    memcpy(out + FMTP_REPAIR_REQ_FIXED, req->bitmap, (k + 7) / 8);
+    return fmtp_repair_req_len(k);
+}
+
+int fmtp_repair_req_get(const uint8_t *body, size_t len, unsigned k, struct fmtp_repair_req *req)
+{
+    unsigned bits = 0;
+
+    if (len != fmtp_repair_req_len(k))
+        return -1;
+    *req = (struct fmtp_repair_req){body[0], body[1], get16(body + 2),
+                                    body + FMTP_REPAIR_REQ_FIXED};
+    for (unsigned i = 0; i < (k + 7) / 8; i++)
+        bits += (unsigned)__builtin_popcount(req->bitmap[i]);
+    if (k % 8 && req->bitmap[k / 8] >> (k % 8))
+        return -1;
+    return req->need == 0 || req->need > bits ? -1 : 0;
+}
+
 uint64_t fmtp_scaled_tx_ns(double factor, uint32_t size_bytes, uint64_t rate_bps)
 {
     if (rate_bps == 0 || !(factor > 0))

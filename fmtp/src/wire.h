@@ -19,7 +19,11 @@ enum fmtp_flags {                 /* exactly one per message */
     FMTP_BOP_REQ = 0x0080,        /* TCP R->S */
     FMTP_RETX_BOP = 0x0100,       /* TCP S->R; BOP body */
     FMTP_EOP_REQ = 0x0200,        /* TCP R->S */
-    FMTP_RETX_EOP = 0x0400        /* TCP S->R; answer to EOP_REQ or unsolicited */
+    FMTP_RETX_EOP = 0x0400,       /* TCP S->R; answer to EOP_REQ or unsolicited */
+    /* Extension 1: only between peers that agreed on it (struct fmtp_session). */
+    FMTP_PARITY = 0x0800,         /* UDP S->group; seqnum: struct fmtp_parity; block_bytes of parity */
+    FMTP_REPAIR = 0x1000,         /* UDP S->group; a block once more, proves nothing about order */
+    FMTP_REPAIR_REQ = 0x2000      /* TCP R->S; seqnum: FEC group; body: struct fmtp_repair_req */
 };
 
 #define FMTP_MAX_PACKET (FMTP_HEADER_LEN + FMTP_DATA_LEN)
@@ -54,17 +58,59 @@ size_t fmtp_bop_put(enum fmtp_layout layout, uint8_t *out, const struct fmtp_bop
 int fmtp_bop_get(enum fmtp_layout layout, const uint8_t *body, size_t len, struct fmtp_bop *bop);
 
 /* Blocks of a product of this size. */
-static inline uint32_t fmtp_blocks(uint32_t size_bytes)
+static inline uint32_t fmtp_blocks(uint32_t size_bytes, uint32_t block_bytes)
 {
-    return (uint32_t)(((uint64_t)size_bytes + FMTP_DATA_LEN - 1) / FMTP_DATA_LEN);
+    return (uint32_t)(((uint64_t)size_bytes + block_bytes - 1) / block_bytes);
 }
 
 /* Bytes of the block that begins at offset seqnum < size_bytes. */
-static inline uint32_t fmtp_block_len(uint32_t size_bytes, uint32_t seqnum)
+static inline uint32_t fmtp_block_len(uint32_t size_bytes, uint32_t seqnum, uint32_t block_bytes)
 {
     uint32_t left = size_bytes - seqnum;
-    return left < FMTP_DATA_LEN ? left : FMTP_DATA_LEN;
+    return left < block_bytes ? left : block_bytes;
 }
+
+/* --- extension 1: FEC groups are described in fec.h */
+
+/* Where a parity symbol belongs: the seqnum of PARITY. */
+struct fmtp_parity {
+    uint16_t group;
+    uint8_t number;               /* of the symbol in its group, from 0 */
+    uint8_t end;                  /* symbols of the group sent when this burst ends: > number */
+};
+
+static inline uint32_t fmtp_parity_seqnum(struct fmtp_parity p)
+{
+    return (uint32_t)p.group << 16 | (uint32_t)p.number << 8 | p.end;
+}
+
+static inline struct fmtp_parity fmtp_parity_get(uint32_t seqnum)
+{
+    return (struct fmtp_parity){(uint16_t)(seqnum >> 16), (uint8_t)(seqnum >> 8), (uint8_t)seqnum};
+}
+
+/* A receiver lacks blocks of a group beyond the parity it holds. On the wire: high u8, round u8,
+ * need u16, bitmap (bit i of the group, least significant first). */
+struct fmtp_repair_req {
+    uint8_t high;                 /* largest end known to the receiver, 0: none */
+    uint8_t round;                /* 0: first request; more: what was sent did not suffice */
+    uint16_t need;                /* symbols that would suffice: 1..k */
+    const uint8_t *bitmap;        /* (k+7)/8 bytes; after decoding: points into the decoded bytes */
+};
+
+#define FMTP_REPAIR_REQ_FIXED 4u
+#define FMTP_REPAIR_REQ_MAX (FMTP_REPAIR_REQ_FIXED + 32u)
+
+/* Bytes of the body for a group of k blocks (k <= 255). */
+static inline size_t fmtp_repair_req_len(unsigned k)
+{
+    return FMTP_REPAIR_REQ_FIXED + (k + 7) / 8;
+}
+
+/* out has room for fmtp_repair_req_len(k); returns that length. */
+size_t fmtp_repair_req_put(uint8_t *out, const struct fmtp_repair_req *req, unsigned k);
+/* -1 if malformed: another length, bits beyond block k, need 0 or more than the bits set. */
+int fmtp_repair_req_get(const uint8_t *body, size_t len, unsigned k, struct fmtp_repair_req *req);
 
 /* factor * size * 8 / rate in ns, saturating; equations (1) and (2) of mpup-ldm7 II.
  * rate_bps 0 gives 0. */

@@ -118,15 +118,56 @@ static void test_sizes(void **state)
     assert_int_equal(FMTP_MAX_PACKET, 1460);
     assert_int_equal(FMTP_REQ_BLOCKS, 45);
     assert_int_equal(fmtp_bop_fixed_len(FMTP_LAYOUT_2021) + FMTP_MAX_METADATA, FMTP_DATA_LEN);
-    assert_int_equal(fmtp_blocks(0), 0);
-    assert_int_equal(fmtp_blocks(1448), 1);
-    assert_int_equal(fmtp_blocks(1449), 2);
-    assert_int_equal(fmtp_blocks(UINT32_MAX), 2966138);      /* 4294967295 / 1448 = 2966137.6 */
-    assert_int_equal(fmtp_block_len(1507, 1448), 59);
+    assert_int_equal(fmtp_blocks(0, FMTP_DATA_LEN), 0);
+    assert_int_equal(fmtp_blocks(1448, FMTP_DATA_LEN), 1);
+    assert_int_equal(fmtp_blocks(1449, FMTP_DATA_LEN), 2);
+    assert_int_equal(fmtp_blocks(UINT32_MAX, FMTP_DATA_LEN), 2966138);  /* 2966137.6 */
+    assert_int_equal(fmtp_block_len(1507, 1448, FMTP_DATA_LEN), 59);
     /* 1 MB at 20 Mbit/s is 0.4 s; factor 20: 8 s */
     assert_int_equal(fmtp_scaled_tx_ns(20, 1000000, 20000000), 8000000000);
     assert_int_equal(fmtp_scaled_tx_ns(20, 1000000, 0), 0);
     assert_int_equal(fmtp_scaled_tx_ns(1e9, UINT32_MAX, 1), 9000000000000000000);
+}
+
+static void test_parity(void **state)
+{
+    struct fmtp_parity p = {0x1234, 7, 9}, back;
+
+    (void)state;
+    assert_int_equal(fmtp_parity_seqnum(p), 0x12340709);
+    back = fmtp_parity_get(0xffff00fe);
+    assert_int_equal(back.group, 65535);
+    assert_int_equal(back.number, 0);
+    assert_int_equal(back.end, 254);
+}
+
+static void test_repair_req(void **state)
+{
+    /* blocks 0 and 9 of 12, one symbol known to be on its way, two wanted */
+    const uint8_t bitmap[] = {0x01, 0x02}, wire[] = {5, 1, 0, 2, 0x01, 0x02};
+    struct fmtp_repair_req req = {5, 1, 2, bitmap}, back;
+    uint8_t out[FMTP_REPAIR_REQ_MAX];
+
+    (void)state;
+    assert_int_equal(fmtp_repair_req_len(12), 6);
+    assert_int_equal(fmtp_repair_req_len(255), FMTP_REPAIR_REQ_MAX);
+    assert_int_equal(fmtp_repair_req_put(out, &req, 12), 6);
+    assert_memory_equal(out, wire, 6);
+    assert_int_equal(fmtp_repair_req_get(wire, 6, 12, &back), 0);
+    assert_int_equal(back.high, 5);
+    assert_int_equal(back.round, 1);
+    assert_int_equal(back.need, 2);
+    assert_ptr_equal(back.bitmap, wire + 4);
+    assert_int_equal(fmtp_repair_req_get(wire, 5, 12, &back), -1);
+    assert_int_equal(fmtp_repair_req_get(wire, 6, 17, &back), -1);
+    assert_int_equal(fmtp_repair_req_get(wire, 6, 9, &back), -1);      /* block 9 of 9 */
+    assert_int_equal(fmtp_repair_req_get(wire, 6, 10, &back), 0);
+    assert_int_equal(fmtp_repair_req_get(wire, 6, 16, &back), 0);
+    memcpy(out, wire, 6);
+    out[3] = 3;                                                        /* more than are missing */
+    assert_int_equal(fmtp_repair_req_get(out, 6, 12, &back), -1);
+    out[3] = 0;
+    assert_int_equal(fmtp_repair_req_get(out, 6, 12, &back), -1);
 }
 
 static void test_timers(void **state)
@@ -165,6 +206,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_headers), cmocka_unit_test(test_bop_2017),
         cmocka_unit_test(test_bop_2021), cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_parity), cmocka_unit_test(test_repair_req),
         cmocka_unit_test(test_timers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
