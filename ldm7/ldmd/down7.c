@@ -4,7 +4,7 @@
  * (NIC2), products by FMTP on the path (NIC1) straight into the product queue, backstop and backlog
  * over the control connection.
  */
-#include "process.h"
+#include "downstream.h"
 
 #include "feedtype.h"
 #include "fmtp.h"
@@ -20,7 +20,6 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define CONNECT_S 30
 #define SUBSCRIBE_S 600                /* reference 4.3 (5) */
 #define TEST_S 30
 #define SAVE_S 30
@@ -36,20 +35,13 @@ struct flight {
 };
 
 struct down7 {
-    const struct options *opt;
+    struct downstream ds;
     const struct conf_receive *rcv;
-    struct loop loop;
-    struct loop_source src, fmtp_src;
-    struct peer peer;
-    struct pq *queue;
+    struct loop_source fmtp_src;
     struct fmtp_client *fmtp;
     struct flight *flights[BUCKETS];
-    enum { D7_IDLE, D7_CONNECTING, D7_SUBSCRIBING, D7_RUNNING } state;
-    bool failed, denied, receiving;
-    int fd;
-    uint32_t xid;
-    uint64_t since_ns, last_request_ns, next_try_ns, saved_ns;
-    struct retry retry;
+    bool receiving;
+    uint64_t last_request_ns, saved_ns;
     struct session session;
     struct pq_signature after;         /* last product of the previous session */
     bool has_after, backlog_requested;
@@ -61,12 +53,6 @@ struct down7 {
     bool is_backlog;
     uint32_t index;
 };
-
-static void session_fails(struct down7 *d, bool denied)
-{
-    d->failed = true;
-    d->denied = d->denied || denied;
-}
 
 static bool md5_differs(const struct pq_info *info, const uint8_t *data)
 {
@@ -86,7 +72,7 @@ static void put_u32(struct xout *x, const void *arg)
 
 static void request(struct down7 *d, uint32_t index)
 {
-    peer_call(&d->peer, LDM_VERS7, LDM7_REQUEST_PRODUCT, put_u32, &index);
+    peer_call(&d->ds.peer, LDM_VERS7, LDM7_REQUEST_PRODUCT, put_u32, &index);
     d->last_request_ns = now_ns();
 }
 
@@ -94,7 +80,7 @@ static void request_missed(struct down7 *d, uint32_t index)
 {
     if (!session_add_missed(&d->session, index))
         return;
-    if (d->state == D7_RUNNING && !d->failed)
+    if (d->ds.state == DS_FEEDING && !d->ds.failed)
         request(d, index);
 }
 
@@ -106,13 +92,13 @@ static void put_backlog(struct xout *x, const void *arg)
 static void request_backlog(struct down7 *d, const struct pq_signature *before)
 {
     struct ldm7_backlog b = {.before = *before,
-                             .time_offset_s = (uint32_t)d->opt->conf->set.max_latency_s};
+                             .time_offset_s = (uint32_t)d->ds.opt->conf->set.max_latency_s};
 
     d->backlog_requested = true;
     b.after_is_set = d->has_after;
     if (d->has_after)
         b.after = d->after;
-    peer_call(&d->peer, LDM_VERS7, LDM7_REQUEST_BACKLOG, put_backlog, &b);
+    peer_call(&d->ds.peer, LDM_VERS7, LDM7_REQUEST_BACKLOG, put_backlog, &b);
     d->last_request_ns = now_ns();
 }
 
@@ -129,7 +115,7 @@ static bool product_begin(void *ctx, const struct rpc_msg *m, uint32_t index,
     enum pq_status st;
     void *at;
 
-    if (d->state != D7_RUNNING || m->vers != LDM_VERS7)
+    if (d->ds.state != DS_FEEDING || m->vers != LDM_VERS7)
         return false;
     d->is_backlog = m->proc == LDM7_DELIVER_BACKLOG;
     d->info = *info;
@@ -139,7 +125,7 @@ static bool product_begin(void *ctx, const struct rpc_msg *m, uint32_t index,
         log_warn("product that nobody asked for: %s", info->ident);
         return true;
     }
-    st = pq_reserve(d->queue, &info->signature, info->size, &at, &d->reservation);
+    st = pq_reserve(d->ds.queue, &info->signature, info->size, &at, &d->reservation);
     if (st == PQ_OK) {
         *region = d->region = at;
         return true;
@@ -163,13 +149,13 @@ static bool product_end(void *ctx)
     if (d->reservation == NULL)
         return true;
     product_line_format(&d->info, line, sizeof line);
-    if (d->opt->conf->set.verify_md5 && md5_differs(&d->info, d->region)) {
+    if (d->ds.opt->conf->set.verify_md5 && md5_differs(&d->info, d->region)) {
         log_error("digest differs from the signature: %s", line);
-        pq_discard(d->queue, d->reservation);
+        pq_discard(d->ds.queue, d->reservation);
         d->reservation = NULL;
         return true;
     }
-    st = pq_commit(d->queue, d->reservation, &d->info, 0);
+    st = pq_commit(d->ds.queue, d->reservation, &d->info, 0);
     d->reservation = NULL;
     if (st == PQ_OK)
         log_info("%s: %s", origin_of(d), line);
@@ -184,7 +170,7 @@ static void product_abort(void *ctx)
 
     if (d->reservation == NULL)
         return;
-    pq_discard(d->queue, d->reservation);
+    pq_discard(d->ds.queue, d->reservation);
     d->reservation = NULL;
     if (!d->is_backlog)
         session_add_missed(&d->session, d->index);
@@ -220,7 +206,7 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
     memcpy(sig.bytes, meta, sizeof sig.bytes);
     if (!d->backlog_requested)
         request_backlog(d, &sig);
-    st = pq_reserve(d->queue, &sig, size, &region, &r);
+    st = pq_reserve(d->ds.queue, &sig, size, &region, &r);
     if (st == PQ_DUP) {
         log_warn("Duplicate product: sig=%s, size=%u", signature_format(&sig, hex), size);
         session_set_last(&d->session, &sig);
@@ -278,18 +264,18 @@ static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_
         return;
     if (!decode(f, &info, &offset)) {
         log_error("product %u of %u bytes is malformed", index, f->size);
-        pq_discard(d->queue, f->reservation);
+        pq_discard(d->ds.queue, f->reservation);
         drop_flight(at);
         return;
     }
-    if (d->opt->conf->set.verify_md5 && md5_differs(&info, f->region + offset)) {
+    if (d->ds.opt->conf->set.verify_md5 && md5_differs(&info, f->region + offset)) {
         log_error("digest differs from the signature: product %u", index);
-        pq_discard(d->queue, f->reservation);
+        pq_discard(d->ds.queue, f->reservation);
         drop_flight(at);
         request_missed(d, index);
         return;
     }
-    st = pq_commit(d->queue, f->reservation, &info, offset);
+    st = pq_commit(d->ds.queue, f->reservation, &info, offset);
     drop_flight(at);
     session_set_last(&d->session, &info.signature);
     if (st == PQ_OK)
@@ -309,7 +295,7 @@ static void missed(void *ctx, uint32_t index)
 
     log_note("Missed: index=%u", index);
     if (*at != NULL) {
-        pq_discard(d->queue, (*at)->reservation);
+        pq_discard(d->ds.queue, (*at)->reservation);
         drop_flight(at);
     }
     request_missed(d, index);
@@ -323,13 +309,13 @@ static void on_fmtp(void *ctx, uint32_t events)
     (void)events;
     if (fmtp_client_service(d->fmtp, &err) < 0) {
         log_warn("FMTP connection lost: %s", err.text);
-        session_fails(d, false);
+        downstream_fails(&d->ds, false);
         return;
     }
     if (!d->receiving && fmtp_client_connected(d->fmtp)) {
         d->receiving = true;
         log_note("Receiving");
-        retry_established(&d->retry, now_ns());
+        retry_established(&d->ds.retry, now_ns());
     }
 }
 
@@ -366,7 +352,7 @@ static bool parse_endpoint(const char *text, struct sockaddr_in *out)
 
 static bool start_fmtp(struct down7 *d, const struct ldm7_reply *r)
 {
-    const struct conf_settings *set = &d->opt->conf->set;
+    const struct conf_settings *set = &d->ds.opt->conf->set;
     struct fmtp_error err;
     struct fmtp_client_config cfg = {
         .layout = (enum fmtp_layout)set->fmtp_layout,
@@ -386,13 +372,13 @@ static bool start_fmtp(struct down7 *d, const struct ldm7_reply *r)
         return false;
     }
     if (cfg.server.sin_addr.s_addr == htonl(INADDR_ANY))
-        cfg.server.sin_addr = d->peer.addr;
+        cfg.server.sin_addr = d->ds.peer.addr;
     d->fmtp = fmtp_client_open(&cfg, &err);
     if (d->fmtp == NULL) {
         log_error("cannot start the FMTP receiver: %s", err.text);
         return false;
     }
-    if (loop_add(&d->loop, &d->fmtp_src, fmtp_client_fd(d->fmtp), EPOLLIN, on_fmtp, d) == 0)
+    if (loop_add(&d->ds.loop, &d->fmtp_src, fmtp_client_fd(d->fmtp), EPOLLIN, on_fmtp, d) == 0)
         return true;
     log_error("cannot watch the FMTP receiver: errno %d", errno);
     return false;
@@ -406,14 +392,14 @@ static void run(struct down7 *d, const struct ldm7_reply *r)
     log_note("Subscription reply from %s: mcastGroup={feed=%s, mcastGrp=%s, fmtpSrvr=%s}, "
              "ifaceCidrAddr=%s/%u", d->rcv->host, feedtype_format(r->feed, feed, sizeof feed),
              r->group, r->server, addr, r->prefix_len);
-    d->state = D7_RUNNING;
+    downstream_feeding(&d->ds);
     d->receiving = false;
     d->backlog_requested = false;
     d->has_after = d->session.has_last;
     d->after = d->session.last;
     d->last_request_ns = now_ns();
     if (!start_fmtp(d, r)) {
-        session_fails(d, false);       /* NIC1 may not be up yet */
+        downstream_fails(&d->ds, false);       /* NIC1 may not be up yet */
         return;
     }
     for (size_t i = 0; i < d->session.nmissed; i++)
@@ -425,21 +411,17 @@ static bool on_reply(void *ctx, const struct rpc_msg *m, struct xin *body)
     struct down7 *d = ctx;
     struct ldm7_reply r;
 
-    if (d->state != D7_SUBSCRIBING || m->xid != d->xid)
+    if (d->ds.state != DS_ASKING || m->xid != d->ds.xid)
         return false;
-    if (m->denied || m->stat != RPC_SUCCESS) {
-        log_error("%s refused the subscription: %s, status %u", d->rcv->host,
-                  m->denied ? "authentication" : "RPC error", m->denied ? m->auth_stat : m->stat);
-        session_fails(d, true);
+    if (downstream_refused(&d->ds, m))
         return true;
-    }
     xin_subscription_reply(body, &r);
     if (!xin_done(body))
         return false;
     if (r.status != LDM7_OK) {
         log_error("%s refused the subscription to %s: %s", d->rcv->host, d->feed,
                   ldm7_strstatus(r.status));
-        session_fails(d, r.status != LDM7_TIMEDOUT && r.status != LDM7_MCAST);
+        downstream_fails(&d->ds, r.status != LDM7_TIMEDOUT && r.status != LDM7_MCAST);
         return true;
     }
     run(d, &r);
@@ -451,13 +433,13 @@ static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *args)
     struct down7 *d = ctx;
     uint32_t index;
 
-    if (d->state != D7_RUNNING || m->prog != LDM_PROGRAM || m->vers != LDM_VERS7)
+    if (d->ds.state != DS_FEEDING || m->prog != LDM_PROGRAM || m->vers != LDM_VERS7)
         return false;
     switch (m->proc) {
     case LDM7_NULL:
-        if (d->peer.out_messages > PEER_OUT_MESSAGES)
+        if (d->ds.peer.out_messages > PEER_OUT_MESSAGES)
             return false;
-        peer_reply(&d->peer, m->xid, NULL, NULL);
+        peer_reply(&d->ds.peer, m->xid, NULL, NULL);
         return true;
     case LDM7_TEST_CONNECTION:
     case LDM7_END_BACKLOG: return true;
@@ -484,50 +466,12 @@ static void put_subscription(struct xout *x, const void *arg)
 
 /* ------------------------------------------------------------------ connection */
 
-static void on_socket(void *ctx, uint32_t events)
+static void ask(void *ctx)
 {
     struct down7 *d = ctx;
-    char why[128] = "";
-    struct rpc_sink sink = {.ctx = d, .call = on_call, .reply = on_reply,
-                            .product_begin = product_begin, .product_end = product_end,
-                            .product_abort = product_abort};
-    int rc;
 
-    if (d->state == D7_CONNECTING) {
-        rc = dial_result(d->fd);
-        if (rc != 0) {
-            log_info("cannot connect to %s:%u: %s", d->rcv->host, d->rcv->port, strerror(rc));
-            session_fails(d, false);
-            return;
-        }
-        d->since_ns = now_ns();
-        peer_init(&d->peer, d->fd, &sink, d->since_ns);
-        d->fd = -1;
-        d->state = D7_SUBSCRIBING;
-        d->xid = peer_call(&d->peer, LDM_VERS7, LDM7_SUBSCRIBE, put_subscription, d->rcv);
-        return;
-    }
-    if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0)
-        return;
-    rc = peer_read(&d->peer, d->loop.now_ns, why, sizeof why);
-    if (rc == 0)
-        return;
-    log_note("connection to %s ended: %s", d->rcv->host, why);
-    session_fails(d, rc < 0 && errno == EPROTO);
-}
-
-static void connect_now(struct down7 *d, uint64_t now)
-{
-    char why[256] = "cannot watch the socket";
-
-    d->failed = d->denied = false;
-    d->fd = dial(d->rcv->host, d->rcv->port, why, sizeof why);
-    if (d->fd < 0 || loop_add(&d->loop, &d->src, d->fd, EPOLLOUT, on_socket, d) < 0) {
-        log_warn("%s", why);
-        session_fails(d, false);
-    }
-    d->state = D7_CONNECTING;
-    d->since_ns = now;
+    downstream_asked(&d->ds, peer_call(&d->ds.peer, LDM_VERS7, LDM7_SUBSCRIBE, put_subscription,
+                                       d->rcv));
 }
 
 static void save(struct down7 *d, uint64_t now)
@@ -537,98 +481,62 @@ static void save(struct down7 *d, uint64_t now)
         log_warn("cannot write %s: errno %d", d->path, errno);
 }
 
-static void end_session(struct down7 *d, uint64_t now)
+static void ended_session(void *ctx)
 {
+    struct down7 *d = ctx;
+
     log_stats(d);
-    loop_del(&d->loop, &d->fmtp_src);
-    loop_del(&d->loop, &d->src);
-    d->failed = true;                  /* missed() below only takes note */
+    loop_del(&d->ds.loop, &d->fmtp_src);
     if (d->fmtp != NULL)
         fmtp_client_close(d->fmtp);
     d->fmtp = NULL;
     for (size_t i = 0; i < BUCKETS; i++)
         while (d->flights[i] != NULL) {
-            pq_discard(d->queue, d->flights[i]->reservation);
+            pq_discard(d->ds.queue, d->flights[i]->reservation);
             drop_flight(&d->flights[i]);
         }
-    if (d->state == D7_CONNECTING && d->fd >= 0)
-        close(d->fd);
-    else if (d->state > D7_CONNECTING)
-        peer_close(&d->peer);
-    d->fd = -1;
-    d->state = D7_IDLE;
-    d->next_try_ns = retry_at(&d->retry, now, d->denied);
-    d->failed = d->denied = false;
-    save(d, now);
+    rpc_stream_end(&d->ds.peer.in);    /* a product cut off is noted as missed before saving */
+    save(d, now_ns());
 }
 
-static uint64_t deadline(const struct down7 *d)
+static uint64_t tend(void *ctx, uint64_t now)
 {
-    uint64_t test = d->last_request_ns + TEST_S * NS_PER_S;
-    uint64_t save_at = d->saved_ns + SAVE_S * NS_PER_S;
+    struct down7 *d = ctx;
+    uint64_t test, save_at;
 
-    switch (d->state) {
-    case D7_IDLE: return d->next_try_ns;
-    case D7_CONNECTING: return d->since_ns + CONNECT_S * NS_PER_S;
-    case D7_SUBSCRIBING: return d->since_ns + SUBSCRIBE_S * NS_PER_S;
-    default: return d->session.dirty && save_at < test ? save_at : test;
-    }
-}
-
-static void keep_alive(struct down7 *d, uint64_t now)
-{
     if (now >= d->last_request_ns + TEST_S * NS_PER_S) {
-        peer_call(&d->peer, LDM_VERS7, LDM7_TEST_CONNECTION, NULL, NULL);
+        peer_call(&d->ds.peer, LDM_VERS7, LDM7_TEST_CONNECTION, NULL, NULL);
         d->last_request_ns = now;
     }
     if (d->session.dirty && now >= d->saved_ns + SAVE_S * NS_PER_S)
         save(d, now);
+    test = d->last_request_ns + TEST_S * NS_PER_S;
+    save_at = d->saved_ns + SAVE_S * NS_PER_S;
+    return d->session.dirty && save_at < test ? save_at : test;
 }
 
-static void step(struct down7 *d)
+static void after_turn(void *ctx)
 {
-    uint64_t now = d->loop.now_ns;
+    struct down7 *d = ctx;
 
-    if (d->state == D7_RUNNING && !d->failed)
-        keep_alive(d, now);
-    if (d->state > D7_CONNECTING && !d->failed && peer_write(&d->peer, now) < 0) {
-        log_note("connection to %s lost: errno %d", d->rcv->host, errno);
-        session_fails(d, false);
-    }
-    if (!d->failed && (d->state == D7_CONNECTING || d->state == D7_SUBSCRIBING) &&
-        now >= deadline(d)) {
-        log_note("%s:%u does not answer", d->rcv->host, d->rcv->port);
-        session_fails(d, false);
-    }
-    if (d->failed)
-        end_session(d, now);
-    if (d->state == D7_IDLE && now >= d->next_try_ns)
-        connect_now(d, now);
-    if (d->state > D7_CONNECTING)
-        loop_events(&d->loop, &d->src,
-                    (uint32_t)EPOLLIN | (peer_has_output(&d->peer) ? (uint32_t)EPOLLOUT : 0u));
-    loop_once(&d->loop, d->failed ? now : deadline(d));
-    if (d->loop.got_usr1) {
-        d->loop.got_usr1 = false;
-        log_stats(d);
-    }
+    if (!d->ds.loop.got_usr1)
+        return;
+    d->ds.loop.got_usr1 = false;
+    log_stats(d);
 }
 
 int down7_run(const struct options *opt, const struct conf_receive *rcv)
 {
+    static const struct downstream_role role = {
+        .prog = "down7", .reply_s = SUBSCRIBE_S, .ask = ask, .tend = tend, .ended = ended_session,
+        .sink = {.call = on_call, .reply = on_reply, .product_begin = product_begin,
+                 .product_end = product_end, .product_abort = product_abort}};
     static struct down7 d;
-    enum pq_status st;
     char addr[INET_ADDRSTRLEN];
 
-    d = (struct down7){.opt = opt, .rcv = rcv, .fd = -1, .src = {.fd = -1}, .fmtp_src = {.fd = -1}};
-    log_set_prog("down7");
-    if (loop_open(&d.loop) < 0)
+    d = (struct down7){.rcv = rcv, .fmtp_src = {.fd = -1}};
+    if (downstream_open(&d.ds, opt, &role, &d, rcv->host, rcv->port) < 0)
         return 1;
-    st = pq_open(opt->queue, true, &d.queue);
-    if (st != PQ_OK) {
-        log_error("cannot open product queue %s: %s", opt->queue, pq_strerror(st));
-        return 1;
-    }
     feedtype_format(rcv->feed, d.feed, sizeof d.feed);
     if (!session_path(d.path, sizeof d.path, opt->queue, rcv->host, rcv->port, d.feed))
         d.path[0] = '\0';
@@ -638,14 +546,9 @@ int down7_run(const struct options *opt, const struct conf_receive *rcv)
     log_note("Downstream LDM7 starting up: remoteLDM7=%s:%u, feed=%s, fmtpIface=%s, "
              "vcEndPoint={switch=%s, port=%s, vlanId=%u}, pq=\"%s\"", rcv->host, rcv->port, d.feed,
              addr, rcv->switch_id, rcv->port_id, rcv->vlan, opt->queue);
-    retry_start(&d.retry, now_ns());
     d.saved_ns = now_ns();
-    while (!d.loop.stop)
-        step(&d);
-    if (d.state != D7_IDLE)
-        end_session(&d, now_ns());
+    downstream_run(&d.ds, after_turn);
     session_free(&d.session);
-    pq_close(d.queue);
-    loop_close(&d.loop);
+    downstream_close(&d.ds);
     return 0;
 }
