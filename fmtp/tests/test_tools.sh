@@ -45,6 +45,34 @@ for layout in 2021 2017; do
     [ "$(grep -c 'why=all-done' "$dir/send.out")" = 3 ] || fail "a line per file"
 done
 
+# Files that standard input names while the program runs; the last line has no end.
+mkdir "$dir/out3"
+mkfifo "$dir/names"
+timeout 60 "$send" --group $group --address 127.0.0.1 --stdin --rate 200M <"$dir/names" \
+    >"$dir/send.out" 2>"$dir/send.err" &
+sender=$! pids="$pids $!"
+exec 4>"$dir/names"
+port= tries=0
+while [ -z "$port" ] && [ $tries -lt 100 ]; do
+    sleep 0.05; tries=$((tries + 1))
+    port=$(sed -n 's/.*TCP port //p' "$dir/send.err")
+done
+timeout 60 "$recv" --server 127.0.0.1:$port --group $group --interface 127.0.0.1 --rate 200M \
+    "$dir/out3" >"$dir/3.out" 2>"$dir/3.err" 4>&- &
+three=$! pids="$pids $!"
+echo "$dir/in/large" >&4
+tries=0
+while ! grep -q 'name=large' "$dir/3.out" && [ $tries -lt 200 ]; do sleep 0.05; tries=$((tries + 1)); done
+kill -0 $sender || fail "sender ended before its standard input"
+grep -q '1 receivers connected' "$dir/send.err" || fail "no line on the receivers"
+printf '%s\n\n%s' "$dir/in/name with spaces" "$dir/in/empty" >&4
+exec 4>&-
+wait $sender || fail "sender with --stdin"
+wait $three || fail "receiver of --stdin"
+diff -r "$dir/in" "$dir/out3" || fail "files differ with --stdin"
+arrived=$(sed -n 's/.* arrived=\([0-9]*\)\..* name=large/\1/p' "$dir/3.out")
+[ $(($(date +%s) - arrived)) -le 60 ] || fail "arrival time '$arrived'"
+
 # Wrong usage: exit status, and the offending text in the message.
 expect() {
     want=$1 text=$2; shift 2
@@ -58,6 +86,7 @@ expect 2 "'/no/file'" "$send" --group $group --address 127.0.0.1 /no/file
 expect 2 "not a regular file" "$send" --group $group --address 127.0.0.1 "$dir"
 expect 2 "'0'" "$send" --group $group --address 127.0.0.1 --rate 0 "$dir/in/empty"
 expect 2 "no FILE" "$send" --group $group --address 127.0.0.1
+echo /no/such/file | expect 2 "'/no/such/file'" "$send" --group $group --address 127.0.0.1 --receivers 0 --stdin
 expect 1 "10.1.1.1" "$send" --group 10.1.1.1:5 --address 127.0.0.1 "$dir/in/empty"
 expect 2 "'2020'" "$recv" --layout 2020
 expect 2 "'1.2.3:4'" "$recv" --server 1.2.3:4

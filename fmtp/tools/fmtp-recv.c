@@ -130,7 +130,9 @@ static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_
 {
     struct run *run = ctx;
     struct file *f = take(run, index);
+    struct timespec arrived;
 
+    clock_gettime(CLOCK_REALTIME, &arrived);
     progress("%s", "");
     if (renameat(run->dir, f->temporary, run->dir, f->name) < 0) {
         fprintf(stderr, "fmtp-recv: '%s': %s\n", f->name, strerror(errno));
@@ -140,8 +142,9 @@ static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_
     }
     run->received++;
     run->bytes += f->size;
-    printf("index=%u bytes=%zu seconds=%.6f delay_s=%.6f retx_blocks=%u", index, f->size,
-           now_s() - f->begun_s, delay_s, retx_blocks);
+    printf("index=%u bytes=%zu seconds=%.6f delay_s=%.6f arrived=%lld.%06ld retx_blocks=%u", index,
+           f->size, now_s() - f->begun_s, delay_s, (long long)arrived.tv_sec, arrived.tv_nsec / 1000,
+           retx_blocks);
     if (run->sha256)
         print_digest(f);
     printf(" name=%s\n", f->name);
