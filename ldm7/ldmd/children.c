@@ -11,7 +11,6 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <wordexp.h>
 
 #define BACKOFF_MAX_S 60u
 #define LONG_LIFE_S 60u
@@ -84,17 +83,11 @@ struct children *children_new(const struct options *opt, int listen_fd, unsigned
     return c;
 }
 
-static int run_exec(const char *command)
+static int run_exec(char *const *argv)
 {
-    wordexp_t words;
-
-    if (wordexp(command, &words, WRDE_NOCMD | WRDE_UNDEF) != 0 || words.we_wordc == 0) {
-        log_error("cannot understand the EXEC command \"%s\"", command);
-        return 127;
-    }
     loop_unblock_signals();
-    execvp(words.we_wordv[0], words.we_wordv);
-    log_error("cannot execute \"%s\": %s", words.we_wordv[0], strerror(errno));
+    execvp(argv[0], argv);
+    log_error("cannot execute \"%s\": %s", argv[0], strerror(errno));
     return 127;
 }
 
@@ -108,7 +101,7 @@ static int run_child(struct children *c, const struct child *what, int fd)
     case KIND_MLDM: return mldm_run(c->opt, &conf->multicasts[what->entry], c->mldm_own[what->entry]);
     case KIND_DOWN6: return down6_run(c->opt, &conf->requests[what->entry]);
     case KIND_DOWN7: return down7_run(c->opt, &conf->receives[what->entry]);
-    default: return run_exec(conf->execs[what->entry].command);
+    default: return run_exec(conf->execs[what->entry].argv);
     }
 }
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "conf.h"
 
+#include "conftext.h"
 #include "feedtype.h"
+#include "words.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <strings.h>
 
 #define FIELDS_MAX 10
 #define INCLUDE_DEPTH_MAX 8
-#define FILE_BYTES_MAX (1u << 20)
 #define ENTRIES_MAX 4096u
 
 struct parser {
@@ -31,19 +31,9 @@ static void complain(struct parser *p, const char *found, const char *valid, con
     va_list ap;
 
     p->c->nerrors++;
-    if (p->errors == NULL)
-        return;
-    fprintf(p->errors, "%s:%u: found \"", p->name, p->line);
-    for (const char *s = found; *s != '\0'; s++)
-        fputc(isprint((unsigned char)*s) ? *s : '?', p->errors);
-    fputs("\"", p->errors);
-    if (why[0] != '\0') {
-        fputs(": ", p->errors);
-        va_start(ap, why);
-        vfprintf(p->errors, why, ap);
-        va_end(ap);
-    }
-    fprintf(p->errors, "; valid: %s\n", valid);
+    va_start(ap, why);
+    conftext_complain(p->errors, p->name, p->line, found, valid, why, ap);
+    va_end(ap);
 }
 
 static void *grow(void *list, size_t *n, size_t size)
@@ -165,16 +155,17 @@ static bool get_endpoint(struct parser *p, const char *sw, const char *port, con
 static void entry_exec(struct parser *p, char **f, int n)
 {
     struct conf *c = p->c;
+    char why[80];
+    size_t words;
+    char **argv = words_split(f[1], &words, why, sizeof why);
 
     (void)n;
-    if (f[1][0] == '\0') {
-        complain(p, f[1], "a command in double quotes", "%s", "");
+    if (argv == NULL) {
+        complain(p, f[1], "a command in double quotes", "%s", why);
         return;
     }
     c->execs = grow(c->execs, &c->nexecs, sizeof *c->execs);
-    c->execs[c->nexecs - 1].command = strdup(f[1]);
-    if (c->execs[c->nexecs - 1].command == NULL)
-        abort();
+    c->execs[c->nexecs - 1].argv = argv;
 }
 
 static void entry_request(struct parser *p, char **f, int n)
@@ -186,6 +177,13 @@ static void entry_request(struct parser *p, char **f, int n)
     (void)n;
     ok = check_ere(p, f[2], r.ere) && ok;
     ok = get_host(p, f[3], r.host, &r.port) && ok;
+    for (size_t i = 0; ok && i < c->nrequests; i++)
+        if (c->requests[i].feed == r.feed && c->requests[i].port == r.port &&
+            strcmp(c->requests[i].ere, r.ere) == 0 && strcasecmp(c->requests[i].host, r.host) == 0) {
+            complain(p, f[3], "REQUEST entries that differ in feedtype, prodERE or host",
+                     "the same REQUEST is there already");
+            ok = false;
+        }
     if (!ok)
         return;
     c->requests = grow(c->requests, &c->nrequests, sizeof r);
@@ -237,7 +235,6 @@ static void entry_multicast(struct parser *p, char **f, int n)
     unsigned long subnet = 0;
     bool ok = get_feed(p, f[1], &m.feed), group_ok;
 
-    (void)n;
     group_ok = split_port(p, f[2], 1, &group_port) &&
                get_addr(p, f[2], "a multicast address (224.0.0.0 to 239.255.255.255)[:port]",
                         &m.group.sin_addr);
@@ -246,15 +243,19 @@ static void entry_multicast(struct parser *p, char **f, int n)
         group_ok = false;
     }
     m.group.sin_port = htons(group_port);
-    ok = split_port(p, f[3], 0, &m.fmtp_port) &&
-         get_addr(p, f[3], "the publisher's IPv4 address on the path (NIC1)[:port]", &m.fmtp_addr) &&
-         group_ok && ok;
-    if (!get_number(f[4], 32, &subnet)) {
-        complain(p, f[4], "the prefix length of the FMTP subnet, 0 to 32", "%s", "");
-        ok = false;
+    ok = group_ok && ok;
+    snprintf(m.switch_id, sizeof m.switch_id, "dummy");
+    snprintf(m.port_id, sizeof m.port_id, "dummy");
+    if (n > 3) {
+        ok = split_port(p, f[3], 0, &m.fmtp_port) &&
+             get_addr(p, f[3], "the publisher's IPv4 address on the path (NIC1)[:port]", &m.fmtp_addr) && ok;
+        if (!get_number(f[4], 32, &subnet)) {
+            complain(p, f[4], "the prefix length of the FMTP subnet, 0 to 32", "%s", "");
+            ok = false;
+        }
+        m.subnet_len = (uint8_t)subnet;
+        ok = get_endpoint(p, f[6], f[7], f[5], m.switch_id, m.port_id, &m.vlan) && ok;
     }
-    m.subnet_len = (uint8_t)subnet;
-    ok = get_endpoint(p, f[6], f[7], f[5], m.switch_id, m.port_id, &m.vlan) && ok;
     if (!ok)
         return;
     for (size_t i = 0; i < c->nmulticasts; i++)
@@ -267,6 +268,22 @@ static void entry_multicast(struct parser *p, char **f, int n)
     c->multicasts[c->nmulticasts - 1] = m;
 }
 
+/* The address of NIC1, or the name of an interface (it may not exist yet). */
+static bool get_iface(struct parser *p, const char *text, struct conf_receive *r)
+{
+    size_t n = strlen(text);
+
+    if (inet_pton(AF_INET, text, &r->iface) == 1)
+        return true;
+    if (n > 0 && n < sizeof r->iface_name && isalpha((unsigned char)text[0]) &&
+        strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@") == n) {
+        snprintf(r->iface_name, sizeof r->iface_name, "%s", text);
+        return true;
+    }
+    complain(p, text, "this host's IPv4 address on the path (NIC1), or the name of that interface", "%s", "");
+    return false;
+}
+
 static void entry_receive(struct parser *p, char **f, int n)
 {
     struct conf *c = p->c;
@@ -275,73 +292,31 @@ static void entry_receive(struct parser *p, char **f, int n)
     bool ok = get_feed(p, f[1], &r.feed);
 
     ok = get_host(p, f[2], r.host, &r.port) && ok;
-    ok = get_addr(p, f[3], "this host's IPv4 address on the path (NIC1)", &r.iface) && ok;
+    ok = (n < 4 || get_iface(p, f[3], &r)) && ok;
     ok = get_endpoint(p, n > 4 ? f[4] : none, n > 5 ? f[5] : none, n > 6 ? f[6] : no_vlan,
                       r.switch_id, r.port_id, &r.vlan) && ok;
+    for (size_t i = 0; ok && i < c->nreceives; i++)
+        if ((c->receives[i].feed & r.feed) != 0 && c->receives[i].port == r.port &&
+            strcasecmp(c->receives[i].host, r.host) == 0) {
+            complain(p, f[1], "RECEIVE entries of one host without common feeds", "overlaps an earlier RECEIVE entry");
+            ok = false;
+        }
     if (!ok)
         return;
     c->receives = grow(c->receives, &c->nreceives, sizeof r);
     c->receives[c->nreceives - 1] = r;
 }
 
-/* ------------------------------------------------------------------ SET */
-
-enum kind { KIND_REAL, KIND_UINT, KIND_U8, KIND_BOOL, KIND_LAYOUT };
-static const struct setting {
-    const char *name;
-    enum kind kind;
-    size_t offset;
-    double min, max;
-    const char *valid;
-} settings[] = {
-    {"fmtp.layout", KIND_LAYOUT, offsetof(struct conf_settings, fmtp_layout), 2017, 2021,
-     "2017 or 2021"},
-    {"fmtp.f_snd", KIND_REAL, offsetof(struct conf_settings, f_snd), 0, 1e12,
-     "a number from 0 to 1e12"},
-    {"fmtp.f_rcv", KIND_REAL, offsetof(struct conf_settings, f_rcv), 0, 1e12,
-     "a number from 0 to 1e12"},
-    {"fmtp.r_mc_bps", KIND_UINT, offsetof(struct conf_settings, r_mc_bps), 1000, 1e12,
-     "an integer from 1000 to 1e12, in bit/s"},
-    {"fmtp.b_rcv_bytes", KIND_UINT, offsetof(struct conf_settings, b_rcv_bytes), 2048, 1 << 30,
-     "an integer from 2048 to 1073741824, in bytes"},
-    {"fmtp.ttl", KIND_U8, offsetof(struct conf_settings, ttl), 1, 255, "an integer from 1 to 255"},
-    {"ldm6.max_latency_s", KIND_REAL, offsetof(struct conf_settings, max_latency_s), 1, 1e9,
-     "a number from 1 to 1e9, in seconds"},
-    {"ldm7.verify_md5", KIND_BOOL, offsetof(struct conf_settings, verify_md5), 0, 1, "0 or 1"},
-};
-#define NSETTINGS (sizeof settings / sizeof settings[0])
-
 static void entry_set(struct parser *p, char **f, int n)
 {
-    const struct setting *s = NULL;
-    char *at, *end;
-    double v;
+    char valid[CONF_VALID_MAX];
+    enum conf_set_result r = conf_set(&p->c->set, f[1], f[2], valid, sizeof valid);
 
     (void)n;
-    for (size_t i = 0; i < NSETTINGS && s == NULL; i++)
-        if (strcasecmp(f[1], settings[i].name) == 0)
-            s = &settings[i];
-    if (s == NULL) {
-        complain(p, f[1], "fmtp.layout, fmtp.f_snd, fmtp.f_rcv, fmtp.r_mc_bps, fmtp.b_rcv_bytes, "
-                 "fmtp.ttl, ldm6.max_latency_s, ldm7.verify_md5", "unknown setting");
-        return;
-    }
-    errno = 0;
-    v = strtod(f[2], &end);
-    if (errno != 0 || end == f[2] || *end != '\0' || !isfinite(v) || v < s->min || v > s->max ||
-        (s->kind != KIND_REAL && v != floor(v)) ||
-        (s->kind == KIND_LAYOUT && v != 2017 && v != 2021)) {
-        complain(p, f[2], s->valid, "value of %s", s->name);
-        return;
-    }
-    at = (char *)&p->c->set + s->offset;
-    switch (s->kind) {
-    case KIND_REAL: memcpy(at, &v, sizeof v); break;
-    case KIND_UINT: memcpy(at, &(uint64_t){(uint64_t)v}, sizeof(uint64_t)); break;
-    case KIND_LAYOUT: memcpy(at, &(unsigned){(unsigned)v}, sizeof(unsigned)); break;
-    case KIND_U8: *(uint8_t *)at = (uint8_t)v; break;
-    case KIND_BOOL: *(bool *)at = v != 0; break;
-    }
+    if (r == CONF_SET_NAME)
+        complain(p, f[1], valid, "unknown setting");
+    else if (r == CONF_SET_VALUE)
+        complain(p, f[2], valid, "value of %s", f[1]);
 }
 
 /* ------------------------------------------------------------------ lines */
@@ -379,10 +354,10 @@ static const struct keyword {
     {"ALLOW", 3, 5, entry_allow, "ALLOW feedtype hostERE [okERE [notERE]]"},
     {"ACCEPT", 4, 4, entry_accept, "ACCEPT feedtype prodERE hostERE"},
     {"INCLUDE", 2, 2, entry_include, "INCLUDE path"},
-    {"MULTICAST", 8, 8, entry_multicast,
-     "MULTICAST feedtype group[:port] fmtpAddr[:port] subnetLen vlanId switch port"},
-    {"RECEIVE", 4, 7, entry_receive,
-     "RECEIVE feedtype host[:port] fmtpIfaceAddr [switch [port [vlan]]]"},
+    {"MULTICAST", 3, 8, entry_multicast,
+     "MULTICAST feedtype group[:port] [fmtpAddr[:port] subnetLen vlanId switch port]"},
+    {"RECEIVE", 3, 7, entry_receive,
+     "RECEIVE feedtype host[:port] [fmtpIface [switch port [vlan]]]"},
     {"SET", 3, 3, entry_set, "SET name value"},
 };
 #define NKEYWORDS (sizeof keywords / sizeof keywords[0])
@@ -443,7 +418,8 @@ static void take_line(struct parser *p, char *line)
         complain(p, fields[0],
                  "EXEC, REQUEST, ALLOW, ACCEPT, INCLUDE, MULTICAST, RECEIVE or SET in the first "
                  "column", "%s", k == NULL ? "unknown keyword" : "indented keyword");
-    else if (n < k->min || n > k->max)
+    else if (n < k->min || n > k->max || (k->handle == entry_multicast && n > 3 && n < 8) ||
+             (k->handle == entry_receive && n == 5))
         complain(p, fields[0], k->usage, "%d field%s after it", n - 1, n == 2 ? "" : "s");
     else if (entries(p->c) >= ENTRIES_MAX)
         complain(p, fields[0], "at most 4096 entries", "%s", "");
@@ -464,42 +440,12 @@ static void parse_text(struct parser *p, char *text)
     }
 }
 
-static char *read_all(const char *path, const char **why)
-{
-    FILE *f = fopen(path, "re");
-    char *text = NULL;
-    size_t n;
-
-    if (f == NULL) {
-        *why = strerror(errno);
-        return NULL;
-    }
-    text = malloc(FILE_BYTES_MAX + 1);
-    if (text == NULL)
-        abort();
-    n = fread(text, 1, FILE_BYTES_MAX + 1, f);
-    if (ferror(f))
-        *why = strerror(errno);
-    else if (n > FILE_BYTES_MAX)
-        *why = "longer than 1 MiB";
-    else if (memchr(text, '\0', n) != NULL)
-        *why = "contains a NUL byte";
-    else {
-        text[n] = '\0';
-        fclose(f);
-        return text;
-    }
-    fclose(f);
-    free(text);
-    return NULL;
-}
-
 static void load_file(struct parser *p, const char *path, const char *found)
 {
     struct parser inner = {.c = p->c, .name = path, .depth = p->depth + 1, .may_include = true,
                            .errors = p->errors};
     const char *why = NULL;
-    char *text = read_all(path, &why);
+    char *text = conftext_read(path, &why);
 
     if (text == NULL) {
         complain(p, found, "a readable configuration file", "%s: %s", path, why);
@@ -512,9 +458,7 @@ static void load_file(struct parser *p, const char *path, const char *found)
 static void set_defaults(struct conf *c)
 {
     memset(c, 0, sizeof *c);
-    c->set = (struct conf_settings){.fmtp_layout = 2021, .f_snd = 5000, .f_rcv = 20,
-                                    .r_mc_bps = 20000000, .b_rcv_bytes = 8u << 20, .ttl = 1,
-                                    .max_latency_s = 3600};
+    conf_set_defaults(&c->set);
 }
 
 int conf_load(struct conf *c, const char *path, FILE *errors)
@@ -544,7 +488,7 @@ int conf_parse(struct conf *c, const char *name, const char *text, size_t n, FIL
 void conf_free(struct conf *c)
 {
     for (size_t i = 0; i < c->nexecs; i++)
-        free(c->execs[i].command);
+        words_free(c->execs[i].argv);
     for (size_t i = 0; i < c->nallows; i++) {
         ere_free(c->allows[i].host);
         ere_free(c->allows[i].ok);

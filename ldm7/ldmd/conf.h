@@ -12,7 +12,7 @@
 
 #define CONF_TEXT 256
 
-struct conf_exec { char *command; };
+struct conf_exec { char **argv; };        /* by words_split */
 struct conf_request { uint32_t feed; char ere[CONF_TEXT], host[CONF_TEXT]; uint16_t port; };
 struct conf_allow {
     uint32_t feed;
@@ -23,7 +23,7 @@ struct conf_accept { uint32_t feed; char ere[CONF_TEXT], host_ere[CONF_TEXT]; };
 struct conf_multicast {
     uint32_t feed;
     struct sockaddr_in group;
-    struct in_addr fmtp_addr;          /* NIC1 of the publisher */
+    struct in_addr fmtp_addr;          /* NIC1 of the publisher; 0.0.0.0: any (short form) */
     uint16_t fmtp_port;                /* 0: the system chooses */
     uint8_t subnet_len;                /* addresses of this subnet may connect; 0: none by subnet */
     uint16_t vlan;
@@ -33,7 +33,8 @@ struct conf_receive {
     uint32_t feed;
     char host[CONF_TEXT];
     uint16_t port;
-    struct in_addr iface;              /* NIC1 of the subscriber */
+    struct in_addr iface;              /* NIC1 of the subscriber; 0.0.0.0: as routed, or: */
+    char iface_name[16];               /* its name, if that was given; else empty */
     char switch_id[CONF_TEXT], port_id[CONF_TEXT];
     uint16_t vlan;
 };
@@ -45,7 +46,14 @@ struct conf_settings {
     uint8_t ttl;                       /* fmtp.ttl (1) */
     double max_latency_s;              /* ldm6.max_latency_s (3600) */
     bool verify_md5;                   /* ldm7.verify_md5 0|1 (0) */
+    char congestion_control[16];       /* ldm6.congestion_control (empty: the kernel's default) */
 };
+void conf_set_defaults(struct conf_settings *set);
+#define CONF_VALID_MAX 1024
+enum conf_set_result { CONF_SET_OK, CONF_SET_NAME, CONF_SET_VALUE };
+/* Takes one setting; otherwise says in `valid` what would be: which names, or which values. */
+enum conf_set_result conf_set(struct conf_settings *set, const char *name, const char *value,
+                              char *valid, size_t valid_bytes);
 
 struct conf {
     struct conf_exec *execs;

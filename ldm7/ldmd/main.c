@@ -262,6 +262,7 @@ int main(int argc, char **argv)
     struct arguments a;
     struct conf conf;
     struct options opt;
+    char why[512];
     int rc, fd;
     bool is_daemon = true;
 
@@ -281,10 +282,16 @@ int main(int argc, char **argv)
     opt = (struct options){.queue = a.queue, .conf = &conf};
     rc = check_queue(a.queue);
     fd = rc == 0 ? open_listener(&a) : -1;
+    if (fd >= 0 && congestion_control_set(fd, conf.set.congestion_control, why, sizeof why) < 0) {
+        fprintf(stderr, "ldmd: %s: ldm6.congestion_control: %s\n", a.conf, why);
+        close(fd);
+        fd = -1;
+    }
     if (fd < 0) {
         conf_free(&conf);
         return 1;
     }
+    dial_congestion_control(conf.set.congestion_control);
     if (log_set_destination(a.log) < 0) {
         fprintf(stderr, "ldmd: cannot open log %s: %s\n", a.log, strerror(errno));
         return 1;

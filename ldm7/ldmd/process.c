@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -60,6 +62,38 @@ int mldm_accept(int control_fd, struct in_addr *subscriber)
     return fd;
 }
 
+static void read_line(const char *path, char *out, size_t out_bytes)
+{
+    FILE *f = fopen(path, "re");
+
+    if (f == NULL || fgets(out, (int)out_bytes, f) == NULL)
+        snprintf(out, out_bytes, "not known");
+    out[strcspn(out, "\n")] = '\0';
+    if (f != NULL)
+        fclose(f);
+}
+
+int congestion_control_set(int fd, const char *name, char *err, size_t err_bytes)
+{
+    char available[200];
+    int e;
+
+    if (name[0] == '\0' || setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0)
+        return 0;
+    e = errno;
+    read_line("/proc/sys/net/ipv4/tcp_available_congestion_control", available, sizeof available);
+    snprintf(err, err_bytes, "the kernel does not take congestion control \"%s\": %s; available: %s", name,
+             e == ENOENT ? "unknown name" : e == EPERM ? "it is for root only" : strerror(e), available);
+    return -1;
+}
+
+static const char *dial_congestion = "";
+
+void dial_congestion_control(const char *name)
+{
+    dial_congestion = name;
+}
+
 int dial(const char *host, uint16_t port, char *err, size_t err_bytes)
 {
     struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *list;
@@ -73,6 +107,11 @@ int dial(const char *host, uint16_t port, char *err, size_t err_bytes)
         return -1;
     }
     fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && congestion_control_set(fd, dial_congestion, err, err_bytes) < 0) {
+        close(fd);
+        freeaddrinfo(list);
+        return -1;
+    }
     if (fd >= 0 && connect(fd, list->ai_addr, list->ai_addrlen) < 0 && errno != EINPROGRESS) {
         rc = errno;
         close(fd);

@@ -41,6 +41,11 @@ int mldm_accept(int control_fd, struct in_addr *subscriber);
 
 /* ------------------------------------------------------------------ outgoing connections */
 
+/* Sets a TCP socket's congestion control; what accept makes of a listening one inherits it. 0, or -1
+ * and why not, with what the kernel has. An empty name leaves the kernel's default. */
+int congestion_control_set(int fd, const char *name, char *err, size_t err_bytes);
+/* The one that dial uses from now on; the name must stay. */
+void dial_congestion_control(const char *name);
 /* Starts a non-blocking connect. -1 and a reason. */
 int dial(const char *host, uint16_t port, char *err, size_t err_bytes);
 /* After the descriptor became writable: 0 or an errno value. */

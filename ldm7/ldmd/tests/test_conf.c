@@ -41,11 +41,16 @@ static void every_keyword(void **state)
         "MULTICAST NGRID 224.0.1.9:38800 10.1.0.1:4000 24 101 newy et-1\n"
         "RECEIVE NGRID 10.2.0.1:3880 10.1.0.2 starlight p2 205\n"
         "RECEIVE EXP 10.2.0.1 10.1.0.2\n"
+        "RECEIVE WMO 10.2.0.1 eth1.205 starlight p2\n"
+        "RECEIVE NEXRAD2 up.example.org\n"
+        "MULTICAST EXP 224.0.1.10\n"
         "SET fmtp.layout 2017\nSET fmtp.f_snd 12.5\nSET fmtp.f_rcv 2\nSET FMTP.R_MC_BPS 60000000\n"
         "SET fmtp.b_rcv_bytes 600000000\nSET fmtp.ttl 5\nSET ldm6.max_latency_s 100\n"
-        "SET ldm7.verify_md5 1\n"), 0);
+        "SET ldm7.verify_md5 1\nSET ldm6.congestion_control ctcp_187\n"), 0);
     assert_int_equal(messages_len, 0);
-    assert_string_equal(c.execs[0].command, "pqinsert -f NGRID \"a b\"");
+    assert_string_equal(c.execs[0].argv[2], "NGRID");
+    assert_string_equal(c.execs[0].argv[3], "a b");
+    assert_null(c.execs[0].argv[4]);
     assert_int_equal(c.nrequests, 2);
     assert_int_equal(c.requests[0].feed, 0x40800000);
     assert_string_equal(c.requests[0].ere, ".*\\.grb");
@@ -62,7 +67,17 @@ static void every_keyword(void **state)
     assert_int_equal(c.multicasts[0].subnet_len, 24);
     assert_int_equal(c.multicasts[0].vlan, 101);
     assert_string_equal(c.multicasts[0].port_id, "et-1");
-    assert_int_equal(c.nreceives, 2);
+    assert_int_equal(c.nmulticasts, 2);
+    assert_int_equal(ntohs(c.multicasts[1].group.sin_port), 388);
+    assert_int_equal(c.multicasts[1].fmtp_addr.s_addr, INADDR_ANY);
+    assert_string_equal(c.multicasts[1].switch_id, "dummy");
+    assert_int_equal(c.nreceives, 4);
+    assert_string_equal(c.receives[0].iface_name, "");
+    assert_string_equal(c.receives[2].iface_name, "eth1.205");
+    assert_int_equal(c.receives[2].iface.s_addr, INADDR_ANY);
+    assert_string_equal(c.receives[2].port_id, "p2");
+    assert_int_equal(c.receives[3].iface.s_addr, INADDR_ANY);
+    assert_string_equal(c.receives[3].iface_name, "");
     assert_int_equal(c.receives[0].vlan, 205);
     assert_string_equal(c.receives[1].switch_id, "dummy");
     assert_int_equal(c.set.fmtp_layout, 2017);
@@ -71,6 +86,7 @@ static void every_keyword(void **state)
     assert_int_equal(c.set.b_rcv_bytes, 600000000);
     assert_int_equal(c.set.ttl, 5);
     assert_true(c.set.verify_md5);
+    assert_string_equal(c.set.congestion_control, "ctcp_187");
     conf_free(&c);
 }
 
@@ -83,6 +99,7 @@ static void defaults(void **state)
     assert_int_equal(c.set.fmtp_layout, 2021);
     assert_true(c.set.f_snd == 5000 && c.set.f_rcv == 20);   /* mpup-ldm7 Table II */
     assert_true(c.set.max_latency_s == 3600);
+    assert_string_equal(c.set.congestion_control, "");
     conf_free(&c);
 }
 
@@ -102,7 +119,15 @@ static void all_errors_at_once(void **state)
         {"MULTICAST ANY 224.0.0.1 10.1.0 24 0 s p", "10.1.0"},
         {"MULTICAST ANY 224.0.0.1 10.1.0.1 33 0 s p", "33"},
         {"MULTICAST ANY 224.0.0.1 10.1.0.1 24 4095 s p", "4095"},
-        {"RECEIVE ANY h eth0", "eth0"},
+        {"RECEIVE ANY h 10.1.0.300", "10.1.0.300"},
+        {"RECEIVE ANY h eth0;id", "eth0;id"},
+        {"RECEIVE ANY h eth0 switch", "RECEIVE"},
+        {"RECEIVE ANY h interface0123456", "interface0123456"},
+        {"MULTICAST ANY 224.0.0.1 10.1.0.1 24 0 s", "MULTICAST"},
+        {"SET ldm6.congestion_control a.b", "a.b"},
+        {"SET ldm6.congestion_control sixteen_letters_", "sixteen_letters_"},
+        {"EXEC \"\"", ""},
+        {"EXEC \"rtstats 'open\"", "rtstats 'open"},
         {"SET fmtp.ttl 256", "256"},
         {"SET fmtp.layout 2018", "2018"},
         {"SET fmtp.speed 1", "fmtp.speed"},
@@ -110,7 +135,7 @@ static void all_errors_at_once(void **state)
         {"EXEC \"open", "EXEC"},
         {"INCLUDE other.conf", "other.conf"},
     };
-    char text[4096] = "", want[256];
+    char text[8192] = "", want[256];
     size_t n = sizeof bad / sizeof bad[0];
     struct conf c;
 
@@ -135,6 +160,27 @@ static void overlapping_multicast(void **state)
     assert_int_equal(parse(&c, "MULTICAST ANY 224.0.0.1 10.1.0.1 24 0 s p\n"
                                "MULTICAST EXP 224.0.0.2 10.1.0.1 24 0 s p\n"), -1);
     assert_non_null(strstr(messages, "test.conf:2: found \"EXP\""));
+    conf_free(&c);
+}
+
+/* The same REQUEST twice is a mistake; the same feed from two hosts is redundancy. */
+static void overlapping_requests(void **state)
+{
+    struct conf c;
+
+    (void)state;
+    assert_int_equal(parse(&c, "REQUEST ANY .* a.example\nREQUEST ANY .* b.example\n"
+                               "REQUEST NGRID .* a.example\nREQUEST ANY x a.example\n"
+                               "REQUEST ANY .* a.example:3880\n"), 0);
+    assert_int_equal(c.nrequests, 5);
+    conf_free(&c);
+    assert_int_equal(parse(&c, "REQUEST ANY .* a.example\nREQUEST EXP .* b\nREQUEST ANY .* A.example:388\n"), -1);
+    assert_int_equal(c.nerrors, 1);
+    assert_non_null(strstr(messages, "test.conf:3: found \"A.example\": the same REQUEST is there already; valid: "));
+    conf_free(&c);
+    assert_int_equal(parse(&c, "RECEIVE ANY a 10.0.0.1\nRECEIVE EXP b 10.0.0.1\nRECEIVE EXP a\n"), -1);
+    assert_int_equal(c.nerrors, 1);
+    assert_non_null(strstr(messages, "test.conf:3: found \"EXP\""));
     conf_free(&c);
 }
 
@@ -250,6 +296,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_keyword),   cmocka_unit_test(defaults),
         cmocka_unit_test(all_errors_at_once), cmocka_unit_test(overlapping_multicast),
+        cmocka_unit_test(overlapping_requests),
         cmocka_unit_test(includes),        cmocka_unit_test(allow),
         cmocka_unit_test(matching),        cmocka_unit_test(hostile_patterns),
     };

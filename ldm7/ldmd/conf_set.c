@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The settings of ldmd.conf: SET name value.
+ */
+#include "conf.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum kind { KIND_REAL, KIND_UINT, KIND_U8, KIND_BOOL, KIND_LAYOUT, KIND_WORD };
+#define AT(member) offsetof(struct conf_settings, member)
+static const struct setting {
+    const char *name;
+    enum kind kind;
+    size_t offset;
+    double min, max;
+    const char *valid;
+} settings[] = {
+    {"fmtp.layout", KIND_LAYOUT, AT(fmtp_layout), 2017, 2021, "2017 or 2021"},
+    {"fmtp.f_snd", KIND_REAL, AT(f_snd), 0, 1e12, "a number from 0 to 1e12"},
+    {"fmtp.f_rcv", KIND_REAL, AT(f_rcv), 0, 1e12, "a number from 0 to 1e12"},
+    {"fmtp.r_mc_bps", KIND_UINT, AT(r_mc_bps), 1000, 1e12, "an integer from 1000 to 1e12, in bit/s"},
+    {"fmtp.b_rcv_bytes", KIND_UINT, AT(b_rcv_bytes), 2048, 1 << 30,
+     "an integer from 2048 to 1073741824, in bytes"},
+    {"fmtp.ttl", KIND_U8, AT(ttl), 1, 255, "an integer from 1 to 255"},
+    {"ldm6.congestion_control", KIND_WORD, AT(congestion_control), 1,
+     sizeof ((struct conf_settings *)0)->congestion_control - 1,
+     "1 to 15 letters, digits, - or _: a name in net.ipv4.tcp_available_congestion_control"},
+    {"ldm6.max_latency_s", KIND_REAL, AT(max_latency_s), 1, 1e9, "a number from 1 to 1e9, in seconds"},
+    {"ldm7.verify_md5", KIND_BOOL, AT(verify_md5), 0, 1, "0 or 1"},
+};
+enum { NSETTINGS = sizeof settings / sizeof settings[0] };
+
+void conf_set_defaults(struct conf_settings *set)
+{
+    *set = (struct conf_settings){.fmtp_layout = 2021, .f_snd = 5000, .f_rcv = 20,
+                                  .r_mc_bps = 20000000, .b_rcv_bytes = 8u << 20, .ttl = 1,
+                                  .max_latency_s = 3600};
+}
+
+/* min and max are of its length. */
+static bool set_word(char *at, const struct setting *s, const char *value)
+{
+    size_t n = strlen(value);
+
+    if ((double)n < s->min || (double)n > s->max)
+        return false;
+    for (const char *c = value; *c != '\0'; c++)
+        if (!isalnum((unsigned char)*c) && *c != '-' && *c != '_')
+            return false;
+    memcpy(at, value, n + 1);
+    return true;
+}
+
+static bool set_number(char *at, const struct setting *s, const char *value)
+{
+    char *end;
+    double v;
+
+    errno = 0;
+    v = strtod(value, &end);
+    if (errno != 0 || end == value || *end != '\0' || !isfinite(v) || v < s->min || v > s->max ||
+        (s->kind != KIND_REAL && v != floor(v)) || (s->kind == KIND_LAYOUT && v != 2017 && v != 2021))
+        return false;
+    switch (s->kind) {
+    case KIND_REAL: memcpy(at, &v, sizeof v); break;
+    case KIND_UINT: memcpy(at, &(uint64_t){(uint64_t)v}, sizeof(uint64_t)); break;
+    case KIND_LAYOUT: memcpy(at, &(unsigned){(unsigned)v}, sizeof(unsigned)); break;
+    case KIND_U8: *(uint8_t *)at = (uint8_t)v; break;
+    default: *(bool *)at = v != 0; break;
+    }
+    return true;
+}
+
+enum conf_set_result conf_set(struct conf_settings *set, const char *name, const char *value,
+                              char *valid, size_t valid_bytes)
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < NSETTINGS; i++) {
+        const struct setting *s = &settings[i];
+        char *at = (char *)set + s->offset;
+
+        if (strcasecmp(name, s->name) != 0)
+            continue;
+        if (s->kind == KIND_WORD ? set_word(at, s, value) : set_number(at, s, value))
+            return CONF_SET_OK;
+        snprintf(valid, valid_bytes, "%s", s->valid);
+        return CONF_SET_VALUE;
+    }
+    for (size_t i = 0; i < NSETTINGS && used < valid_bytes; i++)
+        used += (size_t)snprintf(valid + used, valid_bytes - used, "%s%s", i > 0 ? ", " : "", settings[i].name);
+    return CONF_SET_NAME;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "conftext.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+char *conftext_read(const char *path, const char **why)
+{
+    FILE *f = fopen(path, "re");
+    char *text = NULL;
+    size_t n;
+
+    if (f == NULL) {
+        *why = strerror(errno);
+        return NULL;
+    }
+    text = malloc(CONFTEXT_BYTES_MAX + 2);
+    if (text == NULL)
+        abort();
+    n = fread(text, 1, CONFTEXT_BYTES_MAX + 1, f);
+    if (ferror(f))
+        *why = strerror(errno);
+    else if (n > CONFTEXT_BYTES_MAX)
+        *why = "longer than 1 MiB";
+    else if (memchr(text, '\0', n) != NULL)
+        *why = "contains a NUL byte";
+    else {
+        text[n] = '\0';
+        fclose(f);
+        return text;
+    }
+    fclose(f);
+    free(text);
+    return NULL;
+}
+
+void conftext_complain(FILE *errors, const char *name, unsigned line, const char *found, const char *valid,
+                       const char *why, va_list ap)
+{
+    if (errors == NULL)
+        return;
+    fprintf(errors, "%s:%u: found \"", name, line);
+    for (const char *s = found; *s != '\0'; s++)
+        fputc(isprint((unsigned char)*s) ? *s : '?', errors);
+    fputs("\"", errors);
+    if (why[0] != '\0') {
+        fputs(": ", errors);
+        vfprintf(errors, why, ap);
+    }
+    fprintf(errors, "; valid: %s\n", valid);
+}

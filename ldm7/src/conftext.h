@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the parsers of configuration files share: reading a file, and the form of a message.
+ */
+#ifndef LDM_CONFTEXT_H
+#define LDM_CONFTEXT_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#define CONFTEXT_BYTES_MAX (1u << 20)
+
+/* The text of a file, to be freed; NULL and why: it can not be read, is longer than
+ * CONFTEXT_BYTES_MAX, or has a NUL byte. */
+char *conftext_read(const char *path, const char **why);
+
+/* One line `name:line: found "...": why; valid: ...`, or without `: why` if that is empty. What is
+ * not printable in `found` is shown as ?. errors may be NULL. */
+void conftext_complain(FILE *errors, const char *name, unsigned line, const char *found, const char *valid,
+                       const char *why, va_list ap) __attribute__((format(printf, 6, 0)));
+
+#endif
