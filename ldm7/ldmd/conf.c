@@ -220,9 +220,12 @@ static void entry_accept(struct parser *p, char **f, int n)
 
     (void)n;
     ok = check_ere(p, f[2], a.ere) && ok;
-    ok = check_ere(p, f[3], a.host_ere) && ok;
-    if (!ok)
+    ok = get_text(p, f[3], "an extended regular expression of at most 255 bytes", a.host_ere) &&
+         get_ere(p, f[3], true, &a.host) && ok;
+    if (!ok) {
+        ere_free(a.host);
         return;
+    }
     c->accepts = grow(c->accepts, &c->naccepts, sizeof a);
     c->accepts[c->naccepts - 1] = a;
 }
@@ -461,12 +464,19 @@ static void set_defaults(struct conf *c)
     conf_set_defaults(&c->set);
 }
 
+static void settle(struct conf *c)
+{
+    if (c->set.time_offset_s < 0)
+        c->set.time_offset_s = c->set.max_latency_s;
+}
+
 int conf_load(struct conf *c, const char *path, FILE *errors)
 {
     struct parser p = {.c = c, .name = path, .depth = -1, .may_include = true, .errors = errors};
 
     set_defaults(c);
     load_file(&p, path, path);
+    settle(c);
     return c->nerrors == 0 ? 0 : -1;
 }
 
@@ -481,6 +491,7 @@ int conf_parse(struct conf *c, const char *name, const char *text, size_t n, FIL
     memcpy(copy, text, n);
     copy[n] = '\0';
     parse_text(&p, copy);
+    settle(c);
     free(copy);
     return c->nerrors == 0 ? 0 : -1;
 }
@@ -494,6 +505,8 @@ void conf_free(struct conf *c)
         ere_free(c->allows[i].ok);
         ere_free(c->allows[i].not);
     }
+    for (size_t i = 0; i < c->naccepts; i++)
+        ere_free(c->accepts[i].host);
     free(c->execs);
     free(c->requests);
     free(c->allows);
@@ -501,39 +514,4 @@ void conf_free(struct conf *c)
     free(c->multicasts);
     free(c->receives);
     memset(c, 0, sizeof *c);
-}
-
-/* ------------------------------------------------------------------ ALLOW */
-
-static bool host_matches(const struct conf_allow *a, const char *const *names, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (ere_match(a->host, names[i]) == ERE_YES)
-            return true;
-    return false;
-}
-
-uint32_t conf_allowed(const struct conf *c, uint32_t want, const char *const *names, size_t n)
-{
-    uint32_t got = 0;
-
-    for (size_t i = 0; i < c->nallows; i++)
-        if ((c->allows[i].feed & want & ~got) != 0 && host_matches(&c->allows[i], names, n))
-            got |= c->allows[i].feed & want;
-    return got;
-}
-
-bool conf_allows_product(const struct conf *c, const struct pq_info *info,
-                         const char *const *names, size_t n)
-{
-    for (size_t i = 0; i < c->nallows; i++) {
-        const struct conf_allow *a = &c->allows[i];
-
-        if ((a->feed & info->feedtype) != 0 &&
-            (a->ok == NULL || ere_match(a->ok, info->ident) == ERE_YES) &&
-            (a->not == NULL || ere_match(a->not, info->ident) == ERE_NO) &&
-            host_matches(a, names, n))
-            return true;
-    }
-    return false;
 }

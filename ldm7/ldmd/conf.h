@@ -19,7 +19,11 @@ struct conf_allow {
     char host_ere[CONF_TEXT];
     struct ere *host, *ok, *not;       /* ok, not: NULL if absent */
 };
-struct conf_accept { uint32_t feed; char ere[CONF_TEXT], host_ere[CONF_TEXT]; };
+struct conf_accept {
+    uint32_t feed;
+    char ere[CONF_TEXT], host_ere[CONF_TEXT];
+    struct ere *host;
+};
 struct conf_multicast {
     uint32_t feed;
     struct sockaddr_in group;
@@ -44,7 +48,9 @@ struct conf_settings {
     uint64_t r_mc_bps;                 /* fmtp.r_mc_bps (20 Mbit/s) */
     uint64_t b_rcv_bytes;              /* fmtp.b_rcv_bytes (8 MiB) */
     uint8_t ttl;                       /* fmtp.ttl (1) */
-    double max_latency_s;              /* ldm6.max_latency_s (3600) */
+    double max_latency_s;              /* ldm6.max_latency_s (3600): older products are ignored */
+    double time_offset_s;              /* ldm6.time_offset_s (max_latency_s): how far back to ask */
+    bool anti_dos;                     /* ldm6.anti_dos 0|1 (1): one feed of a product to an address */
     bool verify_md5;                   /* ldm7.verify_md5 0|1 (0) */
     char congestion_control[16];       /* ldm6.congestion_control (empty: the kernel's default) */
 };
@@ -76,6 +82,12 @@ void conf_free(struct conf *c);
 
 /* Bits of want that ALLOW entries grant to a peer known by these names (dotted address first). */
 uint32_t conf_allowed(const struct conf *c, uint32_t want, const char *const *names, size_t n);
+/* The intersection of what a peer of these names offers and the ACCEPT entries that match it: specs
+ * of the entries' patterns (of the offer's where an entry has ".*"). n = 0: nothing. */
+void conf_accepted(const struct conf *c, const struct ldm_class *offer, const char *const *names,
+                   size_t n, struct ldm_class *out);
+/* How many REQUEST entries ask for the same feed and pattern, and the place of req among them. */
+size_t conf_redundant(const struct conf *c, const struct conf_request *req, size_t *place);
 /* May this peer have this product? Considers okERE/notERE of the entries that match the peer. */
 bool conf_allows_product(const struct conf *c, const struct pq_info *info,
                          const char *const *names, size_t n);

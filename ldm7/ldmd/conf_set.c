@@ -32,6 +32,8 @@ static const struct setting {
      sizeof ((struct conf_settings *)0)->congestion_control - 1,
      "1 to 15 letters, digits, - or _: a name in net.ipv4.tcp_available_congestion_control"},
     {"ldm6.max_latency_s", KIND_REAL, AT(max_latency_s), 1, 1e9, "a number from 1 to 1e9, in seconds"},
+    {"ldm6.time_offset_s", KIND_REAL, AT(time_offset_s), 0, 1e9, "a number from 0 to 1e9, in seconds"},
+    {"ldm6.anti_dos", KIND_BOOL, AT(anti_dos), 0, 1, "0 or 1"},
     {"ldm7.verify_md5", KIND_BOOL, AT(verify_md5), 0, 1, "0 or 1"},
 };
 enum { NSETTINGS = sizeof settings / sizeof settings[0] };
@@ -40,7 +42,7 @@ void conf_set_defaults(struct conf_settings *set)
 {
     *set = (struct conf_settings){.fmtp_layout = 2021, .f_snd = 5000, .f_rcv = 20,
                                   .r_mc_bps = 20000000, .b_rcv_bytes = 8u << 20, .ttl = 1,
-                                  .max_latency_s = 3600};
+                                  .max_latency_s = 3600, .time_offset_s = -1, .anti_dos = true};
 }
 
 /* min and max are of its length. */

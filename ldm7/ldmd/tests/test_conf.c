@@ -100,6 +100,13 @@ static void defaults(void **state)
     assert_true(c.set.f_snd == 5000 && c.set.f_rcv == 20);   /* mpup-ldm7 Table II */
     assert_true(c.set.max_latency_s == 3600);
     assert_string_equal(c.set.congestion_control, "");
+    assert_true(c.set.time_offset_s == 3600 && c.set.anti_dos);
+    conf_free(&c);
+    assert_int_equal(parse(&c, "SET ldm6.max_latency_s 60\n"), 0);
+    assert_true(c.set.time_offset_s == 60);             /* follows, unless set */
+    conf_free(&c);
+    assert_int_equal(parse(&c, "SET ldm6.time_offset_s 0\nSET ldm6.anti_dos 0\n"), 0);
+    assert_true(c.set.time_offset_s == 0 && !c.set.anti_dos);
     conf_free(&c);
 }
 
@@ -236,6 +243,44 @@ static void allow(void **state)
     conf_free(&c);
 }
 
+static void accepted(void **state)
+{
+    struct conf c;
+    const char *ten[] = {"10.0.0.7"}, *other[] = {"192.168.1.1"};
+    struct ldm_class offer = {.from = {5, 6}, .to = LDM_TIME_END, .n = 2}, got;
+
+    (void)state;
+    offer.specs[0] = (struct ldm_spec){0x40800000, "^mine"};
+    offer.specs[1] = (struct ldm_spec){0x00000001, ".*"};
+    assert_int_equal(parse(&c, "ACCEPT EXP .* ^10\\.\nACCEPT PPS|DDS ^p ^10\\.\n"), 0);
+    conf_accepted(&c, &offer, ten, 1, &got);
+    assert_int_equal(got.from.sec, 5);
+    assert_int_equal(got.n, 2);
+    assert_int_equal(got.specs[0].feedtype, 0x40000000);
+    assert_string_equal(got.specs[0].pattern, "^mine");
+    assert_int_equal(got.specs[1].feedtype, 1);
+    assert_string_equal(got.specs[1].pattern, "^p");
+    conf_accepted(&c, &offer, other, 1, &got);
+    assert_int_equal(got.n, 0);
+    conf_free(&c);
+}
+
+static void redundant_requests(void **state)
+{
+    struct conf c;
+    size_t place;
+
+    (void)state;
+    assert_int_equal(parse(&c, "REQUEST EXP .* a\nREQUEST EXP x b\nREQUEST EXP .* c\n"), 0);
+    assert_int_equal(conf_redundant(&c, &c.requests[0], &place), 2);
+    assert_int_equal(place, 0);
+    assert_int_equal(conf_redundant(&c, &c.requests[1], &place), 1);
+    assert_int_equal(place, 0);
+    assert_int_equal(conf_redundant(&c, &c.requests[2], &place), 2);
+    assert_int_equal(place, 1);
+    conf_free(&c);
+}
+
 static void matching(void **state)
 {
     struct ldm_class cls = {.from = {1000, 0}, .to = LDM_TIME_END, .n = 2};
@@ -298,6 +343,7 @@ int main(void)
         cmocka_unit_test(all_errors_at_once), cmocka_unit_test(overlapping_multicast),
         cmocka_unit_test(overlapping_requests),
         cmocka_unit_test(includes),        cmocka_unit_test(allow),
+        cmocka_unit_test(accepted),        cmocka_unit_test(redundant_requests),
         cmocka_unit_test(matching),        cmocka_unit_test(hostile_patterns),
     };
 
