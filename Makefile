@@ -60,11 +60,15 @@ shell: setup ## a shell in a host of the network that is up (HOST=uva)
 down: setup ## take the network down, and leftovers of dead runs
 	$(call as_root,-m topologies down)
 
-.PHONY: test lint bench fuzz
+.PHONY: test lint analyze coverage bench fuzz
 test: build ## all tests: lint, C under sanitizers, Python, emulated 8-receiver regression
 	$(call as_root,-m tests.run)
 lint: setup ## ruff and mypy
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
+analyze: setup ## gcc -fanalyzer and clang-tidy over the C programs
+	@$(PY) -m tests.quality analyze
+coverage: setup ## line coverage of the C programs by their tests, with the shares that must be met
+	@$(PY) -m tests.quality coverage
 bench: build ## benchmarks, as ratios measured side by side
 	@meson test -C build --benchmark --verbose
 fuzz: setup ## libFuzzer on every parser of bytes (SECONDS_EACH=60)
@@ -81,7 +85,7 @@ virtual-selftest: build ## is virtual time true? every timer and shaper in a gue
 
 .PHONY: clean
 clean: ## remove what was built (runs/ and .venv/ stay; `make distclean` removes .venv/ too)
-	rm -rf build build-asan build-fuzz .pytest_cache .mypy_cache .ruff_cache
+	rm -rf build build-asan build-fuzz build-analyze build-coverage build-tsan .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 .PHONY: distclean
 distclean: clean

@@ -107,6 +107,24 @@ def steps(python: str, quick: bool) -> list[Step]:
             asan / "meson-logs" / "testlog.junit.xml",
         ),
         Step(
+            "analyze",
+            "C programs under gcc -fanalyzer and clang-tidy",
+            ((python, "-m", "tests.quality", "analyze"),),
+            90,
+        ),
+        Step(
+            "coverage",
+            "line coverage of the protocol cores and the product queue",
+            ((python, "-m", "tests.quality", "coverage"),),
+            90,
+        ),
+        Step(
+            "threads",
+            "C tests with threads under ThreadSanitizer",
+            ((python, "-m", "tests.quality", "threads"),),
+            40,
+        ),
+        Step(
             "python",
             "Python tests",
             ((*pytest, "-m", "not emulated", f"--junitxml={junit['python']}"),),

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the C code beyond its tests: `python -m tests.quality analyze|coverage|threads`.
+
+analyze   gcc -fanalyzer and clang-tidy (.clang-tidy says which checks, and why not others) over
+          every C file but tests; a finding that is none is marked where it is, with its reason
+coverage  line coverage of the C rooms by their own tests; fails if a core falls below its share
+threads   tests of what has threads, under ThreadSanitizer
+
+Each prints what it looked at and exits with 1 if something was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD_PREFIX = re.compile(r"^(?:build-analyze/)?(?:\.\./)+")
+FINDING = re.compile(r"^(?P<where>[^\s:]+):\d+:\d+: (?:warning|error): .*$")
+THREADED = ("fmtp-loop", "ldm7-pq", "ldm7-pq-processes")  # pq: the notifier's thread
+
+
+@dataclass(frozen=True)
+class Share:
+    """What part of the lines of some files must be run by tests."""
+
+    name: str
+    pattern: str  # of paths below the checkout
+    least_percent: float
+
+
+# Protocol cores, coders, parsers and the queue: what needs no socket and no process to be tested.
+CORES = (
+    Share("FMTP cores", r"fmtp/src/(?!client|server|net)[^/]+\.c", 90),
+    Share("product queue", r"ldm7/src/pq[^/]*\.c", 90),
+    Share(
+        "LDM coders and parsers",
+        r"ldm7/(src/(?!pq)[^/]+|ldmd/(conf|match|xdr|ldmrpc|ldmtypes|pim|session))\.c", 90),
+)  # fmt: skip
+
+
+def is_test(path: str) -> bool:
+    return bool({"tests", "fuzz"} & set(Path(path).parts))
+
+
+def findings(text: str) -> list[str]:
+    """The warnings and errors of a compiler's output that are not about tests, each once."""
+    found: dict[str, None] = {}
+    for raw in text.splitlines():
+        line = BUILD_PREFIX.sub("", raw)
+        match = FINDING.match(line)
+        if match and not is_test(match["where"]):
+            found[line] = None
+    return list(found)
+
+
+@dataclass(frozen=True)
+class FileCoverage:
+    path: str
+    lines: int
+    covered: int
+
+
+def covered_files(report: str) -> list[FileCoverage]:
+    """Of gcovr's JSON summary."""
+    return [
+        FileCoverage(f["filename"], f["line_total"], f["line_covered"])
+        for f in json.loads(report)["files"]
+        if f["line_total"]
+    ]
+
+
+def percent(files: Iterable[FileCoverage]) -> float:
+    some = list(files)
+    lines = sum(f.lines for f in some)
+    return 100.0 * sum(f.covered for f in some) / lines if lines else 0.0
+
+
+def coverage_table(files: Sequence[FileCoverage], shares: Sequence[Share]) -> tuple[str, bool]:
+    """The table, and whether every share is reached."""
+    out, good = [], True
+    for f in sorted(files, key=lambda f: f.path):
+        out.append(f"  {percent([f]):6.1f} %  {f.lines:5}  {f.path}")
+    for share in shares:
+        some = [f for f in files if re.fullmatch(share.pattern, f.path)]
+        reached = percent(some)
+        ok = bool(some) and reached >= share.least_percent
+        good = good and ok
+        out.append(
+            f"{'met   ' if ok else 'MISSED'}  {share.name}: {reached:.1f} % of "
+            f"{sum(f.lines for f in some)} lines; at least {share.least_percent:g} %"
+        )
+    return "\n".join(out), good
+
+
+def run(argv: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, **({"CC": "gcc"} if "setup" in argv else {})}
+    return subprocess.run(
+        [str(a) for a in argv], cwd=ROOT, text=True, capture_output=True, env=env, check=False
+    )
+
+
+def configured(name: str, *options: str) -> Path | None:
+    """The build directory; None: Meson could not configure it (and said why)."""
+    build = ROOT / name
+    if not (build / "build.ninja").exists():
+        done = run(("meson", "setup", build, *options))
+        if done.returncode != 0:
+            print(done.stdout[-4000:], done.stderr[-4000:], sep="\n", file=sys.stderr)
+            return None
+    return build
+
+
+def analyze() -> int:
+    build = configured("build-analyze", "-Dc_args=-fanalyzer", "-Dbuildtype=debugoptimized")
+    if build is None:
+        return 1
+    # A file with a finding does not compile, so that it is looked at again next time.
+    done = run(("ninja", "-C", build, "-k", "0"))
+    gcc = findings(done.stdout)
+    database = json.loads((build / "compile_commands.json").read_text())
+    for entry in database:
+        entry["command"] = entry["command"].replace(" -fanalyzer", "")
+    (build / "clang").mkdir(exist_ok=True)
+    (build / "clang" / "compile_commands.json").write_text(json.dumps(database))
+    names = sorted({str((Path(e["directory"]) / e["file"]).resolve()) for e in database})
+    files = [name for name in names if not is_test(str(Path(name).relative_to(ROOT)))]
+
+    def tidy(name: str) -> str:
+        return run(("clang-tidy", "-p", build / "clang", "--quiet", name)).stdout
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        outputs = list(pool.map(tidy, files))
+    clang = findings("\n".join(outputs).replace(f"{ROOT}/", ""))
+    for line in gcc + clang:
+        print(line)
+    print(
+        f"analyze: {len(files)} files; gcc -fanalyzer: {len(gcc)} findings, "
+        f"clang-tidy: {len(clang)} findings"
+    )
+    return 1 if gcc or clang else 0
+
+
+def coverage() -> int:
+    build = configured("build-coverage", "-Db_coverage=true", "-Dbuildtype=debug")
+    if build is None:
+        return 1
+    for counted in build.rglob("*.gcda"):
+        counted.unlink()
+    for argv in (("ninja", "-C", build), ("meson", "test", "-C", build, "--no-rebuild")):
+        done = run(argv)
+        if done.returncode != 0:
+            print(done.stdout[-4000:], done.stderr[-4000:], sep="\n", file=sys.stderr)
+            return 1
+    gcovr = (sys.executable, "-m", "gcovr", "--root", ROOT, "--object-directory", build)
+    report = run(
+        (
+            *gcovr,
+            "--filter",
+            "fmtp/src/",
+            "--filter",
+            "ldm7/(src|ldmd|pqact)/",
+            "--json-summary",
+            "-",
+        )
+    )
+    if report.returncode != 0:
+        print(report.stderr[-4000:], file=sys.stderr)
+        return 1
+    files = [f for f in covered_files(report.stdout) if not is_test(f.path)]
+    table, good = coverage_table(files, CORES)
+    print(table)
+    return 0 if good else 1
+
+
+def threads() -> int:
+    build = configured("build-tsan", "-Db_sanitize=thread", "-Db_lundef=false")
+    if build is None:
+        return 1
+    for argv in (
+        ("ninja", "-C", build),
+        ("meson", "test", "-C", build, "--no-rebuild", "--print-errorlogs", *THREADED),
+    ):
+        done = run(argv)
+        if done.returncode != 0:
+            print(done.stdout[-8000:], done.stderr[-4000:], sep="\n")
+            return 1
+    print(f"threads: {', '.join(THREADED)} under ThreadSanitizer: nothing found")
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    checks = {"analyze": analyze, "coverage": coverage, "threads": threads}
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.quality",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("check", choices=sorted(checks))
+    return checks[parser.parse_args(argv).check]()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
