@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The sender's stream into the receiver core while four products are in flight. Input: a byte of
- * options (bit 0 layout, bits 1-2 size of the pieces, bit 3 key exchange first), then the stream.
+ * options (bit 0 layout, bits 1-2 size of the pieces), then the stream.
  */
 #include "fuzz.h"
-#include "keyx.h"
 #include "rx.h"
 
 static void begin_products(struct fmtp_receiver *r, enum fmtp_layout layout)
@@ -28,7 +27,6 @@ static void begin_products(struct fmtp_receiver *r, enum fmtp_layout layout)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const size_t pieces[] = {SIZE_MAX, 1, 13, 700};
-    static struct fmtp_keyx *shared;     /* making a key pair for every input takes too long */
     struct rx rx;
     struct fmtp_receiver *r;
     enum fmtp_layout layout;
@@ -38,16 +36,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     layout = *data & 1 ? FMTP_LAYOUT_2021 : FMTP_LAYOUT_2017;
     piece = pieces[*data >> 1 & 3];
-    if (*data & 8) {
-        size_t used;
-        if (!shared)
-            shared = fmtp_keyx_new_receiver();
-        if (shared) {
-            fmtp_keyx_rewind(shared);
-            fmtp_keyx_input(shared, data + 1, size - 1, &used);
-        }
-        return 0;
-    }
     r = rx_new(&rx, layout);
     if (!r)
         return 0;

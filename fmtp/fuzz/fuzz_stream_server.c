@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Receivers' streams into the sender core, amid offers, timers and partial writes. Input: a byte
- * (bit 0 layout, bit 3: the rest is a key exchange), then records {operation, argument, bytes}.
+ * (bit 0 layout), then records {operation, argument, bytes}.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "fuzz.h"
-#include "keyx.h"
 #include "sender.h"
 #include "timers.h"
 
@@ -68,14 +67,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size < 1)
         return 0;
-    if (*data & 8) {
-        struct fmtp_keyx *k = fmtp_keyx_new_sender();
-        size_t used;
-        if (k)
-            fmtp_keyx_input(k, data + 1, size - 1, &used);
-        fmtp_keyx_free(k);
-        return 0;
-    }
     cfg.layout = *data & 1 ? FMTP_LAYOUT_2021 : FMTP_LAYOUT_2017;
     s = fmtp_sender_new(&cfg);
     if (!s)

@@ -46,6 +46,32 @@ def operations(layout: int, records: list[tuple[int, int] | tuple[int, bytes]]) 
     return out
 
 
+# An RSA-1024 public key as a receiver sends it; its private key was not kept.
+PEM = b"""-----BEGIN RSA PUBLIC KEY-----
+MIGJAoGBAMKCHLQe9IMpmKhoHkad8XFnDX3xsqzit1Zvj0l6ixPdKJrxa+RAqUW2
+WIdPNjMYtw10VqM3CNJ1YkNMRB09ggMvrfdkxG1/RvcRpfgfj0n7pzJHH64vlmZm
+iD6YImiZ+38gd6vXplcYOawASQ6BNNtfDfO8KUPTfvlZroW2ofPVAgMBAAE=
+-----END RSA PUBLIC KEY-----
+"""
+
+
+def key_exchanges() -> dict[str, bytes]:
+    """A byte of options, then what the peer says."""
+    offer = b"FMTP-Extensions: 1\n"
+    short = b"-----BEGIN RSA PUBLIC KEY-----\nMAkCAhERAgMBAAE=\n-----END RSA PUBLIC KEY-----\n"
+    agreed = b"DPX1" + struct.pack(">HHIQ", 1448, 200, 7, 1 << 40)
+    spki = b"-----BEGIN PUBLIC KEY-----\n" + b"A" * 60 + b"\n-----END PUBLIC KEY-----\n"
+    k = {
+        f"sender-{n}": bytes([1]) + struct.pack(">I", len(t)) + t
+        for n, t in {"short": short, "plain": PEM, "offer": PEM + offer}.items()
+    }
+    k["receiver-raw"] = bytes([2]) + struct.pack(">I", 256) + bytes(range(256))
+    for n, t in {"0": b"", "1": bytes(64), "2": spki}.items():
+        k[f"level-{n}"] = bytes([4]) + t
+        k[f"level-{n}-agreed"] = bytes([6]) + agreed + t
+    return k
+
+
 def corpora() -> dict[str, dict[str, bytes]]:
     """File contents by target and name."""
     d: dict[str, bytes] = {}
@@ -112,13 +138,12 @@ def corpora() -> dict[str, dict[str, bytes]]:
             + [(6, b"".join(message(RETX_REQ, last, 2896 * i, wanted=1448) for i in range(20)))] * 3
             + [(3, 255), (2, 100)],
         )
-    c["key"] = bytes([8]) + struct.pack(">I", 256) + bytes(range(256))
-    s["key"] = (
-        bytes([8])
-        + struct.pack(">I", 80)
-        + (b"-----BEGIN RSA PUBLIC KEY-----\nMAkCAhERAgMBAAE=\n-----END RSA PUBLIC KEY-----\n")
-    )
-    return {"fmtp_datagram": d, "fmtp_stream_client": c, "fmtp_stream_server": s}
+    return {
+        "fmtp_datagram": d,
+        "fmtp_stream_client": c,
+        "fmtp_stream_server": s,
+        "fmtp_keyx": key_exchanges(),
+    }
 
 
 def main() -> None:

@@ -180,7 +180,7 @@ struct fmtp_client *fmtp_client_open(const struct fmtp_client_config *cfg, struc
         fmtp_fail(err, "cannot set up the receiver: %s", strerror(errno));
         goto fail;
     }
-    if (cfg->layout == FMTP_LAYOUT_2021 && !(c->keyx = fmtp_keyx_new_receiver())) {
+    if (cfg->layout == FMTP_LAYOUT_2021 && !(c->keyx = fmtp_keyx_new_receiver(false))) {
         fmtp_fail(err, "cannot make an RSA key pair for the key exchange");
         goto fail;
     }

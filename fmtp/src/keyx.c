@@ -1,38 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "keyx.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <openssl/bio.h>
+#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/rsa.h>
 #include <openssl/x509.h>
 
-enum { LENGTH_BYTES = 4, MIN_BITS = 1024, MAX_BITS = 4096 };
+#include "mac.h"
+
+enum {
+    LENGTH_BYTES = 4,
+    MIN_BITS = 1024,
+    MAX_BITS = 4096,
+    AGREED_LEN = 4 + 2 + 2 + 4 + 8,   /* of the plaintext before the MAC key, extension 1 */
+    FEC_MAX = 255                     /* blocks and parity symbols of a group */
+};
+
+static const char offer_line[] = "FMTP-Extensions: 1\n";
+static const char end_line[] = "-----END RSA PUBLIC KEY-----\n";
+static const char magic[4] = {'D', 'P', 'X', '1'};
 
 struct fmtp_keyx {
     EVP_PKEY *own;                    /* receiver only */
+    EVP_PKEY *peer;                   /* sender only: the receiver's public key */
+    bool offered;                     /* by us (receiver) or by the peer (sender) */
+    struct fmtp_session session;      /* receiver only */
+    uint8_t mac_key[FMTP_MAC_KEY_MAX];
+    size_t mac_key_len;
     size_t in_len;
     size_t out_len;
     uint8_t out[LENGTH_BYTES + 1024];
     uint8_t in[LENGTH_BYTES + FMTP_KEYX_MAX];
 };
 
-static void put_length(uint8_t *p, size_t n)
+static void put(uint8_t *p, uint64_t n, unsigned bytes)
 {
-    p[0] = (uint8_t)(n >> 24);
-    p[1] = (uint8_t)(n >> 16);
-    p[2] = (uint8_t)(n >> 8);
-    p[3] = (uint8_t)n;
+    for (unsigned i = 0; i < bytes; i++)
+        p[i] = (uint8_t)(n >> 8 * (bytes - 1 - i));
 }
 
-static size_t get_length(const uint8_t *p)
+static uint64_t get(const uint8_t *p, unsigned bytes)
 {
-    return (size_t)p[0] << 24 | (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3];
+    uint64_t n = 0;
+
+    for (unsigned i = 0; i < bytes; i++)
+        n = n << 8 | p[i];
+    return n;
 }
 
 struct fmtp_keyx *fmtp_keyx_new_sender(void)
@@ -40,7 +59,7 @@ struct fmtp_keyx *fmtp_keyx_new_sender(void)
     return calloc(1, sizeof(struct fmtp_keyx));
 }
 
-struct fmtp_keyx *fmtp_keyx_new_receiver(void)
+struct fmtp_keyx *fmtp_keyx_new_receiver(bool offer)
 {
     struct fmtp_keyx *k = calloc(1, sizeof *k);
     unsigned char *der = NULL;
@@ -59,11 +78,16 @@ struct fmtp_keyx *fmtp_keyx_new_receiver(void)
     if (der_len <= 0 || !pem || PEM_write_bio(pem, PEM_STRING_RSA_PUBLIC, "", der, der_len) <= 0)
         goto fail;
     n = BIO_get_mem_data(pem, &text);
-    if (n <= 0 || (size_t)n > sizeof k->out - LENGTH_BYTES)
+    if (n <= 0 || (size_t)n > sizeof k->out - LENGTH_BYTES - strlen(offer_line))
         goto fail;
-    put_length(k->out, (size_t)n);
     memcpy(k->out + LENGTH_BYTES, text, (size_t)n);
     k->out_len = LENGTH_BYTES + (size_t)n;
+    k->offered = offer;
+    if (offer) {
+        memcpy(k->out + k->out_len, offer_line, strlen(offer_line));
+        k->out_len += strlen(offer_line);
+    }
+    put(k->out, k->out_len - LENGTH_BYTES, LENGTH_BYTES);
     OPENSSL_free(der);
     BIO_free(pem);
     return k;
@@ -80,14 +104,21 @@ void fmtp_keyx_free(struct fmtp_keyx *k)
     if (!k)
         return;
     EVP_PKEY_free(k->own);
+    EVP_PKEY_free(k->peer);
+    OPENSSL_cleanse(k->mac_key, sizeof k->mac_key);
     free(k);
 }
 
 void fmtp_keyx_rewind(struct fmtp_keyx *k)
 {
     k->in_len = 0;
-    if (!k->own)
-        k->out_len = 0;
+    k->session = (struct fmtp_session){0};
+    k->mac_key_len = 0;
+    if (k->own)
+        return;
+    EVP_PKEY_free(k->peer);
+    k->peer = NULL;
+    k->out_len = 0;
 }
 
 static EVP_PKEY *read_public_key(const uint8_t *text, size_t len)
@@ -128,32 +159,99 @@ static EVP_PKEY_CTX *oaep(EVP_PKEY *key, int (*init)(EVP_PKEY_CTX *))
     return ctx;
 }
 
-static bool answer(struct fmtp_keyx *k, const uint8_t *text, size_t len)
+/* Does the line that offers extension 1 follow the PEM? */
+static bool has_offer(const uint8_t *text, size_t len)
 {
-    EVP_PKEY *key = read_public_key(text, len);
-    EVP_PKEY_CTX *ctx = key ? oaep(key, EVP_PKEY_encrypt_init) : NULL;
-    size_t n = sizeof k->out - LENGTH_BYTES;
-    bool ok = ctx && EVP_PKEY_encrypt(ctx, k->out + LENGTH_BYTES, &n, (const uint8_t *)"", 0) > 0;
+    const size_t end = strlen(end_line), offer = strlen(offer_line);
 
-    if (ok) {
-        put_length(k->out, n);
+    return len >= end + offer && memcmp(text + len - offer, offer_line, offer) == 0 &&
+           memcmp(text + len - offer - end, end_line, end) == 0;
+}
+
+static bool accept_offer(struct fmtp_keyx *k, const uint8_t *text, size_t len)
+{
+    k->peer = read_public_key(text, len);
+    k->offered = has_offer(text, len);
+    return k->peer != NULL;
+}
+
+int fmtp_keyx_answer(struct fmtp_keyx *k, const struct fmtp_session *session, const uint8_t *mac_key,
+                     size_t mac_key_len)
+{
+    EVP_PKEY_CTX *ctx = k->peer ? oaep(k->peer, EVP_PKEY_encrypt_init) : NULL;
+    uint8_t plain[AGREED_LEN + FMTP_MAC_KEY_MAX];
+    size_t n = sizeof k->out - LENGTH_BYTES, len = 0;
+
+    if (session && session->extended) {
+        memcpy(plain, magic, sizeof magic);
+        put(plain + 4, session->block_bytes, 2);
+        put(plain + 6, session->fec_k, 2);
+        put(plain + 8, session->next_index, 4);
+        put(plain + 12, session->id, 8);
+        len = AGREED_LEN;
+    }
+    memcpy(plain + len, mac_key, mac_key_len);
+    len += mac_key_len;
+    if (ctx && EVP_PKEY_encrypt(ctx, k->out + LENGTH_BYTES, &n, plain, len) > 0) {
+        put(k->out, n, LENGTH_BYTES);
         k->out_len = LENGTH_BYTES + n;
     }
     EVP_PKEY_CTX_free(ctx);
-    EVP_PKEY_free(key);
-    return ok;
+    OPENSSL_cleanse(plain, sizeof plain);
+    ERR_clear_error();
+    return k->out_len ? 0 : -1;
 }
 
-/* Level 0: only the empty key is understood, a longer one means MACs that we do not speak. */
-static bool accept_key(const struct fmtp_keyx *k, const uint8_t *cipher, size_t len)
+/* What the sender says, decrypted: a MAC key of one of the levels, after what was agreed if it took
+ * up our offer. */
+static bool accept_plain(struct fmtp_keyx *k, const uint8_t *plain, size_t len)
+{
+    if (k->offered && len >= AGREED_LEN && memcmp(plain, magic, sizeof magic) == 0 &&
+        fmtp_mac_is_key_len(len - AGREED_LEN)) {
+        k->session = (struct fmtp_session){
+            .extended = true, .block_bytes = (uint16_t)get(plain + 4, 2),
+            .fec_k = (uint16_t)get(plain + 6, 2), .next_index = (uint32_t)get(plain + 8, 4),
+            .id = get(plain + 12, 8)};
+        if (!k->session.block_bytes || k->session.block_bytes > FMTP_MAX_BLOCK ||
+            !k->session.fec_k || k->session.fec_k > FEC_MAX - 1)
+            return false;
+        plain += AGREED_LEN;
+        len -= AGREED_LEN;
+    }
+    if (!fmtp_mac_is_key_len(len))
+        return false;
+    memcpy(k->mac_key, plain, len);
+    k->mac_key_len = len;
+    return true;
+}
+
+static bool accept_key(struct fmtp_keyx *k, const uint8_t *cipher, size_t len)
 {
     EVP_PKEY_CTX *ctx = oaep(k->own, EVP_PKEY_decrypt_init);
     uint8_t plain[MAX_BITS / 8];
     size_t n = sizeof plain;
-    bool ok = ctx && EVP_PKEY_decrypt(ctx, plain, &n, cipher, len) > 0 && n == 0;
+    bool ok = ctx && EVP_PKEY_decrypt(ctx, plain, &n, cipher, len) > 0 && accept_plain(k, plain, n);
 
     EVP_PKEY_CTX_free(ctx);
+    OPENSSL_cleanse(plain, sizeof plain);
     return ok;
+}
+
+bool fmtp_keyx_offered(const struct fmtp_keyx *k)
+{
+    return k->offered;
+}
+
+bool fmtp_keyx_session(const struct fmtp_keyx *k, struct fmtp_session *session)
+{
+    *session = k->session;
+    return k->session.extended;
+}
+
+const uint8_t *fmtp_keyx_mac_key(const struct fmtp_keyx *k, size_t *len)
+{
+    *len = k->mac_key_len;
+    return k->mac_key;
 }
 
 enum fmtp_keyx_status fmtp_keyx_input(struct fmtp_keyx *k, const uint8_t *bytes, size_t len,
@@ -163,7 +261,7 @@ enum fmtp_keyx_status fmtp_keyx_input(struct fmtp_keyx *k, const uint8_t *bytes,
     for (;;) {
         size_t want = LENGTH_BYTES, take;
         if (k->in_len >= LENGTH_BYTES) {
-            size_t n = get_length(k->in);
+            size_t n = (size_t)get(k->in, LENGTH_BYTES);
             if (n == 0 || n > FMTP_KEYX_MAX)
                 return FMTP_KEYX_BAD;
             want += n;
@@ -181,7 +279,7 @@ enum fmtp_keyx_status fmtp_keyx_input(struct fmtp_keyx *k, const uint8_t *bytes,
     }
     const uint8_t *text = k->in + LENGTH_BYTES;
     size_t n = k->in_len - LENGTH_BYTES;
-    bool ok = k->own ? accept_key(k, text, n) : answer(k, text, n);
+    bool ok = k->own ? accept_key(k, text, n) : accept_offer(k, text, n);
     ERR_clear_error();
     return ok ? FMTP_KEYX_DONE : FMTP_KEYX_BAD;
 }

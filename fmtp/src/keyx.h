@@ -4,12 +4,16 @@
  * {u32 length, PKCS#1 PEM of an ephemeral RSA-2048 public key}; the sender answers {u32 length,
  * RSA-OAEP (SHA-1) ciphertext of the MAC key}. At MAC level 0 the plaintext is empty: the exchange
  * protects nothing, but the originals do not talk without it.
+ *
+ * Extension 1 is negotiated inside: the receiver's string goes on, after the PEM, with the line
+ * "FMTP-Extensions: 1" (PEM readers end at the END line). A sender that speaks it answers such a
+ * receiver with the plaintext {"DPX1", u16 block_bytes, u16 fec_k, u32 next_index, u64 session id,
+ * MAC key}; every other peer gets, and gives, what the originals do.
  */
 #ifndef FMTP_KEYX_H
 #define FMTP_KEYX_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "fmtp.h"
 
 #define FMTP_KEYX_MAX 8192u           /* longest string accepted (an RSA-2048 key has 426 bytes) */
 
@@ -17,19 +21,32 @@ enum fmtp_keyx_status { FMTP_KEYX_MORE, FMTP_KEYX_DONE, FMTP_KEYX_BAD };
 
 struct fmtp_keyx;
 
-/* The receiver's side; makes a key pair (some 0.1 s of CPU). NULL on failure. */
-struct fmtp_keyx *fmtp_keyx_new_receiver(void);
+/* The receiver's side; makes a key pair (some 0.1 s of CPU). offer: extension 1. NULL on failure. */
+struct fmtp_keyx *fmtp_keyx_new_receiver(bool offer);
 /* The sender's side. */
 struct fmtp_keyx *fmtp_keyx_new_sender(void);
 void fmtp_keyx_free(struct fmtp_keyx *k);
-/* Forgets what was put in, but keeps the key pair. */
+/* Forgets what was put in (a new connection), but keeps the key pair. */
 void fmtp_keyx_rewind(struct fmtp_keyx *k);
 
 /* Takes bytes from the stream; *used says how many belonged to the exchange. After DONE or BAD
  * nothing more may be put in. */
 enum fmtp_keyx_status fmtp_keyx_input(struct fmtp_keyx *k, const uint8_t *bytes, size_t len,
                                       size_t *used);
-/* What goes out: the receiver has it at once, the sender after DONE. */
+/* What goes out: the receiver has it at once, the sender after fmtp_keyx_answer(). */
 const uint8_t *fmtp_keyx_output(const struct fmtp_keyx *k, size_t *len);
+
+/* --- sender, after DONE */
+/* Does the receiver offer extension 1? */
+bool fmtp_keyx_offered(const struct fmtp_keyx *k);
+/* Makes the answer. session: NULL or not extended for an ordinary receiver. -1: the receiver's key
+ * cannot carry it. */
+int fmtp_keyx_answer(struct fmtp_keyx *k, const struct fmtp_session *session, const uint8_t *mac_key,
+                     size_t mac_key_len);
+
+/* --- receiver, after DONE */
+/* True and *session filled if the sender agreed to extension 1. */
+bool fmtp_keyx_session(const struct fmtp_keyx *k, struct fmtp_session *session);
+const uint8_t *fmtp_keyx_mac_key(const struct fmtp_keyx *k, size_t *len);
 
 #endif

@@ -331,7 +331,10 @@ static void conn_input(struct fmtp_server *s, struct conn *c, const uint8_t *byt
             drop_conn(s, c);
             return;
         case FMTP_KEYX_DONE:
-            conn_ready(s, c);
+            if (fmtp_keyx_answer(c->keyx, NULL, (const uint8_t *)"", 0) < 0)
+                drop_conn(s, c);
+            else
+                conn_ready(s, c);
             break;
         }
         if (c->peer < 0)

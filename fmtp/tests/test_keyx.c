@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <openssl/decoder.h>
 #include <openssl/encoder.h>
 #include <openssl/evp.h>
 #include <openssl/rsa.h>
@@ -33,7 +34,8 @@ static enum fmtp_keyx_status feed(struct fmtp_keyx *k, const uint8_t *bytes, siz
 
 static void exchange(size_t piece)
 {
-    struct fmtp_keyx *r = fmtp_keyx_new_receiver(), *s = fmtp_keyx_new_sender();
+    struct fmtp_keyx *r = fmtp_keyx_new_receiver(false), *s = fmtp_keyx_new_sender();
+    struct fmtp_session session = {.extended = true};
     uint8_t bytes[2048];
     size_t n, left;
     const uint8_t *out;
@@ -51,12 +53,18 @@ static void exchange(size_t piece)
     assert_int_equal(left, 0);
     assert_int_equal(feed(s, bytes, n + 4, piece, &left), FMTP_KEYX_DONE);
     assert_int_equal(left, 4);
+    assert_false(fmtp_keyx_offered(s));
+    assert_int_equal(fmtp_keyx_answer(s, NULL, (const uint8_t *)"", 0), 0);
     out = fmtp_keyx_output(s, &n);
     assert_int_equal(n, 4 + 256);
     assert_memory_equal(out, "\x00\x00\x01\x00", 4);
     memcpy(bytes, out, n);
     assert_int_equal(feed(r, bytes, n, piece, &left), FMTP_KEYX_DONE);
     assert_int_equal(left, 0);
+    assert_false(fmtp_keyx_session(r, &session));
+    assert_false(session.extended);
+    fmtp_keyx_mac_key(r, &n);
+    assert_int_equal(n, 0);
     fmtp_keyx_free(r);
     fmtp_keyx_free(s);
 }
@@ -71,7 +79,7 @@ static void test_round_trip(void **state)
 
 static void test_damaged(void **state)
 {
-    struct fmtp_keyx *r = fmtp_keyx_new_receiver(), *s = fmtp_keyx_new_sender();
+    struct fmtp_keyx *r = fmtp_keyx_new_receiver(false), *s = fmtp_keyx_new_sender();
     uint8_t bytes[2048];
     size_t n, left;
     const uint8_t *out;
@@ -80,12 +88,138 @@ static void test_damaged(void **state)
     out = fmtp_keyx_output(r, &n);
     memcpy(bytes, out, n);
     assert_int_equal(feed(s, bytes, n, n, &left), FMTP_KEYX_DONE);
+    assert_int_equal(fmtp_keyx_answer(s, NULL, (const uint8_t *)"", 0), 0);
     out = fmtp_keyx_output(s, &n);
     memcpy(bytes, out, n);
     bytes[100] ^= 1;
     assert_int_equal(feed(r, bytes, n, n, &left), FMTP_KEYX_BAD);
     fmtp_keyx_free(r);
     fmtp_keyx_free(s);
+}
+
+/* The MAC keys of levels 1 and 2 by their lengths, with and without extension 1. */
+static void agree(bool offer, size_t key_len)
+{
+    struct fmtp_keyx *r = fmtp_keyx_new_receiver(offer), *s = fmtp_keyx_new_sender();
+    const struct fmtp_session given = {.extended = true, .block_bytes = 1416, .fec_k = 200,
+                                       .next_index = 0xfffffff0, .id = 0x0123456789abcdef};
+    struct fmtp_session got;
+    uint8_t key[113];
+    size_t n, left;
+    const uint8_t *out;
+
+    memset(key, 0xa5, sizeof key);
+    for (int round = 0; round < 2; round++) {            /* and again, as after a reconnect */
+        out = fmtp_keyx_output(r, &n);
+        assert_int_equal(n, 4 + 426 + (offer ? 19 : 0));
+        assert_int_equal(feed(s, out, n, 50, &left), FMTP_KEYX_DONE);
+        assert_int_equal(fmtp_keyx_offered(s), offer);
+        assert_int_equal(fmtp_keyx_answer(s, offer ? &given : NULL, key, key_len), 0);
+        out = fmtp_keyx_output(s, &n);
+        assert_int_equal(n, 260);
+        assert_int_equal(feed(r, out, n, 50, &left), FMTP_KEYX_DONE);
+        assert_int_equal(fmtp_keyx_session(r, &got), offer);
+        if (offer) {
+            assert_int_equal(got.block_bytes, 1416);
+            assert_int_equal(got.fec_k, 200);
+            assert_int_equal(got.next_index, 0xfffffff0);
+            assert_true(got.id == 0x0123456789abcdef);
+        }
+        out = fmtp_keyx_mac_key(r, &n);
+        assert_int_equal(n, key_len);
+        assert_memory_equal(out, key, key_len);
+        fmtp_keyx_rewind(r);
+        fmtp_keyx_rewind(s);
+    }
+    fmtp_keyx_free(r);
+    fmtp_keyx_free(s);
+}
+
+static void test_keys_and_extension(void **state)
+{
+    static const size_t lens[3] = {0, 64, 113};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        agree(false, lens[i]);
+        agree(true, lens[i]);
+    }
+}
+
+/* The public key in what a receiver sends, as OpenSSL reads it. */
+static EVP_PKEY *key_of(struct fmtp_keyx *r)
+{
+    OSSL_DECODER_CTX *decoder;
+    EVP_PKEY *key = NULL;
+    size_t n;
+    const uint8_t *out = fmtp_keyx_output(r, &n), *text = out + 4;
+
+    n -= 4;
+    decoder = OSSL_DECODER_CTX_new_for_pkey(&key, "PEM", "type-specific", "RSA",
+                                            EVP_PKEY_PUBLIC_KEY, NULL, NULL);
+    assert_int_equal(OSSL_DECODER_from_data(decoder, &text, &n), 1);
+    OSSL_DECODER_CTX_free(decoder);
+    return key;
+}
+
+/* Encrypts with OpenSSL alone and gives it to a receiver, as another implementation would. */
+static enum fmtp_keyx_status receiver_takes(struct fmtp_keyx *r, const void *plain, size_t len)
+{
+    EVP_PKEY *key = key_of(r);
+    EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new(key, NULL);
+    uint8_t bytes[260] = {0, 0, 1, 0};
+    size_t n = 256, left;
+
+    fmtp_keyx_rewind(r);
+    assert_int_equal(EVP_PKEY_encrypt_init(ctx), 1);
+    assert_int_equal(EVP_PKEY_CTX_set_rsa_padding(ctx, RSA_PKCS1_OAEP_PADDING), 1);
+    assert_int_equal(EVP_PKEY_encrypt(ctx, bytes + 4, &n, plain, len), 1);
+    EVP_PKEY_CTX_free(ctx);
+    EVP_PKEY_free(key);
+    return feed(r, bytes, 4 + n, 4 + n, &left);
+}
+
+/* What the sender may say: the bytes of the agreement worked out by hand, and what is none. */
+static void test_plaintexts(void **state)
+{
+    static const uint8_t agreed[20] = {'D', 'P', 'X', '1', 0x05, 0xa8, 0, 200, 0, 0, 1, 2,
+                                       1, 2, 3, 4, 5, 6, 7, 8};
+    struct fmtp_keyx *r = fmtp_keyx_new_receiver(true), *plain = fmtp_keyx_new_receiver(false);
+    struct fmtp_session s;
+    uint8_t text[113] = {0};
+    size_t n;
+
+    (void)state;
+    assert_int_equal(receiver_takes(r, agreed, sizeof agreed), FMTP_KEYX_DONE);
+    assert_true(fmtp_keyx_session(r, &s));
+    assert_int_equal(s.block_bytes, 1448);
+    assert_int_equal(s.fec_k, 200);
+    assert_int_equal(s.next_index, 0x102);
+    assert_true(s.id == 0x0102030405060708);
+    fmtp_keyx_mac_key(r, &n);
+    assert_int_equal(n, 0);
+    /* not offered: 20 bytes are no MAC key */
+    assert_int_equal(receiver_takes(plain, agreed, sizeof agreed), FMTP_KEYX_BAD);
+    /* an original of any level, to one that offered */
+    assert_int_equal(receiver_takes(r, "", 0), FMTP_KEYX_DONE);
+    assert_false(fmtp_keyx_session(r, &s));
+    memcpy(text, agreed, sizeof agreed);             /* a key that begins as an agreement does */
+    assert_int_equal(receiver_takes(r, text, 64), FMTP_KEYX_DONE);
+    assert_false(fmtp_keyx_session(r, &s));
+    assert_int_equal(receiver_takes(r, text, 113), FMTP_KEYX_DONE);
+    assert_int_equal(receiver_takes(r, text, 63), FMTP_KEYX_BAD);
+    /* sizes that no session has */
+    text[4] = text[5] = 0;
+    assert_int_equal(receiver_takes(r, text, 20), FMTP_KEYX_BAD);
+    text[4] = text[5] = 0xff;
+    assert_int_equal(receiver_takes(r, text, 20), FMTP_KEYX_BAD);
+    memcpy(text, agreed, sizeof agreed);
+    text[6] = 1;
+    assert_int_equal(receiver_takes(r, text, 20), FMTP_KEYX_BAD);
+    text[6] = text[7] = 0;
+    assert_int_equal(receiver_takes(r, text, 20), FMTP_KEYX_BAD);
+    fmtp_keyx_free(r);
+    fmtp_keyx_free(plain);
 }
 
 /* A key written and an answer opened by OpenSSL alone, as another implementation would. */
@@ -108,6 +242,7 @@ static void test_independent_receiver(void **state)
     bytes[3] = 0xaa;
     memcpy(bytes + 4, pem, n);
     assert_int_equal(feed(s, bytes, 4 + n, 100, &left), FMTP_KEYX_DONE);
+    assert_int_equal(fmtp_keyx_answer(s, NULL, (const uint8_t *)"", 0), 0);
     out = fmtp_keyx_output(s, &n);
     assert_int_equal(n, 260);
     assert_int_equal(EVP_PKEY_decrypt_init(ctx), 1);
@@ -151,6 +286,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip), cmocka_unit_test(test_damaged),
         cmocka_unit_test(test_independent_receiver),
+        cmocka_unit_test(test_keys_and_extension), cmocka_unit_test(test_plaintexts),
         cmocka_unit_test(test_hostile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
