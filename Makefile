@@ -71,10 +71,10 @@ coverage: setup ## line coverage of the C programs by their tests, with the shar
 	@$(PY) -m tests.quality coverage
 bench: build ## benchmarks, as ratios measured side by side
 	@meson test -C build --benchmark --verbose
-fuzz: setup ## libFuzzer on every parser of bytes (SECONDS_EACH=60)
+fuzz: setup ## libFuzzer on every parser of bytes (SECONDS_EACH=60 TARGETS="fuzz_xdr ...")
 	@ansible/setup --tags fuzz
 	@[ -f build-fuzz/build.ninja ] || CC=clang meson setup build-fuzz -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false
-	@ninja -C build-fuzz && tests/fuzz.sh build-fuzz $(or $(SECONDS_EACH),60)
+	@ninja -C build-fuzz && tests/fuzz.sh build-fuzz $(or $(SECONDS_EACH),60) $(TARGETS)
 
 .PHONY: virtual-kernel
 virtual-kernel: setup ## build the kernel of virtual time's guests (once, some minutes; SOURCE=file, NO_DOWNLOAD=1)

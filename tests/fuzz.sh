@@ -1,25 +1,50 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs every libFuzzer target of a build directory for some seconds each.
-#   tests/fuzz.sh BUILD SECONDS_EACH
+# Runs every libFuzzer target of a build directory for some seconds each, as many at once as there
+# are processors.
+#   tests/fuzz.sh BUILD SECONDS_EACH [TARGET]...
 set -euo pipefail
 build=$1 seconds=$2
+shift 2
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 mapfile -t targets < <(find "$build" -type f -name 'fuzz_*' -perm -u+x | sort)
+if [ $# -gt 0 ]; then
+  wanted=()
+  for name in "$@"; do
+    found=$(printf '%s\n' "${targets[@]}" | grep "/$name\$") ||
+      { echo "fuzz: found '$name'; valid: $(printf '%s\n' "${targets[@]##*/}" | paste -sd' ')" >&2; exit 2; }
+    wanted+=("$found")
+  done
+  targets=("${wanted[@]}")
+fi
 [ ${#targets[@]} -gt 0 ] || { echo "fuzz: found no fuzz_* program in $build; valid: a build with -Dfuzz=true" >&2; exit 2; }
-failed=0 number=0
-for target in "${targets[@]}"; do
-  number=$((number + 1))
+jobs=$(nproc)
+rounds=$(( (${#targets[@]} + jobs - 1) / jobs ))
+echo "fuzz: ${#targets[@]} targets, $jobs at once, $seconds s each: about $((rounds * seconds / 60)):$(printf %02d $((rounds * seconds % 60)))"
+
+# One target; its line is its result. A killed run ends with its fuzzer.
+fuzz_one() {
+  local target=$1 name seeds grown status=0
   name=$(basename "$target")
-  seeds=$(find "$root" -path "*/fuzz/corpus/${name#fuzz_}" -type d | head -n 1)
+  seeds=$(find "$root" -path "*/fuzz/corpus/${name#fuzz_}" -type d -not -path "*/build*" | head -n 1)
   grown="$build/corpus/$name"
   mkdir -p "$grown"
-  left=$(( (${#targets[@]} - number + 1) * seconds ))
-  echo "[$number/${#targets[@]}] $name for $seconds s (about $((left / 60)):$(printf %02d $((left % 60))) left)"
-  if ! "$target" -max_total_time="$seconds" -max_len=4096 -artifact_prefix="$build/$name-" -print_final_stats=1 "$grown" ${seeds:+"$seeds"} >"$build/$name.log" 2>&1; then
-    failed=$((failed + 1)); tail -n 25 "$build/$name.log"
+  "$target" -max_total_time="$seconds" -max_len=4096 -artifact_prefix="$build/$name-" -print_final_stats=1 \
+    "$grown" ${seeds:+"$seeds"} >"$build/$name.log" 2>&1 || status=$?
+  local runs
+  runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$build/$name.log")
+  if [ "$status" = 0 ]; then
+    echo "passed  $name: $seconds s, ${runs:-?} runs"
+  else
+    echo "FAILED  $name: exit status $status (all of it: $build/$name.log)"
+    tail -n 25 "$build/$name.log"
   fi
-  grep -E 'stat::number_of_executed_units|stat::average_exec_per_sec' "$build/$name.log" || true
-done
-echo "$((${#targets[@]} - failed)) passed, $failed failed"
-[ "$failed" = 0 ]
+  return "$status"
+}
+export -f fuzz_one
+export build seconds root
+printf '%s\0' "${targets[@]}" | xargs -0 -P "$jobs" -I{} bash -c 'fuzz_one {}' | tee "$build/fuzz.txt" || true
+failed=$(grep -c '^FAILED' "$build/fuzz.txt" || true)
+passed=$(grep -c '^passed' "$build/fuzz.txt" || true)
+echo "$passed passed, $failed failed"
+[ "$passed" = ${#targets[@]} ]

@@ -72,7 +72,7 @@ static int send_all(char **argv)
     const size_t size = (size_t)number(argv[3], sizeof(struct stamp), 65507);
     const int64_t interval_ns = number(argv[4], 0, 10 * NS_PER_S);
     const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    char *bytes = calloc(1, size);
+    char bytes[65507] = {0};
     int64_t began;
 
     to.sin_port = htons((uint16_t)number(argv[1], 1, 65535));
@@ -80,7 +80,7 @@ static int send_all(char **argv)
         fprintf(stderr, "selftest-udp: found '%s'; valid: an IPv4 address\n", argv[0]);
         return 2;
     }
-    if (fd < 0 || bytes == NULL) die("socket");
+    if (fd < 0) die("socket");
     enlarge(fd, SO_SNDBUFFORCE);
     began = clock_ns(CLOCK_MONOTONIC);
     for (long long i = 0; i < count; i++) {
@@ -96,7 +96,6 @@ static int send_all(char **argv)
         memcpy(bytes, &stamp, sizeof stamp);
         if (sendto(fd, bytes, size, 0, (struct sockaddr *)&to, sizeof to) < 0) die("sendto");
     }
-    free(bytes);
     close(fd);
     return 0;
 }

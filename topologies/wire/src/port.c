@@ -13,6 +13,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+/* Destination and source address: what stands before a tag. */
+static const size_t ADDRESSES_BYTES = 2u * (size_t)ETH_ALEN;
+
 enum {
     TAG_BYTES = 4,
     BATCH = 64,
@@ -146,12 +149,12 @@ static struct iovec frame_of(struct tpacket2_hdr *header, uint32_t status)
 {
     uint8_t *frame = (uint8_t *)header + header->tp_mac;
     size_t size = header->tp_snaplen;
-    if ((status & TP_STATUS_VLAN_VALID) && size >= 2 * ETH_ALEN) {
+    if ((status & TP_STATUS_VLAN_VALID) && size >= ADDRESSES_BYTES) {
         uint16_t tpid = (status & TP_STATUS_VLAN_TPID_VALID) ? header->tp_vlan_tpid : ETH_P_8021Q;
-        memmove(frame - TAG_BYTES, frame, 2 * ETH_ALEN);
+        memmove(frame - TAG_BYTES, frame, ADDRESSES_BYTES);
         frame -= TAG_BYTES;
         size += TAG_BYTES;
-        uint8_t *tag = frame + 2 * ETH_ALEN;
+        uint8_t *tag = frame + ADDRESSES_BYTES;
         tag[0] = (uint8_t)(tpid >> 8);
         tag[1] = (uint8_t)tpid;
         tag[2] = (uint8_t)(header->tp_vlan_tci >> 8);
