@@ -35,19 +35,32 @@ static int64_t now_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* Maps the pages of a region that is about to be filled: one call instead of a fault for each. Only
- * a hint: kernels before 5.14 refuse it. */
-static void populate(void *region, uint64_t bytes)
+/* Maps the pages of a region that is about to be filled, if this handle has not yet: one call
+ * instead of a fault for each. Only the beginning of a huge one: the caller waits. Only a hint:
+ * kernels before 5.14 refuse it. */
+static void populate(struct pq *q, uint64_t offset, uint64_t bytes)
 {
 #ifdef MADV_POPULATE_WRITE
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t from = (uintptr_t)region & ~(page - 1), to = ((uintptr_t)region + bytes + page - 1) & ~(page - 1);
+    enum { CHUNKS_AT_ONCE = 64 };
+    uint64_t first = offset / PQ_CHUNK, last = (offset + bytes - 1) / PQ_CHUNK, from = 0, run = 0;
     int saved = errno;
-    if (to - from > page)
-        madvise((void *)from, to - from, MADV_POPULATE_WRITE);
+    if (last - first >= CHUNKS_AT_ONCE)
+        last = first + CHUNKS_AT_ONCE - 1;
+    for (uint64_t c = first; c <= last + 1; c++) {
+        if (c <= last && !(q->mapped[c / 64] >> c % 64 & 1)) {
+            q->mapped[c / 64] |= UINT64_C(1) << c % 64;
+            if (!run++)
+                from = c * PQ_CHUNK;
+        } else if (run) {
+            uint64_t room = q->h->data_bytes - from;
+            madvise(q->data + from, run * PQ_CHUNK < room ? run * PQ_CHUNK : room, MADV_POPULATE_WRITE);
+            run = 0;
+        }
+    }
     errno = saved;
 #else
-    (void)region;
+    (void)q;
+    (void)offset;
     (void)bytes;
 #endif
 }
@@ -57,6 +70,7 @@ enum pq_status pq_reserve(struct pq *q, const struct pq_signature *sig, uint64_t
 {
     if (!q->writable)
         return PQ_INVAL;
+    uint64_t offset = 0;
     struct pq_reservation *r = calloc(1, sizeof *r);
     if (!r)
         return PQ_SYSTEM;
@@ -71,14 +85,15 @@ enum pq_status pq_reserve(struct pq *q, const struct pq_signature *sig, uint64_t
             s = pq_region_take(q, region_bytes, q->client, &r->slot);
         }
         if (!s)
-            *region = q->data + q->slots[r->slot].offset;
+            offset = q->slots[r->slot].offset;
         pq_unlock(q);
     }
     if (s) {
         free(r);
         return s;
     }
-    populate(*region, region_bytes);
+    *region = q->data + offset;
+    populate(q, offset, pq_round_up(region_bytes));
     r->region_bytes = region_bytes;
     r->next = q->reservations;
     if (r->next)
@@ -120,22 +135,24 @@ enum pq_status pq_commit(struct pq *q, struct pq_reservation *r, const struct pq
     struct pq_slot *sl = &q->slots[slot];
     uint64_t seq = atomic_load(&h->last_seq) + 1;
     uint32_t old = q->order[seq % h->order_cells];
-    if (old) {
-        if (q->slots[old - 1].pins)
-            pq_doom(q, old - 1);
-        else
-            pq_evict(q, old - 1);
-    }
+    if (old)
+        pq_evict(q, old - 1);
     sl->info = *info;
     sl->data_offset = data_offset;
     sl->inserted_us = now_us();
+    if (sl->inserted_us > h->last_order_us)
+        h->last_order_us = sl->inserted_us;
+    sl->order_us = h->last_order_us;
     sl->seq = seq;
     atomic_store(&h->last_seq, seq);
+    /* Before it is committed: killed in between, nobody would wake the readers. Those who wake now
+     * wait for the lock. */
+    pq_announce(q);
     pq_set_state(sl, SLOT_COMMITTED);
     pq_index_add(q, slot);
     h->inserted++;
     pq_unlock(q);
-    pq_announce(q);
+    q->committed_seq = seq;
     forget(q, r);
     return PQ_OK;
 }
@@ -171,6 +188,7 @@ static void show(struct pq *q, uint32_t slot, struct pq_view *out)
     const struct pq_slot *s = &q->slots[slot];
     pq_pin(q, slot);
     out->info = s->info;
+    out->inserted = (struct timeval){.tv_sec = s->inserted_us / 1000000, .tv_usec = s->inserted_us % 1000000};
     out->data = q->data + s->offset + s->data_offset;
     out->seq = s->seq;
     out->slot = slot;
@@ -210,9 +228,44 @@ void pq_release(struct pq *q, struct pq_view *v)
     v->data = NULL;
 }
 
+enum pq_status pq_remove(struct pq *q, uint64_t seq)
+{
+    if (!q->writable)
+        return PQ_INVAL;
+    enum pq_status s = pq_lock(q);
+    if (s)
+        return s;
+    uint32_t slot = pq_index_at(q, seq);
+    if (slot != PQ_NONE) {
+        pq_drop(q, slot);
+        q->h->removed++;
+    }
+    pq_unlock(q);
+    return slot == PQ_NONE ? PQ_END : PQ_OK;
+}
+
+enum pq_status pq_seek(struct pq *q, const struct timeval *from, uint64_t *after)
+{
+    int64_t us;
+    if (__builtin_mul_overflow((int64_t)from->tv_sec, INT64_C(1000000), &us) ||
+        __builtin_add_overflow(us, (int64_t)from->tv_usec, &us))
+        us = from->tv_sec < 0 ? INT64_MIN : INT64_MAX;
+    enum pq_status s = pq_lock(q);
+    if (s)
+        return s;
+    *after = pq_index_before_time(q, us);
+    pq_unlock(q);
+    return PQ_OK;
+}
+
 uint64_t pq_last_seq(struct pq *q)
 {
     return atomic_load(&q->h->last_seq);
+}
+
+uint64_t pq_committed_seq(const struct pq *q)
+{
+    return q->committed_seq;
 }
 
 static double age_s(const struct pq *q, uint32_t slot, int64_t now)
@@ -235,6 +288,9 @@ void pq_get_stats(struct pq *q, struct pq_stats *out)
     out->high_water_slots = h->high_water_slots;
     out->inserted = h->inserted;
     out->evicted = h->evicted;
+    out->removed = h->removed;
+    out->recoveries = h->recoveries;
+    out->unclean = h->unclean != 0;
     out->duplicates = h->duplicates;
     out->age_oldest_s = age_s(q, h->oldest, now);
     out->age_youngest_s = age_s(q, h->newest, now);
@@ -247,6 +303,21 @@ void pq_get_stats(struct pq *q, struct pq_stats *out)
     out->min_residence_bytes = h->min_residence_bytes;
     out->min_residence_slots = h->min_residence_slots;
     pq_unlock(q);
+}
+
+enum pq_status pq_reset(struct pq *q, enum pq_reset_what what)
+{
+    enum pq_status s = q->writable ? pq_lock(q) : PQ_INVAL;
+    if (s)
+        return s;
+    if (what == PQ_RESET_UNCLEAN) {
+        pq_client_reclaim(q);
+        q->h->unclean = 0;
+    } else {
+        q->h->min_residence_us = -1;
+    }
+    pq_unlock(q);
+    return PQ_OK;
 }
 
 enum pq_status pq_check(struct pq *q)

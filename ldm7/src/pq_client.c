@@ -24,6 +24,7 @@ static void unpin_for(struct pq *q, uint32_t client, uint32_t slot)
 {
     struct pq_slot *s = &q->slots[slot];
     q->bitmaps[client * q->bitmap_words + slot / 64] &= ~(UINT64_C(1) << slot % 64);
+    pq_barrier();
     s->pins--;
     if (!s->pins && pq_state(s) == SLOT_DOOMED)
         pq_region_free(q, slot);
@@ -37,6 +38,7 @@ static void take_back(struct pq *q, uint32_t client)
     for (uint32_t s = 0; s < q->h->slots; s++)
         if (pq_state(&q->slots[s]) == SLOT_RESERVED && q->slots[s].owner == client)
             pq_region_free(q, s);
+    pq_barrier();
     q->clients[client].used = 0;
 }
 
@@ -75,6 +77,8 @@ enum pq_status pq_client_enter(struct pq *q)
                 continue;
             memset(q->bitmaps + c * q->bitmap_words, 0, q->bitmap_words * sizeof *q->bitmaps);
             cl->pid = getpid();
+            cl->writes = q->writable;
+            pq_barrier();
             cl->used = 1;
             q->client = c;
             return PQ_OK;
@@ -84,6 +88,45 @@ enum pq_status pq_client_enter(struct pq *q)
     }
     errno = EUSERS;
     return PQ_SYSTEM;
+}
+
+/* Whether somebody has this place in the table, and lives. */
+static bool lives(struct pq *q, uint32_t client)
+{
+    pthread_mutex_t *alive = &q->clients[client].alive;
+    int e = pthread_mutex_trylock(alive);
+    if (e == EBUSY)
+        return true;
+    if (e == EOWNERDEAD) /* unlocked without pthread_mutex_consistent it could be used no more */
+        pthread_mutex_consistent(alive);
+    if (e == 0 || e == EOWNERDEAD)
+        pthread_mutex_unlock(alive);
+    return false;
+}
+
+unsigned pq_clients(struct pq *q, struct pq_client_info *out, unsigned room)
+{
+    unsigned n = 0;
+    if (pq_lock(q) != PQ_OK)
+        return 0;
+    for (uint32_t c = 0; c < PQ_CLIENTS; c++) {
+        if (!q->clients[c].used || n++ >= room)
+            continue;
+        struct pq_client_info *i = &out[n - 1];
+        *i = (struct pq_client_info){.pid = q->clients[c].pid, .writes = q->clients[c].writes != 0};
+        i->self = c == q->client;
+        i->alive = lives(q, c);
+        for (size_t w = 0; w < q->bitmap_words; w++)
+            i->pins += (uint32_t)__builtin_popcountll(q->bitmaps[c * q->bitmap_words + w]);
+        for (uint32_t s = 0; s < q->h->slots; s++) {
+            if (pq_state(&q->slots[s]) == SLOT_RESERVED && q->slots[s].owner == c) {
+                i->reservations++;
+                i->reserved_bytes += q->slots[s].bytes;
+            }
+        }
+    }
+    pq_unlock(q);
+    return n;
 }
 
 void pq_client_leave(struct pq *q)

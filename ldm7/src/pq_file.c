@@ -41,6 +41,12 @@ bool pq_layout_of(uint64_t data_bytes, uint32_t slots, struct pq_layout *out)
         .order_cells = power_of_two(4 * slots),
         .bitmap_words = (slots + 63) / 64,
     };
+    for (uint32_t words = (l.order_cells + 63) / 64;; words = (words + 63) / 64) {
+        l.mark_words += words;
+        l.mark_levels++;
+        if (words == 1)
+            break;
+    }
     uint64_t at = 0;
 #define PLACE(member, bytes)                                                                       \
     l.member = at;                                                                                 \
@@ -52,6 +58,7 @@ bool pq_layout_of(uint64_t data_bytes, uint32_t slots, struct pq_layout *out)
     PLACE(nodes, l.node_count * sizeof(struct pq_node));
     PLACE(hash, l.hash_cells * 4ull);
     PLACE(order, l.order_cells * 4ull);
+    PLACE(marks, l.mark_words * 8ull);
     PLACE(scratch, slots * 4ull);
     at = (at + page - 1) / page * page;
     PLACE(data, l.data_bytes);
@@ -77,6 +84,14 @@ static void place(struct pq *q, const struct pq_layout *l)
     q->nodes = (struct pq_node *)(q->map + l->nodes);
     q->hash = (uint32_t *)(q->map + l->hash);
     q->order = (uint32_t *)(q->map + l->order);
+    q->mark_levels = l->mark_levels;
+    uint64_t *marks = (uint64_t *)(q->map + l->marks);
+    for (uint32_t level = 0, words = l->order_cells; level < l->mark_levels; level++) {
+        words = (words + 63) / 64;
+        q->marks[level] = marks;
+        q->mark_words[level] = words;
+        marks += words;
+    }
     q->scratch = (uint32_t *)(q->map + l->scratch);
     q->data = q->map + l->data;
 }
@@ -95,6 +110,7 @@ static void fill_geometry(struct pq_header *h, const struct pq_layout *l, uint32
     h->nodes = l->node_count;
     h->hash_cells = l->hash_cells;
     h->order_cells = l->order_cells;
+    h->mark_words = l->mark_words;
     h->data_bytes = l->data_bytes;
     h->file_bytes = l->file_bytes;
 }
@@ -116,13 +132,15 @@ static int start_afresh(struct pq *q, const char boot_id[40], uint64_t inode)
 {
     int e = pq_shared_mutex_init(&q->h->mutex);
     for (uint32_t c = 0; !e && c < PQ_CLIENTS; c++) {
+        /* What a writer wrote may not have reached the disk, or the copy. */
+        if (q->clients[c].used && q->clients[c].writes)
+            q->h->unclean = 1;
         q->clients[c].used = 0;
         e = pq_shared_mutex_init(&q->clients[c].alive);
     }
     if (e)
         return e;
     memset(q->bitmaps, 0, PQ_CLIENTS * q->bitmap_words * sizeof *q->bitmaps);
-    atomic_store(&q->h->listeners, 0);
     pq_rebuild(q);
     memcpy(q->h->boot_id, boot_id, 40);
     q->h->inode = inode;
@@ -198,8 +216,11 @@ enum pq_status pq_lock(struct pq *q)
         return PQ_INVAL; /* a handle inherited by fork */
     int e = pthread_mutex_lock(&q->h->mutex);
     if (e == EOWNERDEAD) {
+        q->h->recoveries++;
         pq_rebuild(q);
         e = pthread_mutex_consistent(&q->h->mutex);
+        if (!e)
+            pq_client_reclaim(q);
     }
     errno = e;
     return e ? PQ_SYSTEM : PQ_OK;
@@ -238,6 +259,7 @@ static void drop(struct pq *q)
     if (q->fd >= 0)
         close(q->fd);
     free(q->my_pins);
+    free(q->mapped);
     free(q);
 }
 
@@ -255,7 +277,11 @@ static enum pq_status enter(struct pq *q, const struct stat *st)
     enum pq_status s = pq_lock(q);
     if (s)
         return s;
-    s = pq_verify(q) ? pq_client_enter(q) : PQ_CORRUPT;
+    s = pq_verify(q) ? PQ_OK : PQ_CORRUPT;
+    if (!s) {
+        pq_client_reclaim(q); /* a process that was killed is likely to be the one that comes again */
+        s = pq_client_enter(q);
+    }
     int e = errno;
     pq_unlock(q);
     errno = e;
@@ -291,7 +317,8 @@ enum pq_status pq_open(const char *path, bool writable, struct pq **out)
     q->map = map;
     place(q, &l);
     q->my_pins = calloc(q->h->slots, sizeof *q->my_pins);
-    if (!q->my_pins)
+    q->mapped = calloc(q->h->data_bytes / PQ_CHUNK / 64 + 1, sizeof *q->mapped);
+    if (!q->my_pins || !q->mapped)
         goto out;
     s = enter(q, &st);
     if (!s)

@@ -3,13 +3,15 @@
  * Inside of the product queue. Not for users of pq.h.
  *
  * The file, every part 64-byte aligned and of a size that follows from (data_bytes, slots):
- *   header | clients | pin bitmaps | slots | nodes | hash cells | order cells | scratch | data
+ *   header | clients | pin bitmaps | slots | nodes | hash cells | order cells | marks | scratch | data
  *
  * What is authoritative: a slot's state, region (offset, bytes), seq, owner and info, the bitmaps
- * and the clients' mutexes. All else (nodes, hash, order, counters of use) is derived; pq_rebuild
- * makes it again when a process died inside the critical section. So the order of stores around
- * `state` matters: region before RESERVED, seq and info before COMMITTED, EMPTY before the room is
- * used again. A process can die between any two instructions, nothing else.
+ * and the clients' mutexes. All else (nodes, hash, order, marks, counters of use) is derived;
+ * pq_rebuild makes it again when a process died inside the critical section. So the order of
+ * stores around `state` matters: region before RESERVED, seq and info before COMMITTED, EMPTY
+ * before the room is used again. A process can die between any two instructions, and all stores
+ * before that one are seen by the others: what has to be kept in order is the compiler
+ * (pq_barrier), not the processor.
  */
 #ifndef PQ_IMPL_H
 #define PQ_IMPL_H
@@ -21,11 +23,14 @@
 #include "pq.h"
 
 #define PQ_UNIT 64u               /* regions begin and end on these boundaries */
+#define PQ_CHUNK (UINT64_C(256) << 10)
 #define PQ_CLIENTS 512u           /* handles open at a time, all processes together */
 #define PQ_SLOTS_MAX (1u << 24)
 #define PQ_DATA_MAX (UINT64_C(1) << 46)
 #define PQ_NONE UINT32_MAX
-#define PQ_VERSION 1u
+#define PQ_VERSION 2u
+#define PQ_MARK_LEVELS 5u         /* 64^5 >= the order cells of PQ_SLOTS_MAX */
+#define PQ_SPARE_NONE UINT64_MAX
 
 enum slot_state { SLOT_EMPTY, SLOT_RESERVED, SLOT_COMMITTED, SLOT_DOOMED };
 
@@ -35,6 +40,7 @@ struct pq_slot {
     uint64_t offset, bytes;       /* region in the data area, multiples of PQ_UNIT */
     uint64_t seq;
     int64_t inserted_us;          /* CLOCK_REALTIME */
+    int64_t order_us;             /* the same, but never less than that of an older product */
     uint32_t data_offset;
     uint32_t pins;                /* derived: clients that pin it */
     uint32_t older, newer;        /* derived: neighbours in insertion order */
@@ -53,6 +59,7 @@ struct pq_node {
 struct pq_client {
     pthread_mutex_t alive;
     uint32_t used;
+    uint32_t writes;              /* may insert */
     int32_t pid;                  /* for people */
 };
 
@@ -60,7 +67,7 @@ struct pq_header {
     char magic[8];
     uint32_t version, byte_order;
     uint32_t header_bytes, slot_bytes, node_bytes, client_bytes, clients;
-    uint32_t slots, nodes, hash_cells, order_cells, reserved;
+    uint32_t slots, nodes, hash_cells, order_cells, mark_words;
     uint64_t data_bytes, file_bytes;
     uint64_t hash_key[2];
     /* Which machine run and which file the mutexes belong to: after a reboot, or in a copy of
@@ -69,13 +76,15 @@ struct pq_header {
     uint64_t inode;
 
     pthread_mutex_t mutex;        /* robust, process-shared */
-    _Atomic uint32_t wake;        /* futex word, changes with every insertion */
-    _Atomic uint32_t listeners;
+    /* Futex word: bit 0 somebody waits, the others change with every insertion. */
+    _Atomic uint32_t wake;
+    uint32_t unclean;             /* the machine stopped, or a copy was made, while writers were open */
     _Atomic uint64_t last_seq;
-    uint64_t inserted, evicted, duplicates;
+    int64_t last_order_us;
+    uint64_t inserted, evicted, removed, duplicates, recoveries;
     uint64_t high_water_bytes;
     uint32_t high_water_slots, high_water_free_nodes, high_water_used;
-    int64_t min_residence_us;     /* of evicted products; -1: none evicted yet */
+    int64_t min_residence_us;     /* from creation to eviction; -1: none evicted yet */
     uint64_t min_residence_bytes;
     uint32_t min_residence_slots;
     /* derived */
@@ -85,6 +94,7 @@ struct pq_header {
     uint32_t used_slots;          /* not EMPTY */
     uint32_t products;            /* COMMITTED */
     uint32_t free_nodes;          /* free extents in the list */
+    uint32_t reclaim_due;         /* room was passed over because somebody holds it: is he alive? */
     uint64_t used_bytes;
 };
 
@@ -108,11 +118,16 @@ struct pq {
     struct pq_node *nodes;
     uint32_t *hash;               /* slot + 1, 0: empty */
     uint32_t *order;              /* [seq % order_cells]: slot + 1 */
+    uint64_t *marks[PQ_MARK_LEVELS]; /* level 0: a bit for each used order cell; above: for each word */
+    uint32_t mark_words[PQ_MARK_LEVELS], mark_levels;
     uint32_t *scratch;            /* [slots], for pq_rebuild */
     uint8_t *data;
     uint32_t client;
     uint32_t *my_pins;            /* [slots]: views this handle has given out */
+    uint64_t *mapped;             /* a bit for each PQ_CHUNK of data whose pages were asked for */
     struct pq_reservation *reservations;
+    uint64_t committed_seq;       /* of this handle's last product */
+    uint64_t steps;               /* cells and words look-ups have read */
 
     int event_fd;                 /* -1: no listener thread */
     pthread_t listener;
@@ -120,8 +135,8 @@ struct pq {
 };
 
 struct pq_layout {
-    uint64_t clients, bitmaps, slots, nodes, hash, order, scratch, data, file_bytes;
-    uint32_t node_count, hash_cells, order_cells;
+    uint64_t clients, bitmaps, slots, nodes, hash, order, marks, scratch, data, file_bytes;
+    uint32_t node_count, hash_cells, order_cells, mark_words, mark_levels;
     uint64_t data_bytes;          /* rounded up */
     size_t bitmap_words;
 };
@@ -136,14 +151,18 @@ uint64_t pq_round_up(uint64_t bytes);
 enum pq_status pq_region_take(struct pq *q, uint64_t bytes, uint32_t owner, uint32_t *slot);
 void pq_region_free(struct pq *q, uint32_t slot);
 void pq_evict(struct pq *q, uint32_t slot);
-void pq_doom(struct pq *q, uint32_t slot);
+void pq_drop(struct pq *q, uint32_t slot);
 uint64_t pq_largest_free(const struct pq *q);
 
 /* pq_index.c: all under the lock */
 uint32_t pq_hash_find(const struct pq *q, const struct pq_signature *sig);
 void pq_index_add(struct pq *q, uint32_t slot);
 void pq_index_remove(struct pq *q, uint32_t slot);
-uint32_t pq_index_after(const struct pq *q, uint64_t seq);
+uint32_t pq_index_after(struct pq *q, uint64_t seq);
+uint32_t pq_index_at(const struct pq *q, uint64_t seq);
+uint64_t pq_index_before_time(struct pq *q, int64_t us);
+void pq_index_clear(struct pq *q);
+bool pq_marks_agree(const struct pq *q);
 
 /* pq_recover.c: all under the lock */
 void pq_rebuild(struct pq *q);
@@ -166,9 +185,17 @@ static inline uint32_t pq_state(const struct pq_slot *s)
     return atomic_load_explicit(&s->state, memory_order_acquire);
 }
 
+/* The compiler moves no store across this. */
+static inline void pq_barrier(void)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
 static inline void pq_set_state(struct pq_slot *s, enum slot_state state)
 {
+    pq_barrier();
     atomic_store_explicit(&s->state, (uint32_t)state, memory_order_release);
+    pq_barrier();
 }
 
 static inline bool pq_is_free_node(const struct pq *q, uint32_t node)

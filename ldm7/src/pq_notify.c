@@ -2,6 +2,10 @@
  *
  * Waking up on insertion across processes: a futex word in the header; a small thread per
  * listening handle turns it into an eventfd that an event loop can wait for.
+ *
+ * Who waits sets bit 0 of the word; the next announcement clears it and wakes all. So nobody is
+ * counted, nothing is left behind by a killed listener, and an announcement that nobody waits for
+ * costs no system call.
  */
 #include "own_pid.h"
 #include "pq_impl.h"
@@ -14,16 +18,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static void wake_all(struct pq *q)
-{
-    atomic_fetch_add(&q->h->wake, 1);
-    if (atomic_load(&q->h->listeners))
-        syscall(SYS_futex, &q->h->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
+enum { SOMEBODY_WAITS = 1 };
 
 void pq_announce(struct pq *q)
 {
-    wake_all(q);
+    uint32_t word = atomic_load(&q->h->wake);
+    while (!atomic_compare_exchange_weak(&q->h->wake, &word, (word & ~1u) + 2))
+        ;
+    if (word & SOMEBODY_WAITS)
+        syscall(SYS_futex, &q->h->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 static void *listen_loop(void *arg)
@@ -42,6 +45,10 @@ static void *listen_loop(void *arg)
         }
         if (atomic_load(&q->listener_stops))
             break;
+        if (!(word & SOMEBODY_WAITS) &&
+            !atomic_compare_exchange_strong(&q->h->wake, &word, word | SOMEBODY_WAITS))
+            continue;
+        word |= SOMEBODY_WAITS;
         syscall(SYS_futex, &q->h->wake, FUTEX_WAIT, word, NULL, NULL, 0);
     }
     return NULL;
@@ -62,12 +69,10 @@ int pq_notify_fd(struct pq *q)
     sigset_t all, old;
     sigfillset(&all);
     atomic_store(&q->listener_stops, false);
-    atomic_fetch_add(&q->h->listeners, 1);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int e = pthread_create(&q->listener, NULL, listen_loop, q);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (e) {
-        atomic_fetch_sub(&q->h->listeners, 1);
         close(q->event_fd);
         q->event_fd = -1;
         errno = e;
@@ -90,9 +95,8 @@ void pq_notify_stop(struct pq *q)
     if (q->pid == own_pid()) {
         atomic_store(&q->listener_stops, true);
         /* The word changes, so a thread about to wait returns; other listeners find no product. */
-        wake_all(q);
+        pq_announce(q);
         pthread_join(q->listener, NULL);
-        atomic_fetch_sub(&q->h->listeners, 1);
     }
     close(q->event_fd);
     q->event_fd = -1;

@@ -16,8 +16,9 @@ static bool region_is_sane(const struct pq *q, const struct pq_slot *s)
 static bool product_is_sane(const struct pq *q, const struct pq_slot *s)
 {
     const struct pq_info *i = &s->info;
-    return s->seq > 0 && s->seq <= atomic_load(&q->h->last_seq) &&
-           (uint64_t)s->data_offset + i->size <= s->bytes && s->inserted_us >= 0 &&
+    uint64_t last = atomic_load(&q->h->last_seq);
+    return s->seq > 0 && s->seq <= last && last - s->seq < q->h->order_cells &&
+           (uint64_t)s->data_offset + i->size <= s->bytes && s->inserted_us >= 0 && s->order_us >= 0 &&
            memchr(i->ident, 0, sizeof i->ident) && memchr(i->origin, 0, sizeof i->origin);
 }
 
@@ -83,10 +84,7 @@ static uint32_t collect(struct pq *q, bool only_products)
 static void rebuild_index(struct pq *q)
 {
     struct pq_header *h = q->h;
-    memset(q->hash, 0, h->hash_cells * sizeof *q->hash);
-    memset(q->order, 0, h->order_cells * sizeof *q->order);
-    h->oldest = h->newest = PQ_NONE;
-    h->products = 0;
+    pq_index_clear(q);
     uint32_t n = collect(q, true);
     qsort_r(q->scratch, n, sizeof *q->scratch, by_seq, q->slots);
     for (uint32_t i = 0; i < n; i++) {
@@ -98,14 +96,11 @@ static void rebuild_index(struct pq *q)
             pq_set_state(s, SLOT_EMPTY);
             continue;
         }
-        uint32_t old = q->order[s->seq % h->order_cells];
-        if (old) { /* too far behind: only in a damaged file */
-            if (q->slots[old - 1].pins)
-                pq_set_state(&q->slots[old - 1], SLOT_DOOMED);
-            else
-                pq_set_state(&q->slots[old - 1], SLOT_EMPTY);
-            pq_index_remove(q, old - 1);
-        }
+        /* Times that go back: only in a damaged file. */
+        if (h->newest != PQ_NONE && s->order_us < q->slots[h->newest].order_us)
+            s->order_us = q->slots[h->newest].order_us;
+        if (s->order_us > h->last_order_us)
+            h->last_order_us = s->order_us;
         pq_index_add(q, slot);
     }
 }
@@ -254,11 +249,13 @@ static bool index_agrees(const struct pq *q)
             return false;
         const struct pq_slot *sl = &q->slots[s];
         if (pq_state(sl) != SLOT_COMMITTED || sl->older != older || !product_is_sane(q, sl) ||
-            (older != PQ_NONE && q->slots[older].seq >= sl->seq) ||
+            (older != PQ_NONE &&
+             (q->slots[older].seq >= sl->seq || q->slots[older].order_us > sl->order_us)) ||
+            sl->order_us > h->last_order_us ||
             q->order[sl->seq % h->order_cells] != s + 1 || pq_hash_find(q, &sl->info.signature) != s)
             return false;
     }
-    return products == h->products && h->newest == older;
+    return products == h->products && h->newest == older && pq_marks_agree(q);
 }
 
 static bool pins_agree(const struct pq *q)

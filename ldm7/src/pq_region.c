@@ -2,7 +2,9 @@
  *
  * Room in the data area. A cursor goes round it; what it passes is evicted, so that the oldest
  * products go first, except products that are pinned and regions that are reserved: they are
- * stepped over. Nothing is evicted when no run of evictable room is large enough.
+ * stepped over. So are, as long as there is room elsewhere, products younger than half of all: their
+ * reservation lasted so long that the cursor has come round. Nothing is evicted when no run of
+ * evictable room is large enough.
  */
 #include "pq_impl.h"
 
@@ -75,9 +77,19 @@ void pq_region_free(struct pq *q, uint32_t slot)
     h->free_slot = slot;
 }
 
-static bool evictable(const struct pq *q, uint32_t slot)
+static bool evictable(const struct pq *q, uint32_t slot, uint64_t spare_after)
 {
-    return pq_state(&q->slots[slot]) == SLOT_COMMITTED && q->slots[slot].pins == 0;
+    const struct pq_slot *s = &q->slots[slot];
+    return pq_state(s) == SLOT_COMMITTED && s->pins == 0 && s->seq <= spare_after;
+}
+
+/* It leaves the queue; its room too, at once or when the last pin goes. */
+void pq_drop(struct pq *q, uint32_t slot)
+{
+    pq_set_state(&q->slots[slot], q->slots[slot].pins ? SLOT_DOOMED : SLOT_EMPTY);
+    pq_index_remove(q, slot);
+    if (!q->slots[slot].pins)
+        pq_region_free(q, slot);
 }
 
 void pq_evict(struct pq *q, uint32_t slot)
@@ -85,8 +97,11 @@ void pq_evict(struct pq *q, uint32_t slot)
     struct pq_header *h = q->h;
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    int64_t age_us = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 - q->slots[slot].inserted_us;
-    if (age_us < 0)
+    const struct timeval *creation = &q->slots[slot].info.creation;
+    int64_t age_us; /* creation times come from the network */
+    if (__builtin_sub_overflow((int64_t)now.tv_sec, (int64_t)creation->tv_sec, &age_us) ||
+        __builtin_mul_overflow(age_us, INT64_C(1000000), &age_us) ||
+        __builtin_add_overflow(age_us, now.tv_nsec / 1000 - creation->tv_usec, &age_us) || age_us < 0)
         age_us = 0;
     if (h->min_residence_us < 0 || age_us < h->min_residence_us) {
         h->min_residence_us = age_us;
@@ -94,27 +109,16 @@ void pq_evict(struct pq *q, uint32_t slot)
         h->min_residence_slots = h->products;
     }
     h->evicted++;
-    pq_set_state(&q->slots[slot], SLOT_EMPTY);
-    pq_index_remove(q, slot);
-    pq_region_free(q, slot);
-}
-
-/* Pinned and so old that its place in the order is needed: it leaves the queue, its room follows
- * when the last pin goes. */
-void pq_doom(struct pq *q, uint32_t slot)
-{
-    pq_set_state(&q->slots[slot], SLOT_DOOMED);
-    q->h->evicted++;
-    pq_index_remove(q, slot);
+    pq_drop(q, slot);
 }
 
 /* Is there a run of free and evictable room, looked for as take_at_cursor does? */
-static bool room_exists(const struct pq *q, uint64_t bytes)
+static bool room_exists(const struct pq *q, uint64_t bytes, uint64_t spare_after)
 {
     for (int round = 0; round < 2; round++) {
         uint64_t run = 0;
         for (uint32_t n = round ? q->h->first_node : q->h->cursor; n != PQ_NONE; n = q->nodes[n].after) {
-            run = pq_is_free_node(q, n) || evictable(q, n) ? run + q->nodes[n].bytes : 0;
+            run = pq_is_free_node(q, n) || evictable(q, n, spare_after) ? run + q->nodes[n].bytes : 0;
             if (run >= bytes)
                 return true;
         }
@@ -123,7 +127,7 @@ static bool room_exists(const struct pq *q, uint64_t bytes)
 }
 
 /* Moves the cursor to a free extent of at least `bytes`, evicting what it passes. */
-static uint32_t make_room(struct pq *q, uint64_t bytes)
+static uint32_t make_room(struct pq *q, uint64_t bytes, uint64_t spare_after)
 {
     struct pq_header *h = q->h;
     for (;;) {
@@ -131,16 +135,18 @@ static uint32_t make_room(struct pq *q, uint64_t bytes)
             h->cursor = h->first_node;
         uint32_t n = h->cursor;
         if (!pq_is_free_node(q, n)) {
-            if (evictable(q, n))
+            if (evictable(q, n, spare_after)) {
                 pq_evict(q, n); /* the cursor is now at the extent it became part of */
-            else
+            } else {
+                h->reclaim_due = 1;
                 h->cursor = q->nodes[n].after;
+            }
             continue;
         }
         if (q->nodes[n].bytes >= bytes)
             return n;
         uint32_t after = q->nodes[n].after;
-        if (after != PQ_NONE && evictable(q, after))
+        if (after != PQ_NONE && evictable(q, after, spare_after))
             pq_evict(q, after);
         else
             h->cursor = after;
@@ -150,7 +156,7 @@ static uint32_t make_room(struct pq *q, uint64_t bytes)
 static bool free_a_slot(struct pq *q)
 {
     for (uint32_t s = q->h->oldest; s != PQ_NONE; s = q->slots[s].newer) {
-        if (evictable(q, s)) {
+        if (evictable(q, s, PQ_SPARE_NONE)) {
             pq_evict(q, s);
             return true;
         }
@@ -164,12 +170,20 @@ enum pq_status pq_region_take(struct pq *q, uint64_t bytes, uint32_t owner, uint
     bytes = pq_round_up(bytes);
     if (bytes > h->data_bytes)
         return PQ_BIG;
-    if (!room_exists(q, bytes) && (!pq_client_reclaim(q) || !room_exists(q, bytes)))
-        return PQ_FULL;
+    if (h->reclaim_due) {
+        h->reclaim_due = 0;
+        pq_client_reclaim(q);
+    }
+    uint64_t spare_after = atomic_load(&h->last_seq) - h->products / 2;
+    if (!room_exists(q, bytes, spare_after)) {
+        spare_after = PQ_SPARE_NONE;
+        if (!room_exists(q, bytes, spare_after) && (!pq_client_reclaim(q) || !room_exists(q, bytes, spare_after)))
+            return PQ_FULL;
+    }
     if (h->free_slot == PQ_NONE && !free_a_slot(q) &&
         (!pq_client_reclaim(q) || (h->free_slot == PQ_NONE && !free_a_slot(q))))
         return PQ_FULL;
-    uint32_t n = make_room(q, bytes);
+    uint32_t n = make_room(q, bytes, spare_after);
 
     uint32_t s = h->free_slot;
     struct pq_slot *sl = &q->slots[s];
