@@ -28,7 +28,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             continue;
         }
         n = n < size ? n : size;
-        fmtp_receiver_datagram(r, data, n, now_ns);
+        if (n < FMTP_HEADER_LEN)
+            fmtp_receiver_bad_datagram(r);
+        else
+            fmtp_receiver_datagram(r, data, data + FMTP_HEADER_LEN, n - FMTP_HEADER_LEN, now_ns);
         data += n;
         size -= n;
     }

@@ -16,11 +16,11 @@ static void begin_products(struct fmtp_receiver *r, enum fmtp_layout layout)
         struct fmtp_header h = {index, 0, len, FMTP_BOP};
         if (index != 2) {
             fmtp_header_put(bytes, &h);
-            fmtp_receiver_datagram(r, bytes, FMTP_HEADER_LEN + (size_t)len, 0);
+            fmtp_receiver_datagram(r, bytes, bytes + FMTP_HEADER_LEN, len, 0);
         }
         h = (struct fmtp_header){index, FMTP_DATA_LEN, FMTP_DATA_LEN, FMTP_MEM_DATA};
         fmtp_header_put(bytes, &h);
-        fmtp_receiver_datagram(r, bytes, FMTP_MAX_PACKET, 0);
+        fmtp_receiver_datagram(r, bytes, bytes + FMTP_HEADER_LEN, FMTP_DATA_LEN, 0);
     }
 }
 

@@ -137,6 +137,10 @@ struct fmtp_client_config {
 struct fmtp_client_stats {
     uint64_t datagrams, blocks, duplicate_blocks, products, missed;
     uint64_t retx_requests, retx_blocks;
+    uint64_t repair_requests;       /* REPAIR_REQ sent */
+    uint64_t parity_symbols, parity_drops; /* PARITY received; of these no room for */
+    uint64_t repaired_blocks, decoded_blocks; /* blocks by REPAIR; given back by parity */
+    uint64_t stash_hits, stash_drops; /* datagrams before their BOP: used later; forgotten */
     uint64_t bad_messages;          /* malformed datagrams or stream bytes, counted and dropped */
     uint64_t socket_drops;          /* SO_MEMINFO drops of the UDP socket (b_rcv too small) */
     size_t rcvbuf_granted_bytes;    /* what the kernel granted (half of what SO_RCVBUF reports:

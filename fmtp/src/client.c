@@ -171,7 +171,8 @@ struct fmtp_client *fmtp_client_open(const struct fmtp_client_config *cfg, struc
         c->cfg.max_products = 4096;
     struct fmtp_receiver_config core = {
         .layout = cfg->layout, .f_rcv = cfg->f_rcv, .r_mc_bps = cfg->r_mc_bps,
-        .max_products = c->cfg.max_products, .ctx = c, .begun = on_begun, .ended = on_ended,
+        .max_products = c->cfg.max_products, .parity_bytes = 16 << 20, .stash_blocks = 1024,
+        .ctx = c, .begun = on_begun, .ended = on_ended,
         .missed = on_missed};
     c->core = fmtp_receiver_new(&core);
     c->epfd = epoll_create1(EPOLL_CLOEXEC);
@@ -409,6 +410,15 @@ static int receive(struct fmtp_client *c, struct mmsghdr *msgs)
     return recvmmsg(c->udp, msgs, BATCH, MSG_DONTWAIT, NULL);
 }
 
+static void datagram(struct fmtp_client *c, const uint8_t *bytes, size_t len, uint64_t now_ns)
+{
+    if (len < FMTP_HEADER_LEN)
+        fmtp_receiver_bad_datagram(c->core);
+    else
+        fmtp_receiver_datagram(c->core, bytes, bytes + FMTP_HEADER_LEN, len - FMTP_HEADER_LEN,
+                               now_ns);
+}
+
 /* Reads datagrams; returns true when there are no more. */
 static bool udp_input(struct fmtp_client *c, uint64_t now_ns)
 {
@@ -420,31 +430,20 @@ static bool udp_input(struct fmtp_client *c, uint64_t now_ns)
         if (!established(c))
             continue;
         for (int i = 0; i < n; i++)
-            fmtp_receiver_datagram(c->core, c->datagrams[i], msgs[i].msg_len, now_ns);
+            datagram(c, c->datagrams[i], msgs[i].msg_len, now_ns);
         if (n < BATCH)
             return true;
     }
     return false;
 }
 
-/* Does the core need the time for it? It starts a product's timer. */
-static bool is_timed(const uint8_t *bytes, size_t len)
-{
-    struct fmtp_header h;
-
-    if (len < FMTP_HEADER_LEN)
-        return false;
-    fmtp_header_get(bytes, &h);
-    return h.flags == FMTP_BOP;
-}
-
 /* The common case: the caller woke us for datagrams. They are read at once; asking epoll first
- * would be a second system call per datagram, and the time is asked only where it is needed.
+ * would be a second system call per datagram.
  * False: there are none, or epoll was not asked for some calls and may have other things. */
 static bool datagrams_only(struct fmtp_client *c)
 {
     struct mmsghdr msgs[BATCH];
-    uint64_t now_ns = 0;
+    uint64_t now_ns;
     int n;
 
     if (c->state != UP || c->unasked >= UNASKED || (n = receive(c, msgs)) < 1) {
@@ -452,11 +451,9 @@ static bool datagrams_only(struct fmtp_client *c)
         return false;
     }
     c->unasked++;
-    for (int i = 0; i < n; i++) {
-        if (!now_ns && is_timed(c->datagrams[i], msgs[i].msg_len))
-            now_ns = fmtp_now_ns();
-        fmtp_receiver_datagram(c->core, c->datagrams[i], msgs[i].msg_len, now_ns);
-    }
+    now_ns = fmtp_now_ns();
+    for (int i = 0; i < n; i++)
+        datagram(c, c->datagrams[i], msgs[i].msg_len, now_ns);
     return true;
 }
 

@@ -306,7 +306,8 @@ static void deliver(struct sim *s, struct sim_event *e)
     struct sim_receiver *rx = &s->rx[e->rx];
 
     if (e->kind == DATAGRAM) {
-        fmtp_receiver_datagram(rx->core, e->bytes, e->len, s->now_ns);
+        fmtp_receiver_datagram(rx->core, e->bytes, e->bytes + FMTP_HEADER_LEN,
+                               e->len - FMTP_HEADER_LEN, s->now_ns);
     } else if (e->kind == TO_RECEIVER) {
         log_stream(rx, true, e->bytes, e->len);
         int rc = fmtp_receiver_stream(rx->core, e->bytes, e->len, s->now_ns);

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The FEC groups of one product at the receiver: what is missing, the parity in hand, and getting
+ * blocks back from it. When to ask for more is receiver_ask.c's business; it keeps its state per
+ * group here.
+ *
+ * Memory: at most 80 bytes per group and symbols->limit symbols over all products.
+ */
+#ifndef FMTP_GROUPS_H
+#define FMTP_GROUPS_H
+
+#include <sys/queue.h>
+
+#include "fec.h"
+#include "wire.h"
+
+struct fmtp_symbol {
+    struct fmtp_symbol *next;
+    uint8_t number;
+    uint8_t bytes[];              /* block_bytes */
+};
+
+/* Parity in hand of all products. */
+struct fmtp_symbols {
+    size_t block_bytes;
+    size_t count, limit;          /* symbols */
+    uint8_t *pad;                 /* 2 * block_bytes: a short last block, padded; in and out */
+};
+
+enum fmtp_group_state {
+    FMTP_GROUP_OPEN,              /* nothing asked */
+    FMTP_GROUP_WAITING,           /* asked for by REPAIR_REQ; in the list of waiting ones */
+    FMTP_GROUP_STREAM             /* asked for by RETX_REQ, which cannot get lost */
+};
+
+struct fmtp_group {
+    TAILQ_ENTRY(fmtp_group) link;
+    struct fmtp_symbol *parity;
+    uint64_t asked_ns, due_ns;    /* the first request; when patience ends */
+    uint32_t order;               /* of the latest request, among all requests */
+    uint8_t state;                /* enum fmtp_group_state */
+    uint8_t missing;              /* blocks not received */
+    uint8_t held;                 /* symbols in parity: always fewer than missing */
+    uint8_t high, asked_high;     /* largest end known; when asked last */
+    uint8_t round;                /* timeouts so far without news */
+    uint8_t asks;                 /* requests made */
+    bool answered;                /* something came since the first request */
+};
+
+struct fmtp_groups {
+    uint32_t nblocks, count;
+    unsigned fec_k;
+    uint32_t at;                  /* the group that was looked up last, and its blocks */
+    struct fmtp_fec_group at_blocks;
+    TAILQ_HEAD(, fmtp_group) waiting;
+    struct fmtp_group group[];
+};
+
+/* pad is allocated; -1: no memory. */
+int fmtp_symbols_init(struct fmtp_symbols *s, size_t block_bytes, size_t limit_bytes);
+void fmtp_symbols_free(struct fmtp_symbols *s);
+
+/* nblocks > 0, all missing. NULL: no memory. */
+struct fmtp_groups *fmtp_groups_new(uint32_t nblocks, unsigned fec_k);
+/* Gives the symbols back as well. gs may be NULL. */
+void fmtp_groups_free(struct fmtp_groups *gs, struct fmtp_symbols *s);
+
+/* The group of block < nblocks. */
+uint32_t fmtp_groups_of(struct fmtp_groups *gs, uint32_t block);
+struct fmtp_fec_group fmtp_groups_blocks(struct fmtp_groups *gs, uint32_t g);
+/* A missing block of the group came. The last one frees the parity and ends the waiting. */
+void fmtp_groups_received(struct fmtp_groups *gs, struct fmtp_symbols *s, uint32_t g);
+
+enum fmtp_keep { FMTP_KEEP_NEW, FMTP_KEEP_HAD, FMTP_KEEP_NO_ROOM };
+/* Keeps a copy of a parity symbol (block_bytes). */
+enum fmtp_keep fmtp_groups_keep(struct fmtp_groups *gs, struct fmtp_symbols *s, uint32_t g,
+                                uint8_t number, const uint8_t *bytes);
+/* When as many symbols are held as blocks are missing: writes these to their places in the product
+ * and sets their bits in received. Returns how many it gave back, 0: no memory. */
+unsigned fmtp_groups_decode(struct fmtp_groups *gs, struct fmtp_symbols *s, uint32_t g,
+                            uint8_t *product, uint32_t size_bytes, uint64_t *received);
+/* The group's missing blocks as the bitmap of a REPAIR_REQ. */
+void fmtp_groups_bitmap(struct fmtp_groups *gs, uint32_t g, const uint64_t *received,
+                        uint8_t bitmap[32]);
+
+static inline bool fmtp_have(const uint64_t *received, uint32_t block)
+{
+    return received[block / 64] >> (block % 64) & 1;
+}
+
+static inline void fmtp_mark(uint64_t *received, uint32_t block)
+{
+    received[block / 64] |= UINT64_C(1) << (block % 64);
+}
+
+#endif

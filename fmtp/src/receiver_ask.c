@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Asking for blocks that did not come.
+ *
+ * Ordinary: a block is asked for by RETX_REQ once, when a later one, EOP, a newer product or tau_rcv
+ * says that it passed; the answer comes by TCP and cannot get lost.
+ *
+ * With extension 1: an FEC group that passed with blocks missing beyond the parity in hand is asked
+ * for by REPAIR_REQ, and what answers it is multicast and can get lost. A symbol tells how many
+ * there will be when its burst ends; if the group is short then, more are asked for at once. If
+ * nothing tells, patience ends after a time that follows the answers' times measured; a later round
+ * says so to the sender. At last the blocks are asked for by RETX_REQ.
+ */
+#include "receiver_core.h"
+
+#define MS UINT64_C(1000000)
+#define PATIENCE_MAX_NS (5000 * MS)
+enum {
+    ROUNDS = 3,                       /* timeouts in vain before RETX_REQ */
+    ASKS = 32                         /* REPAIR_REQ of one group at most */
+};
+
+static bool is_full(const struct fmtp_receiver *r)
+{
+    return r->out.len >= FMTP_RX_SOFT_BYTES;
+}
+
+/* RETX_REQ for the missing ones of blocks [from, to), as far as there is room for requests if
+ * bounded. Returns how far. */
+static uint32_t request_runs(struct fmtp_receiver *r, struct product *p, uint32_t from, uint32_t to,
+                             bool bounded)
+{
+    uint32_t most = UINT16_MAX / r->block, block = from;
+
+    while (block < to) {
+        if (block % 64 == 0 && p->received[block / 64] == UINT64_MAX) {
+            block = to - block < 64 ? to : block + 64;
+            continue;
+        }
+        if (fmtp_have(p->received, block)) {
+            block++;
+            continue;
+        }
+        if (bounded && is_full(r))
+            break;
+        uint32_t n = 1;
+        while (n < most && block + n < to && !fmtp_have(p->received, block + n))
+            n++;
+        fmtp_rx_emit(r, FMTP_RETX_REQ, p->index, block * r->block, (uint16_t)(n * r->block));
+        r->stats.retx_requests++;
+        block += n;
+    }
+    return block;
+}
+
+/* ------------------------------------------------------------------ groups */
+
+/* How long an answer to a REPAIR_REQ may take. */
+static uint64_t patience_ns(const struct fmtp_receiver *r)
+{
+    uint64_t least = r->rtt_ns < PATIENCE_MAX_NS ? r->rtt_ns * 3 / 2 + 20 * MS : PATIENCE_MAX_NS;
+    uint64_t usual = r->answer_ns + 4 * r->answer_var_ns;
+    uint64_t ns = usual > least ? usual : least;
+
+    return ns < PATIENCE_MAX_NS ? ns : PATIENCE_MAX_NS;
+}
+
+static void wait_for(struct fmtp_receiver *r, struct product *p, struct fmtp_group *group,
+                     uint64_t ns)
+{
+    group->due_ns = r->now_ns + ns;
+    if (group->state != FMTP_GROUP_WAITING)
+        TAILQ_INSERT_TAIL(&p->groups->waiting, group, link);
+    group->state = FMTP_GROUP_WAITING;
+    if (group->due_ns < p->due_ns) {
+        p->due_ns = group->due_ns;
+        fmtp_rx_arm(r, p);
+    }
+}
+
+static void ask_by_stream(struct fmtp_receiver *r, struct product *p, uint32_t g)
+{
+    struct fmtp_group *group = &p->groups->group[g];
+    struct fmtp_fec_group at = fmtp_groups_blocks(p->groups, g);
+
+    if (group->state == FMTP_GROUP_WAITING)
+        TAILQ_REMOVE(&p->groups->waiting, group, link);
+    group->state = FMTP_GROUP_STREAM;
+    request_runs(r, p, at.first, at.first + at.count, false);
+}
+
+/* The group passed and is short. */
+static void ask_group(struct fmtp_receiver *r, struct product *p, uint32_t g)
+{
+    struct fmtp_group *group = &p->groups->group[g];
+    unsigned k = fmtp_groups_blocks(p->groups, g).count;
+    int need = group->missing - group->held;    /* below 1: there was no memory to decode */
+    uint8_t bitmap[32], body[FMTP_REPAIR_REQ_MAX];
+
+    if (need < 1 || group->asks >= ASKS ||
+        group->high + (unsigned)need > fmtp_fec_max_parity(k)) {
+        ask_by_stream(r, p, g);
+        return;
+    }
+    fmtp_groups_bitmap(p->groups, g, p->received, bitmap);
+    struct fmtp_repair_req req = {group->high, group->round, (uint16_t)need, bitmap};
+    struct fmtp_header h = {p->index, g, (uint16_t)fmtp_repair_req_put(body, &req, k),
+                            FMTP_REPAIR_REQ};
+    fmtp_rx_emit_body(r, &h, body);
+    r->stats.repair_requests++;
+    if (group->asks++ == 0) {
+        group->asked_ns = r->now_ns;
+        group->answered = false;
+    }
+    group->asked_high = group->high;
+    group->order = ++r->order;
+    wait_for(r, p, group, patience_ns(r) << group->round);
+}
+
+void fmtp_rx_answered(struct fmtp_receiver *r, struct product *p, uint32_t g)
+{
+    struct fmtp_group *group = &p->groups->group[g];
+
+    if (group->state == FMTP_GROUP_OPEN)
+        return;
+    r->repair_ns = r->now_ns;
+    if (group->order - r->repair_order < UINT32_MAX / 2)
+        r->repair_order = group->order;
+    if (group->answered)
+        return;
+    group->answered = true;
+    if (group->round)
+        return;                       /* which request does it answer? */
+    uint64_t took = r->now_ns - group->asked_ns;
+    uint64_t off = took > r->answer_ns ? took - r->answer_ns : r->answer_ns - took;
+    if (!r->answer_ns) {
+        r->answer_ns = took;
+        r->answer_var_ns = took / 2;
+    } else {
+        r->answer_var_ns = (3 * r->answer_var_ns + off) / 4;
+        r->answer_ns = (7 * r->answer_ns + took) / 8;
+    }
+}
+
+void fmtp_rx_decode(struct fmtp_receiver *r, struct product *p, uint32_t g)
+{
+    struct fmtp_group *group = &p->groups->group[g];
+    unsigned n;
+
+    if (!group->missing || group->held < group->missing)
+        return;
+    n = fmtp_groups_decode(p->groups, &r->symbols, g, p->data, p->size, p->received);
+    p->nleft -= n;
+    r->stats.decoded_blocks += n;
+}
+
+void fmtp_rx_parity(struct fmtp_receiver *r, struct product *p, const struct fmtp_header *h,
+                    const uint8_t *symbol)
+{
+    struct fmtp_parity at = fmtp_parity_get(h->seqnum);
+    struct fmtp_group *group;
+
+    if (!p->groups || at.group >= p->groups->count || at.number >= at.end ||
+        at.end > fmtp_fec_max_parity(fmtp_groups_blocks(p->groups, at.group).count)) {
+        r->stats.bad_messages++;
+        return;
+    }
+    group = &p->groups->group[at.group];
+    r->stats.parity_symbols++;
+    fmtp_rx_answered(r, p, at.group);
+    if (at.end > group->high)
+        group->high = at.end;
+    if (group->missing) {
+        if (fmtp_groups_keep(p->groups, &r->symbols, at.group, at.number, symbol) ==
+            FMTP_KEEP_NO_ROOM)
+            r->stats.parity_drops++;
+        fmtp_rx_decode(r, p, at.group);
+    }
+    /* All blocks of a group are multicast before its parity. */
+    fmtp_rx_groups_passed(r, p, at.group + (at.number + 1u == at.end));
+    if (group->missing && group->state == FMTP_GROUP_WAITING && at.number + 1 == at.end &&
+        at.end > group->asked_high) {
+        group->round = 0;
+        ask_group(r, p, at.group);
+    }
+}
+
+static void out_of_patience(struct fmtp_receiver *r, struct product *p, struct fmtp_group *group)
+{
+    uint32_t g = (uint32_t)(group - p->groups->group);
+    uint64_t patience = patience_ns(r);
+    bool passed_over = !r->repair_order || r->repair_order - group->order < UINT32_MAX / 2;
+
+    /* While the sender is busy with what was asked for earlier, ours is still to come. */
+    if (r->now_ns - r->repair_ns < patience && !passed_over) {
+        wait_for(r, p, group, r->repair_ns + patience - r->now_ns);
+    } else if (is_full(r)) {
+        wait_for(r, p, group, patience);
+    } else if (group->high > group->asked_high) {
+        group->round = 0;
+        ask_group(r, p, g);
+    } else if (group->round == ROUNDS) {
+        ask_by_stream(r, p, g);
+    } else {
+        group->round++;
+        ask_group(r, p, g);
+    }
+}
+
+void fmtp_rx_overdue(struct fmtp_receiver *r, struct product *p)
+{
+    struct fmtp_group *group, *next;
+    /* Some before their time, so that a long list is not walked for each. */
+    uint64_t until_ns = r->now_ns + patience_ns(r) / 16;
+
+    for (group = TAILQ_FIRST(&p->groups->waiting); group; group = next) {
+        next = TAILQ_NEXT(group, link);
+        if (group->due_ns <= until_ns)
+            out_of_patience(r, p, group);
+    }
+    p->due_ns = FMTP_NEVER;
+    TAILQ_FOREACH(group, &p->groups->waiting, link)
+        if (group->due_ns < p->due_ns)
+            p->due_ns = group->due_ns;
+}
+
+/* ------------------------------------------------------------------ what passed */
+
+static void ask(struct fmtp_receiver *r, struct product *p)
+{
+    if (!p->groups) {
+        p->ask_from = request_runs(r, p, p->ask_from, p->ask_to, true);
+    } else {
+        for (; p->ask_from < p->ask_to && !is_full(r); p->ask_from++) {
+            struct fmtp_group *group = &p->groups->group[p->ask_from];
+            if (group->missing && group->state == FMTP_GROUP_OPEN)
+                ask_group(r, p, p->ask_from);
+        }
+    }
+    bool more = p->ask_from < p->ask_to;
+    if (more && !p->asking)
+        TAILQ_INSERT_TAIL(&r->asking, p, link);
+    else if (!more && p->asking)
+        TAILQ_REMOVE(&r->asking, p, link);
+    p->asking = more;
+}
+
+static void ask_below(struct fmtp_receiver *r, struct product *p, uint32_t to)
+{
+    if (to <= p->ask_to)
+        return;
+    p->ask_to = to;
+    ask(r, p);
+}
+
+void fmtp_rx_passed(struct fmtp_receiver *r, struct product *p, uint32_t to)
+{
+    if (to <= p->expected)
+        return;
+    p->expected = to;
+    if (!p->groups)
+        ask_below(r, p, to);
+    else
+        ask_below(r, p, fmtp_groups_of(p->groups, to - 1));
+}
+
+void fmtp_rx_groups_passed(struct fmtp_receiver *r, struct product *p, uint32_t to)
+{
+    struct fmtp_fec_group last;
+
+    if (!to)
+        return;
+    last = fmtp_groups_blocks(p->groups, to - 1);
+    if (p->expected < last.first + last.count)
+        p->expected = last.first + last.count;
+    ask_below(r, p, to);
+}
+
+void fmtp_rx_ask_all(struct fmtp_receiver *r, struct product *p)
+{
+    p->tau_ns = FMTP_NEVER;
+    fmtp_rx_arm(r, p);
+    if (p->groups)
+        fmtp_rx_groups_passed(r, p, p->groups->count);
+    else
+        fmtp_rx_passed(r, p, p->nblocks);
+    /* With groups nothing depends on EOP any more once a newer product was seen. */
+    if (p->eop || p->eop_asked || (p->groups && p->index != r->latest))
+        return;
+    p->eop_asked = true;
+    fmtp_rx_emit(r, FMTP_EOP_REQ, p->index, 0, 0);
+}
+
+void fmtp_rx_ask_on(struct fmtp_receiver *r)
+{
+    struct product *p;
+
+    while (r->out.len < FMTP_RX_SOFT_BYTES / 2 && (p = TAILQ_FIRST(&r->asking)))
+        ask(r, p);
+}
+
+void fmtp_rx_ask_again(struct fmtp_receiver *r, struct product *p)
+{
+    uint32_t passed = p->ask_to;
+
+    p->eop_asked = false;
+    p->ask_from = p->ask_to = 0;
+    p->due_ns = FMTP_NEVER;
+    for (uint32_t g = 0; p->groups && g < p->groups->count; g++) {
+        struct fmtp_group *group = &p->groups->group[g];
+        if (group->state == FMTP_GROUP_WAITING)
+            TAILQ_REMOVE(&p->groups->waiting, group, link);
+        group->state = FMTP_GROUP_OPEN;
+        group->round = group->asks = 0;
+    }
+    fmtp_rx_arm(r, p);
+    ask_below(r, p, passed);
+}

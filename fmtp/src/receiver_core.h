@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of the receiving state machine share:
+ *   receiver.c         life, datagrams, places, time
+ *   receiver_index.c   order of products: which are lost, begin, end, sessions
+ *   receiver_ask.c     requests for blocks: what passed, rounds, patience
+ *   receiver_stream.c  messages from the sender's stream
+ */
+#ifndef FMTP_RECEIVER_CORE_H
+#define FMTP_RECEIVER_CORE_H
+
+#include <sys/queue.h>
+
+#include "groups.h"
+#include "outbox.h"
+#include "receiver.h"
+#include "stash.h"
+#include "timers.h"
+
+enum {
+    FMTP_RX_SOFT_BYTES = 65536        /* above it no more blocks are asked for until some left */
+};
+
+/* The end of time: no interval reaches from before it to FMTP_NEVER. */
+#define FMTP_RX_TIME_MAX (UINT64_MAX / 2)
+
+struct product {
+    struct fmtp_timer timer;          /* first: timers are cast back to their product */
+    struct product *chain;            /* hash */
+    TAILQ_ENTRY(product) link;        /* in r->asking, if asking */
+    uint32_t index, size, nblocks, nleft, retx_blocks;
+    uint32_t expected;                /* blocks below it passed; known before the BOP as well */
+    uint32_t ask_from, ask_to;        /* what is still to be looked at: FEC groups, else blocks */
+    bool active;                      /* BOP is known; else it is being asked for */
+    bool eop, eop_asked, asking;
+    bool stashed;                     /* something of it is in the stash */
+    uint64_t tau_ns;                  /* tau_rcv(n): the multicast is over by then; or FMTP_NEVER */
+    uint64_t due_ns;                  /* no waiting group is due before */
+    uint8_t *data;
+    struct timespec start;
+    uint64_t *received;               /* bitmap */
+    struct fmtp_groups *groups;       /* NULL: repaired by RETX_REQ alone */
+};
+
+struct fmtp_receiver {
+    struct fmtp_receiver_config cfg;
+    struct fmtp_session session;
+    uint32_t block;                   /* session.block_bytes */
+    uint64_t now_ns;
+    bool joined;
+    uint32_t latest;                  /* newest index seen; older ones without entry are done */
+    uint32_t first;                   /* the first index that is ours */
+    uint32_t stray, stray_count;      /* resynchronisation after a far jump */
+    uint32_t skipped_from, skipped_to;/* indices of the latest jump: missed, not acknowledged */
+    struct product **hash;
+    size_t hash_mask, count;
+    struct fmtp_timers timers;
+    TAILQ_HEAD(, product) asking;
+    struct fmtp_outbox out;
+    bool stuck;
+    struct fmtp_symbols symbols;
+    struct fmtp_stash stash;
+    /* patience with repairs */
+    uint64_t rtt_ns;
+    uint64_t answer_ns, answer_var_ns;/* from REPAIR_REQ to the first repair; 0: never measured */
+    uint64_t repair_ns;               /* when the latest repair came */
+    uint32_t order, repair_order;     /* of the latest request; of the latest one answered */
+    /* stream */
+    uint8_t head[FMTP_HEADER_LEN];
+    size_t head_len;
+    struct fmtp_header msg;           /* being read while payload_left */
+    size_t payload_left;
+    uint8_t *body;                    /* of a payload in pieces: block_bytes */
+    struct fmtp_client_stats stats;
+};
+
+static inline void fmtp_rx_tick(struct fmtp_receiver *r, uint64_t now_ns)
+{
+    if (now_ns > r->now_ns)
+        r->now_ns = now_ns < FMTP_RX_TIME_MAX ? now_ns : FMTP_RX_TIME_MAX;
+}
+
+/* ---- receiver.c */
+void fmtp_rx_emit(struct fmtp_receiver *r, uint16_t flags, uint32_t index, uint32_t seqnum,
+                  uint16_t wanted);
+void fmtp_rx_emit_body(struct fmtp_receiver *r, const struct fmtp_header *h, const uint8_t *body);
+/* Sets the product's timer to the earlier of tau_ns and due_ns. */
+void fmtp_rx_arm(struct fmtp_receiver *r, struct product *p);
+/* (seqnum, len) is a block of the active product; false: counted as bad. */
+bool fmtp_rx_is_block(struct fmtp_receiver *r, const struct product *p, const struct fmtp_header *h);
+/* A block that was missing is in its place. Counts it nowhere. */
+void fmtp_rx_received(struct fmtp_receiver *r, struct product *p, uint32_t block);
+/* The stashed datagrams of a product that just became active. False: that completed it. */
+bool fmtp_rx_replay(struct fmtp_receiver *r, struct product *p);
+
+/* ---- receiver_index.c */
+enum fmtp_rx_seen { FMTP_RX_NEW, FMTP_RX_OLD, FMTP_RX_REFUSED };
+
+struct product *fmtp_rx_lookup(const struct fmtp_receiver *r, uint32_t index);
+/* A message tells of this product: asks for what that proves lost before it. NEW: the index is the
+ * newest from now on and the caller makes its entry. */
+enum fmtp_rx_seen fmtp_rx_see(struct fmtp_receiver *r, uint32_t index);
+/* see(), and the entry of a product with BOP or one whose BOP is being asked for. NULL: done with,
+ * refused or no room. */
+struct product *fmtp_rx_see_data(struct fmtp_receiver *r, uint32_t index);
+void fmtp_rx_bop(struct fmtp_receiver *r, const struct fmtp_header *h, const uint8_t *body);
+void fmtp_rx_eop(struct fmtp_receiver *r, const struct fmtp_header *h);
+void fmtp_rx_rejected(struct fmtp_receiver *r, uint32_t index);
+/* True: it was complete, is acknowledged, and p is gone. */
+bool fmtp_rx_finish(struct fmtp_receiver *r, struct product *p);
+/* Everything incomplete is missed, in order of index. */
+void fmtp_rx_miss_all(struct fmtp_receiver *r);
+/* The same session on another connection. */
+void fmtp_rx_resume(struct fmtp_receiver *r, uint32_t next_index);
+void fmtp_rx_miss(struct fmtp_receiver *r, uint32_t index);
+
+/* ---- receiver_ask.c */
+/* Blocks below `to` should have come by now: those that did not are asked for. */
+void fmtp_rx_passed(struct fmtp_receiver *r, struct product *p, uint32_t to);
+/* FEC groups below `to` should have come. */
+void fmtp_rx_groups_passed(struct fmtp_receiver *r, struct product *p, uint32_t to);
+/* The multicast of the product is over, as far as we can tell. */
+void fmtp_rx_ask_all(struct fmtp_receiver *r, struct product *p);
+/* Goes on asking where the backlog of messages stopped it. */
+void fmtp_rx_ask_on(struct fmtp_receiver *r);
+/* Asks for all that passed once more. */
+void fmtp_rx_ask_again(struct fmtp_receiver *r, struct product *p);
+void fmtp_rx_overdue(struct fmtp_receiver *r, struct product *p);
+/* Something came that was sent to repair the group. */
+void fmtp_rx_answered(struct fmtp_receiver *r, struct product *p, uint32_t g);
+/* After the group's blocks or symbols became more: decodes if that is possible. */
+void fmtp_rx_decode(struct fmtp_receiver *r, struct product *p, uint32_t g);
+void fmtp_rx_parity(struct fmtp_receiver *r, struct product *p, const struct fmtp_header *h,
+                    const uint8_t *symbol);
+
+/* ---- receiver_stream.c: fmtp_receiver_stream() */
+
+#endif

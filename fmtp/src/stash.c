@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "stash.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int fmtp_stash_init(struct fmtp_stash *s, size_t capacity, size_t block_bytes)
+{
+    *s = (struct fmtp_stash){.block_bytes = block_bytes};
+    if (!capacity)
+        return 0;
+    s->ring = calloc(capacity, sizeof *s->ring);
+    if (!s->ring)
+        return -1;
+    s->capacity = capacity;
+    return 0;
+}
+
+void fmtp_stash_free(struct fmtp_stash *s)
+{
+    for (size_t i = 0; i < s->capacity; i++)
+        free(s->ring[i].payload);
+    free(s->ring);
+    *s = (struct fmtp_stash){0};
+}
+
+bool fmtp_stash_put(struct fmtp_stash *s, const struct fmtp_header *h, const uint8_t *payload,
+                    bool *forgot)
+{
+    struct fmtp_stashed *slot;
+
+    *forgot = false;
+    if (!s->capacity || h->payloadlen > s->block_bytes)
+        return false;
+    slot = &s->ring[s->next];
+    if (!slot->payload && !(slot->payload = malloc(s->block_bytes)))
+        return false;
+    s->next = (s->next + 1) % s->capacity;
+    *forgot = slot->used;
+    s->count += !slot->used;
+    slot->used = true;
+    slot->h = *h;
+    memcpy(slot->payload, payload, h->payloadlen);
+    return true;
+}
+
+const struct fmtp_stashed *fmtp_stash_take(struct fmtp_stash *s, uint32_t index, size_t *cursor)
+{
+    while (s->count && *cursor < s->capacity) {
+        struct fmtp_stashed *slot = &s->ring[(s->next + (*cursor)++) % s->capacity];
+        if (slot->used && slot->h.index == index) {
+            slot->used = false;
+            s->count--;
+            return slot;
+        }
+    }
+    return NULL;
+}
