@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "children.h"
 
+#include "feeds.h"
 #include "log.h"
 
 #include <errno.h>
@@ -33,6 +34,7 @@ struct children {
     struct loop *loop;
     struct child *entries, *clients;
     size_t nentries;
+    struct feeds *feeds;
     int *mldm_fds, *mldm_own;          /* both ends per MULTICAST entry, so that a new mldm can
                                           take over from one that died */
 };
@@ -60,9 +62,10 @@ struct children *children_new(const struct options *opt, int listen_fd, unsigned
                            .loop = loop};
     c->entries = calloc(n + 1, sizeof *c->entries);
     c->clients = calloc(max_clients + 1, sizeof *c->clients);
+    c->feeds = feeds_new(max_clients);
     c->mldm_fds = calloc(conf->nmulticasts + 1, sizeof *c->mldm_fds);
     c->mldm_own = calloc(conf->nmulticasts + 1, sizeof *c->mldm_own);
-    if (c->entries == NULL || c->clients == NULL || c->mldm_fds == NULL || c->mldm_own == NULL)
+    if (c->entries == NULL || c->clients == NULL || c->feeds == NULL || c->mldm_fds == NULL || c->mldm_own == NULL)
         return NULL;
     for (size_t i = 0; i < conf->nmulticasts; i++) {
         int pair[2];
@@ -94,7 +97,7 @@ static int run_exec(char *const *argv)
 static int run_child(struct children *c, const struct child *what, int fd)
 {
     const struct conf *conf = c->opt->conf;
-    struct upstream_env env = {c->opt, c->mldm_fds, is_alive};
+    struct upstream_env env = {c->opt, c->mldm_fds, is_alive, c->feeds};
 
     switch (what->kind) {
     case KIND_CLIENT: return upstream_run(&env, fd);
@@ -172,6 +175,8 @@ static void ended(struct child *ch, int status, uint64_t now)
         log_error("%s process %d ended with status %d", name, (int)ch->pid, WEXITSTATUS(status));
     else
         log_debug("%s process %d ended", name, (int)ch->pid);
+    if (ch->kind == KIND_CLIENT)
+        feeds_leave(the_children->feeds, ch->pid);
     ch->pid = 0;
     ch->due_ns = LOOP_FOREVER;
     if (ch->kind == KIND_CLIENT || ch->kind == KIND_EXEC)
@@ -255,6 +260,7 @@ void children_end(struct children *c)
     }
     free(c->entries);
     free(c->clients);
+    feeds_free(c->feeds);
     free(c->mldm_fds);
     free(c->mldm_own);
     free(c);

@@ -120,7 +120,7 @@ static bool carries_product(const struct rpc_msg *m)
     if (m->is_reply || m->prog != LDM_PROGRAM)
         return false;
     if (m->vers == LDM_VERS6)
-        return m->proc == LDM6_HEREIS;
+        return m->proc == LDM6_HEREIS || m->proc == LDM6_BLKDATA;
     return m->vers == LDM_VERS7 &&
            (m->proc == LDM7_DELIVER_MISSED || m->proc == LDM7_DELIVER_BACKLOG);
 }
@@ -143,11 +143,37 @@ static int bulk_bytes(struct rpc_stream *s, const uint8_t *bytes, size_t n)
     return 0;
 }
 
+/* From here on the record's bytes are data. x: what was read of them already. */
+static int begin_bulk(struct rpc_stream *s, uint32_t size, struct xin *x)
+{
+    s->bulk = true;
+    s->data_left = size;
+    s->pad_left = (uint8_t)xdr_pad(size);
+    return bulk_bytes(s, x->p, xin_left(x));
+}
+
+static int try_block(struct rpc_stream *s, struct xin *x)
+{
+    struct ldm_block b;
+
+    if (s->sink.block_begin == NULL)
+        return fail(s, "unexpected block of a product");
+    xin_block(x, &b);
+    if (x->st != XIN_OK)
+        return 0;
+    s->region = NULL;
+    if (!s->sink.block_begin(s->sink.ctx, &b, &s->region))
+        return fail(s, "block of a product refused");
+    return begin_bulk(s, b.size, x);
+}
+
 static int try_product(struct rpc_stream *s, const struct rpc_msg *m, struct xin *x)
 {
     struct pq_info info;
     uint32_t index = 0;
 
+    if (m->vers == LDM_VERS6 && m->proc == LDM6_BLKDATA)
+        return try_block(s, x);
     if (s->sink.product_begin == NULL)
         return fail(s, "unexpected product");
     if (m->vers == LDM_VERS7 && m->proc == LDM7_DELIVER_MISSED)
@@ -160,10 +186,7 @@ static int try_product(struct rpc_stream *s, const struct rpc_msg *m, struct xin
     s->region = NULL;
     if (!s->sink.product_begin(s->sink.ctx, m, index, &info, &s->region))
         return fail(s, "product refused");
-    s->bulk = true;
-    s->data_left = info.size;
-    s->pad_left = (uint8_t)xdr_pad(info.size);
-    return bulk_bytes(s, x->p, xin_left(x));
+    return begin_bulk(s, info.size, x);
 }
 
 /* Looks at what was collected of the record so far. complete: it is the whole record. */

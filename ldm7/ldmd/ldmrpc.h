@@ -76,12 +76,26 @@ struct ldm7_backlog {
     uint32_t time_offset_s;
 };
 
+/* BLKDATA without its data. */
+struct ldm_block { struct pq_signature signature; uint32_t pktnum, size; };
+/* The answer to FEEDME, NOTIFYME or HIYA. */
+struct ldm6_reply {
+    uint32_t code;                  /* OK, DONT_SEND, BADPATTERN, RECLASS ... */
+    uint32_t value;                 /* OK: id, or max_hereis of HIYA */
+    struct ldm_class cls;           /* RECLASS: what is left; no specs: denied */
+};
+
 void xin_class(struct xin *x, struct ldm_class *out);
 void xout_class(struct xout *x, const struct ldm_class *c);
 void xin_info(struct xin *x, struct pq_info *out);
 void xout_info(struct xout *x, const struct pq_info *info);
 size_t xdr_info_size(const struct pq_info *info);
 #define XDR_INFO_MAX (8u + 16u + 4u + PQ_ORIGIN_MAX + 4u + 4u + 4u + PQ_IDENT_MAX + 1u + 4u)
+void xin_block(struct xin *x, struct ldm_block *out);
+void xout_block(struct xout *x, const struct ldm_block *b);
+/* of_hiya: a RECLASS carries max_hereis too (value). */
+void xin_ldm6_reply(struct xin *x, bool of_hiya, struct ldm6_reply *out);
+void xout_ldm6_reply(struct xout *x, bool of_hiya, const struct ldm6_reply *r);
 void xin_subscription(struct xin *x, struct ldm7_subscription *out);
 void xout_subscription(struct xout *x, const struct ldm7_subscription *s);
 void xin_subscription_reply(struct xin *x, struct ldm7_reply *out);
@@ -122,8 +136,10 @@ struct rpc_sink {
     bool (*product_begin)(void *ctx, const struct rpc_msg *m, uint32_t index,
                           const struct pq_info *info, uint8_t **region);
     bool (*product_end)(void *ctx);
-    /* The stream ended inside a product that product_begin() accepted. */
+    /* The stream ended inside what product_begin() or block_begin() accepted. */
     void (*product_abort)(void *ctx);
+    /* BLKDATA: as product_begin(); its end is product_end(), too. NULL: a violation. */
+    bool (*block_begin)(void *ctx, const struct ldm_block *b, uint8_t **region);
 };
 
 struct rpc_stream {

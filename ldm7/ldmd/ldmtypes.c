@@ -101,6 +101,40 @@ size_t xdr_info_size(const struct pq_info *info)
     return 44 + o + xdr_pad(o) + i + xdr_pad(i);
 }
 
+void xin_block(struct xin *x, struct ldm_block *out)
+{
+    xin_opaque(x, out->signature.bytes, sizeof out->signature.bytes);
+    out->pktnum = xin_u32(x);
+    out->size = xin_u32(x);
+}
+
+void xout_block(struct xout *x, const struct ldm_block *b)
+{
+    xout_opaque(x, b->signature.bytes, sizeof b->signature.bytes);
+    xout_u32(x, b->pktnum);
+    xout_u32(x, b->size);
+}
+
+void xin_ldm6_reply(struct xin *x, bool of_hiya, struct ldm6_reply *out)
+{
+    out->value = 0;
+    out->cls.n = 0;
+    out->code = xin_u32(x);
+    if (out->code == LDM6_RECLASS)
+        xin_class(x, &out->cls);
+    if (out->code == LDM6_OK || (out->code == LDM6_RECLASS && of_hiya))
+        out->value = xin_u32(x);
+}
+
+void xout_ldm6_reply(struct xout *x, bool of_hiya, const struct ldm6_reply *r)
+{
+    xout_u32(x, r->code);
+    if (r->code == LDM6_RECLASS)
+        xout_class(x, &r->cls);
+    if (r->code == LDM6_OK || (r->code == LDM6_RECLASS && of_hiya))
+        xout_u32(x, r->value);
+}
+
 void xin_subscription(struct xin *x, struct ldm7_subscription *out)
 {
     out->feed = xin_u32(x);

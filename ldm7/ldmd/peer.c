@@ -297,7 +297,10 @@ void peer_send_product(struct peer *p, uint32_t vers, uint32_t proc, bool with_i
     rpc_begin_call(&x, p->next_xid++, vers, proc);
     if (with_index)
         xout_u32(&x, index);
-    xout_info(&x, &view->info);
+    if (vers == LDM_VERS6 && proc == LDM6_BLKDATA)
+        xout_block(&x, &(struct ldm_block){.signature = view->info.signature, .size = (uint32_t)size});
+    else
+        xout_info(&x, &view->info);
     if (x.overflow)
         abort();
     if (x.len + size + pad > RPC_MAX_FRAGMENT)

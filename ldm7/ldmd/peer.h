@@ -48,8 +48,9 @@ void peer_reply(struct peer *p, uint32_t xid, void (*body)(struct xout *x, const
 void peer_reply_u32(struct peer *p, uint32_t xid, uint32_t value);
 void peer_reply_error(struct peer *p, uint32_t xid, enum rpc_accept stat);
 void peer_deny(struct peer *p, uint32_t xid, enum rpc_auth why);
-/* A call that carries a product. Takes over the pin of view (released when written or closed).
- * index is put before the product information if with_index. */
+/* A call that carries a product. Takes over the pin of view (released when written or closed); with
+ * q NULL the data are the caller's and stay until then. index is put before the product information
+ * if with_index. BLKDATA is one block with all of it. */
 void peer_send_product(struct peer *p, uint32_t vers, uint32_t proc, bool with_index,
                        uint32_t index, struct pq *q, const struct pq_view *view);
 

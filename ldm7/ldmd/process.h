@@ -21,6 +21,7 @@ struct upstream_env {
     const struct options *opt;
     const int *mldm_fds;               /* one socket towards the mldm of each MULTICAST entry */
     bool (*is_alive)(uint32_t id);     /* is this an upstream child? (IS_ALIVE) */
+    struct feeds *feeds;               /* of all upstream children; NULL: not kept */
 };
 /* Serves one accepted connection until it ends. All entry functions return an exit status. */
 int upstream_run(const struct upstream_env *env, int fd);

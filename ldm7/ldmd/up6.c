@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * LDM6 upstream: one process and one TCP connection per subscriber (reference 3.4). Primary mode
- * only: an alternate request (max_hereis small) is fed by HEREIS as well.
+ * LDM6 upstream: one process and one TCP connection per subscriber (reference 3.4). Primary: HEREIS
+ * product after product. Alternate: each is announced (COMINGSOON) and sent (BLKDATA) if the
+ * subscriber does not have it; one announcement at a time, as the original expects.
  */
 #include "upstream.h"
 
@@ -25,17 +26,9 @@ static void on_queue(void *ctx, uint32_t events)
     u->at_end = false;
 }
 
-struct fornme { uint32_t code, id; const struct ldm_class *cls; };
-
-static void put_fornme(struct xout *x, const void *arg)
+static void put_reply(struct xout *x, const void *arg)
 {
-    const struct fornme *r = arg;
-
-    xout_u32(x, r->code);
-    if (r->code == LDM6_OK)
-        xout_u32(x, r->id);
-    else if (r->code == LDM6_RECLASS)
-        xout_class(x, r->cls);
+    xout_ldm6_reply(x, false, arg);
 }
 
 /* Takes away what ALLOW does not grant. True if that changed anything. */
@@ -69,16 +62,43 @@ static void set_cursor(struct upstream *u, bool has_sig, const struct pq_signatu
     pq_release(u->queue, &v);
 }
 
+/* Is what is wanted granted as it is? If not, answers with what is left of it. */
+static bool granted(struct upstream *u, const struct rpc_msg *m, struct ldm6_reply *r, bool notify)
+{
+    char text[1024];
+    const char *why = "what ALLOW grants";
+    unsigned ended = 0;
+    bool changed = reduce(u, &r->cls);
+
+    if (!changed && !notify && u->env->opt->conf->set.anti_dos && u->env->feeds != NULL) {
+        changed = !feeds_enter(u->env->feeds, u->peer.addr, &r->cls, &ended);
+        why = "what this address is not being sent already";
+    }
+    if (ended > 0)
+        log_note("%s: %u older feed%s of the same address ended", u->peer.host, ended,
+                 ended == 1 ? "" : "s");
+    if (!changed)
+        return true;
+    log_note("%s: class reduced to %s: %s", u->peer.host, why,
+             class_format(&r->cls, text, sizeof text));
+    r->code = LDM6_RECLASS;
+    if (r->cls.n == 0) {
+        r->cls.from = r->cls.to = LDM_TIME_ZERO;
+        u->closing = true;
+    }
+    peer_reply(&u->peer, m->xid, put_reply, r);
+    return false;
+}
+
 bool up6_feedme(struct upstream *u, const struct rpc_msg *m, struct xin *args, bool notify)
 {
-    struct ldm_class c;
     struct pq_signature sig;
-    struct fornme answer = {.code = LDM6_OK, .id = (uint32_t)getpid(), .cls = &c};
+    struct ldm6_reply r = {.code = LDM6_OK, .value = (uint32_t)getpid()};
     uint32_t max_hereis = LDM_PRIMARY_HEREIS;
     char text[1024], hex[33] = "NONE", why[512];
     bool has_sig;
 
-    xin_class(args, &c);
+    xin_class(args, &r.cls);
     if (!notify)
         max_hereis = xin_u32(args);
     if (!xin_done(args)) {
@@ -86,22 +106,15 @@ bool up6_feedme(struct upstream *u, const struct rpc_msg *m, struct xin *args, b
         u->closing = true;
         return true;
     }
-    has_sig = class_take_signature(&c, &sig);
-    if (reduce(u, &c)) {
-        log_note("%s: class reduced to what ALLOW grants: %s", u->peer.host,
-                 class_format(&c, text, sizeof text));
-        answer.code = LDM6_RECLASS;
-        if (c.n == 0) {
-            c.from = c.to = LDM_TIME_ZERO;
-            u->closing = true;
-        }
-        peer_reply(&u->peer, m->xid, put_fornme, &answer);
+    has_sig = class_take_signature(&r.cls, &sig);
+    if (matcher_init(&u->match, &r.cls, why, sizeof why) < 0) {
+        log_note("%s: bad pattern: %s", u->peer.host, why);
+        r.code = LDM6_BADPATTERN;
+        peer_reply(&u->peer, m->xid, put_reply, &r);
         return true;
     }
-    if (matcher_init(&u->match, &c, why, sizeof why) < 0) {
-        log_note("%s: bad pattern: %s", u->peer.host, why);
-        answer.code = LDM6_BADPATTERN;
-        peer_reply(&u->peer, m->xid, put_fornme, &answer);
+    if (!granted(u, m, &r, notify)) {
+        matcher_free(&u->match);
         return true;
     }
     if (!upstream_open_queue(u) ||
@@ -112,28 +125,57 @@ bool up6_feedme(struct upstream *u, const struct rpc_msg *m, struct xin *args, b
     }
     u->role = UP_LDM6;
     u->notify = notify;
+    u->alternate = max_hereis <= UINT32_MAX / 2;
     u->unflushed = true;               /* at the queue's end NULLPROC tells so, from the start */
     u->start_ns = now_ns() + TURN_AROUND_S * NS_PER_S;
     set_cursor(u, has_sig, &sig);
     log_set_prog("up6");
-    log_note("Starting Up(6): %s %s, SIG=%s, %s", u->peer.host, class_format(&c, text, sizeof text),
-             has_sig ? signature_format(&sig, hex) : hex,
-             notify ? "Notifier" : max_hereis > UINT32_MAX / 2 ? "Primary" : "Primary (asked: Alternate)");
-    peer_reply(&u->peer, m->xid, put_fornme, &answer);
+    log_note("Starting Up(6): %s %s, SIG=%s, %s", u->peer.host,
+             class_format(&r.cls, text, sizeof text), has_sig ? signature_format(&sig, hex) : hex,
+             notify ? "Notifier" : u->alternate ? "Alternate" : "Primary");
+    peer_reply(&u->peer, m->xid, put_reply, &r);
     return true;
 }
 
-bool up6_reply(struct upstream *u, const struct rpc_msg *m)
+static void answered_coming(struct upstream *u, uint32_t code)
 {
-    if (!u->null_outstanding || m->xid != u->null_xid || m->denied || m->stat != RPC_SUCCESS)
+    u->coming.waits = false;
+    if (code == LDM6_OK)
+        peer_send_product(&u->peer, LDM_VERS6, LDM6_BLKDATA, false, 0, u->queue, &u->coming.view);
+    else
+        pq_release(u->queue, &u->coming.view);
+}
+
+bool up6_reply(struct upstream *u, const struct rpc_msg *m, struct xin *body)
+{
+    uint32_t code;
+
+    if (m->denied || m->stat != RPC_SUCCESS)
         return false;
-    u->null_outstanding = false;
+    if (u->null_outstanding && m->xid == u->null_xid) {
+        u->null_outstanding = false;
+        return true;
+    }
+    if (!u->coming.waits || m->xid != u->coming.xid)
+        return false;
+    code = xin_u32(body);
+    if (!xin_done(body) || (code != LDM6_OK && code != LDM6_DONT_SEND))
+        return false;
+    answered_coming(u, code);
     return true;
 }
 
 static void put_info(struct xout *x, const void *arg)
 {
     xout_info(x, arg);
+}
+
+static void put_coming(struct xout *x, const void *arg)
+{
+    const struct pq_info *info = arg;
+
+    xout_info(x, info);
+    xout_u32(x, info->size);           /* one block */
 }
 
 static void send_product(struct upstream *u, struct pq_view *v)
@@ -154,6 +196,13 @@ static void send_product(struct upstream *u, struct pq_view *v)
     }
     if (log_enabled(LOG_LVL_INFO))
         log_info("sending: %s", product_line_format(&v->info, line, sizeof line));
+    if (u->alternate) {
+        u->coming.xid = peer_call(&u->peer, LDM_VERS6, LDM6_COMINGSOON, put_coming, &v->info);
+        u->coming.view = *v;
+        u->coming.since_ns = u->loop.now_ns;
+        u->coming.waits = true;
+        return;
+    }
     peer_send_product(&u->peer, LDM_VERS6, LDM6_HEREIS, false, 0, u->queue, v);
 }
 
@@ -165,12 +214,18 @@ static void send_null(struct upstream *u, uint64_t now)
     u->unflushed = false;
 }
 
+static bool unanswered(const struct upstream *u)
+{
+    return u->null_outstanding || u->coming.waits;
+}
+
 /* Counted from when the question had left: a large product may be written before it. */
 static uint64_t answer_due(const struct upstream *u)
 {
     uint64_t out = u->peer.last_out_ns;
+    uint64_t asked = u->coming.waits ? u->coming.since_ns : u->null_ns;
 
-    return (out > u->null_ns ? out : u->null_ns) + REPLY_S * NS_PER_S;
+    return (out > asked ? out : asked) + REPLY_S * NS_PER_S;
 }
 
 bool up6_pump(struct upstream *u, uint64_t now)
@@ -179,12 +234,12 @@ bool up6_pump(struct upstream *u, uint64_t now)
 
     if (now < u->start_ns)
         return false;
-    if (u->null_outstanding && !peer_has_output(&u->peer) && now >= answer_due(u)) {
+    if (unanswered(u) && !peer_has_output(&u->peer) && now >= answer_due(u)) {
         log_warn("%s: no answer within %d s", u->peer.host, REPLY_S);
         u->finished = true;
         return false;
     }
-    for (int i = 0; i < PUMP_STEPS && !u->at_end && peer_has_room(&u->peer); i++) {
+    for (int i = 0; i < PUMP_STEPS && !u->at_end && !u->coming.waits && peer_has_room(&u->peer); i++) {
         enum pq_status st = pq_next(u->queue, u->cursor, &v);
 
         if (st == PQ_END) {
@@ -199,24 +254,29 @@ bool up6_pump(struct upstream *u, uint64_t now)
         if (u->finished)
             return false;
     }
-    if (!u->null_outstanding && u->at_end &&
+    if (!unanswered(u) && u->at_end &&
         (u->unflushed || now >= u->peer.last_out_ns + IDLE_S * NS_PER_S))
         send_null(u, now);
-    return !u->at_end;
+    return !u->at_end && !u->coming.waits;
 }
 
 uint64_t up6_deadline(const struct upstream *u)
 {
-    uint64_t idle = u->peer.last_out_ns + IDLE_S * NS_PER_S;
-
     if (u->start_ns > u->loop.now_ns)
         return u->start_ns;
-    if (!u->at_end || peer_has_output(&u->peer))
+    if (peer_has_output(&u->peer))
         return LOOP_FOREVER;           /* the socket is full: it says when */
-    return u->null_outstanding ? answer_due(u) : idle;
+    if (unanswered(u))
+        return answer_due(u);
+    return u->at_end ? u->peer.last_out_ns + IDLE_S * NS_PER_S : LOOP_FOREVER;
 }
 
 void up6_end(struct upstream *u)
 {
+    if (u->coming.waits)
+        pq_release(u->queue, &u->coming.view);
+    u->coming.waits = false;
+    if (u->env->feeds != NULL)
+        feeds_leave(u->env->feeds, getpid());
     matcher_free(&u->match);
 }

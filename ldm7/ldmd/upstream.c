@@ -24,18 +24,24 @@ bool upstream_open_queue(struct upstream *u)
     return false;
 }
 
+const char *upstream_name(struct upstream *u)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = u->peer.addr};
+
+    if (u->nnames == 1 && getnameinfo((struct sockaddr *)&a, sizeof a, u->host_name,
+                                      sizeof u->host_name, NULL, 0, NI_NAMEREQD) == 0)
+        u->names[u->nnames++] = u->host_name;
+    return u->names[u->nnames - 1];
+}
+
 uint32_t upstream_allowed(struct upstream *u, uint32_t want)
 {
     const struct conf *c = u->env->opt->conf;
     uint32_t got = conf_allowed(c, want, u->names, u->nnames);
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = u->peer.addr};
 
     if (got == want || u->nnames > 1)
         return got;
-    if (getnameinfo((struct sockaddr *)&a, sizeof a, u->host_name, sizeof u->host_name, NULL, 0,
-                    NI_NAMEREQD) != 0)
-        return got;
-    u->names[u->nnames++] = u->host_name;
+    upstream_name(u);
     return conf_allowed(c, want, u->names, u->nnames);
 }
 
@@ -47,6 +53,8 @@ static bool first_call(struct upstream *u, const struct rpc_msg *m, struct xin *
         return up6_feedme(u, m, args, false);
     if (m->vers == LDM_VERS6 && m->proc == LDM6_NOTIFYME)
         return up6_feedme(u, m, args, true);
+    if (m->vers == LDM_VERS6 && m->proc == LDM6_HIYA)
+        return hiya6_call(u, m, args);
     if (m->vers == LDM_VERS6 && m->proc == LDM6_IS_ALIVE) {
         uint32_t id = xin_u32(args);
 
@@ -84,17 +92,53 @@ static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *args)
     }
     if (u->role == UP_WAITING)
         return first_call(u, m, args);
+    if (u->role == UP_HIYA && m->vers == LDM_VERS6)
+        return m->proc == LDM6_HIYA ? hiya6_call(u, m, args)
+                                    : m->proc == LDM6_COMINGSOON && hiya6_coming(u, m, args);
     if (u->role == UP_LDM7 && m->vers == LDM_VERS7)
         return up7_call(u, m, args);
     return false;
+}
+
+static bool product_begin(void *ctx, const struct rpc_msg *m, uint32_t index,
+                          const struct pq_info *info, uint8_t **region)
+{
+    struct upstream *u = ctx;
+
+    (void)index;
+    if (u->role != UP_HIYA || m->vers != LDM_VERS6)
+        return false;
+    intake_begin(&u->in, info, region);
+    return true;
+}
+
+static bool block_begin(void *ctx, const struct ldm_block *b, uint8_t **region)
+{
+    struct upstream *u = ctx;
+
+    return u->role == UP_HIYA && intake_block(&u->in, b, region);
+}
+
+static bool product_end(void *ctx)
+{
+    struct upstream *u = ctx;
+
+    intake_end(&u->in);
+    return true;
+}
+
+static void product_abort(void *ctx)
+{
+    struct upstream *u = ctx;
+
+    intake_abort(&u->in);
 }
 
 static bool on_reply(void *ctx, const struct rpc_msg *m, struct xin *body)
 {
     struct upstream *u = ctx;
 
-    (void)body;
-    return u->role == UP_LDM6 && up6_reply(u, m);
+    return u->role == UP_LDM6 && up6_reply(u, m, body);
 }
 
 static void on_peer(void *ctx, uint32_t events)
@@ -117,7 +161,7 @@ static void on_peer(void *ctx, uint32_t events)
 
 static bool pump(struct upstream *u, uint64_t now)
 {
-    if (u->closing || u->role == UP_WAITING)
+    if (u->closing || u->role == UP_WAITING || u->role == UP_HIYA)
         return false;
     return u->role == UP_LDM6 ? up6_pump(u, now) : up7_pump(u, now);
 }
@@ -126,6 +170,7 @@ static uint64_t deadline(const struct upstream *u)
 {
     switch (u->role) {
     case UP_LDM6: return up6_deadline(u);
+    case UP_HIYA: return hiya6_deadline(u);
     case UP_LDM7: return up7_deadline(u);
     default: return u->born_ns + FIRST_CALL_S * NS_PER_S;
     }
@@ -143,8 +188,8 @@ static void serve(struct upstream *u)
         }
         if (u->finished || (u->closing && !peer_has_output(&u->peer)))
             return;
-        if (u->role == UP_WAITING && now >= deadline(u)) {
-            log_note("%s: no request within %d s", u->peer.host, FIRST_CALL_S);
+        if ((u->role == UP_WAITING || u->role == UP_HIYA) && now >= deadline(u)) {
+            log_note("%s: silent for too long", u->peer.host);
             return;
         }
         may_read = u->role != UP_LDM7 || up7_may_read(u);
@@ -158,7 +203,9 @@ static void serve(struct upstream *u)
 int upstream_run(const struct upstream_env *env, int fd)
 {
     struct upstream *u = calloc(1, sizeof *u);
-    struct rpc_sink sink = {.call = on_call, .reply = on_reply};
+    struct rpc_sink sink = {.call = on_call, .reply = on_reply, .product_begin = product_begin,
+                            .product_end = product_end, .product_abort = product_abort,
+                            .block_begin = block_begin};
 
     if (u == NULL || loop_open(&u->loop) < 0)
         return 1;
@@ -175,6 +222,8 @@ int upstream_run(const struct upstream_env *env, int fd)
         serve(u);
     if (u->role == UP_LDM6)
         up6_end(u);
+    if (u->role == UP_HIYA)
+        hiya6_end(u);
     if (u->role == UP_LDM7)
         up7_end(u);
     loop_del(&u->loop, &u->peer_src);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The two sessions a server child can become: up6 (FEEDME, NOTIFYME) and up7 (SUBSCRIBE).
+ * The sessions a server child can become: up6 (FEEDME, NOTIFYME), hiya6 (HIYA) and up7 (SUBSCRIBE).
  */
 #ifndef LDMD_UPSTREAM_H
 #define LDMD_UPSTREAM_H
 
+#include "feeds.h"
+#include "intake.h"
 #include "process.h"
 
 #define UP7_PENDING 8192u              /* REQUEST_PRODUCT waiting for room on the connection */
@@ -20,7 +22,7 @@ struct upstream {
     const char *names[2];              /* the peer: dotted address, host name if looked up */
     size_t nnames;
     char host_name[256];
-    enum { UP_WAITING, UP_LDM6, UP_LDM7 } role;
+    enum { UP_WAITING, UP_LDM6, UP_HIYA, UP_LDM7 } role;
     bool finished;                     /* end now */
     bool closing;                      /* end when everything is written */
     bool at_end;                       /* nothing further in the queue for now */
@@ -28,12 +30,16 @@ struct upstream {
 
     /* up6 */
     struct matcher match;
-    bool notify;
+    bool notify, alternate;
+    struct { bool waits; uint32_t xid; uint64_t since_ns; struct pq_view view; } coming;
     uint64_t cursor;                   /* also of the up7 backlog */
     uint64_t start_ns;                 /* when the connection may turn around */
     bool unflushed, null_outstanding;
     uint32_t null_xid;
     uint64_t null_ns;
+
+    /* hiya6 */
+    struct intake in;
 
     /* up7 */
     const struct conf_multicast *entry;
@@ -54,14 +60,22 @@ struct upstream {
 bool upstream_open_queue(struct upstream *u);
 /* What of want may this peer have? Looks the host name up only if its address is not enough. */
 uint32_t upstream_allowed(struct upstream *u, uint32_t want);
+/* The peer's host name if it can be looked up, else its address. */
+const char *upstream_name(struct upstream *u);
 
 /* false from a *_call: protocol violation. *_pump queue output while there is room and return true
  * if there is more to do at once; *_deadline says when to pump again at the latest. */
 bool up6_feedme(struct upstream *u, const struct rpc_msg *m, struct xin *args, bool notify);
-bool up6_reply(struct upstream *u, const struct rpc_msg *m);
+bool up6_reply(struct upstream *u, const struct rpc_msg *m, struct xin *body);
 bool up6_pump(struct upstream *u, uint64_t now);
 uint64_t up6_deadline(const struct upstream *u);
 void up6_end(struct upstream *u);
+
+/* The products themselves go to u->in. */
+bool hiya6_call(struct upstream *u, const struct rpc_msg *m, struct xin *args);
+bool hiya6_coming(struct upstream *u, const struct rpc_msg *m, struct xin *args);
+uint64_t hiya6_deadline(const struct upstream *u);
+void hiya6_end(struct upstream *u);
 
 bool up7_subscribe(struct upstream *u, const struct rpc_msg *m, struct xin *args);
 bool up7_call(struct upstream *u, const struct rpc_msg *m, struct xin *args);

@@ -38,7 +38,13 @@ static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *x)
         break;
     case LDM7_SUBSCRIBE: xin_subscription(x, &s); break;
     case LDM7_REQUEST_BACKLOG: xin_backlog(x, &b); break;
+    case LDM6_HIYA:
+    case LDM6_NOTIFYME: xin_class(x, &c); break;
     case LDM6_NOTIFICATION: xin_info(x, &info); break;
+    case LDM6_COMINGSOON:
+        xin_info(x, &info);
+        xin_u32(x);
+        break;
     default: xin_u32(x);
     }
     return true;
@@ -47,29 +53,37 @@ static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *x)
 static bool on_reply(void *ctx, const struct rpc_msg *m, struct xin *x)
 {
     struct ldm7_reply r;
-    struct ldm_class c;
+    struct ldm6_reply r6;
 
     (void)ctx;
     if (m->xid & 1)
         xin_subscription_reply(x, &r);
     else
-        xin_class(x, &c);
+        xin_ldm6_reply(x, m->xid & 2, &r6);
+    return true;
+}
+
+static bool begin(struct sink *s, uint32_t size, uint8_t **region)
+{
+    require(!s->open);
+    s->open = true;
+    s->size = size;
+    s->region = size <= 1u << 20 ? malloc(size + 1u) : NULL;
+    *region = s->region;
     return true;
 }
 
 static bool on_begin(void *ctx, const struct rpc_msg *m, uint32_t index, const struct pq_info *info,
                      uint8_t **region)
 {
-    struct sink *s = ctx;
-
     (void)m;
     (void)index;
-    require(!s->open);
-    s->open = true;
-    s->size = info->size;
-    s->region = info->size <= 1u << 20 ? malloc(info->size + 1u) : NULL;
-    *region = s->region;
-    return true;
+    return begin(ctx, info->size, region);
+}
+
+static bool on_block(void *ctx, const struct ldm_block *b, uint8_t **region)
+{
+    return begin(ctx, b->size, region);
 }
 
 static bool on_end(void *ctx)
@@ -98,8 +112,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const size_t pieces[] = {1, 7, 1000, SIZE_MAX};
     struct sink s = {0};
-    struct rpc_sink client = {&s, on_call, on_reply, on_begin, on_end, on_abort};
-    struct rpc_sink server = {&s, on_call, on_reply, NULL, NULL, NULL};
+    struct rpc_sink client = {&s, on_call, on_reply, on_begin, on_end, on_abort,
+                              on_block};
+    struct rpc_sink server = {&s, on_call, on_reply, NULL, NULL, NULL, NULL};
     static struct rpc_stream stream;
     size_t piece, k;
 

@@ -156,6 +156,7 @@ struct seen {
     struct rpc_msg msg;
     struct pq_info info;
     struct ldm_class cls;
+    struct ldm_block block;
     uint32_t index, code;
     bool want;
     uint8_t data[200000];
@@ -199,6 +200,16 @@ static bool on_begin(void *ctx, const struct rpc_msg *m, uint32_t index, const s
     return true;
 }
 
+static bool on_block(void *ctx, const struct ldm_block *b, uint8_t **region)
+{
+    struct seen *s = ctx;
+
+    s->begins++;
+    s->block = *b;
+    *region = s->data;
+    return b->size <= sizeof s->data;
+}
+
 static bool on_end(void *ctx)
 {
     ((struct seen *)ctx)->ends++;
@@ -218,7 +229,7 @@ struct fixture {
 static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
-    struct rpc_sink sink = {&f->seen, on_call, on_reply, on_begin, on_end, on_abort};
+    struct rpc_sink sink = {&f->seen, on_call, on_reply, on_begin, on_end, on_abort, on_block};
 
     f->seen.want = true;
     rpc_stream_init(&f->stream, &sink);
@@ -364,6 +375,74 @@ static void stream_missed_product(void **state)
     assert_memory_equal(f->seen.data, "abc", 3);
 }
 
+/* BLKDATA of 5 bytes: signature, packet 0, length, data, padding; then one of no bytes. */
+#define BLKDATA(len) "800000" len " 00000007 00000000 00000002 000493fd 00000006 0000000d 00000000 " \
+                     "00000000 00000000 00000000 9a0d7432000000000000000000000000 00000000 "
+static void stream_block(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t bytes[256];
+    size_t n = unhex(BLKDATA("48") "00000005 6162636465000000 " BLKDATA("40") "00000000", bytes);
+
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(rpc_stream_feed(&f->stream, bytes + i, 1), 0);
+    assert_int_equal(f->seen.begins, 2);
+    assert_int_equal(f->seen.ends, 2);
+    assert_int_equal(f->seen.calls, 0);
+    assert_int_equal(f->seen.block.size, 0);
+    assert_memory_equal(f->seen.data, "abcde", 5);
+    assert_memory_equal(f->seen.block.signature.bytes, hereis_info.signature.bytes, 16);
+    n = unhex(BLKDATA("44") "00000005 61626364", bytes);       /* one byte too few */
+    assert_int_equal(rpc_stream_feed(&f->stream, bytes, n), -1);
+}
+
+static void encode_blkdata(void **state)
+{
+    uint8_t buf[512];
+    struct xout x;
+    struct ldm_block b = {.signature = hereis_info.signature, .size = 5};
+
+    (void)state;
+    xout_init(&x, buf, sizeof buf);
+    rpc_begin_call(&x, 7, LDM_VERS6, LDM6_BLKDATA);
+    xout_block(&x, &b);
+    xout_opaque(&x, "abcde", 5);
+    rpc_finish(&x, 0, true);
+    assert_bytes(&x, BLKDATA("48") "00000005 6162636465000000");
+}
+
+/* reference 3.3: fornme_reply and hiya_reply; the class is inline, without a pointer's word. */
+static void ldm6_replies(void **state)
+{
+    static const struct { bool of_hiya; struct ldm6_reply r; const char *hex; } list[] = {
+        {false, {.code = LDM6_OK, .value = 0x7b8f}, "00000000 00007b8f"},
+        {false, {.code = LDM6_BADPATTERN}, "00000002"},
+        {true, {.code = LDM6_OK, .value = 0xffffffff}, "00000000 ffffffff"},
+        {true, {.code = LDM6_DONT_SEND}, "00000003"},
+        {false, {.code = LDM6_RECLASS, .cls = {.to = {0x7fffffff, 999999}, .n = 1, .specs = {{1, "a"}}}},
+         "00000007 00000000 00000000 7fffffff 000f423f 00000001 00000001 00000001 61000000"},
+        {true, {.code = LDM6_RECLASS, .value = 7, .cls = {.to = {0x7fffffff, 999999}, .n = 1, .specs = {{1, "a"}}}},
+         "00000007 00000000 00000000 7fffffff 000f423f 00000001 00000001 00000001 61000000 00000007"},
+    };
+    uint8_t buf[512];
+    struct ldm6_reply got;
+    struct xout x;
+    struct xin in;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        xout_init(&x, buf, sizeof buf);
+        xout_ldm6_reply(&x, list[i].of_hiya, &list[i].r);
+        assert_bytes(&x, list[i].hex);
+        xin_init(&in, buf, x.len);
+        xin_ldm6_reply(&in, list[i].of_hiya, &got);
+        assert_true(xin_done(&in));
+        assert_int_equal(got.code, list[i].r.code);
+        assert_int_equal(got.value, list[i].r.value);
+        assert_int_equal(got.cls.n, list[i].r.cls.n);
+    }
+}
+
 static void stream_reply(void **state)
 {
     struct fixture *f = *state;
@@ -440,7 +519,7 @@ static void stream_bounds_memory(void **state)
 static void stream_server_takes_no_product(void **state)
 {
     struct fixture *f = *state;
-    struct rpc_sink sink = {&f->seen, on_call, on_reply, NULL, NULL, NULL};
+    struct rpc_sink sink = {&f->seen, on_call, on_reply, NULL, NULL, NULL, NULL};
     static uint8_t bytes[8000];
     size_t n = make_hereis(bytes, 0, 5001);
 
@@ -489,6 +568,9 @@ int main(void)
         cmocka_unit_test(encode_ldm7_calls),
         cmocka_unit_test(encode_hereis),
         cmocka_unit_test(decode_reply_address),
+        cmocka_unit_test(encode_blkdata),
+        cmocka_unit_test(ldm6_replies),
+        cmocka_unit_test_setup_teardown(stream_block, setup, teardown),
         cmocka_unit_test_setup_teardown(stream_feedme_by_bytes, setup, teardown),
         cmocka_unit_test_setup_teardown(stream_products, setup, teardown),
         cmocka_unit_test_setup_teardown(stream_direct, setup, teardown),

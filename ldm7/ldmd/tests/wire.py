@@ -62,6 +62,12 @@ def product(data: bytes, ident: bytes, creation: int | None = None) -> bytes:
     )
 
 
+def announced(data: bytes, ident: bytes) -> bytes:
+    """Arguments of COMINGSOON: prod_info and the packet size."""
+    info = product(data, ident)
+    return info[: len(info) - len(data) - (-len(data) % 4)] + struct.pack(">I", len(data))
+
+
 class Peer:
     """One end of a connection that sends raw bytes and reads records."""
 
@@ -187,7 +193,7 @@ def rpc_errors(d: Daemon) -> None:
         d.connect().ask(call(5, 4)) == accepted(2, struct.pack(">II", 6, 7)), "PROG_MISMATCH 6..7"
     )
     expect(d.connect().ask(call(6, 1, program=100000)) == accepted(1), "PROG_UNAVAIL")
-    expect(d.connect().ask(call(6, 5)) == accepted(3), "HIYA: PROC_UNAVAIL")
+    expect(d.connect().ask(call(6, 7)) == accepted(3), "PROC_UNAVAIL")
     expect(d.connect().ask(call(7, 1, b"\0\0\0\1")) == accepted(4), "GARBAGE_ARGS")
     alive = d.connect()
     expect(
@@ -314,12 +320,12 @@ def downstream6(ldmd: Path, tools: Path) -> None:
             peer.sock.sendall(call(6, 1, product(big, b"d.big")))  # duplicate: ignored
             peer.sock.sendall(call(6, 1, product(b"x", b"other")))  # not requested: ignored
             peer.sock.sendall(call(6, 1, product(b"old", b"d.old", creation=1000)))
-            peer.sock.sendall(call(6, 1, product(b"small", b"d.small")))
             expect(
-                peer.ask(call(6, 12, product(b"", b"d.c") + bytes(4)))
+                peer.ask(call(6, 12, announced(big, b"d.big")))
                 == accepted(0, struct.pack(">I", 3)),
-                "COMINGSOON: DONT_SEND",
+                "COMINGSOON of a duplicate: DONT_SEND",
             )
+            peer.sock.sendall(call(6, 1, product(b"small", b"d.small")))
             expect(peer.ask(call(6, 0)) == accepted(0), "NULLPROC is answered")
             want = [
                 f"{hashlib.md5(x).hexdigest()} {len(x)} {n}"

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "intake.h"
+
+#include "log.h"
+#include "product_line.h"
+
+#include <stdio.h>
+#include <time.h>
+
+struct ldm_time wall_time(double ago_s)
+{
+    struct timespec t;
+    double at;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    at = (double)t.tv_sec + (double)t.tv_nsec / 1e9 - ago_s;
+    if (at < 0)
+        at = 0;
+    return (struct ldm_time){(int32_t)at, (int32_t)((at - (double)(int64_t)at) * 1e6)};
+}
+
+struct ldm_time info_time(const struct pq_info *info)
+{
+    return (struct ldm_time){(int32_t)info->creation.tv_sec, (int32_t)info->creation.tv_usec};
+}
+
+void origin_stamp(struct pq_info *info, const char *host)
+{
+    char text[PQ_ORIGIN_MAX + 1 + 3 + 256], *via = strstr(info->origin, "_v_");
+
+    if (via != NULL)
+        *via = '\0';
+    snprintf(text, sizeof text, "%s_v_%s", info->origin, host);
+    text[PQ_ORIGIN_MAX] = '\0';
+    memcpy(info->origin, text, sizeof info->origin);
+}
+
+int intake_class(struct intake *in, const struct ldm_class *cls, char *why, size_t why_bytes)
+{
+    matcher_free(&in->match);
+    return matcher_init(&in->match, cls, why, why_bytes);
+}
+
+void intake_free(struct intake *in)
+{
+    intake_abort(in);
+    matcher_free(&in->match);
+}
+
+static void passed(struct intake *in)
+{
+    in->last = in->info;
+    in->have_last = in->last_changed = true;
+}
+
+/* Reserves its place; NULL if the product is not wanted. */
+static void vet(struct intake *in)
+{
+    const struct pq_info *info = &in->info;
+    char line[PRODUCT_LINE_MAX];
+    enum pq_status st;
+    void *at = NULL;
+
+    product_line_format(info, line, sizeof line);
+    if (ldm_time_cmp(info_time(info), wall_time(in->max_latency_s)) < 0 ||
+        !matcher_wants(&in->match, info)) {
+        log_info("ignored (too old or not requested): %s", line);
+        in->ignored++;
+        passed(in);
+        return;
+    }
+    st = pq_reserve(in->queue, &info->signature, info->size, &at, &in->reservation);
+    if (st == PQ_OK) {
+        in->region = at;
+        return;
+    }
+    in->reservation = NULL;
+    if (st == PQ_DUP) {
+        log_info("duplicate: %s", line);
+        in->duplicates++;
+        passed(in);
+        return;
+    }
+    log_warn("ignored: %s: %s", pq_strerror(st), line);
+    in->ignored++;
+}
+
+static void start(struct intake *in, const struct pq_info *info)
+{
+    if (in->coming)
+        log_warn("incomplete product dropped: %s", in->info.ident);
+    intake_abort(in);
+    in->info = *info;
+    in->region = NULL;
+    in->received = 0;
+    vet(in);
+}
+
+void intake_begin(struct intake *in, const struct pq_info *info, uint8_t **region)
+{
+    start(in, info);
+    *region = in->region;
+    in->block_size = info->size;
+}
+
+bool intake_coming(struct intake *in, const struct pq_info *info)
+{
+    start(in, info);
+    in->coming = in->reservation != NULL;
+    return in->coming;
+}
+
+bool intake_block(struct intake *in, const struct ldm_block *b, uint8_t **region)
+{
+    *region = NULL;
+    in->block_size = 0;
+    if (!in->coming) {
+        log_info("block of a product that was not asked for");
+        return true;
+    }
+    if (memcmp(&b->signature, &in->info.signature, sizeof b->signature) != 0 ||
+        b->size > in->info.size - in->received)
+        return false;
+    in->block_size = b->size;
+    *region = in->region + in->received;
+    return true;
+}
+
+static void dh_saveProd(struct intake *in)
+{
+    char line[PRODUCT_LINE_MAX];
+    struct pq_info as_stored = in->info;
+    enum pq_status st;
+
+    origin_stamp(&as_stored, in->from);
+    st = pq_commit(in->queue, in->reservation, &as_stored, 0);
+    if (st == PQ_OK) {
+        in->accepted++;
+        log_info("Inserted: %s", product_line_format(&as_stored, line, sizeof line));
+    } else if (st == PQ_DUP) {
+        in->duplicates++;
+    } else {
+        log_error("cannot insert: %s: %s", pq_strerror(st),
+                  product_line_format(&as_stored, line, sizeof line));
+        pq_discard(in->queue, in->reservation);
+    }
+    in->reservation = NULL;
+    in->coming = false;
+    if (st == PQ_OK || st == PQ_DUP)
+        passed(in);
+}
+
+void intake_end(struct intake *in)
+{
+    in->received += in->block_size;
+    in->block_size = 0;
+    if (in->reservation != NULL && in->received == in->info.size)
+        dh_saveProd(in);
+}
+
+void intake_abort(struct intake *in)
+{
+    if (in->reservation != NULL)
+        pq_discard(in->queue, in->reservation);
+    in->reservation = NULL;
+    in->coming = false;
+}

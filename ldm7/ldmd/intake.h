@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Products that an LDM6 sends us, by HEREIS or by COMINGSOON and BLKDATA: which are wanted, and their
+ * way into the product queue (reference 3.4 (6)). For a downstream and for the server that accepts
+ * HIYA. No I/O but the queue's.
+ */
+#ifndef LDMD_INTAKE_H
+#define LDMD_INTAKE_H
+
+#include "match.h"
+
+struct intake {
+    struct pq *queue;
+    const char *from;                  /* host of the sender, for the origin */
+    double max_latency_s;
+    struct matcher match;              /* what is wanted */
+    /* the product that is arriving */
+    struct pq_info info;
+    struct pq_reservation *reservation; /* NULL: none, or its bytes are not kept */
+    uint8_t *region;
+    bool coming;                       /* announced and wanted: BLKDATA follow */
+    uint32_t received, block_size;
+    /* the last product that was inserted or need not be: where to resume; as it was sent */
+    bool have_last, last_changed;
+    struct pq_info last;
+    uint64_t accepted, duplicates, ignored;
+};
+
+/* pattern and class of what is wanted. -1: a pattern is invalid, why says which. Keeps the rest. */
+int intake_class(struct intake *in, const struct ldm_class *cls, char *why, size_t why_bytes);
+void intake_free(struct intake *in);
+
+/* HEREIS: *region NULL if it is not wanted. */
+void intake_begin(struct intake *in, const struct pq_info *info, uint8_t **region);
+/* COMINGSOON: is it wanted? */
+bool intake_coming(struct intake *in, const struct pq_info *info);
+/* BLKDATA. false: a violation (not of the product announced). */
+bool intake_block(struct intake *in, const struct ldm_block *b, uint8_t **region);
+/* All bytes of the HEREIS or BLKDATA are there. */
+void intake_end(struct intake *in);
+/* They will not come. */
+void intake_abort(struct intake *in);
+
+/* <creator>_v_<host>, cut to what an origin may hold. */
+void origin_stamp(struct pq_info *info, const char *host);
+/* The wall clock's time some seconds ago; not before 1970. */
+struct ldm_time wall_time(double ago_s);
+struct ldm_time info_time(const struct pq_info *info);
+
+#endif

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "resume.h"
+
+#include "digest.h"
+#include "feedtype.h"
+#include "product_line.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define HEAD "# The last product that came by this request; read when it is made again.\n"
+
+bool resume_path(char *out, size_t out_bytes, const char *queue, const struct conf_request *req)
+{
+    const char *slash = strrchr(queue, '/');
+    int dir = slash == NULL ? 1 : (int)(slash - queue), n;
+    struct pq_signature sig;
+    char text[1024], hex[33], feed[FEEDTYPE_TEXT_MAX];
+
+    n = snprintf(text, sizeof text, "%s:%u %s %s", req->host, req->port,
+                 feedtype_format(req->feed, feed, sizeof feed), req->ere);
+    if (n < 0 || (size_t)n >= sizeof text || !digest_of(text, (size_t)n, &sig))
+        return false;
+    n = snprintf(out, out_bytes, "%.*s/.%s.info", dir, slash == NULL ? "." : queue,
+                 signature_format(&sig, hex));
+    return n > 0 && (size_t)n < out_bytes;
+}
+
+char *resume_format(const struct pq_info *info, char *out, size_t out_bytes)
+{
+    char feed[FEEDTYPE_TEXT_MAX], hex[33], when[32] = "";
+    time_t at = info->creation.tv_sec;
+    struct tm tm;
+
+    if (gmtime_r(&at, &tm) == NULL || strftime(when, sizeof when, "%Y%m%dT%H%M%S", &tm) == 0)
+        snprintf(when, sizeof when, "19700101T000000");
+    snprintf(out, out_bytes, "{%s.%06ld,%s,%u,{%zu,%s},%u,{%zu,%s},%s}", when,
+             (long)info->creation.tv_usec, feedtype_format(info->feedtype, feed, sizeof feed),
+             info->seqno, strlen(info->origin), info->origin, info->size, strlen(info->ident),
+             info->ident, signature_format(&info->signature, hex));
+    return out;
+}
+
+static bool take(const char **at, char c)
+{
+    if (**at != c)
+        return false;
+    ++*at;
+    return true;
+}
+
+static bool take_u32(const char **at, uint32_t *out)
+{
+    char *end;
+    unsigned long v;
+
+    if (!isdigit((unsigned char)**at))
+        return false;
+    v = strtoul(*at, &end, 10);
+    *at = end;
+    *out = (uint32_t)v;
+    return v <= UINT32_MAX;
+}
+
+/* {length,text} */
+static bool take_text(const char **at, char *out, size_t max)
+{
+    uint32_t n;
+
+    if (!take(at, '{') || !take_u32(at, &n) || !take(at, ',') || n > max || strlen(*at) < n)
+        return false;
+    memcpy(out, *at, n);
+    out[n] = '\0';
+    *at += n;
+    return take(at, '}');
+}
+
+static bool take_time(const char **at, struct timeval *out)
+{
+    struct tm tm = {0};
+    const char *dot = strptime(*at, "%Y%m%dT%H%M%S", &tm);
+    uint32_t usec;
+
+    if (dot == NULL || !take(&dot, '.') || !take_u32(&dot, &usec) || usec > 999999)
+        return false;
+    *at = dot;
+    out->tv_sec = timegm(&tm);
+    out->tv_usec = (suseconds_t)usec;
+    return true;
+}
+
+static bool take_feed(const char **at, uint32_t *out)
+{
+    char feed[FEEDTYPE_TEXT_MAX], why[300];
+    size_t n = strcspn(*at, ",");
+
+    if (n >= sizeof feed)
+        return false;
+    memcpy(feed, *at, n);
+    feed[n] = '\0';
+    *at += n;
+    return feedtype_parse(feed, out, why, sizeof why);
+}
+
+bool resume_parse(const char *line, struct pq_info *out)
+{
+    char hex[33];
+
+    memset(out, 0, sizeof *out);
+    if (!take(&line, '{') || !take_time(&line, &out->creation) || !take(&line, ',') ||
+        !take_feed(&line, &out->feedtype) || !take(&line, ',') || !take_u32(&line, &out->seqno) ||
+        !take(&line, ',') || !take_text(&line, out->origin, PQ_ORIGIN_MAX) || !take(&line, ',') ||
+        !take_u32(&line, &out->size) || !take(&line, ',') ||
+        !take_text(&line, out->ident, PQ_IDENT_MAX) || !take(&line, ',') || strlen(line) < 33)
+        return false;
+    memcpy(hex, line, 32);
+    hex[32] = '\0';
+    return line[32] == '}' && signature_parse(hex, &out->signature);
+}
+
+bool resume_load(const char *path, struct pq_info *out)
+{
+    FILE *f = fopen(path, "re");
+    char line[RESUME_LINE_MAX];
+    bool found = false;
+
+    if (f == NULL)
+        return false;
+    while (!found && fgets(line, sizeof line, f) != NULL)
+        found = line[0] == '{' && resume_parse(line, out);
+    fclose(f);
+    return found;
+}
+
+int resume_save(const char *path, const struct pq_info *info)
+{
+    char tmp[4200], line[RESUME_LINE_MAX];
+    FILE *f;
+    bool ok;
+
+    snprintf(tmp, sizeof tmp, "%s.%ld.tmp", path, (long)getpid());
+    f = fopen(tmp, "we");
+    if (f == NULL)
+        return -1;
+    fputs(HEAD, f);
+    fprintf(f, "%s\n", resume_format(info, line, sizeof line));
+    ok = !ferror(f);
+    ok = fclose(f) == 0 && ok;
+    if (ok && rename(tmp, path) == 0)
+        return 0;
+    unlink(tmp);
+    return -1;
+}
