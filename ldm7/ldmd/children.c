@@ -3,11 +3,14 @@
 
 #include "feeds.h"
 #include "log.h"
+#include "privileges.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -16,6 +19,9 @@
 #define BACKOFF_MAX_S 60u
 #define LONG_LIFE_S 60u
 #define KILL_AFTER_MS 10000
+#define STRANGERS_PER_S 50u
+#define STRANGERS_BURST 64u
+#define CLIENT_FILES 64u               /* descriptors that one connection's process may have */
 
 enum kind { KIND_CLIENT, KIND_MLDM, KIND_DOWN6, KIND_DOWN7, KIND_EXEC };
 
@@ -25,32 +31,89 @@ struct child {
     size_t entry;
     uint64_t started_ns, due_ns;
     unsigned backoff_s;
+    struct in_addr from;               /* of a connection */
+    bool known;                        /* its address is in an ALLOW or ACCEPT entry */
+};
+
+/* A MULTICAST entry's control channel: requests for its mldm. Both ends are kept, so that a new mldm
+ * can take over from one that died. While there is none, a request waits here and starts it. */
+struct control {
+    struct children *owner;
+    struct child *mldm;
+    int towards, own;                  /* up7's end, mldm's end */
+    struct loop_source src;
 };
 
 struct children {
     const struct options *opt;
     int listen_fd;
-    unsigned max_clients;
+    struct children_limits limits;
     struct loop *loop;
     struct child *entries, *clients;
     size_t nentries;
     struct feeds *feeds;
-    int *mldm_fds, *mldm_own;          /* both ends per MULTICAST entry, so that a new mldm can
-                                          take over from one that died */
+    struct control *controls;
+    int *mldm_fds;                     /* up7's ends alone */
+    void (*in_child)(void *ctx);
+    void *in_child_ctx;
+    uint64_t refused;
+    uint64_t stranger_due_ns;          /* when the next process for an unknown address may start */
 };
 
 static struct children *the_children;  /* for is_alive in a forked child */
 
 static bool is_alive(uint32_t id)
 {
-    for (unsigned i = 0; i < the_children->max_clients; i++)
+    for (unsigned i = 0; i < the_children->limits.clients; i++)
         if (the_children->clients[i].pid > 0 && (uint32_t)the_children->clients[i].pid == id)
             return kill((pid_t)id, 0) == 0;
     return false;
 }
 
-struct children *children_new(const struct options *opt, int listen_fd, unsigned max_clients,
-                              struct loop *loop)
+static void free_all(struct children *c)
+{
+    for (size_t i = 0; c->controls != NULL && i < c->opt->conf->nmulticasts; i++)
+        if (c->controls[i].towards > 0) {
+            loop_del(c->loop, &c->controls[i].src);
+            close(c->controls[i].towards);
+            close(c->controls[i].own);
+        }
+    free(c->entries);
+    free(c->clients);
+    if (c->feeds != NULL)
+        feeds_free(c->feeds);
+    free(c->controls);
+    free(c->mldm_fds);
+    free(c);
+    the_children = NULL;
+}
+
+/* A subscription waits for its mldm. */
+static void on_control(void *ctx, uint32_t events)
+{
+    struct control *at = ctx;
+    struct child *mldm = at->mldm;
+    uint64_t now = at->owner->loop->now_ns;
+
+    (void)events;
+    loop_del(at->owner->loop, &at->src);
+    mldm->due_ns = mldm->started_ns + mldm->backoff_s * NS_PER_S;
+    if (mldm->due_ns < now)
+        mldm->due_ns = now;
+}
+
+static bool watch_control(struct control *at)
+{
+    return loop_add(at->owner->loop, &at->src, at->own, EPOLLIN, on_control, at) == 0;
+}
+
+static void add_entry(struct children *c, enum kind kind, size_t entry)
+{
+    c->entries[c->nentries++] = (struct child){.kind = kind, .entry = entry, .due_ns = LOOP_FOREVER};
+}
+
+struct children *children_new(const struct options *opt, int listen_fd,
+                              struct children_limits limits, struct loop *loop)
 {
     const struct conf *conf = opt->conf;
     struct children *c = calloc(1, sizeof *c);
@@ -58,32 +121,45 @@ struct children *children_new(const struct options *opt, int listen_fd, unsigned
 
     if (c == NULL)
         return NULL;
-    *c = (struct children){.opt = opt, .listen_fd = listen_fd, .max_clients = max_clients,
-                           .loop = loop};
+    *c = (struct children){.opt = opt, .listen_fd = listen_fd, .limits = limits, .loop = loop};
     c->entries = calloc(n + 1, sizeof *c->entries);
-    c->clients = calloc(max_clients + 1, sizeof *c->clients);
-    c->feeds = feeds_new(max_clients);
+    c->clients = calloc(limits.clients + 1, sizeof *c->clients);
+    c->feeds = feeds_new(limits.clients);
+    c->controls = calloc(conf->nmulticasts + 1, sizeof *c->controls);
     c->mldm_fds = calloc(conf->nmulticasts + 1, sizeof *c->mldm_fds);
-    c->mldm_own = calloc(conf->nmulticasts + 1, sizeof *c->mldm_own);
-    if (c->entries == NULL || c->clients == NULL || c->feeds == NULL || c->mldm_fds == NULL || c->mldm_own == NULL)
-        return NULL;
+    if (c->entries == NULL || c->clients == NULL || c->feeds == NULL ||
+        c->controls == NULL || c->mldm_fds == NULL)
+        goto fail;
     for (size_t i = 0; i < conf->nmulticasts; i++) {
+        struct control *at = &c->controls[i];
         int pair[2];
 
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-            return NULL;
+            goto fail;
+        add_entry(c, KIND_MLDM, i);
+        *at = (struct control){.owner = c, .mldm = &c->entries[c->nentries - 1], .towards = pair[0],
+                               .own = pair[1], .src = {.fd = -1}};
         c->mldm_fds[i] = pair[0];
-        c->mldm_own[i] = pair[1];
-        c->entries[c->nentries++] = (struct child){.kind = KIND_MLDM, .entry = i};
+        if (!watch_control(at))
+            goto fail;
     }
     for (size_t i = 0; i < conf->nreceives; i++)
-        c->entries[c->nentries++] = (struct child){.kind = KIND_DOWN7, .entry = i};
+        add_entry(c, KIND_DOWN7, i);
     for (size_t i = 0; i < conf->nrequests; i++)
-        c->entries[c->nentries++] = (struct child){.kind = KIND_DOWN6, .entry = i};
+        add_entry(c, KIND_DOWN6, i);
     for (size_t i = 0; i < conf->nexecs; i++)
-        c->entries[c->nentries++] = (struct child){.kind = KIND_EXEC, .entry = i};
+        add_entry(c, KIND_EXEC, i);
     the_children = c;
     return c;
+fail:
+    free_all(c);
+    return NULL;
+}
+
+void children_on_fork(struct children *c, void (*in_child)(void *ctx), void *ctx)
+{
+    c->in_child = in_child;
+    c->in_child_ctx = ctx;
 }
 
 static int run_exec(char *const *argv)
@@ -101,7 +177,7 @@ static int run_child(struct children *c, const struct child *what, int fd)
 
     switch (what->kind) {
     case KIND_CLIENT: return upstream_run(&env, fd);
-    case KIND_MLDM: return mldm_run(c->opt, &conf->multicasts[what->entry], c->mldm_own[what->entry]);
+    case KIND_MLDM: return mldm_run(c->opt, &conf->multicasts[what->entry], c->controls[what->entry].own);
     case KIND_DOWN6: return down6_run(c->opt, &conf->requests[what->entry]);
     case KIND_DOWN7: return down7_run(c->opt, &conf->receives[what->entry]);
     default: return run_exec(conf->execs[what->entry].argv);
@@ -117,7 +193,24 @@ static void close_foreign(struct children *c, const struct child *what)
         if (what->kind != KIND_CLIENT)
             close(c->mldm_fds[i]);
         if (what->kind != KIND_MLDM || what->entry != i)
-            close(c->mldm_own[i]);
+            close(c->controls[i].own);
+    }
+    if (c->in_child != NULL)
+        c->in_child(c->in_child_ctx);
+}
+
+/* Whoever talks to strangers, or is somebody else's program, gets nothing beyond its user's rights. */
+static void set_rights(const struct child *what)
+{
+    switch (what->kind) {
+    case KIND_MLDM: privileges_use_reserve(false); break;
+    case KIND_DOWN7: privileges_use_reserve(true); break;
+    case KIND_CLIENT:
+        privileges_renounce(true);
+        privileges_open_files(CLIENT_FILES);
+        break;
+    case KIND_DOWN6: privileges_renounce(true); break;
+    default: privileges_renounce(false); break;
     }
 }
 
@@ -130,6 +223,7 @@ static void spawn(struct children *c, struct child *what, int fd)
         if (getppid() != parent)
             _exit(0);
         close_foreign(c, what);
+        set_rights(what);
         _exit(run_child(c, what, fd));
     }
     what->started_ns = now_ns();
@@ -144,23 +238,68 @@ static void spawn(struct children *c, struct child *what, int fd)
 void children_start(struct children *c, uint64_t now)
 {
     for (size_t i = 0; i < c->nentries; i++)
-        c->entries[i].due_ns = now;
+        if (c->entries[i].kind != KIND_MLDM)
+            c->entries[i].due_ns = now;
     children_tend(c, now);
 }
 
-bool children_serve(struct children *c, int fd, const char *host)
+static bool is_known(const struct conf *conf, struct in_addr from)
 {
-    for (unsigned i = 0; i < c->max_clients; i++) {
-        if (c->clients[i].pid != 0)
-            continue;
-        c->clients[i] = (struct child){.kind = KIND_CLIENT};
-        spawn(c, &c->clients[i], fd);
-        close(fd);
-        return c->clients[i].pid != 0;
-    }
-    log_warn("connection from %s refused: %u clients are connected (-M)", host, c->max_clients);
-    close(fd);
+    char text[INET_ADDRSTRLEN];
+    const char *name = text;
+
+    inet_ntop(AF_INET, &from, text, sizeof text);
+    if (conf_allowed(conf, UINT32_MAX, &name, 1) != 0)
+        return true;
+    for (size_t i = 0; i < conf->naccepts; i++)
+        if (ere_match(conf->accepts[i].host, text) == ERE_YES)
+            return true;
     return false;
+}
+
+/* Strangers that come and go make no more than so many processes. */
+static bool take_token(struct children *c)
+{
+    const uint64_t burst_ns = STRANGERS_BURST * (NS_PER_S / STRANGERS_PER_S);
+    uint64_t now = c->loop->now_ns, earliest = now > burst_ns ? now - burst_ns : 0;
+
+    if (c->stranger_due_ns < earliest)
+        c->stranger_due_ns = earliest;
+    if (c->stranger_due_ns > now)
+        return false;
+    c->stranger_due_ns += NS_PER_S / STRANGERS_PER_S;
+    return true;
+}
+
+void children_serve(struct children *c, int fd, struct in_addr from)
+{
+    struct child *place = NULL;
+    bool known = is_known(c->opt->conf, from);
+    unsigned same = 0, unknown = 0;
+
+    for (unsigned i = 0; i < c->limits.clients; i++) {
+        struct child *ch = &c->clients[i];
+
+        if (ch->pid == 0) {
+            place = ch;
+            continue;
+        }
+        same += ch->from.s_addr == from.s_addr;
+        unknown += !ch->known;
+    }
+    if (place != NULL && same < c->limits.per_address &&
+        (known || (unknown < c->limits.unknown && take_token(c)))) {
+        *place = (struct child){.kind = KIND_CLIENT, .from = from, .known = known};
+        spawn(c, place, fd);
+    } else {
+        c->refused++;
+    }
+    close(fd);
+}
+
+uint64_t children_refused(const struct children *c)
+{
+    return c->refused;
 }
 
 static const char *const kind_names[] = {"connection", "mldm", "down6", "down7", "EXEC"};
@@ -189,6 +328,19 @@ static void ended(struct child *ch, int status, uint64_t now)
     ch->due_ns = now + ch->backoff_s * NS_PER_S;
 }
 
+/* After its death mldm is started again when there is a request for it. */
+static void await_request(struct children *c, struct child *mldm, uint64_t now)
+{
+    struct control *at = &c->controls[mldm->entry];
+
+    mldm->started_ns = now;            /* the waiting time counts from its end */
+    mldm->due_ns = LOOP_FOREVER;
+    if (!watch_control(at)) {
+        log_error("cannot watch for subscriptions: %s", strerror(errno));
+        mldm->due_ns = now + mldm->backoff_s * NS_PER_S;
+    }
+}
+
 static bool reap(struct children *c, uint64_t now)
 {
     int status;
@@ -197,9 +349,12 @@ static bool reap(struct children *c, uint64_t now)
     if (pid <= 0)
         return false;
     for (size_t i = 0; i < c->nentries; i++)
-        if (c->entries[i].pid == pid)
+        if (c->entries[i].pid == pid) {
             ended(&c->entries[i], status, now);
-    for (unsigned i = 0; i < c->max_clients; i++)
+            if (c->entries[i].kind == KIND_MLDM)
+                await_request(c, &c->entries[i], now);
+        }
+    for (unsigned i = 0; i < c->limits.clients; i++)
         if (c->clients[i].pid == pid)
             ended(&c->clients[i], status, now);
     return true;
@@ -229,7 +384,7 @@ static size_t signal_all(struct children *c, int sig)
     for (size_t i = 0; i < c->nentries; i++)
         if (c->entries[i].pid != 0 && ++n > 0)
             kill(c->entries[i].pid, sig);
-    for (unsigned i = 0; i < c->max_clients; i++)
+    for (unsigned i = 0; i < c->limits.clients; i++)
         if (c->clients[i].pid != 0 && ++n > 0)
             kill(c->clients[i].pid, sig);
     return n;
@@ -254,15 +409,5 @@ void children_end(struct children *c)
         }
         poll(NULL, 0, 5);
     }
-    for (size_t i = 0; i < c->opt->conf->nmulticasts; i++) {
-        close(c->mldm_fds[i]);
-        close(c->mldm_own[i]);
-    }
-    free(c->entries);
-    free(c->clients);
-    feeds_free(c->feeds);
-    free(c->mldm_fds);
-    free(c->mldm_own);
-    free(c);
-    the_children = NULL;
+    free_all(c);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The processes under the top ldmd: one per connection, REQUEST, RECEIVE, MULTICAST and EXEC entry.
- * Entries' processes that end are started again (after 1, 2, 4 ... 60 s), EXEC's are not. Every
- * child gets SIGTERM from the kernel when the top process dies, however it dies.
+ * Entries' processes that end are started again (after 1, 2, 4 ... 60 s), EXEC's are not; a MULTICAST
+ * entry's process (mldm) is started by the first subscription. Every child gets SIGTERM from the
+ * kernel when the top process dies, however it dies.
  */
 #ifndef LDMD_CHILDREN_H
 #define LDMD_CHILDREN_H
@@ -11,13 +12,23 @@
 
 struct children;
 
+struct children_limits {
+    unsigned clients;                  /* connections served at once */
+    unsigned per_address;
+    unsigned unknown;                  /* from addresses that no ALLOW or ACCEPT entry names */
+};
+
 /* listen_fd: closed in children. NULL with errno. */
-struct children *children_new(const struct options *opt, int listen_fd, unsigned max_clients,
-                              struct loop *loop);
+struct children *children_new(const struct options *opt, int listen_fd,
+                              struct children_limits limits, struct loop *loop);
+/* What else a child must do first: close what it has no business with. */
+void children_on_fork(struct children *c, void (*in_child)(void *ctx), void *ctx);
 /* Starts one child per entry. */
 void children_start(struct children *c, uint64_t now);
-/* A child for an accepted connection; closes fd in this process. false: too many, logged. */
-bool children_serve(struct children *c, int fd, const char *host);
+/* A child for an accepted connection, if the limits allow; closes fd in this process. */
+void children_serve(struct children *c, int fd, struct in_addr from);
+/* How many connections the limits refused. */
+uint64_t children_refused(const struct children *c);
 /* Reaps what ended; starts again what is due. When to call again at the latest. */
 uint64_t children_tend(struct children *c, uint64_t now);
 /* SIGTERM to all, SIGKILL after 10 s; returns when all are gone. */

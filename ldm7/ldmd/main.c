@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ldmd: the top process. Listens, forks a child per connection, keeps the children of the
- * configuration's entries running.
+ * ldmd: the top process. Listens, forks a child per connection that speaks, keeps the children of
+ * the configuration's entries running.
  */
 #include "children.h"
+#include "door.h"
+#include "privileges.h"
 
 #include "log.h"
 
@@ -13,7 +15,6 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,7 +22,7 @@
 #ifndef DOWNPOUR_VERSION
 #define DOWNPOUR_VERSION "0"
 #endif
-#define BACKLOG 256
+#define BACKLOG 1024
 
 static const char usage[] =
     "Usage: ldmd [options] CONF\n"
@@ -33,7 +34,10 @@ static const char usage[] =
     "  -l, --log DEST        log file; - standard error (default), \"\" the system log\n"
     "      --log-format F    text (default) or json\n"
     "  -f, --foreground      do not become a daemon\n"
-    "  -M, --max-clients N   connections served at once (default 256)\n"
+    "  -M, --max-clients N   connections served at once (default 256), a quarter of them at most\n"
+    "                        from addresses that no ALLOW or ACCEPT entry matches\n"
+    "      --max-per-address N  of these from one address (default 32)\n"
+    "  -u, --user USER       become USER after the port is bound (as root only)\n"
     "  -n, --check           check CONF and exit\n"
     "  -v, --verbose         log each product\n"
     "  -x, --debug           log debugging messages\n"
@@ -45,10 +49,10 @@ static const char usage[] =
     "signals go to the children by their process ids; SIGUSR1 makes mldm and down7 log counters.\n";
 
 struct arguments {
-    const char *queue, *log, *conf;
+    const char *queue, *log, *conf, *user;
     struct in_addr ip;
     uint16_t port;
-    unsigned max_clients;
+    unsigned max_clients, max_per_address;
     bool foreground, check;
 };
 
@@ -93,6 +97,12 @@ static int take_option(struct arguments *a, int opt)
             return bad_usage("--max-clients", optarg, "1 to 65536");
         a->max_clients = (unsigned)v;
         return -1;
+    case 'A':
+        if (!number(optarg, 1, 65536, &v))
+            return bad_usage("--max-per-address", optarg, "1 to 65536");
+        a->max_per_address = (unsigned)v;
+        return -1;
+    case 'u': a->user = optarg; return -1;
     case 'I':
         if (inet_pton(AF_INET, optarg, &a->ip) != 1)
             return bad_usage("--ip", optarg, "an IPv4 address such as 10.0.0.1");
@@ -114,13 +124,14 @@ static int parse_arguments(struct arguments *a, int argc, char **argv)
         {"ip", required_argument, NULL, 'I'},         {"log", required_argument, NULL, 'l'},
         {"log-format", required_argument, NULL, 'F'}, {"foreground", no_argument, NULL, 'f'},
         {"max-clients", required_argument, NULL, 'M'}, {"check", no_argument, NULL, 'n'},
+        {"max-per-address", required_argument, NULL, 'A'}, {"user", required_argument, NULL, 'u'},
         {"verbose", no_argument, NULL, 'v'},          {"debug", no_argument, NULL, 'x'},
         {"help", no_argument, NULL, 'h'},             {"version", no_argument, NULL, 'V'},
         {0}};
     int opt, rc;
 
-    *a = (struct arguments){.log = "-", .port = LDM_PORT, .max_clients = 256};
-    while ((opt = getopt_long(argc, argv, "q:P:I:l:fM:nvxh", longs, NULL)) != -1)
+    *a = (struct arguments){.log = "-", .port = LDM_PORT, .max_clients = 256, .max_per_address = 32};
+    while ((opt = getopt_long(argc, argv, "q:P:I:l:fM:u:nvxh", longs, NULL)) != -1)
         if ((rc = take_option(a, opt)) >= 0)
             return rc;
     if (argc - optind != 1) {
@@ -177,55 +188,37 @@ static int open_listener(const struct arguments *a)
     return -1;
 }
 
-struct top {
+static int run(const struct options *opt, int listen_fd, const struct arguments *a)
+{
+    struct children_limits limits = {.clients = a->max_clients, .per_address = a->max_per_address,
+                                     .unknown = (a->max_clients + 3) / 4};
     struct loop loop;
-    struct loop_source listener;
-    struct children *children;
-};
+    struct children *children = NULL;
+    struct door *door = NULL;
 
-static void on_connection(void *ctx, uint32_t events)
-{
-    struct top *t = ctx;
-    struct sockaddr_in from;
-    socklen_t n = sizeof from;
-    int fd = accept4(t->listener.fd, (struct sockaddr *)&from, &n, SOCK_CLOEXEC);
-    char host[INET_ADDRSTRLEN] = "?";
-
-    (void)events;
-    if (fd >= 0) {
-        inet_ntop(AF_INET, &from.sin_addr, host, sizeof host);
-        children_serve(t->children, fd, host);
-    } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
-        log_error("cannot accept: %s", strerror(errno));
-        usleep(100000);                /* the connection stays in the backlog */
-    }
-}
-
-static int run(const struct options *opt, int listen_fd, unsigned max_clients)
-{
-    struct top t = {0};
-
-    if (loop_open(&t.loop) < 0 ||
-        loop_add(&t.loop, &t.listener, listen_fd, EPOLLIN, on_connection, &t) < 0) {
+    if (loop_open(&loop) < 0) {
         log_error("cannot start: %s", strerror(errno));
         return 1;
     }
-    t.children = children_new(opt, listen_fd, max_clients, &t.loop);
-    if (t.children == NULL) {
+    children = children_new(opt, listen_fd, limits, &loop);
+    door = children == NULL ? NULL : door_open(&loop, listen_fd, children);
+    if (door == NULL) {
         log_error("cannot start: %s", strerror(errno));
+        loop_close(&loop);
         return 1;
     }
-    children_start(t.children, now_ns());
-    while (!t.loop.stop) {
-        uint64_t next = children_tend(t.children, now_ns());
+    children_start(children, now_ns());
+    while (!loop.stop) {
+        uint64_t tend = children_tend(children, now_ns()), next = door_tend(door, now_ns());
 
-        t.loop.got_chld = false;
-        loop_once(&t.loop, next);
+        loop.got_chld = false;
+        loop_once(&loop, tend < next ? tend : next);
     }
     log_note("Terminating");
+    door_close(door);
     close(listen_fd);
-    children_end(t.children);
-    loop_close(&t.loop);
+    children_end(children);
+    loop_close(&loop);
     return 0;
 }
 
@@ -270,6 +263,7 @@ int main(int argc, char **argv)
     rc = parse_arguments(&a, argc, argv);
     if (rc >= 0)
         return rc;
+    rc = 0;
     if (conf_load(&conf, a.conf, stderr) < 0) {
         conf_free(&conf);
         return 2;
@@ -280,14 +274,18 @@ int main(int argc, char **argv)
         return 0;
     }
     opt = (struct options){.queue = a.queue, .conf = &conf};
-    rc = check_queue(a.queue);
-    fd = rc == 0 ? open_listener(&a) : -1;
+    fd = open_listener(&a);
     if (fd >= 0 && congestion_control_set(fd, conf.set.congestion_control, why, sizeof why) < 0) {
         fprintf(stderr, "ldmd: %s: ldm6.congestion_control: %s\n", a.conf, why);
         close(fd);
         fd = -1;
     }
-    if (fd < 0) {
+    if (fd >= 0 && a.user != NULL && privileges_drop(a.user, why, sizeof why) < 0) {
+        fprintf(stderr, "ldmd: --user: %s\n", why);
+        close(fd);
+        fd = -1;
+    }
+    if (fd < 0 || check_queue(a.queue) != 0) {
         conf_free(&conf);
         return 1;
     }
@@ -301,7 +299,7 @@ int main(int argc, char **argv)
     if (rc == 0 && is_daemon) {
         log_note("Starting Up(" DOWNPOUR_VERSION "): port=%u, pq=\"%s\", conf=\"%s\"", a.port, a.queue,
                  a.conf);
-        rc = run(&opt, fd, a.max_clients);
+        rc = run(&opt, fd, &a);
         log_note("Exiting");
     }
     conf_free(&conf);

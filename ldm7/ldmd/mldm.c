@@ -22,6 +22,7 @@
 
 #define CHANNELS_MAX 1024u
 #define PUMP_STEPS 256
+#define REFUSAL_NS (NS_PER_S / 2)
 
 /* One per up7: its subscriber may connect as long as up7 lives. */
 struct channel {
@@ -49,6 +50,7 @@ struct mldm {
     size_t nchannels;
     uint64_t cursor;
     bool at_end;
+    uint64_t refused, refused_logged_ns;
     char feed[FEEDTYPE_TEXT_MAX];
 };
 
@@ -56,12 +58,24 @@ static const uint8_t zeroes[4];
 
 /* ------------------------------------------------------------------ who may connect */
 
+/* A flood of strangers fills no log. */
+static void log_refusal(struct mldm *m, const char *host)
+{
+    uint64_t now = now_ns();
+
+    m->refused++;
+    if (m->refused_logged_ns != 0 && now < m->refused_logged_ns + REFUSAL_NS)
+        return;
+    log_warn("Host %s is not authorized to connect (refused: %lu)", host, m->refused);
+    m->refused_logged_ns = now;
+}
+
 /* Subscribers ask over NIC2 and connect from NIC1, so the address that up7 saw is not always the
  * one that connects. Accepted: an address of a subscriber; one inside the FMTP subnet of the
  * MULTICAST entry (fmtpAddr/subnetLen); an ALLOW-listed address for the full feed. */
 static bool authorize(void *ctx, struct in_addr peer)
 {
-    const struct mldm *m = ctx;
+    struct mldm *m = ctx;
     const struct conf_multicast *e = m->entry;
     char text[INET_ADDRSTRLEN];
     const char *name = text;
@@ -79,7 +93,7 @@ static bool authorize(void *ctx, struct in_addr peer)
     if (ok)
         log_note("Host %s is authorized to connect", text);
     else
-        log_warn("Host %s is not authorized to connect", text);
+        log_refusal(m, text);
     return ok;
 }
 

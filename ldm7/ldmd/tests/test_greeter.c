@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "greeter.h"
+
+#include <arpa/inet.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* FEEDME of reference 3.4, without its argument: mark, xid 0, CALL, RPC 2, 300029, 6, 4, AUTH_NONE. */
+static const uint8_t feedme[GREETER_HEAD_BYTES] = {
+    0x80, 0, 0, 0x4c, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 4, 0x93, 0xfd,
+    0, 0, 0, 6, 0, 0, 0, 4};
+
+static int heard;
+static struct in_addr heard_from;
+
+static void speaks(void *ctx, int fd, struct in_addr from)
+{
+    (void)ctx;
+    heard++;
+    heard_from = from;
+    close(fd);
+}
+
+static struct in_addr address(uint32_t last)
+{
+    return (struct in_addr){htonl(0x0a000000u + last)};
+}
+
+static int guest(struct greeter *g, uint32_t last, uint64_t now)
+{
+    int pair[2];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    greeter_take(g, pair[0], address(last), now);
+    return pair[1];
+}
+
+static bool cut_off(int fd)
+{
+    char byte;
+
+    return recv(fd, &byte, 1, MSG_DONTWAIT) == 0;
+}
+
+static void headers(void **state)
+{
+    uint8_t h[GREETER_HEAD_BYTES];
+    static const struct { int at, value; bool ok; } cases[] = {
+        {3, 40, true},    /* NULLPROC: no more than the header */
+        {3, 39, false},
+        {0, 0, true},     /* first fragment of several */
+        {0, 0x7f, false}, /* 2 GB */
+        {2, 0x40, false}, /* 0x404c bytes: beyond any first call */
+        {11, 1, false},   /* a reply */
+        {15, 3, false},   /* RPC 3 */
+        {19, 0, true},    /* another program: the child says so */
+        {23, 9, true},    /* another version: the same */
+        {34, 1, true},    /* 256 bytes of credentials */
+        {34, 2, false},   /* 512: RFC 5531 allows 400 */
+    };
+
+    (void)state;
+    assert_true(greeter_plausible(feedme));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        memcpy(h, feedme, sizeof h);
+        h[cases[i].at] = (uint8_t)cases[i].value;
+        if (greeter_plausible(h) != cases[i].ok)
+            fail_msg("case %zu", i);
+    }
+}
+
+static void limits(void **state)
+{
+    struct loop loop;
+    struct greeter *g;
+    struct greeter_stats s;
+    int fd[6];
+
+    (void)state;
+    assert_int_equal(loop_open(&loop), 0);
+    g = greeter_new(&loop, (struct greeter_limits){.total = 4, .per_address = 2}, speaks, NULL);
+    assert_non_null(g);
+    fd[0] = guest(g, 1, NS_PER_S);
+    fd[1] = guest(g, 2, 2 * NS_PER_S);
+    fd[2] = guest(g, 2, 2 * NS_PER_S);
+    fd[3] = guest(g, 2, 2 * NS_PER_S);         /* the third of 10.0.0.2 displaces its first */
+    assert_true(cut_off(fd[1]));
+    assert_false(cut_off(fd[0]));
+    fd[4] = guest(g, 3, 3 * NS_PER_S);
+    fd[5] = guest(g, 4, 3 * NS_PER_S);         /* the fifth of all displaces the oldest */
+    assert_true(cut_off(fd[0]));
+    assert_false(cut_off(fd[2]));
+    assert_int_equal(greeter_tend(g, 11 * NS_PER_S), 12 * NS_PER_S);
+    assert_int_equal(greeter_tend(g, 12 * NS_PER_S), 13 * NS_PER_S);
+    assert_true(cut_off(fd[2]) && cut_off(fd[3]) && !cut_off(fd[4]));
+
+    assert_int_equal(write(fd[4], feedme, 20), 20);
+    loop_once(&loop, 0);
+    assert_int_equal(heard, 0);
+    assert_int_equal(write(fd[4], feedme + 20, sizeof feedme - 20), sizeof feedme - 20);
+    loop_once(&loop, 0);
+    assert_int_equal(heard, 1);
+    assert_int_equal(heard_from.s_addr, address(3).s_addr);
+    assert_int_equal(write(fd[5], "GET / HTTP/1.0\r\nHost: a.b.c.d.e.f.g.h\r\n\r\n..", 44), 44);
+    loop_once(&loop, 0);
+    assert_int_equal(heard, 1);
+    greeter_get_stats(g, &s);
+    assert_int_equal(s.accepted, 6);
+    assert_int_equal(s.plausible, 1);
+    assert_int_equal(s.garbage, 1);
+    assert_int_equal(s.silent, 2);
+    assert_int_equal(s.displaced, 2);
+    assert_false(greeter_displace(g));
+    greeter_free(g);
+    loop_close(&loop);
+    for (int i = 0; i < 6; i++)
+        close(fd[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(headers), cmocka_unit_test(limits)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
