@@ -39,15 +39,13 @@ char *conftext_read(const char *path, const char **why)
 void conftext_complain(FILE *errors, const char *name, unsigned line, const char *found, const char *valid,
                        const char *why, va_list ap)
 {
+    char text[1024];
+
     if (errors == NULL)
         return;
+    vsnprintf(text, sizeof text, why, ap);
     fprintf(errors, "%s:%u: found \"", name, line);
     for (const char *s = found; *s != '\0'; s++)
         fputc(isprint((unsigned char)*s) ? *s : '?', errors);
-    fputs("\"", errors);
-    if (why[0] != '\0') {
-        fputs(": ", errors);
-        vfprintf(errors, why, ap);
-    }
-    fprintf(errors, "; valid: %s\n", valid);
+    fprintf(errors, "\"%s%s; valid: %s\n", text[0] != '\0' ? ": " : "", text, valid);
 }

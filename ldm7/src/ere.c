@@ -17,6 +17,7 @@ struct ere {
     pcre2_match_data *data;
     pcre2_match_context *limits;
     unsigned long limit_hits;
+    unsigned groups;
     char pattern[ERE_BYTES_MAX + 1];
 };
 
@@ -118,10 +119,10 @@ static pcre2_code *compile(const char *pattern, uint32_t options, int *error)
     return code;
 }
 
-int ere_compile(struct ere **out, const char *pattern, bool ignore_case, char *err, size_t err_bytes)
+static int compile_ere(struct ere **out, const char *pattern, uint32_t more, char *err, size_t err_bytes)
 {
-    uint32_t options = PCRE2_DOTALL | PCRE2_DOLLAR_ENDONLY | PCRE2_NO_AUTO_CAPTURE | PCRE2_NEVER_UTF |
-                       PCRE2_NEVER_UCP | PCRE2_NEVER_BACKSLASH_C | (ignore_case ? PCRE2_CASELESS : 0);
+    uint32_t options = PCRE2_DOTALL | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_UTF | PCRE2_NEVER_UCP |
+                       PCRE2_NEVER_BACKSLASH_C | more;
     const char *why = strlen(pattern) > ERE_BYTES_MAX ? "longer than 255 bytes" : not_ere(pattern);
     struct ere *re;
     int error;
@@ -135,8 +136,9 @@ int ere_compile(struct ere **out, const char *pattern, bool ignore_case, char *e
     if (re == NULL)
         abort();
     memcpy(re->pattern, pattern, strlen(pattern) + 1);
-    /* Searching for ".*x" is searching for "x", but slow. */
-    while (strncmp(pattern, ".*", 2) == 0 && pattern[2] != '\0' && pattern[2] != '|')
+    /* Searching for ".*x" is searching for "x", but slow (and finds the last one: it matters to groups). */
+    while ((more & PCRE2_NO_AUTO_CAPTURE) && strncmp(pattern, ".*", 2) == 0 && pattern[2] != '\0' &&
+           pattern[2] != '|')
         pattern += 2;
     re->code = compile(pattern, options, &error);
     if (re->code == NULL) {
@@ -147,7 +149,10 @@ int ere_compile(struct ere **out, const char *pattern, bool ignore_case, char *e
         ere_free(re);
         return -1;
     }
-    re->data = pcre2_match_data_create(1, NULL);
+    uint32_t groups = 0;
+    pcre2_pattern_info(re->code, PCRE2_INFO_CAPTURECOUNT, &groups);
+    re->groups = groups;
+    re->data = pcre2_match_data_create(groups + 1, NULL);
     re->limits = pcre2_match_context_create(NULL);
     if (re->data == NULL || re->limits == NULL)
         abort();
@@ -156,6 +161,16 @@ int ere_compile(struct ere **out, const char *pattern, bool ignore_case, char *e
     pcre2_set_heap_limit(re->limits, ERE_HEAP_KIB);
     *out = re;
     return 0;
+}
+
+int ere_compile(struct ere **out, const char *pattern, bool ignore_case, char *err, size_t err_bytes)
+{
+    return compile_ere(out, pattern, PCRE2_NO_AUTO_CAPTURE | (ignore_case ? PCRE2_CASELESS : 0), err, err_bytes);
+}
+
+int ere_compile_groups(struct ere **out, const char *pattern, char *err, size_t err_bytes)
+{
+    return compile_ere(out, pattern, 0, err, err_bytes);
 }
 
 void ere_free(struct ere *re)
@@ -185,4 +200,23 @@ enum ere_result ere_match(struct ere *re, const char *text)
 unsigned long ere_limit_hits(const struct ere *re)
 {
     return re->limit_hits;
+}
+
+unsigned ere_groups(const struct ere *re)
+{
+    return re->groups;
+}
+
+enum ere_result ere_match_groups(struct ere *re, const char *text, struct ere_span *spans, unsigned n)
+{
+    enum ere_result r = ere_match(re, text);
+    const PCRE2_SIZE *at = pcre2_get_ovector_pointer(re->data);
+    uint32_t pairs = pcre2_get_ovector_count(re->data);
+
+    for (unsigned i = 0; r == ERE_YES && i < n && i < pairs; i++) {
+        bool set = at[2 * i] != PCRE2_UNSET;
+
+        spans[i] = (struct ere_span){set ? text + at[2 * i] : NULL, set ? at[2 * i + 1] - at[2 * i] : 0};
+    }
+    return r;
 }

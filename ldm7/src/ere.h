@@ -27,10 +27,19 @@ enum ere_result { ERE_NO, ERE_YES, ERE_LIMIT };
 
 /* 0 and *re, or -1, *re NULL and a reason (quoting the pattern) in err: malformed or too complex. */
 int ere_compile(struct ere **re, const char *pattern, bool ignore_case, char *err, size_t err_bytes);
+/* The same for an expression whose parenthesised groups are wanted; upper and lower case differ. */
+int ere_compile_groups(struct ere **re, const char *pattern, char *err, size_t err_bytes);
 void ere_free(struct ere *re);
 /* Does it match anywhere in text? ERE_LIMIT: not known within the limits; callers take it for
  * "no", where that is the safe answer. The first time it is logged for this expression. */
 enum ere_result ere_match(struct ere *re, const char *text);
+/* Groups that a match of an expression by ere_compile_groups has (else 0). */
+unsigned ere_groups(const struct ere *re);
+/* Part of a text; at is NULL for a group that took no part in the match. */
+struct ere_span { const char *at; size_t bytes; };
+/* As ere_match; if YES, spans[0] is the whole match and spans[1..] its groups, n of them at most (the
+ * others are not set). Of several matches at one place the first alternatives' is taken, not the longest. */
+enum ere_result ere_match_groups(struct ere *re, const char *text, struct ere_span *spans, unsigned n);
 /* How often ere_match gave ERE_LIMIT. */
 unsigned long ere_limit_hits(const struct ere *re);
 

@@ -77,6 +77,48 @@ static void meaning(void **state)
     }
 }
 
+/* POSIX.1-2017 XBD 9.4.3: groups are numbered by their opening parenthesis. */
+static void groups(void **state)
+{
+    static const struct {
+        const char *pattern, *text, *want[4];
+    } t[] = {
+        {"^(SA)US[0-9]{2} (....)", "SAUS44 KDEN 121251", {"SAUS44 KDEN", "SA", "KDEN"}},
+        {"(a(b))|(c)", "xcx", {"c", NULL, NULL, "c"}},
+        {".*/(.)", "a/1/2/3", {"a/1/2/3", "3"}},   /* the longest .* there can be */
+        {"^(x*)y", "y", {"y", ""}},
+        {"(a)?b", "b", {"b", NULL}},
+        {"\\((.)\\)", "(z)", {"(z)", "z"}},
+    };
+    struct ere_span spans[4];
+    struct ere *re;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof t / sizeof t[0]; i++) {
+        memset(spans, 0, sizeof spans);
+        assert_int_equal(ere_compile_groups(&re, t[i].pattern, err, sizeof err), 0);
+        assert_int_equal(ere_match_groups(re, t[i].text, spans, 4), ERE_YES);
+        for (unsigned g = 0; g < 4; g++) {
+            const char *want = t[i].want[g];
+
+            if (want == NULL)
+                assert_null(spans[g].at);
+            else if (spans[g].at == NULL || spans[g].bytes != strlen(want) ||
+                     memcmp(spans[g].at, want, spans[g].bytes) != 0)
+                fail_msg("\"%s\" on \"%s\": group %u", t[i].pattern, t[i].text, g);
+        }
+        ere_free(re);
+    }
+    assert_int_equal(ere_compile_groups(&re, "((a)(b))c", err, sizeof err), 0);
+    assert_int_equal(ere_groups(re), 3);
+    assert_int_equal(ere_match_groups(re, "abd", spans, 4), ERE_NO);
+    assert_int_equal(ere_match_groups(re, "abc", spans, 2), ERE_YES);
+    ere_free(re);
+    re = compiled("((a)(b))c");
+    assert_int_equal(ere_groups(re), 0);
+    ere_free(re);
+}
+
 static void case_ignored(void **state)
 {
     struct ere *re;
@@ -198,6 +240,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(meaning),
+        cmocka_unit_test(groups),
         cmocka_unit_test(case_ignored),
         cmocka_unit_test(refused),
         cmocka_unit_test(exponential),
