@@ -38,9 +38,7 @@ class Site:
         self.number += 1
         path = self.top / f"p{self.number}"
         path.write_text(text)
-        subprocess.run(
-            [f"{self.tools}/pqinsert", "-q", self.queue, "-f", "EXP", path], check=True
-        )
+        subprocess.run([f"{self.tools}/pqinsert", "-q", self.queue, "-f", "EXP", path], check=True)
 
     def arguments(self, *more: str) -> list[str]:
         return [self.pqact, "-q", str(self.queue), "-d", str(self.data), *more, str(self.conf)]
@@ -51,7 +49,9 @@ class Site:
         )
 
     def start(self, *more: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(self.arguments("-i", "1000", *more), stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            self.arguments("-i", "1000", *more), stderr=subprocess.PIPE, text=True
+        )
 
     def filed(self, name: str = "all") -> str:
         path = self.data / name
@@ -128,10 +128,14 @@ def messages(site: Site) -> None:
     site.conf.write_text("ANY\tx\tFILE\t/etc/passwd\nANY\tx\tFROB\n")
     bad = site.once("--check")
     expect(bad.returncode == 2, "exit 2")
-    expect(f"{site.conf}:1: found" in bad.stderr and f"{site.conf}:2: found" in bad.stderr, bad.stderr)
+    expect(
+        f"{site.conf}:1: found" in bad.stderr and f"{site.conf}:2: found" in bad.stderr, bad.stderr
+    )
     site.conf.write_text("ANY\tx\tNOOP\n")
     good = site.once("--check")
-    expect(good.returncode == 0 and good.stdout == f"{site.conf} is valid: 1 entries\n", good.stdout)
+    expect(
+        good.returncode == 0 and good.stdout == f"{site.conf} is valid: 1 entries\n", good.stdout
+    )
     for arguments, text in (
         (("-t", "x"), 'found "x" ; valid: a number'),
         (("-p", "("), 'found "("'),
