@@ -42,6 +42,8 @@ int fmtp_outbox_put(struct fmtp_outbox *o, const void *head, size_t head_len, co
 {
     size_t add = head_len + body_len;
 
+    if (!add)
+        return 0;
     if (o->len + add > o->limit)
         return -1;
     /* Bytes are moved only when at least as many have left: each moves once on average. */
