@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 #include <time.h>
 
@@ -31,6 +32,14 @@
 enum fmtp_layout { FMTP_LAYOUT_2017 = 2017, FMTP_LAYOUT_2021 = 2021 };
 
 struct fmtp_error { char text[256]; };
+
+/* Addresses are IPv4 or IPv6; within one configuration all of the same family. */
+#define FMTP_ADDRESS_TEXT 80u
+struct sockaddr_storage fmtp_ipv4(struct in_addr addr, uint16_t port);
+/* "10.0.0.1", "fe80::1%eth0"; with_port "10.0.0.1:38800", "[ff3e::1]:38800". -1: it is neither. */
+int fmtp_address_parse(const char *text, bool with_port, struct sockaddr_storage *out);
+/* The same form to out[FMTP_ADDRESS_TEXT], the port only if it is not 0; returns out. */
+const char *fmtp_address_text(const struct sockaddr *address, char *out);
 
 /* What the two ends of a connection agreed on (LAYOUT_2021; see docs/contracts.md). Without the
  * extension only block_bytes means anything. */
@@ -53,29 +62,38 @@ enum fmtp_release {
 
 struct fmtp_server_config {
     enum fmtp_layout layout;
-    struct in_addr tcp_addr;        /* address of NIC1; also the multicast interface and source */
-    uint16_t tcp_port;              /* 0: the system chooses; see fmtp_server_tcp_port() */
-    struct sockaddr_in group;       /* multicast group and UDP port */
-    uint8_t ttl;                    /* 1 by default if 0 */
+    struct sockaddr_storage address; /* of NIC1: the multicast interface and source, and where
+                                       receivers connect; port 0: see fmtp_server_tcp_port() */
+    struct sockaddr_storage group;  /* multicast group and UDP port */
+    uint8_t ttl;                    /* time to live or hop limit, 1 by default if 0 */
+    unsigned mac_level;             /* LAYOUT_2021: 0 none, 1 HMAC-SHA256, 2 Ed25519 */
+    bool unicast_repair;            /* offer no extension: repair by TCP only, as the originals do */
+    unsigned pdu_bytes;             /* FMTP packet with header and MAC; 0: 1460 (the originals'), or
+                                       what the path's MTU leaves if that is less */
+    bool no_gso;                    /* hand each datagram to the system by itself */
+    const char *congestion_control; /* of the TCP connections; NULL or "": the system's default */
     uint32_t first_index;           /* product index of the first product */
     double f_snd;                   /* equation (1): tau_snd = max(f_snd*S/r_mc, max RTT) */
     uint64_t r_mc_bps;              /* multicast rate used in equation (1) */
     uint64_t tau_snd_min_ns;        /* 0: equation (1) as published; else tau_snd is at least this */
     uint64_t pace_bps;              /* 0: no pacing here (the NIC's HTB shapes); else pace datagrams */
+    uint64_t r_uc_bps;              /* rate of all retransmissions by TCP together; 0: no limit */
     size_t max_products;            /* products retained for retransmission at most (default 4096) */
     size_t max_receivers;           /* connections at most (default 256) */
+    size_t max_handshakes;          /* connections that have not finished the key exchange (default
+                                       256); one more costs the oldest of them its place */
     size_t peer_queue_bytes;        /* memory for the queued requests of one receiver (default
                                        4 MiB; 16 bytes per range, whatever its length); a receiver
                                        over it gets RETX_REJ, never blocks the others */
     void *ctx;                      /* passed to the callbacks */
     /* May this address open a retransmission connection? NULL: everybody may. */
-    bool (*authorize)(void *ctx, struct in_addr peer);
+    bool (*authorize)(void *ctx, const struct sockaddr *peer);
     /* The product's last datagram (EOP) left for the socket. */
     void (*multicasted)(void *ctx, uint32_t index, void *cookie);
     /* The sender needs the product's bytes no more. Called exactly once for each offered product. */
     void (*released)(void *ctx, uint32_t index, void *cookie, enum fmtp_release why);
     /* A receiver connected (+1) or went (-1); count = connected now. May be NULL. */
-    void (*receivers_changed)(void *ctx, struct in_addr peer, int change, size_t count);
+    void (*receivers_changed)(void *ctx, const struct sockaddr *peer, int change, size_t count);
 };
 
 struct fmtp_server_stats {
@@ -85,7 +103,12 @@ struct fmtp_server_stats {
     uint64_t acks;                  /* RETX_END: a receiver is done with a product */
     uint64_t unacknowledged;        /* (product, receiver) pairs let go without RETX_END */
     uint64_t send_errors;           /* datagrams the system refused other than for lack of room */
+    uint64_t too_long;              /* of these, datagrams over the path's MTU */
+    uint64_t refused;               /* connections: not authorized, or over a bound */
     size_t receivers, retained;
+    size_t extended;                /* receivers that speak extension 1 */
+    size_t handshakes;              /* connections amid the key exchange now */
+    unsigned pdu_bytes;             /* in use */
 };
 
 struct fmtp_server;
@@ -113,13 +136,22 @@ void fmtp_server_get_stats(const struct fmtp_server *s, struct fmtp_server_stats
 
 struct fmtp_client_config {
     enum fmtp_layout layout;
-    struct sockaddr_in server;      /* FMTP TCP address of the sender */
-    struct sockaddr_in group;       /* multicast group and UDP port */
-    struct in_addr iface_addr;      /* address of NIC1 on which to join and from which to connect */
+    struct sockaddr_storage server; /* FMTP TCP address of the sender */
+    struct sockaddr_storage group;  /* multicast group and UDP port */
+    struct sockaddr_storage interface; /* address of NIC1 on which to join and from which to connect */
+    unsigned mac_level;             /* a sender below this level is refused */
+    bool unicast_repair;            /* offer no extension */
+    unsigned pdu_bytes;             /* of a sender without extension; 0: 1460 */
+    uint64_t connect_ns;            /* how long the first connection is tried (default 120 s) */
+    uint64_t reconnect_ns;          /* how long a lost connection is tried again; 0: not at all */
+    const char *congestion_control; /* of the TCP connection; NULL or "": the system's default */
     double f_rcv;                   /* equation (2): tau_rcv = f_rcv*S/r_mc */
     uint64_t r_mc_bps;              /* multicast rate used in equation (2) */
     size_t rcvbuf_bytes;            /* b_rcv, the UDP socket buffer; SO_RCVBUFFORCE, else SO_RCVBUF */
     size_t max_products;            /* products in flight at most (default 4096) */
+    size_t parity_bytes;            /* memory for FEC parity (default 16 MiB) */
+    size_t stash_blocks;            /* datagrams kept while their BOP is fetched (default 1024; with
+                                       unicast_repair none, as the originals) */
     void *ctx;
     /* A product begins. Return where its size bytes go (valid until ended()/missed()), or NULL if
      * it is not wanted (duplicate, too large): then RETX_END is sent at once and nothing is asked
@@ -129,7 +161,8 @@ struct fmtp_client_config {
     /* All bytes are there. retx_blocks: blocks that came by RETX_DATA. delay_s: now - start by
      * CLOCK_REALTIME (0 in LAYOUT_2017). Called exactly once per wanted product, or missed(). */
     void (*ended)(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_s);
-    /* The sender rejected it (RETX_REJ), or the connection was lost with the product incomplete.
+    /* The sender rejected it (RETX_REJ), or the connection was lost for good, or to a sender that
+     * has restarted, with the product incomplete.
      * Also called for indices of which nothing was ever received. */
     void (*missed)(void *ctx, uint32_t index);
 };
@@ -143,6 +176,9 @@ struct fmtp_client_stats {
     uint64_t stash_hits, stash_drops; /* datagrams before their BOP: used later; forgotten */
     uint64_t bad_messages;          /* malformed datagrams or stream bytes, counted and dropped */
     uint64_t socket_drops;          /* SO_MEMINFO drops of the UDP socket (b_rcv too small) */
+    uint64_t mac_failures;          /* datagrams with a wrong MAC, dropped */
+    uint64_t in_place;              /* blocks that the system wrote where they stay */
+    uint64_t connections;           /* to the sender, counting the first */
     size_t rcvbuf_granted_bytes;    /* what the kernel granted (half of what SO_RCVBUF reports:
                                        the kernel doubles the asked size for its overhead) */
 };
@@ -152,9 +188,13 @@ struct fmtp_client;
 struct fmtp_client *fmtp_client_open(const struct fmtp_client_config *cfg, struct fmtp_error *err);
 void fmtp_client_close(struct fmtp_client *c);   /* calls missed() for what is incomplete */
 int fmtp_client_fd(const struct fmtp_client *c); /* epoll descriptor, as for the server */
-/* -1 when the connection to the sender is lost for good (the caller closes and re-subscribes). */
+/* -1 when the connection to the sender is lost for good (the caller closes and re-subscribes):
+ * at once, or when it could not be had again for reconnect_ns. */
 int fmtp_client_service(struct fmtp_client *c, struct fmtp_error *err);
 bool fmtp_client_connected(const struct fmtp_client *c);
+/* What was agreed on the latest connection; its MAC level. */
+void fmtp_client_get_session(const struct fmtp_client *c, struct fmtp_session *out,
+                             unsigned *mac_level);
 void fmtp_client_get_stats(const struct fmtp_client *c, struct fmtp_client_stats *out);
 
 #endif

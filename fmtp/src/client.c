@@ -1,58 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The receiver's event loop: the multicast socket, the connection to the sender, a timer, all
+ * The receiver's event loop: the multicast input, the connection to the sender, a timer, all
  * behind one epoll descriptor.
  */
 #include "fmtp.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <linux/sock_diag.h>
-#include <linux/tcp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "in.h"
 #include "keyx.h"
 #include "net.h"
-#include "receiver.h"
 #include "timers.h"
 
-#ifndef SO_MEMINFO
-#define SO_MEMINFO 55
-#endif
-
 #define SECOND_NS UINT64_C(1000000000)
-#define CONNECT_NS (120 * SECOND_NS)       /* how long we try */
-#define RETRY_NS SECOND_NS
+#define CONNECT_NS (120 * SECOND_NS)       /* how long we try, if not configured */
+#define RETRY_NS SECOND_NS                 /* between attempts: at first, and at most */
+#define RETRY_MAX_NS (8 * SECOND_NS)
 #define HANDSHAKE_NS (30 * SECOND_NS)
+#define RTT_REFRESH_NS (SECOND_NS / 10)
 enum {
-    BATCH = 32,                            /* datagrams per recvmmsg */
-    BATCHES = 8,                           /* per round */
+    BATCHES = 8,                           /* of datagrams, per round */
     ROUNDS = 16,                           /* per call of service */
     EVENTS = 3,                            /* all that is watched */
     UNASKED = 16,                          /* calls that read datagrams without asking epoll */
-    DATAGRAM_ROOM = FMTP_MAX_PACKET + 1,   /* one more, to see that it was too long */
+    CANONICAL_PDU = 1460,
     READ_BYTES = 65536
 };
 
+/* EXCHANGING: datagrams wait in the socket until the session is agreed. */
 enum state { WAITING, CONNECTING, EXCHANGING, UP, LOST };
 
 struct fmtp_client {
     struct fmtp_client_config cfg;
     struct fmtp_receiver *core;
     struct fmtp_keyx *keyx;
+    struct fmtp_mac *mac;
+    struct fmtp_in *in;
+    struct fmtp_session session;
     size_t keyx_sent;
     enum state state;
     struct fmtp_error lost;
-    int epfd, udp, tcp, timer;
-    uint32_t tcp_events;
-    uint64_t armed, give_up_ns, retry_ns;
-    size_t rcvbuf_granted;
+    int epfd, tcp, timer;
+    uint32_t tcp_events, udp_events;
+    uint64_t armed, give_up_ns, handshake_ends_ns, retry_ns, retry_after_ns, rtt_read_ns;
+    uint64_t connections;
     int unasked;                           /* such calls since the last that asked */
-    uint8_t datagrams[BATCH][DATAGRAM_ROOM];
     uint8_t stream[READ_BYTES];
 };
 
@@ -87,69 +85,64 @@ static void on_missed(void *ctx, uint32_t index)
     c->cfg.missed(c->cfg.ctx, index);
 }
 
-static void set_rcvbuf(struct fmtp_client *c)
-{
-    size_t want = c->cfg.rcvbuf_bytes > INT32_MAX / 2 ? INT32_MAX / 2 : c->cfg.rcvbuf_bytes;
-    int granted = 0;
-    socklen_t len = sizeof granted;
-
-    if (want && fmtp_set_option(c->udp, SOL_SOCKET, SO_RCVBUFFORCE, (int)want) < 0)
-        fmtp_set_option(c->udp, SOL_SOCKET, SO_RCVBUF, (int)want);
-    getsockopt(c->udp, SOL_SOCKET, SO_RCVBUF, &granted, &len);
-    c->rcvbuf_granted = (size_t)granted / 2;
-}
-
-static int join(struct fmtp_client *c)
-{
-    const struct fmtp_client_config *cfg = &c->cfg;
-
-    if (cfg->layout == FMTP_LAYOUT_2021) {
-        struct ip_mreq_source m = {.imr_multiaddr = cfg->group.sin_addr,
-                                   .imr_interface = cfg->iface_addr,
-                                   .imr_sourceaddr = cfg->server.sin_addr};
-        return setsockopt(c->udp, IPPROTO_IP, IP_ADD_SOURCE_MEMBERSHIP, &m, sizeof m);
-    }
-    struct ip_mreq m = {.imr_multiaddr = cfg->group.sin_addr, .imr_interface = cfg->iface_addr};
-    return setsockopt(c->udp, IPPROTO_IP, IP_ADD_MEMBERSHIP, &m, sizeof m);
-}
-
-static int open_udp(struct fmtp_client *c, struct fmtp_error *err)
-{
-    char group[INET_ADDRSTRLEN], iface[INET_ADDRSTRLEN];
-
-    c->udp = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (c->udp < 0)
-        return fmtp_fail(err, "UDP socket: %s", strerror(errno));
-    inet_ntop(AF_INET, &c->cfg.group.sin_addr, group, sizeof group);
-    inet_ntop(AF_INET, &c->cfg.iface_addr, iface, sizeof iface);
-    fmtp_set_option(c->udp, SOL_SOCKET, SO_REUSEADDR, 1);
-    fmtp_set_option(c->udp, IPPROTO_IP, IP_MULTICAST_ALL, 0);
-    set_rcvbuf(c);
-    if (bind(c->udp, (struct sockaddr *)&c->cfg.group, sizeof c->cfg.group) < 0)
-        return fmtp_fail(err, "cannot bind to group %s:%u: %s", group,
-                         ntohs(c->cfg.group.sin_port), strerror(errno));
-    if (join(c) < 0)
-        return fmtp_fail(err, "cannot join group %s on interface %s: %s", group, iface,
-                         strerror(errno));
-    return 0;
-}
-
 static int check(const struct fmtp_client_config *cfg, struct fmtp_error *err)
 {
-    char text[INET_ADDRSTRLEN];
+    char group[FMTP_ADDRESS_TEXT], server[FMTP_ADDRESS_TEXT], own[FMTP_ADDRESS_TEXT];
 
     if (cfg->layout != FMTP_LAYOUT_2017 && cfg->layout != FMTP_LAYOUT_2021)
         return fmtp_fail(err, "layout %d; valid are 2017 and 2021", (int)cfg->layout);
-    if (cfg->group.sin_family != AF_INET || !IN_MULTICAST(ntohl(cfg->group.sin_addr.s_addr)) ||
-        !cfg->group.sin_port)
-        return fmtp_fail(err, "group %s:%u; valid are 224.0.0.0 to 239.255.255.255 with a port",
-                         inet_ntop(AF_INET, &cfg->group.sin_addr, text, sizeof text),
-                         ntohs(cfg->group.sin_port));
-    if (cfg->server.sin_family != AF_INET || !cfg->server.sin_port)
+    if (!fmtp_address_is_multicast(&cfg->group) || !fmtp_address_port(&cfg->group))
+        return fmtp_fail(err, "group %s; valid are 224.0.0.0 to 239.255.255.255 or ff00::/8 with a "
+                         "port", fmtp_address_text((const struct sockaddr *)&cfg->group, group));
+    if (!fmtp_address_port(&cfg->server))
         return fmtp_fail(err, "sender's address without a port");
+    if (cfg->server.ss_family != cfg->group.ss_family ||
+        cfg->interface.ss_family != cfg->group.ss_family)
+        return fmtp_fail(err, "group %s, sender %s and interface %s are not of one family",
+                         fmtp_address_text((const struct sockaddr *)&cfg->group, group),
+                         fmtp_address_text((const struct sockaddr *)&cfg->server, server),
+                         fmtp_address_text((const struct sockaddr *)&cfg->interface, own));
     if (!(cfg->f_rcv > 0) || !cfg->r_mc_bps)
         return fmtp_fail(err, "f_rcv %g, r_mc %llu bit/s; equation (2) needs both above 0",
                          cfg->f_rcv, (unsigned long long)cfg->r_mc_bps);
+    if (cfg->mac_level > 2 || (cfg->mac_level && cfg->layout == FMTP_LAYOUT_2017))
+        return fmtp_fail(err, "MAC level %u; valid are 0, 1 and 2, in layout 2017 only 0",
+                         cfg->mac_level);
+    if (cfg->pdu_bytes && (cfg->pdu_bytes < 256 || cfg->pdu_bytes > FMTP_HEADER_LEN + FMTP_MAX_BLOCK))
+        return fmtp_fail(err, "PDU of %u bytes; valid are 256 to %u", cfg->pdu_bytes,
+                         FMTP_HEADER_LEN + FMTP_MAX_BLOCK);
+    return 0;
+}
+
+static void set_defaults(struct fmtp_client_config *cfg)
+{
+    if (!cfg->max_products)
+        cfg->max_products = 4096;
+    if (!cfg->pdu_bytes)
+        cfg->pdu_bytes = CANONICAL_PDU;
+    if (!cfg->parity_bytes)
+        cfg->parity_bytes = 16u << 20;
+    if (!cfg->stash_blocks && !cfg->unicast_repair)
+        cfg->stash_blocks = 1024;
+    if (!cfg->connect_ns)
+        cfg->connect_ns = CONNECT_NS;
+}
+
+static int open_core(struct fmtp_client *c, struct fmtp_error *err)
+{
+    const struct fmtp_client_config *cfg = &c->cfg;
+    struct fmtp_receiver_config core = {
+        .layout = cfg->layout, .f_rcv = cfg->f_rcv, .r_mc_bps = cfg->r_mc_bps,
+        .max_products = cfg->max_products, .parity_bytes = cfg->parity_bytes,
+        .stash_blocks = cfg->stash_blocks, .ctx = c, .begun = on_begun, .ended = on_ended,
+        .missed = on_missed};
+
+    c->core = fmtp_receiver_new(&core);
+    if (!c->core)
+        return fmtp_fail(err, "out of memory");
+    if (cfg->layout == FMTP_LAYOUT_2021 &&
+        !(c->keyx = fmtp_keyx_new_receiver(!cfg->unicast_repair)))
+        return fmtp_fail(err, "cannot make an RSA key pair for the key exchange");
     return 0;
 }
 
@@ -165,32 +158,24 @@ struct fmtp_client *fmtp_client_open(const struct fmtp_client_config *cfg, struc
         return NULL;
     }
     c->cfg = *cfg;
-    c->epfd = c->udp = c->tcp = c->timer = -1;
+    set_defaults(&c->cfg);
+    c->epfd = c->tcp = c->timer = -1;
     c->armed = FMTP_NEVER;
-    if (!c->cfg.max_products)
-        c->cfg.max_products = 4096;
-    struct fmtp_receiver_config core = {
-        .layout = cfg->layout, .f_rcv = cfg->f_rcv, .r_mc_bps = cfg->r_mc_bps,
-        .max_products = c->cfg.max_products, .parity_bytes = 16 << 20, .stash_blocks = 1024,
-        .ctx = c, .begun = on_begun, .ended = on_ended,
-        .missed = on_missed};
-    c->core = fmtp_receiver_new(&core);
     c->epfd = epoll_create1(EPOLL_CLOEXEC);
     c->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-    if (!c->core || c->epfd < 0 || c->timer < 0) {
+    if (c->epfd < 0 || c->timer < 0) {
         fmtp_fail(err, "cannot set up the receiver: %s", strerror(errno));
-        goto fail;
-    }
-    if (cfg->layout == FMTP_LAYOUT_2021 && !(c->keyx = fmtp_keyx_new_receiver(false))) {
-        fmtp_fail(err, "cannot make an RSA key pair for the key exchange");
         goto fail;
     }
     /* We join before we connect: the sender counts us after the connection stands, so nothing
      * that it multicasts for us can pass before we listen. */
-    if (open_udp(c, err) < 0)
+    if (fmtp_try_congestion_control(c->cfg.congestion_control, err) < 0 || open_core(c, err) < 0 ||
+        !(c->in = fmtp_in_open(&c->cfg, err)))
         goto fail;
-    c->give_up_ns = fmtp_now_ns() + CONNECT_NS;
-    if (fmtp_watch(c->epfd, c->udp, EPOLL_CTL_ADD, EPOLLIN, &c->udp) < 0 ||
+    c->give_up_ns = fmtp_now_ns() + c->cfg.connect_ns;
+    c->retry_after_ns = RETRY_NS;
+    c->udp_events = EPOLLIN;
+    if (fmtp_watch(c->epfd, fmtp_in_fd(c->in), EPOLL_CTL_ADD, EPOLLIN, &c->in) < 0 ||
         fmtp_watch(c->epfd, c->timer, EPOLL_CTL_ADD, EPOLLIN, &c->timer) < 0) {
         fmtp_fail(err, "epoll: %s", strerror(errno));
         goto fail;
@@ -203,23 +188,17 @@ fail:
     return NULL;
 }
 
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 void fmtp_client_close(struct fmtp_client *c)
 {
     if (!c)
         return;
     fmtp_receiver_free(c->core);
     fmtp_keyx_free(c->keyx);
-    close_fd(&c->udp);
-    close_fd(&c->tcp);
-    close_fd(&c->timer);
-    close_fd(&c->epfd);
+    fmtp_in_close(c->in);
+    fmtp_mac_free(c->mac);
+    fmtp_close_fd(&c->tcp);
+    fmtp_close_fd(&c->timer);
+    fmtp_close_fd(&c->epfd);
     free(c);
 }
 
@@ -233,61 +212,135 @@ bool fmtp_client_connected(const struct fmtp_client *c)
     return c->state == UP;
 }
 
+void fmtp_client_get_session(const struct fmtp_client *c, struct fmtp_session *out,
+                             unsigned *mac_level)
+{
+    *out = c->session;
+    *mac_level = c->mac ? fmtp_mac_level(c->mac) : 0;
+}
+
 void fmtp_client_get_stats(const struct fmtp_client *c, struct fmtp_client_stats *out)
 {
-    uint32_t info[SK_MEMINFO_VARS] = {0};
-    socklen_t len = sizeof info;
-
     fmtp_receiver_get_stats(c->core, out);
-    if (getsockopt(c->udp, SOL_SOCKET, SO_MEMINFO, info, &len) == 0)
-        out->socket_drops = info[SK_MEMINFO_DROPS];
-    out->rcvbuf_granted_bytes = c->rcvbuf_granted;
+    fmtp_in_get_stats(c->in, out);
+    out->connections = c->connections;
 }
 
 /* ------------------------------------------------------------------ connection */
 
-static void lose(struct fmtp_client *c, const char *why, int error)
+static void lose_for_good(struct fmtp_client *c, const char *why, int error)
 {
-    char text[INET_ADDRSTRLEN];
+    char text[FMTP_ADDRESS_TEXT];
 
     if (c->state == LOST)
         return;
     c->state = LOST;
-    close_fd(&c->tcp);
-    fmtp_fail(&c->lost, "connection to %s:%u: %s%s%s",
-              inet_ntop(AF_INET, &c->cfg.server.sin_addr, text, sizeof text),
-              ntohs(c->cfg.server.sin_port), why, error ? ": " : "",
-              error ? strerror(error) : "");
+    fmtp_close_fd(&c->tcp);
+    fmtp_fail(&c->lost, "connection to %s: %s%s%s",
+              fmtp_address_text((const struct sockaddr *)&c->cfg.server, text), why,
+              error ? ": " : "", error ? strerror(error) : "");
 }
 
-static void connected(struct fmtp_client *c)
+/* A connection that stood is gone: begin anew, if configured. */
+static void lose(struct fmtp_client *c, const char *why, int error)
 {
-    c->give_up_ns = fmtp_now_ns() + HANDSHAKE_NS;
-    c->state = c->keyx ? EXCHANGING : UP;
+    uint64_t now_ns = fmtp_now_ns();
+
+    if (!c->connections || !c->cfg.reconnect_ns) {
+        lose_for_good(c, why, error);
+        return;
+    }
+    if (c->state == UP) {
+        c->give_up_ns = now_ns + c->cfg.reconnect_ns;
+        c->retry_after_ns = RETRY_NS;
+    }
+    fmtp_close_fd(&c->tcp);
+    c->state = WAITING;
+    c->retry_ns = now_ns + c->retry_after_ns;
+    if (c->retry_ns >= c->give_up_ns)
+        lose_for_good(c, why, error);
 }
 
 /* The attempt failed: try again in a while. */
 static void retry(struct fmtp_client *c, int error, uint64_t now_ns)
 {
-    close_fd(&c->tcp);
+    fmtp_close_fd(&c->tcp);
     c->state = WAITING;
-    c->retry_ns = now_ns + RETRY_NS;
+    c->retry_ns = now_ns + c->retry_after_ns;
+    if (c->connections && c->retry_after_ns < RETRY_MAX_NS)
+        c->retry_after_ns *= 2;
     if (c->retry_ns >= c->give_up_ns)
-        lose(c, "cannot connect", error);
+        lose_for_good(c, "cannot connect", error);
+}
+
+static void refresh_rtt(struct fmtp_client *c, uint64_t now_ns)
+{
+    uint64_t rtt_ns;
+
+    if (c->rtt_read_ns && now_ns - c->rtt_read_ns < RTT_REFRESH_NS)
+        return;
+    c->rtt_read_ns = now_ns;
+    rtt_ns = fmtp_tcp_rtt_ns(c->tcp);
+    if (rtt_ns)
+        fmtp_receiver_rtt(c->core, rtt_ns);
+}
+
+/* The session is agreed (LAYOUT_2017: there is nothing to agree on). */
+static void up(struct fmtp_client *c, uint64_t now_ns)
+{
+    if (!c->session.extended)
+        c->session = (struct fmtp_session){
+            .block_bytes = (uint16_t)(c->cfg.pdu_bytes - FMTP_HEADER_LEN -
+                                      (c->mac ? fmtp_mac_len(c->mac) : 0))};
+    if (fmtp_receiver_session(c->core, &c->session, now_ns) < 0) {
+        lose_for_good(c, "the sender's session has impossible sizes", 0);
+        return;
+    }
+    fmtp_in_set_mac(c->in, c->mac);
+    c->state = UP;
+    c->connections++;
+    c->rtt_read_ns = 0;
+    refresh_rtt(c, now_ns);
+}
+
+static void connected(struct fmtp_client *c, uint64_t now_ns)
+{
+    c->session = (struct fmtp_session){0};
+    c->keyx_sent = 0;
+    if (!c->keyx) {
+        up(c, now_ns);
+        return;
+    }
+    fmtp_keyx_rewind(c->keyx);
+    c->handshake_ends_ns = now_ns + HANDSHAKE_NS;
+    c->state = EXCHANGING;
+}
+
+static void exchanged(struct fmtp_client *c, uint64_t now_ns)
+{
+    size_t len;
+    const uint8_t *key = fmtp_keyx_mac_key(c->keyx, &len);
+
+    fmtp_in_set_mac(c->in, NULL);
+    fmtp_mac_free(c->mac);
+    c->mac = fmtp_mac_new_verifier(key, len);
+    if (!c->mac) {
+        lose_for_good(c, "the sender's MAC key is none", 0);
+    } else if (fmtp_mac_level(c->mac) < c->cfg.mac_level) {
+        char why[80];
+        snprintf(why, sizeof why, "the sender is of MAC level %u; asked for is at least %u",
+                 fmtp_mac_level(c->mac), c->cfg.mac_level);
+        lose_for_good(c, why, 0);
+    } else {
+        fmtp_keyx_session(c->keyx, &c->session);
+        up(c, now_ns);
+    }
 }
 
 static void start_connect(struct fmtp_client *c, uint64_t now_ns)
 {
-    struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr = c->cfg.iface_addr};
-
-    c->tcp = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (c->tcp < 0 || bind(c->tcp, (struct sockaddr *)&from, sizeof from) < 0) {
-        retry(c, errno, now_ns);
-        return;
-    }
-    fmtp_tune_tcp(c->tcp);
-    if (connect(c->tcp, (struct sockaddr *)&c->cfg.server, sizeof c->cfg.server) < 0 &&
-        errno != EINPROGRESS) {
+    c->tcp = fmtp_open_connection(&c->cfg.interface, &c->cfg.server, c->cfg.congestion_control);
+    if (c->tcp < 0) {
         retry(c, errno, now_ns);
         return;
     }
@@ -295,19 +348,6 @@ static void start_connect(struct fmtp_client *c, uint64_t now_ns)
     c->tcp_events = EPOLLIN | EPOLLOUT;
     if (fmtp_watch(c->epfd, c->tcp, EPOLL_CTL_ADD, c->tcp_events, &c->tcp) < 0)
         retry(c, errno, now_ns);
-}
-
-/* Does the kernel have the connection? Asked after a datagram was read: if not, the sender cannot
- * have counted us yet when it sent it. */
-static bool established(const struct fmtp_client *c)
-{
-    struct tcp_info info = {0};
-    socklen_t len = sizeof info;
-
-    if (c->state != CONNECTING)
-        return c->state == EXCHANGING || c->state == UP;
-    return getsockopt(c->tcp, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
-           info.tcpi_state == 1 /* TCP_ESTABLISHED */;
 }
 
 static void tcp_input(struct fmtp_client *c, const uint8_t *bytes, size_t len, uint64_t now_ns)
@@ -318,18 +358,16 @@ static void tcp_input(struct fmtp_client *c, const uint8_t *bytes, size_t len, u
         case FMTP_KEYX_MORE:
             return;
         case FMTP_KEYX_BAD:
-            lose(c, "key exchange failed (is the sender of layout 2021 and MAC level 0?)", 0);
+            lose(c, "key exchange failed (is the sender of layout 2021?)", 0);
             return;
         case FMTP_KEYX_DONE:
+            exchanged(c, now_ns);
             break;
         }
-        fmtp_keyx_free(c->keyx);
-        c->keyx = NULL;
-        c->state = UP;
         bytes += used;
         len -= used;
     }
-    if (fmtp_receiver_stream(c->core, bytes, len, now_ns) < 0)
+    if (c->state == UP && len && fmtp_receiver_stream(c->core, bytes, len, now_ns) < 0)
         lose(c, "the sender sent no valid FMTP message", 0);
 }
 
@@ -345,9 +383,9 @@ static void tcp_events(struct fmtp_client *c, uint32_t what, uint64_t now_ns)
         }
         if (!(what & EPOLLOUT))
             return;
-        connected(c);
+        connected(c, now_ns);
     }
-    if (!(what & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+    if (c->tcp < 0 || !(what & (EPOLLIN | EPOLLHUP | EPOLLERR)))
         return;
     ssize_t n = recv(c->tcp, c->stream, sizeof c->stream, 0);
     if (n > 0)
@@ -388,72 +426,54 @@ static void tcp_output(struct fmtp_client *c)
             lose(c, "lost", errno);
         }
     }
-    if (fmtp_receiver_stuck(c->core))
+    if (c->state == UP && fmtp_receiver_stuck(c->core))
         lose(c, "the sender does not take our requests", 0);
     uint32_t events = EPOLLIN | (blocked || c->state == CONNECTING ? (uint32_t)EPOLLOUT : 0);
     if (c->tcp >= 0 && events != c->tcp_events &&
         fmtp_watch(c->epfd, c->tcp, EPOLL_CTL_MOD, events, &c->tcp) == 0)
         c->tcp_events = events;
+    events = c->state == EXCHANGING ? 0 : EPOLLIN;
+    if (events != c->udp_events &&
+        fmtp_watch(c->epfd, fmtp_in_fd(c->in), EPOLL_CTL_MOD, events, &c->in) == 0)
+        c->udp_events = events;
 }
 
 /* ------------------------------------------------------------------ multicast */
 
-/* A batch of datagrams: how many came, -1 with errno if none. */
-static int receive(struct fmtp_client *c, struct mmsghdr *msgs)
+/* Before the connection stands, what comes is not for us: the sender does not count us yet. In
+ * LAYOUT_2017 it may as soon as the kernel has the connection, whether we know it or not. */
+static bool is_for_us(struct fmtp_client *c, uint64_t now_ns)
 {
-    struct iovec iov[BATCH];
-
-    for (int i = 0; i < BATCH; i++) {
-        iov[i] = (struct iovec){c->datagrams[i], DATAGRAM_ROOM};
-        msgs[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &iov[i], .msg_iovlen = 1}};
-    }
-    return recvmmsg(c->udp, msgs, BATCH, MSG_DONTWAIT, NULL);
+    if (c->state == CONNECTING && !c->keyx && fmtp_tcp_established(c->tcp))
+        connected(c, now_ns);
+    return c->state == UP;
 }
 
-static void datagram(struct fmtp_client *c, const uint8_t *bytes, size_t len, uint64_t now_ns)
-{
-    if (len < FMTP_HEADER_LEN)
-        fmtp_receiver_bad_datagram(c->core);
-    else
-        fmtp_receiver_datagram(c->core, bytes, bytes + FMTP_HEADER_LEN, len - FMTP_HEADER_LEN,
-                               now_ns);
-}
-
-/* Reads datagrams; returns true when there are no more. */
+/* Reads datagrams; returns true when there are no more, or they have to wait. */
 static bool udp_input(struct fmtp_client *c, uint64_t now_ns)
 {
-    for (int batch = 0; batch < BATCHES; batch++) {
-        struct mmsghdr msgs[BATCH];
-        int n = receive(c, msgs);
-        if (n < 0)
+    for (int batch = 0; batch < BATCHES && c->state != EXCHANGING; batch++) {
+        if (!fmtp_in_read(c->in, c->state == UP ? c->core : NULL))
             return errno != EINTR;
-        if (!established(c))
-            continue;
-        for (int i = 0; i < n; i++)
-            datagram(c, c->datagrams[i], msgs[i].msg_len, now_ns);
-        if (n < BATCH)
+        if (is_for_us(c, now_ns))
+            fmtp_in_deliver(c->in, c->core, now_ns);
+        if (!fmtp_in_was_full(c->in))
             return true;
     }
-    return false;
+    return c->state == EXCHANGING;
 }
 
 /* The common case: the caller woke us for datagrams. They are read at once; asking epoll first
- * would be a second system call per datagram.
- * False: there are none, or epoll was not asked for some calls and may have other things. */
+ * would be a second system call per datagram. False: there are none, or epoll was not asked for
+ * some calls and may have other things. */
 static bool datagrams_only(struct fmtp_client *c)
 {
-    struct mmsghdr msgs[BATCH];
-    uint64_t now_ns;
-    int n;
-
-    if (c->state != UP || c->unasked >= UNASKED || (n = receive(c, msgs)) < 1) {
+    if (c->state != UP || c->unasked >= UNASKED || !fmtp_in_read(c->in, c->core)) {
         c->unasked = 0;
         return false;
     }
     c->unasked++;
-    now_ns = fmtp_now_ns();
-    for (int i = 0; i < n; i++)
-        datagram(c, c->datagrams[i], msgs[i].msg_len, now_ns);
+    fmtp_in_deliver(c->in, c->core, fmtp_now_ns());
     return true;
 }
 
@@ -465,13 +485,23 @@ static void set_timer(struct fmtp_client *c)
 
     if (c->state == WAITING)
         next = c->retry_ns;
-    else if (c->state != UP)
+    else if (c->state == CONNECTING)
         next = c->give_up_ns;
-    if (c->state == UP || c->state == EXCHANGING) {
-        uint64_t deadline = fmtp_receiver_deadline(c->core);
-        next = deadline < next ? deadline : next;
-    }
+    else if (c->state == EXCHANGING)
+        next = c->handshake_ends_ns;
+    else if (c->state == UP)
+        next = fmtp_receiver_deadline(c->core);
     fmtp_arm(c->timer, next, &c->armed);
+}
+
+static void timed(struct fmtp_client *c, uint64_t now_ns)
+{
+    if (c->state == WAITING && now_ns >= c->retry_ns)
+        start_connect(c, now_ns);
+    else if (c->state == CONNECTING && now_ns >= c->give_up_ns)
+        lose_for_good(c, "cannot connect", ETIMEDOUT);
+    else if (c->state == EXCHANGING && now_ns >= c->handshake_ends_ns)
+        lose(c, "no key exchange", ETIMEDOUT);
 }
 
 static int service_all(struct fmtp_client *c, struct fmtp_error *err)
@@ -487,7 +517,7 @@ static int service_all(struct fmtp_client *c, struct fmtp_error *err)
             return fmtp_fail(err, "epoll: %s", strerror(errno));
         for (int i = 0; i < n; i++) {
             uint64_t times;
-            if (events[i].data.ptr == &c->udp)
+            if (events[i].data.ptr == &c->in)
                 drained = false;
             else if (events[i].data.ptr == &c->tcp && c->tcp >= 0)
                 tcp_events(c, events[i].events, now_ns);
@@ -498,12 +528,11 @@ static int service_all(struct fmtp_client *c, struct fmtp_error *err)
         /* What came in time is looked at before a timer says that it did not come. */
         if (!drained)
             drained = udp_input(c, now_ns);
-        if (c->state == WAITING && now_ns >= c->retry_ns)
-            start_connect(c, now_ns);
-        else if ((c->state == CONNECTING || c->state == EXCHANGING) && now_ns >= c->give_up_ns)
-            lose(c, c->state == CONNECTING ? "cannot connect" : "no key exchange", ETIMEDOUT);
-        if (drained && (c->state == UP || c->state == EXCHANGING))
+        timed(c, now_ns);
+        if (drained && c->state == UP) {
+            refresh_rtt(c, now_ns);
             fmtp_receiver_timeout(c->core, now_ns);
+        }
         tcp_output(c);
         set_timer(c);
         /* What else comes wakes the caller again. */

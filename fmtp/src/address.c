@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sockaddr_storage fmtp_ipv4(struct in_addr addr, uint16_t port)
+{
+    struct sockaddr_storage out = {0};
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = addr, .sin_port = htons(port)};
+
+    memcpy(&out, &a, sizeof a);
+    return out;
+}
+
+static const struct sockaddr_in *as4(const struct sockaddr_storage *a)
+{
+    return (const struct sockaddr_in *)a;
+}
+
+static const struct sockaddr_in6 *as6(const struct sockaddr_storage *a)
+{
+    return (const struct sockaddr_in6 *)a;
+}
+
+uint16_t fmtp_address_port(const struct sockaddr_storage *a)
+{
+    return ntohs(a->ss_family == AF_INET6 ? as6(a)->sin6_port : as4(a)->sin_port);
+}
+
+void fmtp_address_set_port(struct sockaddr_storage *a, uint16_t port)
+{
+    if (a->ss_family == AF_INET6)
+        ((struct sockaddr_in6 *)a)->sin6_port = htons(port);
+    else
+        ((struct sockaddr_in *)a)->sin_port = htons(port);
+}
+
+socklen_t fmtp_address_len(const struct sockaddr_storage *a)
+{
+    return a->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+}
+
+bool fmtp_address_is_any(const struct sockaddr_storage *a)
+{
+    return a->ss_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&as6(a)->sin6_addr)
+                                    : as4(a)->sin_addr.s_addr == htonl(INADDR_ANY);
+}
+
+bool fmtp_address_is_multicast(const struct sockaddr_storage *a)
+{
+    if (a->ss_family == AF_INET6)
+        return IN6_IS_ADDR_MULTICAST(&as6(a)->sin6_addr);
+    return a->ss_family == AF_INET && IN_MULTICAST(ntohl(as4(a)->sin_addr.s_addr));
+}
+
+bool fmtp_address_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+    if (a->ss_family != b->ss_family)
+        return false;
+    if (a->ss_family == AF_INET6)
+        return IN6_ARE_ADDR_EQUAL(&as6(a)->sin6_addr, &as6(b)->sin6_addr);
+    return as4(a)->sin_addr.s_addr == as4(b)->sin_addr.s_addr;
+}
+
+const char *fmtp_address_text(const struct sockaddr *address, char *out)
+{
+    struct sockaddr_storage a = {0};
+    char host[INET6_ADDRSTRLEN + 1 + IF_NAMESIZE], zone[1 + IF_NAMESIZE] = "";
+
+    memcpy(&a, address, address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                                       : sizeof(struct sockaddr_in));
+    if (a.ss_family == AF_INET6) {
+        inet_ntop(AF_INET6, &as6(&a)->sin6_addr, host, sizeof host);
+        zone[0] = '%';
+        if (!as6(&a)->sin6_scope_id || !if_indextoname(as6(&a)->sin6_scope_id, zone + 1))
+            zone[0] = 0;
+    } else {
+        inet_ntop(AF_INET, &as4(&a)->sin_addr, host, sizeof host);
+    }
+    if (!fmtp_address_port(&a))
+        snprintf(out, FMTP_ADDRESS_TEXT, "%s%s", host, zone);
+    else if (a.ss_family == AF_INET6)
+        snprintf(out, FMTP_ADDRESS_TEXT, "[%s%s]:%u", host, zone, fmtp_address_port(&a));
+    else
+        snprintf(out, FMTP_ADDRESS_TEXT, "%s:%u", host, fmtp_address_port(&a));
+    return out;
+}
+
+/* An address without port; IPv6 with an optional %interface. */
+static int parse_host(char *host, struct sockaddr_storage *out)
+{
+    struct sockaddr_in a4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 a6 = {.sin6_family = AF_INET6};
+    char *zone = strchr(host, '%');
+
+    *out = (struct sockaddr_storage){0};
+    if (inet_pton(AF_INET, host, &a4.sin_addr) == 1) {
+        memcpy(out, &a4, sizeof a4);
+        return 0;
+    }
+    if (zone) {
+        *zone = 0;
+        a6.sin6_scope_id = if_nametoindex(zone + 1);
+        if (!a6.sin6_scope_id)
+            return -1;
+    }
+    if (inet_pton(AF_INET6, host, &a6.sin6_addr) != 1)
+        return -1;
+    memcpy(out, &a6, sizeof a6);
+    return 0;
+}
+
+int fmtp_address_parse(const char *text, bool with_port, struct sockaddr_storage *out)
+{
+    char host[FMTP_ADDRESS_TEXT], *port = NULL, *end;
+    unsigned long n = 0;
+
+    if (strlen(text) >= sizeof host)
+        return -1;
+    strcpy(host, text);
+    if (with_port) {
+        char *colon = strrchr(host, ':');
+        if (!colon)
+            return -1;
+        *colon = 0;
+        port = colon + 1;
+        n = strtoul(port, &end, 10);
+        if (*port < '0' || *port > '9' || *end || n == 0 || n > 65535)
+            return -1;
+        if (host[0] == '[') {
+            if (colon == host + 1 || colon[-1] != ']')
+                return -1;
+            colon[-1] = 0;
+            memmove(host, host + 1, strlen(host));
+        } else if (strchr(host, ':')) {
+            return -1;                     /* IPv6 needs brackets before a port */
+        }
+    }
+    if (parse_host(host, out) < 0)
+        return -1;
+    fmtp_address_set_port(out, (uint16_t)n);
+    return 0;
+}
+
+int fmtp_interface_of(const struct sockaddr_storage *a, struct fmtp_interface *out,
+                      struct fmtp_error *err)
+{
+    struct ifaddrs *list = NULL;
+    char text[FMTP_ADDRESS_TEXT];
+    /* Every address 127.x.y.z is the loopback interface's, though only one is listed. */
+    bool loopback = a->ss_family == AF_INET && ntohl(as4(a)->sin_addr.s_addr) >> 24 == 127;
+
+    *out = (struct fmtp_interface){0};
+    if (fmtp_address_is_any(a))
+        return 0;
+    if (getifaddrs(&list) < 0)
+        return fmtp_fail(err, "list of interfaces: %s", strerror(errno));
+    for (const struct ifaddrs *i = list; i && !out->index; i = i->ifa_next) {
+        struct sockaddr_storage own = {0};
+        if (!i->ifa_addr || i->ifa_addr->sa_family != a->ss_family)
+            continue;
+        memcpy(&own, i->ifa_addr, fmtp_address_len(a));
+        if (a->ss_family == AF_INET6 && as6(a)->sin6_scope_id &&
+            as6(a)->sin6_scope_id != as6(&own)->sin6_scope_id)
+            continue;
+        if (fmtp_address_same_host(a, &own) || (loopback && i->ifa_flags & IFF_LOOPBACK)) {
+            out->index = if_nametoindex(i->ifa_name);
+            out->loopback = i->ifa_flags & IFF_LOOPBACK;
+        }
+    }
+    freeifaddrs(list);
+    if (!out->index) {
+        struct sockaddr_storage host = *a;
+        fmtp_address_set_port(&host, 0);
+        return fmtp_fail(err, "no interface has the address %s",
+                         fmtp_address_text((struct sockaddr *)&host, text));
+    }
+    return 0;
+}

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The receivers' TCP connections at the server: accept, key exchange, requests, retransmissions.
+ * A connection is first a handshake, bounded in number and time and cheap until its first byte;
+ * only after the key exchange it takes a receiver's place.
+ */
+#include "server_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define SECOND_NS UINT64_C(1000000000)
+#define HANDSHAKE_NS (30 * SECOND_NS)      /* for the key exchange of a new connection */
+#define RTT_REFRESH_NS (SECOND_NS / 10)
+enum {
+    ACCEPTS = 64,                          /* per call */
+    WRITES = 8,                            /* per connection and round */
+    READ_BYTES = 16384
+};
+
+static void enqueue(struct fmtp_server *s, struct conn *c)
+{
+    if (c->queued || c->fd < 0)
+        return;
+    c->queued = true;
+    TAILQ_INSERT_TAIL(&s->ready, c, work);
+}
+
+static void dequeue(struct fmtp_server *s, struct conn *c)
+{
+    if (c->queued)
+        TAILQ_REMOVE(&s->ready, c, work);
+    c->queued = false;
+}
+
+static void watch(struct fmtp_server *s, struct conn *c, uint32_t events)
+{
+    if (c->events != events && fmtp_watch(s->epfd, c->fd, EPOLL_CTL_MOD, events, c) == 0)
+        c->events = events;
+}
+
+static const struct sockaddr *address(const struct conn *c)
+{
+    return (const struct sockaddr *)&c->addr;
+}
+
+static void drop(struct fmtp_server *s, struct conn *c)
+{
+    int peer = c->peer;
+
+    if (c->fd < 0)
+        return;
+    fmtp_close_fd(&c->fd);
+    dequeue(s, c);
+    if (peer < 0) {
+        TAILQ_REMOVE(&s->handshakes, c, link);
+        s->nhandshakes--;
+    } else {
+        TAILQ_REMOVE(&s->established, c, link);
+    }
+    TAILQ_INSERT_TAIL(&s->dead, c, link);
+    if (peer < 0)
+        return;
+    c->peer = -1;
+    s->by_peer[peer] = NULL;
+    s->receivers--;
+    s->extended -= c->extended;
+    fmtp_sender_peer_remove(s->core, peer);
+    if (s->cfg.receivers_changed)
+        s->cfg.receivers_changed(s->cfg.ctx, address(c), -1, s->receivers);
+}
+
+static void refresh_rtt(struct fmtp_server *s, struct conn *c, uint64_t now_ns)
+{
+    if (c->rtt_read_ns && now_ns - c->rtt_read_ns < RTT_REFRESH_NS)
+        return;
+    c->rtt_read_ns = now_ns;
+    fmtp_sender_peer_rtt(s->core, c->peer, fmtp_tcp_rtt_ns(c->fd));
+}
+
+/* The handshake is done: from now on the sender counts this receiver. */
+static bool begin_receiver(struct fmtp_server *s, struct conn *c, bool extended, uint64_t now_ns)
+{
+    struct fmtp_session session = {0};
+    const uint8_t *key;
+    size_t len;
+    int peer = fmtp_sender_peer_add(s->core, extended, &session);
+
+    if (peer < 0) {
+        s->refused++;
+        drop(s, c);
+        return false;
+    }
+    TAILQ_REMOVE(&s->handshakes, c, link);
+    s->nhandshakes--;
+    TAILQ_INSERT_TAIL(&s->established, c, link);
+    c->peer = peer;
+    c->extended = session.extended;
+    s->by_peer[peer] = c;
+    s->receivers++;
+    s->extended += c->extended;
+    refresh_rtt(s, c, now_ns);
+    if (s->cfg.receivers_changed)
+        s->cfg.receivers_changed(s->cfg.ctx, address(c), 1, s->receivers);
+    if (!c->keyx)
+        return true;
+    key = fmtp_mac_key(s->out.mac, &len);
+    if (fmtp_keyx_answer(c->keyx, &session, key, len) < 0) {
+        s->bad_handshakes++;
+        drop(s, c);
+        return false;
+    }
+    fmtp_sender_peer_blocked(s->core, peer, true);    /* the answer goes first */
+    enqueue(s, c);
+    return true;
+}
+
+/* Makes room for one more handshake: the oldest has had the longest time. */
+static void bound_handshakes(struct fmtp_server *s)
+{
+    if (s->nhandshakes < s->cfg.max_handshakes)
+        return;
+    s->bad_handshakes++;
+    drop(s, TAILQ_FIRST(&s->handshakes));
+}
+
+static void add(struct fmtp_server *s, int fd, const struct sockaddr_storage *addr, uint64_t now_ns)
+{
+    struct conn *c = NULL;
+    bool may = !s->cfg.authorize || s->cfg.authorize(s->cfg.ctx, (const struct sockaddr *)addr);
+
+    if (s->cfg.layout == FMTP_LAYOUT_2017 && s->receivers >= s->cfg.max_receivers)
+        may = false;
+    if (may)
+        c = calloc(1, sizeof *c);
+    if (!c || fmtp_watch(s->epfd, fd, EPOLL_CTL_ADD, EPOLLIN, c) < 0) {
+        s->refused++;
+        close(fd);
+        free(c);
+        return;
+    }
+    bound_handshakes(s);
+    fmtp_tune_tcp(fd);
+    *c = (struct conn){.fd = fd, .peer = -1, .addr = *addr, .events = EPOLLIN,
+                       .handshake_ends_ns = now_ns + HANDSHAKE_NS};
+    TAILQ_INSERT_TAIL(&s->handshakes, c, link);
+    s->nhandshakes++;
+    if (s->cfg.layout == FMTP_LAYOUT_2017)
+        begin_receiver(s, c, false, now_ns);
+}
+
+void fmtp_conns_accept(struct fmtp_server *s, uint64_t now_ns)
+{
+    for (int i = 0; i < ACCEPTS; i++) {
+        struct sockaddr_storage from = {0};
+        socklen_t len = sizeof from;
+        int fd = accept4(s->listener, (struct sockaddr *)&from, &len,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            add(s, fd, &from, now_ns);
+            continue;
+        }
+        if (errno == ECONNABORTED || errno == EINTR)
+            continue;
+        if (errno != EAGAIN) {
+            /* No descriptors or memory: look again in a second, not in a busy loop. */
+            s->accept_again_ns = now_ns + SECOND_NS;
+            fmtp_watch(s->epfd, s->listener, EPOLL_CTL_MOD, 0, &s->listener);
+        }
+        return;
+    }
+}
+
+static void bad_handshake(struct fmtp_server *s, struct conn *c)
+{
+    s->bad_handshakes++;
+    drop(s, c);
+}
+
+static void input(struct fmtp_server *s, struct conn *c, const uint8_t *bytes, size_t len,
+                  uint64_t now_ns)
+{
+    if (c->peer < 0) {
+        size_t used = 0;
+        enum fmtp_keyx_status st = FMTP_KEYX_BAD;
+        if (c->keyx || (c->keyx = fmtp_keyx_new_sender()))
+            st = fmtp_keyx_input(c->keyx, bytes, len, &used);
+        if (st == FMTP_KEYX_MORE)
+            return;
+        if (st == FMTP_KEYX_BAD) {
+            bad_handshake(s, c);
+            return;
+        }
+        if (!begin_receiver(s, c, !s->cfg.unicast_repair && fmtp_keyx_offered(c->keyx), now_ns))
+            return;
+        bytes += used;
+        len -= used;
+    }
+    if (fmtp_sender_peer_input(s->core, c->peer, bytes, len, now_ns) < 0)
+        drop(s, c);
+    else
+        refresh_rtt(s, c, now_ns);
+}
+
+static void receive(struct fmtp_server *s, struct conn *c, uint64_t now_ns)
+{
+    uint8_t bytes[READ_BYTES];
+    ssize_t n = recv(c->fd, bytes, sizeof bytes, 0);
+
+    if (n > 0)
+        input(s, c, bytes, (size_t)n, now_ns);
+    else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+        drop(s, c);
+}
+
+/* Writes what is left of the key exchange. True when nothing is. */
+static bool write_keyx(struct fmtp_server *s, struct conn *c)
+{
+    size_t len;
+    const uint8_t *bytes = fmtp_keyx_output(c->keyx, &len);
+    ssize_t n = send(c->fd, bytes + c->keyx_sent, len - c->keyx_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+    if (n < 0) {
+        if (errno != EAGAIN && errno != EINTR)
+            drop(s, c);
+        return false;
+    }
+    c->keyx_sent += (size_t)n;
+    if (c->keyx_sent < len)
+        return false;
+    fmtp_keyx_free(c->keyx);
+    c->keyx = NULL;
+    return true;
+}
+
+/* Writes what the connection takes, with a bound so that it cannot starve the others. */
+static void transmit(struct fmtp_server *s, struct conn *c, uint64_t now_ns)
+{
+    bool blocked = c->keyx && !write_keyx(s, c);
+
+    for (int i = 0; i < WRITES && c->fd >= 0 && !blocked; i++) {
+        struct msghdr msg = {0};
+        ssize_t n;
+        fmtp_sender_peer_peek(s->core, c->peer, &s->stream, now_ns);
+        if (!s->stream.len)
+            break;
+        msg.msg_iov = s->stream.iov;
+        msg.msg_iovlen = (size_t)s->stream.niov;
+        n = sendmsg(c->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno != EAGAIN && errno != EINTR) {
+            drop(s, c);
+            return;
+        }
+        blocked = n < (ssize_t)s->stream.len;
+        fmtp_sender_peer_sent(s->core, c->peer, n > 0 ? (size_t)n : 0, now_ns);
+    }
+    if (c->fd < 0)
+        return;
+    fmtp_sender_peer_blocked(s->core, c->peer, blocked);
+    watch(s, c, EPOLLIN | (blocked ? (uint32_t)EPOLLOUT : 0));
+}
+
+void fmtp_conn_events(struct fmtp_server *s, struct conn *c, uint32_t what, uint64_t now_ns)
+{
+    if (c->fd >= 0 && what & (EPOLLIN | EPOLLHUP | EPOLLERR))
+        receive(s, c, now_ns);
+    if (c->fd >= 0 && what & EPOLLOUT && c->peer >= 0)
+        transmit(s, c, now_ns);
+}
+
+static void free_conn(struct conn *c)
+{
+    fmtp_close_fd(&c->fd);
+    fmtp_keyx_free(c->keyx);
+    free(c);
+}
+
+static void free_list(struct conn_list *list)
+{
+    struct conn *c;
+
+    while ((c = TAILQ_FIRST(list))) {
+        TAILQ_REMOVE(list, c, link);
+        free_conn(c);
+    }
+}
+
+uint64_t fmtp_conns_round(struct fmtp_server *s, uint64_t now_ns)
+{
+    struct conn *c;
+    int peer;
+
+    while ((c = TAILQ_FIRST(&s->handshakes)) && now_ns >= c->handshake_ends_ns)
+        bad_handshake(s, c);
+    while ((c = TAILQ_FIRST(&s->ready))) {
+        dequeue(s, c);
+        transmit(s, c, now_ns);
+    }
+    for (size_t i = 0; i < s->receivers && (peer = fmtp_sender_next_ready(s->core, now_ns)) >= 0; i++)
+        transmit(s, s->by_peer[peer], now_ns);
+    free_list(&s->dead);
+    c = TAILQ_FIRST(&s->handshakes);
+    return c ? c->handshake_ends_ns : FMTP_NEVER;
+}
+
+void fmtp_conns_init(struct fmtp_server *s)
+{
+    TAILQ_INIT(&s->handshakes);
+    TAILQ_INIT(&s->established);
+    TAILQ_INIT(&s->dead);
+    TAILQ_INIT(&s->ready);
+}
+
+void fmtp_conns_close(struct fmtp_server *s)
+{
+    free_list(&s->handshakes);
+    free_list(&s->established);
+    free_list(&s->dead);
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "in.h"
+
+#include <errno.h>
+#include <linux/sock_diag.h>
+#include <netinet/udp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+#ifndef SO_MEMINFO
+#define SO_MEMINFO 55
+#endif
+
+enum {
+    MESSAGES = 32,                         /* per recvmmsg */
+    SLOTS = 512,                           /* datagrams with a predicted place, per recvmmsg */
+    SLOTS_PER_MESSAGE = 64,
+    SEGMENTS = 4096,                       /* datagrams per recvmmsg, more are not looked at */
+    TAIL_BYTES = 65536                     /* where what has no predicted place goes */
+};
+
+/* A datagram of the batch. */
+struct segment {
+    const uint8_t *head, *payload, *mac;   /* head NULL: too short to be one */
+    size_t payload_len;
+};
+
+/* Where one message of the batch was let to land: nslots times {header, place, MAC}, then tail. */
+struct landing {
+    unsigned first_slot, nslots;
+    size_t slot_bytes;                     /* of all its slots together */
+};
+
+struct fmtp_in {
+    int fd;
+    struct fmtp_mac *mac;
+    unsigned per_message;                  /* datagrams that a message had last */
+    size_t rcvbuf_granted;
+    uint64_t mac_failures, in_place;
+    unsigned count, asked;                 /* messages of the batch; how many there was room for */
+    uint32_t first_index, first_seqnum;    /* of the first predicted place */
+    struct landing landings[MESSAGES];
+    struct mmsghdr msgs[MESSAGES];
+    union {
+        char room[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control[MESSAGES];
+    struct iovec places[SLOTS];
+    struct iovec parts[3 * SLOTS + MESSAGES];
+    uint8_t heads[SLOTS][FMTP_HEADER_LEN];
+    uint8_t macs[SLOTS][FMTP_MAC_MAX];
+    unsigned nsegments;
+    struct segment segments[SEGMENTS];
+    uint8_t *gathered;                     /* what landed in wrong places, in one piece again */
+    size_t gathered_room;
+    uint8_t tails[MESSAGES][TAIL_BYTES];
+};
+
+struct fmtp_in *fmtp_in_open(const struct fmtp_client_config *cfg, struct fmtp_error *err)
+{
+    struct fmtp_in *in = calloc(1, sizeof *in);
+
+    if (!in) {
+        fmtp_fail(err, "out of memory");
+        return NULL;
+    }
+    in->per_message = 1;
+    in->fd = fmtp_open_multicast_in(&cfg->group, &cfg->interface,
+                                    cfg->layout == FMTP_LAYOUT_2021 ? &cfg->server : NULL, err);
+    if (in->fd < 0) {
+        fmtp_in_close(in);
+        return NULL;
+    }
+    in->rcvbuf_granted = fmtp_set_rcvbuf(in->fd, cfg->rcvbuf_bytes);
+    fmtp_set_option(in->fd, SOL_UDP, UDP_GRO, 1);        /* older kernels: one by one */
+    return in;
+}
+
+void fmtp_in_close(struct fmtp_in *in)
+{
+    if (!in)
+        return;
+    fmtp_close_fd(&in->fd);
+    free(in->gathered);
+    free(in);
+}
+
+int fmtp_in_fd(const struct fmtp_in *in)
+{
+    return in->fd;
+}
+
+void fmtp_in_set_mac(struct fmtp_in *in, struct fmtp_mac *mac)
+{
+    in->mac = mac;
+}
+
+bool fmtp_in_was_full(const struct fmtp_in *in)
+{
+    return in->count == in->asked;
+}
+
+static size_t mac_len(const struct fmtp_in *in)
+{
+    return in->mac ? fmtp_mac_len(in->mac) : 0;
+}
+
+/* ------------------------------------------------------------------ reading */
+
+static struct iovec *lay_slot(struct fmtp_in *in, struct iovec *part, unsigned slot)
+{
+    *part++ = (struct iovec){in->heads[slot], FMTP_HEADER_LEN};
+    *part++ = in->places[slot];
+    if (mac_len(in))
+        *part++ = (struct iovec){in->macs[slot], mac_len(in)};
+    return part;
+}
+
+/* Lays out the buffers of a batch over the predicted places. */
+static void lay_out(struct fmtp_in *in, const struct fmtp_receiver *core)
+{
+    unsigned per = in->per_message < SLOTS_PER_MESSAGE ? in->per_message : SLOTS_PER_MESSAGE;
+    unsigned predicted, slot = 0;
+    struct iovec *part = in->parts;
+    struct fmtp_header first = {0};
+
+    in->asked = SLOTS / per < MESSAGES ? SLOTS / per : MESSAGES;
+    predicted = core ? fmtp_receiver_places(core, &first, in->places, in->asked * per) : 0;
+    in->first_index = first.index;
+    in->first_seqnum = first.seqnum;
+    for (unsigned i = 0; i < in->asked; i++) {
+        struct landing *l = &in->landings[i];
+        struct iovec *begin = part;
+        *l = (struct landing){.first_slot = slot};
+        for (; l->nslots < per && slot < predicted; l->nslots++, slot++) {
+            part = lay_slot(in, part, slot);
+            l->slot_bytes += FMTP_HEADER_LEN + in->places[slot].iov_len + mac_len(in);
+        }
+        *part++ = (struct iovec){in->tails[i], TAIL_BYTES};
+        in->msgs[i] = (struct mmsghdr){.msg_hdr = {
+            .msg_iov = begin, .msg_iovlen = (size_t)(part - begin),
+            .msg_control = in->control[i].room, .msg_controllen = sizeof in->control[i].room}};
+    }
+}
+
+unsigned fmtp_in_read(struct fmtp_in *in, const struct fmtp_receiver *core)
+{
+    int n;
+
+    lay_out(in, core);
+    n = recvmmsg(in->fd, in->msgs, in->asked, MSG_DONTWAIT, NULL);
+    in->count = n > 0 ? (unsigned)n : 0;
+    return in->count;
+}
+
+/* ------------------------------------------------------------------ delivery */
+
+/* Length of the datagrams of a message; the last may be shorter. */
+static size_t segment_len(struct msghdr *h, size_t len)
+{
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c))
+        if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
+            int size;
+            memcpy(&size, CMSG_DATA(c), sizeof size);
+            if (size > 0 && (size_t)size < len)
+                return (size_t)size;
+        }
+    return len;
+}
+
+/* Did a datagram of seg bytes that begins with this slot land where it belongs? */
+static bool landed(const struct fmtp_in *in, unsigned slot, size_t seg)
+{
+    const struct iovec *place = &in->places[slot];
+    struct fmtp_header h;
+
+    if (seg != FMTP_HEADER_LEN + place->iov_len + mac_len(in))
+        return false;
+    fmtp_header_get(in->heads[slot], &h);
+    return h.flags == FMTP_MEM_DATA && h.payloadlen == place->iov_len &&
+           h.index == in->first_index &&
+           h.seqnum == in->first_seqnum + (uint32_t)((uint8_t *)place->iov_base -
+                                                     (uint8_t *)in->places[0].iov_base);
+}
+
+static void add_segment(struct fmtp_in *in, const uint8_t *head, const uint8_t *payload, size_t len,
+                        const uint8_t *mac)
+{
+    if (in->nsegments == SEGMENTS)
+        return;
+    in->segments[in->nsegments++] =
+        len < FMTP_HEADER_LEN + mac_len(in)
+            ? (struct segment){0}
+            : (struct segment){head, payload, mac, len - FMTP_HEADER_LEN - mac_len(in)};
+}
+
+/* A datagram in one piece. */
+static void add_whole(struct fmtp_in *in, const uint8_t *bytes, size_t len)
+{
+    const uint8_t *mac = len < mac_len(in) ? bytes : bytes + len - mac_len(in);
+
+    add_segment(in, bytes, bytes + FMTP_HEADER_LEN, len, mac);
+}
+
+static size_t copy_out(const struct msghdr *h, size_t from, size_t len, uint8_t *out)
+{
+    size_t done = 0;
+
+    for (size_t i = 0; i < h->msg_iovlen && done < len; i++) {
+        const struct iovec *v = &h->msg_iov[i];
+        size_t n;
+        if (from >= v->iov_len) {
+            from -= v->iov_len;
+            continue;
+        }
+        n = v->iov_len - from < len - done ? v->iov_len - from : len - done;
+        memcpy(out + done, (uint8_t *)v->iov_base + from, n);
+        done += n;
+        from = 0;
+    }
+    return done;
+}
+
+/* Takes one message apart; what landed in wrong places goes to *room. */
+static void take_apart(struct fmtp_in *in, unsigned i, uint8_t **room)
+{
+    const struct landing *l = &in->landings[i];
+    struct msghdr *h = &in->msgs[i].msg_hdr;
+    size_t len = in->msgs[i].msg_len, seg = segment_len(h, len), slot_at = 0;
+    unsigned slot = l->first_slot, number = 0;
+
+    for (size_t at = 0; at < len || !number; at += seg, number++) {
+        size_t n = len - at < seg ? len - at : seg;
+        bool aligned = slot < l->first_slot + l->nslots && slot_at == at;
+        if (aligned && landed(in, slot, n)) {
+            add_segment(in, in->heads[slot], in->places[slot].iov_base, n, in->macs[slot]);
+            in->in_place++;
+        } else if (at >= l->slot_bytes) {
+            add_whole(in, in->tails[i] + (at - l->slot_bytes), n);
+        } else {
+            add_whole(in, *room, copy_out(h, at, n, *room));
+            *room += n;
+        }
+        if (aligned) {
+            slot_at += FMTP_HEADER_LEN + in->places[slot].iov_len + mac_len(in);
+            slot++;
+        }
+        if (!seg)
+            break;
+    }
+    in->per_message = number ? number : 1;
+}
+
+/* Room for everything that may have landed in a wrong place. */
+static bool make_room(struct fmtp_in *in)
+{
+    size_t need = 0;
+    uint8_t *larger;
+
+    for (unsigned i = 0; i < in->count; i++) {
+        size_t len = in->msgs[i].msg_len;
+        if (in->landings[i].nslots)
+            need += len < in->landings[i].slot_bytes + TAIL_BYTES
+                        ? len : in->landings[i].slot_bytes + TAIL_BYTES;
+    }
+    if (need <= in->gathered_room)
+        return true;
+    larger = realloc(in->gathered, need);
+    if (!larger)
+        return false;
+    in->gathered = larger;
+    in->gathered_room = need;
+    return true;
+}
+
+static bool authentic(struct fmtp_in *in, const struct segment *s)
+{
+    struct iovec parts[2] = {{(void *)s->head, FMTP_HEADER_LEN},
+                             {(void *)s->payload, s->payload_len}};
+
+    if (!in->mac || fmtp_mac_verify(in->mac, parts, 2, s->mac))
+        return true;
+    in->mac_failures++;
+    return false;
+}
+
+void fmtp_in_deliver(struct fmtp_in *in, struct fmtp_receiver *core, uint64_t now_ns)
+{
+    uint8_t *room;
+
+    in->nsegments = 0;
+    if (!make_room(in))
+        return;                            /* no memory: lost like any other */
+    room = in->gathered;
+    for (unsigned i = 0; i < in->count; i++)
+        take_apart(in, i, &room);
+    for (unsigned i = 0; i < in->nsegments; i++) {
+        const struct segment *s = &in->segments[i];
+        if (s->head && authentic(in, s))
+            fmtp_receiver_datagram(core, s->head, s->payload, s->payload_len, now_ns);
+        else
+            fmtp_receiver_bad_datagram(core);
+    }
+}
+
+void fmtp_in_get_stats(const struct fmtp_in *in, struct fmtp_client_stats *out)
+{
+    uint32_t info[SK_MEMINFO_VARS] = {0};
+    socklen_t len = sizeof info;
+
+    if (getsockopt(in->fd, SOL_SOCKET, SO_MEMINFO, info, &len) == 0)
+        out->socket_drops = info[SK_MEMINFO_DROPS];
+    out->rcvbuf_granted_bytes = in->rcvbuf_granted;
+    out->mac_failures = in->mac_failures;
+    out->in_place = in->in_place;
+}

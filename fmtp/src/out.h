@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The multicast output of a server: takes datagrams from the sender core, adds MACs, paces them and
+ * hands them to the system in batches; runs of equal length as one UDP_SEGMENT message (GSO) where
+ * kernel and device take it.
+ */
+#ifndef FMTP_OUT_H
+#define FMTP_OUT_H
+
+#include "mac.h"
+#include "net.h"
+#include "sender.h"
+
+enum {
+    FMTP_OUT_BATCH = 192,                  /* datagrams per call */
+    FMTP_OUT_PARTS = 2 + FMTP_MAX_PARTS    /* header, payload, MAC */
+};
+
+struct fmtp_out {
+    int fd;
+    struct fmtp_mac *mac;
+    unsigned overhead;                     /* IP and UDP headers, for pacing */
+    unsigned gso_max;                      /* datagrams per message; 1: no GSO */
+    unsigned pdu_bytes;                    /* in use: header, block, MAC */
+    uint64_t pace_bps;
+    bool full;                             /* no room in the socket buffer: wait for EPOLLOUT */
+    uint64_t retry_ns;                     /* after ENOBUFS, which no event ends */
+    uint64_t pace_next_ns;
+    uint64_t send_errors, too_long;
+    uint64_t messages;                     /* handed to the system: datagrams or runs of them */
+    struct fmtp_datagram batch[FMTP_OUT_BATCH];
+    uint8_t macs[FMTP_OUT_BATCH][FMTP_MAC_MAX];
+    struct iovec parts[FMTP_OUT_BATCH * FMTP_OUT_PARTS];
+};
+
+/* Opens socket and MAC key; pdu_bytes is settled. -1 with *err. */
+int fmtp_out_open(struct fmtp_out *o, const struct fmtp_server_config *cfg, struct fmtp_error *err);
+void fmtp_out_close(struct fmtp_out *o);
+/* Sends what may go now, one batch at most; returns how many datagrams left. */
+unsigned fmtp_out_send(struct fmtp_out *o, struct fmtp_sender *core, uint64_t now_ns);
+/* Nothing was to be sent for a while: idle time is no credit. */
+void fmtp_out_begin(struct fmtp_out *o, uint64_t now_ns);
+/* When the next datagram can go: 0: when the socket has room (EPOLLOUT), else a time. */
+uint64_t fmtp_out_waits_until(const struct fmtp_out *o, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What server.c (life, loop) and connections.c (receivers' TCP connections) share. What a service
+ * costs goes by what happened since the last: every list here holds connections that have work.
+ */
+#ifndef FMTP_SERVER_IMPL_H
+#define FMTP_SERVER_IMPL_H
+
+#include <sys/queue.h>
+
+#include "keyx.h"
+#include "out.h"
+#include "timers.h"
+
+struct conn {
+    TAILQ_ENTRY(conn) link;                /* in handshakes, receivers or dead */
+    TAILQ_ENTRY(conn) work;                /* in ready, if queued */
+    int fd;                                /* -1: closed, to be freed at the end of the round */
+    int peer;                              /* in the sender core; -1: key exchange under way */
+    bool queued, extended;
+    struct sockaddr_storage addr;
+    struct fmtp_keyx *keyx;                /* from the first byte until its output has left */
+    size_t keyx_sent;
+    uint64_t handshake_ends_ns, rtt_read_ns;
+    uint32_t events;
+};
+
+TAILQ_HEAD(conn_list, conn);
+
+struct fmtp_server {
+    struct fmtp_server_config cfg;
+    struct fmtp_sender *core;
+    struct fmtp_out out;
+    int epfd, listener, timer;
+    uint64_t armed;
+    uint32_t udp_events;
+    uint64_t accept_again_ns;              /* after a lack of descriptors; 0: listening */
+    struct conn_list handshakes;           /* oldest first, so the first ends first */
+    struct conn_list established, dead;
+    struct conn_list ready;                /* may have something to write */
+    struct conn **by_peer;                 /* max_receivers places */
+    size_t nhandshakes, receivers, extended;
+    uint64_t bad_handshakes, refused;
+    struct fmtp_stream_out stream;
+};
+
+/* The receivers' connections; conn_* of connections.c. */
+void fmtp_conns_init(struct fmtp_server *s);
+void fmtp_conns_close(struct fmtp_server *s);
+/* Takes connections that wait, some per call. */
+void fmtp_conns_accept(struct fmtp_server *s, uint64_t now_ns);
+void fmtp_conn_events(struct fmtp_server *s, struct conn *c, uint32_t what, uint64_t now_ns);
+/* Ends what took too long, writes what can be written, frees what is closed. Returns when there is
+ * something to end next. */
+uint64_t fmtp_conns_round(struct fmtp_server *s, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net.h"
+
+#include <errno.h>
+#include <linux/tcp.h>
+#include <net/if.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    BACKLOG = 512,
+    NOTSENT_LOWAT = 128 * 1024,
+    DEFAULT_MTU = 1500
+};
+
+#ifndef IPV6_MULTICAST_ALL
+#define IPV6_MULTICAST_ALL 29
+#endif
+
+int fmtp_set_option(int fd, int level, int name, int value)
+{
+    return setsockopt(fd, level, name, &value, sizeof value);
+}
+
+void fmtp_close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static const char *text_of(const struct sockaddr_storage *a, char *out)
+{
+    return fmtp_address_text((const struct sockaddr *)a, out);
+}
+
+static struct sockaddr_storage without_port(const struct sockaddr_storage *a)
+{
+    struct sockaddr_storage host = *a;
+
+    fmtp_address_set_port(&host, 0);
+    return host;
+}
+
+static int open_udp(sa_family_t family, struct fmtp_error *err)
+{
+    int fd = socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    return fd < 0 ? fmtp_fail(err, "UDP socket: %s", strerror(errno)) : fd;
+}
+
+static int set_outgoing(int fd, sa_family_t family, const struct fmtp_interface *on, unsigned ttl)
+{
+    struct ip_mreqn m = {.imr_ifindex = (int)on->index};
+
+    /* The loopback interface brings back what goes out; others need it for receivers here. */
+    if (family == AF_INET6)
+        return (on->index ? fmtp_set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)on->index)
+                          : 0) |
+               fmtp_set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, (int)ttl) |
+               fmtp_set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, !on->loopback) |
+               fmtp_set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+    return (on->index ? setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &m, sizeof m) : 0) |
+           fmtp_set_option(fd, IPPROTO_IP, IP_MULTICAST_TTL, (int)ttl) |
+           fmtp_set_option(fd, IPPROTO_IP, IP_MULTICAST_LOOP, !on->loopback) |
+           fmtp_set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+}
+
+int fmtp_open_multicast_out(const struct sockaddr_storage *from,
+                            const struct sockaddr_storage *group, unsigned ttl,
+                            unsigned *mtu_bytes, struct fmtp_error *err)
+{
+    const struct sockaddr_storage own = without_port(from);
+    struct fmtp_interface on;
+    char text[FMTP_ADDRESS_TEXT];
+    bool v6 = group->ss_family == AF_INET6;
+    int fd, mtu = 0;
+    socklen_t len = sizeof mtu;
+
+    if (fmtp_interface_of(from, &on, err) < 0 || (fd = open_udp(group->ss_family, err)) < 0)
+        return -1;
+    if (set_outgoing(fd, group->ss_family, &on, ttl) < 0 ||
+        bind(fd, (const struct sockaddr *)&own, fmtp_address_len(&own)) < 0) {
+        fmtp_fail(err, "cannot multicast from %s with TTL %u: %s", text_of(&own, text), ttl,
+                  strerror(errno));
+        fmtp_close_fd(&fd);
+    } else if (connect(fd, (const struct sockaddr *)group, fmtp_address_len(group)) < 0) {
+        fmtp_fail(err, "group %s: %s", text_of(group, text), strerror(errno));
+        fmtp_close_fd(&fd);
+    } else if (getsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU : IP_MTU, &mtu,
+                          &len) < 0 || mtu <= 0) {
+        mtu = DEFAULT_MTU;
+    }
+    *mtu_bytes = (unsigned)mtu;
+    return fd;
+}
+
+static int join(int fd, const struct sockaddr_storage *group, unsigned interface,
+                const struct sockaddr_storage *source)
+{
+    int level = group->ss_family == AF_INET6 ? IPPROTO_IPV6 : IPPROTO_IP;
+    struct group_source_req s = {.gsr_interface = interface, .gsr_group = *group};
+    struct group_req any = {.gr_interface = interface, .gr_group = *group};
+
+    if (!source)
+        return setsockopt(fd, level, MCAST_JOIN_GROUP, &any, sizeof any);
+    s.gsr_source = *source;
+    return setsockopt(fd, level, MCAST_JOIN_SOURCE_GROUP, &s, sizeof s);
+}
+
+int fmtp_open_multicast_in(const struct sockaddr_storage *group, const struct sockaddr_storage *on,
+                           const struct sockaddr_storage *source, struct fmtp_error *err)
+{
+    char group_text[FMTP_ADDRESS_TEXT], on_text[FMTP_ADDRESS_TEXT];
+    struct sockaddr_storage host = without_port(on), at = *group;
+    struct fmtp_interface interface;
+    bool v6 = group->ss_family == AF_INET6;
+    int fd;
+
+    if (fmtp_interface_of(on, &interface, err) < 0 || (fd = open_udp(group->ss_family, err)) < 0)
+        return -1;
+    /* A group of link-local scope is bound with its interface. */
+    if (v6 && !((struct sockaddr_in6 *)&at)->sin6_scope_id)
+        ((struct sockaddr_in6 *)&at)->sin6_scope_id = interface.index;
+    fmtp_set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    /* Only what this socket joined, not what others of this host did. */
+    if (v6)
+        fmtp_set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
+    else
+        fmtp_set_option(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0);
+    if (bind(fd, (struct sockaddr *)&at, fmtp_address_len(&at)) < 0)
+        fmtp_fail(err, "cannot bind to group %s: %s", text_of(group, group_text), strerror(errno));
+    else if (join(fd, group, interface.index, source) < 0)
+        fmtp_fail(err, "cannot join group %s on interface %s: %s", text_of(group, group_text),
+                  text_of(&host, on_text), strerror(errno));
+    else
+        return fd;
+    fmtp_close_fd(&fd);
+    return -1;
+}
+
+int fmtp_open_listener(const struct sockaddr_storage *at, struct fmtp_error *err)
+{
+    char text[FMTP_ADDRESS_TEXT];
+    int fd = socket(at->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return fmtp_fail(err, "TCP socket: %s", strerror(errno));
+    fmtp_set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    if (bind(fd, (const struct sockaddr *)at, fmtp_address_len(at)) < 0 || listen(fd, BACKLOG) < 0) {
+        fmtp_fail(err, "cannot listen on %s: %s", text_of(at, text), strerror(errno));
+        fmtp_close_fd(&fd);
+    }
+    return fd;
+}
+
+int fmtp_open_connection(const struct sockaddr_storage *from, const struct sockaddr_storage *to,
+                         const char *congestion_control)
+{
+    struct fmtp_error ignored;
+    const struct sockaddr_storage own = without_port(from);
+    int fd = socket(to->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), error;
+
+    if (fd < 0)
+        return -1;
+    fmtp_tune_tcp(fd);
+    fmtp_set_congestion_control(fd, congestion_control, &ignored);
+    if (bind(fd, (const struct sockaddr *)&own, fmtp_address_len(&own)) < 0 ||
+        (connect(fd, (const struct sockaddr *)to, fmtp_address_len(to)) < 0 &&
+         errno != EINPROGRESS)) {
+        error = errno;
+        fmtp_close_fd(&fd);
+        errno = error;
+    }
+    return fd;
+}
+
+void fmtp_tune_tcp(int fd)
+{
+    fmtp_set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    fmtp_set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 60);
+    fmtp_set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 30);
+    fmtp_set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 5);
+    fmtp_set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    /* What waits unsent in the kernel can no longer be rejected by the sender timer. */
+    fmtp_set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, NOTSENT_LOWAT);
+}
+
+int fmtp_set_congestion_control(int fd, const char *name, struct fmtp_error *err)
+{
+    if (!name || !*name ||
+        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0)
+        return 0;
+    return fmtp_fail(err, "congestion control '%s': %s; valid are the names in "
+                     "/proc/sys/net/ipv4/tcp_available_congestion_control", name,
+                     errno == ENOENT ? "this kernel has none of that name" : strerror(errno));
+}
+
+int fmtp_try_congestion_control(const char *name, struct fmtp_error *err)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), result;
+
+    if (fd < 0)
+        return fmtp_fail(err, "TCP socket: %s", strerror(errno));
+    result = fmtp_set_congestion_control(fd, name, err);
+    fmtp_close_fd(&fd);
+    return result;
+}
+
+static void read_tcp_info(int fd, struct tcp_info *info)
+{
+    socklen_t len = sizeof *info;
+
+    memset(info, 0, sizeof *info);
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &len) < 0)
+        memset(info, 0, sizeof *info);
+}
+
+uint64_t fmtp_tcp_rtt_ns(int fd)
+{
+    struct tcp_info info;
+
+    read_tcp_info(fd, &info);
+    return info.tcpi_rtt * UINT64_C(1000);
+}
+
+bool fmtp_tcp_established(int fd)
+{
+    struct tcp_info info;
+
+    read_tcp_info(fd, &info);
+    return info.tcpi_state == 1;           /* TCP_ESTABLISHED, which linux/tcp.h does not name */
+}
+
+size_t fmtp_set_rcvbuf(int fd, size_t bytes)
+{
+    size_t want = bytes > INT32_MAX / 2 ? INT32_MAX / 2 : bytes;
+    int granted = 0;
+    socklen_t len = sizeof granted;
+
+    if (want && fmtp_set_option(fd, SOL_SOCKET, SO_RCVBUFFORCE, (int)want) < 0)
+        fmtp_set_option(fd, SOL_SOCKET, SO_RCVBUF, (int)want);
+    getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &granted, &len);
+    return (size_t)granted / 2;
+}
