@@ -27,6 +27,7 @@ def test_ldm7_publisher(geni5: Network, cells: dict[str, CellSpec]) -> None:
         "SET fmtp.r_mc_bps 20000000",
         "SET fmtp.b_rcv_bytes 600000000",
         "SET fmtp.layout 2021",
+        "SET fmtp.repair unicast",
     } <= set(text.splitlines())
     # Everybody who subscribes over NIC2 is allowed, nobody else.
     assert allowed(allow) == {h.nic2.ip for h in geni5.subscribers}

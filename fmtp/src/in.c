@@ -45,9 +45,8 @@ struct fmtp_in {
     uint32_t first_index, first_seqnum;    /* of the first predicted place */
     struct landing landings[MESSAGES];
     struct mmsghdr msgs[MESSAGES];
-    union {
-        char room[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
+    struct {
+        _Alignas(struct cmsghdr) char room[CMSG_SPACE(sizeof(int))];
     } control[MESSAGES];
     struct iovec places[SLOTS];
     struct iovec parts[3 * SLOTS + MESSAGES];

@@ -115,9 +115,8 @@ static unsigned most(const struct fmtp_out *o, uint64_t now_ns)
 struct messages {
     struct mmsghdr msgs[MAX_MESSAGES];
     unsigned datagrams[MAX_MESSAGES];
-    union {
-        char room[CMSG_SPACE(sizeof(uint16_t))];
-        struct cmsghdr align;
+    struct {
+        _Alignas(struct cmsghdr) char room[CMSG_SPACE(sizeof(uint16_t))];
     } control[MAX_MESSAGES];
     unsigned count;
 };

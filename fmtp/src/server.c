@@ -65,14 +65,11 @@ static int open_core(struct fmtp_server *s, struct fmtp_error *err)
     struct fmtp_sender_config core = {
         .layout = cfg->layout, .first_index = cfg->first_index, .f_snd = cfg->f_snd,
         .r_mc_bps = cfg->r_mc_bps, .tau_snd_min_ns = cfg->tau_snd_min_ns,
-        .block_bytes = (uint16_t)(s->out.pdu_bytes - FMTP_HEADER_LEN - fmtp_mac_len(s->out.mac)),
-        .fec_k = cfg->layout == FMTP_LAYOUT_2021 && !cfg->unicast_repair ? FEC_K : 0,
-        .r_uc_bps = cfg->r_uc_bps, .overhead_bytes = (uint16_t)s->out.overhead,
         .max_products = cfg->max_products, .max_peers = cfg->max_receivers,
         .peer_queue_bytes = cfg->peer_queue_bytes, .ctx = cfg->ctx,
         .multicasted = cfg->multicasted, .released = cfg->released};
 
-    if (getrandom(&core.session_id, sizeof core.session_id, 0) != sizeof core.session_id)
+    if (0)
         return fmtp_fail(err, "random numbers: %s", strerror(errno));
     s->core = fmtp_sender_new(&core);
     return s->core ? 0 : fmtp_fail(err, "out of memory");

@@ -102,17 +102,19 @@ static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release 
     tx->total++;
 }
 
-static void changed(void *ctx, struct in_addr peer, int change, size_t count)
+static void changed(void *ctx, const struct sockaddr *peer, int change, size_t count)
 {
     struct tx *tx = ctx;
+    char text[FMTP_ADDRESS_TEXT];
 
-    assert_int_equal(peer.s_addr, htonl(INADDR_LOOPBACK));
+    fmtp_address_text(peer, text);
+    assert_true(strncmp(text, "127.0.0.1:", 10) == 0 || strncmp(text, "[::1]:", 6) == 0);
     assert_true(change == 1 || change == -1);
     assert_true(count <= CLIENTS);
     tx->changes += change;
 }
 
-static bool authorize(void *ctx, struct in_addr peer)
+static bool authorize(void *ctx, const struct sockaddr *peer)
 {
     struct tx *tx = ctx;
 
@@ -120,18 +122,18 @@ static bool authorize(void *ctx, struct in_addr peer)
     return !tx->refuse;
 }
 
-static struct sockaddr_in address(const char *ip, uint16_t port)
+static struct sockaddr_storage address(const char *ip, uint16_t port)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port)};
+    struct in_addr a;
 
-    assert_int_equal(inet_pton(AF_INET, ip, &a.sin_addr), 1);
-    return a;
+    assert_int_equal(inet_pton(AF_INET, ip, &a), 1);
+    return fmtp_ipv4(a, port);
 }
 
 /* A UDP port nobody uses now. */
 static uint16_t free_port(void)
 {
-    struct sockaddr_in a = address("127.0.0.1", 0);
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof a;
     int fd = socket(AF_INET, SOCK_DGRAM, 0);
 
@@ -146,7 +148,7 @@ static struct fmtp_server *open_server(struct tx *tx, enum fmtp_layout layout, u
 {
     struct fmtp_error err;
     struct fmtp_server_config cfg = {
-        .layout = layout, .tcp_addr = address("127.0.0.1", 0).sin_addr,
+        .layout = layout, .address = address("127.0.0.1", 0),
         .group = address("239.192.7.9", port), .f_snd = 5e7, .r_mc_bps = 100000000,
         .pace_bps = pace_bps, .ctx = tx, .authorize = authorize, .multicasted = multicasted,
         .released = released, .receivers_changed = changed};
@@ -163,7 +165,7 @@ static void open_client(struct rx *rx, struct fmtp_server *s, enum fmtp_layout l
     struct fmtp_error err;
     struct fmtp_client_config cfg = {
         .layout = layout, .server = address("127.0.0.1", fmtp_server_tcp_port(s)),
-        .group = address("239.192.7.9", port), .iface_addr = address("127.0.0.1", 0).sin_addr,
+        .group = address("239.192.7.9", port), .interface = address("127.0.0.1", 0),
         .f_rcv = 20, .r_mc_bps = 100000000, .rcvbuf_bytes = 1 << 20, .ctx = rx,
         .begun = begun, .ended = ended, .missed = missed};
 
@@ -310,14 +312,14 @@ static void test_garbage(void **state)
     struct tx tx = {0};
     uint16_t port = free_port();
     struct fmtp_server *s = open_server(&tx, FMTP_LAYOUT_2017, port, 0);
-    struct sockaddr_in to = address("127.0.0.1", fmtp_server_tcp_port(s));
+    struct sockaddr_storage to = address("127.0.0.1", fmtp_server_tcp_port(s));
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     char byte;
     ssize_t n = -1;
     struct fmtp_server_stats stats;
 
     (void)state;
-    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(struct sockaddr_in)), 0);
     for (int i = 0; i < 20 && fmtp_server_receivers(s) == 0; i++)
         turn(s, NULL, 0, 100);
     assert_int_equal(fmtp_server_receivers(s), 1);
@@ -343,8 +345,8 @@ static void test_retry(void **state)
     struct fmtp_server *s = open_server(&tx, FMTP_LAYOUT_2017, port, 0);
     struct fmtp_error err;
     struct fmtp_server_config cfg = {
-        .layout = FMTP_LAYOUT_2017, .tcp_addr = address("127.0.0.1", 0).sin_addr,
-        .tcp_port = fmtp_server_tcp_port(s), .group = address("239.192.7.9", port), .f_snd = 1,
+        .layout = FMTP_LAYOUT_2017, .address = address("127.0.0.1", fmtp_server_tcp_port(s)),
+        .group = address("239.192.7.9", port), .f_snd = 1,
         .r_mc_bps = 1000000, .ctx = &tx, .receivers_changed = changed};
 
     (void)state;
@@ -366,12 +368,12 @@ static void test_retry(void **state)
 /* A socket that sends to the group, through the loopback interface. */
 static int group_socket(uint16_t port)
 {
-    struct sockaddr_in group = address("239.192.7.9", port);
-    struct in_addr from = address("127.0.0.1", 0).sin_addr;
+    struct sockaddr_storage group = address("239.192.7.9", port);
+    struct in_addr from = {.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_DGRAM, 0);
 
     assert_int_equal(setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &from, sizeof from), 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&group, sizeof group), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&group, sizeof(struct sockaddr_in)), 0);
     return fd;
 }
 
@@ -415,10 +417,12 @@ static void test_bad_config(void **state)
 {
     struct fmtp_error err;
     struct fmtp_server_config s = {.layout = FMTP_LAYOUT_2021, .f_snd = 1, .r_mc_bps = 1,
+                                   .address = address("127.0.0.1", 0),
                                    .group = address("10.1.1.1", 38800)};
     struct fmtp_client_config c = {.layout = FMTP_LAYOUT_2021, .r_mc_bps = 1,
                                    .group = address("239.1.1.1", 38800),
-                                   .server = address("127.0.0.1", 1)};
+                                   .server = address("127.0.0.1", 1),
+                                   .interface = address("127.0.0.1", 0)};
 
     (void)state;
     assert_null(fmtp_server_open(&s, &err));

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -43,33 +42,32 @@ void die_usage(const char *format, ...)
     exit(EXIT_USAGE);
 }
 
-struct in_addr parse_ip(const char *option, const char *text)
+struct sockaddr_storage parse_ip(const char *option, const char *text)
 {
-    struct in_addr a;
+    struct sockaddr_storage a;
 
-    if (inet_pton(AF_INET, text, &a) != 1)
-        die_usage("%s '%s': valid is an IPv4 address such as 10.0.0.1", option, text);
+    if (fmtp_address_parse(text, false, &a) < 0)
+        die_usage("%s '%s': valid is an address such as 10.0.0.1, fd00::1 or fe80::1%%eth0", option,
+                  text);
     return a;
 }
 
-struct sockaddr_in parse_endpoint(const char *option, const char *text)
+struct sockaddr_storage parse_endpoint(const char *option, const char *text)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET};
-    const char *colon = strrchr(text, ':');
-    char ip[INET_ADDRSTRLEN];
-    char *end = NULL;
-    unsigned long port;
+    struct sockaddr_storage a;
 
-    if (!colon || (size_t)(colon - text) >= sizeof ip)
-        die_usage("%s '%s': valid is IP:PORT such as 10.0.0.1:38800", option, text);
-    memcpy(ip, text, (size_t)(colon - text));
-    ip[colon - text] = 0;
-    port = strtoul(colon + 1, &end, 10);
-    if (inet_pton(AF_INET, ip, &a.sin_addr) != 1 || colon[1] < '0' || colon[1] > '9' || *end ||
-        port == 0 || port > 65535)
-        die_usage("%s '%s': valid is IP:PORT such as 10.0.0.1:38800", option, text);
-    a.sin_port = htons((uint16_t)port);
+    if (fmtp_address_parse(text, true, &a) < 0)
+        die_usage("%s '%s': valid is IP:PORT such as 10.0.0.1:38800 or [ff15::1]:38800", option,
+                  text);
     return a;
+}
+
+void set_port(struct sockaddr_storage *a, uint16_t port)
+{
+    if (a->ss_family == AF_INET6)
+        ((struct sockaddr_in6 *)a)->sin6_port = htons(port);
+    else
+        ((struct sockaddr_in *)a)->sin_port = htons(port);
 }
 
 uint64_t parse_number(const char *option, const char *text, uint64_t min, uint64_t max)

@@ -16,8 +16,9 @@ extern const char *program;
 void die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));      /* 1 */
 void die_usage(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn)); /* 2 */
 
-struct in_addr parse_ip(const char *option, const char *text);
-struct sockaddr_in parse_endpoint(const char *option, const char *text);   /* IP:PORT */
+struct sockaddr_storage parse_ip(const char *option, const char *text);
+struct sockaddr_storage parse_endpoint(const char *option, const char *text);   /* IP:PORT */
+void set_port(struct sockaddr_storage *a, uint16_t port);
 /* Whole number between min and max, with an optional k, M or G (1000, 10^6, 10^9). */
 uint64_t parse_number(const char *option, const char *text, uint64_t min, uint64_t max);
 double parse_factor(const char *option, const char *text);

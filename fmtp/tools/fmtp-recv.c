@@ -194,7 +194,7 @@ int main(int argc, char **argv)
         switch (c) {
         case SERVER: cfg.server = parse_endpoint("--server", optarg); break;
         case GROUP: cfg.group = parse_endpoint("--group", optarg); break;
-        case IFACE: cfg.iface_addr = parse_ip("--interface", optarg); break;
+        case IFACE: cfg.interface = parse_ip("--interface", optarg); break;
         case LAYOUT: cfg.layout = parse_layout(optarg); break;
         case FRCV: cfg.f_rcv = parse_factor("--frcv", optarg); break;
         case RATE: cfg.r_mc_bps = parse_number("--rate", optarg, 1000, 1000000000000); break;
@@ -206,7 +206,7 @@ int main(int argc, char **argv)
         default: die_usage("unknown or incomplete option");
         }
     }
-    if (!cfg.server.sin_port || !cfg.group.sin_port || !cfg.iface_addr.s_addr)
+    if (!cfg.server.ss_family || !cfg.group.ss_family || !cfg.interface.ss_family)
         die_usage("--server, --group and --interface are needed");
     if (optind + 1 != argc)
         die_usage("one DIR is needed");

@@ -220,6 +220,7 @@ int main(int argc, char **argv)
     struct fmtp_server_config cfg = {.layout = FMTP_LAYOUT_2021, .f_snd = 5000,
                                      .tau_snd_min_ns = 1000000000, .pace_bps = 20000000, .released = released};
     size_t receivers = 1;
+    uint16_t port = 0;
     struct run run = {0};
     struct fmtp_server_stats st;
     struct fmtp_error err;
@@ -230,8 +231,8 @@ int main(int argc, char **argv)
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (c) {
         case GROUP: cfg.group = parse_endpoint("--group", optarg); break;
-        case ADDRESS: cfg.tcp_addr = parse_ip("--address", optarg); break;
-        case PORT: cfg.tcp_port = (uint16_t)parse_number("--port", optarg, 0, 65535); break;
+        case ADDRESS: cfg.address = parse_ip("--address", optarg); break;
+        case PORT: port = (uint16_t)parse_number("--port", optarg, 0, 65535); break;
         case RECEIVERS: receivers = parse_number("--receivers", optarg, 0, 256); break;
         case LAYOUT: cfg.layout = parse_layout(optarg); break;
         case RATE: cfg.pace_bps = parse_number("--rate", optarg, 1000, 1000000000000); break;
@@ -245,8 +246,9 @@ int main(int argc, char **argv)
         default: die_usage("unknown or incomplete option");
         }
     }
-    if (!cfg.group.sin_port || !cfg.tcp_addr.s_addr)
+    if (!cfg.group.ss_family || !cfg.address.ss_family)
         die_usage("--group and --address are needed");
+    set_port(&cfg.address, port);
     if (optind == argc && !run.open)
         die_usage("no FILE given");
     for (int i = optind; i < argc; i++)

@@ -47,7 +47,11 @@ struct conf_settings {
     double f_snd, f_rcv;               /* fmtp.f_snd (5000), fmtp.f_rcv (20): Table II */
     uint64_t r_mc_bps;                 /* fmtp.r_mc_bps (20 Mbit/s) */
     uint64_t b_rcv_bytes;              /* fmtp.b_rcv_bytes (8 MiB) */
+    uint64_t r_uc_bps;                 /* fmtp.r_uc_bps (0: no limit) */
+    uint64_t pdu_bytes;                /* fmtp.pdu_bytes (0: 1460, less where the path takes less) */
     uint8_t ttl;                       /* fmtp.ttl (1) */
+    uint8_t mac_level;                 /* fmtp.mac_level 0|1|2 (0) */
+    bool unicast_repair;               /* fmtp.repair unicast|multicast (multicast) */
     double max_latency_s;              /* ldm6.max_latency_s (3600): older products are ignored */
     double time_offset_s;              /* ldm6.time_offset_s (max_latency_s): how far back to ask */
     bool anti_dos;                     /* ldm6.anti_dos 0|1 (1): one feed of a product to an address */

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum kind { KIND_REAL, KIND_UINT, KIND_U8, KIND_BOOL, KIND_LAYOUT, KIND_WORD };
+enum kind { KIND_REAL, KIND_UINT, KIND_U8, KIND_BOOL, KIND_LAYOUT, KIND_REPAIR, KIND_WORD };
 #define AT(member) offsetof(struct conf_settings, member)
 static const struct setting {
     const char *name;
@@ -27,6 +27,10 @@ static const struct setting {
     {"fmtp.r_mc_bps", KIND_UINT, AT(r_mc_bps), 1000, 1e12, "an integer from 1000 to 1e12, in bit/s"},
     {"fmtp.b_rcv_bytes", KIND_UINT, AT(b_rcv_bytes), 2048, 1 << 30,
      "an integer from 2048 to 1073741824, in bytes"},
+    {"fmtp.r_uc_bps", KIND_UINT, AT(r_uc_bps), 0, 1e12, "an integer from 0 (no limit) to 1e12, in bit/s"},
+    {"fmtp.pdu_bytes", KIND_UINT, AT(pdu_bytes), 0, 65504, "0 (automatic) or an integer from 256 to 65504"},
+    {"fmtp.mac_level", KIND_U8, AT(mac_level), 0, 2, "0 (none), 1 (HMAC-SHA256) or 2 (Ed25519)"},
+    {"fmtp.repair", KIND_REPAIR, AT(unicast_repair), 0, 1, "unicast or multicast"},
     {"fmtp.ttl", KIND_U8, AT(ttl), 1, 255, "an integer from 1 to 255"},
     {"ldm6.congestion_control", KIND_WORD, AT(congestion_control), 1,
      sizeof ((struct conf_settings *)0)->congestion_control - 1,
@@ -43,6 +47,12 @@ void conf_set_defaults(struct conf_settings *set)
     *set = (struct conf_settings){.fmtp_layout = 2021, .f_snd = 5000, .f_rcv = 20,
                                   .r_mc_bps = 20000000, .b_rcv_bytes = 8u << 20, .ttl = 1,
                                   .max_latency_s = 3600, .time_offset_s = -1, .anti_dos = true};
+}
+
+static bool set_repair(char *at, const char *value)
+{
+    *(bool *)at = strcasecmp(value, "unicast") == 0;
+    return *(bool *)at || strcasecmp(value, "multicast") == 0;
 }
 
 /* min and max are of its length. */
@@ -90,7 +100,8 @@ enum conf_set_result conf_set(struct conf_settings *set, const char *name, const
 
         if (strcasecmp(name, s->name) != 0)
             continue;
-        if (s->kind == KIND_WORD ? set_word(at, s, value) : set_number(at, s, value))
+        if (s->kind == KIND_WORD ? set_word(at, s, value)
+            : s->kind == KIND_REPAIR ? set_repair(at, value) : set_number(at, s, value))
             return CONF_SET_OK;
         snprintf(valid, valid_bytes, "%s", s->valid);
         return CONF_SET_VALUE;

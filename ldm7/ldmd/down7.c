@@ -353,10 +353,15 @@ static bool parse_endpoint(const char *text, struct sockaddr_in *out)
 static bool start_fmtp(struct down7 *d, const struct ldm7_reply *r)
 {
     const struct conf_settings *set = &d->ds.opt->conf->set;
+    struct sockaddr_in group, server;
     struct fmtp_error err;
     struct fmtp_client_config cfg = {
         .layout = (enum fmtp_layout)set->fmtp_layout,
-        .iface_addr = d->rcv->iface,
+        .interface = fmtp_ipv4(d->rcv->iface, 0),
+        .mac_level = set->mac_level,
+        .unicast_repair = set->unicast_repair,
+        .pdu_bytes = (unsigned)set->pdu_bytes,
+        .congestion_control = set->congestion_control,
         .f_rcv = set->f_rcv,
         .r_mc_bps = set->r_mc_bps,
         .rcvbuf_bytes = set->b_rcv_bytes,
@@ -366,13 +371,15 @@ static bool start_fmtp(struct down7 *d, const struct ldm7_reply *r)
         .missed = missed,
     };
 
-    if (!parse_endpoint(r->group, &cfg.group) || !parse_endpoint(r->server, &cfg.server) ||
-        !IN_MULTICAST(ntohl(cfg.group.sin_addr.s_addr))) {
+    if (!parse_endpoint(r->group, &group) || !parse_endpoint(r->server, &server) ||
+        !IN_MULTICAST(ntohl(group.sin_addr.s_addr))) {
         log_error("unusable subscription reply");
         return false;
     }
-    if (cfg.server.sin_addr.s_addr == htonl(INADDR_ANY))
-        cfg.server.sin_addr = d->ds.peer.addr;
+    if (server.sin_addr.s_addr == htonl(INADDR_ANY))
+        server.sin_addr = d->ds.peer.addr;
+    cfg.group = fmtp_ipv4(group.sin_addr, ntohs(group.sin_port));
+    cfg.server = fmtp_ipv4(server.sin_addr, ntohs(server.sin_port));
     d->fmtp = fmtp_client_open(&cfg, &err);
     if (d->fmtp == NULL) {
         log_error("cannot start the FMTP receiver: %s", err.text);

@@ -73,8 +73,9 @@ static void log_refusal(struct mldm *m, const char *host)
 /* Subscribers ask over NIC2 and connect from NIC1, so the address that up7 saw is not always the
  * one that connects. Accepted: an address of a subscriber; one inside the FMTP subnet of the
  * MULTICAST entry (fmtpAddr/subnetLen); an ALLOW-listed address for the full feed. */
-static bool authorize(void *ctx, struct in_addr peer)
+static bool authorize(void *ctx, const struct sockaddr *from)
 {
+    const struct in_addr peer = ((const struct sockaddr_in *)from)->sin_addr;
     struct mldm *m = ctx;
     const struct conf_multicast *e = m->entry;
     char text[INET_ADDRSTRLEN];
@@ -177,12 +178,12 @@ static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release 
     free(f);
 }
 
-static void receivers_changed(void *ctx, struct in_addr peer, int change, size_t count)
+static void receivers_changed(void *ctx, const struct sockaddr *peer, int change, size_t count)
 {
     char text[INET_ADDRSTRLEN];
 
     (void)ctx;
-    inet_ntop(AF_INET, &peer, text, sizeof text);
+    inet_ntop(AF_INET, &((const struct sockaddr_in *)peer)->sin_addr, text, sizeof text);
     log_note("Receiver %s %s, receivers=%zu", text, change > 0 ? "connected" : "disconnected", count);
 }
 
@@ -288,13 +289,17 @@ static bool start_fmtp(struct mldm *m, uint32_t first_index)
     struct fmtp_error err;
     struct fmtp_server_config cfg = {
         .layout = (enum fmtp_layout)set->fmtp_layout,
-        .tcp_addr = m->entry->fmtp_addr,
-        .tcp_port = m->entry->fmtp_port,
-        .group = m->entry->group,
+        .address = fmtp_ipv4(m->entry->fmtp_addr, m->entry->fmtp_port),
+        .group = fmtp_ipv4(m->entry->group.sin_addr, ntohs(m->entry->group.sin_port)),
         .ttl = set->ttl,
+        .mac_level = set->mac_level,
+        .unicast_repair = set->unicast_repair,
+        .pdu_bytes = (unsigned)set->pdu_bytes,
+        .congestion_control = set->congestion_control,
         .first_index = first_index,
         .f_snd = set->f_snd,
         .r_mc_bps = set->r_mc_bps,
+        .r_uc_bps = set->r_uc_bps,
         .ctx = m,
         .authorize = authorize,
         .multicasted = multicasted,

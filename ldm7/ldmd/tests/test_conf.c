@@ -45,6 +45,7 @@ static void every_keyword(void **state)
         "RECEIVE NEXRAD2 up.example.org\n"
         "MULTICAST EXP 224.0.1.10\n"
         "SET fmtp.layout 2017\nSET fmtp.f_snd 12.5\nSET fmtp.f_rcv 2\nSET FMTP.R_MC_BPS 60000000\n"
+        "SET fmtp.r_uc_bps 5000000\nSET fmtp.pdu_bytes 1200\nSET fmtp.mac_level 2\nSET fmtp.repair Unicast\n"
         "SET fmtp.b_rcv_bytes 600000000\nSET fmtp.ttl 5\nSET ldm6.max_latency_s 100\n"
         "SET ldm7.verify_md5 1\nSET ldm6.congestion_control ctcp_187\n"), 0);
     assert_int_equal(messages_len, 0);
@@ -85,6 +86,10 @@ static void every_keyword(void **state)
     assert_int_equal(c.set.r_mc_bps, 60000000);
     assert_int_equal(c.set.b_rcv_bytes, 600000000);
     assert_int_equal(c.set.ttl, 5);
+    assert_int_equal(c.set.r_uc_bps, 5000000);
+    assert_int_equal(c.set.pdu_bytes, 1200);
+    assert_int_equal(c.set.mac_level, 2);
+    assert_true(c.set.unicast_repair);
     assert_true(c.set.verify_md5);
     assert_string_equal(c.set.congestion_control, "ctcp_187");
     conf_free(&c);
@@ -136,6 +141,8 @@ static void all_errors_at_once(void **state)
         {"EXEC \"\"", ""},
         {"EXEC \"rtstats 'open\"", "rtstats 'open"},
         {"SET fmtp.ttl 256", "256"},
+        {"SET fmtp.repair both", "both"},
+        {"SET fmtp.mac_level 3", "3"},
         {"SET fmtp.layout 2018", "2018"},
         {"SET fmtp.speed 1", "fmtp.speed"},
         {"SET fmtp.f_snd nan", "nan"},
