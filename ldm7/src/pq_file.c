@@ -15,6 +15,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char magic[8] = {'D', 'W', 'N', 'P', 'O', 'U', 'R', 'Q'};
@@ -210,17 +211,37 @@ enum pq_status pq_create(const char *path, uint64_t data_bytes, uint32_t slots, 
     return e ? PQ_SYSTEM : PQ_OK;
 }
 
+/* A robust mutex loses a wake-up if the one it was meant for is killed before it takes the lock,
+ * and a third one took it meanwhile without having seen that there are others. So nobody waits for
+ * long without looking. */
+static int lock_mutex(pthread_mutex_t *m)
+{
+    enum { LOOK_MS = 50, NS_PER_MS = 1000000, NS_PER_S = 1000000000 };
+    int e = pthread_mutex_trylock(m);
+    while (e == EBUSY || e == ETIMEDOUT) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += LOOK_MS * NS_PER_MS;
+        until.tv_sec += until.tv_nsec / NS_PER_S;
+        until.tv_nsec %= NS_PER_S;
+        e = pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &until);
+    }
+    return e;
+}
+
 enum pq_status pq_lock(struct pq *q)
 {
     if (q->pid != own_pid())
         return PQ_INVAL; /* a handle inherited by fork */
-    int e = pthread_mutex_lock(&q->h->mutex);
+    int e = lock_mutex(&q->h->mutex);
     if (e == EOWNERDEAD) {
         q->h->recoveries++;
         pq_rebuild(q);
         e = pthread_mutex_consistent(&q->h->mutex);
-        if (!e)
+        if (!e) {
             pq_client_reclaim(q);
+            pq_wake(q); /* the dead one may have been about to */
+        }
     }
     errno = e;
     return e ? PQ_SYSTEM : PQ_OK;

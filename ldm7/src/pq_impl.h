@@ -177,7 +177,8 @@ void pq_unpin(struct pq *q, uint32_t slot);
 int pq_shared_mutex_init(pthread_mutex_t *m);
 
 /* pq_notify.c */
-void pq_announce(struct pq *q);
+void pq_announce(struct pq *q);   /* under the lock */
+void pq_wake(struct pq *q);
 void pq_notify_stop(struct pq *q);
 
 static inline uint32_t pq_state(const struct pq_slot *s)

@@ -20,13 +20,19 @@
 
 enum { SOMEBODY_WAITS = 1 };
 
+void pq_wake(struct pq *q)
+{
+    syscall(SYS_futex, &q->h->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* If it is killed between the two steps, the next one who takes the lock does the second. */
 void pq_announce(struct pq *q)
 {
     uint32_t word = atomic_load(&q->h->wake);
     while (!atomic_compare_exchange_weak(&q->h->wake, &word, (word & ~1u) + 2))
         ;
     if (word & SOMEBODY_WAITS)
-        syscall(SYS_futex, &q->h->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+        pq_wake(q);
 }
 
 static void *listen_loop(void *arg)
@@ -94,8 +100,10 @@ void pq_notify_stop(struct pq *q)
         return;
     if (q->pid == own_pid()) {
         atomic_store(&q->listener_stops, true);
-        /* The word changes, so a thread about to wait returns; other listeners find no product. */
-        pq_announce(q);
+        /* The word changes, so a thread about to wait returns. Other listeners find no product. Bit
+         * 0 stays: this is not under the lock. */
+        atomic_fetch_add(&q->h->wake, 2);
+        pq_wake(q);
         pthread_join(q->listener, NULL);
     }
     close(q->event_fd);
