@@ -97,8 +97,7 @@ static void ask_group(struct fmtp_receiver *r, struct product *p, uint32_t g)
     int need = group->missing - group->held;    /* below 1: there was no memory to decode */
     uint8_t bitmap[32], body[FMTP_REPAIR_REQ_MAX];
 
-    if (need < 1 || group->asks >= ASKS ||
-        group->high + (unsigned)need > fmtp_fec_max_parity(k)) {
+    if (need < 1 || group->asks >= ASKS) {
         ask_by_stream(r, p, g);
         return;
     }

@@ -285,17 +285,47 @@ static void test_progress(void **state)
     kit_close();
 }
 
-/* No parity numbers are left: RETX_REQ of the runs. */
+/* Fewer parity numbers are left than would suffice: asked for all the same, the sender repeats
+ * blocks. Patience ends as ever. */
 static void test_numbers_run_out(void **state)
 {
     (void)state;
     open_product();
-    blocks(1, 2);
-    kit_parity(0, 0, 250, 251, symbol, 100);            /* of 252: one more would suffice */
-    kit_expect_repair(0, 0, 3, 251, 0, 1, 0x5);
-    kit_parity(0, 1, 250, 251, symbol, 100);            /* 3 missing, 1 in hand, 1 left */
-    kit_expect(FMTP_RETX_REQ, 0, 300, 300);
+    kit_parity(0, 0, 250, 251, symbol, 100);            /* of 252; 3 missing, 1 in hand */
+    kit_expect_repair(0, 0, 3, 251, 0, 2, 0x7);
+    kit_parity(0, 0, 251, 252, symbol, 100);
+    kit_expect_repair(0, 0, 3, 252, 0, 1, 0x7);
     kit_expect_nothing();
+    kit_datagram(FMTP_REPAIR, 0, 0, 100, 1);
+    assert_int_equal(kit_stats().decoded_blocks, 2);
+    kit_close();
+}
+
+/* A group whose end is told to be later and later, each time in vain, is asked for by RETX_REQ in
+ * the end: after 32 requests. */
+static void test_asks_are_bounded(void **state)
+{
+    (void)state;
+    kit_reset();
+    kit.cfg.parity_bytes = 0;
+    kit_open();
+    kit_session(true, 100, 4, 0, 1);
+    fmtp_receiver_rtt(kit.r, UINT64_MAX);               /* patience has its bound as well */
+    kit_bop(0, 1000);
+    blocks(3, 10);
+    kit_datagram(FMTP_EOP, 0, 0, 0, 0);
+    kit_expect_repair(0, 0, 3, 0, 0, 3, 0x7);
+    assert_int_equal(fmtp_receiver_deadline(kit.r), 1000 + 5000 * MS);
+    for (uint8_t end = 1; end < 32; end++) {
+        kit_parity(0, 0, (uint8_t)(end - 1), end, symbol, 100);
+        kit_expect_repair(0, 0, 3, end, 0, 3, 0x7);
+    }
+    kit_parity(0, 0, 31, 32, symbol, 100);
+    kit_expect(FMTP_RETX_REQ, 0, 0, 300);
+    kit_parity(0, 0, 32, 33, symbol, 100);
+    kit_advance(5000 * MS);
+    kit_expect_nothing();
+    assert_int_equal(fmtp_receiver_deadline(kit.r), FMTP_NEVER);
     kit_close();
 }
 
@@ -485,7 +515,8 @@ int main(void)
         cmocka_unit_test(test_burst_short), cmocka_unit_test(test_rounds),
         cmocka_unit_test(test_answered_by_stream), cmocka_unit_test(test_timeout_with_news),
         cmocka_unit_test(test_patience_is_learned), cmocka_unit_test(test_progress),
-        cmocka_unit_test(test_numbers_run_out), cmocka_unit_test(test_parity_bound),
+        cmocka_unit_test(test_numbers_run_out), cmocka_unit_test(test_asks_are_bounded),
+        cmocka_unit_test(test_parity_bound),
         cmocka_unit_test(test_malformed), cmocka_unit_test(test_late_block_decodes),
         cmocka_unit_test(test_newer_product), cmocka_unit_test(test_short_last_block),
         cmocka_unit_test(test_backlog), cmocka_unit_test(test_too_many_groups),
