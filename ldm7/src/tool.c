@@ -18,6 +18,11 @@
 
 volatile int tool_stop;
 
+const char *tool_version(void)
+{
+    return DOWNPOUR_VERSION;
+}
+
 void tool_usage(const char *fmt, ...)
 {
     va_list ap;

@@ -28,6 +28,7 @@ enum { TOOL_HELP = 1000, TOOL_VERSION, TOOL_LOG_FORMAT, TOOL_OWN };
     "  -v, --verbose          log each product too;  -x, --debug: everything\n"                    \
     "  -h, --help             this text;  --version: the version\n"
 
+const char *tool_version(void);
 /* Handles an option of TOOL_SHORT/TOOL_LONG, or ends with the message for an unknown one. */
 void tool_option(int option, const char *help);
 /* "PROG: message" and "Try 'PROG --help'." on standard error; ends with TOOL_USAGE. */

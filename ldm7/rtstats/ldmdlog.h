@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ldmd's log as a source of arrivals: only it says what came by FMTP and what by the backstop.
+ */
+#ifndef RTSTATS_LDMDLOG_H
+#define RTSTATS_LDMDLOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/time.h>
+#include <sys/types.h>
+
+struct arrival {
+    struct timeval at, creation;
+    uint32_t feed, bytes;
+    bool by_fmtp;                      /* Received; else Inserted (backstop) */
+};
+/* A line of the text format by down7, `Received: {..., info: "<product>"}` or `Inserted: <product>`. */
+bool ldmdlog_arrival(const char *line, struct arrival *out);
+
+/* Follows a log file as it grows and is rotated, beginning at its end. */
+struct ldmdlog {
+    const char *path;
+    FILE *file;
+    ino_t inode;
+    char line[8192];
+    size_t used;
+};
+/* 0 or -1 with errno. */
+int ldmdlog_open(struct ldmdlog *l, const char *path);
+/* The next whole line, NULL if there is none yet. */
+const char *ldmdlog_line(struct ldmdlog *l);
+void ldmdlog_close(struct ldmdlog *l);
+
+#endif
