@@ -60,6 +60,7 @@ def publisher_conf(network: Network, cell: CellSpec, root: Endpoint) -> str:
     allowed = [_allow(ldm_address(h, cell.protocol)) for h in network.subscribers]
     if cell.protocol == "ldm6":
         return _text(cell, allowed)
+    allowed += [_allow(h.nic1.ip) for h in network.subscribers]  # FMTP comes from the path
     multicast = (
         f"MULTICAST {FEED} {network.multicast_group}:{GROUP_PORT} {publisher.nic1.ip} "
         f"{publisher.nic1.prefix_len} {root.vlan} {root.switch} {root.port}"

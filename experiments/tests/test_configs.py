@@ -29,8 +29,8 @@ def test_ldm7_publisher(geni5: Network, cells: dict[str, CellSpec]) -> None:
         "SET fmtp.layout 2021",
         "SET fmtp.repair unicast",
     } <= set(text.splitlines())
-    # Everybody who subscribes over NIC2 is allowed, nobody else.
-    assert allowed(allow) == {h.nic2.ip for h in geni5.subscribers}
+    # Everybody who subscribes over NIC2 and receives on NIC1 is allowed, nobody else.
+    assert allowed(allow) == {nic.ip for h in geni5.subscribers for nic in (h.nic1, h.nic2)}
 
 
 def allowed(lines: list[str]) -> set[str]:

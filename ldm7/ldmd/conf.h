@@ -29,7 +29,7 @@ struct conf_multicast {
     struct sockaddr_in group;
     struct in_addr fmtp_addr;          /* NIC1 of the publisher; 0.0.0.0: any (short form) */
     uint16_t fmtp_port;                /* 0: the system chooses */
-    uint8_t subnet_len;                /* addresses of this subnet may connect; 0: none by subnet */
+    uint8_t subnet_len;                /* its subnet's, for subscribers with a VLAN; 0: none */
     uint16_t vlan;
     char switch_id[CONF_TEXT], port_id[CONF_TEXT];
 };

@@ -28,7 +28,8 @@
 struct channel {
     struct channel *next;
     struct mldm *owner;
-    struct in_addr subscriber;
+    struct in_addr addr;
+    bool leased;                       /* addr is of our subnet */
     struct loop_source src;
 };
 
@@ -48,7 +49,9 @@ struct mldm {
     struct fmtp_server *fmtp;
     struct channel *channels;
     size_t nchannels;
+    struct addresses *addresses;
     uint64_t cursor;
+    uint32_t next_index;
     bool at_end;
     uint64_t refused, refused_logged_ns;
     char feed[FEEDTYPE_TEXT_MAX];
@@ -70,27 +73,20 @@ static void log_refusal(struct mldm *m, const char *host)
     m->refused_logged_ns = now;
 }
 
-/* Subscribers ask over NIC2 and connect from NIC1, so the address that up7 saw is not always the
- * one that connects. Accepted: an address of a subscriber; one inside the FMTP subnet of the
- * MULTICAST entry (fmtpAddr/subnetLen); an ALLOW-listed address for the full feed. */
+/* DRFSM 2.2.2: the address given to a subscriber (his own where he has no VLAN); beyond the paper,
+ * addresses that ALLOW entries grant the full feed, for hosts whose address on the path is fixed. */
 static bool authorize(void *ctx, const struct sockaddr *from)
 {
     const struct in_addr peer = ((const struct sockaddr_in *)from)->sin_addr;
     struct mldm *m = ctx;
-    const struct conf_multicast *e = m->entry;
     char text[INET_ADDRSTRLEN];
     const char *name = text;
     bool ok = false;
 
     inet_ntop(AF_INET, &peer, text, sizeof text);
     for (const struct channel *c = m->channels; c != NULL && !ok; c = c->next)
-        ok = c->subscriber.s_addr == peer.s_addr;
-    if (e->subnet_len > 0) {
-        uint32_t mask = UINT32_MAX << (32 - e->subnet_len);
-
-        ok = ok || ((ntohl(peer.s_addr) ^ ntohl(e->fmtp_addr.s_addr)) & mask) == 0;
-    }
-    ok = ok || conf_allowed(m->opt->conf, e->feed, &name, 1) == e->feed;
+        ok = c->addr.s_addr == peer.s_addr;
+    ok = ok || conf_allowed(m->opt->conf, m->entry->feed, &name, 1) == m->entry->feed;
     if (ok)
         log_note("Host %s is authorized to connect", text);
     else
@@ -109,6 +105,8 @@ static void drop_channel(struct channel *c)
             break;
         }
     m->nchannels--;
+    if (c->leased)
+        addresses_give_back(m->addresses, c->addr);
     loop_del(&m->loop, &c->src);
     close(fd);
     free(c);
@@ -124,32 +122,48 @@ static void on_channel(void *ctx, uint32_t events)
         drop_channel(c);
 }
 
+static uint32_t new_channel(struct mldm *m, int fd, const struct mldm_request *req,
+                            struct mldm_answer *a)
+{
+    struct channel *c = calloc(1, sizeof *c);
+
+    if (c == NULL)
+        return LDM7_SYSTEM;
+    *c = (struct channel){.owner = m, .addr = req->subscriber, .leased = req->wants_address};
+    if (m->nchannels >= CHANNELS_MAX ||
+        (c->leased && !addresses_take(m->addresses, req->endpoint, &c->addr))) {
+        log_warn("no address left for another subscriber of %s: %s", m->feed, req->endpoint);
+        free(c);
+        return LDM7_REFUSED;
+    }
+    if (loop_add(&m->loop, &c->src, fd, EPOLLIN, on_channel, c) < 0) {
+        if (c->leased)
+            addresses_give_back(m->addresses, c->addr);
+        free(c);
+        return LDM7_SYSTEM;
+    }
+    a->addr = c->addr;
+    a->prefix_len = c->leased ? m->entry->subnet_len : 32;
+    c->next = m->channels;
+    m->channels = c;
+    m->nchannels++;
+    return LDM7_OK;
+}
+
 static void on_control(void *ctx, uint32_t events)
 {
     struct mldm *m = ctx;
-    struct mldm_answer a = {.status = LDM7_OK, .tcp_port = fmtp_server_tcp_port(m->fmtp)};
-    struct in_addr subscriber;
-    int fd = mldm_accept(m->control_src.fd, &subscriber);
-    struct channel *c;
+    struct mldm_answer a = {.tcp_port = fmtp_server_tcp_port(m->fmtp)};
+    struct mldm_request req;
+    int fd = mldm_accept(m->control_src.fd, &req);
 
     (void)events;
     if (fd < 0)
         return;
-    c = calloc(1, sizeof *c);
-    if (c == NULL || m->nchannels >= CHANNELS_MAX ||
-        loop_add(&m->loop, &c->src, fd, EPOLLIN, on_channel, c) < 0) {
-        a.status = LDM7_REFUSED;
-        (void)!send(fd, &a, sizeof a, MSG_NOSIGNAL);
-        close(fd);
-        free(c);
-        return;
-    }
-    c->owner = m;
-    c->subscriber = subscriber;
-    c->next = m->channels;
-    m->channels = c;
-    m->nchannels++;
+    a.status = new_channel(m, fd, &req, &a);
     (void)!send(fd, &a, sizeof a, MSG_NOSIGNAL);
+    if (a.status != LDM7_OK)
+        close(fd);
 }
 
 /* ------------------------------------------------------------------ products */
@@ -195,7 +209,7 @@ static void offer(struct mldm *m, const struct pq_view *v)
     struct iovec parts[3];
     size_t pad = xdr_pad(v->info.size);
     struct pq_view copy = *v;
-    uint32_t index;
+    uint32_t index = m->next_index, offered;
 
     if (f == NULL)
         abort();
@@ -205,17 +219,21 @@ static void offer(struct mldm *m, const struct pq_view *v)
     parts[0] = (struct iovec){f->info, x.len};
     parts[1] = (struct iovec){(void *)(uintptr_t)v->data, v->info.size};
     parts[2] = (struct iovec){(void *)(uintptr_t)zeroes, pad};
+    /* The map knows the index before the wire does: it is never used twice, whenever we die. */
+    if (pim_put(m->pim, index, &copy.info.signature) < 0)
+        log_error("cannot record product index %u: errno %d", index, errno);
     if (x.overflow || fmtp_server_offer(m->fmtp, parts, pad > 0 ? 3 : 2, copy.info.signature.bytes,
-                                        sizeof copy.info.signature.bytes, f, &index, &err) < 0) {
+                                        sizeof copy.info.signature.bytes, f, &offered, &err) < 0) {
+        pim_take_back(m->pim, index);
         log_error("cannot multicast \"%s\" of %u bytes: %s", copy.info.ident, copy.info.size,
                   x.overflow ? "product information too long" : err.text);
         pq_release(m->queue, &copy);
         free(f);
         return;
     }
-    /* f may be gone already; copy is not. */
-    if (pim_put(m->pim, index, &copy.info.signature) < 0)
-        log_error("cannot record product index %u: errno %d", index, errno);
+    m->next_index++;
+    if (offered != index)              /* cannot happen: both count from the same first index */
+        log_error("product index %u is recorded as %u", offered, index);
 }
 
 /* True if there may be more to do at once. */
@@ -334,12 +352,16 @@ static bool start(struct mldm *m)
         log_error("cannot open the product-index map %s: errno %d", path, errno);
         return false;
     }
-    if (!start_fmtp(m, pim_next_index(m->pim)))
+    m->addresses = addresses_new(m->entry->fmtp_addr, m->entry->subnet_len);
+    if (m->addresses == NULL)
+        return false;
+    m->next_index = pim_next_index(m->pim);
+    if (!start_fmtp(m, m->next_index))
         return false;
     inet_ntop(AF_INET, &m->entry->fmtp_addr, addr, sizeof addr);
     log_note("Starting up: feed=%s, fmtpSrvr=%s:%u, ttl=%u, fmtpSubnetLen=%u, firstIndex=%u%s, "
              "pq=\"%s\"", m->feed, addr, fmtp_server_tcp_port(m->fmtp), m->opt->conf->set.ttl,
-             m->entry->subnet_len, pim_next_index(m->pim), fresh ? " (new map)" : "",
+             m->entry->subnet_len, m->next_index, fresh ? " (new map)" : "",
              m->opt->queue);
     return true;
 }
@@ -373,6 +395,7 @@ int mldm_run(const struct options *opt, const struct conf_multicast *entry, int 
     }
     while (m.channels != NULL)
         drop_channel(m.channels);
+    addresses_free(m.addresses);
     pim_close(m.pim);
     if (m.queue != NULL)
         pq_close(m.queue);

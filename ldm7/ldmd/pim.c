@@ -192,6 +192,19 @@ done:
     return rc;
 }
 
+void pim_take_back(struct pim *p, uint32_t index)
+{
+    struct head h;
+
+    if (lock(p, F_WRLCK) < 0)
+        return;
+    if (read_head(p, &h) && h.count > 0 && h.oldest_index + (uint32_t)h.count - 1 == index) {
+        h.count--;
+        write_head(p, &h);
+    }
+    lock(p, F_UNLCK);
+}
+
 bool pim_get(struct pim *p, uint32_t index, struct pq_signature *sig)
 {
     struct head h;

@@ -24,6 +24,8 @@ void pim_close(struct pim *p);
 uint32_t pim_next_index(struct pim *p);
 /* index must be pim_next_index(), otherwise the map restarts with this index. -1: errno. */
 int pim_put(struct pim *p, uint32_t index, const struct pq_signature *sig);
+/* Undoes the newest entry, if that is index. */
+void pim_take_back(struct pim *p, uint32_t index);
 /* False if the index is not (any more) in the map. */
 bool pim_get(struct pim *p, uint32_t index, struct pq_signature *sig);
 

@@ -12,11 +12,11 @@
 
 #define MLDM_MAGIC 0x6d6c646du
 
-struct mldm_request { uint32_t magic; struct in_addr subscriber; };
+struct message { uint32_t magic; struct mldm_request request; };
 
-int mldm_subscribe(int control_fd, struct in_addr subscriber)
+int mldm_subscribe(int control_fd, const struct mldm_request *request)
 {
-    struct mldm_request req = {MLDM_MAGIC, subscriber};
+    struct message req = {MLDM_MAGIC, *request};
     union { struct cmsghdr align; char bytes[CMSG_SPACE(sizeof(int))]; } cmsg = {0};
     struct iovec iov = {&req, sizeof req};
     struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = cmsg.bytes,
@@ -38,9 +38,9 @@ int mldm_subscribe(int control_fd, struct in_addr subscriber)
     return -1;
 }
 
-int mldm_accept(int control_fd, struct in_addr *subscriber)
+int mldm_accept(int control_fd, struct mldm_request *request)
 {
-    struct mldm_request req;
+    struct message req;
     union { struct cmsghdr align; char bytes[CMSG_SPACE(sizeof(int))]; } cmsg;
     struct iovec iov = {&req, sizeof req};
     struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = cmsg.bytes,
@@ -58,7 +58,8 @@ int mldm_accept(int control_fd, struct in_addr *subscriber)
         close(fd);
         fd = -1;
     }
-    *subscriber = req.subscriber;
+    *request = req.request;
+    request->endpoint[sizeof request->endpoint - 1] = '\0';
     return fd;
 }
 

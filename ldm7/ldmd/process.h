@@ -6,6 +6,7 @@
 #ifndef LDMD_PROCESS_H
 #define LDMD_PROCESS_H
 
+#include "addresses.h"
 #include "conf.h"
 #include "loop.h"
 #include "peer.h"
@@ -32,13 +33,23 @@ int mldm_run(const struct options *opt, const struct conf_multicast *entry, int 
 int down6_run(const struct options *opt, const struct conf_request *req);
 int down7_run(const struct options *opt, const struct conf_receive *rcv);
 
-/* Asks mldm (SEQPACKET socket control_fd of its entry) to authorise a subscriber's address; the
- * authorisation lasts as long as the returned channel stays open. The channel becomes readable with
- * a struct mldm_answer. -1 with errno. */
-struct mldm_answer { uint32_t status; uint32_t tcp_port; };   /* status: enum ldm7_status */
-int mldm_subscribe(int control_fd, struct in_addr subscriber);
+/* What a subscription needs of mldm: that the subscriber may connect, from which address. */
+struct mldm_request {
+    struct in_addr subscriber;         /* where the subscription comes from */
+    bool wants_address;                /* one of the VLAN's subnet, instead of his own */
+    char endpoint[ADDRESSES_KEY];      /* who keeps the same address if possible */
+};
+struct mldm_answer {
+    uint32_t status;                   /* enum ldm7_status */
+    uint32_t tcp_port;
+    struct in_addr addr;               /* the subscriber's on the VLAN */
+    uint32_t prefix_len;
+};
+/* Asks mldm (SEQPACKET socket control_fd of its entry); what it grants lasts as long as the returned
+ * channel stays open, which becomes readable with a struct mldm_answer. -1 with errno. */
+int mldm_subscribe(int control_fd, const struct mldm_request *req);
 /* mldm's end of it: -1 if there is none waiting (or it is malformed). */
-int mldm_accept(int control_fd, struct in_addr *subscriber);
+int mldm_accept(int control_fd, struct mldm_request *req);
 
 /* ------------------------------------------------------------------ outgoing connections */
 

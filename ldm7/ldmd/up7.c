@@ -37,20 +37,34 @@ static bool refuse(struct upstream *u, uint32_t xid, enum ldm7_status status)
     return true;
 }
 
-static void accept_subscriber(struct upstream *u, uint16_t tcp_port)
+/* Where the subscriber finds the FMTP sender: as configured, or where he found us. */
+static struct in_addr server_address(const struct upstream *u)
 {
-    struct ldm7_reply r = {.status = LDM7_OK, .feed = u->entry->feed, .addr = u->peer.addr,
-                           .prefix_len = 32};
+    struct sockaddr_in here = {0};
+    socklen_t n = sizeof here;
+
+    if (u->entry->fmtp_addr.s_addr == htonl(INADDR_ANY) &&
+        getsockname(u->peer.fd, (struct sockaddr *)&here, &n) == 0)
+        return here.sin_addr;
+    return u->entry->fmtp_addr;
+}
+
+static void accept_subscriber(struct upstream *u, const struct mldm_answer *a)
+{
+    struct ldm7_reply r = {.status = LDM7_OK, .feed = u->entry->feed, .addr = a->addr,
+                           .prefix_len = a->prefix_len};
+    struct in_addr server = server_address(u);
     char addr[INET_ADDRSTRLEN];
 
     inet_ntop(AF_INET, &u->entry->group.sin_addr, addr, sizeof addr);
     snprintf(r.group, sizeof r.group, "%s:%u", addr, ntohs(u->entry->group.sin_port));
-    inet_ntop(AF_INET, &u->entry->fmtp_addr, addr, sizeof addr);
-    snprintf(r.server, sizeof r.server, "%s:%u", addr, tcp_port);
+    inet_ntop(AF_INET, &server, addr, sizeof addr);
+    snprintf(r.server, sizeof r.server, "%s:%u", addr, a->tcp_port);
     peer_reply(&u->peer, u->subscribe_xid, put_reply, &r);
     u->replied = true;
-    log_note("%s subscribed to %s: mcastGrp=%s, fmtpSrvr=%s", u->peer.host, u->feed_name, r.group,
-             r.server);
+    inet_ntop(AF_INET, &r.addr, addr, sizeof addr);
+    log_note("%s subscribed to %s: mcastGrp=%s, fmtpSrvr=%s, ifaceCidrAddr=%s/%u", u->peer.host,
+             u->feed_name, r.group, r.server, addr, r.prefix_len);
 }
 
 /* mldm answered, or is gone: then the subscriber must subscribe anew. */
@@ -65,7 +79,7 @@ static void on_channel(void *ctx, uint32_t events)
         return;
     if (n == (ssize_t)sizeof a && !u->replied) {
         if (a.status == LDM7_OK)
-            accept_subscriber(u, (uint16_t)a.tcp_port);
+            accept_subscriber(u, &a);
         else
             refuse(u, u->subscribe_xid, a.status);
         return;
@@ -94,9 +108,17 @@ static const struct conf_multicast *find_entry(const struct conf *c, uint32_t fe
     return found;
 }
 
+/* "dummy" (reference 4.3) or nothing: the subscriber is on the path without a VLAN of its own. */
+static bool has_endpoint(const struct ldm7_subscription *s)
+{
+    return s->switch_id[0] != '\0' && strcmp(s->switch_id, "dummy") != 0 &&
+           s->port_id[0] != '\0' && strcmp(s->port_id, "dummy") != 0;
+}
+
 bool up7_subscribe(struct upstream *u, const struct rpc_msg *m, struct xin *args)
 {
     const struct conf *c = u->env->opt->conf;
+    struct mldm_request req = {.subscriber = u->peer.addr};
     struct ldm7_subscription s;
     uint32_t allowed;
     int fd;
@@ -120,7 +142,10 @@ bool up7_subscribe(struct upstream *u, const struct rpc_msg *m, struct xin *args
     feedtype_format(u->entry->feed, u->feed_name, sizeof u->feed_name);
     if (!upstream_open_queue(u))
         return refuse(u, m->xid, LDM7_PQ);
-    fd = mldm_subscribe(u->env->mldm_fds[u->entry - c->multicasts], u->peer.addr);
+    req.wants_address = has_endpoint(&s) && u->entry->subnet_len > 0 && u->entry->subnet_len < 32;
+    snprintf(req.endpoint, sizeof req.endpoint, "%s %s %s %u", u->peer.host, s.switch_id, s.port_id,
+             s.vlan);
+    fd = mldm_subscribe(u->env->mldm_fds[u->entry - c->multicasts], &req);
     if (fd < 0 || loop_add(&u->loop, &u->channel_src, fd, EPOLLIN, on_channel, u) < 0) {
         log_error("cannot reach the multicast sender of %s: errno %d", u->feed_name, errno);
         return refuse(u, m->xid, LDM7_SYSTEM);

@@ -248,7 +248,7 @@ def mixed_sizes(n: int, tiny: bool = True) -> list[int]:
     return fixed + [int(rng.lognormvariate(9, 1.5)) % 300_000 for _ in range(n - len(fixed))]
 
 
-def publisher7(extra: str = "", allow: str = "^10\\.77\\.2\\.", subnet: int = 24) -> str:
+def publisher7(extra: str = "", allow: str = "^10\\.77\\.[12]\\.", subnet: int = 24) -> str:
     return (
         f"ALLOW NGRID {allow}\n"
         f"MULTICAST NGRID 224.0.77.1:38800 {path_ip('s')} {subnet} 101 sw p1\n{extra}"

@@ -180,10 +180,30 @@ static int teardown(void **state)
     return rmdir(dir);
 }
 
+static void taken_back(void **state)
+{
+    struct pq_signature got;
+    struct pim *w = pim_open(path, true, 8, NULL);
+
+    (void)state;
+    assert_non_null(w);
+    put(w, 7);
+    put(w, 8);
+    pim_take_back(w, 7);               /* not the newest: nothing happens */
+    assert_int_equal(pim_next_index(w), 9);
+    pim_take_back(w, 8);
+    assert_int_equal(pim_next_index(w), 8);
+    assert_false(pim_get(w, 8, &got));
+    assert_has(w, 7);
+    pim_close(w);
+    assert_int_equal(unlink(path), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(paths), cmocka_unit_test(wraps_and_survives), cmocka_unit_test(damaged),
+        cmocka_unit_test(taken_back),
         cmocka_unit_test(sessions),
     };
 

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The addresses of a multipoint VLAN: its publisher's subnet, given out to subscribers one by one
+ * (DRFSM 2.2.2). An endpoint keeps its address while it is subscribed, and gets the same one again
+ * as far as there is no shortage: where it begins to look follows from its name alone, so that this
+ * mostly holds after a restart too.
+ */
+#ifndef LDMD_ADDRESSES_H
+#define LDMD_ADDRESSES_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+
+#define ADDRESSES_REMEMBERED 1024u     /* endpoints, those that left included */
+#define ADDRESSES_KEY 640u
+
+struct addresses;
+
+/* server: its own address in the subnet, never given out (nor are network and broadcast address).
+ * prefix_len 0 or 32: nothing to give out. NULL: errno. */
+struct addresses *addresses_new(struct in_addr server, unsigned prefix_len);
+/* key: names the endpoint. Twice for the same: the same address, to be given back twice. false: all
+ * are in use. */
+bool addresses_take(struct addresses *a, const char *key, struct in_addr *out);
+void addresses_give_back(struct addresses *a, struct in_addr addr);
+void addresses_free(struct addresses *a);
+
+#endif
