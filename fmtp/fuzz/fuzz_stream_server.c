@@ -39,20 +39,35 @@ static void offer(struct fmtp_sender *s, struct app *app, uint8_t argument)
         app->retained++;
 }
 
-static void output(struct fmtp_sender *s, int peer, size_t n)
+/* Takes up to n datagrams and says that some of them left. */
+static void multicast(struct fmtp_sender *s, unsigned n, uint64_t now_ns)
+{
+    static struct fmtp_datagram d[256];
+    volatile uint8_t sum = 0;
+    unsigned filled = fmtp_sender_fill(s, d, n, now_ns);
+
+    for (unsigned k = 0; k < filled; k++)
+        for (int i = 0; i < d[k].niov; i++)
+            for (size_t b = 0; b < d[k].iov[i].iov_len; b++)
+                sum ^= ((uint8_t *)d[k].iov[i].iov_base)[b];
+    (void)sum;
+    fmtp_sender_sent(s, n % 3 ? filled : filled / 2, now_ns);
+}
+
+static void output(struct fmtp_sender *s, int peer, size_t n, uint64_t now_ns)
 {
     struct fmtp_stream_out out;
     volatile uint8_t sum = 0;
     size_t len = 0;
 
-    fmtp_sender_peer_peek(s, peer, &out);
+    fmtp_sender_peer_peek(s, peer, &out, now_ns);
     for (int i = 0; i < out.niov; i++)
         for (size_t b = 0; b < out.iov[i].iov_len; b++, len++)
             sum ^= ((uint8_t *)out.iov[i].iov_base)[b];
     (void)sum;
     if (len != out.len)
         abort();
-    fmtp_sender_peer_sent(s, peer, n < len ? n : len);
+    fmtp_sender_peer_sent(s, peer, n < len ? n : len, now_ns);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -72,7 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!s)
         return 0;
     for (int i = 0; i < PEERS; i++)
-        peers[i] = fmtp_sender_peer_add(s);
+        peers[i] = fmtp_sender_peer_add(s, false, NULL);
     for (data++, size--; size >= 2;) {
         int *peer = &peers[data[0] / 8 % PEERS];
         uint8_t argument = data[1];
@@ -82,7 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             offer(s, &app, argument);
             break;
         case 1:
-            fmtp_sender_sent(s, argument, now_ns);
+            multicast(s, argument, now_ns);
             break;
         case 2:
             now_ns += (uint64_t)argument * 1000000;
@@ -90,17 +105,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             break;
         case 3:
         case 4:
-            output(s, *peer, (size_t)argument * 20);
+            output(s, *peer, (size_t)argument * 20, now_ns);
             break;
         case 5:
             fmtp_sender_peer_remove(s, *peer);
-            *peer = fmtp_sender_peer_add(s);
+            *peer = fmtp_sender_peer_add(s, false, NULL);
             break;
         default:
             n = argument < size - 2 ? argument : size - 2;
-            if (fmtp_sender_peer_input(s, *peer, data + 2, n) < 0) {
+            if (fmtp_sender_peer_input(s, *peer, data + 2, n, now_ns) < 0) {
                 fmtp_sender_peer_remove(s, *peer);
-                *peer = fmtp_sender_peer_add(s);
+                *peer = fmtp_sender_peer_add(s, false, NULL);
             }
         }
         data += 2 + n;

@@ -102,6 +102,9 @@ struct fmtp_server_stats {
     uint64_t bad_messages;          /* hostile or malformed TCP input, counted and dropped */
     uint64_t acks;                  /* RETX_END: a receiver is done with a product */
     uint64_t unacknowledged;        /* (product, receiver) pairs let go without RETX_END */
+    uint64_t repair_requests;       /* REPAIR_REQ of extended receivers */
+    uint64_t parity_sent, repairs_sent;   /* datagrams: PARITY (proactive too), REPAIR */
+    uint64_t nudges;                /* unsolicited RETX_EOP before the timeout */
     uint64_t send_errors;           /* datagrams the system refused other than for lack of room */
     uint64_t too_long;              /* of these, datagrams over the path's MTU */
     uint64_t refused;               /* connections: not authorized, or over a bound */

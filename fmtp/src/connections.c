@@ -20,15 +20,6 @@ enum {
     READ_BYTES = 16384
 };
 
-static int shim_next_ready(const struct fmtp_server *s)
-{
-    for (size_t i = 0; i < s->cfg.max_receivers; i++)
-        if (s->by_peer[i] && !s->by_peer[i]->keyx && !(s->by_peer[i]->events & EPOLLOUT) &&
-            fmtp_sender_peer_pending(s->core, (int)i))
-            return (int)i;
-    return -1;
-}
-
 static void enqueue(struct fmtp_server *s, struct conn *c)
 {
     if (c->queued || c->fd < 0)

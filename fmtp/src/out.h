@@ -9,7 +9,7 @@
 
 #include "mac.h"
 #include "net.h"
-#include "core_shim.h"
+#include "sender.h"
 
 enum {
     FMTP_OUT_BATCH = 192,                  /* datagrams per call */

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The sending state machine: no socket, no clock, no thread. The caller brings bytes and the time
- * (now_ns, any monotonic origin) and takes out datagrams and stream bytes as iovecs: headers made
- * here, payload pointers into the offered product (never copied). mpup-ldm7 II; FMTPv3 messages in
- * wire.h.
+ * (now_ns, any monotonic origin) and takes out datagrams and stream bytes as iovecs: headers and
+ * parity made here, payload pointers into the offered product (never copied). mpup-ldm7 II; FMTPv3
+ * messages in wire.h, FEC in fec.h.
  *
- * Memory is bounded by max_products, max_peers and peer_queue_bytes.
+ * Extension 1 (multicast repair) is used while all connected peers are extended; with an ordinary
+ * one among them everything is repaired on the streams.
+ *
+ * Memory: max_products entries (and, with fec_k, 144 bytes per FEC group of each), max_peers
+ * entries with peer_queue_bytes each, at most 1 MiB or 8 blocks of parity.
  */
 #ifndef FMTP_SENDER_H
 #define FMTP_SENDER_H
@@ -14,15 +18,21 @@
 
 #define FMTP_MAX_PARTS 4
 #define FMTP_STREAM_MESSAGES 32
+#define FMTP_FILL_MAX 1024               /* datagrams that one fill() gives at most */
 
 struct fmtp_sender_config {
     enum fmtp_layout layout;
     uint32_t first_index;
-    double f_snd;                     /* equation (1) */
-    uint64_t r_mc_bps;                /* equation (1) */
-    uint64_t tau_snd_min_ns;          /* 0: equation (1) as it is */
+    uint16_t block_bytes;                /* 0: FMTP_DATA_LEN */
+    uint16_t overhead_bytes;             /* below FMTP on the way (IP and UDP), for cost */
+    uint16_t fec_k;                      /* blocks per FEC group, <= FMTP_FEC_MAX_K; 0: no extension */
+    uint64_t session_id;
+    double f_snd;                        /* equation (1) */
+    uint64_t r_mc_bps;                   /* equation (1), and the cost of repair; 0: unknown */
+    uint64_t r_uc_bps;                   /* all streams together at most; 0: unlimited */
+    uint64_t tau_snd_min_ns;             /* 0: equation (1) as it is */
     size_t max_products, max_peers;
-    size_t peer_queue_bytes;          /* memory for the queued requests of one peer */
+    size_t peer_queue_bytes;             /* memory for the queued requests of one peer */
     void *ctx;
     void (*multicasted)(void *ctx, uint32_t index, void *cookie);             /* may be NULL */
     void (*released)(void *ctx, uint32_t index, void *cookie, enum fmtp_release why);
@@ -56,26 +66,38 @@ int fmtp_sender_offer(struct fmtp_sender *s, const struct iovec *parts, int npar
                       const void *meta, uint16_t meta_len, void *cookie, struct timespec start,
                       uint32_t *index, struct fmtp_error *err);
 
-/* --- multicast output: look at what comes next, then say how much of it left */
-/* Fills the datagram k places after the next one; false if there is none. */
-bool fmtp_sender_peek(const struct fmtp_sender *s, uint32_t k, struct fmtp_datagram *out);
-/* How many datagrams are left of the product being multicast. */
-uint64_t fmtp_sender_pending(const struct fmtp_sender *s);
-/* The next n datagrams left at now_ns. When EOP is among them the sender timer starts. */
-void fmtp_sender_sent(struct fmtp_sender *s, uint32_t n, uint64_t now_ns);
+/* --- multicast output: take datagrams, send them in this order, say how many left */
+/* Is there a datagram to send at now_ns? */
+bool fmtp_sender_has_output(const struct fmtp_sender *s, uint64_t now_ns);
+/* The next datagrams (BOP, MEM_DATA, EOP, PARITY, REPAIR), at most max and FMTP_FILL_MAX; returns
+ * how many. Everything they point to stays until the next call of sent(), whatever happens
+ * meanwhile; another fill() before that begins with the same ones. */
+unsigned fmtp_sender_fill(struct fmtp_sender *s, struct fmtp_datagram *out, unsigned max,
+                          uint64_t now_ns);
+/* The first n of the last fill() left at now_ns (0: none, but its datagrams are used no more). When
+ * EOP is among them the sender timer starts. */
+void fmtp_sender_sent(struct fmtp_sender *s, unsigned n, uint64_t now_ns);
 
 /* --- peers: connections that are ready for messages */
-/* Number of the new peer (0..max_peers-1), -1 if there is no room. */
-int fmtp_sender_peer_add(struct fmtp_sender *s);
+/* Number of the new peer (0..max_peers-1), -1 if there is no room. extended: it speaks extension 1;
+ * out (may be NULL) is what it has to be told. */
+int fmtp_sender_peer_add(struct fmtp_sender *s, bool extended, struct fmtp_session *out);
 void fmtp_sender_peer_remove(struct fmtp_sender *s, int peer);
 void fmtp_sender_peer_rtt(struct fmtp_sender *s, int peer, uint64_t rtt_ns);
 /* Bytes from the peer's stream. -1: garbage or abuse, the caller must close the connection. */
-int fmtp_sender_peer_input(struct fmtp_sender *s, int peer, const uint8_t *bytes, size_t len);
+int fmtp_sender_peer_input(struct fmtp_sender *s, int peer, const uint8_t *bytes, size_t len,
+                           uint64_t now_ns);
+/* May something go to this peer now (r_uc permitting)? */
 bool fmtp_sender_peer_pending(const struct fmtp_sender *s, int peer);
+/* A peer for which that holds and that is not blocked, each in turn; -1: none. */
+int fmtp_sender_next_ready(struct fmtp_sender *s, uint64_t now_ns);
+/* Its socket takes nothing more (true), or something again (false: so it is at first). */
+void fmtp_sender_peer_blocked(struct fmtp_sender *s, int peer, bool blocked);
 /* Fills out with what goes to the peer next (out->len 0: nothing); then say how many bytes of it
  * left. Nothing else may be called between the two. */
-void fmtp_sender_peer_peek(const struct fmtp_sender *s, int peer, struct fmtp_stream_out *out);
-void fmtp_sender_peer_sent(struct fmtp_sender *s, int peer, size_t bytes);
+void fmtp_sender_peer_peek(struct fmtp_sender *s, int peer, struct fmtp_stream_out *out,
+                           uint64_t now_ns);
+void fmtp_sender_peer_sent(struct fmtp_sender *s, int peer, size_t bytes, uint64_t now_ns);
 
 /* --- time */
 uint64_t fmtp_sender_deadline(const struct fmtp_sender *s);       /* FMTP_NEVER: none */

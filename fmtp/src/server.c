@@ -14,9 +14,10 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "fec.h"
+
 enum {
     ROUNDS = 16,                           /* per call of service */
-    FEC_K = 200,                           /* blocks per FEC group */
     EVENTS = 64
 };
 
@@ -66,10 +67,13 @@ static int open_core(struct fmtp_server *s, struct fmtp_error *err)
         .layout = cfg->layout, .first_index = cfg->first_index, .f_snd = cfg->f_snd,
         .r_mc_bps = cfg->r_mc_bps, .tau_snd_min_ns = cfg->tau_snd_min_ns,
         .max_products = cfg->max_products, .max_peers = cfg->max_receivers,
-        .peer_queue_bytes = cfg->peer_queue_bytes, .ctx = cfg->ctx,
-        .multicasted = cfg->multicasted, .released = cfg->released};
+        .peer_queue_bytes = cfg->peer_queue_bytes, .r_uc_bps = cfg->r_uc_bps,
+        .block_bytes = (uint16_t)(s->out.pdu_bytes - FMTP_HEADER_LEN - fmtp_mac_len(s->out.mac)),
+        .overhead_bytes = (uint16_t)s->out.overhead,
+        .fec_k = cfg->layout == FMTP_LAYOUT_2021 && !cfg->unicast_repair ? FMTP_FEC_DEFAULT_K : 0,
+        .ctx = cfg->ctx, .multicasted = cfg->multicasted, .released = cfg->released};
 
-    if (0)
+    if (getrandom(&core.session_id, sizeof core.session_id, 0) != sizeof core.session_id)
         return fmtp_fail(err, "random numbers: %s", strerror(errno));
     s->core = fmtp_sender_new(&core);
     return s->core ? 0 : fmtp_fail(err, "out of memory");

@@ -9,12 +9,18 @@
 
 enum kind { DATAGRAM, TO_RECEIVER, TO_SENDER };
 
+struct packet {                          /* shared by the receivers it goes to */
+    unsigned references;
+    size_t len;
+    uint8_t bytes[];
+};
+
 struct sim_event {
     uint64_t at_ns, order;
     enum kind kind;
     int rx;
-    size_t len;
-    uint8_t *bytes;
+    unsigned connection;
+    struct packet *packet;
 };
 
 /* ------------------------------------------------------------------ random, events */
@@ -43,13 +49,28 @@ static bool before(const struct sim_event *a, const struct sim_event *b)
     return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->order < b->order;
 }
 
-static void push(struct sim *s, enum kind kind, int rx, uint64_t at_ns, const uint8_t *bytes,
-                 size_t len)
+static struct packet *packet_new(const uint8_t *bytes, size_t len)
 {
-    struct sim_event e = {at_ns, s->order++, kind, rx, len, malloc(len)};
+    struct packet *p = malloc(sizeof *p + len);
+
+    p->references = 1;
+    p->len = len;
+    memcpy(p->bytes, bytes, len);
+    return p;
+}
+
+static void packet_done(struct packet *p)
+{
+    if (!--p->references)
+        free(p);
+}
+
+static void push(struct sim *s, enum kind kind, int rx, uint64_t at_ns, struct packet *packet)
+{
+    struct sim_event e = {at_ns, s->order++, kind, rx, s->rx[rx].connection, packet};
     size_t i = s->nevents++;
 
-    memcpy(e.bytes, bytes, len);
+    packet->references++;
     if (s->nevents > s->events_capacity) {
         s->events_capacity = s->events_capacity ? 2 * s->events_capacity : 256;
         s->events = realloc(s->events, s->events_capacity * sizeof *s->events);
@@ -57,6 +78,15 @@ static void push(struct sim *s, enum kind kind, int rx, uint64_t at_ns, const ui
     for (; i && before(&e, &s->events[(i - 1) / 2]); i = (i - 1) / 2)
         s->events[i] = s->events[(i - 1) / 2];
     s->events[i] = e;
+}
+
+static void push_bytes(struct sim *s, enum kind kind, int rx, uint64_t at_ns,
+                       const uint8_t *bytes, size_t len)
+{
+    struct packet *p = packet_new(bytes, len);
+
+    push(s, kind, rx, at_ns, p);
+    packet_done(p);
 }
 
 static struct sim_event pop(struct sim *s)
@@ -83,7 +113,7 @@ static size_t slot(const struct sim *s, uint32_t index)
 {
     uint32_t i = index - s->cfg.first_index;
 
-    assert(i < SIM_PRODUCTS);
+    assert(i < s->cfg.products);
     return i;
 }
 
@@ -99,8 +129,16 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
     assert(start.tv_sec == (rx->sim->cfg.layout == FMTP_LAYOUT_2021 ? 1000 + (time_t)i : 0));
     if (rx->sim->cfg.refuse_all)
         return NULL;
-    rx->data[i] = calloc(1, (size_t)size + 1);
+    assert(!rx->data[i]);
+    rx->data[i] = malloc((size_t)size + 1);
     return rx->data[i];
+}
+
+/* The buffer is the application's again: a later write would be seen by the sanitizer. */
+static void take_back(struct sim_receiver *rx, size_t i)
+{
+    free(rx->data[i]);
+    rx->data[i] = NULL;
 }
 
 static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, struct timespec start)
@@ -114,9 +152,7 @@ static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, struct timesp
     rx->ended_ns[i] = rx->sim->now_ns;
     rx->intact[i] = rx->data[i] &&
                     memcmp(rx->data[i], rx->sim->product[i].data, rx->sim->product[i].size) == 0;
-    /* The buffer is the application's again: a later write would be seen by the sanitizer. */
-    free(rx->data[i]);
-    rx->data[i] = NULL;
+    take_back(rx, i);
 }
 
 static void missed(void *ctx, uint32_t index)
@@ -125,8 +161,7 @@ static void missed(void *ctx, uint32_t index)
     size_t i = slot(rx->sim, index);
 
     rx->missed[i]++;
-    free(rx->data[i]);
-    rx->data[i] = NULL;
+    take_back(rx, i);
 }
 
 static void on_multicasted(void *ctx, uint32_t index, void *cookie)
@@ -152,20 +187,84 @@ static void on_released(void *ctx, uint32_t index, void *cookie, enum fmtp_relea
 
 /* ------------------------------------------------------------------ life */
 
+static uint64_t sender_now(const struct sim *s)
+{
+    return s->now_ns + s->sender_leapt_ns;
+}
+
+static uint64_t receiver_now(const struct sim_receiver *rx)
+{
+    return rx->sim->now_ns + rx->leapt_ns;
+}
+
+static void start_sender(struct sim *s)
+{
+    struct fmtp_sender_config cfg = {
+        .layout = s->cfg.layout, .first_index = s->cfg.first_index + (uint32_t)s->offered,
+        .block_bytes = s->cfg.block_bytes, .fec_k = s->cfg.fec_k, .session_id = ++s->session,
+        .overhead_bytes = (uint16_t)s->cfg.overhead_bytes, .f_snd = s->cfg.f_snd,
+        .r_mc_bps = s->cfg.rate_bps, .r_uc_bps = s->cfg.r_uc_bps,
+        .max_products = s->cfg.max_products, .max_peers = SIM_RECEIVERS,
+        .peer_queue_bytes = s->cfg.peer_queue_bytes,
+        .ctx = s, .multicasted = on_multicasted, .released = on_released};
+
+    s->sender = fmtp_sender_new(&cfg);
+    assert(s->sender);
+}
+
+static void start_receiver(struct sim_receiver *rx)
+{
+    const struct sim_config *cfg = &rx->sim->cfg;
+    struct fmtp_receiver_config core = {
+        .layout = cfg->layout, .f_rcv = cfg->f_rcv, .r_mc_bps = cfg->rate_bps,
+        .max_products = cfg->max_products, .parity_bytes = cfg->parity_bytes,
+        .stash_blocks = cfg->stash_blocks,
+        .ctx = rx, .begun = begun, .ended = ended, .missed = missed};
+
+    rx->core = fmtp_receiver_new(&core);
+    assert(rx->core);
+}
+
+static void connect_receiver(struct sim_receiver *rx)
+{
+    struct sim *s = rx->sim;
+    struct fmtp_session session;
+    int rc;
+
+    rx->peer = fmtp_sender_peer_add(s->sender, rx->extended, &session);
+    assert(rx->peer >= 0);
+    fmtp_sender_peer_rtt(s->sender, rx->peer, 2 * rx->delay_ns);
+    rc = fmtp_receiver_session(rx->core, &session, receiver_now(rx));
+    assert(rc == 0);
+    (void)rc;
+    fmtp_receiver_rtt(rx->core, 2 * rx->delay_ns);
+    rx->connection++;
+    rx->partial_len[0] = rx->partial_len[1] = rx->skip[0] = rx->skip[1] = 0;
+    rx->stream_free_ns = s->now_ns;
+}
+
 struct sim *sim_new(const struct sim_config *cfg)
 {
     struct sim *s = calloc(1, sizeof *s);
-    struct fmtp_sender_config sender = {
-        .layout = cfg->layout, .first_index = cfg->first_index, .f_snd = cfg->f_snd,
-        .r_mc_bps = cfg->rate_bps, .max_products = cfg->max_products ? cfg->max_products : 64,
-        .max_peers = SIM_RECEIVERS,
-        .peer_queue_bytes = cfg->peer_queue_bytes ? cfg->peer_queue_bytes : 1 << 20,
-        .ctx = s, .multicasted = on_multicasted, .released = on_released};
 
     s->cfg = *cfg;
+    if (!s->cfg.max_products)
+        s->cfg.max_products = 64;
+    if (!s->cfg.products)
+        s->cfg.products = 64;
+    if (!s->cfg.peer_queue_bytes)
+        s->cfg.peer_queue_bytes = 1 << 20;
+    if (!s->cfg.parity_bytes)
+        s->cfg.parity_bytes = 4 << 20;
     s->random = cfg->seed;
-    s->sender = fmtp_sender_new(&sender);
-    assert(s->sender);
+    s->product = calloc(s->cfg.products, sizeof *s->product);
+    s->multicasted = calloc(s->cfg.products, sizeof *s->multicasted);
+    s->released = calloc(s->cfg.products, sizeof *s->released);
+    s->why = calloc(s->cfg.products, sizeof *s->why);
+    s->offered_ns = calloc(s->cfg.products, sizeof *s->offered_ns);
+    s->multicasted_ns = calloc(s->cfg.products, sizeof *s->multicasted_ns);
+    s->released_ns = calloc(s->cfg.products, sizeof *s->released_ns);
+    start_sender(s);
     for (int i = 0; i < cfg->receivers; i++)
         sim_join(s);
     return s;
@@ -173,42 +272,120 @@ struct sim *sim_new(const struct sim_config *cfg)
 
 struct sim_receiver *sim_join(struct sim *s)
 {
-    struct sim_receiver *rx = &s->rx[s->nrx++];
-    struct fmtp_receiver_config cfg = {
-        .layout = s->cfg.layout, .f_rcv = s->cfg.f_rcv, .r_mc_bps = s->cfg.rate_bps,
-        .max_products = s->cfg.max_products ? s->cfg.max_products : 64,
-        .ctx = rx, .begun = begun, .ended = ended, .missed = missed};
+    int i = s->nrx++;
+    struct sim_receiver *rx = &s->rx[i];
+    size_t n = s->cfg.products;
 
+    assert(i < SIM_RECEIVERS);
     rx->sim = s;
-    rx->peer = fmtp_sender_peer_add(s->sender);
-    fmtp_sender_peer_rtt(s->sender, rx->peer, 2 * s->cfg.delay_ns);
-    rx->core = fmtp_receiver_new(&cfg);
-    assert(rx->peer >= 0 && rx->core);
+    rx->extended = s->cfg.layout == FMTP_LAYOUT_2021 && (!s->cfg.extended || s->cfg.extended(i));
+    rx->delay_ns = s->cfg.delay_ns + (uint64_t)i * s->cfg.delay_spread_ns;
+    rx->data = calloc(n, sizeof *rx->data);
+    rx->begun = calloc(n, sizeof *rx->begun);
+    rx->ended = calloc(n, sizeof *rx->ended);
+    rx->missed = calloc(n, sizeof *rx->missed);
+    rx->intact = calloc(n, sizeof *rx->intact);
+    rx->retx_blocks = calloc(n, sizeof *rx->retx_blocks);
+    rx->ended_ns = calloc(n, sizeof *rx->ended_ns);
+    start_receiver(rx);
+    connect_receiver(rx);
     return rx;
+}
+
+/* Nothing may be left undecided, or decided twice. */
+static void end_life(struct sim_receiver *rx)
+{
+    fmtp_receiver_free(rx->core);
+    rx->core = NULL;
+    for (size_t i = 0; i < rx->sim->cfg.products; i++) {
+        assert(rx->begun[i] <= 1 && rx->ended[i] + rx->missed[i] <= 1);
+        assert(rx->sim->cfg.refuse_all || rx->begun[i] <= rx->ended[i] + rx->missed[i]);
+        assert(!rx->ended[i] || rx->intact[i]);
+        assert(!rx->data[i]);
+        rx->ended_before += (uint64_t)rx->ended[i];
+        rx->missed_before += (uint64_t)rx->missed[i];
+        rx->begun[i] = rx->ended[i] = rx->missed[i] = 0;
+    }
+}
+
+void sim_reconnect(struct sim *s, int receiver, bool restart)
+{
+    struct sim_receiver *rx = &s->rx[receiver];
+
+    fmtp_sender_peer_remove(s->sender, rx->peer);
+    if (restart) {
+        end_life(rx);
+        start_receiver(rx);
+    }
+    connect_receiver(rx);
+}
+
+void sim_leave(struct sim *s, int receiver)
+{
+    struct sim_receiver *rx = &s->rx[receiver];
+
+    fmtp_sender_peer_remove(s->sender, rx->peer);
+    rx->connection++;
+    rx->peer = -1;
+    end_life(rx);
+}
+
+void sim_restart_sender(struct sim *s)
+{
+    fmtp_sender_free(s->sender);
+    s->restarted = true;
+    s->joins_at = (uint32_t)s->offered;
+    start_sender(s);
+    for (int i = 0; i < s->nrx; i++)
+        if (s->rx[i].core)
+            connect_receiver(&s->rx[i]);
+}
+
+void sim_leap(struct sim *s, int receiver, uint64_t ns)
+{
+    if (receiver < 0)
+        s->sender_leapt_ns += ns;
+    else
+        s->rx[receiver].leapt_ns += ns;
 }
 
 void sim_free(struct sim *s)
 {
     fmtp_sender_free(s->sender);
     for (int i = 0; i < s->nrx; i++) {
-        fmtp_receiver_free(s->rx[i].core);
-        for (int p = 0; p < SIM_PRODUCTS; p++)
-            free(s->rx[i].data[p]);
-        free(s->rx[i].log);
+        struct sim_receiver *rx = &s->rx[i];
+        fmtp_receiver_free(rx->core);
+        for (size_t p = 0; p < s->cfg.products; p++)
+            free(rx->data[p]);
+        free(rx->data);
+        free(rx->begun);
+        free(rx->ended);
+        free(rx->missed);
+        free(rx->intact);
+        free(rx->retx_blocks);
+        free(rx->ended_ns);
+        free(rx->log);
     }
     while (s->nevents)
-        free(pop(s).bytes);
+        packet_done(pop(s).packet);
     for (int p = 0; p < s->nproducts; p++)
         free(s->product[p].data);
+    free(s->product);
+    free(s->multicasted);
+    free(s->released);
+    free(s->why);
+    free(s->offered_ns);
+    free(s->multicasted_ns);
+    free(s->released_ns);
     free(s->events);
     free(s);
 }
 
 void sim_product(struct sim *s, uint32_t size, uint64_t at_ns)
 {
-    int i = s->nproducts++;
+    size_t i = (size_t)s->nproducts++;
 
-    assert(i < SIM_PRODUCTS);
+    assert(i < s->cfg.products);
     s->product[i].size = size;
     s->product[i].at_ns = at_ns;
     s->product[i].data = malloc((size_t)size + 1);
@@ -230,55 +407,81 @@ static void offer(struct sim *s)
 
     assert(rc == 0 && slot(s, index) == (size_t)i);
     (void)rc;
+    s->offered_ns[i] = s->now_ns;
+}
+
+static bool lost(struct sim *s, struct sim_receiver *rx, const struct fmtp_header *h)
+{
+    if (s->cfg.burst_begins > 0)
+        rx->bad = rx->bad ? !chance(s, s->cfg.burst_ends) : chance(s, s->cfg.burst_begins);
+    return rx->bad || (s->cfg.drop && s->cfg.drop((int)(rx - s->rx), h)) ||
+           chance(s, s->cfg.loss);
 }
 
 static void multicast(struct sim *s)
 {
-    struct fmtp_datagram d;
-    uint8_t bytes[FMTP_MAX_PACKET];
+    struct fmtp_datagram d[4];
+    uint8_t bytes[SIM_DATAGRAM];
     struct fmtp_header h;
     size_t len = 0;
-    bool any = fmtp_sender_peek(s->sender, 0, &d);
+    unsigned n = fmtp_sender_fill(s->sender, d, 1 + (s->datagrams & 3), sender_now(s));
 
-    assert(any);
-    (void)any;
-    for (int i = 0; i < d.niov; i++) {
-        memcpy(bytes + len, d.iov[i].iov_base, d.iov[i].iov_len);
-        len += d.iov[i].iov_len;
+    if (!n)
+        return;                          /* what was due has become needless */
+    for (int i = 0; i < d[0].niov; i++) {
+        assert(len + d[0].iov[i].iov_len <= sizeof bytes);
+        memcpy(bytes + len, d[0].iov[i].iov_base, d[0].iov[i].iov_len);
+        len += d[0].iov[i].iov_len;
     }
-    assert(len == d.len);
+    assert(len == d[0].len);
     fmtp_header_get(bytes, &h);
-    s->nic_free_ns = s->now_ns + len * 8 * 1000000000u / s->cfg.rate_bps;
+    s->datagrams++;
+    s->datagram_bytes += len;
+    s->nic_free_ns = s->now_ns +
+                     (len + s->cfg.overhead_bytes) * 8 * 1000000000u / s->cfg.rate_bps;
+    struct packet *packet = packet_new(bytes, len);
     for (int i = 0; i < s->nrx; i++) {
-        if ((s->cfg.drop && s->cfg.drop(i, &h)) || chance(s, s->cfg.loss))
+        struct sim_receiver *rx = &s->rx[i];
+        if (!rx->core || lost(s, rx, &h))
             continue;
         int copies = chance(s, s->cfg.duplicate) ? 2 : 1;
         while (copies--) {
             uint64_t extra = chance(s, s->cfg.reorder)
                              ? sim_random(s, (uint32_t)s->cfg.reorder_ns) : 0;
-            push(s, DATAGRAM, i, s->nic_free_ns + s->cfg.delay_ns + extra, bytes, len);
+            push(s, DATAGRAM, i, s->nic_free_ns + rx->delay_ns + extra, packet);
         }
     }
-    fmtp_sender_sent(s->sender, 1, s->now_ns);
+    packet_done(packet);
+    fmtp_sender_sent(s->sender, 1, sender_now(s));
 }
 
 static void log_stream(struct sim_receiver *rx, bool from_sender, const uint8_t *bytes, size_t len)
 {
-    for (; len; bytes++, len--) {
-        uint8_t *partial = rx->partial[from_sender];
-        size_t *n = &rx->partial_len[from_sender];
-        struct fmtp_header h;
+    const unsigned with_body = FMTP_RETX_DATA | FMTP_RETX_BOP | FMTP_REPAIR_REQ;
+    uint8_t *partial = rx->partial[from_sender];
+    size_t *n = &rx->partial_len[from_sender], *skip = &rx->skip[from_sender];
+    struct fmtp_header h;
 
-        partial[(*n)++] = *bytes;
-        if (*n < FMTP_HEADER_LEN)
-            continue;
-        fmtp_header_get(partial, &h);
-        size_t whole = FMTP_HEADER_LEN +
-                       (h.flags & (FMTP_RETX_DATA | FMTP_RETX_BOP) ? h.payloadlen : 0u);
-        if (*n < whole)
+    while (len && !rx->sim->cfg.quiet) {
+        size_t take = *n < FMTP_HEADER_LEN ? FMTP_HEADER_LEN - *n : *skip;
+        if (take > len)
+            take = len;
+        if (*n < FMTP_HEADER_LEN) {
+            memcpy(partial + *n, bytes, take);
+            *n += take;
+            fmtp_header_get(partial, &h);
+            *skip = *n == FMTP_HEADER_LEN && h.flags & with_body ? h.payloadlen : 0;
+        } else {
+            *skip -= take;
+        }
+        bytes += take;
+        len -= take;
+        if (*n < FMTP_HEADER_LEN || *skip)
             continue;
         *n = 0;
-        rx->log = realloc(rx->log, (rx->nlog + 1) * sizeof *rx->log);
+        fmtp_header_get(partial, &h);
+        if ((rx->nlog & (rx->nlog - 1)) == 0)
+            rx->log = realloc(rx->log, (rx->nlog ? 2 * rx->nlog : 1) * sizeof *rx->log);
         rx->log[rx->nlog++] = (struct sim_message){rx->sim->now_ns, from_sender, h};
     }
 }
@@ -289,37 +492,53 @@ static void stream_out(struct sim *s, struct sim_receiver *rx)
     uint8_t bytes[4000];
     size_t want = 1 + sim_random(s, sizeof bytes), len = 0;
 
-    fmtp_sender_peer_peek(s->sender, rx->peer, &out);
+    fmtp_sender_peer_peek(s->sender, rx->peer, &out, sender_now(s));
     for (int i = 0; i < out.niov && len < want; i++) {
         size_t n = out.iov[i].iov_len < want - len ? out.iov[i].iov_len : want - len;
         memcpy(bytes + len, out.iov[i].iov_base, n);
         len += n;
     }
     assert(len && len <= out.len);
-    fmtp_sender_peer_sent(s->sender, rx->peer, len);
+    fmtp_sender_peer_sent(s->sender, rx->peer, len, sender_now(s));
+    s->stream_bytes += len;
     rx->stream_free_ns = s->now_ns + len * 8 * 1000000000u / s->cfg.unicast_bps;
-    push(s, TO_RECEIVER, (int)(rx - s->rx), rx->stream_free_ns + s->cfg.delay_ns, bytes, len);
+    push_bytes(s, TO_RECEIVER, (int)(rx - s->rx), rx->stream_free_ns + rx->delay_ns, bytes, len);
+}
+
+/* Half of the payloads lie where the receiver predicted one, right or wrong. */
+static void deliver_datagram(struct sim *s, struct sim_receiver *rx, const struct packet *p)
+{
+    const uint8_t *payload = p->bytes + FMTP_HEADER_LEN;
+    size_t len = p->len - FMTP_HEADER_LEN;
+    struct fmtp_header first;
+    struct iovec place[2];
+
+    if (s->order & 1 && fmtp_receiver_places(rx->core, &first, place, 2) &&
+        place[0].iov_len >= len) {
+        memcpy(place[0].iov_base, payload, len);
+        payload = place[0].iov_base;
+    }
+    fmtp_receiver_datagram(rx->core, p->bytes, payload, len, receiver_now(rx));
 }
 
 static void deliver(struct sim *s, struct sim_event *e)
 {
     struct sim_receiver *rx = &s->rx[e->rx];
+    const struct packet *p = e->packet;
+    int rc = 0;
 
-    if (e->kind == DATAGRAM) {
-        fmtp_receiver_datagram(rx->core, e->bytes, e->bytes + FMTP_HEADER_LEN,
-                               e->len - FMTP_HEADER_LEN, s->now_ns);
-    } else if (e->kind == TO_RECEIVER) {
-        log_stream(rx, true, e->bytes, e->len);
-        int rc = fmtp_receiver_stream(rx->core, e->bytes, e->len, s->now_ns);
-        assert(rc == 0);
-        (void)rc;
-    } else {
-        log_stream(rx, false, e->bytes, e->len);
-        int rc = fmtp_sender_peer_input(s->sender, rx->peer, e->bytes, e->len);
-        assert(rc == 0);
-        (void)rc;
+    if (e->kind == DATAGRAM && rx->core) {
+        deliver_datagram(s, rx, p);
+    } else if (e->kind == TO_RECEIVER && e->connection == rx->connection) {
+        log_stream(rx, true, p->bytes, p->len);
+        rc = fmtp_receiver_stream(rx->core, p->bytes, p->len, receiver_now(rx));
+    } else if (e->kind == TO_SENDER && e->connection == rx->connection) {
+        log_stream(rx, false, p->bytes, p->len);
+        rc = fmtp_sender_peer_input(s->sender, rx->peer, p->bytes, p->len, sender_now(s));
     }
-    free(e->bytes);
+    assert(rc == 0);
+    (void)rc;
+    packet_done(e->packet);
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b)
@@ -332,24 +551,49 @@ static uint64_t later(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+/* A core's deadline in the network's time. */
+static uint64_t unleap(uint64_t deadline_ns, uint64_t leapt_ns)
+{
+    if (deadline_ns == FMTP_NEVER)
+        return FMTP_NEVER;
+    return deadline_ns > leapt_ns ? deadline_ns - leapt_ns : 0;
+}
+
 static uint64_t next_time(const struct sim *s)
 {
     uint64_t t = s->nevents ? s->events[0].at_ns : FMTP_NEVER;
 
-    t = earlier(t, fmtp_sender_deadline(s->sender));
-    if (fmtp_sender_pending(s->sender))
+    t = earlier(t, unleap(fmtp_sender_deadline(s->sender), s->sender_leapt_ns));
+    if (fmtp_sender_has_output(s->sender, sender_now(s)))
         t = earlier(t, s->nic_free_ns);
     if (s->offered < s->nproducts && fmtp_sender_ready(s->sender))
         t = earlier(t, s->product[s->offered].at_ns);
     for (int i = 0; i < s->nrx; i++) {
+        const struct sim_receiver *rx = &s->rx[i];
         const uint8_t *bytes;
-        t = earlier(t, fmtp_receiver_deadline(s->rx[i].core));
-        if (fmtp_sender_peer_pending(s->sender, s->rx[i].peer))
-            t = earlier(t, s->rx[i].stream_free_ns);
-        if (fmtp_receiver_output(s->rx[i].core, &bytes))
+        if (!rx->core)
+            continue;
+        t = earlier(t, unleap(fmtp_receiver_deadline(rx->core), rx->leapt_ns));
+        if (fmtp_sender_peer_pending(s->sender, rx->peer))
+            t = earlier(t, rx->stream_free_ns);
+        if (fmtp_receiver_output(rx->core, &bytes))
             t = earlier(t, s->now_ns);
     }
     return t == FMTP_NEVER ? t : later(t, s->now_ns);
+}
+
+static void serve(struct sim *s, struct sim_receiver *rx)
+{
+    const uint8_t *bytes;
+    size_t len;
+
+    fmtp_receiver_timeout(rx->core, receiver_now(rx));
+    while ((len = fmtp_receiver_output(rx->core, &bytes))) {
+        push_bytes(s, TO_SENDER, (int)(rx - s->rx), s->now_ns + rx->delay_ns, bytes, len);
+        fmtp_receiver_sent(rx->core, len);
+    }
+    if (fmtp_sender_peer_pending(s->sender, rx->peer) && rx->stream_free_ns <= s->now_ns)
+        stream_out(s, rx);
 }
 
 void sim_run(struct sim *s, uint64_t until_ns)
@@ -363,24 +607,15 @@ void sim_run(struct sim *s, uint64_t until_ns)
             struct sim_event e = pop(s);
             deliver(s, &e);
         }
-        fmtp_sender_timeout(s->sender, t);
+        fmtp_sender_timeout(s->sender, sender_now(s));
         if (s->offered < s->nproducts && fmtp_sender_ready(s->sender) &&
             s->product[s->offered].at_ns <= t)
             offer(s);
-        if (fmtp_sender_pending(s->sender) && s->nic_free_ns <= t)
+        if (fmtp_sender_has_output(s->sender, sender_now(s)) && s->nic_free_ns <= t)
             multicast(s);
-        for (int i = 0; i < s->nrx; i++) {
-            struct sim_receiver *rx = &s->rx[i];
-            const uint8_t *bytes;
-            size_t len;
-            fmtp_receiver_timeout(rx->core, t);
-            while ((len = fmtp_receiver_output(rx->core, &bytes))) {
-                push(s, TO_SENDER, i, t + s->cfg.delay_ns, bytes, len);
-                fmtp_receiver_sent(rx->core, len);
-            }
-            if (fmtp_sender_peer_pending(s->sender, rx->peer) && rx->stream_free_ns <= t)
-                stream_out(s, rx);
-        }
+        for (int i = 0; i < s->nrx; i++)
+            if (s->rx[i].core)
+                serve(s, &s->rx[i]);
     }
     if (until_ns != FMTP_NEVER)
         s->now_ns = later(s->now_ns, until_ns);

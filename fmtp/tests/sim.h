@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A simulated network in virtual time: one sender core, up to SIM_RECEIVERS receiver cores.
- *   multicast   one NIC of rate_bps (FMTP bytes only, headers below are not counted), then to every
- *               receiver delay_ns, independent loss, duplication and reordering (extra delay)
- *   stream      per receiver, reliable and in order, delay_ns each way, unicast_bps from the
+ *   multicast   one NIC of rate_bps (FMTP bytes and overhead_bytes per datagram), then to every
+ *               receiver its delay; loss (independent, in bursts, or as drop() says), duplication and
+ *               reordering (extra delay)
+ *   stream      per receiver, reliable and in order, its delay each way, unicast_bps from the
  *               sender, cut into pieces of random size
- * The seed decides everything; the cores see nothing but bytes and the virtual time.
+ * Connections can break, either end can start anew, clocks can leap forward. The seed decides
+ * everything; the cores see nothing but bytes and the virtual time.
  */
 #ifndef SIM_H
 #define SIM_H
@@ -13,7 +15,7 @@
 #include "receiver.h"
 #include "sender.h"
 
-enum { SIM_RECEIVERS = 8, SIM_PRODUCTS = 64 };
+enum { SIM_RECEIVERS = 128, SIM_DATAGRAM = 16384 };
 
 struct sim_message {                     /* what passed on a stream */
     uint64_t at_ns;                      /* when its last byte arrived */
@@ -24,29 +26,44 @@ struct sim_message {                     /* what passed on a stream */
 struct sim_receiver {
     struct fmtp_receiver *core;
     int peer;
-    uint8_t *data[SIM_PRODUCTS];         /* by index - first_index */
-    int begun[SIM_PRODUCTS], ended[SIM_PRODUCTS], missed[SIM_PRODUCTS];
-    bool intact[SIM_PRODUCTS];
-    uint32_t retx_blocks[SIM_PRODUCTS];
-    uint64_t ended_ns[SIM_PRODUCTS];
+    bool extended;
+    uint64_t delay_ns;
+    uint64_t leapt_ns;                   /* how far its clock is ahead */
+    /* by index - first_index; of this life of the receiver */
+    uint8_t **data;
+    int *begun, *ended, *missed;
+    bool *intact;
+    uint32_t *retx_blocks;
+    uint64_t *ended_ns;
+    uint64_t ended_before, missed_before;    /* in earlier lives */
     struct sim_message *log;
     size_t nlog;
     uint64_t stream_free_ns;
-    uint8_t partial[2][FMTP_MAX_PACKET]; /* of the message being logged, by direction */
-    size_t partial_len[2];
+    unsigned connection;                 /* bytes of an earlier one are lost */
+    bool bad;                            /* in a burst of loss */
+    uint8_t partial[2][FMTP_HEADER_LEN]; /* of the message being logged, by direction */
+    size_t partial_len[2], skip[2];
     struct sim *sim;
 };
 
 struct sim_config {
     enum fmtp_layout layout;
     uint64_t rate_bps, unicast_bps, delay_ns;
+    uint64_t delay_spread_ns;            /* receiver i: delay_ns + i * spread */
+    uint32_t overhead_bytes;             /* below FMTP, per datagram */
     double f_snd, f_rcv, loss, duplicate, reorder;
+    double burst_begins, burst_ends;     /* Gilbert-Elliott: per datagram; in a burst all is lost */
     uint64_t reorder_ns;                 /* extra delay of a reordered datagram, at most */
     int receivers;
+    uint16_t block_bytes, fec_k;         /* fec_k 0: the sender has no extension */
+    bool (*extended)(int receiver);      /* which receivers speak it; NULL: all */
+    uint64_t r_uc_bps;
     uint32_t first_index;
     uint32_t seed;
-    size_t max_products, peer_queue_bytes;
+    size_t products;                     /* at most; default 64 */
+    size_t max_products, peer_queue_bytes, parity_bytes, stash_blocks;
     bool refuse_all;                     /* begun() returns NULL */
+    bool quiet;                          /* streams are not logged */
     /* Deterministic losses: is this datagram lost on the way to that receiver? */
     bool (*drop)(int receiver, const struct fmtp_header *h);
 };
@@ -54,18 +71,22 @@ struct sim_config {
 struct sim {
     struct sim_config cfg;
     struct fmtp_sender *sender;
+    uint64_t session, sender_leapt_ns;
+    uint32_t joins_at;                   /* first index that the session counts */
     struct sim_receiver rx[SIM_RECEIVERS];
     int nrx;
     uint64_t now_ns, nic_free_ns;
-    struct { uint32_t size; uint64_t at_ns; uint8_t *data; } product[SIM_PRODUCTS];
+    uint64_t datagrams, datagram_bytes, stream_bytes;      /* that left the sender */
+    struct { uint32_t size; uint64_t at_ns; uint8_t *data; } *product;
     int nproducts, offered;
-    int multicasted[SIM_PRODUCTS], released[SIM_PRODUCTS];
-    enum fmtp_release why[SIM_PRODUCTS];
-    uint64_t multicasted_ns[SIM_PRODUCTS], released_ns[SIM_PRODUCTS];
+    int *multicasted, *released;
+    enum fmtp_release *why;
+    uint64_t *offered_ns, *multicasted_ns, *released_ns;
     struct sim_event *events;            /* heap */
     size_t nevents, events_capacity;
     uint64_t order;
     uint64_t random;
+    bool restarted;                      /* the sender was */
 };
 
 struct sim *sim_new(const struct sim_config *cfg);
@@ -74,6 +95,14 @@ void sim_free(struct sim *s);
 void sim_product(struct sim *s, uint32_t size, uint64_t at_ns);
 /* Connects one more receiver now. */
 struct sim_receiver *sim_join(struct sim *s);
+/* The receiver's connection breaks and it connects again; restart: with nothing remembered. */
+void sim_reconnect(struct sim *s, int receiver, bool restart);
+/* It goes for good: missed() for what is incomplete. */
+void sim_leave(struct sim *s, int receiver);
+/* The sender starts anew, with the next index, and all connect again. */
+void sim_restart_sender(struct sim *s);
+/* The clock of a receiver (-1: the sender) leaps forward. */
+void sim_leap(struct sim *s, int receiver, uint64_t ns);
 /* Runs until there is nothing more to happen or until_ns. */
 void sim_run(struct sim *s, uint64_t until_ns);
 /* Pseudo-random number in [0, n). */

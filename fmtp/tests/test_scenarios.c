@@ -322,25 +322,57 @@ static void test_whole_product(void **state)
     sim_free(s);
 }
 
-/* ---- the whole last product: the sender timer tells, equation (1): 5000 * 7000*8/20e6 = 14 s
- * after EOP left; the product is missed */
+/* ---- the whole last product: after max(2 RTT, 100 ms) and the time that 256 KiB in the system's
+ * queues would take, 104.8576 ms, the sender tells those who are not done */
+#define NUDGE_AFTER (100 * MS + UINT64_C(104857600))
+
 static void test_whole_last_product(void **state)
 {
     struct sim *s = run(lose_product_0, 2);
     const struct sim_receiver *rx = &s->rx[0];
     uint64_t eop_1 = 2 * EOP_LEAVES + 4800;
+    struct fmtp_server_stats stats;
 
     (void)state;
     assert_got(s, 0, 0, 0);
+    assert_got(s, 0, 1, 5);
+    assert_all_done(s);
     assert_int_equal(s->multicasted_ns[1], eop_1);
-    assert_int_equal(s->released_ns[1], eop_1 + 14000 * MS);
+    assert_int_equal(sim_count(rx, FMTP_RETX_EOP, 1), 1);
+    assert_in_range(sim_find(rx, FMTP_RETX_EOP, 1)->at_ns, eop_1 + NUDGE_AFTER + 10 * MS,
+                    eop_1 + NUDGE_AFTER + 11 * MS);
+    assert_int_equal(sim_count(rx, FMTP_BOP_REQ, 1), 1);
+    assert_int_equal(sim_count(rx, FMTP_EOP_REQ, 1), 0);
+    fmtp_sender_get_stats(s->sender, &stats);
+    assert_int_equal(stats.nudges, 1);
+    sim_free(s);
+}
+
+/* ---- the same with a sender timer before the nudge, equation (1): 20 * 7000*8/20e6 = 56 ms after
+ * EOP left; the product is missed */
+static void test_whole_last_product_too_late(void **state)
+{
+    struct sim_config cfg = common;
+    struct sim *s;
+    const struct sim_receiver *rx;
+    uint64_t eop_1 = 2 * EOP_LEAVES + 4800;
+
+    (void)state;
+    cfg.drop = lose_product_0;
+    cfg.f_snd = 20;
+    s = sim_new(&cfg);
+    sim_product(s, SIZE, 0);
+    sim_product(s, SIZE, 0);
+    sim_run(s, FMTP_NEVER);
+    rx = &s->rx[0];
+    assert_got(s, 0, 0, 0);
+    assert_int_equal(s->released_ns[1], eop_1 + 56 * MS);
     assert_int_equal(s->why[1], FMTP_RELEASE_TIMEOUT);
     assert_int_equal(rx->missed[1], 1);
     assert_int_equal(rx->begun[1] + rx->ended[1], 0);
     assert_int_equal(sim_count(rx, FMTP_RETX_EOP, 1), 1);
     assert_int_equal(sim_count(rx, FMTP_BOP_REQ, 1), 1);
     assert_int_equal(sim_count(rx, FMTP_RETX_REJ, 1), 1);
-    assert_true(sim_find(rx, FMTP_RETX_EOP, 1)->at_ns >= eop_1 + 14010 * MS);
     sim_free(s);
 }
 
@@ -356,9 +388,9 @@ static void test_whole_first_product(void **state)
     struct sim *s = run(lose_everything_of_0, 2);
 
     (void)state;
+    assert_got(s, 0, 0, 5);
     assert_got(s, 0, 1, 0);
-    assert_int_equal(s->rx[0].missed[0], 1);
-    assert_int_equal(s->why[0], FMTP_RELEASE_TIMEOUT);
+    assert_all_done(s);
     sim_free(s);
 }
 
@@ -525,7 +557,8 @@ int main(void)
         cmocka_unit_test(test_next_bop),
         cmocka_unit_test(test_bop), cmocka_unit_test(test_bop_and_eop),
         cmocka_unit_test(test_bop_of_long_product), cmocka_unit_test(test_whole_product),
-        cmocka_unit_test(test_whole_last_product), cmocka_unit_test(test_whole_first_product),
+        cmocka_unit_test(test_whole_last_product),
+        cmocka_unit_test(test_whole_last_product_too_late), cmocka_unit_test(test_whole_first_product),
         cmocka_unit_test(test_too_late), cmocka_unit_test(test_slow_unicast),
         cmocka_unit_test(test_unwanted), cmocka_unit_test(test_timers_are_independent),
         cmocka_unit_test(test_join), cmocka_unit_test(test_no_receivers),

@@ -26,7 +26,7 @@ static void one(uint32_t seed, struct totals *t)
         .unicast_bps = seed % 5 == 0 ? 1000000 : 20000000, .delay_ns = seed % 50 * MS,
         .f_snd = f_snd[seed % 4], .f_rcv = 1 + seed % 20, .loss = seed % 11 / 100.0,
         .duplicate = seed % 3 / 50.0, .reorder = seed % 7 == 0 ? 0.05 : 0, .reorder_ns = 5 * MS,
-        .receivers = 1 + (int)(seed % SIM_RECEIVERS), .first_index = first[seed / 4 % 4],
+        .receivers = 1 + (int)(seed % 8), .first_index = first[seed / 4 % 4],
         .seed = seed};
     struct sim *s = sim_new(&cfg);
     struct fmtp_server_stats sent;

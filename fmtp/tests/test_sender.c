@@ -57,10 +57,18 @@ static void offer(struct fmtp_sender *s, size_t size)
                      0);
 }
 
-/* Multicasts what is pending. */
-static void drain(struct fmtp_sender *s, uint64_t now_ns)
+/* Multicasts what is pending; returns how many datagrams. */
+static unsigned drain(struct fmtp_sender *s, uint64_t now_ns)
 {
-    fmtp_sender_sent(s, (uint32_t)fmtp_sender_pending(s), now_ns);
+    static struct fmtp_datagram d[16];
+    unsigned n, total = 0;
+
+    while ((n = fmtp_sender_fill(s, d, 16, now_ns))) {
+        total += n;
+        fmtp_sender_sent(s, n, now_ns);
+    }
+    assert_false(fmtp_sender_has_output(s, now_ns));
+    return total;
 }
 
 static int put(struct fmtp_sender *s, int peer, uint16_t flags, uint32_t index, uint32_t seq,
@@ -70,7 +78,7 @@ static int put(struct fmtp_sender *s, int peer, uint16_t flags, uint32_t index, 
     struct fmtp_header h = {index, seq, len, flags};
 
     fmtp_header_put(bytes, &h);
-    return fmtp_sender_peer_input(s, peer, bytes, sizeof bytes);
+    return fmtp_sender_peer_input(s, peer, bytes, sizeof bytes, 0);
 }
 
 /* Takes up to n bytes out of a peer's stream. */
@@ -81,7 +89,7 @@ static size_t get(struct fmtp_sender *s, int peer, uint8_t *bytes, size_t n)
 
     while (total < n) {
         size_t len = 0;
-        fmtp_sender_peer_peek(s, peer, &out);
+        fmtp_sender_peer_peek(s, peer, &out, 0);
         for (int i = 0; i < out.niov && total + len < n; i++) {
             size_t take = out.iov[i].iov_len;
             if (take > n - total - len)
@@ -91,7 +99,7 @@ static size_t get(struct fmtp_sender *s, int peer, uint8_t *bytes, size_t n)
         }
         if (!len)
             break;
-        fmtp_sender_peer_sent(s, peer, len);
+        fmtp_sender_peer_sent(s, peer, len, 0);
         total += len;
     }
     return total;
@@ -114,37 +122,45 @@ static void test_datagrams(void **state)
     struct fmtp_sender *s = make(4, 4096);
     struct iovec parts[4] = {{product, 1000}, {product + 1000, 0}, {product + 1000, 100},
                              {product + 1100, 400}};
-    struct fmtp_datagram d;
+    struct fmtp_datagram d[8];
     struct fmtp_error err;
     uint32_t index = 9;
 
     (void)state;
-    assert_false(fmtp_sender_peek(s, 0, &d));
+    assert_false(fmtp_sender_has_output(s, 0));
+    assert_int_equal(fmtp_sender_fill(s, d, 8, 0), 0);
     assert_int_equal(fmtp_sender_offer(s, parts, 4, "test metadata", 14, NULL,
                                        (struct timespec){0}, &index, &err), 0);
     assert_int_equal(index, 0);
-    assert_int_equal(fmtp_sender_pending(s), 4);        /* BOP, 2 blocks, EOP */
-    assert_true(fmtp_sender_peek(s, 0, &d));
-    expect(d.head, FMTP_BOP, 0, 0, 20);
-    assert_int_equal(d.len, 32);
-    assert_memory_equal(d.iov[1].iov_base, "\x00\x00\x05\xdc\x00\x0etest metadata", 20);
-    assert_true(fmtp_sender_peek(s, 1, &d));
-    expect(d.head, FMTP_MEM_DATA, 0, 0, 1448);
-    assert_int_equal(d.niov, 4);
-    assert_ptr_equal(d.iov[1].iov_base, product);
-    assert_ptr_equal(d.iov[3].iov_base, product + 1100);
-    assert_int_equal(d.iov[3].iov_len, 348);
-    assert_true(fmtp_sender_peek(s, 2, &d));
-    expect(d.head, FMTP_MEM_DATA, 0, 1448, 52);
-    assert_ptr_equal(d.iov[1].iov_base, product + 1448);
-    assert_true(fmtp_sender_peek(s, 3, &d));
-    expect(d.head, FMTP_EOP, 0, 0, 0);
-    assert_false(fmtp_sender_peek(s, 4, &d));
+    assert_true(fmtp_sender_has_output(s, 0));
+    assert_int_equal(fmtp_sender_fill(s, d, 1, 0), 1);
+    expect(d[0].head, FMTP_BOP, 0, 0, 20);
+    assert_int_equal(d[0].len, 32);
+    assert_memory_equal(d[0].iov[1].iov_base, "\x00\x00\x05\xdc\x00\x0etest metadata", 20);
+    assert_int_equal(fmtp_sender_fill(s, d, 8, 0), 4);  /* BOP again, 2 blocks, EOP */
+    expect(d[0].head, FMTP_BOP, 0, 0, 20);
+    expect(d[1].head, FMTP_MEM_DATA, 0, 0, 1448);
+    assert_int_equal(d[1].niov, 4);
+    assert_ptr_equal(d[1].iov[1].iov_base, product);
+    assert_ptr_equal(d[1].iov[3].iov_base, product + 1100);
+    assert_int_equal(d[1].iov[3].iov_len, 348);
+    expect(d[2].head, FMTP_MEM_DATA, 0, 1448, 52);
+    assert_ptr_equal(d[2].iov[1].iov_base, product + 1448);
+    expect(d[3].head, FMTP_EOP, 0, 0, 0);
     assert_int_equal(fmtp_sender_deadline(s), FMTP_NEVER);
-    fmtp_sender_sent(s, 3, 5);
+    fmtp_sender_sent(s, 2, 5);
+    assert_int_equal(fmtp_sender_fill(s, d, 8, 0), 2);  /* the rest */
+    expect(d[0].head, FMTP_MEM_DATA, 0, 1448, 52);
+    fmtp_sender_sent(s, 0, 6);
+    assert_int_equal(fmtp_sender_fill(s, d, 1, 0), 1);
+    expect(d[0].head, FMTP_MEM_DATA, 0, 1448, 52);
+    fmtp_sender_sent(s, 1, 7);
     assert_int_equal(nmulticasted, 0);
+    assert_int_equal(fmtp_sender_fill(s, d, 8, 0), 1);
+    assert_false(fmtp_sender_ready(s));
     fmtp_sender_sent(s, 1, 1000);
     assert_int_equal(nmulticasted, 1);
+    assert_false(fmtp_sender_has_output(s, 1000));
     /* equation (1): 2 * 1500 * 8 / 8e6 = 3 ms after EOP */
     assert_int_equal(fmtp_sender_deadline(s), 1000 + 3000000);
     fmtp_sender_timeout(s, 1000 + 2999999);
@@ -160,10 +176,10 @@ static void test_datagrams(void **state)
 static void test_max_rtt(void **state)
 {
     struct fmtp_sender *s = make(4, 4096);
-    int a = fmtp_sender_peer_add(s), b = fmtp_sender_peer_add(s), c = fmtp_sender_peer_add(s);
+    int a = fmtp_sender_peer_add(s, false, NULL), b = fmtp_sender_peer_add(s, false, NULL), c = fmtp_sender_peer_add(s, false, NULL);
 
     (void)state;
-    assert_int_equal(fmtp_sender_peer_add(s), -1);
+    assert_int_equal(fmtp_sender_peer_add(s, false, NULL), -1);
     fmtp_sender_peer_rtt(s, a, 36000000);
     fmtp_sender_peer_rtt(s, b, 90000000);
     fmtp_sender_peer_rtt(s, c, 500000000);
@@ -185,8 +201,8 @@ static void test_offer_errors(void **state)
     (void)state;
     assert_int_equal(fmtp_sender_offer(s, huge, 2, NULL, 0, NULL, t, NULL, &err), -1);
     assert_non_null(strstr(err.text, "4294967295"));
-    assert_int_equal(fmtp_sender_offer(s, huge, 1, product, 1431, NULL, t, NULL, &err), -1);
-    assert_non_null(strstr(err.text, "1431"));
+    assert_int_equal(fmtp_sender_offer(s, huge, 1, product, 1443, NULL, t, NULL, &err), -1);
+    assert_non_null(strstr(err.text, "1443"));
     assert_int_equal(fmtp_sender_offer(s, huge, 5, NULL, 0, NULL, t, NULL, &err), -1);
     offer(s, 10);
     assert_false(fmtp_sender_ready(s));
@@ -202,7 +218,7 @@ static void test_offer_errors(void **state)
 static void test_requests(void **state)
 {
     struct fmtp_sender *s = make(4, 4096);
-    int p = fmtp_sender_peer_add(s);
+    int p = fmtp_sender_peer_add(s, false, NULL);
     static uint8_t out[100000];
     struct fmtp_server_stats stats;
 
@@ -247,7 +263,7 @@ static void test_requests(void **state)
 static void test_release_in_mid_message(void **state)
 {
     struct fmtp_sender *s = make(4, 4096);
-    int p = fmtp_sender_peer_add(s);
+    int p = fmtp_sender_peer_add(s, false, NULL);
     static uint8_t out[100000];
 
     (void)state;
@@ -274,12 +290,12 @@ static void test_release_in_mid_message(void **state)
 static void test_acknowledgements(void **state)
 {
     struct fmtp_sender *s = make(4, 4096);
-    int a = fmtp_sender_peer_add(s), b = fmtp_sender_peer_add(s), late;
+    int a = fmtp_sender_peer_add(s, false, NULL), b = fmtp_sender_peer_add(s, false, NULL), late;
     struct fmtp_server_stats stats;
 
     (void)state;
     offer(s, 5000);
-    late = fmtp_sender_peer_add(s);                     /* after BOP: not waited for */
+    late = fmtp_sender_peer_add(s, false, NULL);                     /* after BOP: not waited for */
     put(s, a, FMTP_RETX_END, 0, 0, 0);                  /* before EOP left */
     put(s, b, FMTP_RETX_END, 0, 0, 0);
     assert_int_equal(nreleased, 0);
@@ -306,7 +322,7 @@ static void test_acknowledgements(void **state)
 static void test_queue_bound(void **state)
 {
     struct fmtp_sender *s = make(4, 64 * 16);           /* 64 entries */
-    int p = fmtp_sender_peer_add(s), q = fmtp_sender_peer_add(s);
+    int p = fmtp_sender_peer_add(s, false, NULL), q = fmtp_sender_peer_add(s, false, NULL);
     static uint8_t out[200000];
     struct fmtp_server_stats stats;
 

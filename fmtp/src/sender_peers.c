@@ -1,0 +1,557 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The sender's peers: what comes from their streams and what goes to them.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sender_repair.h"
+#include "sender_state.h"
+
+#define BYTE_NS UINT64_C(8000000000)  /* at 1 bit/s */
+
+enum {
+    NUDGE_SCAN = 64,              /* a longer queue is not searched: it tells the peer enough */
+    UC_BURST_MS = 5               /* r_uc tokens that idle time saves up */
+};
+
+static uint16_t block_bytes(const struct fmtp_sender *s)
+{
+    return s->cfg.block_bytes;
+}
+
+/* ------------------------------------------------------------------ messages */
+
+/* Length on the wire of the message that answers r next. */
+static size_t message_len(const struct fmtp_sender *s, const struct fmtp_request *r)
+{
+    size_t len = FMTP_HEADER_LEN;
+
+    if (r->flags == FMTP_RETX_DATA)
+        len += r->end - r->seq < block_bytes(s) ? r->end - r->seq : block_bytes(s);
+    else if (r->flags == FMTP_RETX_BOP)
+        len += fmtp_sender_lookup(s, r->index)->body_len;
+    return len;
+}
+
+/* That message as a header and iovecs behind it; returns their number. */
+static int message(const struct fmtp_sender *s, const struct fmtp_request *r,
+                   uint8_t head[FMTP_HEADER_LEN], struct iovec *iov)
+{
+    uint32_t len = (uint32_t)(message_len(s, r) - FMTP_HEADER_LEN);
+    struct fmtp_header h = {r->index, r->seq, (uint16_t)len, (uint16_t)r->flags};
+    struct product *p;
+
+    fmtp_header_put(head, &h);
+    if (!len)
+        return 0;
+    p = fmtp_sender_lookup(s, r->index);
+    if (r->flags == FMTP_RETX_DATA)
+        return fmtp_sender_product_iov(p, r->seq, len, iov);
+    iov[0] = (struct iovec){p->body, p->body_len};
+    return 1;
+}
+
+static void pop(struct peer *peer)
+{
+    fmtp_requests_pop(&peer->queue);
+    peer->popped++;
+}
+
+/* The head message is half sent and its product goes: keep a copy of the other half. */
+static void save_rest(const struct fmtp_sender *s, struct peer *peer)
+{
+    struct iovec iov[1 + FMTP_MAX_PARTS];
+    uint8_t head[FMTP_HEADER_LEN];
+    struct fmtp_request *r = fmtp_requests_at(&peer->queue, 0);
+    size_t skip = peer->head_sent;
+    int n = 1 + message(s, r, head, iov + 1);
+
+    iov[0] = (struct iovec){head, sizeof head};
+    peer->rest_at = peer->rest_len = 0;
+    for (int i = 0; i < n; i++) {
+        if (skip >= iov[i].iov_len) {
+            skip -= iov[i].iov_len;
+            continue;
+        }
+        memcpy(peer->rest + peer->rest_len, (uint8_t *)iov[i].iov_base + skip,
+               iov[i].iov_len - skip);
+        peer->rest_len += iov[i].iov_len - skip;
+        skip = 0;
+    }
+    peer->head_sent = 0;
+    if (r->flags == FMTP_RETX_DATA && r->end - r->seq > block_bytes(s))
+        r->seq += block_bytes(s);
+    else
+        pop(peer);
+}
+
+static void update_active(struct fmtp_sender *s, size_t number)
+{
+    const struct peer *peer = s->peers[number];
+
+    bool active = peer && (peer->rest_len || peer->queue.count);
+
+    set_put(s->active, number, active);
+    set_put(s->runnable, number, active && !peer->blocked);
+}
+
+void fmtp_sender_peer_blocked(struct fmtp_sender *s, int peer, bool blocked)
+{
+    s->peers[peer]->blocked = blocked;
+    update_active(s, (size_t)peer);
+}
+
+/* Forgets one peer's outstanding requests for the product. */
+static size_t purge(struct fmtp_sender *s, size_t number, uint32_t index, bool reject)
+{
+    struct peer *peer = s->peers[number];
+    size_t found;
+
+    if (!peer->queue.count)
+        return 0;
+    if (peer->head_sent && fmtp_requests_at(&peer->queue, 0)->index == index)
+        save_rest(s, peer);
+    found = fmtp_requests_purge(&peer->queue, peer->head_sent ? 1 : 0, index, reject);
+    if (found && reject)
+        s->stats.rejects++;
+    update_active(s, number);
+    return found;
+}
+
+void fmtp_peers_purge(struct fmtp_sender *s, uint32_t index)
+{
+    size_t n = s->cfg.max_peers;
+
+    for (size_t i = set_next(s->active, n, 0); i < n; i = set_next(s->active, n, i + 1))
+        purge(s, i, index, true);
+}
+
+int fmtp_peers_answer(struct fmtp_sender *s, int number, const struct fmtp_request *r)
+{
+    struct peer *peer = s->peers[number];
+
+    if (fmtp_requests_push(&peer->queue, r, peer->head_sent ? 1 : 0) == 0) {
+        update_active(s, (size_t)number);
+        return 0;
+    }
+    if (r->flags != FMTP_RETX_REJ && purge(s, (size_t)number, r->index, true)) {
+        struct product *p = fmtp_sender_lookup(s, r->index);
+        set_put(p->done_set, (size_t)number, true);
+        if (fmtp_sender_finish(p, number))
+            s->stats.unacknowledged++;
+        return 0;
+    }
+    peer->broken = true;
+    return -1;
+}
+
+unsigned fmtp_peers_nudge(struct fmtp_sender *s, const struct product *p)
+{
+    size_t max = s->cfg.max_peers;
+    unsigned n = 0;
+
+    for (size_t i = set_next(p->unfinished_set, max, 0); i < max;
+         i = set_next(p->unfinished_set, max, i + 1)) {
+        struct fmtp_request r = {.index = p->index, .flags = FMTP_RETX_EOP};
+        struct fmtp_requests *q = &s->peers[i]->queue;
+        bool queued = s->peers[i]->rest_len || q->count > NUDGE_SCAN;
+        for (size_t j = 0; j < q->count && !queued; j++)
+            queued = fmtp_requests_at(q, j)->index == p->index;
+        if (!queued && fmtp_peers_answer(s, (int)i, &r) == 0)
+            n++;
+    }
+    return n;
+}
+
+/* ------------------------------------------------------------------ come and go */
+
+int fmtp_sender_peer_add(struct fmtp_sender *s, bool extended, struct fmtp_session *out)
+{
+    size_t i = 0;
+
+    while (i < s->cfg.max_peers && s->peers[i])
+        i++;
+    struct peer *peer = i < s->cfg.max_peers
+                        ? calloc(1, sizeof *peer + FMTP_HEADER_LEN + block_bytes(s)) : NULL;
+    if (!peer)
+        return -1;
+    fmtp_requests_init(&peer->queue, s->cfg.peer_queue_bytes);
+    peer->extended = extended && s->cfg.fec_k;
+    s->peers[i] = peer;
+    s->npeers++;
+    if (!peer->extended && !s->nordinary++)
+        fmtp_repair_stop(s);
+    if (out)
+        *out = (struct fmtp_session){
+            .extended = peer->extended, .block_bytes = block_bytes(s), .fec_k = s->cfg.fec_k,
+            .next_index = s->next_index, .id = s->cfg.session_id};
+    return (int)i;
+}
+
+void fmtp_sender_peer_remove(struct fmtp_sender *s, int number)
+{
+    struct peer *peer = s->peers[number];
+
+    s->npeers--;
+    s->nordinary -= !peer->extended;
+    fmtp_requests_free(&peer->queue);
+    free(peer);
+    s->peers[number] = NULL;
+    s->rtt_stale = true;
+    update_active(s, (size_t)number);
+    for (size_t i = 0; i <= s->hash_mask; i++) {
+        struct product *p = s->hash[i], *chain;
+        for (; p; p = chain) {
+            chain = p->chain;
+            set_put(p->done_set, (size_t)number, false);
+            if (fmtp_sender_finish(p, number)) {
+                s->stats.unacknowledged++;
+                fmtp_sender_release_if_done(s, p);
+            }
+        }
+    }
+}
+
+void fmtp_sender_peer_rtt(struct fmtp_sender *s, int peer, uint64_t rtt_ns)
+{
+    s->peers[peer]->rtt_ns = rtt_ns;
+    s->rtt_stale = true;
+}
+
+uint64_t fmtp_peers_rtt_max(struct fmtp_sender *s)
+{
+    if (!s->rtt_stale)
+        return s->rtt_max_ns;
+    s->rtt_max_ns = 0;
+    for (size_t i = 0; i < s->cfg.max_peers; i++)
+        if (s->peers[i] && s->peers[i]->rtt_ns > s->rtt_max_ns)
+            s->rtt_max_ns = s->peers[i]->rtt_ns;
+    s->rtt_stale = false;
+    return s->rtt_max_ns;
+}
+
+/* ------------------------------------------------------------------ requests */
+
+/* Answers a repair request by the blocks themselves on the stream, unless these are still queued
+ * for an earlier one. */
+static int retransmit(struct fmtp_sender *s, int number, const struct product *p, uint32_t group,
+                      unsigned k, const struct fmtp_repair_req *req)
+{
+    struct peer *peer = s->peers[number];
+    struct answered *a = &peer->answered[(p->index * 31 + group) % ANSWERED];
+    uint32_t first = fmtp_fec_group(p->nblocks, s->cfg.fec_k, group).first;
+
+    if (a->index == p->index && a->group == group && a->until > peer->popped && peer->queue.count)
+        return 0;
+    for (unsigned i = 0; i < k; i++) {
+        uint32_t at = (first + i) * block_bytes(s);
+        struct fmtp_request r = {p->index, at, at + fmtp_block_len(p->size, at, block_bytes(s)),
+                                 FMTP_RETX_DATA};
+        if (!(req->bitmap[i / 8] >> (i % 8) & 1))
+            continue;
+        if (fmtp_peers_answer(s, number, &r) < 0)
+            return -1;
+    }
+    *a = (struct answered){p->index, group, peer->popped + peer->queue.count};
+    return 0;
+}
+
+/* The peer wants something of a product that did not wait for it: it does now. */
+static void count_peer(struct product *p, int number)
+{
+    if (!in_set(p->unfinished_set, (size_t)number) && !in_set(p->done_set, (size_t)number)) {
+        set_put(p->unfinished_set, (size_t)number, true);
+        p->unfinished++;
+    }
+}
+
+static int reject(struct fmtp_sender *s, int number, uint32_t index)
+{
+    struct fmtp_request r = {.index = index, .flags = FMTP_RETX_REJ};
+
+    s->stats.rejects++;
+    return fmtp_peers_answer(s, number, &r);
+}
+
+static int bad_message(struct fmtp_sender *s)
+{
+    s->stats.bad_messages++;
+    return 0;
+}
+
+static int repair_request(struct fmtp_sender *s, int number, const struct fmtp_header *h,
+                          const uint8_t *body, uint64_t now_ns)
+{
+    struct product *p = fmtp_sender_lookup(s, h->index);
+    struct fmtp_repair_req req;
+
+    s->stats.repair_requests++;
+    if (!p)
+        return reject(s, number, h->index);
+    if (h->seqnum >= fmtp_fec_groups(p->nblocks, s->cfg.fec_k))
+        return bad_message(s);
+    unsigned k = fmtp_fec_group(p->nblocks, s->cfg.fec_k, h->seqnum).count;
+    if (fmtp_repair_req_get(body, h->payloadlen, k, &req) < 0)
+        return bad_message(s);
+    count_peer(p, number);
+    if (!fmtp_repair_active(s) || !p->groups)
+        return retransmit(s, number, p, h->seqnum, k, &req);
+    fmtp_repair_request(s, &p->groups[h->seqnum], &req, s->peers[number]->rtt_ns, now_ns);
+    return 0;
+}
+
+static int plain_request(struct fmtp_sender *s, int number, const struct fmtp_header *h)
+{
+    struct product *p = fmtp_sender_lookup(s, h->index);
+    struct fmtp_request r = {.index = h->index};
+
+    switch (h->flags) {
+    case FMTP_RETX_END:
+        if (p)
+            set_put(p->done_set, (size_t)number, true);
+        if (p && fmtp_sender_finish(p, number)) {
+            s->stats.acks++;
+            purge(s, (size_t)number, p->index, false);
+        }
+        return 0;
+    case FMTP_RETX_REQ:
+        s->stats.retx_requests++;
+        r.flags = FMTP_RETX_DATA;
+        if (h->payloadlen == 0 || (p && h->seqnum >= p->size))
+            return bad_message(s);
+        r.seq = h->seqnum - h->seqnum % block_bytes(s);
+        if (p)
+            r.end = p->size - h->seqnum < h->payloadlen ? p->size : h->seqnum + h->payloadlen;
+        break;
+    case FMTP_BOP_REQ:
+        r.flags = FMTP_RETX_BOP;
+        break;
+    case FMTP_EOP_REQ:
+        r.flags = FMTP_RETX_EOP;
+        break;
+    default:
+        bad_message(s);
+        return -1;
+    }
+    if (!p)
+        return reject(s, number, h->index);
+    count_peer(p, number);
+    return fmtp_peers_answer(s, number, &r);
+}
+
+static int request(struct fmtp_sender *s, int number, const struct fmtp_header *h,
+                   const uint8_t *body, uint64_t now_ns)
+{
+    struct product *p;
+    int rc = body ? repair_request(s, number, h, body, now_ns) : plain_request(s, number, h);
+
+    /* It may have been acknowledged, or rejected for want of room. */
+    p = fmtp_sender_lookup(s, h->index);
+    if (p)
+        fmtp_sender_release_if_done(s, p);
+    return rc;
+}
+
+int fmtp_sender_peer_input(struct fmtp_sender *s, int number, const uint8_t *bytes, size_t len,
+                           uint64_t now_ns)
+{
+    struct peer *peer = s->peers[number];
+
+    if (peer->broken)
+        return -1;
+    while (len) {
+        size_t whole = FMTP_HEADER_LEN, take;
+        struct fmtp_header h = {0};
+
+        if (peer->in_len >= FMTP_HEADER_LEN) {
+            fmtp_header_get(peer->in, &h);
+            whole += h.payloadlen;        /* only repair requests get here */
+        }
+        take = whole - peer->in_len < len ? whole - peer->in_len : len;
+        memcpy(peer->in + peer->in_len, bytes, take);
+        peer->in_len += take;
+        bytes += take;
+        len -= take;
+        if (peer->in_len < whole)
+            break;
+        fmtp_header_get(peer->in, &h);
+        bool has_body = h.flags == FMTP_REPAIR_REQ && peer->extended;
+        if (has_body && h.payloadlen > FMTP_REPAIR_REQ_MAX) {
+            bad_message(s);
+            return -1;
+        }
+        if (has_body && whole < FMTP_HEADER_LEN + (size_t)h.payloadlen)
+            continue;
+        peer->in_len = 0;
+        if (request(s, number, &h, has_body ? peer->in + FMTP_HEADER_LEN : NULL, now_ns) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* ------------------------------------------------------------------ r_uc */
+
+static int64_t quantum(const struct fmtp_sender *s)
+{
+    return FMTP_HEADER_LEN + block_bytes(s);
+}
+
+static bool may_send(const struct fmtp_sender *s, const struct peer *peer)
+{
+    return !s->cfg.r_uc_bps || peer->allowance > 0;
+}
+
+/* Shares the tokens among those that have something queued, one block at a time in turn. What a peer
+ * cannot use at once is bounded, so that a stuck one does not hoard. */
+void fmtp_peers_refill(struct fmtp_sender *s, uint64_t now_ns)
+{
+    size_t n = s->cfg.max_peers, idle = 0;
+    int64_t burst = (int64_t)(s->cfg.r_uc_bps / 8 * UC_BURST_MS / 1000) + quantum(s);
+    uint64_t passed_ns = now_ns - s->uc_filled_ns;
+
+    if (!s->cfg.r_uc_bps || now_ns < s->uc_filled_ns)
+        return;
+    if (passed_ns > UC_BURST_MS * FMTP_MS) {
+        s->uc_tokens = burst;
+        s->uc_filled_ns = now_ns;
+    } else {
+        uint64_t bytes = passed_ns * s->cfg.r_uc_bps / BYTE_NS;
+        s->uc_tokens += (int64_t)bytes;
+        s->uc_filled_ns += bytes * BYTE_NS / s->cfg.r_uc_bps;
+    }
+    if (s->uc_tokens > burst)
+        s->uc_tokens = burst;
+    while (s->uc_tokens >= quantum(s) && idle < 2) {
+        size_t i = set_next(s->runnable, n, s->uc_turn);
+        if (i == n) {
+            s->uc_turn = 0;
+            idle++;
+            continue;
+        }
+        s->uc_turn = i + 1;
+        if (s->peers[i]->allowance > 0)
+            continue;
+        s->peers[i]->allowance += quantum(s);
+        s->uc_tokens -= quantum(s);
+        idle = 0;
+    }
+}
+
+uint64_t fmtp_peers_deadline(const struct fmtp_sender *s)
+{
+    size_t n = s->cfg.max_peers;
+
+    if (!s->cfg.r_uc_bps)
+        return FMTP_NEVER;
+    for (size_t i = set_next(s->runnable, n, 0); i < n; i = set_next(s->runnable, n, i + 1))
+        if (s->peers[i]->allowance <= 0) {
+            int64_t lack = quantum(s) - s->uc_tokens;
+            return s->uc_filled_ns + (lack > 0 ? (uint64_t)lack : 0) * BYTE_NS / s->cfg.r_uc_bps + 1;
+        }
+    return FMTP_NEVER;
+}
+
+/* ------------------------------------------------------------------ output */
+
+bool fmtp_sender_peer_pending(const struct fmtp_sender *s, int peer)
+{
+    return in_set(s->active, (size_t)peer) && may_send(s, s->peers[peer]);
+}
+
+int fmtp_sender_next_ready(struct fmtp_sender *s, uint64_t now_ns)
+{
+    size_t n = s->cfg.max_peers, from = s->turn;
+
+    fmtp_peers_refill(s, now_ns);
+    for (int wrapped = 0; wrapped < 2;) {
+        size_t i = set_next(s->runnable, n, s->turn);
+        if (i == n || (wrapped && i >= from)) {
+            s->turn = 0;
+            wrapped++;
+            continue;
+        }
+        s->turn = i + 1;
+        if (may_send(s, s->peers[i]))
+            return (int)i;
+    }
+    return -1;
+}
+
+void fmtp_sender_peer_peek(struct fmtp_sender *s, int number, struct fmtp_stream_out *out,
+                           uint64_t now_ns)
+{
+    const struct peer *peer = s->peers[number];
+    size_t skip = peer->head_sent, most = SIZE_MAX;
+    int messages = 0;
+
+    fmtp_peers_refill(s, now_ns);
+    out->niov = 0;
+    out->len = 0;
+    if (s->cfg.r_uc_bps)
+        most = peer->allowance > 0 ? (size_t)peer->allowance : 0;
+    if (peer->rest_len && most) {
+        out->iov[out->niov++] = (struct iovec){(void *)(peer->rest + peer->rest_at),
+                                               peer->rest_len};
+        out->len = peer->rest_len;
+        messages++;
+    }
+    for (size_t i = 0; i < peer->queue.count && messages < FMTP_STREAM_MESSAGES; i++) {
+        struct fmtp_request r = *fmtp_requests_at(&peer->queue, i);
+        do {
+            struct iovec *iov = out->iov + out->niov;
+            if (out->len >= skip && out->len - skip >= most)
+                goto full;
+            int n = 1 + message(s, &r, out->heads[messages], iov + 1);
+            iov[0] = (struct iovec){out->heads[messages], FMTP_HEADER_LEN};
+            out->niov += n;
+            out->len += message_len(s, &r);
+            messages++;
+            r.seq += block_bytes(s);
+        } while (r.flags == FMTP_RETX_DATA && r.seq < r.end && r.seq >= block_bytes(s) &&
+                 messages < FMTP_STREAM_MESSAGES);
+    }
+full:
+    if (!messages)
+        return;
+    out->len -= skip;
+    for (int i = 0; skip; i++) {
+        size_t cut = out->iov[i].iov_len < skip ? out->iov[i].iov_len : skip;
+        out->iov[i].iov_base = (uint8_t *)out->iov[i].iov_base + cut;
+        out->iov[i].iov_len -= cut;
+        skip -= cut;
+    }
+}
+
+void fmtp_sender_peer_sent(struct fmtp_sender *s, int number, size_t bytes, uint64_t now_ns)
+{
+    struct peer *peer = s->peers[number];
+    size_t take = bytes < peer->rest_len ? bytes : peer->rest_len;
+
+    if (s->cfg.r_uc_bps)
+        peer->allowance -= (int64_t)bytes;
+    peer->rest_at += take;
+    peer->rest_len -= take;
+    bytes += peer->head_sent - take;
+    peer->head_sent = 0;
+    while (peer->queue.count) {
+        struct fmtp_request *r = fmtp_requests_at(&peer->queue, 0);
+        size_t len = message_len(s, r);
+        if (bytes < len) {
+            peer->head_sent = bytes;
+            break;
+        }
+        bytes -= len;
+        if (r->flags == FMTP_RETX_DATA) {
+            s->stats.retx_blocks++;
+            s->stats.retx_bytes += len - FMTP_HEADER_LEN;
+            if (r->end - r->seq > block_bytes(s)) {
+                r->seq += block_bytes(s);
+                continue;
+            }
+        }
+        pop(peer);
+    }
+    update_active(s, (size_t)number);
+    fmtp_peers_refill(s, now_ns);
+}

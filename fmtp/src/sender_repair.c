@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sender_repair.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HOLD_MIN_NS FMTP_MS
+#define HOLD_MAX_NS (10 * FMTP_MS)
+#define SETTLE_NS (50 * FMTP_MS)          /* beyond two round trips: nobody asked */
+#define PARITY_BYTES (1u << 20)           /* memory for parity on its way out */
+#define CODE_BYTES_PER_NS 4               /* speed of the code, for its cost */
+#define PACKET_MIN_NS 1000                /* per datagram, however fast the link is */
+#define WINDOW_BLOCKS 1600.0              /* the estimate of loss forgets what is older */
+/* A group that was fully multicast with parity and not asked for again lost less than that parity;
+ * how much less nobody tells. */
+#define UNASKED 0.75
+
+int fmtp_repair_init(struct fmtp_sender *s)
+{
+    unsigned n = PARITY_BYTES / s->cfg.block_bytes;
+
+    TAILQ_INIT(&s->held);
+    TAILQ_INIT(&s->ready);
+    TAILQ_INIT(&s->settling);
+    if (!s->cfg.fec_k)
+        return 0;
+    n = n < 8 ? 8 : n > 64 ? 64 : n;
+    s->parity_memory = malloc((size_t)n * s->cfg.block_bytes);
+    s->scratch = malloc((size_t)FMTP_MAX_PARTS * s->cfg.block_bytes);
+    for (s->parity_buffers = 0; s->parity_buffers < n; s->parity_buffers++)
+        s->parity_free[s->nparity_free++] = (int16_t)s->parity_buffers;
+    return s->parity_memory && s->scratch ? 0 : -1;
+}
+
+void fmtp_repair_free(struct fmtp_sender *s)
+{
+    free(s->parity_memory);
+    free(s->scratch);
+}
+
+bool fmtp_repair_active(const struct fmtp_sender *s)
+{
+    return s->cfg.fec_k && s->npeers && !s->nordinary;
+}
+
+int fmtp_repair_begin(struct fmtp_sender *s, struct product *p)
+{
+    if (!s->cfg.fec_k || !p->nblocks ||
+        fmtp_fec_groups(p->nblocks, s->cfg.fec_k) > FMTP_FEC_MAX_GROUPS)
+        return 0;
+    p->ngroups = fmtp_fec_groups(p->nblocks, s->cfg.fec_k);
+    p->groups = calloc(p->ngroups, sizeof *p->groups);
+    if (!p->groups)
+        return -1;
+    for (uint32_t i = 0; i < p->ngroups; i++) {
+        p->groups[i].product = p;
+        p->groups[i].number = (uint16_t)i;
+    }
+    return 0;
+}
+
+static unsigned blocks_of(const struct fmtp_sender *s, const struct group *g)
+{
+    return fmtp_fec_group(g->product->nblocks, s->cfg.fec_k, g->number).count;
+}
+
+static void rest(struct fmtp_sender *s, struct group *g)
+{
+    if (g->state == GROUP_IDLE)
+        return;
+    TAILQ_REMOVE(g->state == GROUP_HELD ? &s->held : &s->ready, g, link);
+    g->state = GROUP_IDLE;
+    g->wanted = (struct fmtp_bits){0};
+    g->product->busy--;
+}
+
+/* ------------------------------------------------------------------ bits */
+
+static unsigned bits(const struct fmtp_bits *b)
+{
+    unsigned n = 0;
+
+    for (int i = 0; i < 4; i++)
+        n += (unsigned)__builtin_popcountll(b->word[i]);
+    return n;
+}
+
+static int first_bit(const struct fmtp_bits *b)
+{
+    for (int i = 0; i < 4; i++)
+        if (b->word[i])
+            return i * 64 + __builtin_ctzll(b->word[i]);
+    return -1;
+}
+
+/* ------------------------------------------------------------------ what is lost on the way */
+
+/* A group of k blocks needed `lost` more symbols at the receiver that lost most. */
+static void learn(struct fmtp_sender *s, double k, double lost)
+{
+    double keep = WINDOW_BLOCKS / (WINDOW_BLOCKS + k);
+
+    s->observed = s->observed * keep + k;
+    s->lost = s->lost * keep + lost;
+}
+
+static void settle(struct fmtp_sender *s, struct group *g, double lost)
+{
+    if (g->settles_ns) {
+        TAILQ_REMOVE(&s->settling, g, settling);
+        g->settles_ns = 0;
+        learn(s, blocks_of(s, g), lost);
+    }
+}
+
+static uint64_t packet_ns(const struct fmtp_sender *s)
+{
+    uint64_t bytes = FMTP_HEADER_LEN + s->cfg.block_bytes + (uint64_t)s->cfg.overhead_bytes;
+    uint64_t ns = s->cfg.r_mc_bps ? bytes * 8 * 1000000000u / s->cfg.r_mc_bps : 0;
+
+    return ns > PACKET_MIN_NS ? ns : PACKET_MIN_NS;
+}
+
+/* Making one symbol of k blocks, or using it. */
+static uint64_t code_ns(const struct fmtp_sender *s, unsigned k)
+{
+    return (uint64_t)k * s->cfg.block_bytes / CODE_BYTES_PER_NS;
+}
+
+static uint64_t hold_ns(struct fmtp_sender *s)
+{
+    uint64_t ns = fmtp_peers_rtt_max(s) / 4;
+
+    if (s->npeers < 2)
+        return 0;                         /* nobody to wait for */
+    return ns < HOLD_MIN_NS ? HOLD_MIN_NS : ns > HOLD_MAX_NS ? HOLD_MAX_NS : ns;
+}
+
+void fmtp_repair_append(struct fmtp_sender *s, struct group *g)
+{
+    unsigned k = blocks_of(s, g), n, max = fmtp_fec_max_parity(k);
+    struct fmtp_fec_group at = fmtp_fec_group(g->product->nblocks, s->cfg.fec_k, g->number);
+    uint64_t left_ns = (g->product->nblocks - at.first - at.count) * packet_ns(s);
+    double expected = s->observed > 0 ? s->lost / s->observed * k : 0;
+
+    if (!fmtp_repair_active(s))
+        return;
+    if (left_ns <= fmtp_peers_rtt_max(s) + hold_ns(s)) {
+        /* Near the end a request would delay the product by a round trip: some parity in reserve
+         * costs less. The largest loss among many receivers varies by less than its root. */
+        if (expected >= 0.25)
+            for (n = 0; n * n < expected; n++)
+                ;
+        else
+            n = 0;
+        expected += n;
+    } else if (code_ns(s, k) > 2 * packet_ns(s)) {
+        return;
+    }
+    n = (unsigned)(expected + 0.25);
+    g->target = (uint8_t)(n < max ? n : max);
+    if (g->target > g->parity)
+        s->appending = g;
+}
+
+/* ------------------------------------------------------------------ requests */
+
+void fmtp_repair_request(struct fmtp_sender *s, struct group *g, const struct fmtp_repair_req *req,
+                         uint64_t rtt_ns, uint64_t now_ns)
+{
+    unsigned k = blocks_of(s, g), max = fmtp_fec_max_parity(k), need = req->need, target;
+    /* The request was made before what left lately arrived there. */
+    bool crossed = g->last_ns && now_ns < g->last_ns + rtt_ns;
+    struct fmtp_bits lost = {0};
+
+    for (unsigned i = 0; i < (k + 7) / 8; i++)
+        lost.word[i / 8] |= (uint64_t)req->bitmap[i] << (i % 8 * 8);
+    if (crossed || g->state == GROUP_READY) {
+        unsigned all = bits(&lost), coming;
+        for (int i = 0; i < 4; i++)
+            lost.word[i] &= ~g->resent.word[i];
+        coming = all - bits(&lost);
+        if (need <= coming)
+            return;
+        need -= coming;
+    }
+    if (req->round == 0)
+        target = req->high + need;
+    else if (crossed || g->state == GROUP_READY)
+        return;
+    else
+        target = g->parity + need;
+    if (target <= g->parity)
+        return;                           /* enough of it is on its way */
+    if (target > max) {
+        /* Numbers run out: only the blocks themselves can help everybody. */
+        g->originals = true;
+        target = max;
+    }
+    for (int i = 0; i < 4; i++)
+        g->wanted.word[i] |= lost.word[i];
+    if (target > g->target)
+        g->target = (uint8_t)target;
+    if (g->state == GROUP_IDLE) {
+        g->state = GROUP_HELD;
+        g->due_ns = now_ns + hold_ns(s);
+        g->product->busy++;
+        TAILQ_INSERT_TAIL(&s->held, g, link);
+    }
+}
+
+/* The hold-off is over: parity for all, or the blocks that were lost? */
+static void begin_burst(struct fmtp_sender *s, struct group *g, uint64_t now_ns)
+{
+    unsigned k = blocks_of(s, g), n = g->target - g->parity;
+    uint64_t packet = packet_ns(s);
+
+    settle(s, g, g->target);
+    if (g->last_ns + fmtp_peers_rtt_max(s) < now_ns)
+        g->resent = (struct fmtp_bits){0};
+    /* The code costs here and, at the same time everywhere, at the receivers. */
+    if (bits(&g->wanted) * packet <= n * (packet + 2 * code_ns(s, k)))
+        g->originals = true;
+    g->state = GROUP_READY;
+    TAILQ_REMOVE(&s->held, g, link);
+    TAILQ_INSERT_TAIL(&s->ready, g, link);
+}
+
+void fmtp_repair_due(struct fmtp_sender *s, uint64_t now_ns)
+{
+    struct group *g;
+
+    while ((g = TAILQ_FIRST(&s->held)) && g->due_ns <= now_ns)
+        begin_burst(s, g, now_ns);
+    while ((g = TAILQ_FIRST(&s->settling)) && g->settles_ns <= now_ns)
+        settle(s, g, g->parity ? g->parity * UNASKED : 0);
+}
+
+uint64_t fmtp_repair_deadline(const struct fmtp_sender *s)
+{
+    const struct group *g = TAILQ_FIRST(&s->held);
+
+    return g ? g->due_ns : FMTP_NEVER;
+}
+
+/* ------------------------------------------------------------------ bursts */
+
+/* The group's blocks as symbols: in the product where they lie in one piece, else copied. */
+static void symbols(struct fmtp_sender *s, const struct group *g, unsigned k,
+                    const uint8_t *blocks[FMTP_FEC_MAX_K])
+{
+    const struct product *p = g->product;
+    uint32_t first = fmtp_fec_group(p->nblocks, s->cfg.fec_k, g->number).first;
+    size_t block_bytes = s->cfg.block_bytes;
+    uint8_t *scratch = s->scratch;
+
+    for (unsigned i = 0; i < k; i++) {
+        uint32_t at = (first + i) * s->cfg.block_bytes;
+        uint32_t len = fmtp_block_len(p->size, at, s->cfg.block_bytes);
+        struct iovec iov[FMTP_MAX_PARTS];
+        int n = fmtp_sender_product_iov(p, at, len, iov);
+        if (n == 1 && len == block_bytes) {
+            blocks[i] = iov[0].iov_base;
+            continue;
+        }
+        /* At most one block per border between parts, and the last one. */
+        blocks[i] = scratch;
+        memset(scratch + len, 0, block_bytes - len);
+        for (int j = 0; j < n; j++) {
+            memcpy(scratch, iov[j].iov_base, iov[j].iov_len);
+            scratch += iov[j].iov_len;
+        }
+        scratch += block_bytes - len;
+    }
+}
+
+/* Makes and plans at most max parity symbols of the group. */
+static unsigned plan_parity(struct fmtp_sender *s, struct group *g, unsigned max)
+{
+    unsigned k = blocks_of(s, g), n = 0;
+    const uint8_t *blocks[FMTP_FEC_MAX_K];
+    uint8_t *out[64];
+
+    if (max > (unsigned)(g->target - g->parity))
+        max = g->target - g->parity;
+    for (; n < max && s->nparity_free && fmtp_multicast_room(s); n++) {
+        int16_t buffer = s->parity_free[--s->nparity_free];
+        struct fmtp_parity at = {g->number, (uint8_t)(g->parity + n), g->target};
+        out[n] = s->parity_memory + (size_t)buffer * s->cfg.block_bytes;
+        fmtp_multicast_push(s, g->product, FMTP_PARITY, fmtp_parity_seqnum(at), buffer);
+    }
+    if (n) {
+        symbols(s, g, k, blocks);
+        fmtp_fec_encode(k, g->parity, n, s->cfg.block_bytes, blocks, out);
+        g->parity = (uint8_t)(g->parity + n);
+    }
+    return n;
+}
+
+static unsigned plan_originals(struct fmtp_sender *s, struct group *g, unsigned max)
+{
+    uint32_t first = fmtp_fec_group(g->product->nblocks, s->cfg.fec_k, g->number).first;
+    unsigned n = 0;
+    int bit;
+
+    for (; n < max && fmtp_multicast_room(s) && (bit = first_bit(&g->wanted)) >= 0; n++) {
+        g->wanted.word[bit / 64] &= ~(UINT64_C(1) << (bit % 64));
+        g->resent.word[bit / 64] |= UINT64_C(1) << (bit % 64);
+        fmtp_multicast_push(s, g->product, FMTP_REPAIR,
+                            (first + (uint32_t)bit) * s->cfg.block_bytes, -1);
+    }
+    return n;
+}
+
+unsigned fmtp_repair_plan(struct fmtp_sender *s, unsigned max)
+{
+    struct group *g = TAILQ_FIRST(&s->ready);
+    unsigned n = g->originals ? plan_originals(s, g, max) : plan_parity(s, g, max);
+
+    if (g->originals ? first_bit(&g->wanted) < 0 : g->parity == g->target) {
+        if (g->originals)
+            g->target = g->parity;        /* nothing of it was used */
+        g->originals = false;
+        rest(s, g);
+    }
+    return n;
+}
+
+unsigned fmtp_repair_plan_appended(struct fmtp_sender *s, unsigned max)
+{
+    struct group *g = s->appending;
+    unsigned n = plan_parity(s, g, max);
+
+    if (g->parity == g->target)
+        s->appending = NULL;
+    return n;
+}
+
+void fmtp_repair_sent(struct fmtp_sender *s, struct group *g, bool last, uint64_t now_ns)
+{
+    if (!last) {
+        g->last_ns = now_ns;
+    } else if (fmtp_repair_active(s)) {
+        g->settles_ns = now_ns + 2 * fmtp_peers_rtt_max(s) + SETTLE_NS;
+        TAILQ_INSERT_TAIL(&s->settling, g, settling);
+    }
+}
+
+/* ------------------------------------------------------------------ ends */
+
+void fmtp_repair_end(struct fmtp_sender *s, struct product *p)
+{
+    for (uint32_t i = 0; i < p->ngroups && p->groups; i++) {
+        struct group *g = &p->groups[i];
+        settle(s, g, g->parity ? g->parity * UNASKED : 0);
+        rest(s, g);
+    }
+    if (s->appending && s->appending->product == p)
+        s->appending = NULL;
+}
+
+void fmtp_repair_stop(struct fmtp_sender *s)
+{
+    struct group *g;
+
+    while ((g = TAILQ_FIRST(&s->held)) || (g = TAILQ_FIRST(&s->ready)))
+        rest(s, g);
+    while ((g = TAILQ_FIRST(&s->settling))) {
+        TAILQ_REMOVE(&s->settling, g, settling);
+        g->settles_ns = 0;
+    }
+    s->appending = NULL;
+    fmtp_multicast_forget(s, NULL);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Extension 1 at the sender: when and how FEC groups are repaired by multicast.
+ *
+ * Requests for a group are merged for a moment (hold-off), then answered by one burst for everybody:
+ * parity symbols, or the blocks themselves where that is cheaper. What requests tell about loss
+ * decides how much parity follows each group unasked.
+ */
+#ifndef FMTP_SENDER_REPAIR_H
+#define FMTP_SENDER_REPAIR_H
+
+#include "sender_state.h"
+
+int fmtp_repair_init(struct fmtp_sender *s);                      /* -1: no memory */
+void fmtp_repair_free(struct fmtp_sender *s);
+/* All peers are extended, and there are some. */
+bool fmtp_repair_active(const struct fmtp_sender *s);
+/* An ordinary peer came: nothing of extension 1 is multicast any more. */
+void fmtp_repair_stop(struct fmtp_sender *s);
+/* Gives the product its groups (none if it has too many, or without the extension). */
+int fmtp_repair_begin(struct fmtp_sender *s, struct product *p);  /* -1: no memory */
+void fmtp_repair_end(struct fmtp_sender *s, struct product *p);
+
+/* A valid request of a peer with that round-trip time for the group. */
+void fmtp_repair_request(struct fmtp_sender *s, struct group *g, const struct fmtp_repair_req *req,
+                         uint64_t rtt_ns, uint64_t now_ns);
+/* Lets bursts begin whose hold-off is over, and learns from groups that nobody asked for. */
+void fmtp_repair_due(struct fmtp_sender *s, uint64_t now_ns);
+uint64_t fmtp_repair_deadline(const struct fmtp_sender *s);
+
+/* Plans datagrams of the burst whose turn it is, at most max; 0: nothing to do, or no memory. */
+unsigned fmtp_repair_plan(struct fmtp_sender *s, unsigned max);
+/* The last block of g is planned: how much parity follows it? */
+void fmtp_repair_append(struct fmtp_sender *s, struct group *g);
+/* Plans that parity, at most max; clears s->appending when it is complete. */
+unsigned fmtp_repair_plan_appended(struct fmtp_sender *s, unsigned max);
+/* A datagram of the group left; last: what was multicast of it in order is complete. */
+void fmtp_repair_sent(struct fmtp_sender *s, struct group *g, bool last, uint64_t now_ns);
+
+#endif

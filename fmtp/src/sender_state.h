@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of the sender core share (sender.c products and time, _multicast.c datagrams,
+ * _repair.c extension 1, _peers.c streams). Nobody else includes it.
+ */
+#ifndef FMTP_SENDER_STATE_H
+#define FMTP_SENDER_STATE_H
+
+#include <sys/queue.h>
+
+#include "fec.h"
+#include "requests.h"
+#include "sender.h"
+#include "timers.h"
+
+#define FMTP_MS UINT64_C(1000000)
+
+/* Blocks of one FEC group. */
+struct fmtp_bits { uint64_t word[4]; };
+
+enum group_state {
+    GROUP_IDLE,
+    GROUP_HELD,                       /* requests are being merged until due_ns */
+    GROUP_READY                       /* its burst is being sent */
+};
+
+/* A FEC group of a retained product. Symbols: what the group's parity numbers below `parity` are
+ * sent or planned, those up to `target` are wanted. */
+struct group {
+    TAILQ_ENTRY(group) link;          /* held or ready */
+    TAILQ_ENTRY(group) settling;      /* multicast, and it is not yet known what was lost of it */
+    struct product *product;
+    uint64_t due_ns, last_ns;         /* last_ns: when its last repair left */
+    uint64_t settles_ns;              /* 0: settled */
+    struct fmtp_bits wanted;          /* blocks lost by those who asked, not resent yet */
+    struct fmtp_bits resent;          /* blocks resent by the last bursts */
+    uint16_t number;
+    uint8_t parity, target;
+    uint8_t state;                    /* enum group_state */
+    bool originals;                   /* the burst resends blocks instead of parity */
+};
+TAILQ_HEAD(groups, group);
+
+struct product {
+    struct fmtp_timer timer;          /* first: timers are cast back to their product */
+    struct fmtp_timer nudge;
+    uint64_t nudge_ns;                /* the interval before this one */
+    struct product *chain;            /* hash, or list of the dying */
+    uint32_t index, size, nblocks, ngroups;
+    struct iovec parts[FMTP_MAX_PARTS];
+    int nparts;
+    void *cookie;
+    enum fmtp_release why;
+    bool multicasted;
+    bool had_peers;                   /* somebody was connected at BOP */
+    size_t unfinished;                /* bits set in the set below */
+    uint64_t *unfinished_set;         /* by peer number */
+    uint64_t *done_set;               /* peers that acknowledged it */
+    struct group *groups;             /* NULL: no extension for this product */
+    uint32_t busy;                    /* of them held or ready */
+    uint16_t body_len;                /* the encoded BOP body, as it was multicast */
+    uint8_t body[];
+};
+
+/* A group whose RETX_DATA are queued for a peer until its queue's entry number `until` is gone. */
+struct answered { uint32_t index, group; uint64_t until; };
+enum { ANSWERED = 64 };
+
+struct peer {
+    bool broken;                      /* its queue overflowed: to be closed */
+    bool extended;
+    bool blocked;
+    uint64_t rtt_ns;
+    int64_t allowance;                /* bytes it may send under r_uc */
+    uint8_t in[FMTP_HEADER_LEN + FMTP_REPAIR_REQ_MAX];
+    size_t in_len;
+    struct fmtp_requests queue;
+    size_t head_sent;                 /* bytes of the message at the head that left already */
+    uint64_t popped;                  /* entries of the queue that are gone */
+    struct answered answered[ANSWERED];
+    size_t rest_at, rest_len;
+    uint8_t rest[];                   /* of a half-sent message whose product was let go meanwhile */
+};
+
+/* A datagram that is planned, and not yet sent. */
+struct item {
+    struct product *product;
+    uint32_t seqnum;
+    uint16_t flags;
+    int16_t buffer;                   /* of a parity symbol; else -1 */
+};
+
+struct fmtp_sender {
+    struct fmtp_sender_config cfg;
+    uint32_t next_index;
+    struct product **hash;
+    size_t hash_mask;
+    size_t retained;
+    struct fmtp_timers timers, nudges;
+
+    struct product *current;          /* being multicast, until its EOP was sent */
+    uint64_t cursor;                  /* what of it is planned: 0 nothing, 1 BOP, 1+n n blocks, all */
+    struct group *appending;          /* proactive parity comes before the next block */
+    struct item items[FMTP_FILL_MAX]; /* ring */
+    size_t first_item, nitems;
+    size_t filled;                    /* of them the caller has, until sent() */
+    struct product *dying;            /* released, but the caller has datagrams of them */
+
+    struct groups held, ready, settling;
+    unsigned repairs_ahead;           /* repairs planned in a row that new data has to make up for */
+    double lost, observed;            /* symbols lost and blocks sent, forgetting old ones */
+    uint8_t *parity_memory;
+    int16_t parity_free[64];
+    unsigned parity_buffers, nparity_free;
+    uint8_t *scratch;                 /* blocks that do not lie in one piece in a product */
+
+    struct peer **peers;
+    uint64_t *active;                 /* set of peers with something queued */
+    uint64_t *runnable;               /* those of them that are not blocked */
+    size_t turn;
+    size_t npeers, nordinary;
+    uint64_t rtt_max_ns;
+    bool rtt_stale;
+    int64_t uc_tokens;                /* bytes, under r_uc */
+    uint64_t uc_filled_ns;
+    size_t uc_turn;
+    struct fmtp_server_stats stats;
+};
+
+/* --- sender.c */
+struct product *fmtp_sender_lookup(const struct fmtp_sender *s, uint32_t index);
+void fmtp_sender_release(struct fmtp_sender *s, struct product *p, enum fmtp_release why);
+/* Nobody is left to wait for. A product that nobody was there to receive waits for its timer. */
+void fmtp_sender_release_if_done(struct fmtp_sender *s, struct product *p);
+/* Takes the peer out of those the product waits for; false if it was not among them. */
+bool fmtp_sender_finish(struct product *p, int peer);
+/* The product's EOP left. */
+void fmtp_sender_multicasted(struct fmtp_sender *s, struct product *p, uint64_t now_ns);
+/* Bytes [off, off+len) of the product as iovecs; returns how many. */
+int fmtp_sender_product_iov(const struct product *p, uint32_t off, uint32_t len,
+                            struct iovec *iov);
+void fmtp_sender_free_product(struct fmtp_sender *s, struct product *p);
+size_t fmtp_sender_set_words(const struct fmtp_sender *s);
+
+static inline bool in_set(const uint64_t *set, size_t i)
+{
+    return set[i / 64] >> (i % 64) & 1;
+}
+
+static inline void set_put(uint64_t *set, size_t i, bool on)
+{
+    uint64_t bit = UINT64_C(1) << (i % 64);
+
+    set[i / 64] = on ? set[i / 64] | bit : set[i / 64] & ~bit;
+}
+
+/* The first member at or after i, or n. */
+static inline size_t set_next(const uint64_t *set, size_t n, size_t i)
+{
+    while (i < n) {
+        uint64_t word = set[i / 64] >> (i % 64);
+        if (word) {
+            i += (size_t)__builtin_ctzll(word);
+            return i < n ? i : n;
+        }
+        i = (i / 64 + 1) * 64;
+    }
+    return n;
+}
+
+/* --- sender_multicast.c */
+/* Forgets planned datagrams that the caller has not got: of p, or (NULL) all of extension 1. Returns
+ * whether the caller has some of p. */
+bool fmtp_multicast_forget(struct fmtp_sender *s, const struct product *p);
+bool fmtp_multicast_room(const struct fmtp_sender *s);
+void fmtp_multicast_push(struct fmtp_sender *s, struct product *p, uint16_t flags, uint32_t seqnum,
+                         int16_t buffer);
+
+/* --- sender_peers.c */
+/* Queues a message for the peer; what does not fit is rejected, -1 if not even the rejection fits. */
+int fmtp_peers_answer(struct fmtp_sender *s, int number, const struct fmtp_request *r);
+/* Forgets the peers' outstanding requests for the product, with a RETX_REJ. */
+void fmtp_peers_purge(struct fmtp_sender *s, uint32_t index);
+/* Puts an unsolicited RETX_EOP into the queue of every peer that p waits for and to which nothing
+ * about it is on its way; returns how many. */
+unsigned fmtp_peers_nudge(struct fmtp_sender *s, const struct product *p);
+/* When r_uc lets somebody go on, or FMTP_NEVER. */
+uint64_t fmtp_peers_deadline(const struct fmtp_sender *s);
+void fmtp_peers_refill(struct fmtp_sender *s, uint64_t now_ns);
+uint64_t fmtp_peers_rtt_max(struct fmtp_sender *s);
+
+#endif
