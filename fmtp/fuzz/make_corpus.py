@@ -2,11 +2,14 @@
 """Writes the seed corpora of the FMTP fuzz targets (run from this directory; output committed)."""
 
 import struct
+from dataclasses import dataclass
 from pathlib import Path
 
 BOP, EOP, MEM_DATA, RETX_REQ, RETX_REJ, RETX_END = 1, 2, 4, 8, 16, 32
 RETX_DATA, BOP_REQ, RETX_BOP, EOP_REQ, RETX_EOP = 64, 128, 256, 512, 1024
+PARITY, REPAIR = 2048, 4096
 BLOCK = 1448
+SMALL = 64  # blocks of the extended sessions of the receiver's targets, in groups of at most 3
 
 
 def message(flags: int, index: int, seq: int = 0, payload: bytes = b"", wanted: int = 0) -> bytes:
@@ -19,23 +22,82 @@ def bop(layout: int, size: int, meta: bytes = b"meta") -> bytes:
     return time + struct.pack(">IH", size, len(meta)) + meta
 
 
-def datagrams(layout: int, records: list[bytes | int]) -> bytes:
+@dataclass(frozen=True)
+class Stream:
+    """Bytes of the sender's stream."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Another connection, of the same session or another, with the next index."""
+
+    next_index: int
+    same: bool = True
+
+
+Record = bytes | int | Stream | Connection
+
+
+def datagrams(layout: int, records: list[Record], extended: bool = False) -> bytes:
     """bytes: a datagram; int: a step of time in ms (and as many bytes of output taken)."""
-    out = bytes([layout == 2021])
+    out = bytes([(layout == 2021) + 2 * extended])
     for r in records:
-        out += (
-            struct.pack(">H", 0x8000 | r) if isinstance(r, int) else (struct.pack(">H", len(r)) + r)
-        )
+        if isinstance(r, int):
+            out += struct.pack(">H", 0x8000 | r)
+        elif isinstance(r, Connection):
+            out += struct.pack(">H", 0x2000 | (not r.same) << 6 | r.next_index)
+        elif isinstance(r, Stream):
+            out += struct.pack(">H", 0x4000 | len(r.data)) + r.data
+        else:
+            out += struct.pack(">H", len(r)) + r
     return out
 
 
-def product(layout: int, index: int, size: int, lost: set[int]) -> list[bytes | int]:
+def product(layout: int, index: int, size: int, lost: set[int], block: int = BLOCK) -> list[Record]:
     """The datagrams of a product without those numbered in lost (0 BOP, then blocks, EOP)."""
     all_of_it = [message(BOP, index, 0, bop(layout, size))]
-    for seq in range(0, size, BLOCK):
-        all_of_it.append(message(MEM_DATA, index, seq, bytes(min(BLOCK, size - seq))))
+    for seq in range(0, size, block):
+        all_of_it.append(message(MEM_DATA, index, seq, bytes(min(block, size - seq))))
     all_of_it.append(message(EOP, index))
     return [d for i, d in enumerate(all_of_it) if i not in lost]
+
+
+def parity(index: int, group: int, number: int, end: int) -> bytes:
+    """A parity symbol of a product of zeros."""
+    return message(PARITY, index, group << 16 | number << 8 | end, bytes(SMALL))
+
+
+def extended(layout: int) -> dict[str, bytes]:
+    """Records of extended sessions: products of 6 blocks, groups [0,3) [3,6)."""
+    size = 6 * SMALL - 10
+    lossy = product(layout, 0, size, {2, 5}, SMALL)
+    inputs: dict[str, list[Record]] = {
+        "parity": [*lossy, 10, parity(0, 0, 0, 1), parity(0, 1, 0, 1), 50],
+        "repair": [*lossy, message(REPAIR, 0, 64, bytes(64)), 255, parity(0, 1, 0, 2), 255],
+        "rounds": [*lossy, 255, 255, 255, 255, Stream(message(RETX_DATA, 0, 64, bytes(64)))],
+        "before-bop": [
+            *lossy[1:],
+            parity(0, 0, 0, 1),
+            Stream(message(RETX_BOP, 0, 0, bop(layout, size))),
+            parity(0, 1, 0, 1),
+        ],
+        "resume": [
+            *lossy[:3],
+            Connection(3),
+            255,
+            Stream(message(RETX_REJ, 1) + message(RETX_EOP, 2)),
+            *product(layout, 3, 100, set(), SMALL),
+            Connection(9, same=False),
+            *product(layout, 9, 100, {1}, SMALL),
+        ],
+        "jump": [
+            *([message(MEM_DATA, 100, 0, bytes(64))] * 33),
+            Stream(message(RETX_EOP, 5) + message(RETX_EOP, 100)),
+        ],
+    }
+    return {f"{name}-{layout}": datagrams(layout, r, extended=True) for name, r in inputs.items()}
 
 
 def operations(layout: int, records: list[tuple[int, int] | tuple[int, bytes]]) -> bytes:
@@ -85,6 +147,7 @@ def corpora() -> dict[str, dict[str, bytes]]:
         d[f"two-{layout}"] = datagrams(
             layout, product(layout, 0xFFFFFFFF, 100, {1}) + product(layout, 2, 1448, {2}) + [50]
         )
+        d |= extended(layout)
         options = layout == 2021
         body = bop(layout, 9000)
         c[f"bop-{layout}"] = bytes([options]) + message(RETX_BOP, 2, 0, body)
@@ -100,6 +163,9 @@ def corpora() -> dict[str, dict[str, bytes]]:
                 (RETX_REJ, 2),
                 (RETX_EOP, 1),
             )
+        )
+        c[f"repair-{layout}"] = bytes([options | 8]) + b"".join(
+            message(RETX_DATA, 1, seq, bytes(64)) for seq in (0, 128, 192)
         )
         last = 0xFFFFFFFF
         s[f"serve-{layout}"] = operations(

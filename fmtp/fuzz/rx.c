@@ -5,8 +5,39 @@
 #include <string.h>
 
 #include "fuzz.h"
+#include "receiver_core.h"
 
-enum { LARGEST = 1 << 18 };
+enum { LARGEST = 1 << 18, PLACES = 4, REPORTED = 65536 };
+
+static void check(bool holds)
+{
+    if (!holds)
+        abort();
+}
+
+/* ------------------------------------------------------------------ the application */
+
+/* After a jump too far to be reported, indices may come again: they are counted modulo 2^32. */
+static void hear(struct rx *rx, uint32_t index)
+{
+    if (index - rx->newest > REPORTED && index - rx->newest < UINT32_MAX / 2)
+        memset(rx->done, 0, sizeof rx->done);
+    if (index - rx->newest < UINT32_MAX / 2)
+        rx->newest = index;
+}
+
+static bool is_done(const struct rx *rx, uint32_t index)
+{
+    return rx->done[index % RX_DONE].used && rx->done[index % RX_DONE].index == index;
+}
+
+static void done(struct rx *rx, uint32_t index)
+{
+    hear(rx, index);
+    check(!is_done(rx, index));
+    rx->done[index % RX_DONE].index = index;
+    rx->done[index % RX_DONE].used = true;
+}
 
 static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, uint16_t meta_len,
                    struct timespec start)
@@ -15,13 +46,16 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
     uint8_t sum = 0;
 
     (void)start;
+    hear(rx, index);
     for (uint16_t i = 0; i < meta_len; i++)
         sum ^= ((const uint8_t *)meta)[i];
-    if (size > LARGEST || sum == 0x55)
-        return NULL;
     for (int i = 0; i < RX_PRODUCTS; i++)
-        if (rx->open[i].data && rx->open[i].index == index)
-            abort();
+        check(!rx->open[i].data || rx->open[i].index != index);
+    if (size > LARGEST || sum == 0x55) {
+        done(rx, index);
+        return NULL;
+    }
+    check(!is_done(rx, index));
     for (int i = 0; i < RX_PRODUCTS; i++)
         if (!rx->open[i].data) {
             rx->open[i].index = index;
@@ -33,6 +67,7 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
 
 static int take(struct rx *rx, uint32_t index)
 {
+    done(rx, index);
     for (int i = 0; i < RX_PRODUCTS; i++)
         if (rx->open[i].data && rx->open[i].index == index) {
             free(rx->open[i].data);
@@ -46,8 +81,7 @@ static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, struct timesp
 {
     (void)retx_blocks;
     (void)start;
-    if (!take(ctx, index))
-        abort();
+    check(take(ctx, index));
 }
 
 static void missed(void *ctx, uint32_t index)
@@ -59,18 +93,30 @@ struct fmtp_receiver *rx_new(struct rx *rx, enum fmtp_layout layout)
 {
     struct fmtp_receiver_config cfg = {
         .layout = layout, .f_rcv = 5, .r_mc_bps = 20000000, .max_products = RX_PRODUCTS,
-        .ctx = rx, .begun = begun, .ended = ended, .missed = missed};
+        .parity_bytes = RX_SYMBOLS * (sizeof(struct fmtp_symbol) + RX_BLOCK),
+        .stash_blocks = RX_STASH, .ctx = rx, .begun = begun, .ended = ended, .missed = missed};
 
     memset(rx, 0, sizeof *rx);
     return fmtp_receiver_new(&cfg);
 }
 
+void rx_session(struct rx *rx, struct fmtp_receiver *r, bool extended, uint32_t next_index,
+                uint64_t id)
+{
+    struct fmtp_session s = {extended, extended ? RX_BLOCK : FMTP_DATA_LEN, 3, next_index, id};
+    bool same = extended && r->session.extended && r->session.id == id;
+
+    fmtp_receiver_session(r, &s, 0);
+    if (!same)
+        memset(rx->done, 0, sizeof rx->done);    /* indices begin anew */
+}
+
 void rx_free(struct rx *rx, struct fmtp_receiver *r)
 {
+    rx_check(r);
     fmtp_receiver_free(r);
     for (int i = 0; i < RX_PRODUCTS; i++)
-        if (rx->open[i].data)
-            abort();
+        check(!rx->open[i].data);
 }
 
 void rx_drain(struct fmtp_receiver *r, size_t n)
@@ -84,4 +130,92 @@ void rx_drain(struct fmtp_receiver *r, size_t n)
         sum ^= bytes[i];
     (void)sum;
     fmtp_receiver_sent(r, len);
+}
+
+void rx_datagram(struct fmtp_receiver *r, const uint8_t *bytes, size_t len, uint64_t now_ns)
+{
+    struct fmtp_header first, h;
+    struct iovec place[PLACES];
+    unsigned n = fmtp_receiver_places(r, &first, place, PLACES);
+    const uint8_t *payload = bytes + FMTP_HEADER_LEN;
+
+    for (unsigned i = 0; i < n; i++) {
+        const struct product *p = fmtp_rx_lookup(r, first.index);
+        uint32_t seqnum = first.seqnum + i * r->block;
+        check(p && !fmtp_have(p->received, seqnum / r->block));
+        check(place[i].iov_base == p->data + seqnum);
+        memset(place[i].iov_base, 0xdd, place[i].iov_len);
+    }
+    if (len < FMTP_HEADER_LEN) {
+        fmtp_receiver_bad_datagram(r);
+        return;
+    }
+    fmtp_header_get(bytes, &h);
+    if (n && len - FMTP_HEADER_LEN <= place[0].iov_len) {
+        memcpy(place[0].iov_base, payload, len - FMTP_HEADER_LEN);
+        payload = place[0].iov_base;
+    }
+    fmtp_receiver_datagram(r, bytes, payload, len - FMTP_HEADER_LEN, now_ns);
+}
+
+/* ------------------------------------------------------------------ the books */
+
+static uint32_t count_missing(const struct product *p, uint32_t first, uint32_t count)
+{
+    uint32_t n = 0;
+
+    for (uint32_t b = first; b < first + count; b++)
+        n += !fmtp_have(p->received, b);
+    return n;
+}
+
+/* Returns the symbols held. */
+static size_t check_groups(const struct product *p)
+{
+    const struct fmtp_groups *gs = p->groups;
+    size_t held = 0, waiting = 0, listed = 0;
+    const struct fmtp_group *group;
+
+    for (uint32_t g = 0; g < gs->count; g++) {
+        struct fmtp_fec_group at = fmtp_fec_group(gs->nblocks, gs->fec_k, g);
+        size_t n = 0;
+        group = &gs->group[g];
+        check(group->missing == count_missing(p, at.first, at.count));
+        for (const struct fmtp_symbol *s = group->parity; s; s = s->next)
+            n++;
+        check(n == group->held && (n < group->missing || !n));
+        check(group->high <= fmtp_fec_max_parity(at.count));
+        check(group->state != FMTP_GROUP_WAITING || group->due_ns >= p->due_ns);
+        waiting += group->state == FMTP_GROUP_WAITING;
+        held += n;
+    }
+    TAILQ_FOREACH(group, &gs->waiting, link)
+        listed++;
+    check(listed == waiting);
+    check(!waiting || p->timer.pos);
+    return held;
+}
+
+void rx_check(const struct fmtp_receiver *r)
+{
+    size_t products = 0, symbols = 0, stashed = 0;
+    const struct product *p;
+
+    for (size_t i = 0; i <= r->hash_mask; i++)
+        for (p = r->hash[i]; p; p = p->chain) {
+            products++;
+            check(p->active == (p->data != NULL));
+            if (!p->active)
+                continue;
+            check(p->nleft && p->nleft == count_missing(p, 0, p->nblocks));
+            check(p->expected <= p->nblocks && p->asking == (p->ask_from < p->ask_to));
+            if (p->groups)
+                symbols += check_groups(p);
+        }
+    check(products == r->count && products <= RX_PRODUCTS);
+    check(symbols == r->symbols.count && symbols <= RX_SYMBOLS);
+    for (size_t i = 0; i < r->stash.capacity; i++)
+        stashed += r->stash.ring[i].used;
+    check(stashed == r->stash.count && r->stash.capacity <= RX_STASH);
+    check(r->out.len <= r->out.limit && r->out.capacity <= 4 * r->out.limit);
 }
