@@ -35,8 +35,8 @@ static const char help[] =
     "      --max-open N       files and pipes kept open (default 64)\n"
     "      --max-children N   programs running at once (default 64)\n"
     "      --check            check CONF and end\n" TOOL_HELP_TEXT
-    "Signals: SIGTERM, SIGINT end it after the current product; SIGHUP reads CONF again; SIGUSR1 logs counts\n"
-    "and opens the log file again; SIGUSR2 cycles the log level.\n"
+    "Signals: SIGTERM, SIGINT end it after the current product; SIGHUP reads CONF again; SIGUSR1 logs\n"
+    "counts; both open the log file again; SIGUSR2 cycles the log level.\n"
     "Exit status: 0 success, 1 system error, 2 bad usage or CONF, or QUEUE is no product queue.\n";
 
 #define STOP_WAIT_S 10.0               /* at the end, for programs that run */
@@ -143,10 +143,11 @@ static void read_again(struct pqact *p)
 
 static void heed_signals(struct pqact *p)
 {
+    /* After the log's rotation: SIGHUP as for ldmd, which passes it on, SIGUSR1 as for LDM's programs. */
+    if ((report || reread) && log_reopen() != 0)
+        log_error("the log file can not be opened again: %s", strerror(errno));
     if (report) {
         report = 0;
-        if (log_reopen() != 0)
-            log_error("the log file can not be opened again: %s", strerror(errno));
         log_counts(p);
     }
     if (cycle) {
