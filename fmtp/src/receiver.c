@@ -208,6 +208,7 @@ static bool on_active(struct fmtp_receiver *r, struct product *p, const struct f
                 r->stats.repaired_blocks++;
             else
                 r->stats.blocks++;
+            p->first_time += !is_repair;
         }
         if (!is_repair)
             fmtp_rx_passed(r, p, block + 1);

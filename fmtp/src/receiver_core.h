@@ -29,6 +29,7 @@ struct product {
     struct product *chain;            /* hash */
     TAILQ_ENTRY(product) link;        /* in r->asking, if asking */
     uint32_t index, size, nblocks, nleft, retx_blocks;
+    uint32_t first_time;              /* blocks that came by MEM_DATA */
     uint32_t expected;                /* blocks below it passed; known before the BOP as well */
     uint32_t ask_from, ask_to;        /* what is still to be looked at: FEC groups, else blocks */
     bool active;                      /* BOP is known; else it is being asked for */

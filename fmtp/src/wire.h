@@ -14,7 +14,8 @@ enum fmtp_flags {                 /* exactly one per message */
     FMTP_MEM_DATA = 0x0004,       /* UDP S->group; data */
     FMTP_RETX_REQ = 0x0008,       /* TCP R->S; payloadlen = bytes wanted, no payload */
     FMTP_RETX_REJ = 0x0010,       /* TCP S->R; product no longer available */
-    FMTP_RETX_END = 0x0020,       /* TCP R->S; the receiver is done with the product */
+    FMTP_RETX_END = 0x0020,       /* TCP R->S; the receiver is done with the product. Extension 1:
+                                     seqnum = blocks of it that did not come by MEM_DATA */
     FMTP_RETX_DATA = 0x0040,      /* TCP S->R; data */
     FMTP_BOP_REQ = 0x0080,        /* TCP R->S */
     FMTP_RETX_BOP = 0x0100,       /* TCP S->R; BOP body */
