@@ -40,6 +40,7 @@ def _settings(cell: CellSpec) -> list[str]:
         f"SET fmtp.r_mc_bps {cell.r_mc_bps}",
         f"SET fmtp.b_rcv_bytes {cell.b_rcv_bytes}",
         f"SET fmtp.ttl {TTL}",
+        "SET ldm7.fallback 0",  # what is measured comes by LDM7 or not at all
         "SET fmtp.repair unicast",  # the papers' protocol
     ]
 

@@ -56,6 +56,9 @@ struct conf_settings {
     double time_offset_s;              /* ldm6.time_offset_s (max_latency_s): how far back to ask */
     bool anti_dos;                     /* ldm6.anti_dos 0|1 (1): one feed of a product to an address */
     bool verify_md5;                   /* ldm7.verify_md5 0|1 (0) */
+    bool fallback;                     /* ldm7.fallback 0|1 (1): LDM6 while there is no multicast */
+    uint64_t retry_s;                  /* ldm7.retry_s (60): a refused subscription is tried again */
+    char vlanutil[CONF_TEXT];          /* ldm7.vlanutil (vlanutil): path, or name in PATH */
     char congestion_control[16];       /* ldm6.congestion_control (empty: the kernel's default) */
 };
 void conf_set_defaults(struct conf_settings *set);

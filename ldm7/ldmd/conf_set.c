@@ -12,7 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum kind { KIND_REAL, KIND_UINT, KIND_U8, KIND_BOOL, KIND_LAYOUT, KIND_REPAIR, KIND_WORD };
+enum kind { KIND_REAL, KIND_UINT, KIND_U8, KIND_BOOL, KIND_LAYOUT, KIND_REPAIR, KIND_WORD, KIND_PATH };
 #define AT(member) offsetof(struct conf_settings, member)
 static const struct setting {
     const char *name;
@@ -38,6 +38,10 @@ static const struct setting {
     {"ldm6.max_latency_s", KIND_REAL, AT(max_latency_s), 1, 1e9, "a number from 1 to 1e9, in seconds"},
     {"ldm6.time_offset_s", KIND_REAL, AT(time_offset_s), 0, 1e9, "a number from 0 to 1e9, in seconds"},
     {"ldm6.anti_dos", KIND_BOOL, AT(anti_dos), 0, 1, "0 or 1"},
+    {"ldm7.fallback", KIND_BOOL, AT(fallback), 0, 1, "0 or 1"},
+    {"ldm7.retry_s", KIND_UINT, AT(retry_s), 1, 86400, "an integer from 1 to 86400, in seconds"},
+    {"ldm7.vlanutil", KIND_PATH, AT(vlanutil), 1, CONF_TEXT - 1,
+     "1 to 255 bytes: the path of vlanutil, or its name in PATH"},
     {"ldm7.verify_md5", KIND_BOOL, AT(verify_md5), 0, 1, "0 or 1"},
 };
 enum { NSETTINGS = sizeof settings / sizeof settings[0] };
@@ -46,7 +50,8 @@ void conf_set_defaults(struct conf_settings *set)
 {
     *set = (struct conf_settings){.fmtp_layout = 2021, .f_snd = 5000, .f_rcv = 20,
                                   .r_mc_bps = 20000000, .b_rcv_bytes = 8u << 20, .ttl = 1,
-                                  .max_latency_s = 3600, .time_offset_s = -1, .anti_dos = true};
+                                  .max_latency_s = 3600, .time_offset_s = -1, .anti_dos = true,
+                                  .fallback = true, .retry_s = 60, .vlanutil = "vlanutil"};
 }
 
 static bool set_repair(char *at, const char *value)
@@ -62,7 +67,7 @@ static bool set_word(char *at, const struct setting *s, const char *value)
 
     if ((double)n < s->min || (double)n > s->max)
         return false;
-    for (const char *c = value; *c != '\0'; c++)
+    for (const char *c = value; s->kind == KIND_WORD && *c != '\0'; c++)
         if (!isalnum((unsigned char)*c) && *c != '-' && *c != '_')
             return false;
     memcpy(at, value, n + 1);
@@ -100,7 +105,7 @@ enum conf_set_result conf_set(struct conf_settings *set, const char *name, const
 
         if (strcasecmp(name, s->name) != 0)
             continue;
-        if (s->kind == KIND_WORD ? set_word(at, s, value)
+        if (s->kind == KIND_WORD || s->kind == KIND_PATH ? set_word(at, s, value)
             : s->kind == KIND_REPAIR ? set_repair(at, value) : set_number(at, s, value))
             return CONF_SET_OK;
         snprintf(valid, valid_bytes, "%s", s->valid);

@@ -2,303 +2,46 @@
  *
  * LDM7 downstream of one RECEIVE entry (reference 4.3, 4.4): subscription over the control network
  * (NIC2), products by FMTP on the path (NIC1) straight into the product queue, backstop and backlog
- * over the control connection.
+ * over the control connection; LDM6 from the same server while there is no multicast.
  */
-#include "downstream.h"
+#include "down7.h"
 
-#include "feedtype.h"
-#include "fmtp.h"
 #include "log.h"
-#include "product_line.h"
-#include "session.h"
+#include "vlan.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define SUBSCRIBE_S 600                /* reference 4.3 (5) */
 #define TEST_S 30
-#define SAVE_S 30
-#define BUCKETS 1024u
+#define SAVE_S 2                       /* what a crash makes us ask for again */
+#define FMTP_S 30                      /* FMTP's connection takes no longer where there is a path */
+#define FAILURES_MAX 3                 /* after so many, LDM6 takes over */
 
-/* A product that FMTP is receiving into the queue. */
-struct flight {
-    struct flight *next;
-    uint32_t index, size;
-    struct pq_signature sig;
-    struct pq_reservation *reservation;
-    uint8_t *region;
-};
-
-struct down7 {
-    struct downstream ds;
-    const struct conf_receive *rcv;
-    struct loop_source fmtp_src;
-    struct fmtp_client *fmtp;
-    struct flight *flights[BUCKETS];
-    bool receiving;
-    uint64_t last_request_ns, saved_ns;
-    struct session session;
-    struct pq_signature after;         /* last product of the previous session */
-    bool has_after, backlog_requested;
-    char path[4096], feed[FEEDTYPE_TEXT_MAX];
-    /* product arriving over the control connection */
-    struct pq_info info;
-    struct pq_reservation *reservation;
-    uint8_t *region;
-    bool is_backlog;
-    uint32_t index;
-};
-
-static bool md5_differs(const struct pq_info *info, const uint8_t *data)
+/* LDM7 works again: what LDM6 brought is complete, the backlog goes on from there. */
+static void end_fallback(struct down7 *d)
 {
-    uint8_t digest[EVP_MAX_MD_SIZE];
-    unsigned n = 0;
+    struct pq_signature last;
 
-    return EVP_Digest(data, info->size, digest, &n, EVP_md5(), NULL) != 1 || n != 16 ||
-           memcmp(digest, info->signature.bytes, 16) != 0;
-}
-
-/* ------------------------------------------------------------------ backstop */
-
-static void put_u32(struct xout *x, const void *arg)
-{
-    xout_u32(x, *(const uint32_t *)arg);
-}
-
-static void request(struct down7 *d, uint32_t index)
-{
-    peer_call(&d->ds.peer, LDM_VERS7, LDM7_REQUEST_PRODUCT, put_u32, &index);
-    d->last_request_ns = now_ns();
-}
-
-static void request_missed(struct down7 *d, uint32_t index)
-{
-    if (!session_add_missed(&d->session, index))
+    d->failures = 0;
+    d->want_fallback = false;
+    if (!fallback_stop(&d->fallback, &last))
         return;
-    if (d->ds.state == DS_FEEDING && !d->ds.failed)
-        request(d, index);
+    session_set_last(&d->session, &last);
+    d->after = last;
+    d->has_after = true;
 }
 
-static void put_backlog(struct xout *x, const void *arg)
+/* This subscription comes to nothing. hopeless: so will the next. */
+static void subscription_fails(struct down7 *d, bool hopeless)
 {
-    xout_backlog(x, arg);
-}
-
-static void request_backlog(struct down7 *d, const struct pq_signature *before)
-{
-    struct ldm7_backlog b = {.before = *before,
-                             .time_offset_s = (uint32_t)d->ds.opt->conf->set.max_latency_s};
-
-    d->backlog_requested = true;
-    b.after_is_set = d->has_after;
-    if (d->has_after)
-        b.after = d->after;
-    peer_call(&d->ds.peer, LDM_VERS7, LDM7_REQUEST_BACKLOG, put_backlog, &b);
-    d->last_request_ns = now_ns();
-}
-
-static const char *origin_of(const struct down7 *d)
-{
-    return d->is_backlog ? "Backlog" : "Inserted";
-}
-
-static bool product_begin(void *ctx, const struct rpc_msg *m, uint32_t index,
-                          const struct pq_info *info, uint8_t **region)
-{
-    struct down7 *d = ctx;
-    char hex[33];
-    enum pq_status st;
-    void *at;
-
-    if (d->ds.state != DS_FEEDING || m->vers != LDM_VERS7)
-        return false;
-    d->is_backlog = m->proc == LDM7_DELIVER_BACKLOG;
-    d->info = *info;
-    d->index = index;
-    d->reservation = NULL;
-    if (d->is_backlog ? !d->backlog_requested : !session_remove_missed(&d->session, index)) {
-        log_warn("product that nobody asked for: %s", info->ident);
-        return true;
-    }
-    st = pq_reserve(d->ds.queue, &info->signature, info->size, &at, &d->reservation);
-    if (st == PQ_OK) {
-        *region = d->region = at;
-        return true;
-    }
-    d->reservation = NULL;
-    if (st == PQ_DUP)
-        log_info("%s product is in the queue already: sig=%s, size=%u", origin_of(d),
-                 signature_format(&info->signature, hex), info->size);
-    else
-        log_error("cannot insert product \"%s\" of %u bytes: %s", info->ident, info->size,
-                  pq_strerror(st));
-    return true;
-}
-
-static bool product_end(void *ctx)
-{
-    struct down7 *d = ctx;
-    char line[PRODUCT_LINE_MAX];
-    enum pq_status st;
-
-    if (d->reservation == NULL)
-        return true;
-    product_line_format(&d->info, line, sizeof line);
-    if (d->ds.opt->conf->set.verify_md5 && md5_differs(&d->info, d->region)) {
-        log_error("digest differs from the signature: %s", line);
-        pq_discard(d->ds.queue, d->reservation);
-        d->reservation = NULL;
-        return true;
-    }
-    st = pq_commit(d->ds.queue, d->reservation, &d->info, 0);
-    d->reservation = NULL;
-    if (st == PQ_OK)
-        log_info("%s: %s", origin_of(d), line);
-    else
-        log_warn("not inserted: %s: %s", pq_strerror(st), line);
-    return true;
-}
-
-static void product_abort(void *ctx)
-{
-    struct down7 *d = ctx;
-
-    if (d->reservation == NULL)
-        return;
-    pq_discard(d->ds.queue, d->reservation);
-    d->reservation = NULL;
-    if (!d->is_backlog)
-        session_add_missed(&d->session, d->index);
-}
-
-/* ------------------------------------------------------------------ FMTP */
-
-static struct flight **find_flight(struct down7 *d, uint32_t index)
-{
-    struct flight **at = &d->flights[index % BUCKETS];
-
-    while (*at != NULL && (*at)->index != index)
-        at = &(*at)->next;
-    return at;
-}
-
-static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, uint16_t meta_len,
-                   struct timespec start)
-{
-    struct down7 *d = ctx;
-    struct flight *f, **at = find_flight(d, index);
-    struct pq_signature sig;
-    struct pq_reservation *r = NULL;
-    enum pq_status st;
-    char hex[33];
-    void *region;
-
-    (void)start;
-    if (meta_len != sizeof sig.bytes || *at != NULL) {
-        log_warn("product %u without a signature ignored", index);
-        return NULL;
-    }
-    memcpy(sig.bytes, meta, sizeof sig.bytes);
-    if (!d->backlog_requested)
-        request_backlog(d, &sig);
-    st = pq_reserve(d->ds.queue, &sig, size, &region, &r);
-    if (st == PQ_DUP) {
-        log_warn("Duplicate product: sig=%s, size=%u", signature_format(&sig, hex), size);
-        session_set_last(&d->session, &sig);
-        return NULL;
-    }
-    if (st != PQ_OK) {
-        log_warn("no room for product %u of %u bytes: %s", index, size, pq_strerror(st));
-        if (st == PQ_FULL)
-            request_missed(d, index);
-        return NULL;
-    }
-    f = calloc(1, sizeof *f);
-    if (f == NULL)
-        abort();
-    *f = (struct flight){.index = index, .size = size, .sig = sig, .reservation = r,
-                         .region = region};
-    *at = f;
-    return region;
-}
-
-static void drop_flight(struct flight **at)
-{
-    struct flight *f = *at;
-
-    *at = f->next;
-    free(f);
-}
-
-/* The region holds prod_info, data and (from an XDR encoder) padding: nothing else. */
-static bool decode(const struct flight *f, struct pq_info *info, uint32_t *offset)
-{
-    struct xin x;
-    size_t rest;
-
-    xin_init(&x, f->region, f->size);
-    xin_info(&x, info);
-    if (x.st != XIN_OK)
-        return false;
-    rest = xin_left(&x);
-    *offset = (uint32_t)xin_used(&x);
-    return (rest == info->size || rest == info->size + xdr_pad(info->size)) &&
-           memcmp(info->signature.bytes, f->sig.bytes, sizeof f->sig.bytes) == 0;
-}
-
-static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_s)
-{
-    struct down7 *d = ctx;
-    struct flight **at = find_flight(d, index), *f = *at;
-    struct pq_info info;
-    uint32_t offset;
-    char line[PRODUCT_LINE_MAX], hex[33];
-    enum pq_status st;
-
-    if (f == NULL)
-        return;
-    if (!decode(f, &info, &offset)) {
-        log_error("product %u of %u bytes is malformed", index, f->size);
-        pq_discard(d->ds.queue, f->reservation);
-        drop_flight(at);
-        return;
-    }
-    if (d->ds.opt->conf->set.verify_md5 && md5_differs(&info, f->region + offset)) {
-        log_error("digest differs from the signature: product %u", index);
-        pq_discard(d->ds.queue, f->reservation);
-        drop_flight(at);
-        request_missed(d, index);
-        return;
-    }
-    st = pq_commit(d->ds.queue, f->reservation, &info, offset);
-    drop_flight(at);
-    session_set_last(&d->session, &info.signature);
-    if (st == PQ_OK)
-        log_info("Received: {delay: %.6f s, index: %u, retrans: %u, info: \"%s\"}", delay_s, index,
-                 retx_blocks, product_line_format(&info, line, sizeof line));
-    else if (st == PQ_DUP)
-        log_warn("Duplicate product: sig=%s, size=%u", signature_format(&info.signature, hex),
-                 info.size);
-    else
-        log_error("cannot insert product %u: %s", index, pq_strerror(st));
-}
-
-static void missed(void *ctx, uint32_t index)
-{
-    struct down7 *d = ctx;
-    struct flight **at = find_flight(d, index);
-
-    log_note("Missed: index=%u", index);
-    if (*at != NULL) {
-        pq_discard(d->ds.queue, (*at)->reservation);
-        drop_flight(at);
-    }
-    request_missed(d, index);
+    d->hopeless = d->hopeless || hopeless;
+    downstream_fails(&d->ds, hopeless);
 }
 
 static void on_fmtp(void *ctx, uint32_t events)
@@ -316,6 +59,8 @@ static void on_fmtp(void *ctx, uint32_t events)
         d->receiving = true;
         log_note("Receiving");
         retry_established(&d->ds.retry, now_ns());
+        end_fallback(d);
+        down7_backlog_begin(d);
     }
 }
 
@@ -350,6 +95,32 @@ static bool parse_endpoint(const char *text, struct sockaddr_in *out)
     return port > 0 && port <= 65535 && *end == '\0' && inet_pton(AF_INET, host, &out->sin_addr) == 1;
 }
 
+/* FMTP's address here: of the VLAN's interface, made with the address assigned to us; of the
+ * interface named; as configured; or the one by which we reach the server. */
+static bool find_interface(struct down7 *d, const struct ldm7_reply *r, struct in_addr server)
+{
+    const struct conf_receive *rcv = d->rcv;
+    struct sockaddr_in here = {0};
+    socklen_t n = sizeof here;
+
+    d->iface = rcv->iface;
+    if (vlan_is_ours(rcv) && r->prefix_len < 32) {
+        vlan_interface(rcv, d->vlan_if, sizeof d->vlan_if);
+        d->iface = r->addr;
+        return vlan_create(d->ds.opt->conf->set.vlanutil, d->vlan_if, r, server) == 0;
+    }
+    if (rcv->iface_name[0] != '\0') {
+        if (vlan_address_of(rcv->iface_name, &d->iface))
+            return true;
+        log_error("interface %s has no IPv4 address", rcv->iface_name);
+        return false;
+    }
+    if (rcv->iface.s_addr == htonl(INADDR_ANY) &&
+        getsockname(d->ds.peer.fd, (struct sockaddr *)&here, &n) == 0)
+        d->iface = here.sin_addr;
+    return true;
+}
+
 static bool start_fmtp(struct down7 *d, const struct ldm7_reply *r)
 {
     const struct conf_settings *set = &d->ds.opt->conf->set;
@@ -357,7 +128,6 @@ static bool start_fmtp(struct down7 *d, const struct ldm7_reply *r)
     struct fmtp_error err;
     struct fmtp_client_config cfg = {
         .layout = (enum fmtp_layout)set->fmtp_layout,
-        .interface = fmtp_ipv4(d->rcv->iface, 0),
         .mac_level = set->mac_level,
         .unicast_repair = set->unicast_repair,
         .pdu_bytes = (unsigned)set->pdu_bytes,
@@ -366,9 +136,9 @@ static bool start_fmtp(struct down7 *d, const struct ldm7_reply *r)
         .r_mc_bps = set->r_mc_bps,
         .rcvbuf_bytes = set->b_rcv_bytes,
         .ctx = d,
-        .begun = begun,
-        .ended = ended,
-        .missed = missed,
+        .begun = down7_begun,
+        .ended = down7_ended,
+        .missed = down7_missed,
     };
 
     if (!parse_endpoint(r->group, &group) || !parse_endpoint(r->server, &server) ||
@@ -378,6 +148,9 @@ static bool start_fmtp(struct down7 *d, const struct ldm7_reply *r)
     }
     if (server.sin_addr.s_addr == htonl(INADDR_ANY))
         server.sin_addr = d->ds.peer.addr;
+    if (!find_interface(d, r, server.sin_addr))
+        return false;
+    cfg.interface = fmtp_ipv4(d->iface, 0);
     cfg.group = fmtp_ipv4(group.sin_addr, ntohs(group.sin_port));
     cfg.server = fmtp_ipv4(server.sin_addr, ntohs(server.sin_port));
     d->fmtp = fmtp_client_open(&cfg, &err);
@@ -400,8 +173,9 @@ static void run(struct down7 *d, const struct ldm7_reply *r)
              "ifaceCidrAddr=%s/%u", d->rcv->host, feedtype_format(r->feed, feed, sizeof feed),
              r->group, r->server, addr, r->prefix_len);
     downstream_feeding(&d->ds);
-    d->receiving = false;
-    d->backlog_requested = false;
+    d->backlog = BACKLOG_NOT_YET;
+    d->has_first = false;
+    progress_start(&d->progress);
     d->has_after = d->session.has_last;
     d->after = d->session.last;
     d->last_request_ns = now_ns();
@@ -409,8 +183,14 @@ static void run(struct down7 *d, const struct ldm7_reply *r)
         downstream_fails(&d->ds, false);       /* NIC1 may not be up yet */
         return;
     }
-    for (size_t i = 0; i < d->session.nmissed; i++)
-        request(d, d->session.missed[i]);
+    down7_request_all_missed(d);
+}
+
+/* No LDM7 there, or none for us. */
+static bool is_hopeless(uint32_t status)
+{
+    return status != LDM7_TIMEDOUT && status != LDM7_MCAST && status != LDM7_INTR &&
+           status != LDM7_SHUTDOWN;
 }
 
 static bool on_reply(void *ctx, const struct rpc_msg *m, struct xin *body)
@@ -418,17 +198,21 @@ static bool on_reply(void *ctx, const struct rpc_msg *m, struct xin *body)
     struct down7 *d = ctx;
     struct ldm7_reply r;
 
+    if (d->ds.state == DS_FEEDING)
+        return xin_done(body) && down7_backlog_fence(d, m);
     if (d->ds.state != DS_ASKING || m->xid != d->ds.xid)
         return false;
-    if (downstream_refused(&d->ds, m))
+    if (downstream_refused(&d->ds, m)) {
+        subscription_fails(d, true);
         return true;
+    }
     xin_subscription_reply(body, &r);
     if (!xin_done(body))
         return false;
     if (r.status != LDM7_OK) {
         log_error("%s refused the subscription to %s: %s", d->rcv->host, d->feed,
                   ldm7_strstatus(r.status));
-        downstream_fails(&d->ds, r.status != LDM7_TIMEDOUT && r.status != LDM7_MCAST);
+        subscription_fails(d, is_hopeless(r.status));
         return true;
     }
     run(d, &r);
@@ -438,7 +222,6 @@ static bool on_reply(void *ctx, const struct rpc_msg *m, struct xin *body)
 static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *args)
 {
     struct down7 *d = ctx;
-    uint32_t index;
 
     if (d->ds.state != DS_FEEDING || m->prog != LDM_PROGRAM || m->vers != LDM_VERS7)
         return false;
@@ -450,13 +233,7 @@ static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *args)
         return true;
     case LDM7_TEST_CONNECTION:
     case LDM7_END_BACKLOG: return true;
-    case LDM7_NO_SUCH_PRODUCT:
-        index = xin_u32(args);
-        if (!xin_done(args))
-            return false;
-        if (session_remove_missed(&d->session, index))
-            log_warn("No such product at %s: index=%u", d->rcv->host, index);
-        return true;
+    case LDM7_NO_SUCH_PRODUCT: return down7_no_such_product(d, args);
     default: return false;
     }
 }
@@ -483,6 +260,10 @@ static void ask(void *ctx)
 
 static void save(struct down7 *d, uint64_t now)
 {
+    struct pq_signature last;
+
+    if (d->backlog == BACKLOG_DONE && progress_last(&d->progress, &last))
+        session_set_last(&d->session, &last);
     d->saved_ns = now;
     if (d->session.dirty && d->path[0] != '\0' && session_save(&d->session, d->path) < 0)
         log_warn("cannot write %s: errno %d", d->path, errno);
@@ -497,20 +278,25 @@ static void ended_session(void *ctx)
     if (d->fmtp != NULL)
         fmtp_client_close(d->fmtp);
     d->fmtp = NULL;
-    for (size_t i = 0; i < BUCKETS; i++)
-        while (d->flights[i] != NULL) {
-            pq_discard(d->ds.queue, d->flights[i]->reservation);
-            drop_flight(&d->flights[i]);
-        }
+    down7_drop_flights(d);
     rpc_stream_end(&d->ds.peer.in);    /* a product cut off is noted as missed before saving */
     save(d, now_ns());
+    if (!d->receiving && (++d->failures >= FAILURES_MAX || d->hopeless))
+        d->want_fallback = d->ds.opt->conf->set.fallback;
+    d->backlog = BACKLOG_NOT_YET;
+    d->receiving = d->hopeless = false;
 }
 
 static uint64_t tend(void *ctx, uint64_t now)
 {
     struct down7 *d = ctx;
-    uint64_t test, save_at;
+    uint64_t test, save_at, fmtp_by = d->ds.since_ns + FMTP_S * NS_PER_S;
 
+    if (!d->receiving && now >= fmtp_by) {
+        log_warn("no FMTP connection over %s within %d s", d->feed, FMTP_S);
+        downstream_fails(&d->ds, false);
+        return now;
+    }
     if (now >= d->last_request_ns + TEST_S * NS_PER_S) {
         peer_call(&d->ds.peer, LDM_VERS7, LDM7_TEST_CONNECTION, NULL, NULL);
         d->last_request_ns = now;
@@ -519,13 +305,31 @@ static uint64_t tend(void *ctx, uint64_t now)
         save(d, now);
     test = d->last_request_ns + TEST_S * NS_PER_S;
     save_at = d->saved_ns + SAVE_S * NS_PER_S;
+    if (!d->receiving && fmtp_by < test)
+        test = fmtp_by;
     return d->session.dirty && save_at < test ? save_at : test;
+}
+
+static void close_mine(void *ctx)
+{
+    struct down7 *d = ctx;
+
+    pq_close(d->ds.queue);
+    loop_close(&d->ds.loop);
 }
 
 static void after_turn(void *ctx)
 {
     struct down7 *d = ctx;
 
+    if (d->ds.loop.got_chld) {
+        d->ds.loop.got_chld = false;
+        fallback_reap(&d->fallback);
+    }
+    /* Between two connections there is nothing that the new process would have to close. */
+    if (d->want_fallback && d->ds.state == DS_IDLE)
+        fallback_start(&d->fallback, d->ds.queue, d->session.has_last ? &d->session.last : NULL,
+                       close_mine, d);
     if (!d->ds.loop.got_usr1)
         return;
     d->ds.loop.got_usr1 = false;
@@ -536,8 +340,8 @@ int down7_run(const struct options *opt, const struct conf_receive *rcv)
 {
     static const struct downstream_role role = {
         .prog = "down7", .reply_s = SUBSCRIBE_S, .ask = ask, .tend = tend, .ended = ended_session,
-        .sink = {.call = on_call, .reply = on_reply, .product_begin = product_begin,
-                 .product_end = product_end, .product_abort = product_abort}};
+        .sink = {.call = on_call, .reply = on_reply, .product_begin = down7_product_begin,
+                 .product_end = down7_product_end, .product_abort = down7_product_abort}};
     static struct down7 d;
     char addr[INET_ADDRSTRLEN];
 
@@ -554,7 +358,13 @@ int down7_run(const struct options *opt, const struct conf_receive *rcv)
              "vcEndPoint={switch=%s, port=%s, vlanId=%u}, pq=\"%s\"", rcv->host, rcv->port, d.feed,
              addr, rcv->switch_id, rcv->port_id, rcv->vlan, opt->queue);
     d.saved_ns = now_ns();
+    d.ds.retry.denied_s = opt->conf->set.retry_s;
+    fallback_init(&d.fallback, opt, rcv);
     downstream_run(&d.ds, after_turn);
+    fallback_stop(&d.fallback, &(struct pq_signature){{0}});
+    if (d.vlan_if[0] != '\0')
+        vlan_destroy(opt->conf->set.vlanutil, d.vlan_if);
+    progress_free(&d.progress);
     session_free(&d.session);
     downstream_close(&d.ds);
     return 0;

@@ -147,6 +147,8 @@ uint64_t retry_at(struct retry *r, uint64_t now, bool denied)
     r->immediate = false;
     if (at_once)
         return now;
+    if (denied && r->denied_s > 0)
+        return now + r->denied_s * NS_PER_S;
     return now + (denied || now >= r->window_end_ns ? 60 : 1) * NS_PER_S;
 }
 

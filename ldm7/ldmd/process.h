@@ -64,8 +64,8 @@ int dial(const char *host, uint16_t port, char *err, size_t err_bytes);
 int dial_result(int fd);
 
 /* When to try again: at once after an established feed dropped (unless it lasted under 5 s), then
- * each second for a minute, then each minute; a denied request waits a minute. */
-struct retry { uint64_t window_end_ns, established_ns; bool immediate; };
+ * each second for a minute, then each minute; a denied request waits denied_s (0: a minute). */
+struct retry { uint64_t window_end_ns, established_ns; bool immediate; uint64_t denied_s; };
 void retry_start(struct retry *r, uint64_t now);
 uint64_t retry_at(struct retry *r, uint64_t now, bool denied);
 /* A connection was of use. */

@@ -14,16 +14,25 @@
 
 void session_set_last(struct session *s, const struct pq_signature *sig)
 {
+    if (s->has_last && memcmp(&s->last, sig, sizeof *sig) == 0)
+        return;
     s->last = *sig;
     s->has_last = true;
     s->dirty = true;
 }
 
-bool session_add_missed(struct session *s, uint32_t index)
+bool session_has_missed(const struct session *s, uint32_t index)
 {
     for (size_t i = s->nmissed; i > 0; i--)
         if (s->missed[i - 1] == index)
-            return false;
+            return true;
+    return false;
+}
+
+bool session_add_missed(struct session *s, uint32_t index)
+{
+    if (session_has_missed(s, index))
+        return false;
     if (s->nmissed == SESSION_MISSED_MAX) {
         s->dropped++;
         return false;

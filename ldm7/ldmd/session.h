@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an LDM7 downstream remembers between sessions (reference 4.4): the signature of the last
- * product that came by multicast, and the indices of missed products still to be fetched. Kept as
+ * What an LDM7 downstream remembers between sessions (reference 4.4): the signature of the newest
+ * product up to which all is complete, and the indices of missed products still to be fetched. Kept as
  * `<queue directory>/<host:port>_<FEED>.yaml`.
  */
 #ifndef LDMD_SESSION_H
@@ -23,6 +23,7 @@ struct session {
 void session_set_last(struct session *s, const struct pq_signature *sig);
 /* False if it was there already, or there is no room. */
 bool session_add_missed(struct session *s, uint32_t index);
+bool session_has_missed(const struct session *s, uint32_t index);
 bool session_remove_missed(struct session *s, uint32_t index);
 bool session_path(char *out, size_t out_bytes, const char *queue, const char *host, uint16_t port,
                   const char *feed);

@@ -195,6 +195,20 @@ static bool request_backlog(struct upstream *u, struct xin *args)
     return true;
 }
 
+/* NULLPROC is answered when what was asked for before has been sent. */
+static bool fence(struct upstream *u, uint32_t xid)
+{
+    if (u->fenced)
+        return false;
+    if (!u->backlog_active) {
+        peer_reply(&u->peer, xid, NULL, NULL);
+        return true;
+    }
+    u->fenced = true;
+    u->fence_xid = xid;
+    return true;
+}
+
 bool up7_call(struct upstream *u, const struct rpc_msg *m, struct xin *args)
 {
     if (!u->replied)
@@ -203,6 +217,7 @@ bool up7_call(struct upstream *u, const struct rpc_msg *m, struct xin *args)
     case LDM7_REQUEST_PRODUCT: return request_product(u, args);
     case LDM7_REQUEST_BACKLOG: return request_backlog(u, args);
     case LDM7_TEST_CONNECTION: return true;
+    case LDM7_NULL: return fence(u, m->xid);
     default: return false;
     }
 }
@@ -280,6 +295,10 @@ bool up7_pump(struct upstream *u, uint64_t now)
         u->pending_count--;
     }
     pump_backlog(u);
+    if (u->fenced && !u->backlog_active) {
+        u->fenced = false;
+        peer_reply(&u->peer, u->fence_xid, NULL, NULL);
+    }
     if (!peer_has_output(&u->peer) && now >= u->peer.last_in_ns + CLIENT_SILENT_S * NS_PER_S &&
         now >= u->peer.last_out_ns + CLIENT_SILENT_S * NS_PER_S)
         peer_call(&u->peer, LDM_VERS7, LDM7_TEST_CONNECTION, NULL, NULL);

@@ -86,7 +86,7 @@ static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *args)
         peer_reply_error(&u->peer, m->xid, RPC_PROG_MISMATCH);
         return true;
     }
-    if (m->proc == LDM6_NULL) {
+    if (m->proc == LDM6_NULL && u->role != UP_LDM7) {
         peer_reply(&u->peer, m->xid, NULL, NULL);
         return true;
     }

@@ -51,6 +51,8 @@ struct upstream {
     uint32_t pending[UP7_PENDING];
     size_t pending_head, pending_count;
     bool backlog_active;
+    bool fenced;                       /* a NULLPROC call waits for the end of the backlog */
+    uint32_t fence_xid;
     struct ldm7_backlog backlog;
     uint64_t backlog_end;              /* queue position where it ends at the latest */
     bool backlog_by_time;

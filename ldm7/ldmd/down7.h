@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parts of an LDM7 downstream: the subscription and its connection (down7.c), products by
+ * multicast (down7_multicast.c), products over the control connection (down7_unicast.c).
+ */
+#ifndef LDMD_DOWN7_H
+#define LDMD_DOWN7_H
+
+#include "downstream.h"
+#include "fallback.h"
+#include "feedtype.h"
+#include "fmtp.h"
+#include "progress.h"
+#include "session.h"
+
+#define DOWN7_BUCKETS 1024u
+
+/* A product that FMTP is receiving into the queue. */
+struct flight {
+    struct flight *next;
+    uint32_t index, size;
+    struct pq_signature sig;
+    struct pq_reservation *reservation;
+    uint8_t *region;
+};
+
+/* What came while nobody listened is asked for twice: when FMTP stands, up to the end of the upstream's
+ * queue, so that it does not wait for the next product; and when the first product is announced,
+ * up to that one, so that nothing falls between. A NULLPROC call behind each request is answered
+ * when all has been sent. */
+enum backlog_state { BACKLOG_NOT_YET, BACKLOG_TO_END, BACKLOG_AT_END, BACKLOG_TO_FIRST,
+                     BACKLOG_DONE };
+
+struct down7 {
+    struct downstream ds;
+    const struct conf_receive *rcv;
+    struct loop_source fmtp_src;
+    struct fmtp_client *fmtp;
+    struct flight *flights[DOWN7_BUCKETS];
+    bool receiving;
+    bool hopeless;                     /* no use to subscribe again soon */
+    unsigned failures;                 /* subscriptions in a row that came to nothing */
+    uint64_t last_request_ns, saved_ns;
+    struct session session;
+    struct progress progress;
+    enum backlog_state backlog;
+    uint32_t fence_xid;
+    struct pq_signature after, first;  /* the backlog is what lies between */
+    bool has_after, has_first;
+    struct fallback fallback;
+    bool want_fallback;
+    struct in_addr iface;              /* FMTP's address here */
+    char vlan_if[32];                  /* made by vlanutil; else empty */
+    char path[4096], feed[FEEDTYPE_TEXT_MAX];
+    /* product arriving over the control connection */
+    struct pq_info info;
+    struct pq_reservation *reservation;
+    uint8_t *region;
+    bool is_backlog, is_wanted;
+    uint32_t index;
+};
+
+bool down7_md5_differs(const struct pq_info *info, const uint8_t *data);
+
+/* fmtp_client's callbacks (ctx: struct down7). */
+void *down7_begun(void *ctx, uint32_t index, uint32_t size, const void *meta, uint16_t meta_len,
+                  struct timespec start);
+void down7_ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_s);
+void down7_missed(void *ctx, uint32_t index);
+/* Gives up what is being received. */
+void down7_drop_flights(struct down7 *d);
+
+/* Notes a product as missed and asks for it. */
+void down7_request_missed(struct down7 *d, uint32_t index);
+/* Asks for all that were missed in earlier sessions. */
+void down7_request_all_missed(struct down7 *d);
+/* FMTP stands; the first product (at most the first call counts). */
+void down7_backlog_begin(struct down7 *d);
+void down7_backlog_first(struct down7 *d, const struct pq_signature *sig);
+/* The answer to the call behind a backlog request. false: it is none. */
+bool down7_backlog_fence(struct down7 *d, const struct rpc_msg *m);
+bool down7_no_such_product(struct down7 *d, struct xin *args);
+/* rpc_sink's callbacks. */
+bool down7_product_begin(void *ctx, const struct rpc_msg *m, uint32_t index,
+                         const struct pq_info *info, uint8_t **region);
+bool down7_product_end(void *ctx);
+void down7_product_abort(void *ctx);
+
+#endif

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "down7.h"
+
+#include "log.h"
+#include "product_line.h"
+
+#include <openssl/evp.h>
+#include <stdlib.h>
+
+bool down7_md5_differs(const struct pq_info *info, const uint8_t *data)
+{
+    uint8_t digest[EVP_MAX_MD_SIZE];
+    unsigned n = 0;
+
+    return EVP_Digest(data, info->size, digest, &n, EVP_md5(), NULL) != 1 || n != 16 ||
+           memcmp(digest, info->signature.bytes, 16) != 0;
+}
+
+static struct flight **find_flight(struct down7 *d, uint32_t index)
+{
+    struct flight **at = &d->flights[index % DOWN7_BUCKETS];
+
+    while (*at != NULL && (*at)->index != index)
+        at = &(*at)->next;
+    return at;
+}
+
+void *down7_begun(void *ctx, uint32_t index, uint32_t size, const void *meta, uint16_t meta_len,
+                  struct timespec start)
+{
+    struct down7 *d = ctx;
+    struct flight *f, **at = find_flight(d, index);
+    struct pq_signature sig;
+    struct pq_reservation *r = NULL;
+    enum pq_status st;
+    char hex[33];
+    void *region;
+
+    (void)start;
+    if (meta_len != sizeof sig.bytes || *at != NULL) {
+        log_warn("product %u without a signature ignored", index);
+        progress_settled(&d->progress, index, NULL);
+        return NULL;
+    }
+    memcpy(sig.bytes, meta, sizeof sig.bytes);
+    progress_known(&d->progress, index);
+    down7_backlog_first(d, &sig);
+    st = pq_reserve(d->ds.queue, &sig, size, &region, &r);
+    if (st == PQ_DUP) {
+        log_warn("Duplicate product: sig=%s, size=%u", signature_format(&sig, hex), size);
+        progress_settled(&d->progress, index, &sig);
+        return NULL;
+    }
+    if (st != PQ_OK) {
+        log_warn("no room for product %u of %u bytes: %s", index, size, pq_strerror(st));
+        if (st == PQ_FULL)
+            down7_request_missed(d, index);
+        else
+            progress_settled(&d->progress, index, &sig);
+        return NULL;
+    }
+    f = calloc(1, sizeof *f);
+    if (f == NULL)
+        abort();
+    *f = (struct flight){.index = index, .size = size, .sig = sig, .reservation = r,
+                         .region = region};
+    *at = f;
+    return region;
+}
+
+static void drop_flight(struct flight **at)
+{
+    struct flight *f = *at;
+
+    *at = f->next;
+    free(f);
+}
+
+/* The region holds prod_info, data and (from an XDR encoder) padding: nothing else. */
+static bool decode(const struct flight *f, struct pq_info *info, uint32_t *offset)
+{
+    struct xin x;
+    size_t rest;
+
+    xin_init(&x, f->region, f->size);
+    xin_info(&x, info);
+    if (x.st != XIN_OK)
+        return false;
+    rest = xin_left(&x);
+    *offset = (uint32_t)xin_used(&x);
+    return (rest == info->size || rest == info->size + xdr_pad(info->size)) &&
+           memcmp(info->signature.bytes, f->sig.bytes, sizeof f->sig.bytes) == 0;
+}
+
+/* What came is of no use; perhaps the backstop has it. */
+static void reject(struct down7 *d, struct flight **at)
+{
+    uint32_t index = (*at)->index;
+
+    pq_discard(d->ds.queue, (*at)->reservation);
+    drop_flight(at);
+    down7_request_missed(d, index);
+}
+
+void down7_ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_s)
+{
+    struct down7 *d = ctx;
+    struct flight **at = find_flight(d, index), *f = *at;
+    struct pq_info info;
+    uint32_t offset;
+    char line[PRODUCT_LINE_MAX], hex[33];
+    enum pq_status st;
+
+    if (f == NULL)
+        return;
+    if (!decode(f, &info, &offset)) {
+        log_error("product %u of %u bytes is malformed", index, f->size);
+        reject(d, at);
+        return;
+    }
+    if (d->ds.opt->conf->set.verify_md5 && down7_md5_differs(&info, f->region + offset)) {
+        log_error("digest differs from the signature: product %u", index);
+        reject(d, at);
+        return;
+    }
+    st = pq_commit(d->ds.queue, f->reservation, &info, offset);
+    if (st != PQ_OK && st != PQ_DUP) {
+        log_error("cannot insert product %u: %s", index, pq_strerror(st));
+        reject(d, at);
+        return;
+    }
+    drop_flight(at);
+    progress_settled(&d->progress, index, &info.signature);
+    d->session.dirty = true;
+    if (st == PQ_OK)
+        log_info("Received: {delay: %.6f s, index: %u, retrans: %u, info: \"%s\"}", delay_s, index,
+                 retx_blocks, product_line_format(&info, line, sizeof line));
+    else
+        log_warn("Duplicate product: sig=%s, size=%u", signature_format(&info.signature, hex),
+                 info.size);
+}
+
+void down7_missed(void *ctx, uint32_t index)
+{
+    struct down7 *d = ctx;
+    struct flight **at = find_flight(d, index);
+
+    log_note("Missed: index=%u", index);
+    if (*at != NULL) {
+        pq_discard(d->ds.queue, (*at)->reservation);
+        drop_flight(at);
+    }
+    progress_known(&d->progress, index);
+    down7_request_missed(d, index);
+}
+
+void down7_drop_flights(struct down7 *d)
+{
+    for (size_t i = 0; i < DOWN7_BUCKETS; i++)
+        while (d->flights[i] != NULL) {
+            pq_discard(d->ds.queue, d->flights[i]->reservation);
+            drop_flight(&d->flights[i]);
+        }
+}

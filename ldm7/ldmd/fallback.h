@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * LDM6 in place of LDM7, from the same server, for as long as there is no multicast (MPUP I). An
+ * ordinary LDM6 downstream in a process of its own. What is complete is handed over by its resume
+ * file in both directions, so that the products of the two join without gap.
+ */
+#ifndef LDMD_FALLBACK_H
+#define LDMD_FALLBACK_H
+
+#include "process.h"
+
+struct fallback {
+    const struct options *opt;
+    struct conf_request request;
+    pid_t pid;                         /* 0: not running */
+    uint64_t not_before_ns;
+};
+
+void fallback_init(struct fallback *f, const struct options *opt, const struct conf_receive *rcv);
+/* Starts it if it does not run. last: the newest product that is complete; NULL: none is known.
+ * close_mine: called in the new process, frees what it inherited. */
+void fallback_start(struct fallback *f, struct pq *queue, const struct pq_signature *last,
+                    void (*close_mine)(void *ctx), void *ctx);
+/* After SIGCHLD: notices its end. */
+void fallback_reap(struct fallback *f);
+/* Ends it. true: *last is the newest product that came complete. */
+bool fallback_stop(struct fallback *f, struct pq_signature *last);
+
+#endif

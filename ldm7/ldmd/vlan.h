@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The subscriber's end of the path: the address that FMTP uses here, and vlanutil, which makes the
+ * VLAN's interface with the address that the upstream assigned (DRFSM 2.2.2 and 2.2.3).
+ */
+#ifndef LDMD_VLAN_H
+#define LDMD_VLAN_H
+
+#include "conf.h"
+#include "ldmrpc.h"
+
+/* Does the entry leave making the interface to us? (It names an interface and a VLAN.) */
+bool vlan_is_ours(const struct conf_receive *rcv);
+/* Name of the entry's interface with its VLAN, such as eth1.1101. */
+void vlan_interface(const struct conf_receive *rcv, char *out, size_t out_bytes);
+/* Makes it (again), with a route to the server. -1: logged by vlanutil. */
+int vlan_create(const char *vlanutil, const char *interface, const struct ldm7_reply *reply,
+                struct in_addr server);
+void vlan_destroy(const char *vlanutil, const char *interface);
+/* The first IPv4 address of an interface. false: it has none. */
+bool vlan_address_of(const char *interface, struct in_addr *out);
+
+#endif
