@@ -41,7 +41,8 @@ struct worker {
 };
 
 static struct shared {
-    _Atomic uint32_t pause, expiring;
+    _Atomic uint32_t pause;       /* 0: none, else the number of this one, which who pauses repeats */
+    _Atomic uint32_t expiring;
     _Atomic uint64_t expired_to;  /* what has a position up to this may have been removed */
     _Atomic uint64_t next_id;     /* of products: each is made once */
     _Atomic uint64_t read, looked_up, removed, opened, discarded;
@@ -107,11 +108,8 @@ static void note(struct worker *w, struct pq *q, uint64_t id)
 /* Between two operations. */
 static void pause_if_told(struct worker *w)
 {
-    while (atomic_load(&shared->pause)) {
-        atomic_store(&w->paused, 1);
-        usleep(50);
-    }
-    atomic_store(&w->paused, 0);
+    for (uint32_t nth; (nth = atomic_load(&shared->pause)); usleep(50))
+        atomic_store(&w->paused, nth);
 }
 
 static void expect(enum pq_status s, const char *what)
@@ -275,9 +273,10 @@ static void spawn(unsigned i)
 static bool pause_all(const bool *dead)
 {
     double began = now_s();
-    atomic_store(&shared->pause, 1);
+    static uint32_t nth;
+    atomic_store(&shared->pause, ++nth);
     for (unsigned i = 0; i < WORKERS; i++)
-        while (pauses(i) && !dead[i] && !atomic_load(&shared->workers[i].paused)) {
+        while (pauses(i) && !dead[i] && atomic_load(&shared->workers[i].paused) != nth) {
             if (now_s() - began > HANG_S) {
                 fail("worker %u (kind %d) hangs", i, kinds[i]);
                 return false;
