@@ -75,9 +75,10 @@ static double now_s(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+/* Never so small that two products could be the same. */
 static uint32_t size_of(uint64_t id)
 {
-    return (uint32_t)(noise_key(1, id) % SIZE_MAX_BYTES);
+    return 16 + (uint32_t)(noise_key(1, id) % (SIZE_MAX_BYTES - 16));
 }
 
 static void describe(struct pq_info *info, uint64_t id, const void *data)
@@ -151,7 +152,7 @@ static void receive(struct worker *w, struct pq *q, unsigned turn)
     s = pq_commit(q, r, &info, offset);
     if (s == PQ_OK)
         note(w, q, id);
-    else
+    else if (s != PQ_DUP)
         pq_discard(q, r);
     expect(s, "pq_commit");
 }
