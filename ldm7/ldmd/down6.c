@@ -237,8 +237,18 @@ static void ended(void *ctx)
     save(d, now_ns());
 }
 
-/* The newest product of the request in the queue. */
-static void newest_in_queue(struct down6 *d)
+/* Did the product come by this upstream? Its origin says so. */
+static bool came_by(const struct pq_info *info, const char *host)
+{
+    const char *via = strstr(info->origin, "_v_");
+
+    return via != NULL && strcmp(via + 3, host) == 0;
+}
+
+struct newest { bool any, by_us; struct pq_info of_any, of_us; struct timeval inserted; };
+
+/* The newest product of the request in the queue, and the newest that came by this upstream. */
+static void look_in_queue(struct down6 *d, struct newest *n)
 {
     struct pq_view v;
     struct ldm_class c = {.from = LDM_TIME_ZERO, .to = LDM_TIME_END, .n = 1};
@@ -250,24 +260,37 @@ static void newest_in_queue(struct down6 *d)
         return;
     for (uint64_t at = 0; pq_next(d->ds.queue, at, &v) == PQ_OK; at = v.seq) {
         if (matcher_wants(&d->in.match, &v.info)) {
-            d->in.last = v.info;
-            d->in.have_last = true;
+            n->of_any = v.info;
+            n->any = true;
+            if (came_by(&v.info, d->req->host)) {
+                n->of_us = v.info;
+                n->inserted = v.inserted;
+                n->by_us = true;
+            }
         }
         pq_release(d->ds.queue, &v);
     }
 }
 
-/* Where to resume: what the last session noted, else the queue's newest (a redundant upstream may
- * have brought it). A queue that is new gets all there is. */
+/* Where to resume: what the last session noted, or what came after it was written (the process may
+ * have been killed); else the queue's newest (a redundant upstream may have brought it). A queue
+ * that is new gets all there is. */
 static void find_last(struct down6 *d)
 {
+    struct newest n = {0};
+    struct timeval noted = {0};
+
     if (!resume_path(d->resume, sizeof d->resume, d->ds.opt->queue, d->req))
         d->resume[0] = '\0';
     if (pq_last_seq(d->ds.queue) == 0)
         return;
-    d->in.have_last = d->resume[0] != '\0' && resume_load(d->resume, &d->in.last);
-    if (!d->in.have_last)
-        newest_in_queue(d);
+    d->in.have_last = d->resume[0] != '\0' && resume_load(d->resume, &d->in.last, &noted);
+    look_in_queue(d, &n);
+    if (n.by_us && (!d->in.have_last || timercmp(&n.inserted, &noted, >)))
+        d->in.last = n.of_us;
+    else if (n.any && !d->in.have_last)
+        d->in.last = n.of_any;
+    d->in.have_last = d->in.have_last || n.any;
 }
 
 int down6_run(const struct options *opt, const struct conf_request *req)

@@ -14,6 +14,7 @@
 
 #define LDM_PROGRAM 300029u
 #define LDM_PORT 388
+#define LDM_VERS5 5u              /* only its null procedure is served */
 #define LDM_VERS6 6u
 #define LDM_VERS7 7u
 #define RPC_HEAD_MAX 16384u       /* any message without product data is far smaller */

@@ -8,6 +8,7 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -121,16 +122,19 @@ bool resume_parse(const char *line, struct pq_info *out)
     return line[32] == '}' && signature_parse(hex, &out->signature);
 }
 
-bool resume_load(const char *path, struct pq_info *out)
+bool resume_load(const char *path, struct pq_info *out, struct timeval *written)
 {
     FILE *f = fopen(path, "re");
     char line[RESUME_LINE_MAX];
+    struct stat st;
     bool found = false;
 
     if (f == NULL)
         return false;
     while (!found && fgets(line, sizeof line, f) != NULL)
         found = line[0] == '{' && resume_parse(line, out);
+    if (written != NULL && fstat(fileno(f), &st) == 0)
+        *written = (struct timeval){st.st_mtim.tv_sec, st.st_mtim.tv_nsec / 1000};
     fclose(f);
     return found;
 }

@@ -17,8 +17,8 @@ bool resume_path(char *out, size_t out_bytes, const char *queue, const struct co
 char *resume_format(const struct pq_info *info, char *out, size_t out_bytes);
 /* false: not such a line. */
 bool resume_parse(const char *line, struct pq_info *out);
-/* false: no file, or none of ours. */
-bool resume_load(const char *path, struct pq_info *out);
+/* written: when (may be NULL). false: no file, or none of ours. */
+bool resume_load(const char *path, struct pq_info *out, struct timeval *written);
 /* By temporary file and rename. -1: errno. */
 int resume_save(const char *path, const struct pq_info *info);
 

@@ -16,6 +16,7 @@
 #define TURN_AROUND_S 1                /* reference 3.4 (4): the original's client still reads */
 #define IDLE_S 30
 #define REPLY_S 60
+#define CLOCKS_APART_S 60
 
 static void on_queue(void *ctx, uint32_t events)
 {
@@ -50,13 +51,20 @@ static bool reduce(struct upstream *u, struct ldm_class *c)
     return changed || n == 0;
 }
 
-static void set_cursor(struct upstream *u, bool has_sig, const struct pq_signature *sig)
+/* After the product with that signature, or at what was inserted from cls->from on: less the margin,
+ * as the time of creation, which counts in the end, comes from another clock. */
+static void set_cursor(struct upstream *u, bool has_sig, const struct pq_signature *sig,
+                       const struct ldm_class *cls)
 {
+    struct timeval from = {cls->from.sec - CLOCKS_APART_S, cls->from.usec};
     struct pq_view v;
 
     u->cursor = 0;
-    if (!has_sig || pq_find(u->queue, sig, &v) != PQ_OK)
+    if (!has_sig || pq_find(u->queue, sig, &v) != PQ_OK) {
+        if (cls->from.sec > CLOCKS_APART_S)
+            pq_seek(u->queue, &from, &u->cursor);
         return;
+    }
     u->cursor = v.seq;
     u->match.ignore_from = true;       /* it continues exactly where it stopped */
     pq_release(u->queue, &v);
@@ -128,7 +136,7 @@ bool up6_feedme(struct upstream *u, const struct rpc_msg *m, struct xin *args, b
     u->alternate = max_hereis <= UINT32_MAX / 2;
     u->unflushed = true;               /* at the queue's end NULLPROC tells so, from the start */
     u->start_ns = now_ns() + TURN_AROUND_S * NS_PER_S;
-    set_cursor(u, has_sig, &sig);
+    set_cursor(u, has_sig, &sig, &r.cls);
     log_set_prog("up6");
     log_note("Starting Up(6): %s %s, SIG=%s, %s", u->peer.host,
              class_format(&r.cls, text, sizeof text), has_sig ? signature_format(&sig, hex) : hex,
@@ -146,17 +154,17 @@ static void answered_coming(struct upstream *u, uint32_t code)
         pq_release(u->queue, &u->coming.view);
 }
 
+/* Answers that nobody waits for are ignored: the original notifyme answers every NOTIFICATION, and
+ * NULLPROC, by PROC_UNAVAIL. */
 bool up6_reply(struct upstream *u, const struct rpc_msg *m, struct xin *body)
 {
     uint32_t code;
 
-    if (m->denied || m->stat != RPC_SUCCESS)
-        return false;
-    if (u->null_outstanding && m->xid == u->null_xid) {
+    if (u->null_outstanding && m->xid == u->null_xid)
         u->null_outstanding = false;
-        return true;
-    }
     if (!u->coming.waits || m->xid != u->coming.xid)
+        return true;
+    if (m->denied || m->stat != RPC_SUCCESS)
         return false;
     code = xin_u32(body);
     if (!xin_done(body) || (code != LDM6_OK && code != LDM6_DONT_SEND))

@@ -82,12 +82,12 @@ static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *args)
         peer_reply_error(&u->peer, m->xid, RPC_PROG_UNAVAIL);
         return true;
     }
-    if (m->vers != LDM_VERS6 && m->vers != LDM_VERS7) {
-        peer_reply_error(&u->peer, m->xid, RPC_PROG_MISMATCH);
+    if (m->proc == LDM6_NULL && u->role != UP_LDM7 && m->vers >= LDM_VERS5 && m->vers <= LDM_VERS7) {
+        peer_reply(&u->peer, m->xid, NULL, NULL);   /* the original ldmping asks in version 5 */
         return true;
     }
-    if (m->proc == LDM6_NULL && u->role != UP_LDM7) {
-        peer_reply(&u->peer, m->xid, NULL, NULL);
+    if (m->vers != LDM_VERS6 && m->vers != LDM_VERS7) {
+        peer_reply_error(&u->peer, m->xid, RPC_PROG_MISMATCH);
         return true;
     }
     if (u->role == UP_WAITING)
