@@ -90,7 +90,7 @@ bool fallback_stop(struct fallback *f, struct pq_signature *last)
     }
     f->pid = 0;
     f->not_before_ns = 0;
-    if (!resume_path(path, sizeof path, f->opt->queue, &f->request) || !resume_load(path, &info))
+    if (!resume_path(path, sizeof path, f->opt->queue, &f->request) || !resume_load(path, &info, NULL))
         return false;
     *last = info.signature;
     return true;
