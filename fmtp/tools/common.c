@@ -2,6 +2,7 @@
 #include "common.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -89,6 +90,18 @@ uint64_t parse_number(const char *option, const char *text, uint64_t min, uint64
     return n * factor;
 }
 
+uint64_t parse_rate(const char *option, const char *text)
+{
+    return strcmp(text, "unlimited") == 0 ? 0 : parse_number(option, text, 1000, 1000000000000);
+}
+
+bool parse_repair(const char *text)
+{
+    if (strcmp(text, "unicast") && strcmp(text, "multicast"))
+        die_usage("--repair '%s': valid are multicast and unicast", text);
+    return strcmp(text, "unicast") == 0;
+}
+
 double parse_factor(const char *option, const char *text)
 {
     char *end = NULL;
@@ -106,6 +119,41 @@ enum fmtp_layout parse_layout(const char *text)
     if (strcmp(text, "2021") != 0)
         die_usage("--layout '%s': valid are 2021 and 2017", text);
     return FMTP_LAYOUT_2021;
+}
+
+uint32_t read_state(const char *path)
+{
+    FILE *f = fopen(path, "re");
+    char text[64] = "";
+    unsigned long long n = 0;
+    int end = 0;
+
+    if (!f && errno == ENOENT)
+        return 0;
+    if (!f)
+        die("'%s': %s", path, strerror(errno));
+    size_t len = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[len] = 0;
+    if (sscanf(text, "next_index %10llu\n%n", &n, &end) != 1 || (size_t)end != len ||
+        n > UINT32_MAX) {
+        text[strcspn(text, "\n")] = 0;
+        die_usage("%s:1: found \"%s\"; valid: next_index and a number up to 4294967295", path, text);
+    }
+    return (uint32_t)n;
+}
+
+void write_state(const char *path, uint32_t next_index)
+{
+    char temporary[PATH_MAX];
+    FILE *f;
+
+    if (snprintf(temporary, sizeof temporary, "%s.new", path) >= (int)sizeof temporary)
+        die("'%s': name too long", path);
+    f = fopen(temporary, "we");
+    if (!f || fprintf(f, "next_index %u\n", next_index) < 0 || fclose(f) != 0 ||
+        rename(temporary, path) < 0)
+        die("'%s': %s", temporary, strerror(errno));
 }
 
 double now_s(void)

@@ -9,6 +9,8 @@
 #include "fmtp.h"
 
 #define FMTP_VERSION "0.1.0"
+/* Where a rate is needed and none is set: faster than what the machine will do. */
+#define FMTP_UNLIMITED_BPS UINT64_C(10000000000)
 enum { EXIT_USAGE = 2 };
 
 extern const char *program;
@@ -21,8 +23,17 @@ struct sockaddr_storage parse_endpoint(const char *option, const char *text);   
 void set_port(struct sockaddr_storage *a, uint16_t port);
 /* Whole number between min and max, with an optional k, M or G (1000, 10^6, 10^9). */
 uint64_t parse_number(const char *option, const char *text, uint64_t min, uint64_t max);
+/* Bit/s, or 0 for "unlimited". */
+uint64_t parse_rate(const char *option, const char *text);
+/* "unicast" is true, "multicast" false. */
+bool parse_repair(const char *text);
 double parse_factor(const char *option, const char *text);
 enum fmtp_layout parse_layout(const char *text);
+
+/* The product index that comes next, kept in a file of one line "next_index N"; 0 if there is none.
+ * Exit with 2 if it is something else, with 1 if it cannot be written. */
+uint32_t read_state(const char *path);
+void write_state(const char *path, uint32_t next_index);
 
 double now_s(void);                       /* CLOCK_MONOTONIC */
 /* Set by SIGINT and SIGTERM after catch_signals(). */

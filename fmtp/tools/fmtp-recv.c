@@ -23,13 +23,28 @@ struct file {                             /* being received, under a temporary n
     size_t size;
     void *data;
     double begun_s;
-    char temporary[32], name[256];
+    char temporary[48], name[256];
+};
+
+enum { FEEDS_MAX = 64 };
+
+struct run;
+
+struct feed {                             /* one sender and its group */
+    struct run *run;
+    struct fmtp_client_config cfg;
+    struct fmtp_client *client;
+    struct file *files;
+    struct fmtp_error err;
+    int number;
+    bool lost, was_connected;
 };
 
 struct run {
     int dir;
     bool sha256;
-    struct file *files;
+    struct feed feeds[FEEDS_MAX];
+    int nservers, ngroups, ninterfaces;   /* as the options named them, in order */
     uint64_t received, missed, failed, bytes;
 };
 
@@ -39,14 +54,24 @@ static const char usage[] =
     "Usage: fmtp-recv --server IP:PORT --group IP:PORT --interface IP [OPTION]... DIR\n"
     "Receives multicast files into DIR, under the names that the sender gave them.\n"
     "\n"
-    "  --server IP:PORT   the sender's TCP address\n"
+    "  --server IP:PORT   the sender's TCP address ([IP]:PORT with IPv6)\n"
     "  --group IP:PORT    multicast group and UDP port\n"
     "  --interface IP     address of the interface to join on and to connect from\n"
+    "                     several senders: these three again, in the same order\n"
+    "                     (one --interface serves all)\n"
     "  --layout YEAR      wire layout 2021 (default) or 2017\n"
+    "  --mac LEVEL        refuse a sender below this MAC level: 0 (default), 1, 2\n"
+    "  --pdu BYTES        packet size of a sender without extension (default 1460)\n"
+    "  --repair KIND      multicast (default) or unicast: by TCP only, as the\n"
+    "                     originals do\n"
     "  --frcv X           receiver timeout factor (default 20)\n"
-    "  --rate BPS         the sender's multicast rate, k/M/G allowed (default 20M)\n"
+    "  --rate BPS         the sender's multicast rate, k/M/G allowed, or unlimited\n"
+    "                     (default 20M)\n"
     "  --rcvbuf BYTES     UDP receive buffer, k/M/G allowed (default 4M)\n"
-    "  --count N          end after N files (default: when the sender closes)\n"
+    "  --reconnect S      when the connection is lost, try for S seconds to have it\n"
+    "                     again and go on where it stopped (default 0)\n"
+    "  --congestion-control NAME  of the TCP connection (default: the system's)\n"
+    "  --count N          end after N files (default: when every sender has closed)\n"
     "  --sha256           print the digest of every file\n"
     "  --help, --version\n"
     "\n"
@@ -54,9 +79,9 @@ static const char usage[] =
     "Exit status: 0 if nothing was missed, 1 if something was or on failure, 2 on\n"
     "wrong usage.\n";
 
-static struct file *take(struct run *run, uint32_t index)
+static struct file *take(struct feed *feed, uint32_t index)
 {
-    for (struct file **link = &run->files; *link; link = &(*link)->next)
+    for (struct file **link = &feed->files; *link; link = &(*link)->next)
         if ((*link)->index == index) {
             struct file *f = *link;
             *link = f->next;
@@ -68,7 +93,8 @@ static struct file *take(struct run *run, uint32_t index)
 static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, uint16_t meta_len,
                    struct timespec start)
 {
-    struct run *run = ctx;
+    struct feed *feed = ctx;
+    struct run *run = feed->run;
     struct file *f = calloc(1, sizeof *f);
     int fd, error;
 
@@ -79,7 +105,7 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
     f->size = size;
     f->begun_s = now_s();
     safe_name(meta, meta_len, index, f->name);
-    snprintf(f->temporary, sizeof f->temporary, ".fmtp-%d-%u", (int)getpid(), index);
+    snprintf(f->temporary, sizeof f->temporary, ".fmtp-%d-%d-%u", (int)getpid(), feed->number, index);
     fd = openat(run->dir, f->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     error = fd < 0 ? errno : 0;
     /* Reserved for real: a full disk is told now, not by SIGBUS later. */
@@ -101,8 +127,8 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
         run->failed++;
         return NULL;
     }
-    f->next = run->files;
-    run->files = f;
+    f->next = feed->files;
+    feed->files = f;
     return f->data;
 }
 
@@ -128,8 +154,9 @@ static void discard(struct run *run, struct file *f)
 
 static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_s)
 {
-    struct run *run = ctx;
-    struct file *f = take(run, index);
+    struct feed *feed = ctx;
+    struct run *run = feed->run;
+    struct file *f = take(feed, index);
     struct timespec arrived;
 
     clock_gettime(CLOCK_REALTIME, &arrived);
@@ -156,8 +183,9 @@ static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_
 
 static void missed(void *ctx, uint32_t index)
 {
-    struct run *run = ctx;
-    struct file *f = take(run, index);
+    struct feed *feed = ctx;
+    struct run *run = feed->run;
+    struct file *f = take(feed, index);
 
     run->missed++;
     progress("%s", "");
@@ -167,38 +195,152 @@ static void missed(void *ctx, uint32_t index)
         discard(run, f);
 }
 
-enum { SERVER = 1, GROUP, IFACE, LAYOUT, FRCV, RATE, RCVBUF, COUNT, SHA256, HELP, VERSION };
+/* The feeds that the options named: as many groups as senders, an interface each or one for all. */
+static unsigned settle_feeds(struct run *run, const struct fmtp_client_config *common)
+{
+    int n = run->nservers;
+
+    if (!n || !run->ngroups || !run->ninterfaces)
+        die_usage("--server, --group and --interface are needed");
+    if (run->ngroups != n || (run->ninterfaces != n && run->ninterfaces != 1))
+        die_usage("%d times --server, %d times --group, %d times --interface; valid are as many "
+                  "groups as senders, and one interface or as many", n, run->ngroups,
+                  run->ninterfaces);
+    for (int i = 0; i < n; i++) {
+        struct feed *f = &run->feeds[i];
+        struct fmtp_client_config own = *common;
+        own.server = f->cfg.server;
+        own.group = f->cfg.group;
+        own.interface = run->feeds[run->ninterfaces == 1 ? 0 : i].cfg.interface;
+        own.ctx = f;
+        f->cfg = own;
+        f->run = run;
+        f->number = i;
+    }
+    return (unsigned)n;
+}
+
+static struct fmtp_client_config *next_feed(struct run *run, int *count, const char *option)
+{
+    if (*count == FEEDS_MAX)
+        die_usage("%s more than %d times", option, FEEDS_MAX);
+    return &run->feeds[(*count)++].cfg;
+}
+
+/* Of all feeds together. */
+static struct fmtp_client_stats total(const struct run *run, unsigned nfeeds)
+{
+    struct fmtp_client_stats all = {0};
+
+    for (unsigned i = 0; i < nfeeds; i++) {
+        struct fmtp_client_stats s;
+        fmtp_client_get_stats(run->feeds[i].client, &s);
+        all.datagrams += s.datagrams;
+        all.blocks += s.blocks;
+        all.in_place += s.in_place;
+        all.duplicate_blocks += s.duplicate_blocks;
+        all.retx_requests += s.retx_requests;
+        all.retx_blocks += s.retx_blocks;
+        all.repair_requests += s.repair_requests;
+        all.parity_symbols += s.parity_symbols;
+        all.repaired_blocks += s.repaired_blocks;
+        all.decoded_blocks += s.decoded_blocks;
+        all.bad_messages += s.bad_messages;
+        all.mac_failures += s.mac_failures;
+        all.socket_drops += s.socket_drops;
+        all.connections += s.connections;
+        all.rcvbuf_granted_bytes = s.rcvbuf_granted_bytes;
+    }
+    return all;
+}
+
+static void show_progress(const struct run *run, unsigned nfeeds)
+{
+    struct fmtp_client_stats st = total(run, nfeeds);
+    bool connected = true;
+
+    for (unsigned i = 0; i < nfeeds; i++)
+        connected = connected && fmtp_client_connected(run->feeds[i].client);
+    progress("%s: %llu files, %.1f MB, %llu blocks by multicast, %llu repaired, %llu missed",
+             connected ? "connected" : "connecting", (unsigned long long)run->received,
+             (double)run->bytes / 1e6, (unsigned long long)st.blocks,
+             (unsigned long long)(st.retx_blocks + st.repaired_blocks + st.decoded_blocks),
+             (unsigned long long)run->missed);
+}
+
+/* Waits for any of the feeds; returns how many are still there. */
+static int service(struct run *run, unsigned nfeeds)
+{
+    struct pollfd p[FEEDS_MAX];
+    int left = 0;
+
+    for (unsigned i = 0; i < nfeeds; i++)
+        p[i] = (struct pollfd){.fd = run->feeds[i].lost ? -1 : fmtp_client_fd(run->feeds[i].client),
+                               .events = POLLIN};
+    int n = poll(p, nfeeds, 200);
+    for (unsigned i = 0; i < nfeeds; i++) {
+        struct feed *f = &run->feeds[i];
+        if (n > 0 && p[i].revents)
+            f->lost = fmtp_client_service(f->client, &f->err) < 0;
+        f->was_connected = f->was_connected || fmtp_client_connected(f->client);
+        left += !f->lost;
+    }
+    return left;
+}
+
+enum {
+    SERVER = 1, GROUP, IFACE, LAYOUT, MAC, PDU, REPAIR, FRCV, RATE, RCVBUF, RECONNECT, CONGESTION,
+    COUNT, SHA256, HELP, VERSION
+};
 
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
         {"server", required_argument, NULL, SERVER},   {"group", required_argument, NULL, GROUP},
         {"interface", required_argument, NULL, IFACE}, {"layout", required_argument, NULL, LAYOUT},
+        {"mac", required_argument, NULL, MAC},         {"pdu", required_argument, NULL, PDU},
+        {"repair", required_argument, NULL, REPAIR},
         {"frcv", required_argument, NULL, FRCV},       {"rate", required_argument, NULL, RATE},
-        {"rcvbuf", required_argument, NULL, RCVBUF},   {"count", required_argument, NULL, COUNT},
+        {"rcvbuf", required_argument, NULL, RCVBUF},
+        {"reconnect", required_argument, NULL, RECONNECT},
+        {"congestion-control", required_argument, NULL, CONGESTION},
+        {"count", required_argument, NULL, COUNT},
         {"sha256", no_argument, NULL, SHA256},         {"help", no_argument, NULL, HELP},
         {"version", no_argument, NULL, VERSION},       {0}};
     struct fmtp_client_config cfg = {
         .layout = FMTP_LAYOUT_2021, .f_rcv = 20, .r_mc_bps = 20000000, .rcvbuf_bytes = 4000000,
         .begun = begun, .ended = ended, .missed = missed};
-    struct fmtp_client_stats st;
-    struct fmtp_error err;
     struct run run = {0};
     uint64_t count = 0;
     double shown_s = 0;
-    bool lost = false;
+    bool ok;
+    unsigned nfeeds;
     int c;
 
     program = "fmtp-recv";
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (c) {
-        case SERVER: cfg.server = parse_endpoint("--server", optarg); break;
-        case GROUP: cfg.group = parse_endpoint("--group", optarg); break;
-        case IFACE: cfg.interface = parse_ip("--interface", optarg); break;
+        case SERVER:
+            next_feed(&run, &run.nservers, "--server")->server = parse_endpoint("--server", optarg);
+            break;
+        case GROUP:
+            next_feed(&run, &run.ngroups, "--group")->group = parse_endpoint("--group", optarg);
+            break;
+        case IFACE:
+            next_feed(&run, &run.ninterfaces, "--interface")->interface =
+                parse_ip("--interface", optarg);
+            break;
         case LAYOUT: cfg.layout = parse_layout(optarg); break;
+        case MAC: cfg.mac_level = (unsigned)parse_number("--mac", optarg, 0, 2); break;
+        case PDU: cfg.pdu_bytes = (unsigned)parse_number("--pdu", optarg, 256, 65504); break;
+        case REPAIR: cfg.unicast_repair = parse_repair(optarg); break;
         case FRCV: cfg.f_rcv = parse_factor("--frcv", optarg); break;
-        case RATE: cfg.r_mc_bps = parse_number("--rate", optarg, 1000, 1000000000000); break;
+        case RATE: cfg.r_mc_bps = parse_rate("--rate", optarg); break;
         case RCVBUF: cfg.rcvbuf_bytes = parse_number("--rcvbuf", optarg, 1, 1000000000); break;
+        case RECONNECT:
+            cfg.reconnect_ns = parse_number("--reconnect", optarg, 0, 1000000) * 1000000000;
+            break;
+        case CONGESTION: cfg.congestion_control = optarg; break;
         case COUNT: count = parse_number("--count", optarg, 1, UINT64_MAX); break;
         case SHA256: run.sha256 = true; break;
         case HELP: fputs(usage, stdout); return 0;
@@ -206,49 +348,53 @@ int main(int argc, char **argv)
         default: die_usage("unknown or incomplete option");
         }
     }
-    if (!cfg.server.ss_family || !cfg.group.ss_family || !cfg.interface.ss_family)
-        die_usage("--server, --group and --interface are needed");
+    if (!cfg.r_mc_bps)
+        cfg.r_mc_bps = FMTP_UNLIMITED_BPS;
+    nfeeds = settle_feeds(&run, &cfg);
     if (optind + 1 != argc)
         die_usage("one DIR is needed");
     run.dir = open(argv[optind], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (run.dir < 0)
         die_usage("directory '%s': %s", argv[optind], strerror(errno));
-    cfg.ctx = &run;
-    struct fmtp_client *client = fmtp_client_open(&cfg, &err);
-    if (!client)
-        die("%s", err.text);
+    for (unsigned i = 0; i < nfeeds; i++) {
+        run.feeds[i].client = fmtp_client_open(&run.feeds[i].cfg, &run.feeds[i].err);
+        if (!run.feeds[i].client)
+            die("%s", run.feeds[i].err.text);
+    }
     catch_signals();
-    while (!lost && !stop_requested && !(count && run.received + run.missed + run.failed >= count)) {
-        struct pollfd p = {.fd = fmtp_client_fd(client), .events = POLLIN};
-        if (poll(&p, 1, 200) > 0)
-            lost = fmtp_client_service(client, &err) < 0;
+    while (!stop_requested && !(count && run.received + run.missed + run.failed >= count)) {
+        if (!service(&run, nfeeds))
+            break;
         if (now_s() - shown_s < 0.2)
             continue;
         shown_s = now_s();
-        fmtp_client_get_stats(client, &st);
-        progress("%s: %llu files, %.1f MB, %llu blocks by multicast, %llu repaired, %llu missed",
-                 fmtp_client_connected(client) ? "connected" : "connecting",
-                 (unsigned long long)run.received, (double)run.bytes / 1e6,
-                 (unsigned long long)st.blocks, (unsigned long long)st.retx_blocks,
-                 (unsigned long long)run.missed);
+        show_progress(&run, nfeeds);
     }
-    bool was_connected = fmtp_client_connected(client) || run.received + run.missed;
-    fmtp_client_get_stats(client, &st);
-    fmtp_client_close(client);
+    struct fmtp_client_stats st = total(&run, nfeeds);
+    for (unsigned i = 0; i < nfeeds; i++)
+        fmtp_client_close(run.feeds[i].client);
     progress("%s", "");
-    bool ok = run.missed == 0 && run.failed == 0 && (!count || run.received >= count);
-    if (lost && (!ok || !run.received))
-        fprintf(stderr, "fmtp-recv: %s\n", err.text);
-    ok = ok && (was_connected || run.received);
-    printf("products=%llu bytes=%llu missed=%llu failed=%llu datagrams=%llu blocks=%llu "
-           "duplicate_blocks=%llu retx_requests=%llu retx_blocks=%llu bad_messages=%llu "
-           "socket_drops=%llu rcvbuf_granted_bytes=%zu result=%s\n",
+    ok = run.missed == 0 && run.failed == 0 && (!count || run.received >= count);
+    for (unsigned i = 0; i < nfeeds; i++) {
+        const struct feed *f = &run.feeds[i];
+        if (f->lost && (!ok || !run.received))
+            fprintf(stderr, "fmtp-recv: %s\n", f->err.text);
+        ok = ok && f->was_connected;
+    }
+    printf("products=%llu bytes=%llu missed=%llu failed=%llu datagrams=%llu blocks=%llu in_place=%llu "
+           "duplicate_blocks=%llu retx_requests=%llu retx_blocks=%llu repair_requests=%llu "
+           "parity_symbols=%llu repaired_blocks=%llu decoded_blocks=%llu bad_messages=%llu "
+           "mac_failures=%llu connections=%llu socket_drops=%llu rcvbuf_granted_bytes=%zu "
+           "result=%s\n",
            (unsigned long long)run.received, (unsigned long long)run.bytes,
            (unsigned long long)run.missed, (unsigned long long)run.failed,
            (unsigned long long)st.datagrams, (unsigned long long)st.blocks,
-           (unsigned long long)st.duplicate_blocks, (unsigned long long)st.retx_requests,
-           (unsigned long long)st.retx_blocks, (unsigned long long)st.bad_messages,
-           (unsigned long long)st.socket_drops, st.rcvbuf_granted_bytes,
-           ok ? "complete" : "incomplete");
+           (unsigned long long)st.in_place, (unsigned long long)st.duplicate_blocks,
+           (unsigned long long)st.retx_requests, (unsigned long long)st.retx_blocks,
+           (unsigned long long)st.repair_requests, (unsigned long long)st.parity_symbols,
+           (unsigned long long)st.repaired_blocks, (unsigned long long)st.decoded_blocks,
+           (unsigned long long)st.bad_messages, (unsigned long long)st.mac_failures,
+           (unsigned long long)st.connections, (unsigned long long)st.socket_drops,
+           st.rcvbuf_granted_bytes, ok ? "complete" : "incomplete");
     return ok ? EXIT_SUCCESS : EXIT_FAILURE;
 }

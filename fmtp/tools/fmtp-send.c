@@ -16,20 +16,41 @@
 
 #include "common.h"
 
+enum { FEEDS_MAX = 64 };
+
 struct file {
     char *path;
     const char *name;                     /* its last component */
     void *data;
     size_t size;
-    double offered_s, seconds;
-    uint32_t index;
-    bool offered, released;
-    enum fmtp_release why;
+    unsigned users;                       /* feeds that still need it */
+};
+
+struct run;
+
+struct offered {                          /* a file on one feed */
+    struct run *run;
+    struct feed *feed;
+    struct file *file;
+    double at_s;
+};
+
+struct feed {                             /* one group with its TCP port */
+    struct run *run;
+    struct fmtp_server_config cfg;
+    struct fmtp_server *server;
+    size_t offered, released, not_done;
+    uint64_t told_too_long;
 };
 
 struct run {
     struct file **files;
-    size_t nfiles, capacity, offered, released;
+    size_t nfiles, capacity;
+    struct feed feeds[FEEDS_MAX];
+    unsigned ngroups, naddresses, nports, nfeeds; /* the first three as options named them */
+    uint16_t ports[FEEDS_MAX];
+    const char *state;                    /* file that keeps the product index; NULL: none */
+    uint32_t next_index;
     bool open;                            /* standard input may still name files */
     char line[PATH_MAX + 1];              /* of standard input, not yet complete */
     size_t line_len;
@@ -42,16 +63,28 @@ static const char usage[] =
     "       fmtp-send --group IP:PORT --address IP --stdin [OPTION]... [FILE]...\n"
     "Multicasts files and serves retransmissions until every receiver has them.\n"
     "\n"
-    "  --group IP:PORT    multicast group and UDP port\n"
+    "  --group IP:PORT    multicast group and UDP port ([IP]:PORT with IPv6)\n"
     "  --address IP       address of the interface to send from and to listen on\n"
     "  --port N           TCP port for retransmissions (default: the system chooses)\n"
+    "                     several groups: these three again, in the same order;\n"
+    "                     every file goes to every group\n"
     "  --receivers N      wait for N receivers before the first file (default 1)\n"
     "  --layout YEAR      wire layout 2021 (default) or 2017\n"
-    "  --rate BPS         multicast rate in bit/s of IP packets, k/M/G allowed (default 20M)\n"
+    "  --mac LEVEL        0 none (default), 1 HMAC-SHA256, 2 Ed25519\n"
+    "  --pdu BYTES        packet size (default: 1460, less where the path takes less)\n"
+    "  --repair KIND      multicast (default; FEC, for receivers that can) or unicast:\n"
+    "                     by TCP only, as the originals do\n"
+    "  --rate BPS         multicast rate in bit/s of IP packets, k/M/G allowed, or\n"
+    "                     unlimited (default 20M)\n"
+    "  --repair-rate BPS  rate of all retransmissions by TCP together (default unlimited)\n"
     "  --fsnd X           sender timeout factor (default 5000): a file is served for\n"
     "                     X times its transmission time, at least a round trip and 1 s\n"
-    "  --ttl N            time to live of the datagrams (default 1)\n"
+    "  --ttl N            time to live, or hop limit, of the datagrams (default 1)\n"
+    "  --no-gso           hand each datagram to the system by itself\n"
+    "  --congestion-control NAME  of the TCP connections (default: the system's)\n"
     "  --first-index N    product index of the first file (default 0)\n"
+    "  --state FILE       keep the product index in FILE: a sender started again goes\n"
+    "                     on with the index after the last\n"
     "  --stdin            send the files that standard input names, a path a line, as\n"
     "                     they come; ends when it is closed and all are served\n"
     "  --help, --version\n"
@@ -61,20 +94,23 @@ static const char usage[] =
 
 static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release why)
 {
-    struct run *run = ctx;
-    struct file *f = cookie;
+    struct offered *o = cookie;
+    struct file *f = o->file;
+    struct feed *feed = ctx;
 
-    f->released = true;
-    f->why = why;
-    f->seconds = now_s() - f->offered_s;
-    if (f->data)
-        munmap(f->data, f->size);
-    f->data = NULL;
-    run->released++;
+    feed->released++;
+    feed->not_done += why != FMTP_RELEASE_ALL_DONE;
     progress("%s", "");
-    printf("index=%u bytes=%zu seconds=%.6f why=%s name=%s\n", index, f->size, f->seconds,
+    printf("index=%u bytes=%zu seconds=%.6f why=%s name=%s\n", index, f->size, now_s() - o->at_s,
            why_text[why], f->name);
     fflush(stdout);
+    free(o);
+    if (--f->users)
+        return;
+    if (f->data)
+        munmap(f->data, f->size);
+    free(f->path);
+    free(f);
 }
 
 /* Takes a file into the list; wrong ones end the program before or while it sends. */
@@ -132,16 +168,16 @@ static void read_names(struct run *run)
         die_usage("standard input: line of more than %zu bytes; valid is a path a line", run->line_len);
 }
 
-/* Maps the file and hands it over. */
-static void offer(struct fmtp_server *s, struct file *f)
+/* Maps the file. Every feed has to release it. */
+static void open_file(struct run *run, struct file *f)
 {
-    struct fmtp_error err;
     struct stat st;
     int fd = open(f->path, O_RDONLY | O_CLOEXEC);
 
     if (fd < 0 || fstat(fd, &st) < 0)
         die("'%s': %s", f->path, strerror(errno));
     f->size = (size_t)st.st_size;
+    f->users = run->nfeeds;
     if (f->size) {
         f->data = mmap(NULL, f->size, PROT_READ, MAP_SHARED, fd, 0);
         if (f->data == MAP_FAILED)
@@ -149,134 +185,290 @@ static void offer(struct fmtp_server *s, struct file *f)
         madvise(f->data, f->size, MADV_SEQUENTIAL);
     }
     close(fd);
+}
+
+static void offer(struct run *run, struct feed *feed)
+{
+    struct file *f = run->files[feed->offered++];
+    struct offered *o = malloc(sizeof *o);
+    struct fmtp_error err;
+    uint32_t index;
+
+    if (!o)
+        die("out of memory");
+    if (!f->users)
+        open_file(run, f);
+    *o = (struct offered){.run = run, .feed = feed, .file = f, .at_s = now_s()};
+    /* Before the product is seen: an index is not used twice whenever this program ends. */
+    if (feed == run->feeds && run->state)
+        write_state(run->state, ++run->next_index);
     struct iovec part = {f->data, f->size};
-    f->offered_s = now_s();
-    f->offered = true;
-    if (fmtp_server_offer(s, &part, 1, f->name, (uint16_t)strlen(f->name), f, &f->index, &err) < 0)
+    if (fmtp_server_offer(feed->server, &part, 1, f->name, (uint16_t)strlen(f->name), o, &index,
+                          &err) < 0)
         die("'%s': %s", f->path, err.text);
 }
 
-static void service(struct fmtp_server *s, struct run *run, int timeout_ms, bool *quiet)
+static void service(struct run *run, int timeout_ms, bool *quiet)
 {
     /* A negative descriptor is not looked at. */
-    struct pollfd p[] = {{.fd = fmtp_server_fd(s), .events = POLLIN},
-                         {.fd = run->open ? STDIN_FILENO : -1, .events = POLLIN}};
+    struct pollfd p[FEEDS_MAX + 1] = {{.fd = run->open ? STDIN_FILENO : -1, .events = POLLIN}};
     struct fmtp_error err;
-    int n = poll(p, 2, timeout_ms);
 
+    for (unsigned i = 0; i < run->nfeeds; i++)
+        p[1 + i] = (struct pollfd){.fd = fmtp_server_fd(run->feeds[i].server), .events = POLLIN};
+    int n = poll(p, 1 + run->nfeeds, timeout_ms);
     if (quiet)
         *quiet = n == 0;
-    if (n > 0 && p[0].revents && fmtp_server_service(s, &err) < 0)
-        die("%s", err.text);
-    if (n > 0 && p[1].revents)
+    for (unsigned i = 0; n > 0 && i < run->nfeeds; i++)
+        if (p[1 + i].revents && fmtp_server_service(run->feeds[i].server, &err) < 0)
+            die("%s", err.text);
+    if (n > 0 && p[0].revents)
         read_names(run);
 }
 
-static void wait_for_receivers(struct fmtp_server *s, struct run *run, size_t wanted)
+static void add(struct fmtp_server_stats *all, const struct fmtp_server_stats *s)
 {
-    while (fmtp_server_receivers(s) < wanted && !stop_requested) {
-        progress("port %u: waiting for receivers, %zu of %zu", fmtp_server_tcp_port(s),
-                 fmtp_server_receivers(s), wanted);
-        service(s, run, 200, NULL);
-    }
-    progress("%s", "");
-    fprintf(stderr, "fmtp-send: %zu receivers connected\n", fmtp_server_receivers(s));
+    all->products += s->products;
+    all->datagrams += s->datagrams;
+    all->datagram_bytes += s->datagram_bytes;
+    all->blocks += s->blocks;
+    all->retx_requests += s->retx_requests;
+    all->retx_blocks += s->retx_blocks;
+    all->retx_bytes += s->retx_bytes;
+    all->rejects += s->rejects;
+    all->timeouts += s->timeouts;
+    all->acks += s->acks;
+    all->unacknowledged += s->unacknowledged;
+    all->bad_messages += s->bad_messages;
+    all->send_errors += s->send_errors;
+    all->too_long += s->too_long;
+    all->refused += s->refused;
+    all->receivers += s->receivers;
+    all->extended += s->extended;
 }
 
-static void send_all(struct fmtp_server *s, struct run *run)
+/* Of all feeds together; what is worth a line at once gets it. */
+static struct fmtp_server_stats total(struct run *run)
+{
+    struct fmtp_server_stats all = {0};
+
+    for (unsigned i = 0; i < run->nfeeds; i++) {
+        struct feed *f = &run->feeds[i];
+        struct fmtp_server_stats s;
+        fmtp_server_get_stats(f->server, &s);
+        if (s.too_long && !f->told_too_long) {
+            char text[FMTP_ADDRESS_TEXT];
+            progress("%s", "");
+            fprintf(stderr, "fmtp-send: the path to %s no longer takes packets of %u bytes\n",
+                    fmtp_address_text((struct sockaddr *)&f->cfg.group, text), s.pdu_bytes);
+            f->told_too_long = s.too_long;
+        }
+        add(&all, &s);
+    }
+    return all;
+}
+
+static size_t receivers(const struct run *run)
+{
+    size_t n = 0;
+
+    for (unsigned i = 0; i < run->nfeeds; i++)
+        n += fmtp_server_receivers(run->feeds[i].server);
+    return n;
+}
+
+static void wait_for_receivers(struct run *run, size_t wanted)
+{
+    while (receivers(run) < wanted && !stop_requested) {
+        progress("port %u: waiting for receivers, %zu of %zu",
+                 fmtp_server_tcp_port(run->feeds[0].server), receivers(run), wanted);
+        service(run, 200, NULL);
+    }
+    progress("%s", "");
+    fprintf(stderr, "fmtp-send: %zu receivers connected\n", receivers(run));
+}
+
+/* Offers what can be; false when all is served. */
+static bool go_on(struct run *run)
+{
+    bool more = run->open;
+
+    for (unsigned i = 0; i < run->nfeeds; i++) {
+        struct feed *f = &run->feeds[i];
+        if (f->offered < run->nfiles && fmtp_server_ready(f->server))
+            offer(run, f);
+        more = more || f->released < run->nfiles;
+    }
+    return more;
+}
+
+static void send_all(struct run *run)
 {
     double shown_s = 0, begun_s = now_s();
 
-    while ((run->open || run->released < run->nfiles) && !stop_requested) {
+    while (!stop_requested && go_on(run)) {
         struct fmtp_server_stats st;
-        if (run->offered < run->nfiles && fmtp_server_ready(s))
-            offer(s, run->files[run->offered++]);
-        service(s, run, 200, NULL);
+        service(run, 200, NULL);
         if (now_s() - shown_s < 0.2)
             continue;
         shown_s = now_s();
-        fmtp_server_get_stats(s, &st);
+        st = total(run);
         progress("%zu of %zu files done, %zu begun; %zu receivers; %.1f MB multicast, %.1f MB repaired, "
-                 "%.1f s", run->released, run->nfiles, run->offered, st.receivers,
+                 "%.1f s", run->feeds[0].released, run->nfiles, run->feeds[0].offered, st.receivers,
                  (double)st.datagram_bytes / 1e6, (double)st.retx_bytes / 1e6, shown_s - begun_s);
     }
     /* What was rejected at the end still has to be told to the receivers. */
     for (bool quiet = stop_requested; !quiet;)
-        service(s, run, 200, &quiet);
+        service(run, 200, &quiet);
 }
 
-enum { GROUP = 1, ADDRESS, PORT, RECEIVERS, LAYOUT, RATE, FSND, TTL, FIRST, STDIN, HELP, VERSION };
+/* The feeds that the options named: an address for each group or one for all, no port or as many. */
+static void settle_feeds(struct run *run, const struct fmtp_server_config *common)
+{
+    unsigned n = run->ngroups;
+
+    if (!n || !run->naddresses)
+        die_usage("--group and --address are needed");
+    if ((run->naddresses != n && run->naddresses != 1) || (run->nports && run->nports != n))
+        die_usage("%u times --group, %u times --address, %u times --port; valid are one address or "
+                  "as many as groups, and no port or as many", n, run->naddresses, run->nports);
+    for (unsigned i = 0; i < n; i++) {
+        struct feed *f = &run->feeds[i];
+        struct fmtp_server_config own = *common;
+        own.group = f->cfg.group;
+        own.address = run->feeds[run->naddresses == 1 ? 0 : i].cfg.address;
+        set_port(&own.address, run->ports[i]);
+        own.first_index = run->next_index;
+        own.ctx = f;
+        f->cfg = own;
+        f->run = run;
+    }
+    run->nfeeds = n;
+}
+
+static struct feed *next_feed(struct run *run, unsigned *count, const char *option)
+{
+    if (*count == FEEDS_MAX)
+        die_usage("%s more than %d times", option, FEEDS_MAX);
+    return &run->feeds[(*count)++];
+}
+
+static void open_feeds(struct run *run)
+{
+    struct fmtp_error err;
+
+    for (unsigned i = 0; i < run->nfeeds; i++) {
+        struct feed *f = &run->feeds[i];
+        f->server = fmtp_server_open(&f->cfg, &err);
+        if (!f->server)
+            die("%s", err.text);
+        fprintf(stderr, "fmtp-send: TCP port %u\n", fmtp_server_tcp_port(f->server));
+    }
+}
+
+enum {
+    GROUP = 1, ADDRESS, PORT, RECEIVERS, LAYOUT, MAC, PDU, REPAIR, RATE, REPAIR_RATE, FSND, TTL,
+    NO_GSO, CONGESTION, FIRST, STATE, STDIN, HELP, VERSION
+};
 
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
         {"group", required_argument, NULL, GROUP},   {"address", required_argument, NULL, ADDRESS},
         {"port", required_argument, NULL, PORT},     {"receivers", required_argument, NULL, RECEIVERS},
-        {"layout", required_argument, NULL, LAYOUT}, {"rate", required_argument, NULL, RATE},
+        {"layout", required_argument, NULL, LAYOUT}, {"mac", required_argument, NULL, MAC},
+        {"pdu", required_argument, NULL, PDU},       {"repair", required_argument, NULL, REPAIR},
+        {"rate", required_argument, NULL, RATE},
+        {"repair-rate", required_argument, NULL, REPAIR_RATE},
         {"fsnd", required_argument, NULL, FSND},     {"ttl", required_argument, NULL, TTL},
-        {"first-index", required_argument, NULL, FIRST}, {"stdin", no_argument, NULL, STDIN},
+        {"no-gso", no_argument, NULL, NO_GSO},
+        {"congestion-control", required_argument, NULL, CONGESTION},
+        {"first-index", required_argument, NULL, FIRST}, {"state", required_argument, NULL, STATE},
+        {"stdin", no_argument, NULL, STDIN},
         {"help", no_argument, NULL, HELP},           {"version", no_argument, NULL, VERSION},
         {0}};
     struct fmtp_server_config cfg = {.layout = FMTP_LAYOUT_2021, .f_snd = 5000,
                                      .tau_snd_min_ns = 1000000000, .pace_bps = 20000000, .released = released};
-    size_t receivers = 1;
-    uint16_t port = 0;
-    struct run run = {0};
+    size_t wanted = 1;
+    static struct run run;
     struct fmtp_server_stats st;
-    struct fmtp_error err;
-    bool ok = true;
+    bool ok = true, first = false;
     int c;
 
     program = "fmtp-send";
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (c) {
-        case GROUP: cfg.group = parse_endpoint("--group", optarg); break;
-        case ADDRESS: cfg.address = parse_ip("--address", optarg); break;
-        case PORT: port = (uint16_t)parse_number("--port", optarg, 0, 65535); break;
-        case RECEIVERS: receivers = parse_number("--receivers", optarg, 0, 256); break;
+        case GROUP:
+            next_feed(&run, &run.ngroups, "--group")->cfg.group = parse_endpoint("--group", optarg);
+            break;
+        case ADDRESS:
+            next_feed(&run, &run.naddresses, "--address")->cfg.address =
+                parse_ip("--address", optarg);
+            break;
+        case PORT:
+            next_feed(&run, &run.nports, "--port");
+            run.ports[run.nports - 1] = (uint16_t)parse_number("--port", optarg, 0, 65535);
+            break;
+        case RECEIVERS: wanted = parse_number("--receivers", optarg, 0, 100000); break;
         case LAYOUT: cfg.layout = parse_layout(optarg); break;
-        case RATE: cfg.pace_bps = parse_number("--rate", optarg, 1000, 1000000000000); break;
+        case MAC: cfg.mac_level = (unsigned)parse_number("--mac", optarg, 0, 2); break;
+        case PDU: cfg.pdu_bytes = (unsigned)parse_number("--pdu", optarg, 256, 65504); break;
+        case REPAIR: cfg.unicast_repair = parse_repair(optarg); break;
+        case RATE: cfg.pace_bps = parse_rate("--rate", optarg); break;
+        case REPAIR_RATE: cfg.r_uc_bps = parse_rate("--repair-rate", optarg); break;
         case FSND: cfg.f_snd = parse_factor("--fsnd", optarg); break;
         case TTL: cfg.ttl = (uint8_t)parse_number("--ttl", optarg, 1, 255); break;
-        case FIRST: cfg.first_index = (uint32_t)parse_number("--first-index", optarg, 0, UINT32_MAX);
+        case NO_GSO: cfg.no_gso = true; break;
+        case CONGESTION: cfg.congestion_control = optarg; break;
+        case FIRST:
+            run.next_index = (uint32_t)parse_number("--first-index", optarg, 0, UINT32_MAX);
+            first = true;
             break;
+        case STATE: run.state = optarg; break;
         case STDIN: run.open = true; break;
         case HELP: fputs(usage, stdout); return 0;
         case VERSION: puts("fmtp-send (Downpour) " FMTP_VERSION); return 0;
         default: die_usage("unknown or incomplete option");
         }
     }
-    if (!cfg.group.ss_family || !cfg.address.ss_family)
-        die_usage("--group and --address are needed");
-    set_port(&cfg.address, port);
+    if (run.state && first)
+        die_usage("--first-index and --state together; valid is one of them");
+    if (run.state)
+        run.next_index = read_state(run.state);
+    cfg.r_mc_bps = cfg.pace_bps ? cfg.pace_bps : FMTP_UNLIMITED_BPS;
+    cfg.max_receivers = wanted > 256 ? wanted : 256;
+    settle_feeds(&run, &cfg);
     if (optind == argc && !run.open)
         die_usage("no FILE given");
     for (int i = optind; i < argc; i++)
         add_file(&run, argv[i]);
-    cfg.ctx = &run;
-    cfg.r_mc_bps = cfg.pace_bps;
-    struct fmtp_server *s = fmtp_server_open(&cfg, &err);
-    if (!s)
-        die("%s", err.text);
+    open_feeds(&run);
     catch_signals();
-    fprintf(stderr, "fmtp-send: TCP port %u\n", fmtp_server_tcp_port(s));
-    wait_for_receivers(s, &run, receivers);
+    wait_for_receivers(&run, wanted);
     double begun_s = now_s();
     if (!stop_requested)
-        send_all(s, &run);
-    fmtp_server_get_stats(s, &st);
-    fmtp_server_close(s);
+        send_all(&run);
+    st = total(&run);
+    double seconds = now_s() - begun_s;
+    for (unsigned i = 0; i < run.nfeeds; i++) {
+        struct feed *f = &run.feeds[i];
+        fmtp_server_close(f->server);
+        ok = ok && f->released == run.nfiles && !f->not_done;
+    }
     progress("%s", "");
-    for (size_t i = 0; i < run.nfiles; i++) {
-        ok = ok && run.files[i]->released && run.files[i]->why == FMTP_RELEASE_ALL_DONE;
+    /* Files that some feed never took up; the others are gone with their last release. */
+    size_t begun = run.nfiles;
+    for (unsigned i = 0; i < run.nfeeds; i++)
+        begun = run.feeds[i].offered < begun ? run.feeds[i].offered : begun;
+    for (size_t i = begun; i < run.nfiles; i++) {
         free(run.files[i]->path);
         free(run.files[i]);
     }
     ok = ok && st.unacknowledged == 0;
-    printf("products=%llu receivers=%zu seconds=%.3f datagrams=%llu datagram_bytes=%llu blocks=%llu "
-           "retx_requests=%llu retx_blocks=%llu retx_bytes=%llu rejects=%llu timeouts=%llu acks=%llu "
-           "unacknowledged=%llu bad_messages=%llu send_errors=%llu result=%s\n",
-           (unsigned long long)st.products, st.receivers, now_s() - begun_s,
+    printf("products=%llu receivers=%zu extended=%zu seconds=%.3f datagrams=%llu datagram_bytes=%llu "
+           "blocks=%llu retx_requests=%llu retx_blocks=%llu retx_bytes=%llu rejects=%llu timeouts=%llu "
+           "acks=%llu unacknowledged=%llu bad_messages=%llu send_errors=%llu result=%s\n",
+           (unsigned long long)st.products, st.receivers, st.extended, seconds,
            (unsigned long long)st.datagrams, (unsigned long long)st.datagram_bytes,
            (unsigned long long)st.blocks, (unsigned long long)st.retx_requests,
            (unsigned long long)st.retx_blocks, (unsigned long long)st.retx_bytes,
