@@ -84,7 +84,7 @@ int congestion_control_set(int fd, const char *name, char *err, size_t err_bytes
     e = errno;
     read_line("/proc/sys/net/ipv4/tcp_available_congestion_control", available, sizeof available);
     snprintf(err, err_bytes, "the kernel does not take congestion control \"%s\": %s; available: %s", name,
-             e == ENOENT ? "unknown name" : e == EPERM ? "it is for root only" : strerror(e), available);
+             e == ENOENT ? "unknown name (ctcp-load gives the kernel Circuit TCP)" : e == EPERM ? "it is for root only" : strerror(e), available);
     return -1;
 }
 

@@ -33,6 +33,7 @@
 static const char usage[] =
     "usage: ctcp-load --object FILE --name NAME --cwnd SEGMENTS [--no-link]\n"
     "       ctcp-load --unregister NAME\n"
+    "       ctcp-load --help\n"
     "NAME: 'ctcp_' and 1 to 10 of a-z, 0-9; SEGMENTS: 1 to 1000000\n";
 
 /* What libbpf says, shown only if all attempts fail. */
