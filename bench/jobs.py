@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is measured: sections -> cells -> jobs. A job is one run of one tool. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, Literal
+
+Kind = Literal["file", "stream", "queue"]
+Clock = Literal["native", "virtual"]
+
+SECTIONS: Final = ("blast", "shaped", "stream", "small", "receivers", "queue")
+MBIT: Final = 1_000_000
+MB: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class Job:
+    """One tool, one set of conditions, one repeat. `rate_bps` 0: no limit at the sender's NIC."""
+
+    section: str
+    tool: str
+    kind: Kind
+    clock: Clock
+    receivers: int
+    rate_bps: int = 0
+    loss: float = 0.0
+    delay_ms: float = 0.0  # one way
+    size_bytes: int = 0  # of a file; of a stream: mean
+    files: int = 1
+    offered_bps: int = 0  # of a stream
+    sizes: str = "log-normal"  # of a stream: log-normal, or ngrid (products of at most 100 kB)
+    offload: bool = True  # segmentation left to the receiving side of the veth
+    repeat: int = 0
+
+    @property
+    def seed(self) -> int:
+        """Of sizes, arrivals and, in virtual time, of the losses: the same for all tools."""
+        same = asdict(replace(self, tool="", clock="virtual"))
+        text = json.dumps(same, sort_keys=True)
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+
+    @property
+    def cell(self) -> str:
+        """The conditions, in words: rows of a table have this in common."""
+        if self.kind == "queue":
+            return "in memory"
+        parts = []
+        if self.section in ("blast", "shaped"):
+            parts.append(f"{self.size_bytes // MB} MB")
+        if self.rate_bps:
+            parts.append(f"{self.rate_bps // MBIT} Mbit/s")
+        parts += [f"N={self.receivers}", f"loss {100 * self.loss:g} %"]
+        if self.section != "blast":
+            parts.append(f"delay {self.delay_ms:g} ms")
+        if not self.offload:
+            parts.append("a datagram a frame")
+        return ", ".join(parts)
+
+    @property
+    def key(self) -> str:
+        """What a result is found by when a run is resumed."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def job_from(data: dict[str, Any]) -> Job:
+    return Job(**data)
+
+
+def cells_of(section: str, clock: Clock) -> list[Job]:
+    """Every cell of a section as a job without a tool. `clock`: of what may run in virtual time."""
+    cells: list[Job] = []
+    if section == "blast":
+        for size in (200 * MB, 1000 * MB):
+            for loss in (0.0, 0.01):
+                cells.append(Job("blast", "", "file", "native", 8, loss=loss, size_bytes=size))
+        # The same with segmentation before the wire: a lost frame is one datagram for all tools.
+        for loss in (0.0, 0.01):
+            cells.append(
+                Job("blast", "", "file", "native", 8, loss=loss, size_bytes=200 * MB, offload=False)
+            )
+    elif section == "shaped":
+        for rate in (100 * MBIT, 20 * MBIT):
+            for receivers in (8, 24):
+                for delay in (0.0, 25.0):
+                    for loss in (0.0, 0.01, 0.05):
+                        cells.append(
+                            Job(
+                                "shaped", "", "file", clock, receivers,
+                                rate_bps=rate, loss=loss, delay_ms=delay, size_bytes=20 * MB,
+                            )
+                        )  # fmt: skip
+    elif section == "stream":
+        for delay in (0.0, 25.0):
+            for loss in (0.0, 0.01):
+                cells.append(
+                    Job(
+                        "stream", "", "stream", clock, 8,
+                        rate_bps=20 * MBIT, loss=loss, delay_ms=delay, size_bytes=80_000,
+                        files=200, offered_bps=10 * MBIT,
+                    )
+                )  # fmt: skip
+    elif section == "small":
+        both: tuple[Clock, ...] = ("virtual", "native") if clock == "virtual" else ("native",)
+        for which in both:
+            cells.append(
+                Job(
+                    "small", "", "stream", which, 8,
+                    rate_bps=100 * MBIT, loss=0.01, files=10_000, offered_bps=60 * MBIT,
+                    sizes="ngrid",
+                )
+            )  # fmt: skip
+    elif section == "receivers":
+        for receivers in (1, 8, 64, 256):
+            cells.append(
+                Job(
+                    "receivers", "", "file", "native", receivers,
+                    rate_bps=20 * MBIT, size_bytes=10 * MB,
+                )
+            )  # fmt: skip
+    elif section == "queue":
+        cells.append(Job("queue", "", "queue", "native", 1))
+    else:
+        raise ValueError(f"found section '{section}'; valid: {', '.join(SECTIONS)}")
+    return cells
+
+
+def jobs_of(
+    cells: Sequence[Job], tools: dict[str, Sequence[str]], repeats: int
+) -> Iterator[Job]:
+    """Repeats outermost, tools innermost: what is compared runs side by side in time.
+    `tools`: section -> names."""
+    for repeat in range(repeats):
+        for cell in cells:
+            for tool in tools[cell.section]:
+                yield replace(cell, tool=tool, repeat=repeat)

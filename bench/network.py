@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One sender and N receivers, each in a network namespace of its own, joined by a bridge.
+
+The bridge is in the run's namespace (topologies/lifecycle.py), which this process is in. Rate and
+queue are HTB with a bfifo at the sender's NIC, the delay is netem at the bridge's ports in both
+directions, and loss is drawn by iptables for everything that arrives at a receiver, UDP and TCP.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Final
+
+from bench.jobs import Job
+from topologies.shell import (
+    LabError,
+    check,
+    check_all,
+    die_with_parent,
+    enter_network_namespace,
+    in_node,
+)
+
+CLONE_NEWNET: Final = 0x40000000
+QUEUE_BYTES: Final = 600_000_000
+PREFIX: Final = 20
+SENDER_IP: Final = "10.77.0.1"
+NETEM_PACKETS: Final = 1_000_000  # its queue, far above what 25 ms hold
+
+
+def receiver_ip(index: int) -> str:
+    """Of receiver 0, 1, ...; up to 1000 of them."""
+    return f"10.77.{(index + 2) // 256}.{(index + 2) % 256}"
+
+
+def _new_namespace() -> None:
+    if hasattr(os, "unshare"):  # Python 3.12
+        os.unshare(CLONE_NEWNET)
+        return
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "unshare")
+
+
+def htb_commands(rate_bps: int) -> list[list[str]]:
+    """One class for everything the sender sends."""
+    rate = ["rate", f"{rate_bps}bit", "ceil", f"{rate_bps}bit", "quantum", "1514"]
+    leaf = ["parent", "1:1", "handle", "11:", "bfifo", "limit", str(QUEUE_BYTES)]
+    return [
+        ["tc", "qdisc", "add", "dev", "eth0", "root", "handle", "1:", "htb", "default", "1"],
+        ["tc", "class", "add", "dev", "eth0", "parent", "1:", "classid", "1:1", "htb", *rate],
+        ["tc", "qdisc", "add", "dev", "eth0", *leaf],
+    ]
+
+
+def loss_command(loss: float) -> list[str]:
+    return [
+        *("iptables", "-w", "-A", "INPUT", "-i", "eth0", "-m", "statistic", "--mode", "random"),
+        *("--probability", f"{loss:.6f}", "-j", "DROP"),
+    ]
+
+
+def parse_htb_bytes(text: str) -> int:
+    """Bytes that the root HTB sent, from `tc -j -s qdisc show`; a segmented packet counts with
+    the headers of all its segments."""
+    for qdisc in json.loads(text):
+        if qdisc.get("kind") == "htb":
+            return int(qdisc["bytes"])
+    raise ValueError("found no htb qdisc")
+
+
+def parse_tx_bytes(text: str, interface: str) -> int:
+    """Of /proc/net/dev."""
+    for line in text.splitlines():
+        name, _, rest = line.partition(":")
+        if name.strip() == interface:
+            return int(rest.split()[8])
+    raise ValueError(f"found no interface '{interface}'")
+
+
+class Network:
+    """Hosts 0 (the sender) to N. Everything goes when this process ends."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self._holders = [self._holder() for _ in range(job.receivers + 1)]
+        self._links()
+        self._hosts()
+        self._conditions()
+
+    def _holder(self) -> subprocess.Popen[bytes]:
+        with_parent = die_with_parent()
+
+        def prepare() -> None:
+            _new_namespace()
+            if with_parent is not None:
+                with_parent()
+
+        return subprocess.Popen(["sleep", "infinity"], preexec_fn=prepare)
+
+    def pid(self, host: int) -> int:
+        return self._holders[host].pid
+
+    def _links(self) -> None:
+        lines = ["link add br0 type bridge mcast_snooping 0 forward_delay 0", "link set br0 up"]
+        for i in range(len(self._holders)):
+            lines.append(f"link add p{i} type veth peer name eth0 netns {self.pid(i)}")
+            lines.append(f"link set p{i} master br0 up")
+        check(["ip", "-batch", "-"], stdin="\n".join(lines) + "\n", timeout_s=300)
+
+    def _hosts(self) -> None:
+        for i in range(len(self._holders)):
+            ip = SENDER_IP if i == 0 else receiver_ip(i - 1)
+            lines = [
+                "link set lo up",
+                f"addr add {ip}/{PREFIX} dev eth0",
+                "link set eth0 up",
+                "route add 224.0.0.0/4 dev eth0",
+            ]
+            check(in_node(self.pid(i), ["ip", "-batch", "-"]), stdin="\n".join(lines) + "\n")
+
+    def _conditions(self) -> None:
+        job = self.job
+        if job.rate_bps:
+            for command in htb_commands(job.rate_bps):
+                check(in_node(self.pid(0), command))
+        if job.delay_ms:
+            lines = [
+                f"qdisc add dev p{i} root netem delay {job.delay_ms:g}ms limit {NETEM_PACKETS}"
+                for i in range(len(self._holders))
+            ]
+            check(["tc", "-batch", "-"], stdin="\n".join(lines) + "\n")
+        if job.loss:
+            for i in range(1, len(self._holders)):
+                check(in_node(self.pid(i), loss_command(job.loss)))
+        if not job.offload:
+            off = ["tx-udp-segmentation", "off", "tso", "off", "gso", "off"]
+            check_all(
+                {
+                    f"ethtool {i}": (in_node(self.pid(i), ["ethtool", "-K", "eth0", *off]), "")
+                    for i in range(len(self._holders))
+                }
+            )
+        self._read_back()
+
+    def _read_back(self) -> None:
+        """Emulators ignore impossible values; what is not as asked ends the run."""
+        job = self.job
+        if job.loss:
+            for i in range(1, len(self._holders)):
+                rules = check(in_node(self.pid(i), ["iptables", "-w", "-S", "INPUT"]))
+                if "statistic" not in rules:
+                    raise LabError(f"receiver {i}: no loss rule, iptables says: {rules.strip()}")
+        if job.rate_bps:
+            text = check(in_node(self.pid(0), ["tc", "class", "show", "dev", "eth0"]))
+            if "rate" not in text:
+                raise LabError(f"the sender has no HTB class, tc says: {text.strip()}")
+        if job.delay_ms:
+            text = check(["tc", "qdisc", "show", "dev", "p1"])
+            if f"delay {job.delay_ms:g}" not in text:
+                raise LabError(f"port 1 has no delay, tc says: {text.strip()}")
+
+    def sent_bytes(self) -> int:
+        """What the sender's NIC has sent."""
+        if self.job.rate_bps:
+            command = ["tc", "-j", "-s", "qdisc", "show", "dev", "eth0"]
+            return parse_htb_bytes(check(in_node(self.pid(0), command)))
+        return parse_tx_bytes(Path(f"/proc/{self.pid(0)}/net/dev").read_text(), "eth0")
+
+    def popen(
+        self,
+        host: int,
+        argv: Sequence[str],
+        *,
+        stdin: int | IO[bytes] = subprocess.DEVNULL,
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+    ) -> subprocess.Popen[bytes]:
+        """A program in a host; it does not outlive this process."""
+        with_parent = die_with_parent()
+        namespace = os.open(f"/proc/{self.pid(host)}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+        def prepare() -> None:
+            enter_network_namespace(namespace)
+            if with_parent is not None:
+                with_parent()
+
+        try:
+            return subprocess.Popen(
+                list(argv), stdin=stdin, stdout=stdout, stderr=stderr, preexec_fn=prepare
+            )
+        except FileNotFoundError as error:
+            raise LabError(f"{argv[0]}: not found on this machine") from error
+        finally:
+            os.close(namespace)
+
+    def close(self) -> None:
+        for holder in self._holders:
+            holder.kill()
+        for holder in self._holders:
+            holder.wait()
+
+
+def with_network(job: Job, work: Callable[[Network], None]) -> None:
+    network = Network(job)
+    try:
+        work(network)
+    finally:
+        network.close()

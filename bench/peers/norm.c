@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bench-norm: files by NORM (libnorm) at a fixed rate.
+ *
+ *   bench-norm send group=IP:PORT node=N rate=BPS parity=N proactive=N segment=1400 block=64
+ *                   receivers=N first_node=N grtt_us=N       paths on standard input, one a line
+ *   bench-norm recv group=IP:PORT node=N directory=DIR rcvbuf=BYTES
+ *
+ * proactive: parity packets sent with each block (of the `parity` there are for repair). The
+ * interface is eth0. The sender ends when standard input has ended and every receiver (nodes
+ * first_node ...) has acknowledged the last file, or after ten rounds of asking for it.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "norm_api.h"
+#include "options.h"
+
+static struct sockaddr_in group;
+static const char *directory = ".";
+static uint64_t node = 1, rate = 20000000, parity = 32, proactive, segment = 1400, block = 64,
+                receivers = 1, first_node = 2, rcvbuf = 8000000, grtt_us = 10000;
+
+static NormSessionHandle open_session(NormInstanceHandle instance)
+{
+    char ip[INET_ADDRSTRLEN];
+
+    inet_ntop(AF_INET, &group.sin_addr, ip, sizeof ip);
+    NormSessionHandle s = NormCreateSession(instance, ip, ntohs(group.sin_port), (uint32_t)node);
+    if (!s || !NormSetMulticastInterface(s, "eth0"))
+        die("cannot open the session");
+    return s;
+}
+
+struct sending {
+    NormSessionHandle session;
+    NormObjectHandle last;
+    char **waiting;                   /* paths that the full queue refused */
+    size_t nwaiting, capacity, next;
+    int rounds;
+};
+
+/* Hands over what waits, as far as the queue takes it. */
+static void enqueue(struct sending *s)
+{
+    for (; s->next < s->nwaiting; s->next++) {
+        const char *path = s->waiting[s->next];
+        const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+        NormObjectHandle o = NormFileEnqueue(s->session, path, name, (unsigned)strlen(name));
+        if (!o)
+            return;
+        s->last = o;
+    }
+}
+
+static void add_path(struct sending *s, const char *path)
+{
+    if (s->nwaiting == s->capacity) {
+        s->capacity = s->capacity ? 2 * s->capacity : 64;
+        s->waiting = reallocarray(s->waiting, s->capacity, sizeof *s->waiting);
+    }
+    if (!s->waiting || !(s->waiting[s->nwaiting++] = strdup(path)))
+        die("out of memory");
+}
+
+/* Complete lines of standard input; false at its end. */
+static bool read_paths(struct sending *s)
+{
+    static char text[8192];
+    static size_t len;
+    char *end;
+    ssize_t n = read(STDIN_FILENO, text + len, sizeof text - 1 - len);
+
+    if (n <= 0)
+        return false;
+    len += (size_t)n;
+    while ((end = memchr(text, '\n', len))) {
+        size_t used = (size_t)(end - text) + 1;
+        *end = 0;
+        add_path(s, text);
+        len -= used;
+        memmove(text, text + used, len);
+    }
+    return true;
+}
+
+static int send_main(NormInstanceHandle instance)
+{
+    struct sending s = {.session = open_session(instance)};
+    bool open = true, asked = false;
+
+    NormSetTxRate(s.session, (double)rate);
+    NormSetGrttEstimate(s.session, (double)grtt_us / 1e6);
+    NormSetGroupSize(s.session, (unsigned)receivers);
+    NormSetTxCacheBounds(s.session, (off_t)4 << 30, 16, 32000);
+    if (!NormStartSender(s.session, (uint16_t)getpid(), 64 << 20, (uint16_t)segment, (uint16_t)block,
+                         (uint16_t)parity, 0))
+        die("cannot start the sender");
+    NormSetAutoParity(s.session, (unsigned char)proactive);
+    NormSetTxSocketBuffer(s.session, 4 << 20);
+    for (uint64_t i = 0; i < receivers; i++)
+        NormAddAckingNode(s.session, (uint32_t)(first_node + i));
+    fprintf(stderr, "bench-norm: ready\n");
+    for (;;) {
+        struct pollfd p[] = {{.fd = NormGetDescriptor(instance), .events = POLLIN},
+                             {.fd = open ? STDIN_FILENO : -1, .events = POLLIN}};
+        NormEvent event;
+        if (poll(p, 2, -1) < 0 && errno != EINTR)
+            die("poll: %s", strerror(errno));
+        if (p[1].revents)
+            open = read_paths(&s);
+        while (p[0].revents && NormGetNextEvent(instance, &event, false))
+            if (event.type == NORM_TX_WATERMARK_COMPLETED) {
+                if (NormGetAckingStatus(s.session, UINT32_MAX) == NORM_ACK_SUCCESS || ++s.rounds == 10)
+                    goto done;
+                NormResetWatermark(s.session);
+            }
+        enqueue(&s);
+        if (!open && s.next == s.nwaiting && !asked) {
+            if (!s.last)
+                goto done;
+            asked = true;
+            NormSetWatermark(s.session, s.last, true);
+        }
+    }
+done:
+    printf("files=%zu rounds=%d\n", s.nwaiting, s.rounds);
+    NormStopSender(s.session);
+    for (size_t i = 0; i < s.nwaiting; i++)
+        free(s.waiting[i]);
+    free(s.waiting);
+    return 0;
+}
+
+/* libnorm writes into a file of its own name; complete, it gets the sender's. */
+static void finish(NormObjectHandle object)
+{
+    char name[256] = "", from[4096], to[4096];
+    uint16_t n = NormObjectHasInfo(object) ? NormObjectGetInfo(object, name, sizeof name - 1) : 0;
+
+    name[n < sizeof name ? n : 0] = 0;
+    if (!n || strchr(name, '/') || name[0] == '.' || !NormFileGetName(object, from, sizeof from))
+        die("found a file named '%s'; valid: a plain file name", name);
+    snprintf(to, sizeof to, "%s/%s", directory, name);
+    if (rename(from, to) < 0)
+        die("'%s': %s", to, strerror(errno));
+}
+
+static int recv_main(NormInstanceHandle instance)
+{
+    NormSessionHandle s = open_session(instance);
+    NormEvent event;
+
+    NormSetCacheDirectory(instance, directory);
+    NormSetDefaultSyncPolicy(s, NORM_SYNC_ALL);
+    NormSetRxCacheLimit(s, 16000);
+    if (!NormStartReceiver(s, 128 << 20))
+        die("cannot start the receiver");
+    NormSetRxSocketBuffer(s, (unsigned)rcvbuf);
+    while (NormGetNextEvent(instance, &event, true))
+        if (event.type == NORM_RX_OBJECT_COMPLETED)
+            finish(event.object);
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    const struct option_word words[] = {
+        {"group", .endpoint = &group},         {"directory", .text = &directory}, {"node", .number = &node},
+        {"rate", .number = &rate},             {"parity", .number = &parity},     {"proactive", .number = &proactive},
+        {"segment", .number = &segment},       {"block", .number = &block},       {"receivers", .number = &receivers},
+        {"first_node", .number = &first_node}, {"rcvbuf", .number = &rcvbuf},     {"grtt_us", .number = &grtt_us}, {0}};
+
+    program = "bench-norm";
+    if (argc < 2 || (strcmp(argv[1], "send") != 0 && strcmp(argv[1], "recv") != 0))
+        die_usage("found '%s'; valid: send, recv", argc < 2 ? "" : argv[1]);
+    read_options(argc, argv, 2, words);
+    if (!group.sin_port)
+        die_usage("group=IP:PORT is needed");
+    NormInstanceHandle instance = NormCreateInstance(false);
+    if (!instance)
+        die("cannot create a NORM instance");
+    int code = strcmp(argv[1], "recv") == 0 ? recv_main(instance) : send_main(instance);
+    NormDestroyInstance(instance);
+    return code;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Command lines of the bench's programs: `NAME=VALUE` words, every one of them needed or with a
+ * default; a wrong or unknown one ends the program with exit code 2 and one line that quotes it.
+ */
+#ifndef BENCH_OPTIONS_H
+#define BENCH_OPTIONS_H
+
+#include <netinet/in.h>
+#include <stdint.h>
+
+struct option_word {
+    const char *name;
+    const char **text;            /* one of the three is set */
+    uint64_t *number;
+    struct sockaddr_in *endpoint; /* IP:PORT; or IP alone, then the port is 0 */
+};
+
+extern const char *program;
+
+_Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
+_Noreturn void die_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* words ends with a name of NULL; `from` is the first argument that is looked at. */
+void read_options(int argc, char **argv, int from, const struct option_word *words);
+
+double now_s(void);               /* CLOCK_MONOTONIC */
+
+#endif

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tools that are measured: their command lines. Pure but for `missing`."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from bench.jobs import Job
+from bench.network import SENDER_IP, receiver_ip
+
+GROUP: Final = "239.192.77.1:38800"
+GROUP_IP: Final = GROUP.partition(":")[0]
+TCP_PORT: Final = 38801
+PROGRESS: Final = "progress"
+# Paths come on standard input of a sender that is up; or its command names the file; or, for a
+# stream, a command per batch of what has come meanwhile; or nothing is kept (the ceilings).
+Feed = Literal["stdin", "command", "bare", "iperf3"]
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where a run happens."""
+
+    job: Job
+    build: Path
+    work: Path
+
+    def program(self, name: str) -> str:
+        return str(self.build / name)
+
+    def inbox(self, receiver: int) -> Path:
+        return self.work / f"r{receiver}"
+
+    @property
+    def source(self) -> Path:
+        return self.work / "source"
+
+
+@dataclass(frozen=True)
+class Tool:
+    name: str
+    title: str
+    feed: Feed
+    needs: tuple[str, ...]  # programs: of the build (with a slash) or of the system
+    receiver: Callable[[Context, int], list[str]]
+    sender: Callable[[Context, Sequence[Path]], list[str]]
+    receivers_first: bool = True  # or, for those that connect, the sender
+    ready: str = ""  # what the sender's stderr says when receivers have connected
+    settle_s: float = 0.5  # until receivers that say nothing are up
+    sections: frozenset[str] = field(default=frozenset())
+    package: str = ""  # where it comes from
+
+
+def missing(tool: Tool, build: Path) -> list[str]:
+    """What of its needs is not on this machine."""
+    return [
+        need
+        for need in tool.needs
+        if not ((build / need).exists() if "/" in need else shutil.which(need))
+    ]
+
+
+def _rate(job: Job, unlimited: int) -> int:
+    return job.rate_bps or unlimited
+
+
+def _fmtp(*more: str) -> tuple[Callable[..., list[str]], Callable[..., list[str]]]:
+    def receiver(c: Context, i: int) -> list[str]:
+        return [
+            c.program("fmtp/fmtp-recv"),
+            *("--server", f"{SENDER_IP}:{TCP_PORT}", "--group", GROUP),
+            *("--interface", receiver_ip(i), "--rate", str(_rate(c.job, 10**11))),
+            *("--rcvbuf", "8M", str(c.inbox(i))),
+        ]
+
+    def sender(c: Context, _: Sequence[Path]) -> list[str]:
+        return [
+            c.program("fmtp/fmtp-send"),
+            *("--group", GROUP, "--address", SENDER_IP, "--port", str(TCP_PORT)),
+            *("--receivers", str(c.job.receivers), "--rate", str(_rate(c.job, 10**11))),
+            *("--stdin", *more),
+        ]
+
+    return receiver, sender
+
+
+def _norm(proactive: int) -> tuple[Callable[..., list[str]], Callable[..., list[str]]]:
+    def receiver(c: Context, i: int) -> list[str]:
+        return [
+            c.program("bench/peers/bench-norm"),
+            *("recv", f"group={GROUP}", f"node={i + 2}", f"directory={c.inbox(i)}"),
+        ]
+
+    def sender(c: Context, _: Sequence[Path]) -> list[str]:
+        # Its rate counts UDP payload (1428 bytes of 1470 on the wire): as much as fills the link.
+        rate = round(_rate(c.job, NORM_UNLIMITED_BPS) * (1428 / 1470))
+        grtt_us = max(1000, round(2000 * c.job.delay_ms))
+        return [
+            c.program("bench/peers/bench-norm"),
+            *("send", f"group={GROUP}", "node=1", f"rate={rate}", f"receivers={c.job.receivers}"),
+            *(f"proactive={proactive}", f"grtt_us={grtt_us}"),
+        ]
+
+    return receiver, sender
+
+
+NORM_UNLIMITED_BPS: Final = 160_000_000
+UFTP_BLOCK_BYTES: Final = 1420
+UFTP_BUFFER_BYTES: Final = 8_000_000
+
+
+def _uftp_receiver(c: Context, i: int) -> list[str]:
+    return [
+        *("uftpd", "-d", "-q", "-x", "0", "-B", str(UFTP_BUFFER_BYTES), "-I", "eth0"),
+        *("-D", str(c.inbox(i)), "-M", "239.192.78.1"),
+    ]
+
+
+def _uftp_sender(c: Context, files: Sequence[Path]) -> list[str]:
+    rate_kbps = c.job.rate_bps // 1000 if c.job.rate_bps else -1
+    uids = ",".join(f"0x{_uid(i):08X}" for i in range(c.job.receivers))
+    grtt_s = max(0.02, 4 * c.job.delay_ms / 1000)
+    return [
+        *("uftp", "-q", "-x", "0", "-R", str(rate_kbps), "-B", str(UFTP_BUFFER_BYTES)),
+        *("-b", str(UFTP_BLOCK_BYTES), "-I", "eth0", "-M", "239.192.78.1", "-P", "239.192.78.2"),
+        *("-r", f"{grtt_s:g}:0.01:15", "-H", uids, *map(str, files)),
+    ]
+
+
+def _uid(receiver: int) -> int:
+    """A client's default id: its address."""
+    value = 0
+    for part in receiver_ip(receiver).split("."):
+        value = value << 8 | int(part)
+    return value
+
+
+def _udpcast_receiver(c: Context, i: int) -> list[str]:
+    return [
+        *("udp-receiver", "--nokbd", "--no-progress", "--interface", "eth0"),
+        *("--mcast-rdv-address", "239.192.79.1", "--rcvbuf", "8m"),
+        *("--file", str(c.inbox(i) / "file")),
+    ]
+
+
+def _udpcast_sender(c: Context, files: Sequence[Path]) -> list[str]:
+    rate = ["--max-bitrate", f"{c.job.rate_bps // 1000}k"] if c.job.rate_bps else []
+    return [
+        *("udp-sender", "--nokbd", "--no-progress", "--interface", "eth0", "--full-duplex"),
+        *("--mcast-rdv-address", "239.192.79.1", "--mcast-data-address", "239.192.79.2"),
+        *("--min-receivers", str(c.job.receivers), "--max-wait", "30", *rate),
+        *("--file", str(files[0])),
+    ]
+
+
+def _tcp_receiver(c: Context, i: int) -> list[str]:
+    program = c.program("bench/peers/bench-tcp")
+    return [program, "recv", f"server={SENDER_IP}:{TCP_PORT}", f"directory={c.inbox(i)}"]
+
+
+def _tcp_sender(c: Context, _: Sequence[Path]) -> list[str]:
+    program = c.program("bench/peers/bench-tcp")
+    return [program, "send", f"listen={SENDER_IP}:{TCP_PORT}", f"receivers={c.job.receivers}"]
+
+
+def _bare(
+    *, offload: bool, window: bool
+) -> tuple[Callable[..., list[str]], Callable[..., list[str]]]:
+    flag = int(offload)
+
+    def receiver(c: Context, i: int) -> list[str]:
+        return [
+            c.program("bench/peers/bench-bare"),
+            *("recv", f"group={GROUP}", f"interface={receiver_ip(i)}", f"slot={i}"),
+            *(f"receivers={c.job.receivers}", f"progress={c.work / PROGRESS}", f"gro={flag}"),
+        ]
+
+    def sender(c: Context, files: Sequence[Path]) -> list[str]:
+        return [
+            c.program("bench/peers/bench-bare"),
+            *("send", f"group={GROUP}", f"interface={SENDER_IP}", f"file={files[0]}"),
+            *(f"receivers={c.job.receivers}", f"progress={c.work / PROGRESS}", f"gso={flag}"),
+            f"window={WINDOW_BYTES if window else 0}",
+        ]
+
+    return receiver, sender
+
+
+WINDOW_BYTES: Final = 2_000_000  # of receive buffers of 8 MB
+
+
+def _iperf3_receiver(_: Context, __: int) -> list[str]:
+    return ["iperf3", "-s", "-1", "--json"]
+
+
+def _iperf3_sender(c: Context, _: Sequence[Path]) -> list[str]:
+    size = c.job.size_bytes
+    return ["iperf3", "-c", "RECEIVER", "-u", "-b", "0", "-l", "1460", "-n", str(size), "--json"]
+
+
+_ALL: Final = frozenset({"blast", "shaped", "stream", "small", "receivers"})
+_FILES: Final = frozenset({"blast", "shaped"})
+_OURS: Final = ("fmtp/fmtp-send", "fmtp/fmtp-recv")
+_CONNECTED: Final = "receivers connected"
+
+
+def _tool(
+    name: str,
+    title: str,
+    feed: Feed,
+    needs: tuple[str, ...],
+    pair: tuple[Callable[..., list[str]], Callable[..., list[str]]],
+    sections: frozenset[str],
+    *,
+    ready: str = "",
+    receivers_first: bool = True,
+    settle_s: float = 0.5,
+    package: str = "",
+) -> Tool:
+    return Tool(
+        name, title, feed, needs, pair[0], pair[1], receivers_first, ready, settle_s, sections,
+        package,
+    )  # fmt: skip
+
+
+TOOLS: Final[tuple[Tool, ...]] = (
+    _tool(
+        "fmtp", "fmtp-send/recv", "stdin", _OURS, _fmtp(), _ALL,
+        ready=_CONNECTED, receivers_first=False, settle_s=0,
+    ),
+    _tool(
+        "uftp", "UFTP", "command", ("uftp", "uftpd"), (_uftp_receiver, _uftp_sender),
+        frozenset({"blast", "shaped", "stream"}), package="uftp",
+    ),
+    _tool(
+        "udpcast", "UDPcast", "command", ("udp-sender", "udp-receiver"),
+        (_udpcast_receiver, _udpcast_sender), _FILES, package="udpcast",
+    ),
+    _tool(
+        "norm", "NORM", "stdin", ("bench/peers/bench-norm",), _norm(0),
+        frozenset({"blast", "shaped", "stream"}), package="libnorm-dev",
+    ),
+    _tool(
+        "norm-fec", "NORM, proactive FEC", "stdin", ("bench/peers/bench-norm",), _norm(4),
+        frozenset({"shaped", "stream"}), package="libnorm-dev",
+    ),
+    _tool(
+        "tcp", "TCP to each", "stdin", ("bench/peers/bench-tcp",), (_tcp_receiver, _tcp_sender),
+        frozenset({"blast", "shaped", "stream"}), ready=_CONNECTED, receivers_first=False, settle_s=0,
+    ),
+    _tool(
+        "iperf3", "iperf3 UDP to each", "iperf3", ("iperf3",), (_iperf3_receiver, _iperf3_sender),
+        frozenset({"blast"}), package="iperf3",
+    ),
+    _tool(
+        "bare", "ceiling: bare datagrams", "bare", ("bench/peers/bench-bare",),
+        _bare(offload=False, window=True), frozenset({"blast"}),
+    ),
+    _tool(
+        "bare-gso", "ceiling: bare, GSO/GRO", "bare", ("bench/peers/bench-bare",),
+        _bare(offload=True, window=True), frozenset({"blast"}),
+    ),
+    _tool(
+        "bare-open", "bare, GSO/GRO, no window", "bare", ("bench/peers/bench-bare",),
+        _bare(offload=True, window=False), frozenset({"blast"}),
+    ),
+)  # fmt: skip
+BY_NAME: Final = {tool.name: tool for tool in TOOLS}
+
+
+def tools_of(section: str) -> list[Tool]:
+    return [tool for tool in TOOLS if section in tool.sections]

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When files become complete: inotify, the same for every tool."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+IN_CLOSE_WRITE: Final = 0x8
+IN_MOVED_TO: Final = 0x80
+IN_Q_OVERFLOW: Final = 0x4000
+_HEADER: Final = struct.Struct("iIII")
+
+
+def parse_events(data: bytes) -> Iterator[tuple[int, int, str]]:
+    """(watch, mask, name) of what an inotify descriptor gave."""
+    at = 0
+    while at < len(data):
+        watch, mask, _, length = _HEADER.unpack_from(data, at)
+        at += _HEADER.size
+        yield watch, mask, data[at : at + length].rstrip(b"\0").decode("utf-8", "replace")
+        at += length
+
+
+class Watch:
+    """Files closed after writing, or moved to, in a number of directories."""
+
+    def __init__(self, directories: list[Path]) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._fd < 0:
+            raise OSError(ctypes.get_errno(), "inotify_init1")
+        self._index: dict[int, int] = {}
+        for i, directory in enumerate(directories):
+            mask = IN_CLOSE_WRITE | IN_MOVED_TO
+            watch = libc.inotify_add_watch(self._fd, str(directory).encode(), mask)
+            if watch < 0:
+                raise OSError(ctypes.get_errno(), f"inotify_add_watch {directory}")
+            self._index[watch] = i
+        self._poll = select.poll()
+        self._poll.register(self._fd, select.POLLIN)
+
+    def wait(self, timeout_s: float) -> list[tuple[int, str]]:
+        """(directory's number, file's name) of what came; [] after the time-out."""
+        if not self._poll.poll(max(0, round(timeout_s * 1000))):
+            return []
+        found = []
+        for watch, mask, name in parse_events(os.read(self._fd, 1 << 16)):
+            if mask & IN_Q_OVERFLOW:
+                raise OSError("more file events than the kernel keeps")
+            if watch in self._index:
+                found.append((self._index[watch], name))
+        return found
+
+    def close(self) -> None:
+        os.close(self._fd)
