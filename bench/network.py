@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One sender and N receivers, each in a network namespace of its own, joined by a bridge.
 
-The bridge is in the run's namespace (topologies/lifecycle.py), which this process is in. Rate and
+The bridge is in the run's namespace (topologies/lifecycle.py), which this process is in: the
+kernel's own, or, in a guest, whose kernel has none, Open vSwitch as a learning switch. Rate and
 queue are HTB with a bfifo at the sender's NIC, the delay is netem at the bridge's ports in both
 directions, and loss is drawn by iptables for everything that arrives at a receiver, UDP and TCP.
 """
@@ -11,11 +12,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Final
 
 from bench.jobs import Job
+from topologies.openvswitch import OpenVSwitch
 from topologies.shell import (
     LabError,
     check,
@@ -87,8 +89,10 @@ def parse_tx_bytes(text: str, interface: str) -> int:
 class Network:
     """Hosts 0 (the sender) to N. Everything goes when this process ends."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, directory: Path) -> None:
         self.job = job
+        self._directory = directory  # of the switch's files
+        self._switch: OpenVSwitch | None = None
         self._holders = [self._holder() for _ in range(job.receivers + 1)]
         self._links()
         self._hosts()
@@ -108,11 +112,24 @@ class Network:
         return self._holders[host].pid
 
     def _links(self) -> None:
-        lines = ["link add br0 type bridge mcast_snooping 0 forward_delay 0", "link set br0 up"]
-        for i in range(len(self._holders)):
-            lines.append(f"link add p{i} type veth peer name eth0 netns {self.pid(i)}")
-            lines.append(f"link set p{i} master br0 up")
+        ports = [f"p{i}" for i in range(len(self._holders))]
+        lines = [
+            f"link add {port} type veth peer name eth0 netns {holder.pid}"
+            for port, holder in zip(ports, self._holders, strict=True)
+        ]
+        if self.job.clock == "native":
+            lines.append("link add br0 type bridge mcast_snooping 0 forward_delay 0")
+            lines += [f"link set {port} master br0" for port in ports]
+        lines += [f"link set {port} up" for port in ports]
         check(["ip", "-batch", "-"], stdin="\n".join(lines) + "\n", timeout_s=300)
+        if self.job.clock == "virtual":
+            self._switch = OpenVSwitch(self._directory)
+            self._switch.start()
+            add = ["--", "add-br", "br0", "--", "set", "bridge", "br0", "fail_mode=standalone"]
+            for port in ports:
+                add += ["--", "add-port", "br0", port]
+            check(["ovs-vsctl", "--timeout=60", *add])
+        check(["ip", "link", "set", "br0", "up"])
 
     def _hosts(self) -> None:
         for i in range(len(self._holders)):
@@ -201,15 +218,9 @@ class Network:
             os.close(namespace)
 
     def close(self) -> None:
+        if self._switch is not None:
+            self._switch.stop()
         for holder in self._holders:
             holder.kill()
         for holder in self._holders:
             holder.wait()
-
-
-def with_network(job: Job, work: Callable[[Network], None]) -> None:
-    network = Network(job)
-    try:
-        work(network)
-    finally:
-        network.close()

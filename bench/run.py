@@ -344,13 +344,13 @@ def run_job(job: Job, build: Path, work: Path) -> dict[str, Any]:
     network: Network | None = None
     run: Run | None = None
     try:
-        network = Network(job)
+        network = Network(job, work / "switch")
         run = Run(job, network, Context(job, build, work))
         try:
-            result = {"status": "ok", **run.measure()}
+            result = run.measure()
         finally:
             report = run.finish()
-        return {**result, **report}
+        return {"status": "ok", **result, **report}
     except (RunFailed, LabError, OSError) as error:
         return {"status": "failed", "reason": str(error)}
     finally:
