@@ -17,24 +17,35 @@ from typing import Any, Final
 from bench.jobs import Job, job_from
 from bench.run import run_job
 from topologies import lifecycle
-from topologies.shell import termination_as_interrupt
+from topologies.shell import die_with_parent, termination_as_interrupt
 from virtual.guest import CHECKOUT, EXCHANGE, ROOT, Guest, GuestError, GuestSpec
-from virtual.kernel_build import Kernel
+from virtual.kernel_build import Kernel, ensure_kernel
 
-NATIVE_LIMIT_S: Final = 1800.0
-GUEST_LIMIT_S: Final = 3600.0
+LIMIT_S: Final = 3600.0
 STOP_S: Final = 20.0
 
 
-def main(job_file: Path, result_file: Path, build: Path) -> int:
+def main_job(job_file: Path, result_file: Path, build: Path) -> int:
     """`python -m bench job`: in a namespace of its own, which is removed at the end."""
     job = job_from(json.loads(job_file.read_text()))
     run_id = lifecycle.new_run_id("bench")
     with termination_as_interrupt(), lifecycle.enter(run_id):
         result = run_job(job, build, Path("/dev/shm") / f"downpour-{run_id}")
-    temporary = result_file.with_suffix(".partial")
+    _write(result_file, result)
+    return 0
+
+
+def _write(path: Path, result: dict[str, Any]) -> None:
+    temporary = path.with_suffix(".partial")
     temporary.write_text(json.dumps(result))
-    temporary.rename(result_file)
+    temporary.rename(path)
+
+
+def main_guest(job_file: Path, result_file: Path) -> int:
+    """`python -m bench guest`: the same in a guest."""
+    job = job_from(json.loads(job_file.read_text()))
+    with termination_as_interrupt():
+        _write(result_file, run_virtual(job, ensure_kernel()))
     return 0
 
 
@@ -58,7 +69,7 @@ def run_virtual(job: Job, kernel: Kernel) -> dict[str, Any]:
         argv=argv,
         memory_bytes=guest_memory_bytes(job),
         seed=job.seed,
-        limit_s=GUEST_LIMIT_S,
+        limit_s=LIMIT_S,
     )
     try:
         with Guest(kernel, spec, prepare=prepare) as guest:
@@ -74,42 +85,59 @@ def run_virtual(job: Job, kernel: Kernel) -> dict[str, Any]:
     return {**result, "virtual_s": times.virtual_s, "real_s": times.real_s}
 
 
-def run_native(job: Job) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="downpour-bench-") as name:
-        directory = Path(name)
+class JobProcess:
+    """A job in a process of its own. `stop` ends it; its network, or its guest, goes with it."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self._directory = tempfile.TemporaryDirectory(prefix="downpour-bench-")
+        directory = Path(self._directory.name)
         (directory / "job.json").write_text(job.key)
-        began = time.monotonic()
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "bench", "job"),
-                *(str(directory / "job.json"), str(directory / "result.json")),
-                str(ROOT / "build"),
-            ],
-            cwd=ROOT,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        self._result = directory / "result.json"
+        self._said = directory / "stderr"
+        self._began = time.monotonic()
+        command = "guest" if job.clock == "virtual" else "job"
+        with self._said.open("wb") as err:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "bench", command, str(directory / "job.json")),
+                    *(str(self._result), str(ROOT / "build")),
+                ],
+                cwd=ROOT,
+                stderr=err,
+                start_new_session=True,
+                preexec_fn=die_with_parent(signal.SIGTERM),
+            )
+
+    def poll(self) -> dict[str, Any] | None:
+        """The result once there is one."""
+        spent_s = time.monotonic() - self._began
+        if self._process.poll() is None and spent_s < LIMIT_S:
+            return None
+        late = self._process.poll() is None
+        self._end()
         try:
-            _, said = process.communicate(timeout=NATIVE_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            return {"status": "failed", "reason": f"no end within {NATIVE_LIMIT_S:.0f} s"}
+            if late:
+                return {"status": "failed", "reason": f"no end within {LIMIT_S:.0f} s"}
+            if not self._result.exists():
+                text = self._said.read_text(errors="replace").strip()
+                return {"status": "failed", "reason": f"no result; {text[-300:]}"}
+            result: dict[str, Any] = json.loads(self._result.read_text())
+            return {"real_s": spent_s, **result}
         finally:
-            end(process)
-        path = directory / "result.json"
-        if not path.exists():
-            text = said.decode("utf-8", "replace").strip()
-            return {"status": "failed", "reason": f"no result; {text[-300:]}"}
-        result: dict[str, Any] = json.loads(path.read_text())
-        return {**result, "real_s": time.monotonic() - began}
+            self._directory.cleanup()
 
+    def stop(self) -> None:
+        self._end()
+        self._directory.cleanup()
 
-def end(process: subprocess.Popen[bytes]) -> None:
-    """The job removes its network at SIGTERM; only one that does not is killed."""
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    def _end(self) -> None:
+        """It removes its network at SIGTERM; only one that does not is killed."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()

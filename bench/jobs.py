@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
@@ -132,7 +132,7 @@ def cells_of(section: str, clock: Clock) -> list[Job]:
 
 
 def jobs_of(
-    cells: Sequence[Job], tools: dict[str, Sequence[str]], repeats: int
+    cells: Sequence[Job], tools: Mapping[str, Sequence[str]], repeats: int
 ) -> Iterator[Job]:
     """Repeats outermost, tools innermost: what is compared runs side by side in time.
     `tools`: section -> names."""

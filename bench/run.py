@@ -142,7 +142,11 @@ class Run:
         usage = self.usage()
         wire = self.network.sent_bytes() - sent_before
         seconds = max(self.times.values()) - began
-        wrong = [i for i in range(self.job.receivers) if not same_bytes(path, self.context.inbox(i) / "file")]
+        wrong = [
+            i
+            for i in range(self.job.receivers)
+            if not same_bytes(path, self.context.inbox(i) / "file")
+        ]
         if wrong:
             raise RunFailed(f"{len(wrong)} of {self.job.receivers} receivers hold other bytes")
         return {
@@ -157,7 +161,10 @@ class Run:
         end = began + limit_s(self.job)
         while True:
             for i, name in self.watch.wait(TICK_S):
-                if name == "file" and (self.context.inbox(i) / name).stat().st_size == self.job.size_bytes:
+                if (
+                    name == "file"
+                    and (self.context.inbox(i) / name).stat().st_size == self.job.size_bytes
+                ):
                     self.times[i, name] = time.monotonic()
             complete = len(self.times) == self.job.receivers
             # A command's session may still write: its last word counts.

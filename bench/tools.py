@@ -250,7 +250,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
     ),
     _tool(
         "tcp", "TCP to each", "stdin", ("bench/peers/bench-tcp",), (_tcp_receiver, _tcp_sender),
-        frozenset({"blast", "shaped", "stream"}), ready=_CONNECTED, receivers_first=False, settle_s=0,
+        frozenset({"blast", "shaped", "stream"}),
+        ready=_CONNECTED, receivers_first=False, settle_s=0,
     ),
     _tool(
         "iperf3", "iperf3 UDP to each", "iperf3", ("iperf3",), (_iperf3_receiver, _iperf3_sender),

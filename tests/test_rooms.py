@@ -15,7 +15,7 @@ from topologies.model import ControlledBy
 from topologies.paths import path_to
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("topologies", "controller", "experiments", "parsers", "virtual")
+ROOMS = ("topologies", "controller", "experiments", "parsers", "virtual", "bench")
 
 # Room -> what it may import of the other rooms: a room, or single modules of it.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -23,6 +23,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "parsers": (),
     "controller": ("topologies.model",),
     "experiments": ("topologies", "parsers", "controller.client", "virtual"),
+    "bench": (
+        "experiments.trace_model",
+        "topologies.lifecycle",
+        "topologies.openvswitch",
+        "topologies.shell",
+        "topologies.units",
+        "virtual",
+    ),
     "virtual": ("topologies.shell", "topologies.openvswitch", "topologies.units"),
 }
 

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bench run's directory: manifest.json, results.jsonl (a line per job, as they end), tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.jobs import Job, job_from
+from bench.tools import TOOLS, missing
+
+Result = tuple[Job, dict[str, Any]]
+
+
+def parse_results(text: str) -> list[Result]:
+    """Lines of results.jsonl. A last line without an end (a killed run) is left out; of a job that
+    was run twice the later result counts."""
+    found: dict[str, Result] = {}
+    for line in text.splitlines(keepends=True):
+        if line.endswith("\n"):
+            data = json.loads(line)
+            job = job_from(data["job"])
+            found[job.key] = (job, data["result"])
+    return list(found.values())
+
+
+class Store:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._lines = directory / "results.jsonl"
+
+    @property
+    def results(self) -> list[Result]:
+        return parse_results(self._lines.read_text()) if self._lines.exists() else []
+
+    def add(self, job: Job, result: dict[str, Any]) -> None:
+        line = json.dumps({"job": job.to_dict(), "result": result}, sort_keys=True)
+        with self._lines.open("a", encoding="utf-8") as out:
+            out.write(line + "\n")
+
+    def write(self, name: str, text: str) -> None:
+        temporary = self.directory / f".{name}.partial"
+        temporary.write_text(text, encoding="utf-8")
+        temporary.rename(self.directory / name)
+
+
+def new_directory(runs: Path) -> Path:
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    directory = runs / stamp
+    directory.mkdir(parents=True)
+    link = runs / ".latest"
+    link.unlink(missing_ok=True)
+    link.symlink_to(stamp)
+    link.rename(runs / "latest")
+    return directory
+
+
+def _said(argv: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+    except OSError:
+        return ""
+    return (done.stdout or done.stderr).strip()
+
+
+def not_installed(build: Path) -> dict[str, list[str]]:
+    """Tool -> what of its needs is not on this machine."""
+    return {tool.name: needs for tool in TOOLS if (needs := missing(tool, build))}
+
+
+def manifest(root: Path, build: Path) -> dict[str, Any]:
+    """Where and with what the figures were measured."""
+    packages = sorted({tool.package for tool in TOOLS if tool.package})
+    show = ["dpkg-query", "-W", "-f", "${Package} ${Version}\n", *packages]
+    return {
+        "git": _said(["git", "-C", str(root), "describe", "--always", "--dirty"]),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "load_average": os.getloadavg(),
+        "packages": _said(show).splitlines(),
+        "not_installed": not_installed(build),
+    }
