@@ -38,9 +38,9 @@ class Job:
 
     @property
     def seed(self) -> int:
-        """Of sizes, arrivals and, in virtual time, of the losses: the same for all tools."""
-        same = asdict(replace(self, tool="", clock="virtual"))
-        text = json.dumps(same, sort_keys=True)
+        """Of a file's bytes, sizes, arrivals and, in virtual time, of the losses: the same for all
+        tools and conditions of a section."""
+        text = f"downpour bench {self.section} {self.repeat}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
 
     @property
