@@ -168,7 +168,7 @@ class Lab:
     def count(self, host: str, text: str) -> int:
         return self.log(host).count(text)
 
-    def start(self, host: str, conf: str) -> None:
+    def start(self, host: str, conf: str, *options: str) -> None:
         path = self.work / host / "ldmd.conf"
         path.write_text(conf)
         argv = [
@@ -183,6 +183,7 @@ class Lab:
             control_ip(host),
             "-l",
             str(self.work / host / "ldmd.log"),
+            *options,
             str(path),
         ]
         output = (self.work / host / "ldmd.out").open("ab")  # noqa: SIM115
@@ -205,14 +206,14 @@ class Lab:
             process.wait()
         self.running.clear()
 
-    def insert(self, prefix: str, sizes: list[int], seed: int = 1) -> None:
+    def insert(self, prefix: str, sizes: list[int], seed: int = 1, feed: str = "NGRID") -> None:
         rng = random.Random(f"{prefix}{seed}")
         names = []
         for i, size in enumerate(sizes):
             path = self.work / f"{prefix}.{i:03d}"
             path.write_bytes(rng.randbytes(size))
             names.append(str(path))
-        self.tool("pqinsert", "-q", str(self.queue("s")), "-f", "NGRID", *names)
+        self.tool("pqinsert", "-q", str(self.queue("s")), "-f", feed, *names)
 
     def products(self, host: str) -> list[str]:
         return sorted(self.tool("pqcat", "-q", str(self.queue(host)), "--list").splitlines())
@@ -502,12 +503,12 @@ CASES: dict[str, Callable[[Lab], None]] = {
 }
 
 
-def run_case(name: str, ldmd: Path, tools: Path) -> bool:
+def run_case(name: str, case: Callable[[Lab], None], ldmd: Path, tools: Path) -> bool:
     work = Path(tempfile.mkdtemp(prefix=f"{MARK}-{name}-"))
     start = time.monotonic()
     lab = Lab(ldmd, tools, work)
     try:
-        CASES[name](lab)
+        case(lab)
         sanitizer = [p for p in work.glob("*/ldmd.out") if p.read_text(errors="replace").strip()]
         expect(not sanitizer, f"output on stderr: {[p.read_text()[:2000] for p in sanitizer]}")
     except (Failure, subprocess.TimeoutExpired) as error:
@@ -526,9 +527,10 @@ def run_case(name: str, ldmd: Path, tools: Path) -> bool:
     return True
 
 
-def main() -> int:
+def run_cases(cases: dict[str, Callable[[Lab], None]], usage: str | None) -> int:
+    """What the command line asks for. Usage: PROGRAM LDMD TOOLS_DIRECTORY [CASE...]"""
     if len(sys.argv) < 3:
-        print(__doc__, file=sys.stderr)
+        print(usage, file=sys.stderr)
         return 2
     if os.geteuid() != 0:
         print("SKIPPED: network namespaces need root", flush=True)
@@ -538,13 +540,14 @@ def main() -> int:
     if probe.returncode != 0:
         print(f"SKIPPED: cannot make a network namespace: {probe.stderr.strip()}", flush=True)
         return 77
-    names = sys.argv[3:] or list(CASES)
+    names = sys.argv[3:] or list(cases)
     failed = 0
     with network():
         for name in names:
-            failed += not run_case(name, Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve())
+            programs = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+            failed += not run_case(name, cases[name], *programs)
     return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_cases(CASES, __doc__))
