@@ -20,8 +20,9 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 #define CONNECT_NS (120 * SECOND_NS)       /* how long we try, if not configured */
-#define RETRY_NS SECOND_NS                 /* between attempts: at first, and at most */
-#define RETRY_MAX_NS (8 * SECOND_NS)
+#define RETRY_NS SECOND_NS                 /* between attempts to connect at all */
+#define RECONNECT_NS (SECOND_NS / 10)      /* between attempts to connect again: at first, */
+#define RECONNECT_MAX_NS (8 * SECOND_NS)   /* doubling, at most */
 #define HANDSHAKE_NS (30 * SECOND_NS)
 #define RTT_REFRESH_NS (SECOND_NS / 10)
 enum {
@@ -241,6 +242,13 @@ static void lose_for_good(struct fmtp_client *c, const char *why, int error)
               error ? ": " : "", error ? strerror(error) : "");
 }
 
+static void again_later(struct fmtp_client *c, uint64_t now_ns)
+{
+    c->retry_ns = now_ns + c->retry_after_ns;
+    if (c->connections && c->retry_after_ns < RECONNECT_MAX_NS)
+        c->retry_after_ns *= 2;
+}
+
 /* A connection that stood is gone: begin anew, if configured. */
 static void lose(struct fmtp_client *c, const char *why, int error)
 {
@@ -252,11 +260,11 @@ static void lose(struct fmtp_client *c, const char *why, int error)
     }
     if (c->state == UP) {
         c->give_up_ns = now_ns + c->cfg.reconnect_ns;
-        c->retry_after_ns = RETRY_NS;
+        c->retry_after_ns = RECONNECT_NS;
     }
     fmtp_close_fd(&c->tcp);
     c->state = WAITING;
-    c->retry_ns = now_ns + c->retry_after_ns;
+    again_later(c, now_ns);
     if (c->retry_ns >= c->give_up_ns)
         lose_for_good(c, why, error);
 }
@@ -266,9 +274,7 @@ static void retry(struct fmtp_client *c, int error, uint64_t now_ns)
 {
     fmtp_close_fd(&c->tcp);
     c->state = WAITING;
-    c->retry_ns = now_ns + c->retry_after_ns;
-    if (c->connections && c->retry_after_ns < RETRY_MAX_NS)
-        c->retry_after_ns *= 2;
+    again_later(c, now_ns);
     if (c->retry_ns >= c->give_up_ns)
         lose_for_good(c, "cannot connect", error);
 }

@@ -17,6 +17,8 @@
 
 enum {
     MESSAGES = 32,                         /* per recvmmsg */
+    UNPREDICTED = 8,                       /* of these without a prediction: a BOP among them makes
+                                              one for what comes after it */
     SLOTS = 512,                           /* datagrams with a predicted place, per recvmmsg */
     SLOTS_PER_MESSAGE = 64,
     SEGMENTS = 4096,                       /* datagrams per recvmmsg, more are not looked at */
@@ -129,6 +131,8 @@ static void lay_out(struct fmtp_in *in, const struct fmtp_receiver *core)
 
     in->asked = SLOTS / per < MESSAGES ? SLOTS / per : MESSAGES;
     predicted = core ? fmtp_receiver_places(core, &first, in->places, in->asked * per) : 0;
+    if (core && !predicted && in->asked > UNPREDICTED)
+        in->asked = UNPREDICTED;
     in->first_index = first.index;
     in->first_seqnum = first.seqnum;
     for (unsigned i = 0; i < in->asked; i++) {
@@ -251,7 +255,8 @@ static void take_apart(struct fmtp_in *in, unsigned i, uint8_t **room)
         if (!seg)
             break;
     }
-    in->per_message = number ? number : 1;
+    if (number > in->per_message)
+        in->per_message = number;
 }
 
 /* Room for everything that may have landed in a wrong place. */
@@ -295,6 +300,7 @@ void fmtp_in_deliver(struct fmtp_in *in, struct fmtp_receiver *core, uint64_t no
     if (!make_room(in))
         return;                            /* no memory: lost like any other */
     room = in->gathered;
+    in->per_message = 1;                   /* the next batch is expected to be like this one */
     for (unsigned i = 0; i < in->count; i++)
         take_apart(in, i, &room);
     for (unsigned i = 0; i < in->nsegments; i++) {

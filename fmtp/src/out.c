@@ -53,9 +53,11 @@ static unsigned gso_limit(const struct fmtp_out *o, const struct fmtp_server_con
 
     if (cfg->no_gso)
         return 1;
-    if (rate)
+    if (n > GSO_BYTES / o->pdu_bytes)
+        n = GSO_BYTES / o->pdu_bytes;
+    if (rate && n > rate / 8 * GSO_BURST_NS / SECOND_NS / (o->pdu_bytes + o->overhead))
         n = rate / 8 * GSO_BURST_NS / SECOND_NS / (o->pdu_bytes + o->overhead);
-    return n < 1 ? 1 : n > GSO_SEGMENTS ? GSO_SEGMENTS : (unsigned)n;
+    return n < 1 ? 1 : (unsigned)n;
 }
 
 int fmtp_out_open(struct fmtp_out *o, const struct fmtp_server_config *cfg, struct fmtp_error *err)
@@ -105,7 +107,7 @@ static unsigned paced(const struct fmtp_out *o, unsigned n, uint64_t now_ns)
  * are asked for in the meantime. */
 static unsigned most(const struct fmtp_out *o, uint64_t now_ns)
 {
-    uint64_t n = o->gso_max > 1 ? FMTP_OUT_BATCH : BATCH_UNGROUPED;
+    uint64_t n = o->gso_max > 1 ? FMTP_OUT_BATCH - FMTP_OUT_BATCH % o->gso_max : BATCH_UNGROUPED;
 
     if (o->pace_bps && (now_ns + PACE_BURST_NS - o->pace_next_ns) / pace_cost_ns(o, o->pdu_bytes) < n)
         n = 1 + (now_ns + PACE_BURST_NS - o->pace_next_ns) / pace_cost_ns(o, o->pdu_bytes);

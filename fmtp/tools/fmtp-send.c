@@ -17,6 +17,7 @@
 #include "common.h"
 
 enum { FEEDS_MAX = 64 };
+#define JOIN_S 0.5
 
 struct file {
     char *path;
@@ -286,6 +287,10 @@ static void wait_for_receivers(struct run *run, size_t wanted)
     }
     progress("%s", "");
     fprintf(stderr, "fmtp-send: %zu receivers connected\n", receivers(run));
+    /* Other implementations join the group only after they have connected. */
+    for (double from_s = now_s(); total(run).extended < receivers(run) && !stop_requested &&
+                                  now_s() - from_s < JOIN_S;)
+        service(run, 100, NULL);
 }
 
 /* Offers what can be; false when all is served. */
