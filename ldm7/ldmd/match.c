@@ -2,9 +2,7 @@
 #include "match.h"
 
 #include "feedtype.h"
-#include "product_line.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -42,23 +40,6 @@ bool matcher_wants(const struct matcher *m, const struct pq_info *info)
             (m->any[i] || ere_match(m->re[i], info->ident) == ERE_YES))
             return true;
     return false;
-}
-
-bool signature_parse(const char *hex32, struct pq_signature *sig)
-{
-    static const char digits[] = "0123456789abcdef";
-
-    if (strlen(hex32) != 32)
-        return false;
-    for (size_t i = 0; i < 16; i++) {
-        const char *hi = strchr(digits, tolower((unsigned char)hex32[2 * i]));
-        const char *lo = strchr(digits, tolower((unsigned char)hex32[2 * i + 1]));
-
-        if (hi == NULL || lo == NULL)
-            return false;
-        sig->bytes[i] = (uint8_t)((hi - digits) << 4 | (lo - digits));
-    }
-    return true;
 }
 
 bool class_take_signature(struct ldm_class *cls, struct pq_signature *sig)

@@ -7,6 +7,7 @@
 
 #include "ere.h"
 #include "ldmrpc.h"
+#include "product_line.h"
 
 /* A compiled prod_class. Specs of feedtype 0 (such as SIG=...) match nothing. */
 struct matcher {
@@ -25,7 +26,6 @@ bool matcher_wants(const struct matcher *m, const struct pq_info *info);
 bool class_take_signature(struct ldm_class *cls, struct pq_signature *sig);
 /* Adds it. false if the class is full. */
 bool class_add_signature(struct ldm_class *cls, const struct pq_signature *sig);
-bool signature_parse(const char *hex32, struct pq_signature *sig);
 /* "<from> <to> {{FEED, "ERE"}, ...}"; returns out. */
 char *class_format(const struct ldm_class *cls, char *out, size_t out_bytes);
 

@@ -297,7 +297,7 @@ void actor_product(struct actor *a, const struct pq_info *info, const uint8_t *d
             if (e->ere != NULL && ere_match_groups(e->ere, info->ident, a->spans, a->conf->spans) != ERE_YES)
                 continue;
             matched = true;
-            if (e->kind == ACT_NOOP)
+            if (e->nargs == 0)         /* NOOP */
                 continue;
             acted = true;
             carry_out(a, e, info, data);

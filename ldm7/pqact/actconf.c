@@ -135,7 +135,7 @@ static bool take_arguments(struct parser *p, struct act_entry *e, char **words, 
         complain(p, actions[e->kind].name, actions[e->kind].usage, "%zu argument%s", n, n == 1 ? "" : "s");
         return false;
     }
-    e->args = calloc(n, sizeof *e->args);
+    e->args = calloc(n, sizeof(struct template *));
     if (e->args == NULL)
         abort();
     for (size_t i = 0; i < n; i++) {
@@ -258,7 +258,7 @@ static bool is_comment(const char *line)
 
 static void take_text(struct parser *p, char *text)
 {
-    char *entry = NULL, *end = NULL;   /* the entry under construction; its NUL */
+    char none[1] = "", *entry = none, *end = none; /* the entry under construction; its NUL */
     unsigned line = 0;
 
     while (text != NULL) {
@@ -271,7 +271,7 @@ static void take_text(struct parser *p, char *text)
         text[strcspn(text, "\r")] = '\0';
         if (is_comment(text)) {
             /* Within an entry, too. */
-        } else if (continues && entry == NULL) {
+        } else if (continues && entry == none) {
             p->line = line;
             complain(p, text + strspn(text, " \t"), "a feedtype in the first column", "goes on, but nothing began");
         } else if (continues) {
@@ -280,7 +280,7 @@ static void take_text(struct parser *p, char *text)
             memmove(end, text, strlen(text) + 1);
             end += strlen(end);
         } else {
-            if (entry != NULL)
+            if (entry != none)
                 take_entry(p, entry);
             entry = text;
             end = text + strlen(text);
@@ -288,7 +288,7 @@ static void take_text(struct parser *p, char *text)
         }
         text = next;
     }
-    if (entry != NULL)
+    if (entry != none)
         take_entry(p, entry);
 }
 

@@ -132,15 +132,15 @@ static void close_last(struct outputs *o)
 {
     struct output *last = o->list;
 
-    while (last->next != NULL)
+    while (last != NULL && last->next != NULL)
         last = last->next;
-    if (!output_close(o, last))
+    if (last != NULL && !output_close(o, last))
         log_error("a file can not be written: %s", strerror(errno));
 }
 
 void outputs_free(struct outputs *o)
 {
-    while (o->n > 0)
+    while (o->list != NULL)
         close_last(o);
 }
 

@@ -15,14 +15,10 @@
 
 static bool parse(const char *text, struct pq_signature *last)
 {
-    for (int i = 0; i < 16; i++) {
-        unsigned byte;
+    char hex[33];
 
-        if (strspn(text + 2 * i, "0123456789abcdef") < 2 || sscanf(text + 2 * i, "%2x", &byte) != 1)
-            return false;
-        last->bytes[i] = (uint8_t)byte;
-    }
-    return text[32] == ' ' && text[RECORD_BYTES - 1] == '\n';
+    snprintf(hex, sizeof hex, "%s", text);
+    return text[32] == ' ' && text[RECORD_BYTES - 1] == '\n' && signature_parse(hex, last);
 }
 
 int state_open(struct state *s, const char *path, struct pq_signature *last, bool *known, char *err, size_t err_bytes)

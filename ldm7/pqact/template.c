@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#define DATE_AHEAD_S (36 * 3600)
+#define DATE_AHEAD_S (36L * 3600)
 
 enum piece_kind { PIECE_TEXT, PIECE_GROUP, PIECE_DATE, PIECE_TIME, PIECE_SEQ };
 struct piece {
@@ -141,7 +141,7 @@ struct template *template_compile(const char *text, unsigned groups, char *err, 
 
     if (t == NULL)
         abort();
-    strcpy(t->text, text);
+    memcpy(t->text, text, strlen(text) + 1);
     t->plain = t->text;
     *err = '\0';
     for (const char *p = t->text; *p != '\0' && *err == '\0';) {

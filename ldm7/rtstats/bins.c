@@ -8,7 +8,7 @@
 
 #include "feedtype.h"
 
-#define HOUR_S 3600
+#define HOUR_S 3600L
 
 static double seconds_between(const struct timeval *from, const struct timeval *to)
 {

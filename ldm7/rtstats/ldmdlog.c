@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ldmdlog.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -12,12 +14,12 @@ static bool take_time(const char *text, const char *form, struct timeval *out, s
 {
     struct tm tm = {0};
     const char *end = strptime(text, form, &tm);
-    unsigned us;
-    int n = 0;
 
-    if (end == NULL || sscanf(end, ".%6u%n", &us, &n) != 1 || n != 7)
+    if (end == NULL || end[0] != '.' || strspn(end + 1, "0123456789") < 6)
         return false;
-    *out = (struct timeval){timegm(&tm), us};
+    *out = (struct timeval){.tv_sec = timegm(&tm)};
+    for (int i = 1; i <= 6; i++)
+        out->tv_usec = 10 * out->tv_usec + (end[i] - '0');
     *used = (size_t)(end - text) + 7;
     return true;
 }
@@ -25,14 +27,18 @@ static bool take_time(const char *text, const char *form, struct timeval *out, s
 /* %10u YYYYMMDDhhmmss.uuuuuu FEED %03u  ident */
 static bool take_product(const char *text, struct arrival *out)
 {
-    char feed[FEEDTYPE_TEXT_MAX], why[300];
-    int n = 0;
+    char feed[FEEDTYPE_TEXT_MAX], why[300], *end;
+    unsigned long bytes;
     size_t used;
 
-    if (sscanf(text, " %10u %n", &out->bytes, &n) != 1 || n == 0 ||
-        !take_time(text + n, "%Y%m%d%H%M%S", &out->creation, &used))
+    text += strspn(text, " ");
+    errno = 0;
+    bytes = strtoul(text, &end, 10);
+    if (end == text || *text == '-' || *end != ' ' || errno != 0 || bytes > UINT32_MAX ||
+        !take_time(end + 1, "%Y%m%d%H%M%S", &out->creation, &used))
         return false;
-    text += (size_t)n + used;
+    out->bytes = (uint32_t)bytes;
+    text = end + 1 + used;
     return sscanf(text, " %319s", feed) == 1 && feedtype_parse(feed, &out->feed, why, sizeof why);
 }
 _Static_assert(FEEDTYPE_TEXT_MAX == 320, "the 319 above");

@@ -27,22 +27,18 @@ static struct minute_feed *find(struct minutes *m, uint32_t feed)
             return &m->feeds[i];
     if (m->nfeeds == MINUTE_FEEDS_MAX)
         return NULL;
-    m->feeds[m->nfeeds] = (struct minute_feed){.feed = feed};
+    /* What is not used takes no memory. */
+    double *room = malloc(MINUTE_SAMPLES_MAX * sizeof *room);
+    if (room == NULL)
+        abort();
+    m->feeds[m->nfeeds] = (struct minute_feed){.feed = feed, .throughputs_bps = room};
     return &m->feeds[m->nfeeds++];
 }
 
 static void sample(struct minute_feed *f, double throughput_bps)
 {
-    if (f->nthroughputs == MINUTE_SAMPLES_MAX)
-        return;
-    if ((f->nthroughputs & (f->nthroughputs - 1)) == 0) {
-        size_t room = f->nthroughputs == 0 ? 1 : 2 * f->nthroughputs;
-
-        f->throughputs_bps = realloc(f->throughputs_bps, room * sizeof *f->throughputs_bps);
-        if (f->throughputs_bps == NULL)
-            abort();
-    }
-    f->throughputs_bps[f->nthroughputs++] = throughput_bps;
+    if (f->nthroughputs < MINUTE_SAMPLES_MAX)
+        f->throughputs_bps[f->nthroughputs++] = throughput_bps;
 }
 
 void minutes_add(struct minutes *m, time_t arrival, uint32_t feed, uint64_t bytes, double latency_s, bool by_fmtp)

@@ -213,10 +213,10 @@ enum ere_result ere_match_groups(struct ere *re, const char *text, struct ere_sp
     const PCRE2_SIZE *at = pcre2_get_ovector_pointer(re->data);
     uint32_t pairs = pcre2_get_ovector_count(re->data);
 
-    for (unsigned i = 0; r == ERE_YES && i < n && i < pairs; i++) {
-        bool set = at[2 * i] != PCRE2_UNSET;
+    for (unsigned i = 0; r == ERE_YES && i < n && i < pairs; i++, at += 2) {
+        bool set = at[0] != PCRE2_UNSET;
 
-        spans[i] = (struct ere_span){set ? text + at[2 * i] : NULL, set ? at[2 * i + 1] - at[2 * i] : 0};
+        spans[i] = (struct ere_span){set ? text + at[0] : NULL, set ? at[1] - at[0] : 0};
     }
     return r;
 }

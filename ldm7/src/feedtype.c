@@ -118,7 +118,7 @@ static bool union_of(struct parser *p, unsigned depth, uint32_t *out)
         if (op != '|' && op != '+' && op != '-')
             return true;
         p->at++;
-        uint32_t right;
+        uint32_t right = 0;
         if (!primary(p, depth, &right))
             return false;
         *out = op == '-' ? *out & ~right : *out | right;
@@ -128,7 +128,7 @@ static bool union_of(struct parser *p, unsigned depth, uint32_t *out)
 bool feedtype_parse(const char *text, uint32_t *out, char *err, size_t err_bytes)
 {
     struct parser p = {.start = text, .at = text, .err = err, .err_bytes = err_bytes};
-    uint32_t bits;
+    uint32_t bits = 0;
     if (!union_of(&p, 0, &bits))
         return false;
     if (*p.at)

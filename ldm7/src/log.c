@@ -46,9 +46,15 @@ void log_init(int argc, char ***argv)
     char **copy = calloc((size_t)argc + 1, sizeof *copy);
     if (!copy)
         return;
-    for (int i = 0; i < argc; i++)
-        if (!(copy[i] = strdup(old[i])))
+    for (int i = 0; i < argc; i++) {
+        copy[i] = strdup(old[i]);
+        if (!copy[i]) {
+            while (i > 0)
+                free(copy[--i]);
+            free(copy);
             return;
+        }
+    }
     char *end = old[0];
     for (int i = 0; i < argc && old[i] == end; i++)
         end += strlen(old[i]) + 1;
@@ -69,11 +75,7 @@ void log_set_prog(const char *name)
     size_t used = 0;
     for (int i = 0; i < kept_argc && used + 1 < area_bytes; i++) {
         const char *word = i ? kept_argv[i] : prog;
-        size_t n = strlen(word);
-        if (n > area_bytes - used - 1)
-            n = area_bytes - used - 1;
-        memcpy(area + used, word, n);
-        used += n + 1;
+        used += (size_t)snprintf(area + used, area_bytes - used, "%s", word) + 1;
     }
 }
 
@@ -116,7 +118,7 @@ int log_set_destination(const char *dest)
     if (fd < 0)
         return -1;
     use(fd, false);
-    strcpy(log_path, dest);
+    memcpy(log_path, dest, strlen(dest) + 1);
     return 0;
 }
 
@@ -280,7 +282,7 @@ void log_msg(enum log_level level, const char *file, const char *func, int line,
     if (n < 0)
         snprintf(message, sizeof message, "(message that can not be formatted: %s)", fmt);
     else if ((size_t)n >= sizeof message)
-        strcpy(message + sizeof message - 4, "...");
+        memcpy(message + sizeof message - 4, "...", 4);
     const char *slash = strrchr(file, '/');
     const char *base = slash ? slash + 1 : file;
 

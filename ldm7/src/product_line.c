@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "product_line.h"
 
+#include <ctype.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "feedtype.h"
@@ -23,7 +25,24 @@ char *product_line_format(const struct pq_info *info, char *out, size_t out_byte
 
 char *signature_format(const struct pq_signature *sig, char out[33])
 {
-    for (int i = 0; i < 16; i++)
+    for (size_t i = 0; i < 16; i++)
         snprintf(out + 2 * i, 3, "%02x", sig->bytes[i]);
     return out;
+}
+
+bool signature_parse(const char *hex32, struct pq_signature *sig)
+{
+    static const char digits[] = "0123456789abcdef";
+
+    if (strlen(hex32) != 32)
+        return false;
+    for (size_t i = 0; i < 16; i++) {
+        const char *hi = strchr(digits, tolower((unsigned char)hex32[2 * i]));
+        const char *lo = strchr(digits, tolower((unsigned char)hex32[2 * i + 1]));
+
+        if (hi == NULL || lo == NULL)
+            return false;
+        sig->bytes[i] = (uint8_t)((hi - digits) << 4 | (lo - digits));
+    }
+    return true;
 }

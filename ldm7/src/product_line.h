@@ -6,6 +6,7 @@
 #ifndef LDM_PRODUCT_LINE_H
 #define LDM_PRODUCT_LINE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "pq.h"
@@ -16,5 +17,7 @@
 char *product_line_format(const struct pq_info *info, char *out, size_t out_bytes);
 /* A signature as 32 lower-case hexadecimal digits; returns out. */
 char *signature_format(const struct pq_signature *sig, char out[33]);
+/* 32 hexadecimal digits, upper or lower case; false if it is anything else. */
+bool signature_parse(const char *hex32, struct pq_signature *sig);
 
 #endif
