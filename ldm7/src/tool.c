@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "feedtype.h"
 #include "log.h"
@@ -134,4 +136,18 @@ void tool_catch_signals(void)
     sigemptyset(&sa.sa_mask);
     sigaction(SIGINT, &sa, NULL);
     sigaction(SIGTERM, &sa, NULL);
+}
+
+void tool_wait(int fd, double seconds)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    struct timespec limit = {.tv_sec = (time_t)seconds, .tv_nsec = (long)(fmod(seconds, 1) * 1e9)};
+    sigset_t stop, before;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGINT);
+    sigaddset(&stop, SIGTERM);
+    sigprocmask(SIG_BLOCK, &stop, &before);
+    if (!tool_stop)
+        ppoll(&p, fd >= 0, seconds < 0 ? NULL : &limit, &before);
+    sigprocmask(SIG_SETMASK, &before, NULL);
 }

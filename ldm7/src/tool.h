@@ -45,5 +45,8 @@ struct pq *tool_open(const char *path, bool writable);
 /* SIGINT and SIGTERM set *tool_stop to the signal's number; blocked calls return EINTR. */
 extern volatile int tool_stop;
 void tool_catch_signals(void);
+/* Until fd (-1: none) is readable, the time is over (seconds < 0: never) or tool_stop is set, also
+ * by a signal that comes just before. */
+void tool_wait(int fd, double seconds);
 
 #endif

@@ -3,51 +3,54 @@
  * Writes the data of a queue's products, or a list of them.
  */
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "digest.h"
-#include "ere.h"
 #include "feedtype.h"
 #include "log.h"
 #include "pq.h"
 #include "product_line.h"
+#include "selection.h"
 #include "tool.h"
 
 static const char help[] =
-    "Usage: pqcat -q QUEUE [-f FEED] [-p PATTERN] [-c] [--list] [-o FILE] [-i SECONDS]\n"
-    "Writes the data of the products, oldest first, one after another.\n"
+    "Usage: pqcat -q QUEUE [-f FEED] [-p PATTERN] [-o SECONDS] [-i SECONDS] [-c] [-s] [-O] [--list] [FILE]\n"
+    "Writes the data of the products, oldest first, one after another, to FILE (complete or not at\n"
+    "all; without FILE, or with -, to standard output).\n"
     "  -q, --queue QUEUE      the queue\n"
     "  -f, --feed FEED        only products of these feed types (default ANY)\n"
     "  -p, --pattern ERE      only products whose identifier matches\n"
+    "  -o, --offset SECONDS   begin with what was inserted SECONDS ago (default: with the oldest)\n"
+    "  -i, --interval SECONDS stay, and write what is inserted later, until SIGINT or SIGTERM;\n"
+    "                         look at least every SECONDS (an insertion is noticed at once); 0: do not\n"
     "      --list             instead of the data a line for each: MD5 of the data (computed now),\n"
     "                         size, identifier\n"
     "  -c, --check            compare the MD5 of the data with the signature; exit 1 if one differs\n"
-    "  -o, --output FILE      write FILE, complete or not at all (default: standard output)\n"
-    "  -i, --interval SECONDS stay, and write what is inserted later, until SIGINT or SIGTERM;\n"
-    "                         look at least every SECONDS (an insertion is noticed at once)\n" TOOL_HELP_TEXT
-    "Exit status: 0 success, 1 system error or (-c) a signature differs, 2 bad usage, or QUEUE is\n"
+    "  -s, --sanity           do the queue's tables agree, and with what was met? exit 1 if not\n"
+    "  -O, --origin           log (-v) each product's origin, too\n" TOOL_HELP_TEXT
+    "Exit status: 0 success, 1 system error, or what -c or -s compare differs, 2 bad usage, or QUEUE is\n"
     "no product queue.\n";
 
 enum { LIST = TOOL_OWN };
 static const struct option options[] = {
     {"queue", required_argument, NULL, 'q'}, {"feed", required_argument, NULL, 'f'},
     {"pattern", required_argument, NULL, 'p'}, {"list", no_argument, NULL, LIST},
-    {"check", no_argument, NULL, 'c'}, {"output", required_argument, NULL, 'o'},
-    {"interval", required_argument, NULL, 'i'}, TOOL_LONG, {NULL, 0, NULL, 0}};
+    {"check", no_argument, NULL, 'c'}, {"offset", required_argument, NULL, 'o'},
+    {"interval", required_argument, NULL, 'i'}, {"sanity", no_argument, NULL, 's'},
+    {"origin", no_argument, NULL, 'O'}, TOOL_LONG, {NULL, 0, NULL, 0}};
 
 struct job {
     struct pq *q;
     FILE *out;
-    uint32_t feed;
-    struct ere *pattern;
-    bool list, check;
+    struct selection wanted;
+    bool list, check, origin;
     uint64_t after;
-    unsigned long long products, differing;
+    unsigned long long met, products, differing;
 };
 
 /* false: the output can not be written. */
@@ -55,10 +58,11 @@ static bool product(struct job *j, const struct pq_view *v)
 {
     char line[PRODUCT_LINE_MAX], hex[33], ident[4 * PQ_IDENT_MAX + 1];
     struct pq_signature found;
-    if (!(v->info.feedtype & j->feed) || (j->pattern && ere_match(j->pattern, v->info.ident) != ERE_YES))
+    if (!selection_has(&j->wanted, &v->info))
         return true;
     j->products++;
-    log_info("%s", product_line_format(&v->info, line, sizeof line));
+    log_info("%s%s%s", product_line_format(&v->info, line, sizeof line), j->origin ? " " : "",
+             j->origin ? v->info.origin : "");
     if ((j->list || j->check) && !digest_of(v->data, v->info.size, &found)) {
         log_error("MD5 is not available");
         exit(TOOL_SYSTEM);
@@ -81,6 +85,7 @@ static bool all_there_is(struct job *j)
     while (!tool_stop && pq_next(j->q, j->after, &v) == PQ_OK) {
         bool ok = product(j, &v);
         j->after = v.seq;
+        j->met++;
         pq_release(j->q, &v);
         if (!ok)
             return false;
@@ -90,14 +95,44 @@ static bool all_there_is(struct job *j)
 
 static bool follow(struct job *j, double interval_s)
 {
-    struct pollfd p = {.fd = pq_notify_fd(j->q), .events = POLLIN};
+    int fd = pq_notify_fd(j->q);
     while (all_there_is(j)) {
         if (tool_stop)
             return true;
-        poll(&p, 1, interval_s < 0.5 ? (int)(interval_s * 1000) : 500);
+        tool_wait(fd, interval_s);
         pq_notify_clear(j->q);
     }
     return false;
+}
+
+/* Nothing can be said about the number of products while others change it: pq_check compares all
+ * tables at one moment. */
+static bool is_sane(const struct job *j, const struct pq_stats *before)
+{
+    struct pq_stats now;
+    enum pq_status s = pq_check(j->q);
+    pq_get_stats(j->q, &now);
+    bool changed = now.inserted != before->inserted || now.evicted != before->evicted || now.removed != before->removed;
+    if (s)
+        log_error("The tables of the queue do not agree: %s", pq_strerror(s));
+    else if (!changed && j->met != now.used_slots)
+        log_error("%llu products met, the queue has %u", j->met, now.used_slots);
+    else
+        return true;
+    return false;
+}
+
+static uint64_t position_at(struct pq *q, double seconds_ago)
+{
+    struct timeval from;
+    uint64_t after = 0;
+    gettimeofday(&from, NULL);
+    int64_t us = (int64_t)from.tv_sec * 1000000 + from.tv_usec - (int64_t)(seconds_ago * 1e6);
+    from = (struct timeval){.tv_sec = us / 1000000, .tv_usec = us % 1000000};
+    enum pq_status s = pq_seek(q, &from, &after);
+    if (s)
+        log_error("Queue: %s", pq_strerror(s));
+    return after;
 }
 
 /* FILE is written under a temporary name, unless it is a device or a pipe. */
@@ -115,33 +150,49 @@ static FILE *open_output(const char *path, char *tmp, size_t tmp_bytes)
     return fopen(tmp, "wxe");
 }
 
+/* The file gets its name, or disappears. */
+static bool close_output(FILE *out, const char *tmp, const char *path, bool ok)
+{
+    int e = ok ? 0 : errno;
+    if (fclose(out) != 0 && !e)
+        e = errno;
+    if (*tmp && !e && rename(tmp, path) != 0)
+        e = errno;
+    if (*tmp && e)
+        unlink(tmp);
+    errno = e;
+    return e == 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *queue = NULL, *output = NULL;
     char tmp[4096] = "";
-    double interval_s = 0;
-    struct job j = {.out = stdout, .feed = FEEDTYPE_ANY};
+    double interval_s = 0, offset_s = -1;
+    bool sanity = false;
+    struct pq_stats before;
+    struct job j = {.out = stdout, .wanted = {.feed = FEEDTYPE_ANY}};
     log_init(argc, &argv);
-    for (int c; (c = getopt_long(argc, argv, TOOL_SHORT "q:f:p:co:i:", options, NULL)) != -1;) {
+    for (int c; (c = getopt_long(argc, argv, TOOL_SHORT "q:f:p:co:i:sO", options, NULL)) != -1;) {
         switch (c) {
         case 'q': queue = optarg; break;
-        case 'f': j.feed = tool_feed(optarg); break;
-        case 'p': {
-            char why[512];
-            ere_free(j.pattern);
-            if (ere_compile(&j.pattern, optarg, false, why, sizeof why) < 0)
-                tool_usage("-p: found \"%s\" (%s) ; valid: an extended regular expression", optarg, why);
-            break;
-        }
+        case 'f': j.wanted.feed = tool_feed(optarg); break;
+        case 'p': selection_pattern(&j.wanted, optarg); break;
         case LIST: j.list = true; break;
         case 'c': j.check = true; break;
-        case 'o': output = optarg; break;
-        case 'i': interval_s = tool_real("-i", optarg, 0.001, 86400); break;
+        case 's': sanity = true; break;
+        case 'O': j.origin = true; break;
+        case 'o': offset_s = tool_real("-o", optarg, 0, 1e9); break;
+        case 'i': interval_s = tool_real("-i", optarg, 0, 86400); break;
         default: tool_option(c, help);
         }
     }
-    if (optind < argc)
-        tool_usage("unexpected argument \"%s\"", argv[optind]);
+    if (optind < argc && strcmp(argv[optind], "-") != 0)
+        output = argv[optind];
+    if (optind + 1 < argc)
+        tool_usage("unexpected argument \"%s\"", argv[optind + 1]);
+    if (sanity && (interval_s > 0 || offset_s >= 0))
+        tool_usage("-s looks at the whole queue: it goes neither with -o nor with -i");
     j.q = tool_open(queue, false);
     tool_catch_signals();
     if (output && !(j.out = open_output(output, tmp, sizeof tmp))) {
@@ -149,25 +200,22 @@ int main(int argc, char **argv)
         pq_close(j.q);
         return TOOL_SYSTEM;
     }
+    pq_get_stats(j.q, &before);
+    if (offset_s >= 0)
+        j.after = position_at(j.q, offset_s);
     bool ok = interval_s > 0 ? follow(&j, interval_s) : all_there_is(&j);
-    ok = ok && (interval_s > 0 || !tool_stop);
-    int e = tool_stop && interval_s == 0 ? EINTR : errno;
-    if (j.out != stdout) {
-        if (fclose(j.out) != 0 && ok) {
-            e = errno;
-            ok = false;
-        }
-        if (*tmp && ok && rename(tmp, output) != 0) {
-            e = errno;
-            ok = false;
-        }
-        if (*tmp && !ok)
-            unlink(tmp);
+    if (ok && interval_s <= 0 && tool_stop) {
+        ok = false;
+        errno = EINTR;
     }
+    if (j.out != stdout)
+        ok = close_output(j.out, tmp, output, ok);
     if (!ok)
-        log_error("\"%s\" can not be written: %s", output ? output : "standard output", strerror(e));
+        log_error("\"%s\" can not be written: %s", output ? output : "standard output", strerror(errno));
     log_info("Number of products %llu", j.products);
-    ere_free(j.pattern);
+    if (ok && sanity && !is_sane(&j, &before))
+        ok = false;
+    selection_free(&j.wanted);
     pq_close(j.q);
     return ok && !j.differing ? TOOL_OK : TOOL_SYSTEM;
 }

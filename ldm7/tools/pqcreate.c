@@ -15,17 +15,19 @@
 #include "tool.h"
 
 static const char help[] =
-    "Usage: pqcreate -s SIZE [-S SLOTS] [-f] [-q] PATH\n"
+    "Usage: pqcreate -s SIZE [-S SLOTS] [-c] [-q] PATH\n"
     "Creates a product queue. All of its disk space is taken at once.\n"
     "  -s, --size SIZE        bytes of product data; suffix k, m, g: 10^3, 10^6, 10^9\n"
     "  -S, --slots SLOTS      products at most (default: one per 100 kB, at least 1000)\n"
     "  -q, --queue PATH       the file\n"
-    "  -f, --force            replace the file if it is there\n" TOOL_HELP_TEXT
+    "  -c, --clobber          replace the file if it is there\n"
+    "  -f, --fast             no effect: the space is always taken without being written to\n" TOOL_HELP_TEXT
     "Exit status: 0 created, 1 system error, 2 bad usage.\n";
 
 static const struct option options[] = {
     {"size", required_argument, NULL, 's'}, {"slots", required_argument, NULL, 'S'},
-    {"queue", required_argument, NULL, 'q'}, {"force", no_argument, NULL, 'f'},
+    {"queue", required_argument, NULL, 'q'}, {"clobber", no_argument, NULL, 'c'},
+    {"fast", no_argument, NULL, 'f'},
     TOOL_LONG, {NULL, 0, NULL, 0}};
 
 enum { DATA_MAX_SHIFT = 46, SLOTS_MAX = 1 << 24, DEFAULT_PRODUCT_BYTES = 100000, DEFAULT_SLOTS_MIN = 1000 };
@@ -53,7 +55,7 @@ static int explain(const char *path, uint64_t data_bytes, uint32_t slots)
         log_error("Queue \"%s\" needs %s of disk (%s), but %s are free: choose a smaller -s, or another place",
                   path, need, "data and tables", room);
     } else if (e == EEXIST) {
-        log_error("Queue \"%s\" exists: -f replaces it", path);
+        log_error("Queue \"%s\" exists: -c replaces it", path);
     } else {
         log_error("Queue \"%s\" can not be created: %s", path, strerror(e));
     }
@@ -66,9 +68,9 @@ int main(int argc, char **argv)
     const char *path = NULL, *size_text = NULL;
     uint64_t size = 0;
     uint32_t slots = 0;
-    bool force = false;
+    bool clobber = false;
     log_init(argc, &argv);
-    for (int c; (c = getopt_long(argc, argv, TOOL_SHORT "s:S:q:f", options, NULL)) != -1;) {
+    for (int c; (c = getopt_long(argc, argv, TOOL_SHORT "s:S:q:cf", options, NULL)) != -1;) {
         switch (c) {
         case 's':
             size_text = optarg;
@@ -80,8 +82,10 @@ int main(int argc, char **argv)
         case 'q':
             path = optarg;
             break;
+        case 'c':
+            clobber = true;
+            break;
         case 'f':
-            force = true;
             break;
         default:
             tool_option(c, help);
@@ -107,7 +111,7 @@ int main(int argc, char **argv)
     sigaddset(&stop, SIGTERM);
     sigaddset(&stop, SIGHUP);
     sigprocmask(SIG_BLOCK, &stop, NULL);
-    enum pq_status s = pq_create(path, size, slots, force);
+    enum pq_status s = pq_create(path, size, slots, clobber);
     int e = errno;
     sigprocmask(SIG_UNBLOCK, &stop, NULL);
     errno = e;

@@ -21,16 +21,20 @@
 #include "trace.h"
 
 static const char help[] =
-    "Usage: pqinsert -q QUEUE [-f FEED] [-p IDENT] [-s SEQNO] FILE...\n"
+    "Usage: pqinsert -q QUEUE [-f FEED] [-p IDENT] [-s SEQNO] [-i] [-n SIZE] [FILE...]\n"
     "  or:  pqinsert -q QUEUE [-f FEED] --trace FILE [--duration S] [--scale X] [--seed N]\n"
-    "Inserts files, each a product; or replays a trace in real time: products of its sizes and of\n"
+    "Inserts files, each a product, or without FILE standard input as one; or replays a trace in real time: products of its sizes and of\n"
     "pseudo-random bytes, each inserted at its time.\n"
     "  -q, --queue QUEUE      the queue\n"
     "  -f, --feed FEED        feed type expression (default EXP)\n"
     "      --origin HOST      origin of the products (default: this host's name)\n"
     "Files:\n"
-    "  -p, --ident IDENT      identifier of the product (one FILE only; default: FILE as given)\n"
+    "  -p, --ident IDENT      identifier of the product; with several files IDENT.SEQNO (default: FILE\n"
+    "                         as given, STDIN for standard input)\n"
     "  -s, --seqno N          sequence number of the first (default 0)\n"
+    "  -i                     signature: the MD5 of the identifier instead of the data's\n"
+    "  -n, --size SIZE        standard input has SIZE bytes at most: it is read straight into the queue\n"
+    "  -r                     no effect: files are always read, not mapped\n"
     "Replay:\n"
     "      --trace FILE       lines SIZE YYYYMMDDhhmmss.mmm; - reads standard input\n"
     "      --duration S       only the products of the first S seconds of the trace\n"
@@ -39,9 +43,11 @@ static const char help[] =
     "      --start-delay S    wait before the first product (default 0)\n"
     "      --full-wait S      wait for readers when the queue is full (default 60)\n"
     "      --name NAME        identifiers NAME.000000, NAME.000001 ... (default: FILE's name)\n" TOOL_HELP_TEXT
-    "Exit status: 0 success, 1 system error, 2 bad usage or input (nothing is inserted then),\n"
-    "4 a product was in the queue already (the others are inserted).\n";
+    "Exit status: 0 success, 1 system error, 2 bad usage or trace, or QUEUE is no product queue, 3 a FILE\n"
+    "can not be a product (1, 2 or 3 from the start: nothing is inserted), 4 a product was in the queue\n"
+    "already (the others are inserted), 6 MD5 is not available.\n";
 
+enum { INPUT = 3, NO_MD5 = 6 }; /* exit status */
 enum { TRACE = TOOL_OWN, DURATION, SCALE, SEED, START_DELAY, FULL_WAIT, NAME, ORIGIN };
 enum { NAME_MAX_BYTES = 200 };
 static const double seconds_max = 1e7;
@@ -52,6 +58,7 @@ static const struct option options[] = {
     {"feed", required_argument, NULL, 'f'},
     {"ident", required_argument, NULL, 'p'},
     {"seqno", required_argument, NULL, 's'},
+    {"size", required_argument, NULL, 'n'},
     {"trace", required_argument, NULL, TRACE},
     {"duration", required_argument, NULL, DURATION},
     {"scale", required_argument, NULL, SCALE},
@@ -79,73 +86,121 @@ static int open_input(const char *path, struct stat *st)
     return -1;
 }
 
-static int insert_file(struct pq *q, const char *path, int fd, struct pq_info *info, struct digest *d)
+/* What pqinsert was asked for, for all its files. */
+struct source {
+    struct pq *q;
+    const char *ident;            /* NULL: the file's name */
+    bool sign_ident;
+    struct pq_info model;
+    struct digest *digest;
+};
+
+/* The signature is made here; tells and counts the product. An exit code. */
+static int finish(struct source *src, struct pq_reservation *r, struct pq_info *info)
+{
+    struct timespec now;
+    char line[PRODUCT_LINE_MAX];
+    if (src->sign_ident ? !digest_of(info->ident, strlen(info->ident), &info->signature)
+                        : !digest_end(src->digest, &info->signature)) {
+        log_error("MD5 is not available");
+        pq_discard(src->q, r);
+        return NO_MD5;
+    }
+    clock_gettime(CLOCK_REALTIME, &now);
+    info->creation = (struct timeval){.tv_sec = now.tv_sec, .tv_usec = now.tv_nsec / 1000};
+    enum pq_status s = pq_commit(src->q, r, info, 0);
+    if (s == PQ_OK) {
+        log_info("Inserted: %s", product_line_format(info, line, sizeof line));
+        return TOOL_OK;
+    }
+    if (s == PQ_DUP) {
+        log_error("Duplicate product: %s", product_line_format(info, line, sizeof line));
+        return TOOL_DUPLICATE;
+    }
+    log_error("\"%s\" can not be inserted: %s", info->ident, pq_strerror(s));
+    pq_discard(src->q, r);
+    return TOOL_SYSTEM;
+}
+
+/* Reads `most` bytes at most into `to` and into the digest; *have: how many there were. False with
+ * errno. */
+static bool read_into(struct source *src, int fd, uint8_t *to, uint64_t most, uint64_t *have)
+{
+    const size_t piece = 1 << 20;
+    *have = 0;
+    while (*have < most) {
+        size_t want = most - *have < piece ? (size_t)(most - *have) : piece;
+        ssize_t n = read(fd, to + *have, want);
+        if (n < 0 && errno == EINTR && !tool_stop)
+            continue;
+        if (n < 0)
+            return false;
+        if (n == 0)
+            break;
+        if (!src->sign_ident && !digest_add(src->digest, to + *have, (size_t)n)) {
+            errno = ENOSYS;
+            return false;
+        }
+        *have += (uint64_t)n;
+    }
+    return true;
+}
+
+/* An exit code, after a message if it is not 0. */
+static int insert_file(struct source *src, const char *path, int fd, struct pq_info *info)
 {
     struct pq_reservation *r = NULL;
     void *region = NULL;
-    enum pq_status s = pq_reserve(q, NULL, info->size, &region, &r);
-    const char *problem = s ? pq_strerror(s) : NULL;
-    bool ok = !s && digest_begin(d);
-    for (size_t have = 0; ok && have < info->size;) {
-        size_t want = info->size - have < 1 << 20 ? info->size - have : 1 << 20;
-        ssize_t n = read(fd, (uint8_t *)region + have, want);
-        if (n < 0 && errno == EINTR && !tool_stop)
-            continue;
-        ok = n > 0 && digest_add(d, (uint8_t *)region + have, (size_t)n);
-        if (!ok)
-            problem = n < 0 ? strerror(errno) : n == 0 ? "the file became shorter" : NULL;
-        else
-            have += (size_t)n;
+    uint64_t have = 0;
+    enum pq_status s = pq_reserve(src->q, NULL, info->size, &region, &r);
+    if (s) {
+        log_error("\"%s\" (%u bytes) can not be inserted: %s", path, info->size, pq_strerror(s));
+        return s == PQ_BIG ? INPUT : TOOL_SYSTEM;
     }
-    if (ok && digest_end(d, &info->signature)) {
-        struct timespec now;
-        clock_gettime(CLOCK_REALTIME, &now);
-        info->creation = (struct timeval){.tv_sec = now.tv_sec, .tv_usec = now.tv_nsec / 1000};
-        s = pq_commit(q, r, info, 0);
-        if (s == PQ_OK || s == PQ_DUP) {
-            char line[PRODUCT_LINE_MAX];
-            if (s)
-                log_error("Duplicate product: %s", product_line_format(info, line, sizeof line));
-            else
-                log_info("Inserted: %s", product_line_format(info, line, sizeof line));
-            return s ? TOOL_DUPLICATE : TOOL_OK;
-        }
-        problem = pq_strerror(s);
-    }
-    pq_discard(q, r);
-    log_error("\"%s\" (%u bytes) can not be inserted: %s", path, info->size, problem ? problem : "MD5 is not available");
-    return s == PQ_BIG ? TOOL_USAGE : TOOL_SYSTEM;
+    bool ok = digest_begin(src->digest) && read_into(src, fd, region, info->size, &have);
+    if (ok && have == info->size)
+        return finish(src, r, info);
+    log_error("\"%s\" (%u bytes) can not be read: %s", path, info->size, ok ? "it became shorter" : strerror(errno));
+    pq_discard(src->q, r);
+    return TOOL_SYSTEM;
 }
 
-static int insert_files(struct pq *q, char **paths, int count, const char *ident, const struct pq_info *model)
+static bool name_product(const struct source *src, const char *file, int count, struct pq_info *info)
+{
+    const char *name = src->ident ? src->ident : file;
+    int n = src->ident && count > 1 ? snprintf(info->ident, sizeof info->ident, "%s.%u", name, info->seqno)
+                                    : snprintf(info->ident, sizeof info->ident, "%s", name);
+    if (n >= 1 && n <= PQ_IDENT_MAX)
+        return true;
+    log_error("identifier \"%.60s%s\" ; valid: 1 to %d characters", name, n > 60 ? "..." : "", PQ_IDENT_MAX);
+    return false;
+}
+
+static int insert_files(struct source *src, char **paths, int count)
 {
     int code = TOOL_OK;
     struct stat st;
     struct pq_stats stats;
-    pq_get_stats(q, &stats);
+    struct pq_info info = src->model;
+    pq_get_stats(src->q, &stats);
     for (int i = 0; i < count; i++) { /* all must be there before the first is inserted */
-        const char *name = ident ? ident : paths[i];
         int fd = open_input(paths[i], &st);
         if (fd < 0) {
-            code = TOOL_USAGE;
+            code = INPUT;
             continue;
         }
         close(fd);
         if ((uint64_t)st.st_size > stats.data_bytes) {
             log_error("\"%s\" has %lld bytes ; valid: at most %llu, what the queue holds", paths[i],
                       (long long)st.st_size, (unsigned long long)stats.data_bytes);
-            code = TOOL_USAGE;
+            code = INPUT;
         }
-        if (!*name || strlen(name) > PQ_IDENT_MAX) {
-            log_error("identifier \"%.60s...\" ; valid: 1 to %d characters", name, PQ_IDENT_MAX);
-            code = TOOL_USAGE;
-        }
+        info.seqno = src->model.seqno + (uint32_t)i;
+        if (!name_product(src, paths[i], count, &info))
+            code = INPUT;
     }
-    if (code)
-        return code;
-    struct digest *d = digest_new();
-    for (int i = 0; d && i < count && !tool_stop; i++) {
-        struct pq_info info = *model;
+    for (int i = 0, blocked = code; !blocked && i < count && !tool_stop; i++) {
+        info = src->model;
         int fd = open_input(paths[i], &st);
         if (fd < 0) {
             code = TOOL_SYSTEM;
@@ -153,51 +208,142 @@ static int insert_files(struct pq *q, char **paths, int count, const char *ident
         }
         info.size = (uint32_t)st.st_size;
         info.seqno += (uint32_t)i;
-        snprintf(info.ident, sizeof info.ident, "%s", ident ? ident : paths[i]);
-        int c = insert_file(q, paths[i], fd, &info, d);
+        name_product(src, paths[i], count, &info);
+        int c = insert_file(src, paths[i], fd, &info);
         close(fd);
         if (c && code != TOOL_SYSTEM)
             code = c;
     }
-    digest_free(d);
-    return d ? code : TOOL_SYSTEM;
+    return code;
+}
+
+/* Standard input, of unknown length up to `most` bytes, by way of memory. */
+static int insert_stream(struct source *src, uint64_t most)
+{
+    struct pq_info info = src->model;
+    struct pq_reservation *r = NULL;
+    uint8_t *data = NULL, one_more;
+    uint64_t have = 0, room = 0, got;
+    ssize_t n = 0;
+    int code = TOOL_SYSTEM;
+    void *region;
+    if (!name_product(src, "STDIN", 1, &info))
+        return INPUT;
+    if (!digest_begin(src->digest)) {
+        log_error("MD5 is not available");
+        return NO_MD5;
+    }
+    do {
+        room = room ? 2 * room : 1 << 16;
+        uint8_t *more = realloc(data, room < most ? room : most);
+        if (!more) {
+            log_error("standard input: %s", strerror(errno));
+            goto done;
+        }
+        data = more;
+        if (!read_into(src, STDIN_FILENO, data + have, (room < most ? room : most) - have, &got)) {
+            log_error("standard input can not be read: %s", strerror(errno));
+            goto done;
+        }
+        have += got;
+    } while (have == room && have < most);
+    if (have == most && (n = read(STDIN_FILENO, &one_more, 1)) != 0) {
+        log_error("standard input has more than %llu bytes", (unsigned long long)most);
+        code = INPUT;
+        goto done;
+    }
+    enum pq_status s = pq_reserve(src->q, NULL, have, &region, &r);
+    if (s) {
+        log_error("standard input (%llu bytes) can not be inserted: %s", (unsigned long long)have, pq_strerror(s));
+        goto done;
+    }
+    if (have)
+        memcpy(region, data, have);
+    info.size = (uint32_t)have;
+    code = finish(src, r, &info);
+done:
+    free(data);
+    return code;
+}
+
+/* The same with the room for it reserved beforehand. */
+static int insert_stream_straight(struct source *src, uint64_t most)
+{
+    struct pq_info info = src->model;
+    struct pq_reservation *r = NULL;
+    uint8_t one_more;
+    uint64_t have = 0;
+    void *region;
+    int code = TOOL_SYSTEM;
+    if (!name_product(src, "STDIN", 1, &info))
+        return INPUT;
+    enum pq_status s = pq_reserve(src->q, NULL, most, &region, &r);
+    if (s) {
+        log_error("standard input (%llu bytes) can not be inserted: %s", (unsigned long long)most, pq_strerror(s));
+        return s == PQ_BIG ? INPUT : TOOL_SYSTEM;
+    }
+    if (!digest_begin(src->digest) || !read_into(src, STDIN_FILENO, region, most, &have)) {
+        log_error("standard input can not be read: %s", strerror(errno));
+    } else if (have == most && read(STDIN_FILENO, &one_more, 1) > 0) {
+        log_error("-n: standard input has more than %llu bytes", (unsigned long long)most);
+        code = INPUT;
+    } else {
+        info.size = (uint32_t)have;
+        return finish(src, r, &info);
+    }
+    pq_discard(src->q, r);
+    return code;
+}
+
+static int insert_all(struct source *src, char **paths, int count, uint64_t stdin_bytes)
+{
+    struct pq_stats stats;
+    if (!src->digest) {
+        log_error("MD5 is not available");
+        return NO_MD5;
+    }
+    if (count > 0)
+        return insert_files(src, paths, count);
+    if (stdin_bytes)
+        return insert_stream_straight(src, stdin_bytes);
+    pq_get_stats(src->q, &stats);
+    return insert_stream(src, stats.data_bytes < UINT32_MAX ? stats.data_bytes : UINT32_MAX);
 }
 
 /* The whole file, or NULL after a message. */
 static char *read_trace(const char *path, size_t *bytes)
 {
-    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+    int fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
     char *text = NULL;
     size_t used = 0, room = 0;
-    if (!f)
-        goto failed;
-    for (;;) {
+    ssize_t n = -1;
+    while (fd >= 0) {
         if (used == room) {
             room = room ? 2 * room : 1 << 16;
             char *more = room > trace_max_bytes ? NULL : realloc(text, room);
             if (!more) {
                 errno = EFBIG;
-                goto failed;
+                n = -1;
+                break;
             }
             text = more;
         }
-        size_t n = fread(text + used, 1, room - used, f);
-        used += n;
-        if (!n)
+        n = read(fd, text + used, room - used);
+        if (n < 0 && errno == EINTR && !tool_stop)
+            continue;
+        if (n <= 0)
             break;
+        used += (size_t)n;
     }
-    if (ferror(f))
-        goto failed;
-    if (f != stdin)
-        fclose(f);
+    if (n < 0) {
+        log_error("Trace \"%s\" can not be read: %s", path, strerror(errno));
+        free(text);
+        text = NULL;
+    }
+    if (fd >= 0)
+        close(fd);
     *bytes = used;
     return text;
-failed:
-    log_error("Trace \"%s\" can not be read: %s", path, strerror(errno));
-    if (f && f != stdin)
-        fclose(f);
-    free(text);
-    return NULL;
 }
 
 static int run_trace(const char *queue, const struct replay_options *o, double duration_s)
@@ -236,17 +382,21 @@ int main(int argc, char **argv)
 {
     const char *queue = NULL, *feed = "EXP", *ident = NULL, *origin = NULL, *name = NULL, *replay_only = NULL;
     struct replay_options o = {.scale = 1, .full_wait_s = 60, .seed = 1};
-    struct pq_info model = {0};
+    struct source src = {0};
+    uint64_t stdin_bytes = 0;
     double duration_s = 0;
     bool files_only = false;
     char name_buf[NAME_MAX_BYTES + 1], host[PQ_ORIGIN_MAX + 1] = "localhost";
     log_init(argc, &argv);
-    for (int c; (c = getopt_long(argc, argv, TOOL_SHORT "q:f:p:s:", options, NULL)) != -1;) {
+    for (int c; (c = getopt_long(argc, argv, TOOL_SHORT "q:f:p:s:in:r", options, NULL)) != -1;) {
         switch (c) {
         case 'q': queue = optarg; break;
         case 'f': feed = optarg; break;
         case 'p': ident = optarg; files_only = true; break;
-        case 's': model.seqno = (uint32_t)tool_u64("-s", optarg, 0, UINT32_MAX); files_only = true; break;
+        case 's': src.model.seqno = (uint32_t)tool_u64("-s", optarg, 0, UINT32_MAX); files_only = true; break;
+        case 'i': src.sign_ident = true; files_only = true; break;
+        case 'n': stdin_bytes = tool_u64("-n", optarg, 1, UINT32_MAX); files_only = true; break;
+        case 'r': break;
         case TRACE: o.trace_name = optarg; break;
         case DURATION: duration_s = tool_real("--duration", optarg, 0.001, seconds_max); break;
         case SCALE: o.scale = tool_real("--scale", optarg, 1e-6, 1e6); break;
@@ -260,7 +410,7 @@ int main(int argc, char **argv)
         if (c > TRACE && c < ORIGIN)
             replay_only = "--duration, --scale, --seed, --start-delay, --full-wait and --name";
     }
-    model.feedtype = o.feedtype = tool_feed(feed);
+    src.model.feedtype = o.feedtype = tool_feed(feed);
     if (!queue)
         tool_usage("-q QUEUE is missing");
     if (!origin) {
@@ -273,7 +423,7 @@ int main(int argc, char **argv)
 
     if (o.trace_name) {
         if (optind < argc || files_only)
-            tool_usage("FILE, -p and -s do not go with --trace");
+            tool_usage("FILE, -i, -n, -p and -s do not go with --trace");
         default_name(o.trace_name, name_buf, sizeof name_buf);
         o.ident = name ? name : name_buf;
         if (!*o.ident || strlen(o.ident) > NAME_MAX_BYTES)
@@ -283,13 +433,14 @@ int main(int argc, char **argv)
     }
     if (replay_only)
         tool_usage("%s go with --trace only", replay_only);
-    if (optind == argc)
-        tool_usage("nothing to insert: FILE or --trace is missing");
-    if (ident && argc - optind > 1)
-        tool_usage("-p goes with one FILE; found %d", argc - optind);
-    strcpy(model.origin, origin);
-    struct pq *q = tool_open(queue, true);
-    int code = insert_files(q, argv + optind, argc - optind, ident, &model);
-    pq_close(q);
+    if (stdin_bytes && optind < argc)
+        tool_usage("-n is for standard input: it does not go with FILE");
+    snprintf(src.model.origin, sizeof src.model.origin, "%s", origin);
+    src.ident = ident;
+    src.q = tool_open(queue, true);
+    src.digest = digest_new();
+    int code = insert_all(&src, argv + optind, argc - optind, stdin_bytes);
+    digest_free(src.digest);
+    pq_close(src.q);
     return code;
 }

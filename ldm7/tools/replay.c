@@ -236,6 +236,11 @@ int replay(struct pq *q, const struct trace *t, const struct replay_options *o)
     }
     if (!r || !r->late_ms || !r->digest) {
         log_error("Out of memory");
+        if (r) {
+            free(r->late_ms);
+            digest_free(r->digest);
+        }
+        free(r);
         return TOOL_SYSTEM;
     }
     r->q = q;

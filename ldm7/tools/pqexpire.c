@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Takes old products out of a product queue.
+ */
+#include <stdio.h>
+#include <sys/time.h>
+
+#include "feedtype.h"
+#include "log.h"
+#include "pq.h"
+#include "product_line.h"
+#include "selection.h"
+#include "tool.h"
+
+static const char help[] =
+    "Usage: pqexpire -q QUEUE [-a HOURS] [-i SECONDS] [-f FEED] [-p PATTERN]\n"
+    "Takes products out of the queue that were created more than HOURS ago. (The oldest make room for\n"
+    "new ones by themselves: a queue needs no pqexpire.) A product that somebody is reading goes too;\n"
+    "he may go on reading.\n"
+    "  -q, --queue QUEUE      the queue\n"
+    "  -a, --age HOURS        default 1.0833\n"
+    "  -i, --interval SECONDS again every SECONDS, until SIGINT or SIGTERM (default 300; 0: once)\n"
+    "  -f, --feed FEED        only products of these feed types (default ANY)\n"
+    "  -p, --pattern ERE      only products whose identifier matches\n"
+    "  -w                     no effect: there are no locks to wait for\n" TOOL_HELP_TEXT
+    "Exit status: 0 success, 1 system error, 2 bad usage, or QUEUE is no product queue.\n";
+
+static const struct option options[] = {
+    {"queue", required_argument, NULL, 'q'}, {"age", required_argument, NULL, 'a'},
+    {"interval", required_argument, NULL, 'i'}, {"feed", required_argument, NULL, 'f'},
+    {"pattern", required_argument, NULL, 'p'}, TOOL_LONG, {NULL, 0, NULL, 0}};
+
+static bool is_older(const struct timeval *t, double age_s, const struct timeval *now)
+{
+    return (double)now->tv_sec - (double)t->tv_sec + (double)(now->tv_usec - t->tv_usec) / 1e6 > age_s;
+}
+
+/* One pass; false: the queue failed. */
+static bool expire(struct pq *q, const struct selection *wanted, double age_s)
+{
+    unsigned long long products = 0, bytes = 0;
+    struct timeval now;
+    struct pq_view v;
+    enum pq_status s = PQ_OK;
+    gettimeofday(&now, NULL);
+    for (uint64_t after = 0; !s && !tool_stop && (s = pq_next(q, after, &v)) == PQ_OK; after = v.seq) {
+        struct pq_info info = v.info;
+        pq_release(q, &v);
+        if (!selection_has(wanted, &info) || !is_older(&info.creation, age_s, &now))
+            continue;
+        s = pq_remove(q, v.seq);
+        if (s == PQ_END) { /* it has made room meanwhile */
+            s = PQ_OK;
+            continue;
+        }
+        char line[PRODUCT_LINE_MAX];
+        products += !s;
+        bytes += s ? 0 : info.size;
+        if (!s)
+            log_info("Expired: %s", product_line_format(&info, line, sizeof line));
+    }
+    struct pq_stats st;
+    pq_get_stats(q, &st);
+    log_note("Expired: products=%llu bytes=%llu left=%u", products, bytes, st.used_slots);
+    if (s && s != PQ_END)
+        log_error("Queue: %s", pq_strerror(s));
+    return !s || s == PQ_END;
+}
+
+int main(int argc, char **argv)
+{
+    const char *queue = NULL;
+    double age_h = 1.0833, interval_s = 300;
+    struct selection wanted = {.feed = FEEDTYPE_ANY};
+    bool ok;
+    log_init(argc, &argv);
+    for (int c; (c = getopt_long(argc, argv, TOOL_SHORT "q:a:i:f:p:w", options, NULL)) != -1;) {
+        switch (c) {
+        case 'q': queue = optarg; break;
+        case 'a': age_h = tool_real("-a", optarg, 0, 1e6); break;
+        case 'i': interval_s = tool_real("-i", optarg, 0, 86400); break;
+        case 'f': wanted.feed = tool_feed(optarg); break;
+        case 'p': selection_pattern(&wanted, optarg); break;
+        case 'w': break;
+        default: tool_option(c, help);
+        }
+    }
+    if (optind < argc)
+        tool_usage("unexpected argument \"%s\"", argv[optind]);
+    struct pq *q = tool_open(queue, true);
+    tool_catch_signals();
+    for (;;) {
+        ok = expire(q, &wanted, age_h * 3600);
+        if (!ok || interval_s <= 0)
+            break;
+        tool_wait(-1, interval_s);
+        if (tool_stop)
+            break;
+    }
+    selection_free(&wanted);
+    pq_close(q);
+    return ok ? TOOL_OK : TOOL_SYSTEM;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which products a program is about: options -f FEED and -p PATTERN.
+ */
+#ifndef LDM_SELECTION_H
+#define LDM_SELECTION_H
+
+#include <stdbool.h>
+
+#include "ere.h"
+#include "pq.h"
+
+struct selection {
+    uint32_t feed;
+    struct ere *pattern;          /* NULL: any identifier */
+};
+/* Ends the program with a message when text is no regular expression. */
+void selection_pattern(struct selection *s, const char *text);
+bool selection_has(const struct selection *s, const struct pq_info *info);
+void selection_free(struct selection *s);
+
+#endif
