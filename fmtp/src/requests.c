@@ -38,9 +38,10 @@ static int grow(struct fmtp_requests *q)
 
 int fmtp_requests_push(struct fmtp_requests *q, const struct fmtp_request *r, size_t locked)
 {
-    if (q->count > locked && r->flags == FMTP_RETX_DATA) {
+    if (q->count > locked) {
         struct fmtp_request *last = fmtp_requests_at(q, q->count - 1);
-        if (last->flags == FMTP_RETX_DATA && last->index == r->index && last->end == r->seq) {
+        bool same = last->flags == r->flags && last->index == r->index;
+        if (same && (r->flags != FMTP_RETX_DATA || last->end == r->seq)) {
             last->end = r->end;
             return 0;
         }

@@ -26,8 +26,8 @@ static inline struct fmtp_request *fmtp_requests_at(const struct fmtp_requests *
 {
     return &q->ring[(q->head + i) & (q->capacity - 1)];
 }
-/* -1: full. A range that continues the last one is merged with it, unless that one is number
- * `locked` or below it (its message may be half sent). */
+/* -1: full. A range that continues the last one is merged with it, a control message equal to it is
+ * not repeated, unless that one is number `locked` or below it (its message may be half sent). */
 int fmtp_requests_push(struct fmtp_requests *q, const struct fmtp_request *r, size_t locked);
 void fmtp_requests_pop(struct fmtp_requests *q);
 /* Takes out RETX_DATA and RETX_BOP of the product from number `from` on; if reject, one RETX_REJ

@@ -127,23 +127,37 @@ void fmtp_peers_purge(struct fmtp_sender *s, uint32_t index)
         purge(s, i, index, true);
 }
 
+/* The queue is full: the peer does without the product, as if its requests came too late. */
+static bool do_without(struct fmtp_sender *s, int number, uint32_t index)
+{
+    struct product *p = fmtp_sender_lookup(s, index);
+
+    if (!p || !purge(s, (size_t)number, index, true))
+        return false;
+    set_put(p->done_set, (size_t)number, true);
+    if (fmtp_sender_finish(p, number))
+        s->stats.unacknowledged++;
+    return true;
+}
+
 int fmtp_peers_answer(struct fmtp_sender *s, int number, const struct fmtp_request *r)
 {
     struct peer *peer = s->peers[number];
+    size_t locked = peer->head_sent ? 1 : 0;
 
-    if (fmtp_requests_push(&peer->queue, r, peer->head_sent ? 1 : 0) == 0) {
-        update_active(s, (size_t)number);
-        return 0;
+    if (fmtp_requests_push(&peer->queue, r, locked) < 0) {
+        struct fmtp_request last = *fmtp_requests_at(&peer->queue, peer->queue.count - 1);
+        if (r->flags != FMTP_RETX_REJ && do_without(s, number, r->index))
+            return 0;
+        /* A message about another product: room is made at the expense of the latest. */
+        if (!do_without(s, number, last.index) ||
+            fmtp_requests_push(&peer->queue, r, peer->head_sent ? 1 : 0) < 0) {
+            peer->broken = true;
+            return -1;
+        }
     }
-    if (r->flags != FMTP_RETX_REJ && purge(s, (size_t)number, r->index, true)) {
-        struct product *p = fmtp_sender_lookup(s, r->index);
-        set_put(p->done_set, (size_t)number, true);
-        if (fmtp_sender_finish(p, number))
-            s->stats.unacknowledged++;
-        return 0;
-    }
-    peer->broken = true;
-    return -1;
+    update_active(s, (size_t)number);
+    return 0;
 }
 
 unsigned fmtp_peers_nudge(struct fmtp_sender *s, const struct product *p)

@@ -10,6 +10,7 @@
 #define PARITY_BYTES (1u << 20)           /* memory for parity on its way out */
 #define CODE_BYTES_PER_NS 4               /* speed of the code, for its cost */
 #define PACKET_MIN_NS 1000                /* per datagram, however fast the link is */
+#define LONG_PRODUCT 4                    /* groups */
 #define WINDOW_BLOCKS 1600.0              /* the estimate of loss forgets what is older */
 /* A group that was fully multicast with parity and not asked for again lost less than that parity;
  * how much less nobody tells. */
@@ -136,23 +137,36 @@ static uint64_t hold_ns(struct fmtp_sender *s)
     return ns < HOLD_MIN_NS ? HOLD_MIN_NS : ns > HOLD_MAX_NS ? HOLD_MAX_NS : ns;
 }
 
+/* Will a request about what is planned next come after the last of the product's data left? */
+static bool near_end(struct fmtp_sender *s, const struct product *p)
+{
+    uint64_t planned = p == s->current && s->cursor ? s->cursor - 1 : p->nblocks;
+    uint64_t left = planned < p->nblocks ? p->nblocks - planned : 0;
+
+    return left * packet_ns(s) <= fmtp_peers_rtt_max(s) + hold_ns(s);
+}
+
+/* The part of what is multicast that the receiver with most losses loses. */
+static double loss(const struct fmtp_sender *s)
+{
+    return s->observed > 0 ? s->lost / s->observed : 0;
+}
+
 void fmtp_repair_append(struct fmtp_sender *s, struct group *g)
 {
     unsigned k = blocks_of(s, g), n, max = fmtp_fec_max_parity(k);
-    struct fmtp_fec_group at = fmtp_fec_group(g->product->nblocks, s->cfg.fec_k, g->number);
-    uint64_t left_ns = (g->product->nblocks - at.first - at.count) * packet_ns(s);
-    double expected = s->observed > 0 ? s->lost / s->observed * k : 0;
+    double expected = loss(s) * k;
 
     if (!fmtp_repair_active(s))
         return;
-    if (left_ns <= fmtp_peers_rtt_max(s) + hold_ns(s)) {
+    if (near_end(s, g->product)) {
         /* Near the end a request would delay the product by a round trip: some parity in reserve
-         * costs less. The largest loss among many receivers varies by less than its root. */
-        if (expected >= 0.25)
-            for (n = 0; n * n < expected; n++)
-                ;
-        else
-            n = 0;
+         * costs less. The largest loss among many receivers very rarely exceeds what is expected of
+         * it by 2.5 times its root; a small product, all of it near its end, has but one root to
+         * spare. */
+        double spread = g->product->ngroups < LONG_PRODUCT ? expected : 6.25 * expected;
+        for (n = 0; expected >= 0.25 && n * n < spread; n++)
+            ;
         expected += n;
     } else if (code_ns(s, k) > 2 * packet_ns(s)) {
         return;
@@ -221,6 +235,12 @@ static void begin_burst(struct fmtp_sender *s, struct group *g, uint64_t now_ns)
     /* The code costs here and, at the same time everywhere, at the receivers. */
     if (bits(&g->wanted) * packet <= n * (packet + 2 * code_ns(s, k)))
         g->originals = true;
+    if (n * loss(s) >= 0.1 && near_end(s, g->product)) {
+        /* Something of the burst will be lost again. */
+        unsigned target = g->target + 1 + (unsigned)(n * loss(s));
+        unsigned max = fmtp_fec_max_parity(k);
+        g->target = (uint8_t)(target < max ? target : max);
+    }
     g->state = GROUP_READY;
     TAILQ_REMOVE(&s->held, g, link);
     TAILQ_INSERT_TAIL(&s->ready, g, link);

@@ -225,6 +225,20 @@ static void start_receiver(struct sim_receiver *rx)
     assert(rx->core);
 }
 
+/* A receiver's life, or its session, is over: nothing may be left undecided, or decided twice. */
+static void close_books(struct sim_receiver *rx)
+{
+    for (size_t i = 0; i < rx->sim->cfg.products; i++) {
+        assert(rx->begun[i] <= 1 && rx->ended[i] + rx->missed[i] <= 1);
+        assert(rx->sim->cfg.refuse_all || rx->begun[i] <= rx->ended[i] + rx->missed[i]);
+        assert(!rx->ended[i] || rx->intact[i]);
+        assert(!rx->data[i]);
+        rx->ended_before += (uint64_t)rx->ended[i];
+        rx->missed_before += (uint64_t)rx->missed[i];
+        rx->begun[i] = rx->ended[i] = rx->missed[i] = 0;
+    }
+}
+
 static void connect_receiver(struct sim_receiver *rx)
 {
     struct sim *s = rx->sim;
@@ -237,6 +251,9 @@ static void connect_receiver(struct sim_receiver *rx)
     rc = fmtp_receiver_session(rx->core, &session, receiver_now(rx));
     assert(rc == 0);
     (void)rc;
+    if (!session.extended || session.id != rx->session)
+        close_books(rx);
+    rx->session = session.extended ? session.id : 0;
     fmtp_receiver_rtt(rx->core, 2 * rx->delay_ns);
     rx->connection++;
     rx->partial_len[0] = rx->partial_len[1] = rx->skip[0] = rx->skip[1] = 0;
@@ -292,29 +309,15 @@ struct sim_receiver *sim_join(struct sim *s)
     return rx;
 }
 
-/* Nothing may be left undecided, or decided twice. */
-static void end_life(struct sim_receiver *rx)
-{
-    fmtp_receiver_free(rx->core);
-    rx->core = NULL;
-    for (size_t i = 0; i < rx->sim->cfg.products; i++) {
-        assert(rx->begun[i] <= 1 && rx->ended[i] + rx->missed[i] <= 1);
-        assert(rx->sim->cfg.refuse_all || rx->begun[i] <= rx->ended[i] + rx->missed[i]);
-        assert(!rx->ended[i] || rx->intact[i]);
-        assert(!rx->data[i]);
-        rx->ended_before += (uint64_t)rx->ended[i];
-        rx->missed_before += (uint64_t)rx->missed[i];
-        rx->begun[i] = rx->ended[i] = rx->missed[i] = 0;
-    }
-}
-
 void sim_reconnect(struct sim *s, int receiver, bool restart)
 {
     struct sim_receiver *rx = &s->rx[receiver];
 
     fmtp_sender_peer_remove(s->sender, rx->peer);
     if (restart) {
-        end_life(rx);
+        fmtp_receiver_free(rx->core);
+        close_books(rx);
+        rx->session = 0;
         start_receiver(rx);
     }
     connect_receiver(rx);
@@ -327,14 +330,15 @@ void sim_leave(struct sim *s, int receiver)
     fmtp_sender_peer_remove(s->sender, rx->peer);
     rx->connection++;
     rx->peer = -1;
-    end_life(rx);
+    fmtp_receiver_free(rx->core);
+    rx->core = NULL;
+    close_books(rx);
 }
 
 void sim_restart_sender(struct sim *s)
 {
     fmtp_sender_free(s->sender);
     s->restarted = true;
-    s->joins_at = (uint32_t)s->offered;
     start_sender(s);
     for (int i = 0; i < s->nrx; i++)
         if (s->rx[i].core)
@@ -534,7 +538,10 @@ static void deliver(struct sim *s, struct sim_event *e)
         rc = fmtp_receiver_stream(rx->core, p->bytes, p->len, receiver_now(rx));
     } else if (e->kind == TO_SENDER && e->connection == rx->connection) {
         log_stream(rx, false, p->bytes, p->len);
-        rc = fmtp_sender_peer_input(s->sender, rx->peer, p->bytes, p->len, sender_now(s));
+        if (fmtp_sender_peer_input(s->sender, rx->peer, p->bytes, p->len, sender_now(s)) < 0) {
+            s->closed++;                 /* its queue overflowed */
+            sim_reconnect(s, e->rx, false);
+        }
     }
     assert(rc == 0);
     (void)rc;

@@ -29,13 +29,14 @@ struct sim_receiver {
     bool extended;
     uint64_t delay_ns;
     uint64_t leapt_ns;                   /* how far its clock is ahead */
-    /* by index - first_index; of this life of the receiver */
+    uint64_t session;                    /* extended one, else 0 */
+    /* by index - first_index; of this life of the receiver and this session */
     uint8_t **data;
     int *begun, *ended, *missed;
     bool *intact;
     uint32_t *retx_blocks;
     uint64_t *ended_ns;
-    uint64_t ended_before, missed_before;    /* in earlier lives */
+    uint64_t ended_before, missed_before;    /* in earlier ones */
     struct sim_message *log;
     size_t nlog;
     uint64_t stream_free_ns;
@@ -72,7 +73,6 @@ struct sim {
     struct sim_config cfg;
     struct fmtp_sender *sender;
     uint64_t session, sender_leapt_ns;
-    uint32_t joins_at;                   /* first index that the session counts */
     struct sim_receiver rx[SIM_RECEIVERS];
     int nrx;
     uint64_t now_ns, nic_free_ns;
@@ -87,6 +87,7 @@ struct sim {
     uint64_t order;
     uint64_t random;
     bool restarted;                      /* the sender was */
+    uint64_t closed;                     /* connections that the sender closed */
 };
 
 struct sim *sim_new(const struct sim_config *cfg);

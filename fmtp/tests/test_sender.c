@@ -340,8 +340,9 @@ static void test_queue_bound(void **state)
     fmtp_sender_get_stats(s, &stats);
     assert_int_equal(stats.rejects, 1);
     /* Control messages alone fill it: that is abuse. */
-    for (int i = 0; i < 64; i++)
-        assert_int_equal(put(s, p, FMTP_EOP_REQ, 0, 0, 0), 0);
+    for (uint32_t i = 0; i < 64; i++)
+        assert_int_equal(put(s, p, FMTP_EOP_REQ, i % 2, 0, 0), 0);
+    assert_int_equal(put(s, p, FMTP_EOP_REQ, 1, 0, 0), 0);     /* as the one before: once is enough */
     assert_int_equal(put(s, p, FMTP_EOP_REQ, 0, 0, 0), -1);
     assert_int_equal(put(s, p, FMTP_RETX_END, 0, 0, 0), -1);
     assert_int_equal(put(s, q, FMTP_EOP_REQ, 0, 0, 0), 0);
