@@ -58,7 +58,7 @@ struct fmtp_receiver *fmtp_receiver_new(const struct fmtp_receiver_config *cfg)
         buckets *= 2;
     r->hash_mask = buckets - 1;
     r->hash = calloc(buckets, sizeof(struct product *));
-    fmtp_outbox_init(&r->out, 2 * FMTP_RX_SOFT_BYTES + 256 * cfg->max_products);
+    fmtp_outbox_init(&r->out, (size_t)2 * FMTP_RX_SOFT_BYTES + 256 * cfg->max_products);
     if (fmtp_timers_init(&r->timers, cfg->max_products) < 0 || !r->hash ||
         begin_anew(r, FMTP_DATA_LEN) < 0) {
         free_all(r);

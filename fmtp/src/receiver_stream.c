@@ -72,7 +72,7 @@ static int on_head(struct fmtp_receiver *r, const uint8_t *head)
     }
     r->payload_left = r->msg.payloadlen;
     if (!r->payload_left)
-        on_message(r, NULL);
+        on_message(r, r->body);
     return 0;
 }
 

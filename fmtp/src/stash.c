@@ -18,8 +18,7 @@ int fmtp_stash_init(struct fmtp_stash *s, size_t capacity, size_t block_bytes)
 
 void fmtp_stash_free(struct fmtp_stash *s)
 {
-    for (size_t i = 0; i < s->capacity; i++)
-        free(s->ring[i].payload);
+    free(s->memory);
     free(s->ring);
     *s = (struct fmtp_stash){0};
 }
@@ -32,9 +31,10 @@ bool fmtp_stash_put(struct fmtp_stash *s, const struct fmtp_header *h, const uin
     *forgot = false;
     if (!s->capacity || h->payloadlen > s->block_bytes)
         return false;
-    slot = &s->ring[s->next];
-    if (!slot->payload && !(slot->payload = malloc(s->block_bytes)))
+    if (!s->memory && !(s->memory = malloc(s->capacity * s->block_bytes)))
         return false;
+    slot = &s->ring[s->next];
+    slot->payload = s->memory + s->next * s->block_bytes;
     s->next = (s->next + 1) % s->capacity;
     *forgot = slot->used;
     s->count += !slot->used;

@@ -10,7 +10,7 @@
 struct fmtp_stashed {
     bool used;
     struct fmtp_header h;
-    uint8_t *payload;             /* block_bytes, allocated when the slot is first used */
+    uint8_t *payload;             /* in memory */
 };
 
 struct fmtp_stash {
@@ -18,6 +18,7 @@ struct fmtp_stash {
     size_t capacity, next;        /* the slot that is filled next: the oldest */
     size_t count;                 /* slots in use */
     size_t block_bytes;
+    uint8_t *memory;              /* capacity * block_bytes, allocated when first used */
 };
 
 /* Room for capacity datagrams (0: none) of at most block_bytes each; -1: no memory. */

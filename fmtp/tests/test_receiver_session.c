@@ -186,6 +186,27 @@ static void test_resume(void **state)
     assert_int_equal(kit.nmissed, 5);
 }
 
+/* Rounds begin anew as well: nothing of the old connection's answers counts. */
+static void test_resume_begins_rounds_anew(void **state)
+{
+    (void)state;
+    kit_open_extended(4, 0);
+    fmtp_receiver_rtt(kit.r, 40 * MS);                  /* patience 80 ms */
+    kit_bop(0, 300);
+    kit_datagram(FMTP_EOP, 0, 0, 0, 0);
+    kit_expect_repair(0, 0, 3, 0, 0, 3, 0x7);
+    kit_advance(80 * MS);
+    kit_expect_repair(0, 0, 3, 0, 1, 3, 0x7);
+    kit_session(true, 100, 4, 1, 77);
+    kit_expect(FMTP_BOP_REQ, 0, 0, 0);
+    kit_expect_repair(0, 0, 3, 0, 0, 3, 0x7);
+    kit_advance(79 * MS);
+    kit_expect_nothing();
+    kit_advance(1 * MS);
+    kit_expect_repair(0, 0, 3, 0, 1, 3, 0x7);
+    kit_close();
+}
+
 /* The sender went on by more than we can keep: the oldest are missed. */
 static void test_resume_after_long(void **state)
 {
@@ -478,6 +499,7 @@ int main(void)
         cmocka_unit_test(test_first_index), cmocka_unit_test(test_nudge),
         cmocka_unit_test(test_earlier), cmocka_unit_test(test_skipped_is_acknowledged),
         cmocka_unit_test(test_bounds_of_session), cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_resume_begins_rounds_anew),
         cmocka_unit_test(test_resume_after_long), cmocka_unit_test(test_other_session),
         cmocka_unit_test(test_stuck), cmocka_unit_test(test_stash),
         cmocka_unit_test(test_stash_bound), cmocka_unit_test(test_places),
