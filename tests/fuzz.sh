@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs every libFuzzer target of a build directory for some seconds each, as many at once as there
-# are processors.
+# are processors (JOBS=N: N).
 #   tests/fuzz.sh BUILD SECONDS_EACH [TARGET]...
 set -euo pipefail
 build=$1 seconds=$2
@@ -18,7 +18,7 @@ if [ $# -gt 0 ]; then
   targets=("${wanted[@]}")
 fi
 [ ${#targets[@]} -gt 0 ] || { echo "fuzz: found no fuzz_* program in $build; valid: a build with -Dfuzz=true" >&2; exit 2; }
-jobs=$(nproc)
+jobs=${JOBS:-$(nproc)}
 rounds=$(( (${#targets[@]} + jobs - 1) / jobs ))
 echo "fuzz: ${#targets[@]} targets, $jobs at once, $seconds s each: about $((rounds * seconds / 60)):$(printf %02d $((rounds * seconds % 60)))"
 
