@@ -2,7 +2,7 @@
  *
  * Killed at each instruction: test_pq_step [EVERY]. A child does one operation, single-stepped by
  * ptrace, and is killed after n instructions; for each n that is a multiple of EVERY (1: all of them;
- * default: some 15 for each operation, others every time). Then the queue is looked at by another
+ * default: a dozen for each operation, others every time). Then the queue is looked at by another
  * handle: the tables agree, what was committed is there and whole unless it had to make room, what
  * was being inserted is there whole or not at all, readers have been woken for it, nothing is lost.
  */
@@ -23,7 +23,7 @@
 #include "pq_impl.h"
 
 /* 4 slots have 16 order cells. 64 units of room. */
-enum { DATA_BYTES = 4096, SLOTS = 4, OLD = 16, SIZE = 700, NEW = 100, NEW_SIZE = 1500, SKIPPED = 77, DEFAULT_POINTS = 15 };
+enum { DATA_BYTES = 4096, SLOTS = 4, OLD = 16, SIZE = 700, NEW = 100, NEW_SIZE = 1500, SKIPPED = 77, DEFAULT_POINTS = 12 };
 
 static char path[64];
 static _Atomic uint32_t *returned;        /* by the child's operation */
@@ -366,7 +366,7 @@ int main(int argc, char **argv)
         const struct scenario *s = &scenarios[i];
         unsigned long length, done, n = 0;
         kill_at(s, ULONG_MAX, &length);
-        unsigned long stride = every ? every * s->coarser : length / DEFAULT_POINTS + 1;
+        unsigned long stride = every ? every * s->coarser : length / (s->coarser > 1 ? DEFAULT_POINTS / 3 : DEFAULT_POINTS) + 1;
         for (unsigned long at = (unsigned long)getpid() % stride; !failures && at < length; at += stride, n++)
             if (!kill_at(s, at, &done))
                 break;

@@ -26,7 +26,7 @@ static const char help[] =
     "  stats                  all that is counted, NAME=VALUE\n"
     "  clients                who has the queue open: pid, alive or killed, reader or writer, products\n"
     "                         pinned, reservations, bytes reserved\n"
-    "  reset                  forgets the shortest residence time (pqmon -S: minVirtResTime)\n"
+    "  reset                  forgets the shortest residence time (pqmon's minVirtResTime)\n"
     "PRODUCT is a signature (32 hexadecimal digits) or a position.\n"
     "  -q, --queue QUEUE      the queue\n"
     "  -f, --feed FEED        feed types (default ANY)\n"

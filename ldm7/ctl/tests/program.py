@@ -161,7 +161,7 @@ def life(site: Site) -> None:
 
 
 def queue(site: Site) -> None:
-    site.ok("mkqueue", "-f")
+    site.ok("mkqueue", "-c")
     site.no(1, "no product", "checkinsertion")
     expect("no product has made room" in site.ok("vetqueuesize"), "empty")
     for name in "cdefg":
