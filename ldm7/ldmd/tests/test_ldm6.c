@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parts of LDM6 that decide: what is taken (intake), the shift between upstreams, the resume file,
+ * one feed per address. Rules and the file's line: reference 3.4 (6) to (9).
+ */
+#include "autoshift.h"
+#include "feeds.h"
+#include "intake.h"
+#include "resume.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define S 1000000000ull
+
+/* ------------------------------------------------------------------ shift */
+
+static void shift_alone(void **state)
+{
+    struct autoshift a;
+
+    (void)state;
+    autoshift_init(&a, 1, 0, 0);
+    for (uint64_t t = 0; t < 1000; t++)
+        assert_false(autoshift_product(&a, false, t * S));
+    assert_true(a.primary);
+}
+
+/* N = 3: primary goes when accepted <= rejected / 2, alternate comes back when accepted >= rejected / 2;
+ * looked at when 60 s have passed and a product comes. */
+static void shift_of_three(void **state)
+{
+    struct autoshift a;
+
+    (void)state;
+    autoshift_init(&a, 3, 0, 0);
+    assert_true(a.primary);
+    for (int i = 0; i < 10; i++)
+        assert_false(autoshift_product(&a, false, 59 * S));
+    for (int i = 0; i < 5; i++)
+        assert_false(autoshift_product(&a, true, 59 * S));
+    assert_false(autoshift_product(&a, true, 60 * S));      /* 6 > 10 / 2: stays, counts anew */
+    assert_false(autoshift_product(&a, true, 61 * S));
+    assert_false(autoshift_product(&a, false, 119 * S));
+    assert_true(autoshift_product(&a, false, 120 * S));     /* 1 <= 2 / 2 */
+    assert_false(a.primary);
+    assert_false(autoshift_product(&a, false, 179 * S));
+    assert_false(autoshift_product(&a, false, 180 * S));    /* 0 < 2 / 2: stays */
+    assert_true(autoshift_product(&a, true, 240 * S));      /* 1 >= 0 */
+    assert_true(a.primary);
+    autoshift_init(&a, 3, 1, 0);
+    assert_false(a.primary);
+}
+
+/* ------------------------------------------------------------------ resume */
+
+static const struct pq_info noted = {
+    .creation = {1795217958, 533719}, .origin = "t6up.test_v_10.97.7.1", .feedtype = 0x40000000,
+    .ident = "t6.3", .size = 450000,
+    .signature = {{0xa5, 0x32, 0x01, 0xa8, 0x7e, 0x8d, 0x2a, 0x3b, 0x81, 0x0e, 0x6f, 0x59, 0x81, 0xc7, 0x80, 0xfe}}};
+#define NOTED "{20261120T233918.533719,EXP,0,{21,t6up.test_v_10.97.7.1},450000,{4,t6.3}," \
+              "a53201a87e8d2a3b810e6f5981c780fe}"
+
+static void assert_same_info(const struct pq_info *a, const struct pq_info *b)
+{
+    assert_int_equal(a->creation.tv_sec, b->creation.tv_sec);
+    assert_int_equal(a->creation.tv_usec, b->creation.tv_usec);
+    assert_string_equal(a->origin, b->origin);
+    assert_string_equal(a->ident, b->ident);
+    assert_int_equal(a->feedtype, b->feedtype);
+    assert_int_equal(a->seqno, b->seqno);
+    assert_int_equal(a->size, b->size);
+    assert_memory_equal(&a->signature, &b->signature, sizeof a->signature);
+}
+
+static void resume_line(void **state)
+{
+    static const char *const bad[] = {
+        "", "{", "{20261120T233918.533719,EXP,0,{21,short},450000,{4,t6.3},a53201a87e8d2a3b810e6f5981c780fe}",
+        "{20261120T233918.533719,EXPO,0,{1,o},5,{1,i},a53201a87e8d2a3b810e6f5981c780fe}",
+        "{20261120T233918.1533719,EXP,0,{1,o},5,{1,i},a53201a87e8d2a3b810e6f5981c780fe}",
+        "{20261120T233918.533719,EXP,0,{1,o},4294967296,{1,i},a53201a87e8d2a3b810e6f5981c780fe}",
+        "{20261120T233918.533719,EXP,0,{99999999999,o},5,{1,i},a53201a87e8d2a3b810e6f5981c780fe}",
+        "{20261120T233918.533719,EXP,0,{1,o},5,{1,i},a53201a87e8d2a3b810e6f5981c780f}",
+        "{20261120T233918.533719,EXP,0,{1,o},5,{1,i},a53201a87e8d2a3b810e6f5981c780feX",
+    };
+    struct pq_info got, odd = noted;
+    char line[RESUME_LINE_MAX];
+
+    (void)state;
+    assert_string_equal(resume_format(&noted, line, sizeof line), NOTED);
+    assert_true(resume_parse(NOTED, &got));
+    assert_same_info(&got, &noted);
+    strcpy(odd.ident, "a}, {b,");      /* lengths say where a text ends, not what is in it */
+    odd.origin[0] = '\0';
+    assert_true(resume_parse(resume_format(&odd, line, sizeof line), &got));
+    assert_same_info(&got, &odd);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (resume_parse(bad[i], &got))
+            fail_msg("line %zu was taken", i);
+}
+
+static void resume_file(void **state)
+{
+    char dir[] = "/tmp/ldm6-XXXXXX", queue[64], path[4096], other[4096];
+    struct conf_request req = {.feed = 0x40000000, .ere = ".*", .host = "10.97.7.1", .port = 388};
+    struct pq_info got;
+    struct timeval when = {0}, now;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(queue, sizeof queue, "%s/q", dir);
+    assert_true(resume_path(path, sizeof path, queue, &req));
+    req.port = 389;
+    assert_true(resume_path(other, sizeof other, queue, &req));
+    assert_string_not_equal(path, other);
+    assert_int_equal(strlen(path), strlen(dir) + strlen("/.") + 32 + strlen(".info"));
+    assert_false(resume_load(path, &got, NULL));
+    assert_int_equal(resume_save(path, &noted), 0);
+    assert_true(resume_load(path, &got, &when));
+    assert_same_info(&got, &noted);
+    gettimeofday(&now, NULL);
+    assert_in_range(when.tv_sec, now.tv_sec - 5, now.tv_sec + 1);
+    unlink(path);
+    assert_int_equal(rmdir(dir), 0);   /* no temporary file is left */
+}
+
+/* ------------------------------------------------------------------ one feed per address */
+
+struct child { pid_t pid; int go, said; };
+
+/* A process that enters cls when told, says the result, and stays until SIGTERM. */
+static struct child feeder(struct feeds *f, const char *addr, struct ldm_class cls)
+{
+    int go[2], said[2];
+    struct child c;
+
+    assert_int_equal(pipe(go) | pipe(said), 0);
+    c = (struct child){.pid = fork(), .go = go[1], .said = said[0]};
+    if (c.pid == 0) {
+        struct in_addr a;
+        unsigned ended;
+        uint32_t out[3];
+        char byte;
+
+        inet_pton(AF_INET, addr, &a);
+        while (read(go[0], &byte, 1) == 1 && byte == 'e') {
+            out[0] = feeds_enter(f, a, &cls, &ended);
+            out[1] = ended;
+            out[2] = cls.n > 0 ? cls.specs[0].feedtype : 0;
+            if (write(said[1], out, sizeof out) != (ssize_t)sizeof out)
+                break;
+        }
+        _exit(0);
+    }
+    close(go[0]);
+    close(said[1]);
+    return c;
+}
+
+static void expect_entry(struct child c, bool granted, unsigned ended, uint32_t feed)
+{
+    uint32_t got[3];
+
+    assert_int_equal(write(c.go, "e", 1), 1);
+    assert_int_equal(read(c.said, got, sizeof got), sizeof got);
+    assert_int_equal(got[0], granted);
+    assert_int_equal(got[1], ended);
+    assert_int_equal(got[2], feed);
+}
+
+static int end_of(struct child c)
+{
+    int status;
+
+    if (write(c.go, "q", 1) != 1)
+        assert_int_equal(errno, EPIPE);                    /* it was ended */
+    close(c.go);
+    close(c.said);
+    assert_int_equal(waitpid(c.pid, &status, 0), c.pid);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static struct ldm_class of(uint32_t feed, const char *ere)
+{
+    struct ldm_class c = {.n = 1};
+
+    c.specs[0].feedtype = feed;
+    strcpy(c.specs[0].pattern, ere);
+    return c;
+}
+
+static void one_feed_per_address(void **state)
+{
+    struct feeds *f = feeds_new(8);
+    struct child narrow, wide, same, elsewhere, other;
+
+    (void)state;
+    signal(SIGPIPE, SIG_IGN);
+    assert_non_null(f);
+    narrow = feeder(f, "10.0.0.1", of(0x1, "^a"));
+    expect_entry(narrow, true, 0, 0x1);
+    other = feeder(f, "10.0.0.1", of(0x3, "^b"));          /* another pattern: nothing in common */
+    expect_entry(other, true, 0, 0x3);
+    elsewhere = feeder(f, "10.0.0.2", of(0x1, "^a"));
+    expect_entry(elsewhere, true, 0, 0x1);
+    same = feeder(f, "10.0.0.1", of(0x1, "^a"));           /* a connection anew: the old one ends */
+    expect_entry(same, true, 1, 0x1);
+    assert_int_equal(end_of(narrow), SIGTERM);
+    wide = feeder(f, "10.0.0.1", of(0x1, ".*"));           /* covers same, not other (0x2) */
+    expect_entry(wide, true, 1, 0x1);
+    assert_int_equal(end_of(same), SIGTERM);
+    assert_int_equal(end_of(other), 0);
+    feeds_leave(f, other.pid);
+    narrow = feeder(f, "10.0.0.1", of(0x5, "^a"));         /* 0x1 is being sent: 0x4 is left */
+    expect_entry(narrow, false, 0, 0x4);
+    expect_entry(narrow, true, 0, 0x4);
+    kill(wide.pid, SIGKILL);                               /* gone without a word */
+    assert_int_equal(end_of(wide), SIGKILL);
+    same = feeder(f, "10.0.0.1", of(0x1, "^a"));
+    expect_entry(same, true, 0, 0x1);
+    assert_int_equal(end_of(narrow) | end_of(same) | end_of(elsewhere), 0);
+    feeds_free(f);
+}
+
+/* ------------------------------------------------------------------ intake */
+
+struct fixture { struct intake in; struct pq *q; char path[32]; };
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    struct ldm_class c = of(0x40000000, "^w");
+    char why[256];
+
+    strcpy(f->path, "/tmp/ldm6-q-XXXXXX");
+    close(mkstemp(f->path));
+    if (pq_create(f->path, 100000, 10, true) != PQ_OK || pq_open(f->path, true, &f->q) != PQ_OK)
+        return -1;
+    c.to = LDM_TIME_END;
+    f->in = (struct intake){.queue = f->q, .from = "up.example.org", .max_latency_s = 100};
+    *state = f;
+    return intake_class(&f->in, &c, why, sizeof why);
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    intake_free(&f->in);
+    pq_close(f->q);
+    unlink(f->path);
+    free(f);
+    return 0;
+}
+
+static struct pq_info product(uint8_t id, uint32_t size)
+{
+    struct pq_info i = {.signature = {{id}}, .origin = "maker", .feedtype = 0x40000000, .size = size};
+
+    gettimeofday(&i.creation, NULL);
+    snprintf(i.ident, sizeof i.ident, "w.%u", id);
+    return i;
+}
+
+static void hereis(struct fixture *f, const struct pq_info *i, bool wanted)
+{
+    uint8_t *at = NULL;
+
+    intake_begin(&f->in, i, &at);
+    assert_int_equal(at != NULL, wanted);
+    if (wanted)
+        memset(at, i->signature.bytes[0], i->size);
+    intake_end(&f->in);
+}
+
+static void takes_whole_products(void **state)
+{
+    struct fixture *f = *state;
+    struct pq_info i = product(1, 1000), other = product(2, 10), old = product(3, 10), big = product(4, 200000);
+    struct pq_view v;
+
+    strcpy(other.ident, "other");
+    old.creation.tv_sec -= 200;
+    hereis(f, &i, true);
+    hereis(f, &i, false);              /* duplicate */
+    hereis(f, &other, false);
+    hereis(f, &old, false);
+    hereis(f, &big, false);
+    assert_int_equal(f->in.accepted, 1);
+    assert_int_equal(f->in.duplicates, 1);
+    assert_int_equal(f->in.ignored, 3);
+    assert_string_equal(f->in.last.ident, "w.3");          /* too old, but dealt with; too big is not */
+    assert_int_equal(pq_next(f->q, 0, &v), PQ_OK);
+    assert_string_equal(v.info.origin, "maker_v_up.example.org");
+    assert_int_equal(v.data[999], 1);
+    pq_release(f->q, &v);
+    assert_int_equal(pq_last_seq(f->q), 1);
+}
+
+static void takes_announced_products(void **state)
+{
+    struct fixture *f = *state;
+    struct pq_info i = product(1, 1000), empty = product(2, 0);
+    struct ldm_block b = {.signature = i.signature, .size = 600}, alien = {.signature = {{9}}, .size = 1};
+    struct pq_view v;
+    uint8_t *at;
+
+    assert_true(intake_block(&f->in, &b, &at));            /* not announced: dropped, no harm */
+    assert_null(at);
+    intake_end(&f->in);
+    assert_true(intake_coming(&f->in, &i));
+    assert_false(intake_block(&f->in, &alien, &at));       /* of another product */
+    assert_true(intake_block(&f->in, &b, &at));
+    memset(at, 7, 600);
+    intake_end(&f->in);
+    assert_false(intake_block(&f->in, &b, &at));           /* 1200 of 1000 bytes */
+    b.size = 400;
+    assert_true(intake_block(&f->in, &b, &at));
+    memset(at, 8, 400);
+    assert_int_equal(pq_last_seq(f->q), 0);
+    intake_end(&f->in);
+    assert_int_equal(pq_next(f->q, 0, &v), PQ_OK);
+    assert_int_equal(v.data[599], 7);
+    assert_int_equal(v.data[600], 8);
+    pq_release(f->q, &v);
+    assert_false(intake_coming(&f->in, &i));               /* duplicate: DONT_SEND */
+    assert_true(intake_coming(&f->in, &empty));
+    b = (struct ldm_block){.signature = empty.signature};
+    assert_true(intake_block(&f->in, &b, &at));
+    intake_end(&f->in);
+    assert_int_equal(pq_last_seq(f->q), 2);
+}
+
+static void gives_room_back(void **state)
+{
+    struct fixture *f = *state;
+    struct pq_info i = product(1, 90000);
+    struct pq_stats st;
+    uint8_t *at;
+
+    for (uint8_t n = 1; n < 50; n++) {                     /* room for one of them only */
+        i = product(n, 90000);
+        assert_true(intake_coming(&f->in, &i));
+        intake_begin(&f->in, &i, &at);
+        assert_non_null(at);
+        intake_abort(&f->in);
+    }
+    pq_get_stats(f->q, &st);
+    assert_int_equal(st.used_bytes, 0);
+    assert_int_equal(pq_check(f->q), PQ_OK);
+}
+
+static void origins(void **state)
+{
+    struct pq_info i = {.origin = "a_v_b"};
+    char host[100];
+
+    (void)state;
+    origin_stamp(&i, "c");
+    assert_string_equal(i.origin, "a_v_c");
+    memset(host, 'h', sizeof host - 1);
+    host[sizeof host - 1] = '\0';
+    origin_stamp(&i, host);
+    assert_int_equal(strlen(i.origin), PQ_ORIGIN_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shift_alone), cmocka_unit_test(shift_of_three),
+        cmocka_unit_test(resume_line), cmocka_unit_test(resume_file),
+        cmocka_unit_test(one_feed_per_address), cmocka_unit_test(origins),
+        cmocka_unit_test_setup_teardown(takes_whole_products, setup, teardown),
+        cmocka_unit_test_setup_teardown(takes_announced_products, setup, teardown),
+        cmocka_unit_test_setup_teardown(gives_room_back, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
