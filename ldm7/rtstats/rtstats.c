@@ -4,7 +4,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,13 +184,12 @@ static time_t now_s(void)
 
 static void run(struct rtstats *r)
 {
-    struct pollfd p = {.fd = pq_notify_fd(r->q), .events = POLLIN};
+    int insertions = pq_notify_fd(r->q);
     time_t reported = now_s() / 60;
-    int interval_ms = (int)(r->interval_s * 1000);
 
     while (!tool_stop) {
         /* Once a second the clock is looked at: a minute ends also when nothing arrives. */
-        poll(&p, 1, interval_ms < 1000 ? interval_ms : 1000);
+        tool_wait(insertions, r->interval_s < 1 ? r->interval_s : 1);
         pq_notify_clear(r->q);
         read_queue(r);
         read_log(r);

@@ -175,6 +175,20 @@ def queue(site: Site) -> None:
     site.no(1, "does not exist", "delqueue")
 
 
+def watch(site: Site) -> None:
+    site.ok("mkqueue")
+    site.ok("queuecheck")
+    site.insert("before", "before")
+    command = ["sh", site.ldmctl, "-c", str(site.file), "watch"]
+    with subprocess.Popen(command, env=site.env, text=True, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        time.sleep(0.5)
+        site.insert("seen", "seen")
+        line = process.stderr.readline()
+        process.terminate()
+    expect(line.rstrip().endswith("/seen") and " EXP 000  " in line, line)
+
+
 def scour(site: Site) -> None:
     data, other = site.top / "data", site.top / "other"
     (data / "old/deep").mkdir(parents=True)
@@ -214,7 +228,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="ldmctl-") as name:
         site = Site(Path(name), sys.argv[1], sys.argv[2])
         try:
-            for test in (configuration, life, queue, scour):
+            for test in (configuration, life, queue, watch, scour):
                 test(site)
                 print(f"ok: {test.__name__}")
             examples(site, Path(sys.argv[3]))
