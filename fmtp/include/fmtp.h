@@ -77,6 +77,7 @@ struct fmtp_server_config {
     uint64_t r_mc_bps;              /* multicast rate used in equation (1) */
     uint64_t tau_snd_min_ns;        /* 0: equation (1) as published; else tau_snd is at least this */
     uint64_t pace_bps;              /* 0: no pacing here (the NIC's HTB shapes); else pace datagrams */
+    bool adaptive_pace;             /* pace as fast as the receivers take it; they are extended */
     uint64_t r_uc_bps;              /* rate of all retransmissions by TCP together; 0: no limit */
     size_t max_products;            /* products retained for retransmission at most (default 4096) */
     size_t max_receivers;           /* connections at most (default 256) */

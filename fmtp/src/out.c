@@ -15,6 +15,7 @@
 #define PACE_CATCH_UP_NS UINT64_C(5000000) /* lateness that is made up for */
 #define GSO_BURST_NS UINT64_C(100000)      /* a GSO run takes this long at the multicast rate at most:
                                               below 240 Mbit/s every datagram goes by itself */
+#define HELD_NS UINT64_C(20000000)         /* held back in this time: the pace is made use of */
 enum {
     BATCH_UNGROUPED = 32,                  /* datagrams per call without GSO */
     MAX_MESSAGES = 64,                     /* per call */
@@ -66,6 +67,10 @@ int fmtp_out_open(struct fmtp_out *o, const struct fmtp_server_config *cfg, stru
 
     o->overhead = fmtp_udp_overhead(cfg->group.ss_family);
     o->pace_bps = cfg->pace_bps;
+    o->adapts = cfg->adaptive_pace;
+    fmtp_adapt_init(&o->adapt);
+    if (o->adapts)
+        o->pace_bps = o->adapt.rate_bps;
     o->mac = fmtp_mac_new_signer(cfg->mac_level);
     if (!o->mac)
         return fmtp_fail(err, "cannot make a key for MAC level %u; valid are 0, 1 and 2",
@@ -210,10 +215,15 @@ unsigned fmtp_out_send(struct fmtp_out *o, struct fmtp_sender *core, uint64_t no
 
     if (o->full || now_ns < o->retry_ns)
         return 0;
+    if (o->adapts)
+        o->pace_bps = fmtp_adapt_rate(&o->adapt, fmtp_sender_loss(core),
+                                      now_ns - o->held_ns < HELD_NS, now_ns);
     if (o->pace_next_ns + PACE_CATCH_UP_NS < now_ns)
         o->pace_next_ns = now_ns - PACE_CATCH_UP_NS;
-    if (o->pace_bps && o->pace_next_ns > now_ns)
+    if (o->pace_bps && o->pace_next_ns > now_ns) {
+        o->held_ns = now_ns;
         return 0;
+    }
     n = paced(o, fmtp_sender_fill(core, o->batch, most(o, now_ns), now_ns), now_ns);
     pack(o, n, &m);
     if (!m.count)

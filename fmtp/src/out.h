@@ -7,6 +7,7 @@
 #ifndef FMTP_OUT_H
 #define FMTP_OUT_H
 
+#include "adapt.h"
 #include "mac.h"
 #include "net.h"
 #include "sender.h"
@@ -23,6 +24,9 @@ struct fmtp_out {
     unsigned gso_max;                      /* datagrams per message; 1: no GSO */
     unsigned pdu_bytes;                    /* in use: header, block, MAC */
     uint64_t pace_bps;
+    bool adapts;                           /* pace_bps follows the receivers' losses */
+    uint64_t held_ns;                      /* the pace last held datagrams back */
+    struct fmtp_adapt adapt;
     bool full;                             /* no room in the socket buffer: wait for EPOLLOUT */
     uint64_t retry_ns;                     /* after ENOBUFS, which no event ends */
     uint64_t pace_next_ns;

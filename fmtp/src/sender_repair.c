@@ -105,6 +105,11 @@ static void learn(struct fmtp_sender *s, double k, double lost)
     s->lost = s->lost * keep + lost;
 }
 
+double fmtp_sender_loss(const struct fmtp_sender *s)
+{
+    return s->observed > 0 ? s->lost / s->observed : 0;
+}
+
 static void settle(struct fmtp_sender *s, struct group *g, double lost)
 {
     if (g->settles_ns) {

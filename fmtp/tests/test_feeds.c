@@ -632,15 +632,17 @@ static void test_flood(void **state)
         fds[i] = -1;
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < OPEN; i++) {
-            static const char *const words[] = {"", "\x00\x00", "\x00\x00\x01\xaa-----BEGIN",
-                                                "GET / HTTP/1.0\r\n\r\n", "\xff\xff\xff\xff"};
+            static const struct iovec words[] = {{"", 0}, {"\x00\x00", 2},
+                                                 {"\x00\x00\x01\xaa-----BEGIN", 14},
+                                                 {"GET / HTTP/1.0\r\n\r\n", 18},
+                                                 {"\xff\xff\xff\xff", 4}};
             if (fds[i] >= 0)
                 close(fds[i]);
             fds[i] = stranger(&f);
             if (i % 32 == 0)
                 turn(&f, 1, 1);
             if (fds[i] >= 0 && i % 5)
-                (void)!send(fds[i], words[i % 5], i % 5 == 2 ? 14 : 2 + (size_t)(i % 5), MSG_NOSIGNAL);
+                (void)!send(fds[i], words[i % 5].iov_base, words[i % 5].iov_len, MSG_NOSIGNAL);
         }
         if (round == ROUNDS / 2)
             open_client(&f);

@@ -10,6 +10,7 @@ cleanup() { for p in $pids; do kill "$p" 2>/dev/null; done; rm -rf "$dir"; }
 trap cleanup EXIT
 fail() { echo "FAILED: $*"; cat "$dir"/*.err "$dir"/*.out 2>/dev/null; exit 1; }
 
+mkfifo "$dir/fifo" || exit 1
 mkdir "$dir/in" "$dir/out1" "$dir/out2"
 head -c 1500000 /dev/urandom >"$dir/in/large"
 head -c 10 /dev/urandom >"$dir/in/name with spaces"
@@ -73,6 +74,44 @@ diff -r "$dir/in" "$dir/out3" || fail "files differ with --stdin"
 arrived=$(sed -n 's/.* arrived=\([0-9]*\)\..* name=large/\1/p' "$dir/3.out")
 [ $(($(date +%s) - arrived)) -le 60 ] || fail "arrival time '$arrived'"
 
+# Two feeds of different MAC levels' receivers, an index that goes on, a receiver that is there again.
+port_of() { sed -n 's/.*TCP port //p' "$dir/send.err" | sed -n "$1p"; }
+group2=239.193.$(($$ % 250 + 1)).78:${group##*:}
+for start in 0 3; do
+    rm -f "$dir"/out1/*
+    timeout 60 "$send" --group $group --group $group2 --address 127.0.0.1 --receivers 2 --mac 1 \
+        --state "$dir/state" --rate 200M "$dir"/in/* >"$dir/send.out" 2>"$dir/send.err" &
+    sender=$! pids="$pids $!" tries=0
+    while [ -z "$(port_of 2)" ] && [ $tries -lt 100 ]; do
+        sleep 0.05; tries=$((tries + 1))
+    done
+    timeout 60 "$recv" --server 127.0.0.1:$(port_of 1) --group $group --server 127.0.0.1:$(port_of 2) \
+        --group $group2 --interface 127.0.0.1 --mac 1 --count 6 --rate 200M "$dir/out1" \
+        >"$dir/1.out" 2>"$dir/1.err" || fail "receiver of two feeds"
+    wait $sender || fail "sender of two feeds"
+    diff -r "$dir/in" "$dir/out1" || fail "files of two feeds differ"
+    [ "$(grep -c "^index=$((start + 2)) " "$dir/1.out")" = 2 ] || fail "index does not go on from $start"
+done
+[ "$(cat "$dir/state")" = "next_index 6" ] || fail "state file"
+
+# The sender is killed and started again: the receiver comes back by itself.
+rm -f "$dir"/out1/*
+port=$((${group##*:} + 1))
+timeout 60 "$send" --group $group --address 127.0.0.1 --port $port --state "$dir/state" --rate 200M \
+    "$dir/in/large" --stdin <"$dir/fifo" >"$dir/send.out" 2>"$dir/send.err" &
+sender=$! pids="$pids $!"
+timeout 60 "$recv" --server 127.0.0.1:$port --group $group --interface 127.0.0.1 --reconnect 20 --count 2 \
+    --rate 200M "$dir/out1" >"$dir/1.out" 2>"$dir/1.err" &
+one=$! pids="$pids $!" tries=0
+exec 3>"$dir/fifo"
+while [ ! -f "$dir/out1/large" ] && [ $tries -lt 200 ]; do sleep 0.05; tries=$((tries + 1)); done
+kill -9 $(ps -o pid= --ppid $sender); wait $sender; exec 3>&-
+timeout 60 "$send" --group $group --address 127.0.0.1 --port $port --state "$dir/state" --rate 200M \
+    "$dir/in/name with spaces" >"$dir/send.out" 2>"$dir/send.err" || fail "sender started again"
+wait $one || fail "receiver of a sender started again"
+grep -q 'index=7 bytes=10 ' "$dir/1.out" || fail "index after a restart"
+grep -q 'connections=2 ' "$dir/1.out" || fail "no second connection"
+
 # Wrong usage: exit status, and the offending text in the message.
 expect() {
     want=$1 text=$2; shift 2
@@ -88,6 +127,11 @@ expect 2 "'0'" "$send" --group $group --address 127.0.0.1 --rate 0 "$dir/in/empt
 expect 2 "no FILE" "$send" --group $group --address 127.0.0.1
 echo /no/such/file | expect 2 "'/no/such/file'" "$send" --group $group --address 127.0.0.1 --receivers 0 --stdin
 expect 1 "10.1.1.1" "$send" --group 10.1.1.1:5 --address 127.0.0.1 "$dir/in/empty"
+echo "next_index x" >"$dir/bad"
+expect 2 'bad:1: found "next_index x"' "$send" --group $group --address 127.0.0.1 --state "$dir/bad" x
+expect 2 "'3'" "$send" --mac 3
+expect 2 "'none'" "$recv" --repair none
+expect 2 "1 times --group" "$recv" --server 127.0.0.1:9 --server 127.0.0.1:8 --group $group --interface 127.0.0.1 /tmp
 expect 2 "'2020'" "$recv" --layout 2020
 expect 2 "'1.2.3:4'" "$recv" --server 1.2.3:4
 expect 2 "'/no/dir'" "$recv" --server 127.0.0.1:9 --group $group --interface 127.0.0.1 /no/dir

@@ -75,8 +75,8 @@ static const char usage[] =
     "  --pdu BYTES        packet size (default: 1460, less where the path takes less)\n"
     "  --repair KIND      multicast (default; FEC, for receivers that can) or unicast:\n"
     "                     by TCP only, as the originals do\n"
-    "  --rate BPS         multicast rate in bit/s of IP packets, k/M/G allowed, or\n"
-    "                     unlimited (default 20M)\n"
+    "  --rate BPS         multicast rate in bit/s of IP packets, k/M/G allowed (default\n"
+    "                     20M), unlimited, or auto: as fast as the receivers take it\n"
     "  --repair-rate BPS  rate of all retransmissions by TCP together (default unlimited)\n"
     "  --fsnd X           sender timeout factor (default 5000): a file is served for\n"
     "                     X times its transmission time, at least a round trip and 1 s\n"
@@ -117,7 +117,7 @@ static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release 
 /* Takes a file into the list; wrong ones end the program before or while it sends. */
 static void add_file(struct run *run, const char *path)
 {
-    struct file *f = calloc(1, sizeof *f);
+    struct file *f;
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
 
@@ -133,6 +133,7 @@ static void add_file(struct run *run, const char *path)
         run->capacity = run->capacity ? 2 * run->capacity : 64;
         run->files = reallocarray(run->files, run->capacity, sizeof *run->files);
     }
+    f = calloc(1, sizeof *f);
     if (!f || !run->files || !(f->path = strdup(path)))
         die("out of memory");
     f->name = strrchr(f->path, '/') ? strrchr(f->path, '/') + 1 : f->path;
@@ -419,7 +420,10 @@ int main(int argc, char **argv)
         case MAC: cfg.mac_level = (unsigned)parse_number("--mac", optarg, 0, 2); break;
         case PDU: cfg.pdu_bytes = (unsigned)parse_number("--pdu", optarg, 256, 65504); break;
         case REPAIR: cfg.unicast_repair = parse_repair(optarg); break;
-        case RATE: cfg.pace_bps = parse_rate("--rate", optarg); break;
+        case RATE:
+            cfg.adaptive_pace = strcmp(optarg, "auto") == 0;
+            cfg.pace_bps = cfg.adaptive_pace ? 0 : parse_rate("--rate", optarg);
+            break;
         case REPAIR_RATE: cfg.r_uc_bps = parse_rate("--repair-rate", optarg); break;
         case FSND: cfg.f_snd = parse_factor("--fsnd", optarg); break;
         case TTL: cfg.ttl = (uint8_t)parse_number("--ttl", optarg, 1, 255); break;
