@@ -108,7 +108,7 @@ def accepted(stat: int, body: bytes = b"", xid: int = 7) -> bytes:
 
 
 class Daemon:
-    def __init__(self, ldmd: Path, tools: Path, work: Path, conf: str) -> None:
+    def __init__(self, ldmd: Path, tools: Path, work: Path, conf: str, max_clients: int) -> None:
         self.tools, self.work, self.queue = tools, work, work / "ldm.pq"
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -122,7 +122,7 @@ class Daemon:
                 "-f",
                 "-x",
                 "-M",
-                "3",
+                str(max_clients),
                 "-q",
                 self.queue,
                 "-P",
@@ -169,9 +169,9 @@ class Daemon:
 
 
 @contextmanager
-def daemon(ldmd: Path, tools: Path, conf: str) -> Iterator[Daemon]:
+def daemon(ldmd: Path, tools: Path, conf: str, max_clients: int = 3) -> Iterator[Daemon]:
     with tempfile.TemporaryDirectory(prefix="ldmdwire") as work:
-        d = Daemon(ldmd, tools, Path(work), conf)
+        d = Daemon(ldmd, tools, Path(work), conf, max_clients)
         try:
             yield d
             d.process.send_signal(signal.SIGTERM)
