@@ -32,14 +32,16 @@ struct greeter {
 bool greeter_plausible(const uint8_t head[GREETER_HEAD_BYTES])
 {
     struct xin x;
-    uint32_t bytes;
+    uint32_t bytes, type, version;
 
     xin_init(&x, head, GREETER_HEAD_BYTES);
     bytes = xin_u32(&x) & 0x7fffffffu;
     if (bytes < GREETER_HEAD_BYTES - 4 || bytes > RPC_HEAD_MAX)
         return false;
     xin_u32(&x);                       /* xid */
-    if (xin_u32(&x) != 0 || xin_u32(&x) != 2)
+    type = xin_u32(&x);
+    version = xin_u32(&x);
+    if (type != 0 || version != 2)
         return false;                  /* no call, or of another version of RPC */
     xin_u32(&x);                       /* program, version, procedure: the child answers */
     xin_u32(&x);
@@ -144,7 +146,7 @@ void greeter_take(struct greeter *g, int fd, struct in_addr from, uint64_t now)
     /* Readable only when the whole header is there, or the end: a peer that sends byte by byte
      * wakes nobody. */
     setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof wanted);
-    if (loop_add(g->loop, &v->src, fd, (uint32_t)EPOLLIN | (uint32_t)EPOLLRDHUP, on_guest, v) < 0) {
+    if (v == NULL || loop_add(g->loop, &v->src, fd, (uint32_t)EPOLLIN | (uint32_t)EPOLLRDHUP, on_guest, v) < 0) {
         close(fd);
         return;
     }

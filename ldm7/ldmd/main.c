@@ -130,7 +130,7 @@ static int parse_arguments(struct arguments *a, int argc, char **argv)
         {0}};
     int opt, rc;
 
-    *a = (struct arguments){.log = "-", .port = LDM_PORT, .max_clients = 256, .max_per_address = 32};
+    *a = (struct arguments){.queue = "", .log = "-", .port = LDM_PORT, .max_clients = 256, .max_per_address = 32};
     while ((opt = getopt_long(argc, argv, "q:P:I:l:fM:u:nvxh", longs, NULL)) != -1)
         if ((rc = take_option(a, opt)) >= 0)
             return rc;
@@ -140,7 +140,7 @@ static int parse_arguments(struct arguments *a, int argc, char **argv)
         return 2;
     }
     a->conf = argv[optind];
-    if (a->queue == NULL && !a->check) {
+    if (a->queue[0] == '\0' && !a->check) {
         fputs("ldmd: no product queue given; valid: -q PATH\n", stderr);
         return 2;
     }
@@ -290,7 +290,7 @@ int main(int argc, char **argv)
         return 1;
     }
     dial_congestion_control(conf.set.congestion_control);
-    if (log_set_destination(a.log) < 0) {
+    if (a.log == NULL || log_set_destination(a.log) < 0) {
         fprintf(stderr, "ldmd: cannot open log %s: %s\n", a.log, strerror(errno));
         return 1;
     }

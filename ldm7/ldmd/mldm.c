@@ -94,22 +94,27 @@ static bool authorize(void *ctx, const struct sockaddr *from)
     return ok;
 }
 
-static void drop_channel(struct channel *c)
+static void close_channel(struct channel *c)
 {
     struct mldm *m = c->owner;
     int fd = c->src.fd;
 
-    for (struct channel **at = &m->channels; *at != NULL; at = &(*at)->next)
-        if (*at == c) {
-            *at = c->next;
-            break;
-        }
     m->nchannels--;
     if (c->leased)
         addresses_give_back(m->addresses, c->addr);
     loop_del(&m->loop, &c->src);
     close(fd);
     free(c);
+}
+
+static void drop_channel(struct channel *c)
+{
+    struct channel **at = &c->owner->channels;
+
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    close_channel(c);
 }
 
 static void on_channel(void *ctx, uint32_t events)
@@ -393,8 +398,10 @@ int mldm_run(const struct options *opt, const struct conf_multicast *entry, int 
         log_stats(&m);
         fmtp_server_close(m.fmtp);
     }
-    while (m.channels != NULL)
-        drop_channel(m.channels);
+    for (struct channel *c = m.channels, *next; c != NULL; c = next) {
+        next = c->next;
+        close_channel(c);
+    }
     addresses_free(m.addresses);
     pim_close(m.pim);
     if (m.queue != NULL)

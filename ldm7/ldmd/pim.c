@@ -173,6 +173,10 @@ int pim_put(struct pim *p, uint32_t index, const struct pq_signature *sig)
 
     if (lock(p, F_WRLCK) < 0)
         return -1;
+    if (p->capacity == 0) {
+        errno = EINVAL;                /* opened for reading before there was anything */
+        goto done;
+    }
     if (!read_head(p, &h) || h.oldest_index + (uint32_t)h.count != index)
         h = (struct head){.oldest_index = index};
     if (h.count == p->capacity) {

@@ -147,7 +147,9 @@ bool up7_subscribe(struct upstream *u, const struct rpc_msg *m, struct xin *args
              s.vlan);
     fd = mldm_subscribe(u->env->mldm_fds[u->entry - c->multicasts], &req);
     if (fd < 0 || loop_add(&u->loop, &u->channel_src, fd, EPOLLIN, on_channel, u) < 0) {
-        log_error("cannot reach the multicast sender of %s: errno %d", u->feed_name, errno);
+        log_error("cannot reach the multicast sender of %s: %s", u->feed_name, strerror(errno));
+        if (fd >= 0)
+            close(fd);
         return refuse(u, m->xid, LDM7_SYSTEM);
     }
     u->role = UP_LDM7;
@@ -211,6 +213,12 @@ static bool fence(struct upstream *u, uint32_t xid)
 
 bool up7_call(struct upstream *u, const struct rpc_msg *m, struct xin *args)
 {
+    struct ldm7_reply already = {.status = LDM7_EXISTS};
+
+    if (m->proc == LDM7_SUBSCRIBE) {
+        peer_reply(&u->peer, m->xid, put_reply, &already);
+        return true;
+    }
     if (!u->replied)
         return false;
     switch (m->proc) {

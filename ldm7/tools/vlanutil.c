@@ -66,6 +66,8 @@ static int execute(const char *command, char *output)
 
     snprintf(line, sizeof line, "%s", command);
     split(line, words);
+    if (words[0] == NULL)
+        return -1;
     posix_spawn_file_actions_init(&actions);
     if (output != NULL) {
         if (pipe(fds) < 0) {
@@ -101,20 +103,23 @@ static int execute(const char *command, char *output)
 static int change(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static int change(const char *fmt, ...)
 {
-    char command[512];
+    char *command = NULL;
     va_list args;
+    int rc = -1, n;
 
     va_start(args, fmt);
-    vsnprintf(command, sizeof command, fmt, args);
+    n = vasprintf(&command, fmt, args);
     va_end(args);
-    if (dry_run) {
-        puts(command);
-        return 0;
-    }
-    if (execute(command, NULL) == 0)
-        return 0;
-    fprintf(stderr, "vlanutil: this failed: %s\n", command);
-    return -1;
+    if (n < 0)
+        return -1;
+    if (dry_run)
+        rc = puts(command) < 0 ? -1 : 0;
+    else if (execute(command, NULL) == 0)
+        rc = 0;
+    else
+        fprintf(stderr, "vlanutil: this failed: %s\n", command);
+    free(command);
+    return rc;
 }
 
 static bool says(const char *command, const char *what)

@@ -277,6 +277,11 @@ def subscribe(d: Daemon) -> None:
     dummy = string(b"dummy") * 2 + bytes(4)
     denied = d.connect().ask(call(7, 1, struct.pack(">I", 0x00800000) + dummy))
     expect(denied == accepted(0, struct.pack(">I", 6)), "UNAUTH")
+    endpoint = string(b"sw") + string(b"p1") + struct.pack(">I", 1101)
+    with_vlan = d.connect().ask(call(7, 1, struct.pack(">I", 0x40000000) + endpoint))
+    address, prefix = with_vlan[-8:-4][::-1], with_vlan[-1]
+    expect(address[:3] == b"\x7f\0\0" and address[3] not in (0, 1, 255), "address of the subnet")
+    expect(prefix == 24, "prefix length of the subnet")
     peer = d.connect()
     reply = peer.ask(call(7, 1, struct.pack(">I", 0x40000000) + dummy))
     body = reply[24:]
@@ -284,14 +289,17 @@ def subscribe(d: Daemon) -> None:
     size = int.from_bytes(body[28:32], "big")
     expect(body[32:42] == b"127.0.0.1:" and int(body[42 : 32 + size]) > 1023, "FMTP server")
     expect(body[-8:] == b"\x01\x00\x00\x7f\x00\x00\x00\x20", "own address, bytes reversed, /32")
+    again = peer.ask(call(7, 1, struct.pack(">I", 0x40000000) + dummy))
+    expect(again == accepted(0, struct.pack(">I", 14)), "a second SUBSCRIBE: EXISTS")
     missing = peer.ask(call(7, 2, struct.pack(">I", 5)))
     expect(missing[4:] == call(7, 6)[8:] + struct.pack(">I", 5), "NO_SUCH_PRODUCT 5")
     backlog = bytes(16) + bytes(4) + hashlib.md5(b"third").digest() + struct.pack(">I", 3600)
-    peer.sock.sendall(call(7, 3, backlog))
+    peer.sock.sendall(call(7, 3, backlog) + call(7, 0))
     names = [b"p.1", b"q.1", b"p.2"]
     for name in names:
         got = peer.record()
         expect(got[4:40] == call(7, 7)[8:] and string(name) in got, f"backlog product {name!r}")
+    expect(peer.record() == accepted(0), "NULLPROC is answered behind the backlog")
     peer.sock.sendall(call(7, 4))
     expect(peer.ask(call(7, 0)) == accepted(0), "TEST_CONNECTION is not answered, NULLPROC is")
 
@@ -347,7 +355,7 @@ def downstream6(ldmd: Path, tools: Path) -> None:
 
 def main() -> int:
     ldmd, tools = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
-    conf = "ALLOW EXP ^127\\.\nMULTICAST EXP 224.0.77.9:38899 127.0.0.1 0 0 s p\n"
+    conf = "ALLOW EXP ^127\\.\nMULTICAST EXP 224.0.77.9:38899 127.0.0.1 24 0 s p\n"
     with daemon(ldmd, tools, conf) as d:
         for part in (rpc_errors, hostile, feedme_answers, feed, subscribe):
             # Each part leaves closed connections; their processes need a moment to end (-M 3).
