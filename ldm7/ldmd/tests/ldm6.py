@@ -287,6 +287,42 @@ def killed(ldmd: Path, tools: Path) -> None:
         expect(b"SIG=" + hashlib.md5(b"mine").hexdigest().encode() in asked, "resumed")
 
 
+def private_kib(pid: int) -> int:
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return sum(int(n) for n in re.findall(r"Private_Dirty: +(\d+) kB", text))
+
+
+def slow_reader(ldmd: Path, tools: Path) -> None:
+    """A subscriber that does not read takes little memory and little of the queue, and costs the
+    others nothing: 20 MB go through a queue of 8 MB past it."""
+    with daemon(ldmd, tools, "ALLOW EXP ^127\\.\n") as d:
+        peers = []
+        for n in (2, 3):
+            sock = socket.socket()
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sock.bind((f"127.0.0.{n}", 0))
+            sock.connect(("127.0.0.1", d.port))
+            peers.append(Peer(sock))
+        slow, quick = peers
+        child = int.from_bytes(slow.ask(feedme())[28:32], "big")
+        quick.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        expect(quick.ask(feedme())[24:28] == OK, "FEEDME")
+        time.sleep(1.2)  # both connections have turned around
+        before = private_kib(child)
+        for i in range(40):
+            data = bytes([i]) * 500000
+            d.insert(f"p.{i}", data)
+            while not (got := quick.record()).endswith(data):
+                expect(got[4:] == call(6, 0)[8:], f"product {i} arrives at the other subscriber")
+                answer(quick, got)
+        grown = private_kib(child) - before
+        expect(grown < 1024, f"the slow one's process grew by {grown} KiB")
+        expect(len(d.listing()) >= 13, f"the queue holds {len(d.listing())} products")
+        late = [slow.record() for _ in range(10)]
+        held = [record[-1] for record in late if len(record) > 500000]
+        expect(held[:1] == [0] and held == sorted(held), f"it goes on in order: {held}")
+
+
 def main() -> int:
     ldmd, tools = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
     with daemon(ldmd, tools, CONF, max_clients=30) as d:
@@ -294,7 +330,7 @@ def main() -> int:
             part(d)
             time.sleep(0.3)
             print(f"ok {part.__name__}", flush=True)
-    for case in (redundant, reclass, killed):
+    for case in (redundant, reclass, killed, slow_reader):
         case(ldmd, tools)
         print(f"ok {case.__name__}", flush=True)
     return 0
