@@ -168,7 +168,7 @@ def _tcp_sender(c: Context, _: Sequence[Path]) -> list[str]:
 
 
 def _bare(
-    *, offload: bool, window: bool
+    *, offload: bool, window: bool, keep: bool = False
 ) -> tuple[Callable[..., list[str]], Callable[..., list[str]]]:
     flag = int(offload)
 
@@ -177,6 +177,8 @@ def _bare(
             c.program("bench/peers/bench-bare"),
             *("recv", f"group={GROUP}", f"interface={receiver_ip(i)}", f"slot={i}"),
             *(f"receivers={c.job.receivers}", f"progress={c.work / PROGRESS}", f"gro={flag}"),
+            f"bytes={c.job.size_bytes}",
+            *([f"keep={c.inbox(i) / 'kept'}"] if keep else []),
         ]
 
     def sender(c: Context, files: Sequence[Path]) -> list[str]:
@@ -264,6 +266,10 @@ TOOLS: Final[tuple[Tool, ...]] = (
     _tool(
         "bare-gso", "ceiling: bare, GSO/GRO", "bare", ("bench/peers/bench-bare",),
         _bare(offload=True, window=True), frozenset({"blast"}),
+    ),
+    _tool(
+        "bare-file", "ceiling: the same into files", "bare", ("bench/peers/bench-bare",),
+        _bare(offload=True, window=True, keep=True), frozenset({"blast"}),
     ),
     _tool(
         "bare-open", "bare, GSO/GRO, no window", "bare", ("bench/peers/bench-bare",),

@@ -6,13 +6,15 @@
  *   bench-bare send group=IP:PORT interface=IP file=PATH datagram=1460 gso=0|1
  *                   progress=FILE receivers=N window=BYTES
  *   bench-bare recv group=IP:PORT interface=IP progress=FILE slot=I bytes=N gro=0|1 rcvbuf=BYTES
+ *                   [keep=PATH]
  *
  * The receivers count in shared memory (`progress`) how far the stream has come to them, and the
  * sender stays at most `window` bytes before the slowest: a feedback that costs no packet, so that
  * what is measured is the most a reliable transport could reach. window=0: no feedback; what the
  * receivers' buffers cannot take is lost.
  *
- * A datagram begins with 12 bytes: its offset in the stream (8, big-endian), a flag "end" (4).
+ * With `keep` a receiver copies the bytes into a file, as a transfer does; else they go nowhere.
+ * A datagram begins with 12 bytes: its offset in the stream (8, big-endian) and 4 unused ones.
  */
 #include <arpa/inet.h>
 #include <endian.h>
@@ -20,7 +22,6 @@
 #include <fcntl.h>
 #include <netinet/udp.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,7 @@
 
 struct header {
     uint64_t offset;
-    uint32_t end;
+    uint32_t unused;
 } __attribute__((packed));
 
 struct place {                    /* of one receiver; a cache line each */
@@ -50,7 +51,7 @@ struct place {                    /* of one receiver; a cache line each */
 };
 
 static struct sockaddr_in group, iface;
-static const char *file_path, *progress_path;
+static const char *file_path, *progress_path, *keep_path;
 static uint64_t datagram = 1460, gso, gro, receivers, window, slot, bytes, rcvbuf = 8000000;
 
 static struct place *map_progress(uint64_t places)
@@ -64,6 +65,19 @@ static struct place *map_progress(uint64_t places)
     close(fd);
     if (m == MAP_FAILED)
         die("'%s': %s", progress_path, strerror(errno));
+    return m;
+}
+
+static uint8_t *map_keep(void)
+{
+    int fd = open(keep_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+    if (fd < 0 || ftruncate(fd, (off_t)bytes) < 0)
+        die("'%s': %s", keep_path, strerror(errno));
+    void *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (m == MAP_FAILED)
+        die("'%s': %s", keep_path, strerror(errno));
     return m;
 }
 
@@ -165,7 +179,7 @@ static int send_main(void)
         offset = send_batch(fd, data, size, offset);
     }
     /* The end is told until all have it: nobody counts on a single datagram. */
-    struct header end = {htobe64(size), htonl(1)};
+    struct header end = {htobe64(size), 0};
     for (int i = 0; i < 1000 && slowest(p) < size; i++) {
         if (send(fd, &end, sizeof end, 0) < 0 && errno != ENOBUFS)
             die("send: %s", strerror(errno));
@@ -176,16 +190,18 @@ static int send_main(void)
 }
 
 /* What a received packet says, which may be several datagrams of `segment` bytes. */
-static void take(const uint8_t *packet, size_t len, size_t segment, uint64_t *reached, uint64_t *got, bool *end)
+static void take(const uint8_t *packet, size_t len, size_t segment, uint8_t *keep, uint64_t *reached,
+                 uint64_t *got)
 {
     for (size_t at = 0; at + HEADER <= len; at += segment) {
         struct header h;
         size_t part = len - at < segment ? len - at : segment;
         memcpy(&h, packet + at, sizeof h);
-        uint64_t to = be64toh(h.offset) + part - HEADER;
+        uint64_t from = be64toh(h.offset), to = from + part - HEADER;
+        if (keep && from < bytes && to <= bytes)
+            memcpy(keep + from, packet + at + HEADER, part - HEADER);
         *reached = to > *reached ? to : *reached;
         *got += part - HEADER;
-        *end = *end || h.end;
     }
 }
 
@@ -211,7 +227,7 @@ static int recv_main(void)
     static uint8_t control[MESSAGES][64];
     uint64_t reached = 0, got = 0;
     double first = 0, last = 0;
-    bool end = false;
+    uint8_t *keep = keep_path ? map_keep() : NULL;
 
     if (!buffers)
         die("out of memory");
@@ -223,7 +239,7 @@ static int recv_main(void)
         (gro && setsockopt(fd, IPPROTO_UDP, UDP_GRO, &one, sizeof one) < 0))
         die("socket: %s", strerror(errno));
     atomic_store(&p[slot].ready, 1);
-    while (!end) {
+    while (reached < bytes) {
         for (unsigned i = 0; i < MESSAGES; i++) {
             parts[i] = (struct iovec){buffers + (size_t)i * BUFFER, BUFFER};
             messages[i].msg_hdr = (struct msghdr){.msg_iov = &parts[i], .msg_iovlen = 1};
@@ -239,10 +255,9 @@ static int recv_main(void)
             first = now_s();
         for (int i = 0; i < n; i++)
             take(parts[i].iov_base, messages[i].msg_len,
-                 segment_of(&messages[i].msg_hdr, messages[i].msg_len), &reached, &got, &end);
+                 segment_of(&messages[i].msg_hdr, messages[i].msg_len), keep, &reached, &got);
+        last = now_s();
         atomic_store_explicit(&p[slot].reached, reached, memory_order_relaxed);
-        if (!end)
-            last = now_s();
     }
     free(buffers);
     printf("seconds=%.6f bytes=%llu\n", last - first, (unsigned long long)got);
@@ -255,7 +270,7 @@ int main(int argc, char **argv)
         {"group", .endpoint = &group},   {"interface", .endpoint = &iface}, {"file", .text = &file_path},
         {"progress", .text = &progress_path}, {"datagram", .number = &datagram}, {"gso", .number = &gso},
         {"gro", .number = &gro},         {"receivers", .number = &receivers}, {"window", .number = &window},
-        {"slot", .number = &slot},       {"bytes", .number = &bytes},       {"rcvbuf", .number = &rcvbuf}, {0}};
+        {"slot", .number = &slot},       {"keep", .text = &keep_path},      {"bytes", .number = &bytes},       {"rcvbuf", .number = &rcvbuf}, {0}};
 
     program = "bench-bare";
     if (argc < 2 || (strcmp(argv[1], "send") != 0 && strcmp(argv[1], "recv") != 0))
@@ -263,6 +278,8 @@ int main(int argc, char **argv)
     read_options(argc, argv, 2, words);
     if (!group.sin_port || !progress_path || datagram <= HEADER || datagram > 65507)
         die_usage("group=IP:PORT, progress=FILE and a datagram of 13 to 65507 bytes are needed");
+    if (strcmp(argv[1], "recv") == 0 && !bytes)
+        die_usage("bytes=N is needed");
     if (strcmp(argv[1], "recv") == 0)
         return recv_main();
     if (!file_path || !receivers)
