@@ -29,10 +29,20 @@ def main_job(job_file: Path, result_file: Path, build: Path) -> int:
     """`python -m bench job`: in a namespace of its own, which is removed at the end."""
     job = job_from(json.loads(job_file.read_text()))
     run_id = lifecycle.new_run_id("bench")
+    _go_before_others()
     with termination_as_interrupt(), lifecycle.enter(run_id):
         result = run_job(job, build, Path("/dev/shm") / f"downpour-{run_id}")
     _write(result_file, result)
     return 0
+
+
+def _go_before_others() -> None:
+    """A short measurement beside whatever else the machine does: this process, its children and
+    its session's scheduling group get the highest ordinary priority. The same for all tools."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, -20)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text("-20")
 
 
 def _write(path: Path, result: dict[str, Any]) -> None:

@@ -81,7 +81,7 @@ def _fmtp(*more: str) -> tuple[Callable[..., list[str]], Callable[..., list[str]
         return [
             c.program("fmtp/fmtp-send"),
             *("--group", GROUP, "--address", SENDER_IP, "--port", str(TCP_PORT)),
-            *("--receivers", str(c.job.receivers), "--rate", str(_rate(c.job, 10**11))),
+            *("--receivers", str(c.job.receivers), "--rate", str(c.job.rate_bps or "auto")),
             *("--stdin", *more),
         ]
 
