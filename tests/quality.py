@@ -25,7 +25,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD_PREFIX = re.compile(r"^(?:build-analyze/)?(?:\.\./)+")
 FINDING = re.compile(r"^(?P<where>[^\s:]+):\d+:\d+: (?:warning|error): .*$")
-THREADED = ("fmtp-loop", "ldm7-pq", "ldm7-pq-processes")  # pq: the notifier's thread
+# pq: the notifier's thread
+THREADED = ("fmtp-loop", "ldm7-pq", "ldm7-pq_lookup", "ldm7-pq_processes")
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@
 #define PQ_SLOTS_MAX (1u << 24)
 #define PQ_DATA_MAX (UINT64_C(1) << 46)
 #define PQ_NONE UINT32_MAX
+#define PQ_LISTENER_NAME "pq-listener"
 #define PQ_VERSION 2u
 #define PQ_MARK_LEVELS 5u         /* 64^5 >= the order cells of PQ_SLOTS_MAX */
 #define PQ_SPARE_NONE UINT64_MAX

@@ -38,6 +38,7 @@ void pq_announce(struct pq *q)
 static void *listen_loop(void *arg)
 {
     struct pq *q = arg;
+    pthread_setname_np(pthread_self(), PQ_LISTENER_NAME);
     uint64_t seen = 0; /* what was there before pq_notify_fd is announced once, too */
     while (!atomic_load(&q->listener_stops)) {
         uint32_t word = atomic_load(&q->h->wake);

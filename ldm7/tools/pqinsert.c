@@ -224,7 +224,6 @@ static int insert_stream(struct source *src, uint64_t most)
     struct pq_reservation *r = NULL;
     uint8_t *data = NULL, one_more;
     uint64_t have = 0, room = 0, got;
-    ssize_t n = 0;
     int code = TOOL_SYSTEM;
     void *region;
     if (!name_product(src, "STDIN", 1, &info))
@@ -247,7 +246,7 @@ static int insert_stream(struct source *src, uint64_t most)
         }
         have += got;
     } while (have == room && have < most);
-    if (have == most && (n = read(STDIN_FILENO, &one_more, 1)) != 0) {
+    if (have == most && read(STDIN_FILENO, &one_more, 1) > 0) {
         log_error("standard input has more than %llu bytes", (unsigned long long)most);
         code = INPUT;
         goto done;
