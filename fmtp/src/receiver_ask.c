@@ -58,7 +58,8 @@ static uint32_t request_runs(struct fmtp_receiver *r, struct product *p, uint32_
 /* How long an answer to a REPAIR_REQ may take. */
 static uint64_t patience_ns(const struct fmtp_receiver *r)
 {
-    uint64_t least = r->rtt_ns < PATIENCE_MAX_NS ? r->rtt_ns * 3 / 2 + 20 * MS : PATIENCE_MAX_NS;
+    uint64_t more = r->answer_ns ? 5 * MS : 20 * MS;
+    uint64_t least = r->rtt_ns < PATIENCE_MAX_NS ? r->rtt_ns * 3 / 2 + more : PATIENCE_MAX_NS;
     uint64_t usual = r->answer_ns + 4 * r->answer_var_ns;
     uint64_t ns = usual > least ? usual : least;
 

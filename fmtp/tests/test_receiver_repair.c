@@ -259,6 +259,26 @@ static void test_patience_is_learned(void **state)
     kit_close();
 }
 
+/* A quick answer makes it shorter: 10 ms, +-5, are below 1.5 round trips and 5 ms. */
+static void test_quick_answer(void **state)
+{
+    (void)state;
+    open_product();
+    blocks(3, 4);
+    kit_expect_repair(0, 0, 3, 0, 0, 3, 0x7);
+    kit.now_ns += 10 * MS;
+    for (uint32_t b = 0; b < 3; b++)
+        kit_datagram(FMTP_REPAIR, 0, b * 100, 100, (uint8_t)(b + 1));
+    kit_datagram(FMTP_EOP, 0, 0, 0, 0);
+    kit_expect_repair(0, 1, 3, 0, 0, 2, 0x6);
+    kit_expect_repair(0, 2, 4, 0, 0, 4, 0xf);
+    kit_advance(64 * MS);
+    kit_expect_nothing();
+    kit_advance(1 * MS);
+    kit_expect_repair(0, 1, 3, 0, 1, 2, 0x6);
+    kit_close();
+}
+
 /* While what was asked for earlier is being repaired, patience lasts; what was passed over is asked
  * for again. */
 static void test_progress(void **state)
@@ -514,7 +534,8 @@ int main(void)
         cmocka_unit_test(test_lost_end), cmocka_unit_test(test_parity_passes),
         cmocka_unit_test(test_burst_short), cmocka_unit_test(test_rounds),
         cmocka_unit_test(test_answered_by_stream), cmocka_unit_test(test_timeout_with_news),
-        cmocka_unit_test(test_patience_is_learned), cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_patience_is_learned), cmocka_unit_test(test_quick_answer),
+        cmocka_unit_test(test_progress),
         cmocka_unit_test(test_numbers_run_out), cmocka_unit_test(test_asks_are_bounded),
         cmocka_unit_test(test_parity_bound),
         cmocka_unit_test(test_malformed), cmocka_unit_test(test_late_block_decodes),

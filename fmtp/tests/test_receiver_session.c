@@ -341,6 +341,7 @@ static void test_stash_bound(void **state)
     kit_expect(FMTP_RETX_END, 2, 0, 0);
     assert_int_equal(kit_stats().stash_drops, 4);
     assert_int_equal(kit_stats().stash_hits, 8);
+    assert_int_equal(kit.nmissed, 1);                   /* not wanted is not missed */
     kit_close();
     kit_reset();
     kit.cfg.stash_blocks = 0;
