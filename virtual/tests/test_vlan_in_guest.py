@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A guest has the 802.1Q that this machine's kernel may lack: vlanutil and LDM7 over a VLAN."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from virtual.guest import GuestSpec, run_guest
+from virtual.kernel_build import Kernel
+
+
+@pytest.mark.emulated
+@pytest.mark.parametrize(
+    ("program", "arguments", "proof"),
+    [
+        ("ldm7/tests/test_vlanutil.py", ("build/ldm7/vlanutil",), "ok real"),
+        ("ldm7/ldmd/tests/vlan.py", ("build/ldm7/ldmd/ldmd", "build/ldm7"), "ok vlan"),
+    ],
+)
+def test_vlan(
+    kernel: Kernel, tmp_path: Path, program: str, arguments: tuple[str, ...], proof: str
+) -> None:
+    out = tmp_path / "out"
+    with out.open("wb") as stream:
+        spec = GuestSpec(argv=(sys.executable, program, *arguments))
+        code, _times = run_guest(kernel, spec, stdout=stream, stderr=stream)
+    text = out.read_text()
+    assert code == 0, text
+    assert proof in text and "SKIPPED" not in text, text
