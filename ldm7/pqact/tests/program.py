@@ -124,6 +124,28 @@ def stops_with_pipes(site: Site) -> None:
     expect(site.filed("piped") == "idone\n", site.filed("piped"))
 
 
+def selects(site: Site) -> None:
+    """Feed, pattern and age; each time from the beginning, with a state of its own."""
+    site.conf.write_text("ANY\t(.)$\tFILE\tselected/\\1\n")
+
+    def chosen(name: str, *options: str) -> list[str]:
+        done = site.once("--state", str(site.top / name), *options)
+        expect(done.returncode == 0, done.stderr)
+        folder = site.data / "selected"
+        found = sorted(p.name for p in folder.iterdir()) if folder.exists() else []
+        for one in found:
+            (folder / one).unlink()
+        return found
+
+    everything = chosen("s1")
+    expect(len(everything) == site.number, f"{everything}")
+    expect(chosen("s2", "-p", "[12]$") == ["1", "2"], "pattern")
+    expect(chosen("s3", "-f", "NGRID") == [], "feed")
+    expect(chosen("s4", "-f", "ANY - NGRID", "-o", "3600") == everything, "age")
+    time.sleep(1.1)
+    expect(chosen("s5", "-o", "0") == [], "nothing is as young")
+
+
 def messages(site: Site) -> None:
     site.conf.write_text("ANY\tx\tFILE\t/etc/passwd\nANY\tx\tFROB\n")
     bad = site.once("--check")
@@ -152,7 +174,14 @@ def messages(site: Site) -> None:
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="pqact-") as top:
         site = Site(sys.argv[1], sys.argv[2], Path(top))
-        for test in (resumes, wakes_and_rereads, survives_kill, stops_with_pipes, messages):
+        for test in (
+            resumes,
+            wakes_and_rereads,
+            survives_kill,
+            stops_with_pipes,
+            selects,
+            messages,
+        ):
             test(site)
             print(f"ok: {test.__name__}")
 

@@ -7,9 +7,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "conftext.h"
 #include "words.h"
 
 static char *messages;
@@ -144,6 +146,43 @@ static void shell_with_arguments(void **state)
     actconf_free(&c);
 }
 
+static void write_bytes(const char *path, const char *bytes, size_t n)
+{
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    fclose(f);
+}
+
+/* What no configuration file can be. */
+static void unreadable(void **state)
+{
+    char path[] = "/tmp/test-actconf-XXXXXX", *big = malloc(CONFTEXT_BYTES_MAX + 1), *text;
+    const char *why = NULL;
+
+    (void)state;
+    close(mkstemp(path));
+    text = conftext_read(path, &why);
+    assert_string_equal(text, "");
+    free(text);
+    write_bytes(path, "a\0b", 3);
+    assert_null(conftext_read(path, &why));
+    assert_string_equal(why, "contains a NUL byte");
+    memset(big, '#', CONFTEXT_BYTES_MAX + 1);
+    write_bytes(path, big, CONFTEXT_BYTES_MAX + 1);
+    assert_null(conftext_read(path, &why));
+    assert_string_equal(why, "longer than 1 MiB");
+    write_bytes(path, big, CONFTEXT_BYTES_MAX);
+    text = conftext_read(path, &why);
+    assert_int_equal(strlen(text), CONFTEXT_BYTES_MAX);
+    free(text);
+    assert_null(conftext_read("/tmp", &why));
+    assert_string_equal(why, "Is a directory");
+    unlink(path);
+    free(big);
+}
+
 static void words(void **state)
 {
     static const struct { const char *text; size_t n; const char *want[4]; } t[] = {
@@ -192,7 +231,8 @@ static int cleanup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(entries), cmocka_unit_test(all_errors_at_once),
-                                       cmocka_unit_test(shell_with_arguments), cmocka_unit_test(words)};
+                                       cmocka_unit_test(shell_with_arguments), cmocka_unit_test(unreadable),
+                                       cmocka_unit_test(words)};
 
     return cmocka_run_group_tests(tests, NULL, cleanup);
 }
