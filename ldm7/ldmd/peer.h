@@ -9,7 +9,7 @@
 
 #include "ldmrpc.h"
 
-#define PEER_OUT_BYTES (512u * 1024)   /* room while less than this is waiting to be written */
+#define PEER_OUT_BYTES ((size_t)512 * 1024)   /* room while less than this is waiting to be written */
 #define PEER_OUT_MESSAGES 256u
 #define PEER_READ_BYTES (64u * 1024)
 

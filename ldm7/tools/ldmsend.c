@@ -139,8 +139,8 @@ static void *load(struct job *j, const char *name, struct pq_view *v)
         exit(TOOL_USAGE);
     }
     *v = (struct pq_view){.info = {.feedtype = j->feed, .seqno = j->seqno++, .size = (uint32_t)st.st_size}};
-    strcpy(v->info.ident, name);
-    strcpy(v->info.origin, j->origin);
+    snprintf(v->info.ident, sizeof v->info.ident, "%s", name);
+    memcpy(v->info.origin, j->origin, sizeof j->origin);
     gettimeofday(&v->info.creation, NULL);
     if (st.st_size > 0)
         at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);

@@ -52,16 +52,15 @@ struct job {
 
 static void notified(struct job *j, const struct pq_info *info)
 {
-    char line[PRODUCT_LINE_MAX], hex[36] = "";
+    char line[PRODUCT_LINE_MAX], hex[33] = "";
+    bool debug = log_enabled(LOG_LVL_DEBUG);
 
     j->last = *info;
     j->have_last = true;
-    if (log_enabled(LOG_LVL_DEBUG)) {
+    if (debug)
         signature_format(&info->signature, hex);
-        strcat(hex, " ");
-    }
-    log_info("%s%s%s%s", hex, product_line_format(info, line, sizeof line), j->origin ? " " : "",
-             j->origin ? info->origin : "");
+    log_info("%s%s%s%s%s", hex, debug ? " " : "", product_line_format(info, line, sizeof line),
+             j->origin ? " " : "", j->origin ? info->origin : "");
 }
 
 static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *args)
@@ -194,9 +193,8 @@ int main(int argc, char **argv)
         case 'P': j.port = (uint16_t)tool_u64("--port", optarg, 1, 65535); break;
         case 'f': j.cls.specs[0].feedtype = tool_feed(optarg); break;
         case 'p':
-            if (strlen(optarg) > LDM_PATTERN_MAX)
-                tool_usage("--pattern: found %zu bytes; valid: at most %u", strlen(optarg), LDM_PATTERN_MAX);
-            strcpy(j.cls.specs[0].pattern, optarg);
+            if (snprintf(j.cls.specs[0].pattern, LDM_PATTERN_MAX + 1, "%s", optarg) > (int)LDM_PATTERN_MAX)
+                tool_usage("--pattern: found more bytes than %u", LDM_PATTERN_MAX);
             break;
         case 'o': offset_s = tool_real("--offset", optarg, 0, 1e9); break;
         case 'O': j.origin = true; break;
