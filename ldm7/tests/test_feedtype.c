@@ -39,6 +39,62 @@ static void test_names(void **state)
     assert_int_equal(parsed("CRAFT"), 0x10000000);
 }
 
+/* Reference 3.5, every line: a value and its names. */
+static void test_whole_table(void **state)
+{
+    static const struct { uint32_t bits; const char *names; } table[] = {
+        {0x0, "NONE"},
+        {0x1, "PPS FT0"},
+        {0x2, "DDS DOMESTIC FT1"},
+        {0x3, "DDPLUS"},
+        {0x4, "HDS HRS FT2"},
+        {0x8, "IDS INTNL FT3"},
+        {0xf, "WMO"},
+        {0x10, "SPARE NPS FT4"},
+        {0x20, "UNIWISC MCIDAS FT5"},
+        {0x2f, "UNIDATA"},
+        {0x40, "PCWS ACARS FT6"},
+        {0x80, "FSL2 PROFILER FT7"},
+        {0x100, "FSL3 FT8"},
+        {0x200, "FSL4 FT9"},
+        {0x400, "FSL5 FT10"},
+        {0x7c0, "FSL PROFS"},
+        {0x800, "GPSSRC AFOS NMC1 FT11"},
+        {0x1000, "CONDUIT NMC2 NCEPH FT12"},
+        {0x2000, "FNEXRAD NMC3 FT13"},
+        {0x3800, "NMC"},
+        {0x4000, "LIGHTNING NLDN FT14"},
+        {0x8000, "WSI FT15"},
+        {0x10000, "SATELLITE DIFAX FT16"},
+        {0x20000, "FAA604 FAA 604 FT17"},
+        {0x40000, "GPS FT18"},
+        {0x80000, "FNMOC NOGAPS SEISMIC FT19"},
+        {0x100000, "GEM CMC FT20"},
+        {0x200000, "NIMAGE IMAGE FT21"},
+        {0x400000, "NTEXT TEXT FT22"},
+        {0x800000, "NGRID GRID FT23"},
+        {0x1000000, "NPOINT POINT NBUFR BUFR FT24"},
+        {0x2000000, "NGRAPH GRAPH FT25"},
+        {0x4000000, "NOTHER OTHER FT26"},
+        {0x7c00000, "NPORT"},
+        {0x8000000, "NEXRAD3 NNEXRAD NEXRAD FT27"},
+        {0x10000000, "NEXRAD2 NEXRD2 CRAFT FT28"},
+        {0x20000000, "NXRDSRC FT29"},
+        {0x40000000, "EXP FT30"},
+        {0xffffffff, "ANY"},
+    };
+    char names[64], *rest, err[300];
+    uint32_t f;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        snprintf(names, sizeof names, "%s", table[i].names);
+        for (char *n = strtok_r(names, " ", &rest); n; n = strtok_r(NULL, " ", &rest))
+            if (!feedtype_parse(n, &f, err, sizeof err) || f != table[i].bits)
+                fail_msg("%s is not 0x%x", n, table[i].bits);
+    }
+}
+
 static void test_expressions(void **state)
 {
     (void)state;
@@ -115,7 +171,7 @@ static void test_every_bit_comes_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),          cmocka_unit_test(test_expressions),
+        cmocka_unit_test(test_names), cmocka_unit_test(test_whole_table),          cmocka_unit_test(test_expressions),
         cmocka_unit_test(test_errors_quote_the_text), cmocka_unit_test(test_format),
         cmocka_unit_test(test_every_bit_comes_back),
     };
