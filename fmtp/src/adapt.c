@@ -2,33 +2,43 @@
 #include "adapt.h"
 
 #define LOOK_NS UINT64_C(10000000)
-#define HOLD_NS UINT64_C(100000000)    /* full receive buffers are worked off, their reports with them */
-#define FIRST_BPS UINT64_C(500000000)
-#define LEAST_BPS UINT64_C(1000000)
+#define HOLD_NS UINT64_C(1000000000)  /* full receive buffers are worked off, their reports with them */
+#define FIRST_BPS UINT64_C(300000000)
+#define LEAST_BPS UINT64_C(100000000) /* slower paths have a rate of their own configured */
 #define MOST_BPS UINT64_C(100000000000)
 #define OVERRUN 0.08                  /* paths lose less; beyond it we are too fast */
 #define CALM 0.06
+#define KEEP 0.8                      /* of what was seen, from look to look */
 
 void fmtp_adapt_init(struct fmtp_adapt *a)
 {
     *a = (struct fmtp_adapt){.rate_bps = FIRST_BPS};
 }
 
-uint64_t fmtp_adapt_rate(struct fmtp_adapt *a, double loss, bool busy, uint64_t now_ns)
+void fmtp_adapt_look(struct fmtp_adapt *a, uint64_t sent, uint64_t asked, bool held,
+                     uint64_t now_ns)
 {
-    if (now_ns < a->next_ns)
-        return a->rate_bps;
+    double loss;
+
     a->next_ns = now_ns + LOOK_NS;
-    if (loss > OVERRUN && now_ns >= a->hold_ns) {
-        a->rate_bps = a->rate_bps / 10 * (loss > 0.25 ? 4 : 7);
+    a->lately_sent = a->lately_sent * KEEP + (double)(sent - a->sent);
+    a->lately_asked = a->lately_asked * KEEP + (double)(asked - a->asked);
+    a->sent = sent;
+    a->asked = asked;
+    loss = a->lately_sent > 0 ? a->lately_asked / a->lately_sent : 0;
+    if (loss > OVERRUN) {
+        if (now_ns < a->hold_ns)
+            return;
+        a->rate_bps = a->rate_bps / 10 * 6;
         a->hold_ns = now_ns + HOLD_NS;
         a->steady = true;
-    } else if (loss < CALM && busy) {
-        a->rate_bps += a->steady ? a->rate_bps / 100 : a->rate_bps / 25;
+    } else if (loss < CALM) {
+        a->hold_ns = 0;
+        if (held)
+            a->rate_bps += a->steady ? a->rate_bps / 50 : a->rate_bps / 25;
     }
     if (a->rate_bps < LEAST_BPS)
         a->rate_bps = LEAST_BPS;
     if (a->rate_bps > MOST_BPS)
         a->rate_bps = MOST_BPS;
-    return a->rate_bps;
 }

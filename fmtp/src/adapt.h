@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A multicast rate that the receivers set: as fast as the slowest of them takes datagrams without
- * losing many. Extended receivers report what they lack per FEC group; where they lose more than a
- * path does by itself, the sender is too fast for a queue or a receiver. Sans I/O: loss and time in,
- * a rate out.
+ * A multicast rate that the receivers set: as fast as they take datagrams without losing many.
+ * Extended receivers report what they lack; where they lose more than a path does by itself, the
+ * sender is too fast for a queue or for them. Sans I/O: what was sent and asked for goes in, a rate
+ * comes out.
  */
 #ifndef FMTP_ADAPT_H
 #define FMTP_ADAPT_H
@@ -13,13 +13,22 @@
 
 struct fmtp_adapt {
     uint64_t rate_bps;
-    uint64_t next_ns, hold_ns;        /* next look; no look before (reports of old losses come in) */
-    bool steady;                      /* the first overrun was seen: no more doubling */
+    uint64_t next_ns, hold_ns;        /* next look; no second cut before, unless all is calm: reports
+                                         of losses before the cut come in */
+    uint64_t sent, asked;             /* at the last look */
+    double lately_sent, lately_asked; /* forgetting old ones */
+    bool steady;                      /* the first overrun was seen: no more fast growth */
 };
 
 void fmtp_adapt_init(struct fmtp_adapt *a);
-/* loss: share of blocks that the receiver worst off lacked of late; busy: the rate was made use of.
- * Returns the rate. */
-uint64_t fmtp_adapt_rate(struct fmtp_adapt *a, double loss, bool busy, uint64_t now_ns);
+/* Is it time to look? */
+static inline bool fmtp_adapt_due(const struct fmtp_adapt *a, uint64_t now_ns)
+{
+    return now_ns >= a->next_ns;
+}
+/* sent: datagrams so far; asked: symbols that the receivers asked for so far, per receiver; held: the
+ * pace is made use of. Sets rate_bps. */
+void fmtp_adapt_look(struct fmtp_adapt *a, uint64_t sent, uint64_t asked, bool held,
+                     uint64_t now_ns);
 
 #endif

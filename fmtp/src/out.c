@@ -206,7 +206,7 @@ static unsigned refused(struct fmtp_out *o, const struct messages *m, int error,
     return 0;
 }
 
-unsigned fmtp_out_send(struct fmtp_out *o, struct fmtp_sender *core, uint64_t now_ns)
+unsigned fmtp_out_send(struct fmtp_out *o, struct fmtp_sender *core, size_t peers, uint64_t now_ns)
 {
     struct messages m;
     unsigned n, gone = 0;
@@ -215,9 +215,11 @@ unsigned fmtp_out_send(struct fmtp_out *o, struct fmtp_sender *core, uint64_t no
 
     if (o->full || now_ns < o->retry_ns)
         return 0;
-    if (o->adapts)
-        o->pace_bps = fmtp_adapt_rate(&o->adapt, fmtp_sender_loss(core),
-                                      now_ns - o->held_ns < HELD_NS, now_ns);
+    if (o->adapts && fmtp_adapt_due(&o->adapt, now_ns)) {
+        fmtp_adapt_look(&o->adapt, o->datagrams, fmtp_sender_asked(core) / (peers ? peers : 1),
+                        now_ns - o->held_ns < HELD_NS, now_ns);
+        o->pace_bps = o->adapt.rate_bps;
+    }
     if (o->pace_next_ns + PACE_CATCH_UP_NS < now_ns)
         o->pace_next_ns = now_ns - PACE_CATCH_UP_NS;
     if (o->pace_bps && o->pace_next_ns > now_ns) {
@@ -238,6 +240,7 @@ unsigned fmtp_out_send(struct fmtp_out *o, struct fmtp_sender *core, uint64_t no
     }
     for (unsigned i = 0; i < gone; i++)
         o->pace_next_ns += pace_cost_ns(o, o->batch[i].len + mac_len);
+    o->datagrams += gone;
     if (gone)
         fmtp_sender_sent(core, gone, now_ns);
     return gone;

@@ -31,6 +31,7 @@ struct fmtp_out {
     uint64_t retry_ns;                     /* after ENOBUFS, which no event ends */
     uint64_t pace_next_ns;
     uint64_t send_errors, too_long;
+    uint64_t datagrams;
     uint64_t messages;                     /* handed to the system: datagrams or runs of them */
     struct fmtp_datagram batch[FMTP_OUT_BATCH];
     uint8_t macs[FMTP_OUT_BATCH][FMTP_MAC_MAX];
@@ -40,8 +41,8 @@ struct fmtp_out {
 /* Opens socket and MAC key; pdu_bytes is settled. -1 with *err. */
 int fmtp_out_open(struct fmtp_out *o, const struct fmtp_server_config *cfg, struct fmtp_error *err);
 void fmtp_out_close(struct fmtp_out *o);
-/* Sends what may go now, one batch at most; returns how many datagrams left. */
-unsigned fmtp_out_send(struct fmtp_out *o, struct fmtp_sender *core, uint64_t now_ns);
+/* Sends what may go now to so many receivers, one batch at most; returns how many datagrams left. */
+unsigned fmtp_out_send(struct fmtp_out *o, struct fmtp_sender *core, size_t peers, uint64_t now_ns);
 /* Nothing was to be sent for a while: idle time is no credit. */
 void fmtp_out_begin(struct fmtp_out *o, uint64_t now_ns);
 /* When the next datagram can go: 0: when the socket has room (EPOLLOUT), else a time. */

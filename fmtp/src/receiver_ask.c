@@ -258,6 +258,7 @@ void fmtp_rx_passed(struct fmtp_receiver *r, struct product *p, uint32_t to)
     if (to <= p->expected)
         return;
     p->expected = to;
+    p->passed_ns = r->now_ns;
     if (!p->groups)
         ask_below(r, p, to);
     else

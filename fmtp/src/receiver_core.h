@@ -36,6 +36,7 @@ struct product {
     bool eop, eop_asked, asking;
     bool stashed;                     /* something of it is in the stash */
     uint64_t tau_ns;                  /* tau_rcv(n): the multicast is over by then; or FMTP_NEVER */
+    uint64_t passed_ns;               /* when `expected` last grew */
     uint64_t due_ns;                  /* no waiting group is due before */
     uint8_t *data;
     struct timespec start;

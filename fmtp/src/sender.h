@@ -78,8 +78,8 @@ unsigned fmtp_sender_fill(struct fmtp_sender *s, struct fmtp_datagram *out, unsi
  * EOP is among them the sender timer starts. */
 void fmtp_sender_sent(struct fmtp_sender *s, unsigned n, uint64_t now_ns);
 
-/* Share of blocks that the extended receiver worst off lacked of late, 0 to 1. */
-double fmtp_sender_loss(const struct fmtp_sender *s);
+/* Symbols that extended receivers asked for so far, all together, repeatedly asked ones too. */
+uint64_t fmtp_sender_asked(const struct fmtp_sender *s);
 
 /* --- peers: connections that are ready for messages */
 /* Number of the new peer (0..max_peers-1), -1 if there is no room. extended: it speaks extension 1;

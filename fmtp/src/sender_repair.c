@@ -105,9 +105,9 @@ static void learn(struct fmtp_sender *s, double k, double lost)
     s->lost = s->lost * keep + lost;
 }
 
-double fmtp_sender_loss(const struct fmtp_sender *s)
+uint64_t fmtp_sender_asked(const struct fmtp_sender *s)
 {
-    return s->observed > 0 ? s->lost / s->observed : 0;
+    return s->asked;
 }
 
 static void settle(struct fmtp_sender *s, struct group *g, double lost)
@@ -192,6 +192,7 @@ void fmtp_repair_request(struct fmtp_sender *s, struct group *g, const struct fm
     bool crossed = g->last_ns && now_ns < g->last_ns + rtt_ns;
     struct fmtp_bits lost = {0};
 
+    s->asked += need;
     for (unsigned i = 0; i < (k + 7) / 8; i++)
         lost.word[i / 8] |= (uint64_t)req->bitmap[i] << (i % 8 * 8);
     if (crossed || g->state == GROUP_READY) {

@@ -108,6 +108,7 @@ struct fmtp_sender {
 
     struct groups held, ready, settling;
     unsigned repairs_ahead;           /* repairs planned in a row that new data has to make up for */
+    uint64_t asked;                   /* symbols, by all requests */
     double lost, observed;            /* symbols lost and blocks sent, forgetting old ones */
     uint8_t *parity_memory;
     int16_t parity_free[64];

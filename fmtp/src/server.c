@@ -255,7 +255,7 @@ int fmtp_server_service(struct fmtp_server *s, struct fmtp_error *err)
             }
         }
         fmtp_sender_timeout(s->core, now_ns);
-        sent = fmtp_out_send(&s->out, s->core, now_ns);
+        sent = fmtp_out_send(&s->out, s->core, s->receivers, now_ns);
         housekeeping(s, now_ns);
         if (n <= 0 && !sent)
             break;
