@@ -408,6 +408,53 @@ static void test_waiting_is_no_polling(void **state)
     pq_close(q);
 }
 
+/* 2^32 - 1 bytes behind a header of 100: on disk, where the room is reserved without being written. */
+static void test_largest_product(void **state)
+{
+    (void)state;
+    char big[] = "/var/tmp/test-pql-XXXXXX";
+    struct pq *q;
+    struct pq_view v;
+    struct pq_reservation *r;
+    struct pq_stats st;
+    void *region;
+    int fd = mkstemp(big);
+    if (fd < 0)
+        skip();
+    close(fd);
+    if (pq_create(big, (UINT64_C(1) << 32) + 8192, 10, true) != PQ_OK) {
+        assert_int_equal(errno, ENOSPC);
+        unlink(big);
+        print_message("no room for 4 GiB in /var/tmp\n");
+        skip();
+    }
+    assert_int_equal(pq_open(big, true, &q), PQ_OK);
+    struct pq_info info = info_of(1, UINT32_MAX);
+    assert_int_equal(pq_reserve(q, NULL, UINT64_C(100) + UINT32_MAX, &region, &r), PQ_OK);
+    uint8_t *data = (uint8_t *)region + 100;
+    data[0] = 1;
+    data[INT32_MAX] = 2;
+    data[UINT32_MAX - 1] = 3;
+    assert_int_equal(pq_commit(q, r, &info, 102), PQ_INVAL);
+    assert_int_equal(pq_commit(q, r, &info, 100), PQ_OK);
+    assert_int_equal(put(q, 2, 8000), PQ_OK); /* there is room beside it */
+    assert_int_equal(pq_next(q, 0, &v), PQ_OK);
+    assert_int_equal(v.info.size, UINT32_MAX);
+    assert_int_equal(v.data[0], 1);
+    assert_int_equal(v.data[INT32_MAX], 2);
+    assert_int_equal(v.data[UINT32_MAX - 1], 3);
+    assert_int_equal(pq_check(q), PQ_OK);
+    pq_get_stats(q, &st);
+    /* 2^32 + 99 in units of 64: 2^26 + 2 */
+    assert_int_equal(st.used_bytes, ((UINT64_C(1) << 26) + 2 + 125) * 64);
+    pq_release(q, &v);
+    assert_int_equal(pq_reserve(q, NULL, UINT64_C(100) + UINT32_MAX, &region, &r), PQ_OK); /* it makes room */
+    assert_int_equal(behind(q, 0), 2);
+    pq_discard(q, r);
+    pq_close(q);
+    unlink(big);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -436,6 +483,7 @@ int main(void)
         cmocka_unit_test(test_dead_pins_go),
         cmocka_unit_test(test_reset),
         cmocka_unit_test(test_waiting_is_no_polling),
+        cmocka_unit_test(test_largest_product),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
