@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 #define FIELDS_MAX 10
 #define INCLUDE_DEPTH_MAX 8
@@ -23,6 +24,9 @@ struct parser {
     int depth;
     bool may_include;
     FILE *errors;
+    const struct parser *outer;        /* the file that includes this one */
+    dev_t device;                      /* which file this is */
+    ino_t inode;
 };
 
 __attribute__((format(printf, 4, 5)))
@@ -333,7 +337,7 @@ static void entry_include(struct parser *p, char **f, int n)
 
     (void)n;
     if (!p->may_include || p->depth >= INCLUDE_DEPTH_MAX) {
-        complain(p, f[1], "a file that does not include itself", "INCLUDE nested too deeply");
+        complain(p, f[1], "files included by each other, eight deep at most", "INCLUDE nested too deeply");
         return;
     }
     if (f[1][0] == '/' || slash == NULL)
@@ -446,10 +450,21 @@ static void parse_text(struct parser *p, char *text)
 static void load_file(struct parser *p, const char *path, const char *found)
 {
     struct parser inner = {.c = p->c, .name = path, .depth = p->depth + 1, .may_include = true,
-                           .errors = p->errors};
+                           .errors = p->errors, .outer = p};
     const char *why = NULL;
-    char *text = conftext_read(path, &why);
+    struct stat st;
+    char *text;
 
+    if (stat(path, &st) == 0) {
+        inner.device = st.st_dev;
+        inner.inode = st.st_ino;
+    }
+    for (const struct parser *o = p; o != NULL; o = o->outer)
+        if (o->inode != 0 && o->inode == inner.inode && o->device == inner.device) {
+            complain(p, found, "a file that does not include itself", "%s includes itself", path);
+            return;
+        }
+    text = conftext_read(path, &why);
     if (text == NULL) {
         complain(p, found, "a readable configuration file", "%s: %s", path, why);
         return;

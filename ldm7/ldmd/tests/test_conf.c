@@ -217,10 +217,27 @@ static void includes(void **state)
     assert_int_equal(conf_load(&c, a, NULL), 0);
     assert_int_equal(c.nallows, 2);
     conf_free(&c);
+    /* A circle ends at once, with one message. */
     f = fopen(b, "w");
-    fputs("INCLUDE a.conf\n", f);
+    fputs("# b\nINCLUDE ./a.conf\nREQUEST ANY .* up.example\n", f);
     fclose(f);
-    assert_int_equal(conf_load(&c, a, NULL), -1);       /* a circle ends */
+    free(messages);
+    f = open_memstream(&messages, &messages_len);
+    assert_int_equal(conf_load(&c, a, f), -1);
+    fclose(f);
+    assert_int_equal(c.nerrors, 1);
+    assert_non_null(strstr(messages, "b.conf:2: found \"./a.conf\": "));
+    assert_non_null(strstr(messages, "a.conf includes itself; valid: "));
+    conf_free(&c);
+    /* Twice the same file one after the other is no circle. */
+    f = fopen(b, "w");
+    fputs("ALLOW NGRID .*\n", f);
+    fclose(f);
+    f = fopen(a, "w");
+    fputs("INCLUDE b.conf\nINCLUDE b.conf\n", f);
+    fclose(f);
+    assert_int_equal(conf_load(&c, a, NULL), 0);
+    assert_int_equal(c.nallows, 2);
     conf_free(&c);
     unlink(b);
     assert_int_equal(conf_load(&c, a, NULL), -1);
