@@ -9,14 +9,15 @@
  * for by REPAIR_REQ, and what answers it is multicast and can get lost. A symbol tells how many
  * there will be when its burst ends; if the group is short then, more are asked for at once. If
  * nothing tells, patience ends after a time that follows the answers' times measured; a later round
- * says so to the sender. At last the blocks are asked for by RETX_REQ.
+ * says so to the sender. When rounds were in vain and no repair comes any more, the blocks are
+ * asked for by RETX_REQ.
  */
 #include "receiver_core.h"
 
 #define MS UINT64_C(1000000)
 #define PATIENCE_MAX_NS (5000 * MS)
 enum {
-    ROUNDS = 3,                       /* timeouts in vain before RETX_REQ */
+    ROUNDS = 3,                       /* timeouts in vain before RETX_REQ, unless repairs come */
     ASKS = 32                         /* REPAIR_REQ of one group at most */
 };
 
@@ -129,8 +130,8 @@ void fmtp_rx_answered(struct fmtp_receiver *r, struct product *p, uint32_t g)
     if (group->answered)
         return;
     group->answered = true;
-    if (group->round)
-        return;                       /* which request does it answer? */
+    /* It may answer a later round. Then this is too long, but if only answers to the first counted,
+     * patience would never become as long as it has to be. */
     uint64_t took = r->now_ns - group->asked_ns;
     uint64_t off = took > r->answer_ns ? took - r->answer_ns : r->answer_ns - took;
     if (!r->answer_ns) {
@@ -189,20 +190,23 @@ static void out_of_patience(struct fmtp_receiver *r, struct product *p, struct f
 {
     uint32_t g = (uint32_t)(group - p->groups->group);
     uint64_t patience = patience_ns(r);
-    bool passed_over = !r->repair_order || r->repair_order - group->order < UINT32_MAX / 2;
+    bool flows = r->repair_order && r->now_ns - r->repair_ns < patience;
+    bool passed_over = r->repair_order - group->order < UINT32_MAX / 2;
 
     /* While the sender is busy with what was asked for earlier, ours is still to come. */
-    if (r->now_ns - r->repair_ns < patience && !passed_over) {
+    if (flows && !passed_over) {
         wait_for(r, p, group, r->repair_ns + patience - r->now_ns);
     } else if (is_full(r)) {
         wait_for(r, p, group, patience);
     } else if (group->high > group->asked_high) {
         group->round = 0;
         ask_group(r, p, g);
-    } else if (group->round == ROUNDS) {
+    } else if (group->round == ROUNDS && !flows) {
         ask_by_stream(r, p, g);
     } else {
-        group->round++;
+        /* As long as anything is repaired by multicast, a copy for each of us besides would only
+         * slow that down. */
+        group->round += group->round < ROUNDS;
         ask_group(r, p, g);
     }
 }

@@ -279,6 +279,60 @@ static void test_quick_answer(void **state)
     kit_close();
 }
 
+/* Slow answers are learned from although a later round was asked for meanwhile: 150 ms, +-75. */
+static void test_slow_answer(void **state)
+{
+    (void)state;
+    open_product();
+    blocks(3, 4);
+    kit_datagram(FMTP_EOP, 0, 0, 0, 0);
+    kit_drain();
+    kit_advance(80 * MS);
+    kit_expect_repair(0, 0, 3, 0, 1, 3, 0x7);
+    kit_expect_repair(0, 1, 3, 0, 1, 2, 0x6);
+    kit_expect_repair(0, 2, 4, 0, 1, 4, 0xf);
+    kit.now_ns += 70 * MS;
+    for (uint32_t b = 0; b < 10; b++)
+        if (b < 3 || b > 5)
+            kit_datagram(FMTP_REPAIR, 0, b * 100, 100, (uint8_t)(b + 1));
+    /* Group 1 is due at 80 + 160 ms, passed over; from then on 2^2 * 450 ms (75 + 3/4 * 75 twice:
+     * the second sample was the same, so its deviation is 0: 75 * 3/4; 150 + 4 * 56.25 = 375). */
+    kit_advance(90 * MS);
+    kit_expect_repair(0, 1, 3, 0, 2, 2, 0x6);
+    assert_int_equal(fmtp_receiver_deadline(kit.r), 1000 + 240 * MS + 4 * 375 * MS);
+    kit_close();
+}
+
+/* After the last round: no RETX_REQ while repairs of anything come. */
+static void test_repairs_go_on(void **state)
+{
+    (void)state;
+    open_product();
+    blocks(3, 4);
+    kit_datagram(FMTP_EOP, 0, 0, 0, 0);
+    kit_drain();
+    for (uint8_t round = 1; round <= 3; round++) {
+        kit_advance(80 * MS << (round - 1));
+        kit_drain();
+    }
+    kit_advance(639 * MS);
+    kit_expect_nothing();
+    kit_datagram(FMTP_REPAIR, 0, 800, 100, 9);          /* group 2 is being repaired at last */
+    kit_advance(1 * MS);
+    kit_expect_repair(0, 0, 3, 0, 3, 3, 0x7);
+    kit_expect_repair(0, 1, 3, 0, 3, 2, 0x6);
+    kit_expect_repair(0, 2, 4, 0, 3, 3, 0xb);
+    kit_expect_nothing();
+    for (int i = 0; i < 10; i++)                        /* nothing more comes, however long */
+        kit_advance(40000 * MS);
+    kit_expect(FMTP_RETX_REQ, 0, 0, 300);
+    kit_expect(FMTP_RETX_REQ, 0, 400, 200);
+    kit_expect(FMTP_RETX_REQ, 0, 600, 200);
+    kit_expect(FMTP_RETX_REQ, 0, 900, 100);
+    kit_expect_nothing();
+    kit_close();
+}
+
 /* While what was asked for earlier is being repaired, patience lasts; what was passed over is asked
  * for again. */
 static void test_progress(void **state)
@@ -535,6 +589,7 @@ int main(void)
         cmocka_unit_test(test_burst_short), cmocka_unit_test(test_rounds),
         cmocka_unit_test(test_answered_by_stream), cmocka_unit_test(test_timeout_with_news),
         cmocka_unit_test(test_patience_is_learned), cmocka_unit_test(test_quick_answer),
+        cmocka_unit_test(test_slow_answer), cmocka_unit_test(test_repairs_go_on),
         cmocka_unit_test(test_progress),
         cmocka_unit_test(test_numbers_run_out), cmocka_unit_test(test_asks_are_bounded),
         cmocka_unit_test(test_parity_bound),
