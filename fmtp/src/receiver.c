@@ -6,10 +6,6 @@
 
 #include "receiver_core.h"
 
-/* Silence that ends a multicast: for each block still to come, and at most. */
-#define QUIET_BLOCK_NS UINT64_C(100000)
-#define QUIET_MAX_NS UINT64_C(1000000000)
-
 /* ------------------------------------------------------------------ life */
 
 /* The buffers whose size depends on the blocks', empty; what is incomplete is missed before.
@@ -214,8 +210,11 @@ static bool on_active(struct fmtp_receiver *r, struct product *p, const struct f
                 r->stats.blocks++;
             p->first_time += !is_repair;
         }
-        if (!is_repair)
+        if (!is_repair) {
+            p->next = block + 1;
+            p->heard_ns = r->now_ns;
             fmtp_rx_passed(r, p, block + 1);
+        }
     }
     return fmtp_rx_finish(r, p);
 }
@@ -308,11 +307,11 @@ unsigned fmtp_receiver_places(const struct fmtp_receiver *r, struct fmtp_header 
     const struct product *p = fmtp_rx_lookup(r, r->latest);
     unsigned n = 0;
 
-    if (!p || !p->active)
+    if (!p || !p->active || p->eop)
         return 0;
-    *first = (struct fmtp_header){.index = p->index, .seqnum = p->expected * r->block,
+    *first = (struct fmtp_header){.index = p->index, .seqnum = p->next * r->block,
                                   .flags = FMTP_MEM_DATA};
-    for (uint32_t b = p->expected; n < max && b < p->nblocks && !fmtp_have(p->received, b); b++) {
+    for (uint32_t b = p->next; n < max && b < p->nblocks && !fmtp_have(p->received, b); b++) {
         uint32_t seqnum = b * r->block;
         out[n++] = (struct iovec){p->data + seqnum, fmtp_block_len(p->size, seqnum, r->block)};
     }
@@ -336,27 +335,14 @@ uint64_t fmtp_receiver_deadline(const struct fmtp_receiver *r)
     return fmtp_timers_next(&r->timers);
 }
 
-/* tau_rcv(n) takes the configured rate for granted. Where multicast goes on after it, as when the
- * sender follows its receivers' pace, asking would bring everything that is still to come twice. */
-static bool goes_on(const struct fmtp_receiver *r, struct product *p)
-{
-    uint64_t left_ns = (uint64_t)(p->nblocks - p->expected) * QUIET_BLOCK_NS;
-    uint64_t quiet_ns = left_ns < QUIET_MAX_NS ? left_ns : QUIET_MAX_NS;
-
-    if (!p->groups || p->expected >= p->nblocks || r->now_ns >= p->passed_ns + quiet_ns)
-        return false;
-    p->tau_ns = p->passed_ns + quiet_ns;
-    return true;
-}
-
 void fmtp_receiver_timeout(struct fmtp_receiver *r, uint64_t now_ns)
 {
     struct product *p;
 
     fmtp_rx_tick(r, now_ns);
     while ((p = (struct product *)fmtp_timers_pop(&r->timers, r->now_ns))) {
-        if (p->tau_ns <= r->now_ns && !goes_on(r, p))
-            fmtp_rx_ask_all(r, p);
+        if (p->tau_ns <= r->now_ns)
+            fmtp_rx_tau(r, p);
         if (p->due_ns <= r->now_ns)
             fmtp_rx_overdue(r, p);
         fmtp_rx_arm(r, p);

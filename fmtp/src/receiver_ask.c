@@ -16,6 +16,9 @@
 
 #define MS UINT64_C(1000000)
 #define PATIENCE_MAX_NS (5000 * MS)
+/* Silence that ends a multicast: for each block still to come, at most, and patience besides. */
+#define QUIET_BLOCK_NS (MS / 10)
+#define QUIET_MAX_NS (1000 * MS)
 enum {
     ROUNDS = 3,                       /* timeouts in vain before RETX_REQ, unless repairs come */
     ASKS = 32                         /* REPAIR_REQ of one group at most */
@@ -262,7 +265,6 @@ void fmtp_rx_passed(struct fmtp_receiver *r, struct product *p, uint32_t to)
     if (to <= p->expected)
         return;
     p->expected = to;
-    p->passed_ns = r->now_ns;
     if (!p->groups)
         ask_below(r, p, to);
     else
@@ -294,6 +296,21 @@ void fmtp_rx_ask_all(struct fmtp_receiver *r, struct product *p)
         return;
     p->eop_asked = true;
     fmtp_rx_emit(r, FMTP_EOP_REQ, p->index, 0, 0);
+}
+
+void fmtp_rx_tau(struct fmtp_receiver *r, struct product *p)
+{
+    uint64_t left_ns = (uint64_t)(p->nblocks - p->expected) * QUIET_BLOCK_NS;
+    uint64_t quiet_ns = (left_ns < QUIET_MAX_NS ? left_ns : QUIET_MAX_NS) + patience_ns(r);
+
+    /* tau_rcv takes the configured rate for granted. Where multicast goes on after it, as when the
+     * sender follows its receivers' pace, asking would bring what is still to come twice. Without
+     * groups it is as published. */
+    if (p->groups && r->now_ns - p->heard_ns < quiet_ns) {
+        p->tau_ns = p->heard_ns + quiet_ns;
+        return;
+    }
+    fmtp_rx_ask_all(r, p);
 }
 
 void fmtp_rx_ask_on(struct fmtp_receiver *r)

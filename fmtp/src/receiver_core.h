@@ -31,12 +31,13 @@ struct product {
     uint32_t index, size, nblocks, nleft, retx_blocks;
     uint32_t first_time;              /* blocks that came by MEM_DATA */
     uint32_t expected;                /* blocks below it passed; known before the BOP as well */
+    uint32_t next;                    /* the block after the latest MEM_DATA */
     uint32_t ask_from, ask_to;        /* what is still to be looked at: FEC groups, else blocks */
     bool active;                      /* BOP is known; else it is being asked for */
     bool eop, eop_asked, asking;
     bool stashed;                     /* something of it is in the stash */
     uint64_t tau_ns;                  /* tau_rcv(n): the multicast is over by then; or FMTP_NEVER */
-    uint64_t passed_ns;               /* when `expected` last grew */
+    uint64_t heard_ns;                /* when the latest MEM_DATA came */
     uint64_t due_ns;                  /* no waiting group is due before */
     uint8_t *data;
     struct timespec start;
@@ -123,6 +124,8 @@ void fmtp_rx_passed(struct fmtp_receiver *r, struct product *p, uint32_t to);
 void fmtp_rx_groups_passed(struct fmtp_receiver *r, struct product *p, uint32_t to);
 /* The multicast of the product is over, as far as we can tell. */
 void fmtp_rx_ask_all(struct fmtp_receiver *r, struct product *p);
+/* tau_rcv is over. */
+void fmtp_rx_tau(struct fmtp_receiver *r, struct product *p);
 /* Goes on asking where the backlog of messages stopped it. */
 void fmtp_rx_ask_on(struct fmtp_receiver *r);
 /* Asks for all that passed once more. */

@@ -251,6 +251,7 @@ static void begin(struct fmtp_receiver *r, struct product *p, const struct fmtp_
             fmtp_rx_ask_all(r, p);
         return;
     }
+    p->heard_ns = r->now_ns;
     p->tau_ns = r->now_ns + fmtp_scaled_tx_ns(r->cfg.f_rcv, p->size, r->cfg.r_mc_bps);
     fmtp_rx_arm(r, p);
     /* Still being multicast: ask for what passed before its BOP was known. */

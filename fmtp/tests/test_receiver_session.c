@@ -391,6 +391,11 @@ static void test_places(void **state)
     kit_datagram(FMTP_REPAIR, 0, 500, 100, 6);
     assert_int_equal(fmtp_receiver_places(kit.r, &first, at, 8), 2);    /* 3, 4; 5 is there */
     assert_int_equal(first.seqnum, 300);
+    /* What passed says nothing of what comes next. */
+    uint8_t symbol[100] = {0};
+    kit_parity(0, 1, 0, 1, symbol, 100);
+    assert_int_equal(fmtp_receiver_places(kit.r, &first, at, 8), 2);
+    assert_int_equal(first.seqnum, 300);
     kit_datagram(FMTP_EOP, 0, 0, 0, 0);                 /* no more to come */
     assert_int_equal(fmtp_receiver_places(kit.r, &first, at, 8), 0);
     kit_datagram(FMTP_MEM_DATA, 1, 0, 100, 1);          /* the newest has no BOP */
