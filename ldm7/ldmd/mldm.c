@@ -371,6 +371,19 @@ static bool start(struct mldm *m)
     return true;
 }
 
+/* Who waits for a sender that cannot be is told so at once, not when he loses patience. */
+static void refuse_waiting(int control_fd)
+{
+    struct mldm_answer a = {.status = LDM7_MCAST};
+    struct mldm_request req;
+    int fd;
+
+    while ((fd = mldm_accept(control_fd, &req)) >= 0) {
+        (void)!send(fd, &a, sizeof a, MSG_NOSIGNAL);
+        close(fd);
+    }
+}
+
 int mldm_run(const struct options *opt, const struct conf_multicast *entry, int control_fd)
 {
     struct mldm m = {.opt = opt, .entry = entry};
@@ -393,6 +406,8 @@ int mldm_run(const struct options *opt, const struct conf_multicast *entry, int 
             }
         }
         rc = 0;
+    } else {
+        refuse_waiting(control_fd);
     }
     if (m.fmtp != NULL) {
         log_stats(&m);

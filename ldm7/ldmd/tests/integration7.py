@@ -195,6 +195,22 @@ def case_no_path(lab: Lab) -> None:
     lab.stop_all()
 
 
+def case_no_sender(lab: Lab) -> None:
+    """FMTP's address is not this host's: subscribers are told at once, and get the feed by LDM6."""
+    multicast = "MULTICAST NGRID 224.0.77.1:38800 192.0.2.1 24 101 sw p1\n"
+    lab.start("s", f'ALLOW NGRID "^10[.]77[.]"\n{multicast}')
+    start = time.monotonic()
+    lab.start("r1", subscriber7("r1", "SET ldm7.retry_s 2\n"))
+    wait_for("refusal", lambda: "refused the subscription" in lab.log("r1"))
+    expect(time.monotonic() < start + 10, "the refusal took too long")
+    expect("multicast" in lab.log("r1").split("refused the subscription")[1], "another reason")
+    wait_for("LDM6", partial(by_ldm6, lab, "r1", 1), 90)
+    lab.insert("a", mixed_sizes(8))
+    lab.same_everywhere(8, ("r1",))
+    expect("cannot start the FMTP sender of NGRID" in lab.log("s"), "the reason is not logged")
+    lab.stop_all()
+
+
 def status_of(pid: int) -> dict[str, str]:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
