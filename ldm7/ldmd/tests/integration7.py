@@ -279,6 +279,7 @@ def case_kill_anything(lab: Lab) -> None:
         pid = rng.choice(lab.descendants(host))
         victims[process_name(pid)] += 1
         os.kill(pid, signal.SIGKILL)
+    time.sleep(1)  # until the last one killed is gone
     for host, process in lab.running.items():
         if process.poll() is not None:
             lab.start(host, configurations[host])
