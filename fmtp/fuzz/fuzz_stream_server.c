@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Receivers' streams into the sender core, amid offers, timers and partial writes. Input: a byte
- * (bit 0 layout), then records {operation, argument, bytes}.
+ * (bit 0 layout, 1 small blocks and FEC, 2 larger groups, 3 r_uc, 4 an ordinary peer), then records {operation, argument, bytes}.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -83,11 +83,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1)
         return 0;
     cfg.layout = *data & 1 ? FMTP_LAYOUT_2021 : FMTP_LAYOUT_2017;
+    if (*data & 2) {
+        cfg.block_bytes = 64;
+        cfg.fec_k = *data & 4 ? 100 : 5;
+    }
+    if (*data & 8)
+        cfg.r_uc_bps = 10000;
+    bool ordinary = *data & 16;              /* one of the peers */
     s = fmtp_sender_new(&cfg);
     if (!s)
         return 0;
-    for (int i = 0; i < PEERS; i++)
-        peers[i] = fmtp_sender_peer_add(s, false, NULL);
+    for (int i = 0; i < PEERS; i++) {
+        peers[i] = fmtp_sender_peer_add(s, i || !ordinary, NULL);
+        fmtp_sender_peer_rtt(s, peers[i], 40000000);
+    }
     for (data++, size--; size >= 2;) {
         int *peer = &peers[data[0] / 8 % PEERS];
         uint8_t argument = data[1];
@@ -108,14 +117,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             output(s, *peer, (size_t)argument * 20, now_ns);
             break;
         case 5:
+            if (argument & 3) {
+                fmtp_sender_peer_blocked(s, *peer, argument & 1);
+                int ready = fmtp_sender_next_ready(s, now_ns);
+                if (ready >= 0 && !fmtp_sender_peer_pending(s, ready))
+                    abort();
+                break;
+            }
             fmtp_sender_peer_remove(s, *peer);
-            *peer = fmtp_sender_peer_add(s, false, NULL);
+            *peer = fmtp_sender_peer_add(s, argument & 4, NULL);
             break;
         default:
             n = argument < size - 2 ? argument : size - 2;
             if (fmtp_sender_peer_input(s, *peer, data + 2, n, now_ns) < 0) {
                 fmtp_sender_peer_remove(s, *peer);
-                *peer = fmtp_sender_peer_add(s, false, NULL);
+                *peer = fmtp_sender_peer_add(s, true, NULL);
             }
         }
         data += 2 + n;

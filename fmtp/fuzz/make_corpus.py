@@ -7,7 +7,7 @@ from pathlib import Path
 
 BOP, EOP, MEM_DATA, RETX_REQ, RETX_REJ, RETX_END = 1, 2, 4, 8, 16, 32
 RETX_DATA, BOP_REQ, RETX_BOP, EOP_REQ, RETX_EOP = 64, 128, 256, 512, 1024
-PARITY, REPAIR = 2048, 4096
+PARITY, REPAIR, REPAIR_REQ = 2048, 4096, 8192
 BLOCK = 1448
 SMALL = 64  # blocks of the extended sessions of the receiver's targets, in groups of at most 3
 
@@ -100,12 +100,59 @@ def extended(layout: int) -> dict[str, bytes]:
     return {f"{name}-{layout}": datagrams(layout, r, extended=True) for name, r in inputs.items()}
 
 
-def operations(layout: int, records: list[tuple[int, int] | tuple[int, bytes]]) -> bytes:
-    """(operation, argument) or (operation, bytes to put in)."""
-    out = bytes([layout == 2021])
+Operation = tuple[int, int] | tuple[int, bytes]
+
+
+def operations(layout: int, records: list[Operation], mode: int = 0) -> bytes:
+    """(operation, argument) or (operation, bytes to put in); mode: more bits of the first byte."""
+    out = bytes([(layout == 2021) | mode])
     for op, arg in records:
         out += bytes([op, arg]) if isinstance(arg, int) else bytes([op, len(arg)]) + arg
     return out
+
+
+def repair_request(
+    index: int, group: int, k: int, missing: set[int], high: int = 0, turn: int = 0, need: int = 0
+) -> bytes:
+    """A REPAIR_REQ for a group of k blocks."""
+    bits = bytearray((k + 7) // 8)
+    for i in missing:
+        bits[i // 8] |= 1 << i % 8
+    body = struct.pack(">BBH", high, turn, need or len(missing)) + bytes(bits)
+    return message(REPAIR_REQ, index, group, body)
+
+
+def repair_operations(fec_k: int) -> list[Operation]:
+    """A product of 7843 bytes, 123 blocks of 64, whose groups are asked for by three peers."""
+    first, last = 0xFFFFFFFF, 24 if fec_k == 5 else 1
+    k_first, k_last = (4, 5) if fec_k == 5 else (61, 62)
+    return [
+        (0, 100),
+        (1, 130),
+        (6, repair_request(first, 0, k_first, {0, 2})),
+        (14, repair_request(first, 0, k_first, {1, 2})),
+        (2, 11),
+        (1, 100),
+        (22, repair_request(first, last, k_last, {1, 3, 4})),
+        (14, repair_request(first, 0, k_first, {3}, high=2)),
+        (6, repair_request(first, 0, k_first, {0}, turn=1)),
+        (2, 30),
+        (0, 200),
+        (1, 255),
+        (14, message(BOP_REQ, first)),
+        (6, message(RETX_END, first)),
+        (2, 120),
+        (3, 255),
+        (11, 255),
+        (22, repair_request(first, last, k_last, set(range(4)), high=250, turn=3)),
+        (5, 4),
+        (6, repair_request(0, 0, k_first, {0, 1})),
+        (5, 0),
+        (1, 200),
+        (2, 255),
+        (11, 255),
+        (19, 255),
+    ]
 
 
 # An RSA-1024 public key as a receiver sends it; its private key was not kept.
@@ -204,6 +251,13 @@ def corpora() -> dict[str, dict[str, bytes]]:
             + [(6, b"".join(message(RETX_REQ, last, 2896 * i, wanted=1448) for i in range(20)))] * 3
             + [(3, 255), (2, 100)],
         )
+    for name, mode, fec_k in (
+        ("repair", 2, 5),
+        ("repair-k100", 6, 100),
+        ("repair-slow", 10, 5),
+        ("repair-mixed", 18, 5),
+    ):
+        s[name] = operations(2021, repair_operations(fec_k), mode)
     return {
         "fmtp_datagram": d,
         "fmtp_stream_client": c,

@@ -8,7 +8,7 @@
  * Extension 1 (multicast repair) is used while all connected peers are extended; with an ordinary
  * one among them everything is repaired on the streams.
  *
- * Memory: max_products entries (and, with fec_k, 144 bytes per FEC group of each), max_peers
+ * Memory: max_products entries (and, with fec_k, 152 bytes per FEC group of each), max_peers
  * entries with peer_queue_bytes each, at most 1 MiB or 8 blocks of parity.
  */
 #ifndef FMTP_SENDER_H

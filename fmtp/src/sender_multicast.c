@@ -63,24 +63,24 @@ static bool more_of_current(const struct fmtp_sender *s)
 static void plan_current(struct fmtp_sender *s)
 {
     struct product *p = s->current;
-    uint32_t block = (uint32_t)(s->cursor - 1);
+    uint64_t at = s->cursor++;
+    uint32_t block = (uint32_t)(at - 1);
 
-    if (s->cursor == 0) {
+    if (at == 0) {
         fmtp_multicast_push(s, p, FMTP_BOP, 0, -1);
-    } else if (s->cursor <= p->nblocks) {
+    } else if (at > p->nblocks) {
+        fmtp_multicast_push(s, p, FMTP_EOP, 0, -1);
+    } else {
         fmtp_multicast_push(s, p, FMTP_MEM_DATA, block * s->cfg.block_bytes, -1);
-        if (p->groups) {
-            struct group *g = &p->groups[fmtp_fec_group_of(p->nblocks, s->cfg.fec_k, block)];
-            struct fmtp_fec_group at = fmtp_fec_group(p->nblocks, s->cfg.fec_k, g->number);
-            if (block + 1 == at.first + at.count)
-                fmtp_repair_append(s, g);
-        }
         if (s->repairs_ahead)
             s->repairs_ahead--;
-    } else {
-        fmtp_multicast_push(s, p, FMTP_EOP, 0, -1);
+        if (p->groups) {
+            struct group *g = &p->groups[fmtp_fec_group_of(p->nblocks, s->cfg.fec_k, block)];
+            struct fmtp_fec_group range = fmtp_fec_group(p->nblocks, s->cfg.fec_k, g->number);
+            if (block + 1 == range.first + range.count)
+                fmtp_repair_append(s, g);
+        }
     }
-    s->cursor++;
 }
 
 /* Plans at least one datagram if there is one and memory for it. */

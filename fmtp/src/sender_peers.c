@@ -324,6 +324,12 @@ static int plain_request(struct fmtp_sender *s, int number, const struct fmtp_he
     case FMTP_RETX_END:
         if (p)
             set_put(p->done_set, (size_t)number, true);
+        /* An extended peer tells how many blocks it lacked; more than half is no loss but an outage,
+         * or it came late. */
+        if (p && s->peers[number]->extended && h->seqnum <= p->nblocks / 2) {
+            p->told = true;
+            p->most_lost = h->seqnum > p->most_lost ? h->seqnum : p->most_lost;
+        }
         if (p && fmtp_sender_finish(p, number)) {
             s->stats.acks++;
             purge(s, (size_t)number, p->index, false);

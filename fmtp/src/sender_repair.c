@@ -12,8 +12,8 @@
 #define PACKET_MIN_NS 1000                /* per datagram, however fast the link is */
 #define LONG_PRODUCT 4                    /* groups */
 #define WINDOW_BLOCKS 1600.0              /* the estimate of loss forgets what is older */
-/* A group that was fully multicast with parity and not asked for again lost less than that parity;
- * how much less nobody tells. */
+/* A group that nobody asked for lost no more than the parity that was sent with it; how much less
+ * nobody tells: this part of what was expected. */
 #define UNASKED 0.75
 
 int fmtp_repair_init(struct fmtp_sender *s)
@@ -72,6 +72,8 @@ static void rest(struct fmtp_sender *s, struct group *g)
     TAILQ_REMOVE(g->state == GROUP_HELD ? &s->held : &s->ready, g, link);
     g->state = GROUP_IDLE;
     g->wanted = (struct fmtp_bits){0};
+    g->target = g->parity;
+    g->originals = false;
     g->product->busy--;
 }
 
@@ -110,6 +112,12 @@ uint64_t fmtp_sender_asked(const struct fmtp_sender *s)
     return s->asked;
 }
 
+/* The part of what is multicast that the receiver with most losses loses. */
+static double loss(const struct fmtp_sender *s)
+{
+    return s->observed > 0 ? s->lost / s->observed : 0;
+}
+
 static void settle(struct fmtp_sender *s, struct group *g, double lost)
 {
     if (g->settles_ns) {
@@ -117,6 +125,25 @@ static void settle(struct fmtp_sender *s, struct group *g, double lost)
         g->settles_ns = 0;
         learn(s, blocks_of(s, g), lost);
     }
+}
+
+/* Nobody asked for the group in time, or the product is done with. */
+static void settle_unasked(struct fmtp_sender *s, struct group *g)
+{
+    const struct product *p = g->product;
+    double k = blocks_of(s, g), lost = UNASKED * loss(s) * k;
+
+    if (p->told)
+        lost = k * p->most_lost / p->nblocks;
+    settle(s, g, lost < g->parity ? lost : g->parity);
+}
+
+/* How long after its last block left a group was asked for: round trip, and what waits in queues. */
+static void learn_loop(struct fmtp_sender *s, const struct group *g, uint64_t now_ns)
+{
+    uint64_t ns = now_ns > g->left_ns ? now_ns - g->left_ns : 0;
+
+    s->loop_ns = ns > s->loop_ns ? ns : s->loop_ns - (s->loop_ns - ns) / 8;
 }
 
 static uint64_t packet_ns(const struct fmtp_sender *s)
@@ -147,14 +174,9 @@ static bool near_end(struct fmtp_sender *s, const struct product *p)
 {
     uint64_t planned = p == s->current && s->cursor ? s->cursor - 1 : p->nblocks;
     uint64_t left = planned < p->nblocks ? p->nblocks - planned : 0;
+    uint64_t loop_ns = fmtp_peers_rtt_max(s) > s->loop_ns ? fmtp_peers_rtt_max(s) : s->loop_ns;
 
-    return left * packet_ns(s) <= fmtp_peers_rtt_max(s) + hold_ns(s);
-}
-
-/* The part of what is multicast that the receiver with most losses loses. */
-static double loss(const struct fmtp_sender *s)
-{
-    return s->observed > 0 ? s->lost / s->observed : 0;
+    return left * packet_ns(s) <= loop_ns + hold_ns(s);
 }
 
 void fmtp_repair_append(struct fmtp_sender *s, struct group *g)
@@ -193,6 +215,8 @@ void fmtp_repair_request(struct fmtp_sender *s, struct group *g, const struct fm
     struct fmtp_bits lost = {0};
 
     s->asked += need;
+    if (g->settles_ns && g->state == GROUP_IDLE && req->round == 0)
+        learn_loop(s, g, now_ns);
     for (unsigned i = 0; i < (k + 7) / 8; i++)
         lost.word[i / 8] |= (uint64_t)req->bitmap[i] << (i % 8 * 8);
     if (crossed || g->state == GROUP_READY) {
@@ -238,8 +262,10 @@ static void begin_burst(struct fmtp_sender *s, struct group *g, uint64_t now_ns)
     settle(s, g, g->target);
     if (g->last_ns + fmtp_peers_rtt_max(s) < now_ns)
         g->resent = (struct fmtp_bits){0};
-    /* The code costs here and, at the same time everywhere, at the receivers. */
-    if (bits(&g->wanted) * packet <= n * (packet + 2 * code_ns(s, k)))
+    /* The code costs here and, at the same time everywhere, at the receivers. But only parity tells
+     * when a burst is over and did not suffice: near the end that spares a timer. */
+    if (bits(&g->wanted) * packet <= n * (packet + 2 * code_ns(s, k)) &&
+        (n < 2 || !near_end(s, g->product) || 2 * n * code_ns(s, k) > fmtp_peers_rtt_max(s)))
         g->originals = true;
     if (n * loss(s) >= 0.1 && near_end(s, g->product)) {
         /* Something of the burst will be lost again. */
@@ -259,7 +285,7 @@ void fmtp_repair_due(struct fmtp_sender *s, uint64_t now_ns)
     while ((g = TAILQ_FIRST(&s->held)) && g->due_ns <= now_ns)
         begin_burst(s, g, now_ns);
     while ((g = TAILQ_FIRST(&s->settling)) && g->settles_ns <= now_ns)
-        settle(s, g, g->parity ? g->parity * UNASKED : 0);
+        settle_unasked(s, g);
 }
 
 uint64_t fmtp_repair_deadline(const struct fmtp_sender *s)
@@ -343,12 +369,8 @@ unsigned fmtp_repair_plan(struct fmtp_sender *s, unsigned max)
     struct group *g = TAILQ_FIRST(&s->ready);
     unsigned n = g->originals ? plan_originals(s, g, max) : plan_parity(s, g, max);
 
-    if (g->originals ? first_bit(&g->wanted) < 0 : g->parity == g->target) {
-        if (g->originals)
-            g->target = g->parity;        /* nothing of it was used */
-        g->originals = false;
+    if (g->originals ? first_bit(&g->wanted) < 0 : g->parity == g->target)
         rest(s, g);
-    }
     return n;
 }
 
@@ -367,6 +389,7 @@ void fmtp_repair_sent(struct fmtp_sender *s, struct group *g, bool last, uint64_
     if (!last) {
         g->last_ns = now_ns;
     } else if (fmtp_repair_active(s)) {
+        g->left_ns = now_ns;
         g->settles_ns = now_ns + 2 * fmtp_peers_rtt_max(s) + SETTLE_NS;
         TAILQ_INSERT_TAIL(&s->settling, g, settling);
     }
@@ -378,7 +401,7 @@ void fmtp_repair_end(struct fmtp_sender *s, struct product *p)
 {
     for (uint32_t i = 0; i < p->ngroups && p->groups; i++) {
         struct group *g = &p->groups[i];
-        settle(s, g, g->parity ? g->parity * UNASKED : 0);
+        settle_unasked(s, g);
         rest(s, g);
     }
     if (s->appending && s->appending->product == p)
@@ -395,6 +418,8 @@ void fmtp_repair_stop(struct fmtp_sender *s)
         TAILQ_REMOVE(&s->settling, g, settling);
         g->settles_ns = 0;
     }
+    if (s->appending)
+        s->appending->target = s->appending->parity;
     s->appending = NULL;
     fmtp_multicast_forget(s, NULL);
 }

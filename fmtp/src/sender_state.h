@@ -31,6 +31,7 @@ struct group {
     TAILQ_ENTRY(group) settling;      /* multicast, and it is not yet known what was lost of it */
     struct product *product;
     uint64_t due_ns, last_ns;         /* last_ns: when its last repair left */
+    uint64_t left_ns;                 /* when its last block left */
     uint64_t settles_ns;              /* 0: settled */
     struct fmtp_bits wanted;          /* blocks lost by those who asked, not resent yet */
     struct fmtp_bits resent;          /* blocks resent by the last bursts */
@@ -58,6 +59,8 @@ struct product {
     uint64_t *done_set;               /* peers that acknowledged it */
     struct group *groups;             /* NULL: no extension for this product */
     uint32_t busy;                    /* of them held or ready */
+    uint32_t most_lost;               /* blocks lost by one receiver, as they told when done */
+    bool told;                        /* somebody did */
     uint16_t body_len;                /* the encoded BOP body, as it was multicast */
     uint8_t body[];
 };
@@ -110,6 +113,7 @@ struct fmtp_sender {
     unsigned repairs_ahead;           /* repairs planned in a row that new data has to make up for */
     uint64_t asked;                   /* symbols, by all requests */
     double lost, observed;            /* symbols lost and blocks sent, forgetting old ones */
+    uint64_t loop_ns;                 /* from a group's last block to the request for it */
     uint8_t *parity_memory;
     int16_t parity_free[64];
     unsigned parity_buffers, nparity_free;

@@ -3,14 +3,16 @@
  * How much of the link multicast repair leaves for data, in virtual time: one product of 20 MB at
  * 100 Mbit/s, with 54 bytes of headers per datagram (Ethernet 14, IPv4 20, UDP 8, FMTP 12).
  * Goodput: the product's bits by the time from its first datagram to its completion at the last
- * receiver, less the one-way delay. Wire: FMTP bytes that left the sender, by multicast and on all
- * streams, by the product's bytes.
+ * receiver, less the one-way delay; the median of three seeds. Wire: FMTP bytes that left the sender,
+ * by multicast and on all streams, by the product's bytes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+
+#include <stdlib.h>
 
 #include "sim.h"
 #include "timers.h"
@@ -25,19 +27,24 @@ struct row {
     double most_wire;
 };
 
-static void run(const struct row *row)
+struct result {
+    double goodput, wire;
+    struct fmtp_server_stats sent;
+    uint64_t decoded;
+};
+
+static struct result run_once(const struct row *row, uint32_t seed)
 {
     const uint32_t size = 20000000;
     struct sim_config cfg = {
         .layout = FMTP_LAYOUT_2021, .rate_bps = 100000000, .unicast_bps = 100000000,
         .delay_ns = row->delay_ms * MS, .overhead_bytes = 42, .f_snd = 5000, .f_rcv = 20,
         .loss = row->loss, .receivers = row->receivers, .fec_k = 200, .stash_blocks = 1024,
-        .quiet = true, .seed = 2, .products = 1};
+        .quiet = true, .seed = seed, .products = 1};
     struct sim *s = sim_new(&cfg);
-    struct fmtp_server_stats stats;
     struct fmtp_client_stats got;
-    uint64_t last_ns = 0, decoded = 0;
-    double goodput, wire;
+    struct result r = {0};
+    uint64_t last_ns = 0;
 
     sim_product(s, size, 0);
     sim_run(s, FMTP_NEVER);
@@ -47,20 +54,39 @@ static void run(const struct row *row)
         if (s->rx[i].ended_ns[0] > last_ns)
             last_ns = s->rx[i].ended_ns[0];
         fmtp_receiver_get_stats(s->rx[i].core, &got);
-        decoded += got.decoded_blocks;
+        r.decoded += got.decoded_blocks;
     }
-    fmtp_sender_get_stats(s->sender, &stats);
-    goodput = size * 8.0 / ((double)(last_ns - cfg.delay_ns) / 1e9) / (double)cfg.rate_bps;
-    wire = (double)(s->datagram_bytes + s->stream_bytes) / size;
-    print_message("%4d %5.1f %6d %9.2f %8.4f %8llu %8llu %9llu %9llu %8llu\n", row->receivers,
-                  row->loss * 100, (int)row->delay_ms, goodput * 100, wire,
-                  (unsigned long long)stats.repair_requests,
-                  (unsigned long long)stats.parity_sent, (unsigned long long)stats.repairs_sent,
-                  (unsigned long long)stats.retx_blocks, (unsigned long long)decoded);
-    if (goodput < row->least_goodput || wire > row->most_wire)
-        fail_msg("goodput %.2f %%, at least %.0f %% expected; wire %.4f, at most %.2f", goodput * 100,
-                 row->least_goodput * 100, wire, row->most_wire);
+    fmtp_sender_get_stats(s->sender, &r.sent);
+    r.goodput = size * 8.0 / ((double)(last_ns - cfg.delay_ns) / 1e9) / (double)cfg.rate_bps;
+    r.wire = (double)(s->datagram_bytes + s->stream_bytes) / size;
     sim_free(s);
+    return r;
+}
+
+static int by_goodput(const void *a, const void *b)
+{
+    double x = ((const struct result *)a)->goodput, y = ((const struct result *)b)->goodput;
+
+    return (x > y) - (x < y);
+}
+
+/* The median of three seeds. */
+static void run(const struct row *row)
+{
+    struct result r[3];
+
+    for (uint32_t i = 0; i < 3; i++)
+        r[i] = run_once(row, 1 + i);
+    qsort(r, 3, sizeof *r, by_goodput);
+    print_message("%4d %5.1f %6d %9.2f %8.4f %8llu %8llu %9llu %9llu %8llu\n", row->receivers,
+                  row->loss * 100, (int)row->delay_ms, r[1].goodput * 100, r[1].wire,
+                  (unsigned long long)r[1].sent.repair_requests,
+                  (unsigned long long)r[1].sent.parity_sent,
+                  (unsigned long long)r[1].sent.repairs_sent,
+                  (unsigned long long)r[1].sent.retx_blocks, (unsigned long long)r[1].decoded);
+    if (r[1].goodput < row->least_goodput || r[1].wire > row->most_wire)
+        fail_msg("goodput %.2f %%, at least %.0f %% expected; wire %.4f, at most %.2f",
+                 r[1].goodput * 100, row->least_goodput * 100, r[1].wire, row->most_wire);
 }
 
 static void test_repair_leaves_room_for_data(void **state)

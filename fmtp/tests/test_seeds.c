@@ -17,7 +17,7 @@
 #include "timers.h"
 
 #define MS UINT64_C(1000000)
-enum { SEEDS = 2000, PRODUCTS = 12 };
+enum { SEEDS = 1000, PRODUCTS = 12 };
 
 struct totals {
     uint64_t ended, missed, retx_blocks, blocks, parity, repairs, decoded, nudges, restarts;
