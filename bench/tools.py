@@ -73,8 +73,8 @@ def _fmtp(*more: str) -> tuple[Callable[..., list[str]], Callable[..., list[str]
         return [
             c.program("fmtp/fmtp-recv"),
             *("--server", f"{SENDER_IP}:{TCP_PORT}", "--group", GROUP),
-            *("--interface", receiver_ip(i), "--rate", str(_rate(c.job, 10**11))),
-            *("--rcvbuf", "8M", str(c.inbox(i))),
+            *("--interface", receiver_ip(i), "--rate", str(c.job.rate_bps or "unlimited")),
+            *("--rcvbuf", str(RCVBUF_BYTES), str(c.inbox(i))),
         ]
 
     def sender(c: Context, _: Sequence[Path]) -> list[str]:
@@ -93,6 +93,7 @@ def _norm(proactive: int) -> tuple[Callable[..., list[str]], Callable[..., list[
         return [
             c.program("bench/peers/bench-norm"),
             *("recv", f"group={GROUP}", f"node={i + 2}", f"directory={c.inbox(i)}"),
+            f"rcvbuf={RCVBUF_BYTES}",
         ]
 
     def sender(c: Context, _: Sequence[Path]) -> list[str]:
@@ -109,13 +110,13 @@ def _norm(proactive: int) -> tuple[Callable[..., list[str]], Callable[..., list[
 
 
 NORM_UNLIMITED_BPS: Final = 160_000_000
+RCVBUF_BYTES: Final = 32_000_000
 UFTP_BLOCK_BYTES: Final = 1420
-UFTP_BUFFER_BYTES: Final = 8_000_000
 
 
 def _uftp_receiver(c: Context, i: int) -> list[str]:
     return [
-        *("uftpd", "-d", "-q", "-x", "0", "-B", str(UFTP_BUFFER_BYTES), "-I", "eth0"),
+        *("uftpd", "-d", "-q", "-x", "0", "-B", str(RCVBUF_BYTES), "-I", "eth0"),
         *("-D", str(c.inbox(i)), "-M", "239.192.78.1"),
     ]
 
@@ -123,11 +124,11 @@ def _uftp_receiver(c: Context, i: int) -> list[str]:
 def _uftp_sender(c: Context, files: Sequence[Path]) -> list[str]:
     rate_kbps = c.job.rate_bps // 1000 if c.job.rate_bps else -1
     uids = ",".join(f"0x{_uid(i):08X}" for i in range(c.job.receivers))
-    grtt_s = max(0.02, 4 * c.job.delay_ms / 1000)
+    grtt_s = max(0.01, 2 * c.job.delay_ms / 1000)
     return [
-        *("uftp", "-q", "-x", "0", "-R", str(rate_kbps), "-B", str(UFTP_BUFFER_BYTES)),
+        *("uftp", "-q", "-x", "0", "-R", str(rate_kbps), "-B", str(RCVBUF_BYTES)),
         *("-b", str(UFTP_BLOCK_BYTES), "-I", "eth0", "-M", "239.192.78.1", "-P", "239.192.78.2"),
-        *("-r", f"{grtt_s:g}:0.01:15", "-H", uids, *map(str, files)),
+        *("-r", f"{grtt_s:g}:0.001:1", "-H", uids, *map(str, files)),
     ]
 
 
@@ -142,7 +143,7 @@ def _uid(receiver: int) -> int:
 def _udpcast_receiver(c: Context, i: int) -> list[str]:
     return [
         *("udp-receiver", "--nokbd", "--no-progress", "--interface", "eth0"),
-        *("--mcast-rdv-address", "239.192.79.1", "--rcvbuf", "8m"),
+        *("--mcast-rdv-address", "239.192.79.1", "--rcvbuf", str(RCVBUF_BYTES)),
         *("--file", str(c.inbox(i) / "file")),
     ]
 
@@ -177,7 +178,7 @@ def _bare(
             c.program("bench/peers/bench-bare"),
             *("recv", f"group={GROUP}", f"interface={receiver_ip(i)}", f"slot={i}"),
             *(f"receivers={c.job.receivers}", f"progress={c.work / PROGRESS}", f"gro={flag}"),
-            f"bytes={c.job.size_bytes}",
+            *(f"bytes={c.job.size_bytes}", f"rcvbuf={RCVBUF_BYTES}"),
             *([f"keep={c.inbox(i) / 'kept'}"] if keep else []),
         ]
 
@@ -192,7 +193,7 @@ def _bare(
     return receiver, sender
 
 
-WINDOW_BYTES: Final = 2_000_000  # of receive buffers of 8 MB
+WINDOW_BYTES: Final = 4_000_000  # of RCVBUF_BYTES
 
 
 def _iperf3_receiver(_: Context, __: int) -> list[str]:
