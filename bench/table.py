@@ -14,6 +14,7 @@ from bench.store import Result
 from bench.tools import BY_NAME, tools_of
 
 OURS: Final = "fmtp"
+OUR_QUEUE: Final = "pq"
 CEILINGS: Final = ("bare", "bare-gso", "bare-file", "bare-open")
 NOT_TRANSFERS: Final = (*CEILINGS, "iperf3")
 MULTICAST_PEERS: Final = ("uftp", "udpcast", "norm", "norm-fec")
@@ -155,7 +156,7 @@ def _ratio(row: Row, ours: Row | None) -> str:
     """Goodput (or median delay, or inserts) of ours over this one's."""
     if ours is None or row is ours or not row.runs or not ours.runs:
         return ""
-    name = "p50_s" if "p50_s" in row.values else "goodput_bps"
+    name = next((n for n in ("p50_s", "goodput_bps", "inserts_1000_per_s") if n in row.values), "")
     if name not in row.values or not row.values[name]:
         return ""
     return f"{ours.values[name] / row.values[name]:.2f}"
@@ -167,7 +168,7 @@ def section_text(section: str, found: Sequence[Row], absent: Sequence[str]) -> s
     places = list(dict.fromkeys((row.job.clock, row.job.cell) for row in found))
     for clock, cell in places:
         here = [row for row in found if (row.job.clock, row.job.cell) == (clock, cell)]
-        ours = next((row for row in here if row.job.tool == OURS), None)
+        ours = next((row for row in here if row.job.tool in (OURS, OUR_QUEUE)), None)
         head = ["tool", *(c.title for c in columns), "ours / it", "runs", "smallest..largest"]
         lines = []
         for row in here:

@@ -17,8 +17,9 @@ GROUP_IP: Final = GROUP.partition(":")[0]
 TCP_PORT: Final = 38801
 PROGRESS: Final = "progress"
 # Paths come on standard input of a sender that is up; or its command names the file; or, for a
-# stream, a command per batch of what has come meanwhile; or nothing is kept (the ceilings).
-Feed = Literal["stdin", "command", "bare", "iperf3"]
+# stream, a command per batch of what has come meanwhile; or nothing is kept (the ceilings); or
+# there is no network at all (queue).
+Feed = Literal["stdin", "command", "bare", "iperf3", "queue"]
 
 
 @dataclass(frozen=True)
@@ -205,6 +206,13 @@ def _iperf3_sender(c: Context, _: Sequence[Path]) -> list[str]:
     return ["iperf3", "-c", "RECEIVER", "-u", "-b", "0", "-l", "1460", "-n", str(size), "--json"]
 
 
+def _store(name: str, program: str) -> tuple[Callable[..., list[str]], Callable[..., list[str]]]:
+    def command(c: Context, _: object) -> list[str]:
+        return [c.program(f"bench/peers/{program}"), name, f"directory={c.work}"]
+
+    return command, command
+
+
 _ALL: Final = frozenset({"blast", "shaped", "stream", "small", "receivers"})
 _FILES: Final = frozenset({"blast", "shaped"})
 _OURS: Final = ("fmtp/fmtp-send", "fmtp/fmtp-recv")
@@ -275,6 +283,15 @@ TOOLS: Final[tuple[Tool, ...]] = (
     _tool(
         "bare-open", "bare, GSO/GRO, no window", "bare", ("bench/peers/bench-bare",),
         _bare(offload=True, window=False), frozenset({"blast"}),
+    ),
+    *(
+        _tool(name, title, "queue", (f"bench/peers/{program}",), _store(name, program),
+              frozenset({"queue"}), package=package)
+        for name, title, program, package in (
+            ("pq", "product queue", "bench-queue", ""),
+            ("file", "plain file, pwrite and pread", "bench-queue", ""),
+            ("lmdb", "LMDB, a transaction each, no sync", "bench-lmdb", "liblmdb-dev"),
+        )
     ),
 )  # fmt: skip
 BY_NAME: Final = {tool.name: tool for tool in TOOLS}
