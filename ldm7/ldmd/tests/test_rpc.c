@@ -2,7 +2,7 @@
  *
  * Byte vectors: reference 3.4 and 4.1, captured from the original programs. "xid" is 7 here.
  */
-#include "ldmrpc.h"
+#include "match.h"
 
 #include <arpa/inet.h>
 #include <setjmp.h>
@@ -443,6 +443,54 @@ static void ldm6_replies(void **state)
     }
 }
 
+/* reference 4.1, both ways */
+static void decode_ldm7_calls(void **state)
+{
+    uint8_t bytes[256];
+    struct ldm7_subscription s;
+    struct ldm7_backlog b;
+    struct xin x;
+
+    (void)state;
+    xin_init(&x, bytes, unhex("40000000 00000005 64756d6d79000000 00000002 70310000 000000cd", bytes));
+    xin_subscription(&x, &s);
+    assert_true(xin_done(&x));
+    assert_int_equal(s.feed, 0x40000000);
+    assert_string_equal(s.switch_id, "dummy");
+    assert_string_equal(s.port_id, "p1");
+    assert_int_equal(s.vlan, 205);
+    xin_init(&x, bytes, unhex("40000000 00000000 00000000 00010000", bytes));   /* a VLAN id of 17 bits */
+    xin_subscription(&x, &s);
+    assert_int_equal(x.st, XIN_BAD);
+    xin_init(&x, bytes, unhex("a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1 00000001 d6d6d6d6d6d6d6d6d6d6d6d6d6d6d6d6"
+                              "00000e10", bytes));
+    xin_backlog(&x, &b);
+    assert_true(xin_done(&x));
+    assert_int_equal(b.after.bytes[15], 0xa1);
+    assert_true(b.after_is_set);
+    assert_int_equal(b.before.bytes[0], 0xd6);
+    assert_int_equal(b.time_offset_s, 3600);
+    assert_string_equal(ldm7_strstatus(LDM7_NOENT), "no such feed");
+    assert_string_equal(ldm7_strstatus(17), "unknown status");
+}
+
+/* reference 3.8, as uldbutil prints it; and times that have names */
+static void format_class(void **state)
+{
+    struct ldm_class c = {.from = {1795219491, 418387}, .to = LDM_TIME_END, .n = 1, .specs = {{0xffffffff, ".*"}}};
+    char text[200], small[12];
+
+    (void)state;
+    assert_string_equal(class_format(&c, text, sizeof text),
+                        "20261121000451.418387 TS_ENDT {{ANY, \".*\"}}");
+    c.from = LDM_TIME_ZERO;
+    c.n = 2;
+    c.specs[1] = (struct ldm_spec){0x40000000, "^a"};
+    assert_string_equal(class_format(&c, text, sizeof text),
+                        "TS_ZERO TS_ENDT {{ANY, \".*\"}, {EXP, \"^a\"}}");
+    assert_int_equal(strlen(class_format(&c, small, sizeof small)), sizeof small - 1);
+}
+
 static void stream_reply(void **state)
 {
     struct fixture *f = *state;
@@ -569,6 +617,8 @@ int main(void)
         cmocka_unit_test(encode_hereis),
         cmocka_unit_test(decode_reply_address),
         cmocka_unit_test(encode_blkdata),
+        cmocka_unit_test(decode_ldm7_calls),
+        cmocka_unit_test(format_class),
         cmocka_unit_test(ldm6_replies),
         cmocka_unit_test_setup_teardown(stream_block, setup, teardown),
         cmocka_unit_test_setup_teardown(stream_feedme_by_bytes, setup, teardown),
