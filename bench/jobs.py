@@ -121,7 +121,7 @@ def cells_of(section: str, clock: Clock) -> list[Job]:
             cells.append(
                 Job(
                     "receivers", "", "file", "native", receivers,
-                    rate_bps=20 * MBIT, size_bytes=10 * MB,
+                    rate_bps=5 * MBIT, size_bytes=4 * MB,
                 )
             )  # fmt: skip
     elif section == "queue":

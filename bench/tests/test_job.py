@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole jobs over real namespaces: small ones."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.job_process import ROOT, JobProcess
+from bench.jobs import Job
+from bench.tools import BY_NAME, missing
+from topologies.lifecycle import live_runs
+
+JOB = Job(
+    "blast", "fmtp", "file", "native", 2, rate_bps=50_000_000, loss=0.05, size_bytes=1_000_000
+)
+BUILD = ROOT / "build"
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root, makes network namespaces"),
+    pytest.mark.skipif(not (BUILD / "bench/peers").exists(), reason="C programs are not built"),
+]
+
+
+def result_of(job: Job) -> dict[str, Any]:
+    absent = missing(BY_NAME[job.tool], BUILD)
+    if absent:
+        pytest.skip(f"not installed: {', '.join(absent)}")
+    process = JobProcess(job)
+    try:
+        end = time.monotonic() + 120
+        while (result := process.poll()) is None:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        return result
+    finally:
+        process.stop()
+
+
+@pytest.mark.parametrize("tool", ["fmtp", "tcp", "uftp", "udpcast", "norm"])
+def test_file_is_timed_and_counted(tool: str) -> None:
+    """A megabyte at 50 Mbit/s takes 0.16 s at least, whoever sends it; 5 % of the datagrams are
+    lost at each receiver, so more than the file crosses the wire."""
+    before = set(live_runs())
+    result = result_of(replace(JOB, tool=tool))
+    assert result["status"] == "ok", result
+    assert 0.16 < result["seconds"] < 30
+    assert result["goodput_bps"] == pytest.approx(8e6 / result["seconds"])
+    assert 1.04 < result["wire_ratio"] < 4
+    assert result["cpu_sender_s"] > 0
+    assert result["cpu_receivers_s"] > 0
+    assert set(live_runs()) <= before
+
+
+def test_stream_is_delivered() -> None:
+    stream = Job(
+        "stream", "fmtp", "stream", "native", 2,
+        rate_bps=20_000_000, size_bytes=20_000, files=20, offered_bps=10_000_000,
+    )  # fmt: skip
+    result = result_of(stream)
+    assert result["status"] == "ok", result
+    assert (result["delivered"], result["missing"]) == (40, 0)
+    assert 0 < result["p50_s"] <= result["p99_s"] <= result["max_s"] < 10
+
+
+def test_ceiling_counts_what_arrives() -> None:
+    """5 % of the super-packets or datagrams are lost, and nothing repairs them."""
+    job = replace(JOB, tool="bare", size_bytes=20_000_000, rate_bps=0)
+    result = result_of(job)
+    assert result["status"] == "ok", result
+    assert 0.92 < result["delivered_fraction"] < 0.98
+
+
+def test_interrupted_job_leaves_nothing() -> None:
+    before, files = set(live_runs()), set(Path("/dev/shm").glob("downpour-bench-*"))
+    process = JobProcess(replace(JOB, size_bytes=500_000_000))
+    end = time.monotonic() + 20
+    while set(live_runs()) <= before and time.monotonic() < end:
+        time.sleep(0.05)
+    time.sleep(1)
+    process.stop()
+    assert set(live_runs()) <= before
+    assert set(Path("/dev/shm").glob("downpour-bench-*")) <= files
