@@ -92,7 +92,8 @@ class Flood:
 
 class Daemon:
     def __init__(self, ldmd: Path, tools: Path, work: Path, name: str, conf: str) -> None:
-        self.tools, self.queue, self.log_path = tools, work / f"{name}.pq", work / f"{name}.log"
+        (work / name).mkdir()  # memories of sessions lie beside the queue
+        self.tools, self.queue, self.log_path = tools, work / name / "ldm.pq", work / f"{name}.log"
         self.port = free_port()
         path = work / f"{name}.conf"
         path.write_text(conf)
