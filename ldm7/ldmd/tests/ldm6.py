@@ -16,6 +16,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -271,6 +272,43 @@ def reclass(ldmd: Path, tools: Path) -> None:
         expect("Request denied" in d.log(), "denied")
 
 
+def small_hereis(_: Path, tools: Path) -> None:
+    """ldmsend to a server that takes at most 4 bytes at once: larger products are announced."""
+    up = Upstream()
+    with tempfile.TemporaryDirectory(prefix="ldmdwire") as work:
+        for name, data in (("a", b"1234"), ("b", b"12345"), ("c", b"123456")):
+            (Path(work) / name).write_bytes(data)
+        argv = [
+            str(tools / "ldmd" / "ldmsend"),
+            "-P",
+            str(up.port),
+            "-h",
+            "127.0.0.1",
+            "a",
+            "b",
+            "c",
+        ]
+        with subprocess.Popen(argv, cwd=work, stderr=subprocess.PIPE) as p:
+            peer = Peer(up.server.accept()[0])
+            asked = peer.record()
+            expect(asked[4:] == call(6, 5, clazz(0x40000000, b".*"))[8:], "HIYA")
+            answer(peer, asked, OK + struct.pack(">I", 4))
+            here = peer.record()
+            expect(here[4:40] == call(6, 1)[8:] and here.endswith(b"\0\0\0\x041234"), "HEREIS")
+            coming = peer.record()
+            expect(coming[4:40] == call(6, 12)[8:], "COMINGSOON")
+            expect(coming.endswith(string(b"b") + struct.pack(">II", 5, 5)), "announced")
+            answer(peer, coming, OK)
+            head = hashlib.md5(b"12345").digest() + struct.pack(">II", 0, 5)
+            expect(peer.record()[4:] == call(6, 13, head + b"12345\0\0\0")[8:], "BLKDATA")
+            answer(peer, peer.record(), DONT_SEND)
+            null = peer.record()
+            expect(null[4:] == call(6, 0)[8:], "NULLPROC")
+            answer(peer, null)
+            _, err = p.communicate(timeout=10)
+            expect(p.returncode == 0, f"ldmsend: {err!r}")
+
+
 def killed(ldmd: Path, tools: Path) -> None:
     """kill -9 before anything was noted: the queue knows what came by this upstream."""
     up = Upstream()
@@ -330,7 +368,7 @@ def main() -> int:
             part(d)
             time.sleep(0.3)
             print(f"ok {part.__name__}", flush=True)
-    for case in (redundant, reclass, killed, slow_reader):
+    for case in (redundant, reclass, small_hereis, killed, slow_reader):
         case(ldmd, tools)
         print(f"ok {case.__name__}", flush=True)
     return 0
