@@ -304,6 +304,93 @@ def subscribe(d: Daemon) -> None:
     expect(peer.ask(call(7, 0)) == accepted(0), "TEST_CONNECTION is not answered, NULLPROC is")
 
 
+def fmtp(index: int, flags: int, payload: bytes = b"", seq: int = 0) -> bytes:
+    return struct.pack(">IIHH", index, seq, len(payload), flags) + payload
+
+
+def bop(index: int, whole: bytes) -> bytes:
+    """Layout of 2017; `whole`: prod_info (its signature is the metadata) and data."""
+    return fmtp(index, 1, struct.pack(">IH", len(whole), 16) + whole[8:24])
+
+
+class Memory:
+    """What a downstream remembers on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def last(self) -> bytes:
+        text = self.path.read_text() if self.path.exists() else ""
+        _, found, rest = text.partition("Last Multicast Product Signature: ")
+        return bytes.fromhex(rest[:32]) if found else b""
+
+    def becomes(self, want: bytes, timeout_s: float = 20) -> bool:
+        end = time.monotonic() + timeout_s
+        while self.last() != want and time.monotonic() < end:
+            time.sleep(0.05)
+        return self.last() == want
+
+
+def answer(peer: Peer, to: bytes, body: bytes = b"") -> None:
+    reply = accepted(0, body, xid=int.from_bytes(to[:4], "big"))
+    peer.sock.sendall(struct.pack(">I", 0x80000000 | len(reply)) + reply)
+
+
+def downstream7(ldmd: Path, tools: Path) -> None:
+    """We are the upstream and its FMTP sender. The memory must not pass what is open."""
+    group = ("224.0.77.12", 38912)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_server(("127.0.0.1", 0)) as sender,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
+    ):
+        server.settimeout(10)
+        sender.settimeout(10)
+        here = socket.inet_aton("127.0.0.1")
+        udp.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, here)
+        port, fmtp_port = server.getsockname()[1], sender.getsockname()[1]
+        conf = f"RECEIVE EXP 127.0.0.1:{port} 127.0.0.1 sw p7 5\nSET fmtp.layout 2017\n"
+        with daemon(ldmd, tools, conf) as d:
+            memory = Memory(d.work / f"127.0.0.1:{port}_EXP.yaml")
+            peer = Peer(server.accept()[0])
+            asked = peer.record()
+            want = struct.pack(">I", 0x40000000) + string(b"sw") + string(b"p7")
+            expect(asked[4:] == call(7, 1)[8:] + want + struct.pack(">I", 5), "SUBSCRIBE")
+            where = [f"{group[0]}:{group[1]}".encode(), f"127.0.0.1:{fmtp_port}".encode()]
+            body = struct.pack(">II", 0, 0x40000000) + b"".join(map(string, where))
+            answer(peer, asked, body + b"\x01\0\0\x7f" + struct.pack(">I", 32))
+            path = sender.accept()[0]
+            backlog = call(7, 3)[8:] + bytes(16) + bytes(4)
+            expect(peer.record()[4:] == backlog + bytes(16) + struct.pack(">I", 3600), "backlog")
+            fence = peer.record()
+            expect(fence[4:] == call(7, 0)[8:], "NULLPROC behind it")
+            old = product(b"backlog", b"d.0")
+            peer.sock.sendall(call(7, 7, old))
+            answer(peer, fence)
+            expect(memory.becomes(old[8:24]), "the backlog is complete and remembered")
+
+            opened, complete = product(b"a" * 3000, b"d.1"), product(b"b" * 900, b"d.2")
+            for datagram in (
+                bop(7, opened),
+                bop(8, complete),
+                fmtp(8, 4, complete),
+                fmtp(8, 2),
+            ):
+                udp.sendto(datagram, group)
+            second = call(7, 3)[8:] + old[8:24] + struct.pack(">I", 1) + opened[8:24]
+            expect(peer.record()[4:-4] == second, "backlog between the two")
+            answer(peer, peer.record())
+            names = [(b"backlog", "d.0"), (b"b" * 900, "d.2")]
+            d.await_listing([f"{hashlib.md5(x).hexdigest()} {len(x)} {n}" for x, n in names])
+            expect(not memory.becomes(complete[8:24], 3), "remembered past an open product")
+            expect(memory.last() == old[8:24], "memory before the open product")
+            for seq in range(0, len(opened), 1448):
+                udp.sendto(fmtp(7, 4, opened[seq : seq + 1448], seq), group)
+            udp.sendto(fmtp(7, 2), group)
+            expect(memory.becomes(complete[8:24]), "remembered when nothing is open")
+            path.close()
+
+
 def downstream6(ldmd: Path, tools: Path) -> None:
     """We are the upstream: fragments as the original sends them, then other calls."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -362,6 +449,8 @@ def main() -> int:
             part(d)
             time.sleep(0.3)
             print(f"ok {part.__name__}", flush=True)
+    downstream7(ldmd, tools)
+    print("ok downstream7", flush=True)
     downstream6(ldmd, tools)
     print("ok downstream6", flush=True)
     return 0
