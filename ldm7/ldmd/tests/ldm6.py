@@ -305,7 +305,7 @@ def small_hereis(_: Path, tools: Path) -> None:
             null = peer.record()
             expect(null[4:] == call(6, 0)[8:], "NULLPROC")
             answer(peer, null)
-            _, err = p.communicate(timeout=10)
+            err = p.communicate(timeout=10)[1]
             expect(p.returncode == 0, f"ldmsend: {err!r}")
 
 
