@@ -79,6 +79,7 @@ port_of() { sed -n 's/.*TCP port //p' "$dir/send.err" | sed -n "$1p"; }
 group2=239.193.$(($$ % 250 + 1)).78:${group##*:}
 for start in 0 3; do
     rm -f "$dir"/out1/*
+    : >"$dir/send.err"
     timeout 60 "$send" --group $group --group $group2 --address 127.0.0.1 --receivers 2 --mac 1 \
         --state "$dir/state" --rate 200M "$dir"/in/* >"$dir/send.out" 2>"$dir/send.err" &
     sender=$! pids="$pids $!" tries=0

@@ -245,6 +245,10 @@ static void add(struct fmtp_server_stats *all, const struct fmtp_server_stats *s
     all->send_errors += s->send_errors;
     all->too_long += s->too_long;
     all->refused += s->refused;
+    all->repair_requests += s->repair_requests;
+    all->parity_sent += s->parity_sent;
+    all->repairs_sent += s->repairs_sent;
+    all->nudges += s->nudges;
     all->receivers += s->receivers;
     all->extended += s->extended;
 }
@@ -476,14 +480,18 @@ int main(int argc, char **argv)
     ok = ok && st.unacknowledged == 0;
     printf("products=%llu receivers=%zu extended=%zu seconds=%.3f datagrams=%llu datagram_bytes=%llu "
            "blocks=%llu retx_requests=%llu retx_blocks=%llu retx_bytes=%llu rejects=%llu timeouts=%llu "
-           "acks=%llu unacknowledged=%llu bad_messages=%llu send_errors=%llu result=%s\n",
+           "acks=%llu unacknowledged=%llu repair_requests=%llu parity_sent=%llu repairs_sent=%llu "
+           "nudges=%llu bad_messages=%llu refused=%llu send_errors=%llu result=%s\n",
            (unsigned long long)st.products, st.receivers, st.extended, seconds,
            (unsigned long long)st.datagrams, (unsigned long long)st.datagram_bytes,
            (unsigned long long)st.blocks, (unsigned long long)st.retx_requests,
            (unsigned long long)st.retx_blocks, (unsigned long long)st.retx_bytes,
            (unsigned long long)st.rejects, (unsigned long long)st.timeouts,
            (unsigned long long)st.acks, (unsigned long long)st.unacknowledged,
-           (unsigned long long)st.bad_messages, (unsigned long long)st.send_errors,
+           (unsigned long long)st.repair_requests, (unsigned long long)st.parity_sent,
+           (unsigned long long)st.repairs_sent, (unsigned long long)st.nudges,
+           (unsigned long long)st.bad_messages, (unsigned long long)st.refused,
+           (unsigned long long)st.send_errors,
            ok ? "complete" : "incomplete");
     free(run.files);
     return ok ? EXIT_SUCCESS : EXIT_FAILURE;
