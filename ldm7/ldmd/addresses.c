@@ -3,11 +3,12 @@
 
 #include <arpa/inet.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct lease {
-    char *key;
+    char key[ADDRESSES_KEY];
     uint32_t addr;
     unsigned users;
     uint64_t left;                     /* when the last user left, in events */
@@ -66,31 +67,29 @@ static struct lease *longest_away(struct addresses *a)
     return found;
 }
 
-static struct lease *new_lease(struct addresses *a, const char *key)
+/* A lease that nobody has: of an address never given out, or of the endpoint longest away. */
+static struct lease *unused_lease(struct addresses *a, uint32_t start)
 {
-    char *copy = strdup(key);
-    struct lease *l = NULL;
-    uint32_t at, tries;
-
-    if (copy == NULL)
-        return NULL;
     /* At most one more than the leases and the server can be taken. */
-    tries = a->n < ADDRESSES_REMEMBERED + 2 ? a->n : ADDRESSES_REMEMBERED + 2;
+    uint32_t tries = a->n < ADDRESSES_REMEMBERED + 2 ? a->n : ADDRESSES_REMEMBERED + 2;
+
     for (uint32_t i = 0; i < tries && a->count < ADDRESSES_REMEMBERED; i++) {
-        at = a->first + (uint32_t)(((uint64_t)hash(key) % a->n + i) % a->n);
+        uint32_t at = a->first + (uint32_t)(((uint64_t)start + i) % a->n);
+
         if (at == a->server || by_address(a, at) != NULL)
             continue;
-        l = &a->leases[a->count++];
-        *l = (struct lease){.key = copy, .addr = at};
-        return l;
+        a->leases[a->count] = (struct lease){.addr = at};
+        return &a->leases[a->count++];
     }
-    l = longest_away(a);
-    if (l == NULL) {
-        free(copy);
-        return NULL;
-    }
-    free(l->key);
-    l->key = copy;
+    return longest_away(a);
+}
+
+static struct lease *new_lease(struct addresses *a, const char *key)
+{
+    struct lease *l = unused_lease(a, hash(key) % a->n);
+
+    if (l != NULL)
+        snprintf(l->key, sizeof l->key, "%s", key);
     return l;
 }
 
@@ -122,9 +121,5 @@ void addresses_give_back(struct addresses *a, struct in_addr addr)
 
 void addresses_free(struct addresses *a)
 {
-    if (a == NULL)
-        return;
-    for (size_t i = 0; i < a->count; i++)
-        free(a->leases[i].key);
     free(a);
 }

@@ -134,14 +134,14 @@ bool greeter_displace(struct greeter *g)
 void greeter_take(struct greeter *g, int fd, struct in_addr from, uint64_t now)
 {
     unsigned count;
-    struct guest *same = oldest_of(g, from, &count), *v;
+    struct guest *leaves = oldest_of(g, from, &count), *v;
     int wanted = GREETER_HEAD_BYTES;
 
     g->stats.accepted++;
-    if (count >= g->limits.per_address)
-        displace(same);
-    else if (g->free == NULL)
-        displace(g->oldest);
+    if (count < g->limits.per_address)
+        leaves = g->free == NULL ? g->oldest : NULL;
+    if (leaves != NULL)
+        displace(leaves);
     v = g->free;
     /* Readable only when the whole header is there, or the end: a peer that sends byte by byte
      * wakes nobody. */

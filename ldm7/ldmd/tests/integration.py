@@ -278,7 +278,7 @@ def case_ldm7_lossless(lab: Lab) -> None:
 def case_ldm7_loss(lab: Lab) -> None:
     for host in SUBSCRIBERS:
         lose(host, "-p", "udp", probability=0.02)
-    start7(lab)
+    start7(lab, "SET fmtp.repair unicast\n")  # parity would leave nothing to retransmit
     lab.insert("a", mixed_sizes(50))
     time.sleep(0.2)
     lab.insert("tail", [5000])  # a wholly lost last product needs a successor to be noticed
