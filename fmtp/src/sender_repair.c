@@ -265,7 +265,7 @@ static void begin_burst(struct fmtp_sender *s, struct group *g, uint64_t now_ns)
     /* The code costs here and, at the same time everywhere, at the receivers. But only parity tells
      * when a burst is over and did not suffice: near the end that spares a timer. */
     if (bits(&g->wanted) * packet <= n * (packet + 2 * code_ns(s, k)) &&
-        (n < 2 || !near_end(s, g->product) || 2 * n * code_ns(s, k) > fmtp_peers_rtt_max(s)))
+        (n < 2 || !near_end(s, g->product) || 2 * code_ns(s, k) * n > fmtp_peers_rtt_max(s)))
         g->originals = true;
     if (n * loss(s) >= 0.1 && near_end(s, g->product)) {
         /* Something of the burst will be lost again. */

@@ -6,7 +6,7 @@
 
 int fmtp_timers_init(struct fmtp_timers *t, size_t capacity)
 {
-    t->heap = calloc(capacity + 1, sizeof *t->heap);
+    t->heap = calloc(capacity + 1, sizeof(struct fmtp_timer *));
     t->count = 0;
     t->capacity = capacity;
     return t->heap ? 0 : -1;
