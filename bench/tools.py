@@ -125,11 +125,10 @@ def _uftp_receiver(c: Context, i: int) -> list[str]:
 def _uftp_sender(c: Context, files: Sequence[Path]) -> list[str]:
     rate_kbps = c.job.rate_bps // 1000 if c.job.rate_bps else -1
     uids = ",".join(f"0x{_uid(i):08X}" for i in range(c.job.receivers))
-    grtt_s = max(0.01, 2 * c.job.delay_ms / 1000)
     return [
         *("uftp", "-q", "-x", "0", "-R", str(rate_kbps), "-B", str(RCVBUF_BYTES)),
         *("-b", str(UFTP_BLOCK_BYTES), "-I", "eth0", "-M", "239.192.78.1", "-P", "239.192.78.2"),
-        *("-r", f"{grtt_s:g}:0.001:1", "-H", uids, *map(str, files)),
+        *("-H", uids, *map(str, files)),
     ]
 
 

@@ -127,7 +127,7 @@ static uint64_t send_batch(int fd, const uint8_t *data, uint64_t size, uint64_t 
     static struct header headers[BATCH];
     static struct iovec parts[2 * BATCH];
     static struct mmsghdr messages[BATCH];
-    unsigned n = 0;
+    size_t n = 0;
     uint64_t block = datagram - HEADER;
 
     for (; n < BATCH && offset < size && (!gso || (n + 1) * datagram <= 65507); n++) {
@@ -139,16 +139,16 @@ static uint64_t send_batch(int fd, const uint8_t *data, uint64_t size, uint64_t 
         offset += len;
     }
     if (gso) {
-        messages[0].msg_hdr.msg_iovlen = 2 * (size_t)n;
+        messages[0].msg_hdr.msg_iovlen = 2 * n;
         n = 1;
     }
-    for (unsigned done = 0; done < n;) {
-        int sent = sendmmsg(fd, messages + done, n - done, 0);
+    for (size_t done = 0; done < n;) {
+        int sent = sendmmsg(fd, messages + done, (unsigned)(n - done), 0);
         if (sent < 0 && errno != ENOBUFS && errno != EINTR)
             die("send: %s", strerror(errno));
         if (sent < 0)
             nap();
-        done += sent > 0 ? (unsigned)sent : 0;
+        done += sent > 0 ? (size_t)sent : 0;
     }
     return offset;
 }

@@ -66,7 +66,10 @@ static void add_path(struct sending *s, const char *path)
         s->capacity = s->capacity ? 2 * s->capacity : 64;
         s->waiting = reallocarray(s->waiting, s->capacity, sizeof *s->waiting);
     }
-    if (!s->waiting || !(s->waiting[s->nwaiting++] = strdup(path)))
+    if (!s->waiting)
+        die("out of memory");
+    s->waiting[s->nwaiting] = strdup(path);
+    if (!s->waiting[s->nwaiting++])
         die("out of memory");
 }
 

@@ -3,40 +3,12 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 const char *program = "bench";
-
-static void complain(const char *format, va_list args)
-{
-    fprintf(stderr, "%s: ", program);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
-}
-
-void die(const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    complain(format, args);
-    va_end(args);
-    exit(1);
-}
-
-void die_usage(const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    complain(format, args);
-    va_end(args);
-    exit(2);
-}
 
 static void read_endpoint(const char *word, const char *value, struct sockaddr_in *out)
 {

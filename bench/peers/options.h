@@ -8,6 +8,8 @@
 
 #include <netinet/in.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 struct option_word {
     const char *name;
@@ -18,8 +20,11 @@ struct option_word {
 
 extern const char *program;
 
-_Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
-_Noreturn void die_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* One line on stderr, then the end: exit code 1, or 2 for wrong usage. */
+#define die(...) end_with(1, __VA_ARGS__)
+#define die_usage(...) end_with(2, __VA_ARGS__)
+#define end_with(code, ...) \
+    (fprintf(stderr, "%s: ", program), fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), exit(code))
 
 /* words ends with a name of NULL; `from` is the first argument that is looked at. */
 void read_options(int argc, char **argv, int from, const struct option_word *words);

@@ -94,6 +94,22 @@ static void *serve(void *arg)
     return NULL;
 }
 
+static void add_path(const char *path)
+{
+    pthread_mutex_lock(&lock);
+    if (npaths == capacity) {
+        capacity = capacity ? 2 * capacity : 64;
+        paths = reallocarray(paths, capacity, sizeof *paths);
+    }
+    if (!paths)
+        die("out of memory");
+    paths[npaths] = strdup(path);
+    if (!paths[npaths++])
+        die("out of memory");
+    pthread_cond_broadcast(&more);
+    pthread_mutex_unlock(&lock);
+}
+
 static int send_main(void)
 {
     int one = 1, listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -113,19 +129,9 @@ static int send_main(void)
             die("accept: %s", strerror(errno));
     }
     fprintf(stderr, "bench-tcp: %llu receivers connected\n", (unsigned long long)receivers);
-    for (ssize_t n; (n = getline(&line, &room, stdin)) > 0;) {
+    while (getline(&line, &room, stdin) > 0) {
         line[strcspn(line, "\n")] = 0;
-        char *path = strdup(line);
-        pthread_mutex_lock(&lock);
-        if (npaths == capacity) {
-            capacity = capacity ? 2 * capacity : 64;
-            paths = reallocarray(paths, capacity, sizeof *paths);
-        }
-        if (!paths || !path)
-            die("out of memory");
-        paths[npaths++] = path;
-        pthread_cond_broadcast(&more);
-        pthread_mutex_unlock(&lock);
+        add_path(line);
     }
     pthread_mutex_lock(&lock);
     complete = true;
