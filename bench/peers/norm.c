@@ -39,10 +39,12 @@ static NormSessionHandle open_session(NormInstanceHandle instance)
     return s;
 }
 
+#define PATH_ROOM 512
+
 struct sending {
     NormSessionHandle session;
     NormObjectHandle last;
-    char **waiting;                   /* paths that the full queue refused */
+    char (*waiting)[PATH_ROOM];       /* paths, of which the first `next` were handed over */
     size_t nwaiting, capacity, next;
     int rounds;
 };
@@ -68,9 +70,9 @@ static void add_path(struct sending *s, const char *path)
     }
     if (!s->waiting)
         die("out of memory");
-    s->waiting[s->nwaiting] = strdup(path);
-    if (!s->waiting[s->nwaiting++])
-        die("out of memory");
+    if (strlen(path) >= PATH_ROOM)
+        die_usage("found '%s'; valid: paths below %d bytes", path, PATH_ROOM);
+    memcpy(s->waiting[s->nwaiting++], path, strlen(path) + 1);
 }
 
 /* Complete lines of standard input; false at its end. */
@@ -136,8 +138,6 @@ static int send_main(NormInstanceHandle instance)
 done:
     printf("files=%zu rounds=%d\n", s.nwaiting, s.rounds);
     NormStopSender(s.session);
-    for (size_t i = 0; i < s.nwaiting; i++)
-        free(s.waiting[i]);
     free(s.waiting);
     return 0;
 }

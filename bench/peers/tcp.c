@@ -27,6 +27,7 @@
 #include "options.h"
 
 #define NAME_MAX_BYTES 255
+#define PATH_ROOM 512
 
 struct head {
     uint32_t name_len;
@@ -39,7 +40,7 @@ static uint64_t receivers = 1;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
-static char **paths;
+static char (*paths)[PATH_ROOM];
 static size_t npaths, capacity;
 static bool complete;
 
@@ -84,9 +85,11 @@ static void *serve(void *arg)
         pthread_mutex_lock(&lock);
         while (i >= npaths && !complete)
             pthread_cond_wait(&more, &lock);
-        const char *path = i < npaths ? paths[i] : NULL;
+        char path[PATH_ROOM] = "";
+        if (i < npaths)
+            memcpy(path, paths[i], PATH_ROOM);
         pthread_mutex_unlock(&lock);
-        if (!path)
+        if (!*path)
             break;
         send_file(fd, path);
     }
@@ -103,9 +106,9 @@ static void add_path(const char *path)
     }
     if (!paths)
         die("out of memory");
-    paths[npaths] = strdup(path);
-    if (!paths[npaths++])
-        die("out of memory");
+    if (strlen(path) >= PATH_ROOM)
+        die_usage("found '%s'; valid: paths below %d bytes", path, PATH_ROOM);
+    memcpy(paths[npaths++], path, strlen(path) + 1);
     pthread_cond_broadcast(&more);
     pthread_mutex_unlock(&lock);
 }
@@ -139,8 +142,6 @@ static int send_main(void)
     pthread_mutex_unlock(&lock);
     for (uint64_t i = 0; i < receivers; i++)
         pthread_join(threads[i], NULL);
-    for (size_t i = 0; i < npaths; i++)
-        free(paths[i]);
     free(paths);
     free(line);
     free(fds);

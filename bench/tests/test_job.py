@@ -17,7 +17,7 @@ from bench.tools import BY_NAME, missing
 from topologies.lifecycle import live_runs
 
 JOB = Job(
-    "blast", "fmtp", "file", "native", 2, rate_bps=50_000_000, loss=0.05, size_bytes=1_000_000
+    "blast", "fmtp", "file", "native", 2, rate_bps=50_000_000, loss=0.01, size_bytes=1_000_000
 )
 BUILD = ROOT / "build"
 
@@ -45,14 +45,14 @@ def result_of(job: Job) -> dict[str, Any]:
 
 @pytest.mark.parametrize("tool", ["fmtp", "tcp", "uftp", "udpcast", "norm"])
 def test_file_is_timed_and_counted(tool: str) -> None:
-    """A megabyte at 50 Mbit/s takes 0.16 s at least, whoever sends it; 5 % of the datagrams are
-    lost at each receiver, so more than the file crosses the wire."""
+    """A megabyte at 50 Mbit/s takes 0.16 s at least, whoever sends it; 1 % of what arrives is
+    lost at each receiver; headers and repairs cross the wire besides the file."""
     before = set(live_runs())
     result = result_of(replace(JOB, tool=tool))
     assert result["status"] == "ok", result
     assert 0.16 < result["seconds"] < 30
     assert result["goodput_bps"] == pytest.approx(8e6 / result["seconds"])
-    assert 1.04 < result["wire_ratio"] < 4
+    assert 1.03 < result["wire_ratio"] < 4
     assert result["cpu_sender_s"] > 0
     assert result["cpu_receivers_s"] > 0
     assert set(live_runs()) <= before
@@ -71,7 +71,7 @@ def test_stream_is_delivered() -> None:
 
 def test_ceiling_counts_what_arrives() -> None:
     """5 % of the super-packets or datagrams are lost, and nothing repairs them."""
-    job = replace(JOB, tool="bare", size_bytes=20_000_000, rate_bps=0)
+    job = replace(JOB, tool="bare", size_bytes=20_000_000, rate_bps=0, loss=0.05)
     result = result_of(job)
     assert result["status"] == "ok", result
     assert 0.92 < result["delivered_fraction"] < 0.98
