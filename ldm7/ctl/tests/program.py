@@ -136,7 +136,7 @@ def life(site: Site) -> None:
     Path(site.settings["LDM_PQACT_CONF"]).write_text("EXP\t.\tFILE\ttwo\n")
     site.ok("pqactcheck")
     site.ok("pqactHUP")
-    time.sleep(0.3)
+    time.sleep(1)
     site.insert("b", "b")
     wait_for("FILE two", lambda: (site.top / "data/two").exists())
     expect("Starting Up" in site.ok("log"), "log")
