@@ -303,9 +303,13 @@ static void test_parity(void **state)
     expect(s, 62 * MS, FMTP_PARITY, parity(0, 3, 5));
     expect(s, 62 * MS, FMTP_PARITY, parity(0, 4, 5));
     expect_none(s, 80 * MS);
+    /* What is known to have been sent does not count. */
+    ask(s, b, 1, 2, 0, 1, 0x300, 100 * MS);
+    expect(s, 102 * MS, FMTP_PARITY, parity(1, 2, 3));
+    expect_none(s, 110 * MS);
     fmtp_sender_get_stats(s, &stats);
-    assert_int_equal(stats.repair_requests, 8);
-    assert_int_equal(stats.parity_sent, 7);
+    assert_int_equal(stats.repair_requests, 9);
+    assert_int_equal(stats.parity_sent, 8);
     assert_int_equal(stats.repairs_sent, 0);
     assert_int_equal(stats.bad_messages, 0);
     fmtp_sender_free(s);
@@ -714,6 +718,34 @@ static void test_paced_streams(void **state)
     fmtp_sender_free(s);
 }
 
+/* Of three who have something queued the caller serves one only: the others hold a message each. */
+static void test_nobody_hoards(void **state)
+{
+    struct fmtp_sender_config cfg = common;
+    struct fmtp_sender *s;
+    uint8_t bytes[8192];
+    size_t got = 0;
+    unsigned extra;
+    int p = -1;
+
+    (void)state;
+    cfg.r_uc_bps = 8000000;
+    s = make(&cfg);
+    for (int i = 0; i < 3; i++)
+        p = peer(s, false);
+    offer(s, 30000);
+    drain(s, 0, &extra);
+    for (int i = 0; i < 3; i++)
+        put(s, i, FMTP_RETX_REQ, 0, 0, 30000);
+    for (uint64_t now_ns = 1000 * MS; now_ns <= 1020 * MS; now_ns += MS / 10) {
+        fmtp_sender_timeout(s, now_ns);
+        for (size_t n; (n = stream(s, p, bytes, sizeof bytes, now_ns)); )
+            got += n;
+    }
+    assert_in_range(got, 5112 + 20000 - 3 * 112, 5112 + 20000 + 112);
+    fmtp_sender_free(s);
+}
+
 /* Whatever is asked for, however often: no more memory. */
 static void test_memory_is_bounded(void **state)
 {
@@ -766,7 +798,8 @@ int main(void)
         cmocka_unit_test(test_mixed), cmocka_unit_test(test_bad_requests),
         cmocka_unit_test(test_pieces), cmocka_unit_test(test_release_waits_for_the_caller),
         cmocka_unit_test(test_request_counts_peer), cmocka_unit_test(test_nudges),
-        cmocka_unit_test(test_paced_streams), cmocka_unit_test(test_memory_is_bounded),
+        cmocka_unit_test(test_paced_streams), cmocka_unit_test(test_nobody_hoards),
+        cmocka_unit_test(test_memory_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
