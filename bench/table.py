@@ -209,7 +209,7 @@ def absent_tools(section: str, not_installed: dict[str, list[str]]) -> list[str]
         if tool.name in not_installed
     ]
     if section == "shaped":
-        found.append("FLUTE: no free implementation is packaged for Debian or Ubuntu")
+        found.append("FLUTE: no package of it in Debian or Ubuntu")
     return found
 
 
