@@ -48,10 +48,11 @@ class Site:
             self.arguments("-i", "0", *more), text=True, capture_output=True, timeout=60
         )
 
-    def start(self, *more: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            self.arguments("-i", "1000", *more), stderr=subprocess.PIPE, text=True
-        )
+    def start(self, *more: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(self.arguments("-i", "1000", "-l", f"{self.top}/log", *more))
+
+    def log(self) -> str:
+        return (self.top / "log").read_text()
 
     def filed(self, name: str = "all") -> str:
         path = self.data / name
