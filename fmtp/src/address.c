@@ -71,7 +71,7 @@ bool fmtp_address_same_host(const struct sockaddr_storage *a, const struct socka
 const char *fmtp_address_text(const struct sockaddr *address, char *out)
 {
     struct sockaddr_storage a = {0};
-    char host[INET6_ADDRSTRLEN + 1 + IF_NAMESIZE], zone[1 + IF_NAMESIZE] = "";
+    char host[INET6_ADDRSTRLEN], zone[1 + IF_NAMESIZE] = "";
 
     memcpy(&a, address, address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
                                                        : sizeof(struct sockaddr_in));
@@ -121,9 +121,11 @@ int fmtp_address_parse(const char *text, bool with_port, struct sockaddr_storage
     char host[FMTP_ADDRESS_TEXT], *port = NULL, *end;
     unsigned long n = 0;
 
-    if (strlen(text) >= sizeof host)
+    size_t len = strlen(text);
+
+    if (len >= sizeof host)
         return -1;
-    strcpy(host, text);
+    memcpy(host, text, len + 1);
     if (with_port) {
         char *colon = strrchr(host, ':');
         if (!colon)

@@ -23,6 +23,7 @@ enum {
 };
 
 static const char offer_line[] = "FMTP-Extensions: 1\n";
+#define OFFER_BYTES (sizeof offer_line - 1)
 static const char end_line[] = "-----END RSA PUBLIC KEY-----\n";
 static const char magic[4] = {'D', 'P', 'X', '1'};
 
@@ -78,14 +79,14 @@ struct fmtp_keyx *fmtp_keyx_new_receiver(bool offer)
     if (der_len <= 0 || !pem || PEM_write_bio(pem, PEM_STRING_RSA_PUBLIC, "", der, der_len) <= 0)
         goto fail;
     n = BIO_get_mem_data(pem, &text);
-    if (n <= 0 || (size_t)n > sizeof k->out - LENGTH_BYTES - strlen(offer_line))
+    if (n <= 0 || (size_t)n > sizeof k->out - LENGTH_BYTES - OFFER_BYTES)
         goto fail;
     memcpy(k->out + LENGTH_BYTES, text, (size_t)n);
     k->out_len = LENGTH_BYTES + (size_t)n;
     k->offered = offer;
     if (offer) {
-        memcpy(k->out + k->out_len, offer_line, strlen(offer_line));
-        k->out_len += strlen(offer_line);
+        memcpy(k->out + k->out_len, offer_line, OFFER_BYTES);
+        k->out_len += OFFER_BYTES;
     }
     put(k->out, k->out_len - LENGTH_BYTES, LENGTH_BYTES);
     OPENSSL_free(der);

@@ -97,7 +97,7 @@ uint64_t parse_rate(const char *option, const char *text)
 
 bool parse_repair(const char *text)
 {
-    if (strcmp(text, "unicast") && strcmp(text, "multicast"))
+    if (strcmp(text, "unicast") != 0 && strcmp(text, "multicast") != 0)
         die_usage("--repair '%s': valid are multicast and unicast", text);
     return strcmp(text, "unicast") == 0;
 }
@@ -126,7 +126,7 @@ uint32_t read_state(const char *path)
     FILE *f = fopen(path, "re");
     char text[64] = "";
     unsigned long long n = 0;
-    int end = 0;
+    char *end;
 
     if (!f && errno == ENOENT)
         return 0;
@@ -135,8 +135,15 @@ uint32_t read_state(const char *path)
     size_t len = fread(text, 1, sizeof text - 1, f);
     fclose(f);
     text[len] = 0;
-    if (sscanf(text, "next_index %10llu\n%n", &n, &end) != 1 || (size_t)end != len ||
-        n > UINT32_MAX) {
+    const size_t key_len = strlen("next_index ");
+    bool good = len > key_len && strncmp(text, "next_index ", key_len) == 0 &&
+                text[key_len] >= '0' && text[key_len] <= '9';
+    if (good) {
+        errno = 0;
+        n = strtoull(text + key_len, &end, 10);
+        good = !errno && n <= UINT32_MAX && strcmp(end, "\n") == 0 && end + 1 == text + len;
+    }
+    if (!good) {
         text[strcspn(text, "\n")] = 0;
         die_usage("%s:1: found \"%s\"; valid: next_index and a number up to 4294967295", path, text);
     }

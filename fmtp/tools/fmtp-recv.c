@@ -257,6 +257,7 @@ static struct fmtp_client_stats total(const struct run *run, unsigned nfeeds)
 static void show_progress(const struct run *run, unsigned nfeeds)
 {
     struct fmtp_client_stats st = total(run, nfeeds);
+    uint64_t repaired = st.retx_blocks + st.repaired_blocks + st.decoded_blocks;
     bool connected = true;
 
     for (unsigned i = 0; i < nfeeds; i++)
@@ -264,7 +265,7 @@ static void show_progress(const struct run *run, unsigned nfeeds)
     progress("%s: %llu files, %.1f MB, %llu blocks by multicast, %llu repaired, %llu missed",
              connected ? "connected" : "connecting", (unsigned long long)run->received,
              (double)run->bytes / 1e6, (unsigned long long)st.blocks,
-             (unsigned long long)(st.retx_blocks + st.repaired_blocks + st.decoded_blocks),
+             (unsigned long long)repaired,
              (unsigned long long)run->missed);
 }
 

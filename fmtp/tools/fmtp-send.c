@@ -131,7 +131,7 @@ static void add_file(struct run *run, const char *path)
                   (long long)st.st_size);
     if (run->nfiles == run->capacity) {
         run->capacity = run->capacity ? 2 * run->capacity : 64;
-        run->files = reallocarray(run->files, run->capacity, sizeof *run->files);
+        run->files = reallocarray(run->files, run->capacity, sizeof(struct file *));
     }
     f = calloc(1, sizeof *f);
     if (!f || !run->files || !(f->path = strdup(path)))
