@@ -306,6 +306,8 @@ def main(argv: list[str] | None = None) -> int:
     if os.geteuid() != 0 and not options.quick:
         print("tests: no root; valid: run as root or with sudo, or --quick", file=sys.stderr)
         return 2
+    # A shell's background job inherits an ignored SIGINT, and so would every test that sends one.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     LOGS.mkdir(parents=True, exist_ok=True)
     learned = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
     try:
