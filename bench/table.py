@@ -245,7 +245,8 @@ CEILING_FRACTION: Final = 0.6
 
 def targets(found: Sequence[Row]) -> list[Target]:
     out: list[Target] = []
-    for (receivers, loss), percent in SHAPED_PERCENT.items():
+    shaped = SHAPED_PERCENT.items() if _find(found, "shaped", OURS) else ()
+    for (receivers, loss), percent in shaped:
         here = _find(found, "shaped", OURS, receivers=receivers, loss=loss)
         values = [percent_of_rate(row.job, row.values) for row in here]
         text = f"shaped, N={receivers}, loss {100 * loss:g} %: at least {percent:g} % of the rate"
