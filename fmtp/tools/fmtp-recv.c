@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,13 +21,14 @@
 struct file {                             /* being received, under a temporary name */
     struct file *next;
     uint32_t index;
-    size_t size;
+    size_t size, reserved;                /* reserved: bytes of disk it has for sure */
+    int fd;                               /* until all is reserved, then -1 */
     void *data;
     double begun_s;
     char temporary[48], name[256];
 };
 
-enum { FEEDS_MAX = 64 };
+enum { FEEDS_MAX = 64, RESERVE_BYTES = 4 << 20 };
 
 struct run;
 
@@ -90,12 +92,31 @@ static struct file *take(struct feed *feed, uint32_t index)
     return NULL;
 }
 
+/* Reserves the next bytes of the file. Ends the program if the disk is full: what arrives has no
+ * place, and its page would end it with SIGBUS. */
+static void reserve(const struct run *run, struct file *f)
+{
+    size_t left = f->size - f->reserved, bytes = left < RESERVE_BYTES ? left : RESERVE_BYTES;
+    int error = bytes ? posix_fallocate(f->fd, (off_t)f->reserved, (off_t)bytes) : 0;
+
+    if (error) {
+        unlinkat(run->dir, f->temporary, 0);
+        die("'%s', %zu bytes: %s", f->name, f->size, strerror(error));
+    }
+    f->reserved += bytes;
+    if (f->reserved == f->size) {
+        close(f->fd);
+        f->fd = -1;
+    }
+}
+
 static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, uint16_t meta_len,
                    struct timespec start)
 {
     struct feed *feed = ctx;
     struct run *run = feed->run;
     struct file *f = calloc(1, sizeof *f);
+    struct statvfs space;
     int fd, error;
 
     (void)start;
@@ -108,25 +129,30 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
     snprintf(f->temporary, sizeof f->temporary, ".fmtp-%d-%d-%u", (int)getpid(), feed->number, index);
     fd = openat(run->dir, f->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     error = fd < 0 ? errno : 0;
-    /* Reserved for real: a full disk is told now, not by SIGBUS later. */
-    if (!error && size)
-        error = posix_fallocate(fd, 0, size);
+    /* A full disk is told now. What is there is reserved bit by bit while data arrive: a large
+     * file in memory at once takes so long that datagrams are lost meanwhile. */
+    if (!error && fstatvfs(fd, &space) == 0 && size / space.f_frsize >= space.f_bavail)
+        error = ENOSPC;
+    if (!error && ftruncate(fd, size) < 0)
+        error = errno;
     f->data = &empty;
     if (!error && size) {
         f->data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         error = f->data == MAP_FAILED ? errno : 0;
     }
-    if (fd >= 0)
-        close(fd);
     if (error) {
         progress("%s", "");
         fprintf(stderr, "fmtp-recv: '%s', %u bytes: %s\n", f->name, size, strerror(error));
-        if (fd >= 0)
+        if (fd >= 0) {
+            close(fd);
             unlinkat(run->dir, f->temporary, 0);
+        }
         free(f);
         run->failed++;
         return NULL;
     }
+    f->fd = fd;
+    reserve(run, f);
     f->next = feed->files;
     feed->files = f;
     return f->data;
@@ -144,12 +170,19 @@ static void print_digest(const struct file *f)
         printf("%02x", digest[i]);
 }
 
-static void discard(struct run *run, struct file *f)
+static void release(struct file *f)
 {
+    if (f->fd >= 0)
+        close(f->fd);
     if (f->data != &empty)
         munmap(f->data, f->size);
-    unlinkat(run->dir, f->temporary, 0);
     free(f);
+}
+
+static void discard(struct run *run, struct file *f)
+{
+    unlinkat(run->dir, f->temporary, 0);
+    release(f);
 }
 
 static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_s)
@@ -176,9 +209,7 @@ static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_
         print_digest(f);
     printf(" name=%s\n", f->name);
     fflush(stdout);
-    if (f->data != &empty)
-        munmap(f->data, f->size);
-    free(f);
+    release(f);
 }
 
 static void missed(void *ctx, uint32_t index)
@@ -366,6 +397,10 @@ int main(int argc, char **argv)
     while (!stop_requested && !(count && run.received + run.missed + run.failed >= count)) {
         if (!service(&run, nfeeds))
             break;
+        for (unsigned i = 0; i < nfeeds; i++)
+            for (struct file *f = run.feeds[i].files; f; f = f->next)
+                if (f->fd >= 0)
+                    reserve(&run, f);
         if (now_s() - shown_s < 0.2)
             continue;
         shown_s = now_s();
