@@ -222,7 +222,9 @@ def hostile(d: Daemon) -> None:
     peers = [d.connect() for _ in range(3)]
     for peer in peers:
         peer.ask(call(6, 0))
-    expect(d.connect().closed(), "a fourth client with -M 3")
+    fourth = d.connect()
+    fourth.sock.sendall(call(6, 0))
+    expect(fourth.closed(), "a fourth client with -M 3")
     for peer in peers:
         peer.sock.close()
     time.sleep(0.3)
