@@ -3,6 +3,7 @@
 
 #include "digest.h"
 #include "feedtype.h"
+#include "new_file.h"
 #include "product_line.h"
 
 #include <ctype.h>
@@ -10,7 +11,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #define HEAD "# The last product that came by this request; read when it is made again.\n"
 
@@ -141,20 +141,12 @@ bool resume_load(const char *path, struct pq_info *out, struct timeval *written)
 
 int resume_save(const char *path, const struct pq_info *info)
 {
-    char tmp[4200], line[RESUME_LINE_MAX];
-    FILE *f;
-    bool ok;
+    char line[RESUME_LINE_MAX];
+    struct new_file file;
 
-    snprintf(tmp, sizeof tmp, "%s.%ld.tmp", path, (long)getpid());
-    f = fopen(tmp, "we");
-    if (f == NULL)
+    if (new_file_begin(&file, path) < 0)
         return -1;
-    fputs(HEAD, f);
-    fprintf(f, "%s\n", resume_format(info, line, sizeof line));
-    ok = !ferror(f);
-    ok = fclose(f) == 0 && ok;
-    if (ok && rename(tmp, path) == 0)
-        return 0;
-    unlink(tmp);
-    return -1;
+    fputs(HEAD, file.stream);
+    fprintf(file.stream, "%s\n", resume_format(info, line, sizeof line));
+    return new_file_end(&file);
 }

@@ -2,11 +2,11 @@
 #include "session.h"
 
 #include "match.h"
+#include "new_file.h"
 #include "product_line.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define LAST "Last Multicast Product Signature: "
 #define MISSED "Missed Product Indexes:"
@@ -94,14 +94,13 @@ void session_load(struct session *s, const char *path)
 
 int session_save(struct session *s, const char *path)
 {
-    char tmp[4200], hex[33];
+    struct new_file file;
+    char hex[33];
     FILE *f;
-    bool ok;
 
-    snprintf(tmp, sizeof tmp, "%s.%ld.tmp", path, (long)getpid());
-    f = fopen(tmp, "we");
-    if (f == NULL)
+    if (new_file_begin(&file, path) < 0)
         return -1;
+    f = file.stream;
     fputs("---\n", f);
     if (s->has_last)
         fprintf(f, LAST "%s\n", signature_format(&s->last, hex));
@@ -110,14 +109,10 @@ int session_save(struct session *s, const char *path)
     for (size_t i = 0; i < s->nmissed; i++)
         fprintf(f, ITEM "%u\n", s->missed[i]);
     fputs("...\n", f);
-    ok = !ferror(f);
-    ok = fclose(f) == 0 && ok;
-    if (ok && rename(tmp, path) == 0) {
-        s->dirty = false;
-        return 0;
-    }
-    unlink(tmp);
-    return -1;
+    if (new_file_end(&file) < 0)
+        return -1;
+    s->dirty = false;
+    return 0;
 }
 
 void session_free(struct session *s)

@@ -19,9 +19,8 @@
 #include <unistd.h>
 
 #include "pq_impl.h"
+#include "pq_place.h"
 
-static char dir[] = "/tmp/test-pq-XXXXXX";
-static char path[64];
 
 static struct pq *fresh(uint64_t data_bytes, uint32_t slots)
 {
@@ -581,22 +580,6 @@ static void test_copy_of_a_live_queue(void **state)
     pq_close(copy);
     unlink(other);
     pq_close(q);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    if (!mkdtemp(dir))
-        return -1;
-    snprintf(path, sizeof path, "%s/queue", dir);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    unlink(path);
-    return rmdir(dir);
 }
 
 int main(void)

@@ -23,9 +23,8 @@
 #include <unistd.h>
 
 #include "pq_impl.h"
+#include "pq_place.h"
 
-static char dir[] = "/tmp/test-pql-XXXXXX";
-static char path[64];
 
 static struct pq *fresh(uint64_t data_bytes, uint32_t slots)
 {
@@ -453,22 +452,6 @@ static void test_largest_product(void **state)
     pq_discard(q, r);
     pq_close(q);
     unlink(big);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    if (!mkdtemp(dir))
-        return -1;
-    snprintf(path, sizeof path, "%s/queue", dir);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    unlink(path);
-    return rmdir(dir);
 }
 
 int main(void)

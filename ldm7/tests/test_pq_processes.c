@@ -24,9 +24,8 @@
 #include "digest.h"
 #include "noise.h"
 #include "pq_impl.h"
+#include "pq_place.h"
 
-static char dir[] = "/tmp/test-pqp-XXXXXX";
-static char path[64];
 static uint8_t buffer[1 << 20];
 
 static void make_queue(uint64_t bytes, uint32_t slots)
@@ -426,22 +425,6 @@ static void test_many_handles(void **state)
     q = open_queue();
     assert_non_null(q);
     pq_close(q);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    if (!mkdtemp(dir))
-        return -1;
-    snprintf(path, sizeof path, "%s/queue", dir);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    unlink(path);
-    return rmdir(dir);
 }
 
 /* The pages of a reserved region are there: filling it takes no fault for each. */
