@@ -105,17 +105,18 @@ class PathService:
         raise PathServiceError(response.status_code, title, detail)
 
 
-def endpoints_of(network: Network) -> tuple[Endpoint, dict[str, Endpoint]]:
-    """The publisher's endpoint, and the other segments' endpoints by segment name.
+def endpoints_of(network: Network, lane: int = 1) -> tuple[Endpoint, dict[str, Endpoint]]:
+    """The publisher's endpoint on `lane`, and the lane's other segments' by segment name.
 
-    One endpoint per static segment: the core port where it ends, its VLAN id, the NIC1 MACs of
-    its hosts. Raises ValueError if the publisher has no segment.
+    One endpoint per static segment: the core port where it ends, its VLAN id, the MACs of its
+    hosts' NICs. Raises ValueError if the publisher has no segment.
     """
     publisher = network.publisher.name
-    roots = [segment for segment in network.segments if publisher in segment.hosts]
+    segments = [segment for segment in network.segments if segment.lane == lane]
+    roots = [segment for segment in segments if publisher in segment.hosts]
     if not roots:
         raise ValueError(f"no static segment leads to the publisher '{publisher}'")
-    leaves = {s.name: _endpoint_of(network, s) for s in network.segments if s not in roots}
+    leaves = {s.name: _endpoint_of(network, s) for s in segments if s not in roots}
     return _endpoint_of(network, roots[0]), leaves
 
 
@@ -124,7 +125,7 @@ def _endpoint_of(network: Network, segment: Segment) -> Endpoint:
         segment.endpoint_switch,
         segment.endpoint_port,
         segment.vlan,
-        (network.host(name).nic1.mac for name in segment.hosts),
+        (nic.mac for nic in network.nics_of(segment)),
     )
 
 

@@ -255,28 +255,30 @@ done
 _SEPARATOR = "----"
 
 
-def nic1_interface(network: Network, host: Host, facts: KernelFacts) -> str:
+def nic1_interface(network: Network, host: Host, facts: KernelFacts, lane: int = 1) -> str:
     """The interface with the path's address: an 802.1Q sub-interface where hosts tag."""
     if facts.edge_tags:
-        return host.nic1.interface
-    return f"vlan{network.segment_of(host.name).vlan}"
+        return host.path_nic(lane).interface
+    return f"vlan{network.segment_of(host.name, lane).vlan}"
 
 
 def host_script(network: Network, host: Host, facts: KernelFacts) -> str:
     """Shell script that configures a host inside its namespace and prints what it then has."""
-    path = nic1_interface(network, host, facts)
-    ip = ["link set dev lo up"]
-    for nic in (host.nic1, host.nic2):
+    ip, routes = ["link set dev lo up"], []
+    for nic in (host.nic1, host.nic2, *host.lanes):
         ip.append(f"link set dev {nic.interface} gso_max_segs 1 up")
-    if path != host.nic1.interface:
-        vlan = network.segment_of(host.name).vlan
-        ip.append(f"link add link {host.nic1.interface} name {path} type vlan id {vlan}")
-        ip.append(f"link set dev {path} gso_max_segs 1 up")
-    ip.append(f"address add {host.nic1.ip}/{host.nic1.prefix_len} dev {path}")
+    for lane in range(1, network.lane_count + 1):
+        nic, path = host.path_nic(lane), nic1_interface(network, host, facts, lane)
+        if path != nic.interface:
+            vlan = network.segment_of(host.name, lane).vlan
+            ip.append(f"link add link {nic.interface} name {path} type vlan id {vlan}")
+            ip.append(f"link set dev {path} gso_max_segs 1 up")
+        ip.append(f"address add {nic.ip}/{nic.prefix_len} dev {path}")
+        groups = MULTICAST_PREFIX if lane == 1 else f"{network.group_of(lane)}/32"
+        routes.append(f"route add {groups} dev {path}")
     ip.append(f"address add {host.nic2.ip}/{host.nic2.prefix_len} dev {host.nic2.interface}")
-    ip.append(f"route add {MULTICAST_PREFIX} dev {path}")
-    ip.append(f"route add default via {host.gateway2} dev {host.nic2.interface}")
-    interfaces = [host.nic1.interface, host.nic2.interface]
+    ip += [*routes, f"route add default via {host.gateway2} dev {host.nic2.interface}"]
+    interfaces = [nic.interface for nic in (host.nic1, host.nic2, *host.lanes)]
     control = f"echo {facts.congestion_control} > /proc/sys/net/ipv4/tcp_congestion_control"
     return _node_script(ip, interfaces, [control])
 
@@ -378,12 +380,10 @@ def _configure_nodes(
     expected: dict[str, dict[str, str]] = {}
     for host in network.hosts:
         scripts[host.name] = host_script(network, host, facts)
-        path = nic1_interface(network, host, facts)
-        expected[host.name] = {
-            host.nic1.interface: "",
-            host.nic2.interface: f"{host.nic2.ip}/{host.nic2.prefix_len}",
-            path: f"{host.nic1.ip}/{host.nic1.prefix_len}",
-        }
+        expected[host.name] = {host.nic2.interface: f"{host.nic2.ip}/{host.nic2.prefix_len}"}
+        for lane in range(1, network.lane_count + 1):
+            nic, path = host.path_nic(lane), nic1_interface(network, host, facts, lane)
+            expected[host.name] |= {nic.interface: "", path: f"{nic.ip}/{nic.prefix_len}"}
     for router in network.routers:
         addresses = [(n.interface, f"{n.ip}/{n.prefix_len}") for n in router.nics]
         scripts[router.name] = router_script(addresses)

@@ -23,15 +23,17 @@ def describe(network: Network) -> str:
 def hosts_table(network: Network) -> str:
     """Hosts, where their segments end, and their round trips to the publisher."""
     rows = []
-    for host in network.hosts:
-        segment = network.segment_of(host.name)
+    lanes = range(1, network.lane_count + 1)
+    for host, lane in ((h, k) for h in network.hosts for k in lanes):
+        segment = network.segment_of(host.name, lane)
         rtt = network.round_trip_ms.get(host.name)
         rows.append(
             [
                 host.name,
                 host.role.value if host.role is Role.PUBLISHER else "",
                 host.site,
-                host.nic1.ip,
+                str(lane) if network.lane_count > 1 else "",
+                host.path_nic(lane).ip,
                 host.nic2.ip,
                 segment.name,
                 str(segment.vlan),
@@ -39,7 +41,8 @@ def hosts_table(network: Network) -> str:
                 "" if rtt is None else f"{rtt:g}",
             ]
         )
-    headers = ["host", "role", "site", "NIC1", "NIC2", "segment", "VLAN", "ends at", "RTT ms"]
+    headers = ["host", "role", "site", "lane"]
+    headers += ["NIC1", "NIC2", "segment", "VLAN", "ends at", "RTT ms"]
     return _table(headers, rows, right=("VLAN", "RTT ms"))
 
 

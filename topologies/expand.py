@@ -4,13 +4,15 @@
 Pure and deterministic: the same file and parameters give the same network on every machine.
 Numbers follow the order of the file. Interfaces: `<switch>-p<port>`, `<host>-nic1`, `<host>-nic2`,
 `<router>-p<n>`. MACs: 02:64:70 (locally administered), node number (16 bit), interface number.
+Lanes come after all else (`<host>-nic3` is on lane 2), so that they change nothing of the rest.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from topologies.document import Place
@@ -147,7 +149,8 @@ class _Numbering:
         return Port(node, number, f"{node}-{label}{number}", self._mac(node, number))
 
     def _mac(self, node: str, number: int) -> str:
-        octets = (0x02, 0x64, 0x70, *self._node_number[node].to_bytes(2, "big"), number)
+        high, low = divmod(number, 256)
+        octets = (0x02, 0x64, 0x70 + high, *self._node_number[node].to_bytes(2, "big"), low)
         return ":".join(f"{octet:02x}" for octet in octets)
 
 
@@ -177,6 +180,8 @@ def expand(spec: TopologySpec, counts: Mapping[str, int]) -> Network:
     segments = _segments(spec, planned, links)
     one_way = _one_way_delays(switches, planned, links, segments)
     hosts, router, control_links = _control_network(spec, planned, links, numbering, one_way)
+    lanes = range(2, lane_count(spec, counts) + 1)
+    hosts, lane_links = _lane_nics(spec, planned, hosts, numbering, lanes)
     return Network(
         name=spec.name,
         description=spec.description,
@@ -184,11 +189,64 @@ def expand(spec: TopologySpec, counts: Mapping[str, int]) -> Network:
         switches=switches,
         hosts=hosts,
         routers=(router,),
-        links=(*links, *control_links),
-        segments=segments,
+        links=(*links, *control_links, *lane_links),
+        segments=(*segments, *(_of_lane(s, lane) for lane in lanes for s in segments)),
         multicast_group=str(spec.addresses.multicast_group),
         round_trip_ms={name: round(there + back, 3) for name, (there, back) in one_way.items()},
+        lane_groups=tuple(str(lane_group(spec, lane)) for lane in lanes),
     )
+
+
+def lane_count(spec: TopologySpec, counts: Mapping[str, int]) -> int:
+    lanes = spec.addresses.lanes
+    return lanes if isinstance(lanes, int) else counts[lanes]
+
+
+def lane_subnet(spec: TopologySpec, lane: int) -> ipaddress.IPv4Network:
+    """The lane's subnet, the (lane - 1)-th after path_subnet. ValueError beyond the last."""
+    first = spec.addresses.path_subnet
+    address = int(first.network_address) + (lane - 1) * first.num_addresses
+    return ipaddress.IPv4Network((address, first.prefixlen))
+
+
+def lane_group(spec: TopologySpec, lane: int) -> ipaddress.IPv4Address:
+    return spec.addresses.multicast_group + (lane - 1)
+
+
+def lane_vlan(vlan: int, lane: int) -> int:
+    """The VLAN id of a segment on `lane`; `vlan` is lane 1's."""
+    return vlan + lane - 1
+
+
+def _of_lane(segment: Segment, lane: int) -> Segment:
+    vlan = lane_vlan(segment.vlan, lane)
+    return dataclasses.replace(segment, name=f"{segment.name}.{lane}", vlan=vlan, lane=lane)
+
+
+def _lane_nics(
+    spec: TopologySpec,
+    planned: tuple[PlannedHost, ...],
+    hosts: tuple[Host, ...],
+    numbering: _Numbering,
+    lanes: Iterable[int],
+) -> tuple[tuple[Host, ...], tuple[Link, ...]]:
+    """The hosts with their NICs of `lanes`, and the links of these. A host has the same place in
+    the subnet of every lane."""
+    nics: defaultdict[str, list[Nic]] = defaultdict(list)
+    links: list[Link] = []
+    first = spec.addresses.path_subnet.network_address
+    for lane in lanes:
+        subnet = lane_subnet(spec, lane)
+        for plan, host in zip(planned, hosts, strict=True):
+            forward, backward = impairments(plan.access)
+            a, b = numbering.port(plan.name, "nic"), numbering.port(plan.switch)
+            name = f"{plan.name}:{plan.switch}.{lane}"
+            links.append(Link(name, a, b, forward, backward, ANY_VLAN))
+            place = int(ipaddress.IPv4Address(host.nic1.ip)) - int(first)
+            address = subnet.network_address + place
+            nics[plan.name].append(Nic(a.interface, a.mac, str(address), subnet.prefixlen))
+    with_lanes = tuple(dataclasses.replace(h, lanes=tuple(nics[h.name])) for h in hosts)
+    return with_lanes, tuple(links)
 
 
 def _segments(

@@ -279,7 +279,11 @@ def curl_examples(network: Network, domain: str, socket: str) -> list[str]:
     curl = f"curl -s --unix-socket {socket} -H 'Content-Type: application/json'"
     inside = {s.name for s in network.switches if s.domain == domain}
     root = network.segment_of(network.publisher.name)
-    leaves = [s for s in network.segments if s is not root and s.endpoint_switch in inside]
+    leaves = [
+        s
+        for s in network.segments
+        if s is not root and s.lane == root.lane and s.endpoint_switch in inside
+    ]
     lines = []
     if root.endpoint_switch in inside and leaves:
         path = {"name": "p1", "root": _endpoint(network, root), "rate_bps": 20_000_000}
@@ -290,7 +294,7 @@ def curl_examples(network: Network, domain: str, socket: str) -> list[str]:
 
 
 def _endpoint(network: Network, segment: Segment) -> dict[str, object]:
-    macs = [network.host(name).nic1.mac for name in segment.hosts]
+    macs = [nic.mac for nic in network.nics_of(segment)]
     return {
         "switch": segment.endpoint_switch,
         "port": segment.endpoint_port,

@@ -77,9 +77,9 @@ class Lab:
         """Node -> a process that holds its namespace (hosts, routers, wire)."""
         return self._built.pids if self._built is not None else {}
 
-    def nic1_of(self, host: str) -> str:
-        """The interface that carries the path's address."""
-        return nic1_interface(self.network, self.network.host(host), self.facts)
+    def nic1_of(self, host: str, lane: int = 1) -> str:
+        """The interface that carries the path's address; of several paths, that of `lane`."""
+        return nic1_interface(self.network, self.network.host(host), self.facts, lane)
 
     def popen(
         self,

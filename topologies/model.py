@@ -94,7 +94,8 @@ class Nic:
 @dataclass(frozen=True)
 class Host:
     """A host with two NICs (drfsm.txt 2.1.2): nic1 on the path service, nic2 on the routed
-    control network."""
+    control network. Where it may be on several paths at once, one for each file-stream, each
+    further path has a lane: a NIC and a static segment of its own."""
 
     name: str
     domain: str
@@ -103,6 +104,10 @@ class Host:
     nic1: Nic
     nic2: Nic
     gateway2: str  # the router's address on nic2's subnet
+    lanes: tuple[Nic, ...] = ()  # NICs on the path service of lanes 2, 3, ...; lane 1 is nic1
+
+    def path_nic(self, lane: int = 1) -> Nic:
+        return self.nic1 if lane == 1 else self.lanes[lane - 2]
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,7 @@ class Router:
 class Segment:
     """A static path segment (SPS, drfsm.txt 2.1.1) through one static domain: from the port of
     the dynamic domain's switch where it ends (`endpoint_*`) to one or more hosts. On the wire
-    between the two domains its frames carry `vlan`."""
+    between the two domains its frames carry `vlan`. It ends at the hosts' NIC of `lane`."""
 
     name: str
     domain: str
@@ -127,6 +132,7 @@ class Segment:
     endpoint_switch: str
     endpoint_port: int  # port of endpoint_switch towards the edge
     hosts: tuple[str, ...]
+    lane: int = 1
 
 
 @dataclass(frozen=True)
@@ -141,6 +147,7 @@ class Network:
     segments: tuple[Segment, ...]
     multicast_group: str  # IPv4 group used on the paths
     round_trip_ms: dict[str, float]  # host -> RTT over the path service to the publisher
+    lane_groups: tuple[str, ...] = ()  # IPv4 groups of lanes 2, 3, ...
 
     @property
     def publisher(self) -> Host:
@@ -153,8 +160,21 @@ class Network:
     def host(self, name: str) -> Host:
         return next(h for h in self.hosts if h.name == name)
 
-    def segment_of(self, host: str) -> Segment:
-        return next(s for s in self.segments if host in s.hosts)
+    @property
+    def lane_count(self) -> int:
+        """How many paths, one for each file-stream, a host may be on at once."""
+        return 1 + len(self.lane_groups)
+
+    def group_of(self, lane: int) -> str:
+        """The multicast group of a lane."""
+        return self.multicast_group if lane == 1 else self.lane_groups[lane - 2]
+
+    def segment_of(self, host: str, lane: int = 1) -> Segment:
+        return next(s for s in self.segments if host in s.hosts and s.lane == lane)
+
+    def nics_of(self, segment: Segment) -> tuple[Nic, ...]:
+        """The NICs at which a segment ends, in the order of its hosts."""
+        return tuple(self.host(name).path_nic(segment.lane) for name in segment.hosts)
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
@@ -176,6 +196,7 @@ class Network:
                         "role": Role(h["role"]),
                         "nic1": Nic(**h["nic1"]),
                         "nic2": Nic(**h["nic2"]),
+                        "lanes": tuple(Nic(**n) for n in h.get("lanes", ())),
                     }
                 )
                 for h in raw["hosts"]
@@ -197,4 +218,5 @@ class Network:
             segments=tuple(Segment(**{**s, "hosts": tuple(s["hosts"])}) for s in raw["segments"]),
             multicast_group=raw["multicast_group"],
             round_trip_ms=dict(raw["round_trip_ms"]),
+            lane_groups=tuple(raw.get("lane_groups", ())),
         )

@@ -240,6 +240,12 @@ class AddressesSpec(Block):
         description="private unicast addresses of NIC1; the publisher has the first"
     )
     multicast_group: Group = Field(description="destination address of the multicast datagrams")
+    lanes: Count = Field(
+        1,
+        description="paths (file-streams) that a host may be on at once: for each a NIC, a VLAN id "
+        "of every segment (counted from `vlan` on), a subnet and a group (the next ones); a number "
+        "or the name of a parameter",
+    )
 
 
 class DomainSpec(Block):

@@ -202,5 +202,5 @@ def _attached(network: Network, segment: Segment) -> list[_Attached]:
     for link in network.links:
         for near, far in ((link.a, link.b), (link.b, link.a)):
             if near.node == segment.edge_switch:
-                port_of[far.node] = near.number
-    return [_Attached(port_of[h], network.host(h).nic1.mac) for h in segment.hosts]
+                port_of[far.interface] = near.number
+    return [_Attached(port_of[nic.interface], nic.mac) for nic in network.nics_of(segment)]

@@ -18,6 +18,10 @@ from topologies.expand import (
     PlannedHost,
     bandwidth_delay_product,
     directions,
+    lane_count,
+    lane_group,
+    lane_subnet,
+    lane_vlan,
     plan_hosts,
 )
 from topologies.model import ControlledBy, Role
@@ -36,6 +40,7 @@ from topologies.spec import (
 from topologies.units import format_rate, format_size
 
 MAX_HOSTS = 200
+MAX_LANES = 8  # the interface of the eighth is <host>-nic9, and interface names have 15 characters
 RESERVED_NAMES = frozenset({"wire", "lo"})  # the relay's namespace, the loopback interface
 
 
@@ -309,6 +314,11 @@ class _Checks:
 
     # -- host families ------------------------------------------------------------------------
     def families(self) -> None:
+        lanes = self.spec.addresses.lanes
+        if isinstance(lanes, str) and lanes not in self._declared("parameters"):
+            known = self._declared("parameters")
+            valid = "a whole number or a parameter: " + one_of(known, "none declared")
+            self._error(("addresses", "lanes"), f"lanes: {lanes}", valid + suggest(lanes, known))
         for name, family in self.spec.host_families.items():
             place: Place = ("host_families", name)
             if isinstance(family.count, str) and family.count not in self._declared("parameters"):
@@ -399,11 +409,13 @@ class _Checks:
     def hosts(self, counts: Mapping[str, int]) -> None:
         hosts = plan_hosts(self.spec, counts)
         used = {family.count for family in self.spec.host_families.values()}
+        used.add(self.spec.addresses.lanes)
         for name in self.spec.parameters.keys() - used:
-            valid = "a parameter that a host family has as count"
+            valid = "a parameter that a host family has as count, or addresses as lanes"
             self._error(("parameters", name), f"parameter '{name}', which nothing uses", valid)
         self._host_names(hosts)
         self._host_addresses(hosts)
+        self._lanes(lane_count(self.spec, counts))
         self._host_segments(hosts)
         self._host_sites(hosts)
         if not any(h.role is Role.SUBSCRIBER for h in hosts):
@@ -434,6 +446,50 @@ class _Checks:
         if len(hosts) > control.num_addresses // 4:
             found = f"subnet: {control} for {len(hosts)} hosts"
             self._error(("control_network", "subnet"), found, "a subnet with a /30 for each")
+
+    def _lanes(self, lanes: int) -> None:
+        """Every lane must have a subnet, a group, and a VLAN id of each segment."""
+        place: Place = ("addresses", "lanes")
+        if not 1 <= lanes <= MAX_LANES:
+            self._error(place, f"{lanes} lanes", f"1 to {MAX_LANES}")
+            return
+        control = self.spec.control_network.subnet
+        for lane in range(2, lanes + 1):
+            try:
+                subnet = lane_subnet(self.spec, lane)
+                group = lane_group(self.spec, lane)
+            except ValueError:  # beyond 255.255.255.255
+                self._error(place, f"{lanes} lanes", "as many as there are addresses behind")
+                return
+            if subnet.overlaps(control):
+                found = f"{lanes} lanes: {subnet} of lane {lane} overlaps the control network's"
+                self._error(place, found, f"a path_subnet with {lanes} free ones from it on")
+            if not group.is_multicast:
+                found = f"{lanes} lanes: {group} of lane {lane} is no group"
+                self._error(place, found, "a multicast_group with free ones behind it")
+        self._lane_vlans(lanes)
+
+    def _lane_vlans(self, lanes: int) -> None:
+        link_of = {frozenset({link.a, link.b}): link for link in self.spec.links}
+        taken = {
+            (frozenset({s.through, s.to}), s.vlan): name for name, s in self.spec.segments.items()
+        }
+        for name, segment in self.spec.segments.items():
+            pair = frozenset({segment.through, segment.to})
+            last = link_of[pair].vlan_range[1]
+            title = f"{segment.through}:{segment.to}"
+            for lane in range(2, lanes + 1):
+                vlan = lane_vlan(segment.vlan, lane)
+                other = taken.setdefault((pair, vlan), name)
+                if vlan > last or other != name:
+                    found = f"vlan: {segment.vlan} with {lanes} lanes, which takes {vlan}"
+                    why = (
+                        f"an id with {lanes - 1} more up to {last}, the last of link {title}"
+                        if vlan > last
+                        else f"{lanes} ids that segment '{other}' does not have"
+                    )
+                    self._error(("segments", name, "vlan"), found, why)
+                    break
 
     def _host_segments(self, hosts: tuple[PlannedHost, ...]) -> None:
         at_switch: dict[str, set[str]] = defaultdict(set)

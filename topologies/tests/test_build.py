@@ -10,6 +10,7 @@ import pytest
 
 from topologies import build
 from topologies.facts import KernelFacts, parse_probe
+from topologies.load import find, load
 from topologies.model import Impairment
 from topologies.tests.networks import two_hosts
 from topologies.tests.test_facts import NO_MODULES
@@ -50,6 +51,21 @@ def test_host_that_tags() -> None:
         "link set dev vlan100 gso_max_segs 1 up",
         "address add 10.9.1.2/24 dev vlan100",
         "address add 10.8.2.2/30 dev q-nic2",
+    ]
+
+
+@pytest.mark.parametrize(("more", "second"), [("", "uva-nic3"), ("vlan_8021q=1\n", "vlan304")])
+def test_host_with_lanes(more: str, second: str) -> None:
+    network = load(find("drfsm8"), {"lanes": 2})
+    lines = ip_lines(build.host_script(network, network.host("uva"), facts(more)))
+    assert f"address add 10.10.2.2/24 dev {second}" in lines
+    assert f"route add 239.10.1.2/32 dev {second}" in lines
+    assert ("link add link uva-nic3 name vlan304 type vlan id 304" in lines) == bool(more)
+    first = "vlan303" if more else "uva-nic1"
+    assert [line for line in lines if line.startswith("route")] == [
+        f"route add 239.0.0.0/8 dev {first}",
+        f"route add 239.10.1.2/32 dev {second}",
+        "route add default via 10.20.0.5 dev uva-nic2",
     ]
 
 

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks of the bundled files against the papers, and what must hold in every network."""
 
+import dataclasses
 import ipaddress
 import itertools
 import math
+import re
 from collections import Counter
 
 import pytest
 
+from topologies.expand import _Numbering
 from topologies.load import find, load
 from topologies.model import ControlledBy, Impairment, Network, Role
 from topologies.paths import one_way_ms, path_to, reversed_path
@@ -19,9 +22,15 @@ def geni5(receivers: int = 8) -> Network:
     return load(find("geni5"), {"receivers": receivers})
 
 
-NETWORKS = [*(geni5(m) for m in (1, 2, 4, 8, 24)), load(find("drfsm8"))]
+def drfsm8(lanes: int) -> Network:
+    return load(find("drfsm8"), {"lanes": lanes})
+
+
+NETWORKS = [*(geni5(m) for m in (1, 2, 4, 8, 24)), drfsm8(1), drfsm8(3)]
 all_networks = pytest.mark.parametrize(
-    "network", NETWORKS, ids=[f"{n.name}-{len(n.subscribers)}" for n in NETWORKS]
+    "network",
+    NETWORKS,
+    ids=[f"{n.name}-{len(n.subscribers)}-{n.lane_count}" for n in NETWORKS],
 )
 
 
@@ -142,7 +151,7 @@ def test_json_round_trip(network: Network) -> None:
 @all_networks
 def test_everything_is_unique(network: Network) -> None:
     ports = [port for link in network.links for port in (link.a, link.b)]
-    nics = [nic for host in network.hosts for nic in (host.nic1, host.nic2)]
+    nics = [nic for host in network.hosts for nic in (host.nic1, host.nic2, *host.lanes)]
     nics += [nic for router in network.routers for nic in router.nics]
     nodes = [s.name for s in network.switches] + [h.name for h in network.hosts]
     nodes += [r.name for r in network.routers]
@@ -163,7 +172,7 @@ def test_everything_is_unique(network: Network) -> None:
 @all_networks
 def test_numbers_are_in_their_ranges(network: Network) -> None:
     for link in network.links:
-        assert link.name == f"{link.a.node}:{link.b.node}"
+        assert link.name.partition(".")[0] == f"{link.a.node}:{link.b.node}"
         for port in (link.a, link.b):
             assert len(port.interface) <= 15  # IFNAMSIZ less the zero byte
             assert port.number >= 1
@@ -230,7 +239,7 @@ def test_segments_name_the_ports_of_their_link(network: Network) -> None:
         assert link is ports[segment.endpoint_switch, segment.endpoint_port]
         assert link.vlan_range[0] <= segment.vlan <= link.vlan_range[1]
     listed = list(itertools.chain.from_iterable(s.hosts for s in network.segments))
-    assert sorted(listed) == sorted(h.name for h in network.hosts)
+    assert sorted(listed) == sorted([h.name for h in network.hosts] * network.lane_count)
 
 
 @all_networks
@@ -244,6 +253,47 @@ def test_paths_are_connected_and_sum_to_the_round_trip(network: Network) -> None
         assert back[0].source == host.name
         total = one_way_ms(path) + one_way_ms(back)
         assert total == pytest.approx(network.round_trip_ms[host.name])
+
+
+def test_lanes_are_more_nics_segments_and_subnets() -> None:
+    network = drfsm8(3)
+    assert [network.group_of(lane) for lane in (1, 2, 3)] == [
+        "239.10.1.1", "239.10.1.2", "239.10.1.3",
+    ]  # fmt: skip
+    uva = network.host("uva")
+    assert [(n.interface, n.ip, n.prefix_len) for n in (uva.path_nic(k) for k in (1, 2, 3))] == [
+        ("uva-nic1", "10.10.1.2", 24), ("uva-nic3", "10.10.2.2", 24), ("uva-nic4", "10.10.3.2", 24),
+    ]  # fmt: skip
+    assert [network.segment_of("uva", lane).vlan for lane in (1, 2, 3)] == [303, 304, 305]
+    for lane in (1, 2, 3):
+        segment = network.segment_of("uva", lane)
+        (nic,) = network.nics_of(segment)
+        assert nic == uva.path_nic(lane)
+        (link,) = [k for k in network.links if k.a.interface == nic.interface]
+        assert (link.a.mac, link.b.node) == (nic.mac, segment.edge_switch)
+    assert len({(s.endpoint_switch, s.endpoint_port, s.vlan) for s in network.segments}) == 24
+
+
+def test_lanes_change_nothing_of_the_first() -> None:
+    one, three = drfsm8(1), drfsm8(3)
+    assert one == load(find("drfsm8"))
+    assert (
+        dataclasses.replace(
+            three,
+            hosts=tuple(dataclasses.replace(h, lanes=()) for h in three.hosts),
+            links=three.links[: len(one.links)],
+            segments=three.segments[: len(one.segments)],
+            lane_groups=(),
+        )
+        == one
+    )
+
+
+def test_macs_of_more_than_255_ports() -> None:
+    numbering = _Numbering(["sw"])
+    macs = [numbering.port("sw").mac for _ in range(1700)]
+    assert len(set(macs)) == 1700
+    assert all(re.fullmatch("02:64:7[0-9a-f](:[0-9a-f]{2}){3}", mac) for mac in macs)
 
 
 def test_roles_and_sites() -> None:

@@ -51,12 +51,13 @@ def expected(network: Network, switch: str, frame: Frame, edge_tags: bool) -> li
     port_of = {}
     for link in network.links:
         if link.b.node == switch:
-            port_of[link.a.node] = link.b.number
+            port_of[link.a.interface] = link.b.number
     for segment in network.segments:
         if segment.edge_switch != switch:
             continue
         at_host = None if edge_tags else segment.vlan
-        ports = {port_of[h]: network.host(h).nic1.mac for h in segment.hosts}
+        nics = [network.host(h).path_nic(segment.lane) for h in segment.hosts]
+        ports = {port_of[nic.interface]: nic.mac for nic in nics}
         if frame.in_port == segment.edge_port and frame.vlan == segment.vlan:
             return sorted(
                 (port, at_host)
@@ -77,7 +78,8 @@ def frames(network: Network, entries: SwitchEntries) -> Iterator[Frame]:
     """Every port, tag and destination that could matter, and some that should not."""
     ports = [p.number for k in network.links for p in (k.a, k.b) if p.node == entries.switch]
     vlans = [None, 4000, *(s.vlan for s in network.segments)]
-    macs = [BROADCAST, MULTICAST, STRANGER, *(h.nic1.mac for h in network.hosts)]
+    nics = [nic for h in network.hosts for nic in (h.nic1, *h.lanes)]
+    macs = [BROADCAST, MULTICAST, STRANGER, *(nic.mac for nic in nics)]
     for port in ports:
         for vlan in vlans:
             for mac in macs:
@@ -124,6 +126,7 @@ def networks(tmp_path: Path) -> list[Network]:
         load(find("geni5"), {"receivers": 1}),
         load(find("geni5"), {"receivers": 13}),
         load(find("drfsm8")),
+        load(find("drfsm8"), {"lanes": 3}),
         two_segments(tmp_path),
     ]
 

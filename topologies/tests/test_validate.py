@@ -99,7 +99,7 @@ def test_unknown_parameter() -> None:
         "found parameter 'recievers'; valid: receivers (did you mean 'receivers'?)"
     )
     (error,) = errors_of(find("drfsm8"), receivers=8)
-    assert error.endswith("found parameter 'receivers'; valid: no parameter")
+    assert error.endswith("found parameter 'receivers'; valid: lanes")
 
 
 def test_unknown_topology() -> None:
