@@ -16,6 +16,12 @@ COOKIE_MASK = 0xFFFFFFFF << 32
 
 PRIORITY_MISS = 0
 PRIORITY_PATH = 1000
+PRIORITY_LLDP = 2000
+
+CONTROLLER = 0xFFFFFFFD  # OFPP_CONTROLLER: `Output` to it makes a packet-in of the whole frame
+# Groups and meters have no cookie. Ours are numbered like paths; groups beyond belong to others.
+GROUP_NUMBER_MAX = 0xFFFFFF
+LLDP_METER = 0x3FFFF  # the largest that Open vSwitch has
 
 ETH_TYPE_ARP = 0x0806
 BROADCAST = "ff:ff:ff:ff:ff:ff"
@@ -62,7 +68,14 @@ class ToGroup:
     group: int
 
 
-Action = SetVlan | Output | ToGroup
+@dataclass(frozen=True)
+class SetQueue:
+    """Queue of the port that the next `Output` names."""
+
+    queue: int
+
+
+Action = SetVlan | Output | ToGroup | SetQueue
 
 
 @dataclass(frozen=True)
@@ -80,10 +93,11 @@ class Flow:
 
 @dataclass(frozen=True)
 class Bucket:
-    """One copy of the frame: VLAN id set, sent to a port."""
+    """One copy of the frame: VLAN id set, sent to a port (through that queue of it)."""
 
     vlan: int
     port: int
+    queue: int | None = None
 
 
 @dataclass(frozen=True)

@@ -76,23 +76,49 @@ ORDER: tuple[tuple[tuple[Command, type[Entry]], ...], ...] = (
 )
 
 
-def changes(installed: Entries, desired: Entries) -> tuple[Message, ...]:
-    """Messages that turn `installed` into `desired`, in ORDER, each phase closed by a barrier.
+@dataclass(frozen=True)
+class Delta:
+    """What changes on one switch. An entry whose key is in both is modified: what `added` holds
+    replaces it."""
 
-    Empty if nothing differs. Entries that are equal are not touched.
-    """
-    old = {entry.key: entry for entry in installed}
-    new = {entry.key: entry for entry in desired}
-    todo = [
-        *(Change(Command.DELETE, old[key]) for key in old.keys() - new.keys()),
-        *(Change(Command.ADD, new[key]) for key in new.keys() - old.keys()),
-        *(
-            Change(Command.MODIFY, new[key])
-            for key in new.keys() & old.keys()
-            if new[key] != old[key]
-        ),
-    ]
+    removed: tuple[Entry, ...] = ()
+    added: tuple[Entry, ...] = ()
+
+    @property
+    def inverse(self) -> Delta:
+        return Delta(self.added, self.removed)
+
+
+def delta(held: Iterable[Entry], desired: Iterable[Entry]) -> Delta:
+    """What turns `held` into `desired`: entries that are equal are not in it."""
+    old, new = frozenset(held), frozenset(desired)
+    return Delta(tuple(old - new), tuple(new - old))
+
+
+def messages_of(change: Delta) -> tuple[Message, ...]:
+    """In ORDER, each phase closed by a barrier. Empty if nothing changes."""
+    old = {entry.key: entry for entry in change.removed}
+    new = {entry.key: entry for entry in change.added}
+    todo = [Change(Command.DELETE, entry) for key, entry in old.items() if key not in new]
+    for key, entry in new.items():
+        if key not in old:
+            todo.append(Change(Command.ADD, entry))
+        elif entry != old[key]:
+            todo.append(Change(_replacing(old[key], entry), entry))
     return _in_order(todo)
+
+
+def _replacing(old: Entry, new: Entry) -> Command:
+    """A flow_mod that modifies leaves the cookie as it is; one that adds replaces the whole flow of
+    the same match and priority (OpenFlow 1.3.5, 6.4), counters included."""
+    if isinstance(old, Flow) and isinstance(new, Flow) and old.cookie != new.cookie:
+        return Command.ADD
+    return Command.MODIFY
+
+
+def changes(installed: Entries, desired: Entries) -> tuple[Message, ...]:
+    """Messages that turn `installed` into `desired`. Empty if nothing differs."""
+    return messages_of(delta(installed, desired))
 
 
 def resync(desired: Entries) -> tuple[Message, ...]:

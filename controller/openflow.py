@@ -10,7 +10,18 @@ from __future__ import annotations
 from typing import Any
 
 from controller import compat
-from controller.entries import EXACT, Action, Flow, Group, Match, Meter, Output, SetVlan
+from controller.entries import (
+    CONTROLLER,
+    EXACT,
+    Action,
+    Flow,
+    Group,
+    Match,
+    Meter,
+    Output,
+    SetQueue,
+    SetVlan,
+)
 from controller.messages import (
     Barrier,
     Change,
@@ -103,7 +114,11 @@ def action(datapath: Any, description: Action) -> Any:
         case SetVlan(vlan):
             return parser.OFPActionSetField(vlan_vid=datapath.ofproto.OFPVID_PRESENT | vlan)
         case Output(port):
+            if port == CONTROLLER:
+                return parser.OFPActionOutput(port, datapath.ofproto.OFPCML_NO_BUFFER)
             return parser.OFPActionOutput(port)
+        case SetQueue(queue):
+            return parser.OFPActionSetQueue(queue)
         case _:
             return parser.OFPActionGroup(description.group)
 
@@ -115,6 +130,7 @@ def _group_mod(datapath: Any, command: Command, group: Group) -> Any:
         parser.OFPBucket(
             actions=[
                 action(datapath, SetVlan(bucket.vlan)),
+                *([] if bucket.queue is None else [action(datapath, SetQueue(bucket.queue))]),
                 action(datapath, Output(bucket.port)),
             ],
             watch_port=ofproto.OFPP_ANY,

@@ -22,6 +22,7 @@ from controller.entries import (
     Match,
     Meter,
     Output,
+    SetQueue,
     SetVlan,
     ToGroup,
 )
@@ -121,7 +122,11 @@ class FakeSwitch:
 
     def _flow_mod(self, command: Command, flow: Flow) -> None:
         key = (flow.priority, flow.match)
-        self._known(command, key in self.flows, flow)
+        old = self.flows.get(key)
+        if command is not Command.ADD or old is None or old.cookie == flow.cookie:
+            self._known(command, old is not None, flow)
+        if command is Command.MODIFY and old is not None and old.cookie != flow.cookie:
+            raise Refused(f"{self.name}: {flow} would keep the cookie of {old}")
         if command is Command.DELETE:
             del self.flows[key]
             return
@@ -150,6 +155,8 @@ class FakeSwitch:
                 case SetVlan(vlan):
                     assert frame.vlan is not None, "set_field vlan_vid on an untagged frame"
                     frame = replace(frame, vlan=vlan)
+                case SetQueue():
+                    pass
                 case Output(port):
                     yield port, frame
                 case ToGroup(number):
