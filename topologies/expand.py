@@ -29,7 +29,7 @@ from topologies.model import (
     Segment,
     Switch,
 )
-from topologies.paths import frame_path, one_way_ms, reversed_path
+from topologies.paths import controlled_switches, frame_path, one_way_ms, reversed_path
 from topologies.spec import (
     VLAN_MAX,
     VLAN_MIN,
@@ -170,7 +170,8 @@ def expand(spec: TopologySpec, counts: Mapping[str, int]) -> Network:
     for link in spec.links:
         forward, backward = impairments(link)
         a, b = numbering.port(link.a), numbering.port(link.b)
-        links.append(Link(f"{link.a}:{link.b}", a, b, forward, backward, link.vlan_range))
+        name = f"{link.a}:{link.b}"
+        links.append(Link(name, a, b, forward, backward, link.vlan_range, link.cost))
     for host in planned:
         forward, backward = impairments(host.access)
         a, b = numbering.port(host.name, "nic"), numbering.port(host.switch)
@@ -178,14 +179,16 @@ def expand(spec: TopologySpec, counts: Mapping[str, int]) -> Network:
         links.append(Link(name, a, b, forward, backward, ANY_VLAN))
 
     segments = _segments(spec, planned, links)
-    one_way = _one_way_delays(switches, planned, links, segments)
+    domains = tuple(Domain(name, d.controlled_by) for name, d in spec.domains.items())
+    controlled = controlled_switches(domains, switches)
+    one_way = _one_way_delays(controlled, planned, links, segments)
     hosts, router, control_links = _control_network(spec, planned, links, numbering, one_way)
     lanes = range(2, lane_count(spec, counts) + 1)
     hosts, lane_links = _lane_nics(spec, planned, hosts, numbering, lanes)
     return Network(
         name=spec.name,
         description=spec.description,
-        domains=tuple(Domain(name, d.controlled_by) for name, d in spec.domains.items()),
+        domains=domains,
         switches=switches,
         hosts=hosts,
         routers=(router,),
@@ -281,21 +284,20 @@ def _segments(
 
 
 def _one_way_delays(
-    switches: tuple[Switch, ...],
+    controlled: dict[str, str],
     planned: tuple[PlannedHost, ...],
     links: list[Link],
     segments: tuple[Segment, ...],
 ) -> dict[str, tuple[float, float]]:
     """Subscriber -> (ms from the publisher, ms to the publisher) over the path service."""
     segment_of = {host: segment for segment in segments for host in segment.hosts}
-    domain_of = {switch.name: switch.domain for switch in switches}
     publisher = next(h.name for h in planned if h.role is Role.PUBLISHER)
     delays: dict[str, tuple[float, float]] = {}
     for host in planned:
         if host.role is Role.SUBSCRIBER:
             path = frame_path(
                 tuple(links),
-                domain_of,
+                controlled,
                 segment_of[publisher],
                 publisher,
                 segment_of[host.name],

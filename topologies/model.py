@@ -70,6 +70,7 @@ class Link:
     forward: Impairment
     backward: Impairment
     vlan_range: tuple[int, int]  # ids the path service may use on this link, inclusive
+    cost: float | None = None  # what crossing it costs a path; None: delay in us, plus 1
 
     @property
     def is_plain(self) -> bool:
@@ -212,6 +213,7 @@ class Network:
                     forward=Impairment(**k["forward"]),
                     backward=Impairment(**k["backward"]),
                     vlan_range=(k["vlan_range"][0], k["vlan_range"][1]),
+                    cost=k.get("cost"),
                 )
                 for k in raw["links"]
             ),

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which links a frame crosses between two hosts of the path service, and how long that takes.
 
-The rule is the controller's: inside the controlled domain the path of least delay from the
-publisher, then of fewest links, then first in the order of the links. Frames to the publisher
-take the same links back.
+The rule is the path service's: the path of least cost from the publisher through the controller
+domains, each of which is entered at one hand-off link only, whatever the subscriber. Frames to the
+publisher take the same links back.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from topologies.model import Link, Network, Segment
+from topologies.model import ControlledBy, Domain, Link, Network, Segment, Switch
 
 
 class NoPath(Exception):
@@ -40,57 +41,95 @@ class Hop:
         return (self.link.b if self.forward else self.link.a).node
 
 
-def core_path(
-    links: Iterable[Link], switches: frozenset[str], source: str, target: str
-) -> tuple[Hop, ...]:
-    """The path from switch `source` to `target` through `switches` only. Raises NoPath."""
+def cost_of(link: Link, forward: bool) -> float:
+    """What crossing a link costs: its `cost`, else its delay in that direction in us, plus 1."""
+    if link.cost is not None:
+        return link.cost
+    return round((link.forward if forward else link.backward).delay_ms * 1000) + 1
+
+
+def domain_tree(
+    links: Iterable[Link],
+    domain_of: Mapping[str, str],
+    root: str,
+    entries: Mapping[str, str] = MappingProxyType({}),
+    avoid: Container[str] = frozenset(),
+) -> dict[str, Hop]:
+    """The last hop towards each switch that can be reached from switch `root`: the paths of least
+    cost, then of fewest links, then first in the order of the links.
+
+    `domain_of` has the switches of all controller domains. Each domain is entered through one
+    hand-off link, the one reached at the least cost (or the one that `entries` names by domain),
+    and only once: a path that left a domain does not come back. Links in `avoid` are not used.
+    """
     leaving: dict[str, list[tuple[int, Hop]]] = defaultdict(list)
     for index, link in enumerate(links):
-        if link.a.node in switches and link.b.node in switches:
+        if link.a.node in domain_of and link.b.node in domain_of and link.name not in avoid:
             leaving[link.a.node].append((index, Hop(link, True)))
             leaving[link.b.node].append((index, Hop(link, False)))
-    # Whole microseconds, so that equal sums of decimal milliseconds compare equal.
-    queue: list[tuple[int, int, tuple[int, ...], str, tuple[Hop, ...]]] = [(0, 0, (), source, ())]
+    entry_of: dict[str, str | None] = {**entries, domain_of[root]: None}
+    last: dict[str, Hop] = {}
     done: set[str] = set()
+    queue: list[tuple[float, int, tuple[int, ...], str, Hop | None]] = [(0, 0, (), root, None)]
     while queue:
-        delay_us, hops, indices, switch, path = heapq.heappop(queue)
-        if switch == target:
-            return path
+        cost, hops, indices, switch, hop = heapq.heappop(queue)
         if switch in done:
             continue
+        if hop is not None and domain_of[hop.source] != domain_of[switch]:
+            entry = entry_of.setdefault(domain_of[switch], hop.link.name)
+            if entry != hop.link.name:
+                continue
         done.add(switch)
-        for index, hop in leaving[switch]:
-            if hop.target not in done:
-                cost = delay_us + round(hop.delay_ms * 1000)
-                entry = (cost, hops + 1, (*indices, index), hop.target, (*path, hop))
-                heapq.heappush(queue, entry)
-    raise NoPath(f"no path from {source} to {target}")
+        if hop is not None:
+            last[switch] = hop
+        for index, leave in leaving[switch]:
+            if leave.target not in done:
+                total = cost + cost_of(leave.link, leave.forward)
+                heapq.heappush(queue, (total, hops + 1, (*indices, index), leave.target, leave))
+    return last
+
+
+def route(tree: Mapping[str, Hop], root: str, switch: str) -> tuple[Hop, ...]:
+    """The hops of `domain_tree` from its root to `switch`. Raises NoPath."""
+    hops: list[Hop] = []
+    here = switch
+    while here != root:
+        if here not in tree:
+            raise NoPath(f"no path from {root} to {switch}")
+        hops.append(tree[here])
+        here = tree[here].source
+    return tuple(reversed(hops))
 
 
 def frame_path(
     links: tuple[Link, ...],
-    domain_of_switch: dict[str, str],
+    controlled: Mapping[str, str],
     from_segment: Segment,
     from_host: str,
     to_segment: Segment,
     to_host: str,
 ) -> tuple[Hop, ...]:
-    """All links from one host's NIC1 to another's, in order. Raises NoPath."""
-    domain = domain_of_switch[from_segment.endpoint_switch]
-    if domain != domain_of_switch[to_segment.endpoint_switch]:
-        raise NoPath(f"{from_host} and {to_host} end in different controlled domains")
+    """All links from one host's NIC1 to another's, in order; `controlled` gives the domain of each
+    switch of a controller domain. Raises NoPath."""
     access_out = _hop(links, from_host, from_segment.edge_switch)
     access_in = _hop(links, to_segment.edge_switch, to_host)
     if from_segment == to_segment:
         return (access_out, access_in)
-    switches = frozenset(name for name, of in domain_of_switch.items() if of == domain)
+    root = from_segment.endpoint_switch
+    tree = domain_tree(links, controlled, root)
     return (
         access_out,
         _hop(links, from_segment.edge_switch, from_segment.endpoint_switch),
-        *core_path(links, switches, from_segment.endpoint_switch, to_segment.endpoint_switch),
+        *route(tree, root, to_segment.endpoint_switch),
         _hop(links, to_segment.endpoint_switch, to_segment.edge_switch),
         access_in,
     )
+
+
+def controlled_switches(domains: Iterable[Domain], switches: Iterable[Switch]) -> dict[str, str]:
+    """Switch -> domain, of the switches of controller domains."""
+    controlled = {d.name for d in domains if d.controlled_by is ControlledBy.CONTROLLER}
+    return {s.name: s.domain for s in switches if s.domain in controlled}
 
 
 def path_to(network: Network, subscriber: str) -> tuple[Hop, ...]:
@@ -99,7 +138,7 @@ def path_to(network: Network, subscriber: str) -> tuple[Hop, ...]:
     publisher = network.publisher.name
     return frame_path(
         network.links,
-        {switch.name: switch.domain for switch in network.switches},
+        controlled_switches(network.domains, network.switches),
         network.segment_of(publisher),
         publisher,
         network.segment_of(subscriber),

@@ -123,6 +123,12 @@ def _control_delay(value: object) -> str | dict[str, float]:
         raise ValueError(valid) from None
 
 
+def _cost(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1e9:
+        raise ValueError("a number above 0, at most 1000000000")
+    return value
+
+
 def is_name(text: str) -> bool:
     """Whether `text` may name a node, a domain, a site or a segment."""
     return re.fullmatch(NAME_PATTERN, text) is not None
@@ -183,6 +189,11 @@ SizeBytes = Annotated[
 ]
 DelayMs = Annotated[
     float, _checked(parse_delay_ms), _json({"type": "number", "minimum": 0, "maximum": 60000})
+]
+Cost = Annotated[
+    float,
+    _checked(_cost),
+    _json({"type": "number", "exclusiveMinimum": 0, "maximum": 10**9}),
 ]
 Loss = Annotated[
     float,
@@ -313,6 +324,9 @@ class LinkSpec(ImpairmentSpec):
     b: NodeName = Field(description="a switch")
     vlan_range: VlanRange = Field(
         (VLAN_MIN, VLAN_MAX), description="VLAN ids that may be used on it, both included"
+    )
+    cost: Cost | None = Field(
+        None, description="what it costs a path to cross it; left out: delay in us, plus 1"
     )
     a_to_b: ImpairmentSpec | None = Field(None, description="overrides a -> b")
     b_to_a: ImpairmentSpec | None = Field(None, description="overrides b -> a")

@@ -18,13 +18,15 @@ from topologies.expand import (
     PlannedHost,
     bandwidth_delay_product,
     directions,
+    impairments,
     lane_count,
     lane_group,
     lane_subnet,
     lane_vlan,
     plan_hosts,
 )
-from topologies.model import ControlledBy, Role
+from topologies.model import ControlledBy, Domain, Link, Port, Role, Switch
+from topologies.paths import controlled_switches, domain_tree
 from topologies.shape import parse_shape
 from topologies.spec import (
     NAME_VALID,
@@ -258,6 +260,10 @@ class _Checks:
             elif ends_ok and pair <= self.static:
                 found = f"{title} between two static domains"
                 self._error(place, found, "a link with an end in a controller domain")
+            elif ends_ok and link.cost is not None and not pair <= self.controlled:
+                found = f"cost: {link.cost:g} on {title}, an end of which is a static domain's"
+                valid = "cost only between two controller switches, where paths have a choice"
+                self._error((*place, "cost"), found, valid)
             if pair in seen:
                 found = f"a second {title}"
                 self._error(place, found, f"one link of two switches (line {seen[pair]})")
@@ -534,24 +540,31 @@ class _Checks:
 def _check_reachable(
     document: Document, spec: TopologySpec, hosts: tuple[PlannedHost, ...]
 ) -> None:
-    """Each subscriber must have a path to the publisher inside one controlled domain."""
+    """Each subscriber must have a path to the publisher through controller domains."""
     end_of_edge = {segment.through: segment.to for segment in spec.segments.values()}
-    domain_of = {n: node.domain for n, node in spec.nodes.items() if isinstance(node, SwitchSpec)}
+    domains = tuple(Domain(name, d.controlled_by) for name, d in spec.domains.items())
+    switches = [
+        Switch(name, node.domain, 0)
+        for name, node in spec.nodes.items()
+        if isinstance(node, SwitchSpec)
+    ]
+    links = [
+        Link(f"{k.a}:{k.b}", _end(k.a), _end(k.b), *impairments(k), k.vlan_range, k.cost)
+        for k in spec.links
+    ]
     publisher = next(h for h in hosts if h.role is Role.PUBLISHER)
     start = end_of_edge[publisher.switch]
-    reached, frontier = {start}, [start]
-    while frontier:
-        switch = frontier.pop()
-        for link in spec.links:
-            for here, there in ((link.a, link.b), (link.b, link.a)):
-                inside = domain_of[there] == domain_of[start]
-                if here == switch and inside and there not in reached:
-                    reached.add(there)
-                    frontier.append(there)
+    reached = {start, *domain_tree(links, controlled_switches(domains, switches), start)}
     for host in hosts:
         if end_of_edge[host.switch] not in reached:
             found = f"host '{host.name}', which cannot reach publisher '{publisher.name}'"
             valid = (
-                f"links from '{start}' to '{end_of_edge[host.switch]}' inside one controller domain"
+                f"links from '{start}' to '{end_of_edge[host.switch]}' through controller domains, "
+                "each entered once"
             )
             document.report(host.place, found, valid)
+
+
+def _end(switch: str) -> Port:
+    """A link's end as far as reachability asks for it."""
+    return Port(switch, 0, "", "")

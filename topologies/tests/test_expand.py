@@ -27,6 +27,7 @@ def drfsm8(lanes: int) -> Network:
 
 
 NETWORKS = [*(geni5(m) for m in (1, 2, 4, 8, 24)), drfsm8(1), drfsm8(3)]
+NETWORKS.append(load(find("twocores")))
 all_networks = pytest.mark.parametrize(
     "network",
     NETWORKS,
@@ -68,16 +69,26 @@ def test_geni5_frames_meet_one_delayed_link_of_1_gbps() -> None:
 
 # City coordinates (degrees north, degrees east) to about a kilometre.
 CITIES = {
+    "Amsterdam": (52.37, 4.90),
     "Ashburn": (39.04, -77.49),
+    "Bologna": (44.49, 11.34),
     "Boulder": (40.01, -105.27),
     "Charlottesville": (38.03, -78.48),
     "Chicago": (41.88, -87.63),
     "College Park": (38.98, -76.94),
     "Columbia": (38.95, -92.33),
+    "De Bilt": (52.11, 5.18),
+    "Frankfurt": (50.11, 8.68),
     "Kansas City": (39.10, -94.58),
     "La Jolla": (32.88, -117.23),
+    "London": (51.51, -0.13),
     "Los Angeles": (34.05, -118.24),
     "Madison": (43.07, -89.40),
+    "Milan": (45.46, 9.19),
+    "New York": (40.71, -74.01),
+    "Offenbach": (50.10, 8.77),
+    "Paris": (48.86, 2.35),
+    "Reading": (51.45, -0.97),
     "Salt Lake City": (40.76, -111.89),
     "Seattle": (47.61, -122.33),
 }
@@ -99,6 +110,27 @@ DRFSM8_LINKS = {
     "sw-morenet:kans": ("Columbia", "Kansas City"),
 }
 
+TWOCORES_LINKS = {
+    "star:newy": ("Chicago", "New York"),
+    "star:ashb": ("Chicago", "Ashburn"),
+    "newy:ashb": ("New York", "Ashburn"),
+    "lond:amst": ("London", "Amsterdam"),
+    "lond:pari": ("London", "Paris"),
+    "amst:fran": ("Amsterdam", "Frankfurt"),
+    "pari:fran": ("Paris", "Frankfurt"),
+    "fran:mila": ("Frankfurt", "Milan"),
+    "pari:mila": ("Paris", "Milan"),
+    "newy:lond": ("New York", "London"),
+    "ashb:pari": ("Ashburn", "Paris"),
+    "sw-frgp:star": ("Boulder", "Chicago"),
+    "sw-maria:ashb": ("Charlottesville", "Ashburn"),
+    "sw-boreas:star": ("Madison", "Chicago"),
+    "sw-surf:amst": ("De Bilt", "Amsterdam"),
+    "sw-dfn:fran": ("Offenbach", "Frankfurt"),
+    "sw-janet:lond": ("Reading", "London"),
+    "sw-garr:mila": ("Bologna", "Milan"),
+}
+
 
 def great_circle_km(a: str, b: str) -> float:
     """By the spherical law of cosines, on a sphere of 6371 km."""
@@ -114,10 +146,18 @@ def test_great_circle_of_a_known_pair() -> None:
     assert great_circle_km("Chicago", "Seattle") == pytest.approx(1733 * 1.609, rel=0.005)
 
 
-@pytest.mark.parametrize("name", DRFSM8_LINKS)
-def test_drfsm8_delays_are_those_of_the_distances(name: str) -> None:
-    link = next(k for k in load(find("drfsm8")).links if k.name == name)
-    expected_ms = round(great_circle_km(*DRFSM8_LINKS[name]) * 1.5 / 200, 1)
+@pytest.mark.parametrize(
+    ("topology", "name", "cities"),
+    [
+        *(("drfsm8", *item) for item in DRFSM8_LINKS.items()),
+        *(("twocores", *item) for item in TWOCORES_LINKS.items()),
+    ],
+)
+def test_delays_are_those_of_the_distances(
+    topology: str, name: str, cities: tuple[str, str]
+) -> None:
+    link = next(k for k in load(find(topology)).links if k.name == name)
+    expected_ms = round(great_circle_km(*cities) * 1.5 / 200, 1)
     assert link.forward.delay_ms == link.backward.delay_ms == expected_ms
 
 

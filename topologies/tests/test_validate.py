@@ -106,13 +106,13 @@ def test_unknown_topology() -> None:
     with pytest.raises(TopologyErrors) as caught:
         find("genni5")
     assert str(caught.value) == (
-        "topology: found 'genni5'; valid: drfsm8, geni5, or the path of a .yaml file"
+        "topology: found 'genni5'; valid: drfsm8, geni5, twocores, or the path of a .yaml file"
         " (did you mean 'geni5'?)"
     )
 
 
 def test_bundled_topologies_are_found() -> None:
-    assert bundled() == ("drfsm8", "geni5")
+    assert bundled() == ("drfsm8", "geni5", "twocores")
     assert find("geni5").name == "geni5.yaml"
 
 
