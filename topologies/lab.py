@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from topologies import counters, marks, packet_sockets, wire_plan
-from topologies.build import Built, build, nic1_interface
+from topologies.build import Built, build, check_ports, nic1_interface, restart_switch
 from topologies.ctcp_host import CircuitTcp, use_in
 from topologies.facts import KernelFacts, probe
+from topologies.faults import Links
 from topologies.model import ControlledBy, Network
 from topologies.openvswitch import OpenVSwitch
 from topologies.processes import Controller, Relay
@@ -33,6 +34,7 @@ from topologies.wire_plan import WIRE, LinkReadback, WirePlan
 __all__ = ["KernelFacts", "Lab", "LabError", "LinkReadback", "open_lab"]
 
 OPENFLOW_PORT = 6653
+STANDBY_PORT_OFFSET = 500
 PING_TIMEOUT_S = 5
 
 
@@ -54,7 +56,10 @@ class Lab:
         self._wire = wire_plan.plan(network, facts.delay_mechanism)
         self._switches = OpenVSwitch(state_dir / "ovs")
         self._relay: Relay | None = None
-        self._controllers: list[Controller] = []
+        self._controllers: list[Controller] = []  # one of each domain
+        self._standbys: dict[str, Controller] = {}
+        self._links = Links(network, self._wire, facts.datapath)
+        self._stopped: dict[str, list[str]] = {}  # switch -> its links that went dark with it
         self._built: Built | None = None
         self._closed = False
 
@@ -262,18 +267,117 @@ class Lab:
             problems.append("ctcp-load has ended: new connections have no Circuit TCP")
         problems += [
             f"the controller of {c.domain} has ended: {c.log_tail()}"
-            for c in self._controllers
+            for c in self._all_controllers()
             if not c.alive
         ]
         return problems
 
+    # -- faults ---------------------------------------------------------------------------------
+
+    def cut(self, link: str, *, silent: bool = False) -> None:
+        """Breaks a link ("a:b") in both directions. The nodes at its ends see their ports go
+        down; `silent`: their ports stay up, and only what crosses the link tells. LabError."""
+        self._links.cut(link, silent=silent)
+
+    def mend(self, link: str) -> None:
+        """Undoes `cut`. LabError."""
+        self._links.mend(link)
+
+    def stop_switch(self, name: str) -> None:
+        """A switch loses its power: its links go dark, and all that it held is gone. LabError."""
+        if name not in {s.name for s in self.network.switches}:
+            valid = ", ".join(s.name for s in self.network.switches)
+            raise LabError(f"found switch '{name}'; valid: {valid}")
+        if name in self._stopped:
+            raise LabError(f"switch '{name}' is off already")
+        dark = [k for k in self._links.links_of(name) if k not in self._links.broken]
+        for link in dark:
+            self._links.cut(link)
+        check(["ovs-vsctl", "del-br", name])
+        self._stopped[name] = dark
+
+    def start_switch(self, name: str) -> None:
+        """The switch has power again: ports as before, no OpenFlow entry of its controller; a
+        static switch has its static flows. LabError."""
+        if name not in self._stopped:
+            raise LabError(f"switch '{name}' is not off; off: {', '.join(self._stopped) or 'none'}")
+        assert self._built is not None
+        restart_switch(self._built.mininet, name)
+        dark = self._stopped.pop(name)
+        self._links.break_again(name)
+        self._enlarge_packet_sockets()
+        self._install_static_flows([name])
+        self._set_controllers([name])
+        for link in dark:
+            if not self._is_dark(link):
+                self._links.mend(link)
+        check_ports(self.network, without=self._links.broken)
+
+    def _is_dark(self, link: str) -> bool:
+        """Whether a switch at one of the link's ends is off; it takes the link over."""
+        ends = next({k.a.node, k.b.node} for k in self.network.links if k.name == link)
+        off = next((switch for switch in self._stopped if switch in ends), None)
+        if off is not None and link not in self._stopped[off]:
+            self._stopped[off].append(link)
+        return off is not None
+
+    def restart_switch(self, name: str, *, off_s: float = 0.0) -> None:
+        """`stop_switch`, `off_s` seconds, `start_switch`."""
+        self.stop_switch(name)
+        time.sleep(off_s)
+        self.start_switch(name)
+
+    def kill_controller(self, domain: str) -> None:
+        """kill -9 of the domain's (first) controller. LabError."""
+        self._controller_of(domain).kill()
+
+    def start_controller(self, domain: str) -> None:
+        """The domain's controller again, with the store it had; returns when its switches are
+        connected and hold what they shall. LabError."""
+        controller = self._controller_of(domain)
+        if controller.alive:
+            raise LabError(f"the controller of {domain} runs already")
+        controller.start(self._network_file)
+        controller.wait_listening()
+        controller.wait_connected(self._switches_of(domain))
+
+    def start_standby(self, domain: str) -> Path:
+        """A second controller of the domain on the same store, to which its switches connect,
+        too. Returns its northbound socket. LabError."""
+        first = self._controller_of(domain)
+        if domain in self._standbys:
+            raise LabError(f"{domain} has a standby already")
+        port = first.port + STANDBY_PORT_OFFSET
+        standby = Controller(domain, port, self.state_dir, role="standby", options=first.options)
+        self._standbys[domain] = standby
+        standby.start(self._network_file)
+        standby.wait_listening()
+        self._set_controllers(sorted(self._switches_of(domain)))
+        return standby.socket
+
+    def _controller_of(self, domain: str) -> Controller:
+        for controller in self._controllers:
+            if controller.domain == domain:
+                return controller
+        valid = ", ".join(c.domain for c in self._controllers) or "none"
+        raise LabError(f"found controller domain '{domain}'; valid: {valid}")
+
+    def _all_controllers(self) -> list[Controller]:
+        return [*self._controllers, *self._standbys.values()]
+
+    def _switches_of(self, domain: str) -> set[str]:
+        return {
+            s.name
+            for s in self.network.switches
+            if s.domain == domain and s.name not in self._stopped
+        }
+
     # -- making -------------------------------------------------------------------------------
 
     def open(self, progress: Callable[[str], None]) -> None:
-        network_file = self.state_dir / "network.json"
-        network_file.write_text(self.network.to_json(), encoding="utf-8")
+        self._network_file.write_text(self.network.to_json(), encoding="utf-8")
         progress("Open vSwitch and controller")
-        self._start_controllers(network_file)
+        self._start_controllers()
         self._switches.start()
         build(self.network, self.facts, self._wire, self._set_built, progress)
         if self._wire.links:
@@ -300,15 +404,20 @@ class Lab:
 
     def _set_built(self, built: Built) -> None:
         self._built = built
+        self._links.pids = built.pids
 
-    def _start_controllers(self, network_file: Path) -> None:
+    @property
+    def _network_file(self) -> Path:
+        return self.state_dir / "network.json"
+
+    def _start_controllers(self) -> None:
         domains = [
             d.name for d in self.network.domains if d.controlled_by is ControlledBy.CONTROLLER
         ]
         for index, domain in enumerate(domains):
             controller = Controller(domain, OPENFLOW_PORT + index, self.state_dir)
             self._controllers.append(controller)
-            controller.start(network_file)
+            controller.start(self._network_file)
 
     def _shape(self) -> None:
         pid = self.pids[WIRE]
@@ -329,8 +438,13 @@ class Lab:
                 )
             )
 
-    def _install_static_flows(self) -> None:
-        entries = static_flows(self.network, edge_tags=self.facts.edge_tags)
+    def _install_static_flows(self, switches: Sequence[str] | None = None) -> None:
+        """Of all switches, or of these."""
+        entries = [
+            e
+            for e in static_flows(self.network, edge_tags=self.facts.edge_tags)
+            if switches is None or e.switch in switches
+        ]
         ofctl = ["ovs-ofctl", "-O", "OpenFlow13"]
         # Groups first: flows refer to them.
         for what, lines in (
@@ -342,20 +456,27 @@ class Lab:
             )
 
     def _connect_controllers(self) -> None:
-        argv = ["ovs-vsctl"]
         for controller in self._controllers:
             controller.wait_listening()
-            for switch in self.network.switches:
-                if switch.domain == controller.domain:
-                    target = f'target="tcp:127.0.0.1:{controller.port}"'
-                    argv += ["--", "--id=@c-" + switch.name, "create", "Controller", target]
-                    argv += ["max_backoff=1000", "inactivity_probe=10000"]
-                    argv += ["--", "set", "Bridge", switch.name]
-                    argv += [f"controller=@c-{switch.name}"]
-        check(argv)
+        self._set_controllers([s.name for s in self.network.switches])
         for controller in self._controllers:
-            names = {s.name for s in self.network.switches if s.domain == controller.domain}
-            controller.wait_connected(names)
+            controller.wait_connected(self._switches_of(controller.domain))
+
+    def _set_controllers(self, switches: Sequence[str]) -> None:
+        """Tells these switches where the controllers of their domain listen."""
+        argv = ["ovs-vsctl"]
+        for switch in self.network.switches:
+            ours = [c for c in self._all_controllers() if c.domain == switch.domain]
+            if switch.name not in switches or not ours:
+                continue
+            names = [f"@c{number}-{switch.name}" for number in range(len(ours))]
+            for name, controller in zip(names, ours, strict=True):
+                target = f'target="tcp:127.0.0.1:{controller.port}"'
+                argv += ["--", f"--id={name}", "create", "Controller", target]
+                argv += ["max_backoff=1000", "inactivity_probe=10000"]
+            argv += ["--", "set", "Bridge", switch.name, f"controller=[{','.join(names)}]"]
+        if len(argv) > 1:
+            check(argv)
 
     def _ping_control_network(self) -> None:
         publisher = self.network.publisher.nic2.ip
@@ -387,11 +508,11 @@ class Lab:
         self._closed = True
         with _interrupts_held():
             # All are told first and waited for then: freeing the relay's rings takes a second.
-            for controller in self._controllers:
+            for controller in self._all_controllers():
                 controller.tell_to_stop()
             if self._relay is not None:
                 self._relay.tell_to_stop()
-            for controller in self._controllers:
+            for controller in self._all_controllers():
                 controller.stop()
             self._switches.stop()
             if self._relay is not None:

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,20 +107,32 @@ class Relay:
 
 
 class Controller:
-    """`python -m controller` for one domain, in this process's namespace."""
+    """`python -m controller` for one domain, in this process's namespace. `role` tells the
+    instances of a domain apart ("" is the first); `options` are added to the command line."""
 
-    def __init__(self, domain: str, port: int, state_dir: Path) -> None:
+    def __init__(
+        self,
+        domain: str,
+        port: int,
+        state_dir: Path,
+        *,
+        role: str = "",
+        options: Sequence[str] = (),
+    ) -> None:
+        name = f"controller-{domain}{'-' if role else ''}{role}"
         self.domain = domain
         self.port = port
-        self.socket = state_dir / f"controller-{domain}.sock"
-        self.log = state_dir / f"controller-{domain}.log"
+        self.options = tuple(options)
+        self.socket = state_dir / f"{name}.sock"
+        self.log = state_dir / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, network_file: Path) -> None:
+        """Also after its end: the logs go on."""
         argv = [sys.executable, "-m", "controller", "--network", str(network_file)]
         argv += ["--domain", self.domain, "--of-listen", f"127.0.0.1:{self.port}"]
-        argv += ["--rest-socket", str(self.socket), "--log", str(self.log)]
-        with self.log.with_suffix(".stderr").open("wb") as complaints:
+        argv += ["--rest-socket", str(self.socket), "--log", str(self.log), *self.options]
+        with self.log.with_suffix(".stderr").open("ab") as complaints:
             self._process = subprocess.Popen(
                 argv,
                 cwd=CHECKOUT,
@@ -151,9 +163,19 @@ class Controller:
             return None
         return switches
 
+    def _answers(self) -> bool:
+        """With any HTTP status: a standby says that it is one."""
+        try:
+            get_json(self.socket, "/v1/health")
+        except ValueError:
+            return True
+        except (OSError, http.client.HTTPException):
+            return False
+        return True
+
     def wait_listening(self) -> None:
         deadline = time.monotonic() + CONTROLLER_START_TIMEOUT_S
-        while self._switches() is None:
+        while not self._answers():
             self._give_up_after(deadline, f"does not answer at {self.socket}")
             time.sleep(0.05)
 
@@ -176,6 +198,17 @@ class Controller:
             )
         if time.monotonic() > deadline:
             raise LabError(f"the controller of {self.domain} {what}: {self.log_tail()}")
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that runs; None: none does."""
+        return self._process.pid if self._process is not None and self.alive else None
 
     def tell_to_stop(self) -> None:
         _tell_to_stop(self._process)

@@ -99,6 +99,9 @@ static int run(const struct config *config, struct port *ports, struct line *lin
             fprintf(stderr, "wire-relay: poll: %s\n", strerror(errno));
             return 1;
         }
+        for (nfds_t i = 0; i < n_watched; i++)
+            if (watched[i].revents & POLLERR)
+                port_clear_error(watched[i].fd);
     }
     return save_stats(config, ports, lines, &sequence) == 0 ? 0 : 1;
 }

@@ -129,6 +129,13 @@ void port_close(struct port *port)
     port->rx = -1;
 }
 
+void port_clear_error(int fd)
+{
+    int error;
+    socklen_t size = sizeof error;
+    (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+}
+
 static struct tpacket2_hdr *slot(const struct port *port, unsigned index)
 {
     return (struct tpacket2_hdr *)(void *)(port->ring + (size_t)index * port->slot_bytes);

@@ -32,6 +32,10 @@ int port_open(struct port *port, const char *in, const char *out, int tx, unsign
               char *error, size_t error_size);
 void port_close(struct port *port);
 
+/* An interface that went down leaves an error at its socket, which poll reports until it is taken
+ * off; the ring works again when the interface is up. */
+void port_clear_error(int fd);
+
 /* Sends all frames that are due at `now_ns`. Returns the number of frames taken off the ring. */
 size_t port_serve(struct port *port, struct line *line, int64_t now_ns);
 

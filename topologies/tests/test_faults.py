@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Links that break and are mended, switches that lose their power, for real."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from topologies import wire_plan
+from topologies.faults import Made, cuttable, patch_peers, patch_restored
+from topologies.lab import Lab
+from topologies.model import Impairment
+from topologies.shell import LabError, check
+from topologies.tests.networks import two_hosts
+from topologies.tests.test_lab import DELAYED, lab_of
+
+PATIENCE_S = 10.0
+
+
+def ports_up(switch: str) -> dict[int, bool]:
+    """OpenFlow port -> it has a carrier and nobody took it down."""
+    text = check(["ovs-ofctl", "-O", "OpenFlow13", "--no-names", "show", switch])
+    blocks = re.split(r"^ (?=\w+\()", text, flags=re.MULTILINE)[1:]
+    ports = [b for b in blocks if b[0].isdigit()]  # not the bridge's own, LOCAL
+    return {int(b.partition("(")[0]): "_DOWN" not in b for b in ports}
+
+
+def reaches(lab: Lab) -> bool:
+    """Whether q reaches p over the path network, within 0.3 s."""
+    ping = ["ping", "-n", "-q", "-c", "1", "-W", "0.3", lab.network.publisher.nic1.ip]
+    return lab.run("q", ping, check=False).returncode == 0
+
+
+def wait_until_reaches(lab: Lab) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not reaches(lab):
+        assert time.monotonic() < deadline, "no answer after the link was mended"
+
+
+def wait_for_port(switch: str, number: int, up: bool) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while ports_up(switch).get(number) is not up:
+        assert time.monotonic() < deadline, f"port {number} of {switch} is not up={up}"
+        time.sleep(0.01)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(("link", "port"), [("q:sw", 3), ("p:sw", 2)], ids=["wire", "veth"])
+def test_cut_is_seen_by_the_ports_unless_it_is_silent(link: str, port: int) -> None:
+    with lab_of(two_hosts(DELAYED)) as lab:
+        wait_until_reaches(lab)
+        lab.cut(link)
+        wait_for_port("sw", port, False)
+        assert not reaches(lab)
+        with pytest.raises(LabError, match="is cut already"):
+            lab.cut(link)
+        lab.mend(link)
+        wait_for_port("sw", port, True)
+        wait_until_reaches(lab)
+        lab.cut(link, silent=True)
+        assert not reaches(lab)
+        assert ports_up("sw")[port]
+        lab.mend(link)
+        wait_until_reaches(lab)
+        assert lab.health() == []
+        with pytest.raises(LabError, match="is not cut; cut: none"):
+            lab.mend(link)
+
+
+@pytest.mark.root
+def test_a_cut_wire_does_not_keep_the_relay_busy() -> None:
+    with lab_of(two_hosts(DELAYED)) as lab:
+        if lab.relay_fifo is None:
+            pytest.skip("this kernel has netem: wire-relay was NOT tested")
+        lab.cut("q:sw")
+        pid = next(
+            p
+            for p in map(int, check(["pgrep", "-f", str(lab.state_dir / "relay.conf")]).split())
+            if "wire-relay" in Path(f"/proc/{p}/cmdline").read_bytes().split(b"\0")[0].decode()
+        )
+        used = [cpu_s(pid)]
+        time.sleep(1.0)
+        used.append(cpu_s(pid))
+        # Without clearing the socket's error it takes all that it gets of a core.
+        assert used[1] - used[0] < 0.1
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("uplink", [Impairment(), Impairment(rate_bps=50_000_000)])
+def test_link_between_switches(uplink: Impairment) -> None:
+    with lab_of(two_hosts(Impairment(), uplink=uplink)) as lab:
+        for _round in range(2):
+            lab.cut("sw:up")
+            # The end that is taken down, the one that loses its carrier; patch ports go.
+            wait_until(lambda: not any(ports_up(s).get(1) for s in ("sw", "up")))
+            lab.mend("sw:up")
+            wait_until(lambda: all(ports_up(s).get(1) for s in ("sw", "up")))
+        lab.cut("sw:up", silent=True)
+        assert all(ports_up(s)[1] for s in ("sw", "up"))
+        lab.mend("sw:up")
+
+
+def wait_until(condition: object) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.root
+def test_switch_without_power_and_back() -> None:
+    with lab_of(two_hosts(DELAYED, uplink=Impairment(rate_bps=50_000_000))) as lab:
+        flows = flows_of("sw")
+        lab.stop_switch("sw")
+        assert not reaches(lab)
+        wait_for_port("up", 1, False)
+        with pytest.raises(LabError, match="'sw' is off already"):
+            lab.stop_switch("sw")
+        with pytest.raises(LabError, match="found switch 'nobody'; valid: sw, up"):
+            lab.stop_switch("nobody")
+        lab.start_switch("sw")
+        wait_for_port("up", 1, True)
+        wait_until_reaches(lab)
+        assert flows_of("sw") == flows
+        # Both ends of a link lose their power; it is whole when both have it again.
+        for stop, start in (("sw", "up"), ("up", "sw")):
+            lab.stop_switch(stop)
+            lab.stop_switch(start)
+            lab.start_switch(stop)
+            assert not ports_up(stop)[1]
+            lab.start_switch(start)
+            wait_for_port("sw", 1, True)
+            wait_for_port("up", 1, True)
+        wait_until_reaches(lab)
+
+
+def flows_of(switch: str) -> list[str]:
+    text = check(["ovs-ofctl", "-O", "OpenFlow13", "--no-stats", "dump-flows", switch])
+    return sorted(text.splitlines()[1:])
+
+
+def test_unknown_link_and_controller() -> None:
+    network = two_hosts(DELAYED)
+    wire = wire_plan.plan(network, "relay")
+    with pytest.raises(LabError, match="found link 'p:q'; valid: p:sw, q:sw, sw:up, r:p, r:q"):
+        cuttable(network, wire, "user", "p:q")
+
+
+def test_patch_ports_of_a_link() -> None:
+    network = two_hosts(Impairment())
+    found = cuttable(network, wire_plan.plan(network, "relay"), "user", "sw:up")
+    assert (found.made, found.ends) == (Made.PATCH, ())
+    loud = " ".join(patch_peers(found.link, silent=False))
+    assert loud == "-- --if-exists del-port sw sw-p1 -- --if-exists del-port up up-p1"
+    silent = " ".join(patch_peers(found.link, silent=True))
+    assert silent == (
+        "-- set Interface sw-p1 options:peer=cut -- set Interface up-p1 options:peer=cut"
+    )
+    assert " ".join(patch_restored(found.link)) == (
+        "-- --may-exist add-port sw sw-p1"
+        " -- set Interface sw-p1 type=patch options:peer=up-p1 ofport_request=1"
+        " -- --may-exist add-port up up-p1"
+        " -- set Interface up-p1 type=patch options:peer=sw-p1 ofport_request=1"
+    )
+    kernel = cuttable(network, wire_plan.plan(network, "netem"), "kernel", "sw:up")
+    assert kernel.made is Made.VETH
+    assert [(e.node, e.interface) for e in kernel.ends] == [("", "sw-p1"), ("", "up-p1")]
+    host = cuttable(network, wire_plan.plan(network, "relay"), "user", "p:sw")
+    assert [(e.node, e.interface) for e in host.ends] == [("", "sw-p2"), ("p", "p-nic1")]
