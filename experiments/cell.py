@@ -9,13 +9,8 @@ cell's directory. Progress goes to stdout, one JSON object per line: {"event": "
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import json
 import os
-import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -24,21 +19,28 @@ from types import FrameType
 from typing import IO, Any, Final
 
 from controller.client import PathService, PathServiceError, endpoints_of
-from experiments import configs, loss_model, queue_place, samplers, shaping
-from experiments.cell_logs import DELIVERED, READY, LineCounter, parse_ping_min_ms, tail
+from experiments import configs, loss_model, samplers, shaping
+from experiments.cell_logs import DELIVERED, READY, LineCounter, tail
 from experiments.evidence import collect
 from experiments.job import REPLAYING, Job
+from experiments.lab_run import (
+    POLL_S,
+    PROGRESS_S,
+    CellError,
+    LabRun,
+    await_whole_second,
+    emit,
+    phase,
+)
 from experiments.plan import (
     congestion_window_bytes,
     congestion_window_packets,
-    disk_needed_bytes,
     receiver_queue_bytes,
     receiver_queue_slots,
     tbf_limit_bytes,
 )
-from experiments.rundir import write_json, write_text
-from experiments.shaping import Setting
-from experiments.verdict import ShaperSample, judge
+from experiments.rundir import write_json
+from experiments.verdict import judge
 from topologies.lab import Lab, LabError, open_lab
 from topologies.lifecycle import enter
 from topologies.model import Network
@@ -46,68 +48,22 @@ from topologies.model import Network
 PATH_NAME: Final = "experiment"
 READY_S: Final = 30.0  # until all subscribers are connected, and 2 s more for each
 READY_PER_HOST_S: Final = 2.0
-END_S: Final = 15.0  # for a program to end after SIGTERM
-PINGS: Final = 6
-POLL_S: Final = 0.2
-PROGRESS_S: Final = 1.0
 
 
-class CellError(Exception):
-    """The cell cannot go on; the text says why."""
-
-
-def emit(event: str, **values: Any) -> None:
-    sys.stdout.write(json.dumps({"event": event, **values}) + "\n")
-    sys.stdout.flush()
-
-
-def phase(text: str) -> None:
-    emit("phase", text=text)
-
-
-def until_whole_second_s(now_ns: int) -> float:
-    """Time to the next whole second of a clock that shows `now_ns`."""
-    return (1_000_000_000 - now_ns % 1_000_000_000) / 1e9
-
-
-def await_whole_second(clock: str) -> None:
-    """In virtual time every step begins at a whole second: how many microseconds the steps before
-    took depends on the machine (is a program's byte code cached, how long is a path), and what is
-    measured must not depend on that. It costs no real time there; with the native clock it would,
-    so nothing is waited for."""
-    if clock == "virtual":
-        time.sleep(until_whole_second_s(time.time_ns()))
-
-
-class CellRun:
+class CellRun(LabRun):
     """The cell on a running network. Every step leaves what it learnt in the cell's directory."""
 
     def __init__(self, job: Job, network: Network, lab: Lab, out: Path) -> None:
-        self.job, self.cell, self.network, self.lab, self.out = job, job.cell, network, lab, out
-        self.publisher = network.publisher.name
-        self.subscribers = [h.name for h in network.subscribers]
+        super().__init__(job, network, lab, out)
+        (self.feed,) = self.cell.feeds
         self.nic1 = lab.nic1_of(self.publisher)
-        self.logs = out / "logs"
         self.max_rtt_ms = max(network.round_trip_ms[h] for h in self.subscribers)
         self.tbf_limit = tbf_limit_bytes(self.cell.m, self.cell.r_bps, self.max_rtt_ms)
         self.window_bytes = congestion_window_bytes(
             self.cell.f_cwnd_factor, self.cell.r_uc_bps, self.max_rtt_ms
         )
-        self.settings: list[Setting] = []
-        self.daemons: dict[str, subprocess.Popen[bytes]] = {}
         self.tcp_found = ""
         self.loss_models: dict[str, str] = {}  # subscriber -> hash, or random and why
-        self.rtt_measured_ms: dict[str, float] = {}
-        self.times: dict[str, float] = {"started": time.time()}
-        self.drained = False
-        (out / "products").mkdir(exist_ok=True)
-        self.logs.mkdir(exist_ok=True)
-        self.work = job.work
-        self.work.mkdir(parents=True, exist_ok=True)
-        needed = disk_needed_bytes(self.cell, int(job.trace_info["bytes"]))
-        self.queues, self.queues_on = queue_place.choose(
-            needed, job.run_id, self.work, keep=job.keep_work
-        )
 
     # -- set-up -------------------------------------------------------------------------------
     def make_path(self) -> None:
@@ -127,59 +83,21 @@ class CellRun:
         if state != "up":
             raise CellError(f"the path is {state}, not up: see paths.json and logs/controller.log")
 
-    def measure_round_trips(self) -> None:
-        """Smallest of a few pings over the path, from each subscriber. Shows that the path
-        carries, and is evidence that its delays are the asked ones."""
-        target = self.network.publisher.nic1.ip
-        argv = ["ping", "-n", "-q", "-c", str(PINGS), "-i", "0.2", "-W", "2", target]
-        running = {
-            h: self.lab.popen(h, argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-            for h in self.subscribers
-        }
-        silent = {}
-        for host, process in running.items():
-            output = process.communicate(timeout=30)[0].decode(errors="replace")
-            found = parse_ping_min_ms(output)
-            if found is None:
-                silent[host] = output.strip().splitlines()[-1:]
-            else:
-                self.rtt_measured_ms[host] = found
-        if silent:
-            host, last = next(iter(silent.items()))
-            raise CellError(
-                f"no answer over the path from {target} to {', '.join(silent)}; {host}: "
-                f"{' '.join(last)}"
-            )
-
     def shape(self) -> None:
         """The publisher's traffic control, the subscribers' loss, and TCP's congestion control."""
-        cell, group = self.cell, self.network.multicast_group
-        rates = {
-            "r_mc_bps": cell.r_mc_bps,
-            "r_uc_bps": cell.r_uc_bps,
-            "b_mc_bytes": cell.b_mc_bytes,
-            "b_uc_bytes": cell.b_uc_bytes,
-        }
-        if cell.protocol == "ldm7":
-            commands = shaping.htb_commands(self.nic1, group, **rates)
+        if self.cell.protocol == "ldm7":
+            commands = self.shape_feed(self.feed)
         else:
             commands = shaping.tbf_commands(self.nic1, self._shaped_bps(), self.tbf_limit)
-        for command in commands:
-            self._run(self.publisher, command)
-        qdiscs = self._run(self.publisher, shaping.qdisc_show(self.nic1))
-        if cell.protocol == "ldm7":
-            found = shaping.read_back_htb(
-                qdiscs,
-                self._run(self.publisher, shaping.class_show(self.nic1)),
-                self._run(self.publisher, shaping.filter_show(self.nic1)),
-                group=group,
-                **rates,
+            for command in commands:
+                self.run(self.publisher, command)
+            self.note_settings(
+                shaping.read_back_tbf(
+                    self.run(self.publisher, shaping.qdisc_show(self.nic1)),
+                    rate_bps=self._shaped_bps(),
+                    limit_bytes=self.tbf_limit,
+                )
             )
-        else:
-            found = shaping.read_back_tbf(
-                qdiscs, rate_bps=self._shaped_bps(), limit_bytes=self.tbf_limit
-            )
-        self.settings += [dataclasses.replace(s, name=f"{self.publisher} {s.name}") for s in found]
         loss_text = {host: self._inject_loss(host) for host in self.subscribers}
         self.tcp_found = self._congestion_control()
         write_json(
@@ -204,7 +122,7 @@ class CellRun:
         commands: list[list[str]] = []
         if cell.loss > 0:
             commands.append(shaping.arrival_command(nic, udp_only))
-            self._run(host, commands[0])
+            self.run(host, commands[0])
             self.loss_models[host] = cell.loss_model
             if cell.loss_model == "hash":
                 program = loss_model.program(cell.loss, loss_model.loss_seed(cell.seed, host))
@@ -216,9 +134,9 @@ class CellRun:
                 program = None
                 self.loss_models[host] = f"random ({loss_model.not_replayable(done.stderr)})"
                 commands[1] = shaping.loss_command(nic, cell.loss, udp_only, None)
-                self._run(host, commands[1])
+                self.run(host, commands[1])
         self.settings += shaping.read_back_loss(
-            self._run(host, shaping.IPTABLES_SHOW),
+            self.run(host, shaping.IPTABLES_SHOW),
             host,
             interface=nic,
             loss=cell.loss,
@@ -248,9 +166,9 @@ class CellRun:
             change = ["sysctl", "-q", "-w", f"net.ipv4.tcp_congestion_control={name}"]
             for host in hosts:
                 self.lab.run(host, change, check=False)
-            if all(self._run(host, show).strip() == name for host in hosts):
+            if all(self.run(host, show).strip() == name for host in hosts):
                 return name + note
-        return " and ".join(sorted({self._run(host, show).strip() for host in hosts})) + note
+        return " and ".join(sorted({self.run(host, show).strip() for host in hosts})) + note
 
     def make_queues(self) -> None:
         products, size = self.job.trace_info["products"], self.job.trace_info["bytes"]
@@ -259,74 +177,44 @@ class CellRun:
                 bytes_, slots = self.cell.q_snd_bytes, self.cell.n_snd
             else:
                 bytes_, slots = receiver_queue_bytes(size), receiver_queue_slots(products)
-            argv = configs.pqcreate_argv(self.job.build, self._queue(host), bytes_, slots)
-            done = subprocess.run(argv, capture_output=True, text=True)
-            if done.returncode != 0:
-                raise CellError(f"{host}: {' '.join(argv)}: {done.stderr.strip()}")
+            self.make_queue(host, bytes_, slots)
 
     def start_daemons(self) -> None:
         root, leaves = endpoints_of(self.network)
-        publisher = configs.publisher_conf(self.network, self.cell, root)
-        self._start_daemon(self.publisher, publisher)
+        roots = {self.feed.name: root}
+        publisher = configs.publisher_conf(self.network, self.cell, roots)
+        self.start_daemon(self.publisher, self.publisher, publisher)
         for name in self.subscribers:
             leaf = leaves[self.network.segment_of(name).name]
             host = self.network.host(name)
-            self._start_daemon(name, configs.subscriber_conf(self.network, self.cell, host, leaf))
-
-    def _start_daemon(self, name: str, conf: str) -> None:
-        path = self.work / f"{name}.ldmd.conf"
-        write_text(path, conf)
-        shutil.copy(path, self.logs / path.name)
-        host = self.network.host(name)
-        log = self._log(name)
-        argv = configs.ldmd_argv(
-            self.job.build, self._queue(name), host, self.cell.protocol, log, path
-        )
-        # What goes past the log (a missing library, a sanitizer) must not be lost.
-        with log.with_suffix(".stderr").open("wb") as errors:
-            self.daemons[name] = self.lab.popen(name, argv, stdout=errors, stderr=errors)
+            conf = configs.subscriber_conf(self.network, self.cell, host, self.feed, leaf)
+            self.start_daemon(name, name, conf)
 
     def await_ready(self) -> None:
         """Until every subscriber is connected to the publisher."""
         deadline = time.monotonic() + READY_S + READY_PER_HOST_S * self.cell.m
         words = READY[self.cell.protocol]
-        counters = {h: LineCounter(self._log(h), words) for h in self.subscribers}
+        counters = {h: LineCounter(self.log(h), words) for h in self.subscribers}
         while True:
             waiting = [h for h, c in counters.items() if c.poll() == 0]
             if not waiting:
                 return
-            self._check_daemons()
+            self.check_daemons()
             if time.monotonic() > deadline:
                 first = waiting[0]
                 raise CellError(
                     f"{len(waiting)} of {self.cell.m} subscribers are not connected "
-                    f"({', '.join(waiting)}). {first} says:\n{tail(self._log(first))}"
+                    f"({', '.join(waiting)}). {first} says:\n{tail(self.log(first))}"
                 )
             time.sleep(POLL_S)
-
-    def _check_daemons(self) -> None:
-        """Nothing that must run has ended."""
-        if problems := self.lab.health():
-            raise CellError("; ".join(problems))
-        for name, process in self.daemons.items():
-            if process.poll() is not None:
-                errors = tail(self._log(name).with_suffix(".stderr"))
-                raise CellError(
-                    f"ldmd of {name} ended with {process.returncode}:\n"
-                    f"{tail(self._log(name))}\n{errors}".rstrip()
-                )
 
     # -- replay -------------------------------------------------------------------------------
     def replay(self) -> None:
         """Samples the sender, replays the trace, waits until all products are everywhere."""
         every = samplers.interval_s(self.cell.duration_s)
         with ExitStack() as stack:
-            sar = self._start_sar(every)
-            stack.callback(self._end, sar, signal.SIGINT)
-            for name, function in (("ps.log", self._ps), ("shaper.log", self._shaper)):
-                sampler = samplers.Sampler(self.logs / name, every, function)
-                sampler.start()
-                stack.callback(sampler.stop)
+            classid = shaping.MULTICAST_CLASS if self.cell.protocol == "ldm7" else ""
+            self.sample(stack, every, {"shaper.log": (self.nic1, classid)})
             time.sleep(min(every, 2) + 0.2)  # one sample of the idle sender
             write_json(self.out / "counters-start.json", self.lab.counters())
             await_whole_second(self.lab.facts.clock)
@@ -334,39 +222,19 @@ class CellRun:
             write_json(self.out / "counters-end.json", self.lab.counters())
             time.sleep(min(every, 2) + 0.2)  # the interval that holds the last product
 
-    def _start_sar(self, every: int) -> subprocess.Popen[bytes]:
-        most = self.cell.duration_s * 1.5 + self.cell.drain_timeout_s + 60
-        argv = ["sar", "-n", "DEV", "-u", str(every), str(max(2, round(most / every)))]
-        environment = {"LC_ALL": "C", "S_TIME_FORMAT": "ISO", "TZ": "UTC"}
-        with (self.logs / "sar.log").open("wb") as log:
-            return self.lab.popen(self.publisher, argv, stdout=log, stderr=log, env=environment)
-
-    def _ps(self) -> str:
-        ps, cpu = samplers.process_blocks(self.daemons[self.publisher].pid)
-        with (self.logs / "cpu.log").open("a", encoding="utf-8") as log:
-            log.write(cpu)
-        return ps
-
-    def _shaper(self) -> str:
-        classid = shaping.MULTICAST_CLASS if self.cell.protocol == "ldm7" else None
-        what = "class" if classid else "qdisc"
-        argv = ["tc", "-s", what, "show", "dev", self.nic1]
-        text = self.lab.run(self.publisher, argv, check=False).stdout
-        found = samplers.parse_shaper(text, classid)
-        return "" if found is None else samplers.shaper_line(ShaperSample(time.time(), *found))
-
     def _insert_and_wait(self) -> None:
         products: int = self.job.trace_info["products"]
         argv = configs.pqinsert_argv(
             self.job.build,
-            self._queue(self.publisher),
+            self.queue(self.publisher),
             self.job.trace,
+            self.feed.name,
             self.cell.seed,
             self.publisher,
         )
         inserted = LineCounter(self.logs / "pqinsert.log", (" Inserted: ",))
         words = DELIVERED[self.cell.protocol]
-        delivered = {h: LineCounter(self._log(h), words) for h in self.subscribers}
+        delivered = {h: LineCounter(self.log(h), words) for h in self.subscribers}
         begin = time.time()
         self.times["insertion_started"] = begin
         with (self.logs / "pqinsert.log").open("wb") as log:
@@ -394,7 +262,7 @@ class CellRun:
                     delivered=least,
                     draining=deadline is not None,
                 )
-                self._check_daemons()
+                self.check_daemons()
             self.drained = deadline is not None and least >= products
             if self.drained or (deadline is not None and now > deadline):
                 self.times["drained"] = now
@@ -402,47 +270,8 @@ class CellRun:
             time.sleep(POLL_S)
 
     # -- results ------------------------------------------------------------------------------
-    def end_daemons(self) -> None:
-        """Subscribers first: none sees its publisher go. Their last lines are statistics."""
-        for name in self.subscribers:
-            if name in self.daemons and self.daemons[name].poll() is None:
-                self.daemons[name].send_signal(signal.SIGTERM)
-        for name in [*self.subscribers, self.publisher]:
-            if name in self.daemons:
-                self._end(self.daemons[name], signal.SIGTERM)
-
     def list_products(self) -> None:
-        """Digest, size and name of every product in every queue, recomputed from the bytes."""
-        running = {}
-        with ExitStack() as stack:
-            for host in [self.publisher, *self.subscribers]:
-                target = (self.out / "products" / f"{host}.txt").open("wb")
-                stack.enter_context(target)
-                errors = (self.logs / f"{host}.pqcat.stderr").open("wb")
-                stack.enter_context(errors)
-                argv = configs.pqcat_list_argv(self.job.build, self._queue(host))
-                running[host] = subprocess.Popen(argv, stdout=target, stderr=errors)
-                if len(running) % (os.cpu_count() or 1) == 0:
-                    for process in running.values():
-                        process.wait()
-            for host, process in running.items():
-                if process.wait() != 0:
-                    errors_path = self.logs / f"{host}.pqcat.stderr"
-                    raise CellError(
-                        f"pqcat of {host} ended with {process.returncode}: {tail(errors_path)}"
-                    )
-
-    def save_description(self, state_dir: Path) -> None:
-        write_text(self.out / "network.json", self.network.to_json())
-        write_json(self.out / "facts.json", self.lab.facts.to_dict())
-        write_json(self.out / "links.json", [dataclasses.asdict(r) for r in self.lab.readback])
-        for log in sorted(state_dir.rglob("*.log")):
-            target = self.logs / log.name
-            if not target.exists():
-                shutil.copy(log, target)
-        for errors in self.logs.glob("*.stderr"):
-            if errors.stat().st_size == 0 and errors.name != "cell.stderr":  # still open
-                errors.unlink()
+        self.list_queues([(host, host, None) for host in [self.publisher, *self.subscribers]])
 
     def finish(self) -> tuple[str, bool]:
         """cell.json and verdict.json; (verdict, all products identical)."""
@@ -520,27 +349,6 @@ class CellRun:
             "digest": self.job.digest,
         }
 
-    # -- helpers ------------------------------------------------------------------------------
-    def _queue(self, host: str) -> Path:
-        return self.queues / f"{host}.pq"
-
-    def _log(self, host: str) -> Path:
-        return self.logs / f"{host}.ldmd.log"
-
-    def _run(self, host: str, argv: list[str]) -> str:
-        return self.lab.run(host, argv).stdout
-
-    @staticmethod
-    def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-        """Signals a program of ours and waits; SIGKILL if it does not obey."""
-        if process.poll() is None:
-            process.send_signal(number)
-        try:
-            process.wait(timeout=END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
 
 def run_cell(job: Job, out: Path) -> tuple[str, bool]:
     """Runs the cell in this process, which must have one thread. (verdict, identical)."""
@@ -553,7 +361,10 @@ def run_cell(job: Job, out: Path) -> tuple[str, bool]:
         run = CellRun(job, network, lab, out)
         steps: tuple[tuple[str, Callable[[], None]], ...] = (
             ("creating the path", run.make_path),
-            ("measuring round trips", run.measure_round_trips),
+            (
+                "measuring round trips",
+                lambda: run.measure_round_trips(dict.fromkeys(run.subscribers, 1)),
+            ),
             ("shaping the sender, injecting loss", run.shape),
             ("creating the product queues", run.make_queues),
             ("starting the LDM servers", run.start_daemons),

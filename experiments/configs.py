@@ -7,18 +7,16 @@ LDM6's data run over NIC1, the path: the papers ran both protocols over the same
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from controller.client import Endpoint
-from experiments.plan import CellSpec
+from experiments.plan import CellSpec, Feed
 from topologies.model import Host, Network
 
-FEED: Final = "NGRID"
 LDM_PORT: Final = 388
 GROUP_PORT: Final = 38800  # the papers' multicast port
-PRODUCT_PREFIX: Final = "NGRID"
 TTL: Final = 16
 LDMD: Final = "ldm7/ldmd/ldmd"  # below the build directory
 
@@ -45,9 +43,10 @@ def _settings(cell: CellSpec) -> list[str]:
     ]
 
 
-def _allow(address: str) -> str:
+def _allow(feeds: Iterable[Feed], address: str) -> str:
     """An entry that lets this address in and no other (expressions have at most 255 bytes)."""
-    return f'ALLOW {FEED} "^{address.replace(".", "[.]")}$"'
+    names = "|".join(feed.name for feed in feeds)
+    return f'ALLOW {names} "^{address.replace(".", "[.]")}$"'
 
 
 def _text(cell: CellSpec, entries: Sequence[str]) -> str:
@@ -55,36 +54,45 @@ def _text(cell: CellSpec, entries: Sequence[str]) -> str:
     return "\n".join([head, *_settings(cell), *entries]) + "\n"
 
 
-def publisher_conf(network: Network, cell: CellSpec, root: Endpoint) -> str:
-    """ldmd's file at the publisher. `root`: its endpoint at the path service."""
-    publisher = network.publisher
-    allowed = [_allow(ldm_address(h, cell.protocol)) for h in network.subscribers]
+def publisher_conf(network: Network, cell: CellSpec, roots: Mapping[str, Endpoint]) -> str:
+    """ldmd's file at the publisher. `roots`: its endpoint at the path service by feed."""
+    publisher, feeds = network.publisher, cell.feeds
+    allowed = [_allow(feeds, ldm_address(h, cell.protocol)) for h in network.subscribers]
     if cell.protocol == "ldm6":
         return _text(cell, allowed)
-    allowed += [_allow(h.nic1.ip) for h in network.subscribers]  # FMTP comes from the path
-    multicast = (
-        f"MULTICAST {FEED} {network.multicast_group}:{GROUP_PORT} {publisher.nic1.ip} "
-        f"{publisher.nic1.prefix_len} {root.vlan} {root.switch} {root.port}"
-    )
-    return _text(cell, [multicast, *allowed])
+    multicast = []
+    for feed in feeds:
+        nic, root = publisher.path_nic(feed.lane), roots[feed.name]
+        group = network.group_of(feed.lane)
+        multicast.append(
+            f"MULTICAST {feed.name} {group}:{GROUP_PORT} {nic.ip} {nic.prefix_len} "
+            f"{root.vlan} {root.switch} {root.port}"
+        )
+        # FMTP comes from the path.
+        allowed += [_allow([feed], h.path_nic(feed.lane).ip) for h in network.subscribers]
+    return _text(cell, [*multicast, *allowed])
 
 
-def subscriber_conf(network: Network, cell: CellSpec, host: Host, leaf: Endpoint) -> str:
-    """ldmd's file at a subscriber. `leaf`: its segment's endpoint at the path service."""
+def subscriber_conf(
+    network: Network, cell: CellSpec, host: Host, feed: Feed, leaf: Endpoint
+) -> str:
+    """ldmd's file at a subscriber of `feed`. `leaf`: its segment's endpoint at the path service."""
     upstream = f"{ldm_address(network.publisher, cell.protocol)}:{LDM_PORT}"
     if cell.protocol == "ldm6":
-        return _text(cell, [f'REQUEST {FEED} ".*" {upstream}'])
-    entry = f"RECEIVE {FEED} {upstream} {host.nic1.ip} {leaf.switch} {leaf.port} {leaf.vlan}"
+        return _text(cell, [f'REQUEST {feed.name} ".*" {upstream}'])
+    address = host.path_nic(feed.lane).ip
+    entry = f"RECEIVE {feed.name} {upstream} {address} {leaf.switch} {leaf.port} {leaf.vlan}"
     return _text(cell, [entry])
 
 
 def ldmd_argv(
-    build: Path, queue: Path, host: Host, protocol: str, log: Path, conf: Path
+    build: Path, queue: Path, address: str, port: int, log: Path, conf: Path
 ) -> list[str]:
+    """`address`: see `ldm_address`."""
     return [
         str(build / LDMD),
-        *["-f", "-v", "-q", str(queue), "-I", ldm_address(host, protocol)],
-        *["-P", str(LDM_PORT), "-l", str(log), str(conf)],
+        *["-f", "-v", "-q", str(queue), "-I", address],
+        *["-P", str(port), "-l", str(log), str(conf)],
     ]
 
 
@@ -95,15 +103,19 @@ def pqcreate_argv(build: Path, queue: Path, size_bytes: int, slots: int) -> list
     ]
 
 
-def pqinsert_argv(build: Path, queue: Path, trace: Path, seed: int, origin: str) -> list[str]:
-    """`origin`: a name of the emulated network. It is part of what is sent, so with the machine's
-    name the products, and the packets that a seed loses, would differ from machine to machine."""
+def pqinsert_argv(
+    build: Path, queue: Path, trace: Path, feed: str, seed: int, origin: str
+) -> list[str]:
+    """Products are called FEED.000000 on. `origin`: a name of the emulated network. It is part of
+    what is sent, so with the machine's name the products, and the packets that a seed loses, would
+    differ from machine to machine."""
     return [
         str(build / "ldm7/pqinsert"),
-        *["-v", "-q", str(queue), "-f", FEED, "--trace", str(trace)],
-        *["--seed", str(seed), "--name", PRODUCT_PREFIX, "--origin", origin],
+        *["-v", "-q", str(queue), "-f", feed, "--trace", str(trace)],
+        *["--seed", str(seed), "--name", feed, "--origin", origin],
     ]
 
 
-def pqcat_list_argv(build: Path, queue: Path) -> list[str]:
-    return [str(build / "ldm7/pqcat"), "-q", str(queue), "--list"]
+def pqcat_list_argv(build: Path, queue: Path, feed: str | None = None) -> list[str]:
+    selected = [] if feed is None else ["-f", feed]
+    return [str(build / "ldm7/pqcat"), "-q", str(queue), *selected, "--list"]

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from experiments.spec import ExperimentSpec
 
+FEED: Final = "NGRID"  # of the papers' experiments
 QUEUE_MARGIN_BYTES: Final = 64_000_000
 QUEUE_FACTOR: Final = 1.5
 SLOT_MARGIN: Final = 1000
@@ -31,6 +32,19 @@ VIRTUAL_SECOND_S: Final = 0.06
 VIRTUAL_PACKET_S: Final = {"ldm7": 32e-6, "ldm6": 17e-6}
 TCP_PAYLOAD_BYTES: Final = 1448  # of a segment: MTU 1500, IPv4, TCP with time stamps
 TBF_BURST_BYTES: Final = 50 * 1024  # `50kb` of tc, mpup-ldm7.txt V-B
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A file-stream with a path of its own (drfsm.txt 2.1.3)."""
+
+    name: str  # LDM's feedtype
+    lane: int
+    r_mc_bps: int
+    r_uc_bps: int
+    r_vn_bps: int
+    size_factor: float = 1.0  # of the trace's sizes
+    label: str = ""  # in messages and names of files; empty where there is one feed
 
 
 @dataclass(frozen=True)
@@ -61,6 +75,15 @@ class CellSpec:
     n_snd: int
     f_cwnd_factor: float
     tcp_congestion_control: tuple[str, ...]
+
+    @property
+    def feeds(self) -> tuple[Feed, ...]:
+        return (Feed(FEED, 1, self.r_mc_bps, self.r_uc_bps, self.r_vn_bps),)
+
+    @property
+    def queue_count(self) -> int:
+        """Product queues of subscribers."""
+        return self.m
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

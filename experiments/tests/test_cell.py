@@ -10,7 +10,8 @@ from typing import Any, cast
 import pytest
 
 from experiments import loss_model, shaping
-from experiments.cell import CellError, CellRun, until_whole_second_s
+from experiments.cell import CellRun
+from experiments.lab_run import CellError, until_whole_second_s
 from experiments.plan import CellSpec
 from topologies.lab import Lab
 

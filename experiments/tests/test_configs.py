@@ -6,8 +6,10 @@ from pathlib import Path
 
 from controller.client import endpoints_of
 from experiments import configs
-from experiments.plan import CellSpec
+from experiments.plan import CellSpec, Feed
 from topologies.model import Network
+
+FEED = Feed("NGRID", 1, 20_000_000, 20_000_000, 48_000_000)
 
 
 def entries(text: str) -> list[str]:
@@ -16,7 +18,7 @@ def entries(text: str) -> list[str]:
 
 def test_ldm7_publisher(geni5: Network, cells: dict[str, CellSpec]) -> None:
     root, _ = endpoints_of(geni5)
-    text = configs.publisher_conf(geni5, cells["ldm7"], root)
+    text = configs.publisher_conf(geni5, cells["ldm7"], {"NGRID": root})
     multicast, *allow = entries(text)
     assert multicast == (
         f"MULTICAST NGRID 239.10.1.1:38800 10.10.1.1 24 1101 {root.switch} {root.port}"
@@ -48,7 +50,7 @@ def test_ldm7_subscriber_controls_over_nic2_and_receives_on_nic1(
     _, leaves = endpoints_of(geni5)
     host = geni5.subscribers[1]
     leaf = leaves[geni5.segment_of(host.name).name]
-    (receive,) = entries(configs.subscriber_conf(geni5, cells["ldm7"], host, leaf))
+    (receive,) = entries(configs.subscriber_conf(geni5, cells["ldm7"], host, FEED, leaf))
     assert receive == (
         f"RECEIVE NGRID {geni5.publisher.nic2.ip}:388 {host.nic1.ip} {leaf.switch} {leaf.port} 1303"
     )
@@ -57,24 +59,24 @@ def test_ldm7_subscriber_controls_over_nic2_and_receives_on_nic1(
 def test_ldm6_runs_over_nic1(geni5: Network, cells: dict[str, CellSpec]) -> None:
     root, leaves = endpoints_of(geni5)
     host = geni5.subscribers[0]
-    text = configs.publisher_conf(geni5, cells["ldm6"], root)
+    text = configs.publisher_conf(geni5, cells["ldm6"], {})
     assert allowed(entries(text)) == {h.nic1.ip for h in geni5.subscribers}
     assert "fmtp" not in text
     leaf = leaves[geni5.segment_of(host.name).name]
-    (request,) = entries(configs.subscriber_conf(geni5, cells["ldm6"], host, leaf))
+    (request,) = entries(configs.subscriber_conf(geni5, cells["ldm6"], host, FEED, leaf))
     assert request == 'REQUEST NGRID ".*" 10.10.1.1:388'
 
 
 def test_command_lines(geni5: Network) -> None:
     build, queue = Path("/b"), Path("/w/h.pq")
     host = geni5.subscribers[0]
-    argv = configs.ldmd_argv(build, queue, host, "ldm7", Path("/l"), Path("/c"))
+    address = configs.ldm_address(host, "ldm7")
+    argv = configs.ldmd_argv(build, queue, address, 388, Path("/l"), Path("/c"))
     assert " ".join(argv) == f"/b/ldm7/ldmd/ldmd -f -v -q /w/h.pq -I {host.nic2.ip} -P 388 -l /l /c"
-    argv = configs.ldmd_argv(build, queue, host, "ldm6", Path("/l"), Path("/c"))
-    assert host.nic1.ip in argv
+    assert configs.ldm_address(host, "ldm6") == host.nic1.ip
     assert " ".join(configs.pqcreate_argv(build, queue, 5, 7)) == (
         "/b/ldm7/pqcreate -s 5 -S 7 -q /w/h.pq"
     )
-    assert " ".join(configs.pqinsert_argv(build, queue, Path("/t"), 9, "umass")) == (
+    assert " ".join(configs.pqinsert_argv(build, queue, Path("/t"), "NGRID", 9, "umass")) == (
         "/b/ldm7/pqinsert -v -q /w/h.pq -f NGRID --trace /t --seed 9 --name NGRID --origin umass"
     )
