@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from controller import compat
+from controller.replies import Type
 from controller.switchboard import Switchboard
 
 
@@ -15,11 +16,20 @@ class PathServiceApp(compat.App):  # type: ignore[misc]
     def __init__(self, *args: Any, switchboard: Switchboard, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._switchboard = switchboard
+        compat.handle_raw(
+            {
+                Type.PACKET_IN: switchboard.packet_in,
+                Type.MULTIPART_REPLY: switchboard.multipart_reply,
+            }
+        )
 
     @compat.on(compat.StateChange, compat.MAIN, compat.DEAD)
     def state_changed(self, event: Any) -> None:
         if event.state == compat.MAIN:
-            self._switchboard.connected(event.datapath)
+            if self._switchboard.connected(event.datapath, compat.ports_of(event.datapath)):
+                compat.known(event.datapath)
+            else:
+                compat.COUNTS.add("unknown_switches")
         else:
             self._switchboard.disconnected(event.datapath)
 
@@ -31,3 +41,14 @@ class PathServiceApp(compat.App):  # type: ignore[misc]
     def error(self, event: Any) -> None:
         message = event.msg
         self._switchboard.error(message.datapath, message.xid, compat.error_text(message))
+
+    @compat.on(compat.PortStatus, compat.MAIN)
+    def port_status(self, event: Any) -> None:
+        message = event.msg
+        deleted = message.reason == message.datapath.ofproto.OFPPR_DELETE
+        is_up = not deleted and compat.port_is_up(message.datapath, message.desc)
+        self._switchboard.port_status(message.datapath, message.desc.port_no, is_up)
+
+    @compat.on(compat.RoleReply, compat.MAIN)
+    def role_reply(self, event: Any) -> None:
+        self._switchboard.role_reply(event.msg.datapath, event.msg.xid)

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one module that knows the OpenFlow framework: os-ken (preferred) or Ryu 4.34.
 
+DOWNPOUR_FRAMEWORK=os-ken|os-ken-eventlet|ryu chooses; else the first that is installed.
+
 Threads: with os-ken's native hub everything is an ordinary thread. With the eventlet hub (Ryu;
-os-ken with OSKEN_HUB_TYPE=eventlet) the framework lives in green threads of the main thread,
+os-ken before 4.0, or os-ken-eventlet) the framework lives in green threads of the main thread,
 while our own threads stay real ones (nothing is monkey-patched); its queues and semaphores must
 then only be touched through `in_hub`.
+
+Two things of the framework are replaced: its listener, because connections need limits and TLS
+that works in threads, and the entry of its parser, because messages are checked before.
 """
 
 from __future__ import annotations
@@ -16,16 +21,38 @@ import inspect
 import logging
 import os
 import queue
+import socket
+import ssl
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
+
+from controller.channel import Channel
+from controller.guard import HANDSHAKE_S, Bucket, Counts, Inlet, Strangers
+from controller.replies import Malformed, Type
 
 LOG = logging.getLogger(__name__)
 Handler = TypeVar("Handler", bound=Callable[..., None])
+CHOICE = "DOWNPOUR_FRAMEWORK"
+PACKAGES = {"os-ken": "os_ken", "os-ken-eventlet": "os_ken", "ryu": "ryu"}
+ECHO_INTERVAL_S = 5.0
+ECHOS_UNANSWERED = 3
 
 
 def _root_package() -> str:
+    chosen = os.environ.get(CHOICE)
+    if chosen is not None and chosen not in PACKAGES:
+        raise ImportError(f"{CHOICE}='{chosen}': valid: {', '.join(PACKAGES)}")
+    if chosen is not None:
+        if importlib.util.find_spec(PACKAGES[chosen]) is None:
+            raise ImportError(f"{CHOICE}={chosen}: {PACKAGES[chosen]} is not installed")
+        if chosen == "os-ken-eventlet":
+            os.environ["OSKEN_HUB_TYPE"] = "eventlet"
+        return PACKAGES[chosen]
     for name in ("os_ken", "ryu"):
         if importlib.util.find_spec(name) is not None:
             return name
@@ -35,6 +62,7 @@ def _root_package() -> str:
 ROOT = _root_package()
 
 warnings.filterwarnings("ignore", message=r"\s*Eventlet is deprecated")
+warnings.filterwarnings("ignore", message=r"Datapath#ports is kept")
 if ROOT == "ryu":
     # Ryu 4.34 imports a name that eventlet removed in 0.30.3.
     _wsgi: Any = importlib.import_module("eventlet.wsgi")
@@ -54,7 +82,9 @@ _ofp_event = _module("controller.ofp_event")
 _ofproto = _module("ofproto.ofproto_v1_3")
 _parser = _module("ofproto.ofproto_v1_3_parser")
 _protocol = _module("ofproto.ofproto_protocol")
-_module("controller.controller")  # registers the listening options
+_controller = _module("controller.controller")
+_ofp_handler = _module("controller.ofp_handler")
+_ofproto_parser = _module("ofproto.ofproto_parser")
 
 IS_GREEN = _hub.HUB_TYPE == "eventlet"
 FRAMEWORK = f"{ROOT} {getattr(importlib.import_module(ROOT), 'version', '') or ''}".strip()
@@ -71,6 +101,8 @@ ALL_STATES = (
 StateChange = _ofp_event.EventOFPStateChange
 BarrierReply = _ofp_event.EventOFPBarrierReply
 ErrorMessage = _ofp_event.EventOFPErrorMsg
+PortStatus = _ofp_event.EventOFPPortStatus
+RoleReply = _ofp_event.EventOFPRoleReply
 
 
 def on(event: Any, *states: str) -> Callable[[Handler], Handler]:
@@ -145,30 +177,176 @@ def in_hub(call: Callable[[], None]) -> None:
         _green_calls.post(call)
 
 
-def is_closed(datapath: Any) -> bool:
-    """Whether the connection has ended. With os-ken 4.2.2's native hub this must be asked for:
-    its sending thread waits for ever for something to send, so that the end of a connection is
-    not reported (no DEAD state)."""
-    return bool(datapath.socket.fileno() == -1)
+def send(datapath: Any, data: bytes) -> None:
+    """Sends encoded messages; from any thread. They are lost if the connection has ended."""
+    in_hub(lambda: datapath.send(data))
 
 
-def release(datapath: Any) -> None:
-    """Lets the framework's threads of a closed connection end: the sending one fails."""
-    in_hub(lambda: datapath.send(b""))
+def close(datapath: Any) -> None:
+    """Ends a connection; from any thread."""
+    in_hub(datapath.socket.abort)
 
 
-def start(app_module: str, host: str, port: int, **app_arguments: Any) -> list[Any]:
+def ports_of(datapath: Any) -> dict[int, bool]:
+    """Whether each port was up when the switch connected."""
+    return {number: port_is_up(datapath, port) for number, port in datapath.ports.items()}
+
+
+def port_is_up(datapath: Any, port: Any) -> bool:
+    """Of an OFPPort description."""
+    ofproto = datapath.ofproto
+    return not (port.config & ofproto.OFPPC_PORT_DOWN or port.state & ofproto.OFPPS_LINK_DOWN)
+
+
+# What is done with messages that the framework shall not parse, once a switch is known.
+RawHandler = Callable[[Any, bytes], None]
+_raw_handlers: dict[Type, RawHandler] = {}
+COUNTS = Counts()
+_strangers = Strangers()
+_log_lines = Bucket(1.0, 20.0)
+
+
+def handle_raw(handlers: Mapping[Type, RawHandler]) -> None:
+    _raw_handlers.update(handlers)
+
+
+def known(datapath: Any) -> None:
+    """The connection is one of our switches'."""
+    datapath.socket.is_known = True
+    _strangers.leave(datapath.socket)
+
+
+def _warn(text: str, *arguments: object) -> None:
+    """What a stranger can cause must not fill the log."""
+    if _log_lines.take(time.monotonic()):
+        LOG.warning(text, *arguments)
+
+
+_parse = _ofproto_parser.msg
+# It logs every message that it cannot parse, with a traceback and all bytes.
+logging.getLogger(f"{ROOT}.ofproto.ofproto_parser").disabled = True
+
+
+def _checked_parse(
+    datapath: Any, version: int, kind: int, length: int, xid: int, data: bytes
+) -> Any:
+    """The framework's message object, or None if there is nothing for it to do."""
+    raw = bytes(data)
+    verdict = datapath.inlet.judge(raw, time.monotonic())
+    if verdict.pause_s > 0:
+        _hub.sleep(verdict.pause_s)
+    if not verdict.passes:
+        return None
+    handler = _raw_handlers.get(verdict.kind)
+    if handler is not None and datapath.state == MAIN:
+        handler(datapath, raw)
+        return None
+    if verdict.kind is Type.PACKET_IN:
+        return None
+    message = _parse(datapath, version, kind, length, xid, raw)
+    if message is None:
+        COUNTS.add("malformed_messages")
+        raise Malformed(f"{verdict.kind.name} cannot be parsed")
+    return message
+
+
+_ofproto_parser.msg = _checked_parse
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """Our key and certificate, and the authority whose certificates switches must show."""
+
+    key: Path
+    certificate: Path
+    authority: Path
+
+
+def tls_context(files: TlsFiles) -> ssl.SSLContext:
+    """Raises OSError (ssl.SSLError among them) if a file cannot be used."""
+    module: Any = importlib.import_module("eventlet.green.ssl") if IS_GREEN else ssl
+    context: ssl.SSLContext = module.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(files.certificate, files.key)
+    context.load_verify_locations(files.authority)
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+class _Listener:
+    """Stands in for the framework's OpenFlowController."""
+
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+        self._tls = tls
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._server: Any = _hub.listen((host, port), family=family)
+
+    def __call__(self) -> None:
+        while True:
+            try:
+                connection, address = self._server.accept()
+            except OSError as error:
+                _warn("a connection could not be accepted: %s", error)
+                _hub.sleep(0.1)
+                continue
+            _hub.spawn(self._serve, connection, address)
+
+    def _serve(self, connection: Any, address: Any) -> None:
+        where = f"{address[0]}:{address[1]}"
+        COUNTS.add("connections")
+        channel = Channel(connection, is_green=IS_GREEN, handshake_s=HANDSHAKE_S)
+        displaced = _strangers.enter(channel)
+        if isinstance(displaced, Channel):
+            COUNTS.add("displaced")
+            displaced.abort()
+        try:
+            if self._tls is not None:
+                channel.start_tls(self._tls)
+            self._follow(channel, address)
+        except ssl.SSLError as error:
+            COUNTS.add("tls_failures")
+            _warn("connection from %s refused: TLS: %s", where, error.reason or error)
+        except Malformed as error:
+            _warn("connection from %s closed: malformed OpenFlow: %s", where, error)
+        except Exception as error:
+            _warn("connection from %s closed: %s: %s", where, type(error).__name__, error)
+        finally:
+            if channel.has_timed_out:
+                COUNTS.add("handshake_timeouts")
+            _strangers.leave(channel)
+            channel.close()
+
+    def _follow(self, channel: Channel, address: Any) -> None:
+        datapath = _controller.Datapath(channel, address)
+        datapath.inlet = Inlet(COUNTS)
+        channel.ended = partial(_ended, datapath)
+        with contextlib.closing(datapath):
+            datapath.serve()
+
+
+def _ended(datapath: Any) -> None:
+    """With os-ken 4.x's native hub the sending thread waits for ever for something to send, and
+    nobody would hear of the end before it."""
+    datapath.set_state(DEAD)
+    datapath.send(b"")
+
+
+def start(
+    app_module: str,
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None = None,
+    **app_arguments: Any,
+) -> list[Any]:
     """Starts the OpenFlow listener and the app of `app_module` (which gets `app_arguments`).
 
-    Call from the main thread, then `wait`. The listener's own errors (address in use) are only
-    logged by the framework: check before.
+    Call from the main thread, then `wait`. Raises OSError if the address cannot be used.
     """
-    _cfg.CONF(
-        args=["--ofp-listen-host", host, "--ofp-tcp-listen-port", str(port)],
-        project="downpour",
-        prog="controller",
-        default_config_files=[],
-    )
+    _cfg.CONF(args=[], project="downpour", prog="controller", default_config_files=[])
+    _cfg.CONF.set_override("echo_request_interval", ECHO_INTERVAL_S)
+    _cfg.CONF.set_override("maximum_unreplied_echo_requests", ECHOS_UNANSWERED)
+    listener = _Listener(host, port, tls)
+    _ofp_handler.OpenFlowController = lambda: listener
     if _green_calls is not None:
         _hub.spawn(_green_calls.loop)
     manager = _app_manager.AppManager.get_instance()

@@ -28,7 +28,6 @@ from topologies.model import Network
 
 LOG = logging.getLogger(__name__)
 RETRY_S = 2.0
-SWEEP_S = 0.2
 EXIT_USAGE = 2
 
 
@@ -134,9 +133,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     from controller import rest
 
-    switchboard = Switchboard(
-        core.dpids, openflow.build, compat.in_hub, compat.is_closed, compat.release
-    )
+    switchboard = Switchboard(core.dpids, openflow.encode, compat.send, compat.close)
     service = PathService(network, arguments.domain, switchboard.apply)
     sockets = []
     unlink: list[Path] = []
@@ -204,16 +201,13 @@ def _follow_switches(service: PathService, switchboard: Switchboard) -> None:
     retry_at = 0.0
     while True:
         try:
-            switchboard.sweep()
-            try:
-                what, switch = switchboard.events.get(timeout=SWEEP_S)
-            except queue.Empty:
-                what, switch = "", ""
-            if what == "up":
-                service.switch_up(switch)
-            elif what == "down":
-                service.switch_down(switch)
-            elif time.monotonic() >= retry_at:
+            with contextlib.suppress(queue.Empty):
+                match switchboard.events.get(timeout=RETRY_S):
+                    case ("up", switch):
+                        service.switch_up(switch)
+                    case ("down", switch):
+                        service.switch_down(switch)
+            if time.monotonic() >= retry_at:
                 service.retry(switchboard.connected_switches())
                 retry_at = time.monotonic() + RETRY_S
         except Exception:

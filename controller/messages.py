@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from controller.entries import COOKIE_BASE, COOKIE_MASK, Entries, Entry, Flow, Group, Meter
+from controller.replies import Multipart
 
 
 class Command(StrEnum):
@@ -52,7 +53,47 @@ class Barrier:
     """The switch answers when it has processed all that came before."""
 
 
-Message = Change | DeleteOwnedFlows | DeleteAllGroups | DeleteAllMeters | Barrier
+@dataclass(frozen=True)
+class Request:
+    """A multipart request: all flows of ours, all groups, meters, or ports."""
+
+    kind: Multipart
+
+
+class Role(StrEnum):
+    """Roles of a controller at a switch (OpenFlow 1.3.5, 6.3.6)."""
+
+    EQUAL = "equal"
+    MASTER = "master"
+    SLAVE = "slave"
+
+
+@dataclass(frozen=True)
+class RoleRequest:
+    """`generation` orders the masters that there were; a switch refuses an older one."""
+
+    role: Role
+    generation: int
+
+
+@dataclass(frozen=True)
+class PacketOut:
+    """Sends a frame out of a port."""
+
+    port: int
+    frame: bytes
+
+
+Message = (
+    Change
+    | DeleteOwnedFlows
+    | DeleteAllGroups
+    | DeleteAllMeters
+    | Barrier
+    | Request
+    | RoleRequest
+    | PacketOut
+)
 
 # What a flow uses exists before the flow and is deleted after it: a flow_mod that names a missing
 # meter or group is refused, and deleting a group would delete the flows that name it. A barrier

@@ -12,6 +12,8 @@ from typing import Any
 from controller import compat
 from controller.entries import (
     CONTROLLER,
+    COOKIE_BASE,
+    COOKIE_MASK,
     EXACT,
     Action,
     Flow,
@@ -30,7 +32,20 @@ from controller.messages import (
     DeleteAllMeters,
     DeleteOwnedFlows,
     Message,
+    PacketOut,
+    Request,
+    Role,
+    RoleRequest,
 )
+from controller.replies import Multipart
+
+
+def encode(datapath: Any, message: Message, xid: int) -> bytes:
+    """The bytes of a message."""
+    built = build(datapath, message)
+    built.set_xid(xid)
+    built.serialize()
+    return bytes(built.buf)
 
 
 def build(datapath: Any, message: Message) -> Any:
@@ -64,7 +79,53 @@ def build(datapath: Any, message: Message) -> Any:
             )
         case Barrier():
             return parser.OFPBarrierRequest(datapath)
+        case Request(kind):
+            return _request(datapath, kind)
+        case RoleRequest(role, generation):
+            number = {
+                Role.EQUAL: ofproto.OFPCR_ROLE_EQUAL,
+                Role.MASTER: ofproto.OFPCR_ROLE_MASTER,
+                Role.SLAVE: ofproto.OFPCR_ROLE_SLAVE,
+            }[role]
+            return parser.OFPRoleRequest(datapath, number, generation)
+        case PacketOut(port, frame):
+            return parser.OFPPacketOut(
+                datapath,
+                buffer_id=ofproto.OFP_NO_BUFFER,
+                in_port=ofproto.OFPP_CONTROLLER,
+                actions=[parser.OFPActionOutput(port)],
+                data=frame,
+            )
     raise TypeError(f"no OpenFlow message for {message!r}")
+
+
+def _request(datapath: Any, kind: Multipart) -> Any:
+    parser = datapath.ofproto_parser
+    ofproto = datapath.ofproto
+    match kind:
+        case Multipart.FLOW:
+            return parser.OFPFlowStatsRequest(
+                datapath,
+                0,
+                ofproto.OFPTT_ALL,
+                ofproto.OFPP_ANY,
+                ofproto.OFPG_ANY,
+                COOKIE_BASE,
+                COOKIE_MASK,
+                parser.OFPMatch(),
+            )
+        case Multipart.GROUP:
+            return parser.OFPGroupStatsRequest(datapath, 0, ofproto.OFPG_ALL)
+        case Multipart.GROUP_DESC:
+            return parser.OFPGroupDescStatsRequest(datapath, 0)
+        case Multipart.METER:
+            return parser.OFPMeterStatsRequest(datapath, 0, ofproto.OFPM_ALL)
+        case Multipart.METER_CONFIG:
+            return parser.OFPMeterConfigStatsRequest(datapath, 0, ofproto.OFPM_ALL)
+        case Multipart.PORT_STATS:
+            return parser.OFPPortStatsRequest(datapath, 0, ofproto.OFPP_ANY)
+        case Multipart.PORT_DESC:
+            return parser.OFPPortDescStatsRequest(datapath, 0)
 
 
 def _flow_mod(datapath: Any, command: Command, flow: Flow) -> Any:

@@ -187,9 +187,14 @@ def test_counters() -> None:
     assert found.ports == {3: PortCount(Count(1, 100), Count(2, 200), 5, 6)}
 
 
+def packet_in_message(port: int, frame: bytes) -> bytes:
+    match = oxm_match(VLAN_101, f"80000004 {port:08x}")
+    head = struct.pack("!IHBBQ", 0xFFFFFFFF, len(frame), 1, 0, COOKIE)
+    return message(10, head + match + b"\0\0" + frame)
+
+
 def test_packet_in() -> None:
-    raw = struct.pack("!IHBBQ", 0xFFFFFFFF, 60, 1, 0, COOKIE) + oxm_match(VLAN_101, IN_PORT_3)
-    found = replies.packet_in(message(10, raw + b"\0\0" + b"frame"))
+    found = replies.packet_in(packet_in_message(3, b"frame"))
     assert found == replies.PacketIn(3, COOKIE, b"frame")
     raw = struct.pack("!IHBBQ", 0xFFFFFFFF, 60, 1, 0, COOKIE) + oxm_match(VLAN_101)
     with pytest.raises(Malformed, match="without in_port"):

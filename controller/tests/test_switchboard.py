@@ -3,28 +3,48 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from controller.entries import TABLE_MISS
-from controller.messages import Barrier, Change, Command, Message
+from controller.entries import TABLE_MISS, Flow, Match, Meter
+from controller.messages import (
+    Barrier,
+    Change,
+    Command,
+    DeleteOwnedFlows,
+    Message,
+    Request,
+    Role,
+    RoleRequest,
+)
+from controller.replies import Multipart, PacketIn
 from controller.service import Failure, Why
+from controller.stats import SwitchStats
 from controller.switchboard import Switchboard
+from controller.tests.test_replies import (
+    COOKIE,
+    IN_PORT_3,
+    VLAN_101,
+    flow,
+    meter,
+    oxm_match,
+    packet_in_message,
+)
 
+PORTS = {1: True, 2: False}
 MESSAGES: tuple[Message, ...] = (Change(Command.ADD, TABLE_MISS), Barrier())
 
 
+@dataclass(frozen=True)
 class FakeMessage:
-    def __init__(self, description: Message) -> None:
-        self.description = description
-        self.xid = -1
-
-    def set_xid(self, xid: int) -> None:
-        self.xid = xid
+    description: Message
+    xid: int
 
 
 class FakeDatapath:
@@ -33,28 +53,34 @@ class FakeDatapath:
         self.answer = answer
         self.sent: list[FakeMessage] = []
         self.is_closed = False
-        self.is_released = False
-
-    def send_msg(self, message: FakeMessage) -> None:
-        self.sent.append(message)
-        self.answer(self, message)
 
 
-def make_board(timeout_s: float) -> Switchboard:
-    def build(_datapath: Any, message: Message) -> FakeMessage:
-        return FakeMessage(message)
+def make_board(timeout_s: float, role: Role = Role.EQUAL) -> Switchboard:
+    messages: dict[bytes, FakeMessage] = {}
 
-    def release(datapath: FakeDatapath) -> None:
-        datapath.is_released = True
+    def encode(_datapath: Any, message: Message, xid: int) -> bytes:
+        data = xid.to_bytes(4, "big")
+        messages[data] = FakeMessage(message, xid)
+        return data
 
-    return Switchboard(
-        {"s1": 1, "s2": 2},
-        build,
-        lambda call: call(),
-        lambda datapath: bool(datapath.is_closed),
-        release,
-        timeout_s,
-    )
+    def send(datapath: FakeDatapath, data: bytes) -> None:
+        assert len(data) % 4 == 0
+        for start in range(0, len(data), 4):
+            message = messages[data[start : start + 4]]
+            datapath.sent.append(message)
+            datapath.answer(datapath, message)
+
+    def close(datapath: FakeDatapath) -> None:
+        datapath.is_closed = True
+
+    return Switchboard({"s1": 1, "s2": 2}, encode, send, close, timeout_s, role)
+
+
+def events(board: Switchboard) -> list[Any]:
+    found = []
+    while not board.events.empty():
+        found.append(board.events.get())
+    return found
 
 
 @pytest.fixture
@@ -76,8 +102,8 @@ def confirming(board: Switchboard) -> Callable[[FakeDatapath, FakeMessage], None
 
 def test_confirmed_by_the_last_barrier(board: Switchboard) -> None:
     first, second = (FakeDatapath(n, confirming(board)) for n in (1, 2))
-    board.connected(first)
-    board.connected(second)
+    board.connected(first, {})
+    board.connected(second, {})
     assert board.events.get(timeout=0) == ("up", "s1")
     twice = (*MESSAGES, *MESSAGES)
     assert board.apply({"s1": twice, "s2": MESSAGES}) == {}
@@ -85,7 +111,7 @@ def test_confirmed_by_the_last_barrier(board: Switchboard) -> None:
 
 
 def test_not_connected_and_silent(board: Switchboard) -> None:
-    board.connected(FakeDatapath(1, silent))
+    board.connected(FakeDatapath(1, silent), {})
     started = time.monotonic()
     failures = board.apply({"s1": MESSAGES, "s2": MESSAGES})
     assert 0.15 < time.monotonic() - started < 2
@@ -97,7 +123,7 @@ def test_first_barrier_alone_does_not_confirm(board: Switchboard) -> None:
         if len(datapath.sent) == 2:
             board.barrier_reply(datapath, message.xid)
 
-    board.connected(FakeDatapath(1, answer))
+    board.connected(FakeDatapath(1, answer), {})
     assert board.apply({"s1": (*MESSAGES, *MESSAGES)})["s1"].why is Why.TIMEOUT
 
 
@@ -109,7 +135,7 @@ def test_error_for_one_of_ours_refuses(board: Switchboard) -> None:
         else:
             board.error(datapath, message.xid, "OFPET_FLOW_MOD_FAILED")
 
-    board.connected(FakeDatapath(1, answer))
+    board.connected(FakeDatapath(1, answer), {})
     assert board.apply({"s1": MESSAGES}) == {"s1": Failure(Why.REFUSED, "OFPET_FLOW_MOD_FAILED")}
 
 
@@ -118,14 +144,14 @@ def test_foreign_error_does_not_refuse(board: Switchboard) -> None:
         board.error(datapath, 5, "not ours")
         confirming(board)(datapath, message)
 
-    board.connected(FakeDatapath(1, answer))
+    board.connected(FakeDatapath(1, answer), {})
     assert board.apply({"s1": MESSAGES}) == {}
 
 
 def test_lost_connection_ends_the_wait_at_once() -> None:
     slow = make_board(30)
     datapath = FakeDatapath(1, silent)
-    slow.connected(datapath)
+    slow.connected(datapath, {})
     threading.Timer(0.1, slow.disconnected, [datapath]).start()
     started = time.monotonic()
     assert slow.apply({"s1": MESSAGES})["s1"].why is Why.NOT_CONNECTED
@@ -135,37 +161,193 @@ def test_lost_connection_ends_the_wait_at_once() -> None:
 
 def test_late_end_of_an_old_connection_is_ignored(board: Switchboard) -> None:
     old, new = (FakeDatapath(1, confirming(board)) for _ in range(2))
-    board.connected(old)
-    board.connected(new)
+    board.connected(old, {})
+    board.connected(new, {})
+    assert (old.is_closed, new.is_closed) == (True, False)
     board.disconnected(old)
     assert board.connected_switches() == ["s1"]
     assert board.apply({"s1": MESSAGES}) == {}
     assert not old.sent
-    events = [board.events.get(timeout=0) for _ in range(2)]
-    assert events == [("up", "s1"), ("up", "s1")]
-    assert board.events.empty()
+    assert events(board) == [("up", "s1"), ("up", "s1")]
 
 
-def test_sweep_finds_connections_that_ended(board: Switchboard) -> None:
-    old, new, other = FakeDatapath(1, silent), FakeDatapath(1, silent), FakeDatapath(2, silent)
-    for datapath in (old, new, other):
-        board.connected(datapath)
-    board.sweep()
-    assert board.connected_switches() == ["s1", "s2"]
-    old.is_closed = other.is_closed = True
-    board.sweep()
-    assert board.connected_switches() == ["s1"]
-    assert (old.is_released, new.is_released, other.is_released) == (True, False, True)
-    events = [board.events.get(timeout=0) for _ in range(4)]
-    assert events[3] == ("down", "s2")
-    assert board.events.empty()
+def test_new_connection_ends_what_the_old_one_has_open() -> None:
+    slow = make_board(30)
+    slow.connected(FakeDatapath(1, silent), {})
+    threading.Timer(0.1, slow.connected, [FakeDatapath(1, silent), {}]).start()
+    started = time.monotonic()
+    assert slow.apply({"s1": MESSAGES})["s1"].why is Why.NOT_CONNECTED
+    assert time.monotonic() - started < 5
 
 
-def test_unknown_switches_are_left_alone(board: Switchboard) -> None:
-    board.connected(FakeDatapath(99, silent))
-    board.disconnected(FakeDatapath(99, silent))
+def test_unknown_switches_are_refused(board: Switchboard) -> None:
+    stranger = FakeDatapath(99, silent)
+    assert not board.connected(stranger, PORTS)
+    assert stranger.is_closed
+    board.disconnected(stranger)
     board.disconnected(FakeDatapath(None, silent))  # gone before it told its id
-    assert board.events.empty()
+    assert events(board) == []
+
+
+def test_ports_are_reported_at_connection_and_when_they_change(board: Switchboard) -> None:
+    datapath = FakeDatapath(1, silent)
+    assert board.connected(datapath, PORTS)
+    board.port_status(datapath, 1, False)
+    board.port_status(FakeDatapath(1, silent), 2, True)  # of an older connection
+    assert events(board) == [
+        ("up", "s1"),
+        ("port", "s1", 1, True),
+        ("port", "s1", 2, False),
+        ("port", "s1", 1, False),
+    ]
+
+
+def reply(kind: Multipart, xid: int, body: bytes, flags: int = 0) -> bytes:
+    return struct.pack("!BBHIHH4x", 4, 19, 16 + len(body), xid, kind, flags) + body
+
+
+def holding(
+    board: Switchboard, bodies: dict[Multipart, list[bytes]]
+) -> Callable[[FakeDatapath, FakeMessage], None]:
+    """Answers each request with these parts, barriers at once."""
+
+    def answer(datapath: FakeDatapath, message: FakeMessage) -> None:
+        if isinstance(message.description, Barrier):
+            board.barrier_reply(datapath, message.xid)
+        elif isinstance(message.description, Request):
+            parts = bodies.get(message.description.kind, [b""])
+            for number, body in enumerate(parts, 1):
+                more = number < len(parts)
+                board.multipart_reply(
+                    datapath, reply(message.description.kind, message.xid, body, int(more))
+                )
+
+    return answer
+
+
+def test_reading_joins_the_parts_of_replies(board: Switchboard) -> None:
+    flows = [flow(oxm_match(IN_PORT_3)), flow(oxm_match(VLAN_101)), b""]
+    bodies = {Multipart.FLOW: flows, Multipart.METER_CONFIG: [meter(7, 20_000, 1000)]}
+    board.connected(FakeDatapath(1, holding(board, bodies)), {})
+    found = board.read(["s1", "s2"])
+    assert found == {
+        "s1": {
+            Flow(Match(in_port=3), 1000, COOKIE, ()),
+            Flow(Match(vlan=101), 1000, COOKIE, ()),
+            Meter(7, 20_000, 1000),
+        },
+        "s2": Failure(Why.NOT_CONNECTED),
+    }
+
+
+def test_flows_of_ours_that_someone_changed_are_deleted_by_their_cookie(
+    board: Switchboard,
+) -> None:
+    bodies = {Multipart.FLOW: [flow(oxm_match(IN_PORT_3)) + flow(oxm_match(), idle_s=5)]}
+    datapath = FakeDatapath(1, holding(board, bodies))
+    board.connected(datapath, {})
+    assert board.read(["s1"]) == {"s1": frozenset()}
+    assert [m.description for m in datapath.sent[3:]] == [
+        DeleteOwnedFlows(COOKIE, 0xFFFFFFFFFFFFFFFF),
+        Barrier(),
+    ]
+
+
+def test_a_reply_that_is_malformed_refused_or_missing_is_a_failure(board: Switchboard) -> None:
+    board.connected(FakeDatapath(1, holding(board, {Multipart.FLOW: [bytes(60)]})), {})
+    found = board.read(["s1"])["s1"]
+    assert isinstance(found, Failure) and "malformed reply" in found.text
+
+    def refuse(datapath: FakeDatapath, message: FakeMessage) -> None:
+        board.error(datapath, message.xid, "OFPBRC_BAD_MULTIPART")
+
+    board.connected(FakeDatapath(1, refuse), {})
+    assert board.read(["s1"]) == {"s1": Failure(Why.REFUSED, "OFPBRC_BAD_MULTIPART")}
+
+
+def test_replies_that_nobody_asked_for_are_not_kept(board: Switchboard) -> None:
+    def answer(datapath: FakeDatapath, message: FakeMessage) -> None:
+        if isinstance(message.description, Request):
+            board.multipart_reply(datapath, reply(Multipart.PORT_STATS, message.xid, bytes(112)))
+            board.multipart_reply(datapath, reply(message.description.kind, 5, bytes(112)))
+        holding(board, {})(datapath, message)
+
+    board.connected(FakeDatapath(1, answer), {})
+    assert board.read(["s1"]) == {"s1": frozenset()}
+
+
+def test_reply_without_end_is_cut_off(board: Switchboard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.switchboard.REPLY_MAX_BYTES", 1000)
+
+    def answer(datapath: FakeDatapath, message: FakeMessage) -> None:
+        for _ in range(20):
+            board.multipart_reply(datapath, reply(Multipart.FLOW, message.xid, bytes(100), 1))
+
+    board.connected(FakeDatapath(1, answer), {})
+    assert board.read(["s1"]) == {"s1": Failure(Why.REFUSED, "reply above 1000 bytes")}
+
+
+def test_two_threads_may_use_one_switch_for_reading_and_changing() -> None:
+    board = make_board(30)
+    held: list[FakeMessage] = []
+    datapath = FakeDatapath(1, lambda _, message: held.append(message))
+    board.connected(datapath, {})
+    results: dict[str, Any] = {}
+    threads = [
+        threading.Thread(target=lambda: results.update(read=board.stats(["s1"]))),
+        threading.Thread(target=lambda: results.update(apply=board.apply({"s1": MESSAGES}))),
+    ]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + 10
+    while len(held) < 6 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    for message in reversed(held):
+        holding(board, {})(datapath, message)
+    for thread in threads:
+        thread.join(timeout=10)
+    assert results == {"read": {"s1": SwitchStats()}, "apply": {}}
+
+
+def test_master_is_up_when_the_switch_confirmed_the_role() -> None:
+    board = make_board(0.2, Role.SLAVE)
+    datapath = FakeDatapath(1, silent)
+    board.connected(datapath, {})
+    request = datapath.sent[-1]
+    assert request.description == RoleRequest(Role.SLAVE, 0)
+    board.role_reply(datapath, request.xid)
+    assert events(board) == []
+    assert board.apply({"s1": MESSAGES}) == {
+        "s1": Failure(Why.NOT_CONNECTED, "this controller is standby")
+    }
+    board.post("s1", MESSAGES)
+    assert len(datapath.sent) == 1  # a slave writes nothing
+
+    board.set_role(Role.MASTER, 7)
+    request = datapath.sent[-1]
+    assert request.description == RoleRequest(Role.MASTER, 7)
+    assert events(board) == []
+    board.role_reply(datapath, request.xid)
+    board.role_reply(datapath, request.xid)
+    assert events(board) == [("up", "s1")]
+
+    other = FakeDatapath(2, silent)
+    board.connected(other, {})
+    assert other.sent[-1].description == RoleRequest(Role.MASTER, 7)
+    board.error(other, other.sent[-1].xid, "OFPRRFC_STALE")
+    board.role_reply(other, other.sent[-1].xid)
+    assert events(board) == []
+
+
+def test_packet_ins_are_handed_on_with_the_name_of_the_switch(board: Switchboard) -> None:
+    seen: list[Any] = []
+    board.on_packet_in = lambda name, packet: seen.append((name, packet))
+    datapath = FakeDatapath(1, silent)
+    raw = packet_in_message(3, b"frame")
+    board.packet_in(datapath, raw)
+    board.connected(datapath, {})
+    board.packet_in(datapath, raw)
+    assert seen == [("s1", PacketIn(3, COOKIE, b"frame"))]
 
 
 def test_lists_without_a_closing_barrier_are_a_bug(board: Switchboard) -> None:

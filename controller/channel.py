@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A switch's connection as the framework's Datapath uses it: a socket with time limits, TLS that
+two threads may use at once, and a report of its end."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+SILENCE_MAX_S = 20.0  # switches answer our echo requests, which go out more often
+
+
+class Channel:
+    """Wraps a connected socket of the framework's hub (`is_green`: an eventlet one).
+
+    `ended` is called once, by whoever closes first. Until `is_known` is set, the peer has
+    `handshake_s`.
+    """
+
+    def __init__(self, raw: Any, *, is_green: bool, handshake_s: float) -> None:
+        self._socket = raw
+        self._is_green = is_green
+        self._tls_lock: threading.Lock | None = None
+        self._timeout_s: float | None = None
+        self._deadline_s = time.monotonic() + handshake_s
+        self._heard_s = time.monotonic()
+        self._closed = threading.Lock()
+        self.is_known = False
+        self.has_timed_out = False
+        self.ended: Callable[[], None] = lambda: None
+
+    def start_tls(self, context: ssl.SSLContext) -> None:
+        """The server's handshake. Raises OSError (ssl.SSLError, TimeoutError)."""
+        self._socket.settimeout(max(0.1, self._deadline_s - time.monotonic()))
+        self._socket = context.wrap_socket(
+            self._socket, server_side=True, do_handshake_on_connect=False
+        )
+        self._socket.do_handshake()
+        if not self._is_green:
+            # OpenSSL's connections must not be read and written by two threads at once.
+            self._tls_lock = threading.Lock()
+            self._socket.setblocking(False)
+
+    def setsockopt(self, *arguments: Any) -> None:
+        self._socket.setsockopt(*arguments)
+
+    def settimeout(self, timeout_s: float | None) -> None:
+        self._timeout_s = timeout_s
+        if self._tls_lock is None:
+            self._socket.settimeout(timeout_s)
+
+    def recv(self, size: int) -> bytes:
+        """Raises TimeoutError as a socket does; ConnectionError if the peer was silent too
+        long."""
+        try:
+            data = self._recv(size)
+        except OSError as error:
+            if isinstance(error, TimeoutError) or "timed out" in str(error):
+                self._check_time()
+                raise TimeoutError("timed out") from error
+            raise
+        self._heard_s = time.monotonic()
+        if not self.is_known:
+            self._check_time()
+        return data
+
+    def _check_time(self) -> None:
+        now_s = time.monotonic()
+        if not self.is_known and now_s > self._deadline_s:
+            self.has_timed_out = True
+            raise ConnectionAbortedError("no handshake in time")
+        if now_s > self._heard_s + SILENCE_MAX_S:
+            raise ConnectionAbortedError("silent for too long")
+
+    def _recv(self, size: int) -> bytes:
+        if self._tls_lock is None:
+            return bytes(self._socket.recv(size))
+        return bytes(self._tls(partial(self._socket.recv, size)))
+
+    def sendall(self, data: bytes) -> None:
+        if self._tls_lock is None:
+            self._socket.sendall(data)
+            return
+        view = memoryview(bytes(data))
+        while view:
+            sent: int = self._tls(partial(self._socket.send, view))
+            view = view[sent:]
+
+    def _tls(self, operation: Callable[[], Any]) -> Any:
+        assert self._tls_lock is not None
+        while True:
+            try:
+                with self._tls_lock:
+                    return operation()
+            except ssl.SSLWantReadError:
+                event = select.POLLIN
+            except ssl.SSLWantWriteError:
+                event = select.POLLOUT
+            except ssl.SSLEOFError:
+                return b""
+            except ValueError as error:  # closed meanwhile
+                raise ConnectionAbortedError(str(error)) from error
+            poll = select.poll()
+            try:
+                poll.register(self._socket.fileno(), event)
+            except ValueError as error:
+                raise ConnectionAbortedError(str(error)) from error
+            if not poll.poll(None if self._timeout_s is None else self._timeout_s * 1000):
+                raise TimeoutError("timed out")
+
+    def shutdown(self, how: int) -> None:
+        if self._tls_lock is None:
+            self._socket.shutdown(how)
+        else:  # SSLSocket.shutdown would drop the TLS layer under the other thread's feet
+            with self._tls_lock:
+                socket.socket.shutdown(self._socket, how)
+
+    def abort(self) -> None:
+        """Ends the connection from any thread: its reader notices."""
+        with contextlib.suppress(OSError, ValueError):
+            self.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        if not self._closed.acquire(blocking=False):
+            return
+        with self._tls_lock or contextlib.nullcontext():
+            self._socket.close()
+        self.ended()
+
+    def fileno(self) -> int:
+        number: int = self._socket.fileno()
+        return number
