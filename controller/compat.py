@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.metadata
 import importlib.util
 import inspect
 import logging
@@ -87,7 +88,10 @@ _ofp_handler = _module("controller.ofp_handler")
 _ofproto_parser = _module("ofproto.ofproto_parser")
 
 IS_GREEN = _hub.HUB_TYPE == "eventlet"
-FRAMEWORK = f"{ROOT} {getattr(importlib.import_module(ROOT), 'version', '') or ''}".strip()
+FRAMEWORK = (
+    f"{ROOT} {importlib.metadata.version(ROOT.replace('_', '-'))}"
+    f" ({'eventlet' if IS_GREEN else 'threads'})"
+)
 
 App: Any = _app_manager.OSKenApp if ROOT == "os_ken" else _app_manager.RyuApp
 OFP_VERSION: int = _ofproto.OFP_VERSION

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.frameworks import EXIT_NO_PACKAGE, FRAMEWORKS
 from topologies.units import minutes_text
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -133,6 +134,22 @@ def steps(python: str, quick: bool) -> list[Step]:
         ),
     ]
     if not quick:
+        found += [
+            Step(
+                f"framework-{framework.name}",
+                f"controller over Open vSwitch with {framework.name}",
+                (
+                    (
+                        *(python, "-m", "tests.frameworks", framework.name),
+                        *("--junit", str(LOGS / f"framework-{framework.name}.xml")),
+                    ),
+                ),
+                30,
+                LOGS / f"framework-{framework.name}.xml",
+                skip_code=EXIT_NO_PACKAGE,
+            )
+            for framework in FRAMEWORKS
+        ]
         virtual = (python, "-m", "experiments", "run", "regression", "--clock", "virtual")
         native = (python, "-m", "experiments", "run", "regression")
         found += [

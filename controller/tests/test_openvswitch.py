@@ -314,6 +314,11 @@ def path(bench: Bench) -> Iterator[PathService]:
             client.delete_path(shown["name"])
 
 
+def test_the_framework_is_the_one_that_was_asked_for(bench: Bench) -> None:
+    expected = os.environ.get("DOWNPOUR_EXPECT_FRAMEWORK", "")
+    assert f"with {expected}" in (bench.directory / "controller.log").read_text()
+
+
 def test_switches_hold_what_was_planned(bench: Bench, path: PathService) -> None:
     shown = path.get("NGRID")
     assert shown["state"] == "up"
