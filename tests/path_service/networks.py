@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The test network, and a lab of it with the paths of a test."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from controller.client import PathService, endpoints_of
+from controller.core import Endpoint
+from topologies import lifecycle
+from topologies.facts import KernelFacts
+from topologies.lab import Lab, open_lab
+from topologies.load import load
+from topologies.model import Impairment, Network
+
+MESH: Final = Path(__file__).parent / "mesh.yaml"
+DOMAIN: Final = "core"
+
+
+def mesh(*, lanes: int = 1, delayed: bool, rate_bps: int | None = 120_000_000) -> Network:
+    """`mesh.yaml`; without delays where they would only burden a machine's processors. Core links
+    have `rate_bps` and queue 50 ms of it."""
+    network = load(MESH, {"lanes": lanes})
+    core = {s.name for s in network.switches if s.domain == DOMAIN}
+
+    def changed(old: Impairment) -> Impairment:
+        queue = None if rate_bps is None else rate_bps * 50 // 8000
+        delay_ms = old.delay_ms if delayed else 0.0
+        return Impairment(rate_bps=rate_bps, delay_ms=delay_ms, queue_bytes=queue)
+
+    links = [
+        dataclasses.replace(link, forward=changed(link.forward), backward=changed(link.backward))
+        if {link.a.node, link.b.node} <= core
+        else link
+        for link in network.links
+    ]
+    return dataclasses.replace(network, links=tuple(links))
+
+
+@contextmanager
+def lab_of(network: Network, facts: KernelFacts | None = None) -> Iterator[Lab]:
+    """A lab in a run of its own, which is gone at the end."""
+    run_id = lifecycle.new_run_id("paths")
+    with (
+        lifecycle.enter(run_id) as run,
+        open_lab(network, run.state_dir, facts=facts) as lab,
+    ):
+        yield lab
+
+
+def endpoints(network: Network, lane: int = 1) -> tuple[Endpoint, dict[str, Endpoint]]:
+    """The publisher's endpoint and, by host, the others'."""
+    root, leaves = endpoints_of(network, lane)
+    by_key = {(e.switch, e.port, e.vlan): e for e in leaves.values()}
+    found = {}
+    for host in network.subscribers:
+        segment = network.segment_of(host.name, lane)
+        key = (segment.endpoint_switch, segment.endpoint_port, segment.vlan)
+        found[host.name] = by_key[key]
+    return root, found
+
+
+def make_path(
+    lab: Lab, name: str, rate_bps: int, hosts: list[str], *, lane: int = 1
+) -> dict[str, Endpoint]:
+    """Creates a path from the publisher to `hosts`; the endpoints of all hosts."""
+    root, leaves = endpoints(lab.network, lane)
+    with PathService(lab.controller_socket) as service:
+        service.create_path(name, root, rate_bps)
+        for host in hosts:
+            service.add_leaf(name, leaves[host])
+    return leaves

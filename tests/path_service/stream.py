@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A counting multicast stream: one host sends numbered datagrams at a given rate, others say which
+arrived and when (`selftest-udp`, with the kernel's time of each arrival)."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from topologies.lab import Lab, LabError
+from virtual.selftest.pair import UDP
+from virtual.selftest.parse import Arrival, arrivals
+
+PORT: Final = 7777
+IDLE_MS: Final = 60_000  # receivers are told to stop
+START_S: Final = 30.0
+END_S: Final = 30.0
+ENDLESS: Final = 100_000_000
+# What a datagram is on a core link besides its payload: Ethernet, IPv4 and UDP headers. A meter and
+# a queue count the same (the VLAN tag, too, where it is not beside the packet).
+OVERHEAD_BYTES: Final = 14 + 20 + 8
+
+
+@dataclass(frozen=True)
+class Account:
+    """What became of the datagrams `first` to `last` at one receiver."""
+
+    sent: int
+    received: int  # each once
+    lost: int
+    doubled: int
+    reordered: int  # arrived after one with a higher number
+    gap_ms: float  # longest time without an arrival
+    late_ms: float  # longest time on the way beyond the shortest
+
+    def __str__(self) -> str:
+        return (
+            f"{self.sent} sent, {self.lost} lost, {self.doubled} doubled, "
+            f"{self.reordered} reordered, gap {self.gap_ms:.1f} ms"
+        )
+
+
+def account(found: Sequence[Arrival], first: int, last: int) -> Account:
+    """Of the datagrams numbered `first` to `last` (both included), in order of arrival."""
+    seen: set[int] = set()
+    doubled = reordered = 0
+    highest = -1
+    mine = [a for a in found if first <= a.sequence <= last]
+    for arrival in mine:
+        if arrival.sequence in seen:
+            doubled += 1
+            continue
+        seen.add(arrival.sequence)
+        reordered += arrival.sequence < highest
+        highest = max(highest, arrival.sequence)
+    times = [a.arrived_ns for a in mine]
+    gaps = [b - a for a, b in zip(times, times[1:], strict=False)]
+    ways = [a.arrived_ns - a.sent_ns for a in mine]
+    sent = last - first + 1
+    return Account(
+        sent,
+        len(seen),
+        sent - len(seen),
+        doubled,
+        reordered,
+        max(gaps, default=0) / 1e6,
+        (max(ways) - min(ways)) / 1e6 if ways else 0.0,
+    )
+
+
+def rate_bps(found: Sequence[Arrival], payload_bytes: int) -> float:
+    """Bits per second on the link, headers included, between the first and the last arrival."""
+    if len(found) < 2:
+        return 0.0
+    seconds = (found[-1].arrived_ns - found[0].arrived_ns) / 1e9
+    return (len(found) - 1) * (payload_bytes + OVERHEAD_BYTES) * 8 / seconds
+
+
+@dataclass(frozen=True)
+class Result:
+    sent: int
+    arrivals: Mapping[str, Sequence[Arrival]]  # by receiver
+
+    def at(self, host: str) -> Account:
+        """Of all that was sent."""
+        return account(self.arrivals[host], 0, self.sent - 1)
+
+
+class Stream:
+    """Started by the constructor; `stop` ends it and tells. `lane`: the hosts' NIC and group."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        directory: Path,
+        receivers: Sequence[str],
+        *,
+        lane: int = 1,
+        payload_bytes: int = 200,
+        interval_us: float = 1000.0,
+    ) -> None:
+        self.lane = lane
+        self.payload_bytes = payload_bytes
+        self._lab = lab
+        self._directory = directory / f"stream-{lane}"
+        self._directory.mkdir()
+        self._group = lab.network.group_of(lane)
+        self._receivers: dict[str, subprocess.Popen[bytes]] = {}
+        for host in receivers:
+            self._listen(host)
+        for host in receivers:
+            self._wait_ready(host)
+        words = [self._group, PORT, ENDLESS, payload_bytes, round(interval_us * 1000)]
+        self._sender = self._start(lab.network.publisher.name, "send", *words)
+
+    def _start(self, host: str, *words: object) -> subprocess.Popen[bytes]:
+        path = self._directory / host
+        with path.open("wb") as out:
+            argv = [str(UDP), *(str(word) for word in words)]
+            return self._lab.popen(host, argv, stdout=out, stderr=subprocess.STDOUT)
+
+    def _listen(self, host: str) -> None:
+        address = self._lab.network.host(host).path_nic(self.lane).ip
+        words = ["receive", PORT, IDLE_MS, self._group, address]
+        self._receivers[host] = self._start(host, *words)
+
+    def _wait_ready(self, host: str) -> None:
+        deadline = time.monotonic() + START_S
+        while b"ready\n" not in (self._directory / host).read_bytes():
+            if time.monotonic() > deadline or self._receivers[host].poll() is not None:
+                raise LabError(f"the stream's receiver at {host} did not start")
+            time.sleep(0.01)
+
+    def stop(self, settle_s: float = 0.3) -> Result:
+        """The sender first; what is on the way arrives within `settle_s`. LabError."""
+        sent = int(self._end(self._lab.network.publisher.name, self._sender))
+        time.sleep(settle_s)
+        texts = {host: self._end(host, process) for host, process in self._receivers.items()}
+        return Result(
+            sent,
+            {host: arrivals(text.removeprefix("ready\n")) for host, text in texts.items()},
+        )
+
+    def _end(self, host: str, process: subprocess.Popen[bytes]) -> str:
+        process.terminate()
+        code = process.wait(timeout=END_S)
+        text = (self._directory / host).read_text()
+        if code != 0:
+            raise LabError(f"the stream's program at {host}: exit code {code}: {text[-300:]}")
+        return text
