@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller's domain as a directed graph, and the shortest-path tree over it.
+"""The controller's domain as a directed graph.
 
 Pure: everything is derived from the neutral `Network`. A core link joins two switches of the
 domain; an access port is a switch port of the domain whose link leaves the domain (towards a
-static edge domain or a host): the "core-network switch port" of drfsm.txt 2.1.1, where static
-path segments end.
+static edge domain, a host, or another controller's domain): the "core-network switch port" of
+drfsm.txt 2.1.1, where static path segments end.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import networkx as nx
 
 from topologies.model import ControlledBy, Impairment, Link, Network, Port
 
@@ -32,6 +34,42 @@ class Unreachable(PlanError):
     pass
 
 
+class Conflict(PlanError):
+    """Something else of the network is in the way."""
+
+
+class NoVlanLeft(Conflict):
+    pass
+
+
+class NoNumberLeft(Conflict):
+    pass
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """One direction of a link whose guarantees would exceed its rate."""
+
+    link: str
+    source: str  # the node that the direction leaves
+    capacity_bps: int
+    reserved_bps: int
+    asked_bps: int
+
+
+class NoCapacity(Conflict):
+    def __init__(self, path: str, bottleneck: Bottleneck) -> None:
+        b = bottleneck
+        super().__init__(
+            f"link '{b.link}' from '{b.source}' has {b.capacity_bps} bit/s, {b.reserved_bps} bit/s "
+            f"are guaranteed to paths, path '{path}' needs {b.asked_bps} bit/s more"
+        )
+        self.bottleneck = bottleneck
+
+
+EndpointKey = tuple[str, int, int]  # switch, port, VLAN id
+
+
 @dataclass(frozen=True, order=True)
 class Endpoint:
     """Where a static segment ends on the core: frames of the segment carry `vlan` at `port`.
@@ -46,7 +84,7 @@ class Endpoint:
     macs: tuple[str, ...] = ()
 
     @property
-    def key(self) -> tuple[str, int, int]:
+    def key(self) -> EndpointKey:
         return (self.switch, self.port, self.vlan)
 
     @classmethod
@@ -60,16 +98,32 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Hop:
-    """One direction of a core link. `rate_bps` None = not limited."""
+    """One direction of a core link. `rate_bps` None = not limited. `cost` is what trees minimise:
+    the link's own, else its delay in microseconds + 1, so that of equal delays the fewest hops
+    win."""
 
     link: str
     source: str
     source_port: int
     target: str
     target_port: int
-    delay_us: int
     rate_bps: int | None
     vlan_range: tuple[int, int]
+    cost: float
+
+
+@dataclass(frozen=True)
+class DownSet:
+    """What cannot carry frames just now: core links by name, switches."""
+
+    links: frozenset[str] = frozenset()
+    switches: frozenset[str] = frozenset()
+
+    def hits(self, hop: Hop) -> bool:
+        return hop.link in self.links or hop.source in self.switches or hop.target in self.switches
+
+
+NOTHING_DOWN = DownSet()
 
 
 @dataclass(frozen=True)
@@ -84,17 +138,43 @@ class Access:
 
 @dataclass(frozen=True)
 class Core:
+    """`set_queue`: outputs of guaranteed paths are to be put into the port's queue of the path's
+    number (where the datapath does queueing by OpenFlow's set_queue)."""
+
     domain: str
     dpids: Mapping[str, int]
     hops: tuple[Hop, ...]  # two per core link
     access: Mapping[tuple[str, int], Access]
     segment_vlans: frozenset[int]  # of all static segments; core links use other ids if they can
+    registered: Mapping[EndpointKey, tuple[str, ...]] = field(default_factory=dict)
+    set_queue: bool = False
 
-    def hops_from(self, switch: str) -> Iterable[Hop]:
-        return (hop for hop in self.hops if hop.source == switch)
+    @cached_property
+    def hop(self) -> Mapping[tuple[str, str], Hop]:
+        """(link, switch it leaves) -> hop."""
+        return {(hop.link, hop.source): hop for hop in self.hops}
+
+    @cached_property
+    def graph(self) -> nx.DiGraph[str]:
+        """Switches; an edge has its parallel hops in `hops`, in the network's order. Read only."""
+        graph: nx.DiGraph[str] = nx.DiGraph()
+        graph.add_nodes_from(self.dpids)
+        for hop in self.hops:
+            if not graph.has_edge(hop.source, hop.target):
+                graph.add_edge(hop.source, hop.target, hops=())
+            edge = graph.edges[hop.source, hop.target]
+            edge["hops"] = (*edge["hops"], hop)
+        return graph
+
+    def with_registered_macs(self, endpoint: Endpoint) -> Endpoint:
+        """An endpoint that names no MACs gets those that the network description has for the
+        segment that ends there; where it has none, every source stays accepted."""
+        if endpoint.macs:
+            return endpoint
+        return replace(endpoint, macs=self.registered.get(endpoint.key, ()))
 
 
-def core_of(network: Network, domain: str) -> Core:
+def core_of(network: Network, domain: str, *, set_queue: bool = False) -> Core:
     """The graph of `domain`. Raises UnknownDomain, naming the domains that would be valid."""
     valid = [d.name for d in network.domains if d.controlled_by is ControlledBy.CONTROLLER]
     if domain not in valid:
@@ -120,9 +200,15 @@ def core_of(network: Network, domain: str) -> Core:
             access[link.b.node, link.b.number] = Access(
                 link.name, link.a.node, link.forward.rate_bps, link.backward.rate_bps
             )
-    return Core(
-        domain, dpids, tuple(hops), access, frozenset(segment.vlan for segment in network.segments)
-    )
+    registered = {
+        (s.endpoint_switch, s.endpoint_port, s.vlan): tuple(
+            sorted(nic.mac.lower() for nic in network.nics_of(s))
+        )
+        for s in network.segments
+        if s.endpoint_switch in dpids
+    }
+    segment_vlans = frozenset(segment.vlan for segment in network.segments)
+    return Core(domain, dpids, tuple(hops), access, segment_vlans, registered, set_queue)
 
 
 def _hop(link: Link, source: Port, target: Port, impairment: Impairment) -> Hop:
@@ -132,9 +218,9 @@ def _hop(link: Link, source: Port, target: Port, impairment: Impairment) -> Hop:
         source.number,
         target.node,
         target.number,
-        round(impairment.delay_ms * 1000),
         impairment.rate_bps,
         link.vlan_range,
+        round(impairment.delay_ms * 1000) + 1 if link.cost is None else link.cost,
     )
 
 
@@ -153,37 +239,3 @@ def check_endpoint(core: Core, endpoint: Endpoint) -> None:
         )
     if not 1 <= endpoint.vlan <= 4094:
         raise InvalidEndpoint(f"VLAN id {endpoint.vlan} of {endpoint} is not within 1..4094")
-
-
-def shortest_tree(core: Core, root: str) -> dict[str, Hop]:
-    """Last hop towards each reachable switch: least delay from the root, then fewest hops.
-
-    The tree depends on the network and the root only, not on the leaves: a leaf that joins or
-    leaves never moves another one. Ties go to the link that the network lists first.
-    """
-    best: dict[str, tuple[int, int]] = {root: (0, 0)}
-    last: dict[str, Hop] = {}
-    queue: list[tuple[int, int, str]] = [(0, 0, root)]
-    while queue:
-        delay_us, count, switch = heapq.heappop(queue)
-        if (delay_us, count) != best[switch]:
-            continue
-        for hop in core.hops_from(switch):
-            cost = (delay_us + hop.delay_us, count + 1)
-            if hop.target not in best or cost < best[hop.target]:
-                best[hop.target] = cost
-                last[hop.target] = hop
-                heapq.heappush(queue, (*cost, hop.target))
-    return last
-
-
-def route(tree: Mapping[str, Hop], root: str, leaf: str) -> tuple[Hop, ...]:
-    """The hops from the root's switch to the leaf's. Raises Unreachable."""
-    hops: list[Hop] = []
-    switch = leaf
-    while switch != root:
-        if switch not in tree:
-            raise Unreachable(f"no core links lead from switch '{root}' to switch '{leaf}'")
-        hops.append(tree[switch])
-        switch = tree[switch].source
-    return tuple(reversed(hops))

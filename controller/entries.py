@@ -8,20 +8,59 @@ compared without a switch. One flow table (0) is used.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
-# All flows of this controller have this in the upper half of their cookie ("DOWN" in ASCII), the
-# path's number in the lower half (0: the table-miss entry).
+# Cookies of this controller's flows: "DOWN" in ASCII, 8 bits of kind, 24 bits of the path's number
+# (0: of no path).
 COOKIE_BASE = 0x444F574E << 32
 COOKIE_MASK = 0xFFFFFFFF << 32
 
 PRIORITY_MISS = 0
+PRIORITY_WRONG_VLAN = 100
+PRIORITY_SPOOFED = 200
+PRIORITY_DENIED = 300
 PRIORITY_PATH = 1000
+PRIORITY_CROSS = 1100
 PRIORITY_LLDP = 2000
+
+
+class Kind(IntEnum):
+    """What a flow is for: bits 24 to 31 of its cookie."""
+
+    MISS = 0  # dropped: came from where nothing is expected
+    DATA_DOWN = 1  # multicast and broadcast from the root, or from above
+    UNICAST_DOWN = 2  # to a leaf
+    UP = 3  # to the root
+    ARP = 4  # a leaf's broadcast ARP
+    CROSS = 5  # leaf to leaf
+    DENIED = 6  # dropped: allowed source, destination that it may not send to
+    SPOOFED = 7  # dropped: right port and VLAN id, source that is not allowed
+    WRONG_VLAN = 8  # dropped: at an access port with a VLAN id of no endpoint there, or none
+    LLDP = 9  # to the controller
+
+
+def cookie_of(kind: Kind, number: int = 0) -> int:
+    return COOKIE_BASE | kind << 24 | number
+
+
+def kind_of(cookie: int) -> Kind:
+    """Raises ValueError for a cookie that is not ours, or of no kind."""
+    if cookie & COOKIE_MASK != COOKIE_BASE:
+        raise ValueError(f"cookie {cookie:#x} is not of this controller")
+    return Kind(cookie >> 24 & 0xFF)
+
+
+def number_of(cookie: int) -> int:
+    """The number of the path that a flow with this cookie belongs to; 0: none."""
+    return cookie & 0xFFFFFF
+
 
 CONTROLLER = 0xFFFFFFFD  # OFPP_CONTROLLER: `Output` to it makes a packet-in of the whole frame
 # Groups and meters have no cookie. Ours are numbered like paths; groups beyond belong to others.
 GROUP_NUMBER_MAX = 0xFFFFFF
-LLDP_METER = 0x3FFFF  # the largest that Open vSwitch has
+# Numbers of paths are meter ids, of which Open vSwitch has 262,144 (its kernel datapath 200,000).
+PATH_NUMBER_MAX = 0xFFFF
+LLDP_METER = 0x10000
 
 ETH_TYPE_ARP = 0x0806
 BROADCAST = "ff:ff:ff:ff:ff:ff"
@@ -99,6 +138,17 @@ class Bucket:
     port: int
     queue: int | None = None
 
+    @property
+    def order(self) -> tuple[int, int]:
+        """Buckets of a group are sorted by this."""
+        return (self.port, self.vlan)
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        if self.queue is None:
+            return (SetVlan(self.vlan), Output(self.port))
+        return (SetVlan(self.vlan), SetQueue(self.queue), Output(self.port))
+
 
 @dataclass(frozen=True)
 class Group:
@@ -129,4 +179,4 @@ class Meter:
 Entry = Flow | Group | Meter
 Entries = frozenset[Entry]
 
-TABLE_MISS = Flow(Match(), PRIORITY_MISS, COOKIE_BASE, ())
+TABLE_MISS = Flow(Match(), PRIORITY_MISS, cookie_of(Kind.MISS), ())

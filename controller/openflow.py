@@ -189,11 +189,7 @@ def _group_mod(datapath: Any, command: Command, group: Group) -> Any:
     ofproto = datapath.ofproto
     buckets = [
         parser.OFPBucket(
-            actions=[
-                action(datapath, SetVlan(bucket.vlan)),
-                *([] if bucket.queue is None else [action(datapath, SetQueue(bucket.queue))]),
-                action(datapath, Output(bucket.port)),
-            ],
+            actions=[action(datapath, description) for description in bucket.actions],
             watch_port=ofproto.OFPP_ANY,
             watch_group=ofproto.OFPG_ANY,
         )

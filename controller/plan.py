@@ -1,294 +1,492 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a path (root, leaves, rate) to the entries of each switch. Pure.
+"""Steps: what a change of one path means for each switch, in which order. Pure.
 
-The path is a tree over the core. Every core link of it gets a VLAN id of its own, as the
-segments of drfsm.txt Fig. 7 have (VLAN I, II, III ...), translated at each switch:
-
-  root -> leaves, multicast and broadcast   [meter at the root's switch] group ALL, one bucket
-                                            per branch: set VLAN id, output
-  root -> leaf, unicast                     [meter] by destination MAC: set VLAN id, output
-  leaf -> root, unicast and broadcast ARP   by port and VLAN id, up the tree
-
-Everything else meets the table-miss entry and is dropped; so is, where an endpoint names its
-MACs, any other source address. Nothing is ever forwarded from leaf to leaf.
+A step is tried on the books and leaves them as they were; `Step.apply` writes it. Its phases are
+to be confirmed by all their switches one after the other. A branch is installed before the
+switch where it leaves the tree sends anything into it, and is fed no more before it goes; so at
+other leaves no frame is lost or doubled, wherever a step stops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from controller.books import Books, Ledger, Tree, without
 from controller.core import (
-    Access,
+    NOTHING_DOWN,
+    Bottleneck,
+    Conflict,
     Core,
+    DownSet,
     Endpoint,
+    EndpointKey,
     Hop,
     InvalidEndpoint,
+    NoCapacity,
+    NoVlanLeft,
     PlanError,
     check_endpoint,
-    route,
-    shortest_tree,
 )
-from controller.entries import (
-    ANY_MULTICAST,
-    ANY_UNICAST,
-    BROADCAST,
-    COOKIE_BASE,
-    ETH_TYPE_ARP,
-    PRIORITY_PATH,
-    Action,
-    Bucket,
-    Entries,
-    Entry,
-    EthMatch,
-    Flow,
-    Group,
-    Match,
-    Meter,
-    Output,
-    SetVlan,
-    ToGroup,
+from controller.entries import Bucket, Entries, Entry, Flow, Group, Kind, kind_of
+from controller.forwarding import (
+    across,
+    at_switch,
+    branch,
+    from_above,
+    from_below,
+    from_leaf,
+    group_of,
+    guards,
+    meter_of,
+    to_mac,
+    way_up,
 )
+from controller.messages import Delta
+from controller.paths import Path, TreeHop
+from controller.trees import hops_to
 
-# A bucket smaller than the switch daemon's scheduling delays drops conforming traffic; rates stay
-# within 0.1 % of the asked over seconds with buckets of 10 to 100 ms.
-BURST_MS = 50
-BURST_MIN_KBIT = 200  # smaller buckets starve in Open vSwitch's userspace datapath
-
-
-class Conflict(PlanError):
-    """Something else of the network is in the way."""
-
-
-class NoVlanLeft(Conflict):
-    pass
-
-
-class NoCapacity(Conflict):
-    pass
+__all__ = [
+    "Conflict",
+    "Delta",
+    "NoCapacity",
+    "NoVlanLeft",
+    "PlanError",
+    "Step",
+    "add_leaf",
+    "create_path",
+    "delete_path",
+    "entries_of",
+    "remove_leaf",
+    "set_macs",
+    "transition",
+]
 
 
 @dataclass(frozen=True)
-class Path:
-    """A multipoint path. `vlans` maps core links (by name) to the ids it uses on them.
+class Step:
+    """`old` None: the path is new; `new` None: it is deleted."""
 
-    `number` is unique among the paths of a controller: meter id at the root's switch, group id
-    at every switch of the tree, lower half of the cookie of its flows.
-    """
-
-    name: str
-    number: int
-    root: Endpoint
-    rate_bps: int
-    leaves: tuple[Endpoint, ...] = ()
-    vlans: tuple[tuple[str, int], ...] = ()
+    what: str
+    old: Path | None
+    new: Path | None
+    phases: tuple[Mapping[str, Delta], ...]
+    ledger: Ledger | None = field(default=None, repr=False, compare=False)
+    version: int = field(default=-1, repr=False, compare=False)
 
     @property
-    def cookie(self) -> int:
-        return COOKIE_BASE | self.number
+    def switches(self) -> frozenset[str]:
+        return frozenset(switch for phase in self.phases for switch in phase)
 
     @property
-    def endpoints(self) -> tuple[Endpoint, ...]:
-        return (self.root, *self.leaves)
+    def undoing(self) -> tuple[Mapping[str, Delta], ...]:
+        """The phases that take the switches back."""
+        return tuple(
+            {switch: delta.inverse for switch, delta in phase.items()}
+            for phase in reversed(self.phases)
+        )
+
+    def apply(self, books: Books) -> None:
+        """Writes the step into the books it was planned on. Raises ValueError if these have
+        changed meanwhile. (`books.replace(step.new, step.old)` takes it back.)"""
+        if self.version != books.version:
+            raise ValueError(f"the books have changed since this was planned: {self.what}")
+        if self.ledger is not None:
+            books.commit(self.ledger)
+        else:
+            books.replace(self.old, self.new)
 
 
-@dataclass(frozen=True)
-class Edge:
-    """A core link of a path, in the direction away from the root."""
+class Draft:
+    """Collects entries that go and come, by phase. An entry that goes and comes back as it was
+    is no change."""
 
-    source: str
-    source_port: int
-    target: str
-    target_port: int
-    vlan: int
+    def __init__(self, phases: int) -> None:
+        self._phases: list[dict[str, dict[object, tuple[Entry | None, Entry | None]]]] = [
+            {} for _ in range(phases)
+        ]
+
+    def remove(self, phase: int, switch: str, entries: Iterable[Entry]) -> None:
+        slots = self._phases[phase].setdefault(switch, {})
+        for entry in entries:
+            slots[entry.key] = (slots.get(entry.key, (entry, None))[0], None)
+
+    def add(self, phase: int, switch: str, entries: Iterable[Entry]) -> None:
+        slots = self._phases[phase].setdefault(switch, {})
+        for entry in entries:
+            slots[entry.key] = (slots.get(entry.key, (None, None))[0], entry)
+
+    def phases(self) -> tuple[Mapping[str, Delta], ...]:
+        result = []
+        for slots_of in self._phases:
+            phase: dict[str, Delta] = {}
+            for switch, slots in slots_of.items():
+                changed = [(old, new) for old, new in slots.values() if old != new]
+                if changed:
+                    phase[switch] = Delta(
+                        tuple(old for old, _ in changed if old is not None),
+                        tuple(new for _, new in changed if new is not None),
+                    )
+            if phase:
+                result.append(phase)
+        return tuple(result)
 
 
-def meter_of(path: Path) -> Meter:
-    """Rate rounded up to kbit/s; burst 50 ms of it, at least 200 kbit."""
-    rate_kbps = -(-path.rate_bps // 1000)
-    return Meter(path.number, rate_kbps, max(-(-rate_kbps * BURST_MS // 1000), BURST_MIN_KBIT))
+# -- entries of a part of a tree, as the books have it now
 
 
-def hops_of(core: Core, path: Path) -> tuple[Hop, ...]:
-    """The core hops of the path's tree, each once, parents before children."""
-    tree = shortest_tree(core, path.root.switch)
-    seen: dict[str, Hop] = {}
+def attachment(core: Core, tree: Tree, switch: str) -> list[Entry]:
+    """What copies frames to the switch's branches."""
+    branches = tree.branches.get(switch)
+    if not branches:
+        return []
+    path = tree.now
+    return [group_of(path, branches), *from_above(path, switch, tree.up(core, switch))]
+
+
+def leaf_entries(core: Core, tree: Tree, leaf: Endpoint) -> Iterator[tuple[str, Entry]]:
+    """(switch, entry) of all else that is there for a leaf that is served."""
+    path = tree.now
+    up = tree.up(core, leaf.switch)
+    for entry in (*guards(path, leaf), *from_leaf(path, leaf, up)):
+        yield leaf.switch, entry
+    if path.leaf_to_leaf:
+        own = branch(core, path, leaf.vlan, leaf.port)
+        for mac, way in tree.below[leaf.switch].items():
+            for entry in across(path, own, leaf.macs, mac, way):
+                yield leaf.switch, entry
+    for switch, way in tree.ways(core, leaf):
+        up = tree.up(core, switch)
+        for mac in leaf.macs:
+            for entry in to_mac(path, switch, up, mac, way):
+                yield switch, entry
+            if path.leaf_to_leaf:
+                for way_in in tree.branches[switch]:
+                    other = tree.leaves.get((switch, way_in.port, way_in.vlan))
+                    sources = other.macs if other is not None else ()
+                    for entry in across(path, way_in, sources, mac, way):
+                        yield switch, entry
+
+
+def hop_entries(core: Core, tree: Tree, tree_hop: TreeHop) -> list[Entry]:
+    """What takes frames from further down at the switch that the hop leaves."""
+    path, switch = tree.now, tree_hop.source
+    way = branch(core, path, tree_hop.vlan, core.hop[tree_hop.link, switch].source_port)
+    entries: list[Entry] = list(from_below(path, switch, way, tree.up(core, switch)))
+    if path.leaf_to_leaf:
+        for mac, out in tree.below[switch].items():
+            entries += across(path, way, (), mac, out)
+    return entries
+
+
+def entries_of(core: Core, path: Path) -> dict[str, Entries]:
+    """All entries of a path, by switch, from the path alone."""
+    up = {path.root.switch: way_up(path)}
+    into: dict[str, TreeHop] = {}
+    branches: dict[str, list[Bucket]] = {path.root.switch: []}
+    below: dict[str, dict[str, Bucket]] = {path.root.switch: {}}
+    leaves: dict[str, list[Endpoint]] = {path.root.switch: []}
+    for tree_hop in path.hops:
+        hop = core.hop[tree_hop.link, tree_hop.source]
+        into[hop.target] = tree_hop
+        up[hop.target] = Bucket(tree_hop.vlan, hop.target_port)
+        branches[hop.target], below[hop.target], leaves[hop.target] = [], {}, []
+        branches[hop.source].append(branch(core, path, tree_hop.vlan, hop.source_port))
     for leaf in path.leaves:
-        for hop in route(tree, path.root.switch, leaf.switch):
-            seen.setdefault(hop.target, hop)
-    return tuple(seen.values())
+        if leaf.switch not in up:
+            continue
+        switch, way = leaf.switch, branch(core, path, leaf.vlan, leaf.port)
+        branches[switch].append(way)
+        leaves[switch].append(leaf)
+        while True:
+            below[switch].update(dict.fromkeys(leaf.macs, way))
+            if switch not in into:
+                break
+            hop = core.hop[into[switch].link, into[switch].source]
+            way = branch(core, path, into[switch].vlan, hop.source_port)
+            switch = hop.source
+    return {
+        switch: frozenset(
+            at_switch(
+                path,
+                switch,
+                up[switch],
+                tuple(sorted(branches[switch], key=lambda bucket: bucket.order)),
+                leaves[switch],
+                below[switch],
+            )
+        )
+        for switch in up
+    }
 
 
-def edges_of(core: Core, path: Path) -> tuple[Edge, ...]:
-    vlans = dict(path.vlans)
-    return tuple(
-        Edge(h.source, h.source_port, h.target, h.target_port, vlans[h.link])
-        for h in hops_of(core, path)
-    )
+def transition(core: Core, old: Path | None, new: Path | None) -> tuple[Mapping[str, Delta], ...]:
+    """Phases from one state of a path to another, from these two alone: what no longer gets frames
+    is fed no more, all else is changed, what is new is fed. Costs as much as the paths have
+    entries; None: nothing is there, or is to be."""
+    before = entries_of(core, old) if old is not None else {}
+    after = entries_of(core, new) if new is not None else {}
+    some = old or new
+    root = some.root.switch if some is not None else ""
+    draft = Draft(3)
+    for switch in before.keys() | after.keys():
+        held, wanted = before.get(switch, frozenset()), after.get(switch, frozenset())
+        feeds_now = {e for e in held if _feeds(e)}
+        feeds_then = {e for e in wanted if _feeds(e)}
+        if switch != root and not (held and wanted):
+            feeds_now, feeds_then = set(), set()
+        kept = _common_feeds(feeds_now, feeds_then)
+        draft.remove(0, switch, feeds_now)
+        draft.add(0, switch, kept)
+        draft.remove(1, switch, held - feeds_now)
+        draft.add(1, switch, wanted - feeds_then)
+        draft.remove(2, switch, kept)
+        draft.add(2, switch, feeds_then)
+    return draft.phases()
 
 
-def with_leaf(core: Core, path: Path, leaf: Endpoint, others: Iterable[Path]) -> Path:
-    """The path with one more leaf; the ids it already has stay. `others` are the other paths.
+def _feeds(entry: Entry) -> bool:
+    if isinstance(entry, Flow):
+        return kind_of(entry.cookie) is Kind.DATA_DOWN
+    return isinstance(entry, Group)
+
+
+def _common_feeds(now: set[Entry], then: set[Entry]) -> set[Entry]:
+    """What feeds only the branches that there are before and after."""
+    old = next((e for e in now if isinstance(e, Group)), None)
+    new = next((e for e in then if isinstance(e, Group)), None)
+    if old is None or new is None:
+        return set()
+    both = tuple(bucket for bucket in old.buckets if bucket in new.buckets)
+    if not both:
+        return set()
+    return {Group(old.number, both), *(now & then - {old, new})}
+
+
+# -- steps
+
+
+def create_path(core: Core, books: Books, path: Path) -> Step:
+    """A path without leaves; `path.number` from `books.next_number()`. Its root gets the
+    registered MACs if it names none. Raises InvalidEndpoint, Conflict, NoCapacity."""
+    if path.leaves or path.hops:
+        raise ValueError("a path is created without leaves; they are added one by one")
+    path = replace(path, root=core.with_registered_macs(path.root))
+    check_endpoint(core, path.root)
+    _check_free(books, path.root)
+    access = core.access[path.root.switch, path.root.port]
+    _check_capacity(books, path, access.link, access.neighbour, access.rate_in_bps)
+    draft = Draft(1)
+    meter = meter_of(path)
+    draft.add(0, path.root.switch, () if meter is None else (meter,))
+    draft.add(0, path.root.switch, guards(path, path.root))
+    with books.trial() as ledger:
+        books.open(ledger, path)
+    what = f"path '{path.name}' created with root {path.root}, {_rate(path)}"
+    return Step(what, None, path, draft.phases(), ledger, books.version)
+
+
+def add_leaf(
+    core: Core, books: Books, path: Path, leaf: Endpoint, down: DownSet = NOTHING_DOWN
+) -> Step:
+    """One more leaf; no other moves. It gets the registered MACs if it names none.
 
     Raises InvalidEndpoint, Unreachable, Conflict, NoVlanLeft, NoCapacity.
     """
-    others = tuple(others)
+    leaf = core.with_registered_macs(leaf)
+    path = current(books, path)
     check_endpoint(core, leaf)
-    _check_free(leaf, others)
+    _check_free(books, leaf)
     if (leaf.switch, leaf.port) == (path.root.switch, path.root.port):
         raise InvalidEndpoint(
             f"leaf {leaf} is on the port of the root of path '{path.name}' ({path.root}): "
             "frames never go back to the port they came from"
         )
-    for other in path.endpoints:
-        shared = sorted(set(other.macs) & set(leaf.macs))
-        if shared:
-            raise InvalidEndpoint(f"MAC {shared[0]} of leaf {leaf} is already at {other}")
-    grown = replace(path, leaves=(*path.leaves, leaf))
-    vlans = dict(path.vlans)
-    for hop in hops_of(core, grown):
-        if hop.link not in vlans:
-            vlans[hop.link] = _free_vlan(core, grown, hop, vlans.values(), others)
-    grown = replace(grown, vlans=tuple(vlans.items()))
-    check_capacity(core, grown, others)
-    return grown
+    tree = books.tree(path.name)
+    _check_macs(tree, leaf, leaf.macs)
+    access = core.access[leaf.switch, leaf.port]
+    _check_capacity(books, path, access.link, leaf.switch, access.rate_out_bps)
+    no_hops: tuple[TreeHop, ...] = ()
+    with books.trial() as ledger:
+        before = attachment(core, tree, leaf.switch)
+        books.join(ledger, path.name, leaf)
+        if leaf.switch in tree:
+            draft, grown = Draft(1), no_hops
+            draft.remove(0, leaf.switch, before)
+            draft.add(0, leaf.switch, attachment(core, tree, leaf.switch))
+            _add_all(draft, 0, leaf_entries(core, tree, leaf))
+        else:
+            draft = Draft(2)
+            hops = hops_to(books, tree, leaf.switch, down)
+            grown = graft(core, books, ledger, draft, tree, hops, body=0, attach=1)
+        new = replace(path, leaves=(*path.leaves, leaf), hops=(*path.hops, *grown))
+        ledger.set(tree.path, "", new)
+    what = f"path '{path.name}': leaf {leaf} added"
+    return Step(what, path, new, draft.phases(), ledger, books.version)
 
 
-def without_leaf(core: Core, path: Path, key: tuple[str, int, int]) -> Path:
-    """The path without that leaf; the ids of links no longer used are free again."""
-    shrunk = replace(path, leaves=tuple(leaf for leaf in path.leaves if leaf.key != key))
-    links = {hop.link for hop in hops_of(core, shrunk)}
-    return replace(shrunk, vlans=tuple((k, v) for k, v in path.vlans if k in links))
-
-
-def check_root(core: Core, path: Path, others: Iterable[Path]) -> None:
-    """Raises InvalidEndpoint, Conflict or NoCapacity if a path cannot start there."""
-    others = tuple(others)
-    check_endpoint(core, path.root)
-    _check_free(path.root, others)
-    check_capacity(core, path, others)
-
-
-def _check_free(endpoint: Endpoint, others: Iterable[Path]) -> None:
-    for other in others:
-        if any(used.key == endpoint.key for used in other.endpoints):
-            raise Conflict(f"endpoint {endpoint} is in use by path '{other.name}'")
-
-
-def _free_vlan(core: Core, path: Path, hop: Hop, own: Iterable[int], others: Iterable[Path]) -> int:
-    """Lowest id of the link's range that is free there: different from the path's other ids and
-    from every static segment's as long as the range allows."""
-    low, high = hop.vlan_range
-    taken = {vlan for other in others for link, vlan in other.vlans if link == hop.link}
-    free = [vlan for vlan in range(low, high + 1) if vlan not in taken]
-    if not free:
-        raise NoVlanLeft(f"all VLAN ids {low}..{high} of link '{hop.link}' are in use")
-    avoid = {*own, *core.segment_vlans, *(e.vlan for e in path.endpoints)}
-    return next((vlan for vlan in free if vlan not in avoid), free[0])
-
-
-def loads(core: Core, path: Path) -> dict[tuple[str, str], tuple[int, int | None]]:
-    """(link, node it leaves) -> (rate guaranteed to the path, rate of the link), root to leaves.
-
-    The way back carries requests only and is not reserved. Leaves on the same port with
-    different VLAN ids each get a copy.
-    """
-    result: dict[tuple[str, str], tuple[int, int | None]] = {}
-
-    def add(link: str, node: str, limit: int | None) -> None:
-        load = result.get((link, node), (0, limit))[0]
-        result[link, node] = (load + path.rate_bps, limit)
-
-    root: Access = core.access[path.root.switch, path.root.port]
-    add(root.link, root.neighbour, root.rate_in_bps)
-    for hop in hops_of(core, path):
-        add(hop.link, hop.source, hop.rate_bps)
-    for leaf in path.leaves:
-        access = core.access[leaf.switch, leaf.port]
-        add(access.link, leaf.switch, access.rate_out_bps)
-    return result
-
-
-def check_capacity(core: Core, path: Path, others: Iterable[Path]) -> None:
-    """Raises NoCapacity naming the first link direction whose guarantees would exceed its rate."""
-    reserved: dict[tuple[str, str], int] = {}
-    for other in others:
-        for direction, (rate_bps, _) in loads(core, other).items():
-            reserved[direction] = reserved.get(direction, 0) + rate_bps
-    for (link, node), (rate_bps, limit_bps) in loads(core, path).items():
-        already_bps = reserved.get((link, node), 0)
-        if limit_bps is not None and already_bps + rate_bps > limit_bps:
-            raise NoCapacity(
-                f"link '{link}' from '{node}' has {limit_bps} bit/s, {already_bps} bit/s are "
-                f"guaranteed to other paths, path '{path.name}' needs {rate_bps} bit/s"
-            )
-
-
-def plan_path(core: Core, path: Path) -> dict[str, Entries]:
-    """Entries per switch. A path without leaves has its meter and forwards nothing."""
-    vlans = dict(path.vlans)
-    hops = hops_of(core, path)
-    towards_root = {
-        path.root.switch: Bucket(path.root.vlan, path.root.port),
-        **{h.target: Bucket(vlans[h.link], h.target_port) for h in hops},
-    }
-    parent = {h.target: h for h in hops}
-    result: dict[str, set[Entry]] = {switch: set() for switch in towards_root}
-    result[path.root.switch].add(meter_of(path))
-
-    branches: dict[str, list[Bucket]] = {switch: [] for switch in towards_root}
+def graft(
+    core: Core,
+    books: Books,
+    ledger: Ledger,
+    draft: Draft,
+    tree: Tree,
+    hops: Sequence[Hop],
+    *,
+    body: int,
+    attach: int,
+) -> tuple[TreeHop, ...]:
+    """Grows the tree by `hops` (parents first); the leaves at their targets are served. What feeds
+    the branch goes into phase `attach`, all else into phase `body`. Raises NoVlanLeft."""
+    name, at = tree.now.name, hops[0].source
+    before = attachment(core, tree, at)
+    grown: list[TreeHop] = []
     for hop in hops:
-        branches[hop.source].append(Bucket(vlans[hop.link], hop.source_port))
-    for leaf in path.leaves:
-        branches[leaf.switch].append(Bucket(leaf.vlan, leaf.port))
-
-    for switch, buckets in branches.items():
-        if buckets:
-            ordered = tuple(sorted(buckets, key=lambda b: (b.port, b.vlan)))
-            result[switch].add(Group(path.number, ordered))
-            result[switch].update(_down(path, switch, towards_root[switch], ANY_MULTICAST, None))
-    for leaf in path.leaves:
-        for mac in leaf.macs:
-            switch, branch = leaf.switch, Bucket(leaf.vlan, leaf.port)
-            while True:
-                result[switch].update(
-                    _down(path, switch, towards_root[switch], EthMatch(mac), branch)
-                )
-                if switch == path.root.switch:
-                    break
-                hop = parent[switch]
-                switch, branch = hop.source, Bucket(vlans[hop.link], hop.source_port)
-        result[leaf.switch].update(_up_from_leaf(path, leaf, towards_root[leaf.switch]))
-    for hop in hops:
-        match = Match(in_port=hop.source_port, vlan=vlans[hop.link])
-        result[hop.source].add(_flow(path, match, _translate(towards_root[hop.source])))
-    return {switch: frozenset(entries) for switch, entries in result.items()}
+        vlan = books.free_vlan(tree.now, hop)
+        if vlan is None:
+            low, high = hop.vlan_range
+            raise NoVlanLeft(f"all VLAN ids {low}..{high} of link '{hop.link}' are in use")
+        grown.append(TreeHop(hop.link, hop.source, vlan))
+        books.extend(ledger, name, grown[-1])
+    draft.remove(attach, at, before)
+    draft.add(attach, at, attachment(core, tree, at))
+    for hop, tree_hop in zip(hops, grown, strict=True):
+        draft.add(body, hop.source, hop_entries(core, tree, tree_hop))
+        draft.add(body, hop.target, attachment(core, tree, hop.target))
+        for leaf in tree.leaves_at.get(hop.target, {}).values():
+            _add_all(draft, body, leaf_entries(core, tree, leaf))
+    return tuple(grown)
 
 
-def _down(
-    path: Path, switch: str, up: Bucket, eth_dst: EthMatch, branch: Bucket | None
-) -> Iterable[Flow]:
-    """Flows for frames from the root: to one branch, or (None) to the group."""
-    actions = (ToGroup(path.number),) if branch is None else _translate(branch)
-    at_ingress = switch == path.root.switch
-    for source in (path.root.macs or (None,)) if at_ingress else (None,):
-        match = Match(in_port=up.port, vlan=up.vlan, eth_dst=eth_dst, eth_src=source)
-        yield _flow(path, match, actions, path.number if at_ingress else None)
+def remove_leaf(core: Core, books: Books, path: Path, key: EndpointKey) -> Step:
+    """The path without that leaf, and without the hops that only it needed. Raises KeyError if
+    there is no such leaf."""
+    path = current(books, path)
+    tree = books.tree(path.name)
+    leaf = tree.leaves[key]
+    gone: list[TreeHop] = []
+    draft = Draft(2)
+    with books.trial() as ledger:
+        if leaf.switch in tree:
+            gone = _only_for(tree, leaf)
+            at = gone[-1].source if gone else leaf.switch
+            body = 1 if gone else 0
+            _remove_all(draft, body, leaf_entries(core, tree, leaf))
+            uproot(core, draft, tree, gone, body)
+            before = attachment(core, tree, at)
+            books.leave(ledger, path.name, leaf)
+            for tree_hop in gone:
+                books.cut(ledger, path.name, tree_hop)
+            draft.remove(0, at, before)
+            draft.add(0, at, attachment(core, tree, at))
+        else:
+            books.leave(ledger, path.name, leaf)
+        new = replace(path, leaves=without(path.leaves, (leaf,)), hops=without(path.hops, gone))
+        ledger.set(tree.path, "", new)
+    what = f"path '{path.name}': leaf {leaf} removed"
+    return Step(what, path, new, draft.phases(), ledger, books.version)
 
 
-def _up_from_leaf(path: Path, leaf: Endpoint, up: Bucket) -> Iterable[Flow]:
-    unicast = tuple(EthMatch(mac) for mac in path.root.macs) or (ANY_UNICAST,)
-    for source in leaf.macs or (None,):
-        for eth_dst in unicast:
-            match = Match(leaf.port, leaf.vlan, eth_dst, source)
-            yield _flow(path, match, _translate(up))
-        arp = Match(leaf.port, leaf.vlan, EthMatch(BROADCAST), source, ETH_TYPE_ARP)
-        yield _flow(path, arp, _translate(up))
+def uproot(core: Core, draft: Draft, tree: Tree, gone: Iterable[TreeHop], phase: int) -> None:
+    """The entries of hops that go, and of the switches they lead to (not of leaves there)."""
+    for tree_hop in gone:
+        target = core.hop[tree_hop.link, tree_hop.source].target
+        draft.remove(phase, tree_hop.source, hop_entries(core, tree, tree_hop))
+        draft.remove(phase, target, attachment(core, tree, target))
 
 
-def _translate(branch: Bucket) -> tuple[Action, ...]:
-    return (SetVlan(branch.vlan), Output(branch.port))
+def _only_for(tree: Tree, leaf: Endpoint) -> list[TreeHop]:
+    """The hops that only this leaf needs, from the leaf towards the root."""
+    hops: list[TreeHop] = []
+    switch = leaf.switch
+    while len(tree.branches[switch]) == 1 and switch in tree.into:
+        hops.append(tree.into[switch])
+        switch = hops[-1].source
+    return hops
 
 
-def _flow(path: Path, match: Match, actions: tuple[Action, ...], meter: int | None = None) -> Flow:
-    return Flow(match, PRIORITY_PATH, path.cookie, actions, meter)
+def delete_path(core: Core, books: Books, path: Path) -> Step:
+    """Nothing enters any more, then all goes. The number and the VLAN ids stay taken until
+    `books.release_number`."""
+    path = current(books, path)
+    tree = books.tree(path.name)
+    draft = Draft(2)
+    for switch, below in tree.below.items():
+        up, branches = tree.up(core, switch), tree.branches[switch]
+        leaves = tree.leaves_at.get(switch, {}).values()
+        phase = 0 if switch == path.root.switch else 1
+        draft.remove(phase, switch, at_switch(path, switch, up, branches, leaves, below))
+    what = f"path '{path.name}' deleted"
+    return Step(what, path, None, draft.phases(), None, books.version)
+
+
+def set_macs(core: Core, books: Books, path: Path, key: EndpointKey, macs: Iterable[str]) -> Step:
+    """Other MACs behind a leaf. Raises KeyError if there is no such leaf, InvalidEndpoint."""
+    path = current(books, path)
+    tree = books.tree(path.name)
+    old = tree.leaves[key]
+    leaf = Endpoint.of(old.switch, old.port, old.vlan, macs)
+    _check_macs(tree, leaf, frozenset(leaf.macs) - frozenset(old.macs))
+    draft = Draft(1)
+    with books.trial() as ledger:
+        if leaf.switch in tree:
+            _remove_all(draft, 0, leaf_entries(core, tree, old))
+        books.leave(ledger, path.name, old)
+        books.join(ledger, path.name, leaf)
+        if leaf.switch in tree:
+            _add_all(draft, 0, leaf_entries(core, tree, leaf))
+        place = path.leaves.index(old)
+        leaves = (*path.leaves[:place], leaf, *path.leaves[place + 1 :])
+        new = replace(path, leaves=leaves)
+        ledger.set(tree.path, "", new)
+    what = f"path '{path.name}': leaf {leaf} has MACs {', '.join(leaf.macs) or 'any'}"
+    return Step(what, path, new, draft.phases(), ledger, books.version)
+
+
+# -- inside
+
+
+def current(books: Books, path: Path) -> Path:
+    """The path as the books have it. Raises ValueError if `path` is not that."""
+    now = books.path(path.name)
+    if now is None or (now is not path and now != path):
+        raise ValueError(f"this is not what path '{path.name}' is now")
+    return now
+
+
+def _add_all(draft: Draft, phase: int, entries: Iterable[tuple[str, Entry]]) -> None:
+    for switch, entry in entries:
+        draft.add(phase, switch, (entry,))
+
+
+def _remove_all(draft: Draft, phase: int, entries: Iterable[tuple[str, Entry]]) -> None:
+    for switch, entry in entries:
+        draft.remove(phase, switch, (entry,))
+
+
+def _rate(path: Path) -> str:
+    return f"{path.rate_bps} bit/s" if path.rate_bps else "best effort"
+
+
+def _check_free(books: Books, endpoint: Endpoint) -> None:
+    owner = books.owner_of(endpoint.key)
+    if owner is not None:
+        raise Conflict(f"endpoint {endpoint} is in use by path '{owner}'")
+
+
+def _check_macs(tree: Tree, leaf: Endpoint, macs: Iterable[str]) -> None:
+    for mac in sorted(macs):
+        other = tree.macs.get(mac)
+        if other is not None:
+            raise InvalidEndpoint(f"MAC {mac} of leaf {leaf} is already at {other}")
+
+
+def _check_capacity(
+    books: Books, path: Path, link: str, node: str, capacity_bps: int | None
+) -> None:
+    """Leaves on the same port with different VLAN ids each get a copy."""
+    reserved_bps = books.reserved_bps(link, node)
+    if path.rate_bps and capacity_bps is not None and reserved_bps + path.rate_bps > capacity_bps:
+        raise NoCapacity(
+            path.name, Bottleneck(link, node, capacity_bps, reserved_bps, path.rate_bps)
+        )

@@ -16,28 +16,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from controller.books import Books
 from controller.core import (
+    Conflict,
     Core,
     Endpoint,
+    EndpointKey,
     InvalidEndpoint,
+    NoCapacity,
+    NoVlanLeft,
     PlanError,
     Unreachable,
     core_of,
 )
-from controller.entries import TABLE_MISS, Entries
-from controller.messages import Message, changes, resync
-from controller.plan import (
-    Conflict,
-    Edge,
-    NoCapacity,
-    NoVlanLeft,
-    Path,
-    check_root,
-    edges_of,
-    plan_path,
-    with_leaf,
-    without_leaf,
-)
+from controller.entries import Entries, Entry
+from controller.forwarding import base_entries
+from controller.messages import Delta, Message, changes, resync
+from controller.paths import Edge, Path, edges_of
+from controller.plan import Step, add_leaf, create_path, delete_path, remove_leaf
 from topologies.model import Network
 
 LOG = logging.getLogger(__name__)
@@ -111,8 +107,12 @@ class PathService:
         self.core: Core = core_of(network, domain)
         self._apply = apply
         self._lock = threading.Lock()  # one change at a time
+        self._books = Books(self.core)
         self._paths: dict[str, Path] = {}  # replaced, never modified: read without the lock
-        self._last_number = 0
+        self._desired: dict[str, dict[object, Entry]] = {
+            switch: {entry.key: entry for entry in entries}
+            for switch, entries in base_entries(self.core).items()
+        }
         # What each switch confirmed; None = unknown (never connected, gone, or not confirmed).
         self._installed: dict[str, Entries | None] = dict.fromkeys(self.core.dpids)
         self._refusing: set[str] = set()  # not tried again until they reconnect or a change
@@ -134,6 +134,7 @@ class PathService:
     def create(self, name: str, root: Endpoint, rate_bps: int) -> tuple[PathView, bool]:
         """Returns the path and whether it is new. Raises ServiceError 409, 422, 502, 504."""
         with self._lock:
+            root = self.core.with_registered_macs(root)
             old = self._paths.get(name)
             if old is not None:
                 if (old.root, old.rate_bps) != (root, rate_bps):
@@ -146,13 +147,12 @@ class PathService:
                     )
                 self._repair(old)
                 return self._view(old), False
-            path = Path(name, self._last_number + 1, root, rate_bps)
             try:
-                check_root(self.core, path, self._paths.values())
+                path = Path(name, self._books.next_number(), root, rate_bps)
+                step = create_path(self.core, self._books, path)
             except PlanError as error:
                 raise _problem(error) from error
-            self._last_number += 1
-            self._commit(f"path '{name}' created with root {root}, {rate_bps} bit/s", None, path)
+            self._commit(step)
             return self._view(path), True
 
     def add_leaf(self, name: str, leaf: Endpoint) -> tuple[PathView, bool]:
@@ -160,6 +160,7 @@ class PathService:
         504."""
         with self._lock:
             old = self._existing(name)
+            leaf = self.core.with_registered_macs(leaf)
             for known in old.leaves:
                 if known.key == leaf.key:
                     if known.macs != leaf.macs:
@@ -172,15 +173,14 @@ class PathService:
                         )
                     self._repair(old)
                     return self._view(old), False
-            others = [path for path in self._paths.values() if path.name != name]
             try:
-                new = with_leaf(self.core, old, leaf, others)
+                step = add_leaf(self.core, self._books, old, leaf)
             except PlanError as error:
                 raise _problem(error) from error
-            self._commit(f"path '{name}': leaf {leaf} added", old, new)
-            return self._view(new), True
+            self._commit(step)
+            return self._view(self._paths[name]), True
 
-    def remove_leaf(self, name: str, key: tuple[str, int, int]) -> PathView:
+    def remove_leaf(self, name: str, key: EndpointKey) -> PathView:
         """Raises ServiceError 404, 502, 504."""
         with self._lock:
             old = self._existing(name)
@@ -192,16 +192,14 @@ class PathService:
                     f"path '{name}' has no leaf {key[0]}:{key[1]}:{key[2]}; its leaves: "
                     f"{', '.join(map(str, old.leaves)) or 'none'}",
                 )
-            new = without_leaf(self.core, old, key)
-            self._commit(f"path '{name}': leaf {key[0]}:{key[1]}:{key[2]} removed", old, new)
-            return self._view(new)
+            self._commit(remove_leaf(self.core, self._books, old, key))
+            return self._view(self._paths[name])
 
     def delete(self, name: str) -> None:
         """Raises ServiceError 404; 502, 504 if a switch did not confirm (the path is forgotten
         all the same, and the switch is cleaned when it is back)."""
         with self._lock:
-            old = self._existing(name)
-            self._commit(f"path '{name}' deleted", old, None)
+            self._commit(delete_path(self.core, self._books, self._existing(name)))
 
     # -- switches come and go
 
@@ -242,48 +240,61 @@ class PathService:
         return path
 
     def _view(self, path: Path) -> PathView:
-        plan = plan_path(self.core, path)
-        groups = sorted(
-            s for s, entries in plan.items() if any(e.key[0] == "group" for e in entries)
-        )
-        up = all(self._installed[switch] is not None for switch in plan)
-        return PathView(path, up, edges_of(self.core, path), tuple(groups))
+        edges = edges_of(self.core, path)
+        switches = {path.root.switch, *(edge.target for edge in edges)}
+        groups = {edge.source for edge in edges}
+        groups |= {leaf.switch for leaf in path.leaves if leaf.switch in switches}
+        up = all(self._installed[switch] is not None for switch in switches)
+        return PathView(path, up, edges, tuple(sorted(groups)))
 
-    def _desired(self, switch: str) -> Entries:
-        entries: Entries = frozenset({TABLE_MISS})
-        for path in self._paths.values():
-            entries |= plan_path(self.core, path).get(switch, frozenset())
-        return entries
-
-    def _commit(self, what: str, old: Path | None, new: Path | None) -> None:
-        """Makes `new` the desired state instead of `old` and brings the switches of both there.
+    def _commit(self, step: Step) -> None:
+        """Makes the step's outcome the desired state and brings the switches there.
 
         What a switch refuses is undone; what a switch does not answer to stays desired.
         """
-        kept = self._paths
-        before = plan_path(self.core, old) if old is not None else {}
-        after = plan_path(self.core, new) if new is not None else {}
+        step.apply(self._books)
+        self._publish(step.old, step.new)
+        started = time.monotonic()
+        failures = self._run(step.phases)
+        LOG.info(
+            "%s: %s after %.1f ms",
+            step.what,
+            "confirmed" if not failures else "NOT confirmed",
+            (time.monotonic() - started) * 1000,
+        )
+        if step.new is not None and _refused(failures):
+            self._books.replace(step.new, step.old)
+            if step.old is None:
+                self._books.release_number(step.new.number)
+            self._publish(step.new, step.old)
+            undone = self._run(step.undoing)
+            LOG.info("%s: undone%s", step.what, "" if not undone else ", NOT confirmed")
+        elif step.new is None and step.old is not None and not failures:
+            self._books.release_number(step.old.number)
+        self._raise_unconfirmed(step.what, failures)
+
+    def _publish(self, old: Path | None, new: Path | None) -> None:
         if new is not None:
             self._paths = {**self._paths, new.name: new}
         elif old is not None:
             self._paths = {name: p for name, p in self._paths.items() if name != old.name}
-        started = time.monotonic()
-        failures = self._sync(sorted(before.keys() | after.keys()))
-        LOG.info(
-            "%s: %s after %.1f ms",
-            what,
-            "confirmed" if not failures else "NOT confirmed",
-            (time.monotonic() - started) * 1000,
-        )
-        if new is not None and _refused(failures):
-            self._paths = kept
-            undone = self._sync(sorted(before.keys() | after.keys()))
-            LOG.info("%s: undone%s", what, "" if not undone else ", NOT confirmed")
-        self._raise_unconfirmed(what, failures)
+
+    def _run(self, phases: Sequence[Mapping[str, Delta]]) -> Mapping[str, Failure]:
+        failures: dict[str, Failure] = {}
+        for phase in phases:
+            for switch, delta in phase.items():
+                entries = self._desired[switch]
+                for entry in delta.removed:
+                    del entries[entry.key]
+                for entry in delta.added:
+                    entries[entry.key] = entry
+            failures.update(self._sync(sorted(phase)))
+        return failures
 
     def _repair(self, path: Path) -> None:
         """For a repeated request: switches of the path that are in an unknown state, once more."""
-        todo = [s for s in plan_path(self.core, path) if self._installed[s] is None]
+        switches = {path.root.switch, *(edge.target for edge in edges_of(self.core, path))}
+        todo = [s for s in sorted(switches) if self._installed[s] is None]
         self._raise_unconfirmed(f"path '{path.name}' exists", self._sync(todo))
 
     def _sync(self, switches: Iterable[str]) -> Mapping[str, Failure]:
@@ -291,7 +302,7 @@ class PathService:
         target: dict[str, Entries] = {}
         for switch in switches:
             installed = self._installed[switch]
-            desired = self._desired(switch)
+            desired = frozenset(self._desired[switch].values())
             if installed != desired:
                 target[switch] = desired
                 todo[switch] = resync(desired) if installed is None else changes(installed, desired)

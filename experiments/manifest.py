@@ -20,6 +20,7 @@ PACKAGES: Final = (
     "httpx",
     "matplotlib",
     "mininet",
+    "networkx",
     "numpy",
     "os-ken",
     "pydantic",

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from controller.core import core_of, route, shortest_tree
+from controller.books import Books
+from controller.core import Endpoint, core_of
+from controller.paths import Path as MultipointPath
+from controller.trees import hops_to
 from topologies.load import find, load
 from topologies.model import ControlledBy
 from topologies.paths import path_to
@@ -87,11 +90,14 @@ def test_controller_routes_as_the_topology_promises(name: str, parameters: dict[
     (domain,) = (d.name for d in network.domains if d.controlled_by is ControlledBy.CONTROLLER)
     core = core_of(network, domain)
     of_domain = {s.name for s in network.switches if s.domain == domain}
-    root = network.segment_of(network.publisher.name).endpoint_switch
-    tree = shortest_tree(core, root)
+    segment = network.segment_of(network.publisher.name)
+    root = segment.endpoint_switch
+    books = Books(core)
+    endpoint = Endpoint(root, segment.endpoint_port, segment.vlan)
+    books.replace(None, MultipointPath("p", 1, endpoint, 0))
     for host in network.subscribers:
         leaf = network.segment_of(host.name).endpoint_switch
-        chosen = [root, *(hop.target for hop in route(tree, root, leaf))]
+        chosen = [root, *(hop.target for hop in hops_to(books, books.tree("p"), leaf))]
         promised = [hop.target for hop in path_to(network, host.name)]
         inside = [node for node in promised if node in of_domain]
         assert chosen == inside

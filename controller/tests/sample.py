@@ -83,7 +83,7 @@ def _host(name: str, mac: str, number: int, role: Role) -> Host:
     )
 
 
-def network(rate_s2_s4_bps: int | None = 100_000_000) -> Network:
+def network(rate_to_s4_bps: int | None = 100_000_000) -> Network:
     return Network(
         name="sample",
         description="four core switches, four edges",
@@ -107,8 +107,8 @@ def network(rate_s2_s4_bps: int | None = 100_000_000) -> Network:
             _link("s1", 2, "s2", 1, 5, 300),
             _link("s2", 2, "s3", 1, 5, 310),
             _link("s1", 3, "s3", 2, 20, 320),
-            _link("s2", 3, "s4", 1, 7, 330, rate_s2_s4_bps),
-            _link("s3", 3, "s4", 2, 90, 340),
+            _link("s2", 3, "s4", 1, 7, 330, rate_to_s4_bps),
+            _link("s3", 3, "s4", 2, 90, 340, rate_to_s4_bps),
             _link("e1", 1, "s1", 1, 1, 100),
             _link("e2", 1, "s2", 9, 1, 100),
             _link("e3", 1, "s3", 9, 1, 100),

@@ -12,7 +12,8 @@ import pytest
 import topologies
 from controller.client import endpoints_of
 from controller.core import Endpoint
-from controller.entries import BROADCAST, TABLE_MISS
+from controller.entries import BROADCAST
+from controller.forwarding import base_entries
 from controller.messages import Message
 from controller.service import Failure, PathService
 from controller.tests.fake_switch import FakeNetwork, Frame
@@ -38,14 +39,14 @@ RATE = 20_000_000
 
 class World:
     def __init__(self, net: Network | None = None, domain: str = "core") -> None:
+        self.sent: dict[str, Sequence[Message]] = {}
         self.service = PathService(net or network(), domain, self.apply)
         self.net = FakeNetwork(self.service.core)
-        self.sent: dict[str, Sequence[Message]] = {}
         for switch in self.net.switches:
             self.service.switch_up(switch)
 
     def apply(self, changes: Mapping[str, Sequence[Message]]) -> Mapping[str, Failure]:
-        self.sent = dict(changes)
+        self.sent.update(changes)
         for switch, messages in changes.items():
             self.net.switches[switch].handle(messages)
         return {}
@@ -150,13 +151,15 @@ def test_two_paths_do_not_mix(world: World) -> None:
 def test_leaf_that_joins_or_leaves_does_not_touch_the_others(world: World) -> None:
     world.path(LEAF_3)
     s3 = world.net.switches["s3"].entries()
+    world.sent.clear()
     world.service.add_leaf("p1", LEAF_4)
     assert set(world.sent) == {"s1", "s2", "s4"}
     assert world.net.switches["s3"].entries() == s3
+    world.sent.clear()
     world.service.remove_leaf("p1", LEAF_4.key)
     assert set(world.sent) == {"s1", "s2", "s4"}
     assert world.net.switches["s3"].entries() == s3
-    assert world.net.switches["s4"].entries() == {TABLE_MISS}
+    assert world.net.switches["s4"].entries() == base_entries(world.service.core)["s4"]
     assert world.net.inject("s1", 1, Frame(MULTICAST, MAC_1, 101)) == [
         ("s3", 9, Frame(MULTICAST, MAC_1, 103))
     ]
@@ -165,8 +168,9 @@ def test_leaf_that_joins_or_leaves_does_not_touch_the_others(world: World) -> No
 def test_delete_leaves_nothing(world: World) -> None:
     world.path(LEAF_2, LEAF_3, LEAF_4)
     world.service.delete("p1")
-    for switch in world.net.switches.values():
-        assert switch.entries() == {TABLE_MISS}
+    base = base_entries(world.service.core)
+    for name, switch in world.net.switches.items():
+        assert switch.entries() == base[name]
 
 
 def test_leaf_at_the_roots_switch(world: World) -> None:

@@ -32,8 +32,10 @@ from controller.messages import (
     changes,
     resync,
 )
-from controller.plan import Path, plan_path, with_leaf
+from controller.paths import Path
+from controller.plan import entries_of
 from controller.tests.fake_switch import FakeSwitch
+from controller.tests.planning import grown
 from controller.tests.sample import LEAF_2, LEAF_3, ROOT, network
 
 METER = Meter(1, 20_000, 200)
@@ -175,10 +177,8 @@ def test_flow_mod_bytes() -> None:
 
 def test_every_message_of_a_plan_serializes() -> None:
     core = core_of(network(), "core")
-    path = Path("p", 1, ROOT, 20_000_000)
-    for leaf in (LEAF_2, LEAF_3):
-        path = with_leaf(core, path, leaf, ())
-    for entries in plan_path(core, path).values():
+    path = grown(core, Path("p", 1, ROOT, 20_000_000), LEAF_2, LEAF_3)
+    for entries in entries_of(core, path).values():
         for messages in (resync(entries), changes(entries, frozenset())):
             for message in messages:
                 data = _bytes(message)

@@ -27,9 +27,11 @@ import pytest
 from controller.client import PathService, PathServiceError
 from controller.core import core_of
 from controller.entries import Flow
-from controller.plan import Path as MultipointPath
-from controller.plan import plan_path, with_leaf
+from controller.forwarding import base_entries
+from controller.paths import Path as MultipointPath
+from controller.plan import entries_of
 from controller.tests import process
+from controller.tests.planning import grown
 from controller.tests.sample import (
     LEAF_2,
     LEAF_3,
@@ -50,7 +52,7 @@ pytestmark = [
     ),
 ]
 
-COOKIE = "cookie=0x444f574e0000"  # "DOWN", then the path's number
+COOKIE = "cookie=0x444f574e"  # "DOWN", then the kind and the path's number
 ETH_P_ALL = 3
 PACKET_AUXDATA = 8
 TP_STATUS_VLAN_VALID = 1 << 4
@@ -323,12 +325,11 @@ def test_switches_hold_what_was_planned(bench: Bench, path: PathService) -> None
     shown = path.get("NGRID")
     assert shown["state"] == "up"
     number = shown["meter"]["id"]
-    planned = MultipointPath("NGRID", number, ROOT, RATE)
-    for leaf in (LEAF_2, LEAF_3, LEAF_4):
-        planned = with_leaf(CORE, planned, leaf, ())
-    for switch, entries in plan_path(CORE, planned).items():
-        flows = sum(isinstance(entry, Flow) for entry in entries)
-        assert len(bench.flows(switch)) == flows + 1  # table miss
+    planned = grown(CORE, MultipointPath("NGRID", number, ROOT, RATE), LEAF_2, LEAF_3, LEAF_4)
+    base = base_entries(CORE)
+    for switch, entries in entries_of(CORE, planned).items():
+        flows = sum(isinstance(entry, Flow) for entry in (*entries, *base[switch]))
+        assert len(bench.flows(switch)) == flows
         assert len(bench.groups(switch)) == 1
     # Written by hand: 4396 = 0x1000|300, 4406 = 0x1000|310, 4426 = |330, 4198 = |102.
     (group,) = bench.groups("s1")
@@ -371,7 +372,7 @@ def test_leaf_leaves_and_joins(bench: Bench, path: PathService) -> None:
         re.sub(r"duration=\S+ |n_\w+=\d+, |idle_age=\d+, ", "", f) for f in bench.flows("s3")
     )
     path.remove_leaf("NGRID", LEAF_4)
-    assert len(bench.flows("s4")) == 1
+    assert len(bench.flows("s4")) == 2  # table miss, wrong VLAN at port 9
     assert bench.groups("s4") == []
     bench.expect([("s2", 102), ("s3", 103)], "s1", MULTICAST, MAC_1, 101)
     path.add_leaf("NGRID", LEAF_4)
@@ -385,7 +386,7 @@ def test_leaf_leaves_and_joins(bench: Bench, path: PathService) -> None:
 def test_delete_leaves_nothing(bench: Bench, path: PathService) -> None:
     path.delete_path("NGRID")
     for switch in CORE.dpids:
-        (miss,) = bench.flows(switch)
+        wrong_vlan, miss = bench.flows(switch)
         assert "priority=0" in miss and "actions=drop" in miss
         assert bench.groups(switch) == []
         assert bench.meters(switch) == []
@@ -425,7 +426,7 @@ def test_killed_controller_is_replaced_by_an_empty_one(bench: Bench) -> None:
     bench.expect([("s3", 103)], "s1", MULTICAST, MAC_1, 101)  # without a controller
     bench.start_controller()
     bench.expect([], "s1", MULTICAST, MAC_1, 101)  # paths are kept in memory only
-    assert [len(bench.flows(switch)) for switch in CORE.dpids] == [1, 1, 1, 1]
+    assert [len(bench.flows(switch)) for switch in CORE.dpids] == [2, 2, 2, 2]
     with bench.client() as client:
         client.create_path("NGRID", ROOT, RATE)
         client.add_leaf("NGRID", LEAF_3)

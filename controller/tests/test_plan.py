@@ -4,48 +4,46 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
 from controller.core import (
+    Bottleneck,
+    Conflict,
     Core,
     Endpoint,
     InvalidEndpoint,
+    NoCapacity,
+    NoVlanLeft,
     UnknownDomain,
     Unreachable,
     core_of,
-    route,
-    shortest_tree,
 )
 from controller.entries import (
     ANY_MULTICAST,
     ANY_UNICAST,
     BROADCAST,
-    COOKIE_BASE,
     Bucket,
     Entry,
     EthMatch,
     Flow,
     Group,
+    Kind,
     Match,
     Meter,
     Output,
+    SetQueue,
     SetVlan,
     ToGroup,
+    cookie_of,
+    kind_of,
 )
-from controller.plan import (
-    Conflict,
-    Edge,
-    NoCapacity,
-    NoVlanLeft,
-    Path,
-    check_root,
-    edges_of,
-    meter_of,
-    plan_path,
-    with_leaf,
-    without_leaf,
-)
+from controller.forwarding import meter_of
+from controller.paths import Algorithm, Edge, Path, edges_of
+from controller.plan import add_leaf, entries_of, set_macs
+from controller.tests.planning import Desk, changed
+from controller.tests.planning import grown as grown_on
 from controller.tests.sample import (
     LEAF_2,
     LEAF_3,
@@ -65,22 +63,21 @@ RATE = 20_000_000
 
 
 def grown(*leaves: Endpoint, number: int = 1, root: Endpoint = ROOT) -> Path:
-    path = Path(f"p{number}", number, root, RATE)
-    for leaf in leaves:
-        path = with_leaf(CORE, path, leaf, ())
-    return path
+    return grown_on(CORE, Path(f"p{number}", number, root, RATE), *leaves)
+
+
+def vlans(path: Path) -> dict[str, int]:
+    return {hop.link: hop.vlan for hop in path.hops}
 
 
 def test_tree_takes_least_delay() -> None:
-    tree = shortest_tree(CORE, "s1")
-    assert [h.link for h in route(tree, "s1", "s3")] == ["s1:s2", "s2:s3"]  # 10 ms, not 20
-    assert [h.link for h in route(tree, "s1", "s4")] == ["s1:s2", "s2:s4"]  # 12 ms
-    assert route(tree, "s1", "s1") == ()
+    assert list(vlans(grown(LEAF_3))) == ["s1:s2", "s2:s3"]  # 10 ms, not 20
+    assert list(vlans(grown(LEAF_4))) == ["s1:s2", "s2:s4"]  # 12 ms
 
 
 def test_tree_follows_links_against_their_definition() -> None:
-    hops = route(shortest_tree(CORE, "s4"), "s4", "s1")
-    assert [(h.source, h.source_port, h.target, h.target_port) for h in hops] == [
+    path = grown(Endpoint("s1", 1, 201), root=Endpoint("s4", 9, 204))
+    assert [(e.source, e.source_port, e.target, e.target_port) for e in edges_of(CORE, path)] == [
         ("s4", 1, "s2", 3),
         ("s2", 1, "s1", 2),
     ]
@@ -88,8 +85,8 @@ def test_tree_follows_links_against_their_definition() -> None:
 
 def test_vlans_differ_on_every_segment() -> None:
     path = grown(LEAF_2, LEAF_3, LEAF_4)
-    assert dict(path.vlans) == {"s1:s2": 300, "s2:s3": 310, "s2:s4": 330}
-    ids = [*dict(path.vlans).values(), *(e.vlan for e in path.endpoints)]
+    assert vlans(path) == {"s1:s2": 300, "s2:s3": 310, "s2:s4": 330}
+    ids = [*vlans(path).values(), *(e.vlan for e in path.endpoints)]
     assert len(ids) == len(set(ids))
 
 
@@ -101,54 +98,101 @@ def test_edges() -> None:
 
 
 def test_entries_at_the_root_switch() -> None:
-    cookie = COOKIE_BASE | 7
     down = (SetVlan(300), Output(2))
-    up = (SetVlan(101), Output(1))
+    unicast = cookie_of(Kind.UNICAST_DOWN, 7)
     expected: set[Entry] = {
         Meter(7, 20_000, 1_000),
         Group(7, (Bucket(300, 2),)),
-        Flow(Match(1, 101, ANY_MULTICAST, MAC_1), 1000, cookie, (ToGroup(7),), 7),
-        Flow(Match(1, 101, EthMatch(MAC_3A), MAC_1), 1000, cookie, down, 7),
-        Flow(Match(1, 101, EthMatch(MAC_3B), MAC_1), 1000, cookie, down, 7),
-        Flow(Match(2, 300), 1000, cookie, up),
+        Flow(
+            Match(1, 101, ANY_MULTICAST, MAC_1),
+            1000,
+            cookie_of(Kind.DATA_DOWN, 7),
+            (ToGroup(7),),
+            7,
+        ),
+        Flow(Match(1, 101, EthMatch(MAC_3A), MAC_1), 1000, unicast, down, 7),
+        Flow(Match(1, 101, EthMatch(MAC_3B), MAC_1), 1000, unicast, down, 7),
+        Flow(Match(2, 300), 1000, cookie_of(Kind.UP, 7), (SetVlan(101), Output(1))),
+        Flow(Match(1, 101, eth_src=MAC_1), 300, cookie_of(Kind.DENIED, 7), ()),
+        Flow(Match(1, 101), 200, cookie_of(Kind.SPOOFED, 7), ()),
     }
-    assert plan_path(CORE, grown(LEAF_3, number=7))["s1"] == expected
+    assert entries_of(CORE, grown(LEAF_3, number=7))["s1"] == expected
 
 
 def test_entries_at_a_branching_switch() -> None:
-    cookie = COOKIE_BASE | 1
     up = (SetVlan(300), Output(1))
+    data, unicast, back = (
+        cookie_of(kind, 1) for kind in (Kind.DATA_DOWN, Kind.UNICAST_DOWN, Kind.UP)
+    )
     expected: set[Entry] = {
         Group(1, (Bucket(310, 2), Bucket(330, 3), Bucket(102, 9))),
-        Flow(Match(1, 300, ANY_MULTICAST), 1000, cookie, (ToGroup(1),)),
-        Flow(Match(1, 300, EthMatch(MAC_2)), 1000, cookie, (SetVlan(102), Output(9))),
-        Flow(Match(1, 300, EthMatch(MAC_3A)), 1000, cookie, (SetVlan(310), Output(2))),
-        Flow(Match(1, 300, EthMatch(MAC_3B)), 1000, cookie, (SetVlan(310), Output(2))),
-        Flow(Match(1, 300, EthMatch(MAC_4)), 1000, cookie, (SetVlan(330), Output(3))),
-        Flow(Match(2, 310), 1000, cookie, up),
-        Flow(Match(3, 330), 1000, cookie, up),
-        Flow(Match(9, 102, EthMatch(MAC_1), MAC_2), 1000, cookie, up),
-        Flow(Match(9, 102, EthMatch(BROADCAST), MAC_2, 0x0806), 1000, cookie, up),
+        Flow(Match(1, 300, ANY_MULTICAST), 1000, data, (ToGroup(1),)),
+        Flow(Match(1, 300, EthMatch(MAC_2)), 1000, unicast, (SetVlan(102), Output(9))),
+        Flow(Match(1, 300, EthMatch(MAC_3A)), 1000, unicast, (SetVlan(310), Output(2))),
+        Flow(Match(1, 300, EthMatch(MAC_3B)), 1000, unicast, (SetVlan(310), Output(2))),
+        Flow(Match(1, 300, EthMatch(MAC_4)), 1000, unicast, (SetVlan(330), Output(3))),
+        Flow(Match(2, 310), 1000, back, up),
+        Flow(Match(3, 330), 1000, back, up),
+        Flow(Match(9, 102, EthMatch(MAC_1), MAC_2), 1000, back, up),
+        Flow(Match(9, 102, EthMatch(BROADCAST), MAC_2, 0x0806), 1000, cookie_of(Kind.ARP, 1), up),
+        Flow(Match(9, 102, eth_src=MAC_2), 300, cookie_of(Kind.DENIED, 1), ()),
+        Flow(Match(9, 102), 200, cookie_of(Kind.SPOOFED, 1), ()),
     }
-    assert plan_path(CORE, grown(LEAF_4, LEAF_2, LEAF_3))["s2"] == expected
+    assert entries_of(CORE, grown(LEAF_4, LEAF_2, LEAF_3))["s2"] == expected
 
 
 def test_endpoints_without_macs_match_any_source() -> None:
-    path = grown(Endpoint("s2", 9, 102), root=Endpoint("s1", 1, 101))
-    plan = plan_path(CORE, path)
-    assert {e.match for e in plan["s1"] if isinstance(e, Flow)} == {
-        Match(1, 101, ANY_MULTICAST),
+    """And nothing counts as spoofed there."""
+    path = grown(Endpoint("s2", 9, 202), root=Endpoint("s1", 1, 201))
+    plan = entries_of(CORE, path)
+    assert {e.match for e in plan["s1"] if isinstance(e, Flow) and e.actions} == {
+        Match(1, 201, ANY_MULTICAST),
         Match(2, 300),
     }
-    assert {e.match for e in plan["s2"] if isinstance(e, Flow)} == {
+    assert {e.match for e in plan["s2"] if isinstance(e, Flow) and e.actions} == {
         Match(1, 300, ANY_MULTICAST),
-        Match(9, 102, ANY_UNICAST),
-        Match(9, 102, EthMatch(BROADCAST), None, 0x0806),
+        Match(9, 202, ANY_UNICAST),
+        Match(9, 202, EthMatch(BROADCAST), None, 0x0806),
     }
+    drops = [e for e in plan["s2"] if isinstance(e, Flow) and not e.actions]
+    assert [(e.match, kind_of(e.cookie)) for e in drops] == [(Match(9, 202), Kind.DENIED)]
 
 
-def test_path_without_leaves_only_has_its_meter() -> None:
-    assert plan_path(CORE, grown()) == {"s1": {Meter(1, 20_000, 1_000)}}
+def test_registered_macs_are_filled_in() -> None:
+    """seg1 ends at s1:1:101 with host h1, seg3 at s3:9:103 with h3a and h3b."""
+    path = grown(Endpoint("s3", 9, 103), root=Endpoint("s1", 1, 101))
+    assert path.root == ROOT
+    assert path.leaves == (LEAF_3,)
+
+
+def test_path_without_leaves_has_its_meter_and_drops() -> None:
+    entries = entries_of(CORE, grown())
+    assert set(entries) == {"s1"}
+    assert {e for e in entries["s1"] if not isinstance(e, Flow)} == {Meter(1, 20_000, 1_000)}
+    assert all(e.actions == () for e in entries["s1"] if isinstance(e, Flow))
+
+
+def test_best_effort_has_no_meter_and_reserves_nothing() -> None:
+    desk = Desk(CORE)
+    desk.create("p", ROOT, 0)
+    desk.add("p", LEAF_4)
+    for entries in entries_of(CORE, desk["p"]).values():
+        assert not [e for e in entries if isinstance(e, Meter)]
+        assert all(e.meter is None for e in entries if isinstance(e, Flow))
+    assert desk.books.reserved_bps("s2:s4", "s2") == 0
+
+
+def test_queues_are_set_only_where_wanted_and_guaranteed() -> None:
+    core = dataclasses.replace(CORE, set_queue=True)
+    path = grown_on(core, Path("p", 7, ROOT, RATE), LEAF_3)
+    (group,) = (e for e in entries_of(core, path)["s1"] if isinstance(e, Group))
+    assert group.buckets == (Bucket(300, 2, 7),)
+    assert group.buckets[0].actions == (SetVlan(300), SetQueue(7), Output(2))
+    back = Flow(Match(2, 300), 1000, cookie_of(Kind.UP, 7), (SetVlan(101), Output(1)))
+    assert back in entries_of(core, path)["s1"]
+    free = grown_on(core, Path("p", 7, ROOT, 0), LEAF_3)
+    (group,) = (e for e in entries_of(core, free)["s1"] if isinstance(e, Group))
+    assert group.buckets == (Bucket(300, 2),)
 
 
 @pytest.mark.parametrize(
@@ -167,60 +211,115 @@ def test_meter(rate_bps: int, rate_kbps: int, burst_kbit: int) -> None:
 
 
 def test_adding_a_leaf_changes_only_what_it_must() -> None:
-    before = plan_path(CORE, grown(LEAF_3))
-    after = plan_path(CORE, grown(LEAF_3, LEAF_4))
-    assert before["s3"] == after["s3"]
-    assert before["s2"] - after["s2"] == {Group(1, (Bucket(310, 2),))}
-    assert after["s2"] - before["s2"] == {
-        Group(1, (Bucket(310, 2), Bucket(330, 3))),
-        Flow(Match(1, 300, EthMatch(MAC_4)), 1000, COOKIE_BASE | 1, (SetVlan(330), Output(3))),
-        Flow(Match(3, 330), 1000, COOKIE_BASE | 1, (SetVlan(300), Output(1))),
+    """s4 is prepared, and s2's group sends to it last; s3 is not touched."""
+    desk = Desk(CORE)
+    desk.create("p", ROOT, RATE)
+    desk.add("p", LEAF_3)
+    first, second = desk.add("p", LEAF_4).phases
+    unicast = cookie_of(Kind.UNICAST_DOWN, 1)
+    assert set(first) == {"s1", "s2", "s4"}
+    assert first["s1"].added == (
+        Flow(Match(1, 101, EthMatch(MAC_4), MAC_1), 1000, unicast, (SetVlan(300), Output(2)), 1),
+    )
+    assert set(first["s2"].added) == {
+        Flow(Match(1, 300, EthMatch(MAC_4)), 1000, unicast, (SetVlan(330), Output(3))),
+        Flow(Match(3, 330), 1000, cookie_of(Kind.UP, 1), (SetVlan(300), Output(1))),
     }
-    assert before["s1"] - after["s1"] == set()  # the group has the same one bucket
-    assert len(after["s1"] - before["s1"]) == 1  # unicast to MAC_4
+    assert not any(delta.removed for delta in first.values())
+    assert set(second) == {"s2"}
+    assert second["s2"].removed == (Group(1, (Bucket(310, 2),)),)
+    assert second["s2"].added == (Group(1, (Bucket(310, 2), Bucket(330, 3))),)
+
+
+def test_a_leaf_where_the_tree_is_already_takes_one_phase() -> None:
+    desk = Desk(CORE)
+    desk.create("p", ROOT, RATE)
+    desk.add("p", LEAF_3)
+    assert len(desk.add("p", LEAF_2).phases) == 1
+    assert len(desk.remove("p", LEAF_2.key).phases) == 1
 
 
 def test_removing_a_leaf_is_the_inverse_of_adding_it() -> None:
-    path = grown(LEAF_3, LEAF_2)
-    again = without_leaf(CORE, with_leaf(CORE, path, LEAF_4, ()), LEAF_4.key)
-    assert again == path
-    assert "s2:s4" not in dict(again.vlans)
+    desk = Desk(CORE)
+    desk.create("p", ROOT, RATE)
+    desk.add("p", LEAF_3)
+    desk.add("p", LEAF_2)
+    before = desk["p"]
+    there = desk.add("p", LEAF_4)
+    back = desk.remove("p", LEAF_4.key)
+    assert desk["p"] == before
+    assert not desk.books.vlan_taken("s2:s4", 330)
+    assert [
+        {s: (set(d.removed), set(d.added)) for s, d in phase.items()} for phase in back.phases
+    ] == [{s: (set(d.removed), set(d.added)) for s, d in phase.items()} for phase in there.undoing]
 
 
 def test_two_paths_use_different_ids_on_a_shared_link() -> None:
-    first = grown(LEAF_3)
-    second = Path("p2", 2, Endpoint("s1", 1, 201, (MAC_1,)), RATE)
-    second = with_leaf(CORE, second, Endpoint("s3", 9, 203, (MAC_3A,)), [first])
-    assert dict(second.vlans) == {"s1:s2": 301, "s2:s3": 311}
+    desk = Desk(CORE)
+    desk.create("p1", ROOT, RATE)
+    desk.add("p1", LEAF_3)
+    desk.create("p2", Endpoint("s1", 1, 201, (MAC_1,)), RATE)
+    desk.add("p2", Endpoint("s3", 9, 203, (MAC_3A,)))
+    assert desk.vlans("p2") == {"s1:s2": 301, "s2:s3": 311}
 
 
 def test_ids_of_static_segments_are_avoided() -> None:
     path = grown(Endpoint("s2", 9, 300, (MAC_2,)))  # an edge segment that uses 300 itself
-    assert dict(path.vlans) == {"s1:s2": 301}
+    assert vlans(path) == {"s1:s2": 301}
 
 
 def test_no_vlan_left() -> None:
-    paths: list[Path] = []
-    for n in range(10):
-        path = Path(f"p{n}", n + 1, Endpoint("s1", 1, 1000 + n, (MAC_1,)), 1000)
-        paths.append(with_leaf(CORE, path, Endpoint("s2", 9, 2000 + n, (MAC_2,)), paths))
-    assert sorted(dict(p.vlans)["s1:s2"] for p in paths) == list(range(300, 310))
-    last = Path("last", 11, Endpoint("s1", 1, 1010), 1000)
+    """Ten paths fill s1:s2, ten more go by s1:s3 and fill that; the next has no way."""
+    desk = Desk(CORE)
+    for n in range(20):
+        desk.create(f"p{n}", Endpoint("s1", 1, 1000 + n, (MAC_1,)), 0)
+        desk.add(f"p{n}", Endpoint("s2", 9, 2000 + n, (MAC_2,)))
+    assert sorted(desk.vlans(f"p{n}")["s1:s2"] for n in range(10)) == list(range(300, 310))
+    assert all(list(desk.vlans(f"p{n}")) == ["s1:s3", "s2:s3"] for n in range(10, 20))
+    desk.create("last", Endpoint("s1", 1, 1020), 0)
     with pytest.raises(NoVlanLeft, match=r"300\.\.309 of link 's1:s2'"):
-        with_leaf(CORE, last, Endpoint("s2", 9, 2010), paths)
+        desk.add("last", Endpoint("s2", 9, 2020))
+    desk.remove("p3", ("s2", 9, 2003))
+    desk.add("last", Endpoint("s2", 9, 2020))
+    assert desk.vlans("last") == {"s1:s2": 303}
 
 
 def test_capacity_names_the_bottleneck() -> None:
-    paths: list[Path] = []
+    desk = Desk(CORE)
     for n in range(3):
-        path = Path(f"p{n}", n + 1, Endpoint("s1", 1, 1000 + n), 30_000_000)
-        paths.append(with_leaf(CORE, path, Endpoint("s4", 9, 2000 + n), paths))
-    more = Path("more", 9, Endpoint("s1", 1, 1009), 30_000_000)
-    with pytest.raises(NoCapacity, match=r"link 's2:s4' from 's2' has 100000000 bit/s, 90000000"):
-        with_leaf(CORE, more, Endpoint("s4", 9, 2009), paths)
-    with_leaf(CORE, more, Endpoint("s3", 9, 2009), paths)  # not over that link
-    fits = Path("fits", 9, Endpoint("s1", 1, 1009), 10_000_000)
-    with_leaf(CORE, fits, Endpoint("s4", 9, 2009), paths)  # exactly full
+        desk.create(f"p{n}", Endpoint("s1", 1, 1000 + n), 30_000_000)
+        desk.add(f"p{n}", Endpoint("s4", 9, 2000 + n))
+    desk.create("more", Endpoint("s1", 1, 1009), 30_000_000)
+    core = dataclasses.replace(CORE, hops=tuple(h for h in CORE.hops if h.link != "s3:s4"))
+    narrow = Desk(core)
+    for path in desk.books.paths.values():
+        narrow.books.replace(None, path)
+    text = r"link 's2:s4' from 's2' has 100000000 bit/s, 90000000 bit/s .* 'more' needs 30000000"
+    with pytest.raises(NoCapacity, match=text) as caught:
+        narrow.add("more", Endpoint("s4", 9, 2009))
+    assert caught.value.bottleneck == Bottleneck("s2:s4", "s2", 100_000_000, 90_000_000, 30_000_000)
+    narrow.add("more", Endpoint("s3", 9, 2009))  # not over that link
+    narrow.create("fits", Endpoint("s1", 1, 1010), 10_000_000)
+    narrow.add("fits", Endpoint("s4", 9, 2010))  # exactly full
+    desk.add("more", Endpoint("s4", 9, 2009))  # where there is another way, by that
+    assert list(desk.vlans("more")) == ["s1:s2", "s2:s3", "s3:s4"]
+
+
+def test_load_of_other_paths_makes_a_link_costlier() -> None:
+    """s1 to s2: 5 ms, or by s3 20 + 5 ms. With s1:s2 at 10 Mbit/s, 9 of them taken, it costs
+    5 ms x 1.9 = 9.5 ms for another path; a cost of 24 ms x 1.9 = 45.6 ms is more than 25 ms."""
+    for cost_us, way in ((5_000, ["s1:s2"]), (24_000, ["s1:s3", "s2:s3"])):
+        hops = tuple(
+            dataclasses.replace(h, rate_bps=10_000_000, cost=cost_us) if h.link == "s1:s2" else h
+            for h in CORE.hops
+        )
+        desk = Desk(dataclasses.replace(CORE, hops=hops))
+        desk.create("a", Endpoint("s1", 1, 201), 9_000_000)
+        desk.add("a", Endpoint("s2", 9, 202))
+        assert list(desk.vlans("a")) == ["s1:s2"]
+        desk.create("b", Endpoint("s1", 1, 301), 1_000_000)
+        desk.add("b", Endpoint("s2", 9, 302))
+        assert list(desk.vlans("b")) == way
 
 
 def test_id_of_another_path_on_another_link_is_free() -> None:
@@ -229,14 +328,17 @@ def test_id_of_another_path_on_another_link_is_free() -> None:
     net = dataclasses.replace(
         net, links=tuple(dataclasses.replace(k, vlan_range=(500, 509)) for k in net.links)
     )
-    core = core_of(net, "core")
-    first = with_leaf(core, Path("a", 1, ROOT, RATE), LEAF_2, ())
-    assert dict(first.vlans) == {"s1:s2": 500}
-    second = Path("b", 2, Endpoint("s2", 9, 202), RATE)
-    second = with_leaf(core, second, LEAF_3, [first])
-    assert dict(second.vlans) == {"s2:s3": 500}
-    both = with_leaf(core, Path("c", 3, Endpoint("s1", 1, 203), RATE), LEAF_3, [first])
-    assert dict(both.vlans) == {"s1:s2": 501, "s2:s3": 500}
+    desk = Desk(core_of(net, "core"))
+    desk.create("a", ROOT, RATE)
+    desk.add("a", LEAF_2)
+    assert desk.vlans("a") == {"s1:s2": 500}
+    desk.create("b", Endpoint("s2", 9, 202), RATE)
+    desk.add("b", LEAF_3)
+    assert desk.vlans("b") == {"s2:s3": 500}
+    desk.delete("b")
+    desk.create("c", Endpoint("s1", 1, 203), RATE)
+    desk.add("c", LEAF_3)
+    assert desk.vlans("c") == {"s1:s2": 501, "s2:s3": 500}
 
 
 def _asymmetric(name: str, forward: Impairment, backward: Impairment) -> Core:
@@ -255,8 +357,10 @@ def test_delay_is_per_direction() -> None:
         (fast, slow, ["s1:s2", "s2:s3"], ["s1:s3"]),
     ):
         core = _asymmetric("s2:s3", forward, backward)
-        assert [h.link for h in route(shortest_tree(core, "s1"), "s1", "s3")] == there
-        assert [h.link for h in route(shortest_tree(core, "s3"), "s3", "s1")] == back
+        path = Path("p", 1, Endpoint("s1", 1, 201), RATE)
+        assert list(vlans(grown_on(core, path, Endpoint("s3", 9, 203)))) == there
+        path = Path("p", 1, Endpoint("s3", 9, 203), RATE)
+        assert list(vlans(grown_on(core, path, Endpoint("s1", 1, 201)))) == back
 
 
 def test_capacity_of_access_links_is_per_direction() -> None:
@@ -266,17 +370,20 @@ def test_capacity_of_access_links_is_per_direction() -> None:
     for name, leaf in (("s4:e4", LEAF_4), ("e2:s2", LEAF_2)):
         out, back = (narrow, wide) if name == "s4:e4" else (wide, narrow)
         with pytest.raises(NoCapacity, match=f"link '{name}' from '{leaf.switch}'"):
-            with_leaf(_asymmetric(name, out, back), path, leaf, ())
-        with_leaf(_asymmetric(name, back, out), path, leaf, ())
+            grown_on(_asymmetric(name, out, back), path, leaf)
+        grown_on(_asymmetric(name, back, out), path, leaf)
     with pytest.raises(NoCapacity, match="link 'e1:s1' from 'e1'"):
-        check_root(_asymmetric("e1:s1", narrow, wide), path, ())
-    check_root(_asymmetric("e1:s1", wide, narrow), path, ())
+        grown_on(_asymmetric("e1:s1", narrow, wide), path)
+    grown_on(_asymmetric("e1:s1", wide, narrow), path)
 
 
 def test_capacity_is_per_direction() -> None:
-    there = with_leaf(CORE, Path("a", 1, ROOT, 100_000_000), LEAF_4, ())
-    back = Path("b", 2, Endpoint("s4", 9, 204), 100_000_000)
-    with_leaf(CORE, back, Endpoint("s1", 1, 201), [there])
+    desk = Desk(CORE)
+    desk.create("a", ROOT, 100_000_000)
+    desk.add("a", LEAF_4)
+    desk.create("b", Endpoint("s4", 9, 204), 100_000_000)
+    desk.add("b", Endpoint("s1", 1, 201))
+    assert list(desk.vlans("b")) == ["s2:s4", "s1:s2"]
 
 
 @pytest.mark.parametrize(
@@ -292,23 +399,106 @@ def test_capacity_is_per_direction() -> None:
     ],
 )
 def test_bad_leaf(leaf: Endpoint, error: type[Exception], text: str) -> None:
+    desk = Desk(CORE)
+    before = desk.create("p", ROOT, RATE)
     with pytest.raises(error, match=text):
-        with_leaf(CORE, grown(LEAF_3), leaf, ())
+        desk.add("p", leaf)
+    assert desk["p"] is before
 
 
 def test_endpoint_of_another_path() -> None:
-    other = grown(LEAF_2, number=2)
+    desk = Desk(CORE)
+    desk.create("p2", ROOT, RATE)
+    desk.add("p2", LEAF_2)
+    desk.create("p1", Endpoint("s1", 1, 5), RATE)
     with pytest.raises(Conflict, match="s2:9:102 is in use by path 'p2'"):
-        with_leaf(CORE, Path("p1", 1, Endpoint("s1", 1, 5), RATE), LEAF_2, [other])
+        desk.add("p1", LEAF_2)
     with pytest.raises(Conflict, match="s1:1:101 is in use by path 'p2'"):
-        check_root(CORE, grown(), [other])
+        desk.create("p3", ROOT, RATE)
 
 
 def test_unreachable() -> None:
-    cut = core_of(network(), "core")
-    cut = type(cut)(cut.domain, cut.dpids, (), cut.access, cut.segment_vlans)
     with pytest.raises(Unreachable, match="from switch 's1' to switch 's2'"):
-        with_leaf(cut, grown(), LEAF_2, ())
+        grown_on(dataclasses.replace(CORE, hops=()), Path("p", 1, ROOT, RATE), LEAF_2)
+
+
+def test_a_step_fits_only_the_books_it_was_planned_on() -> None:
+    desk = Desk(CORE)
+    path = desk.create("p", ROOT, RATE)
+    late = add_leaf(CORE, desk.books, path, LEAF_2)
+    desk.add("p", LEAF_3)
+    with pytest.raises(ValueError, match="books have changed"):
+        late.apply(desk.books)
+    with pytest.raises(ValueError, match="not what path 'p' is now"):
+        add_leaf(CORE, desk.books, path, LEAF_2)
+
+
+def test_numbers_and_ids_of_a_deleted_path_wait_for_the_switches() -> None:
+    desk = Desk(CORE)
+    desk.create("a", ROOT, RATE)
+    desk.add("a", LEAF_2)
+    desk.delete("a", release=False)
+    assert desk.books.next_number() == 2
+    desk.create("b", ROOT, RATE)  # its endpoint is free at once
+    desk.add("b", LEAF_2)
+    assert (desk["b"].number, desk.vlans("b")) == (2, {"s1:s2": 301})
+    desk.books.release_number(2)  # in use: nothing happens
+    assert desk.books.next_number() == 3
+    desk.books.release_number(1)
+    desk.create("c", Endpoint("s1", 1, 201), RATE)
+    desk.add("c", Endpoint("s2", 9, 202))
+    assert (desk["c"].number, desk.vlans("c")) == (1, {"s1:s2": 300})
+
+
+def test_ids_of_a_pruned_branch_can_be_set_aside() -> None:
+    desk = Desk(CORE)
+    desk.create("p", ROOT, RATE)
+    desk.add("p", LEAF_2)
+    pruned = desk.remove("p", LEAF_2.key)
+    assert pruned.old is not None
+    freed = desk.books.set_aside(pruned.old, pruned.new)
+    assert freed == (("s1:s2", 300),)
+    desk.add("p", LEAF_2)
+    assert desk.vlans("p") == {"s1:s2": 301}
+    desk.books.give_back(freed)
+    desk.create("q", Endpoint("s1", 1, 201), RATE)
+    desk.add("q", Endpoint("s2", 9, 202))
+    assert desk.vlans("q") == {"s1:s2": 300}
+
+
+def test_changing_macs_changes_the_flows_of_that_leaf_only() -> None:
+    desk = Desk(CORE)
+    desk.create("p", ROOT, RATE)
+    desk.add("p", LEAF_2)
+    desk.add("p", LEAF_3)
+    before = entries_of(CORE, desk["p"])
+    (phase,) = desk.take(
+        set_macs(CORE, desk.books, desk["p"], LEAF_3.key, [MAC_3A, MAC_4.upper()])
+    ).phases
+    assert desk["p"].leaves == (LEAF_2, Endpoint("s3", 9, 103, (MAC_4, MAC_3A)))
+    assert changed(before, phase) == entries_of(CORE, desk["p"])
+    touched = [e for d in phase.values() for e in (*d.removed, *d.added)]
+    assert all(
+        isinstance(e, Flow)
+        and (
+            e.match.eth_src in (MAC_3B, MAC_4)
+            or e.match.eth_dst in (EthMatch(MAC_3B), EthMatch(MAC_4))
+        )
+        for e in touched
+    )
+    with pytest.raises(InvalidEndpoint, match=f"MAC {MAC_2} of leaf s3:9:103 is already at s2"):
+        set_macs(CORE, desk.books, desk["p"], LEAF_3.key, [MAC_2])
+
+
+def test_a_path_survives_json() -> None:
+    path = dataclasses.replace(
+        grown(LEAF_2, LEAF_4),
+        workgroup="unidata",
+        algorithm=Algorithm.STEINER,
+        leaf_to_leaf=True,
+        end_time=1e9,
+    )
+    assert Path.from_json(json.loads(json.dumps(path.to_json()))) == path
 
 
 def test_unknown_domain_names_the_valid_ones() -> None:

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans without a service, for the tests: books that every step is applied to at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from controller.books import Books
+from controller.core import NOTHING_DOWN, Core, DownSet, Endpoint, EndpointKey
+from controller.entries import Entry
+from controller.messages import Delta
+from controller.paths import Path
+from controller.plan import Step, add_leaf, create_path, delete_path, remove_leaf
+from controller.replan import reroute
+
+
+class Desk:
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.books = Books(core)
+
+    def take(self, step: Step) -> Step:
+        step.apply(self.books)
+        return step
+
+    def create(self, name: str, root: Endpoint, rate_bps: int, **more: Any) -> Path:
+        path = Path(name, self.books.next_number(), root, rate_bps, **more)
+        step = self.take(create_path(self.core, self.books, path))
+        assert step.new is not None
+        return step.new
+
+    def add(self, name: str, leaf: Endpoint, down: DownSet = NOTHING_DOWN) -> Step:
+        return self.take(add_leaf(self.core, self.books, self[name], leaf, down))
+
+    def remove(self, name: str, key: EndpointKey) -> Step:
+        return self.take(remove_leaf(self.core, self.books, self[name], key))
+
+    def delete(self, name: str, *, release: bool = True) -> Step:
+        path = self[name]
+        step = self.take(delete_path(self.core, self.books, path))
+        if release:
+            self.books.release_number(path.number)
+        return step
+
+    def reroute(self, name: str, down: DownSet) -> Step:
+        return self.take(reroute(self.core, self.books, self[name], down))
+
+    def __getitem__(self, name: str) -> Path:
+        path = self.books.path(name)
+        assert path is not None
+        return path
+
+    def vlans(self, name: str) -> dict[str, int]:
+        return {hop.link: hop.vlan for hop in self[name].hops}
+
+
+def grown(core: Core, path: Path, *leaves: Endpoint) -> Path:
+    """`path`, alone in its domain, with leaves."""
+    desk = Desk(core)
+    desk.take(create_path(core, desk.books, path))
+    for leaf in leaves:
+        desk.add(path.name, leaf)
+    return desk[path.name]
+
+
+def changed(
+    held: Mapping[str, Iterable[Entry]], phase: Mapping[str, Delta]
+) -> dict[str, frozenset[Entry]]:
+    """What the switches hold after a phase. Fails if it removes what is not there."""
+    result = {switch: set(entries) for switch, entries in held.items()}
+    for switch, delta in phase.items():
+        entries = result.setdefault(switch, set())
+        assert entries >= set(delta.removed), f"{switch}: {set(delta.removed) - entries}"
+        entries -= set(delta.removed)
+        assert not {e.key for e in entries} & {e.key for e in delta.added}
+        entries |= set(delta.added)
+    return {switch: frozenset(entries) for switch, entries in result.items()}
