@@ -189,9 +189,9 @@ void fmtp_repair_append(struct fmtp_sender *s, struct group *g)
     if (near_end(s, g->product)) {
         /* Near the end a request would delay the product by a round trip: some parity in reserve
          * costs less. The largest loss among many receivers very rarely exceeds what is expected of
-         * it by 2.5 times its root; a small product, all of it near its end, has but one root to
+         * it by 2.5 times its root; a small product, all of it near its end, has but half a root to
          * spare. */
-        double spread = g->product->ngroups < LONG_PRODUCT ? expected : 6.25 * expected;
+        double spread = (g->product->ngroups < LONG_PRODUCT ? 0.25 : 6.25) * expected;
         for (n = 0; expected >= 0.25 && n * n < spread; n++)
             ;
         expected += n;
