@@ -56,8 +56,17 @@ void fmtp_close_fd(int *fd);                       /* leaves -1 */
 int fmtp_set_option(int fd, int level, int name, int value);
 /* keepalive (60 s idle, 30 s interval, 5 probes), no delay, bounded unsent backlog. */
 void fmtp_tune_tcp(int fd);
-/* Smoothed round-trip time of a connected TCP socket, 0 if unknown. */
+/* Round-trip time of a connected TCP socket, 0 if unknown. */
 uint64_t fmtp_tcp_rtt_ns(int fd);
+/* The same from the kernel's smoothed and smallest samples in us (no sample: 0 and UINT32_MAX). A lost
+ * SYN or acknowledgement makes a sample as long as the retransmission timer, and requests are too
+ * few for it to be forgotten soon; so the smoothed time counts as far as queues explain it. */
+static inline uint64_t fmtp_rtt_ns(uint32_t smoothed_us, uint32_t least_us)
+{
+    uint64_t most_us = 2 * (uint64_t)least_us + 10000;
+
+    return (!least_us || smoothed_us < most_us ? smoothed_us : most_us) * UINT64_C(1000);
+}
 bool fmtp_tcp_established(int fd);
 /* Enlarges the receive buffer as far as the system lets us; returns what was granted. */
 size_t fmtp_set_rcvbuf(int fd, size_t bytes);

@@ -231,6 +231,19 @@ void fmtp_rx_overdue(struct fmtp_receiver *r, struct product *p)
             p->due_ns = group->due_ns;
 }
 
+void fmtp_rx_nudged(struct fmtp_receiver *r, struct product *p)
+{
+    struct fmtp_group *group;
+
+    if (!p->groups)
+        return;
+    TAILQ_FOREACH(group, &p->groups->waiting, link)
+        if (r->now_ns - group->asked_ns > r->rtt_ns)
+            group->due_ns = r->now_ns;
+    fmtp_rx_overdue(r, p);
+    fmtp_rx_arm(r, p);
+}
+
 /* ------------------------------------------------------------------ what passed */
 
 static void ask(struct fmtp_receiver *r, struct product *p)

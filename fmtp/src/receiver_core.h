@@ -131,6 +131,9 @@ void fmtp_rx_ask_on(struct fmtp_receiver *r);
 /* Asks for all that passed once more. */
 void fmtp_rx_ask_again(struct fmtp_receiver *r, struct product *p);
 void fmtp_rx_overdue(struct fmtp_receiver *r, struct product *p);
+/* The sender reminds us of the product: nothing of it is on its way. Patience with groups that were
+ * asked for longer than a round trip ago is over. */
+void fmtp_rx_nudged(struct fmtp_receiver *r, struct product *p);
 /* Something came that was sent to repair the group. */
 void fmtp_rx_answered(struct fmtp_receiver *r, struct product *p, uint32_t g);
 /* After the group's blocks or symbols became more: decodes if that is possible. */

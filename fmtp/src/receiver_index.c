@@ -305,9 +305,14 @@ void fmtp_rx_eop(struct fmtp_receiver *r, const struct fmtp_header *h)
         p = begin_earlier(r, h->index);
     if (!p)
         return;
+    /* The first one after an EOP_REQ is its answer. */
+    bool nudged = unasked && (p->eop || !p->eop_asked);
     p->eop = true;
-    if (p->active)
-        fmtp_rx_ask_all(r, p);
+    if (!p->active)
+        return;
+    fmtp_rx_ask_all(r, p);
+    if (nudged)
+        fmtp_rx_nudged(r, p);
 }
 
 void fmtp_rx_rejected(struct fmtp_receiver *r, uint32_t index)

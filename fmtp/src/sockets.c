@@ -222,7 +222,7 @@ uint64_t fmtp_tcp_rtt_ns(int fd)
     struct tcp_info info;
 
     read_tcp_info(fd, &info);
-    return info.tcpi_rtt * UINT64_C(1000);
+    return fmtp_rtt_ns(info.tcpi_rtt, info.tcpi_min_rtt);
 }
 
 bool fmtp_tcp_established(int fd)

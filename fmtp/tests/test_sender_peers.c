@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The sending core and its peers: requests in pieces and bad ones, who a product waits for, reminders,
+ * what goes to each by its stream.
+ */
+#include "sender_kit.h"
+
+#include <malloc.h>
+#include <string.h>
+
+static void test_bad_requests(void **state)
+{
+    struct fmtp_sender *s = make(&common);
+    int a = peer(s, true), b = peer(s, true);
+    uint8_t bits[32] = {1}, bytes[100];
+    struct fmtp_server_stats stats;
+    struct fmtp_header h;
+    unsigned extra;
+
+    (void)state;
+    offer(s, 2000);
+    drain(s, 0, &extra);
+    assert_int_equal(ask(s, a, 2, 0, 0, 1, 1, MS), 0);                /* no such group */
+    assert_int_equal(ask(s, a, 0, 0, 0, 2, 1, MS), 0);                /* needs more than it lacks */
+    assert_int_equal(ask(s, a, 0, 0, 0, 1, 1 << 10, MS), 0);          /* no such block */
+    assert_int_equal(ask_k(s, a, latest, 0, 200, (struct fmtp_repair_req){0, 0, 1, NULL}, bits, MS), 0);
+    fmtp_sender_get_stats(s, &stats);
+    assert_int_equal(stats.bad_messages, 4);
+    expect_none(s, 10 * MS);
+    /* unknown product */
+    assert_int_equal(ask_k(s, a, 9, 0, 10, (struct fmtp_repair_req){0, 0, 1, NULL}, bits, MS), 0);
+    assert_int_equal(stream(s, a, bytes, sizeof bytes, MS), 12);
+    fmtp_header_get(bytes, &h);
+    assert_int_equal(h.flags, FMTP_RETX_REJ);
+    assert_int_equal(h.index, 9);
+    /* what no receiver may send: a longer body than any, a body at all from an ordinary one */
+    assert_int_equal(put(s, a, FMTP_REPAIR_REQ, 0, 0, 37), -1);
+    fmtp_sender_peer_remove(s, b);
+    b = peer(s, false);
+    assert_int_equal(ask(s, b, 0, 0, 0, 1, 1, MS), -1);
+    fmtp_sender_free(s);
+}
+
+/* Byte by byte, and two messages in one piece. */
+static void test_pieces(void **state)
+{
+    struct fmtp_sender *s = make(&common);
+    int a = peer(s, true);
+    uint8_t bytes[2 * 18];
+    struct fmtp_header h = {1, 0, 6, FMTP_REPAIR_REQ};
+    unsigned extra;
+
+    (void)state;
+    calm(s);
+    offer(s, 2000);
+    drain(s, 0, &extra);
+    fmtp_header_put(bytes, &h);
+    memcpy(bytes + 12, "\0\0\0\1\2\0", 6);
+    h.seqnum = 1;
+    fmtp_header_put(bytes + 18, &h);
+    memcpy(bytes + 30, "\0\0\0\1\4\0", 6);
+    for (int i = 0; i < 18; i++)
+        assert_int_equal(fmtp_sender_peer_input(s, a, bytes + i, 1, MS), 0);
+    expect(s, MS, FMTP_REPAIR, 100);
+    expect_none(s, 10 * MS);
+    assert_int_equal(fmtp_sender_peer_input(s, a, bytes, 36, 20 * MS), 0);
+    expect(s, 20 * MS, FMTP_REPAIR, 100);
+    expect(s, 20 * MS, FMTP_REPAIR, 1200);
+    expect_none(s, 30 * MS);
+    fmtp_sender_free(s);
+}
+
+/* The caller has datagrams of a product that nobody needs any more: it stays until they left. */
+static void test_release_waits_for_the_caller(void **state)
+{
+    struct fmtp_sender *s = make(&common);
+    int a = peer(s, true), b = peer(s, true);
+    static struct fmtp_datagram d[8];
+    struct fmtp_header h;
+    unsigned extra;
+
+    (void)state;
+    calm(s);
+    offer(s, 2000);
+    drain(s, 0, &extra);
+    ask(s, a, 0, 0, 0, 2, 0x003, 20 * MS);
+    ask(s, b, 0, 0, 0, 2, 0x00c, 20 * MS);
+    ask(s, b, 1, 0, 0, 1, 0x001, 20 * MS);
+    assert_int_equal(fmtp_sender_fill(s, d, 2, 22 * MS), 2);
+    put(s, a, FMTP_RETX_END, latest, 0, 0);
+    put(s, b, FMTP_RETX_END, latest, 0, 0);
+    assert_int_equal(nreleased, 0);
+    /* For the peers it is gone. */
+    put(s, a, FMTP_EOP_REQ, latest, 0, 0);
+    uint8_t bytes[12];
+    assert_int_equal(stream(s, a, bytes, sizeof bytes, 22 * MS), 12);
+    fmtp_header_get(bytes, &h);
+    assert_int_equal(h.flags, FMTP_RETX_REJ);
+    assert_int_equal(fmtp_sender_fill(s, d, 8, 22 * MS), 2);       /* the same, and no more */
+    fmtp_header_get(d[1].head, &h);
+    assert_int_equal(h.seqnum, parity(0, 1, 2));
+    fmtp_sender_sent(s, 1, 22 * MS);
+    assert_int_equal(nreleased, 1);
+    expect_none(s, 22 * MS);
+    /* EOP and a repair of the same product in one batch */
+    offer(s, 2000);
+    assert_int_equal(fmtp_sender_fill(s, d, 8, 30 * MS), 8);
+    fmtp_sender_free(s);
+    assert_int_equal(nreleased, 2);
+}
+
+/* A request makes the product wait for who did not count (it reconnected), but not for who is done. */
+static void test_request_counts_peer(void **state)
+{
+    struct fmtp_sender *s = make(&common);
+    int a = peer(s, true), b;
+    struct fmtp_server_stats stats;
+    unsigned extra;
+
+    (void)state;
+    offer(s, 2000);
+    drain(s, 0, &extra);
+    b = peer(s, true);
+    ask(s, b, 0, 0, 0, 1, 1, MS);
+    put(s, a, FMTP_RETX_END, latest, 0, 0);
+    assert_int_equal(nreleased, 0);
+    put(s, a, FMTP_EOP_REQ, latest, 0, 0);                    /* late, as the originals do */
+    put(s, b, FMTP_RETX_END, latest, 0, 0);
+    assert_int_equal(nreleased, 1);
+    fmtp_sender_get_stats(s, &stats);
+    assert_int_equal(stats.acks, 2);
+    assert_int_equal(stats.unacknowledged, 0);
+    /* A number that is given anew is not the old peer. */
+    offer(s, 1000);
+    drain(s, 0, &extra);
+    put(s, a, FMTP_RETX_END, 1, 0, 0);
+    fmtp_sender_peer_remove(s, a);
+    assert_int_equal(peer(s, true), a);
+    put(s, a, FMTP_BOP_REQ, 1, 0, 0);
+    put(s, b, FMTP_RETX_END, 1, 0, 0);
+    assert_int_equal(nreleased, 1);
+    put(s, a, FMTP_RETX_END, 1, 0, 0);
+    assert_int_equal(nreleased, 2);
+    fmtp_sender_free(s);
+}
+
+/* Unfinished peers are told of the end: after max(2 RTT, 100 ms) + 256 KiB at the rate (1872.457 ms
+ * at 1.12 Mbit/s), then after twice that, up to 5 s; but not while something is queued for them. */
+static void test_nudges(void **state)
+{
+    struct fmtp_sender *s = make(&common);
+    int a = peer(s, true), b = peer(s, false);
+    const uint64_t first = 100 * MS + 1872457143;
+    struct fmtp_server_stats stats;
+    struct fmtp_header h;
+    uint8_t bytes[200];
+    unsigned extra;
+
+    (void)state;
+    offer(s, 2000);
+    drain(s, 0, &extra);
+    assert_int_equal(fmtp_sender_deadline(s), first);
+    put(s, b, FMTP_BOP_REQ, 0, 0, 0);
+    fmtp_sender_timeout(s, first - 1);
+    assert_int_equal(fmtp_sender_next_ready(s, first), b);
+    fmtp_sender_timeout(s, first);
+    assert_int_equal(stream(s, a, bytes, sizeof bytes, first), 12);
+    fmtp_header_get(bytes, &h);
+    assert_int_equal(h.flags, FMTP_RETX_EOP);
+    assert_int_equal(stream(s, b, bytes, sizeof bytes, first), 12 + 19);
+    fmtp_header_get(bytes, &h);
+    assert_int_equal(h.flags, FMTP_RETX_BOP);
+    put(s, a, FMTP_RETX_END, 0, 0, 0);
+    assert_int_equal(fmtp_sender_deadline(s), first + 2 * first);
+    fmtp_sender_timeout(s, 3 * first);
+    assert_int_equal(stream(s, a, bytes, sizeof bytes, 3 * first), 0);
+    assert_int_equal(stream(s, b, bytes, sizeof bytes, 3 * first), 12);
+    fmtp_header_get(bytes, &h);
+    assert_int_equal(h.flags, FMTP_RETX_EOP);
+    assert_int_equal(fmtp_sender_deadline(s), 3 * first + 5000 * MS);
+    put(s, b, FMTP_RETX_END, 0, 0, 0);
+    assert_int_equal(fmtp_sender_deadline(s), FMTP_NEVER);
+    fmtp_sender_get_stats(s, &stats);
+    assert_int_equal(stats.nudges, 2);
+    fmtp_sender_free(s);
+}
+
+/* r_uc: 8 Mbit/s are 1000 bytes/ms for all streams together, shared fairly; a stuck one hoards
+ * nothing. Idle time saves up 5 ms and a message of 112 bytes. */
+static void test_paced_streams(void **state)
+{
+    struct fmtp_sender_config cfg = common;
+    struct fmtp_sender *s;
+    int p[3];
+    size_t got[3] = {0}, total = 0;
+    uint8_t bytes[8192];
+    unsigned extra;
+
+    (void)state;
+    cfg.r_uc_bps = 8000000;
+    s = make(&cfg);
+    for (int i = 0; i < 3; i++)
+        p[i] = peer(s, false);
+    offer(s, 30000);
+    drain(s, 0, &extra);
+    for (int i = 0; i < 3; i++)
+        put(s, p[i], FMTP_RETX_REQ, 0, 0, 30000);
+    fmtp_sender_peer_blocked(s, p[2], true);
+    uint64_t now_ns = 1000 * MS, end_ns = now_ns + 20 * MS;
+    while (now_ns <= end_ns) {
+        int ready;
+        while ((ready = fmtp_sender_next_ready(s, now_ns)) >= 0) {
+            assert_int_not_equal(ready, p[2]);
+            got[ready] += stream(s, ready, bytes, sizeof bytes, now_ns);
+        }
+        assert_false(fmtp_sender_peer_pending(s, p[0]) && fmtp_sender_peer_pending(s, p[1]));
+        uint64_t next_ns = fmtp_sender_deadline(s);
+        assert_true(next_ns > now_ns);
+        now_ns = next_ns;
+        fmtp_sender_timeout(s, now_ns);
+    }
+    total = got[0] + got[1];
+    /* 5112 at once, 1000 per ms after that, to a message for each */
+    assert_in_range(total, 5112 + 20000 - 224, 5112 + 20000 + 224);
+    assert_in_range(got[0], total / 2 - 224, total / 2 + 224);
+    assert_int_equal(got[2], 0);
+    fmtp_sender_peer_blocked(s, p[2], false);
+    fmtp_sender_timeout(s, now_ns + MS);
+    assert_int_equal(fmtp_sender_next_ready(s, now_ns + MS) >= 0, 1);
+    fmtp_sender_free(s);
+}
+
+/* Of three who have something queued the caller serves one only: the others hold a message each. */
+static void test_nobody_hoards(void **state)
+{
+    struct fmtp_sender_config cfg = common;
+    struct fmtp_sender *s;
+    uint8_t bytes[8192];
+    size_t got = 0;
+    unsigned extra;
+    int p = -1;
+
+    (void)state;
+    cfg.r_uc_bps = 8000000;
+    s = make(&cfg);
+    for (int i = 0; i < 3; i++)
+        p = peer(s, false);
+    offer(s, 30000);
+    drain(s, 0, &extra);
+    for (int i = 0; i < 3; i++)
+        put(s, i, FMTP_RETX_REQ, 0, 0, 30000);
+    for (uint64_t now_ns = 1000 * MS; now_ns <= 1020 * MS; now_ns += MS / 10) {
+        fmtp_sender_timeout(s, now_ns);
+        for (size_t n; (n = stream(s, p, bytes, sizeof bytes, now_ns)); )
+            got += n;
+    }
+    assert_in_range(got, 5112 + 20000 - 3 * 112, 5112 + 20000 + 112);
+    fmtp_sender_free(s);
+}
+
+/* Whatever is asked for, however often: no more memory. */
+static void test_memory_is_bounded(void **state)
+{
+    struct fmtp_sender *s = make(&common);
+    int a = peer(s, true);
+    uint8_t bits[2];
+    unsigned extra;
+    size_t before = 0;
+    uint32_t x = 1;
+
+    (void)state;
+    peer(s, true);
+    for (int i = 0; i < 8; i++) {
+        offer(s, 30000);
+        drain(s, 0, &extra);
+    }
+    for (uint64_t i = 0; i < 200000; i++) {
+        if (i == 100000)
+            before = mallinfo2().uordblks;
+        x = x * 1664525 + 1013904223;
+        bits[0] = (uint8_t)(x >> 24);
+        bits[1] = x >> 20 & 3;
+        ask_k(s, a, x >> 8 & 15, x >> 12 & 31, 10,
+              (struct fmtp_repair_req){(uint8_t)(x >> 4), (uint8_t)(i % 5), 1, NULL}, bits,
+              i * MS / 100);
+        if (i % 97 == 0)
+            put(s, a, i % 2 ? FMTP_BOP_REQ : FMTP_EOP_REQ, x >> 8 & 15, 0, 0);
+        if (i % 1000 == 0) {
+            uint8_t out[4096];
+            while (stream(s, a, out, sizeof out, i * MS / 100))
+                ;
+        }
+        if (i % 5 == 0) {
+            struct fmtp_header h;
+            uint8_t payload[BLOCK];
+            next(s, i * MS / 100, &h, payload);
+        }
+    }
+    assert_true(mallinfo2().uordblks <= before);
+    fmtp_sender_free(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bad_requests), cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_release_waits_for_the_caller),
+        cmocka_unit_test(test_request_counts_peer), cmocka_unit_test(test_nudges),
+        cmocka_unit_test(test_paced_streams), cmocka_unit_test(test_nobody_hoards),
+        cmocka_unit_test(test_memory_is_bounded),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
