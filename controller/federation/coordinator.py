@@ -1,0 +1,504 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The coordinator's half of the protocol: it runs in the domain of a path's root. Sans-I/O.
+
+A leaf in another domain joins in three steps (`add_leaf`):
+
+  reserve   every domain whose segment changes, from the root's own on, holds what it needs
+  commit    from the far end back to the root: switches are programmed, the own domain's last, so
+            that frames enter the other domains when all is ready
+  decide    the new tree is written to the store: now the leaf is there
+
+Whatever goes wrong before the decision is written (a refusal, no answer in time, a restart of this
+controller) is undone: each domain that may know of the attempt is told the segment that remains,
+again and again until it confirms. So there is no doubt to resolve: what the store has decided is
+what holds (presumed abort). Leaves that leave (`remove_leaves`) are decided first, then released.
+From time to time every domain is asked whether it still has its segment (`verify`); one that has
+lost it is asked to reserve and commit it anew.
+
+Methods return effects, to be carried out in their order: what is saved must be on disk before what
+follows is sent. `now` is in epoch seconds and must not go back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from controller.core import Endpoint
+from controller.federation.trees import Domains, Refusal, Tree, grown, segments_of, shrunk
+from controller.federation.values import (
+    Commit,
+    Connection,
+    Done,
+    Problem,
+    Query,
+    Refused,
+    Release,
+    Reply,
+    Request,
+    Reserve,
+    Segment,
+    Unknown,
+)
+
+MAX_ATTEMPTS = 8  # with other VLAN ids, before a hand-off counts as contended
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds."""
+
+    reserve_s: float = 5.0  # wait for an answer
+    commit_s: float = 15.0
+    release_s: float = 15.0
+    hold_s: float = 60.0  # how long a domain holds what is not committed
+    settle_s: float = 2.0  # how long a request waits for an undoing, or for a removal, to end
+    retry_first_s: float = 0.5  # of releases, doubling
+    retry_last_s: float = 10.0
+
+
+@dataclass(frozen=True)
+class Trying:
+    """An attempt that is not decided. `participants` may know of it: the root's domain first."""
+
+    version: int
+    tree: Tree
+    participants: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What the store knows of a path over several domains.
+
+    `tree` is decided. `unsettled`: domains that have not confirmed that they have nothing but the
+    tree's segment, with the version up to which they must release.
+    """
+
+    path: str
+    version: int
+    tree: Tree
+    trying: Trying | None = None
+    unsettled: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_over(self) -> bool:
+        return self.trying is None and not self.unsettled and not self.tree.entries
+
+
+@dataclass(frozen=True)
+class Save:
+    record: Record
+
+
+@dataclass(frozen=True)
+class Forget:
+    path: str
+
+
+@dataclass(frozen=True)
+class Send:
+    domain: str
+    request: Request
+
+
+@dataclass(frozen=True)
+class Answer:
+    """To a request of a user. `problem` None: done, and confirmed by all domains."""
+
+    request_id: int
+    problem: Problem | None
+
+
+Effect = Save | Forget | Send | Answer
+
+
+@dataclass
+class _Attempt:
+    """The volatile side of a Trying."""
+
+    request_id: int | None  # None: nobody asked, a domain gets back what it has lost
+    leaf: Endpoint | None
+    todo: list[Request]  # still to be sent, in order, each with its domain
+    to: list[str]
+    taken: dict[str, set[int]]
+    count: int = 1
+    waiting: tuple[str, Request] | None = None
+    deadline: float = 0.0
+
+
+@dataclass
+class _Retry:
+    """A release that has not been confirmed."""
+
+    request: Release
+    delay_s: float
+    at: float  # when it counts as lost, or is sent again
+    in_flight: bool = True
+
+
+@dataclass
+class _Waiting:
+    """A user's request that waits until all domains have settled."""
+
+    request_id: int
+    problem: Problem | None
+    until: float
+
+
+class Busy(Exception):
+    """The path has an attempt under way."""
+
+
+class Coordinator:
+    def __init__(
+        self, domains: Domains, home: str, records: Iterable[Record], timing: Timing | None = None
+    ) -> None:
+        self._domains = domains
+        self.home = home
+        self._timing = timing or Timing()
+        self.records: dict[str, Record] = {record.path: record for record in records}
+        self._version = max((r.version for r in self.records.values()), default=0)
+        self._attempts: dict[str, _Attempt] = {}
+        self._retries: dict[tuple[str, str], _Retry] = {}  # by path and domain
+        self._waiting: dict[str, list[_Waiting]] = {}
+        self._lost: dict[str, set[str]] = {}
+
+    def lost(self, path: str) -> frozenset[str]:
+        """Domains that have lost their segment of the path and not got it back yet."""
+        return frozenset(self._lost.get(path, ()))
+
+    # -- what happens
+
+    def start(self, now: float) -> list[Effect]:
+        """After a restart: attempts are undone, what was not settled is released again."""
+        effects: list[Effect] = []
+        for record in list(self.records.values()):
+            if record.trying is not None:
+                record = self._gave_up(record)
+                effects.append(self._save(record))
+            effects += self._release(now, record, record.unsettled)
+        return effects
+
+    def add_leaf(
+        self, now: float, request_id: int, path: str, empty: Tree, leaf: Endpoint
+    ) -> list[Effect]:
+        """`empty` is the path's tree as long as it is in its own domain only. The leaf's switch
+        is in another controller domain. Raises Refusal (nothing was done), Busy."""
+        record = self.records.get(path) or Record(path, 0, empty)
+        if record.trying is not None:
+            raise Busy(path)
+        attempt = _Attempt(request_id, leaf, [], [], {})
+        return self._try(now, record, attempt)
+
+    def remove_leaves(
+        self, now: float, request_id: int, path: str, keys: Iterable[tuple[str, int, int]] | None
+    ) -> list[Effect]:
+        """Removes the leaves of those keys (None: all; the path ends). Never refused: what does
+        not confirm is told again until it does. Raises Busy."""
+        record = self.records.get(path)
+        if record is None:
+            return [Answer(request_id, None)]
+        if record.trying is not None:
+            raise Busy(path)
+        old = segments_of(self._domains, record.tree)
+        gone = {leaf.key for leaf in record.tree.all_leaves} if keys is None else set(keys)
+        tree = shrunk(self._domains, record.tree, gone)
+        new = segments_of(self._domains, tree)
+        version = self._next_version(now)
+        changed = {d: version for d in old if old[d] != new.get(d)}
+        record = replace(
+            record, version=version, tree=tree, unsettled={**record.unsettled, **changed}
+        )
+        effects: list[Effect] = [self._save(record)]
+        effects += self._release(now, record, changed)
+        return effects + self._answer_when_settled(now, record, request_id, None)
+
+    def reply(self, now: float, domain: str, request: Request, reply: Reply) -> list[Effect]:
+        """What `domain` answered; late answers and duplicates are ignored."""
+        path = _path_of(request)
+        if isinstance(request, Query):
+            return self._verified(now, domain, request, reply)
+        if isinstance(request, Release):
+            return self._release_answered(now, path, domain, request, reply)
+        attempt = self._attempts.get(path)
+        if attempt is None or attempt.waiting != (domain, request):
+            return []
+        if isinstance(reply, Done):
+            return self._advance(now, self.records[path], attempt)
+        problem = _of_domain(domain, reply)
+        can_retry = attempt.leaf is not None and attempt.count < MAX_ATTEMPTS
+        if isinstance(reply, Refused) and reply.taken and can_retry:
+            for link, vlans in reply.taken.items():
+                attempt.taken.setdefault(link, set()).update(vlans)
+            return self._try_again(now, self.records[path], attempt, problem)
+        return self._abort(now, self.records[path], attempt, problem)
+
+    def no_reply(self, now: float, domain: str, request: Request, why: str) -> list[Effect]:
+        """`domain` did not answer: nobody knows whether it has done what was asked."""
+        path = _path_of(request)
+        retry = self._retries.get((path, domain))
+        if retry is not None and retry.request == request and retry.in_flight:
+            return self._back_off(now, retry)
+        attempt = self._attempts.get(path)
+        if attempt is None or attempt.waiting != (domain, request):
+            return []
+        return self._abort(now, self.records[path], attempt, _no_answer(domain, request, why))
+
+    def tick(self, now: float) -> list[Effect]:
+        """To be called when `deadline` has passed (earlier calls do nothing)."""
+        effects: list[Effect] = []
+        for path, attempt in list(self._attempts.items()):
+            if attempt.waiting is not None and now >= attempt.deadline:
+                domain, request = attempt.waiting
+                problem = _no_answer(domain, request, "no answer in time")
+                effects += self._abort(now, self.records[path], attempt, problem)
+        for (_, domain), retry in list(self._retries.items()):
+            if now < retry.at:
+                continue
+            if retry.in_flight:
+                self._back_off(now, retry)
+            else:
+                retry.in_flight = True
+                retry.at = now + self._timing.release_s
+                effects.append(Send(domain, retry.request))
+        for path in list(self._waiting):
+            effects += self._answer_waiting(now, path)
+        return effects
+
+    def deadline(self) -> float | None:
+        times = [a.deadline for a in self._attempts.values() if a.waiting is not None]
+        times += [retry.at for retry in self._retries.values()]
+        times += [w.until for waiting in self._waiting.values() for w in waiting]
+        return min(times, default=None)
+
+    def verify(self) -> list[Effect]:
+        """Asks the domains of all paths that are at rest whether they have their segments."""
+        return [
+            Send(domain, Query(Connection(self.home, record.path), record.version))
+            for record in self.records.values()
+            if record.trying is None and not record.unsettled
+            for domain in (self.home, *record.tree.entries)
+        ]
+
+    def query(self, domain: str, query: Query) -> Reply:
+        """Does the connection have a segment in `domain`? Unknown: it must be released there."""
+        record = self.records.get(query.connection.path)
+        if record is None or query.connection.coordinator != self.home:
+            return Unknown()
+        trying = record.trying.participants if record.trying is not None else ()
+        known = domain in record.tree.entries or domain in trying or domain in record.unsettled
+        return Done() if known else Unknown()
+
+    # -- an attempt
+
+    def _try(self, now: float, record: Record, attempt: _Attempt) -> list[Effect]:
+        """Raises Refusal if there is no such tree."""
+        assert attempt.leaf is not None
+        tree = grown(self._domains, record.tree, attempt.leaf, attempt.taken)
+        old = segments_of(self._domains, record.tree)
+        new = segments_of(self._domains, tree)
+        changed = [d for d in new if new[d] != old.get(d)]
+        return self._begin(now, record, attempt, tree, changed)
+
+    def _begin(
+        self, now: float, record: Record, attempt: _Attempt, tree: Tree, changed: list[str]
+    ) -> list[Effect]:
+        new = segments_of(self._domains, tree)
+        version = self._next_version(now)
+        connection = Connection(self.home, record.path)
+        hold_s = self._timing.hold_s
+        attempt.todo = [
+            *(Reserve(connection, version, new[d], hold_s) for d in changed),
+            *(Commit(connection, version) for _ in changed),
+        ]
+        attempt.to = [*changed, *reversed(changed)]
+        before = record.trying.participants if record.trying is not None else ()
+        left = {d: record.trying.version for d in before if d not in changed and record.trying}
+        record = replace(
+            record,
+            version=version,
+            trying=Trying(version, tree, tuple(changed)),
+            unsettled={**record.unsettled, **left},
+        )
+        self._attempts[record.path] = attempt
+        for domain in changed:  # a reservation takes the place of a release
+            self._retries.pop((record.path, domain), None)
+        effects: list[Effect] = [self._save(record), *self._release(now, record, left)]
+        return effects + self._advance(now, record, attempt)
+
+    def _try_again(
+        self, now: float, record: Record, attempt: _Attempt, problem: Problem
+    ) -> list[Effect]:
+        attempt.count += 1
+        try:
+            return self._try(now, record, attempt)
+        except Refusal as refusal:
+            detail = f"{refusal.problem.detail} ({problem.detail})"
+            problem = dataclasses.replace(refusal.problem, detail=detail)
+            return self._abort(now, record, attempt, problem)
+
+    def _advance(self, now: float, record: Record, attempt: _Attempt) -> list[Effect]:
+        if attempt.todo:
+            domain, request = attempt.to.pop(0), attempt.todo.pop(0)
+            limit_s = (
+                self._timing.reserve_s if isinstance(request, Reserve) else self._timing.commit_s
+            )
+            attempt.waiting = (domain, request)
+            attempt.deadline = now + limit_s
+            return [Send(domain, request)]
+        trying = record.trying
+        assert trying is not None
+        del self._attempts[record.path]
+        unsettled = {d: v for d, v in record.unsettled.items() if d not in trying.participants}
+        record = replace(record, tree=trying.tree, trying=None, unsettled=unsettled)
+        self._lost.get(record.path, set()).difference_update(trying.participants)
+        effects: list[Effect] = [self._save(record)]
+        if attempt.request_id is not None:
+            effects.append(Answer(attempt.request_id, None))
+        return effects
+
+    def _abort(
+        self, now: float, record: Record, attempt: _Attempt, problem: Problem
+    ) -> list[Effect]:
+        del self._attempts[record.path]
+        assert record.trying is not None
+        participants = record.trying.participants
+        record = self._gave_up(record)
+        effects: list[Effect] = [self._save(record)]
+        effects += self._release(now, record, {d: record.unsettled[d] for d in participants})
+        if attempt.request_id is None:
+            return effects
+        return effects + self._answer_when_settled(now, record, attempt.request_id, problem)
+
+    def _gave_up(self, record: Record) -> Record:
+        trying = record.trying
+        assert trying is not None
+        told = dict.fromkeys(trying.participants, trying.version)
+        return replace(record, trying=None, unsettled={**record.unsettled, **told})
+
+    def _verified(self, now: float, domain: str, query: Query, reply: Reply) -> list[Effect]:
+        record = self.records.get(query.connection.path)
+        if record is None or record.version != query.version:
+            return []
+        lost = self._lost.setdefault(record.path, set())
+        lost.discard(domain)
+        if isinstance(reply, Done) or record.trying is not None or record.unsettled:
+            return []
+        lost.add(domain)
+        return self._begin(now, record, _Attempt(None, None, [], [], {}), record.tree, [domain])
+
+    # -- releases
+
+    def _release(self, now: float, record: Record, versions: Mapping[str, int]) -> list[Effect]:
+        segments = segments_of(self._domains, record.tree)
+        effects: list[Effect] = []
+        for domain, version in versions.items():
+            segment = segments.get(domain)
+            request = Release(Connection(self.home, record.path), version, segment)
+            timing = self._timing
+            self._retries[record.path, domain] = _Retry(
+                request, timing.retry_first_s, now + timing.release_s
+            )
+            effects.append(Send(domain, request))
+        return effects
+
+    def _release_answered(
+        self, now: float, path: str, domain: str, request: Release, reply: Reply
+    ) -> list[Effect]:
+        retry = self._retries.get((path, domain))
+        if retry is None or retry.request != request:
+            return []
+        if not isinstance(reply, Done):
+            return self._back_off(now, retry)
+        del self._retries[path, domain]
+        record = self.records[path]
+        unsettled = {d: v for d, v in record.unsettled.items() if d != domain}
+        record = replace(record, unsettled=unsettled)
+        effects: list[Effect]
+        if record.is_over:
+            del self.records[path]
+            self._lost.pop(path, None)
+            effects = [Forget(path)]
+        else:
+            effects = [self._save(record)]
+        return effects + self._answer_waiting(now, path)
+
+    def _back_off(self, now: float, retry: _Retry) -> list[Effect]:
+        retry.in_flight = False
+        retry.at = now + retry.delay_s
+        retry.delay_s = min(2 * retry.delay_s, self._timing.retry_last_s)
+        return []
+
+    # -- answers to users
+
+    def _answer_when_settled(
+        self, now: float, record: Record, request_id: int, problem: Problem | None
+    ) -> list[Effect]:
+        waiting = _Waiting(request_id, problem, now + self._timing.settle_s)
+        self._waiting.setdefault(record.path, []).append(waiting)
+        return self._answer_waiting(now, record.path)
+
+    def _answer_waiting(self, now: float, path: str) -> list[Effect]:
+        record = self.records.get(path)
+        unsettled = sorted(record.unsettled) if record is not None else []
+        effects: list[Effect] = []
+        left: list[_Waiting] = []
+        for waiting in self._waiting.pop(path, []):
+            if not unsettled:
+                effects.append(Answer(waiting.request_id, waiting.problem))
+            elif now >= waiting.until:
+                problem = waiting.problem or _unconfirmed(path, unsettled)
+                effects.append(Answer(waiting.request_id, problem))
+            else:
+                left.append(waiting)
+        if left:
+            self._waiting[path] = left
+        return effects
+
+    # -- inside
+
+    def _save(self, record: Record) -> Save:
+        self.records[record.path] = record
+        return Save(record)
+
+    def _next_version(self, now: float) -> int:
+        """Greater than all before, also after the store was lost (unless the clock went back)."""
+        self._version = max(self._version + 1, int(now * 1000))
+        return self._version
+
+
+def _path_of(request: Request) -> str:
+    return request.connection.path
+
+
+def _of_domain(domain: str, reply: Reply) -> Problem:
+    if isinstance(reply, Refused):
+        problem = reply.problem
+        return dataclasses.replace(problem, detail=f"domain '{domain}': {problem.detail}")
+    return Problem(502, "bad-peer", "A domain's answer makes no sense", f"domain '{domain}'")
+
+
+def _no_answer(domain: str, request: Request, why: str) -> Problem:
+    return Problem(
+        504,
+        "domain-timeout",
+        "A domain did not answer in time",
+        f"domain '{domain}' did not answer to {request.kind} of '{request.connection}': {why}; "
+        "the change is undone",
+    )
+
+
+def _unconfirmed(path: str, unsettled: list[str]) -> Problem:
+    return Problem(
+        504,
+        "unconfirmed",
+        "Not confirmed in time",
+        f"path '{path}': not confirmed by domain {', '.join(map(repr, unsettled))}; it is told "
+        "again until it confirms",
+    )
+
+
+def segment_at(domains: Domains, record: Record, domain: str) -> Segment | None:
+    """The decided segment of a domain."""
+    return segments_of(domains, record.tree).get(domain)

@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A domain's half of the protocol: it holds, makes and gives up its segments of connections.
+
+The coordinator's own domain takes part like any other, for the hand-offs of the path. Calls may
+come twice, late, or in another order: versions decide. What is written down (`Notes`) is written
+after the path service has done its part; every part can be done again, so that a controller may
+die between any two steps. What then is left over is found by `audit`: a segment that its
+coordinator does not know is released; a coordinator that does not answer is waited for, since its
+switches may well be forwarding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from controller.federation.trees import Domains, HandOff, Refusal
+from controller.federation.values import (
+    Commit,
+    Connection,
+    Done,
+    Problem,
+    Query,
+    Refused,
+    Release,
+    Reply,
+    Reserve,
+    Segment,
+    Unknown,
+)
+
+TOMBSTONE_S = 3600.0  # how long a request may be on its way
+
+
+class LocalPaths(Protocol):
+    """The domain's path service, as far as segments need it. All raise Refusal."""
+
+    def taken_vlans(self, switch: str, port: int, besides: str) -> frozenset[int]:
+        """VLAN ids of endpoints (of paths and holds) at that port, but those of path `besides`."""
+        ...
+
+    def hold(self, hold_id: str, path: str, segment: Segment, until: float) -> None:
+        """Hold what `path` needs so that it has (at least) the segment's leaves. The same hold
+        once more changes nothing; another one of the path must have been released."""
+        ...
+
+    def commit(self, hold_id: str) -> None:
+        """Make what is held; raises Refusal if it has expired, too."""
+        ...
+
+    def release(self, path: str) -> None:
+        """Give up what `hold` holds for the path and has not been committed, if anything: also a
+        hold that was made just before this controller died, of which there is no note."""
+        ...
+
+    def reduce(self, path: str, segment: Segment | None, *, is_home: bool) -> None:
+        """Take away all that the segment has not (None: the path). `is_home`: the path is the
+        user's own, only its leaves at hand-offs are meant."""
+        ...
+
+    def segment(self, path: str) -> Segment | None:
+        """What the path has now."""
+        ...
+
+
+@dataclass(frozen=True)
+class Pending:
+    version: int
+    segment: Segment
+    until: float  # epoch seconds
+
+    def hold_id(self, connection: Connection) -> str:
+        return f"{connection}:{self.version}"
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a domain knows of its segment of a connection.
+
+    `seen`: requests of lower versions are stale; `released`: so are others of this one.
+    `committed`: what the path service may have (`committed_version` 0: perhaps not all of it).
+    Without segment and reservation it is a tombstone, which tells late requests from new ones.
+    """
+
+    connection: Connection
+    seen: int
+    at: float  # when it was written, epoch seconds
+    released: bool = False
+    committed: Segment | None = None
+    committed_version: int = 0
+    pending: Pending | None = None
+
+    @property
+    def is_tombstone(self) -> bool:
+        return self.committed is None and self.pending is None
+
+
+class Notes(Protocol):
+    """Where notes are kept; each call is on disk when it returns."""
+
+    def load(self) -> Iterable[Note]: ...
+
+    def save(self, note: Note) -> None: ...
+
+    def forget(self, connection: Connection) -> None: ...
+
+
+class Participant:
+    """Not thread-safe: one call at a time for a connection."""
+
+    def __init__(self, domains: Domains, home: str, local: LocalPaths, notes: Notes) -> None:
+        self._domains = domains
+        self.home = home
+        self._local = local
+        self._notes = notes
+        self._known: dict[Connection, Note] = {note.connection: note for note in notes.load()}
+
+    @property
+    def notes(self) -> Mapping[Connection, Note]:
+        return self._known
+
+    def path_name(self, connection: Connection) -> str:
+        """A peer's segment has a name that no user can choose (it contains a colon)."""
+        return connection.path if connection.coordinator == self.home else str(connection)
+
+    def handle(self, now: float, request: Reserve | Commit | Release) -> Reply:
+        """Carries out what the connection's coordinator asks."""
+        try:
+            if isinstance(request, Reserve):
+                return self._reserve(now, request)
+            if isinstance(request, Commit):
+                return self._commit(now, request)
+            return self._release(now, request)
+        except Refusal as refusal:
+            return Refused(refusal.problem)
+
+    def expire(self, now: float) -> None:
+        """Reservations whose time is over, and tombstones that nobody needs any more."""
+        for connection, note in list(self._known.items()):
+            if note.pending is not None and now >= note.pending.until:
+                self._local.release(self.path_name(connection))
+                self._save(replace(note, pending=None, at=now))
+            elif note.is_tombstone and now >= note.at + TOMBSTONE_S:
+                self._notes.forget(connection)
+                del self._known[connection]
+
+    def audits(self) -> list[Query]:
+        """What to ask the coordinators of the segments here."""
+        return [
+            Query(connection, note.seen)
+            for connection, note in self._known.items()
+            if connection.coordinator != self.home and not note.is_tombstone
+        ]
+
+    def audited(self, now: float, query: Query, reply: Reply) -> bool:
+        """Releases the segment that its coordinator does not know; True if that was so. An answer
+        that a newer request has overtaken is ignored."""
+        note = self._known.get(query.connection)
+        if not isinstance(reply, Unknown) or note is None or note.seen != query.version:
+            return False
+        if note.is_tombstone:
+            return False
+        self._release(now, Release(query.connection, query.version, None))
+        return True
+
+    def query(self, query: Query) -> Reply:
+        """Has the domain what it committed? Unknown: no, or not all of it."""
+        note = self._known.get(query.connection)
+        found = self._local.segment(self.path_name(query.connection))
+        if note is None or note.committed is None or found is None:
+            return Unknown()
+        has_all = set(note.committed.leaves) <= set(found.leaves)
+        return Done() if has_all else Unknown()
+
+    # -- inside
+
+    def _reserve(self, now: float, request: Reserve) -> Reply:
+        connection, version = request.connection, request.version
+        note = self._known.get(connection)
+        if note is not None:
+            if note.pending is not None and note.pending.version == version:
+                return Done()
+            if version == note.committed_version and not note.released:
+                return Done()
+            if version <= note.seen:
+                raise Refusal(_stale(connection, version))
+        name = self.path_name(connection)
+        self._check(connection, request.segment)
+        self._local.release(name)
+        if note is not None and note.pending is not None:
+            note = replace(note, pending=None)
+            self._save(note)
+        taken = self._taken(name, request.segment)
+        if taken:
+            links = ", ".join(f"'{link}'" for link in taken)
+            problem = Problem(
+                409,
+                "vlan-in-use",
+                "VLAN id in use",
+                f"the VLAN id asked for on hand-off link {links} is in use",
+            )
+            return Refused(problem, taken)
+        pending = Pending(version, request.segment, now + request.hold_s)
+        self._local.hold(pending.hold_id(connection), name, request.segment, pending.until)
+        if note is None:
+            note = Note(connection, version, now)
+        self._save(replace(note, seen=version, at=now, released=False, pending=pending))
+        return Done()
+
+    def _commit(self, now: float, request: Commit) -> Reply:
+        connection, version = request.connection, request.version
+        note = self._known.get(connection)
+        if note is not None and note.committed_version == version and not note.released:
+            return Done()
+        if note is None or note.pending is None or note.pending.version != version:
+            raise Refusal(_stale(connection, version))
+        pending = note.pending
+        if now >= pending.until:
+            self._local.release(self.path_name(connection))
+            self._save(replace(note, pending=None, at=now))
+            raise Refusal(_stale(connection, version))
+        # Noted before: should this controller die now, the segment is still audited. So it is if
+        # the path service refuses, which may leave something that switches have not confirmed.
+        note = replace(note, committed=pending.segment, committed_version=0, at=now)
+        self._save(note)
+        try:
+            self._local.commit(pending.hold_id(connection))
+        except Refusal:
+            self._save(replace(note, pending=None))
+            raise
+        is_home = connection.coordinator == self.home
+        self._local.reduce(self.path_name(connection), pending.segment, is_home=is_home)
+        self._save(
+            Note(connection, version, now, committed=pending.segment, committed_version=version)
+        )
+        return Done()
+
+    def _release(self, now: float, request: Release) -> Reply:
+        connection, version = request.connection, request.version
+        note = self._known.get(connection)
+        if note is not None and version < note.seen:
+            return Done()  # a newer request has taken its place
+        if note is not None and version == note.seen and note.released:
+            return Done()
+        self._local.release(self.path_name(connection))
+        is_home = connection.coordinator == self.home
+        self._local.reduce(self.path_name(connection), request.segment, is_home=is_home)
+        self._save(Note(connection, version, now, released=True, committed=request.segment))
+        return Done()
+
+    def _check(self, connection: Connection, segment: Segment) -> None:
+        """A peer may only ask for segments that begin at a hand-off of this domain."""
+        for endpoint in segment.endpoints:
+            domain = self._domains.domain_of.get(endpoint.switch)
+            if domain != self.home:
+                raise Refusal(
+                    Problem(
+                        422,
+                        "invalid-endpoint",
+                        "Invalid endpoint",
+                        f"switch '{endpoint.switch}' is not in domain '{self.home}'",
+                    )
+                )
+            hand_off = self._domains.hand_off_at(endpoint.switch, endpoint.port)
+            is_entry = endpoint is segment.root and connection.coordinator != self.home
+            if hand_off is None and is_entry:
+                raise Refusal(
+                    Problem(
+                        422,
+                        "invalid-endpoint",
+                        "Invalid endpoint",
+                        f"{endpoint} is not a hand-off to another domain; "
+                        f"valid: {self._hand_offs()}",
+                    )
+                )
+            if hand_off is not None:
+                low, high = hand_off.vlan_range
+                if not low <= endpoint.vlan <= high:
+                    raise Refusal(
+                        Problem(
+                            422,
+                            "invalid-endpoint",
+                            "Invalid endpoint",
+                            f"VLAN id {endpoint.vlan} on hand-off link '{hand_off.link}'; "
+                            f"valid: {low}..{high}",
+                        )
+                    )
+
+    def _hand_offs(self) -> str:
+        ports = [
+            f"{port.node}:{port.number} (link '{hand_off.link}')"
+            for hand_off in self._domains.hand_offs.values()
+            for domain, port in hand_off.ports.items()
+            if domain == self.home
+        ]
+        return ", ".join(ports) or "none"
+
+    def _taken(self, name: str, segment: Segment) -> dict[str, tuple[int, ...]]:
+        """Hand-off links of the segment whose VLAN id is not free here -> all ids that are not."""
+        result: dict[str, tuple[int, ...]] = {}
+        for endpoint in segment.endpoints:
+            hand_off: HandOff | None = self._domains.hand_off_at(endpoint.switch, endpoint.port)
+            if hand_off is not None:
+                taken = self._local.taken_vlans(endpoint.switch, endpoint.port, name)
+                if endpoint.vlan in taken:
+                    result[hand_off.link] = tuple(sorted(taken))
+        return result
+
+    def _save(self, note: Note) -> None:
+        self._notes.save(note)
+        self._known[note.connection] = note
+
+
+def _stale(connection: Connection, version: int) -> Problem:
+    return Problem(
+        409,
+        "stale",
+        "Not reserved",
+        f"version {version} of '{connection}' is not reserved (any more)",
+    )

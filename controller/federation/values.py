@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What controllers of different domains tell each other: segments, requests, replies. Pure.
+
+The vocabulary is that of NSI CS 2.0 (OGF GFD.212): a *connection* is a path that its root's domain
+coordinates; every domain on the way contributes a *segment*; a change of it is *reserved* (held for
+a limited time), then *committed*, or *released* (NSI's reserveAbort and terminate in one: the
+request says what remains). Versions grow with every attempt of a connection, so that a request
+that was on its way for long is recognised.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from controller.core import Endpoint
+
+MAX_LEAVES = 4096  # of one segment
+MAX_MACS = 1024  # at one endpoint, as the REST interface has it
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+
+
+class FederationError(Exception):
+    """What a peer sent cannot be used; the text says what and why."""
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A path over several domains, known by its coordinator and the name it has there."""
+
+    coordinator: Annotated[str, Field(min_length=1, max_length=64)]
+    path: Annotated[str, Field(min_length=1, max_length=64)]
+
+    def __str__(self) -> str:
+        return f"{self.coordinator}:{self.path}"
+
+
+@dataclass(frozen=True)
+class Segment:
+    """What one domain contributes: a path from where frames enter it to leaves and hand-offs.
+
+    `leaves` are sorted; a leaf at a hand-off port has the MACs of all hosts behind it.
+    """
+
+    root: Endpoint
+    rate_bps: Annotated[int, Field(ge=0, le=1_000_000_000_000)]
+    leaves: Annotated[tuple[Endpoint, ...], Field(max_length=MAX_LEAVES)]
+    algorithm: Annotated[str, Field(max_length=32)] = "shortest"
+    end_time: float | None = None  # epoch seconds
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        return (self.root, *self.leaves)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a domain does not do what it was asked, as RFC 9457 describes problems."""
+
+    status: int
+    kind: str
+    title: str
+    detail: str
+
+
+Version = Annotated[int, Field(ge=1, lt=2**63)]
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """Hold all that the segment needs in addition, for `hold_s` seconds."""
+
+    connection: Connection
+    version: Version
+    segment: Segment
+    hold_s: Annotated[float, Field(gt=0, le=3600)]
+    kind: Literal["reserve"] = "reserve"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Make what was reserved as `version`."""
+
+    connection: Connection
+    version: Version
+    kind: Literal["commit"] = "commit"
+
+
+@dataclass(frozen=True)
+class Release:
+    """Give up everything up to `version` but `segment` (None: everything)."""
+
+    connection: Connection
+    version: Version
+    segment: Segment | None
+    kind: Literal["release"] = "release"
+
+
+@dataclass(frozen=True)
+class Query:
+    """To the coordinator: does the connection still have a segment here?"""
+
+    connection: Connection
+    version: Version
+    kind: Literal["query"] = "query"
+
+
+Request = Annotated[Reserve | Commit | Release | Query, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True)
+class Done:
+    """Reserved, committed or released, as asked; for a query: yes, it has."""
+
+    kind: Literal["done"] = "done"
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Not done. `taken`: by hand-off link, the VLAN ids that cannot be had here, if that is why."""
+
+    problem: Problem
+    taken: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    kind: Literal["refused"] = "refused"
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """To a query: the connection has no segment there (any more)."""
+
+    kind: Literal["unknown"] = "unknown"
+
+
+Reply = Annotated[Done | Refused | Unknown, Field(discriminator="kind")]
+
+_REQUEST: TypeAdapter[Reserve | Commit | Release | Query] = TypeAdapter(Request)
+_REPLY: TypeAdapter[Done | Refused | Unknown] = TypeAdapter(Reply)
+
+
+def request_json(request: Request) -> bytes:
+    return _REQUEST.dump_json(request)
+
+
+def reply_json(reply: Reply) -> bytes:
+    return _REPLY.dump_json(reply)
+
+
+def read_request(body: bytes) -> Reserve | Commit | Release | Query:
+    """Raises FederationError, which says where the body is wrong."""
+    try:
+        request = _REQUEST.validate_json(body)
+    except ValidationError as error:
+        raise FederationError(_first(error)) from None
+    if isinstance(request, (Reserve, Release)) and request.segment is not None:
+        check_segment(request.segment)
+    return request
+
+
+def read_reply(body: bytes) -> Done | Refused | Unknown:
+    """Raises FederationError."""
+    try:
+        return _REPLY.validate_json(body)
+    except ValidationError as error:
+        raise FederationError(_first(error)) from None
+
+
+def _first(error: ValidationError) -> str:
+    item = error.errors()[0]
+    found = repr(item.get("input"))
+    found = found if len(found) <= 80 else found[:77] + "..."
+    return f"{'.'.join(map(str, item['loc']))}: {item['msg']}; found {found}"
+
+
+def check_segment(segment: Segment) -> None:
+    """Raises FederationError unless endpoints are in canonical form and differ."""
+    keys = [endpoint.key for endpoint in segment.endpoints]
+    if len(set(keys)) != len(keys):
+        raise FederationError("the segment has an endpoint twice")
+    for endpoint in segment.endpoints:
+        if not 1 <= endpoint.vlan <= 4094:
+            raise FederationError(f"VLAN id {endpoint.vlan} of {endpoint} is not within 1..4094")
+        if len(endpoint.macs) > MAX_MACS:
+            raise FederationError(
+                f"{len(endpoint.macs)} MACs at {endpoint}; valid: at most {MAX_MACS}"
+            )
+        if list(endpoint.macs) != sorted(set(endpoint.macs)):
+            raise FederationError(f"MACs of {endpoint} are not sorted, each once")
+        for mac in endpoint.macs:
+            if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1:
+                raise FederationError(
+                    f"'{mac[:40]}' at {endpoint}; valid: a unicast address like 02:00:00:00:00:01"
+                )
