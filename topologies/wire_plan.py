@@ -16,8 +16,9 @@ Frames that arrive at w0a leave at w0b (forward), and back. In each direction
 from __future__ import annotations
 
 import hashlib
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,26 @@ def _netem_options(d: WireDirection) -> str:
     if d.asked.loss > 0:
         options.append(f"loss random {d.asked.loss * 100:.7f}%")
     return " ".join(options)
+
+
+def outlets(wire: WirePlan, switches: Collection[str], wire_pid: int) -> str:
+    """JSON for who sets queues (docs/contracts.md): where frames leave that a switch sends over a
+    link with a rate, and what its shaper is the child of."""
+    found = []
+    for w in wire.links:
+        for d, source in zip(w.directions, (w.link.a, w.link.b), strict=True):
+            if source.node in switches and d.asked.rate_bps is not None:
+                found.append(
+                    {
+                        "switch": source.node,
+                        "port": source.number,
+                        "pid": wire_pid,
+                        "interface": d.egress,
+                        "parent": f"{NETEM_HANDLE}1" if d.mechanism == "netem" else "root",
+                        "queue_bytes": queue_bytes(d.asked),
+                    }
+                )
+    return json.dumps({"outlets": found}, indent=2) + "\n"
 
 
 def line_seed(seed: int, link: str, direction: str) -> int:

@@ -20,8 +20,8 @@ IDLE_MS: Final = 60_000  # receivers are told to stop
 START_S: Final = 30.0
 END_S: Final = 30.0
 ENDLESS: Final = 100_000_000
-# What a datagram is on a core link besides its payload: Ethernet, IPv4 and UDP headers. A meter and
-# a queue count the same (the VLAN tag, too, where it is not beside the packet).
+# What a datagram is besides its payload: Ethernet, IPv4 and UDP headers. A meter counts so, without
+# VLAN tag and FCS; a queue counts the tag, too, where it is in the frame.
 OVERHEAD_BYTES: Final = 14 + 20 + 8
 
 

@@ -9,6 +9,7 @@ fraction), which the kernel of the first test machine could not show.
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -255,3 +256,22 @@ def test_describe() -> None:
         == "rate 20 Mbit/s, delay 18 ms, jitter 0.5 ms, loss 0.01, queue 250000 bytes"
     )
     assert wire_plan.describe(Impairment(delay_ms=20.5)) == "no rate, delay 20.5 ms"
+
+
+@pytest.mark.parametrize(("mechanism", "parent"), [("netem", "1:1"), ("relay", "root")])
+def test_outlets_are_where_switches_send_over_links_with_a_rate(
+    mechanism: str, parent: str
+) -> None:
+    limited = Impairment(rate_bps=20_000_000, delay_ms=5.0, queue_bytes=250_000)
+    network = two_hosts(limited, uplink=dataclasses.replace(limited, queue_bytes=None))
+    found = json.loads(wire_plan.outlets(plan(network, mechanism), {"sw", "up"}, 77))["outlets"]
+    # The wires are w0 (q:sw) and w1 (sw:up); 50 ms of 20 Mbit/s are 125,000 bytes.
+    keys = ("switch", "port", "interface", "queue_bytes")
+    assert [tuple(o[key] for key in keys) for o in found] == [
+        ("sw", 3, "w0a", 250_000),
+        ("sw", 1, "w1b", 125_000),
+        ("up", 1, "w1a", 125_000),
+    ]
+    assert {(o["pid"], o["parent"]) for o in found} == {(77, parent)}
+    unlimited = plan(two_hosts(Impairment(delay_ms=5.0)), mechanism)
+    assert json.loads(wire_plan.outlets(unlimited, {"sw", "up"}, 77)) == {"outlets": []}

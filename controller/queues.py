@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the queues of each switch port are to be, so that paths and background traffic cannot hurt
+each other. Pure, but for `QueueKeeper`, which hands differences to a driver.
+
+Every port whose link has a rate gets HTB: a class for each path that has a guarantee there, with
+the path's rate, a small one for LLDP, and a default class with what is left for everything else.
+All may borrow up to the link's rate; guaranteed classes borrow first. The meter at the path's
+ingress keeps the path from being more than its rate, so that borrowing never starves the default
+class. Drivers: `queue_ovsdb.py` (QoS records, set_queue) and `queue_tc.py` (classes chosen by VLAN
+id).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from controller.core import Core, Endpoint
+from controller.paths import Path, TreeHop
+
+PortKey = tuple[str, int]  # switch, OpenFlow port
+
+LEAST_DEFAULT_BPS = 12_000  # a full frame a second: HTB needs a rate
+# Open vSwitch's HTB knows queues 0 to 61,439 (0 is the default); tc's class ids have 16 bits, too.
+LLDP_QUEUE = 0xEFFF
+QUEUE_MAX = LLDP_QUEUE - 1  # of a path
+# Probes that tell whether a link is alive must not drown in a flood, else it looks dead. They take
+# some 6 kbit/s.
+LLDP_BPS = 64_000
+
+
+class QueueError(Exception):
+    """Queues could not be set, or are not what was asked for; the text says which and why."""
+
+
+@dataclass(frozen=True, order=True)
+class QueueClass:
+    """A path's share of a port. `number` is the path's; `vlans` its ids there (more than one if
+    several leaves of it are on the port, each of which gets a copy); `rate_bps` of all copies."""
+
+    number: int
+    vlans: tuple[int, ...]
+    rate_bps: int
+
+
+@dataclass(frozen=True)
+class PortQueues:
+    """A port whose link has `rate_bps`; `classes` by number."""
+
+    rate_bps: int
+    classes: tuple[QueueClass, ...] = ()
+
+    @property
+    def default_bps(self) -> int:
+        """What no path has. Where all is guaranteed, a frame a second: a guarantee comes first."""
+        free_bps = self.rate_bps - LLDP_BPS - sum(c.rate_bps for c in self.classes)
+        return max(free_bps, LEAST_DEFAULT_BPS)
+
+    def with_share(self, number: int, vlan: int, rate_bps: int) -> PortQueues:
+        """One more copy of that path's frames leaves at the port."""
+        old = next((c for c in self.classes if c.number == number), None)
+        mine = QueueClass(number, (vlan,), rate_bps)
+        if old is not None:
+            vlans = tuple(sorted({*old.vlans, vlan}))
+            mine = QueueClass(number, vlans, rate_bps * len(vlans))
+        others = [c for c in self.classes if c.number != number]
+        return replace(self, classes=tuple(sorted([*others, mine])))
+
+    def without_share(self, number: int, vlan: int) -> PortQueues:
+        found = []
+        for old in self.classes:
+            vlans = tuple(v for v in old.vlans if v != vlan)
+            if old.number != number or vlans == old.vlans:
+                found.append(old)
+            elif vlans:
+                rate_bps = old.rate_bps // len(old.vlans) * len(vlans)
+                found.append(QueueClass(number, vlans, rate_bps))
+        return replace(self, classes=tuple(found))
+
+
+def rated_ports(core: Core) -> dict[PortKey, PortQueues]:
+    """The ports of the domain whose links have a rate, without any path."""
+    found = {
+        (hop.source, hop.source_port): PortQueues(hop.rate_bps)
+        for hop in core.hops
+        if hop.rate_bps is not None
+    }
+    for port, access in core.access.items():
+        if access.rate_out_bps is not None:
+            found[port] = PortQueues(access.rate_out_bps)
+    return found
+
+
+def queues_of(core: Core, paths: Iterable[Path]) -> dict[PortKey, PortQueues]:
+    """The queues of all ports whose links have a rate."""
+    found = rated_ports(core)
+    for path in paths:
+        for port, vlan in _shares(core, path, path.hops, path.leaves):
+            if port in found:
+                found[port] = found[port].with_share(path.number, vlan, path.rate_bps)
+    return found
+
+
+def _shares(
+    core: Core, path: Path, hops: Iterable[TreeHop], leaves: Iterable[Endpoint]
+) -> Iterator[tuple[PortKey, int]]:
+    """Port and VLAN id of the path's copies over these hops and to these leaves."""
+    if path.rate_bps == 0 or path.number > QUEUE_MAX:
+        return  # the default class
+    for tree_hop in hops:
+        hop = core.hop[tree_hop.link, tree_hop.source]
+        yield (hop.source, hop.source_port), tree_hop.vlan
+    for leaf in leaves:
+        yield (leaf.switch, leaf.port), leaf.vlan
+
+
+class QueueDriver(Protocol):
+    """Brings ports to what is wanted, by differences; reads back what then is there."""
+
+    sets_queue: bool  # OpenFlow's set_queue chooses the class (Core.set_queue)
+
+    def apply(self, wanted: Mapping[PortKey, PortQueues]) -> None:
+        """Raises QueueError."""
+
+
+class QueueKeeper:
+    """Knows the queues of all ports and follows the paths. Not thread-safe.
+
+    A switch that connects: `refresh` before its entries. Around the entries of a step: `widen`
+    before the first phase, `settle` after the last, so that frames have their class as long as any
+    entry sends them. All three raise QueueError.
+    """
+
+    def __init__(self, core: Core, driver: QueueDriver) -> None:
+        self._core = core
+        self._driver = driver
+        self._now = rated_ports(core)
+
+    def load(self, paths: Iterable[Path]) -> None:
+        """The paths of the store; does nothing at the switches."""
+        self._now = queues_of(self._core, paths)
+
+    def refresh(self, switch: str) -> None:
+        """A switch is there, whatever queues it has."""
+        mine = {port: queues for port, queues in self._now.items() if port[0] == switch}
+        if mine:
+            self._driver.apply(mine)
+
+    def widen(self, old: Path | None, new: Path | None) -> None:
+        """Adds what `new` has more than `old`."""
+        if new is None:
+            return
+        changed: dict[PortKey, PortQueues] = {}
+        for port, vlan in self._only_in(new, old):
+            if port in self._now:
+                queues = changed.get(port, self._now[port])
+                changed[port] = queues.with_share(new.number, vlan, new.rate_bps)
+        self._change(changed)
+
+    def settle(self, old: Path | None, new: Path | None) -> None:
+        """Takes away what `old` has more than `new`."""
+        if old is None:
+            return
+        changed: dict[PortKey, PortQueues] = {}
+        for port, vlan in self._only_in(old, new):
+            if port in self._now:
+                queues = changed.get(port, self._now[port])
+                changed[port] = queues.without_share(old.number, vlan)
+        self._change(changed)
+
+    def _only_in(self, path: Path, other: Path | None) -> Iterator[tuple[PortKey, int]]:
+        hops = frozenset(other.hops) if other is not None else frozenset()
+        leaves = frozenset(leaf.key for leaf in other.leaves) if other is not None else frozenset()
+        return _shares(
+            self._core,
+            path,
+            [hop for hop in path.hops if hop not in hops],
+            [leaf for leaf in path.leaves if leaf.key not in leaves],
+        )
+
+    def _change(self, changed: Mapping[PortKey, PortQueues]) -> None:
+        if changed:
+            self._driver.apply(changed)
+            self._now.update(changed)
