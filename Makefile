@@ -71,7 +71,7 @@ analyze: setup ## gcc -fanalyzer and clang-tidy over the C programs
 	@$(PY) -m tests.quality analyze
 coverage: setup ## line coverage of the C programs by their tests, with the shares that must be met
 	@$(PY) -m tests.quality coverage
-bench: build bench-setup ## beside UFTP, UDPcast, NORM, TCP, LMDB (ONLY=blast,shaped,stream,small,receivers,queue REPEATS=5 TOOLS= CELLS= RESUME=1)
+bench: build bench-setup ## beside UFTP, UDPcast, NORM, FLUTE, TCP, LMDB (ONLY=blast,shaped,stream,small,receivers,queue REPEATS=5 TOOLS= CELLS= RESUME=1)
 	$(call as_root,-m bench run $(if $(ONLY),--only $(ONLY)) $(if $(REPEATS),--repeats $(REPEATS)) $(if $(TOOLS),--tools $(TOOLS)) $(if $(CELLS),--cells '$(CELLS)') $(if $(CLOCK),--clock $(CLOCK)) $(if $(JOBS),--jobs $(JOBS)) $(if $(RESUME),--resume))
 fuzz: setup ## libFuzzer on every parser of bytes (SECONDS_EACH=60 TARGETS="fuzz_xdr ...")
 	@ansible/setup --tags fuzz
@@ -82,6 +82,7 @@ fuzz: setup ## libFuzzer on every parser of bytes (SECONDS_EACH=60 TARGETS="fuzz
 .PHONY: bench-setup
 bench-setup: setup ## install what `make bench` compares with
 	@{ command -v uftpd && command -v udp-receiver && command -v iperf3 && [ -e /usr/include/lmdb.h ] && [ -e /usr/include/normApi.h ]; } >/dev/null || ansible/setup --tags bench
+	@bench/flute_setup.sh build
 	@[ ! -f build/build.ninja ] || [ -e build/bench/peers/bench-norm ] || meson setup --reconfigure build >/dev/null
 	@[ ! -f build/build.ninja ] || ninja -C build --quiet
 

@@ -169,7 +169,7 @@ class Run:
                     self.times[i, name] = time.monotonic()
             complete = len(self.times) == self.job.receivers
             # A command's session may still write: its last word counts.
-            if complete and (self.tool.feed == "stdin" or self.senders[-1].code is not None):
+            if complete and (self.tool.feed != "command" or self.senders[-1].code is not None):
                 return
             self.check_alive()
             if time.monotonic() > end:

@@ -202,15 +202,12 @@ def _spread(row: Row) -> str:
 
 
 def absent_tools(section: str, not_installed: dict[str, list[str]]) -> list[str]:
-    found = [
+    return [
         f"{tool.title}: {', '.join(not_installed[tool.name])} not found"
         + (f" (make bench-setup installs {tool.package})" if tool.package else "")
         for tool in tools_of(section)
         if tool.name in not_installed
     ]
-    if section == "shaped":
-        found.append("FLUTE: no package of it in Debian or Ubuntu")
-    return found
 
 
 @dataclass(frozen=True)

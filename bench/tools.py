@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +18,10 @@ GROUP_IP: Final = GROUP.partition(":")[0]
 TCP_PORT: Final = 38801
 PROGRESS: Final = "progress"
 # Paths come on standard input of a sender that is up; or its command names the file; or, for a
-# stream, a command per batch of what has come meanwhile; or nothing is kept (the ceilings); or
-# there is no network at all (queue).
-Feed = Literal["stdin", "command", "bare", "iperf3", "queue"]
+# stream, a command per batch of what has come meanwhile; or the command sends the file again and
+# again until it is ended (carousel); or nothing is kept (the ceilings); or there is no network at
+# all (queue).
+Feed = Literal["stdin", "command", "carousel", "bare", "iperf3", "queue"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Tool:
     ready: str = ""  # what the sender's stderr says when receivers have connected
     settle_s: float = 0.5  # until receivers that say nothing are up
     sections: frozenset[str] = field(default=frozenset())
-    package: str = ""  # where it comes from
+    package: str = ""  # what `make bench-setup` installs for it
 
 
 def missing(tool: Tool, build: Path) -> list[str]:
@@ -158,6 +160,41 @@ def _udpcast_sender(c: Context, files: Sequence[Path]) -> list[str]:
     ]
 
 
+def flute_parity(block_symbols: int, loss: float) -> int:
+    """Repair symbols of a block that very rarely are too few at a receiver with that loss: what is
+    lost on average and five standard deviations, and two. FLUTE has no feedback, so it is told the
+    loss; a block that is short nevertheless waits for the carousel's next turn."""
+    return math.ceil(block_symbols * loss + 5 * math.sqrt(block_symbols * loss * (1 - loss))) + 2
+
+
+def _flute(scheme: str, block: int) -> tuple[Callable[..., list[str]], Callable[..., list[str]]]:
+    port = str(TCP_PORT)
+
+    def receiver(c: Context, i: int) -> list[str]:
+        return [
+            c.program(f"{FLUTE}/flute-receiver"),
+            *("--group", GROUP_IP, "--port", port, "--interface", receiver_ip(i), str(c.inbox(i))),
+        ]
+
+    def sender(c: Context, files: Sequence[Path]) -> list[str]:
+        # Its rate counts UDP payload; a datagram of 1400 bytes of the file has 1470 on the wire.
+        rate_kbps = round(c.job.rate_bps * (1428 / 1470) / 1000)
+        return [
+            c.program(f"{FLUTE}/flute-sender"),
+            *("--destination", GROUP_IP, "--port", port, "--bind", f"{SENDER_IP}:0"),
+            *("--bitrate", str(rate_kbps), "--fec", scheme, "--symbol-length", "1400"),
+            *("--source-block-length", str(block)),
+            *("--parity-symbols", str(flute_parity(block, c.job.loss))),
+            *("--carousel", "delay", "--carousel-secs", "0", str(files[0])),
+        ]
+
+    return receiver, sender
+
+
+FLUTE: Final = "bench/flute/bin"
+FLUTE_CRATE: Final = "flute 1.11.7 if it finds cargo 1.88 or later"
+
+
 def _tcp_receiver(c: Context, i: int) -> list[str]:
     program = c.program("bench/peers/bench-tcp")
     return [program, "recv", f"server={SENDER_IP}:{TCP_PORT}", f"directory={c.inbox(i)}"]
@@ -257,6 +294,14 @@ TOOLS: Final[tuple[Tool, ...]] = (
     _tool(
         "norm-fec", "NORM, proactive FEC", "stdin", ("bench/peers/bench-norm",), _norm(4),
         frozenset({"shaped", "stream"}), package="libnorm-dev",
+    ),
+    *(
+        _tool(name, title, "carousel", (f"{FLUTE}/flute-sender", f"{FLUTE}/flute-receiver"),
+              _flute(scheme, block), frozenset({"shaped"}), package=FLUTE_CRATE)
+        for name, title, scheme, block in (
+            ("flute-rs", "FLUTE, Reed-Solomon", "reed-solomon", 200),
+            ("flute-rq", "FLUTE, RaptorQ", "raptorq", 2000),
+        )
     ),
     _tool(
         "tcp", "TCP to each", "stdin", ("bench/peers/bench-tcp",), (_tcp_receiver, _tcp_sender),

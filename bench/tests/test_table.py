@@ -18,7 +18,7 @@ from bench.program import parse_peak, parse_stat
 from bench.run import RunFailed, parse_bare, parse_iperf3, parse_rates, same_bytes
 from bench.store import Store, parse_results
 from bench.table import absent_tools, cpu_per_gb, report, rows, targets
-from bench.tools import BY_NAME, Context, missing
+from bench.tools import BY_NAME, Context, flute_parity, missing
 from bench.watch import parse_events
 
 BLAST = Job("blast", "fmtp", "file", "native", 8, size_bytes=200_000_000)
@@ -109,6 +109,23 @@ def test_what_is_not_installed_is_told(tmp_path: Path) -> None:
         "NORM: bench/peers/bench-norm not found (make bench-setup installs libnorm-dev)"
     ]
     assert "NOT MEASURED: NORM" in report([(BLAST, blast(1e8, 1.0))], {"norm": ["x"]})
+
+
+def test_flute_is_told_when_it_could_not_be_built(tmp_path: Path) -> None:
+    needs = missing(BY_NAME["flute-rq"], tmp_path)
+    assert needs == ["bench/flute/bin/flute-sender", "bench/flute/bin/flute-receiver"]
+    (text,) = absent_tools("shaped", {"flute-rq": needs})
+    assert text.startswith("FLUTE, RaptorQ: bench/flute/bin/flute-sender, ")
+    assert text.endswith("(make bench-setup installs flute 1.11.7 if it finds cargo 1.88 or later)")
+
+
+@pytest.mark.parametrize(
+    ("symbols", "loss", "parity"),
+    # 0 + 2; 10 + 5 * 3.082 = 25.4, + 2; 20 + 5 * 4.450 = 42.2, + 2
+    [(200, 0.0, 2), (200, 0.05, 28), (2000, 0.01, 45)],
+)
+def test_parity_of_flute(symbols: int, loss: float, parity: int) -> None:
+    assert flute_parity(symbols, loss) == parity
 
 
 def test_results_of_a_killed_run_and_of_a_repeated_job(tmp_path: Path) -> None:
