@@ -139,7 +139,8 @@ class Access:
 @dataclass(frozen=True)
 class Core:
     """`set_queue`: outputs of guaranteed paths are to be put into the port's queue of the path's
-    number (where the datapath does queueing by OpenFlow's set_queue)."""
+    number (where the datapath does queueing by OpenFlow's set_queue). `probed`: ports of each
+    switch whose links lead to a switch of a controller, this one or another."""
 
     domain: str
     dpids: Mapping[str, int]
@@ -148,6 +149,7 @@ class Core:
     segment_vlans: frozenset[int]  # of all static segments; core links use other ids if they can
     registered: Mapping[EndpointKey, tuple[str, ...]] = field(default_factory=dict)
     set_queue: bool = False
+    probed: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @cached_property
     def hop(self) -> Mapping[tuple[str, str], Hop]:
@@ -185,9 +187,14 @@ def core_of(network: Network, domain: str, *, set_queue: bool = False) -> Core:
             f"valid: {', '.join(valid) or 'none (no domain has controlled_by: controller)'}"
         )
     dpids = {s.name: s.dpid for s in network.switches if s.domain == domain}
+    controlled = {s.name for s in network.switches if s.domain in valid}
     hops: list[Hop] = []
     access: dict[tuple[str, int], Access] = {}
+    probed: dict[str, list[int]] = {switch: [] for switch in dpids}
     for link in network.links:
+        if link.a.node in controlled and link.b.node in controlled:
+            for end in (link.a, link.b):
+                probed.get(end.node, []).append(end.number)
         inside = (link.a.node in dpids, link.b.node in dpids)
         if inside == (True, True):
             hops.append(_hop(link, link.a, link.b, link.forward))
@@ -208,7 +215,16 @@ def core_of(network: Network, domain: str, *, set_queue: bool = False) -> Core:
         if s.endpoint_switch in dpids
     }
     segment_vlans = frozenset(segment.vlan for segment in network.segments)
-    return Core(domain, dpids, tuple(hops), access, segment_vlans, registered, set_queue)
+    return Core(
+        domain,
+        dpids,
+        tuple(hops),
+        access,
+        segment_vlans,
+        registered,
+        set_queue,
+        {switch: tuple(sorted(ports)) for switch, ports in probed.items()},
+    )
 
 
 def _hop(link: Link, source: Port, target: Port, impairment: Impairment) -> Hop:

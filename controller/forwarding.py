@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from controller import lldp
 from controller.core import Core, Endpoint
 from controller.entries import (
     ANY_MULTICAST,
@@ -59,8 +60,10 @@ ARP_BROADCAST = EthMatch(BROADCAST)
 
 def base_entries(core: Core) -> dict[str, Entries]:
     """What each switch holds whatever paths there are: the counted drops of all that is of no
-    path."""
-    result: dict[str, set[Entry]] = {switch: {TABLE_MISS} for switch in core.dpids}
+    path, and the flows that hand link probes to the controller."""
+    result: dict[str, set[Entry]] = {
+        switch: {TABLE_MISS, *lldp.entries(core.probed.get(switch, ()))} for switch in core.dpids
+    }
     cookie = cookie_of(Kind.WRONG_VLAN)
     for switch, port in core.access:
         result[switch].add(Flow(Match(in_port=port), PRIORITY_WRONG_VLAN, cookie, ()))

@@ -55,10 +55,13 @@ class _Exchange:
     size_bytes: int = 0
     done: threading.Event = field(default_factory=threading.Event)
     failure: Failure | None = None
+    on_success: Callable[[], None] | None = None  # must not block
 
     def end(self, failure: Failure | None = None) -> None:
         self.failure = self.failure or failure
         self.done.set()
+        if self.on_success is not None and self.failure is None:
+            self.on_success()
 
 
 class Switchboard:
@@ -246,6 +249,17 @@ class Switchboard:
                 return
             first = self._take_xids(len(messages))
         self._send(datapath, self._encode_all(datapath, messages, first))
+
+    def ask(self, switch: str, answered: Callable[[], None]) -> None:
+        """Sends a barrier; `answered` is called when the switch replies to it, by the
+        framework's thread, and never if the connection ends before."""
+        with self._lock:
+            datapath = self._datapaths.get(switch)
+            if datapath is None or self._role is Role.SLAVE:
+                return
+            exchange = self._begin(switch, (Barrier(),))
+            exchange.on_success = answered
+        self._send(datapath, self._encode(datapath, Barrier(), exchange.first))
 
     def apply(self, changes: Mapping[str, Sequence[Message]]) -> dict[str, Failure]:
         """Sends all lists, then waits at most the time limit for all. Of one switch's changes
