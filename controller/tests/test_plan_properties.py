@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random domains, random changes: what must hold after each, and while one is under way.
+
+The switches are those of fake_switch.py. A step is stopped at every phase, with some switches of
+the next phase done and some not; links count as working even if a step goes round them, so that
+an old and a new branch both carry what is sent into them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from controller.books import Books
+from controller.core import Core, DownSet, Endpoint, PlanError
+from controller.entries import BROADCAST, Entry, Flow, Group, Meter
+from controller.forwarding import base_entries
+from controller.messages import Delta
+from controller.paths import Algorithm, Path, unreached
+from controller.plan import Step, entries_of, set_macs, transition
+from controller.tests.domains import VLAN_RANGE, cores, endpoints, mac
+from controller.tests.fake_switch import FakeNetwork, Frame
+from controller.tests.planning import Desk, changed
+
+MULTICAST = "01:00:5e:01:01:01"
+ARP = 0x0806
+Held = Mapping[str, Iterable[Entry]]
+Routes = dict[str, dict[Endpoint, tuple[object, ...]]]
+
+SETTINGS = settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+def network_holding(core: Core, held: Held) -> FakeNetwork:
+    net = FakeNetwork(core)
+    for name, entries in held.items():
+        switch = net.switches[name]
+        for entry in entries:
+            match entry:
+                case Flow():
+                    switch.flows[entry.priority, entry.match] = entry
+                case Group():
+                    switch.groups[entry.number] = entry
+                case Meter():
+                    switch.meters[entry.number] = entry
+    return net
+
+
+def routes_of(core: Core, path: Path) -> dict[Endpoint, tuple[object, ...]]:
+    """The hops to each leaf that is served."""
+    way: dict[str, tuple[object, ...]] = {path.root.switch: ()}
+    for tree_hop in path.hops:
+        hop = core.hop[tree_hop.link, tree_hop.source]
+        way[hop.target] = (*way[hop.source], tree_hop)
+    return {leaf: way[leaf.switch] for leaf in path.leaves if leaf.switch in way}
+
+
+def source_of(endpoint: Endpoint) -> str:
+    return endpoint.macs[0] if endpoint.macs else mac(0xFFFF)
+
+
+def arrivals(net: FakeNetwork, root: Endpoint) -> Counter[tuple[str, int, int | None]]:
+    frame = Frame(MULTICAST, source_of(root), root.vlan)
+    got = net.inject(root.switch, root.port, frame)
+    return Counter((switch, port, out.vlan) for switch, port, out in got)
+
+
+def check_while_under_way(
+    core: Core,
+    held: Held,
+    step: Step,
+    before: dict[str, Path],
+    after: dict[str, Path],
+    draw: st.DataObject,
+) -> Held:
+    """Leaves that are served before and after, by the same hops, get each frame exactly once all
+    the time; no leaf gets it twice; nobody else gets it."""
+    base = base_entries(core)
+
+    def check(state: Held) -> None:
+        net = network_holding(core, {s: {*base[s], *e} for s, e in state.items()})
+        for name in before.keys() | after.keys():
+            olds = routes_of(core, before[name]) if name in before else {}
+            news = routes_of(core, after[name]) if name in after else {}
+            path = before.get(name) or after[name]
+            got = arrivals(net, path.root)
+            assert set(got) <= {leaf.key for leaf in (*olds, *news)}
+            assert all(copies == 1 for copies in got.values()), (step.what, got)
+            for leaf in olds.keys() & news.keys():
+                if olds[leaf] == news[leaf]:
+                    assert got[leaf.key] == 1, (step.what, leaf, got)
+
+    check(held)
+    for phase in step.phases:
+        switches = sorted(phase)
+        some = draw.draw(st.sets(st.sampled_from(switches)))
+        check(changed(held, {switch: phase[switch] for switch in some}))
+        held = changed(held, phase)
+        check(held)
+    return held
+
+
+def check_forwarding(core: Core, held: Held, path: Path) -> None:
+    net = network_holding(core, held)
+    leaves = list(routes_of(core, path))
+    assert arrivals(net, path.root) == Counter({leaf.key: 1 for leaf in leaves})
+    assert len(net.on_links) == len(path.hops)
+    root = path.root
+    for leaf in leaves:
+        for address in leaf.macs:
+            there = Frame(address, source_of(root), root.vlan)
+            got = net.inject(root.switch, root.port, there)
+            assert [(s, p, f.vlan) for s, p, f in got] == [leaf.key]
+        back = Frame(source_of(root), source_of(leaf), leaf.vlan)
+        got = net.inject(leaf.switch, leaf.port, back)
+        assert [(s, p, f.vlan) for s, p, f in got] == [root.key]
+        stranger = Frame(source_of(root), mac(0xEEEE), leaf.vlan)
+        assert bool(net.inject(leaf.switch, leaf.port, stranger)) == (not leaf.macs)
+        assert (
+            net.inject(leaf.switch, leaf.port, Frame(MULTICAST, source_of(leaf), leaf.vlan)) == []
+        )
+        others = {
+            other.key
+            for other in leaves
+            if path.leaf_to_leaf and (other.switch, other.port) != (leaf.switch, leaf.port)
+        }
+        request = Frame(BROADCAST, source_of(leaf), leaf.vlan, ARP)
+        got = net.inject(leaf.switch, leaf.port, request)
+        assert Counter((s, p, f.vlan) for s, p, f in got) == Counter({root.key, *others})
+        for other in leaves:
+            for address in other.macs if other != leaf and root.macs else ():
+                got = net.inject(leaf.switch, leaf.port, Frame(address, source_of(leaf), leaf.vlan))
+                expected = [other.key] if other.key in others else []
+                assert [(s, p, f.vlan) for s, p, f in got] == expected
+
+
+def check_books(desk: Desk, paths: dict[str, Path]) -> None:
+    core, books = desk.core, desk.books
+    reserved: Counter[tuple[str, str]] = Counter()
+    vlans: Counter[tuple[str, int]] = Counter()
+    for path in paths.values():
+        for tree_hop in path.hops:
+            reserved[tree_hop.link, tree_hop.source] += path.rate_bps
+            vlans[tree_hop.link, tree_hop.vlan] += 1
+            assert books.vlan_taken(tree_hop.link, tree_hop.vlan)
+            assert path.name in books.paths_over(tree_hop.link)
+        for leaf in path.leaves:
+            reserved[core.access[leaf.switch, leaf.port].link, leaf.switch] += path.rate_bps
+            assert books.owner_of(leaf.key) == path.name
+        ids = [tree_hop.vlan for tree_hop in path.hops]
+        assert len(ids) == len(set(ids)), "an id twice in a path, though the range has many"
+    for (link, node), rate_bps in reserved.items():
+        assert books.reserved_bps(link, node) == rate_bps
+        hop = core.hop.get((link, node))
+        assert hop is None or hop.rate_bps is None or rate_bps <= hop.rate_bps
+    assert max(vlans.values(), default=1) == 1
+    assert len({path.number for path in paths.values()}) == len(paths)
+    again = Books(core)
+    for path in paths.values():
+        again.replace(None, path)
+    assert all(again.path(name) == books.path(name) == path for name, path in paths.items())
+    for hop in core.hops:
+        assert again.reserved_bps(hop.link, hop.source) == books.reserved_bps(hop.link, hop.source)
+        for vlan in range(VLAN_RANGE[0], VLAN_RANGE[1] + 1):
+            assert again.vlan_taken(hop.link, vlan) == books.vlan_taken(hop.link, vlan)
+
+
+class Story:
+    """What the paths are, and what the switches hold after all steps so far."""
+
+    def __init__(self, core: Core, data: st.DataObject) -> None:
+        self.core = core
+        self.desk = Desk(core)
+        self.data = data
+        self.paths: dict[str, Path] = {}
+        self.held: Held = {switch: frozenset() for switch in core.dpids}
+
+    def tell(self, step: Step) -> None:
+        before = dict(self.paths)
+        name = (step.new or step.old or next(iter(before.values()))).name
+        if step.new is None:
+            del self.paths[name]
+        else:
+            self.paths[name] = step.new
+        self.held = check_while_under_way(self.core, self.held, step, before, self.paths, self.data)
+        expected: dict[str, set[Entry]] = {switch: set() for switch in self.core.dpids}
+        for path in self.paths.values():
+            for switch, entries in entries_of(self.core, path).items():
+                expected[switch] |= entries
+        assert self.held == {switch: frozenset(entries) for switch, entries in expected.items()}
+        check_books(self.desk, self.paths)
+
+    def act(self) -> None:
+        draw, desk, core = self.data.draw, self.desk, self.core
+        action = draw(st.sampled_from(["create", *["add"] * 5, "remove", "fail", "macs", "delete"]))
+        try:
+            if action == "create" or not self.paths:
+                name = f"p{len(self.paths)}-{desk.books.version}"
+                desk.create(
+                    name,
+                    draw(endpoints(core)),
+                    draw(st.sampled_from([0, 4_000_000])),
+                    algorithm=draw(st.sampled_from(Algorithm)),
+                    leaf_to_leaf=draw(st.booleans()),
+                )
+                path = desk[name]
+                self.tell(Step("created", None, path, ({path.root.switch: _all(core, path)},)))
+                return
+            name = draw(st.sampled_from(sorted(self.paths)))
+            leaves = self.paths[name].leaves
+            if action == "add":
+                self.tell(desk.add(name, draw(endpoints(core))))
+            elif action == "fail":
+                links = draw(st.sets(st.sampled_from([h.link for h in core.hops]), max_size=3))
+                switches = draw(st.sets(st.sampled_from(sorted(core.dpids)), max_size=1))
+                down = DownSet(frozenset(links), frozenset(switches))
+                self.tell(desk.reroute(name, down))
+                for tree_hop in self.paths[name].hops:
+                    assert not down.hits(core.hop[tree_hop.link, tree_hop.source])
+            elif action == "delete":
+                self.tell(desk.delete(name))
+            elif leaves:
+                leaf = draw(st.sampled_from(leaves))
+                if action == "remove":
+                    self.tell(desk.remove(name, leaf.key))
+                else:
+                    step = set_macs(core, desk.books, self.paths[name], leaf.key, [mac(0xABCD)])
+                    self.tell(desk.take(step))
+        except PlanError:
+            check_books(desk, self.paths)  # refused: nothing is left of it
+
+
+def _all(core: Core, path: Path) -> Delta:
+    return Delta((), tuple(entries_of(core, path)[path.root.switch]))
+
+
+@SETTINGS
+@given(st.data())
+def test_nothing_is_lost_or_doubled_while_anything_changes(data: st.DataObject) -> None:
+    story = Story(data.draw(cores()), data)
+    for _ in range(data.draw(st.integers(4, 14))):
+        story.act()
+    for path in story.paths.values():
+        check_forwarding(story.core, story.held, path)
+
+
+@SETTINGS
+@given(st.data())
+def test_adding_and_removing_leaves_everything_as_it_was(data: st.DataObject) -> None:
+    story = Story(data.draw(cores()), data)
+    for _ in range(6):
+        story.act()
+    if not story.paths:
+        return
+    name = data.draw(st.sampled_from(sorted(story.paths)))
+    before, held = story.paths[name], story.held
+    if unreached(story.core, before):
+        return
+    leaf = data.draw(endpoints(story.core))
+    try:
+        story.tell(story.desk.add(name, leaf))
+    except PlanError:
+        return
+    story.tell(story.desk.remove(name, leaf.key))
+    assert story.paths[name] == before
+    assert story.held == held
+
+
+@SETTINGS
+@given(st.data())
+def test_transition_gets_from_any_state_to_any_other(data: st.DataObject) -> None:
+    """As the steps do, but from the two states alone: what a held change needs after a restart."""
+    story = Story(data.draw(cores()), data)
+    story.desk.create("p", Endpoint("s1", 91, 99), 0)
+    states: list[Path | None] = [None, story.desk["p"]]
+    for _ in range(6):
+        try:
+            story.desk.add("p", data.draw(endpoints(story.core)))
+        except PlanError:
+            continue
+        states.append(story.desk["p"])
+    old, new = data.draw(st.sampled_from(states)), data.draw(st.sampled_from(states))
+    held = changed(
+        dict.fromkeys(story.core.dpids, ()), _merged(entries_of(story.core, old) if old else {})
+    )
+    step = Step("transition", old, new, transition(story.core, old, new))
+    before = {"p": old} if old else {}
+    after = {"p": new} if new else {}
+    held = check_while_under_way(story.core, held, step, before, after, data)
+    expected = entries_of(story.core, new) if new else {}
+    assert {s: e for s, e in held.items() if e} == {s: e for s, e in expected.items() if e}
+
+
+def _merged(entries: Mapping[str, Iterable[Entry]]) -> dict[str, Delta]:
+    return {switch: Delta((), tuple(some)) for switch, some in entries.items()}
