@@ -307,6 +307,16 @@ class Books:
             del self._vlans[link][vlan]
             self._hint[link] = min(vlan, self._hint[link])
 
+    def keep_aside(self, number: int | None, freed: Iterable[tuple[str, int]]) -> None:
+        """What an earlier process had set aside: VLAN ids (link, id), of the deleted path with
+        that number or (None) of a tree that shrank. To be called before there are paths."""
+        freed = tuple(freed)
+        for link, vlan in freed:
+            self._vlans[link][vlan] = SET_ASIDE
+        if number is not None:
+            self._numbers[number] = SET_ASIDE
+            self._aside[number] = freed
+
     # -- changes in small steps, for plans
 
     def hold_vlan(self, ledger: Ledger, link: str, vlan: int) -> None:

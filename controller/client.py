@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python client of the path service, over its Unix socket."""
+"""Python client of the path service, over its Unix socket or TCP."""
 
 from __future__ import annotations
 
+import json
+import ssl
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -13,7 +17,7 @@ import httpx
 from controller.core import Endpoint
 from topologies.model import Network, Segment
 
-__all__ = ["Endpoint", "PathService", "PathServiceError", "endpoints_of"]
+__all__ = ["Endpoint", "PathEvent", "PathService", "PathServiceError", "endpoints_of"]
 
 # The service waits up to 5 s for its switches; a second change may have to wait for a first.
 TIMEOUT_S = 15.0
@@ -30,16 +34,53 @@ class PathServiceError(Exception):
         self.detail = detail
 
 
-class PathService:
-    """Results are the JSON objects of docs/contracts.md. Every method raises PathServiceError."""
+@dataclass(frozen=True)
+class PathEvent:
+    """`id`: to go on behind it. `kind`: `path-created`, `leaf-added` ... (docs/contracts.md);
+    `resync`: events were missed, so ask for the paths again."""
 
-    def __init__(self, socket_path: Path | str, timeout_s: float = TIMEOUT_S) -> None:
-        self._socket_path = str(socket_path)
-        self._client = httpx.Client(
-            transport=httpx.HTTPTransport(uds=self._socket_path),
-            base_url="http://controller",
-            timeout=timeout_s,
-        )
+    id: str
+    kind: str
+    data: Mapping[str, Any]
+
+
+class PathService:
+    """A path service at `address`: the path of its Unix socket, or an http(s):// URL.
+
+    `token`: the workgroup's (needed with a URL). `ca_file`: certificates that the server's may be
+    signed by, instead of the system's. Results are the JSON objects of docs/contracts.md. Every
+    method raises PathServiceError.
+    """
+
+    def __init__(
+        self,
+        address: Path | str,
+        timeout_s: float = TIMEOUT_S,
+        *,
+        token: str | None = None,
+        ca_file: Path | None = None,
+    ) -> None:
+        self._address = str(address)
+        self._timeout_s = timeout_s
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        if self._address.startswith(("http://", "https://")):
+            verify: ssl.SSLContext | bool = True
+            if ca_file is not None:
+                try:
+                    verify = ssl.create_default_context(cafile=str(ca_file))
+                except (OSError, ssl.SSLError) as error:
+                    detail = f"{ca_file}: {error.strerror or error}; valid: PEM certificates"
+                    raise PathServiceError(0, "No certificates", detail) from error
+            self._client = httpx.Client(
+                base_url=self._address, headers=headers, timeout=timeout_s, verify=verify
+            )
+        else:
+            self._client = httpx.Client(
+                transport=httpx.HTTPTransport(uds=self._address),
+                base_url="http://controller",
+                headers=headers,
+                timeout=timeout_s,
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -55,54 +96,160 @@ class PathService:
     def close(self) -> None:
         self._client.close()
 
+    # -- asking
+
     def health(self) -> dict[str, Any]:
-        result: dict[str, Any] = self._request("GET", "/v1/health")
-        return result
+        return self._object("GET", "/v1/health")
+
+    def workgroup(self) -> dict[str, Any]:
+        """Who the token's workgroup is, and which endpoints it may use."""
+        return self._object("GET", "/v1/workgroups/me")
 
     def paths(self) -> list[dict[str, Any]]:
-        result: list[dict[str, Any]] = self._request("GET", "/v1/paths")
+        """All of them, however many pages they take."""
+        result: list[dict[str, Any]] = []
+        url: str | None = "/v1/paths?limit=1000"
+        while url is not None:
+            response = self._send("GET", url)
+            result += response.json()
+            url = response.links.get("next", {}).get("url")
         return result
 
     def get(self, name: str) -> dict[str, Any]:
-        result: dict[str, Any] = self._request("GET", _path_url(name))
-        return result
+        return self._object("GET", _path_url(name))
 
-    def create_path(self, name: str, root: Endpoint, rate_bps: int) -> dict[str, Any]:
-        body = {"name": name, "root": _json_of(root), "rate_bps": rate_bps}
-        result: dict[str, Any] = self._request("POST", "/v1/paths", body)
-        return result
+    def hold_state(self, hold_id: str) -> dict[str, Any]:
+        return self._object("GET", _hold_url(hold_id))
+
+    def metrics(self) -> str:
+        """Prometheus text."""
+        return self._send("GET", "/v1/metrics").text
+
+    def events(
+        self, last_event_id: str | None = None, *, quiet_s: float | None = None
+    ) -> Iterator[PathEvent]:
+        """What happens from now on, or since `last_event_id`; without end unless nothing comes
+        for `quiet_s` or the connection breaks (PathServiceError)."""
+        headers = {"accept": "text/event-stream"}
+        if last_event_id is not None:
+            headers["last-event-id"] = last_event_id
+        # The service sends something every 15 s, if only a comment.
+        timeout = httpx.Timeout(self._timeout_s, read=60.0 if quiet_s is None else quiet_s)
+        try:
+            with self._client.stream(
+                "GET", "/v1/events", headers=headers, timeout=timeout
+            ) as response:
+                if not response.is_success:
+                    response.read()
+                    raise _error_of(response)
+                yield from _events_in(response.iter_lines())
+        except httpx.ReadTimeout as error:
+            if quiet_s is None:
+                raise self._no_answer(error) from error
+        except httpx.HTTPError as error:
+            raise self._no_answer(error) from error
+
+    # -- changing
+
+    def create_path(
+        self,
+        name: str,
+        root: Endpoint,
+        rate_bps: int,
+        *,
+        workgroup: str | None = None,
+        algorithm: str | None = None,
+        leaf_to_leaf: bool = False,
+        end_time: float | None = None,
+    ) -> dict[str, Any]:
+        body = _path_body(name, root, rate_bps, workgroup, algorithm, leaf_to_leaf, end_time)
+        return self._object("POST", "/v1/paths", body)
+
+    def set_end_time(self, name: str, end_time: float | None) -> dict[str, Any]:
+        """`end_time` in epoch seconds; None: without end."""
+        return self._object("PATCH", _path_url(name), {"end_time": end_time})
 
     def add_leaf(self, name: str, endpoint: Endpoint) -> dict[str, Any]:
-        url = f"{_path_url(name)}/leaves"
-        result: dict[str, Any] = self._request("POST", url, _json_of(endpoint))
-        return result
+        return self._object("POST", f"{_path_url(name)}/leaves", _json_of(endpoint))
 
     def remove_leaf(self, name: str, endpoint: Endpoint) -> dict[str, Any]:
         switch = quote(endpoint.switch, safe="")
         url = f"{_path_url(name)}/leaves/{switch}/{endpoint.port}/{endpoint.vlan}"
-        result: dict[str, Any] = self._request("DELETE", url)
-        return result
+        return self._object("DELETE", url)
 
     def delete_path(self, name: str) -> None:
-        self._request("DELETE", _path_url(name))
+        self._send("DELETE", _path_url(name))
 
-    def _request(self, method: str, url: str, body: dict[str, Any] | None = None) -> Any:
+    def hold(
+        self,
+        name: str,
+        root: Endpoint,
+        rate_bps: int,
+        leaves: Iterable[Endpoint] = (),
+        *,
+        hold_id: str | None = None,
+        hold_s: float = 30.0,
+    ) -> dict[str, Any]:
+        """Reserves what the path needs so that it has at least these leaves; `commit` installs
+        it."""
+        path = _path_body(name, root, rate_bps, None, None, False, None)
+        path["leaves"] = [_json_of(leaf) for leaf in leaves]
+        body = {"id": hold_id, "hold_s": hold_s, "path": path}
+        return self._object("POST", "/v1/holds", body)
+
+    def commit(self, hold_id: str) -> dict[str, Any]:
+        """The path."""
+        return self._object("POST", f"{_hold_url(hold_id)}/commit")
+
+    def release(self, hold_id: str) -> None:
+        self._send("DELETE", _hold_url(hold_id))
+
+    # -- inside
+
+    def _object(self, method: str, url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = self._send(method, url, body).json()
+        return result
+
+    def _send(self, method: str, url: str, body: dict[str, Any] | None = None) -> httpx.Response:
         try:
             response = self._client.request(method, url, json=body)
         except httpx.HTTPError as error:
-            raise PathServiceError(
-                0,
-                "No answer",
-                f"the path service does not answer at {self._socket_path}: {error}",
-            ) from error
-        if response.is_success:
-            return response.json() if response.content else None
-        try:
-            problem = response.json()
-            title, detail = str(problem["title"]), str(problem["detail"])
-        except (ValueError, KeyError, TypeError):
-            title, detail = response.reason_phrase, response.text[:200]
-        raise PathServiceError(response.status_code, title, detail)
+            raise self._no_answer(error) from error
+        if not response.is_success:
+            raise _error_of(response)
+        return response
+
+    def _no_answer(self, error: httpx.HTTPError) -> PathServiceError:
+        what = f"the path service does not answer at {self._address}: {error}"
+        return PathServiceError(0, "No answer", what)
+
+
+def _error_of(response: httpx.Response) -> PathServiceError:
+    try:
+        problem = response.json()
+        title, detail = str(problem["title"]), str(problem["detail"])
+    except (ValueError, KeyError, TypeError):
+        title, detail = response.reason_phrase, response.text[:200]
+    return PathServiceError(response.status_code, title, detail)
+
+
+def _events_in(lines: Iterable[str]) -> Iterator[PathEvent]:
+    """Server-sent events (WHATWG HTML, 9.2), as the service writes them."""
+    event_id, kind, data = "", "", ""
+    for line in lines:
+        if line == "":
+            if data:
+                yield PathEvent(event_id, kind, json.loads(data))
+            kind, data = "", ""
+            continue
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "id":
+            event_id = value
+        elif name == "event":
+            kind = value
+        elif name == "data":
+            data += value
 
 
 def endpoints_of(network: Network, lane: int = 1) -> tuple[Endpoint, dict[str, Endpoint]]:
@@ -140,3 +287,29 @@ def _json_of(endpoint: Endpoint) -> dict[str, Any]:
 
 def _path_url(name: str) -> str:
     return f"/v1/paths/{quote(name, safe='')}"
+
+
+def _hold_url(hold_id: str) -> str:
+    return f"/v1/holds/{quote(hold_id, safe='')}"
+
+
+def _path_body(
+    name: str,
+    root: Endpoint,
+    rate_bps: int,
+    workgroup: str | None,
+    algorithm: str | None,
+    leaf_to_leaf: bool,
+    end_time: float | None,
+) -> dict[str, Any]:
+    """Without what has its default, so that older services understand it."""
+    body: dict[str, Any] = {"name": name, "root": _json_of(root), "rate_bps": rate_bps}
+    if workgroup is not None:
+        body["workgroup"] = workgroup
+    if algorithm is not None:
+        body["algorithm"] = algorithm
+    if leaf_to_leaf:
+        body["leaf_to_leaf"] = True
+    if end_time is not None:
+        body["end_time"] = end_time
+    return body

@@ -2,8 +2,9 @@
 """The controller process: options, start, signals, end.
 
 Neither `osken-manager` (gone) nor `ryu-manager` is used. Threads: the framework's, one for REST
-(plus its workers), one that follows switches coming and going. The flows stay on the switches
-when the controller ends; a new controller replaces them when the switches connect to it.
+(plus its workers), one that follows switches and links (plus workers), one that looks at the clock.
+The flows stay on the switches when the controller ends; a new one reads them when the switches
+connect to it and changes only what differs from its store.
 """
 
 from __future__ import annotations
@@ -12,22 +13,33 @@ import argparse
 import contextlib
 import logging
 import os
-import queue
 import signal
+import socket
+import ssl
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
+from controller import auth
 from controller.core import UnknownDomain, core_of
+from controller.events import EventLog
 from controller.service import PathService
+from controller.store import Store, StoreError
 from controller.switchboard import Switchboard
+from controller.workgroups import WorkgroupErrors, Workgroups
+from controller.workgroups import load as load_workgroups
 from topologies.model import Network
 
 LOG = logging.getLogger(__name__)
 RETRY_S = 2.0
+CLOCK_S = 1.0
+WORKERS = 16
 EXIT_USAGE = 2
 
 
@@ -54,11 +66,42 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--rest-socket", type=Path, metavar="PATH", help="serve REST on this Unix socket"
     )
     parser.add_argument("--rest-listen", metavar="HOST:PORT", help="serve REST on TCP too")
+    parser.add_argument(
+        "--rest-tls-key", type=Path, metavar="FILE", help="with --rest-tls-cert: HTTPS on TCP"
+    )
+    parser.add_argument("--rest-tls-cert", type=Path, metavar="FILE", help="its certificate")
+    parser.add_argument(
+        "--rest-tls-ca", type=Path, metavar="FILE", help="clients must have certificates of it"
+    )
+    parser.add_argument(
+        "--workgroups",
+        type=Path,
+        metavar="FILE",
+        help="who may use which VLANs on which ports (read again at SIGHUP)",
+    )
+    parser.add_argument(
+        "--rate-limit",
+        type=float,
+        default=auth.REQUESTS_PER_S,
+        metavar="N",
+        help="requests per second of one workgroup (default %(default)g)",
+    )
+    parser.add_argument(
+        "--store", type=Path, metavar="FILE", help="keep paths there over restarts (SQLite)"
+    )
     parser.add_argument("--log", type=Path, metavar="FILE", help="log there, not to stderr")
     parser.add_argument("-v", "--verbose", action="store_true", help="log every message")
     arguments = parser.parse_args(argv)
     if arguments.rest_socket is None and arguments.rest_listen is None:
         parser.error("neither --rest-socket nor --rest-listen given; valid: at least one")
+    if arguments.rest_listen is not None and arguments.workgroups is None:
+        parser.error("--rest-listen without --workgroups; valid: both, as TCP needs tokens")
+    if (arguments.rest_tls_key is None) != (arguments.rest_tls_cert is None):
+        parser.error("valid: --rest-tls-key and --rest-tls-cert together, or neither")
+    if arguments.rest_tls_ca is not None and arguments.rest_tls_key is None:
+        parser.error("--rest-tls-ca without --rest-tls-key; valid: both")
+    if not arguments.rate_limit > 0:
+        parser.error(f"--rate-limit {arguments.rate_limit:g}: valid: above 0")
     return arguments
 
 
@@ -114,8 +157,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _serve(arguments)
     except (UsageError, UnknownDomain) as error:
-        print(f"controller: {' '.join(str(error).split())}", file=sys.stderr)
+        for line in str(error).splitlines():
+            print(f"controller: {' '.join(line.split())}", file=sys.stderr)
         return EXIT_USAGE
+
+
+def read_workgroups(path: Path | None) -> Workgroups:
+    """Raises UsageError with all mistakes."""
+    if path is None:
+        return Workgroups()
+    try:
+        return load_workgroups(path)
+    except WorkgroupErrors as error:
+        raise UsageError(str(error)) from error
 
 
 def _serve(arguments: argparse.Namespace) -> int:
@@ -125,30 +179,42 @@ def _serve(arguments: argparse.Namespace) -> int:
     )
     network = read_network(arguments.network)
     core = core_of(network, arguments.domain)
+    access = auth.Access(read_workgroups(arguments.workgroups), arguments.rate_limit)
 
     # Slow imports, and the framework's, only after the cheap checks.
     try:
         from controller import compat, openflow
     except ImportError as error:
         raise UsageError(str(error)) from error
-    from controller import rest
+    from controller import rest, server
 
     switchboard = Switchboard(core.dpids, openflow.encode, compat.send, compat.close)
-    service = PathService(network, arguments.domain, switchboard.apply)
-    sockets = []
+    sockets: list[socket.socket] = []
+    tls_sockets: list[socket.socket] = []
     unlink: list[Path] = []
     try:
-        rest.listen_tcp("--of-listen", of_host, of_port).close()
+        tls = _tls_of(arguments)
+        server.listen_tcp("--of-listen", of_host, of_port).close()
         if rest_address is not None:
-            sockets.append(rest.listen_tcp("--rest-listen", *rest_address))
+            listener = server.listen_tcp("--rest-listen", *rest_address)
+            (sockets if tls is None else tls_sockets).append(listener)
+        store = Store(arguments.store, network.name, arguments.domain)
         set_up_logging(arguments.log, arguments.verbose)
+        service = PathService(
+            network,
+            arguments.domain,
+            switchboard.apply,
+            switchboard.read,
+            store=store,
+            events=EventLog(f"{int(time.time() * 1000):x}"),
+        )
         if arguments.rest_socket is not None:
-            sockets.append(rest.listen_unix(arguments.rest_socket))
+            sockets.append(server.listen_unix(arguments.rest_socket))
             unlink.append(arguments.rest_socket)
-    except rest.ListenError as error:
+    except (server.ListenError, StoreError) as error:
         raise UsageError(str(error)) from error
 
-    server = rest.Server(rest.make_app(service), sockets)
+    rest_server = server.Server(rest.make_app(service, access), sockets, tls_sockets, tls)
     ending = threading.Lock()
 
     def end(why: str, code: int) -> None:
@@ -160,7 +226,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         for path in unlink:
             with contextlib.suppress(OSError):
                 path.unlink()
-        server.stop(timeout_s=0.5)
+        rest_server.stop(timeout_s=0.5)
         logging.shutdown()
         os._exit(code)
 
@@ -169,8 +235,20 @@ def _serve(arguments: argparse.Namespace) -> int:
         name = signal.Signals(number).name
         threading.Thread(target=end, args=(name, 0), name="end", daemon=True).start()
 
+    def read_again() -> None:
+        try:
+            access.workgroups = read_workgroups(arguments.workgroups)
+        except UsageError as error:
+            LOG.error("the workgroups stay as they were: %s", error)
+        else:
+            LOG.info("%d workgroups read from %s", len(access.workgroups), arguments.workgroups)
+
+    def on_hangup(_number: int, _frame: FrameType | None) -> None:
+        threading.Thread(target=read_again, name="workgroups", daemon=True).start()
+
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
+    signal.signal(signal.SIGHUP, on_hangup)
 
     try:
         services = compat.start("controller.app", of_host, of_port, switchboard=switchboard)
@@ -178,10 +256,14 @@ def _serve(arguments: argparse.Namespace) -> int:
         LOG.exception("the framework did not start")
         end("the framework did not start", 1)
         raise
-    threading.Thread(
-        target=_follow_switches, args=(service, switchboard), name="switches", daemon=True
-    ).start()
-    server.start()
+    followers: tuple[tuple[str, Callable[[], None]], ...] = (
+        ("switches", partial(_follow_switches, service, switchboard)),
+        ("retry", partial(_every, RETRY_S, partial(_retry, service, switchboard))),
+        ("clock", partial(_every, CLOCK_S, service.expire)),
+    )
+    for name, follow in followers:
+        threading.Thread(target=follow, name=name, daemon=True).start()
+    rest_server.start()
     LOG.info(
         "controlling domain '%s' of network '%s' (%d switches) with %s; switches connect to %s:%d",
         arguments.domain,
@@ -197,18 +279,44 @@ def _serve(arguments: argparse.Namespace) -> int:
     return 1
 
 
+def _tls_of(arguments: argparse.Namespace) -> ssl.SSLContext | None:
+    """Raises ListenError."""
+    from controller.server import Tls
+
+    if arguments.rest_tls_key is None:
+        return None
+    return Tls(arguments.rest_tls_key, arguments.rest_tls_cert, arguments.rest_tls_ca).context()
+
+
 def _follow_switches(service: PathService, switchboard: Switchboard) -> None:
-    retry_at = 0.0
-    while True:
-        try:
-            with contextlib.suppress(queue.Empty):
-                match switchboard.events.get(timeout=RETRY_S):
+    """What must be in order is done here, what waits for switches by workers."""
+    with ThreadPoolExecutor(WORKERS, thread_name_prefix="follow") as pool:
+        while True:
+            try:
+                match switchboard.events.get():
                     case ("up", switch):
-                        service.switch_up(switch)
+                        pool.submit(_logged, service.switch_up, switch)
                     case ("down", switch):
                         service.switch_down(switch)
-            if time.monotonic() >= retry_at:
-                service.retry(switchboard.connected_switches())
-                retry_at = time.monotonic() + RETRY_S
-        except Exception:
-            LOG.exception("following the switches failed")
+                    case ("link", link, is_up, why):
+                        concerned = service.note_link(link, is_up, why)
+                        pool.submit(_logged, service.reroute, concerned, link)
+            except Exception:
+                LOG.exception("following the switches failed")
+
+
+def _logged(call: Callable[..., None], *arguments: Any) -> None:
+    try:
+        call(*arguments)
+    except Exception:
+        LOG.exception("following the switches failed")
+
+
+def _every(seconds: float, call: Callable[[], None]) -> None:
+    while True:
+        time.sleep(seconds)
+        _logged(call)
+
+
+def _retry(service: PathService, switchboard: Switchboard) -> None:
+    service.retry(switchboard.connected_switches())

@@ -1,330 +1,428 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The path service: which paths exist, and what each switch is known to hold.
+"""The path service: which paths exist, who waits for what, what happens when something fails.
 
-No framework, no socket: messages leave through the injected `apply`. Requests are idempotent.
-Desired state is kept whatever the switches say; a switch whose content is not confirmed makes
-its paths "degraded" and is brought to the desired state when it (re)connects or on the next
-retry.
+No framework, no socket: messages leave through the injected `apply`, what switches hold comes
+through `read`. Requests are idempotent. A change is planned under a lock (never while a switch is
+waited for), written to the store, and only then sent: phase by phase, in the order of planning at
+each switch (installer.py). Changes of one path follow each other; others run side by side.
+
+Desired state is kept whatever the switches say: a switch whose content is not confirmed makes its
+paths "degraded" and is brought to the desired state when it (re)connects or on the next retry.
+Only what a switch refuses is undone, and only where nothing was freed that others may have by now.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Iterable
+from dataclasses import replace
 
-from controller.books import Books
-from controller.core import (
-    Conflict,
-    Core,
-    Endpoint,
-    EndpointKey,
-    InvalidEndpoint,
-    NoCapacity,
-    NoVlanLeft,
-    PlanError,
-    Unreachable,
-    core_of,
+from controller.changes import Changes
+from controller.core import Endpoint, EndpointKey, PlanError
+from controller.entries import Entry
+from controller.events import EventKind
+from controller.holds import Hold
+from controller.installer import Apply, Failure, Phase, Read, Why
+from controller.paths import Algorithm, Path
+from controller.plan import (
+    Step,
+    add_leaf,
+    create_path,
+    delete_path,
+    remove_leaf,
+    set_macs,
 )
-from controller.entries import Entries, Entry
-from controller.forwarding import base_entries
-from controller.messages import Delta, Message, changes, resync
-from controller.paths import Edge, Path, edges_of
-from controller.plan import Step, add_leaf, create_path, delete_path, remove_leaf
-from topologies.model import Network
+from controller.problems import ServiceError, of_plan_error
+from controller.views import HoldState, HoldView, PathView, PathWish
+
+__all__ = [
+    "Apply",
+    "Failure",
+    "HoldState",
+    "HoldView",
+    "PathService",
+    "PathView",
+    "PathWish",
+    "Read",
+    "ServiceError",
+    "Why",
+]
 
 LOG = logging.getLogger(__name__)
 
 
-class Why(StrEnum):
-    """Why a switch did not confirm."""
-
-    NOT_CONNECTED = "not connected"
-    TIMEOUT = "no answer to the barrier in time"
-    REFUSED = "refused"
-
-
-@dataclass(frozen=True)
-class Failure:
-    why: Why
-    text: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.why}: {self.text}" if self.text else str(self.why)
-
-
-# Sends each switch its messages, waits until all confirmed (or a time limit), and returns the
-# failures; a switch that is not in the result has confirmed everything.
-Apply = Callable[[Mapping[str, Sequence[Message]]], Mapping[str, Failure]]
-
-
-class ServiceError(Exception):
-    """A request that was not done, as RFC 9457 describes problems."""
-
-    def __init__(self, status: int, kind: str, title: str, detail: str) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.kind = kind
-        self.title = title
-        self.detail = detail
-
-
-# Most specific first.
-_PLAN_ERRORS: tuple[tuple[type[PlanError], int, str, str], ...] = (
-    (NoCapacity, 409, "no-capacity", "Not enough capacity"),
-    (NoVlanLeft, 409, "no-vlan-left", "No VLAN id left"),
-    (Conflict, 409, "endpoint-in-use", "Endpoint in use"),
-    (Unreachable, 422, "unreachable", "Endpoint cannot be reached"),
-    (InvalidEndpoint, 422, "invalid-endpoint", "Invalid endpoint"),
-)
-
-
-def _problem(error: PlanError) -> ServiceError:
-    for kind_of_error, status, kind, title in _PLAN_ERRORS:
-        if isinstance(error, kind_of_error):
-            return ServiceError(status, kind, title, str(error))
-    return ServiceError(422, "invalid", "Invalid request", str(error))
-
-
-@dataclass(frozen=True)
-class PathView:
-    """A path as the REST interface shows it."""
-
-    path: Path
-    up: bool
-    edges: tuple[Edge, ...]
-    group_switches: tuple[str, ...]
-
-
-class PathService:
-    """Thread-safe. Changes run one after the other; reads never wait for switches."""
-
-    def __init__(self, network: Network, domain: str, apply: Apply) -> None:
-        """Raises UnknownDomain."""
-        self.core: Core = core_of(network, domain)
-        self._apply = apply
-        self._lock = threading.Lock()  # one change at a time
-        self._books = Books(self.core)
-        self._paths: dict[str, Path] = {}  # replaced, never modified: read without the lock
-        self._desired: dict[str, dict[object, Entry]] = {
-            switch: {entry.key: entry for entry in entries}
-            for switch, entries in base_entries(self.core).items()
-        }
-        # What each switch confirmed; None = unknown (never connected, gone, or not confirmed).
-        self._installed: dict[str, Entries | None] = dict.fromkeys(self.core.dpids)
-        self._refusing: set[str] = set()  # not tried again until they reconnect or a change
+class PathService(Changes):
+    """Thread-safe. Reads never wait for switches or for changes."""
 
     # -- reading
 
     def switches(self) -> dict[str, bool]:
         """Switch -> connected and holding what it shall."""
-        return {switch: self._installed[switch] is not None for switch in sorted(self._installed)}
+        return self._installer.all_known()
+
+    def desired(self, switch: str) -> frozenset[Entry]:
+        return self._installer.desired(switch)
 
     def paths(self) -> list[PathView]:
-        return [self._view(path) for path in self._paths.values()]
+        return [self._view(path) for path in list(self._paths.values())]
 
     def path(self, name: str) -> PathView:
+        """Raises ServiceError 404."""
         return self._view(self._existing(name))
 
-    # -- changing
+    def down_links(self) -> dict[str, str]:
+        """Core links that carry nothing just now -> why."""
+        return dict(self._down_links)
 
-    def create(self, name: str, root: Endpoint, rate_bps: int) -> tuple[PathView, bool]:
-        """Returns the path and whether it is new. Raises ServiceError 409, 422, 502, 504."""
-        with self._lock:
-            root = self.core.with_registered_macs(root)
+    def reserved_bps(self, link: str, node: str) -> int:
+        """Guaranteed to paths and holds on the direction of the link that leaves `node`."""
+        return self._books.reserved_bps(link, node)
+
+    def owner_of(self, key: EndpointKey) -> str | None:
+        """The path (or hold) that has the endpoint."""
+        return self._books.owner_of(key)
+
+    def hold_view(self, hold_id: str) -> HoldView:
+        """Raises ServiceError 404."""
+        return self._holds.existing(hold_id).view()
+
+    # -- changing paths
+
+    def create(
+        self,
+        name: str,
+        root: Endpoint,
+        rate_bps: int,
+        *,
+        workgroup: str = "",
+        algorithm: Algorithm = Algorithm.SHORTEST,
+        leaf_to_leaf: bool = False,
+        end_time: float | None = None,
+    ) -> tuple[PathView, bool]:
+        """Returns the path and whether it is new. Raises ServiceError 409, 422, 502, 503, 504."""
+        root = self.core.with_registered_macs(root)
+        wish = PathWish(name, root, rate_bps, workgroup, algorithm, leaf_to_leaf, end_time)
+
+        def plan() -> Step | None:
+            self._check_end_time(end_time)
             old = self._paths.get(name)
             if old is not None:
-                if (old.root, old.rate_bps) != (root, rate_bps):
-                    raise ServiceError(
-                        409,
-                        "path-exists",
-                        "Path exists",
-                        f"path '{name}' exists with root {old.root} (MACs "
-                        f"{', '.join(old.root.macs) or 'any'}) and {old.rate_bps} bit/s",
-                    )
-                self._repair(old)
-                return self._view(old), False
-            try:
-                path = Path(name, self._books.next_number(), root, rate_bps)
-                step = create_path(self.core, self._books, path)
-            except PlanError as error:
-                raise _problem(error) from error
-            self._commit(step)
-            return self._view(path), True
+                _check_same(wish, old)
+                return None
+            self._check_not_held(name)
+            return create_path(self.core, self._books, self._new_path(wish))
+
+        return self._change(
+            name,
+            plan,
+            EventKind.PATH_CREATED,
+            {"root": str(root), "rate_bps": rate_bps},
+            may_undo=True,
+        )
 
     def add_leaf(self, name: str, leaf: Endpoint) -> tuple[PathView, bool]:
         """Returns the path and whether the leaf is new. Raises ServiceError 404, 409, 422, 502,
-        504."""
-        with self._lock:
+        503, 504."""
+        leaf = self.core.with_registered_macs(leaf)
+
+        def plan() -> Step | None:
             old = self._existing(name)
-            leaf = self.core.with_registered_macs(leaf)
-            for known in old.leaves:
-                if known.key == leaf.key:
-                    if known.macs != leaf.macs:
-                        raise ServiceError(
-                            409,
-                            "leaf-exists",
-                            "Leaf exists",
-                            f"leaf {known} of path '{name}' exists with MACs "
-                            f"{', '.join(known.macs) or 'any'}",
-                        )
-                    self._repair(old)
-                    return self._view(old), False
-            try:
-                step = add_leaf(self.core, self._books, old, leaf)
-            except PlanError as error:
-                raise _problem(error) from error
-            self._commit(step)
-            return self._view(self._paths[name]), True
+            known = self._leaf_of(old, leaf.key)
+            if known is None:
+                self._check_not_held(name)
+                return add_leaf(self.core, self._books, old, leaf, self._down)
+            if known.macs != leaf.macs:
+                raise ServiceError(
+                    409,
+                    "leaf-exists",
+                    "Leaf exists",
+                    f"leaf {known} of path '{name}' exists with MACs "
+                    f"{', '.join(known.macs) or 'any'} instead of {', '.join(leaf.macs) or 'any'}",
+                )
+            return None
+
+        data = {"leaf": str(leaf)}
+        return self._change(name, plan, EventKind.LEAF_ADDED, data, may_undo=True)
 
     def remove_leaf(self, name: str, key: EndpointKey) -> PathView:
-        """Raises ServiceError 404, 502, 504."""
-        with self._lock:
+        """Raises ServiceError 404, 409, 503, 504."""
+        text = f"{key[0]}:{key[1]}:{key[2]}"
+
+        def plan() -> Step:
             old = self._existing(name)
-            if all(leaf.key != key for leaf in old.leaves):
+            if self._leaf_of(old, key) is None:
+                shown = ", ".join(map(str, old.leaves[:8])) or "none"
+                more = f" and {len(old.leaves) - 8} more" if len(old.leaves) > 8 else ""
                 raise ServiceError(
                     404,
                     "unknown-leaf",
                     "Unknown leaf",
-                    f"path '{name}' has no leaf {key[0]}:{key[1]}:{key[2]}; its leaves: "
-                    f"{', '.join(map(str, old.leaves)) or 'none'}",
+                    f"path '{name}' has no leaf {text}; its leaves: {shown}{more}",
                 )
-            self._commit(remove_leaf(self.core, self._books, old, key))
-            return self._view(self._paths[name])
+            self._check_not_held(name)
+            return remove_leaf(self.core, self._books, old, key)
+
+        return self._change(name, plan, EventKind.LEAF_REMOVED, {"leaf": text}, may_undo=False)[0]
+
+    def set_macs(self, name: str, key: EndpointKey, macs: Iterable[str]) -> PathView:
+        """Other MACs behind a leaf. Raises ServiceError 404, 409, 422, 502, 503, 504."""
+        wanted = Endpoint.of(*key, macs)
+
+        def plan() -> Step | None:
+            old = self._existing(name)
+            known = self._leaf_of(old, key)
+            if known is None:
+                raise ServiceError(
+                    404, "unknown-leaf", "Unknown leaf", f"path '{name}' has no leaf {wanted}"
+                )
+            if known.macs == wanted.macs:
+                return None
+            self._check_not_held(name)
+            return set_macs(self.core, self._books, old, key, wanted.macs)
+
+        data = {"leaf": str(wanted), "macs": len(wanted.macs)}
+        return self._change(name, plan, EventKind.PATH_CHANGED, data, may_undo=False)[0]
+
+    def set_end_time(self, name: str, end_time: float | None) -> PathView:
+        """Raises ServiceError 404, 409, 422, 503."""
+
+        def plan() -> Step | None:
+            self._check_end_time(end_time)
+            old = self._existing(name)
+            if old.end_time == end_time:
+                return None
+            self._check_not_held(name)
+            return Step(f"path '{name}': end", old, replace(old, end_time=end_time), ())
+
+        data = {"end_time": end_time}
+        return self._change(name, plan, EventKind.PATH_CHANGED, data, may_undo=False)[0]
 
     def delete(self, name: str) -> None:
-        """Raises ServiceError 404; 502, 504 if a switch did not confirm (the path is forgotten
-        all the same, and the switch is cleaned when it is back)."""
-        with self._lock:
-            self._commit(delete_path(self.core, self._books, self._existing(name)))
+        """Raises ServiceError 404, 409, 503; 504 if a switch did not confirm (the path is
+        forgotten all the same, and the switch is cleaned when it is back)."""
+        self._delete(name, EventKind.PATH_DELETED)
 
-    # -- switches come and go
+    def _delete(self, name: str, kind: EventKind) -> None:
+        def plan() -> Step:
+            old = self._existing(name)
+            self._check_not_held(name)
+            return delete_path(self.core, self._books, old)
+
+        self._change(name, plan, kind, {}, may_undo=False)
+
+    # -- holds: reserved now, installed at commit
+
+    def hold(self, hold_id: str, wish: PathWish, hold_until: float) -> HoldView:
+        """Reserves what is missing so that the path exists with at least the wish's leaves. The
+        same hold again changes nothing. Raises ServiceError 409, 422, 503."""
+        self.check_active()
+        wish = replace(
+            wish,
+            root=self.core.with_registered_macs(wish.root),
+            leaves=tuple(self.core.with_registered_macs(leaf) for leaf in wish.leaves),
+        )
+        with self._lock:
+            self._wait_until_idle(wish.name)
+            known = self._holds.find(hold_id)
+            if known is not None:
+                known.check_same(wish)
+                return known.view()
+            self._check_not_held(wish.name)
+            old = self._paths.get(wish.name)
+            if old is not None:
+                _check_same(wish, old)
+            self._check_end_time(wish.end_time)
+            try:
+                new, phases = self._reserve(wish, old)
+            except PlanError as error:
+                raise of_plan_error(error) from error
+            hold = Hold.of(hold_id, wish, old, new, hold_until, phases)
+            try:
+                with self._writing():
+                    self._store.put_hold(hold.row())
+            except BaseException:
+                self._unreserve(old, new)
+                raise
+            self._holds.put(hold)
+        LOG.info(
+            "hold=%s path=%s action=held leaves=%d until=%.3f",
+            hold_id,
+            wish.name,
+            len(wish.leaves),
+            hold_until,
+        )
+        return hold.view()
+
+    def commit(self, hold_id: str) -> PathView:
+        """Installs what is held. Repeated: the path. Raises ServiceError 404, 409 (released,
+        expired, dropped because the path was re-routed), 502 (undone and released), 503, 504."""
+        self.check_active()
+        with self._lock:
+            self._wait_until_idle(self._holds.existing(hold_id).name)
+            hold = self._holds.existing(hold_id)
+            if hold.state is HoldState.COMMITTED:
+                return self._view(self._existing(hold.name))
+            hold.check_open()
+            step = Step(f"hold '{hold_id}' of path '{hold.name}'", hold.old, hold.new, hold.phases)
+            done = hold.finished(HoldState.COMMITTED, self._clock())
+            work = self._begin([step], entered=True, hold=done)
+            self._holds.put(done)
+        kind = EventKind.PATH_CREATED if hold.old is None else EventKind.PATH_CHANGED
+        try:
+            self._run(work, kind, {"hold": hold_id}, may_undo=True)
+        except ServiceError as error:
+            if error.kind == "refused":
+                with self._lock, self._writing():
+                    undone = hold.finished(HoldState.RELEASED, self._clock())
+                    self._store.put_hold(undone.row())
+                    self._holds.put(undone)
+            raise
+        assert hold.new is not None
+        return self._view(hold.new)
+
+    def release(self, hold_id: str) -> None:
+        """Gives back what is held. Nothing to do if it is over or not known. Raises ServiceError
+        409 if it was committed, 503."""
+        self.check_active()
+        with self._lock:
+            hold = self._holds.find(hold_id)
+            if hold is None or hold.state in (HoldState.RELEASED, HoldState.EXPIRED):
+                return
+            if hold.state is HoldState.COMMITTED:
+                raise ServiceError(
+                    409, "hold-over", "Hold is over", f"hold '{hold_id}' was committed"
+                )
+            self._drop_hold(hold, HoldState.RELEASED, "released")
+
+    def _reserve(self, wish: PathWish, old: Path | None) -> tuple[Path, tuple[Phase, ...]]:
+        """Puts the path as wished into the books. Raises PlanError, with the books as before."""
+        now = old
+        phases: list[Phase] = []
+        try:
+            if now is None:
+                step = create_path(self.core, self._books, self._new_path(wish))
+                step.apply(self._books)
+                now, phases = step.new, [*step.phases]
+            assert now is not None
+            for leaf in wish.leaves:
+                known = self._books.tree(now.name).leaves.get(leaf.key)
+                if known is None:
+                    step = add_leaf(self.core, self._books, now, leaf, self._down)
+                elif leaf.macs and known.macs != leaf.macs:
+                    step = set_macs(self.core, self._books, now, leaf.key, leaf.macs)
+                else:
+                    continue
+                step.apply(self._books)
+                assert step.new is not None
+                now = step.new
+                phases += step.phases
+        except PlanError:
+            self._unreserve(old, now)
+            raise
+        return now, tuple(phases)
+
+    # -- links and switches come and go
+
+    def link_changed(self, link: str, up: bool, why: str = "") -> None:
+        """A core link carries frames again, or no more: the trees that it concerns change."""
+        self.reroute(self.note_link(link, up, why), link)
+
+    def note_link(self, link: str, up: bool, why: str = "") -> frozenset[str]:
+        """What `link_changed` does at once: plans avoid the link from now on, or use it again.
+        Returns the paths that `reroute` has to see to."""
+        with self._lock:
+            if up == (link not in self._down_links):
+                return frozenset()
+            if up:
+                del self._down_links[link]
+                concerned = frozenset(self._incomplete)
+            else:
+                self._down_links[link] = why
+                concerned = frozenset(self._books.paths_over(link))
+        LOG.warning("link=%s state=%s why=%s", link, "up" if up else "down", why or "-")
+        kind = EventKind.LINK_UP if up else EventKind.LINK_DOWN
+        self.events.add(kind, self._clock(), link=link, why=why)
+        return concerned
+
+    def reroute(self, names: Iterable[str], link: str) -> None:
+        """Moves paths to where frames can go, as planned with all links that are down just now."""
+        self._reroute(names, link)
 
     def switch_up(self, switch: str) -> None:
-        """A switch connected: whatever it holds of ours goes, what it shall hold is installed."""
-        with self._lock:
-            self._installed[switch] = None
-            failures = self._sync([switch])
-        if switch in failures:
-            LOG.warning("switch '%s' connected: %s", switch, failures[switch])
+        """A switch connected: what it holds is read, and it gets the difference to what it shall
+        hold."""
+        if not self.is_active:
+            return
+        failure = self._installer.connected(switch)
+        if failure is not None:
+            LOG.warning("switch=%s connected, not ready: %s", switch, failure)
         else:
-            LOG.info("switch '%s' is ready", switch)
+            LOG.info("switch=%s ready", switch)
 
     def switch_down(self, switch: str) -> None:
-        with self._lock:
-            self._installed[switch] = None
-        LOG.warning("switch '%s' disconnected", switch)
+        self._installer.disconnected(switch)
+        LOG.warning("switch=%s disconnected", switch)
 
     def retry(self, connected: Iterable[str]) -> None:
         """Brings connected switches to the desired state whose content is unknown."""
+        if not self.is_active:
+            return
+        for switch, failure in self._installer.retry(connected).items():
+            LOG.warning("switch=%s still not in the desired state: %s", switch, failure)
+
+    def expire(self) -> None:
+        """Deletes paths that have reached their end and holds that nobody committed in time."""
+        if not self.is_active:
+            return
+        now = self._clock()
         with self._lock:
-            todo = [s for s in connected if self._installed[s] is None and s not in self._refusing]
-            for switch, failure in self._sync(todo).items():
-                LOG.warning("switch '%s' still not in the desired state: %s", switch, failure)
+            for hold in self._holds.expired(now):
+                self._drop_hold(hold, HoldState.EXPIRED, "expired")
+            for hold_id in self._holds.forgotten(now):
+                with self._writing():
+                    self._store.delete_hold(hold_id)
+                self._holds.forget(hold_id)
+            over = [p.name for p in self._paths.values() if (p.end_time or now + 1) <= now]
+        for name in over:
+            try:
+                self._delete(name, EventKind.PATH_EXPIRED)
+            except ServiceError as error:
+                LOG.warning("path=%s action=path-expired: %s", name, error.detail)
 
     # -- inside
 
-    def _existing(self, name: str) -> Path:
-        path = self._paths.get(name)
-        if path is None:
-            known = ", ".join(f"'{known}'" for known in self._paths)
-            raise ServiceError(
-                404,
-                "unknown-path",
-                "Unknown path",
-                f"there is no path '{name}'; existing: {known or 'none'}",
-            )
-        return path
+    def _leaf_of(self, path: Path, key: EndpointKey) -> Endpoint | None:
+        """The path's leaf, whether a hold has reserved more or not."""
+        if self._holds.open_of(path.name) is None:
+            return self._books.tree(path.name).leaves.get(key)
+        return next((leaf for leaf in path.leaves if leaf.key == key), None)
 
-    def _view(self, path: Path) -> PathView:
-        edges = edges_of(self.core, path)
-        switches = {path.root.switch, *(edge.target for edge in edges)}
-        groups = {edge.source for edge in edges}
-        groups |= {leaf.switch for leaf in path.leaves if leaf.switch in switches}
-        up = all(self._installed[switch] is not None for switch in switches)
-        return PathView(path, up, edges, tuple(sorted(groups)))
-
-    def _commit(self, step: Step) -> None:
-        """Makes the step's outcome the desired state and brings the switches there.
-
-        What a switch refuses is undone; what a switch does not answer to stays desired.
-        """
-        step.apply(self._books)
-        self._publish(step.old, step.new)
-        started = time.monotonic()
-        failures = self._run(step.phases)
-        LOG.info(
-            "%s: %s after %.1f ms",
-            step.what,
-            "confirmed" if not failures else "NOT confirmed",
-            (time.monotonic() - started) * 1000,
+    def _new_path(self, wish: PathWish) -> Path:
+        return Path(
+            name=wish.name,
+            number=self._books.next_number(),
+            root=wish.root,
+            rate_bps=wish.rate_bps,
+            workgroup=wish.workgroup,
+            algorithm=wish.algorithm,
+            leaf_to_leaf=wish.leaf_to_leaf,
+            end_time=wish.end_time,
         )
-        if step.new is not None and _refused(failures):
-            self._books.replace(step.new, step.old)
-            if step.old is None:
-                self._books.release_number(step.new.number)
-            self._publish(step.new, step.old)
-            undone = self._run(step.undoing)
-            LOG.info("%s: undone%s", step.what, "" if not undone else ", NOT confirmed")
-        elif step.new is None and step.old is not None and not failures:
-            self._books.release_number(step.old.number)
-        self._raise_unconfirmed(step.what, failures)
 
-    def _publish(self, old: Path | None, new: Path | None) -> None:
-        if new is not None:
-            self._paths = {**self._paths, new.name: new}
-        elif old is not None:
-            self._paths = {name: p for name, p in self._paths.items() if name != old.name}
-
-    def _run(self, phases: Sequence[Mapping[str, Delta]]) -> Mapping[str, Failure]:
-        failures: dict[str, Failure] = {}
-        for phase in phases:
-            for switch, delta in phase.items():
-                entries = self._desired[switch]
-                for entry in delta.removed:
-                    del entries[entry.key]
-                for entry in delta.added:
-                    entries[entry.key] = entry
-            failures.update(self._sync(sorted(phase)))
-        return failures
-
-    def _repair(self, path: Path) -> None:
-        """For a repeated request: switches of the path that are in an unknown state, once more."""
-        switches = {path.root.switch, *(edge.target for edge in edges_of(self.core, path))}
-        todo = [s for s in sorted(switches) if self._installed[s] is None]
-        self._raise_unconfirmed(f"path '{path.name}' exists", self._sync(todo))
-
-    def _sync(self, switches: Iterable[str]) -> Mapping[str, Failure]:
-        todo: dict[str, Sequence[Message]] = {}
-        target: dict[str, Entries] = {}
-        for switch in switches:
-            installed = self._installed[switch]
-            desired = frozenset(self._desired[switch].values())
-            if installed != desired:
-                target[switch] = desired
-                todo[switch] = resync(desired) if installed is None else changes(installed, desired)
-        failures = self._apply(todo) if todo else {}
-        for switch, desired in target.items():
-            self._installed[switch] = None if switch in failures else desired
-            self._refusing.discard(switch)
-        self._refusing.update(s for s, f in failures.items() if f.why is Why.REFUSED)
-        return failures
-
-    def _raise_unconfirmed(self, what: str, failures: Mapping[str, Failure]) -> None:
-        if not failures:
-            return
-        text = "; ".join(f"switch '{s}' {failure}" for s, failure in sorted(failures.items()))
-        if _refused(failures):
-            detail = f"not done: {what}: {text}"
-            LOG.error("%s", detail)
-            raise ServiceError(502, "refused", "A switch refused the change", detail)
-        detail = f"{what}, but not confirmed: {text}"
-        LOG.error("%s", detail)
-        raise ServiceError(504, "unconfirmed", "The switches did not confirm in time", detail)
+    def _check_end_time(self, end_time: float | None) -> None:
+        if end_time is not None and end_time <= self._clock():
+            raise ServiceError(
+                422,
+                "invalid",
+                "Invalid request",
+                f"end_time {end_time:.3f} is over; valid: after now ({self._clock():.3f})",
+            )
 
 
-def _refused(failures: Mapping[str, Failure]) -> bool:
-    return any(failure.why is Why.REFUSED for failure in failures.values())
+def _check_same(wish: PathWish, path: Path) -> None:
+    """Raises ServiceError 409, which says what differs."""
+    differences = wish.differences(path)
+    if differences:
+        raise ServiceError(
+            409, "path-exists", "Path exists", f"path '{path.name}' exists with {differences}"
+        )

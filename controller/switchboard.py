@@ -19,9 +19,9 @@ from typing import Any
 
 from controller import readback, replies
 from controller.entries import Entries
+from controller.installer import Failure, Why
 from controller.messages import Barrier, DeleteOwnedFlows, Message, Request, Role, RoleRequest
 from controller.replies import Multipart
-from controller.service import Failure, Why
 from controller.stats import SwitchStats
 
 LOG = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ ROOMS = ("topologies", "controller", "experiments", "parsers", "virtual", "bench
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "topologies": (),
     "parsers": (),
-    "controller": ("topologies.model",),
+    "controller": ("topologies.document", "topologies.model"),
     "experiments": ("topologies", "parsers", "controller.client", "virtual"),
     "bench": (
         "experiments.trace_model",

@@ -64,8 +64,9 @@ class Document:
         self.errors.append(Error(self.file, self.line(place), found, valid))
 
 
-def read_document(path: Path) -> Document:
-    """Read a YAML file. Raises TopologyErrors where nothing can be read from it."""
+def read_document(path: Path, what: str = "a topology") -> Document:
+    """Read a YAML file that shall hold `what`. Raises TopologyErrors where nothing can be read
+    from it."""
     file = str(path)
     try:
         with path.open("rb") as stream:
@@ -85,10 +86,10 @@ def read_document(path: Path) -> Document:
         line = raw[: error.start].count(b"\n") + 1
         found = f"byte 0x{raw[error.start]:02x}, which is not UTF-8"
         raise TopologyErrors([Error(file, line, found, "UTF-8 text")]) from None
-    return parse_document(text, file)
+    return parse_document(text, file, what)
 
 
-def parse_document(text: str, file: str) -> Document:
+def parse_document(text: str, file: str, what: str = "a topology") -> Document:
     """Parse YAML text; duplicate keys are left in `errors`. Raises TopologyErrors on bad syntax."""
     yaml = YAML(typ="safe", pure=True)
     try:
@@ -106,10 +107,10 @@ def parse_document(text: str, file: str) -> Document:
         problem = " ".join(str(error).split())
         raise TopologyErrors([Error(file, 1, f"bad YAML: {problem}", "YAML 1.2")]) from None
     except RecursionError:
-        raise TopologyErrors([Error(file, 1, "too deep nesting", "a topology")]) from None
+        raise TopologyErrors([Error(file, 1, "too deep nesting", what)]) from None
     document = Document(file)
     if root is None:
-        raise TopologyErrors([Error(file, 1, "an empty file", "a topology")])
+        raise TopologyErrors([Error(file, 1, "an empty file", what)])
     _Builder(document, yaml).build(root)
     return document
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 import topologies
 from controller.client import endpoints_of
 from controller.core import Endpoint
-from controller.entries import BROADCAST
+from controller.entries import BROADCAST, Entries
 from controller.forwarding import base_entries
 from controller.messages import Message
 from controller.service import Failure, PathService
@@ -40,7 +40,7 @@ RATE = 20_000_000
 class World:
     def __init__(self, net: Network | None = None, domain: str = "core") -> None:
         self.sent: dict[str, Sequence[Message]] = {}
-        self.service = PathService(net or network(), domain, self.apply)
+        self.service = PathService(net or network(), domain, self.apply, self.read)
         self.net = FakeNetwork(self.service.core)
         for switch in self.net.switches:
             self.service.switch_up(switch)
@@ -50,6 +50,9 @@ class World:
         for switch, messages in changes.items():
             self.net.switches[switch].handle(messages)
         return {}
+
+    def read(self, switches: Iterable[str]) -> dict[str, Entries | Failure]:
+        return {switch: self.net.switches[switch].entries() for switch in switches}
 
     def path(self, *leaves: Endpoint, name: str = "p1", root: Endpoint = ROOT) -> None:
         self.service.create(name, root, RATE)
@@ -185,7 +188,7 @@ def test_leaf_at_the_roots_switch(world: World) -> None:
         (1, 2),
     )
     net = type(net)(**{**net.__dict__, "links": (*links, extra)})
-    world.service = PathService(net, "core", world.apply)
+    world.service = PathService(net, "core", world.apply, world.read)
     for switch in world.net.switches:
         world.service.switch_up(switch)
     near = Endpoint("s1", 8, 108, ("02:00:00:00:00:08",))

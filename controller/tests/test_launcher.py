@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 import socket
@@ -43,6 +44,17 @@ def options(network_file: Path, **changes: str | Path | None) -> list[str]:
         **{name.replace("_", "-"): value for name, value in changes.items()},
     }
     return [t for k, v in values.items() if v is not None for t in (f"--{k}", str(v))]
+
+
+TOKEN = "secret-of-the-tests-0123456789"
+
+
+def workgroups(network_file: Path) -> Path:
+    """A file with one workgroup, whose token is TOKEN."""
+    path = network_file.parent / "workgroups.yaml"
+    digest = hashlib.sha256(TOKEN.encode()).hexdigest()
+    path.write_text(f'workgroups:\n  - {{name: unidata, token_sha256: "{digest}"}}\n')
+    return path
 
 
 def test_host_and_port() -> None:
@@ -95,7 +107,8 @@ def test_ports_in_use(network_file: Path) -> None:
             options(network_file, of_listen=address), f"--of-listen {address}: port in use"
         )
         assert_one_line(
-            options(network_file, rest_listen=address), f"--rest-listen {address}: port in use"
+            options(network_file, rest_listen=address, workgroups=workgroups(network_file)),
+            f"--rest-listen {address}: port in use",
         )
     assert not (network_file.parent / "rest.sock").exists()
 
@@ -127,6 +140,7 @@ def running(network_file: Path) -> Iterator[subprocess.Popen[str]]:
             network_file,
             log=network_file.parent / "log",
             rest_listen=f"127.0.0.1:{free_port()}",
+            workgroups=workgroups(network_file),
         )
     )
     try:

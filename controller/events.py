@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens, for those who watch: a ring of the newest events, and its form as server-sent
+events (WHATWG HTML, 9.2).
+
+A watcher is a position in the ring, nothing more: the slow and the many cost nothing. Who falls
+behind the ring, or comes with the position of an earlier process, gets `resync` first: what he
+knows may be old, so he asks for the paths again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+RING_EVENTS = 10_000
+_ID = re.compile(r"([0-9a-f]{1,16})-([0-9]{1,18})")
+
+
+class EventKind(StrEnum):
+    PATH_CREATED = "path-created"
+    PATH_CHANGED = "path-changed"
+    PATH_DELETED = "path-deleted"
+    PATH_DEGRADED = "path-degraded"
+    PATH_UP = "path-up"
+    PATH_EXPIRED = "path-expired"
+    LEAF_ADDED = "leaf-added"
+    LEAF_REMOVED = "leaf-removed"
+    REROUTED = "rerouted"
+    LINK_DOWN = "link-down"
+    LINK_UP = "link-up"
+    SWITCH_UP = "switch-up"
+    SWITCH_DOWN = "switch-down"
+    RESYNC = "resync"
+
+
+@dataclass(frozen=True)
+class Event:
+    """`workgroup`: whose path it is about; '': about the network (admins and peers see it)."""
+
+    sequence: int
+    kind: EventKind
+    time: float  # epoch seconds
+    workgroup: str
+    data: Mapping[str, Any]
+
+
+class EventLog:
+    """Thread-safe. `boot` tells one process's positions from another's."""
+
+    def __init__(self, boot: str, ring_events: int = RING_EVENTS) -> None:
+        self._boot = boot
+        self._ring: deque[Event] = deque(maxlen=ring_events)
+        self._last = 0
+        self._lock = threading.Lock()
+        self._wakers: list[Callable[[], None]] = []
+
+    @property
+    def last(self) -> int:
+        return self._last
+
+    def add(self, kind: EventKind, now: float, workgroup: str = "", **data: Any) -> Event:
+        with self._lock:
+            self._last += 1
+            event = Event(self._last, kind, now, workgroup, data)
+            self._ring.append(event)
+            wakers = tuple(self._wakers)
+        for wake in wakers:
+            wake()
+        return event
+
+    def after(self, position: int, limit: int = 1000) -> tuple[list[Event], bool]:
+        """The oldest events after `position`, at most `limit`, and whether some before them are
+        forgotten."""
+        with self._lock:
+            first = self._last - len(self._ring) + 1
+            start = max(position + 1, first)
+            events = [
+                self._ring[i - first] for i in range(start, min(start + limit, self._last + 1))
+            ]
+            return events, position + 1 < first
+
+    def id_of(self, event: Event) -> str:
+        return self.id_at(event.sequence)
+
+    def id_at(self, position: int) -> str:
+        return f"{self._boot}-{position}"
+
+    def position_of(self, last_event_id: str) -> int | None:
+        """The position a `Last-Event-ID` names; None if it is not of this process."""
+        match = _ID.fullmatch(last_event_id)
+        if match is None or match[1] != self._boot or int(match[2]) > self._last:
+            return None
+        return int(match[2])
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """`wake` is called after each event, by the thread that added it; it must not block."""
+        with self._lock:
+            self._wakers.append(wake)
+
+    def unsubscribe(self, wake: Callable[[], None]) -> None:
+        with self._lock:
+            self._wakers.remove(wake)
+
+
+def as_sse(event_id: str, kind: EventKind, data: Mapping[str, Any]) -> bytes:
+    text = json.dumps(data, separators=(",", ":"))
+    return f"id: {event_id}\nevent: {kind}\ndata: {text}\n\n".encode()

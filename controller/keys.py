@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m controller keys DIR`: a certificate authority for tests and trials, by openssl.
+
+It signs three certificates: of the controller's REST interface, of its OpenFlow side, and of the
+switches. Where operators have an authority of their own, that one's files do as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+EXIT_USAGE = 2
+DAYS = 3650
+NAMES = ("rest", "controller", "switch")
+# P-256: every OpenSSL and Open vSwitch in use knows it.
+CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+
+
+class KeysError(Exception):
+    """One line: what could not be made, and why."""
+
+
+def _openssl(*arguments: str | Path) -> None:
+    try:
+        subprocess.run(
+            ["openssl", *map(str, arguments)], check=True, capture_output=True, text=True
+        )
+    except FileNotFoundError as error:
+        raise KeysError("openssl is not installed; valid: apt install openssl") from error
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr.strip().splitlines() or ["no message"])[-1]
+        raise KeysError(f"openssl {arguments[0]} failed: {last}") from error
+
+
+def make_keys(directory: Path, hosts: Sequence[str]) -> tuple[Path, ...]:
+    """ca.pem, and NAME-key.pem and NAME-cert.pem for each of NAMES; `hosts` are the names and
+    addresses the REST certificate is for. All or nothing. Raises KeysError."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(directory.iterdir()):
+            raise KeysError(f"{directory}: not empty; valid: a new or empty directory")
+        temporary = Path(tempfile.mkdtemp(dir=directory, prefix=".keys-"))
+    except OSError as error:
+        raise KeysError(f"{directory}: {error.strerror}") from error
+    try:
+        _make(temporary, hosts)
+        made = []
+        for path in sorted(temporary.glob("*.pem")):
+            made.append(directory / path.name)
+            path.rename(made[-1])
+    finally:
+        shutil.rmtree(temporary)
+    return tuple(made)
+
+
+def _make(directory: Path, hosts: Sequence[str]) -> None:
+    old = os.umask(0o077)
+    try:
+        ca_key, ca = directory / "ca-key.pem", directory / "ca.pem"
+        _openssl(
+            *("req", "-x509", *CURVE, "-days", str(DAYS), "-subj", "/CN=Downpour test CA"),
+            *("-addext", "basicConstraints=critical,CA:TRUE"),
+            *("-keyout", ca_key, "-out", ca),
+        )
+        for name in NAMES:
+            key, request = directory / f"{name}-key.pem", directory / f"{name}.csr"
+            extensions = directory / f"{name}.ext"
+            names = ",".join(map(_alternative, hosts)) if name == "rest" else f"DNS:{name}"
+            extensions.write_text(
+                f"subjectAltName={names}\nbasicConstraints=CA:FALSE\n"
+                "extendedKeyUsage=serverAuth,clientAuth\n"
+            )
+            _openssl(
+                *("req", "-new", *CURVE, "-subj", f"/CN=downpour-{name}"),
+                *("-keyout", key, "-out", request),
+            )
+            _openssl(
+                *("x509", "-req", "-in", request, "-CA", ca, "-CAkey", ca_key),
+                *("-CAcreateserial", "-days", str(DAYS), "-extfile", extensions),
+                *("-out", directory / f"{name}-cert.pem"),
+            )
+    finally:
+        os.umask(old)
+
+
+def _alternative(host: str) -> str:
+    kind = "IP" if host.replace(".", "").isdigit() or ":" in host else "DNS"
+    return f"{kind}:{host}"
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m controller keys",
+        description="Make a certificate authority for tests, and keys for REST and OpenFlow.",
+    )
+    parser.add_argument("directory", type=Path, metavar="DIR", help="new or empty")
+    parser.add_argument(
+        "--host",
+        action="append",
+        metavar="NAME",
+        help="name or address of the REST interface, any number (default localhost, 127.0.0.1)",
+    )
+    arguments = parser.parse_args(argv)
+    try:
+        made = make_keys(arguments.directory, arguments.host or ["localhost", "127.0.0.1"])
+    except KeysError as error:
+        print(f"controller keys: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    for path in made:
+        print(path)
+    return 0

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many requests somebody may make: token buckets by key, of bounded number. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+
+MAX_KEYS = 4096
+
+
+@dataclass
+class _Bucket:
+    tokens: float
+    filled: float  # when
+
+
+class RateLimit:
+    """`rate_per_s` requests per second and key in the long run, `burst` at once.
+
+    At most `max_keys` keys are remembered; the one that asked least recently is forgotten first,
+    which only ever favours somebody who has been silent.
+    """
+
+    def __init__(self, rate_per_s: float, burst: float, max_keys: int = MAX_KEYS) -> None:
+        if rate_per_s <= 0 or burst < 1:
+            raise ValueError(f"rate {rate_per_s}/s with burst {burst}: nobody could ask anything")
+        self._rate_per_s = rate_per_s
+        self._burst = burst
+        self._max_keys = max_keys
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+
+    def take(self, key: str, now: float) -> int:
+        """0: go on. Otherwise refused: after so many whole seconds (at least 1) there is room."""
+        bucket = self._bucket(key, now)
+        if bucket.tokens >= 1.0:
+            bucket.tokens -= 1.0
+            return 0
+        return self._wait_s(bucket)
+
+    def look(self, key: str, now: float) -> int:
+        """What `take` would answer, without taking."""
+        if key not in self._buckets:
+            return 0
+        bucket = self._bucket(key, now)
+        return 0 if bucket.tokens >= 1.0 else self._wait_s(bucket)
+
+    def _wait_s(self, bucket: _Bucket) -> int:
+        return max(1, math.ceil((1.0 - bucket.tokens) / self._rate_per_s))
+
+    def _bucket(self, key: str, now: float) -> _Bucket:
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            if len(self._buckets) >= self._max_keys:
+                self._buckets.popitem(last=False)
+            bucket = self._buckets[key] = _Bucket(self._burst, now)
+        else:
+            self._buckets.move_to_end(key)
+            elapsed_s = max(0.0, now - bucket.filled)
+            bucket.tokens = min(self._burst, bucket.tokens + elapsed_s * self._rate_per_s)
+            bucket.filled = now
+        return bucket

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The path service over switches in pure Python that confirm, do not answer, or refuse at will."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fastapi.testclient import TestClient
+
+from controller.auth import Access
+from controller.entries import Entries
+from controller.messages import Message
+from controller.rest import make_app
+from controller.service import Failure, PathService, Why
+from controller.store import Store
+from controller.tests.fake_switch import FakeNetwork, Refused
+from controller.tests.sample import network
+from topologies.model import Network
+
+
+class Clock:
+    def __init__(self, now: float = 1_000_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Rig:
+    """`failing`: what a switch answers instead of doing anything. `refuse_next`: switches that
+    refuse the next list of messages, after the first `k` of it. `silent`: switches that do what
+    they are told and do not confirm."""
+
+    def __init__(self, store: Store | None = None, of: Network | None = None) -> None:
+        self.failing: dict[str, Failure] = {}
+        self.refuse_next: dict[str, int] = {}
+        self.silent: set[str] = set()
+        self.gate: dict[str, threading.Event] = {}  # a switch waits for its event before it acts
+        self.calls = 0
+        self.sent: list[str] = []  # switches that got messages
+        self.clock = Clock()
+        self.of = of if of is not None else network()
+        self.store = store if store is not None else Store(None, self.of.name, "core")
+        self._http: TestClient | None = None
+        self.service = self.new_service()
+        self.net = FakeNetwork(self.service.core)
+        for switch in self.net.switches:
+            self.service.switch_up(switch)
+        self.calls = 0
+        self.sent.clear()
+
+    def new_service(self) -> PathService:
+        return PathService(
+            self.of, "core", self.apply, self.read, store=self.store, clock=self.clock
+        )
+
+    def restart(self) -> None:
+        """The process is killed, another one starts; the switches go on."""
+        self.service = self.new_service()
+        self._http = None
+        for switch in self.net.switches:
+            self.service.switch_up(switch)
+
+    @property
+    def http(self) -> TestClient:
+        """As by the Unix socket."""
+        if self._http is None:
+            self._http = self.http_as("")
+        return self._http
+
+    def http_as(self, address: str, access: Access | None = None) -> TestClient:
+        """As by TCP from there."""
+        app = make_app(self.service, access)
+        return TestClient(app, raise_server_exceptions=False, client=(address, 1))
+
+    def apply(self, changes: Mapping[str, Sequence[Message]]) -> Mapping[str, Failure]:
+        self.calls += 1
+        failures: dict[str, Failure] = {}
+        for switch, messages in changes.items():
+            if switch in self.gate:
+                assert self.gate[switch].wait(20)
+            failure = self.failing.get(switch)
+            if failure is not None:
+                failures[switch] = failure
+                continue
+            self.sent.append(switch)
+            if switch in self.refuse_next:
+                self.net.switches[switch].handle(messages[: self.refuse_next.pop(switch)])
+                failures[switch] = Failure(Why.REFUSED, "OFPET_GROUP_MOD_FAILED")
+                continue
+            try:
+                self.net.switches[switch].handle(messages)
+            except Refused as error:
+                failures[switch] = Failure(Why.REFUSED, str(error))
+            if switch in self.silent:
+                failures[switch] = Failure(Why.TIMEOUT, "5 s")
+        return failures
+
+    def read(self, switches: Iterable[str]) -> dict[str, Entries | Failure]:
+        result: dict[str, Entries | Failure] = {}
+        for switch in switches:
+            failure = self.failing.get(switch)
+            result[switch] = self.net.switches[switch].entries() if failure is None else failure
+        return result
+
+    def entries(self) -> dict[str, Entries]:
+        return {name: switch.entries() for name, switch in self.net.switches.items()}
+
+    def assert_settled(self) -> None:
+        """Every switch holds exactly what it shall."""
+        for name, switch in self.net.switches.items():
+            assert self.service.desired(name) == switch.entries(), name
+
+
+def assert_problem(response: Any, status: int, *texts: str) -> None:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    body = response.json()
+    assert set(body) == {"type", "title", "status", "detail"}
+    assert body["status"] == status
+    for text in texts:
+        assert text in body["detail"], body["detail"]
