@@ -35,6 +35,7 @@ class Channel:
         self.is_known = False
         self.has_timed_out = False
         self.ended: Callable[[], None] = lambda: None
+        self.vet: Callable[[bytes], None] = lambda _data: None  # of all data; may raise
 
     def start_tls(self, context: ssl.SSLContext) -> None:
         """The server's handshake. Raises OSError (ssl.SSLError, TimeoutError)."""
@@ -67,6 +68,7 @@ class Channel:
                 raise TimeoutError("timed out") from error
             raise
         self._heard_s = time.monotonic()
+        self.vet(data)
         if not self.is_known:
             self._check_time()
         return data

@@ -41,7 +41,6 @@ Handler = TypeVar("Handler", bound=Callable[..., None])
 CHOICE = "DOWNPOUR_FRAMEWORK"
 PACKAGES = {"os-ken": "os_ken", "os-ken-eventlet": "os_ken", "ryu": "ryu"}
 ECHO_INTERVAL_S = 5.0
-ECHOS_UNANSWERED = 3
 
 
 def _root_package() -> str:
@@ -207,6 +206,7 @@ RawHandler = Callable[[Any, bytes], None]
 _raw_handlers: dict[Type, RawHandler] = {}
 COUNTS = Counts()
 _strangers = Strangers()
+_switches: set[Any] = set()  # known and connected
 _log_lines = Bucket(1.0, 20.0)
 
 
@@ -218,6 +218,9 @@ def known(datapath: Any) -> None:
     """The connection is one of our switches'."""
     datapath.socket.is_known = True
     _strangers.leave(datapath.socket)
+    _switches.add(datapath)
+    if datapath.state == DEAD:  # it ended meanwhile
+        _switches.discard(datapath)
 
 
 def _warn(text: str, *arguments: object) -> None:
@@ -323,6 +326,7 @@ class _Listener:
     def _follow(self, channel: Channel, address: Any) -> None:
         datapath = _controller.Datapath(channel, address)
         datapath.inlet = Inlet(COUNTS)
+        channel.vet = datapath.inlet.vet
         channel.ended = partial(_ended, datapath)
         with contextlib.closing(datapath):
             datapath.serve()
@@ -331,8 +335,18 @@ class _Listener:
 def _ended(datapath: Any) -> None:
     """With os-ken 4.x's native hub the sending thread waits for ever for something to send, and
     nobody would hear of the end before it."""
+    _switches.discard(datapath)
     datapath.set_state(DEAD)
     datapath.send(b"")
+
+
+def _keep_alive() -> None:
+    """Asks every switch for an echo now and then: Channel ends what is silent. (The framework
+    would take a thread for each connection, which outlives it for a while.)"""
+    while True:
+        _hub.sleep(ECHO_INTERVAL_S)
+        for datapath in list(_switches):
+            datapath.send_msg(datapath.ofproto_parser.OFPEchoRequest(datapath))
 
 
 def start(
@@ -347,12 +361,11 @@ def start(
     Call from the main thread, then `wait`. Raises OSError if the address cannot be used.
     """
     _cfg.CONF(args=[], project="downpour", prog="controller", default_config_files=[])
-    _cfg.CONF.set_override("echo_request_interval", ECHO_INTERVAL_S)
-    _cfg.CONF.set_override("maximum_unreplied_echo_requests", ECHOS_UNANSWERED)
     listener = _Listener(host, port, tls)
     _ofp_handler.OpenFlowController = lambda: listener
     if _green_calls is not None:
         _hub.spawn(_green_calls.loop)
+    _hub.spawn(_keep_alive)
     manager = _app_manager.AppManager.get_instance()
     manager.load_apps([app_module, f"{ROOT}.controller.ofp_handler"])
     contexts = manager.create_contexts()

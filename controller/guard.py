@@ -51,7 +51,8 @@ class Bucket:
             elapsed_s = max(0.0, now_s - self.updated_s)
             self.tokens = min(self.burst, self.tokens + elapsed_s * self.rate_per_s)
         self.updated_s = now_s
-        return max(0.0, (1 - self.tokens) / self.rate_per_s)
+        missing = 1 - self.tokens
+        return missing / self.rate_per_s if missing > 1e-9 else 0.0
 
 
 class Counts:
@@ -99,6 +100,19 @@ class Inlet:
         self._counts = counts
         self._packet_ins = Bucket(PACKET_INS_PER_S, PACKET_IN_BURST)
         self._others = Bucket(MESSAGES_PER_S, MESSAGE_BURST)
+        self._first = b""
+
+    def vet(self, data: bytes) -> None:
+        """What came in, in pieces: a connection must begin with a HELLO, and nobody waits for
+        the rest of anything else. Raises replies.Malformed, counted."""
+        if len(self._first) >= 4:
+            return
+        self._first += data[:4]
+        try:
+            replies.check_greeting(self._first)
+        except replies.Malformed:
+            self._counts.add("malformed_messages")
+            raise
 
     def judge(self, message: bytes, now_s: float) -> Verdict:
         """Raises replies.Malformed, counted."""

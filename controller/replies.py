@@ -21,6 +21,7 @@ _TLV = struct.Struct("!HH")
 
 PORT_LENGTH = 64
 PORT_STATS_LENGTH = 112
+HELLO_LENGTH_MAX = 1024
 MORE = 1  # OFPMPF_REPLY_MORE
 OXM_BASIC = 0x8000
 MATCH_OXM = 1
@@ -163,6 +164,15 @@ def header(message: bytes) -> Header:
     if found.version != VERSION and found.type != Type.HELLO:
         raise Malformed(f"version {found.version:#04x} instead of {VERSION:#04x}")
     return found
+
+
+def check_greeting(first: bytes) -> None:
+    """Whether a connection's first bytes can be those of a HELLO. Raises Malformed."""
+    length = int.from_bytes(first[2:4], "big") if len(first) >= 4 else HEADER.size
+    if first[:1] > b"\x06" or first[:1] == b"\0" or first[1:2] not in (b"", b"\0"):
+        raise Malformed(f"bytes {first[:4].hex()} instead of a HELLO")
+    if not HEADER.size <= length <= HELLO_LENGTH_MAX:
+        raise Malformed(f"HELLO of length {length}")
 
 
 def check(message: bytes) -> Type:
