@@ -45,7 +45,10 @@ class Share:
 
 # Protocol cores, coders, parsers and the queue: what needs no socket to be tested.
 LOOPS = "client|server|net|in|out|connections|sockets|address"
-LDM_CORES = "conf\\w*|match|xdr|ldmrpc|ldmtypes|pim|session|intake|resume|autoshift|progress"
+LDM_CORES = (
+    "conf\\w*|match|xdr|ldmrpc|ldmtypes|pim|session|intake|resume|autoshift|progress"
+    "|pathrest|pathservice"
+)
 CORES = (
     Share("FMTP cores", rf"fmtp/src/(?!({LOOPS})\.c)[^/]+\.c", 90),
     Share("product queue", r"ldm7/src/pq[^/]*\.c", 90),

@@ -140,7 +140,7 @@ struct children *children_new(const struct options *opt, int listen_fd,
         *at = (struct control){.owner = c, .mldm = &c->entries[c->nentries - 1], .towards = pair[0],
                                .own = pair[1], .src = {.fd = -1}};
         c->mldm_fds[i] = pair[0];
-        if (!watch_control(at))
+        if (!conf_has_path(conf, &conf->multicasts[i]) && !watch_control(at))
             goto fail;
     }
     for (size_t i = 0; i < conf->nreceives; i++)
@@ -235,10 +235,19 @@ static void spawn(struct children *c, struct child *what, int fd)
     what->due_ns = what->started_ns + NS_PER_S;
 }
 
+/* A sender without a path of its own waits for the first subscription; one that has a path sees at
+ * once to what an earlier one left at the path service. */
+static bool is_on_request(const struct children *c, const struct child *what)
+{
+    const struct conf *conf = c->opt->conf;
+
+    return what->kind == KIND_MLDM && !conf_has_path(conf, &conf->multicasts[what->entry]);
+}
+
 void children_start(struct children *c, uint64_t now)
 {
     for (size_t i = 0; i < c->nentries; i++)
-        if (c->entries[i].kind != KIND_MLDM)
+        if (!is_on_request(c, &c->entries[i]))
             c->entries[i].due_ns = now;
     children_tend(c, now);
 }
@@ -351,7 +360,7 @@ static bool reap(struct children *c, uint64_t now)
     for (size_t i = 0; i < c->nentries; i++)
         if (c->entries[i].pid == pid) {
             ended(&c->entries[i], status, now);
-            if (c->entries[i].kind == KIND_MLDM)
+            if (is_on_request(c, &c->entries[i]))
                 await_request(c, &c->entries[i], now);
         }
     for (unsigned i = 0; i < c->limits.clients; i++)

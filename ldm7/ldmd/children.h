@@ -2,7 +2,7 @@
  *
  * The processes under the top ldmd: one per connection, REQUEST, RECEIVE, MULTICAST and EXEC entry.
  * Entries' processes that end are started again (after 1, 2, 4 ... 60 s), EXEC's are not; a MULTICAST
- * entry's process (mldm) is started by the first subscription. Every child gets SIGTERM from the
+ * entry's process (mldm) is started by the first subscription, or at once if it has a path to keep. Every child gets SIGTERM from the
  * kernel when the top process dies, however it dies.
  */
 #ifndef LDMD_CHILDREN_H

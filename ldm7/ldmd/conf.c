@@ -3,6 +3,7 @@
 
 #include "conftext.h"
 #include "feedtype.h"
+#include "pathrest.h"
 #include "words.h"
 
 #include <arpa/inet.h>
@@ -265,6 +266,8 @@ static void entry_multicast(struct parser *p, char **f, int n)
     }
     if (!ok)
         return;
+    snprintf(m.file, sizeof m.file, "%s", p->name);
+    m.line = p->line;
     for (size_t i = 0; i < c->nmulticasts; i++)
         if ((c->multicasts[i].feed & m.feed) != 0) {
             complain(p, f[1], "MULTICAST entries without common feeds", "%s",
@@ -314,16 +317,35 @@ static void entry_receive(struct parser *p, char **f, int n)
     c->receives[c->nreceives - 1] = r;
 }
 
+/* Of some feeds only: f[1] is known and f[2] right. */
+static void set_feed_rate(struct parser *p, char **f, const struct conf_settings *set)
+{
+    struct conf *c = p->c;
+    struct conf_feed_rate r = {.is_path = strcasecmp(f[1], "path.rate_bps") == 0};
+
+    r.bps = r.is_path ? set->path_rate_bps : set->r_mc_bps;
+    if (!r.is_path && strcasecmp(f[1], "fmtp.r_mc_bps") != 0) {
+        complain(p, f[3], "fmtp.r_mc_bps or path.rate_bps with a feedtype", "%s has one value for all", f[1]);
+    } else if (c->nfeed_rates >= ENTRIES_MAX) {
+        complain(p, f[3], "at most 4096 rates of feeds", "%s", "");
+    } else if (get_feed(p, f[3], &r.feed)) {
+        c->feed_rates = grow(c->feed_rates, &c->nfeed_rates, sizeof r);
+        c->feed_rates[c->nfeed_rates - 1] = r;
+    }
+}
+
 static void entry_set(struct parser *p, char **f, int n)
 {
+    struct conf_settings one = p->c->set, *set = n > 3 ? &one : &p->c->set;
     char valid[CONF_VALID_MAX];
-    enum conf_set_result r = conf_set(&p->c->set, f[1], f[2], valid, sizeof valid);
+    enum conf_set_result r = conf_set(set, f[1], f[2], valid, sizeof valid);
 
-    (void)n;
     if (r == CONF_SET_NAME)
         complain(p, f[1], valid, "unknown setting");
     else if (r == CONF_SET_VALUE)
         complain(p, f[2], valid, "value of %s", f[1]);
+    else if (n > 3)
+        set_feed_rate(p, f, set);
 }
 
 /* ------------------------------------------------------------------ lines */
@@ -365,7 +387,7 @@ static const struct keyword {
      "MULTICAST feedtype group[:port] [fmtpAddr[:port] subnetLen vlanId switch port]"},
     {"RECEIVE", 3, 7, entry_receive,
      "RECEIVE feedtype host[:port] [fmtpIface [switch port [vlan]]]"},
-    {"SET", 3, 3, entry_set, "SET name value"},
+    {"SET", 3, 4, entry_set, "SET name value [feedtype]"},
 };
 #define NKEYWORDS (sizeof keywords / sizeof keywords[0])
 
@@ -479,10 +501,41 @@ static void set_defaults(struct conf *c)
     conf_set_defaults(&c->set);
 }
 
-static void settle(struct conf *c)
+static uint64_t rate_of(const struct conf *c, uint32_t feed, bool is_path, uint64_t otherwise)
+{
+    for (size_t i = c->nfeed_rates; i-- > 0;)
+        if (c->feed_rates[i].is_path == is_path && (feed & ~c->feed_rates[i].feed) == 0)
+            return c->feed_rates[i].bps;
+    return otherwise;
+}
+
+/* A path begins at a numbered port and a VLAN. */
+static void check_endpoint(struct conf *c, const struct conf_multicast *m, FILE *errors)
+{
+    struct parser p = {.c = c, .name = m->file, .line = m->line, .errors = errors};
+    struct path_endpoint root;
+    const char *why;
+
+    if (conf_has_path(c, m) && !path_endpoint_set(&root, m->switch_id, m->port_id, m->vlan, &why))
+        complain(&p, m->switch_id, "an endpoint of the path service, or dummy", "port %s, VLAN %u: %s",
+                 m->port_id, m->vlan, why);
+}
+
+/* What can be said only when all is read. */
+static void settle(struct conf *c, FILE *errors)
 {
     if (c->set.time_offset_s < 0)
         c->set.time_offset_s = c->set.max_latency_s;
+    for (size_t i = 0; i < c->nmulticasts; i++) {
+        struct conf_multicast *m = &c->multicasts[i];
+        uint64_t all = c->set.path_rate_bps;
+
+        m->r_mc_bps = rate_of(c, m->feed, false, c->set.r_mc_bps);
+        m->path_rate_bps = rate_of(c, m->feed, true, all != CONF_PATH_RATE_AS_FMTP ? all : m->r_mc_bps);
+        check_endpoint(c, m, errors);
+    }
+    for (size_t i = 0; i < c->nreceives; i++)
+        c->receives[i].r_mc_bps = rate_of(c, c->receives[i].feed, false, c->set.r_mc_bps);
 }
 
 int conf_load(struct conf *c, const char *path, FILE *errors)
@@ -491,7 +544,7 @@ int conf_load(struct conf *c, const char *path, FILE *errors)
 
     set_defaults(c);
     load_file(&p, path, path);
-    settle(c);
+    settle(c, errors);
     return c->nerrors == 0 ? 0 : -1;
 }
 
@@ -506,7 +559,7 @@ int conf_parse(struct conf *c, const char *name, const char *text, size_t n, FIL
     memcpy(copy, text, n);
     copy[n] = '\0';
     parse_text(&p, copy);
-    settle(c);
+    settle(c, errors);
     free(copy);
     return c->nerrors == 0 ? 0 : -1;
 }
@@ -528,5 +581,6 @@ void conf_free(struct conf *c)
     free(c->accepts);
     free(c->multicasts);
     free(c->receives);
+    free(c->feed_rates);
     memset(c, 0, sizeof *c);
 }

@@ -32,6 +32,9 @@ struct conf_multicast {
     uint8_t subnet_len;                /* its subnet's, for subscribers with a VLAN; 0: none */
     uint16_t vlan;
     char switch_id[CONF_TEXT], port_id[CONF_TEXT];
+    uint64_t r_mc_bps, path_rate_bps;  /* the settings, or this feed's own */
+    char file[CONF_TEXT];              /* where the entry is */
+    unsigned line;
 };
 struct conf_receive {
     uint32_t feed;
@@ -41,7 +44,10 @@ struct conf_receive {
     char iface_name[16];               /* its name, if that was given; else empty */
     char switch_id[CONF_TEXT], port_id[CONF_TEXT];
     uint16_t vlan;
+    uint64_t r_mc_bps;                 /* the setting, or this feed's own */
 };
+/* SET name value feedtype: of the entries whose feed is part of it; the last one counts. */
+struct conf_feed_rate { uint32_t feed; bool is_path; uint64_t bps; };
 struct conf_settings {
     unsigned fmtp_layout;              /* fmtp.layout 2017|2021 (default 2021) */
     double f_snd, f_rcv;               /* fmtp.f_snd (5000), fmtp.f_rcv (20): Table II */
@@ -57,16 +63,28 @@ struct conf_settings {
     bool anti_dos;                     /* ldm6.anti_dos 0|1 (1): one feed of a product to an address */
     bool verify_md5;                   /* ldm7.verify_md5 0|1 (0) */
     bool fallback;                     /* ldm7.fallback 0|1 (1): LDM6 while there is no multicast */
+    uint64_t dead_s;                   /* ldm7.dead_s (60): a silent host's connection ends */
     uint64_t retry_s;                  /* ldm7.retry_s (60): a refused subscription is tried again */
     char vlanutil[CONF_TEXT];          /* ldm7.vlanutil (vlanutil): path, or name in PATH */
+    char path_service[CONF_TEXT];      /* path.service unix:/PATH or URL (empty: there is none) */
+    char path_name[CONF_TEXT];         /* path.name ({feed}) */
+    char path_token_file[CONF_TEXT];   /* path.token_file (empty: none) */
+    char path_ca_file[CONF_TEXT];      /* path.ca_file (empty: the system's) */
+    uint64_t path_rate_bps;            /* path.rate_bps (CONF_PATH_RATE_AS_FMTP) */
+    uint64_t path_timeout_s;           /* path.timeout_s (30): how long a subscriber waits for it */
+    uint64_t path_grace_s;             /* path.grace_s (30): leaves found there stay so long */
     char congestion_control[16];       /* ldm6.congestion_control (empty: the kernel's default) */
 };
+#define CONF_PATH_RATE_AS_FMTP UINT64_MAX
 void conf_set_defaults(struct conf_settings *set);
 #define CONF_VALID_MAX 1024
 enum conf_set_result { CONF_SET_OK, CONF_SET_NAME, CONF_SET_VALUE };
 /* Takes one setting; otherwise says in `valid` what would be: which names, or which values. */
 enum conf_set_result conf_set(struct conf_settings *set, const char *name, const char *value,
                               char *valid, size_t valid_bytes);
+/* The name of a feed's path: path.name with the feed in place of {feed}. Returns out. */
+#define CONF_PATH_NAME 65
+char *conf_path_name(const struct conf_settings *set, uint32_t feed, char out[CONF_PATH_NAME]);
 
 struct conf {
     struct conf_exec *execs;
@@ -75,7 +93,8 @@ struct conf {
     struct conf_accept *accepts;
     struct conf_multicast *multicasts;
     struct conf_receive *receives;
-    size_t nexecs, nrequests, nallows, naccepts, nmulticasts, nreceives;
+    struct conf_feed_rate *feed_rates;
+    size_t nexecs, nrequests, nallows, naccepts, nmulticasts, nreceives, nfeed_rates;
     struct conf_settings set;
     size_t nerrors;
 };
@@ -95,6 +114,8 @@ void conf_accepted(const struct conf *c, const struct ldm_class *offer, const ch
                    size_t n, struct ldm_class *out);
 /* How many REQUEST entries ask for the same feed and pattern, and the place of req among them. */
 size_t conf_redundant(const struct conf *c, const struct conf_request *req, size_t *place);
+/* Does the path service serve this entry? (Its endpoint is named, and there is a service.) */
+bool conf_has_path(const struct conf *c, const struct conf_multicast *m);
 /* May this peer have this product? Considers okERE/notERE of the entries that match the peer. */
 bool conf_allows_product(const struct conf *c, const struct pq_info *info,
                          const char *const *names, size_t n);

@@ -4,6 +4,8 @@
  */
 #include "conf.h"
 
+#include "feedtype.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -12,7 +14,8 @@
 #include <string.h>
 #include <strings.h>
 
-enum kind { KIND_REAL, KIND_UINT, KIND_U8, KIND_BOOL, KIND_LAYOUT, KIND_REPAIR, KIND_WORD, KIND_PATH };
+enum kind { KIND_REAL, KIND_UINT, KIND_U8, KIND_BOOL, KIND_LAYOUT, KIND_REPAIR, KIND_WORD, KIND_PATH, KIND_SERVICE,
+            KIND_TEMPLATE };
 #define AT(member) offsetof(struct conf_settings, member)
 static const struct setting {
     const char *name;
@@ -38,11 +41,23 @@ static const struct setting {
     {"ldm6.max_latency_s", KIND_REAL, AT(max_latency_s), 1, 1e9, "a number from 1 to 1e9, in seconds"},
     {"ldm6.time_offset_s", KIND_REAL, AT(time_offset_s), 0, 1e9, "a number from 0 to 1e9, in seconds"},
     {"ldm6.anti_dos", KIND_BOOL, AT(anti_dos), 0, 1, "0 or 1"},
+    {"ldm7.dead_s", KIND_UINT, AT(dead_s), 3, 3600, "an integer from 3 to 3600, in seconds"},
     {"ldm7.fallback", KIND_BOOL, AT(fallback), 0, 1, "0 or 1"},
     {"ldm7.retry_s", KIND_UINT, AT(retry_s), 1, 86400, "an integer from 1 to 86400, in seconds"},
     {"ldm7.vlanutil", KIND_PATH, AT(vlanutil), 1, CONF_TEXT - 1,
      "1 to 255 bytes: the path of vlanutil, or its name in PATH"},
     {"ldm7.verify_md5", KIND_BOOL, AT(verify_md5), 0, 1, "0 or 1"},
+    {"path.ca_file", KIND_PATH, AT(path_ca_file), 1, CONF_TEXT - 1, "1 to 255 bytes: the path of a file"},
+    {"path.grace_s", KIND_UINT, AT(path_grace_s), 0, 86400, "an integer from 0 to 86400, in seconds"},
+    {"path.name", KIND_TEMPLATE, AT(path_name), 6, 64,
+     "6 to 64 letters, digits, ., _ or -, with {feed} among them"},
+    {"path.rate_bps", KIND_UINT, AT(path_rate_bps), 0, 1e12,
+     "an integer from 0 (no guarantee) to 1e12, in bit/s"},
+    {"path.service", KIND_SERVICE, AT(path_service), 1, CONF_TEXT - 1,
+     "unix:/PATH (at most 107 bytes), http://HOST[:PORT] or https://HOST[:PORT]"},
+    {"path.timeout_s", KIND_UINT, AT(path_timeout_s), 1, 600, "an integer from 1 to 600, in seconds"},
+    {"path.token_file", KIND_PATH, AT(path_token_file), 1, CONF_TEXT - 1,
+     "1 to 255 bytes: the path of a file"},
 };
 enum { NSETTINGS = sizeof settings / sizeof settings[0] };
 
@@ -51,7 +66,10 @@ void conf_set_defaults(struct conf_settings *set)
     *set = (struct conf_settings){.fmtp_layout = 2021, .f_snd = 5000, .f_rcv = 20,
                                   .r_mc_bps = 20000000, .b_rcv_bytes = 8u << 20, .ttl = 1,
                                   .max_latency_s = 3600, .time_offset_s = -1, .anti_dos = true,
-                                  .fallback = true, .retry_s = 60, .vlanutil = "vlanutil"};
+                                  .fallback = true, .retry_s = 60, .dead_s = 60,
+                                  .vlanutil = "vlanutil", .path_name = "{feed}",
+                                  .path_rate_bps = CONF_PATH_RATE_AS_FMTP, .path_timeout_s = 30,
+                                  .path_grace_s = 30};
 }
 
 static bool set_repair(char *at, const char *value)
@@ -72,6 +90,34 @@ static bool set_word(char *at, const struct setting *s, const char *value)
             return false;
     memcpy(at, value, n + 1);
     return true;
+}
+
+#define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+#define UNIX_PATH_MAX_BYTES 107
+
+static bool is_service(const char *value)
+{
+    const char *host = strncmp(value, "http://", 7) == 0    ? value + 7
+                       : strncmp(value, "https://", 8) == 0 ? value + 8
+                                                            : NULL;
+
+    if (strncmp(value, "unix:/", 6) == 0)
+        return strlen(value) <= 5 + UNIX_PATH_MAX_BYTES;
+    return host != NULL && host[0] != '\0' && strspn(host, NAME_CHARACTERS ":[]") == strlen(host);
+}
+
+static bool is_template(const char *value)
+{
+    const char *feed = strstr(value, "{feed}");
+
+    return feed != NULL && strspn(value, NAME_CHARACTERS) == (size_t)(feed - value) &&
+           strspn(feed + 6, NAME_CHARACTERS) == strlen(feed + 6);
+}
+
+static bool set_text(char *at, const struct setting *s, const char *value)
+{
+    return (s->kind != KIND_SERVICE || is_service(value)) &&
+           (s->kind != KIND_TEMPLATE || is_template(value)) && set_word(at, s, value);
 }
 
 static bool set_number(char *at, const struct setting *s, const char *value)
@@ -105,7 +151,7 @@ enum conf_set_result conf_set(struct conf_settings *set, const char *name, const
 
         if (strcasecmp(name, s->name) != 0)
             continue;
-        if (s->kind == KIND_WORD || s->kind == KIND_PATH ? set_word(at, s, value)
+        if (s->kind == KIND_WORD || s->kind >= KIND_PATH ? set_text(at, s, value)
             : s->kind == KIND_REPAIR ? set_repair(at, value) : set_number(at, s, value))
             return CONF_SET_OK;
         snprintf(valid, valid_bytes, "%s", s->valid);
@@ -114,4 +160,20 @@ enum conf_set_result conf_set(struct conf_settings *set, const char *name, const
     for (size_t i = 0; i < NSETTINGS && used < valid_bytes; i++)
         used += (size_t)snprintf(valid + used, valid_bytes - used, "%s%s", i > 0 ? ", " : "", settings[i].name);
     return CONF_SET_NAME;
+}
+
+char *conf_path_name(const struct conf_settings *set, uint32_t feed, char out[CONF_PATH_NAME])
+{
+    const char *at = strstr(set->path_name, "{feed}");
+    char name[FEEDTYPE_TEXT_MAX];
+    int before = (int)(at - set->path_name);
+
+    feedtype_format(feed, name, sizeof name);
+    if (strlen(name) + strlen(set->path_name) - 6 >= CONF_PATH_NAME)
+        snprintf(name, sizeof name, "0x%08x", feed);
+    for (char *c = name; *c != '\0'; c++)
+        if (strchr(NAME_CHARACTERS, *c) == NULL)
+            *c = '-';
+    snprintf(out, CONF_PATH_NAME, "%.*s%s%s", before, set->path_name, name, at + 6);
+    return out;
 }

@@ -133,7 +133,7 @@ static bool start_fmtp(struct down7 *d, const struct ldm7_reply *r)
         .pdu_bytes = (unsigned)set->pdu_bytes,
         .congestion_control = set->congestion_control,
         .f_rcv = set->f_rcv,
-        .r_mc_bps = set->r_mc_bps,
+        .r_mc_bps = d->rcv->r_mc_bps,
         .rcvbuf_bytes = set->b_rcv_bytes,
         .ctx = d,
         .begun = down7_begun,
@@ -254,6 +254,7 @@ static void ask(void *ctx)
 {
     struct down7 *d = ctx;
 
+    peer_watch(&d->ds.peer, d->ds.opt->conf->set.dead_s);
     downstream_asked(&d->ds, peer_call(&d->ds.peer, LDM_VERS7, LDM7_SUBSCRIBE, put_subscription,
                                        d->rcv));
 }

@@ -12,6 +12,7 @@
 #include "log.h"
 #include "pim.h"
 #include "product_line.h"
+#include "subscribers.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,18 +21,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define CHANNELS_MAX 1024u
 #define PUMP_STEPS 256
-#define REFUSAL_NS (NS_PER_S / 2)
-
-/* One per up7: its subscriber may connect as long as up7 lives. */
-struct channel {
-    struct channel *next;
-    struct mldm *owner;
-    struct in_addr addr;
-    bool leased;                       /* addr is of our subnet */
-    struct loop_source src;
-};
 
 /* A product in FMTP's hands. */
 struct flight {
@@ -43,132 +33,25 @@ struct mldm {
     const struct options *opt;
     const struct conf_multicast *entry;
     struct loop loop;
-    struct loop_source queue_src, fmtp_src, control_src;
+    struct loop_source queue_src, fmtp_src;
     struct pq *queue;
     struct pim *pim;
     struct fmtp_server *fmtp;
-    struct channel *channels;
-    size_t nchannels;
-    struct addresses *addresses;
+    struct subscribers *subscribers;
     uint64_t cursor;
     uint32_t next_index;
     bool at_end;
-    uint64_t refused, refused_logged_ns;
     char feed[FEEDTYPE_TEXT_MAX];
 };
 
 static const uint8_t zeroes[4];
 
-/* ------------------------------------------------------------------ who may connect */
-
-/* A flood of strangers fills no log. */
-static void log_refusal(struct mldm *m, const char *host)
-{
-    uint64_t now = now_ns();
-
-    m->refused++;
-    if (m->refused_logged_ns != 0 && now < m->refused_logged_ns + REFUSAL_NS)
-        return;
-    log_warn("Host %s is not authorized to connect (refused: %lu)", host, m->refused);
-    m->refused_logged_ns = now;
-}
-
-/* DRFSM 2.2.2: the address given to a subscriber (his own where he has no VLAN); beyond the paper,
- * addresses that ALLOW entries grant the full feed, for hosts whose address on the path is fixed. */
 static bool authorize(void *ctx, const struct sockaddr *from)
 {
-    const struct in_addr peer = ((const struct sockaddr_in *)from)->sin_addr;
     struct mldm *m = ctx;
-    char text[INET_ADDRSTRLEN];
-    const char *name = text;
-    bool ok = false;
 
-    inet_ntop(AF_INET, &peer, text, sizeof text);
-    for (const struct channel *c = m->channels; c != NULL && !ok; c = c->next)
-        ok = c->addr.s_addr == peer.s_addr;
-    ok = ok || conf_allowed(m->opt->conf, m->entry->feed, &name, 1) == m->entry->feed;
-    if (ok)
-        log_note("Host %s is authorized to connect", text);
-    else
-        log_refusal(m, text);
-    return ok;
-}
-
-static void close_channel(struct channel *c)
-{
-    struct mldm *m = c->owner;
-    int fd = c->src.fd;
-
-    m->nchannels--;
-    if (c->leased)
-        addresses_give_back(m->addresses, c->addr);
-    loop_del(&m->loop, &c->src);
-    close(fd);
-    free(c);
-}
-
-static void drop_channel(struct channel *c)
-{
-    struct channel **at = &c->owner->channels;
-
-    while (*at != c)
-        at = &(*at)->next;
-    *at = c->next;
-    close_channel(c);
-}
-
-static void on_channel(void *ctx, uint32_t events)
-{
-    struct channel *c = ctx;
-    char ignored[16];
-
-    if ((events & (EPOLLHUP | EPOLLERR)) != 0 ||
-        recv(c->src.fd, ignored, sizeof ignored, MSG_DONTWAIT) == 0)
-        drop_channel(c);
-}
-
-static uint32_t new_channel(struct mldm *m, int fd, const struct mldm_request *req,
-                            struct mldm_answer *a)
-{
-    struct channel *c = calloc(1, sizeof *c);
-
-    if (c == NULL)
-        return LDM7_SYSTEM;
-    *c = (struct channel){.owner = m, .addr = req->subscriber, .leased = req->wants_address};
-    if (m->nchannels >= CHANNELS_MAX ||
-        (c->leased && !addresses_take(m->addresses, req->endpoint, &c->addr))) {
-        log_warn("no address left for another subscriber of %s: %s", m->feed, req->endpoint);
-        free(c);
-        return LDM7_REFUSED;
-    }
-    if (loop_add(&m->loop, &c->src, fd, EPOLLIN, on_channel, c) < 0) {
-        if (c->leased)
-            addresses_give_back(m->addresses, c->addr);
-        free(c);
-        return LDM7_SYSTEM;
-    }
-    a->addr = c->addr;
-    a->prefix_len = c->leased ? m->entry->subnet_len : 32;
-    c->next = m->channels;
-    m->channels = c;
-    m->nchannels++;
-    return LDM7_OK;
-}
-
-static void on_control(void *ctx, uint32_t events)
-{
-    struct mldm *m = ctx;
-    struct mldm_answer a = {.tcp_port = fmtp_server_tcp_port(m->fmtp)};
-    struct mldm_request req;
-    int fd = mldm_accept(m->control_src.fd, &req);
-
-    (void)events;
-    if (fd < 0)
-        return;
-    a.status = new_channel(m, fd, &req, &a);
-    (void)!send(fd, &a, sizeof a, MSG_NOSIGNAL);
-    if (a.status != LDM7_OK)
-        close(fd);
+    return m->subscribers != NULL &&
+           subscribers_authorize(m->subscribers, ((const struct sockaddr_in *)from)->sin_addr);
 }
 
 /* ------------------------------------------------------------------ products */
@@ -321,7 +204,7 @@ static bool start_fmtp(struct mldm *m, uint32_t first_index)
         .congestion_control = set->congestion_control,
         .first_index = first_index,
         .f_snd = set->f_snd,
-        .r_mc_bps = set->r_mc_bps,
+        .r_mc_bps = m->entry->r_mc_bps,
         .r_uc_bps = set->r_uc_bps,
         .ctx = m,
         .authorize = authorize,
@@ -336,7 +219,7 @@ static bool start_fmtp(struct mldm *m, uint32_t first_index)
     return m->fmtp != NULL;
 }
 
-static bool start(struct mldm *m)
+static bool start(struct mldm *m, int control_fd)
 {
     struct pq_stats stats;
     enum pq_status st = pq_open(m->opt->queue, false, &m->queue);
@@ -357,11 +240,11 @@ static bool start(struct mldm *m)
         log_error("cannot open the product-index map %s: errno %d", path, errno);
         return false;
     }
-    m->addresses = addresses_new(m->entry->fmtp_addr, m->entry->subnet_len);
-    if (m->addresses == NULL)
-        return false;
     m->next_index = pim_next_index(m->pim);
     if (!start_fmtp(m, m->next_index))
+        return false;
+    m->subscribers = subscribers_open(&m->loop, m->opt, m->entry, fmtp_server_tcp_port(m->fmtp), control_fd);
+    if (m->subscribers == NULL)
         return false;
     inet_ntop(AF_INET, &m->entry->fmtp_addr, addr, sizeof addr);
     log_note("Starting up: feed=%s, fmtpSrvr=%s:%u, ttl=%u, fmtpSubnetLen=%u, firstIndex=%u%s, "
@@ -369,19 +252,6 @@ static bool start(struct mldm *m)
              m->entry->subnet_len, m->next_index, fresh ? " (new map)" : "",
              m->opt->queue);
     return true;
-}
-
-/* Who waits for a sender that cannot be is told so at once, not when he loses patience. */
-static void refuse_waiting(int control_fd)
-{
-    struct mldm_answer a = {.status = LDM7_MCAST};
-    struct mldm_request req;
-    int fd;
-
-    while ((fd = mldm_accept(control_fd, &req)) >= 0) {
-        (void)!send(fd, &a, sizeof a, MSG_NOSIGNAL);
-        close(fd);
-    }
 }
 
 int mldm_run(const struct options *opt, const struct conf_multicast *entry, int control_fd)
@@ -392,14 +262,14 @@ int mldm_run(const struct options *opt, const struct conf_multicast *entry, int 
     log_set_prog("mldm");
     if (loop_open(&m.loop) < 0)
         return 1;
-    if (start(&m) &&
+    if (start(&m, control_fd) &&
         loop_add(&m.loop, &m.queue_src, pq_notify_fd(m.queue), EPOLLIN, on_queue, &m) == 0 &&
-        loop_add(&m.loop, &m.fmtp_src, fmtp_server_fd(m.fmtp), EPOLLIN, on_fmtp, &m) == 0 &&
-        loop_add(&m.loop, &m.control_src, control_fd, EPOLLIN, on_control, &m) == 0) {
+        loop_add(&m.loop, &m.fmtp_src, fmtp_server_fd(m.fmtp), EPOLLIN, on_fmtp, &m) == 0) {
         while (!m.loop.stop) {
             bool more = pump(&m);
+            uint64_t due = subscribers_tend(m.subscribers, m.loop.now_ns);
 
-            loop_once(&m.loop, more ? 0 : LOOP_FOREVER);
+            loop_once(&m.loop, more ? 0 : due);
             if (m.loop.got_usr1) {
                 m.loop.got_usr1 = false;
                 log_stats(&m);
@@ -407,17 +277,14 @@ int mldm_run(const struct options *opt, const struct conf_multicast *entry, int 
         }
         rc = 0;
     } else {
-        refuse_waiting(control_fd);
+        subscribers_refuse_waiting(control_fd);
     }
     if (m.fmtp != NULL) {
         log_stats(&m);
         fmtp_server_close(m.fmtp);
     }
-    for (struct channel *c = m.channels, *next; c != NULL; c = next) {
-        next = c->next;
-        close_channel(c);
-    }
-    addresses_free(m.addresses);
+    if (m.subscribers != NULL)
+        subscribers_close(m.subscribers);
     pim_close(m.pim);
     if (m.queue != NULL)
         pq_close(m.queue);

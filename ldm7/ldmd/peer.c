@@ -56,6 +56,22 @@ void peer_init(struct peer *p, int fd, const struct rpc_sink *sink, uint64_t now
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof timeout);
 }
 
+static void set_tcp(int fd, int option, uint64_t value)
+{
+    int v = value < 1 ? 1 : (int)value;
+
+    setsockopt(fd, IPPROTO_TCP, option, &v, sizeof v);
+}
+
+/* Silence is probed after a quarter of the time; what is sent may wait for half of it, from the moment
+ * it was sent: together no more than the whole. */
+void peer_watch(struct peer *p, uint64_t seconds)
+{
+    set_tcp(p->fd, TCP_KEEPIDLE, seconds / 4);
+    set_tcp(p->fd, TCP_KEEPINTVL, seconds / 8);
+    set_tcp(p->fd, TCP_USER_TIMEOUT, seconds * 500);
+}
+
 static void drop_first(struct peer *p)
 {
     struct peer_msg *m = p->first;

@@ -31,6 +31,9 @@ struct peer {
 /* Takes over fd (made non-blocking). */
 void peer_init(struct peer *p, int fd, const struct rpc_sink *sink, uint64_t now);
 void peer_close(struct peer *p);
+/* A host that is gone without a word is noticed within so many seconds, whether there is anything to
+ * send to it or not (otherwise: 60 s after the next message). */
+void peer_watch(struct peer *p, uint64_t seconds);
 
 /* Reads a bounded amount. 1: closed by the other end, -1: error; then why holds the reason. */
 int peer_read(struct peer *p, uint64_t now, char *why, size_t why_bytes);

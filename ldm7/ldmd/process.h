@@ -9,6 +9,7 @@
 #include "addresses.h"
 #include "conf.h"
 #include "loop.h"
+#include "pathrest.h"
 #include "peer.h"
 
 struct options {
@@ -37,6 +38,8 @@ int down7_run(const struct options *opt, const struct conf_receive *rcv);
 struct mldm_request {
     struct in_addr subscriber;         /* where the subscription comes from */
     bool wants_address;                /* one of the VLAN's subnet, instead of his own */
+    bool wants_leaf;                   /* the path of the entry is to reach his endpoint */
+    struct path_endpoint leaf;
     char endpoint[ADDRESSES_KEY];      /* who keeps the same address if possible */
 };
 struct mldm_answer {

@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MLDM_ANSWER_S 30
+#define MLDM_ANSWER_S 30               /* and as long as mldm may wait for the path service */
 #define CLIENT_SILENT_S 60
 
 static void put_reply(struct xout *x, const void *arg)
@@ -115,6 +115,28 @@ static bool has_endpoint(const struct ldm7_subscription *s)
            s->port_id[0] != '\0' && strcmp(s->port_id, "dummy") != 0;
 }
 
+static uint64_t answer_by_ns(const struct upstream *u)
+{
+    const struct conf_settings *set = &u->env->opt->conf->set;
+    uint64_t path_s = set->path_service[0] != '\0' ? set->path_timeout_s : 0;
+
+    return u->subscribed_ns + (MLDM_ANSWER_S + path_s) * NS_PER_S;
+}
+
+/* What the path service must know of the subscriber. false: there is no such endpoint. */
+static bool find_leaf(const struct upstream *u, const struct ldm7_subscription *s,
+                      struct mldm_request *req)
+{
+    const char *why;
+
+    if (!has_endpoint(s) || !conf_has_path(u->env->opt->conf, u->entry))
+        return true;
+    req->wants_leaf = path_endpoint_set(&req->leaf, s->switch_id, s->port_id, s->vlan, &why);
+    if (!req->wants_leaf)
+        log_warn("%s: endpoint %s/%s vlan %u: %s", u->peer.host, s->switch_id, s->port_id, s->vlan, why);
+    return req->wants_leaf;
+}
+
 bool up7_subscribe(struct upstream *u, const struct rpc_msg *m, struct xin *args)
 {
     const struct conf *c = u->env->opt->conf;
@@ -140,6 +162,8 @@ bool up7_subscribe(struct upstream *u, const struct rpc_msg *m, struct xin *args
     if (u->entry == NULL)
         return refuse(u, m->xid, LDM7_NOENT);
     feedtype_format(u->entry->feed, u->feed_name, sizeof u->feed_name);
+    if (!find_leaf(u, &s, &req))
+        return refuse(u, m->xid, LDM7_INVAL);
     if (!upstream_open_queue(u))
         return refuse(u, m->xid, LDM7_PQ);
     req.wants_address = has_endpoint(&s) && u->entry->subnet_len > 0 && u->entry->subnet_len < 32;
@@ -152,8 +176,10 @@ bool up7_subscribe(struct upstream *u, const struct rpc_msg *m, struct xin *args
             close(fd);
         return refuse(u, m->xid, LDM7_SYSTEM);
     }
+    peer_watch(&u->peer, c->set.dead_s);
     u->role = UP_LDM7;
     u->subscribe_xid = m->xid;
+    u->subscribed_ns = u->loop.now_ns;
     u->at_end = true;
     return true;
 }
@@ -293,7 +319,7 @@ static void pump_backlog(struct upstream *u)
 bool up7_pump(struct upstream *u, uint64_t now)
 {
     if (!u->replied) {
-        if (now >= u->born_ns + MLDM_ANSWER_S * NS_PER_S)
+        if (now >= answer_by_ns(u))
             refuse(u, u->subscribe_xid, LDM7_TIMEDOUT);
         return false;
     }
@@ -318,7 +344,7 @@ uint64_t up7_deadline(const struct upstream *u)
     uint64_t in = u->peer.last_in_ns, out = u->peer.last_out_ns;
 
     if (!u->replied)
-        return u->born_ns + MLDM_ANSWER_S * NS_PER_S;
+        return answer_by_ns(u);
     if (peer_has_output(&u->peer))
         return LOOP_FOREVER;           /* the socket says when it takes more */
     return (in > out ? in : out) + CLIENT_SILENT_S * NS_PER_S;

@@ -45,6 +45,7 @@ struct upstream {
     const struct conf_multicast *entry;
     char feed_name[320];
     uint32_t subscribe_xid;
+    uint64_t subscribed_ns;
     struct loop_source channel_src;    /* to mldm */
     bool replied;
     struct pim *pim;

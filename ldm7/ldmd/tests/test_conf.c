@@ -353,6 +353,60 @@ static void hostile_patterns(void **state)
     }
 }
 
+static void path_service(void **state)
+{
+    static const char *const bad[] = {
+        "path.service unix:relative", "path.service ftp://h", "path.service http://", "path.service http://h/x",
+        "path.service \"http://a b\"", "path.name NGRID", "path.name {feed}/x", "path.name {feed}{feed}",
+        "path.timeout_s 0", "path.rate_bps -1", "path.grace_s x", "ldm7.dead_s 2",
+        "fmtp.ttl 3 NGRID", "path.rate_bps 5 NOSUCH", "path.rate_bps x NGRID"};
+    struct conf c;
+    char name[CONF_PATH_NAME], line[256];
+
+    (void)state;
+    assert_int_equal(parse(&c,
+        "MULTICAST NGRID|EXP 224.0.1.9 10.1.0.1 24 101 newy 3\n"
+        "MULTICAST WMO 224.0.1.10 10.1.0.1 24 102 newy 4\n"
+        "MULTICAST NEXRAD2 224.0.1.11 10.1.0.1 24 0 dummy dummy\n"
+        "RECEIVE CONDUIT up.example.org\n"
+        "SET path.rate_bps 30000000 EXP\n"              /* a part of the first: not its rate */
+        "SET path.rate_bps 40000000 NGRID|EXP\nSET fmtp.r_mc_bps 5000000 ANY-WMO\n"
+        "SET path.service unix:/run/path.sock\nSET path.name ldm.{feed}-1\n"
+        "SET path.token_file /etc/token\nSET path.ca_file /etc/ca.pem\nSET path.timeout_s 7\n"
+        "SET path.grace_s 0\nSET ldm7.dead_s 10\n"), 0);
+    assert_string_equal(c.set.path_service, "unix:/run/path.sock");
+    assert_string_equal(c.set.path_token_file, "/etc/token");
+    assert_string_equal(c.set.path_ca_file, "/etc/ca.pem");
+    assert_int_equal(c.set.path_timeout_s, 7);
+    assert_int_equal(c.set.path_grace_s, 0);
+    assert_int_equal(c.set.dead_s, 10);
+    assert_int_equal(c.set.r_mc_bps, 20000000);
+    assert_int_equal(c.multicasts[0].path_rate_bps, 40000000);
+    assert_int_equal(c.multicasts[0].r_mc_bps, 5000000);
+    assert_int_equal(c.multicasts[1].path_rate_bps, 20000000);     /* as fmtp.r_mc_bps */
+    assert_int_equal(c.multicasts[1].r_mc_bps, 20000000);
+    assert_int_equal(c.receives[0].r_mc_bps, 5000000);
+    assert_true(conf_has_path(&c, &c.multicasts[0]));
+    assert_false(conf_has_path(&c, &c.multicasts[2]));
+    assert_string_equal(conf_path_name(&c.set, 0x40800000, name), "ldm.EXP-NGRID-1");
+    assert_string_equal(conf_path_name(&c.set, 0x12345678, name), "ldm.0x12345678-1");  /* too long */
+    conf_free(&c);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        snprintf(line, sizeof line, "SET %s\n", bad[i]);
+        assert_int_equal(parse(&c, line), -1);
+        assert_non_null(strstr(messages, "test.conf:1: found \""));
+        conf_free(&c);
+    }
+    /* Without a service any name will do; with one, a port is a number. */
+    assert_int_equal(parse(&c, "MULTICAST WMO 224.0.1.10 10.1.0.1 24 102 newy et-1\n"), 0);
+    conf_free(&c);
+    assert_int_equal(parse(&c, "\nMULTICAST WMO 224.0.1.10 10.1.0.1 24 102 newy et-1\n"
+                               "SET path.service https://[::1]:8443\n"), -1);
+    assert_string_equal(messages, "test.conf:2: found \"newy\": port et-1, VLAN 102: a port is a number from "
+                                  "1 to 4294967039; valid: an endpoint of the path service, or dummy\n");
+    conf_free(&c);
+}
+
 static int cleanup(void **state)
 {
     (void)state;
@@ -369,6 +423,7 @@ int main(void)
         cmocka_unit_test(includes),        cmocka_unit_test(allow),
         cmocka_unit_test(accepted),        cmocka_unit_test(redundant_requests),
         cmocka_unit_test(matching),        cmocka_unit_test(hostile_patterns),
+        cmocka_unit_test(path_service),
     };
 
     return cmocka_run_group_tests(tests, NULL, cleanup);

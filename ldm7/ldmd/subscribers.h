@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The subscribers of one MULTICAST entry (DRFSM 2.2.2): each has a channel, which its up7 holds open
+ * as long as it lives; while it is open the subscriber's address may connect to FMTP and the entry's
+ * path reaches its endpoint. A subscription is answered when the path service has confirmed that.
+ */
+#ifndef LDMD_SUBSCRIBERS_H
+#define LDMD_SUBSCRIBERS_H
+
+#include "process.h"
+
+struct subscribers;
+
+/* tcp_port: FMTP's, which subscribers are told. control_fd: where subscriptions come from
+ * (mldm_subscribe). NULL: logged. */
+struct subscribers *subscribers_open(struct loop *loop, const struct options *opt,
+                                     const struct conf_multicast *entry, uint16_t tcp_port,
+                                     int control_fd);
+/* Takes the path away; waits a few seconds for that. */
+void subscribers_close(struct subscribers *s);
+/* At each turn of the loop. When to call again at the latest. */
+uint64_t subscribers_tend(struct subscribers *s, uint64_t now);
+/* May this address connect to FMTP? Logged. */
+bool subscribers_authorize(struct subscribers *s, struct in_addr peer);
+/* Who waits for a sender that cannot be is told so at once, not when he loses patience. */
+void subscribers_refuse_waiting(int control_fd);
+
+#endif
