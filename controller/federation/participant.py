@@ -107,7 +107,7 @@ class Notes(Protocol):
 
 
 class Participant:
-    """Not thread-safe: one call at a time for a connection."""
+    """One call at a time for a connection; calls for different ones may run side by side."""
 
     def __init__(self, domains: Domains, home: str, local: LocalPaths, notes: Notes) -> None:
         self._domains = domains
@@ -135,21 +135,23 @@ class Participant:
         except Refusal as refusal:
             return Refused(refusal.problem)
 
-    def expire(self, now: float) -> None:
-        """Reservations whose time is over, and tombstones that nobody needs any more."""
-        for connection, note in list(self._known.items()):
-            if note.pending is not None and now >= note.pending.until:
-                self._local.release(self.path_name(connection))
-                self._save(replace(note, pending=None, at=now))
-            elif note.is_tombstone and now >= note.at + TOMBSTONE_S:
-                self._notes.forget(connection)
-                del self._known[connection]
+    def expire(self, now: float, connection: Connection) -> None:
+        """Ends a reservation whose time is over, and a tombstone that nobody needs any more."""
+        note = self._known.get(connection)
+        if note is None:
+            return
+        if note.pending is not None and now >= note.pending.until:
+            self._local.release(self.path_name(connection))
+            self._save(replace(note, pending=None, at=now))
+        elif note.is_tombstone and now >= note.at + TOMBSTONE_S:
+            self._notes.forget(connection)
+            del self._known[connection]
 
     def audits(self) -> list[Query]:
         """What to ask the coordinators of the segments here."""
         return [
             Query(connection, note.seen)
-            for connection, note in self._known.items()
+            for connection, note in list(self._known.items())
             if connection.coordinator != self.home and not note.is_tombstone
         ]
 

@@ -90,7 +90,6 @@ class Tree:
     root: Endpoint
     rate_bps: int
     algorithm: str = "shortest"
-    end_time: float | None = None
     entries: dict[str, Entry] = field(default_factory=dict)  # parents before children
     leaves: dict[str, tuple[Endpoint, ...]] = field(default_factory=dict)
 
@@ -189,9 +188,7 @@ def segments_of(domains: Domains, tree: Tree) -> dict[str, Segment]:
         leaves[parent].append(Endpoint(near.node, near.number, entry.vlan, behind))
         macs[parent] |= macs[name]
     return {
-        name: Segment(
-            roots[name], tree.rate_bps, tuple(sorted(leaves[name])), tree.algorithm, tree.end_time
-        )
+        name: Segment(roots[name], tree.rate_bps, tuple(sorted(leaves[name])), tree.algorithm)
         for name in order
     }
 

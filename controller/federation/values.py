@@ -42,14 +42,14 @@ class Connection:
 class Segment:
     """What one domain contributes: a path from where frames enter it to leaves and hand-offs.
 
-    `leaves` are sorted; a leaf at a hand-off port has the MACs of all hosts behind it.
+    `leaves` are sorted; a leaf at a hand-off port has the MACs of all hosts behind it. It has no
+    end time: its coordinator ends it.
     """
 
     root: Endpoint
     rate_bps: Annotated[int, Field(ge=0, le=1_000_000_000_000)]
     leaves: Annotated[tuple[Endpoint, ...], Field(max_length=MAX_LEAVES)]
     algorithm: Annotated[str, Field(max_length=32)] = "shortest"
-    end_time: float | None = None  # epoch seconds
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:

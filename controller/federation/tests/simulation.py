@@ -320,7 +320,8 @@ class Node:
         self.carry_out(self._coordinator.tick(self.world.now))
 
     def _audit(self) -> None:
-        self._participant.expire(self.world.now)
+        for connection in list(self._participant.notes):
+            self._participant.expire(self.world.now, connection)
         self.paths.expire(self.world.now)
         for query in self._participant.audits():
             self.world.send(self, query.connection.coordinator, query)

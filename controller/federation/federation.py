@@ -1,0 +1,392 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shell around the two protocol cores: threads, clock, store, peers.
+
+The coordinator is called under one lock, and what it has decided to write is written before the
+lock is let go and anything is sent. Messages are sent by workers, some for each domain, so that a
+peer that does not answer delays nobody else; those to the own domain go to the participant in the
+same way. The participant serves one message of a connection at a time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from controller.core import Endpoint, EndpointKey
+from controller.federation.coordinator import (
+    Answer,
+    Busy,
+    Coordinator,
+    Effect,
+    Forget,
+    Record,
+    Save,
+    Send,
+    Timing,
+)
+from controller.federation.participant import LocalPaths, Note, Participant
+from controller.federation.peers import NoReply
+from controller.federation.store import FederationStore
+from controller.federation.trees import Domains, Refusal, Tree
+from controller.federation.values import (
+    Commit,
+    Connection,
+    Problem,
+    Query,
+    Refused,
+    Reply,
+    Request,
+    Reserve,
+)
+from controller.problems import ServiceError
+
+LOG = logging.getLogger(__name__)
+WORKERS = 4  # for each domain
+USER_TIMEOUT_S = 120.0  # longer than any attempt may take
+LOOK_S = 1.0  # how often paths that ended are looked for
+AUDIT_S = 15.0
+QUERY_TIMEOUT_S = 5.0
+
+
+class Exchange(Protocol):
+    """A peer: see `peers.Peer`."""
+
+    def exchange(self, request: Request, timeout_s: float) -> Reply: ...
+
+
+class Federation:
+    """Call `start`, then anything from any thread."""
+
+    def __init__(
+        self,
+        domains: Domains,
+        home: str,
+        local: LocalPaths,
+        store: FederationStore,
+        peers: Mapping[str, Exchange],
+        *,
+        timing: Timing | None = None,
+        audit_s: float = AUDIT_S,
+        is_active: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.domains = domains
+        self.home = home
+        self._local = local
+        self._store = store
+        self._peers = peers
+        self._timing = timing or Timing()
+        self._audit_s = audit_s
+        self._is_active = is_active
+        self._changed = threading.Condition()  # the coordinator's lock
+        self._coordinator: Coordinator | None = None
+        self._participant: Participant | None = None
+        self._connection_locks: dict[Connection, threading.Lock] = defaultdict(threading.Lock)
+        self._numbers = itertools.count(1)
+        self._answers: dict[int, Problem | None] = {}
+        self._ending = False
+        self._epoch = time.time() - time.monotonic()
+        self._last_heard: dict[str, tuple[float, str]] = {}  # domain -> when, what was wrong
+        self._pools = {
+            name: ThreadPoolExecutor(WORKERS, thread_name_prefix=f"peer-{name}")
+            for name in domains.names
+        }
+        self._thread = threading.Thread(target=self._run, name="federation", daemon=True)
+
+    def start(self) -> None:
+        self._look_at_role()
+        self._thread.start()
+
+    def stop(self) -> None:
+        with self._changed:
+            self._ending = True
+            self._changed.notify_all()
+        self._thread.join()
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    # -- users of this domain
+
+    def add_leaf(self, path: str, empty: Tree, leaf: Endpoint) -> None:
+        """Returns when all domains have confirmed. Raises ServiceError."""
+        number = next(self._numbers)
+
+        def add(coordinator: Coordinator, now: float) -> list[Effect]:
+            return coordinator.add_leaf(now, number, path, empty, leaf)
+
+        self._ask(number, path, add)
+
+    def remove_leaves(self, path: str, keys: Iterable[EndpointKey] | None) -> None:
+        """Removes the leaves that are in other domains (None: all of them). Raises ServiceError
+        504 if a domain has not confirmed: it is told again."""
+        number = next(self._numbers)
+
+        def remove(coordinator: Coordinator, now: float) -> list[Effect]:
+            return coordinator.remove_leaves(now, number, path, keys)
+
+        self._ask(number, path, remove)
+
+    def record(self, path: str) -> Record | None:
+        coordinator = self._coordinator
+        return None if coordinator is None else coordinator.records.get(path)
+
+    def lost(self, path: str) -> frozenset[str]:
+        """Domains that do not have, or have not confirmed, their segment of the path."""
+        coordinator, record = self._coordinator, self.record(path)
+        if coordinator is None or record is None:
+            return frozenset()
+        return coordinator.lost(path) | {d for d in record.unsettled if d in record.tree.entries}
+
+    def notes(self) -> list[Note]:
+        """The segments here of paths of other domains."""
+        participant = self._participant
+        if participant is None:
+            return []
+        return [
+            note
+            for note in list(participant.notes.values())
+            if note.connection.coordinator != self.home and not note.is_tombstone
+        ]
+
+    def peer_states(self) -> dict[str, str]:
+        """Domain -> '' (answered last time), or what went wrong, or 'not asked yet'."""
+        return {
+            name: self._last_heard.get(name, (0.0, "not asked yet"))[1]
+            if name in self._peers
+            else "not a peer: no address is known"
+            for name in self.domains.names
+            if name != self.home
+        }
+
+    # -- peers
+
+    def handle(self, sender: str, request: Request) -> Reply:
+        """A peer's message. Raises ServiceError 403 for what is not the sender's to ask."""
+        if isinstance(request, Query) and request.connection.coordinator == self.home:
+            with self._changed:
+                return self._running_coordinator().query(sender, request)
+        if request.connection.coordinator != sender:
+            detail = f"'{request.connection}' is not a connection of domain '{sender}'"
+            raise ServiceError(403, "not-allowed", "Not allowed", detail)
+        return self._take_part(request)
+
+    def _take_part(self, request: Request) -> Reply:
+        participant = self._participant
+        if participant is None:
+            raise ServiceError(503, "standby", "Standby", "this controller is a standby")
+        with self._connection_locks[request.connection]:
+            started = time.monotonic()
+            if isinstance(request, Query):
+                return participant.query(request)
+            reply = participant.handle(self._now(), request)
+            outcome = reply.problem.detail if isinstance(reply, Refused) else reply.kind
+            LOG.info(
+                "connection=%s version=%d action=%s ms=%.1f: %s",
+                request.connection,
+                request.version,
+                request.kind,
+                (time.monotonic() - started) * 1000,
+                outcome,
+            )
+            return reply
+
+    # -- inside: the coordinator
+
+    def _now(self) -> float:
+        """Epoch seconds that never go back while the process lives."""
+        return self._epoch + time.monotonic()
+
+    def _running_coordinator(self) -> Coordinator:
+        if self._coordinator is None:
+            raise ServiceError(503, "standby", "Standby", "this controller is a standby")
+        return self._coordinator
+
+    def _ask(
+        self, number: int, path: str, ask: Callable[[Coordinator, float], list[Effect]]
+    ) -> None:
+        until = time.monotonic() + USER_TIMEOUT_S
+        with self._changed:
+            while True:
+                try:
+                    self._carry_out(ask(self._running_coordinator(), self._now()))
+                    break
+                except Busy:
+                    self._wait(until, path)
+                except Refusal as refusal:
+                    raise _error(refusal.problem) from None
+            while number not in self._answers:
+                self._wait(until, path)
+            problem = self._answers.pop(number)
+        if problem is not None:
+            raise _error(problem)
+
+    def _wait(self, until: float, path: str) -> None:
+        """Raises ServiceError 504."""
+        left_s = until - time.monotonic()
+        if left_s <= 0 or not self._changed.wait(left_s):
+            detail = f"path '{path}': an earlier change has not ended"
+            raise ServiceError(504, "domain-timeout", "A domain did not answer in time", detail)
+
+    def _carry_out(self, effects: Iterable[Effect]) -> None:
+        """With the lock."""
+        for effect in effects:
+            if isinstance(effect, Save):
+                self._store.save_record(effect.record)
+            elif isinstance(effect, Forget):
+                self._store.forget_record(effect.path)
+            elif isinstance(effect, Send):
+                if not self._ending:
+                    self._pools[effect.domain].submit(self._send, effect.domain, effect.request)
+            elif isinstance(effect, Answer):
+                self._answers[effect.request_id] = effect.problem
+        self._changed.notify_all()
+
+    def _send(self, domain: str, request: Request) -> None:
+        try:
+            reply = self._exchange(domain, request)
+        except NoReply as error:
+            with self._changed:
+                if self._coordinator is not None:
+                    now = self._now()
+                    self._carry_out(self._coordinator.no_reply(now, domain, request, str(error)))
+            return
+        except Exception:
+            LOG.exception("connection=%s: %s to '%s'", request.connection, request.kind, domain)
+            return  # the coordinator's deadline sees to it
+        with self._changed:
+            if self._coordinator is not None:
+                self._carry_out(self._coordinator.reply(self._now(), domain, request, reply))
+
+    def _exchange(self, domain: str, request: Request) -> Reply:
+        """Raises NoReply."""
+        if domain == self.home:
+            return self._take_part(request)
+        peer = self._peers.get(domain)
+        if peer is None:
+            raise NoReply(f"domain '{domain}' is not among the peers (--peers)")
+        if isinstance(request, Query):
+            timeout_s = QUERY_TIMEOUT_S
+        elif isinstance(request, Reserve):
+            timeout_s = self._timing.reserve_s
+        elif isinstance(request, Commit):
+            timeout_s = self._timing.commit_s
+        else:
+            timeout_s = self._timing.release_s
+        try:
+            reply = peer.exchange(request, timeout_s)
+        except NoReply as error:
+            self._note_peer(domain, str(error))
+            raise
+        self._note_peer(domain, "")
+        return reply
+
+    def _note_peer(self, domain: str, problem: str) -> None:
+        before = self._last_heard.get(domain, (0.0, ""))[1]
+        self._last_heard[domain] = (self._now(), problem)
+        if problem and not before:
+            LOG.warning("peer=%s does not answer: %s", domain, problem)
+        elif before and not problem:
+            LOG.info("peer=%s answers", domain)
+
+    # -- inside: what happens by itself
+
+    def _run(self) -> None:
+        audit_at = look_at = 0.0
+        while True:
+            try:
+                now = self._now()
+                with self._changed:
+                    if self._ending:
+                        return
+                    deadline = None
+                    if self._coordinator is not None:
+                        self._carry_out(self._coordinator.tick(now))
+                        deadline = self._coordinator.deadline()
+                    wait_s = LOOK_S if deadline is None else min(LOOK_S, deadline - self._now())
+                    self._changed.wait(max(wait_s, 0.005))
+                if now >= look_at:
+                    look_at = now + LOOK_S
+                    self._look_at_role()
+                    self._expire()
+                    self._end_paths()
+                if now >= audit_at:
+                    audit_at = now + self._audit_s
+                    self._audit()
+            except Exception:
+                LOG.exception("the federation's clock")
+                time.sleep(LOOK_S)
+
+    def _look_at_role(self) -> None:
+        """An active controller has its cores from the store; a standby has none."""
+        with self._changed:
+            if self._is_active() == (self._coordinator is not None):
+                return
+            if not self._is_active():
+                self._coordinator = self._participant = None
+                return
+            self._participant = Participant(self.domains, self.home, self._local, self._store)
+            self._coordinator = Coordinator(
+                self.domains, self.home, self._store.records(), self._timing
+            )
+            self._carry_out(self._coordinator.start(self._now()))
+
+    def _expire(self) -> None:
+        participant = self._participant
+        for connection in list(participant.notes) if participant is not None else ():
+            with self._connection_locks[connection]:
+                assert participant is not None
+                participant.expire(self._now(), connection)
+
+    def _end_paths(self) -> None:
+        """A path that its own domain has deleted (its end time came) ends in the others, too."""
+        coordinator = self._coordinator
+        for name in list(coordinator.records) if coordinator is not None else ():
+            if self._local.segment(name) is not None:
+                continue
+            with self._changed:
+                record = self.record(name)
+                if coordinator is None or record is None or record.trying is not None:
+                    continue
+                if record.tree.entries:
+                    LOG.info("path=%s is no more: its segments are released", name)
+                    now = self._now()
+                    self._carry_out(coordinator.remove_leaves(now, 0, name, None))
+                    self._answers.pop(0, None)
+
+    def _audit(self) -> None:
+        participant = self._participant
+        if participant is None:
+            return
+        for query in participant.audits():
+            domain = query.connection.coordinator
+            self._pools[domain].submit(self._audit_one, participant, query)
+        with self._changed:
+            if self._coordinator is not None:
+                self._carry_out(self._coordinator.verify())
+
+    def _audit_one(self, participant: Participant, query: Query) -> None:
+        try:
+            reply = self._exchange(query.connection.coordinator, query)
+        except NoReply:
+            return  # it is waited for
+        except Exception:
+            LOG.exception("connection=%s: audit", query.connection)
+            return
+        with self._connection_locks[query.connection]:
+            try:
+                if participant.audited(self._now(), query, reply):
+                    LOG.warning(
+                        "connection=%s: released, as its coordinator does not know it",
+                        query.connection,
+                    )
+            except Refusal as refusal:
+                LOG.warning("connection=%s: %s", query.connection, refusal)
+
+
+def _error(problem: Problem) -> ServiceError:
+    return ServiceError(problem.status, problem.kind, problem.title, problem.detail)

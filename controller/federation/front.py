@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The path service of a domain among others: leaves may be in any controller domain.
+
+To its users it is a path service as any; a leaf on a switch of another domain is set up together
+with the domains on the way. The hand-offs that this takes are leaves of the path in its own
+domain; they are not shown as such.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import cached_property
+from typing import TypeVar
+
+from controller.core import Endpoint, EndpointKey
+from controller.federation.federation import Federation
+from controller.federation.trees import Domains, Tree
+from controller.paths import Algorithm, Edge, Path
+from controller.problems import ServiceError
+from controller.service import PathService
+from controller.views import HoldView, PathView, PathWish
+
+PATIENCE_S = 20.0
+T = TypeVar("T")
+
+
+class FederatedView(PathView):
+    """A path with its leaves in all domains."""
+
+    def __init__(self, own: PathView, domains: Domains, tree: Tree, lost: Iterable[str]) -> None:
+        self._own = own
+        self._domains = domains
+        self._tree = tree
+        self._lost = frozenset(lost)
+        self.path = _shown(domains, own.path, tree)
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        return self._own.edges
+
+    @property
+    def group_switches(self) -> tuple[str, ...]:
+        return self._own.group_switches
+
+    @cached_property
+    def _down(self) -> frozenset[EndpointKey]:
+        """Own leaves that are down, and leaves behind a hand-off or a domain that is."""
+        down = self._own.down_leaves()
+        home = self._domains.domain_of[self.path.root.switch]
+        away: set[str] = set()
+        for domain, entry in self._tree.entries.items():  # parents before children
+            hand_off = self._domains.hand_offs[entry.link]
+            parent = hand_off.other(domain)
+            port = hand_off.ports[parent]
+            cut = parent == home and (port.node, port.number, entry.vlan) in down
+            if cut or parent in away or domain in self._lost:
+                away.add(domain)
+        remote = {leaf.key for domain in away for leaf in self._tree.leaves.get(domain, ())}
+        own = {leaf.key for leaf in self.path.leaves}
+        return frozenset((down & own) | remote)
+
+    def down_leaves(self) -> frozenset[EndpointKey]:
+        return self._down
+
+    @property
+    def up(self) -> bool:
+        return self._own.up and not self._down
+
+
+def _shown(domains: Domains, path: Path, tree: Tree) -> Path:
+    own = [leaf for leaf in path.leaves if domains.hand_off_at(leaf.switch, leaf.port) is None]
+    return replace(path, leaves=(*own, *tree.all_leaves))
+
+
+class OwnDomain:
+    """A FederatedService as the path service of its domain alone (`local.Service`)."""
+
+    def __init__(self, service: PathService) -> None:
+        self._service = service
+
+    def path(self, name: str) -> PathView:
+        return PathService.path(self._service, name)
+
+    def owner_of(self, key: EndpointKey) -> str | None:
+        return self._service.owner_of(key)
+
+    def open_hold(self, name: str) -> HoldView | None:
+        return self._service.open_hold(name)
+
+    def hold(self, hold_id: str, wish: PathWish, hold_until: float) -> HoldView:
+        return PathService.hold(self._service, hold_id, wish, hold_until)
+
+    def commit(self, hold_id: str) -> PathView:
+        return self._service.commit(hold_id)
+
+    def release(self, hold_id: str) -> None:
+        self._service.release(hold_id)
+
+    def add_leaf(self, name: str, leaf: Endpoint) -> tuple[PathView, bool]:
+        return PathService.add_leaf(self._service, name, leaf)
+
+    def remove_leaf(self, name: str, key: EndpointKey) -> PathView:
+        return PathService.remove_leaf(self._service, name, key)
+
+    def set_macs(self, name: str, key: EndpointKey, macs: Iterable[str]) -> PathView:
+        return self._service.set_macs(name, key, macs)
+
+    def delete(self, name: str) -> None:
+        PathService.delete(self._service, name)
+
+
+class FederatedService(PathService):
+    """`federate` must be called before the first request."""
+
+    _federation: Federation
+
+    def own_domain(self) -> OwnDomain:
+        """The path service of this domain alone, for the federation."""
+        return OwnDomain(self)
+
+    def federate(self, federation: Federation) -> None:
+        self._federation = federation
+
+    @property
+    def _domains(self) -> Domains:
+        return self._federation.domains
+
+    # -- reading
+
+    def path(self, name: str) -> PathView:
+        return self._seen(super().path(name))
+
+    def paths(self) -> list[PathView]:
+        return [self._seen(view) for view in super().paths()]
+
+    def _seen(self, view: PathView) -> PathView:
+        record = self._federation.record(view.path.name)
+        if record is None:
+            return view
+        lost = self._federation.lost(view.path.name)
+        return FederatedView(view, self._domains, record.tree, lost)
+
+    # -- changing
+
+    def create(
+        self,
+        name: str,
+        root: Endpoint,
+        rate_bps: int,
+        *,
+        workgroup: str = "",
+        algorithm: Algorithm = Algorithm.SHORTEST,
+        leaf_to_leaf: bool = False,
+        end_time: float | None = None,
+    ) -> tuple[PathView, bool]:
+        self._check_no_hand_off(root)
+        view, is_new = super().create(
+            name,
+            root,
+            rate_bps,
+            workgroup=workgroup,
+            algorithm=algorithm,
+            leaf_to_leaf=leaf_to_leaf,
+            end_time=end_time,
+        )
+        return self._seen(view), is_new
+
+    def add_leaf(self, name: str, leaf: Endpoint) -> tuple[PathView, bool]:
+        if self._is_here(leaf.switch):
+            self._check_no_hand_off(leaf)
+            view, is_new = self._patiently(name, lambda: self.own_domain().add_leaf(name, leaf))
+            return self._seen(view), is_new
+        path = super().path(name).path
+        leaf = self._domains.with_macs(leaf)
+        record = self._federation.record(name)
+        known = {known.key: known for known in record.tree.all_leaves} if record else {}
+        if leaf.key in known:
+            if known[leaf.key].macs == leaf.macs:
+                return self.path(name), False
+            raise ServiceError(
+                409,
+                "leaf-exists",
+                "Leaf exists",
+                f"leaf {leaf} of path '{name}' exists with MACs "
+                f"{', '.join(known[leaf.key].macs)} instead of {', '.join(leaf.macs) or 'any'}",
+            )
+        if path.leaf_to_leaf:
+            raise ServiceError(
+                422,
+                "invalid-endpoint",
+                "Invalid endpoint",
+                f"path '{name}' has leaf_to_leaf, and leaf {leaf} is in domain "
+                f"'{self._domains.domain_of[leaf.switch]}'; valid: leaves in domain "
+                f"'{self._federation.home}'",
+            )
+        for near in path.leaves:
+            at_hand_off = self._domains.hand_off_at(near.switch, near.port) is not None
+            if not at_hand_off and (shared := sorted(set(near.macs) & set(leaf.macs))):
+                detail = f"MAC {shared[0]} of leaf {leaf} is already at {near}"
+                raise ServiceError(422, "invalid-endpoint", "Invalid endpoint", detail)
+        empty = Tree(path.root, path.rate_bps, path.algorithm.value)
+        self._federation.add_leaf(name, empty, leaf)
+        return self.path(name), True
+
+    def remove_leaf(self, name: str, key: EndpointKey) -> PathView:
+        if self._is_here(key[0]):
+            if self._domains.hand_off_at(key[0], key[1]) is not None:
+                raise self._no_leaf(name, key)
+            own = self.own_domain()
+            return self._seen(self._patiently(name, lambda: own.remove_leaf(name, key)))
+        super().path(name)
+        record = self._federation.record(name)
+        if record is None or key not in {leaf.key for leaf in record.tree.all_leaves}:
+            raise self._no_leaf(name, key)
+        self._federation.remove_leaves(name, {key})
+        return self.path(name)
+
+    def delete(self, name: str) -> None:
+        super().path(name)
+        if self._federation.record(name) is not None:
+            self._federation.remove_leaves(name, None)
+        self._patiently(name, lambda: self.own_domain().delete(name))
+
+    def hold(self, hold_id: str, wish: PathWish, hold_until: float) -> HoldView:
+        for endpoint in (wish.root, *wish.leaves):
+            if not self._is_here(endpoint.switch):
+                raise ServiceError(
+                    422,
+                    "invalid-endpoint",
+                    "Invalid endpoint",
+                    f"{endpoint} is in domain '{self._domains.domain_of[endpoint.switch]}'; valid "
+                    f"in a hold: endpoints of domain '{self._federation.home}'",
+                )
+            self._check_no_hand_off(endpoint)
+        return super().hold(hold_id, wish, hold_until)
+
+    # -- inside
+
+    def _patiently(self, name: str, change: Callable[[], T]) -> T:
+        """A change of the own domain waits while the path is held for leaves in other domains."""
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return change()
+            except ServiceError as error:
+                hold = super().open_hold(name)
+                ours = hold is None or hold.id.startswith(f"{self._federation.home}:{name}:")
+                if error.kind != "path-held" or not ours or time.monotonic() > until:
+                    raise
+            time.sleep(0.02)
+
+    def _is_here(self, switch: str) -> bool:
+        """Or nowhere: then the domain's own path service says so."""
+        return self._domains.domain_of.get(switch, self._federation.home) == self._federation.home
+
+    def _check_no_hand_off(self, endpoint: Endpoint) -> None:
+        hand_off = self._domains.hand_off_at(endpoint.switch, endpoint.port)
+        if hand_off is not None:
+            raise ServiceError(
+                422,
+                "invalid-endpoint",
+                "Invalid endpoint",
+                f"{endpoint} is at the hand-off to domain "
+                f"'{hand_off.other(self._federation.home)}' (link '{hand_off.link}'); valid: the "
+                "endpoint in that domain itself",
+            )
+
+    def _no_leaf(self, name: str, key: EndpointKey) -> ServiceError:
+        leaves = self.path(name).path.leaves
+        return ServiceError(
+            404,
+            "unknown-leaf",
+            "Unknown leaf",
+            f"path '{name}' has no leaf {key[0]}:{key[1]}:{key[2]}; its leaves: "
+            f"{', '.join(map(str, leaves[:8])) or 'none'}",
+        )

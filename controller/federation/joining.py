@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes a domain's path service one of several: what the launcher calls with `--peers`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from fastapi import APIRouter
+
+from controller.federation.coordinator import Timing
+from controller.federation.federation import AUDIT_S, Exchange, Federation
+from controller.federation.front import FederatedService
+from controller.federation.local import ServicePaths
+from controller.federation.peers import Peer, PeerAddress
+from controller.federation.routes import make_router
+from controller.federation.store import FederationStore
+from controller.federation.trees import Domains
+from topologies.model import Network
+
+
+def join(
+    network: Network,
+    home: str,
+    service: FederatedService,
+    store_file: Path | None,
+    peers: Mapping[str, Exchange],
+    *,
+    timing: Timing | None = None,
+    audit_s: float = AUDIT_S,
+) -> tuple[Federation, APIRouter]:
+    """`Federation.start` is the caller's, once the domain's REST interface is served."""
+    domains = Domains(network)
+    federation = Federation(
+        domains,
+        home,
+        ServicePaths(domains, home, service.own_domain()),
+        FederationStore(store_file),
+        peers,
+        timing=timing,
+        audit_s=audit_s,
+        is_active=lambda: service.is_active,
+    )
+    service.federate(federation)
+    return federation, make_router(federation, service.path)
+
+
+def connect(home: str, addresses: Mapping[str, PeerAddress]) -> dict[str, Exchange]:
+    """Raises PeerErrors."""
+    return {name: Peer(home, address) for name, address in addresses.items()}

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Segments as paths of this domain's path service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Protocol
+
+from controller.core import Endpoint, EndpointKey
+from controller.federation.trees import Domains, Refusal
+from controller.federation.values import Problem, Segment
+from controller.paths import Algorithm
+from controller.problems import ServiceError
+from controller.views import HoldView, PathView, PathWish
+
+# A path service forgets what it removed even if a switch has not confirmed: that switch is
+# brought to the desired state when it is back.
+_DONE_ALL_THE_SAME = frozenset({"unconfirmed", "unknown-path", "unknown-leaf"})
+
+
+class Service(Protocol):
+    """What is used of `controller.service.PathService`."""
+
+    def path(self, name: str) -> PathView: ...
+    def owner_of(self, key: EndpointKey) -> str | None: ...
+    def open_hold(self, name: str) -> HoldView | None: ...
+    def hold(self, hold_id: str, wish: PathWish, hold_until: float) -> HoldView: ...
+    def commit(self, hold_id: str) -> PathView: ...
+    def release(self, hold_id: str) -> None: ...
+    def remove_leaf(self, name: str, key: EndpointKey) -> PathView: ...
+    def set_macs(self, name: str, key: EndpointKey, macs: Iterable[str]) -> PathView: ...
+    def delete(self, name: str) -> None: ...
+
+
+class ServicePaths:
+    """`participant.LocalPaths` over a path service. `service` must be the domain's own one: what
+    is asked of it here concerns this domain only."""
+
+    def __init__(self, domains: Domains, home: str, service: Service) -> None:
+        self._domains = domains
+        self._home = home
+        self._service = service
+
+    def taken_vlans(self, switch: str, port: int, besides: str) -> frozenset[int]:
+        hand_off = self._domains.hand_off_at(switch, port)
+        low, high = (1, 4094) if hand_off is None else hand_off.vlan_range
+        owner_of = self._service.owner_of
+        return frozenset(
+            vlan
+            for vlan in range(low, high + 1)
+            if owner_of((switch, port, vlan)) not in (None, besides)
+        )
+
+    def hold(self, hold_id: str, path: str, segment: Segment, until: float) -> None:
+        peer, colon, _ = path.partition(":")
+        with _refusals():
+            if colon:
+                wish = PathWish(
+                    name=path,
+                    root=segment.root,
+                    rate_bps=segment.rate_bps,
+                    workgroup=peer,
+                    algorithm=_algorithm(segment.algorithm),
+                    leaves=segment.leaves,
+                )
+            else:
+                own = self._service.path(path).path
+                wish = PathWish(
+                    name=path,
+                    root=own.root,
+                    rate_bps=own.rate_bps,
+                    workgroup=own.workgroup,
+                    algorithm=own.algorithm,
+                    leaf_to_leaf=own.leaf_to_leaf,
+                    leaves=segment.leaves,
+                )
+            self._service.hold(hold_id, wish, until)
+
+    def commit(self, hold_id: str) -> None:
+        with _refusals():
+            self._service.commit(hold_id)
+
+    def release(self, path: str) -> None:
+        hold = self._service.open_hold(path)
+        prefix = path if ":" in path else f"{self._home}:{path}"
+        if hold is not None and hold.id.startswith(f"{prefix}:"):
+            with _refusals():
+                self._service.release(hold.id)
+
+    def reduce(self, path: str, segment: Segment | None, *, is_home: bool) -> None:
+        found = self.segment(path)
+        if found is None:
+            return
+        if segment is None and not is_home:
+            self._removal(partial(self._service.delete, path))
+            return
+        kept = {leaf.key: leaf for leaf in segment.leaves} if segment is not None else {}
+        for leaf in found.leaves:
+            if is_home and self._domains.hand_off_at(leaf.switch, leaf.port) is None:
+                continue
+            wanted = kept.get(leaf.key)
+            if wanted is None:
+                self._removal(partial(self._service.remove_leaf, path, leaf.key))
+            elif wanted.macs != leaf.macs:
+                self._removal(partial(self._service.set_macs, path, leaf.key, wanted.macs))
+
+    def segment(self, path: str) -> Segment | None:
+        try:
+            found = self._service.path(path).path
+        except ServiceError as error:
+            if error.kind == "unknown-path":
+                return None
+            raise
+        leaves = tuple(sorted(found.leaves))
+        return Segment(found.root, found.rate_bps, leaves, found.algorithm.value)
+
+    def _removal(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except ServiceError as error:
+            if error.kind not in _DONE_ALL_THE_SAME:
+                raise Refusal(problem_of(error)) from error
+
+
+def problem_of(error: ServiceError) -> Problem:
+    return Problem(error.status, error.kind, error.title, error.detail)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except ServiceError as error:
+        raise Refusal(problem_of(error)) from error
+
+
+def _algorithm(name: str) -> Algorithm:
+    try:
+        return Algorithm(name)
+    except ValueError:
+        detail = f"algorithm '{name}'; valid: {', '.join(Algorithm)}"
+        raise Refusal(Problem(422, "invalid", "Invalid request", detail)) from None
+
+
+def is_at_hand_off(domains: Domains, endpoint: Endpoint) -> bool:
+    return domains.hand_off_at(endpoint.switch, endpoint.port) is not None

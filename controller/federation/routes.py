@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""REST routes of paths over several domains: for peers, and for those who want to look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Header, Request, Response
+from pydantic import BaseModel, ConfigDict
+from starlette.concurrency import run_in_threadpool
+
+from controller.auth import Caller, caller
+from controller.federation.federation import Federation
+from controller.federation.local import is_at_hand_off
+from controller.federation.trees import Tree, segments_of
+from controller.federation.values import (
+    FederationError,
+    Problem,
+    Refused,
+    Release,
+    Reply,
+    Reserve,
+    read_request,
+    reply_json,
+)
+from controller.federation.values import Request as DomainRequest
+from controller.problems import ServiceError
+from controller.views import PathView
+
+Who = Annotated[Caller, Depends(caller)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PeerModel(_Model):
+    """`problem`: why it did not answer last time."""
+
+    domain: str
+    state: Literal["answers", "unknown", "silent"]
+    problem: str
+
+
+class SegmentModel(_Model):
+    """What one domain contributes; `link` and `vlan` say how frames get into it."""
+
+    domain: str
+    link: str | None
+    vlan: int | None
+    root: str
+    leaves: list[str]
+    state: Literal["confirmed", "unconfirmed"]
+
+
+class DomainPathModel(_Model):
+    path: str
+    coordinator: str
+    segments: list[SegmentModel]
+
+
+class ConnectionModel(_Model):
+    """A segment here of another domain's path."""
+
+    coordinator: str
+    path: str
+    version: int
+    state: Literal["committed", "reserved"]
+
+
+def make_router(federation: Federation, path_of: Callable[[str], PathView]) -> APIRouter:
+    """`path_of` raises ServiceError 404."""
+    router = APIRouter(prefix="/v1/domains", tags=["domains"])
+
+    @router.post("/messages", responses={200: {"content": {"application/json": {}}}})
+    async def message(
+        request: Request,
+        who: Who,
+        downpour_domain: Annotated[str | None, Header(max_length=64)] = None,
+    ) -> Response:
+        """From another domain's controller: reserve, commit, release or query. The reply is
+        `done`, `refused` with a problem, or `unknown`."""
+        sender = _sender(federation, who, downpour_domain)
+        try:
+            asked = read_request(await request.body())
+        except FederationError as error:
+            raise ServiceError(422, "invalid", "Invalid request", f"body.{error}") from None
+        objection = _objection(federation, who, asked)
+        if objection is not None:
+            reply: Reply = Refused(objection)
+        else:
+            reply = await run_in_threadpool(federation.handle, sender, asked)
+        return Response(reply_json(reply), media_type="application/json")
+
+    @router.get("/peers")
+    async def peers(_who: Who) -> list[PeerModel]:
+        """The other domains, and whether their controllers answer."""
+        return [
+            PeerModel(
+                domain=domain,
+                state="answers"
+                if not problem
+                else "unknown"
+                if problem == "not asked yet"
+                else "silent",
+                problem=problem,
+            )
+            for domain, problem in federation.peer_states().items()
+        ]
+
+    @router.get("/paths/{name}")
+    async def path(name: str, who: Who) -> DomainPathModel:
+        """The segments of a path that this domain coordinates, its own first."""
+        own = path_of(name).path
+        if not who.workgroup.may_see(own.workgroup):
+            raise ServiceError(404, "unknown-path", "Unknown path", f"there is no path '{name}'")
+        record = federation.record(name)
+        tree = record.tree if record is not None else Tree(own.root, own.rate_bps)
+        lost = federation.lost(name)
+        return DomainPathModel(
+            path=name,
+            coordinator=federation.home,
+            segments=[
+                SegmentModel(
+                    domain=domain,
+                    link=tree.entries[domain].link if domain in tree.entries else None,
+                    vlan=tree.entries[domain].vlan if domain in tree.entries else None,
+                    root=str(segment.root),
+                    leaves=[str(leaf) for leaf in segment.leaves],
+                    state="unconfirmed" if domain in lost else "confirmed",
+                )
+                for domain, segment in segments_of(federation.domains, tree).items()
+            ],
+        )
+
+    @router.get("/connections")
+    async def connections(who: Who) -> list[ConnectionModel]:
+        """The segments here of other domains' paths (for admins, and a peer its own)."""
+        return [
+            ConnectionModel(
+                coordinator=note.connection.coordinator,
+                path=note.connection.path,
+                version=note.seen,
+                state="committed" if note.committed is not None else "reserved",
+            )
+            for note in federation.notes()
+            if who.workgroup.may_see(note.connection.coordinator)
+        ]
+
+    return router
+
+
+def _sender(federation: Federation, who: Caller, header: str | None) -> str:
+    """The domain that sends. A peer's workgroup has the domain's name; who may do everything is
+    believed. Raises ServiceError 403."""
+    if who.is_peer:
+        domain = who.name
+    elif who.is_admin and header is not None:
+        domain = header
+    else:
+        detail = f"workgroup '{who.name}' is no peer; valid: a workgroup with peer: true"
+        raise ServiceError(403, "not-allowed", "Not allowed", detail)
+    others = [name for name in federation.domains.names if name != federation.home]
+    if domain not in others:
+        detail = f"peer '{domain}' is no other controller domain; valid: {', '.join(others)}"
+        raise ServiceError(403, "not-allowed", "Not allowed", detail)
+    return domain
+
+
+def _objection(federation: Federation, who: Caller, asked: DomainRequest) -> Problem | None:
+    """Why the peer may not use a leaf's endpoint. Hand-offs are for all peers."""
+    if not isinstance(asked, (Reserve, Release)) or asked.segment is None or who.is_admin:
+        return None
+    for leaf in asked.segment.leaves:
+        if not is_at_hand_off(federation.domains, leaf):
+            detail = who.workgroup.objection_to(leaf)
+            if detail:
+                return Problem(403, "not-allowed", "Not allowed", detail)
+    return None

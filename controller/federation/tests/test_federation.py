@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Three domains' path services together: what users see, what switches hold, where frames go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.core import Endpoint
+from controller.federation.tests.networks import chain, endpoint, mac
+from controller.federation.tests.rig import DomainRig, WorldRig
+from controller.federation.values import Commit, Release, Reserve
+from controller.service import Failure, PathService, Why
+from controller.tests.fake_switch import Frame
+from topologies.model import Impairment
+
+GROUP = "01:00:5e:01:01:01"
+RATE = 20_000_000
+ROOT = endpoint("a1")
+NEAR, IN_B, IN_C, IN_C_TOO = endpoint("a2"), endpoint("b2"), endpoint("c2"), endpoint("c1", 2)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[WorldRig]:
+    rig = WorldRig(tmp_path)
+    yield rig
+    rig.close()
+
+
+@pytest.fixture
+def a(world: WorldRig) -> DomainRig:
+    rig = world.domains["a"]
+    body = {"name": "P", "root": json_of(ROOT), "rate_bps": RATE}
+    assert rig.http.post("/v1/paths", json=body).status_code == 201
+    return rig
+
+
+def json_of(endpoint: Endpoint) -> dict[str, Any]:
+    return {
+        "switch": endpoint.switch,
+        "port": endpoint.port,
+        "vlan": endpoint.vlan,
+        "macs": list(endpoint.macs),
+    }
+
+
+def join(rig: DomainRig, leaf: Endpoint, status: int = 201) -> dict[str, Any]:
+    response = rig.http.post("/v1/paths/P/leaves", json=json_of(leaf))
+    assert response.status_code == status, response.text
+    body: dict[str, Any] = response.json()
+    return body
+
+
+def leave(rig: DomainRig, leaf: Endpoint, status: int = 200) -> dict[str, Any]:
+    url = f"/v1/paths/P/leaves/{leaf.switch}/{leaf.port}/{leaf.vlan}"
+    response = rig.http.delete(url)
+    assert response.status_code == status, response.text
+    body: dict[str, Any] = response.json()
+    return body
+
+
+def at(leaf: Endpoint) -> tuple[str, int, int]:
+    return leaf.key
+
+
+def from_root(world: WorldRig, dst: str = GROUP) -> list[tuple[str, int, int | None]]:
+    return world.deliver("a1", 9, Frame(dst, ROOT.macs[0], ROOT.vlan))
+
+
+def test_a_path_over_three_domains(world: WorldRig, a: DomainRig) -> None:
+    shown = join(a, IN_C)
+    assert (shown["state"], shown["leaves"]) == ("up", [{**json_of(IN_C), "state": "up"}])
+    assert from_root(world) == [at(IN_C)]
+    for leaf in (IN_B, NEAR, IN_C_TOO):
+        join(a, leaf)
+    assert from_root(world) == sorted(map(at, (NEAR, IN_B, IN_C, IN_C_TOO)))
+    # Unicast both ways, through two hand-offs; nothing from leaf to leaf.
+    assert from_root(world, IN_C.macs[0]) == [at(IN_C)]
+    assert from_root(world, IN_B.macs[0]) == [at(IN_B)]
+    up = Frame(ROOT.macs[0], IN_C.macs[0], IN_C.vlan)
+    assert world.deliver("c2", 9, up) == [at(ROOT)]
+    across = Frame(IN_B.macs[0], IN_C.macs[0], IN_C.vlan)
+    assert world.deliver("c2", 9, across) == []
+    assert world.deliver("c2", 9, Frame(ROOT.macs[0], mac("c2", 3), IN_C.vlan)) == []
+
+
+def test_asking_again_changes_nothing(world: WorldRig, a: DomainRig) -> None:
+    join(a, IN_C)
+    before = world.entries()
+    sent = len(a.wires["b"].requests)
+    assert join(a, IN_C, 200)["leaves"] == [{**json_of(IN_C), "state": "up"}]
+    without_macs = Endpoint(*IN_C.key)
+    assert join(a, without_macs, 200)["state"] == "up"
+    assert "exists with MACs" in join(a, Endpoint.of(*IN_C.key, [mac("c2", 2)]), 409)["detail"]
+    assert world.entries() == before
+    assert [r for r in a.wires["b"].requests[sent:] if r.kind != "query"] == []
+
+
+def test_leaving_undoes_joining(world: WorldRig, a: DomainRig) -> None:
+    empty = world.entries()
+    join(a, IN_C)
+    one = world.entries()
+    join(a, IN_B)
+    join(a, IN_C_TOO)
+    leave(a, IN_B)
+    leave(a, IN_C_TOO)
+    assert world.entries() == one
+    assert leave(a, IN_C)["leaves"] == []
+    assert world.entries() == empty
+    assert a.federation.record("P") is None
+    detail = leave(a, IN_C, 404)["detail"]
+    assert detail == "path 'P' has no leaf c2:9:101; its leaves: none"
+    join(a, IN_C)
+    assert a.http.delete("/v1/paths/P").status_code == 204
+    assert all(rig.http.get("/v1/paths").json() == [] for rig in world.domains.values())
+
+
+def test_order_of_messages(world: WorldRig, a: DomainRig) -> None:
+    """Reserved from the root on, committed from the far end."""
+    order: list[tuple[str, str]] = []
+    for name, wire in a.wires.items():
+
+        def note(request: Any, name: str = name) -> str:
+            if request.kind != "query":
+                order.append((name, request.kind))
+                if request.kind == "commit":  # the own domain's switches know nothing yet
+                    assert not world.deliver("a1", 9, Frame(GROUP, ROOT.macs[0], ROOT.vlan))
+            return "ok"
+
+        wire.fate = note
+    join(a, IN_C)
+    assert order == [("b", "reserve"), ("c", "reserve"), ("c", "commit"), ("b", "commit")]
+
+
+def test_views(world: WorldRig, a: DomainRig) -> None:
+    join(a, IN_C)
+    shown = a.http.get("/v1/domains/paths/P").json()
+    assert shown["coordinator"] == "a"
+    assert [(s["domain"], s["link"], s["vlan"], s["state"]) for s in shown["segments"]] == [
+        ("a", None, None, "confirmed"),
+        ("b", "a2:b1", 200, "confirmed"),
+        ("c", "b2:c1", 201, "confirmed"),
+    ]
+    assert shown["segments"][2]["leaves"] == ["c2:9:101"]
+    in_b = world.domains["b"].http.get("/v1/domains/connections").json()
+    assert [(c["coordinator"], c["path"], c["state"]) for c in in_b] == [("a", "P", "committed")]
+    peers = {p["domain"]: p["state"] for p in a.http.get("/v1/domains/peers").json()}
+    assert peers == {"b": "answers", "c": "answers"}
+    assert [p["name"] for p in world.domains["b"].http.get("/v1/paths").json()] == ["a:P"]
+
+
+def test_a_vlan_id_that_only_the_other_side_has_given_away(world: WorldRig, a: DomainRig) -> None:
+    b = world.domains["b"]
+    for number, vlan in ((1, 200), (2, 201)):
+        root = Endpoint("b1", 2, vlan, (mac("b1", number),))
+        PathService.create(b.service, f"x{number}", root, 1000)
+    join(a, IN_B)
+    entry = a.http.get("/v1/domains/paths/P").json()["segments"][1]
+    assert (entry["link"], entry["vlan"]) == ("a2:b1", 202)
+    assert len([r for r in a.wires["b"].requests if isinstance(r, Reserve)]) == 2
+    assert from_root(world) == [at(IN_B)]
+
+
+def test_no_capacity_in_a_remote_domain(tmp_path: Path) -> None:
+    slow = Impairment(rate_bps=30_000_000, delay_ms=1)
+    network = chain("abc")
+    links = tuple(
+        replace(k, forward=slow, backward=slow) if k.name == "c1:c2" else k for k in network.links
+    )
+    world = WorldRig(tmp_path, "abc", replace(network, links=links))
+    try:
+        a, c = world.domains["a"], world.domains["c"]
+        for name, root in (("Q", endpoint("a1", 2)), ("P", ROOT)):
+            body = {"name": name, "root": json_of(root), "rate_bps": RATE}
+            assert a.http.post("/v1/paths", json=body).status_code == 201
+        first = a.http.post("/v1/paths/Q/leaves", json=json_of(endpoint("c2", 2)))
+        assert first.status_code == 201, first.text
+        before = world.entries()
+        refused = join(a, IN_C, 409)
+        assert refused["type"] == "urn:downpour:problem:no-capacity"
+        assert refused["detail"].startswith("domain 'c': link 'c1:c2'")
+        assert "30000000 bit/s" in refused["detail"]
+        assert world.entries() == before
+        assert [note.connection.path for note in c.federation.notes()] == ["Q"]
+        # Nothing is held any more: what was reserved on the way can be had.
+        join(a, IN_B)
+    finally:
+        world.close()
+
+
+@pytest.mark.parametrize("kind", [Reserve, Commit])
+@pytest.mark.parametrize("domain", ["b", "c"])
+@pytest.mark.parametrize("fate", ["lost", "deaf"])
+def test_no_answer(
+    world: WorldRig, a: DomainRig, kind: type[Reserve] | type[Commit], domain: str, fate: str
+) -> None:
+    before = world.entries()
+    a.wires[domain].fate = lambda request: fate if isinstance(request, kind) else "ok"
+    problem = join(a, IN_C, 504)
+    assert problem["type"] == "urn:downpour:problem:domain-timeout"
+    assert problem["detail"].startswith(
+        f"domain '{domain}' did not answer to {kind.__name__.lower()}"
+    )
+    assert world.entries() == before
+    assert a.federation.record("P") is None
+    a.wires[domain].fate = lambda _request: "ok"
+    join(a, IN_C)
+    assert from_root(world) == [at(IN_C)]
+
+
+def test_a_domain_that_is_gone_while_all_is_undone(world: WorldRig, a: DomainRig) -> None:
+    before = world.entries()
+    a.wires["c"].fate = lambda _request: "lost"
+    a.wires["b"].fate = lambda request: "deaf" if isinstance(request, (Commit, Release)) else "ok"
+    assert join(a, IN_C, 504)["detail"].startswith("domain 'c'")
+    assert join(a, IN_B, 504)["detail"].startswith("domain 'b'")
+    a.wires["b"].fate = a.wires["c"].fate = lambda _request: "ok"
+    world.wait_for("all is undone", lambda: a.federation.record("P") is None)
+    assert world.entries() == before
+
+
+def test_a_switch_that_refuses_or_is_not_there(world: WorldRig, a: DomainRig) -> None:
+    before = world.entries()
+    b = world.domains["b"]
+    b.refusing = {"b1"}
+    refused = join(a, IN_C, 502)
+    assert refused["detail"].startswith("domain 'b': not done: ")
+    b.refusing = set()
+    world.wait_for("undone", lambda: world.entries() == before)
+    b.failing = {"b1": Failure(Why.NOT_CONNECTED)}
+    assert "domain 'b'" in join(a, IN_C, 504)["detail"]
+    b.failing = {}
+    b.service.switch_up("b1")
+    world.wait_for("undone", lambda: world.entries() == before)
+    assert b.http.get("/v1/paths").json() == []
+
+
+@pytest.mark.parametrize("victim", ["a", "b", "c"])
+def test_restarts_keep_the_path(world: WorldRig, a: DomainRig, victim: str) -> None:
+    join(a, IN_C)
+    join(a, IN_B)
+    before = world.entries()
+    world.domains[victim].restart()
+    assert world.entries() == before
+    assert a.http.get("/v1/paths/P").json()["state"] == "up"
+    leave(a, IN_C)
+    assert from_root(world) == [at(IN_B)]
+
+
+def test_a_segment_that_its_coordinator_does_not_know_is_released(
+    world: WorldRig, a: DomainRig, tmp_path: Path
+) -> None:
+    empty_b = world.domains["b"].entries()
+    join(a, IN_C)
+    a.federation.stop()
+    a._file = tmp_path / "new.sqlite"  # the disk of `a` is lost
+    a.start()
+    a.federation.start()
+    b = world.domains["b"]
+    world.wait_for("b is empty", lambda: b.http.get("/v1/paths").json() == [])
+    assert b.entries() == empty_b
+
+
+def test_a_domain_that_lost_its_segment_gets_it_back(world: WorldRig, a: DomainRig) -> None:
+    join(a, IN_C)
+    before = world.entries()
+    b = world.domains["b"]
+    b.service.own_domain().delete("a:P")
+    assert from_root(world) == []
+    world.wait_for("all is back", lambda: world.entries() == before)
+    world.wait_for("up", lambda: a.http.get("/v1/paths/P").json()["state"] == "up")
+
+
+def test_a_path_that_ends_by_itself_ends_everywhere(world: WorldRig, a: DomainRig) -> None:
+    join(a, IN_C)
+    a.service.own_domain().delete("P")  # as when its end time comes
+    c = world.domains["c"]
+    world.wait_for("c is empty", lambda: c.http.get("/v1/paths").json() == [])
+    world.wait_for("forgotten", lambda: a.federation.record("P") is None)
+
+
+def test_what_cannot_be(a: DomainRig) -> None:
+    hand_off = Endpoint("a2", 2, 200, (mac("b2", 1),))
+    assert "is at the hand-off to domain 'b'" in join(a, hand_off, 422)["detail"]
+    assert "is not in domain 'a'" in join(a, Endpoint("zz", 9, 101, ()), 422)["detail"]
+    unknown = Endpoint("c2", 9, 150)
+    assert "is in another domain and has no MACs" in join(a, unknown, 422)["detail"]
+    bad_port = Endpoint("c2", 7, 101, (mac("c2", 1),))
+    detail = join(a, bad_port, 422)["detail"]
+    assert detail.startswith("domain 'c': port 7 of switch 'c2' is not an access port")
+    assert a.federation.record("P") is None
+    join(a, NEAR)
+    stolen = Endpoint("c2", 9, 101, NEAR.macs)
+    assert (
+        f"MAC {NEAR.macs[0]} of leaf c2:9:101 is already at a2:9:101"
+        in (join(a, stolen, 422)["detail"])
+    )
+
+
+def test_messages_of_others_are_refused(world: WorldRig, a: DomainRig) -> None:
+    b = world.domains["b"]
+    join(a, IN_C)
+    body = b'{"connection":{"coordinator":"a","path":"P"},"version":9,"kind":"commit"}'
+
+    def post(body: bytes, domain: str | None) -> tuple[int, str]:
+        headers = {} if domain is None else {"downpour-domain": domain}
+        response = b.http.post("/v1/domains/messages", content=body, headers=headers)
+        return response.status_code, response.text
+
+    assert post(body, "c")[0] == 403
+    assert "is not a connection of domain 'c'" in post(body, "c")[1]
+    assert post(body, None)[0] == 403
+    assert "no other controller domain" in post(body, "zz")[1]
+    status, text = post(body, "a")
+    assert status == 200
+    assert "is not reserved (any more)" in text
+    for broken in (b"", b"{", b'{"kind":"reserve"}', body.replace(b"9", b"-9")):
+        assert post(broken, "a")[0] == 422
