@@ -26,15 +26,21 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from fastapi import APIRouter
+
 from controller import auth
 from controller.core import UnknownDomain, core_of
 from controller.events import EventLog
+from controller.federation import joining
+from controller.federation.federation import Federation
+from controller.federation.front import FederatedService
+from controller.federation.peers import PeerAddress, PeerErrors, load_peers
 from controller.service import PathService
 from controller.store import Store, StoreError
 from controller.switchboard import Switchboard
 from controller.workgroups import WorkgroupErrors, Workgroups
 from controller.workgroups import load as load_workgroups
-from topologies.model import Network
+from topologies.model import ControlledBy, Network
 
 LOG = logging.getLogger(__name__)
 RETRY_S = 2.0
@@ -88,6 +94,12 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--store", type=Path, metavar="FILE", help="keep paths there over restarts (SQLite)"
+    )
+    parser.add_argument(
+        "--peers",
+        type=Path,
+        metavar="FILE",
+        help="controllers of other domains, with which paths may be set up together",
     )
     parser.add_argument("--log", type=Path, metavar="FILE", help="log there, not to stderr")
     parser.add_argument("-v", "--verbose", action="store_true", help="log every message")
@@ -172,6 +184,33 @@ def read_workgroups(path: Path | None) -> Workgroups:
         raise UsageError(str(error)) from error
 
 
+def read_peers(arguments: argparse.Namespace, network: Network) -> dict[str, PeerAddress] | None:
+    """None: paths of this domain alone. Raises UsageError with all mistakes."""
+    if arguments.peers is None:
+        return None
+    domains = [d.name for d in network.domains if d.controlled_by is ControlledBy.CONTROLLER]
+    try:
+        return load_peers(arguments.peers, domains, arguments.domain)
+    except PeerErrors as error:
+        raise UsageError(str(error)) from error
+
+
+def _join(
+    arguments: argparse.Namespace,
+    network: Network,
+    service: PathService,
+    peers: dict[str, PeerAddress] | None,
+) -> tuple[Federation | None, list[APIRouter]]:
+    """Raises PeerErrors."""
+    if peers is None or not isinstance(service, FederatedService):
+        return None, []
+    exchanges = joining.connect(arguments.domain, peers)
+    federation, router = joining.join(
+        network, arguments.domain, service, arguments.store, exchanges
+    )
+    return federation, [router]
+
+
 def _serve(arguments: argparse.Namespace) -> int:
     of_host, of_port = host_and_port("--of-listen", arguments.of_listen)
     rest_address = (
@@ -180,6 +219,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     network = read_network(arguments.network)
     core = core_of(network, arguments.domain)
     access = auth.Access(read_workgroups(arguments.workgroups), arguments.rate_limit)
+    peers = read_peers(arguments, network)
 
     # Slow imports, and the framework's, only after the cheap checks.
     try:
@@ -200,7 +240,8 @@ def _serve(arguments: argparse.Namespace) -> int:
             (sockets if tls is None else tls_sockets).append(listener)
         store = Store(arguments.store, network.name, arguments.domain)
         set_up_logging(arguments.log, arguments.verbose)
-        service = PathService(
+        service_class = PathService if peers is None else FederatedService
+        service = service_class(
             network,
             arguments.domain,
             switchboard.apply,
@@ -208,13 +249,14 @@ def _serve(arguments: argparse.Namespace) -> int:
             store=store,
             events=EventLog(f"{int(time.time() * 1000):x}"),
         )
+        federation, routers = _join(arguments, network, service, peers)
         if arguments.rest_socket is not None:
             sockets.append(server.listen_unix(arguments.rest_socket))
             unlink.append(arguments.rest_socket)
-    except (server.ListenError, StoreError) as error:
+    except (server.ListenError, StoreError, PeerErrors) as error:
         raise UsageError(str(error)) from error
 
-    rest_server = server.Server(rest.make_app(service, access), sockets, tls_sockets, tls)
+    rest_server = server.Server(rest.make_app(service, access, routers), sockets, tls_sockets, tls)
     ending = threading.Lock()
 
     def end(why: str, code: int) -> None:
@@ -264,6 +306,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     for name, follow in followers:
         threading.Thread(target=follow, name=name, daemon=True).start()
     rest_server.start()
+    if federation is not None:
+        federation.start()
     LOG.info(
         "controlling domain '%s' of network '%s' (%d switches) with %s; switches connect to %s:%d",
         arguments.domain,

@@ -86,6 +86,12 @@ class PathService(Changes):
         """Raises ServiceError 404."""
         return self._holds.existing(hold_id).view()
 
+    def open_hold(self, name: str) -> HoldView | None:
+        """The hold that is open on a path, if any."""
+        with self._lock:
+            hold = self._holds.open_of(name)
+        return None if hold is None else hold.view()
+
     # -- changing paths
 
     def create(
