@@ -415,9 +415,28 @@ class Lab:
             d.name for d in self.network.domains if d.controlled_by is ControlledBy.CONTROLLER
         ]
         for index, domain in enumerate(domains):
-            controller = Controller(domain, OPENFLOW_PORT + index, self.state_dir)
-            self._controllers.append(controller)
+            options = self._controller_options(domain, domains)
+            port = OPENFLOW_PORT + index
+            self._controllers.append(Controller(domain, port, self.state_dir, options=options))
+        for controller in self._controllers:
             controller.start(self._network_file)
+
+    def _controller_options(self, domain: str, domains: Sequence[str]) -> list[str]:
+        """A store, and the controllers of the other domains where there are any."""
+        options = ["--store", str(self.state_dir / f"controller-{domain}.sqlite")]
+        others = [other for other in domains if other != domain]
+        if others:
+            peers = self.state_dir / f"peers-{domain}.yaml"
+            lines = (f"  {other}: {{ at: {self._peer_sockets(other)} }}\n" for other in others)
+            peers.write_text(f"peers:\n{''.join(lines)}", encoding="utf-8")
+            options += ["--peers", str(peers)]
+        return options
+
+    def _peer_sockets(self, domain: str) -> str:
+        """A YAML list: the first controller's socket, then where a standby's would be."""
+        roles = ("", "standby")
+        sockets = (Controller(domain, 0, self.state_dir, role=role).socket for role in roles)
+        return f"[{', '.join(f'unix:{socket}' for socket in sockets)}]"
 
     def _shape(self) -> None:
         pid = self.pids[WIRE]
