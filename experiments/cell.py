@@ -1,22 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One cell, in a process of its own: brings the network up, replays, waits, collects, judges.
-
-`python -m experiments cell JOB.json OUT_DIR` enters the run's network namespace and writes the
-cell's directory. Progress goes to stdout, one JSON object per line: {"event": "phase", "text"},
-{"event": "progress", ...}, {"event": "done", "verdict", "identical"}, {"event": "error", "text"}.
-"""
+"""A cell of the papers' experiments: one feed, all subscribers from the start to the end, by LDM7
+or by LDM6. Replays, waits, collects, judges."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from controller.client import PathService, PathServiceError, endpoints_of
 from experiments import configs, loss_model, samplers, shaping
@@ -28,9 +19,9 @@ from experiments.lab_run import (
     PROGRESS_S,
     CellError,
     LabRun,
+    Step,
     await_whole_second,
     emit,
-    phase,
 )
 from experiments.plan import (
     congestion_window_bytes,
@@ -41,8 +32,7 @@ from experiments.plan import (
 )
 from experiments.rundir import write_json
 from experiments.verdict import judge
-from topologies.lab import Lab, LabError, open_lab
-from topologies.lifecycle import enter
+from topologies.lab import Lab
 from topologies.model import Network
 
 PATH_NAME: Final = "experiment"
@@ -65,6 +55,20 @@ class CellRun(LabRun):
         self.tcp_found = ""
         self.loss_models: dict[str, str] = {}  # subscriber -> hash, or random and why
 
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return (
+            ("creating the path", self.make_path),
+            ("measuring round trips", self.measure),
+            ("shaping the sender, injecting loss", self.shape),
+            ("creating the product queues", self.make_queues),
+            ("starting the LDM servers", self.start_daemons),
+            ("waiting for the subscribers", self.await_ready),
+            (REPLAYING, self.replay),
+            ("ending the LDM servers", self.end_daemons),
+            ("comparing the products", self.list_products),
+        )
+
     # -- set-up -------------------------------------------------------------------------------
     def make_path(self) -> None:
         """The multipoint path from the publisher to every segment, as the REST answers it."""
@@ -82,6 +86,9 @@ class CellRun(LabRun):
         state = next((p["state"] for p in paths if p["name"] == PATH_NAME), "missing")
         if state != "up":
             raise CellError(f"the path is {state}, not up: see paths.json and logs/controller.log")
+
+    def measure(self) -> None:
+        self.measure_round_trips(dict.fromkeys(self.subscribers, 1))
 
     def shape(self) -> None:
         """The publisher's traffic control, the subscribers' loss, and TCP's congestion control."""
@@ -298,29 +305,16 @@ class CellRun(LabRun):
         return verdict.verdict, identical == "pass"
 
     def _cell_json(self) -> dict[str, Any]:
-        cell, network = self.cell, self.network
-        rtt = {h: network.round_trip_ms[h] for h in self.subscribers}
+        cell = self.cell
+        common = self.common_json()
         return {
-            "cell": cell.cell,
-            "experiment": cell.experiment,
-            "protocol": cell.protocol,
-            "m": cell.m,
-            "r_bps": cell.r_bps,
-            "loss": cell.loss,
+            **common,
             "loss_model": loss_model.used_models(self.loss_models),
-            "duration_s": cell.duration_s,
-            "seed": cell.seed,
-            "repeat": cell.repeat,
-            "publisher": self.publisher,
-            "subscribers": self.subscribers,
-            "site_of": {h.name: h.site for h in network.hosts},
-            "rtt_ms": rtt,
-            "rtt_measured_ms": self.rtt_measured_ms,
             "nic1": self.nic1,
             "parameters": {
                 "F": self.job.trace_info["source"],
                 "m": cell.m,
-                "RTT_i": sorted(set(rtt.values())),
+                "RTT_i": sorted(set(common["rtt_ms"].values())),
                 "p_i": cell.loss,
                 "r": cell.r_bps,
                 "r_vn": cell.r_vn_bps,
@@ -339,79 +333,4 @@ class CellRun(LabRun):
                 # f_cwnd is CTCP's; another algorithm in force sizes its window itself.
                 "tcp_congestion_control": self.tcp_found,
             },
-            "trace": self.job.trace_info,
-            **self.times,
-            "drained_all": self.drained,
-            "cores": os.cpu_count() or 1,
-            "clock": self.lab.facts.clock,
-            "topology": network.name,
-            "queues": self.queues_on,
-            "digest": self.job.digest,
         }
-
-
-def run_cell(job: Job, out: Path) -> tuple[str, bool]:
-    """Runs the cell in this process, which must have one thread. (verdict, identical)."""
-    network = Network.from_json(job.network.read_text())
-    phase("bringing the network up")
-    with (
-        enter(job.run_id, topology=network.name) as entered,
-        open_lab(network, entered.state_dir, progress=phase, seed=job.cell.seed) as lab,
-    ):
-        run = CellRun(job, network, lab, out)
-        steps: tuple[tuple[str, Callable[[], None]], ...] = (
-            ("creating the path", run.make_path),
-            (
-                "measuring round trips",
-                lambda: run.measure_round_trips(dict.fromkeys(run.subscribers, 1)),
-            ),
-            ("shaping the sender, injecting loss", run.shape),
-            ("creating the product queues", run.make_queues),
-            ("starting the LDM servers", run.start_daemons),
-            ("waiting for the subscribers", run.await_ready),
-            (REPLAYING, run.replay),
-            ("ending the LDM servers", run.end_daemons),
-            ("comparing the products", run.list_products),
-        )
-        try:
-            for text, step in steps:
-                await_whole_second(lab.facts.clock)
-                phase(text)
-                step()
-        except (CellError, LabError):
-            # What the counters say may tell why.
-            with contextlib.suppress(Exception):
-                write_json(out / "counters-error.json", lab.counters())
-            raise
-        finally:
-            run.end_daemons()
-            run.save_description(entered.state_dir)
-        return run.finish()
-
-
-def main(job_path: Path, out: Path, errors: IO[str]) -> int:
-    """0 if the cell ran (whatever its verdict), 1 if it could not."""
-
-    def end(number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)  # closes the lab on the way out
-
-    signal.signal(signal.SIGTERM, end)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    try:
-        job = Job.from_json(job_path.read_text())
-    except OSError as error:
-        print(f"experiments: {error.filename}: {error.strerror}", file=errors)
-        return 1
-    try:
-        verdict, identical = run_cell(job, out)
-    except (CellError, LabError) as error:
-        emit("error", text=str(error))
-        return 1
-    except Exception as error:
-        import traceback
-
-        traceback.print_exc(file=errors)
-        emit("error", text=f"{type(error).__name__}: {error}")
-        return 1
-    emit("done", verdict=verdict, identical=identical)
-    return 0

@@ -21,7 +21,7 @@ from experiments.cell_process import CellProblem, Clock, NativeClock, VirtualClo
 from experiments.plan import seconds_estimated
 from experiments.progress import make_reporter
 from experiments.rundir import latest_run, partial_runs
-from experiments.spec import ExperimentSpec, SpecErrors, UsageError, bundled, find, load, override
+from experiments.spec import AnySpec, SpecErrors, UsageError, bundled, find, load, override
 from topologies.units import minutes_text
 from virtual.guest import STALL_S
 from virtual.kernel_build import find_kernel
@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
 
 
-def _spec(options: argparse.Namespace) -> ExperimentSpec:
+def _spec(options: argparse.Namespace) -> AnySpec:
     given: dict[str, Any] = {
         "duration_s": options.duration,
         "receivers": options.receivers,
@@ -153,7 +153,7 @@ def _list() -> int:
     return EXIT_OK
 
 
-def _plan(spec: ExperimentSpec) -> int:
+def _plan(spec: AnySpec) -> int:
     planned = runner.plan(spec)
     runner.check_queues(planned)
     print(f"{spec.name}: {spec.description}")
@@ -221,7 +221,7 @@ def _clock(options: argparse.Namespace, planned: Sequence[runner.Planned]) -> Cl
     return clock
 
 
-def _judge(spec: ExperimentSpec, result: runner.RunResult, *, check: bool) -> int:
+def _judge(spec: AnySpec, result: runner.RunResult, *, check: bool) -> int:
     """The exit code, and on stderr why it is not 0."""
     code = EXIT_OK
     for name in result.invalid:

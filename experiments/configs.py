@@ -26,21 +26,27 @@ def ldm_address(host: Host, protocol: str) -> str:
     return host.nic2.ip if protocol == "ldm7" else host.nic1.ip
 
 
-def _settings(cell: CellSpec) -> list[str]:
+def _settings(cell: CellSpec, service: Path | None) -> list[str]:
     if cell.protocol == "ldm6":
         # Nothing may be skipped as too old: a replay's products are as old as the queue delays.
         latency = max(3600, round(2 * cell.duration_s + cell.drain_timeout_s))
         return [f"SET ldm6.max_latency_s {latency}"]
-    return [
+    settings = [
         "SET fmtp.layout 2021",  # its time stamp in the BOP gives the FMTP delay
         f"SET fmtp.f_snd {cell.f_snd:g}",
         f"SET fmtp.f_rcv {cell.f_rcv:g}",
-        f"SET fmtp.r_mc_bps {cell.r_mc_bps}",
+        *(f"SET fmtp.r_mc_bps {f.r_mc_bps} {f.label}".rstrip() for f in cell.feeds),
         f"SET fmtp.b_rcv_bytes {cell.b_rcv_bytes}",
         f"SET fmtp.ttl {TTL}",
         "SET ldm7.fallback 0",  # what is measured comes by LDM7 or not at all
         "SET fmtp.repair unicast",  # the papers' protocol
     ]
+    if cell.backlog_s is not None:
+        settings.append(f"SET ldm6.time_offset_s {cell.backlog_s:g}")
+    if service is not None:
+        settings.append(f"SET path.service unix:{service}")
+        settings += [f"SET path.rate_bps {f.r_vn_bps} {f.label}".rstrip() for f in cell.feeds]
+    return settings
 
 
 def _allow(feeds: Iterable[Feed], address: str) -> str:
@@ -49,13 +55,19 @@ def _allow(feeds: Iterable[Feed], address: str) -> str:
     return f'ALLOW {names} "^{address.replace(".", "[.]")}$"'
 
 
-def _text(cell: CellSpec, entries: Sequence[str]) -> str:
+def _text(cell: CellSpec, entries: Sequence[str], service: Path | None = None) -> str:
     head = f"# {cell.experiment}/{cell.cell}, written by experiments/configs.py"
-    return "\n".join([head, *_settings(cell), *entries]) + "\n"
+    return "\n".join([head, *_settings(cell, service), *entries]) + "\n"
 
 
-def publisher_conf(network: Network, cell: CellSpec, roots: Mapping[str, Endpoint]) -> str:
-    """ldmd's file at the publisher. `roots`: its endpoint at the path service by feed."""
+def publisher_conf(
+    network: Network,
+    cell: CellSpec,
+    roots: Mapping[str, Endpoint],
+    service: Path | None = None,
+) -> str:
+    """ldmd's file at the publisher. `roots`: its endpoint at the path service by feed; `service`:
+    the socket of the path service, which ldmd asks for the paths of its feeds."""
     publisher, feeds = network.publisher, cell.feeds
     allowed = [_allow(feeds, ldm_address(h, cell.protocol)) for h in network.subscribers]
     if cell.protocol == "ldm6":
@@ -70,7 +82,7 @@ def publisher_conf(network: Network, cell: CellSpec, roots: Mapping[str, Endpoin
         )
         # FMTP comes from the path.
         allowed += [_allow([feed], h.path_nic(feed.lane).ip) for h in network.subscribers]
-    return _text(cell, [*multicast, *allowed])
+    return _text(cell, [*multicast, *allowed], service)
 
 
 def subscriber_conf(

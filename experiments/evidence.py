@@ -39,7 +39,7 @@ def collect(
 ) -> Evidence:
     """The evidence in the cell's directory `out`."""
     subscribers = [h.name for h in network.subscribers]
-    links = json.loads((out / "links.json").read_text())
+    wrong_links, links = link_mismatches(out)
     start = _counters(out / "counters-start.json")
     end = _counters(out / "counters-end.json")
     return Evidence(
@@ -50,13 +50,8 @@ def collect(
         shaped_bps=shaped_bps,
         b_rcv_bytes=cell.b_rcv_bytes,
         products=products,
-        link_mismatches=[
-            f"{link['link']} {link['direction']}: asked {link['asked']}, found {link['found']} "
-            f"({link['note']})"
-            for link in links
-            if not link["ok"]
-        ],
-        links_checked=len(links),
+        link_mismatches=wrong_links,
+        links_checked=links,
         shaping_mismatches=shaping.mismatches(settings),
         shaping_checked=len(settings),
         start=start,
@@ -64,8 +59,8 @@ def collect(
         publisher=network.publisher.name,
         publisher_nic1=publisher_nic1,
         lossy_links=lossy_link_directions(network.to_json(), "network.json"),
-        relay_delay_ms=_delays(network),
-        cpu=_cpu(out / "logs/sar.log", times),
+        relay_delay_ms=delays(network),
+        cpu=cpu_samples(out / "logs/sar.log", times),
         replayed=_replayed(out / "logs/pqinsert.log"),
         receivers={h: _receiver_stats(out / f"logs/{h}.ldmd.log") for h in subscribers},
         arrived=_arrived(start, end, subscribers),
@@ -81,6 +76,18 @@ def collect(
     )
 
 
+def link_mismatches(out: Path) -> tuple[list[str], int]:
+    """One text per direction of a link that is not as asked, and how many were read back."""
+    links = json.loads((out / "links.json").read_text())
+    wrong = [
+        f"{link['link']} {link['direction']}: asked {link['asked']}, found {link['found']} "
+        f"({link['note']})"
+        for link in links
+        if not link["ok"]
+    ]
+    return wrong, len(links)
+
+
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
@@ -92,7 +99,7 @@ def _counters(path: Path) -> Counters:
     return parse_counters(path.read_text(), path.name)
 
 
-def _delays(network: Network) -> dict[str, float]:
+def delays(network: Network) -> dict[str, float]:
     """One-way delay by "<link>/<direction>"."""
     found = {}
     for link in network.links:
@@ -101,7 +108,7 @@ def _delays(network: Network) -> dict[str, float]:
     return found
 
 
-def _cpu(path: Path, times: Mapping[str, float]) -> list[CpuSample]:
+def cpu_samples(path: Path, times: Mapping[str, float]) -> list[CpuSample]:
     """The machine's CPU samples while products were on their way."""
     begin, end = times["insertion_started"], times["drained"]
     log = shift_to(parse_sar_log(_text(path), path.name), begin)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from experiments.join_leave.plan import JoinLeaveCell
 from experiments.plan import CellSpec
 
 # The phase that a cell reports when its products begin to flow.
@@ -39,4 +40,5 @@ class Job:
         raw: dict[str, Any] = json.loads(text)
         for name in ("network", "trace", "build", "work"):
             raw[name] = Path(raw[name])
-        return cls(**{**raw, "cell": CellSpec.from_dict(raw["cell"])})
+        kind = JoinLeaveCell if "script" in raw["cell"] else CellSpec
+        return cls(**{**raw, "cell": kind.from_dict(raw["cell"])})

@@ -34,6 +34,9 @@ POLL_S: Final = 0.2
 PROGRESS_S: Final = 1.0
 
 
+Step = tuple[str, Callable[[], None]]
+
+
 class CellError(Exception):
     """The cell cannot go on; the text says why."""
 
@@ -82,6 +85,15 @@ class LabRun:
         self.queues, self.queues_on = queue_place.choose(
             needed, job.run_id, self.work, keep=job.keep_work
         )
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What is done on the network, in order, with what is said of it."""
+        raise NotImplementedError
+
+    def finish(self) -> tuple[str, bool]:
+        """cell.json and verdict.json; (verdict, all products identical)."""
+        raise NotImplementedError
 
     # -- round trips --------------------------------------------------------------------------
     def measure_round_trips(self, lanes: Mapping[str, int]) -> None:
@@ -146,6 +158,7 @@ class LabRun:
 
     # -- programs -----------------------------------------------------------------------------
     def make_queue(self, name: str, size_bytes: int, slots: int) -> None:
+        self.queue(name).parent.mkdir(exist_ok=True)
         argv = configs.pqcreate_argv(self.job.build, self.queue(name), size_bytes, slots)
         done = subprocess.run(argv, capture_output=True, text=True)
         if done.returncode != 0:
@@ -253,6 +266,34 @@ class LabRun:
         for errors in self.logs.glob("*.stderr"):
             if errors.stat().st_size == 0 and errors.name != "cell.stderr":  # still open
                 errors.unlink()
+
+    def common_json(self) -> dict[str, Any]:
+        """What cell.json says of every kind of cell."""
+        cell, network = self.cell, self.network
+        return {
+            "cell": cell.cell,
+            "experiment": cell.experiment,
+            "protocol": cell.protocol,
+            "m": cell.m,
+            "r_bps": cell.r_bps,
+            "loss": cell.loss,
+            "duration_s": cell.duration_s,
+            "seed": cell.seed,
+            "repeat": cell.repeat,
+            "publisher": self.publisher,
+            "subscribers": self.subscribers,
+            "site_of": {h.name: h.site for h in network.hosts},
+            "rtt_ms": {h: network.round_trip_ms[h] for h in self.subscribers},
+            "rtt_measured_ms": self.rtt_measured_ms,
+            "trace": self.job.trace_info,
+            **self.times,
+            "drained_all": self.drained,
+            "cores": os.cpu_count() or 1,
+            "clock": self.lab.facts.clock,
+            "topology": network.name,
+            "queues": self.queues_on,
+            "digest": self.job.digest,
+        }
 
     # -- helpers ------------------------------------------------------------------------------
     def queue(self, name: str) -> Path:

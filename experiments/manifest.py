@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from experiments.plan import CellSpec
-from experiments.spec import ExperimentSpec
+from experiments.spec import AnySpec
 
 PACKAGES: Final = (
     "fastapi",
@@ -94,7 +94,7 @@ def cpu_model(cpuinfo: str) -> str:
 
 
 def build(
-    spec: ExperimentSpec,
+    spec: AnySpec,
     cells: Sequence[CellSpec],
     *,
     root: Path,

@@ -81,6 +81,11 @@ class CellSpec:
         return (Feed(FEED, 1, self.r_mc_bps, self.r_uc_bps, self.r_vn_bps),)
 
     @property
+    def backlog_s(self) -> float | None:
+        """How far back a first subscription asks for products; None: as far as LDM does."""
+        return None
+
+    @property
     def queue_count(self) -> int:
         """Product queues of subscribers."""
         return self.m
@@ -158,7 +163,8 @@ def receiver_queue_slots(trace_products: int) -> int:
 
 def disk_needed_bytes(cell: CellSpec, trace_bytes: int) -> int:
     """Space the cell's queues reserve, and a margin."""
-    return cell.q_snd_bytes + cell.m * receiver_queue_bytes(trace_bytes) + DISK_MARGIN_BYTES
+    receivers = cell.m * math.ceil(QUEUE_FACTOR * trace_bytes)
+    return cell.q_snd_bytes + receivers + cell.queue_count * QUEUE_MARGIN_BYTES + DISK_MARGIN_BYTES
 
 
 def seconds_estimated(cell: CellSpec) -> float:

@@ -54,6 +54,8 @@ def describe(event: Mapping[str, Any]) -> str:
     if event.get("event") == "progress":
         n, of = event["inserted"], event["products"]
         text = "draining" if event["draining"] else "replaying"
+        if "subscriptions" in event:
+            return f"{text}: {n}/{of} inserted, {event['subscriptions']} subscriptions"
         return f"{text}: {n}/{of} inserted, {event['delivered']} at all receivers"
     return str(event.get("text", ""))
 

@@ -21,6 +21,7 @@ from experiments import manifest, queue_place, trace_input
 from experiments.cell_process import CellProblem, CellProcess, Clock, NativeClock
 from experiments.configs import LDMD
 from experiments.job import Job
+from experiments.join_leave import plan as join_leave
 from experiments.plan import (
     CellSpec,
     disk_needed_bytes,
@@ -28,7 +29,7 @@ from experiments.plan import (
 )
 from experiments.progress import Reporter
 from experiments.rundir import RunDirectory, take_over, write_json, write_text
-from experiments.spec import ExperimentSpec
+from experiments.spec import AnySpec, JoinLeaveSpec
 from experiments.trace_input import ReplayTrace
 from topologies.load import find as find_topology
 from topologies.load import load as load_topology
@@ -100,8 +101,10 @@ class RunResult:
         return tuple(c.cell for c in self.cells if c.verdict == INVALID)
 
 
-def plan(spec: ExperimentSpec) -> tuple[Planned, ...]:
+def plan(spec: AnySpec) -> tuple[Planned, ...]:
     """Expands the experiment with its traces and networks. Raises SpecErrors or TopologyErrors."""
+    if isinstance(spec, JoinLeaveSpec):
+        return _plan_join_leave(spec)
     traces: dict[int, ReplayTrace] = {}
     networks: dict[int, Network] = {}
     planned = []
@@ -113,6 +116,13 @@ def plan(spec: ExperimentSpec) -> tuple[Planned, ...]:
             networks[cell.m] = load_topology(path, {"receivers": cell.m})
         planned.append(Planned(cell, networks[cell.m], traces[cell.seed]))
     return tuple(planned)
+
+
+def _plan_join_leave(spec: JoinLeaveSpec) -> tuple[Planned, ...]:
+    network = load_topology(find_topology(spec.topology), {"lanes": len(spec.feeds)})
+    subscribers = [host.name for host in network.subscribers]
+    cells = join_leave.expand(spec, subscribers)
+    return tuple(Planned(cell, network, join_leave.prepare(spec, cell)) for cell in cells)
 
 
 def check_machine(
@@ -273,7 +283,7 @@ def keep_logs(out: Path, run: RunDirectory) -> Path:
 
 
 def run_experiment(
-    spec: ExperimentSpec,
+    spec: AnySpec,
     planned: Sequence[Planned],
     reporter: Reporter,
     *,

@@ -11,9 +11,9 @@ import difflib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from experiments.loss_model import LossModel
@@ -46,6 +46,7 @@ Protocol = Literal["ldm7", "ldm6"]
 Receivers = Annotated[int, Field(strict=True, ge=1, le=MAX_RECEIVERS)]
 Factor = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 Slots = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
+Seconds = Annotated[float, Field(ge=5, le=MAX_DURATION_S, allow_inf_nan=False)]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
 MetricName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 AlgorithmName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,14}$")]
@@ -125,13 +126,12 @@ class Expectation(Block):
     reason: Text
 
 
-class ExperimentSpec(Block):
-    """An experiment file of Downpour."""
+class Spec(Block):
+    """What every experiment file has."""
 
     name: Name
     description: Text
     topology: Text = Field(description="name of a topology of Downpour, or the path of a file")
-    factors: Factors
     parameters: Parameters
     repeats: Annotated[int, Field(strict=True, ge=1, le=1000)] = 1
     base_seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]
@@ -146,9 +146,49 @@ class ExperimentSpec(Block):
     expectations: tuple[Expectation, ...] = ()
 
 
+class ExperimentSpec(Spec):
+    """An experiment file of Downpour: a cell for each combination of the factors' levels."""
+
+    factors: Factors
+
+
+class FeedSpec(Block):
+    """A file-stream with a path of its own. Its products are the trace's, with sizes of their
+    own."""
+
+    feed: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9]{0,15}$")] = Field(
+        description="LDM's feedtype, e.g. NGRID"
+    )
+    rate_bps: RateBps = Field(description="r of this feed: its multicast and its unicast rate")
+    size_factor: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)] = Field(
+        description="of the trace's sizes"
+    )
+
+
+class SubscriptionsSpec(Block):
+    """How subscribers come and go. One of each feed stays; every other subscriber is now and then
+    subscribed to each feed. Runs of less than 600 s shorten both means, to a quarter at most."""
+
+    stay_s: Seconds = Field(description="mean length of a session in 600 s")
+    away_s: Seconds = Field(description="mean time between two sessions in 600 s")
+    killed: Loss = Field(description="share of sessions that end by kill -9")
+
+
+class JoinLeaveSpec(Spec):
+    """An experiment file of Downpour: subscribers join and leave feeds under load."""
+
+    kind: Literal["join-leave"] = Field(description="join-leave")
+    feeds: tuple[FeedSpec, ...] = Field(min_length=1, description="one lane of the topology each")
+    subscriptions: SubscriptionsSpec
+
+
+AnySpec = ExperimentSpec | JoinLeaveSpec
+S = TypeVar("S", bound=Spec)
+
+
 def json_schema() -> str:
     """The text of schema.json."""
-    schema = ExperimentSpec.model_json_schema()
+    schema = TypeAdapter(AnySpec).json_schema()
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     return json.dumps(schema, indent=2, sort_keys=True) + "\n"
 
@@ -171,19 +211,28 @@ def find(name: str) -> Path:
     raise UsageError(f"experiment: found '{name}'; valid: {valid}")
 
 
-def load(path: Path) -> ExperimentSpec:
+def load(path: Path) -> AnySpec:
     """Reads and checks an experiment file. Raises SpecErrors with every mistake found."""
     return validate(read_document(path))
 
 
-def validate(document: Document) -> ExperimentSpec:
+def load_as(kind: type[S], path: Path) -> S:
+    """`load`, of a file that must be of this kind."""
+    spec = load(path)
+    if not isinstance(spec, kind):
+        found = f"an experiment of kind '{getattr(spec, 'kind', 'factors')}'"
+        raise SpecErrors([Error(str(path), 1, found, kind.__name__)])
+    return spec
+
+
+def validate(document: Document) -> AnySpec:
     """The checked file; raises SpecErrors with every mistake."""
-    spec: ExperimentSpec | None = None
+    spec: AnySpec | None = None
     if not isinstance(document.data, dict):
         document.report((), _quote(document.data), "an experiment: keys such as name, factors")
     else:
         try:
-            spec = ExperimentSpec.model_validate(document.data)
+            spec = _model_of(document.data).model_validate(document.data)
         except ValidationError as error:
             details = error.errors(include_url=False)
             for detail in details:
@@ -193,7 +242,7 @@ def validate(document: Document) -> ExperimentSpec:
                     for d in details
                 ):
                     continue
-                _report(document, detail)
+                _report(document, detail, _model_of(document.data))
     if spec is not None:
         _check_whole(document, spec)
     if document.errors or spec is None:
@@ -201,8 +250,11 @@ def validate(document: Document) -> ExperimentSpec:
     return spec
 
 
-def _check_whole(document: Document, spec: ExperimentSpec) -> None:
-    """What must hold between blocks."""
+def _model_of(data: Mapping[str, Any]) -> type[ExperimentSpec] | type[JoinLeaveSpec]:
+    return JoinLeaveSpec if "kind" in data else ExperimentSpec
+
+
+def _check_factors(document: Document, spec: ExperimentSpec) -> None:
     for name, levels in spec.factors.model_dump().items():
         if len(set(levels)) < len(levels):
             found = f"factors.{name} with a level twice"
@@ -211,6 +263,21 @@ def _check_whole(document: Document, spec: ExperimentSpec) -> None:
         if level >= 1.0:
             place: Place = ("factors", "loss", index)
             document.report(place, f"loss {level:g}", "a probability below 1, e.g. 1%")
+
+
+def _check_feeds(document: Document, spec: JoinLeaveSpec) -> None:
+    names = [feed.feed for feed in spec.feeds]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            document.report(("feeds", index, "feed"), f"feed '{name}' twice", "each feed once")
+
+
+def _check_whole(document: Document, spec: AnySpec) -> None:
+    """What must hold between blocks."""
+    if isinstance(spec, JoinLeaveSpec):
+        _check_feeds(document, spec)
+    else:
+        _check_factors(document, spec)
     if spec.parameters.f_snd <= spec.parameters.f_rcv:
         found = f"f_snd {spec.parameters.f_snd:g}"
         valid = f"above f_rcv, {spec.parameters.f_rcv:g} (mpup-ldm7.txt II)"
@@ -230,16 +297,20 @@ def _check_whole(document: Document, spec: ExperimentSpec) -> None:
             document.report((*at, "metric"), f"metric '{metric}'", ", ".join(METRICS) + hint)
 
 
-def override(spec: ExperimentSpec, given: Mapping[str, Any]) -> ExperimentSpec:
+def override(spec: S, given: Mapping[str, Any]) -> S:
     """`spec` with what the command line says: duration_s, receivers, trace, seed, queue_bytes
     (None: as in the file). Raises UsageError that names the options."""
-    factors, parameters = spec.factors, spec.parameters
+    parameters = spec.parameters
+    factors: Factors | None = getattr(spec, "factors", None)
     changes: dict[str, Any] = {}
     errors: list[str] = []
     if (m := given.get("receivers")) is not None:
-        if not 1 <= m <= MAX_RECEIVERS:
+        if factors is None:
+            errors.append(_option("--receivers", m, "without it: the topology gives them"))
+        elif not 1 <= m <= MAX_RECEIVERS:
             errors.append(_option("--receivers", m, f"1 to {MAX_RECEIVERS} receivers"))
-        changes["factors"] = factors.model_copy(update={"receivers": (m,)})
+        else:
+            changes["factors"] = factors.model_copy(update={"receivers": (m,)})
     if (duration := given.get("duration_s")) is not None:
         if not 0 < duration <= MAX_DURATION_S:  # also refuses NaN
             errors.append(_option("--duration", duration, f"above 0 to {MAX_DURATION_S} seconds"))
@@ -263,14 +334,14 @@ def _option(option: str, found: object, valid: str) -> str:
     return f"{option}: found '{found}'; valid: {valid}"
 
 
-def _report(document: Document, detail: ErrorDetails) -> None:
+def _report(document: Document, detail: ErrorDetails, whole: type[BaseModel]) -> None:
     place: Place = tuple(detail["loc"])
     names = [str(p) if isinstance(p, str) else f"[{p}]" for p in place[:-1]]
     where = f" in {'.'.join(names).replace('.[', '[')}" if names else ""
     key = place[-1] if place else ""
     kind = detail["type"]
     if kind == "extra_forbidden":
-        keys = _keys_at(place)
+        keys = _keys_at(place, whole)
         close = difflib.get_close_matches(str(key), keys, n=1)
         hint = f" (did you mean '{close[0]}'?)" if close else ""
         document.report(place, f"unknown key '{key}'{where}", ", ".join(keys) + hint)
@@ -278,11 +349,15 @@ def _report(document: Document, detail: ErrorDetails) -> None:
         document.report(place[:-1], f"no '{key}'{where}", f"a value for '{key}'")
     else:
         context = detail.get("ctx", {})
-        valid = str(context["valid"]) if kind == "topology" else detail["msg"].lower()
+        valid = str(context["valid"]) if kind == "topology" else _uncapitalized(detail["msg"])
         if kind == "literal_error":
             valid = str(context["expected"])
         name = f"{key} " if isinstance(key, str) else ""
         document.report(place, f"{name}{_quote(detail['input'])}{where}", valid)
+
+
+def _uncapitalized(text: str) -> str:
+    return text[:1].lower() + text[1:]
 
 
 _MODELS: dict[str, type[BaseModel]] = {
@@ -290,11 +365,13 @@ _MODELS: dict[str, type[BaseModel]] = {
     "parameters": Parameters,
     "paper": PaperValue,
     "expectations": Expectation,
+    "feeds": FeedSpec,
+    "subscriptions": SubscriptionsSpec,
 }
 
 
-def _keys_at(place: Place) -> list[str]:
-    model = _MODELS.get(str(place[0]), ExperimentSpec) if len(place) > 1 else ExperimentSpec
+def _keys_at(place: Place, whole: type[BaseModel]) -> list[str]:
+    model = _MODELS.get(str(place[0]), whole) if len(place) > 1 else whole
     return list(model.model_fields)
 
 

@@ -175,21 +175,28 @@ class Verdict:
 def judge(evidence: Evidence) -> Verdict:
     """All checks, and the worst of them as verdict."""
     checks = (
-        _settings("link settings", evidence.link_mismatches, evidence.links_checked),
-        _settings("sender shaping", evidence.shaping_mismatches, evidence.shaping_checked),
-        *_drops(evidence),
+        *network_checks(evidence),
         *_injected_loss(evidence),
-        *_receive_buffers(evidence),
-        *_replay(evidence),
-        _sender_rate(evidence),
-        _round_trips(evidence),
-        *_relay(evidence),
-        *_cpu(evidence),
+        *replay_checks(evidence.replayed, evidence.products, evidence.clock),
+        rate_check(evidence.shaper, evidence.shaped_bps, evidence.clock),
         _congestion_control(evidence),
-        _drained(evidence),
+        drained_check(evidence.drained, evidence.drain_s),
         _identical(evidence.contents, evidence.m, evidence.products),
     )
     return Verdict(summary(checks), checks)
+
+
+def network_checks(evidence: Evidence) -> tuple[Check, ...]:
+    """Was the emulated network the one that was asked for, and did the machine keep up?"""
+    return (
+        _settings("link settings", evidence.link_mismatches, evidence.links_checked),
+        _settings("sender shaping", evidence.shaping_mismatches, evidence.shaping_checked),
+        *_drops(evidence),
+        *_receive_buffers(evidence),
+        _round_trips(evidence),
+        *_relay(evidence),
+        *_cpu(evidence),
+    )
 
 
 def summary(checks: Iterable[Check]) -> str:
@@ -362,32 +369,34 @@ def _receive_buffers(evidence: Evidence) -> list[Check]:
     return [Check(name, "pass", evidence.b_rcv_bytes, least, "granted at every receiver")]
 
 
-def _replay(evidence: Evidence) -> list[Check]:
-    """Did pqinsert insert every product, at the trace's times?"""
-    replayed = evidence.replayed
+def replay_checks(
+    replayed: Replayed | None, products: int, clock: Clock, feed: str = ""
+) -> list[Check]:
+    """Did pqinsert insert every product (of `feed`), at the trace's times?"""
+    name = f"replay of {feed}" if feed else "replay"
     if replayed is None:
         text = "pqinsert wrote no summary: it did not finish"
-        return [Check("replay", "fail", evidence.products, None, text)]
-    complete: Status = "pass" if replayed.products == evidence.products else "fail"
+        return [Check(name, "fail", products, None, text)]
+    complete: Status = "pass" if replayed.products == products else "fail"
     p50, most = replayed.late_p50_ms, replayed.late_max_ms
-    limit_p50, limit_max = LATE_P50_MS[evidence.clock], LATE_MAX_MS[evidence.clock]
+    limit_p50, limit_max = LATE_P50_MS[clock], LATE_MAX_MS[clock]
     return [
         Check(
-            "replay",
+            name,
             complete,
-            evidence.products,
+            products,
             replayed.products,
-            f"{replayed.products} of {evidence.products} products inserted",
+            f"{replayed.products} of {products} products inserted",
         ),
         Check(
-            "replay lateness, median",
+            f"{name} lateness, median",
             limit_p50.status(p50),
             f"at most {limit_p50.warn:g} ms",
             p50,
             f"half of the products were inserted more than {p50:g} ms late",
         ),
         Check(
-            "replay lateness, largest",
+            f"{name} lateness, largest",
             limit_max.status(most),
             f"at most {limit_max.warn:g} ms",
             most,
@@ -409,10 +418,10 @@ def backlogged_rate(samples: Sequence[ShaperSample], rate_bps: float) -> tuple[f
     return (8.0 * sent / seconds if seconds > 0 else 0.0, seconds, certain)
 
 
-def _sender_rate(evidence: Evidence) -> Check:
+def rate_check(samples: Sequence[ShaperSample], asked: int, clock: Clock, feed: str = "") -> Check:
     """While the shaper has a backlog it must send at its rate, neither below nor above."""
-    name, asked = "sender rate", evidence.shaped_bps
-    rate, seconds, certain = backlogged_rate(evidence.shaper, asked)
+    name = f"sender rate of {feed}" if feed else "sender rate"
+    rate, seconds, certain = backlogged_rate(samples, asked)
     if seconds < RATE_DECIDABLE_S:
         text = f"not decidable: the shaper was seen backlogged for {seconds:.1f} s only"
         return Check(name, "pass", asked, None, text)
@@ -422,7 +431,7 @@ def _sender_rate(evidence: Evidence) -> Check:
         # A socket's share of the queue is short: it may have run empty between two samples.
         text += "; it may have run empty in between"
         return Check(name, "pass", asked, round(rate), text)
-    limit = RATE_ERROR[evidence.clock]
+    limit = RATE_ERROR[clock]
     return Check(name, limit.status(abs(error)), asked, round(rate), text)
 
 
@@ -529,11 +538,11 @@ def _congestion_control(evidence: Evidence) -> Check:
     )
 
 
-def _drained(evidence: Evidence) -> Check:
-    if evidence.drained:
-        text = f"all receivers had all products {evidence.drain_s:.1f} s after the last insertion"
+def drained_check(drained: bool, drain_s: float) -> Check:
+    if drained:
+        text = f"all receivers had all products {drain_s:.1f} s after the last insertion"
         return Check("drained", "pass", "all", "all", text)
-    text = f"products were still missing {evidence.drain_s:.0f} s after the last insertion"
+    text = f"products were still missing {drain_s:.0f} s after the last insertion"
     return Check("drained", "fail", "all", "not all", text)
 
 

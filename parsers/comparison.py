@@ -12,7 +12,7 @@ from typing import Any
 from parsers.cell import Clock
 from parsers.paper import Comparisons, PaperRow, compare_all
 from parsers.summary import CellMetrics
-from parsers.units import METRICS, Value, absent
+from parsers.units import TRANSPORT_METRICS, Value, absent
 
 PROTOCOLS = ("ldm7", "ldm6")
 _WORST_FIRST = ("invalid", "unknown", "degraded", "faithful")
@@ -75,7 +75,9 @@ def group_cells(cells: Iterable[CellMetrics], paper: tuple[PaperRow, ...]) -> tu
     groups = []
     for (r_bps, loss, m, duration_s, clock), found in sorted(by_key.items()):
         values = {
-            protocol: {name: mean_of([c.values[name] for c in repeats]) for name in METRICS}
+            protocol: {
+                name: mean_of([c.values[name] for c in repeats]) for name in TRANSPORT_METRICS
+            }
             for protocol, repeats in found.items()
         }
         groups.append(
@@ -140,7 +142,8 @@ def to_json(experiment: str, groups: Sequence[Group], complaints: Sequence[str])
         "verdict": worst_verdict(c for g in groups for r in g.cells.values() for c in r),
         "clock": clocks_of(c for g in groups for r in g.cells.values() for c in r),
         "metrics": {
-            m.name: {"label": m.label, "unit": m.unit, "source": m.source} for m in METRICS.values()
+            m.name: {"label": m.label, "unit": m.unit, "source": m.source}
+            for m in TRANSPORT_METRICS.values()
         },
         "groups": [
             {

@@ -162,6 +162,26 @@ class ReceiverStats(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class Receiving(Record):
+    """The FMTP connection of a subscription stands."""
+
+
+PathChange = Literal["path ready", "leaf added", "leaf removed", "path deleted"]
+
+
+@dataclass(frozen=True, slots=True)
+class PathEvent(Record):
+    """The publisher's path service confirmed a change of a feed's path, `took_s` after it was
+    asked. `endpoint` (switch:port:VLAN): of the leaf, or of the root."""
+
+    what: PathChange
+    path: str
+    endpoint: str
+    took_s: float
+    leaves: int | None  # at the path afterwards
+
+
+@dataclass(frozen=True, slots=True)
 class Notice(Record):
     """A warning or error with no record type of its own."""
 
@@ -309,7 +329,41 @@ def _stats(kind: type[SenderStats] | type[ReceiverStats]) -> Callable[[_Line], R
     return build
 
 
-_BUILDERS: dict[str, Callable[[_Line], Record]] = {
+_PATH_CHANGE = re.compile(
+    r"Path service: (path ready|leaf added|leaf removed|path deleted): (.*)", re.ASCII
+)
+
+
+def _path_event(line: _Line) -> Record | None:
+    match = _PATH_CHANGE.fullmatch(line.message)
+    if match is None:
+        return None  # a refusal, or that the service does not answer
+    given = dict(item.partition("=")[::2] for item in match[2].split(", "))
+    needed = {"leaf added": ("endpoint", "leaves"), "leaf removed": ("endpoint", "leaves")}
+    for name in ("path", "ms", *needed.get(match[1], ())):
+        if not given.get(name):
+            raise ValueError(f"expected {name}=...")
+    what: PathChange = match[1]  # type: ignore[assignment]
+    leaves = given.get("leaves")
+    return PathEvent(
+        line.time_us,
+        line.prog,
+        line.pid,
+        what,
+        given["path"],
+        given.get("endpoint") or given.get("root") or "",
+        float(given["ms"]) / 1000,
+        None if leaves is None else int(leaves),
+    )
+
+
+def _receiving(line: _Line) -> Record:
+    return Receiving(line.time_us, line.prog, line.pid)
+
+
+_BUILDERS: dict[str, Callable[[_Line], Record | None]] = {
+    "Receiving": _receiving,
+    "Path service": _path_event,
     "Received": _received,
     "Inserted": _inserted,
     "Backlog": _backlog,
@@ -360,8 +414,9 @@ def parse_ldm_log(text: str, file: str) -> LdmLog:
                 time_us, match["prog"], int(match["pid"]), match["function"], match["message"]
             )
             builder = _BUILDERS.get(line.message.split(":", 1)[0])
-            if builder is not None:
-                records.append(builder(line))
+            record = None if builder is None else builder(line)
+            if record is not None:
+                records.append(record)
             elif match["level"] in _KEPT_LEVELS:
                 records.append(Notice(time_us, line.prog, line.pid, match["level"], line.message))
             else:

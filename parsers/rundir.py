@@ -6,12 +6,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from parsers import metrics
+from parsers import join_leave, join_leave_report, metrics
 from parsers.cell import (
     lossy_link_directions,
     parse_cell,
@@ -22,6 +22,7 @@ from parsers.cell import (
 from parsers.comparison import group_cells, to_json
 from parsers.counters import parse_counters
 from parsers.cpu_log import parse_cpu_log
+from parsers.join_leave import JoinLeaveData
 from parsers.jsonfiles import BadFile
 from parsers.ldm_log import parse_ldm_log
 from parsers.paper import PaperRow, parse_paper
@@ -31,7 +32,9 @@ from parsers.ps_log import parse_ps_log
 from parsers.report import Report, render_html, render_text
 from parsers.sar_log import parse_sar_log
 from parsers.sections import build_report
+from parsers.subscriptions import parse_events
 from parsers.summary import CellData, summarize
+from parsers.units import SUBSCRIPTION_METRICS
 
 T = TypeVar("T")
 
@@ -89,6 +92,49 @@ def load_cell(directory: Path) -> CellData:
     )
 
 
+def load_join_leave(directory: Path) -> JoinLeaveData:
+    """Reads `cells/<cell>/` of a cell whose subscribers join and leave. `BadFile` as `load_cell`;
+    without events.json nothing can be said of it."""
+    missing: list[str] = []
+
+    def optional(name: str, parse: Callable[[str, str], T]) -> T | None:
+        path = directory / name
+        if not path.is_file():
+            missing.append(name)
+            return None
+        return parse(_read(path), _shown(path))
+
+    def present(found: Mapping[str, T | None]) -> dict[str, T]:
+        return {name: value for name, value in found.items() if value is not None}
+
+    cell = join_leave.parse_cell(_read(directory / "cell.json"), str(directory / "cell.json"))
+    events = optional("events.json", parse_events)
+    if events is None:
+        raise BadFile(f"{directory / 'events.json'} is missing: who joined what is not known")
+    names = list(cell.endpoints)
+    feeds = [feed.name for feed in cell.feeds]
+    lists = [*(f"{cell.publisher}.{feed}" for feed in feeds), *names]
+    virtual = optional("virtual.json", parse_virtual)
+    if virtual is None and cell.clock == "native":
+        missing.remove("virtual.json")
+    return JoinLeaveData(
+        cell=cell,
+        verdict=optional("verdict.json", parse_verdict),
+        events=events,
+        logs=present(
+            {n: optional(f"logs/{n}.ldmd.log", parse_ldm_log) for n in (cell.publisher, *names)}
+        ),
+        ingest=present({f: optional(f"logs/pqinsert.{f}.log", parse_ldm_log) for f in feeds}),
+        products=present({n: optional(f"products/{n}.txt", parse_products) for n in lists}),
+        counters_start=optional("counters-start.json", parse_counters),
+        counters_end=optional("counters-end.json", parse_counters),
+        paths_end=optional("paths-end.json", join_leave.parse_paths) or (),
+        lossy_links=optional("network.json", lossy_link_directions) or frozenset(),
+        virtual=virtual,
+        missing=tuple(missing),
+    )
+
+
 def _shown(path: Path) -> str:
     """The path from its cell on, as problems name it."""
     parts = path.parts
@@ -127,6 +173,47 @@ def write_report(run_dir: Path, group_bytes: int = metrics.GROUP_BYTES) -> Writt
         name = manifest.name
     else:
         complaints = ("manifest.json is missing: no published values to compare with",)
+    run_name = run_dir.resolve().name.removeprefix(".").removesuffix(".partial")
+    if all(join_leave.is_join_leave(_read(d / "cell.json")) for d in directories if _described(d)):
+        made = _join_leave(directories, name, run_name, complaints)
+    else:
+        made = _transports(directories, name, run_name, rows, complaints, group_bytes)
+    text = render_text(made.report)
+    document = json.dumps(made.metrics, indent=1, sort_keys=True, allow_nan=False)
+    metrics_path = run_dir / "metrics.json"
+    _replace_file(metrics_path, document + "\n")
+    report_dir = run_dir / "report"
+    _replace_directory(
+        report_dir,
+        {
+            "report.txt": text.encode(),
+            "index.html": render_html(made.report).encode(),
+            **_files(made.plots),
+        },
+    )
+    return Written(made.report, text, metrics_path, report_dir)
+
+
+def _described(directory: Path) -> bool:
+    return (directory / "cell.json").is_file()
+
+
+@dataclass(frozen=True)
+class _Made:
+    report: Report
+    metrics: dict[str, Any]  # metrics.json
+    plots: Mapping[str, tuple[Plot, ...]]
+
+
+def _transports(
+    directories: Sequence[Path],
+    name: str,
+    run_name: str,
+    rows: tuple[PaperRow, ...],
+    complaints: Sequence[str],
+    group_bytes: int,
+) -> _Made:
+    """Of cells that compare LDM7 with LDM6."""
     cells = [summarize(load_cell(directory), group_bytes) for directory in directories]
     groups = group_cells(cells, rows)
     experiment = name or cells[0].cell.experiment
@@ -134,23 +221,34 @@ def write_report(run_dir: Path, group_bytes: int = metrics.GROUP_BYTES) -> Writt
         group.slug: render_plots(group, "" if len(groups) == 1 else f"-{group.slug}")
         for group in groups
     }
-    run = f"{experiment}/{run_dir.resolve().name.removeprefix('.').removesuffix('.partial')}"
-    report = build_report(experiment, f"run {run}", groups, plots, complaints)
-    text = render_text(report)
-    document = json.dumps(
-        to_json(experiment, groups, complaints), indent=1, sort_keys=True, allow_nan=False
-    )
-    metrics_path = run_dir / "metrics.json"
-    _replace_file(metrics_path, document + "\n")
-    report_dir = run_dir / "report"
-    _replace_directory(
-        report_dir,
-        {"report.txt": text.encode(), "index.html": render_html(report).encode(), **_files(plots)},
-    )
-    return Written(report, text, metrics_path, report_dir)
+    title = f"run {experiment}/{run_name}"
+    report = build_report(experiment, title, groups, plots, complaints)
+    return _Made(report, to_json(experiment, groups, complaints), plots)
 
 
-def _files(plots: dict[str, tuple[Plot, ...]]) -> dict[str, bytes]:
+def _join_leave(
+    directories: Sequence[Path], name: str, run_name: str, complaints: Sequence[str]
+) -> _Made:
+    """Of cells whose subscribers join and leave."""
+    cells = [join_leave.summarize(load_join_leave(directory)) for directory in directories]
+    experiment = name or cells[0].cell.experiment
+    title = f"run {experiment}/{run_name}"
+    report = join_leave_report.build_report(experiment, title, cells, complaints)
+    document = {
+        "experiment": experiment,
+        "verdict": join_leave_report.worst_verdict(cells),
+        "clock": " and ".join(sorted({c.cell.clock for c in cells})),
+        "metrics": {
+            m.name: {"label": m.label, "unit": m.unit, "source": m.source}
+            for m in SUBSCRIPTION_METRICS.values()
+        },
+        "cells": join_leave.to_json(cells),
+        "paper_problems": list(complaints),
+    }
+    return _Made(report, document, {})
+
+
+def _files(plots: Mapping[str, tuple[Plot, ...]]) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for plot in (p for found in plots.values() for p in found):
         files[f"{plot.name}.png"] = plot.png

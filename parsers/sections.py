@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from parsers.cell import NO_CPU, ModelCheck
+from parsers.cell import NO_CPU, ModelCheck, Verdict
 from parsers.comparison import PROTOCOLS, Group, clocks_of, verdict_of, worst_verdict
 from parsers.paper import Comparison
 from parsers.plots import Plot
@@ -13,6 +13,12 @@ from parsers.report import Banner, Report, Section, Table
 from parsers.summary import CellMetrics, ReceiverMetrics
 from parsers.units import METRICS, Value
 
+HEADLINES = {
+    "faithful": "FAITHFUL: the emulation did what was asked of it.",
+    "degraded": "DEGRADED: read these figures with the evidence below.",
+    "invalid": "INVALID: do not use these figures.",
+    "unknown": "UNKNOWN: a cell has no verdict; nothing vouches for these figures.",
+}
 _LISTED = 12  # lines of evidence of one kind before "and N more"
 
 _MAIN = (
@@ -355,23 +361,26 @@ def _verdict_section(cells: Sequence[CellMetrics]) -> Section:
         if cell.verdict is None:
             sentences.append(f"{cell.cell.cell}: no verdict.json; nothing vouches for this cell.")
             continue
-        rows = tuple(
-            (
-                check.status.upper() if check.status in ("fail", "warn") else check.status,
-                check.name,
-                _brief(check.asked),
-                _brief(check.found),
-                check.text,
-            )
-            for check in sorted(
-                cell.verdict.checks, key=lambda c: ("fail", "warn", "pass", "n/a").index(c.status)
-            )
-        )
-        header = ("Status", "Check", "asked", "found", "Evidence")
-        tables.append(
-            Table(f"{cell.cell.cell}: {cell.verdict.verdict}", header, rows, frozenset(header), 18)
-        )
+        tables.append(verdict_table(cell.cell.cell, cell.verdict))
     return Section("Fidelity verdict and its evidence", tuple(sentences), tuple(tables))
+
+
+def verdict_table(cell: str, verdict: Verdict) -> Table:
+    """The checks of a cell, the failed ones first."""
+    rows = tuple(
+        (
+            check.status.upper() if check.status in ("fail", "warn") else check.status,
+            check.name,
+            _brief(check.asked),
+            _brief(check.found),
+            check.text,
+        )
+        for check in sorted(
+            verdict.checks, key=lambda c: ("fail", "warn", "pass", "n/a").index(c.status)
+        )
+    )
+    header = ("Status", "Check", "asked", "found", "Evidence")
+    return Table(f"{cell}: {verdict.verdict}", header, rows, frozenset(header), 18)
 
 
 def _brief(value: object) -> str:
@@ -480,12 +489,6 @@ def _input_section(cells: Sequence[CellMetrics], complaints: Sequence[str]) -> S
 
 def _banner(cells: Sequence[CellMetrics]) -> Banner:
     verdict = worst_verdict(cells)
-    headlines = {
-        "faithful": "FAITHFUL: the emulation did what was asked of it.",
-        "degraded": "DEGRADED: read these figures with the evidence below.",
-        "invalid": "INVALID: do not use these figures.",
-        "unknown": "UNKNOWN: a cell has no verdict; nothing vouches for these figures.",
-    }
     lines = _different_clocks(cells)
     for cell in cells:
         name = cell.cell.cell
@@ -513,7 +516,7 @@ def _banner(cells: Sequence[CellMetrics]) -> Banner:
                 f"{name}: CONTENTS DIFFER: only {cell.identical.value:.0f} of {cell.cell.m}"
                 " receivers hold exactly the publisher's products"
             )
-    return Banner(verdict, headlines[verdict], tuple(lines))
+    return Banner(verdict, HEADLINES[verdict], tuple(lines))
 
 
 def _different_clocks(cells: Sequence[CellMetrics]) -> list[str]:

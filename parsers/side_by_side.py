@@ -16,7 +16,7 @@ from parsers.comparison import worst_verdict
 from parsers.deliveries import ingested, receiver_of
 from parsers.summary import CellData, CellMetrics
 from parsers.times import MICROSECONDS
-from parsers.units import METRICS, Metric, Value, absent
+from parsers.units import TRANSPORT_METRICS, Metric, Value, absent
 
 # What cell.json measures besides the logs.
 ROUND_TRIPS = {
@@ -26,7 +26,7 @@ ROUND_TRIPS = {
         Metric("rtt_error", "RTT error, largest", "s", "ms", 1e-3, 3, "ping, cell.json"),
     )
 }
-COMPARED = {**METRICS, **ROUND_TRIPS}
+COMPARED = {**TRANSPORT_METRICS, **ROUND_TRIPS}
 RUNS_ON = ("kernel", "datapath", "delay_mechanism", "edge_tags", "cores")  # of facts.json
 
 

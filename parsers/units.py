@@ -43,8 +43,10 @@ class Metric:
 _MBPS = ("bit/s", "Mbit/s", 1e6, 2)
 _PERCENT = ("%", "%", 1.0, 2)
 _MS = ("s", "ms", 1e-3, 1)
+_PRODUCTS = ("products", "", 1.0, 0)
 
-METRICS: dict[str, Metric] = {
+# Of cells that compare LDM7 with LDM6.
+TRANSPORT_METRICS: dict[str, Metric] = {
     m.name: m
     for m in (
         Metric("throughput", "Throughput", *_MBPS, "mpup-ldm7 eq. 3"),
@@ -78,6 +80,31 @@ METRICS: dict[str, Metric] = {
     )
 }
 
+# Of cells whose subscribers come and go.
+SUBSCRIPTION_METRICS: dict[str, Metric] = {
+    m.name: m
+    for m in (
+        Metric("lost_products", "Products lost", *_PRODUCTS, "pqcat --list"),
+        Metric("lost_products_stayed", "Lost at those who stayed", *_PRODUCTS, "pqcat --list"),
+        Metric("not_recovered_products", "Not recovered after a break", *_PRODUCTS, "pqcat --list"),
+        Metric("duplicate_products", "Products twice in a queue", *_PRODUCTS, "pqcat --list"),
+        Metric("damaged_products", "Products damaged", *_PRODUCTS, "pqcat --list"),
+        Metric("joins", "Joins", "sessions", "", 1.0, 0, "events.json"),
+        Metric("ends", "Leaves and kills", "sessions", "", 1.0, 0, "events.json"),
+        Metric("path_setup", "Path set up, mean", *_MS, "publisher's log"),
+        Metric("leaf_setup_p50", "Leaf set up p50", *_MS, "publisher's log"),
+        Metric("leaf_setup_max", "Leaf set up max", *_MS, "publisher's log"),
+        Metric("join_ready_p50", "Join to FMTP p50", *_MS, "subscribers' logs"),
+        Metric("join_ready_max", "Join to FMTP max", *_MS, "subscribers' logs"),
+        Metric("join_product_p50", "Join to first product p50", *_MS, "subscribers' logs"),
+        Metric("join_product_max", "Join to first product max", *_MS, "subscribers' logs"),
+        Metric("prune_p50", "Leave to pruned branch p50", *_MS, "publisher's log"),
+        Metric("prune_max", "Leave to pruned branch max", *_MS, "publisher's log"),
+        TRANSPORT_METRICS["verdict_invalid"],
+    )
+}
+METRICS: dict[str, Metric] = {**TRANSPORT_METRICS, **SUBSCRIPTION_METRICS}
+
 # Longer names that a `paper:` block may use for the same metric.
 ALIASES = {
     "nic": "nic_bandwidth",
@@ -108,6 +135,8 @@ _FACTORS: dict[str, dict[str, float]] = {
     "%": {"%": 1.0, "percent": 1.0, "ratio": 100.0, "fraction": 100.0, "1": 100.0},
     "s": {"s": 1.0, "ms": 1e-3, "us": 1e-6},
     "blocks": {"blocks": 1.0, "1": 1.0},
+    "products": {"products": 1.0, "1": 1.0},
+    "sessions": {"sessions": 1.0, "1": 1.0},
     "": {"": 1.0, "1": 1.0},
 }
 

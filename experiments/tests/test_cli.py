@@ -37,11 +37,12 @@ def fails(arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["run", "losy"], "experiment: found 'losy'; valid: lossless, lossy, regression, or the"
-         " path of a .yaml file (did you mean 'lossy'?)"),
+        (["run", "losy"], "experiment: found 'losy'; valid: join-leave, lossless, lossy, "
+         "regression, or the path of a .yaml file (did you mean 'lossy'?)"),
         (["run", "none.yaml"], "none.yaml:1: found no readable file"),
         (["run", "lossy", "--receivers", "0"], "--receivers: found '0'; valid: 1 to 200"),
         (["run", "lossy", "--receivers", "25"], "found receivers=25; valid: 1 to 24"),
+        (["run", "join-leave", "--receivers", "4"], "valid: without it"),
         (["run", "lossy", "--duration", "0"], "--duration: found '0.0'; valid: above 0"),
         (["run", "lossy", "--duration", "nan"], "--duration: found 'nan'; valid: above 0"),
         (["run", "lossy", "--trace", "/none"], "/none:1: found no readable file"),

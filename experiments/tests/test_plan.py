@@ -12,7 +12,7 @@ from experiments.plan import (
     expand,
     tbf_limit_bytes,
 )
-from experiments.spec import Factors, find, load
+from experiments.spec import ExperimentSpec, Factors, find, load_as
 
 
 def test_tbf_limit_is_the_papers() -> None:
@@ -45,7 +45,7 @@ def test_names() -> None:
 
 
 def test_expansion_is_the_product_of_the_levels_and_repeats() -> None:
-    spec = load(find("lossy"))
+    spec = load_as(ExperimentSpec, find("lossy"))
     factors = Factors(
         protocol=("ldm7", "ldm6"), receivers=(4, 8), rate_bps=(10, 20), loss=(0.0, 0.01)
     )
@@ -60,7 +60,7 @@ def test_expansion_is_the_product_of_the_levels_and_repeats() -> None:
 
 
 def test_disk() -> None:
-    cell = expand(load(find("lossy")))[0]
+    cell = expand(load_as(ExperimentSpec, find("lossy")))[0]
     # 5 GB + 8 x (1.5 x 100 MB + 64 MB) + 256 MB
     assert disk_needed_bytes(cell, 100_000_000) == 5_000_000_000 + 8 * 214_000_000 + 256_000_000
 

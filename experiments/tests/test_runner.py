@@ -20,7 +20,7 @@ from experiments.job import Job
 from experiments.plan import CellSpec
 from experiments.progress import PlainReporter
 from experiments.rundir import partial_runs, write_json
-from experiments.spec import ExperimentSpec, find, load, override
+from experiments.spec import ExperimentSpec, find, load_as, override
 
 Play = Callable[[Job, Path], Iterator[dict[str, Any]]]
 
@@ -28,7 +28,7 @@ Play = Callable[[Job, Path], Iterator[dict[str, Any]]]
 def spec(tmp_path: Path) -> ExperimentSpec:
     trace = tmp_path / "trace.txt"
     trace.write_text("100 20150615000000.009\n200 20150615000001.008\n")
-    return override(load(find("lossy")), {"trace": str(trace), "receivers": 2})
+    return override(load_as(ExperimentSpec, find("lossy")), {"trace": str(trace), "receivers": 2})
 
 
 def good(job: Job, out: Path) -> Iterator[dict[str, Any]]:
@@ -296,7 +296,8 @@ def test_not_enough_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_queue_that_cannot_hold_the_largest_product(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("900000000 20150615000000.009\n")
     given = override(
-        load(find("lossy")), {"trace": str(tmp_path / "t"), "queue_bytes": 1_000_000_000}
+        load_as(ExperimentSpec, find("lossy")),
+        {"trace": str(tmp_path / "t"), "queue_bytes": 1_000_000_000},
     )
     with pytest.raises(runner.RunError, match="valid: at least 1800000000"):
         runner.check_queues(runner.plan(given))

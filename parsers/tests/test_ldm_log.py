@@ -17,9 +17,11 @@ from parsers.ldm_log import (
     Missed,
     Multicasted,
     Notice,
+    PathEvent,
     Product,
     Received,
     ReceiverStats,
+    Receiving,
     Released,
     Replayed,
     SenderStats,
@@ -50,8 +52,9 @@ def test_ldm7_receiver_every_record() -> None:
     log = parse_ldm_log(golden("ldm7_receiver.log"), "r.log")
     assert log.problems == ()
     assert log.lines == 10
-    assert log.other_lines == 2  # the subscription's reply and "Receiving"
+    assert log.other_lines == 1  # the subscription's reply
     assert list(log.records) == [
+        Receiving(MINUTE_US + 10_000, "down7", 411),
         Received(MINUTE_US + 5_251_701, "down7", 411, 0.001701, 0, 0, FIRST),
         Received(MINUTE_US + 5_500_000, "down7", 411, 0.25, 1, 6, SECOND),
         Missed(MINUTE_US + 5_600_000, "down7", 411, 2),
@@ -68,6 +71,28 @@ def test_ldm7_receiver_every_record() -> None:
             MINUTE_US + 10_000_000, "down7", 411, 260, 180, 1, 2, 1, 7, 6, 0, 2, 600000000
         ),
     ]
+
+
+def test_path_events() -> None:
+    log = parse_ldm_log(golden("ldm7_paths.log"), "p.log")
+    root, leaf = "star:4:101", "ashb:2:303"
+    assert list(log.records) == [
+        PathEvent(MINUTE_US - 900_000, "mldm", 402, "path ready", "NGRID", root, 0.03125, 0),
+        PathEvent(MINUTE_US + 41_000, "mldm", 402, "leaf added", "NGRID", leaf, 0.0125, 1),
+        Notice(
+            MINUTE_US + 1_000_000,
+            "mldm",
+            402,
+            "WARN",
+            "Path service: refused: path=NGRID, endpoint=star:5:404, status=409, "
+            'problem="Not enough capacity"',
+        ),
+        PathEvent(MINUTE_US + 2_000_000, "mldm", 402, "leaf removed", "NGRID", leaf, 0.008, 0),
+        PathEvent(MINUTE_US + 4_000_000, "mldm", 402, "path deleted", "NGRID", "", 0.004, None),
+    ]
+    assert log.other_lines == 1  # no answer
+    (problem,) = log.problems
+    assert (problem.line, problem.reason) == (7, "expected endpoint=...")
 
 
 def test_ldm7_sender_every_record() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from experiments.spec import load
+from experiments.spec import ExperimentSpec, load, load_as
 from virtual import bench
 
 
@@ -71,7 +71,7 @@ def test_the_experiment_is_one_that_runs(tmp_path: Path) -> None:
             repeats=3,
         )  # fmt: skip
     )
-    spec = load(path)
+    spec = load_as(ExperimentSpec, path)
     assert (spec.name, spec.duration_s, spec.repeats) == (bench.NAME, 12.5, 3)
     assert spec.factors.protocol == ("ldm7",)
     assert spec.factors.receivers == (1, 24)

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One cell, in a process of its own: brings the network up, runs it, takes the network down.
+
+`python -m experiments cell JOB.json OUT_DIR` enters the run's network namespace and writes the
+cell's directory. Progress goes to stdout, one JSON object per line: {"event": "phase", "text"},
+{"event": "progress", ...}, {"event": "done", "verdict", "identical"}, {"event": "error", "text"}.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+from experiments.cell import CellRun
+from experiments.job import Job
+from experiments.join_leave.cell import JoinLeaveRun
+from experiments.join_leave.plan import JoinLeaveCell
+from experiments.lab_run import CellError, LabRun, await_whole_second, emit, phase
+from experiments.rundir import write_json
+from topologies.lab import LabError, open_lab
+from topologies.lifecycle import enter
+from topologies.model import Network
+
+
+def run_cell(job: Job, out: Path) -> tuple[str, bool]:
+    """Runs the cell in this process, which must have one thread. (verdict, identical)."""
+    network = Network.from_json(job.network.read_text())
+    phase("bringing the network up")
+    with (
+        enter(job.run_id, topology=network.name) as entered,
+        open_lab(network, entered.state_dir, progress=phase, seed=job.cell.seed) as lab,
+    ):
+        kind = JoinLeaveRun if isinstance(job.cell, JoinLeaveCell) else CellRun
+        run: LabRun = kind(job, network, lab, out)
+        try:
+            for text, step in run.steps:
+                await_whole_second(lab.facts.clock)
+                phase(text)
+                step()
+        except (CellError, LabError):
+            # What the counters say may tell why.
+            with contextlib.suppress(Exception):
+                write_json(out / "counters-error.json", lab.counters())
+            raise
+        finally:
+            run.end_daemons()
+            run.save_description(entered.state_dir)
+        return run.finish()
+
+
+def main(job_path: Path, out: Path, errors: IO[str]) -> int:
+    """0 if the cell ran (whatever its verdict), 1 if it could not."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)  # closes the lab on the way out
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    try:
+        job = Job.from_json(job_path.read_text())
+    except OSError as error:
+        print(f"experiments: {error.filename}: {error.strerror}", file=errors)
+        return 1
+    try:
+        verdict, identical = run_cell(job, out)
+    except (CellError, LabError) as error:
+        emit("error", text=str(error))
+        return 1
+    except Exception as error:
+        import traceback
+
+        traceback.print_exc(file=errors)
+        emit("error", text=f"{type(error).__name__}: {error}")
+        return 1
+    emit("done", verdict=verdict, identical=identical)
+    return 0

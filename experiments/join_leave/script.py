@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who joins and leaves which feed when: a script from a seed. Pure.
+
+Of each feed one subscriber stays from before the first product to the end. Every other subscriber
+is a visitor of every feed: away and subscribed in turn, for times that are exponentially
+distributed above a least one. Some visitors are subscribed when the run ends.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+FULL_S: Final = 600.0  # the length of a run that the means of a file are for
+LEAST_SHARE: Final = 0.25  # shorter runs shorten the means, to this share at most
+LEAST_SESSION_S: Final = (
+    4.0  # long enough to subscribe over the longest round trip and get products
+)
+LEAST_AWAY_S: Final = 2.0  # long enough for a branch to be pruned
+
+What = Literal["join", "leave", "kill"]
+
+
+@dataclass(frozen=True, order=True)
+class Event:
+    """What is done `at_s` seconds after the first product's insertion; 0: before it."""
+
+    at_s: float
+    what: What
+    subscriber: str
+    feed: str
+
+
+def stayers(subscribers: Sequence[str], feeds: Sequence[str]) -> dict[str, str]:
+    """Feed -> the subscriber who stays. Another one for each feed, as far as there are."""
+    return {feed: subscribers[i % len(subscribers)] for i, feed in enumerate(feeds)}
+
+
+def make_script(
+    subscribers: Sequence[str],
+    feeds: Sequence[str],
+    *,
+    duration_s: float,
+    stay_s: float,
+    away_s: float,
+    killed: float,
+    seed: int,
+) -> tuple[Event, ...]:
+    """All events in order of time, the joins of those who stay first. `stay_s`, `away_s`: means in
+    a run of `FULL_S`; `killed`: share of the sessions' ends that are kills."""
+    share = min(1.0, max(LEAST_SHARE, duration_s / FULL_S))
+    rng = random.Random(f"downpour join-leave {seed}")
+    staying = stayers(subscribers, feeds)
+    events = [Event(0.0, "join", subscriber, feed) for feed, subscriber in staying.items()]
+    for feed in feeds:
+        for subscriber in subscribers:
+            if staying[feed] == subscriber:
+                continue
+            at_s = 0.0
+            while True:
+                at_s += _time(rng, LEAST_AWAY_S, away_s * share)
+                if at_s > duration_s - LEAST_SESSION_S:
+                    break
+                events.append(Event(round(at_s, 3), "join", subscriber, feed))
+                at_s += _time(rng, LEAST_SESSION_S, stay_s * share)
+                if at_s > duration_s:
+                    break
+                events.append(Event(round(at_s, 3), "leave", subscriber, feed))
+    return _with_kills(sorted(events), killed)
+
+
+def _time(rng: random.Random, least_s: float, mean_s: float) -> float:
+    above = max(0.0, mean_s - least_s)
+    return least_s + (rng.expovariate(1 / above) if above > 0 else 0.0)
+
+
+def _with_kills(events: Sequence[Event], killed: float) -> tuple[Event, ...]:
+    """Of the leaves, in order of time, the first and then every (1 / killed)-th is a kill."""
+    found: list[Event] = []
+    leaves = 0
+    for event in events:
+        if event.what == "leave":
+            if -(-leaves * killed // 1) != -(-(leaves + 1) * killed // 1):
+                event = replace(event, what="kill")
+            leaves += 1
+        found.append(event)
+    return tuple(found)
