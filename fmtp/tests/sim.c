@@ -1,111 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "sim.h"
+#include "sim_events.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "timers.h"
-
-enum kind { DATAGRAM, TO_RECEIVER, TO_SENDER };
-
-struct packet {                          /* shared by the receivers it goes to */
-    unsigned references;
-    size_t len;
-    uint8_t bytes[];
-};
-
-struct sim_event {
-    uint64_t at_ns, order;
-    enum kind kind;
-    int rx;
-    unsigned connection;
-    struct packet *packet;
-};
-
-/* ------------------------------------------------------------------ random, events */
-
-static uint32_t next_random(struct sim *s)         /* splitmix64 */
-{
-    uint64_t z = s->random += UINT64_C(0x9e3779b97f4a7c15);
-
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return (uint32_t)((z ^ z >> 31) >> 16);
-}
-
-uint32_t sim_random(struct sim *s, uint32_t n)
-{
-    return (uint32_t)((uint64_t)next_random(s) * n >> 32);
-}
-
-static bool chance(struct sim *s, double p)
-{
-    return p > 0 && next_random(s) < p * 4294967296.0;
-}
-
-static bool before(const struct sim_event *a, const struct sim_event *b)
-{
-    return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->order < b->order;
-}
-
-static struct packet *packet_new(const uint8_t *bytes, size_t len)
-{
-    struct packet *p = malloc(sizeof *p + len);
-
-    p->references = 1;
-    p->len = len;
-    memcpy(p->bytes, bytes, len);
-    return p;
-}
-
-static void packet_done(struct packet *p)
-{
-    if (!--p->references)
-        free(p);
-}
-
-static void push(struct sim *s, enum kind kind, int rx, uint64_t at_ns, struct packet *packet)
-{
-    struct sim_event e = {at_ns, s->order++, kind, rx, s->rx[rx].connection, packet};
-    size_t i = s->nevents++;
-
-    packet->references++;
-    if (s->nevents > s->events_capacity) {
-        s->events_capacity = s->events_capacity ? 2 * s->events_capacity : 256;
-        s->events = realloc(s->events, s->events_capacity * sizeof *s->events);
-    }
-    for (; i && before(&e, &s->events[(i - 1) / 2]); i = (i - 1) / 2)
-        s->events[i] = s->events[(i - 1) / 2];
-    s->events[i] = e;
-}
-
-static void push_bytes(struct sim *s, enum kind kind, int rx, uint64_t at_ns,
-                       const uint8_t *bytes, size_t len)
-{
-    struct packet *p = packet_new(bytes, len);
-
-    push(s, kind, rx, at_ns, p);
-    packet_done(p);
-}
-
-static struct sim_event pop(struct sim *s)
-{
-    struct sim_event top = s->events[0], last = s->events[--s->nevents];
-    size_t i = 0, child;
-
-    while ((child = 2 * i + 1) < s->nevents) {
-        if (child + 1 < s->nevents && before(&s->events[child + 1], &s->events[child]))
-            child++;
-        if (!before(&s->events[child], &last))
-            break;
-        s->events[i] = s->events[child];
-        i = child;
-    }
-    if (s->nevents)
-        s->events[i] = last;
-    return top;
-}
 
 /* ------------------------------------------------------------------ callbacks of the cores */
 
@@ -371,7 +271,7 @@ void sim_free(struct sim *s)
         free(rx->log);
     }
     while (s->nevents)
-        packet_done(pop(s).packet);
+        sim_packet_done(sim_pop(s).packet);
     for (int p = 0; p < s->nproducts; p++)
         free(s->product[p].data);
     free(s->product);
@@ -394,7 +294,7 @@ void sim_product(struct sim *s, uint32_t size, uint64_t at_ns)
     s->product[i].at_ns = at_ns;
     s->product[i].data = malloc((size_t)size + 1);
     for (uint32_t b = 0; b < size; b++)
-        s->product[i].data[b] = (uint8_t)next_random(s);
+        s->product[i].data[b] = (uint8_t)sim_bits(s);
 }
 
 /* ------------------------------------------------------------------ the network */
@@ -417,9 +317,9 @@ static void offer(struct sim *s)
 static bool lost(struct sim *s, struct sim_receiver *rx, const struct fmtp_header *h)
 {
     if (s->cfg.burst_begins > 0)
-        rx->bad = rx->bad ? !chance(s, s->cfg.burst_ends) : chance(s, s->cfg.burst_begins);
+        rx->bad = rx->bad ? !sim_chance(s, s->cfg.burst_ends) : sim_chance(s, s->cfg.burst_begins);
     return rx->bad || (s->cfg.drop && s->cfg.drop((int)(rx - s->rx), h)) ||
-           chance(s, s->cfg.loss);
+           sim_chance(s, s->cfg.loss);
 }
 
 static void multicast(struct sim *s)
@@ -443,19 +343,19 @@ static void multicast(struct sim *s)
     s->datagram_bytes += len;
     s->nic_free_ns = s->now_ns +
                      (len + s->cfg.overhead_bytes) * 8 * 1000000000u / s->cfg.rate_bps;
-    struct packet *packet = packet_new(bytes, len);
+    struct packet *packet = sim_packet_new(bytes, len);
     for (int i = 0; i < s->nrx; i++) {
         struct sim_receiver *rx = &s->rx[i];
         if (!rx->core || lost(s, rx, &h))
             continue;
-        int copies = chance(s, s->cfg.duplicate) ? 2 : 1;
+        int copies = sim_chance(s, s->cfg.duplicate) ? 2 : 1;
         while (copies--) {
-            uint64_t extra = chance(s, s->cfg.reorder)
+            uint64_t extra = sim_chance(s, s->cfg.reorder)
                              ? sim_random(s, (uint32_t)s->cfg.reorder_ns) : 0;
-            push(s, DATAGRAM, i, s->nic_free_ns + rx->delay_ns + extra, packet);
+            sim_push(s, DATAGRAM, i, s->nic_free_ns + rx->delay_ns + extra, packet);
         }
     }
-    packet_done(packet);
+    sim_packet_done(packet);
     fmtp_sender_sent(s->sender, 1, sender_now(s));
 }
 
@@ -506,7 +406,7 @@ static void stream_out(struct sim *s, struct sim_receiver *rx)
     fmtp_sender_peer_sent(s->sender, rx->peer, len, sender_now(s));
     s->stream_bytes += len;
     rx->stream_free_ns = s->now_ns + len * 8 * 1000000000u / s->cfg.unicast_bps;
-    push_bytes(s, TO_RECEIVER, (int)(rx - s->rx), rx->stream_free_ns + rx->delay_ns, bytes, len);
+    sim_push_bytes(s, TO_RECEIVER, (int)(rx - s->rx), rx->stream_free_ns + rx->delay_ns, bytes, len);
 }
 
 /* Half of the payloads lie where the receiver predicted one, right or wrong. */
@@ -545,7 +445,7 @@ static void deliver(struct sim *s, struct sim_event *e)
     }
     assert(rc == 0);
     (void)rc;
-    packet_done(e->packet);
+    sim_packet_done(e->packet);
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b)
@@ -596,7 +496,7 @@ static void serve(struct sim *s, struct sim_receiver *rx)
 
     fmtp_receiver_timeout(rx->core, receiver_now(rx));
     while ((len = fmtp_receiver_output(rx->core, &bytes))) {
-        push_bytes(s, TO_SENDER, (int)(rx - s->rx), s->now_ns + rx->delay_ns, bytes, len);
+        sim_push_bytes(s, TO_SENDER, (int)(rx - s->rx), s->now_ns + rx->delay_ns, bytes, len);
         fmtp_receiver_sent(rx->core, len);
     }
     if (fmtp_sender_peer_pending(s->sender, rx->peer) && rx->stream_free_ns <= s->now_ns)
@@ -611,7 +511,7 @@ void sim_run(struct sim *s, uint64_t until_ns)
             break;
         s->now_ns = t;
         while (s->nevents && s->events[0].at_ns <= t) {
-            struct sim_event e = pop(s);
+            struct sim_event e = sim_pop(s);
             deliver(s, &e);
         }
         fmtp_sender_timeout(s->sender, sender_now(s));

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Feeds for tests over real sockets: a server and its clients on the loopback interface, served by one
+ * loop. Product n of a feed has sizes[n % PRODUCTS] bytes of content.
+ */
+#ifndef FEEDS_KIT_H
+#define FEEDS_KIT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "fmtp.h"
+
+enum { PRODUCTS = 8, CLIENTS = 3, FEEDS = 3 };
+#define OWN_IPV6 "fd07::1"
+
+extern const uint32_t sizes[PRODUCTS];
+extern uint8_t content[PRODUCTS][800001];
+
+struct sink {
+    struct fmtp_client *client;
+    uint8_t *data[PRODUCTS];
+    unsigned begun, ended, missed, wrong;
+    bool lost;
+    char why[256];
+};
+
+struct feed {
+    struct fmtp_server_config cfg;
+    struct fmtp_client_config rx;
+    struct fmtp_server *server;
+    struct sink sinks[CLIENTS];
+    int nsinks;
+    unsigned offered, released, all_done, first;
+};
+
+struct sockaddr_storage address(const char *text, uint16_t port);
+/* A UDP port nobody uses now. */
+uint16_t free_port(void);
+struct feed new_feed(bool v6);
+void open_server(struct feed *f);
+struct sink *open_client(struct feed *f);
+/* One turn of the caller's loop over all that the feeds have. */
+void turn(struct feed *feeds, int n, int timeout_ms);
+void offer_next(struct feed *f);
+void wait_connected(struct feed *feeds, int n);
+/* Sends `products` on each feed until all are released. */
+void transfer(struct feed *feeds, int n, unsigned products);
+void check_all(struct feed *f, unsigned products);
+void close_feed(struct feed *f);
+/* The loopback interface carries no IPv6 multicast; own_network() has one that does. */
+bool has_ipv6(void);
+/* Group set-up: the content. */
+int fill(void **state);
+/* A network namespace of this test's own; without the means for that, the test runs where it is. */
+void own_network(char **argv);
+
+#endif
