@@ -25,6 +25,7 @@ from controller.messages import Delta
 from controller.paths import Path, edges_of, unreached
 from controller.plan import Step, entries_of
 from controller.problems import ServiceError, of_plan_error
+from controller.queues import QueueDriver, QueueError, QueueKeeper
 from controller.replan import reroute
 from controller.store import Blocked, Fenced, Store, check_fits
 from controller.views import HoldState, PathView
@@ -58,12 +59,14 @@ class Changes:
         store: Store | None = None,
         events: EventLog | None = None,
         extra_entries: Mapping[str, Iterable[Entry]] | None = None,
-        set_queue: bool = False,
+        queue_driver: QueueDriver | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`extra_entries`: what switches hold besides the paths'. Raises UnknownDomain,
-        StoreError."""
+        """`extra_entries`: what switches hold besides the paths'. `queue_driver` sets the queues
+        of their ports; None: nobody does. Raises UnknownDomain, StoreError."""
+        set_queue = queue_driver is not None and queue_driver.sets_queue
         self.core: Core = core_of(network, domain, set_queue=set_queue)
+        self._queues = QueueKeeper(self.core, queue_driver)
         self.events = events if events is not None else EventLog("0")
         self._store = store if store is not None else Store(None, network.name, domain)
         self._clock = clock
@@ -101,6 +104,7 @@ class Changes:
                 desired.setdefault(switch, []).extend(entries)
         self._holds = Holds()
         self._holds.load(self.core, self._books, loaded.holds, self._paths)
+        self._queues.load(self._paths.values())
         self._degraded = set(self._paths)  # no switch is known to hold anything
         self._installer.reset(self._base, desired)
         if self._paths:
@@ -300,17 +304,42 @@ class Changes:
     ) -> None:
         """Tells the switches and waits. Raises ServiceError 502 (undone), 504."""
         outcome = Outcome({})
+        problem = self._widen_queues(work, may_undo=may_undo)
         try:
-            outcome = self._installer.execute(work.ticket, work.phases, may_undo=may_undo)
+            if problem is None:
+                outcome = self._installer.execute(work.ticket, work.phases, may_undo=may_undo)
+            else:
+                self._installer.execute(work.ticket, (), may_undo=False)
+                outcome = Outcome({}, undone=True)
         finally:
+            self._settle_queues(work, undone=outcome.undone)
             self._finish(work, outcome)
         took_ms = (time.monotonic() - work.started) * 1000
         result = "undone" if outcome.undone else "unconfirmed" if outcome.failures else "confirmed"
         for step in work.steps:
             self._tell(step, kind, data, result, took_ms, len(work.phases))
+        what = "; ".join(step.what for step in work.steps)
+        if problem is not None:
+            detail = f"not done: {what}: queues: {problem}"
+            raise ServiceError(502, "refused", "A switch refused the change", detail)
         if outcome.failures:
-            what = "; ".join(step.what for step in work.steps)
             raise _unconfirmed(what, outcome.failures, undone=outcome.undone)
+
+    def _widen_queues(self, work: _Work, *, may_undo: bool) -> str | None:
+        """Why the change must not be made; None: it may."""
+        try:
+            self._queues.widen([(step.old, step.new) for step in work.steps])
+        except QueueError as error:
+            LOG.error("queues: %s", error)
+            return str(error) if may_undo else None
+        return None
+
+    def _settle_queues(self, work: _Work, *, undone: bool) -> None:
+        changes = [(step.old, step.new) for step in work.steps]
+        try:
+            self._queues.settle([(new, old) for old, new in changes] if undone else changes)
+        except QueueError as error:
+            LOG.error("queues: %s", error)
 
     def _tell(
         self,

@@ -28,13 +28,14 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from controller import auth
+from controller import auth, queue_option
 from controller.core import UnknownDomain, core_of
 from controller.events import EventLog
 from controller.federation import joining
 from controller.federation.federation import Federation
 from controller.federation.front import FederatedService
 from controller.federation.peers import PeerAddress, PeerErrors, load_peers
+from controller.queues import QueueError
 from controller.service import PathService
 from controller.store import Store, StoreError
 from controller.switchboard import Switchboard
@@ -100,6 +101,12 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         type=Path,
         metavar="FILE",
         help="controllers of other domains, with which paths may be set up together",
+    )
+    parser.add_argument(
+        "--queues",
+        default="none",
+        metavar="DRIVER",
+        help=f"who sets the queues of switch ports: {queue_option.VALID} (default %(default)s)",
     )
     parser.add_argument("--log", type=Path, metavar="FILE", help="log there, not to stderr")
     parser.add_argument("-v", "--verbose", action="store_true", help="log every message")
@@ -218,6 +225,10 @@ def _serve(arguments: argparse.Namespace) -> int:
     )
     network = read_network(arguments.network)
     core = core_of(network, arguments.domain)
+    try:
+        queue_driver = queue_option.driver_of(arguments.queues, network)
+    except QueueError as error:
+        raise UsageError(str(error)) from error
     access = auth.Access(read_workgroups(arguments.workgroups), arguments.rate_limit)
     peers = read_peers(arguments, network)
 
@@ -248,6 +259,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             switchboard.read,
             store=store,
             events=EventLog(f"{int(time.time() * 1000):x}"),
+            queue_driver=queue_driver,
         )
         federation, routers = _join(arguments, network, service, peers)
         if arguments.rest_socket is not None:

@@ -12,6 +12,7 @@ id).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -124,62 +125,82 @@ class QueueDriver(Protocol):
         """Raises QueueError."""
 
 
-class QueueKeeper:
-    """Knows the queues of all ports and follows the paths. Not thread-safe.
+PathChange = tuple[Path | None, Path | None]  # the path before and after; None: there is none
 
-    A switch that connects: `refresh` before its entries. Around the entries of a step: `widen`
+
+class QueueKeeper:
+    """Knows the queues of all ports and follows the paths. Thread-safe. Without a driver it does
+    nothing.
+
+    A switch that connects: `refresh` before its entries. Around the entries of a change: `widen`
     before the first phase, `settle` after the last, so that frames have their class as long as any
-    entry sends them. All three raise QueueError.
+    entry sends them. What could not be set is tried again by `repair`.
     """
 
-    def __init__(self, core: Core, driver: QueueDriver) -> None:
+    def __init__(self, core: Core, driver: QueueDriver | None) -> None:
         self._core = core
         self._driver = driver
-        self._now = rated_ports(core)
+        self._lock = threading.Lock()
+        self._now = rated_ports(core)  # wanted
+        self._wrong: set[PortKey] = set()  # not known to be as wanted
 
     def load(self, paths: Iterable[Path]) -> None:
         """The paths of the store; does nothing at the switches."""
-        self._now = queues_of(self._core, paths)
+        with self._lock:
+            self._now = queues_of(self._core, paths)
 
     def refresh(self, switch: str) -> None:
-        """A switch is there, whatever queues it has."""
-        mine = {port: queues for port, queues in self._now.items() if port[0] == switch}
-        if mine:
-            self._driver.apply(mine)
+        """A switch is there, whatever queues it has. Raises QueueError."""
+        with self._lock:
+            self._apply([port for port in self._now if port[0] == switch])
 
-    def widen(self, old: Path | None, new: Path | None) -> None:
-        """Adds what `new` has more than `old`."""
-        if new is None:
+    def widen(self, changes: Iterable[PathChange]) -> None:
+        """Adds what paths have more than before. Raises QueueError."""
+        found: dict[PortKey, PortQueues] = {}
+        with self._lock:
+            for old, new in changes:
+                for port, vlan in self._only_in(new, old):
+                    assert new is not None
+                    queues = found.get(port, self._now[port])
+                    found[port] = queues.with_share(new.number, vlan, new.rate_bps)
+            self._change(found)
+
+    def settle(self, changes: Iterable[PathChange]) -> None:
+        """Takes away what paths have less than before. Raises QueueError."""
+        found: dict[PortKey, PortQueues] = {}
+        with self._lock:
+            for old, new in changes:
+                for port, vlan in self._only_in(old, new):
+                    assert old is not None
+                    queues = found.get(port, self._now[port])
+                    found[port] = queues.without_share(old.number, vlan)
+            self._change(found)
+
+    def repair(self) -> None:
+        """Tries again what could not be set. Raises QueueError."""
+        with self._lock:
+            self._apply(sorted(self._wrong))
+
+    def _only_in(self, path: Path | None, other: Path | None) -> Iterator[tuple[PortKey, int]]:
+        if path is None:
             return
-        changed: dict[PortKey, PortQueues] = {}
-        for port, vlan in self._only_in(new, old):
-            if port in self._now:
-                queues = changed.get(port, self._now[port])
-                changed[port] = queues.with_share(new.number, vlan, new.rate_bps)
-        self._change(changed)
-
-    def settle(self, old: Path | None, new: Path | None) -> None:
-        """Takes away what `old` has more than `new`."""
-        if old is None:
-            return
-        changed: dict[PortKey, PortQueues] = {}
-        for port, vlan in self._only_in(old, new):
-            if port in self._now:
-                queues = changed.get(port, self._now[port])
-                changed[port] = queues.without_share(old.number, vlan)
-        self._change(changed)
-
-    def _only_in(self, path: Path, other: Path | None) -> Iterator[tuple[PortKey, int]]:
         hops = frozenset(other.hops) if other is not None else frozenset()
         leaves = frozenset(leaf.key for leaf in other.leaves) if other is not None else frozenset()
-        return _shares(
-            self._core,
-            path,
-            [hop for hop in path.hops if hop not in hops],
-            [leaf for leaf in path.leaves if leaf.key not in leaves],
-        )
+        gone_hops = [hop for hop in path.hops if hop not in hops]
+        gone_leaves = [leaf for leaf in path.leaves if leaf.key not in leaves]
+        for port, vlan in _shares(self._core, path, gone_hops, gone_leaves):
+            if port in self._now:
+                yield port, vlan
 
-    def _change(self, changed: Mapping[PortKey, PortQueues]) -> None:
-        if changed:
-            self._driver.apply(changed)
-            self._now.update(changed)
+    def _change(self, found: Mapping[PortKey, PortQueues]) -> None:
+        changed = {port: queues for port, queues in found.items() if queues != self._now[port]}
+        self._now.update(changed)
+        self._apply(list(changed))
+
+    def _apply(self, ports: Iterable[PortKey]) -> None:
+        wanted = {port: self._now[port] for port in ports}
+        if self._driver is None or not wanted:
+            return
+        self._wrong.update(wanted)
+        self._driver.apply(wanted)
+        self._wrong.difference_update(wanted)

@@ -33,6 +33,7 @@ from controller.plan import (
     set_macs,
 )
 from controller.problems import ServiceError, of_plan_error
+from controller.queues import QueueError
 from controller.views import HoldState, HoldView, PathView, PathWish
 
 __all__ = [
@@ -359,6 +360,10 @@ class PathService(Changes):
         hold."""
         if not self.is_active:
             return
+        try:
+            self._queues.refresh(switch)
+        except QueueError as error:
+            LOG.error("switch=%s queues: %s", switch, error)
         failure = self._installer.connected(switch)
         if failure is not None:
             LOG.warning("switch=%s connected, not ready: %s", switch, failure)
@@ -373,6 +378,10 @@ class PathService(Changes):
         """Brings connected switches to the desired state whose content is unknown."""
         if not self.is_active:
             return
+        try:
+            self._queues.repair()
+        except QueueError as error:
+            LOG.error("queues: %s", error)
         for switch, failure in self._installer.retry(connected).items():
             LOG.warning("switch=%s still not in the desired state: %s", switch, failure)
 

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from controller.auth import Access
 from controller.entries import Entries
 from controller.messages import Message
+from controller.queues import QueueDriver
 from controller.rest import make_app
 from controller.service import Failure, PathService, Why
 from controller.store import Store
@@ -33,7 +34,12 @@ class Rig:
     refuse the next list of messages, after the first `k` of it. `silent`: switches that do what
     they are told and do not confirm."""
 
-    def __init__(self, store: Store | None = None, of: Network | None = None) -> None:
+    def __init__(
+        self,
+        store: Store | None = None,
+        of: Network | None = None,
+        queue_driver: QueueDriver | None = None,
+    ) -> None:
         self.failing: dict[str, Failure] = {}
         self.refuse_next: dict[str, int] = {}
         self.silent: set[str] = set()
@@ -43,6 +49,7 @@ class Rig:
         self.clock = Clock()
         self.of = of if of is not None else network()
         self.store = store if store is not None else Store(None, self.of.name, "core")
+        self.queue_driver = queue_driver
         self._http: TestClient | None = None
         self.service = self.new_service()
         self.net = FakeNetwork(self.service.core)
@@ -53,7 +60,13 @@ class Rig:
 
     def new_service(self) -> PathService:
         return PathService(
-            self.of, "core", self.apply, self.read, store=self.store, clock=self.clock
+            self.of,
+            "core",
+            self.apply,
+            self.read,
+            store=self.store,
+            queue_driver=self.queue_driver,
+            clock=self.clock,
         )
 
     def restart(self) -> None:

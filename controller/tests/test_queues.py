@@ -20,6 +20,8 @@ from controller.queues import (
     queues_of,
     rated_ports,
 )
+from controller.service import ServiceError
+from controller.tests.rig import Rig
 from controller.tests.sample import LEAF_3, LEAF_4, ROOT, network
 
 CORE = core_of(network(rate_to_s4_bps=100_000_000), "core")
@@ -92,23 +94,23 @@ def test_keeper_widens_before_and_settles_after() -> None:
     driver = Recorder()
     keeper = QueueKeeper(CORE, driver)
     none, one, both = path_to(), path_to(LEAF_3), path_to(LEAF_3, LEAF_4)
-    keeper.widen(none, one)
-    keeper.settle(none, one)
+    keeper.widen([(none, one)])
+    keeper.settle([(none, one)])
     assert driver.calls == []  # nothing of it is on a link with a rate
-    keeper.widen(one, both)
+    keeper.widen([(one, both)])
     ((port, queues),) = driver.calls.pop().items()
     assert (port, [c.number for c in queues.classes]) == (S2_TO_S4, [1])
-    keeper.settle(one, both)
+    keeper.settle([(one, both)])
     assert driver.calls == []
     keeper.refresh("s4")
     assert driver.calls.pop() == {S4_TO_S2: FREE, S4_TO_S3: FREE}
     keeper.refresh("s2")
     assert driver.calls.pop() == {S2_TO_S4: queues}
-    keeper.widen(both, one)
+    keeper.widen([(both, one)])
     assert driver.calls == []
-    keeper.settle(both, one)
+    keeper.settle([(both, one)])
     assert driver.calls.pop() == {S2_TO_S4: PortQueues(100_000_000)}
-    keeper.settle(one, None)
+    keeper.settle([(one, None)])
     assert driver.calls == []
 
 
@@ -120,10 +122,22 @@ def test_keeper_of_a_restarted_controller_and_of_a_driver_that_refuses() -> None
     assert driver.calls == []
     driver.refuses = True
     with pytest.raises(QueueError):
-        keeper.settle(both, None)
+        keeper.settle([(both, None)])
     driver.refuses = False
-    keeper.settle(both, None)  # what was refused is still to be done
-    assert driver.calls == [{S2_TO_S4: PortQueues(100_000_000)}]
+    keeper.repair()  # what was refused is still to be done
+    assert driver.calls.pop() == {S2_TO_S4: FREE}
+    keeper.repair()
+    assert driver.calls == []
+
+
+def test_several_paths_change_at_once() -> None:
+    driver = Recorder()
+    keeper = QueueKeeper(CORE, driver)
+    one, two = path_to(LEAF_4), path_to(LEAF_4, number=2, rate_bps=30_000_000)
+    keeper.widen([(None, one), (None, two)])
+    ((_, queues),) = driver.calls.pop().items()
+    assert [(c.number, c.rate_bps) for c in queues.classes] == [(1, 20_000_000), (2, 30_000_000)]
+    QueueKeeper(CORE, None).widen([(None, one)])  # nobody sets queues
 
 
 def test_incremental_is_what_the_whole_gives() -> None:
@@ -141,9 +155,68 @@ def test_incremental_is_what_the_whole_gives() -> None:
     for make in makers:
         step = steps[-1]
         step.apply(books)
-        keeper.widen(step.old, step.new)
-        keeper.settle(step.old, step.new)
+        keeper.widen([(step.old, step.new)])
+        keeper.settle([(step.old, step.new)])
         for call in driver.calls:
             state.update(call)
         assert state == queues_of(CORE, books.paths.values())
         steps.append(make(books.paths["p"]))
+
+
+# -- with the path service
+
+
+def classes_at(driver: Recorder) -> dict[PortKey, list[int]]:
+    """Port -> numbers of the paths that have a class there, after all calls."""
+    state: dict[PortKey, PortQueues] = {}
+    for call in driver.calls:
+        state.update(call)
+    return {port: [c.number for c in q.classes] for port, q in state.items() if q.classes}
+
+
+def test_service_sets_queues_and_takes_them_away() -> None:
+    driver = Recorder()
+    rig = Rig(queue_driver=driver)
+    assert {port for call in driver.calls for port in call} == set(rated_ports(CORE))
+    rig.service.create("p", ROOT, 20_000_000)
+    rig.service.add_leaf("p", LEAF_4)
+    assert classes_at(driver) == {S2_TO_S4: [1]}
+    rig.service.remove_leaf("p", LEAF_4.key)
+    assert classes_at(driver) == {}
+    rig.service.add_leaf("p", LEAF_4)
+    driver.calls.clear()
+    rig.restart()  # of the same store: what the path had comes back with its switches
+    assert classes_at(driver) == {S2_TO_S4: [1]}
+    rig.service.delete("p")
+    assert classes_at(driver) == {}
+
+
+def test_a_leaf_without_its_queue_is_refused_and_undone() -> None:
+    driver = Recorder()
+    rig = Rig(queue_driver=driver)
+    rig.service.create("p", ROOT, 20_000_000)
+    before = rig.entries()
+    driver.refuses = True
+    with pytest.raises(ServiceError) as error:
+        rig.service.add_leaf("p", LEAF_4)
+    assert (error.value.status, error.value.kind) == (502, "refused")
+    assert "queues: no" in error.value.detail
+    assert rig.entries() == before
+    assert rig.service.path("p").path.leaves == ()
+    driver.refuses = False
+    rig.service.retry([])
+    assert classes_at(driver) == {}
+    rig.service.add_leaf("p", LEAF_4)
+    assert classes_at(driver) == {S2_TO_S4: [1]}
+
+
+def test_what_is_no_path_any_more_goes_even_if_its_queues_do_not() -> None:
+    driver = Recorder()
+    rig = Rig(queue_driver=driver)
+    rig.service.create("p", ROOT, 20_000_000)
+    rig.service.add_leaf("p", LEAF_4)
+    driver.refuses = True
+    rig.service.delete("p")
+    driver.refuses = False
+    rig.service.retry([])
+    assert classes_at(driver) == {}
