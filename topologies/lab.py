@@ -42,7 +42,13 @@ class Lab:
     """See docs/contracts.md. Made by `open_lab`."""
 
     def __init__(
-        self, network: Network, state_dir: Path, facts: KernelFacts, *, seed: int = 1
+        self,
+        network: Network,
+        state_dir: Path,
+        facts: KernelFacts,
+        *,
+        seed: int = 1,
+        queues: bool = False,
     ) -> None:
         self.network = network
         self.facts = facts
@@ -52,6 +58,7 @@ class Lab:
         self.relay_fifo: bool | None = None  # None: no relay
         self.ctcp_problem = ""  # why `use_ctcp` returned None
         self._seed = seed
+        self._queues = queues
         self._ctcp: CircuitTcp | None = None
         self._wire = wire_plan.plan(network, facts.delay_mechanism)
         self._switches = OpenVSwitch(state_dir / "ovs")
@@ -380,6 +387,9 @@ class Lab:
         self._start_controllers()
         self._switches.start()
         build(self.network, self.facts, self._wire, self._set_built, progress)
+        switches = [s.name for s in self.network.switches]
+        text = wire_plan.outlets(self._wire, switches, self.pids.get(WIRE, 0))
+        self._outlets_file.write_text(text, encoding="utf-8")
         if self._wire.links:
             progress(f"{len(self._wire.links)} links with {self.facts.delay_mechanism}")
             self._shape()
@@ -422,7 +432,7 @@ class Lab:
             controller.start(self._network_file)
 
     def _controller_options(self, domain: str, domains: Sequence[str]) -> list[str]:
-        """A store, and the controllers of the other domains where there are any."""
+        """A store, the controllers of the other domains where there are any, a queue driver."""
         options = ["--store", str(self.state_dir / f"controller-{domain}.sqlite")]
         others = [other for other in domains if other != domain]
         if others:
@@ -430,7 +440,15 @@ class Lab:
             lines = (f"  {other}: {{ at: {self._peer_sockets(other)} }}\n" for other in others)
             peers.write_text(f"peers:\n{''.join(lines)}", encoding="utf-8")
             options += ["--peers", str(peers)]
+        if self._queues and self.facts.datapath == "kernel":
+            options += ["--queues", f"ovsdb:unix:{self._switches.database_socket}"]
+        elif self._queues:
+            options += ["--queues", f"tc:{self._outlets_file}"]
         return options
+
+    @property
+    def _outlets_file(self) -> Path:
+        return self.state_dir / "outlets.json"
 
     def _peer_sockets(self, domain: str) -> str:
         """A YAML list: the first controller's socket, then where a standby's would be."""
@@ -591,19 +609,21 @@ def open_lab(
     progress: Callable[[str], None] = _quiet,
     facts: KernelFacts | None = None,
     seed: int = 1,
+    queues: bool = False,
 ) -> Iterator[Lab]:
     """Build `network`, check it, and take it down at the end, also after an error or Ctrl-C.
 
     `state_dir` is the run's (from `lifecycle.enter`). `facts` replaces the probe of the kernel
-    (for tests). `seed` decides which frames wire-relay loses on lossy links. LabError: what could
-    not be made, or is not what was asked for.
+    (for tests). `seed` decides which frames wire-relay loses on lossy links. With `queues` the
+    controllers set the queues of the switches' ports. LabError: what could not be made, or is not
+    what was asked for.
     """
     if os.environ.get(marks.MARK) != state_dir.name:
         raise LabError(f"{state_dir}: not the run this process has entered (lifecycle.enter)")
     if sys.platform != "linux":
         raise LabError("an emulated network needs Linux")
     progress("what the kernel has")
-    lab = Lab(network, state_dir, facts if facts is not None else probe(), seed=seed)
+    lab = Lab(network, state_dir, facts if facts is not None else probe(), seed=seed, queues=queues)
     try:
         lab.open(progress)
         yield lab

@@ -48,6 +48,10 @@ class OpenVSwitch:
         where = str(self.directory)
         return {"OVS_RUNDIR": where, "OVS_DBDIR": where, "OVS_LOGDIR": where}
 
+    @property
+    def database_socket(self) -> Path:
+        return self.directory / "db.sock"
+
     def start(self) -> None:
         """Start both daemons in this process's network namespace and point this process's
         environment at them. LabError if they do not come up."""
@@ -58,7 +62,7 @@ class OpenVSwitch:
             raise LabError(f"{SCHEMAS[0]}: not found (Debian: apt install openvswitch-switch)")
         database = self.directory / "conf.db"
         check(["ovsdb-tool", "create", str(database), str(schema)])
-        socket = self.directory / "db.sock"
+        socket = self.database_socket
         self._spawn("ovsdb-server", f"--remote=punix:{socket}", str(database))
         self._wait_for(socket)
         check(["ovs-vsctl", "--no-wait", "--timeout=10", "init"])

@@ -42,12 +42,14 @@ def mesh(*, lanes: int = 1, delayed: bool, rate_bps: int | None = 120_000_000) -
 
 
 @contextmanager
-def lab_of(network: Network, facts: KernelFacts | None = None) -> Iterator[Lab]:
+def lab_of(
+    network: Network, facts: KernelFacts | None = None, *, queues: bool = True
+) -> Iterator[Lab]:
     """A lab in a run of its own, which is gone at the end."""
     run_id = lifecycle.new_run_id("paths")
     with (
         lifecycle.enter(run_id) as run,
-        open_lab(network, run.state_dir, facts=facts) as lab,
+        open_lab(network, run.state_dir, facts=facts, queues=queues) as lab,
     ):
         yield lab
 

@@ -15,7 +15,7 @@ from topologies.lab import Lab, LabError
 from virtual.selftest.pair import UDP
 from virtual.selftest.parse import Arrival, arrivals
 
-PORT: Final = 7777
+FIRST_PORT: Final = 7777  # of lane 1
 IDLE_MS: Final = 60_000  # receivers are told to stop
 START_S: Final = 30.0
 END_S: Final = 30.0
@@ -109,12 +109,13 @@ class Stream:
         self._directory = directory / f"stream-{lane}"
         self._directory.mkdir()
         self._group = lab.network.group_of(lane)
+        self._port = FIRST_PORT + lane - 1
         self._receivers: dict[str, subprocess.Popen[bytes]] = {}
         for host in receivers:
             self._listen(host)
         for host in receivers:
             self._wait_ready(host)
-        words = [self._group, PORT, ENDLESS, payload_bytes, round(interval_us * 1000)]
+        words = [self._group, self._port, ENDLESS, payload_bytes, round(interval_us * 1000)]
         self._sender = self._start(lab.network.publisher.name, "send", *words)
 
     def _start(self, host: str, *words: object) -> subprocess.Popen[bytes]:
@@ -125,7 +126,7 @@ class Stream:
 
     def _listen(self, host: str) -> None:
         address = self._lab.network.host(host).path_nic(self.lane).ip
-        words = ["receive", PORT, IDLE_MS, self._group, address]
+        words = ["receive", self._port, IDLE_MS, self._group, address]
         self._receivers[host] = self._start(host, *words)
 
     def _wait_ready(self, host: str) -> None:

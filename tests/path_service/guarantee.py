@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does a path keep its rate? On `mesh.yaml` with three lanes, all from p to qc over the link a:c:
+
+lane 1  `kept`   a guaranteed path whose stream stays within its rate
+lane 2  `other`  a guaranteed path whose stream sends far more than its rate
+lane 3  `flood`  a best-effort path on which iperf3 sends more than the link carries
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tests.path_service.networks import make_path
+from tests.path_service.stream import OVERHEAD_BYTES, Account, Stream, rate_bps
+from topologies.lab import Lab, LabError
+
+PAYLOAD_BYTES: Final = 1400
+WITHIN: Final = 0.99  # of its rate: what `kept` sends
+BEYOND: Final = 3.0  # times its rate: what `other` sends
+HOST: Final = "qc"
+IPERF_PORT: Final = 5201
+START_S: Final = 20.0
+END_S: Final = 90.0
+
+Flood = Literal["none", "udp", "tcp"]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What arrived at qc. `flood_bps`: iperf3's goodput; None: no flood."""
+
+    kept: Account
+    kept_bps: float
+    other: Account | None
+    other_bps: float
+    flood_bps: float | None
+
+
+def interval_us(send_bps: float) -> float:
+    """Between full datagrams that make `send_bps` as a meter counts: without tag and FCS."""
+    return (PAYLOAD_BYTES + OVERHEAD_BYTES) * 8e6 / send_bps
+
+
+def keeps_its_rate(
+    lab: Lab, kept_bps: int, other_bps: int, flood: Flood, flood_bps: int, seconds: float
+) -> Kept:
+    """`other_bps` 0: no second path. The flood begins before the streams and ends after them."""
+    make_path(lab, "kept", kept_bps, [HOST], lane=1)
+    if other_bps:
+        make_path(lab, "other", other_bps, [HOST], lane=2)
+    iperf: Iperf | None = None
+    if flood != "none":
+        make_path(lab, "flood", 0, [HOST], lane=3)
+        reaches(lab, lab.network.host(HOST).path_nic(3).ip)
+        iperf = Iperf(lab, flood, flood_bps, seconds + 2.0)
+        time.sleep(1.0)
+    first = stream(lab, 1, WITHIN * kept_bps)
+    second = stream(lab, 2, BEYOND * other_bps) if other_bps else None
+    time.sleep(seconds)
+    other = second.stop() if second is not None else None
+    mine = first.stop()
+    return Kept(
+        mine.at(HOST),
+        rate_bps(mine.arrivals[HOST], PAYLOAD_BYTES),
+        other.at(HOST) if other is not None else None,
+        rate_bps(other.arrivals[HOST], PAYLOAD_BYTES) if other is not None else 0.0,
+        iperf.received_bps() if iperf is not None else None,
+    )
+
+
+def stream(lab: Lab, lane: int, send_bps: float) -> Stream:
+    return Stream(
+        lab,
+        lab.state_dir,
+        [HOST],
+        lane=lane,
+        payload_bytes=PAYLOAD_BYTES,
+        interval_us=interval_us(send_bps),
+    )
+
+
+def metered_bps(lab: Lab, guaranteed_bps: int, seconds: float) -> float:
+    """What arrives of a stream of 1.5 times the path's rate, without the burst at the begin: over
+    the last part of `seconds`. Counted as a meter does: Ethernet frames without tag and FCS."""
+    make_path(lab, "metered", guaranteed_bps, [HOST], lane=1)
+    sender = stream(lab, 1, 1.5 * guaranteed_bps)
+    time.sleep(seconds)
+    found = sender.stop().arrivals[HOST]
+    begin_ns = found[0].arrived_ns + 1_000_000_000
+    later = [a for a in found if a.arrived_ns >= begin_ns]
+    return rate_bps(later, PAYLOAD_BYTES)
+
+
+def reaches(lab: Lab, address: str) -> None:
+    """Addresses are resolved and caches filled before anything is measured. LabError."""
+    publisher = lab.network.publisher.name
+    deadline = time.monotonic() + START_S
+    ping = ["ping", "-n", "-q", "-c", "1", "-W", "1", address]
+    while lab.run(publisher, ping, check=False).returncode != 0:
+        if time.monotonic() > deadline:
+            raise LabError(f"{address} does not answer over the best-effort path")
+
+
+class Iperf:
+    """iperf3 from the publisher to qc on lane 3, started by the constructor. LabError."""
+
+    def __init__(self, lab: Lab, flood: Flood, flood_bps: int, seconds: float) -> None:
+        address = lab.network.host(HOST).path_nic(3).ip
+        port = str(IPERF_PORT)
+        self._out = lab.state_dir / "iperf.json"
+        self._server = lab.popen(
+            HOST,
+            ["iperf3", "-s", "-1", "-B", address, "-p", port],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
+        )
+        deadline = time.monotonic() + START_S
+        while f"{address}:{port}" not in lab.run(HOST, ["ss", "-Hltn"]).stdout:
+            if time.monotonic() > deadline:
+                raise LabError("iperf3's server did not start")
+            time.sleep(0.02)
+        udp = ["-u", "-b", str(flood_bps), "-l", str(PAYLOAD_BYTES)]
+        how = udp if flood == "udp" else ["-P", "4"]
+        argv = ["iperf3", "-c", address, "-p", port, "-t", f"{seconds:.0f}", "-J", *how]
+        with self._out.open("wb") as file:
+            publisher = lab.network.publisher.name
+            self._client = lab.popen(publisher, argv, stdout=file, stderr=subprocess.STDOUT)
+
+    def received_bps(self) -> float:
+        """Waits for the end; what reached the server, payload alone. LabError."""
+        code = self._client.wait(timeout=END_S)
+        text = self._out.read_text()
+        if code != 0:
+            raise LabError(f"iperf3: exit code {code}: {text[-300:]}")
+        self._server.wait(timeout=END_S)
+        return goodput_bps(text)
+
+
+def goodput_bps(iperf_json: str) -> float:
+    """iperf3 -J -> bits per second at the receiver (UDP: what was sent less what was lost)."""
+    end = json.loads(iperf_json)["end"]
+    if "sum_received" in end and end["sum_received"].get("bytes"):
+        return float(end["sum_received"]["bits_per_second"])
+    total = end["sum"]
+    return float(total["bits_per_second"]) * (1 - float(total["lost_percent"]) / 100)

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens to a counting stream while something fails or changes: each function does it on a
+running network (`mesh.yaml`, one path from p to qb, qc and qd) and returns what was measured."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from controller.client import PathService, PathServiceError
+from tests.path_service.networks import DOMAIN, endpoints, make_path
+from tests.path_service.stream import Account, Stream
+from topologies.lab import Lab, LabError
+from topologies.shell import check
+
+PATH: Final = "counted"
+RATE_BPS: Final = 20_000_000
+HOSTS: Final = ("qb", "qc", "qd")
+PATIENCE_S: Final = 60.0
+SETTLE_S: Final = 0.5  # of undisturbed stream before and after
+# What the unicast and multicast entries of a path look like in `ovs-ofctl dump-flows`.
+OURS: Final = "cookie=0x444f574e"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What was measured: of the stream by receiver, and times in ms by name."""
+
+    accounts: Mapping[str, Account]
+    times_ms: Mapping[str, float] = field(default_factory=dict)
+
+    def undisturbed(self, hosts: Sequence[str]) -> None:
+        """AssertionError unless these receivers got every datagram once."""
+        for host in hosts:
+            account = self.accounts[host]
+            assert (account.lost, account.doubled) == (0, 0), f"{host}: {account}"
+
+
+def wait_until(what: str, condition: Callable[[], bool], step_s: float = 0.005) -> None:
+    """Raises LabError after a generous time."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise LabError(f"not within {PATIENCE_S:g} s: {what}")
+        time.sleep(step_s)
+
+
+def started(lab: Lab, hosts: Sequence[str] = HOSTS) -> Stream:
+    """The path stands, the stream is on its way and has reached everybody."""
+    make_path(lab, PATH, RATE_BPS, list(hosts))
+    stream = Stream(lab, lab.state_dir, hosts)
+    time.sleep(SETTLE_S)
+    return stream
+
+
+def ended(stream: Stream, times_ms: Mapping[str, float] | None = None) -> Figures:
+    time.sleep(SETTLE_S)
+    result = stream.stop()
+    return Figures({h: result.at(h) for h in result.arrivals}, dict(times_ms or {}))
+
+
+def links_of(service: PathService) -> set[str]:
+    """Core links of the path's tree, both ways to write them."""
+    ends = [(str(e["from"]), str(e["to"])) for e in service.get(PATH)["edges"]]
+    return {f"{a}:{b}" for one, other in ends for a, b in ((one, other), (other, one))}
+
+
+def link_down(lab: Lab, *, silent: bool, link: str = "a:c") -> Figures:
+    """The link that feeds qc breaks; its ports see it, or (`silent`) only what crosses it tells."""
+    stream = started(lab)
+    with PathService(lab.controller_socket) as service:
+        assert link in links_of(service)
+        began = time.monotonic()
+        lab.cut(link, silent=silent)
+        wait_until(f"the tree leaves {link}", lambda: link not in links_of(service))
+        moved = time.monotonic()
+        time.sleep(SETTLE_S)
+        lab.mend(link)
+        time.sleep(SETTLE_S)
+    return ended(stream, {"re-routed": (moved - began) * 1000})
+
+
+def switch_restart(lab: Lab, switch: str = "c") -> Figures:
+    """The switch at which qc joins the core loses its power for half a second."""
+    stream = started(lab)
+    before = flow_table(switch)
+    lab.stop_switch(switch)
+    time.sleep(0.5)
+    began = time.monotonic()
+    lab.start_switch(switch)
+    wait_until(f"{switch} holds what it held", lambda: flow_table(switch) == before)
+    return ended(stream, {"re-installed": (time.monotonic() - began) * 1000})
+
+
+def controller_restart(lab: Lab) -> tuple[Figures, dict[str, list[str]]]:
+    """kill -9, a second without controller, the same controller again. Also returned: by switch,
+    the path's flows that were not there all the time."""
+    stream = started(lab)
+    time.sleep(SETTLE_S)
+    began = time.monotonic()
+    lab.kill_controller(DOMAIN)
+    time.sleep(1.0)
+    again = time.monotonic()
+    lab.start_controller(DOMAIN)
+    ready = time.monotonic()
+    with PathService(lab.controller_socket) as service:
+        wait_until("the path is up", lambda: service.get(PATH)["state"] == "up")
+    age_s = time.monotonic() - began
+    younger = {s: flows_younger_than(s, age_s) for s in "abcd"}
+    return ended(stream, {"ready again": (ready - again) * 1000}), younger
+
+
+def standby_takeover(lab: Lab) -> Figures:
+    """The active controller is killed; the time until a change is done by the standby."""
+    stream = started(lab, ["qb", "qc"])
+    standby = lab.start_standby(DOMAIN)
+    _, leaves = endpoints(lab.network)
+    with PathService(standby) as service:
+        began = time.monotonic()
+        lab.kill_controller(DOMAIN)
+
+        def done() -> bool:
+            try:
+                service.add_leaf(PATH, leaves["qd"])
+            except PathServiceError:
+                return False
+            return True
+
+        wait_until("the standby takes over", done)
+        taken = time.monotonic()
+    return ended(stream, {"taken over": (taken - began) * 1000})
+
+
+def joins_and_leaves(lab: Lab, count: int = 50) -> Figures:
+    """qd joins and leaves `count` times while qb and qc stay."""
+    stream = started(lab, ["qb", "qc"])
+    _, leaves = endpoints(lab.network)
+    joins: list[float] = []
+    prunes: list[float] = []
+    with PathService(lab.controller_socket) as service:
+        for _ in range(count):
+            began = time.monotonic()
+            service.add_leaf(PATH, leaves["qd"])
+            joined = time.monotonic()
+            service.remove_leaf(PATH, leaves["qd"])
+            joins.append((joined - began) * 1000)
+            prunes.append((time.monotonic() - joined) * 1000)
+    middle = count // 2
+    return ended(stream, {"join": sorted(joins)[middle], "leave": sorted(prunes)[middle]})
+
+
+# -- what the switches hold
+
+
+def flow_table(switch: str) -> list[str]:
+    """The controller's flows of a switch, without counters and times."""
+    try:
+        text = check(["ovs-ofctl", "-O", "OpenFlow13", "--no-stats", "dump-flows", switch])
+    except LabError:
+        return []
+    return sorted(line.strip() for line in text.splitlines() if OURS in line)
+
+
+def flows_younger_than(switch: str, seconds: float) -> list[str]:
+    text = check(["ovs-ofctl", "-O", "OpenFlow13", "dump-flows", switch])
+    found = []
+    for line in text.splitlines():
+        match = re.search(r"duration=([\d.]+)s", line)
+        if OURS in line and match is not None and float(match[1]) < seconds:
+            found.append(line.strip())
+    return found
+
+
+def add_flow(switch: str, text: str) -> None:
+    check(["ovs-ofctl", "-O", "OpenFlow13", "add-flow", switch, text])
