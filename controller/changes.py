@@ -320,8 +320,8 @@ class Changes:
             self._tell(step, kind, data, result, took_ms, len(work.phases))
         what = "; ".join(step.what for step in work.steps)
         if problem is not None:
-            detail = f"not done: {what}: queues: {problem}"
-            raise ServiceError(502, "refused", "A switch refused the change", detail)
+            detail = f"not done: {what}: {problem}"
+            raise ServiceError(502, "queues", "Queues could not be set", detail)
         if outcome.failures:
             raise _unconfirmed(what, outcome.failures, undone=outcome.undone)
 

@@ -38,6 +38,7 @@ KINDS: dict[str, tuple[int, str]] = {
     "unreachable": (422, "No way leads to the endpoint"),
     "too-many-requests": (429, "Asked too often; Retry-After says when again"),
     "refused": (502, "A switch refused the change; it was undone"),
+    "queues": (502, "The queues of a switch port could not be set; the change was undone"),
     "standby": (503, "This controller is a standby; the detail names the active one"),
     "unconfirmed": (504, "A switch did not confirm in time; the path is degraded until it does"),
 }
