@@ -21,6 +21,7 @@ from controller.tests.test_launcher import free_port
 from controller.tests.test_replies import packet_in_message
 from controller.tests.wire_switch import (
     BARRIER_REPLY,
+    BARRIER_REQUEST,
     FEATURES_REPLY,
     FEATURES_REQUEST,
     HELLO,
@@ -57,9 +58,8 @@ class Running:
 
     def switch(self, number: int) -> WireSwitch:
         switch = WireSwitch(self.connect(), number)
-        process.wait_until(
-            f"s{number}", lambda: bool(self.client.health()["switches"][f"s{number}"]), 60
-        )
+        # Not by the controller's health: that may still be about an earlier connection.
+        process.wait_until(f"s{number}", lambda: switch.seen[BARRIER_REQUEST] > 0, 60)
         return switch
 
     def status(self, name: str) -> int:
