@@ -28,7 +28,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from controller import auth, queue_option
+from controller import auth, queue_option, southbound
 from controller.core import UnknownDomain, core_of
 from controller.events import EventLog
 from controller.federation import joining
@@ -108,6 +108,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="DRIVER",
         help=f"who sets the queues of switch ports: {queue_option.VALID} (default %(default)s)",
     )
+    southbound.add_options(parser)
     parser.add_argument("--log", type=Path, metavar="FILE", help="log there, not to stderr")
     parser.add_argument("-v", "--verbose", action="store_true", help="log every message")
     arguments = parser.parse_args(argv)
@@ -121,6 +122,10 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--rest-tls-ca without --rest-tls-key; valid: both")
     if not arguments.rate_limit > 0:
         parser.error(f"--rate-limit {arguments.rate_limit:g}: valid: above 0")
+    try:
+        southbound.check_options(arguments)
+    except southbound.OptionError as error:
+        parser.error(str(error))
     return arguments
 
 
@@ -239,12 +244,19 @@ def _serve(arguments: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     from controller import rest, server
 
-    switchboard = Switchboard(core.dpids, openflow.encode, compat.send, compat.close)
+    switchboard = Switchboard(
+        core.dpids,
+        openflow.encode,
+        compat.send,
+        compat.close,
+        role=southbound.first_role(arguments.lease_s),
+    )
     sockets: list[socket.socket] = []
     tls_sockets: list[socket.socket] = []
     unlink: list[Path] = []
     try:
         tls = _tls_of(arguments)
+        of_tls = southbound.tls_of(arguments)
         server.listen_tcp("--of-listen", of_host, of_port).close()
         if rest_address is not None:
             listener = server.listen_tcp("--rest-listen", *rest_address)
@@ -265,8 +277,17 @@ def _serve(arguments: argparse.Namespace) -> int:
         if arguments.rest_socket is not None:
             sockets.append(server.listen_unix(arguments.rest_socket))
             unlink.append(arguments.rest_socket)
-    except (server.ListenError, StoreError, PeerErrors) as error:
+        keeper = None
+        if arguments.lease_s:
+            address = arguments.rest_listen or str(arguments.rest_socket)
+            keeper = southbound.keeper_of(
+                arguments.store, address, arguments.lease_s, service, switchboard
+            )
+    except (server.ListenError, StoreError, PeerErrors, southbound.OptionError) as error:
         raise UsageError(str(error)) from error
+    prober = southbound.prober_of(
+        network, core, switchboard, service.switches, arguments.liveness_period_ms
+    )
 
     rest_server = server.Server(rest.make_app(service, access, routers), sockets, tls_sockets, tls)
     ending = threading.Lock()
@@ -277,6 +298,8 @@ def _serve(arguments: argparse.Namespace) -> int:
         if not ending.acquire(blocking=False):
             return
         LOG.info("ending: %s", why)
+        if keeper is not None:
+            keeper.end()
         for path in unlink:
             with contextlib.suppress(OSError):
                 path.unlink()
@@ -305,7 +328,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGHUP, on_hangup)
 
     try:
-        services = compat.start("controller.app", of_host, of_port, switchboard=switchboard)
+        prober.start()
+        services = compat.start("controller.app", of_host, of_port, of_tls, switchboard=switchboard)
     except Exception:
         LOG.exception("the framework did not start")
         end("the framework did not start", 1)
@@ -315,6 +339,8 @@ def _serve(arguments: argparse.Namespace) -> int:
         ("retry", partial(_every, RETRY_S, partial(_retry, service, switchboard))),
         ("clock", partial(_every, CLOCK_S, service.expire)),
     )
+    if keeper is not None:
+        followers = (*followers, ("lease", keeper.run))
     for name, follow in followers:
         threading.Thread(target=follow, name=name, daemon=True).start()
     rest_server.start()

@@ -66,7 +66,8 @@ class LeaseTable:
             if old is not None and old.expires > now:
                 self._connection.execute("ROLLBACK")
                 return None
-            generation = 1 if old is None else old.generation + 1
+            # Switches remember the greatest they saw, also when the store is a new one.
+            generation = max(int(now * 1000), 0 if old is None else old.generation + 1)
             lease = Lease(holder, address, now + duration_s, generation)
             self._connection.execute(
                 "INSERT OR REPLACE INTO lease VALUES (1, ?, ?, ?, ?)",
@@ -95,8 +96,8 @@ class Table(Protocol):
 
 
 class Keeper:
-    """`on_active(generation)` and `on_standby(address of the active one)` are called when this
-    controller's role changes, and once at the beginning."""
+    """`on_active(generation)` and `on_standby(lease of the active one)` are called when this
+    controller's role or the lease changes hands, and once at the beginning."""
 
     def __init__(
         self,
@@ -105,7 +106,7 @@ class Keeper:
         address: str,
         duration_s: float,
         on_active: Callable[[int], None],
-        on_standby: Callable[[str], None],
+        on_standby: Callable[[Lease], None],
     ) -> None:
         self._table = table
         self._holder = holder
@@ -114,7 +115,7 @@ class Keeper:
         self._on_active = on_active
         self._on_standby = on_standby
         self._lease: Lease | None = None  # ours
-        self._told: str | None = None  # the active one's address, as last told
+        self._told: int | None = None  # the generation of the active one, as last told
         self._lock = threading.Lock()
 
     def turn(self, now: float) -> float:
@@ -150,10 +151,10 @@ class Keeper:
             LOG.info("active now, generation %d", lease.generation)
             self._lease, self._told = lease, None
             self._on_active(lease.generation)
-        elif active is not None and active.address != self._told:
+        elif active is not None and active.generation != self._told:
             LOG.info("standing by; active is '%s' at %s", active.holder, active.address)
-            self._told = active.address
-            self._on_standby(active.address)
+            self._told = active.generation
+            self._on_standby(active)
 
     def end(self) -> None:
         """Gives the lease back, so that another one need not wait for its end."""

@@ -226,12 +226,15 @@ class Switchboard:
 
     def set_role(self, role: Role, generation: int) -> None:
         """Asks all switches, now and when they connect, for the role. With MASTER each that
-        confirms is reported as "up"; the others of the same generation are fenced off by it."""
+        confirms is reported as "up"; masters of older generations are slaves from then on. With
+        SLAVE all are reported as "down": nothing is written any more."""
         with self._lock:
             self._role = role
             self._generation = generation
             datapaths = dict(self._datapaths)
-        for name, datapath in datapaths.items():
+        for name, datapath in sorted(datapaths.items()):
+            if role is Role.SLAVE:
+                self.emit("down", name)
             self._ask_role(name, datapath)
 
     def _ask_role(self, name: str, datapath: Any) -> None:

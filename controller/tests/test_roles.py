@@ -33,8 +33,8 @@ class Controller:
         self.events.append(f"active {generation}")
         self.generation = generation
 
-    def _standby(self, address: str) -> None:
-        self.events.append(f"standby of {address}")
+    def _standby(self, lease: Lease) -> None:
+        self.events.append(f"standby of {lease.address}")
         self.generation = None
 
 
@@ -51,19 +51,19 @@ def test_first_is_active_second_stands_by_and_takes_over(store: Path) -> None:
     second.keeper.turn(102.9)
     assert second.events == ["standby of at-a"]
     second.keeper.turn(103.0)
-    assert second.events == ["standby of at-a", "active 2"]
+    assert second.events == ["standby of at-a", "active 103000"]
 
 
 def test_one_that_slept_comes_back_as_standby(store: Path) -> None:
     first, second = Controller("a", store), Controller("b", store)
     first.keeper.turn(100.0)
     second.keeper.turn(103.0)
-    assert LeaseTable(store).read() == Lease("b", "at-b", 105.0, 2)
+    assert LeaseTable(store).read() == Lease("b", "at-b", 105.0, 103000)
     first.keeper.turn(103.5)
-    assert first.events == ["active 1", "standby of at-b"]
+    assert first.events == ["active 100000", "standby of at-b"]
     assert first.generation is None
     second.keeper.turn(104.0)
-    assert second.events == ["active 2"]
+    assert second.events == ["active 103000"]
 
 
 def test_one_that_slept_alone_gets_another_generation(store: Path) -> None:
@@ -71,7 +71,17 @@ def test_one_that_slept_alone_gets_another_generation(store: Path) -> None:
     alone = Controller("a", store)
     alone.keeper.turn(100.0)
     alone.keeper.turn(110.0)
-    assert alone.events == ["active 1", "active 2"]
+    assert alone.events == ["active 100000", "active 110000"]
+
+
+def test_generations_grow_also_in_a_new_store_and_when_the_clock_goes_back(tmp_path: Path) -> None:
+    old, new = LeaseTable(tmp_path / "old.db"), LeaseTable(tmp_path / "new.db")
+    first = old.take("a", "at-a", 100.0, 1.0)
+    second = new.take("a", "at-a", 101.0, 1.0)
+    assert first and second and second.generation > first.generation
+    assert old.renew(first, 0.0)
+    third = old.take("a", "at-a", 50.0, 1.0)
+    assert third and third.generation == first.generation + 1
 
 
 def test_lease_that_is_given_back_can_be_taken_at_once(store: Path) -> None:
@@ -80,7 +90,7 @@ def test_lease_that_is_given_back_can_be_taken_at_once(store: Path) -> None:
     second.keeper.turn(100.1)
     first.keeper.end()
     second.keeper.turn(100.2)
-    assert second.generation == 2
+    assert second.generation == 100_200
 
 
 def test_store_that_cannot_be_written_ends_the_role_only_when_the_lease_ends(store: Path) -> None:
@@ -94,7 +104,7 @@ def test_store_that_cannot_be_written_ends_the_role_only_when_the_lease_ends(sto
     assert first.keeper._lease is None
     blocker.execute("ROLLBACK")
     first.keeper.turn(102.6)
-    assert first.events == ["active 1", "active 2"]
+    assert first.events == ["active 100000", "active 102600"]
 
 
 def test_never_two_at_a_time_and_generations_grow(store: Path) -> None:
