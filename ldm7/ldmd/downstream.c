@@ -150,13 +150,16 @@ static uint64_t deadline(struct downstream *d, uint64_t now)
 static void turn(struct downstream *d)
 {
     uint64_t now = d->loop.now_ns, due = deadline(d, now);
+    bool ended = false;
 
     if (d->state > DS_CONNECTING && !d->failed && peer_write(&d->peer, now) < 0) {
         log_note("connection to %s:%u lost: %s", d->host, d->port, strerror(errno));
         downstream_fails(d, false);
     }
-    if (d->failed)
+    if (d->failed) {
         end_session(d, now);
+        ended = true;
+    }
     if (d->state == DS_IDLE && now >= d->next_try_ns) {
         connect_now(d, now);
         due = d->failed ? now : deadline(d, now);
@@ -166,7 +169,7 @@ static void turn(struct downstream *d)
     if (d->state > DS_CONNECTING)
         loop_events(&d->loop, &d->src,
                     (uint32_t)EPOLLIN | (peer_has_output(&d->peer) ? (uint32_t)EPOLLOUT : 0u));
-    loop_once(&d->loop, due);
+    loop_once(&d->loop, ended ? now : due);    /* the role's step may have to do with it */
 }
 
 void downstream_run(struct downstream *d, void (*step)(void *ctx))

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ldmd in the hosts of a running network, driven by its configuration alone; what its log says."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from controller.client import PathService, PathServiceError, endpoints_of
+from topologies.lab import Lab
+
+BUILD = Path(__file__).resolve().parents[2] / "build/ldm7"
+LDM_PORT = 388
+FEED = "NGRID"
+PATIENCE_S = 60.0
+
+
+def wait_for(what: str, condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> float:
+    """How many seconds it took."""
+    start = time.monotonic()
+    while not condition():
+        assert time.monotonic() < start + timeout_s, f"no {what} within {timeout_s:g} s"
+        time.sleep(0.02)
+    return time.monotonic() - start
+
+
+def time_of(line: str) -> float:
+    """Epoch seconds of a log line."""
+    stamp = datetime.strptime(line.split(" ", 1)[0], "%Y%m%dT%H%M%S.%fZ")
+    return stamp.replace(tzinfo=UTC).timestamp()
+
+
+@dataclass(frozen=True)
+class Join:
+    """Milliseconds of one subscription; the first two as the publisher sees it, the others from
+    SUBSCRIBE's arrival at the publisher to what the subscriber's log shows."""
+
+    confirmed_ms: float  # SUBSCRIBE's arrival to the path service's confirmation
+    request_ms: float  # of which the request to the path service
+    receiving_ms: float  # ... to FMTP's connection
+    first_product_ms: float
+
+    def __str__(self) -> str:
+        return (
+            f"leaf confirmed {self.confirmed_ms:.1f} ms (request {self.request_ms:.1f} ms), FMTP "
+            f"connected {self.receiving_ms:.1f} ms, first product {self.first_product_ms:.1f} ms"
+        )
+
+
+class Site:
+    """The ldmds of a network whose publisher has one feed."""
+
+    def __init__(self, lab: Lab, work: Path) -> None:
+        self.lab, self.work, self.network = lab, work, lab.network
+        self.publisher = lab.network.publisher.name
+        self.root, self.leaves = endpoints_of(lab.network)
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    # -- the path service ---------------------------------------------------------------------
+    def paths(self) -> list[dict[str, object]]:
+        with PathService(self.lab.controller_socket) as service:
+            return service.paths()
+
+    def leaf_keys(self) -> set[tuple[str, int, int]]:
+        with PathService(self.lab.controller_socket) as service:
+            try:
+                found = service.get(FEED)["leaves"]
+            except PathServiceError:
+                return set()
+        return {(x["switch"], x["port"], x["vlan"]) for x in found}
+
+    def key_of(self, host: str) -> tuple[str, int, int]:
+        return self.leaves[self.network.segment_of(host).name].key
+
+    # -- ldmd ---------------------------------------------------------------------------------
+    def directory(self, host: str) -> Path:
+        path = self.work / host
+        path.mkdir(exist_ok=True)
+        return path
+
+    def queue(self, host: str) -> Path:
+        return self.directory(host) / "ldm.pq"
+
+    def log(self, host: str) -> str:
+        path = self.directory(host) / "ldmd.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def start(self, host: str, conf: str) -> None:
+        directory = self.directory(host)
+        if not self.queue(host).exists():
+            make = [BUILD / "pqcreate", "-s", "64m", "-S", "9000", "-q", self.queue(host)]
+            subprocess.run(make, check=True)
+        (directory / "ldmd.conf").write_text(conf)
+        argv = [str(BUILD / "ldmd/ldmd"), "-f", "-v", "-q", str(self.queue(host))]
+        argv += ["-P", str(LDM_PORT), "-I", self.network.host(host).nic2.ip]
+        argv += ["-l", str(directory / "ldmd.log"), str(directory / "ldmd.conf")]
+        self.running[host] = self.lab.popen(host, argv)
+
+    def start_publisher(self, *settings: str) -> None:
+        network, hosts = self.network, self.network.subscribers
+        nic = network.publisher.nic1
+        addresses = [h.nic2.ip for h in hosts] + [h.nic1.ip for h in hosts]
+        allowed = [f'ALLOW {FEED} "^{a.replace(".", "[.]")}$"' for a in addresses]
+        multicast = (
+            f"MULTICAST {FEED} {network.multicast_group}:38800 {nic.ip} {nic.prefix_len} "
+            f"{self.root.vlan} {self.root.switch} {self.root.port}"
+        )
+        common = ["SET fmtp.ttl 16", f"SET path.service unix:{self.lab.controller_socket}"]
+        self.start(self.publisher, "\n".join([multicast, *allowed, *common, *settings]) + "\n")
+
+    def start_subscriber(self, host: str, *settings: str, port: int | None = None) -> None:
+        """`port`: instead of the right one of its endpoint."""
+        switch, own_port, vlan = self.key_of(host)
+        upstream = f"{self.network.publisher.nic2.ip}:{LDM_PORT}"
+        nic1 = self.network.host(host).nic1.ip
+        receive = f"RECEIVE {FEED} {upstream} {nic1} {switch} {port or own_port} {vlan}"
+        self.start(host, "\n".join([receive, *settings]) + "\n")
+
+    def processes(self, host: str) -> Mapping[int, str]:
+        """Process ids of the host's ldmd and what is below it, and their names."""
+        found: dict[int, str] = {}
+        todo = [self.running[host].pid]
+        while todo:
+            pid = todo.pop()
+            try:
+                found[pid] = Path(f"/proc/{pid}/comm").read_text().strip()
+                children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+            except OSError:
+                continue
+            todo += [int(child) for child in children.split()]
+        return found
+
+    def kill(self, host: str, *names: str) -> float:
+        """kill -9 of these processes (all, if none is named); the time."""
+        now = time.monotonic()
+        for pid, name in self.processes(host).items():
+            if not names or name in names:
+                os.kill(pid, signal.SIGKILL)
+        if not names:
+            self.running.pop(host).wait()
+        return now
+
+    def stop(self, host: str) -> None:
+        process = self.running.pop(host)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+
+    def close(self) -> None:
+        for process in self.running.values():
+            process.kill()
+            process.wait()
+        self.running.clear()
+
+    # -- products -----------------------------------------------------------------------------
+    def feed(self, seconds: int, every_ms: int = 20) -> subprocess.Popen[bytes]:
+        """Products of 1 to 3 kB at a steady pace into the publisher's queue, in the background."""
+        trace = self.work / "trace.txt"
+        times = [divmod(ms, 1000) for ms in range(0, seconds * 1000, every_ms)]
+        lines = [
+            f"{1000 + n * 7919 % 2000} 201506150000{s:02d}.{ms:03d}\n"
+            if s < 60
+            else f"{1000 + n * 7919 % 2000} 2015061500{s // 60:02d}{s % 60:02d}.{ms:03d}\n"
+            for n, (s, ms) in enumerate(times)
+        ]
+        trace.write_text("".join(lines))
+        argv = [str(BUILD / "pqinsert"), "-q", str(self.queue(self.publisher)), "-f", FEED]
+        return self.lab.popen(
+            self.publisher, [*argv, "--trace", str(trace), "-l", str(self.work / "pqinsert.log")]
+        )
+
+    def insert(self, name: str) -> None:
+        file = self.work / name
+        file.write_bytes(os.urandom(5000))
+        argv = [str(BUILD / "pqinsert"), "-q", str(self.queue(self.publisher)), "-f", FEED]
+        subprocess.run([*argv, str(file)], check=True)
+
+    def products(self, host: str) -> list[str]:
+        argv = [BUILD / "pqcat", "-q", self.queue(host), "--list"]
+        text = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+        return sorted(text.splitlines())
+
+    def has_all(self, host: str) -> bool:
+        return self.products(host) == self.products(self.publisher)
+
+    # -- what the logs say --------------------------------------------------------------------
+    def lines(self, host: str, text: str) -> list[str]:
+        return [line for line in self.log(host).splitlines() if text in line]
+
+    def join(self, host: str) -> Join:
+        """The last subscription of a host, once its first product is there."""
+        address = self.network.host(host).nic2.ip
+        asked = time_of(self.lines(self.publisher, f"request from {address} for")[-1])
+        switch, port, vlan = self.key_of(host)
+        added = f"leaf added: path={FEED}, endpoint={switch}:{port}:{vlan},"
+        confirmed = self.lines(self.publisher, added)[-1]
+        request_ms = re.search(r" ms=([\d.]+)", confirmed)
+        assert request_ms is not None
+        receiving = time_of(self.lines(host, " Receiving")[-1])
+        first = [t for line in self.lines(host, "Received: {") if (t := time_of(line)) >= receiving]
+        return Join(
+            (time_of(confirmed) - asked) * 1e3,
+            float(request_ms[1]),
+            (receiving - asked) * 1e3,
+            (first[0] - asked) * 1e3,
+        )

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A subscription alone makes the tree grow (DRFSM 2.2.2, steps 1 to 5), its end prunes it, whoever
+dies: ldmd, the controller and Open vSwitch on the emulated network. Prints what it measured."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.path_service.ldm import BUILD, FEED, Site, wait_for
+from topologies import lifecycle
+from topologies.lab import open_lab
+from topologies.load import find, load
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.emulated,
+    pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: network namespaces need root"),
+    pytest.mark.skipif(
+        not (BUILD / "ldmd/ldmd").exists(), reason="SKIPPED: run `make build` first"
+    ),
+]
+DEAD_S = 4
+# Five receivers in four racks: wsu1 and wsu2 are behind the same endpoint.
+RACKS = ("wsu1", "sl1", "uh1", "osf1")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    network = load(find("geni5"), {"receivers": 5})
+    with (
+        lifecycle.enter(lifecycle.new_run_id("test-subscriptions")) as run,
+        open_lab(network, run.state_dir) as lab,
+    ):
+        site = Site(lab, tmp_path)
+        try:
+            yield site
+        finally:
+            site.close()
+
+
+def has_first_product(site: Site, host: str, before: int = 0) -> bool:
+    return len(site.lines(host, "Received: {")) > before
+
+
+def has_leaves(site: Site, *hosts: str) -> bool:
+    return site.leaf_keys() == {site.key_of(host) for host in hosts}
+
+
+def report(text: str) -> None:
+    print(f"# {text}", flush=True)
+
+
+def test_subscriptions_make_the_tree(site: Site) -> None:
+    site.start_publisher(f"SET ldm7.dead_s {DEAD_S}", "SET path.grace_s 2")
+    wait_for("path", lambda: len(site.paths()) == 1)
+    assert site.leaf_keys() == set()
+    feeding = site.feed(600)
+
+    for host in RACKS:
+        site.start_subscriber(host)
+        wait_for("first product", partial(has_first_product, site, host))
+        report(f"{host}: {site.join(host)}")
+    assert has_leaves(site, *RACKS)
+
+    # A rack's second subscriber shares the leaf; the leaf stays when he leaves.
+    added = len(site.lines(site.publisher, "leaf added"))
+    site.start_subscriber("wsu2")
+    wait_for("first product", partial(has_first_product, site, "wsu2"))
+    assert len(site.lines(site.publisher, "leaf added")) == added == 4
+    site.stop("wsu2")
+
+    # A subscriber that ends, one that is killed, a host that falls silent.
+    site.stop("uh1")
+    took_s = wait_for("prune", partial(has_leaves, site, "wsu1", "sl1", "osf1"))
+    report(f"uh1 ended: pruned after {took_s * 1e3:.0f} ms")
+    site.kill("sl1")
+    took_s = wait_for("prune", partial(has_leaves, site, "wsu1", "osf1"))
+    report(f"sl1's processes killed: pruned after {took_s * 1e3:.0f} ms")
+    for chain in ("INPUT", "OUTPUT"):
+        site.lab.run("osf1", ["iptables", "-A", chain, "-j", "DROP"])
+    took_s = wait_for("prune", partial(has_leaves, site, "wsu1"))
+    report(f"osf1 silent, ldm7.dead_s {DEAD_S}: pruned after {took_s * 1e3:.0f} ms")
+    assert took_s < DEAD_S + 6
+    site.kill("osf1")
+    site.lab.run("osf1", ["iptables", "-F"])
+
+    # The path service is killed: who receives goes on, who comes waits for its return.
+    (domain,) = site.lab.controller_sockets
+    site.lab.kill_controller(domain)
+    count = len(site.lines("wsu1", "Received: {"))
+    site.start_subscriber("uh1")
+    no_service = "Path service: no service"
+    wait_for("a try", lambda: bool(site.lines(site.publisher, no_service)))
+    wait_for("products without a controller", partial(has_first_product, site, "wsu1", count + 20))
+    site.lab.start_controller(domain)
+    before = len(site.lines("uh1", "Received: {"))
+    took_s = wait_for("uh1's products", partial(has_first_product, site, "uh1", before))
+    report(f"uh1 came while the controller was dead: first product {took_s:.1f} s after its return")
+
+    # mldm is killed: all subscribe again; what nobody comes back for is pruned.
+    site.start_subscriber("sl1")
+    wait_for("sl1", partial(has_leaves, site, "wsu1", "sl1", "uh1"))
+    site.kill("sl1")
+    site.kill(site.publisher, "mldm")
+    count = len(site.lines("wsu1", "Received: {"))
+    wait_for("products after mldm's death", partial(has_first_product, site, "wsu1", count))
+    wait_for("prune", partial(has_leaves, site, "wsu1", "uh1"))
+
+    feeding.terminate()
+    feeding.wait()
+    site.insert("last")
+    for host in ("wsu1", "uh1"):
+        wait_for(f"all products at {host}", partial(site.has_all, host))
+    report(f"{len(site.products('wsu1'))} products at wsu1, as at the publisher")
+    site.stop(site.publisher)
+    wait_for("end of the path", lambda: site.paths() == [])
+
+
+def test_refusal_falls_back_to_ldm6(site: Site) -> None:
+    """An endpoint that is none: refused with the service's words, and the feed comes by LDM6."""
+    site.start_publisher()
+    site.start_subscriber("wsu1")
+    wait_for("multicast", lambda: bool(site.lines("wsu1", " Receiving")))
+    site.start_subscriber("uh1", port=99)
+    took_s = wait_for("LDM6", lambda: "is willing to be a primary" in site.log("uh1"))
+    report(f"the feed comes by LDM6 {took_s * 1e3:.0f} ms after ldmd's start")
+    assert took_s < 30
+    (line, *_) = site.lines(site.publisher, "Path service: refused")
+    assert ":99:" in line and "problem=" in line
+    report(line.split("Path service: ", 1)[1])
+    assert has_leaves(site, "wsu1")
+    site.insert("product")
+    for host in ("wsu1", "uh1"):
+        wait_for(f"the product at {host}", partial(site.has_all, host))
+    assert f"refused the subscription to {FEED}" in site.log("uh1")
