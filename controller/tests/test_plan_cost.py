@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
 from controller.core import Endpoint
 from controller.messages import messages_of
+from controller.plan import Step
 from controller.tests.domains import mac, make_core
 from controller.tests.planning import Desk
 
@@ -42,6 +44,10 @@ def domain() -> Desk:
     return Desk(make_core([*ring, *chords]))
 
 
+def add(desk: Desk, endpoint: Endpoint, steps: list[Step]) -> None:
+    steps.append(desk.add("p", endpoint))
+
+
 def leaf(number: int) -> Endpoint:
     """Spread over the switches but s15 and s16."""
     switches = [n for n in range(2, 41) if n not in (15, 16)]
@@ -65,14 +71,14 @@ def test_the_thousandth_leaf_costs_as_much_as_the_eighth() -> None:
             there += 1
         assert len(desk["p"].leaves) == size - 1
         for what, endpoint in (("near", near), ("far", far)):
-            added: list[Any] = []
+            added: list[Step] = []
             costs.setdefault(f"{what} added", []).append(
-                instructions(lambda e=endpoint, to=added: to.append(desk.add("p", e)))
+                instructions(partial(add, desk, endpoint, added))
             )
             messages = sum(len(messages_of(d)) for phase in added[0].phases for d in phase.values())
             costs.setdefault(f"{what} messages", []).append(messages)
             costs.setdefault(f"{what} removed", []).append(
-                instructions(lambda e=endpoint: desk.remove("p", e.key))
+                instructions(partial(desk.remove, "p", endpoint.key))
             )
     for what, (eighth, hundredth, thousandth) in costs.items():
         print(f"{what}: {eighth}, {hundredth}, {thousandth}")
@@ -95,5 +101,5 @@ def test_planning_on_one_path_does_not_depend_on_the_others() -> None:
                 desk.add(f"other{number}", Endpoint("s7", 91, 1000 + number))
         desk.create("p", Endpoint("s1", 91, 9), 0)
         desk.add("p", Endpoint("s15", 91, 9))
-        costs.append(instructions(lambda d=desk: d.add("p", Endpoint("s15", 92, 9))))
+        costs.append(instructions(partial(desk.add, "p", Endpoint("s15", 92, 9))))
     assert costs[1] <= 1.1 * costs[0], costs

@@ -293,9 +293,9 @@ def test_transition_gets_from_any_state_to_any_other(data: st.DataObject) -> Non
     step = Step("transition", old, new, transition(story.core, old, new))
     before = {"p": old} if old else {}
     after = {"p": new} if new else {}
-    held = check_while_under_way(story.core, held, step, before, after, data)
+    reached = check_while_under_way(story.core, held, step, before, after, data)
     expected = entries_of(story.core, new) if new else {}
-    assert {s: e for s, e in held.items() if e} == {s: e for s, e in expected.items() if e}
+    assert {s: e for s, e in reached.items() if e} == {s: e for s, e in expected.items() if e}
 
 
 def _merged(entries: Mapping[str, Iterable[Entry]]) -> dict[str, Delta]:
