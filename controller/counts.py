@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a path carried, from the switches' counters: what entered, what each edge and leaf got. Pure.
+"""What a path carried, from the switches' counters: what entered, what edges and leaves got. Pure.
 
 Counters are matched with the path's entries by the entries' own keys (forwarding.py). A switch
 starts a group's counters anew whenever the group is changed (Open vSwitch does), that is when a
@@ -107,7 +107,7 @@ def readings_of(core: Core, path: Path, stats: Mapping[str, SwitchStats]) -> Rea
                 case Flow():
                     count = counted.flows.get(entry.key)
                     if count is not None:
-                        for counter in _flow_counters(path, switch, entry):
+                        for counter in _flow_counters(switch, entry):
                             add(counter, count)
                 case Group():
                     group = counted.groups.get(entry.number)
@@ -122,7 +122,7 @@ def readings_of(core: Core, path: Path, stats: Mapping[str, SwitchStats]) -> Rea
     return result
 
 
-def _flow_counters(path: Path, switch: str, flow: Flow) -> Iterator[CounterId]:
+def _flow_counters(switch: str, flow: Flow) -> Iterator[CounterId]:
     kind = kind_of(flow.cookie)
     port, vlan = flow.match.in_port, flow.match.vlan
     yield kind, switch, port, vlan
@@ -160,6 +160,11 @@ class Ledger:
         """Only these paths exist."""
         alive = {(path.name, path.number) for path in paths}
         for key in self._paths.keys() - alive:
+            del self._paths[key]
+
+    def forget(self, name: str) -> None:
+        """The path is deleted."""
+        for key in [key for key in self._paths if key[0] == name]:
             del self._paths[key]
 
     def add(

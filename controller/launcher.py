@@ -243,6 +243,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     except ImportError as error:
         raise UsageError(str(error)) from error
     from controller import rest, server
+    from controller.monitor import Monitor
+    from controller.observe import router_of
 
     switchboard = Switchboard(
         core.dpids,
@@ -289,7 +291,9 @@ def _serve(arguments: argparse.Namespace) -> int:
         network, core, switchboard, service.switches, arguments.liveness_period_ms
     )
 
-    rest_server = server.Server(rest.make_app(service, access, routers), sockets, tls_sockets, tls)
+    monitor = Monitor(service, switchboard.stats)
+    app = rest.make_app(service, access, [*routers, router_of(service, monitor)])
+    rest_server = server.Server(app, sockets, tls_sockets, tls)
     ending = threading.Lock()
 
     def end(why: str, code: int) -> None:
@@ -338,6 +342,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         ("switches", partial(_follow_switches, service, switchboard)),
         ("retry", partial(_every, RETRY_S, partial(_retry, service, switchboard))),
         ("clock", partial(_every, CLOCK_S, service.expire)),
+        ("counters", partial(monitor.run, threading.Event())),
     )
     if keeper is not None:
         followers = (*followers, ("lease", keeper.run))

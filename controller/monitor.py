@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from controller.counts import Ledger, PathCounts
 from controller.entries import Flow, Kind, kind_of
+from controller.events import EventKind
 from controller.forwarding import base_entries
 from controller.installer import Failure
 from controller.service import PathService
@@ -44,6 +45,7 @@ class Monitor:
         self._clock = clock
         self._lock = threading.Lock()
         self._ledger = Ledger()
+        self._position = service.events.last
         self._reading = Reading()
         self._dropping = {
             switch: [entry for entry in entries if isinstance(entry, Flow)]
@@ -76,9 +78,21 @@ class Monitor:
         for switch, answer in answers.items():
             if not isinstance(answer, SwitchStats):
                 LOG.warning("switch '%s' does not tell its counters: %s", switch, answer)
+        self._forget()
         self._ledger.forget_others(paths)
         counts = {path.name: self._ledger.add(service.core, path, stats, now) for path in paths}
         return Reading(now, counts, dict(self._unexpected(stats)))
+
+    def _forget(self) -> None:
+        """A path that was deleted since the last reading may be there again, with its number."""
+        while True:
+            events, _ = self._service.events.after(self._position)
+            if not events:
+                return
+            self._position = events[-1].sequence
+            for event in events:
+                if event.kind in (EventKind.PATH_DELETED, EventKind.PATH_EXPIRED):
+                    self._ledger.forget(event.data["path"])
 
     def _unexpected(
         self, stats: Mapping[str, SwitchStats]

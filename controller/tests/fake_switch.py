@@ -35,6 +35,9 @@ from controller.messages import (
     DeleteOwnedFlows,
     Message,
 )
+from controller.stats import Count, GroupCount, MeterCount, SwitchStats
+
+FRAME_BYTES = 100
 
 
 class Refused(Exception):
@@ -75,6 +78,29 @@ class FakeSwitch:
     groups: dict[int, Group] = field(default_factory=dict)
     meters: dict[int, Meter] = field(default_factory=dict)
     metered: Counter[int] = field(default_factory=Counter)
+    dropping: int = 0  # how many more frames the meters drop
+    hits: Counter[object] = field(default_factory=Counter)  # by key of a flow, group, meter, bucket
+
+    def stats(self) -> SwitchStats:
+        """Every frame has FRAME_BYTES. As Open vSwitch counts: a flow also what its meter drops;
+        a group and its buckets from its last change on."""
+
+        def count(key: object) -> Count:
+            return Count(self.hits[key], self.hits[key] * FRAME_BYTES)
+
+        return SwitchStats(
+            flows={flow.key: count(flow.key) for flow in self.flows.values()},
+            groups={
+                number: GroupCount(
+                    count(group.key), tuple(count((number, b.order)) for b in group.buckets)
+                )
+                for number, group in self.groups.items()
+            },
+            meters={
+                number: MeterCount(count(meter.key), count(("dropped", number)))
+                for number, meter in self.meters.items()
+            },
+        )
 
     def entries(self) -> Entries:
         return frozenset([*self.flows.values(), *self.groups.values(), *self.meters.values()])
@@ -86,6 +112,7 @@ class FakeSwitch:
                     self._flow_mod(command, flow)
                 case Change(command, Group() as group):
                     self._known(command, group.number in self.groups, group)
+                    self._forget_group(group.number)
                     self.groups[group.number] = group
                     if command is Command.DELETE:
                         self._delete_group(group.number)
@@ -116,6 +143,12 @@ class FakeSwitch:
         if exists == (command is Command.ADD):
             raise Refused(f"{self.name}: cannot {command} {what}: exists is {exists}")
 
+    def _forget_group(self, number: int) -> None:
+        old = self.groups.get(number)
+        for bucket in old.buckets if old is not None else ():
+            self.hits.pop((number, bucket.order), None)
+        self.hits.pop(("group", number), None)
+
     def _delete_group(self, number: int) -> None:
         del self.groups[number]
         self.flows = {k: f for k, f in self.flows.items() if ToGroup(number) not in f.actions}
@@ -127,6 +160,8 @@ class FakeSwitch:
             self._known(command, old is not None, flow)
         if command is Command.MODIFY and old is not None and old.cookie != flow.cookie:
             raise Refused(f"{self.name}: {flow} would keep the cookie of {old}")
+        if command is not Command.MODIFY:
+            self.hits.pop(flow.key, None)
         if command is Command.DELETE:
             del self.flows[key]
             return
@@ -145,8 +180,14 @@ class FakeSwitch:
         chosen = [flow for flow in hits if flow.priority == best]
         assert len(chosen) == 1, f"{self.name}: ambiguous flows for {frame}: {chosen}"
         flow = chosen[0]
+        self.hits[flow.key] += 1
         if flow.meter is not None:
             self.metered[flow.meter] += 1
+            self.hits["meter", flow.meter] += 1
+            if self.dropping:
+                self.dropping -= 1
+                self.hits["dropped", flow.meter] += 1
+                return []
         return [(port, out) for port, out in self._execute(flow.actions, frame) if port != in_port]
 
     def _execute(self, actions: Iterable[Action], frame: Frame) -> Iterable[tuple[int, Frame]]:
@@ -160,7 +201,9 @@ class FakeSwitch:
                 case Output(port):
                     yield port, frame
                 case ToGroup(number):
+                    self.hits["group", number] += 1
                     for bucket in self.groups[number].buckets:
+                        self.hits[number, bucket.order] += 1
                         yield bucket.port, replace(frame, vlan=bucket.vlan)
 
 

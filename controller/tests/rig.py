@@ -12,9 +12,12 @@ from fastapi.testclient import TestClient
 from controller.auth import Access
 from controller.entries import Entries
 from controller.messages import Message
+from controller.monitor import Monitor
+from controller.observe import router_of
 from controller.queues import QueueDriver
 from controller.rest import make_app
 from controller.service import Failure, PathService, Why
+from controller.stats import SwitchStats
 from controller.store import Store
 from controller.tests.fake_switch import FakeNetwork, Refused
 from controller.tests.sample import network
@@ -52,6 +55,7 @@ class Rig:
         self.queue_driver = queue_driver
         self._http: TestClient | None = None
         self.service = self.new_service()
+        self.monitor = Monitor(self.service, self.stats, self.clock)
         self.net = FakeNetwork(self.service.core)
         for switch in self.net.switches:
             self.service.switch_up(switch)
@@ -72,6 +76,7 @@ class Rig:
     def restart(self) -> None:
         """The process is killed, another one starts; the switches go on."""
         self.service = self.new_service()
+        self.monitor = Monitor(self.service, self.stats, self.clock)
         self._http = None
         for switch in self.net.switches:
             self.service.switch_up(switch)
@@ -85,7 +90,7 @@ class Rig:
 
     def http_as(self, address: str, access: Access | None = None) -> TestClient:
         """As by TCP from there."""
-        app = make_app(self.service, access)
+        app = make_app(self.service, access, [router_of(self.service, self.monitor)])
         return TestClient(app, raise_server_exceptions=False, client=(address, 1))
 
     def apply(self, changes: Mapping[str, Sequence[Message]]) -> Mapping[str, Failure]:
@@ -116,6 +121,13 @@ class Rig:
         for switch in switches:
             failure = self.failing.get(switch)
             result[switch] = self.net.switches[switch].entries() if failure is None else failure
+        return result
+
+    def stats(self, switches: Iterable[str]) -> dict[str, SwitchStats | Failure]:
+        result: dict[str, SwitchStats | Failure] = {}
+        for switch in switches:
+            failure = self.failing.get(switch)
+            result[switch] = self.net.switches[switch].stats() if failure is None else failure
         return result
 
     def entries(self) -> dict[str, Entries]:
