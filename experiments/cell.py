@@ -35,7 +35,6 @@ from experiments.verdict import judge
 from topologies.lab import Lab
 from topologies.model import Network
 
-PATH_NAME: Final = "experiment"
 READY_S: Final = 30.0  # until all subscribers are connected, and 2 s more for each
 READY_PER_HOST_S: Final = 2.0
 
@@ -57,13 +56,29 @@ class CellRun(LabRun):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        return (
-            ("creating the path", self.make_path),
-            ("measuring round trips", self.measure),
+        prepare: tuple[Step, ...] = (
             ("shaping the sender, injecting loss", self.shape),
             ("creating the product queues", self.make_queues),
             ("starting the LDM servers", self.start_daemons),
             ("waiting for the subscribers", self.await_ready),
+        )
+        if self.cell.protocol == "ldm7":
+            # The publisher's ldmd makes the path, and subscriptions make its tree grow.
+            prepare = (
+                *prepare,
+                ("looking at the path", self.check_path),
+                ("measuring round trips", self.measure),
+            )
+        else:
+            # LDM6 knows of no path. The loss injected for it would hit pings, too.
+            prepare = (
+                ("creating the path", self.make_path),
+                ("looking at the path", self.check_path),
+                ("measuring round trips", self.measure),
+                *prepare,
+            )
+        return (
+            *prepare,
             (REPLAYING, self.replay),
             ("ending the LDM servers", self.end_daemons),
             ("comparing the products", self.list_products),
@@ -71,21 +86,33 @@ class CellRun(LabRun):
 
     # -- set-up -------------------------------------------------------------------------------
     def make_path(self) -> None:
-        """The multipoint path from the publisher to every segment, as the REST answers it."""
+        """The multipoint path from the publisher to every segment."""
         root, leaves = endpoints_of(self.network)
-        segments = {self.network.segment_of(h).name for h in self.subscribers}
         try:
             with PathService(self.lab.controller_socket) as service:
-                service.create_path(PATH_NAME, root, self.cell.r_vn_bps)
-                for name in sorted(segments):
-                    service.add_leaf(PATH_NAME, leaves[name])
-                paths = service.paths()
+                service.create_path(self.feed.name, root, self.feed.r_vn_bps)
+                for name in sorted(self._segments()):
+                    service.add_leaf(self.feed.name, leaves[name])
         except PathServiceError as error:
             raise CellError(f"the path service refused the path: {error}") from None
-        write_json(self.out / "paths.json", paths)
-        state = next((p["state"] for p in paths if p["name"] == PATH_NAME), "missing")
-        if state != "up":
-            raise CellError(f"the path is {state}, not up: see paths.json and logs/controller.log")
+
+    def check_path(self) -> None:
+        """The path must be up, with a leaf for each segment of subscribers."""
+        paths = {path["name"]: path for path in self.save_paths("paths.json")}
+        path = paths.get(self.feed.name, {"state": "missing", "leaves": []})
+        if path["state"] != "up":
+            raise CellError(
+                f"path {self.feed.name} is {path['state']}, not up: see paths.json and "
+                "logs/controller-*.log"
+            )
+        leaves, segments = len(path["leaves"]), len(self._segments())
+        if leaves != segments:
+            raise CellError(
+                f"path {self.feed.name} has {leaves} leaves for {segments} segments: see paths.json"
+            )
+
+    def _segments(self) -> set[str]:
+        return {self.network.segment_of(host).name for host in self.subscribers}
 
     def measure(self) -> None:
         self.measure_round_trips(dict.fromkeys(self.subscribers, 1))
@@ -189,7 +216,8 @@ class CellRun(LabRun):
     def start_daemons(self) -> None:
         root, leaves = endpoints_of(self.network)
         roots = {self.feed.name: root}
-        publisher = configs.publisher_conf(self.network, self.cell, roots)
+        service = self.lab.controller_socket
+        publisher = configs.publisher_conf(self.network, self.cell, roots, service)
         self.start_daemon(self.publisher, self.publisher, publisher)
         for name in self.subscribers:
             leaf = leaves[self.network.segment_of(name).name]

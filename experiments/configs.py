@@ -64,7 +64,7 @@ def publisher_conf(
     network: Network,
     cell: CellSpec,
     roots: Mapping[str, Endpoint],
-    service: Path | None = None,
+    service: Path,
 ) -> str:
     """ldmd's file at the publisher. `roots`: its endpoint at the path service by feed; `service`:
     the socket of the path service, which ldmd asks for the paths of its feeds."""

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from controller.client import PathService, PathServiceError
 from experiments import configs, queue_place, samplers, shaping
 from experiments.cell_logs import parse_ping_min_ms, tail
 from experiments.job import Job
@@ -231,6 +232,16 @@ class LabRun:
         text = self.lab.run(self.publisher, argv, check=False).stdout
         found = samplers.parse_shaper(text, classid or None)
         return "" if found is None else samplers.shaper_line(ShaperSample(time.time(), *found))
+
+    def save_paths(self, file: str) -> list[dict[str, Any]]:
+        """The paths as the path service shows them, also in `file`."""
+        try:
+            with PathService(self.lab.controller_socket) as service:
+                paths = service.paths()
+        except PathServiceError as error:
+            raise CellError(f"the path service does not tell its paths: {error}") from None
+        write_json(self.out / file, paths)
+        return paths
 
     # -- results ------------------------------------------------------------------------------
     def list_queues(self, lists: Sequence[tuple[str, str, str | None]]) -> None:

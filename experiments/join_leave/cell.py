@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from controller.client import Endpoint, PathService, PathServiceError, endpoints_of
+from controller.client import Endpoint, endpoints_of
 from experiments import configs, samplers, shaping
 from experiments.cell_logs import LineCounter, tail
 from experiments.job import REPLAYING, Job
@@ -138,7 +138,7 @@ class JoinLeaveRun(LabRun):
                 name = self.subscriptions[event.subscriber, event.feed].name
                 waiting[name] = LineCounter(self.log(name), (" Receiving",))
         self._await(waiting, "not connected:")
-        self._save_paths("paths-start.json")
+        self.save_paths("paths-start.json")
 
     def measure(self) -> None:
         """Over the branches of those who stay: those of the others come and go."""
@@ -158,13 +158,6 @@ class JoinLeaveRun(LabRun):
 
     def _says(self, name: str) -> str:
         return tail(self.log(name))
-
-    def _save_paths(self, file: str) -> None:
-        try:
-            with PathService(self.lab.controller_socket) as service:
-                write_json(self.out / file, service.paths())
-        except PathServiceError as error:
-            raise CellError(f"the path service does not tell its paths: {error}") from None
 
     # -- the script ---------------------------------------------------------------------------
     def _do(self, event: Event) -> None:
@@ -213,7 +206,7 @@ class JoinLeaveRun(LabRun):
             write_json(self.out / "counters-start.json", self.lab.counters())
             await_whole_second(self.lab.facts.clock)
             self._insert_and_follow()
-            self._save_paths("paths-end.json")
+            self.save_paths("paths-end.json")
             write_json(self.out / "events.json", self.events)
             write_json(self.out / "counters-end.json", self.lab.counters())
             time.sleep(min(every, 2) + 0.2)  # the interval that holds the last product

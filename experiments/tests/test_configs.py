@@ -18,7 +18,7 @@ def entries(text: str) -> list[str]:
 
 def test_ldm7_publisher(geni5: Network, cells: dict[str, CellSpec]) -> None:
     root, _ = endpoints_of(geni5)
-    text = configs.publisher_conf(geni5, cells["ldm7"], {"NGRID": root})
+    text = configs.publisher_conf(geni5, cells["ldm7"], {"NGRID": root}, Path("/s"))
     multicast, *allow = entries(text)
     assert multicast == (
         f"MULTICAST NGRID 239.10.1.1:38800 10.10.1.1 24 1101 {root.switch} {root.port}"
@@ -30,6 +30,8 @@ def test_ldm7_publisher(geni5: Network, cells: dict[str, CellSpec]) -> None:
         "SET fmtp.b_rcv_bytes 600000000",
         "SET fmtp.layout 2021",
         "SET fmtp.repair unicast",
+        "SET path.service unix:/s",
+        "SET path.rate_bps 48000000",
     } <= set(text.splitlines())
     # Everybody who subscribes over NIC2 and receives on NIC1 is allowed, nobody else.
     assert allowed(allow) == {nic.ip for h in geni5.subscribers for nic in (h.nic1, h.nic2)}
@@ -59,9 +61,10 @@ def test_ldm7_subscriber_controls_over_nic2_and_receives_on_nic1(
 def test_ldm6_runs_over_nic1(geni5: Network, cells: dict[str, CellSpec]) -> None:
     root, leaves = endpoints_of(geni5)
     host = geni5.subscribers[0]
-    text = configs.publisher_conf(geni5, cells["ldm6"], {})
+    text = configs.publisher_conf(geni5, cells["ldm6"], {}, Path("/s"))
     assert allowed(entries(text)) == {h.nic1.ip for h in geni5.subscribers}
     assert "fmtp" not in text
+    assert "path" not in text
     leaf = leaves[geni5.segment_of(host.name).name]
     (request,) = entries(configs.subscriber_conf(geni5, cells["ldm6"], host, FEED, leaf))
     assert request == 'REQUEST NGRID ".*" 10.10.1.1:388'
