@@ -118,6 +118,10 @@ class PathService:
     def get(self, name: str) -> dict[str, Any]:
         return self._object("GET", _path_url(name))
 
+    def counters(self, name: str) -> dict[str, Any]:
+        """What entered the path, and what each edge and leaf got."""
+        return self._object("GET", f"{_path_url(name)}/counters")
+
     def hold_state(self, hold_id: str) -> dict[str, Any]:
         return self._object("GET", _hold_url(hold_id))
 

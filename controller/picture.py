@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paths as a picture: DOT, from what REST tells of them (docs/contracts.md), and SVG by `dot`."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+DOT_TIMEOUT_S = 60.0
+# Dark enough on white, and different for those who see few colours (P. Tol's "bright").
+COLOURS = ("#4477AA", "#EE6677", "#228833", "#AA3377", "#66CCEE", "#CCBB44")
+
+
+class PictureError(Exception):
+    """No picture can be made; the text says why and what would help."""
+
+
+def dot_of(
+    paths: Iterable[Mapping[str, Any]], counters: Mapping[str, Mapping[str, Any]] | None = None
+) -> str:
+    """A directed graph: switches as boxes, roots as houses, leaves as ellipses (dashed: down),
+    with the VLAN id on each edge. `counters` by path: edges and leaves say how many multicast
+    frames arrived of those sent, too."""
+    lines = [
+        "digraph paths {",
+        "  rankdir=LR;",
+        '  node [fontname="sans-serif", fontsize=11, shape=box];',
+        '  edge [fontname="sans-serif", fontsize=10];',
+    ]
+    switches: dict[str, None] = {}
+    body: list[str] = []
+    for number, path in enumerate(paths):
+        body += _path(path, (counters or {}).get(path["name"], {}), COLOURS[number % len(COLOURS)])
+        for endpoint in (path["root"], *(e for e in path["leaves"] if e.get("state") != "down")):
+            switches[endpoint["switch"]] = None
+        for edge in path["edges"]:
+            switches |= {edge["from"]: None, edge["to"]: None}
+    lines += [f"  {_quoted('switch ' + name)} [label={_quoted(name)}];" for name in switches]
+    return "\n".join([*lines, *body, "}", ""])
+
+
+def svg_of(dot: str) -> str:
+    """Raises PictureError."""
+    try:
+        done = subprocess.run(
+            ["dot", "-Tsvg"], input=dot, capture_output=True, text=True, timeout=DOT_TIMEOUT_S
+        )
+    except FileNotFoundError as error:
+        text = "the program 'dot' is not installed; valid: apt-get install graphviz, or DOT"
+        raise PictureError(text) from error
+    except subprocess.TimeoutExpired as error:
+        raise PictureError(f"dot did not end within {DOT_TIMEOUT_S:g} s") from error
+    if done.returncode != 0:
+        raise PictureError(f"dot ended with {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def _path(path: Mapping[str, Any], counted: Mapping[str, Any], colour: str) -> Iterator[str]:
+    name = path["name"]
+    leaves = {_key(leaf): leaf for leaf in counted.get("leaves", ())}
+    edges = {(e["from"], e["to"]): e for e in counted.get("edges", ())}
+    rate_bps = path["rate_bps"]
+    rate = f"{rate_bps / 1e6:g} Mbit/s" if rate_bps else "best effort"
+    root = _quoted(f"root {name}")
+    label = _label(name, rate, _place(path["root"]))
+    yield f"  {root} [shape=house, color={_quoted(colour)}, label={label}];"
+    yield _edge(root, _switch(path["root"]["switch"]), colour, [f"VLAN {path['root']['vlan']}"])
+    for edge in path["edges"]:
+        texts = [f"VLAN {edge['vlan']}"]
+        found = edges.get((edge["from"], edge["to"]))
+        if found is not None:
+            texts.append(f"{found['arrived']['packets']} of {found['sent']['packets']}")
+        yield _edge(_switch(edge["from"]), _switch(edge["to"]), colour, texts)
+    for leaf in path["leaves"]:
+        node = _quoted(f"leaf {name} {_place(leaf)}")
+        is_down = leaf.get("state") == "down"
+        style = ", style=dashed" if is_down else ""
+        label = _label(_place(leaf), *(["down"] if is_down else []))
+        yield f"  {node} [shape=ellipse, color={_quoted(colour)}{style}, label={label}];"
+        if is_down:
+            continue
+        texts = [f"VLAN {leaf['vlan']}"]
+        found = leaves.get(_key(leaf))
+        if found is not None:
+            texts.append(f"{found['multicast']['packets']} frames")
+        yield _edge(_switch(leaf["switch"]), node, colour, texts)
+
+
+def _edge(source: str, target: str, colour: str, texts: Iterable[str]) -> str:
+    return f"  {source} -> {target} [color={_quoted(colour)}, label={_label(*texts)}];"
+
+
+def _switch(name: str) -> str:
+    return _quoted(f"switch {name}")
+
+
+def _key(endpoint: Mapping[str, Any]) -> tuple[str, int, int]:
+    return endpoint["switch"], endpoint["port"], endpoint["vlan"]
+
+
+def _place(endpoint: Mapping[str, Any]) -> str:
+    return f"{endpoint['switch']}:{endpoint['port']}:{endpoint['vlan']}"
+
+
+def _label(*lines: str) -> str:
+    return '"' + "\\n".join(_escaped(line) for line in lines) + '"'
+
+
+def _quoted(text: str) -> str:
+    return f'"{_escaped(text)}"'
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
