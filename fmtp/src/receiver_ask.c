@@ -19,6 +19,9 @@
 /* Silence that ends a multicast: for each block still to come, at most, and patience besides. */
 #define QUIET_BLOCK_NS (MS / 10)
 #define QUIET_MAX_NS (1000 * MS)
+/* Silence amid a burst of repairs: new data may come between its symbols. */
+#define BURST_QUIET_NS (10 * MS)
+#define BURST_QUIET_BLOCKS 24
 enum {
     ROUNDS = 3,                       /* timeouts in vain before RETX_REQ, unless repairs come */
     ASKS = 32                         /* REPAIR_REQ of one group at most */
@@ -182,10 +185,15 @@ void fmtp_rx_parity(struct fmtp_receiver *r, struct product *p, const struct fmt
     }
     /* All blocks of a group are multicast before its parity. */
     fmtp_rx_groups_passed(r, p, at.group + (at.number + 1u == at.end));
-    if (group->missing && group->state == FMTP_GROUP_WAITING && at.number + 1 == at.end &&
-        at.end > group->asked_high) {
+    if (!group->missing || group->state != FMTP_GROUP_WAITING || at.end <= group->asked_high)
+        return;
+    if (at.number + 1 == at.end) {
         group->round = 0;
         ask_group(r, p, at.group);
+    } else {
+        /* The rest of the burst comes soon, or its end is lost. */
+        wait_for(r, p, group, BURST_QUIET_NS + fmtp_scaled_tx_ns(BURST_QUIET_BLOCKS, r->block,
+                                                                 r->cfg.r_mc_bps));
     }
 }
 

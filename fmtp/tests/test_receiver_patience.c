@@ -70,8 +70,9 @@ static void test_tau(void **state)
     kit_close();
 }
 
-/* A timeout after news: what the end told is asked for, as a first round. */
-static void test_timeout_with_news(void **state)
+/* A burst whose end is lost: what it lacked is asked for 10 ms and 24 blocks, 2.4 ms at 8 Mbit/s, after
+ * its last symbol that came, as a first round and with the end that it told. */
+static void test_burst_without_end(void **state)
 {
     (void)state;
     open_product();
@@ -79,12 +80,15 @@ static void test_timeout_with_news(void **state)
     kit_datagram(FMTP_EOP, 0, 0, 0, 0);
     kit_expect_repair(0, 0, 3, 0, 0, 3, 0x7);
     kit_advance(10 * MS);
-    kit_parity(0, 0, 0, 3, repair_symbol, 100);                /* 1 and 2 are lost */
-    /* The answer took 10 ms, +-5: 10 + 4 * 5 is below 80 ms. */
-    kit_advance(69 * MS);
+    kit_parity(0, 0, 0, 4, repair_symbol, 100);
+    kit_advance(5 * MS);
+    kit_parity(0, 0, 1, 4, repair_symbol, 100);         /* 2 and 3 are lost */
+    kit_advance(7400000);                               /* 12.4 ms after the first */
     kit_expect_nothing();
-    kit_advance(1 * MS);
-    kit_expect_repair(0, 0, 3, 3, 0, 2, 0x7);
+    assert_int_equal(fmtp_receiver_deadline(kit.r), 1000 + 15 * MS + 12400000);
+    kit_advance(5 * MS);
+    kit_expect_repair(0, 0, 3, 4, 0, 1, 0x7);
+    kit_expect_nothing();
     kit_close();
 }
 
@@ -283,7 +287,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rounds), cmocka_unit_test(test_tau),
-        cmocka_unit_test(test_timeout_with_news), cmocka_unit_test(test_patience_is_learned),
+        cmocka_unit_test(test_burst_without_end), cmocka_unit_test(test_patience_is_learned),
         cmocka_unit_test(test_quick_answer), cmocka_unit_test(test_slow_answer),
         cmocka_unit_test(test_repairs_go_on), cmocka_unit_test(test_progress),
         cmocka_unit_test(test_asks_are_bounded), cmocka_unit_test(test_reminder),
