@@ -29,6 +29,7 @@ FINISH_S: Final = 8.0  # counters, digests, teardown
 VIRTUAL_START_S: Final = 6.0
 VIRTUAL_PER_HOST_S: Final = 0.6
 VIRTUAL_SECOND_S: Final = 0.06
+VIRTUAL_SESSION_S: Final = 0.25  # an ldmd's start and end, in cells whose subscribers come and go
 VIRTUAL_PACKET_S: Final = {"ldm7": 32e-6, "ldm6": 17e-6}
 TCP_PAYLOAD_BYTES: Final = 1448  # of a segment: MTU 1500, IPv4, TCP with time stamps
 TBF_BURST_BYTES: Final = 50 * 1024  # `50kb` of tc, mpup-ldm7.txt V-B
@@ -84,6 +85,11 @@ class CellSpec:
     def backlog_s(self) -> float | None:
         """How far back a first subscription asks for products; None: as far as LDM does."""
         return None
+
+    @property
+    def session_count(self) -> int:
+        """How often a subscriber joins while the cell runs."""
+        return 0
 
     @property
     def queue_count(self) -> int:
@@ -181,7 +187,8 @@ def virtual_seconds_estimated(cell: CellSpec, trace_bytes: int) -> float:
     """Real time a cell takes in a guest with a core of its own: start and end, the samplers of each
     virtual second, and the packets that reach receivers."""
     packets = cell.m * trace_bytes / TCP_PAYLOAD_BYTES
-    start_end = VIRTUAL_START_S + VIRTUAL_PER_HOST_S * (cell.m + 1)
+    sessions = VIRTUAL_SESSION_S * cell.session_count
+    start_end = sessions + VIRTUAL_START_S + VIRTUAL_PER_HOST_S * (cell.m + 1)
     per_packet = VIRTUAL_PACKET_S[cell.protocol]
     return start_end + VIRTUAL_SECOND_S * cell.duration_s + per_packet * packets
 

@@ -152,6 +152,7 @@ def steps(python: str, quick: bool) -> list[Step]:
         ]
         virtual = (python, "-m", "experiments", "run", "regression", "--clock", "virtual")
         native = (python, "-m", "experiments", "run", "regression")
+        join_leave = (python, "-m", "experiments", "run", "join-leave", "--clock", "virtual")
         found += [
             Step(
                 "kernel",
@@ -171,6 +172,13 @@ def steps(python: str, quick: bool) -> list[Step]:
                 "regression",
                 "8-receiver regression in virtual time, with tight bands",
                 ((*virtual, "--check"),),
+                60,
+                needs="kernel",
+            ),
+            Step(
+                "join-leave",
+                "subscribers join and leave three feeds in virtual time, nobody loses a product",
+                ((*join_leave, "--duration", "40", "--check"),),
                 60,
                 needs="kernel",
             ),

@@ -34,6 +34,10 @@ class JoinLeaveCell(CellSpec):
         return 0.0  # a subscription begins with what is sent from then on
 
     @property
+    def session_count(self) -> int:
+        return sum(event.what == "join" for event in self.script)
+
+    @property
     def queue_count(self) -> int:
         return self.m * len(self.streams)
 

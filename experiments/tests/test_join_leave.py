@@ -54,7 +54,7 @@ def cell(spec: JoinLeaveSpec) -> JoinLeaveCell:
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("duration_s", [60.0, 600.0])
+@pytest.mark.parametrize("duration_s", [40.0, 60.0, 600.0])
 def test_everything_happens_in_every_script(seed: int, duration_s: float) -> None:
     events = script(seed, duration_s)
     assert [e.at_s for e in events] == sorted(e.at_s for e in events)

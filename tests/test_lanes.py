@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host on two paths at once, over the emulated network: each lane carries its own path's frames
+and nothing of the other's, as soon as its path is there."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from controller.client import PathService, endpoints_of
+from topologies import lifecycle
+from topologies.lab import Lab, open_lab
+from topologies.load import load
+from topologies.processes import relay_program
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.emulated,
+    pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: network namespaces need root"),
+    pytest.mark.skipif(
+        not relay_program().exists(), reason="SKIPPED: run `make build` first: NO lane was tested"
+    ),
+]
+
+TOPOLOGY = """\
+name: lanes
+description: a publisher and a subscriber on two paths
+source: made up for a test
+addresses: { path_subnet: 10.10.1.0/24, multicast_group: 239.10.1.1, lanes: 2 }
+domains:
+  core: { controlled_by: controller }
+  east: { controlled_by: static }
+  west: { controlled_by: static }
+nodes:
+  hub: { kind: switch, domain: core }
+  sw-east: { kind: switch, domain: east }
+  sw-west: { kind: switch, domain: west }
+  pub: { kind: host, role: publisher, attached_to: sw-east }
+  sub: { kind: host, role: subscriber, attached_to: sw-west }
+  ctl: { kind: router }
+links:
+  - { a: sw-east, b: hub }
+  - { a: sw-west, b: hub }
+segments:
+  east: { through: sw-east, to: hub, vlan: 101 }
+  west: { through: sw-west, to: hub, vlan: 202 }
+control_network: { router: ctl, subnet: 10.20.0.0/16 }
+"""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    path: Path = tmp_path_factory.mktemp("lanes") / "lanes.yaml"
+    path.write_text(TOPOLOGY)
+    with (
+        lifecycle.enter(lifecycle.new_run_id("test-lanes")) as run,
+        open_lab(load(path), run.state_dir) as lab,
+    ):
+        yield lab
+
+
+def answers(lab: Lab, lane: int) -> bool:
+    """Whether the publisher answers a few pings on this lane."""
+    target = lab.network.publisher.path_nic(lane).ip
+    lab.run("sub", ["ip", "neigh", "flush", "all"])  # a failed resolution is remembered for a while
+    ping = ["ping", "-n", "-q", "-c", "3", "-i", "0.2", "-W", "2", target]
+    text = lab.run("sub", ping, check=False).stdout
+    (received,) = re.findall(r"(\d+) received", text)
+    return int(received) > 0
+
+
+def arrived(lab: Lab) -> dict[str, int]:
+    """Frames that the subscriber's path NICs have received."""
+    counters = lab.counters()["interfaces"]
+    nics = [lab.network.host("sub").path_nic(lane).interface for lane in (1, 2)]
+    return {nic: counters[f"sub/{nic}"]["rx_packets"] for nic in nics}
+
+
+def multicast(lab: Lab, lane: int, datagrams: int) -> None:
+    """Datagrams to the lane's group; the publisher's routes choose the NIC."""
+    send = (
+        "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 4)\n"
+        f"for i in range({datagrams}): s.sendto(b'x', ('{lab.network.group_of(lane)}', 5555))"
+    )
+    lab.run("pub", ["python3", "-c", send])
+
+
+def test_lanes_are_apart(lab: Lab) -> None:
+    assert not answers(lab, 1)
+    assert not answers(lab, 2)
+    with PathService(lab.controller_socket) as service:
+        for lane in (2, 1):
+            root, leaves = endpoints_of(lab.network, lane)
+            (leaf,) = leaves.values()
+            service.create_path(f"p{lane}", root, 10_000_000)
+            service.add_leaf(f"p{lane}", leaf)
+            assert answers(lab, lane)
+            if lane == 2:
+                assert not answers(lab, 1)
+    first, second = arrived(lab)
+    for lane, nic, other in ((1, first, second), (2, second, first)):
+        before = arrived(lab)
+        multicast(lab, lane, 50)
+        after = arrived(lab)
+        assert after[nic] - before[nic] >= 50
+        assert after[other] - before[other] < 10  # address resolution at most
