@@ -95,7 +95,7 @@ class Site:
     def start(self, host: str, conf: str) -> None:
         directory = self.directory(host)
         if not self.queue(host).exists():
-            make = [BUILD / "pqcreate", "-s", "64m", "-S", "9000", "-q", self.queue(host)]
+            make = [str(BUILD / "pqcreate"), "-s", "64m", "-S", "9000", "-q", str(self.queue(host))]
             subprocess.run(make, check=True)
         (directory / "ldmd.conf").write_text(conf)
         argv = [str(BUILD / "ldmd/ldmd"), "-f", "-v", "-q", str(self.queue(host))]
@@ -182,7 +182,7 @@ class Site:
         subprocess.run([*argv, str(file)], check=True)
 
     def products(self, host: str) -> list[str]:
-        argv = [BUILD / "pqcat", "-q", self.queue(host), "--list"]
+        argv = [str(BUILD / "pqcat"), "-q", str(self.queue(host)), "--list"]
         text = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
         return sorted(text.splitlines())
 
