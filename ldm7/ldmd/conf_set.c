@@ -165,7 +165,7 @@ enum conf_set_result conf_set(struct conf_settings *set, const char *name, const
 char *conf_path_name(const struct conf_settings *set, uint32_t feed, char out[CONF_PATH_NAME])
 {
     const char *at = strstr(set->path_name, "{feed}");
-    char name[FEEDTYPE_TEXT_MAX];
+    char name[FEEDTYPE_TEXT_MAX], text[FEEDTYPE_TEXT_MAX + CONF_TEXT];
     int before = (int)(at - set->path_name);
 
     feedtype_format(feed, name, sizeof name);
@@ -174,6 +174,8 @@ char *conf_path_name(const struct conf_settings *set, uint32_t feed, char out[CO
     for (char *c = name; *c != '\0'; c++)
         if (strchr(NAME_CHARACTERS, *c) == NULL)
             *c = '-';
-    snprintf(out, CONF_PATH_NAME, "%.*s%s%s", before, set->path_name, name, at + 6);
+    snprintf(text, sizeof text, "%.*s%s%s", before, set->path_name, name, at + 6);
+    text[CONF_PATH_NAME - 1] = '\0';
+    memcpy(out, text, CONF_PATH_NAME);
     return out;
 }

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HEADERS_MAX (64u * 1024)
+#define HEADERS_MAX 65536u
 #define CONNECT_MS 5000L
 
 struct pathclient {
@@ -40,15 +40,15 @@ int pathclient_token(const char *path, char out[PATH_TOKEN_MAX], char *why, size
     struct stat st;
     ssize_t n = -1;
 
+    if (fd >= 0 && fstat(fd, &st) == 0)
+        n = read(fd, out, PATH_TOKEN_MAX);
     why[0] = '\0';
-    if (fd < 0 || fstat(fd, &st) < 0)
+    if (n < 0)
         snprintf(why, why_bytes, "cannot read %s: %s", path, strerror(errno));
     else if (!S_ISREG(st.st_mode))
         snprintf(why, why_bytes, "%s is no regular file", path);
     else if ((st.st_mode & 077) != 0)
         snprintf(why, why_bytes, "%s has mode %04o; valid: 0600 or 0400", path, st.st_mode & 07777u);
-    else if ((n = read(fd, out, PATH_TOKEN_MAX)) < 0)
-        snprintf(why, why_bytes, "cannot read %s: %s", path, strerror(errno));
     if (fd >= 0)
         close(fd);
     if (why[0] != '\0')

@@ -88,6 +88,13 @@ static void put_segment(struct path_request *r, const char *text)
     r->target[at] = '\0';
 }
 
+static void put_text(struct path_request *r, const char *text)
+{
+    size_t at = strlen(r->target);
+
+    snprintf(r->target + at, sizeof r->target - at, "%s", text);
+}
+
 static void put_json(struct path_request *r, json_t *value)
 {
     size_t n = value == NULL ? 0 : json_dumpb(value, r->body, sizeof r->body - 1, JSON_COMPACT);
@@ -119,19 +126,19 @@ void path_request_create(struct path_request *r, const char *name, const struct 
 void path_request_add(struct path_request *r, const char *name, const struct path_endpoint *leaf)
 {
     path_request_path(r, PATH_POST, name);
-    strcat(r->target, "/leaves");
+    put_text(r, "/leaves");
     put_json(r, json_of(leaf));
 }
 
 void path_request_remove(struct path_request *r, const char *name, const struct path_endpoint *leaf)
 {
-    size_t n;
+    char end[32];
 
+    snprintf(end, sizeof end, "/%u/%u", leaf->port, leaf->vlan);
     path_request_path(r, PATH_DELETE, name);
-    strcat(r->target, "/leaves/");
+    put_text(r, "/leaves/");
     put_segment(r, leaf->switch_id);
-    n = strlen(r->target);
-    snprintf(r->target + n, sizeof r->target - n, "/%u/%u", leaf->port, leaf->vlan);
+    put_text(r, end);
 }
 
 /* ------------------------------------------------------------------ descriptions of paths */

@@ -164,12 +164,19 @@ static void tell_all(struct pathservice *p, enum path_verdict v)
         tell(p, l, NEVER, v);
 }
 
+static bool is_served(const struct leaf *l)
+{
+    for (const struct want *w = l->wants; w != NULL; w = w->next)
+        if (w->told)
+            return true;
+    return false;
+}
+
 static bool is_anybody_served(const struct pathservice *p)
 {
     for (const struct leaf *l = p->leaves; l != NULL; l = l->next)
-        for (const struct want *w = l->wants; w != NULL; w = w->next)
-            if (w->told)
-                return true;
+        if (is_served(l))
+            return true;
     return false;
 }
 
@@ -399,12 +406,12 @@ static void take_view(struct pathservice *p, const struct path_view *v, uint64_t
     for (struct leaf *l = p->leaves; l != NULL; l = l->next) {
         const struct path_view_leaf *found = path_view_find(v, &l->at);
 
-        if (found == NULL && l->confirmed)
-            log_warn("Path service: leaf lost: path=%s, endpoint=%s", p->cfg.name,
-                     path_endpoint_format(&l->at, at));
-        if (found == NULL || found->down)
-            l->due_ns = l->confirmed ? now : l->due_ns;
-        l->confirmed = l->confirmed && found != NULL && !found->down;
+        if (l->confirmed && (found == NULL || found->down)) {
+            log_warn("Path service: leaf %s: path=%s, endpoint=%s", found == NULL ? "lost" : "down",
+                     p->cfg.name, path_endpoint_format(&l->at, at));
+            l->confirmed = false;
+            l->due_ns = now;
+        }
         l->there = found != NULL ? LEAF_PRESENT : LEAF_ABSENT;
     }
     for (size_t i = 0; i < v->nleaves; i++) {
@@ -523,8 +530,8 @@ static void on_added(struct pathservice *p, struct leaf *l, const struct path_an
     if (why == NULL) {
         l->confirmed = true;
         l->failures = l->missing = 0;
-        log_note("Path service: leaf added: path=%s, endpoint=%s, ms=%.1f, waited_ms=%.1f, "
-                 "users=%zu, leaves=%zu", p->cfg.name, path_endpoint_format(&l->at, at),
+        log_note("Path service: leaf %s: path=%s, endpoint=%s, ms=%.1f, waited_ms=%.1f, "
+                 "users=%zu, leaves=%zu", is_served(l) ? "restored" : "added", p->cfg.name, path_endpoint_format(&l->at, at),
                  ms_since(p->sent_ns, now), ms_since(first_waiting_ns(l, now), now),
                  count_wants(l), leaves_there(p));
         tell(p, l, NEVER, PATH_CONFIRMED);

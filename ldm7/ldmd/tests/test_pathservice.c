@@ -375,6 +375,17 @@ static void audits(void **state)
     expect_request(p, now, PATH_POST, "/v1/paths/NGRID/leaves", LEAF1);
     answer(p, now, 201, view(3, 0));
     expect_nothing(p, now);
+    now = 2 * PATH_AUDIT_S * S;        /* a leaf that is not served is asked for until it is */
+    expect_request(p, now, PATH_POST, "/v1/paths", CREATE);
+    answer(p, now, 200, view(3, 2));
+    want(p, 2, 1, now);
+    assert_int_equal(nverdicts[2], 0);
+    expect_request(p, now, PATH_POST, "/v1/paths/NGRID/leaves", LEAF1);
+    answer(p, now, 200, view(3, 2));
+    assert_int_equal(nverdicts[2], 0);
+    expect_request(p, now + S, PATH_POST, "/v1/paths/NGRID/leaves", LEAF1);
+    answer(p, now + S, 200, view(3, 0));
+    assert_int_equal(verdicts[2], PATH_CONFIRMED);
     assert_int_equal(nverdicts[0] + nverdicts[1], 2);
     pathservice_free(p);
 }
@@ -434,6 +445,26 @@ static void path_refused(void **state)
     expect_request(p, 65 * S, PATH_POST, "/v1/paths", CREATE);
     answer(p, 65 * S, 201, view(0, 0));
     pathservice_free(p);
+}
+
+/* It may have been made all the same. */
+static void path_not_answered(void **state)
+{
+    static const struct { unsigned status; const char *body; } lost[] = {{0, ""}, {504, "{}"}, {201, "x"}};
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof lost / sizeof lost[0]; i++) {
+        struct pathservice *p = start();
+
+        expect_request(p, 0, PATH_POST, "/v1/paths", CREATE);
+        answer(p, 0, lost[i].status, lost[i].body);
+        pathservice_finish(p, 0);
+        assert_false(pathservice_is_finished(p));
+        expect_request(p, 0, PATH_DELETE, "/v1/paths/NGRID", "");
+        answer(p, 0, 404, NO_PATH);
+        assert_true(pathservice_is_finished(p));
+        pathservice_free(p);
+    }
 }
 
 static void path_of_somebody_else(void **state)
@@ -667,7 +698,7 @@ int main(void)
         cmocka_unit_test(confirmed_later), cmocka_unit_test(retry_after),
         cmocka_unit_test(senseless_answers), cmocka_unit_test(leftovers), cmocka_unit_test(audits),
         cmocka_unit_test(other_missing_things), cmocka_unit_test(path_never_there),
-        cmocka_unit_test(path_refused),
+        cmocka_unit_test(path_refused), cmocka_unit_test(path_not_answered),
         cmocka_unit_test(path_of_somebody_else), cmocka_unit_test(earlier_path_with_another_rate),
         cmocka_unit_test(held), cmocka_unit_test(endpoints), cmocka_unit_test(anything),
     };
