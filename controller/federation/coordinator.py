@@ -139,10 +139,11 @@ class _Retry:
 
 @dataclass
 class _Waiting:
-    """A user's request that waits until all domains have settled."""
+    """A user's request that waits until those domains have settled."""
 
     request_id: int
     problem: Problem | None
+    domains: frozenset[str]
     until: float
 
 
@@ -212,7 +213,7 @@ class Coordinator:
         )
         effects: list[Effect] = [self._save(record)]
         effects += self._release(now, record, changed)
-        return effects + self._answer_when_settled(now, record, request_id, None)
+        return effects + self._answer_when_settled(now, record, request_id, None, changed)
 
     def reply(self, now: float, domain: str, request: Request, reply: Reply) -> list[Effect]:
         """What `domain` answered; late answers and duplicates are ignored."""
@@ -369,7 +370,9 @@ class Coordinator:
         effects += self._release(now, record, {d: record.unsettled[d] for d in participants})
         if attempt.request_id is None:
             return effects
-        return effects + self._answer_when_settled(now, record, attempt.request_id, problem)
+        return effects + self._answer_when_settled(
+            now, record, attempt.request_id, problem, participants
+        )
 
     def _gave_up(self, record: Record) -> Record:
         trying = record.trying
@@ -433,22 +436,29 @@ class Coordinator:
     # -- answers to users
 
     def _answer_when_settled(
-        self, now: float, record: Record, request_id: int, problem: Problem | None
+        self,
+        now: float,
+        record: Record,
+        request_id: int,
+        problem: Problem | None,
+        domains: Iterable[str],
     ) -> list[Effect]:
-        waiting = _Waiting(request_id, problem, now + self._timing.settle_s)
+        until = now + self._timing.settle_s
+        waiting = _Waiting(request_id, problem, frozenset(domains), until)
         self._waiting.setdefault(record.path, []).append(waiting)
         return self._answer_waiting(now, record.path)
 
     def _answer_waiting(self, now: float, path: str) -> list[Effect]:
         record = self.records.get(path)
-        unsettled = sorted(record.unsettled) if record is not None else []
+        unsettled = record.unsettled.keys() if record is not None else set()
         effects: list[Effect] = []
         left: list[_Waiting] = []
         for waiting in self._waiting.pop(path, []):
-            if not unsettled:
+            missing = sorted(waiting.domains & unsettled)
+            if not missing:
                 effects.append(Answer(waiting.request_id, waiting.problem))
             elif now >= waiting.until:
-                problem = waiting.problem or _unconfirmed(path, unsettled)
+                problem = waiting.problem or _unconfirmed(path, missing)
                 effects.append(Answer(waiting.request_id, problem))
             else:
                 left.append(waiting)
