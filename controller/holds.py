@@ -13,28 +13,13 @@ from dataclasses import dataclass, replace
 from controller.books import Books
 from controller.core import Core
 from controller.installer import Phase
-from controller.messages import Delta, delta
 from controller.paths import Path, endpoint_to_json
-from controller.plan import entries_of
+from controller.plan import transition
 from controller.problems import ServiceError
 from controller.store import Change, HoldRow
 from controller.views import HoldState, HoldView, PathWish
 
 REMEMBERED_S = 3600.0
-
-
-def growth(core: Core, old: Path | None, new: Path) -> tuple[Phase, ...]:
-    """Phases from two states of a path of which the newer one has all hops of the older: first
-    the switches that are new in the tree, then those that feed them."""
-    before = entries_of(core, old) if old is not None else {}
-    changes: dict[str, Delta] = {}
-    for switch, entries in entries_of(core, new).items():
-        change = delta(before.get(switch, ()), entries)
-        if change != Delta():
-            changes[switch] = change
-    body = {switch: change for switch, change in changes.items() if switch not in before}
-    feeding = {switch: change for switch, change in changes.items() if switch in before}
-    return tuple(phase for phase in (body, feeding) if phase)
 
 
 def _request(wish: PathWish) -> str:
@@ -143,7 +128,7 @@ class Holds:
                     new = Change.from_json(raw["change"]).applied_to(old)
                 if new is None:
                     raise ValueError(f"hold '{row.id}' is of path '{row.path}', which is missing")
-                phases = growth(core, old, new)
+                phases = transition(core, old, new)
                 books.replace(old, new)
             else:
                 old = None

@@ -47,7 +47,7 @@ class Rig:
         self.refuse_next: dict[str, int] = {}
         self.silent: set[str] = set()
         self.gate: dict[str, threading.Event] = {}  # a switch waits for its event before it acts
-        self.calls = 0
+        self.calls = self.reads = 0
         self.sent: list[str] = []  # switches that got messages
         self.clock = Clock()
         self.of = of if of is not None else network()
@@ -59,7 +59,7 @@ class Rig:
         self.net = FakeNetwork(self.service.core)
         for switch in self.net.switches:
             self.service.switch_up(switch)
-        self.calls = 0
+        self.calls = self.reads = 0
         self.sent.clear()
 
     def new_service(self) -> PathService:
@@ -117,6 +117,7 @@ class Rig:
         return failures
 
     def read(self, switches: Iterable[str]) -> dict[str, Entries | Failure]:
+        self.reads += 1
         result: dict[str, Entries | Failure] = {}
         for switch in switches:
             failure = self.failing.get(switch)
