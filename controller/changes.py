@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from controller.aside import Aside, rows_of
 from controller.books import Books
-from controller.core import Core, DownSet, PlanError, core_of
+from controller.core import Core, DownSet, EndpointKey, PlanError, core_of
 from controller.entries import Entry
 from controller.events import EventKind, EventLog
 from controller.forwarding import base_entries
 from controller.holds import Hold, Holds
-from controller.installer import Apply, Failure, Installer, Outcome, Phase, Read, Ticket
+from controller.installer import Apply, Failure, Installer, Outcome, Phase, Read
 from controller.messages import Delta
 from controller.paths import Path, edges_of, unreached
 from controller.plan import Step, entries_of
@@ -42,7 +42,7 @@ class _Work:
     steps: tuple[Step, ...]
     phases: tuple[Phase, ...]
     rows: tuple[Blocked, ...]  # what they free
-    ticket: Ticket
+    keys: frozenset[str | EndpointKey]  # path names, and endpoints that they give up
     started: float
 
 
@@ -77,7 +77,9 @@ class Changes:
         self._installer = Installer(self.core.dpids, apply, read, self._on_known)
         self._lock = threading.Lock()  # planning; never held while a switch is waited for
         self._idle = threading.Condition(self._lock)
-        self._busy: set[str] = set()  # paths with a change that is planned and not finished
+        # Paths with a change that is planned and not finished, and the endpoints that it frees:
+        # another path's entries there would have the keys of those that are being deleted.
+        self._busy: set[str | EndpointKey] = set()
         self._down_links: dict[str, str] = {}  # name -> why
         self._standby_of: str | None = None
         self._load()
@@ -162,10 +164,11 @@ class Changes:
     def _view(self, path: Path) -> PathView:
         return PathView(path, self.core, self._installer.known)
 
-    def _wait_until_idle(self, name: str) -> None:
-        """Until no change of the path is under way. Called with the lock. Raises ServiceError
-        504."""
-        if not self._idle.wait_for(lambda: name not in self._busy, BUSY_TIMEOUT_S):
+    def _wait_until_idle(self, name: str, endpoints: Iterable[EndpointKey] = ()) -> None:
+        """Until no change of the path is under way, nor one that frees the endpoints. Called with
+        the lock. Raises ServiceError 504."""
+        keys = frozenset([name, *endpoints])
+        if not self._idle.wait_for(lambda: not keys & self._busy, BUSY_TIMEOUT_S):
             raise ServiceError(
                 504,
                 "unconfirmed",
@@ -193,12 +196,13 @@ class Changes:
         data: Mapping[str, object],
         *,
         may_undo: bool,
+        endpoints: Iterable[EndpointKey] = (),
     ) -> tuple[PathView, bool]:
         """`plan` returns None if all is as asked for: then the path's switches that have not
-        confirmed are tried once more."""
+        confirmed are tried once more. `endpoints`: what it wants to use."""
         self.check_active()
         with self._lock:
-            self._wait_until_idle(name)
+            self._wait_until_idle(name, endpoints)
             try:
                 step = plan()
             except PlanError as error:
@@ -244,12 +248,12 @@ class Changes:
         self._aside.begin(rows)
         for step in steps:
             self._show(step.old, step.new)
-        self._busy.update(_name_of(step) for step in steps)
-        phases = merged([step.phases for step in steps])
-        switches = {switch for phase in phases for switch in phase}
-        return _Work(
-            tuple(steps), phases, tuple(rows), self._installer.take_ticket(switches), started
+        keys: frozenset[str | EndpointKey] = frozenset(map(_name_of, steps)).union(
+            *map(_given_up, steps)
         )
+        self._busy |= keys
+        phases = merged([step.phases for step in steps])
+        return _Work(tuple(steps), phases, tuple(rows), keys, started)
 
     def _enter(self, step: Step) -> None:
         """Into the books; what it frees is not given to others yet."""
@@ -307,9 +311,8 @@ class Changes:
         problem = self._widen_queues(work, may_undo=may_undo)
         try:
             if problem is None:
-                outcome = self._installer.execute(work.ticket, work.phases, may_undo=may_undo)
+                outcome = self._installer.execute(work.phases, may_undo=may_undo)
             else:
-                self._installer.execute(work.ticket, (), may_undo=False)
                 outcome = Outcome({}, undone=True)
         finally:
             self._settle_queues(work, undone=outcome.undone)
@@ -376,7 +379,7 @@ class Changes:
                     self._undo(work)
                 self._forget(self._aside.settle(work.rows, known))
             finally:
-                self._busy.difference_update(_name_of(step) for step in work.steps)
+                self._busy -= work.keys
                 self._idle.notify_all()
                 for step in work.steps:
                     self._note_state(_name_of(step))
@@ -397,12 +400,12 @@ class Changes:
                     self._books.set_aside(step.new, step.old)
                 rows += rows_of(self.core, step.new, step.old, step.switches)
             self._show(step.new, step.old)
+        self._aside.begin(rows)
+        work.rows = (*work.rows, *rows)
         with self._writing():
             for step in reversed(work.steps):
                 self._store.replace(step.new, step.old)
             self._store.block(rows)
-        self._aside.begin(rows)
-        work.rows = (*work.rows, *rows)
 
     def _drop_hold(self, hold: Hold, state: HoldState, why: str) -> None:
         done = hold.finished(state, self._clock())
@@ -505,6 +508,13 @@ def _name_of(step: Step) -> str:
     path = step.new if step.new is not None else step.old
     assert path is not None
     return path.name
+
+
+def _given_up(step: Step) -> frozenset[EndpointKey]:
+    if step.old is None:
+        return frozenset()
+    kept = () if step.new is None else step.new.endpoints
+    return frozenset(e.key for e in step.old.endpoints) - frozenset(e.key for e in kept)
 
 
 def merged(plans: Sequence[Sequence[Phase]]) -> tuple[Phase, ...]:

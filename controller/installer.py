@@ -2,18 +2,18 @@
 """What each switch shall hold, and whether it is known to: deltas are sent phase by phase, and a
 switch whose content is unknown is read and given the difference.
 
-Whoever changes switches takes a ticket for them, in the order of planning, and works when it is
-the first at each of them: changes of one switch keep their order, changes of different switches
-run side by side, and a switch that does not answer delays only those who need it. After it has
-not answered once, it is left out until it is read again: no later change waits for it.
+Changes go on side by side, at the same switch too: they must not touch the same entries, which is
+for the planner to see to (changes.py). Only while a switch is read and mended it is left alone by
+others. A switch that does not answer delays only those who need it, and is left out after that
+until it is read again: no later change waits for it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -42,16 +42,21 @@ class Failure:
 
 
 # Sends each switch its messages, waits until all confirmed (or a time limit), and returns the
-# failures; a switch that is not in the result has confirmed everything. Calls for different
-# switches may overlap.
+# failures; a switch that is not in the result has confirmed everything. Calls may overlap.
 Apply = Callable[[Mapping[str, Sequence[Message]]], Mapping[str, Failure]]
 # What each switch holds of ours.
 Read = Callable[[Iterable[str]], Mapping[str, "frozenset[Entry] | Failure"]]
 
 
-@dataclass
-class Ticket:
-    switches: frozenset[str]
+@dataclass(eq=False)
+class _Turn:
+    alone: bool
+
+
+def _may_go(turn: _Turn, queue: Sequence[_Turn]) -> bool:
+    if turn.alone:
+        return queue[0] is turn
+    return not any(earlier.alone for earlier in queue[: queue.index(turn)])
 
 
 @dataclass
@@ -62,7 +67,7 @@ class _Switch:
     failure: Failure = field(default_factory=lambda: Failure(Why.NOT_CONNECTED))
     failed_at: float | None = None
     epoch: int = 0  # counts connections and their ends
-    queue: deque[Ticket] = field(default_factory=deque)
+    queue: list[_Turn] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ class Installer:
         self._read = read
         self._on_known = on_known
         self._clock = clock
-        self._turn = threading.Condition()
+        self._turns = threading.Condition()
         self._switches = {name: _Switch({}) for name in switches}
 
     # -- reading; never waits
@@ -106,27 +111,24 @@ class Installer:
     def failure_of(self, switch: str) -> Failure:
         return self._switches[switch].failure
 
-    # -- tickets
+    # -- turns
 
-    def take_ticket(self, switches: Iterable[str]) -> Ticket:
-        """To be called in the order of planning; every ticket must be used once."""
-        ticket = Ticket(frozenset(switches))
-        with self._turn:
-            for name in ticket.switches:
-                self._switches[name].queue.append(ticket)
-        return ticket
-
-    def _wait_for(self, ticket: Ticket) -> None:
-        with self._turn:
-            self._turn.wait_for(
-                lambda: all(self._switches[n].queue[0] is ticket for n in ticket.switches)
-            )
-
-    def _give_back(self, ticket: Ticket) -> None:
-        with self._turn:
-            for name in ticket.switches:
-                self._switches[name].queue.popleft()
-            self._turn.notify_all()
+    @contextlib.contextmanager
+    def _turn_at(self, switches: Iterable[str], *, alone: bool) -> Iterator[None]:
+        """Some may talk to a switch together, or one `alone`; first come, first served."""
+        turn = _Turn(alone)
+        queues = [self._switches[name].queue for name in frozenset(switches)]
+        with self._turns:
+            for queue in queues:
+                queue.append(turn)
+            self._turns.wait_for(lambda: all(_may_go(turn, queue) for queue in queues))
+        try:
+            yield
+        finally:
+            with self._turns:
+                for queue in queues:
+                    queue.remove(turn)
+                self._turns.notify_all()
 
     # -- switches come and go
 
@@ -134,18 +136,14 @@ class Installer:
         """Reads what the switch holds and sends the difference; None: done and confirmed."""
         self._lost(switch, Failure(Why.TIMEOUT, "its content is not known yet"))
         self._switches[switch].refusing = False
-        ticket = self.take_ticket([switch])
-        self._wait_for(ticket)
-        try:
+        with self._turn_at([switch], alone=True):
             return self._reconcile([switch]).get(switch)
-        finally:
-            self._give_back(ticket)
 
     def disconnected(self, switch: str) -> None:
         self._lost(switch, Failure(Why.NOT_CONNECTED))
 
     def _lost(self, switch: str, failure: Failure) -> None:
-        with self._turn:
+        with self._turns:
             state = self._switches[switch]
             state.epoch += 1
             was, state.known = state.known, False
@@ -163,12 +161,8 @@ class Installer:
         ]
         if not todo:
             return {}
-        ticket = self.take_ticket(todo)
-        self._wait_for(ticket)
-        try:
+        with self._turn_at(todo, alone=True):
             return self._reconcile([s for s in todo if not self._switches[s].known])
-        finally:
-            self._give_back(ticket)
 
     # -- changing
 
@@ -176,7 +170,7 @@ class Installer:
         self, base: Mapping[str, Iterable[Entry]], more: Mapping[str, Iterable[Entry]]
     ) -> None:
         """Another desired state; what the switches hold is not known. Nobody is told."""
-        with self._turn:
+        with self._turns:
             for name, state in self._switches.items():
                 entries = (*base[name], *more.get(name, ()))
                 state.desired = {entry.key: entry for entry in entries}
@@ -184,31 +178,30 @@ class Installer:
                 state.epoch += 1
                 state.failure, state.failed_at = Failure(Why.NOT_CONNECTED), None
 
-    def execute(self, ticket: Ticket, phases: Sequence[Phase], *, may_undo: bool) -> Outcome:
+    def execute(self, phases: Sequence[Phase], *, may_undo: bool) -> Outcome:
         """Each phase is confirmed by all its switches before the next begins. Where a switch does
         not answer, the change goes on without it (its new desired state is kept). Where one
         refuses and `may_undo`, all is undone in the opposite order."""
-        self._wait_for(ticket)
         concerned = {switch for phase in phases for switch in phase}
         done = 0
         try:
-            self._reconcile(s for s in concerned if self._worth_trying(s))
+            self._reconcile_in_turn(s for s in concerned if self._worth_trying(s))
             for phase in phases:
                 done += 1
-                failed = self._send(phase)
+                with self._turn_at(phase, alone=False):
+                    failed = self._send(phase)
                 if may_undo and any(f.why is Why.REFUSED for f in failed.values()):
                     self._undo(phases[:done])
                     return Outcome(failed, undone=True)
         except BaseException:
             # Whatever it was: the desired state is the new one, what the switches hold is unknown.
-            for phase in phases[done:]:
-                for switch, change in phase.items():
-                    _apply_to(self._switches[switch].desired, change)
-            for switch in concerned:
-                self._set_unknown(switch, Failure(Why.TIMEOUT, "internal error"))
+            with self._turn_at(concerned, alone=False):
+                for phase in phases[done:]:
+                    for switch, change in phase.items():
+                        _apply_to(self._switches[switch].desired, change)
+                for switch in concerned:
+                    self._set_unknown(switch, Failure(Why.TIMEOUT, "internal error"))
             raise
-        finally:
-            self._give_back(ticket)
         return Outcome({s: self._switches[s].failure for s in concerned if not self.known(s)})
 
     def _worth_trying(self, switch: str) -> bool:
@@ -231,9 +224,16 @@ class Installer:
 
     def _undo(self, phases: Sequence[Phase]) -> None:
         for phase in reversed(phases):
-            self._send({switch: change.inverse for switch, change in phase.items()})
+            with self._turn_at(phase, alone=False):
+                self._send({switch: change.inverse for switch, change in phase.items()})
         switches = {switch for phase in phases for switch in phase}
-        self._reconcile(s for s in switches if not self.known(s))
+        self._reconcile_in_turn(s for s in switches if not self.known(s))
+
+    def _reconcile_in_turn(self, switches: Iterable[str]) -> None:
+        todo = list(switches)
+        if todo:
+            with self._turn_at(todo, alone=True):
+                self._reconcile([s for s in todo if not self.known(s)])
 
     def _reconcile(self, switches: Iterable[str]) -> dict[str, Failure]:
         todo = list(switches)
@@ -264,7 +264,7 @@ class Installer:
         return failures
 
     def _set_known(self, switch: str, epoch: int) -> None:
-        with self._turn:
+        with self._turns:
             state = self._switches[switch]
             if state.epoch != epoch:
                 return  # it has gone meanwhile, or come anew
@@ -274,7 +274,7 @@ class Installer:
             self._on_known(switch, True)
 
     def _set_unknown(self, switch: str, failure: Failure) -> None:
-        with self._turn:
+        with self._turns:
             state = self._switches[switch]
             was, state.known = state.known, False
             state.failure = failure

@@ -125,6 +125,7 @@ class PathService(Changes):
             EventKind.PATH_CREATED,
             {"root": str(root), "rate_bps": rate_bps},
             may_undo=True,
+            endpoints=[root.key],
         )
 
     def add_leaf(self, name: str, leaf: Endpoint) -> tuple[PathView, bool]:
@@ -149,7 +150,9 @@ class PathService(Changes):
             return None
 
         data = {"leaf": str(leaf)}
-        return self._change(name, plan, EventKind.LEAF_ADDED, data, may_undo=True)
+        return self._change(
+            name, plan, EventKind.LEAF_ADDED, data, may_undo=True, endpoints=[leaf.key]
+        )
 
     def remove_leaf(self, name: str, key: EndpointKey) -> PathView:
         """Raises ServiceError 404, 409, 503, 504."""
@@ -199,7 +202,9 @@ class PathService(Changes):
             if old.end_time == end_time:
                 return None
             self._check_not_held(name)
-            return Step(f"path '{name}': end", old, replace(old, end_time=end_time), ())
+            new = replace(old, end_time=end_time)
+            what = f"path '{name}' ends at {end_time}"
+            return Step(what, old, new, (), version=self._books.version)
 
         data = {"end_time": end_time}
         return self._change(name, plan, EventKind.PATH_CHANGED, data, may_undo=False)[0]
@@ -229,7 +234,8 @@ class PathService(Changes):
             leaves=tuple(self.core.with_registered_macs(leaf) for leaf in wish.leaves),
         )
         with self._lock:
-            self._wait_until_idle(wish.name)
+            endpoints = [wish.root.key, *(leaf.key for leaf in wish.leaves)]
+            self._wait_until_idle(wish.name, endpoints)
             known = self._holds.find(hold_id)
             if known is not None:
                 known.check_same(wish)

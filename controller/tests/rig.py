@@ -48,7 +48,9 @@ class Rig:
         self.silent: set[str] = set()
         self.gate: dict[str, threading.Event] = {}  # a switch waits for its event before it acts
         self.calls = self.reads = 0
+        self.asked: list[str] = []  # switches that were to get messages
         self.sent: list[str] = []  # switches that got messages
+        self._one_at_a_time = threading.Lock()
         self.clock = Clock()
         self.of = of if of is not None else network()
         self.store = store if store is not None else Store(None, self.of.name, "core")
@@ -95,6 +97,7 @@ class Rig:
 
     def apply(self, changes: Mapping[str, Sequence[Message]]) -> Mapping[str, Failure]:
         self.calls += 1
+        self.asked += changes
         failures: dict[str, Failure] = {}
         for switch, messages in changes.items():
             if switch in self.gate:
@@ -109,7 +112,8 @@ class Rig:
                 failures[switch] = Failure(Why.REFUSED, "OFPET_GROUP_MOD_FAILED")
                 continue
             try:
-                self.net.switches[switch].handle(messages)
+                with self._one_at_a_time:
+                    self.net.switches[switch].handle(messages)
             except Refused as error:
                 failures[switch] = Failure(Why.REFUSED, str(error))
             if switch in self.silent:

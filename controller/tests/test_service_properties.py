@@ -22,11 +22,16 @@ from controller.tests.rig import Rig
 
 NAMES = st.sampled_from(["a", "b", "c"])
 RATES = st.sampled_from([0, 20_000_000, 60_000_000])
+
+
 # No registered segments there, so that MACs are what the request says.
+def endpoint(at: tuple[str, int], vlan: int, macs: tuple[int, ...]) -> Endpoint:
+    addresses = [f"02:00:00:0{at[0][1]}:{vlan - 500:02x}:{mac:02x}" for mac in macs]
+    return Endpoint.of(at[0], at[1], vlan, addresses)
+
+
 ENDPOINTS = st.builds(
-    lambda at, vlan, macs: Endpoint.of(
-        *at, vlan, [f"02:00:00:0{at[0][1]}:{vlan - 500:02x}:{mac:02x}" for mac in macs]
-    ),
+    endpoint,
     st.sampled_from([("s1", 1), ("s2", 9), ("s3", 9), ("s4", 9)]),
     st.integers(501, 504),
     st.sampled_from([(), (1,), (1, 2)]),
