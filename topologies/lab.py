@@ -290,6 +290,11 @@ class Lab:
         """Undoes `cut`. LabError."""
         self._links.mend(link)
 
+    @property
+    def broken_links(self) -> tuple[str, ...]:
+        """Those that are cut."""
+        return self._links.broken
+
     def stop_switch(self, name: str) -> None:
         """A switch loses its power: its links go dark, and all that it held is gone. LabError."""
         if name not in {s.name for s in self.network.switches}:

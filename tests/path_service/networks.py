@@ -76,3 +76,12 @@ def make_path(
         for host in hosts:
             service.add_leaf(name, leaves[host])
     return leaves
+
+
+def tidy(lab: Lab) -> None:
+    """For the next test on the same lab: all links whole, no path."""
+    for link in lab.broken_links:
+        lab.mend(link)
+    with PathService(lab.controller_socket) as service:
+        for path in service.paths():
+            service.delete_path(path["name"])

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from controller.client import PathService, PathServiceError
+from controller.core import Endpoint
 from tests.path_service.networks import DOMAIN, endpoints, make_path
 from tests.path_service.stream import Account, Stream
 from topologies.lab import Lab, LabError
@@ -54,6 +55,18 @@ def started(lab: Lab, hosts: Sequence[str] = HOSTS) -> Stream:
     stream = Stream(lab, lab.state_dir, hosts)
     time.sleep(SETTLE_S)
     return stream
+
+
+def counted(lab: Lab, hosts: Sequence[str]) -> Figures:
+    """A second of stream over a path that stands."""
+    stream = Stream(lab, lab.state_dir, hosts)
+    time.sleep(SETTLE_S)
+    return ended(stream)
+
+
+def add_leaf(lab: Lab, leaf: Endpoint) -> None:
+    with PathService(lab.controller_socket) as service:
+        service.add_leaf(PATH, leaf)
 
 
 def ended(stream: Stream, times_ms: Mapping[str, float] | None = None) -> Figures:
@@ -176,3 +189,13 @@ def flows_younger_than(switch: str, seconds: float) -> list[str]:
 
 def add_flow(switch: str, text: str) -> None:
     check(["ovs-ofctl", "-O", "OpenFlow13", "add-flow", switch, text])
+
+
+def del_flow(switch: str, line: str) -> None:
+    """The flow that `flow_table` shows so, and no other."""
+    match = re.sub(r"cookie=\S+?,? |actions=.*", "", line).strip().rstrip(",")
+    check(["ovs-ofctl", "-O", "OpenFlow13", "--strict", "del-flows", switch, match])
+
+
+def has_flow(switch: str, text: str) -> bool:
+    return text in check(["ovs-ofctl", "-O", "OpenFlow13", "dump-flows", switch])

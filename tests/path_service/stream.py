@@ -5,6 +5,7 @@ arrived and when (`selftest-udp`, with the kernel's time of each arrival)."""
 from __future__ import annotations
 
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -106,8 +107,7 @@ class Stream:
         self.lane = lane
         self.payload_bytes = payload_bytes
         self._lab = lab
-        self._directory = directory / f"stream-{lane}"
-        self._directory.mkdir()
+        self._directory = Path(tempfile.mkdtemp(prefix=f"stream-{lane}-", dir=directory))
         self._group = lab.network.group_of(lane)
         self._port = FIRST_PORT + lane - 1
         self._receivers: dict[str, subprocess.Popen[bytes]] = {}

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What failures cost a stream: nothing where it is not concerned, a bounded gap where it is. In a
+guest, too (test_in_guest.py), where times are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.path_service import scenarios
+from tests.path_service.networks import DOMAIN, endpoints, lab_of, make_path, mesh, tidy
+from tests.path_service.scenarios import HOSTS, PATH, RATE_BPS, Figures
+from topologies.facts import probe
+from topologies.lab import Lab
+from topologies.processes import relay_program
+
+pytestmark = pytest.mark.root
+STALE = "cookie=0x444f574e01000063,priority=1000,in_port=2,dl_vlan=2077,actions=drop"
+FOREIGN = "cookie=0x1234,priority=7,in_port=2,dl_vlan=2078,actions=drop"
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Lab]:
+    """Links have delays in a guest; natively rates alone, as relaying costs what is measured."""
+    if not relay_program().exists():
+        pytest.skip(f"{relay_program()} is not built (make build): failures were NOT tested")
+    facts = probe()
+    with lab_of(mesh(delayed=facts.clock == "virtual"), facts) as found:
+        yield found
+
+
+@pytest.fixture
+def lab(running: Lab) -> Iterator[Lab]:
+    yield running
+    tidy(running)
+
+
+def show(what: str, figures: Figures) -> None:
+    times = ", ".join(f"{name} after {ms:.1f} ms" for name, ms in figures.times_ms.items())
+    print(f"{what}: {times}")
+    for host, account in figures.accounts.items():
+        print(f"    {host}: {account}")
+
+
+def test_leaves_come_and_go(lab: Lab) -> None:
+    figures = scenarios.joins_and_leaves(lab, 50)
+    show("50 joins and leaves", figures)
+    figures.undisturbed(["qb", "qc"])
+
+
+def test_controller_is_killed_and_comes_back(lab: Lab) -> None:
+    figures, younger = scenarios.controller_restart(lab)
+    show("controller killed", figures)
+    figures.undisturbed(HOSTS)
+    assert younger == {"a": [], "b": [], "c": [], "d": []}, "flows were installed again"
+
+
+def test_what_a_dead_controller_left_goes_and_what_others_have_stays(lab: Lab) -> None:
+    make_path(lab, PATH, RATE_BPS, ["qc"])
+    before = scenarios.flow_table("c")
+    lab.kill_controller(DOMAIN)
+    scenarios.add_flow("c", STALE)
+    scenarios.add_flow("c", FOREIGN)
+    lost = next(flow for flow in before if "priority=1000" in flow)
+    scenarios.del_flow("c", lost)
+    assert scenarios.flow_table("c") != before
+    lab.start_controller(DOMAIN)
+    scenarios.wait_until("the switch is as it was", lambda: scenarios.flow_table("c") == before)
+    assert scenarios.has_flow("c", "cookie=0x1234"), "a flow of somebody else is gone"
+
+
+def test_switch_loses_its_power(lab: Lab) -> None:
+    figures = scenarios.switch_restart(lab)
+    show("switch without power for 500 ms", figures)
+    figures.undisturbed(["qb", "qd"])
+    qc = figures.accounts["qc"]
+    assert qc.doubled == 0
+    assert qc.lost > 400  # a datagram each millisecond
+
+
+def test_leaf_of_a_path_joins_while_the_controller_is_new(lab: Lab) -> None:
+    """What the store says counts: a path made before the kill takes a leaf after it."""
+    make_path(lab, PATH, RATE_BPS, ["qb"])
+    lab.kill_controller(DOMAIN)
+    lab.start_controller(DOMAIN)
+    _, leaves = endpoints(lab.network)
+    scenarios.add_leaf(lab, leaves["qc"])
+    figures = scenarios.counted(lab, ["qb", "qc"])
+    figures.undisturbed(["qb", "qc"])

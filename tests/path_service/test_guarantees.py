@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A guaranteed path keeps its rate whatever goes on beside it. Exact in a guest (test_in_guest.py),
+where computing takes no time; on a machine's own clock within what a busy one loses by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.path_service import guarantee
+from tests.path_service.guarantee import Flood, Kept, goodput_bps, interval_us, keeps_its_rate
+from tests.path_service.networks import lab_of, mesh, tidy
+from topologies.lab import Lab
+from topologies.processes import relay_program
+
+LINK_BPS, KEPT_BPS, OTHER_BPS, FLOOD_BPS = 20_000_000, 8_000_000, 3_000_000, 30_000_000
+SECONDS = 3.0
+FULL_FRAME_BITS = (1400 + 42) * 8
+
+
+@contextmanager
+def mesh_lab(*, queues: bool) -> Iterator[Lab]:
+    if not relay_program().exists():
+        pytest.skip(f"{relay_program()} is not built (make build): guarantees were NOT tested")
+    network = mesh(lanes=3, delayed=False, rate_bps=LINK_BPS)
+    with lab_of(network, queues=queues) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Lab]:
+    with mesh_lab(queues=True) as found:
+        yield found
+
+
+@pytest.fixture
+def lab(running: Lab) -> Iterator[Lab]:
+    yield running
+    tidy(running)
+
+
+def exact(lab: Lab) -> bool:
+    return lab.facts.clock == "virtual"
+
+
+def lost_share(found: Kept) -> float:
+    return found.kept.lost / found.kept.sent
+
+
+@pytest.mark.root
+def test_without_queues_it_does_not() -> None:
+    """The control: the same flood takes what the path was promised. First: it has a lab of its
+    own, and this process can be in one only."""
+    with mesh_lab(queues=False) as lab:
+        found = keeps_its_rate(lab, KEPT_BPS, OTHER_BPS, "udp", FLOOD_BPS, SECONDS)
+    print(f"without queues: kept {found.kept}, {found.kept_bps / 1e6:.3f} Mbit/s")
+    assert lost_share(found) > 0.1
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("flood", ["udp", "tcp"])
+def test_path_keeps_its_rate(lab: Lab, flood: Flood) -> None:
+    """Beside iperf3, and beside another guaranteed path that sends three times its rate."""
+    found = keeps_its_rate(lab, KEPT_BPS, OTHER_BPS, flood, FLOOD_BPS, SECONDS)
+    print(f"{flood}: kept {found.kept}, {found.kept_bps / 1e6:.3f} Mbit/s")
+    assert found.other is not None and found.flood_bps is not None
+    assert found.kept.doubled == 0
+    # The other path: its rate, and what its meter's bucket holds at the begin (200 kbit).
+    assert found.other_bps <= (OTHER_BPS + 200_000 / SECONDS) * 1.02
+    # Nobody starves: the flood gets what is left of the link, but for its headers.
+    free_bps = LINK_BPS - KEPT_BPS - OTHER_BPS
+    if exact(lab):
+        assert found.kept.lost == 0
+        assert abs(found.kept_bps / KEPT_BPS - 0.99) < 0.001
+        assert found.other_bps >= OTHER_BPS * 0.999
+        assert found.flood_bps > free_bps * 0.9
+    else:
+        assert lost_share(found) < 0.05
+        assert found.flood_bps > free_bps * 0.5
+
+
+@pytest.mark.root
+def test_meter_is_exact(lab: Lab) -> None:
+    """Of 1.5 times its rate exactly the rate passes."""
+    found_bps = guarantee.metered_bps(lab, KEPT_BPS, SECONDS)
+    print(f"meter: {found_bps / KEPT_BPS - 1:+.4%}")
+    # 2 s hold some 1400 frames: a frame more or less are 0.07 %.
+    assert abs(found_bps / KEPT_BPS - 1) < (0.002 if exact(lab) else 0.02)
+
+
+def test_interval() -> None:
+    assert interval_us(FULL_FRAME_BITS * 1000.0) == pytest.approx(1000.0)
+
+
+def test_goodput_of_iperf() -> None:
+    # iperf 3.12: TCP has both sums; UDP says what was sent and the part that was lost.
+    tcp = '{"end": {"sum_sent": {"bytes": 2}, "sum_received": {"bytes": 1, "bits_per_second": 8}}}'
+    assert goodput_bps(tcp) == 8
+    udp = '{"end": {"sum": {"bits_per_second": 200, "lost_percent": 25}}}'
+    assert goodput_bps(udp) == 150

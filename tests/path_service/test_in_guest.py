@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Failures and guarantees again in a guest: kernel Open vSwitch with its own queues, delays by
+netem, and a clock that no load of the machine moves."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from virtual.guest import GuestSpec, run_guest
+from virtual.kernel_build import find_kernel
+
+FILES = ("test_failures.py", "test_guarantees.py")
+
+
+@pytest.mark.emulated
+@pytest.mark.parametrize("name", FILES)
+def test_in_a_guest(name: str, tmp_path: Path) -> None:
+    kernel = find_kernel()
+    if kernel is None:
+        pytest.skip("no guest kernel is built (make virtual-kernel): NOT tested in virtual time")
+    argv = (
+        *(sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider"),
+        f"tests/path_service/{name}",
+    )
+    out = tmp_path / "out"
+    with out.open("wb") as stream:
+        code, times = run_guest(kernel, GuestSpec(argv=argv), stdout=stream, stderr=stream)
+    text = out.read_text()
+    print(text)
+    print(f"{times.virtual_s:.1f} s of virtual time in {times.real_s:.1f} s")
+    assert code == 0, text
+    assert re.search(r"\d+ passed", text) and "skipped" not in text, text
