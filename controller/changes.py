@@ -27,7 +27,7 @@ from controller.plan import Step, entries_of
 from controller.problems import ServiceError, of_plan_error
 from controller.queues import QueueDriver, QueueError, QueueKeeper
 from controller.replan import reroute
-from controller.store import Blocked, Fenced, Store, check_fits
+from controller.store import NO_GENERATION, Blocked, Fenced, Store, check_fits
 from controller.views import HoldState, PathView
 from topologies.model import Network
 
@@ -131,6 +131,7 @@ class Changes:
         """From now on another controller acts, whose address is `active` ('': not known)."""
         with self._lock:
             self._standby_of = active
+            self._store.fence(NO_GENERATION)
         LOG.info("standby: the active controller is %s", active or "not known")
 
     @property

@@ -358,8 +358,17 @@ class PathService(Changes):
         return concerned
 
     def reroute(self, names: Iterable[str], link: str) -> None:
-        """Moves paths to where frames can go, as planned with all links that are down just now."""
-        self._reroute(names, link)
+        """Moves paths to where frames can go, as planned with all links that are down just now.
+        A standby leaves that to the active controller."""
+        if self.is_active:
+            self._reroute(names, link)
+
+    def reroute_all(self) -> None:
+        """For a controller that has become active: which links are down it knew before."""
+        for link in self.down_links():
+            with self._lock:
+                names = frozenset(self._books.paths_over(link))
+            self.reroute(names, link)
 
     def switch_up(self, switch: str) -> None:
         """A switch connected: what it holds is read, and it gets the difference to what it shall

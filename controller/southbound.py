@@ -12,7 +12,7 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from controller.core import Core
 from controller.liveness import Liveness, Settings, watched_links
@@ -33,7 +33,7 @@ class OptionError(Exception):
 class Activatable(Protocol):
     def activate(self, generation: int) -> None: ...
     def deactivate(self, active_address: str) -> None: ...
-    def switches(self) -> Mapping[str, Any]: ...
+    def reroute_all(self) -> None: ...
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -136,6 +136,7 @@ def keeper_of(
 
     def on_active(generation: int) -> None:
         service.activate(generation)
+        service.reroute_all()
         switchboard.set_role(Role.MASTER, generation)
 
     def on_standby(lease: Lease) -> None:

@@ -56,6 +56,9 @@ CREATE TABLE lease (
 """
 
 
+NO_GENERATION = -1  # no lease ever has it: a store that is fenced with it is only read
+
+
 class StoreError(Exception):
     """The file cannot be used; the text says which, why, and what would be valid."""
 

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What fails, and what the stream through the switches sees of it. Open vSwitch, real processes."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from controller.client import PathService, PathServiceError
+from controller.tests import process
+from controller.tests.ovs_bench import (
+    CORE,
+    NEEDS_OPEN_VSWITCH,
+    RATE,
+    Bench,
+    Stream,
+    open_bench,
+)
+from controller.tests.sample import LEAF_2, LEAF_3, LEAF_4, ROOT
+
+pytestmark = NEEDS_OPEN_VSWITCH
+LEASE_S = 1.0
+RISEN = "link 's2:s3' is up"
+LEAVES = ("s2", "s3", "s4")
+# A foreign flow at s3 that takes what arrives from s2 (port 1), probes included.
+SILENT_CUT = "cookie=0x1234,priority=65000,in_port=1,actions=drop"
+FOREIGN = "cookie=0x1234,priority=5,in_port=7,actions=drop"
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    """Controller 0 is active, 1 stands by."""
+    with open_bench(controllers=2, options=("--lease-s", str(LEASE_S))) as bench:
+        yield bench
+
+
+def active(bench: Bench) -> int:
+    for number in sorted(bench.running):
+        with bench.client(number) as client:
+            try:
+                if client.health()["role"] == "active":
+                    return number
+            except PathServiceError:
+                continue
+    return -1
+
+
+def ready(bench: Bench, number: int) -> bool:
+    with bench.client(number) as client:
+        try:
+            health = client.health()
+        except PathServiceError:
+            return False
+        return health["role"] == "active" and all(health["switches"].values())
+
+
+@pytest.fixture
+def path(bench: Bench) -> Iterator[str]:
+    process.wait_until("an active controller", lambda: active(bench) >= 0, 60)
+    number = active(bench)
+    process.wait_until("ready", lambda: ready(bench, number), 60)
+    with bench.client(number) as client:
+        client.create_path("NGRID", ROOT, RATE)
+        for leaf in (LEAF_2, LEAF_3, LEAF_4):
+            client.add_leaf("NGRID", leaf)
+    yield "NGRID"
+    process.wait_until("an active controller", lambda: active(bench) >= 0, 60)
+    with bench.client(active(bench)) as client:
+        client.delete_path("NGRID")
+
+
+def assert_undisturbed(stream: Stream, *leaves: str) -> None:
+    for leaf in leaves:
+        assert (leaf, stream.lost(leaf), stream.doubled(leaf)) == (leaf, 0, 0)
+
+
+def packets_of(bench: Bench, switch: str) -> int:
+    text = "\n".join(bench.flows(switch))
+    return sum(int(number) for number in re.findall(r"n_packets=(\d+)", text))
+
+
+def restart_alone(bench: Bench) -> None:
+    """kill -9 both, start number 0 again: nobody takes over meanwhile."""
+    for number in list(bench.running):
+        bench.stop_controller(signal.SIGKILL, number)
+    bench.start_controller(0)
+    process.wait_until("ready", lambda: ready(bench, 0), 60)
+
+
+@pytest.mark.usefixtures("path")
+def test_killed_and_restarted_controller_loses_no_frame(bench: Bench) -> None:
+    with Stream(bench) as stream:
+        began_s = time.monotonic()
+        restart_alone(bench)
+        took_s = time.monotonic() - began_s
+        bench.start_controller(1)
+    print(
+        f"\nkill -9 and restart: {stream.sent} frames, lost "
+        f"{[stream.lost(leaf) for leaf in LEAVES]}, doubled "
+        f"{[stream.doubled(leaf) for leaf in LEAVES]}, in order again after {took_s:.1f} s"
+    )
+    assert_undisturbed(stream, *LEAVES)
+
+
+@pytest.mark.usefixtures("path")
+def test_what_changed_while_no_controller_watched_is_mended_and_nothing_else(
+    bench: Bench,
+) -> None:
+    def content() -> list[list[str]]:
+        counters = r"duration=\S+ |n_\w+=\d+, |idle_age=\d+, "
+        return [
+            sorted(re.sub(counters, "", line) for line in (*bench.flows(s), *bench.groups(s)))
+            for s in CORE.dpids
+        ]
+
+    before = content()
+    packets = sum(
+        int(n) for line in bench.flows("s3") for n in re.findall(r"n_packets=(\d+)", line)
+    )
+    for number in list(bench.running):
+        bench.stop_controller(signal.SIGKILL, number)
+    stale = "cookie=0x444f574e03000999,priority=1000,in_port=9,dl_vlan=999,actions=drop"
+    strange = (
+        "cookie=0x444f574e03000998,priority=1000,in_port=9,dl_vlan=998,actions=pop_vlan,output:1"
+    )
+    for flow in (FOREIGN, stale, strange):
+        bench.ofctl("add-flow", "s4", flow)
+    bench.ofctl("add-group", "s4", "group_id=999,type=select,bucket=actions=output:1")
+    bench.ofctl("add-group", "s4", "group_id=16777999,type=all,bucket=actions=output:1")
+    bench.ofctl("add-meter", "s4", "meter=999,kbps,band=type=drop,rate=5")
+    bench.ofctl("del-flows", "s4", "in_port=9,dl_vlan=104")  # our leaf's
+    with Stream(bench) as stream:
+        bench.start_controller(0)
+        process.wait_until("ready", lambda: ready(bench, 0), 60)
+    assert_undisturbed(stream, *LEAVES)
+    at_s4 = bench.dump("flows", "s4")
+    assert any("cookie=0x1234" in line for line in at_s4)
+    assert not any("dl_vlan=999" in line or "dl_vlan=998" in line for line in at_s4)
+    bench.ofctl("del-flows", "s4", "cookie=0x1234/-1")
+    (kept,) = [line for line in bench.groups("s4") if "group_id=16777999" in line]
+    bench.ofctl("del-groups", "s4", "group_id=16777999")
+    assert kept
+    assert content() == before
+    assert bench.meters("s4") == []
+    assert (
+        packets_of(bench, "s3") > packets
+    )  # what was right was not installed again: its counters went on
+    bench.start_controller(1)
+
+
+@pytest.mark.usefixtures("path")
+def test_standby_takes_over_without_a_frame_lost(bench: Bench) -> None:
+    first, second = 0, 1
+    assert active(bench) == first
+    with bench.client(second) as client:
+        with pytest.raises(PathServiceError, match="standby") as caught:
+            client.create_path("other", ROOT, RATE)
+        assert caught.value.status == 503
+    with Stream(bench) as stream:
+        began_s = time.monotonic()
+        bench.stop_controller(signal.SIGKILL, first)
+        process.wait_until("takeover", lambda: active(bench) == second, 60)
+        active_s = time.monotonic() - began_s
+        process.wait_until("all switches", lambda: ready(bench, second), 60)
+        ready_s = time.monotonic() - began_s
+        with bench.client(second) as client:
+            assert len(client.get("NGRID")["leaves"]) == 3
+            client.remove_leaf("NGRID", LEAF_4)
+            client.add_leaf("NGRID", LEAF_4)
+        bench.start_controller(first)
+        with bench.client(first) as client:
+            assert client.health()["role"] == "standby"
+    print(
+        f"\nkill -9 of the active controller (lease {LEASE_S:g} s): the standby is active after "
+        f"{active_s:.2f} s, has all switches after {ready_s:.2f} s; {stream.sent} frames, lost "
+        f"{[stream.lost(leaf) for leaf in LEAVES[:2]]}"
+    )
+    assert_undisturbed(stream, "s2", "s3")
+    bench.stop_controller(signal.SIGTERM, second)  # gives the lease back
+    process.wait_until("the first again", lambda: ready(bench, first), 60)
+    bench.start_controller(second)
+
+
+@pytest.mark.parametrize("silent", [True, False], ids=["silent", "port-status"])
+@pytest.mark.usefixtures("path")
+def test_dead_link_is_found_and_the_tree_moves(bench: Bench, silent: bool) -> None:
+    """s2:s3 dies; s3 is reached over s1:s3 from then on, s2 and s4 notice nothing."""
+    number = active(bench)
+    risen = rises(bench, number)
+    with bench.client(number) as client, Stream(bench) as stream:
+        process.wait_until("frames at s3", lambda: stream.heard["s3"].last_s > 0)
+        time.sleep(0.5)
+        if silent:
+            bench.ofctl("add-flow", "s3", SILENT_CUT)
+        else:
+            bench.vsctl("del-port", "s3", "s3-p1")
+        process.wait_until("the other way", lambda: uses(client, "s1", "s3"), 60)
+        time.sleep(1)
+        assert stream.heard["s3"].longest_gap_s < (10 if silent else 5)
+        if silent:
+            bench.ofctl("del-flows", "s3", "cookie=0x1234/-1")
+        else:
+            bench.vsctl(*bench.patch_port("s3", 1, "s2", 2))
+        process.wait_until(
+            "link up", lambda: bench.log(number).read_text().count(RISEN) > risen, 60
+        )
+    print(
+        f"\nlink dead ({'silent' if silent else 'port status'}): gap at the leaf behind it "
+        f"{stream.heard['s3'].longest_gap_s * 1000:.0f} ms, {stream.lost('s3')} frames of 500 per s"
+    )
+    assert_undisturbed(stream, "s2", "s4")
+    assert stream.doubled("s3") == 0
+
+
+def uses(client: PathService, source: str, target: str) -> bool:
+    return any((e["from"], e["to"]) == (source, target) for e in client.get("NGRID")["edges"])
+
+
+def rises(bench: Bench, number: int) -> int:
+    return bench.log(number).read_text().count(RISEN)
