@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #define CONF_TEXT 256
+#define CONF_SERVICES 512              /* bytes of a list of path services */
 
 struct conf_exec { char **argv; };        /* by words_split */
 struct conf_request { uint32_t feed; char ere[CONF_TEXT], host[CONF_TEXT]; uint16_t port; };
@@ -66,7 +67,7 @@ struct conf_settings {
     uint64_t dead_s;                   /* ldm7.dead_s (60): a silent host's connection ends */
     uint64_t retry_s;                  /* ldm7.retry_s (60): a refused subscription is tried again */
     char vlanutil[CONF_TEXT];          /* ldm7.vlanutil (vlanutil): path, or name in PATH */
-    char path_service[CONF_TEXT];      /* path.service unix:/PATH or URL (empty: there is none) */
+    char path_service[CONF_SERVICES];  /* path.service unix:/PATH or URL[,...] (empty: there is none) */
     char path_name[CONF_TEXT];         /* path.name ({feed}) */
     char path_token_file[CONF_TEXT];   /* path.token_file (empty: none) */
     char path_ca_file[CONF_TEXT];      /* path.ca_file (empty: the system's) */

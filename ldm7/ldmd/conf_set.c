@@ -53,8 +53,9 @@ static const struct setting {
      "6 to 64 letters, digits, ., _ or -, with {feed} among them"},
     {"path.rate_bps", KIND_UINT, AT(path_rate_bps), 0, 1e12,
      "an integer from 0 (no guarantee) to 1e12, in bit/s"},
-    {"path.service", KIND_SERVICE, AT(path_service), 1, CONF_TEXT - 1,
-     "unix:/PATH (at most 107 bytes), http://HOST[:PORT] or https://HOST[:PORT]"},
+    {"path.service", KIND_SERVICE, AT(path_service), 1, CONF_SERVICES - 1,
+     "unix:/PATH (at most 107 bytes), http://HOST[:PORT] or https://HOST[:PORT], or several of them with "
+     "commas between"},
     {"path.timeout_s", KIND_UINT, AT(path_timeout_s), 1, 600, "an integer from 1 to 600, in seconds"},
     {"path.token_file", KIND_PATH, AT(path_token_file), 1, CONF_TEXT - 1,
      "1 to 255 bytes: the path of a file"},
@@ -95,15 +96,26 @@ static bool set_word(char *at, const struct setting *s, const char *value)
 #define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 #define UNIX_PATH_MAX_BYTES 107
 
-static bool is_service(const char *value)
+static bool is_service(const char *value, size_t n)
 {
-    const char *host = strncmp(value, "http://", 7) == 0    ? value + 7
-                       : strncmp(value, "https://", 8) == 0 ? value + 8
-                                                            : NULL;
+    size_t scheme = strncmp(value, "http://", 7) == 0 ? 7 : strncmp(value, "https://", 8) == 0 ? 8 : 0;
 
     if (strncmp(value, "unix:/", 6) == 0)
-        return strlen(value) <= 5 + UNIX_PATH_MAX_BYTES;
-    return host != NULL && host[0] != '\0' && strspn(host, NAME_CHARACTERS ":[]") == strlen(host);
+        return n <= 5 + UNIX_PATH_MAX_BYTES;
+    return scheme != 0 && n > scheme && scheme + strspn(value + scheme, NAME_CHARACTERS ":[]") == n;
+}
+
+static bool are_services(const char *value)
+{
+    for (;; value++) {
+        size_t n = strcspn(value, ",");
+
+        if (!is_service(value, n))
+            return false;
+        value += n;
+        if (*value == '\0')
+            return true;
+    }
 }
 
 static bool is_template(const char *value)
@@ -116,7 +128,7 @@ static bool is_template(const char *value)
 
 static bool set_text(char *at, const struct setting *s, const char *value)
 {
-    return (s->kind != KIND_SERVICE || is_service(value)) &&
+    return (s->kind != KIND_SERVICE || are_services(value)) &&
            (s->kind != KIND_TEMPLATE || is_template(value)) && set_word(at, s, value);
 }
 

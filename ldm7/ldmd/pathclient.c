@@ -21,6 +21,8 @@ struct pathclient {
     struct loop *loop;
     const struct conf_settings *set;
     struct pathservice *core;
+    char service[CONF_SERVICES];       /* the one that is asked now */
+    size_t service_end;                /* where it ends in the list */
     CURLM *multi;
     CURL *easy;
     uint64_t timer_ns;                 /* curl's; LOOP_FOREVER: none */
@@ -156,6 +158,17 @@ static int set_timer(CURLM *multi, long timeout_ms, void *ctx)
 
 /* ------------------------------------------------------------------ answers */
 
+/* The service that comes next in the list; the first one again behind the last one. */
+static void next_service(struct pathclient *c)
+{
+    const char *list = c->set->path_service;
+    const char *at = list[c->service_end] == ',' ? list + c->service_end + 1 : list;
+    size_t n = strcspn(at, ",");
+
+    snprintf(c->service, sizeof c->service, "%.*s", (int)n, at);
+    c->service_end = (size_t)(at - list) + n;
+}
+
 static void take_answer(struct pathclient *c, CURLcode result, uint64_t now)
 {
     struct path_answer a = {.body = c->body, .body_bytes = c->body_bytes,
@@ -173,6 +186,8 @@ static void take_answer(struct pathclient *c, CURLcode result, uint64_t now)
     curl_slist_free_all(c->headers);
     c->headers = NULL;
     c->busy = false;
+    if (a.status == 0 || a.status == 503)
+        next_service(c);
     pathservice_answer(c->core, &a, now);
 }
 
@@ -228,15 +243,15 @@ static bool add_headers(struct pathclient *c, char *why, size_t why_bytes)
 
 static void start_request(struct pathclient *c)
 {
-    const char *service = c->set->path_service;
-    bool is_unix = strncmp(service, "unix:", 5) == 0;
-    char url[CONF_TEXT + sizeof c->request.target];
+    bool is_unix = strncmp(c->service, "unix:", 5) == 0;
+    char url[CONF_SERVICES + sizeof c->request.target];
 
     c->body_bytes = c->header_bytes = 0;
     c->retry_after_s = 0;
     c->too_long = false;
     c->error[0] = '\0';
-    snprintf(url, sizeof url, "%s%s", is_unix ? "http://localhost" : service, c->request.target);
+    snprintf(url, sizeof url, "%s%s", is_unix ? "http://localhost" : c->service, c->request.target);
+    curl_easy_setopt(c->easy, CURLOPT_UNIX_SOCKET_PATH, is_unix ? c->service + 5 : NULL);
     curl_easy_setopt(c->easy, CURLOPT_URL, url);
     curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, c->headers);
     curl_easy_setopt(c->easy, CURLOPT_CUSTOMREQUEST,
@@ -294,7 +309,6 @@ static CURLcode only_http(CURL *easy)
 
 static bool set_options(struct pathclient *c)
 {
-    const char *service = c->set->path_service;
     uint64_t longest_s = c->set->path_timeout_s;
     CURL *e = c->easy;
     bool ok = only_http(e) == CURLE_OK;
@@ -316,8 +330,6 @@ static bool set_options(struct pathclient *c)
     ok = curl_easy_setopt(e, CURLOPT_HEADERDATA, c) == CURLE_OK && ok;
     if (c->set->path_ca_file[0] != '\0')
         ok = curl_easy_setopt(e, CURLOPT_CAINFO, c->set->path_ca_file) == CURLE_OK && ok;
-    if (strncmp(service, "unix:", 5) == 0)
-        ok = curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, service + 5) == CURLE_OK && ok;
     ok = curl_multi_setopt(c->multi, CURLMOPT_SOCKETFUNCTION, watch_socket) == CURLM_OK && ok;
     ok = curl_multi_setopt(c->multi, CURLMOPT_SOCKETDATA, c) == CURLM_OK && ok;
     ok = curl_multi_setopt(c->multi, CURLMOPT_TIMERFUNCTION, set_timer) == CURLM_OK && ok;
@@ -337,6 +349,7 @@ struct pathclient *pathclient_open(struct loop *loop, const struct conf_settings
     *c = (struct pathclient){.loop = loop, .set = set, .core = core, .timer_ns = LOOP_FOREVER,
                              .multi = curl_multi_init(), .easy = curl_easy_init(),
                              .body = malloc(PATH_BODY_MAX)};
+    next_service(c);
     if (c->multi != NULL && c->easy != NULL && c->body != NULL && set_options(c))
         return c;
     log_error("cannot start libcurl: it lacks an option, or there is no memory");

@@ -212,6 +212,29 @@ def case_service_comes_and_goes(w: World) -> None:
         expect("is left there" in daemon.log(), "an unfinished end is not logged")
 
 
+def case_standby(w: World) -> None:
+    """Two services over the same store: whoever is active is found, also when that changes."""
+    one, two = w.work / "one", w.work / "two"
+    other = PathService()
+    w.service.listen_unix(one)
+    other.listen_unix(two)
+    stands_by = problem(503, "standby")
+    w.service.override = lambda _request: stands_by
+    with w.publisher(f"unix:{one},unix:{two}", "SET path.timeout_s 5\n") as daemon:
+        wait_for("path at the second", lambda: "EXP" in other.paths)
+        first = ask(daemon, "s2", "7", 202)
+        expect(status(first) == OK, "by the second")
+        w.service.paths = other.paths  # the store
+        other.override, w.service.override = (lambda _request: stands_by), (lambda _request: None)
+        start = time.monotonic()
+        second = ask(daemon, "s2", "8", 202)
+        expect(status(second) == OK, "by the first, after the change")
+        print(f"# a subscription during a take-over took {time.monotonic() - start:.2f} s")
+        expect(len(w.service.leaves()) == 2, "both leaves")
+    other.close()
+    expect(w.service.paths == {}, "the path is gone")
+
+
 def instead_of_leaves(answer: Answer, request: Request) -> Answer | None:
     return answer if str(request) == LEAVES else None
 

@@ -357,7 +357,8 @@ static void path_service(void **state)
 {
     static const char *const bad[] = {
         "path.service unix:relative", "path.service ftp://h", "path.service http://", "path.service http://h/x",
-        "path.service \"http://a b\"", "path.name NGRID", "path.name {feed}/x", "path.name {feed}{feed}",
+        "path.service \"http://a b\"", "path.service http://a,", "path.service ,http://a",
+        "path.service http://a,b", "path.name NGRID", "path.name {feed}/x", "path.name {feed}{feed}",
         "path.timeout_s 0", "path.rate_bps -1", "path.grace_s x", "ldm7.dead_s 2",
         "fmtp.ttl 3 NGRID", "path.rate_bps 5 NOSUCH", "path.rate_bps x NGRID"};
     struct conf c;
@@ -401,7 +402,7 @@ static void path_service(void **state)
     assert_int_equal(parse(&c, "MULTICAST WMO 224.0.1.10 10.1.0.1 24 102 newy et-1\n"), 0);
     conf_free(&c);
     assert_int_equal(parse(&c, "\nMULTICAST WMO 224.0.1.10 10.1.0.1 24 102 newy et-1\n"
-                               "SET path.service https://[::1]:8443\n"), -1);
+                               "SET path.service https://[::1]:8443,unix:/a,http://h\n"), -1);
     assert_string_equal(messages, "test.conf:2: found \"newy\": port et-1, VLAN 102: a port is a number from "
                                   "1 to 4294967039; valid: an endpoint of the path service, or dummy\n");
     conf_free(&c);
