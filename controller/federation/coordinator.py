@@ -13,7 +13,8 @@ controller) is undone: each domain that may know of the attempt is told the segm
 again and again until it confirms. So there is no doubt to resolve: what the store has decided is
 what holds (presumed abort). Leaves that leave (`remove_leaves`) are decided first, then released.
 From time to time every domain is asked whether it still has its segment (`verify`); one that has
-lost it is asked to reserve and commit it anew.
+lost it is asked to reserve and commit it anew. When a hand-off link fails, the leaves behind it are
+released and join again by another way; until one is found they are `wanted`.
 
 Methods return effects, to be carried out in their order: what is saved must be on disk before what
 follows is sent. `now` is in epoch seconds and must not go back.
@@ -22,11 +23,20 @@ follows is sent. `now` is in epoch seconds and must not go back.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from controller.core import Endpoint
-from controller.federation.trees import Domains, Refusal, Tree, grown, segments_of, shrunk
+from controller.federation.trees import (
+    Domains,
+    Refusal,
+    Tree,
+    grown,
+    parent_of,
+    segments_of,
+    shrunk,
+)
 from controller.federation.values import (
     Commit,
     Connection,
@@ -42,6 +52,7 @@ from controller.federation.values import (
     Unknown,
 )
 
+REPORTED_DOWN_S = 60.0  # how long a link between other domains is avoided that one says is down
 MAX_ATTEMPTS = 8  # with other VLAN ids, before a hand-off counts as contended
 
 
@@ -72,7 +83,8 @@ class Record:
     """What the store knows of a path over several domains.
 
     `tree` is decided. `unsettled`: domains that have not confirmed that they have nothing but the
-    tree's segment, with the version up to which they must release.
+    tree's segment, with the version up to which they must release. `wanted`: leaves that a failed
+    link has cut off and that have not joined again.
     """
 
     path: str
@@ -80,10 +92,15 @@ class Record:
     tree: Tree
     trying: Trying | None = None
     unsettled: dict[str, int] = field(default_factory=dict)
+    wanted: tuple[Endpoint, ...] = ()
+
+    @property
+    def is_at_rest(self) -> bool:
+        return self.trying is None and not self.unsettled
 
     @property
     def is_over(self) -> bool:
-        return self.trying is None and not self.unsettled and not self.tree.entries
+        return self.is_at_rest and not self.tree.entries and not self.wanted
 
 
 @dataclass(frozen=True)
@@ -164,6 +181,8 @@ class Coordinator:
         self._retries: dict[tuple[str, str], _Retry] = {}  # by path and domain
         self._waiting: dict[str, list[_Waiting]] = {}
         self._lost: dict[str, set[str]] = {}
+        self._sought_in_vain: set[str] = set()  # paths; until the next `verify`
+        self._down: dict[str, float] = {}  # hand-off links out of use -> until when
 
     def lost(self, path: str) -> frozenset[str]:
         """Domains that have lost their segment of the path and not got it back yet."""
@@ -187,8 +206,8 @@ class Coordinator:
         """`empty` is the path's tree as long as it is in its own domain only. The leaf's switch
         is in another controller domain. Raises Refusal (nothing was done), Busy."""
         record = self.records.get(path) or Record(path, 0, empty)
-        if record.trying is not None:
-            raise Busy(path)
+        if record.trying is not None or not record.tree.is_of(empty):
+            raise Busy(path)  # in the second case until an older path of that name has ended
         attempt = _Attempt(request_id, leaf, [], [], {})
         return self._try(now, record, attempt)
 
@@ -202,18 +221,19 @@ class Coordinator:
             return [Answer(request_id, None)]
         if record.trying is not None:
             raise Busy(path)
-        old = segments_of(self._domains, record.tree)
         gone = {leaf.key for leaf in record.tree.all_leaves} if keys is None else set(keys)
-        tree = shrunk(self._domains, record.tree, gone)
-        new = segments_of(self._domains, tree)
-        version = self._next_version(now)
-        changed = {d: version for d in old if old[d] != new.get(d)}
-        record = replace(
-            record, version=version, tree=tree, unsettled={**record.unsettled, **changed}
-        )
-        effects: list[Effect] = [self._save(record)]
-        effects += self._release(now, record, changed)
-        return effects + self._answer_when_settled(now, record, request_id, None, changed)
+        wanted = tuple(w for w in record.wanted if keys is not None and w.key not in gone)
+        effects, changed = self._shrink(now, replace(record, wanted=wanted), gone)
+        return effects + self._answer_when_settled(now, path, request_id, None, changed)
+
+    def link_changed(self, now: float, link: str, is_up: bool) -> list[Effect]:
+        """A hand-off link of this domain carries frames again, or no more."""
+        if is_up:
+            self._down.pop(link, None)
+            self._sought_in_vain.clear()
+        else:
+            self._down[link] = math.inf
+        return self._rescue(now)
 
     def reply(self, now: float, domain: str, request: Request, reply: Reply) -> list[Effect]:
         """What `domain` answered; late answers and duplicates are ignored."""
@@ -273,12 +293,18 @@ class Coordinator:
         times += [w.until for waiting in self._waiting.values() for w in waiting]
         return min(times, default=None)
 
-    def verify(self) -> list[Effect]:
-        """Asks the domains of all paths that are at rest whether they have their segments."""
-        return [
+    def verify(self, now: float) -> list[Effect]:
+        """To be called from time to time: leaves that are wanted join if they can, and the domains
+        of all paths that are at rest are asked whether they have their segments."""
+        self._down = {link: until for link, until in self._down.items() if now < until}
+        self._sought_in_vain.clear()
+        effects = self._rescue(now)
+        for record in list(self.records.values()):
+            effects += self._seek(now, record.path)
+        return effects + [
             Send(domain, Query(Connection(self.home, record.path), record.version))
             for record in self.records.values()
-            if record.trying is None and not record.unsettled
+            if record.is_at_rest and record.tree.entries
             for domain in (self.home, *record.tree.entries)
         ]
 
@@ -296,7 +322,7 @@ class Coordinator:
     def _try(self, now: float, record: Record, attempt: _Attempt) -> list[Effect]:
         """Raises Refusal if there is no such tree."""
         assert attempt.leaf is not None
-        tree = grown(self._domains, record.tree, attempt.leaf, attempt.taken)
+        tree = grown(self._domains, record.tree, attempt.leaf, attempt.taken, self._down)
         old = segments_of(self._domains, record.tree)
         new = segments_of(self._domains, tree)
         changed = [d for d in new if new[d] != old.get(d)]
@@ -352,12 +378,19 @@ class Coordinator:
         assert trying is not None
         del self._attempts[record.path]
         unsettled = {d: v for d, v in record.unsettled.items() if d not in trying.participants}
-        record = replace(record, tree=trying.tree, trying=None, unsettled=unsettled)
+        placed = {leaf.key for leaf in trying.tree.all_leaves}
+        record = replace(
+            record,
+            tree=trying.tree,
+            trying=None,
+            unsettled=unsettled,
+            wanted=tuple(leaf for leaf in record.wanted if leaf.key not in placed),
+        )
         self._lost.get(record.path, set()).difference_update(trying.participants)
         effects: list[Effect] = [self._save(record)]
         if attempt.request_id is not None:
             effects.append(Answer(attempt.request_id, None))
-        return effects
+        return effects + self._seek(now, record.path)
 
     def _abort(
         self, now: float, record: Record, attempt: _Attempt, problem: Problem
@@ -369,9 +402,10 @@ class Coordinator:
         effects: list[Effect] = [self._save(record)]
         effects += self._release(now, record, {d: record.unsettled[d] for d in participants})
         if attempt.request_id is None:
+            self._sought_in_vain.add(record.path)
             return effects
         return effects + self._answer_when_settled(
-            now, record, attempt.request_id, problem, participants
+            now, record.path, attempt.request_id, problem, participants
         )
 
     def _gave_up(self, record: Record) -> Record:
@@ -386,12 +420,62 @@ class Coordinator:
             return []
         lost = self._lost.setdefault(record.path, set())
         lost.discard(domain)
-        if isinstance(reply, Done) or record.trying is not None or record.unsettled:
+        if isinstance(reply, Done) or not record.is_at_rest:
             return []
+        if isinstance(reply, Refused):  # it has its segment, and a hand-off of it is down
+            self._down.update(dict.fromkeys(reply.taken, now + REPORTED_DOWN_S))
+            return self._rescue(now)
         lost.add(domain)
         return self._begin(now, record, _Attempt(None, None, [], [], {}), record.tree, [domain])
 
+    # -- hand-off links that fail
+
+    def _rescue(self, now: float) -> list[Effect]:
+        """Leaves behind hand-offs that are down are released, to join again by another way."""
+        effects: list[Effect] = []
+        for record in list(self.records.values()):
+            cut: list[str] = []
+            for domain, entry in record.tree.entries.items():  # parents before children
+                if entry.link in self._down or parent_of(self._domains, record.tree, domain) in cut:
+                    cut.append(domain)
+            if cut and record.trying is None:
+                leaves = [leaf for domain in cut for leaf in record.tree.leaves.get(domain, ())]
+                wanted = (*record.wanted, *leaves)
+                keys = {leaf.key for leaf in leaves}
+                effects += self._shrink(now, replace(record, wanted=wanted), keys)[0]
+        return effects
+
+    def _seek(self, now: float, path: str) -> list[Effect]:
+        """Lets the first wanted leaf join, if the path is at rest; the next one follows."""
+        record = self.records.get(path)
+        if record is None or not record.is_at_rest or not record.wanted:
+            return []
+        if path in self._sought_in_vain:
+            return []
+        leaf, *others = record.wanted
+        record = replace(record, wanted=(*others, leaf))  # whose turn it is next
+        try:
+            return self._try(now, record, _Attempt(None, leaf, [], [], {}))
+        except Refusal:
+            return [self._save(record)]
+
     # -- releases
+
+    def _shrink(
+        self, now: float, record: Record, gone: Container[tuple[str, int, int]]
+    ) -> tuple[list[Effect], dict[str, int]]:
+        """Decides the tree without those leaves; the domains that are told, too."""
+        old = segments_of(self._domains, record.tree)
+        tree = shrunk(self._domains, record.tree, gone)
+        new = segments_of(self._domains, tree)
+        version = self._next_version(now)
+        changed = {d: version for d in old if old[d] != new.get(d)}
+        unsettled = {**record.unsettled, **changed}
+        record = replace(record, version=version, tree=tree, unsettled=unsettled)
+        if record.is_over:
+            del self.records[record.path]
+            return [Forget(record.path)], {}
+        return [self._save(record), *self._release(now, record, changed)], changed
 
     def _release(self, now: float, record: Record, versions: Mapping[str, int]) -> list[Effect]:
         segments = segments_of(self._domains, record.tree)
@@ -425,7 +509,7 @@ class Coordinator:
             effects = [Forget(path)]
         else:
             effects = [self._save(record)]
-        return effects + self._answer_waiting(now, path)
+        return effects + self._answer_waiting(now, path) + self._seek(now, path)
 
     def _back_off(self, now: float, retry: _Retry) -> list[Effect]:
         retry.in_flight = False
@@ -438,15 +522,15 @@ class Coordinator:
     def _answer_when_settled(
         self,
         now: float,
-        record: Record,
+        path: str,
         request_id: int,
         problem: Problem | None,
         domains: Iterable[str],
     ) -> list[Effect]:
         until = now + self._timing.settle_s
         waiting = _Waiting(request_id, problem, frozenset(domains), until)
-        self._waiting.setdefault(record.path, []).append(waiting)
-        return self._answer_waiting(now, record.path)
+        self._waiting.setdefault(path, []).append(waiting)
+        return self._answer_waiting(now, path)
 
     def _answer_waiting(self, now: float, path: str) -> list[Effect]:
         record = self.records.get(path)

@@ -131,6 +131,12 @@ class Federation:
 
         self._ask(number, path, remove)
 
+    def link_changed(self, link: str, is_up: bool) -> None:
+        """A link of this domain carries frames again, or no more."""
+        with self._changed:
+            if link in self.domains.hand_offs and self._coordinator is not None:
+                self._carry_out(self._coordinator.link_changed(self._now(), link, is_up))
+
     def record(self, path: str) -> Record | None:
         coordinator = self._coordinator
         return None if coordinator is None else coordinator.records.get(path)
@@ -346,13 +352,17 @@ class Federation:
         """A path that its own domain has deleted (its end time came) ends in the others, too."""
         coordinator = self._coordinator
         for name in list(coordinator.records) if coordinator is not None else ():
-            if self._local.segment(name) is not None:
-                continue
+            found = self._local.segment(name)
             with self._changed:
                 record = self.record(name)
                 if coordinator is None or record is None or record.trying is not None:
                     continue
-                if record.tree.entries:
+                tree = record.tree
+                if found is not None and tree.is_of(
+                    Tree(found.root, found.rate_bps, found.algorithm)
+                ):
+                    continue
+                if record.tree.entries or record.wanted:
                     LOG.info("path=%s is no more: its segments are released", name)
                     now = self._now()
                     self._carry_out(coordinator.remove_leaves(now, 0, name, None))
@@ -367,7 +377,7 @@ class Federation:
             self._pools[domain].submit(self._audit_one, participant, query)
         with self._changed:
             if self._coordinator is not None:
-                self._carry_out(self._coordinator.verify())
+                self._carry_out(self._coordinator.verify(self._now()))
 
     def _audit_one(self, participant: Participant, query: Query) -> None:
         try:

@@ -15,9 +15,11 @@ from functools import cached_property
 from typing import TypeVar
 
 from controller.core import Endpoint, EndpointKey
+from controller.federation.coordinator import Record
 from controller.federation.federation import Federation
+from controller.federation.local import is_at_hand_off
 from controller.federation.trees import Domains, Tree
-from controller.paths import Algorithm, Edge, Path
+from controller.paths import Algorithm, Edge
 from controller.problems import ServiceError
 from controller.service import PathService
 from controller.views import HoldView, PathView, PathWish
@@ -29,12 +31,22 @@ T = TypeVar("T")
 class FederatedView(PathView):
     """A path with its leaves in all domains."""
 
-    def __init__(self, own: PathView, domains: Domains, tree: Tree, lost: Iterable[str]) -> None:
+    def __init__(
+        self, own: PathView, domains: Domains, record: Record, lost: Iterable[str]
+    ) -> None:
         self._own = own
         self._domains = domains
-        self._tree = tree
+        self._tree = record.tree
+        self._wanted = record.wanted
         self._lost = frozenset(lost)
-        self.path = _shown(domains, own.path, tree)
+        self.path = replace(
+            own.path,
+            leaves=(
+                *(leaf for leaf in own.path.leaves if not is_at_hand_off(domains, leaf)),
+                *record.tree.all_leaves,
+                *record.wanted,
+            ),
+        )
 
     @property
     def edges(self) -> tuple[Edge, ...]:
@@ -58,8 +70,9 @@ class FederatedView(PathView):
             if cut or parent in away or domain in self._lost:
                 away.add(domain)
         remote = {leaf.key for domain in away for leaf in self._tree.leaves.get(domain, ())}
+        wanted = {leaf.key for leaf in self._wanted}
         own = {leaf.key for leaf in self.path.leaves}
-        return frozenset((down & own) | remote)
+        return frozenset((down & own) | remote | wanted)
 
     def down_leaves(self) -> frozenset[EndpointKey]:
         return self._down
@@ -67,11 +80,6 @@ class FederatedView(PathView):
     @property
     def up(self) -> bool:
         return self._own.up and not self._down
-
-
-def _shown(domains: Domains, path: Path, tree: Tree) -> Path:
-    own = [leaf for leaf in path.leaves if domains.hand_off_at(leaf.switch, leaf.port) is None]
-    return replace(path, leaves=(*own, *tree.all_leaves))
 
 
 class OwnDomain:
@@ -82,6 +90,9 @@ class OwnDomain:
 
     def path(self, name: str) -> PathView:
         return PathService.path(self._service, name)
+
+    def down_links(self) -> dict[str, str]:
+        return self._service.down_links()
 
     def owner_of(self, key: EndpointKey) -> str | None:
         return self._service.owner_of(key)
@@ -140,7 +151,7 @@ class FederatedService(PathService):
         if record is None:
             return view
         lost = self._federation.lost(view.path.name)
-        return FederatedView(view, self._domains, record.tree, lost)
+        return FederatedView(view, self._domains, record, lost)
 
     # -- changing
 
@@ -196,7 +207,7 @@ class FederatedService(PathService):
                 f"'{self._federation.home}'",
             )
         for near in path.leaves:
-            at_hand_off = self._domains.hand_off_at(near.switch, near.port) is not None
+            at_hand_off = is_at_hand_off(self._domains, near)
             if not at_hand_off and (shared := sorted(set(near.macs) & set(leaf.macs))):
                 detail = f"MAC {shared[0]} of leaf {leaf} is already at {near}"
                 raise ServiceError(422, "invalid-endpoint", "Invalid endpoint", detail)
@@ -212,7 +223,8 @@ class FederatedService(PathService):
             return self._seen(self._patiently(name, lambda: own.remove_leaf(name, key)))
         super().path(name)
         record = self._federation.record(name)
-        if record is None or key not in {leaf.key for leaf in record.tree.all_leaves}:
+        leaves = (*record.tree.all_leaves, *record.wanted) if record is not None else ()
+        if key not in {leaf.key for leaf in leaves}:
             raise self._no_leaf(name, key)
         self._federation.remove_leaves(name, {key})
         return self.path(name)
@@ -235,6 +247,11 @@ class FederatedService(PathService):
                 )
             self._check_no_hand_off(endpoint)
         return super().hold(hold_id, wish, hold_until)
+
+    def note_link(self, link: str, up: bool, why: str = "") -> frozenset[str]:
+        concerned = super().note_link(link, up, why)
+        self._federation.link_changed(link, up)
+        return concerned
 
     # -- inside
 

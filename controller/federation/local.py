@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
@@ -24,6 +24,7 @@ class Service(Protocol):
     """What is used of `controller.service.PathService`."""
 
     def path(self, name: str) -> PathView: ...
+    def down_links(self) -> Mapping[str, str]: ...
     def owner_of(self, key: EndpointKey) -> str | None: ...
     def open_hold(self, name: str) -> HoldView | None: ...
     def hold(self, hold_id: str, wish: PathWish, hold_until: float) -> HoldView: ...
@@ -115,6 +116,9 @@ class ServicePaths:
             raise
         leaves = tuple(sorted(found.leaves))
         return Segment(found.root, found.rate_bps, leaves, found.algorithm.value)
+
+    def down_links(self) -> Container[str]:
+        return self._service.down_links()
 
     def _removal(self, call: Callable[[], object]) -> None:
         try:

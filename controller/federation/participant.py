@@ -11,7 +11,7 @@ switches may well be forwarding.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -61,6 +61,10 @@ class LocalPaths(Protocol):
 
     def segment(self, path: str) -> Segment | None:
         """What the path has now."""
+        ...
+
+    def down_links(self) -> Container[str]:
+        """Links of this domain, hand-offs among them, that carry no frames now."""
         ...
 
 
@@ -167,13 +171,23 @@ class Participant:
         return True
 
     def query(self, query: Query) -> Reply:
-        """Has the domain what it committed? Unknown: no, or not all of it."""
+        """Has the domain what it committed? Unknown: no, or not all of it. Refused: yes, but a
+        hand-off on the way out is down."""
         note = self._known.get(query.connection)
         found = self._local.segment(self.path_name(query.connection))
         if note is None or note.committed is None or found is None:
             return Unknown()
-        has_all = set(note.committed.leaves) <= set(found.leaves)
-        return Done() if has_all else Unknown()
+        if not set(note.committed.leaves) <= set(found.leaves):
+            return Unknown()
+        down: dict[str, tuple[int, ...]] = {}
+        for leaf in note.committed.leaves:
+            hand_off = self._domains.hand_off_at(leaf.switch, leaf.port)
+            if hand_off is not None and hand_off.link in self._local.down_links():
+                down[hand_off.link] = ()
+        if not down:
+            return Done()
+        detail = f"hand-off link {', '.join(map(repr, down))} is down"
+        return Refused(Problem(503, "link-down", "A link is down", detail), down)
 
     # -- inside
 
@@ -193,6 +207,12 @@ class Participant:
         if note is not None and note.pending is not None:
             note = replace(note, pending=None)
             self._save(note)
+        found = self._local.segment(name)
+        is_peers = connection.coordinator != self.home
+        if is_peers and found is not None and found.root.key != request.segment.root.key:
+            # The old entry was given up, else it would not be asked for another: the release is
+            # still on its way.
+            self._local.reduce(name, None, is_home=False)
         taken = self._taken(name, request.segment)
         if taken:
             links = ", ".join(f"'{link}'" for link in taken)
@@ -243,7 +263,8 @@ class Participant:
         note = self._known.get(connection)
         if note is not None and version < note.seen:
             return Done()  # a newer request has taken its place
-        if note is not None and version == note.seen and note.released:
+        is_same = note is not None and version == note.seen and note.released
+        if note is not None and is_same and note.committed == request.segment:
             return Done()
         self._local.release(self.path_name(connection))
         is_home = connection.coordinator == self.home

@@ -93,6 +93,11 @@ class Tree:
     entries: dict[str, Entry] = field(default_factory=dict)  # parents before children
     leaves: dict[str, tuple[Endpoint, ...]] = field(default_factory=dict)
 
+    def is_of(self, other: Tree) -> bool:
+        """Whether both are trees of the same path."""
+        mine = (self.root, self.rate_bps, self.algorithm)
+        return mine == (other.root, other.rate_bps, other.algorithm)
+
     @property
     def all_leaves(self) -> tuple[Endpoint, ...]:
         return tuple(leaf for leaves in self.leaves.values() for leaf in leaves)

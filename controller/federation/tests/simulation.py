@@ -85,6 +85,8 @@ class Paths:
             return
         self._chaos.maybe_refuse("hold")
         assert all(h.path != path or h.is_committed for h in self.holds.values()), "a second hold"
+        if path in self.paths and self.paths[path][0] != segment.root:
+            raise refusal("path-exists", f"{path} has root {self.paths[path][0]}")
         for other, keys in self._used():
             mine = {endpoint.key for endpoint in segment.endpoints}
             if other != path and mine & keys:
@@ -143,6 +145,9 @@ class Paths:
                 },
             )
         self._chaos.step()
+
+    def down_links(self) -> frozenset[str]:
+        return frozenset(self._chaos.down)
 
     # -- for the checks
 
@@ -208,6 +213,7 @@ class Chaos:
     crash: float = 0.0
     refuse: float = 0.0
     steps: int = 0
+    down: set[str] = field(default_factory=set)  # hand-off links
 
     def step(self) -> None:
         self.steps += 1
@@ -231,6 +237,7 @@ class Chaos:
         return 2 if self.rng.random() < self.doubled else 1
 
     def calm(self) -> None:
+        self.down.clear()
         self.loss = self.doubled = self.late = self.crash = self.refuse = 0.0
 
 
@@ -259,6 +266,9 @@ class Node:
             world.domains, self.name, self.records.values(), world.timing
         )
         self.guarded(lambda: self.carry_out(self._coordinator.start(world.now)))
+        for link in list(world.chaos.down):
+            if self.name in world.domains.hand_offs[link].ports:
+                self.guarded(lambda link=link: self.link_changed(link, False))  # type: ignore[misc]
         self.guarded(self._audit)
 
     def lose_everything(self) -> None:
@@ -325,7 +335,7 @@ class Node:
         self.paths.expire(self.world.now)
         for query in self._participant.audits():
             self.world.send(self, query.connection.coordinator, query)
-        self.carry_out(self._coordinator.verify())
+        self.carry_out(self._coordinator.verify(self.world.now))
         self.world.at(self.world.now + 20, self._audit, self)
 
     def receive(self, source: str, request: Request) -> Reply:
@@ -353,6 +363,9 @@ class Node:
         except Refusal as error:
             effects = [Answer(request_id, error.problem)]
         self.carry_out(effects)
+
+    def link_changed(self, link: str, is_up: bool) -> None:
+        self.carry_out(self._coordinator.link_changed(self.world.now, link, is_up))
 
     def remove(self, request_id: int, path: str, keys: set[tuple[str, int, int]] | None) -> None:
         coordinator = self._coordinator
@@ -383,12 +396,21 @@ class World:
         self.crashes = 0
         self.lost = 0
         self.disk_was_lost = False
+        self.links_failed = 0
         self.answers: dict[int, Problem | None] = {}
         self.on_death: list[Callable[[Node], None]] = []
         self.on_answer: list[Callable[[Answer], None]] = []
         self._events: list[_Event] = []
         self._count = 0
         self.nodes = {name: Node(self, name, capacity_bps) for name in domains.names}
+
+    def change_link(self, link: str, is_up: bool) -> None:
+        """Its two domains notice."""
+        self.links_failed += not is_up
+        (self.chaos.down.discard if is_up else self.chaos.down.add)(link)
+        for domain in self.domains.hand_offs[link].ports:
+            node = self.nodes[domain]
+            node.guarded(lambda node=node: node.link_changed(link, is_up))  # type: ignore[misc]
 
     # -- time
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
@@ -117,7 +118,7 @@ def check_end(world: World, users: list[User]) -> int:
             expected[user.node.name].add(user.path)
         tree = Tree(user.root, RATE) if record is None else record.tree
         assert record is None or (record.trying is None and not record.unsettled), record
-        present = set(tree.all_leaves)
+        present = set(tree.all_leaves) | set(record.wanted if record is not None else ())
         assert user.joined <= present <= user.joined | user.unsure
         leaves += len(present)
         for domain, segment in segments_of(world.domains, tree).items():
@@ -185,6 +186,12 @@ def play(seed: int) -> dict[str, int]:
 
         if seed % 20 == 9:
             world.after(rng.uniform(10, 60), lose)
+    if seed % 4 == 1:
+        for link in world.domains.hand_offs:
+            down_at = rng.uniform(0, 100)
+            fail = partial(world.change_link, link, False)
+            world.after(down_at, fail)
+            world.after(down_at + rng.uniform(0.1, 60), partial(world.change_link, link, True))
     world.run(200, lambda: all(user.is_over for user in users))
     chaos.calm()
     world.run(400)
@@ -197,6 +204,7 @@ def play(seed: int) -> dict[str, int]:
         "crashes": world.crashes,
         "lost": world.lost,
         "refused": refused,
+        "links": world.links_failed,
         "done": len(world.answers) - refused,
         "steps": chaos.steps,
     }
@@ -218,6 +226,7 @@ def test_all_or_nothing(block: int) -> None:
     assert total["refused"] > 30
     assert total["done"] > 100
     assert total["leaves"] > 50
+    assert total["links"] > 30
 
 
 def test_connection_names() -> None:
