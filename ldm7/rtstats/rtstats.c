@@ -18,12 +18,13 @@
 #include "minutes.h"
 #include "pq.h"
 #include "product_line.h"
+#include "push.h"
 #include "tool.h"
 
 static const char help[] =
-    "Usage: rtstats -q QUEUE [-f FEED] [-p ERE] [-o SECONDS] [-i SECONDS] [-H HOST]\n"
+    "Usage: rtstats -q QUEUE [-f FEED] [-p ERE] [-o SECONDS] [-i SECONDS] [-H HOST] [-h SERVER] [-P PORT]\n"
     "               [--classic FILE] [--minutes FILE] [--insert] [--ldmd-log FILE]\n"
-    "Reports each minute what arrived in a queue; at least one of --classic, --minutes and --insert is needed.\n"
+    "Reports each minute what arrived in a queue; at least one of -h, --classic, --minutes and --insert is needed.\n"
     "  -q, --queue QUEUE      the queue\n"
     "  -f, --feed FEED        only products of these feed types (default \"ANY - EXP\")\n"
     "  -p, --pattern ERE      only products whose identifier matches\n"
@@ -31,13 +32,15 @@ static const char help[] =
     "  -i, --interval SECONDS look for products at least this often (default 15; an insertion is noticed\n"
     "                         at once)\n"
     "  -H, --host HOST        this host's name in the reports (default: as the system says)\n"
+    "  -h, --send-to SERVER   send both as EXP products to an LDM server that accepts them, named as by --insert\n"
+    "  -P, --port PORT        its port (default 388)\n"
     "      --classic FILE     append the classic lines, one per feed type, origin and hour of creation\n"
     "      --minutes FILE     append the minute records of 14 fields, one per feed type\n"
     "      --insert           insert both into the queue as EXP products, which LDM then carries:\n"
     "                         rtstats-VERSION/HOST/FEED/ORIGIN and ldm7-rtstats-VERSION/HOST/FEED\n"
     "      --ldmd-log FILE    take the minute records from ldmd's log (-v, text), which says what came by\n"
     "                         FMTP alone; from the queue received and complete are the same\n"
-    "FILE may be - for standard output.\n" TOOL_HELP_TEXT
+    "FILE may be - for standard output. Here -h needs a server: the help is --help.\n" TOOL_HELP_TEXT
     "Exit status: 0 ended by SIGTERM or SIGINT, 1 system error, 2 bad usage, or QUEUE is no product queue.\n";
 
 enum { CLASSIC = TOOL_OWN, MINUTES, INSERT, LDMD_LOG };
@@ -45,9 +48,16 @@ static const struct option options[] = {
     {"queue", required_argument, NULL, 'q'}, {"feed", required_argument, NULL, 'f'},
     {"pattern", required_argument, NULL, 'p'}, {"offset", required_argument, NULL, 'o'},
     {"interval", required_argument, NULL, 'i'}, {"host", required_argument, NULL, 'H'},
+    {"send-to", required_argument, NULL, 'h'}, {"port", required_argument, NULL, 'P'},
     {"classic", required_argument, NULL, CLASSIC}, {"minutes", required_argument, NULL, MINUTES},
     {"insert", no_argument, NULL, INSERT}, {"ldmd-log", required_argument, NULL, LDMD_LOG},
     TOOL_LONG, {NULL, 0, NULL, 0}};
+
+/* A report on its way to a server. */
+struct letter {
+    struct pq_info info;
+    char line[MINUTE_LINE_MAX > BIN_LINE_MAX ? MINUTE_LINE_MAX : BIN_LINE_MAX];
+};
 
 struct rtstats {
     struct pq *q;
@@ -62,6 +72,9 @@ struct rtstats {
     struct ldmdlog log;
     uint64_t after;
     uint32_t seqno;
+    struct push server;                /* host NULL: none */
+    struct letter *letters;
+    size_t nletters;
 };
 
 /* Whole lines, so that those of several programs may go to one file. */
@@ -76,27 +89,69 @@ static void append(const char *path, const char *line)
         close(fd);
 }
 
-static void insert(struct rtstats *r, const char *line, const char *ident)
+static void insert(struct rtstats *r, const char *line, const struct pq_info *info)
 {
-    struct pq_info info = {.feedtype = FEEDTYPE_EXP, .seqno = r->seqno++, .size = (uint32_t)strlen(line)};
-    enum pq_status s = PQ_SYSTEM;
+    enum pq_status s = pq_insert(r->q, info, line);
 
-    gettimeofday(&info.creation, NULL);
-    snprintf(info.origin, sizeof info.origin, "%.*s", PQ_ORIGIN_MAX, r->host);
-    snprintf(info.ident, sizeof info.ident, "%s", ident);
-    if (digest_of(line, info.size, &info.signature))
-        s = pq_insert(r->q, &info, line);
     if (s != PQ_OK && s != PQ_DUP)
-        log_error("\"%s\" can not be inserted: %s", ident, pq_strerror(s));
+        log_error("\"%s\" can not be inserted: %s", info->ident, pq_strerror(s));
+}
+
+static void keep(struct rtstats *r, const char *line, const struct pq_info *info)
+{
+    r->letters = realloc(r->letters, (r->nletters + 1) * sizeof *r->letters);
+    if (r->letters == NULL)
+        abort();
+    r->letters[r->nletters].info = *info;
+    snprintf(r->letters[r->nletters++].line, sizeof r->letters->line, "%s", line);
+}
+
+/* What was kept, over a connection of its own: servers come and go. What it does not take is lost; the
+ * classic lines' numbers go on, so the next ones make up for it. */
+static void send_kept(struct rtstats *r)
+{
+    bool ok;
+
+    if (r->nletters == 0)
+        return;
+    if (client_init(&r->server.c) == 0) {
+        ok = push_begin(&r->server, FEEDTYPE_EXP);
+        for (size_t i = 0; i < r->nletters && ok; i++) {
+            struct pq_view v = {.info = r->letters[i].info, .data = (uint8_t *)r->letters[i].line};
+            ok = push_product(&r->server, &v);
+        }
+        if (!ok || !push_taken(&r->server))
+            log_warn("%s:%u: %s; %zu reports may be lost", r->server.host, r->server.port, r->server.c.why,
+                     r->nletters);
+        push_end(&r->server);
+        if (r->server.c.loop.stop)
+            tool_stop = 1;
+        client_end(&r->server.c);
+        loop_unblock_signals();
+    }
+    r->nletters = 0;
 }
 
 static void report(struct rtstats *r, const char *path, const char *line, const char *ident)
 {
+    struct pq_info info = {.feedtype = FEEDTYPE_EXP, .seqno = r->seqno++, .size = (uint32_t)strlen(line)};
+
     log_info("%s: %.*s", ident, (int)strcspn(line, "\n"), line);
     if (path != NULL)
         append(path, line);
+    if (!r->insert && r->server.host == NULL)
+        return;
+    gettimeofday(&info.creation, NULL);
+    snprintf(info.origin, sizeof info.origin, "%.*s", PQ_ORIGIN_MAX, r->host);
+    snprintf(info.ident, sizeof info.ident, "%s", ident);
+    if (!digest_of(line, info.size, &info.signature)) {
+        log_error("\"%s\" has no signature: MD5 failed", ident);
+        return;
+    }
     if (r->insert)
-        insert(r, line, ident);
+        insert(r, line, &info);
+    if (r->server.host != NULL)
+        keep(r, line, &info);
 }
 
 static void report_bins(struct rtstats *r, time_t now)
@@ -200,9 +255,11 @@ static void run(struct rtstats *r)
             reported = now / 60;
             report_bins(r, now);
         }
+        send_kept(r);
     }
     report_minute(r);
     report_bins(r, now_s());
+    send_kept(r);
 }
 
 static void begin(struct rtstats *r)
@@ -224,7 +281,7 @@ static void take_arguments(struct rtstats *r, const char **queue, int argc, char
 {
     char why[512];
 
-    for (int c; (c = getopt_long(argc, argv, TOOL_SHORT "q:f:p:o:i:H:", options, NULL)) != -1;) {
+    for (int c; (c = getopt_long(argc, argv, "vxl:q:f:p:o:i:H:h:P:", options, NULL)) != -1;) {
         switch (c) {
         case 'q': *queue = optarg; break;
         case 'f': r->feed = tool_feed(optarg); break;
@@ -240,6 +297,12 @@ static void take_arguments(struct rtstats *r, const char **queue, int argc, char
                 tool_usage("-H: found \"%s\" ; valid: a host's name", optarg);
             snprintf(r->host, sizeof r->host, "%s", optarg);
             break;
+        case 'h':
+            if (optarg == NULL)        /* --help */
+                tool_option('h', help);
+            r->server.host = optarg;
+            break;
+        case 'P': r->server.port = (uint16_t)tool_u64("--port", optarg, 1, 65535); break;
         case CLASSIC: r->classic = optarg; break;
         case MINUTES: r->minutes_file = optarg; break;
         case INSERT: r->insert = true; break;
@@ -249,13 +312,13 @@ static void take_arguments(struct rtstats *r, const char **queue, int argc, char
     }
     if (optind < argc)
         tool_usage("unexpected argument \"%s\"", argv[optind]);
-    if (r->classic == NULL && r->minutes_file == NULL && !r->insert)
-        tool_usage("nothing to report to ; valid: at least one of --classic FILE, --minutes FILE, --insert");
+    if (r->classic == NULL && r->minutes_file == NULL && !r->insert && r->server.host == NULL)
+        tool_usage("nothing to report to ; valid: at least one of -h SERVER, --classic FILE, --minutes FILE, --insert");
 }
 
 int main(int argc, char **argv)
 {
-    static struct rtstats r = {.interval_s = 15};
+    static struct rtstats r = {.interval_s = 15, .server = {.port = LDM_PORT, .timeout_s = 10}};
     const char *queue = NULL;
 
     log_init(argc, &argv);
@@ -274,6 +337,7 @@ int main(int argc, char **argv)
     run(&r);
     ldmdlog_close(&r.log);
     bins_free(&r.bins);
+    free(r.letters);
     ere_free(r.pattern);
     pq_close(r.q);
     return TOOL_OK;

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,57 @@ from pathlib import Path
 def expect(condition: bool, text: str) -> None:
     if not condition:
         raise AssertionError(text)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        return int(s.getsockname()[1])
+
+
+def until_read(argv: list[str | Path]) -> str:
+    """Runs rtstats until it has read a product; what it says until its end."""
+    with subprocess.Popen([*argv, "-x"], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if " NGRID " in line:
+                break
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+    expect(process.returncode == 0, f"exit 0 at SIGTERM, not {process.returncode}: {said}")
+    return said
+
+
+def check_server(top: Path, rtstats: str, tools: str, queue: Path) -> None:
+    """-h: both forms reach a server that accepts them; one that is not there is only logged."""
+    port = str(free_port())
+    there, conf = top / "there", top / "ldmd.conf"
+    subprocess.run([f"{tools}/pqcreate", "-s", "1m", "-S", "100", "-q", there], check=True)
+    conf.write_text('ACCEPT EXP ".*" ".*"\n')
+    argv: list[str | Path] = [rtstats, "-q", queue]
+    argv += ["-H", "here.example", "-o", "3600", "-h", "127.0.0.1", "-P", port]
+    said = until_read(argv)
+    expect("reports may be lost" in said, said)
+    ldmd = subprocess.Popen(
+        [f"{tools}/ldmd/ldmd", "-f", "-q", there, "-P", port, "-I", "127.0.0.1", "-l", "-", conf]
+    )
+    try:
+        end = time.monotonic() + 30
+        while subprocess.run([f"{tools}/ldmd/ldmping", f"127.0.0.1:{port}"]).returncode:
+            expect(time.monotonic() < end, "ldmd answers")
+            time.sleep(0.05)
+        said = until_read(argv)
+        expect("lost" not in said, said)
+        listed = subprocess.run(
+            [f"{tools}/pqcat", "-q", there, "--list"], capture_output=True, text=True, check=True
+        ).stdout
+    finally:
+        ldmd.terminate()
+        ldmd.wait(timeout=20)
+    idents = [line.split()[2] for line in listed.splitlines()]
+    kinds = [ident.split("-")[0] for ident in idents]
+    expect(kinds.count("rtstats") >= 1, f"classic lines: {listed}")
+    expect(kinds.count("ldm7") >= 1, f"minute records: {listed}")
+    expect(all("/here.example/NGRID" in ident for ident in idents), listed)
 
 
 def main() -> None:
@@ -59,6 +111,7 @@ def main() -> None:
             re.search(r" ldm7-rtstats-[\d.]+/here\.example/NGRID$", listed, re.M) is not None,
             listed,
         )
+        check_server(top, rtstats, tools, queue)
         nothing = subprocess.run([rtstats, "-q", queue], capture_output=True, text=True)
         expect(nothing.returncode == 2 and "--minutes FILE" in nothing.stderr, nothing.stderr)
     print("ok")
