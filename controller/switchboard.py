@@ -169,8 +169,9 @@ class Switchboard:
             name = self._name_of(datapath)
             if name is None or self._role_xids.pop(xid, None) != name:
                 return
-            is_up = self._role is Role.MASTER
-        if is_up:
+            role = self._role
+        LOG.info("switch '%s' confirmed the role: %s", name, role)
+        if role is Role.MASTER:
             self.emit("up", name)
 
     def error(self, datapath: Any, xid: int, text: str) -> None:

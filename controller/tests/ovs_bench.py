@@ -20,9 +20,10 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -32,6 +33,7 @@ from controller.entries import LLDP_METER
 from controller.tests import process
 from controller.tests.sample import MAC_1, network
 
+Test = TypeVar("Test", bound=Callable[..., None])
 NEEDS_OPEN_VSWITCH = [
     pytest.mark.root,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes a network namespace"),
@@ -39,6 +41,15 @@ NEEDS_OPEN_VSWITCH = [
         shutil.which("ovs-vswitchd") is None, reason="Open vSwitch is not installed"
     ),
 ]
+
+
+def needs_open_vswitch(test: Test) -> Test:
+    """Marks one test as NEEDS_OPEN_VSWITCH does a module's."""
+    for mark in NEEDS_OPEN_VSWITCH:
+        test = mark(test)
+    return test
+
+
 DATAPATH = os.environ.get("DOWNPOUR_TEST_DATAPATH", "netdev")
 
 COOKIE = "cookie=0x444f574e"  # "DOWN", then the kind and the path's number

@@ -160,6 +160,8 @@ def test_standby_takes_over_without_a_frame_lost(bench: Bench) -> None:
         with pytest.raises(PathServiceError, match="standby") as caught:
             client.create_path("other", ROOT, RATE)
         assert caught.value.status == 503
+    # Switches try again after up to 8 s where nobody listened.
+    process.wait_until("switches at the standby", lambda: slaves(bench, second) >= 4, 60)
     with Stream(bench) as stream:
         began_s = time.monotonic()
         bench.stop_controller(signal.SIGKILL, first)
@@ -222,3 +224,9 @@ def uses(client: PathService, source: str, target: str) -> bool:
 
 def rises(bench: Bench, number: int) -> int:
     return bench.log(number).read_text().count(RISEN)
+
+
+def slaves(bench: Bench, number: int) -> int:
+    """Switches that confirmed the role since the controller started."""
+    lines = bench.log(number).read_text().splitlines()
+    return len({line for line in lines if "confirmed the role: slave" in line})

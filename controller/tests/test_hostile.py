@@ -9,7 +9,7 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -33,7 +33,7 @@ from controller.tests.wire_switch import (
 
 
 class Running:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, options: Sequence[str] = ()) -> None:
         self.port = free_port()
         self.log = directory / "log"
         (directory / "network.json").write_text(network().to_json())
@@ -42,10 +42,15 @@ class Running:
                 *("--network", str(directory / "network.json"), "--domain", "core"),
                 *("--of-listen", f"127.0.0.1:{self.port}"),
                 *("--rest-socket", str(directory / "rest.sock"), "--log", str(self.log)),
+                *options,
             ]
         )
         self.client = PathService(directory / "rest.sock")
         process.wait_until("health", self._answers, 60)
+
+    def close(self) -> None:
+        self.client.close()
+        process.end(self.process)
 
     def _answers(self) -> bool:
         assert self.process.poll() is None, self.process.communicate()
@@ -76,8 +81,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     try:
         yield running
     finally:
-        running.client.close()
-        process.end(running.process)
+        running.close()
 
 
 def is_closed_by_peer(connection: socket.socket, timeout_s: float = 30.0) -> bool:

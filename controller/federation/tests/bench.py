@@ -26,7 +26,7 @@ import httpx
 from controller.client import PathService, PathServiceError
 from controller.federation.peers import DOMAIN_HEADER
 from controller.tests import process
-from controller.tests.test_openvswitch import PLAIN_TYPE, receive, run, sockets_in
+from controller.tests.ovs_bench import PLAIN_TYPE, receive, run, sockets_in
 from topologies.model import Network
 
 FIRST_PORT = 16653
