@@ -14,6 +14,7 @@ from typing import Final
 
 from bench import job_process
 from bench.jobs import SECTIONS, Clock, Job, cells_of, jobs_of
+from bench.markdown import markdown
 from bench.store import Store, manifest, new_directory, not_installed
 from bench.table import absent_tools, report
 from bench.tools import BY_NAME, missing, tools_of
@@ -53,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--runs", type=Path, default=ROOT / "runs" / "bench", metavar="DIR")
     again = commands.add_parser("report", help="the tables of a run")
     again.add_argument("directory", type=Path, nargs="?", default=ROOT / "runs/bench/latest")
+    again.add_argument("--markdown", action="store_true", help="as in docs/benchmarks.md")
     for name, text in (("job", "one job, here"), ("guest", "one job, in virtual time")):
         one = commands.add_parser(name, help=f"{text} (used by run)")
         one.add_argument("job", type=Path)
@@ -203,7 +205,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command == "report":
             if not (options.directory / "results.jsonl").exists():
                 raise UsageError(f"found no results.jsonl in '{options.directory}'")
-            _report(Store(options.directory.resolve()))
+            store = Store(options.directory.resolve())
+            if options.markdown:
+                print(markdown(store.results), end="")
+            else:
+                _report(store)
             return 0
         with termination_as_interrupt():
             return _run(options)

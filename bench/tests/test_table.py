@@ -13,10 +13,11 @@ import pytest
 
 from bench import cli
 from bench.jobs import Job
+from bench.markdown import markdown
 from bench.network import parse_htb_bytes, parse_tx_bytes, receiver_ip
 from bench.program import parse_peak, parse_stat
 from bench.run import RunFailed, parse_bare, parse_iperf3, parse_rates, same_bytes
-from bench.store import Store, parse_results
+from bench.store import Result, Store, parse_results
 from bench.table import absent_tools, cpu_per_gb, report, rows, targets
 from bench.tools import BY_NAME, Context, flute_parity, missing
 from bench.watch import parse_events
@@ -109,6 +110,24 @@ def test_what_is_not_installed_is_told(tmp_path: Path) -> None:
         "NORM: bench/peers/bench-norm not found (make bench-setup installs libnorm-dev)"
     ]
     assert "NOT MEASURED: NORM" in report([(BLAST, blast(1e8, 1.0))], {"norm": ["x"]})
+
+
+def test_markdown_has_medians_and_says_how_many_runs() -> None:
+    """One run of NORM, five of ours (median 19.3 of 20 Mbit/s: 96.5 %), one that fails."""
+    shaped = [
+        (replace(SHAPED, repeat=i), {"status": "ok", "goodput_bps": g, "wire_ratio": 1.04})
+        for i, g in enumerate((19.1e6, 19.2e6, 19.3e6, 19.4e6, 19.5e6))
+    ]
+    norm = replace(SHAPED, tool="norm", loss=0.05, delay_ms=25.0)
+    failed = {"status": "failed", "reason": "x"}
+    results: list[Result] = [*shaped, (norm, {**shaped[0][1], "goodput_bps": 10e6})]
+    results += [(replace(SHAPED, tool="udpcast"), failed), (BLAST, blast(600e6, 3.2))]
+    text = markdown(results)
+    assert "| | no loss | 1 % | 5 % | 25 ms | 25 ms, 1 % | 25 ms, 5 % |\n|---|---" in text
+    assert "| fmtp-send/recv | 96.5 (1.040) |  |  |  |  |  |" in text
+    assert "| UDPcast | fails [0 of 1] |  |  |  |  |  |" in text
+    assert "| NORM |  |  |  |  |  | 50.0 (1.040) [1] |" in text
+    assert "| fmtp-send/recv | 600 |  | 2.00 |  | 1.05 |  | 1, 0 |" in text
 
 
 def test_flute_is_told_when_it_could_not_be_built(tmp_path: Path) -> None:
