@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from controller import ctl, ctl_text, picture, rest
+from controller.client import PathService
 from controller.core import Endpoint
 from controller.observe import router_of
 from controller.server import Server, listen_unix
@@ -225,9 +226,9 @@ def test_switches_and_workgroup(run: Run, rig: Rig) -> None:
 def test_watch_prints_events_since(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stream has no end of its own: here it ends when nothing comes for half a second."""
     with_path(run)
-    events = ctl.PathService.events
+    events = PathService.events
     monkeypatch.setattr(
-        ctl.PathService,
+        PathService,
         "events",
         lambda service, since: events(service, since, quiet_s=0.5),
     )
