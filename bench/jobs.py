@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
-Kind = Literal["file", "stream", "queue"]
+Kind = Literal["file", "stream", "queue", "paths"]
 Clock = Literal["native", "virtual"]
 
-SECTIONS: Final = ("blast", "shaped", "stream", "small", "receivers", "queue")
+SECTIONS: Final = ("blast", "shaped", "stream", "small", "receivers", "queue", "paths")
 MBIT: Final = 1_000_000
 MB: Final = 1_000_000
 
@@ -48,6 +48,8 @@ class Job:
         """The conditions, in words: rows of a table have this in common."""
         if self.kind == "queue":
             return "in memory"
+        if self.kind == "paths":
+            return "100 switches"
         parts = []
         if self.section in ("blast", "shaped"):
             parts.append(f"{self.size_bytes // MB} MB")
@@ -126,6 +128,8 @@ def cells_of(section: str, clock: Clock) -> list[Job]:
             )  # fmt: skip
     elif section == "queue":
         cells.append(Job("queue", "", "queue", "native", 1))
+    elif section == "paths":
+        cells.append(Job("paths", "", "paths", "native", 0))
     else:
         raise ValueError(f"found section '{section}'; valid: {', '.join(SECTIONS)}")
     return cells

@@ -365,6 +365,13 @@ def run_job(job: Job, build: Path, work: Path) -> dict[str, Any]:
             return run_queue(Context(job, build, work))
         finally:
             shutil.rmtree(work, ignore_errors=True)
+    if job.kind == "paths":
+        from bench.paths import run_paths  # imports the controller
+
+        try:
+            return run_paths(job.tool, work)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
     network: Network | None = None
     try:
         network = Network(job, work / "switch")

@@ -38,7 +38,7 @@ class Row:
 
 
 def _leading(result: dict[str, Any]) -> float:
-    for name in ("goodput_bps", "p50_s", "inserts_1000_per_s"):
+    for name in ("goodput_bps", "p50_s", "inserts_1000_per_s", "join_1000_s"):
         if name in result:
             return float(result[name])
     return math.nan
@@ -112,6 +112,17 @@ _COLUMNS: Final[dict[str, list[Column]]] = {
         Column("sender MB", lambda j, v: f"{(v['sender_peak_bytes'] - j.size_bytes) / 1e6:.1f}"),
         Column("wire", lambda _, v: f"{v['wire_ratio']:.3f}"),
     ],
+    "paths": [
+        *(
+            Column(f"{what} {size}th ms", lambda _, v, n=f"{what}_{size}_s": f"{1e3 * v[n]:.1f}")  # type: ignore[misc]
+            for what in ("join", "branch", "leave")
+            for size in (8, 100, 1000)
+        ),
+        Column("join 1000th/8th", lambda _, v: f"{v['join_1000_s'] / v['join_8_s']:.2f}"),
+        Column("entries", lambda _, v: f"{v['entries']:,.0f}"),
+        Column("same s", lambda _, v: f"{v['reconcile_same_s']:.2f}"),
+        Column("empty s", lambda _, v: f"{v['reconcile_empty_s']:.2f}"),
+    ],
     "queue": [
         Column(f"{size} B {what}/s", lambda _, v, n=f"{what}_{size}_per_s": f"{v[n]:,.0f}")  # type: ignore[misc]
         for size in (1000, 100000)
@@ -129,6 +140,9 @@ _NOTES: Final = {
     "CPU: sender and receivers",
     "receivers": "no loss, a process and a namespace per receiver; system s includes the "
     "bridge's copies to all receivers; sender MB: peak without the file's own pages",
+    "paths": "from request to answer, when all switches have confirmed: join where the tree is, "
+    "branch to a new switch (two phases), as the 8th, 100th, 1,000th leaf; same: 100 switches come "
+    "back and hold what they shall; empty: they hold nothing",
     "queue": "products through a 64 MB store in memory, oldest replaced; reads touch "
     "every cache line",
 }
@@ -198,6 +212,8 @@ def _spread(row: Row) -> str:
     least, most = row.spread
     if "goodput_bps" in row.values:
         return f"{least / 1e6:.1f}..{most / 1e6:.1f}"
+    if "join_1000_s" in row.values:
+        return f"{1e3 * least:.1f}..{1e3 * most:.1f}"
     return f"{least:.3f}..{most:.3f}" if "p50_s" in row.values else f"{least:,.0f}..{most:,.0f}"
 
 

@@ -20,8 +20,8 @@ PROGRESS: Final = "progress"
 # Paths come on standard input of a sender that is up; or its command names the file; or, for a
 # stream, a command per batch of what has come meanwhile; or the command sends the file again and
 # again until it is ended (carousel); or nothing is kept (the ceilings); or there is no network at
-# all (queue).
-Feed = Literal["stdin", "command", "carousel", "bare", "iperf3", "queue"]
+# all (queue), or no file (paths).
+Feed = Literal["stdin", "command", "carousel", "bare", "iperf3", "queue", "paths"]
 
 
 @dataclass(frozen=True)
@@ -249,6 +249,10 @@ def _store(name: str, program: str) -> tuple[Callable[..., list[str]], Callable[
     return command, command
 
 
+def _nothing(_: Context, __: object) -> list[str]:
+    return []
+
+
 _ALL: Final = frozenset({"blast", "shaped", "stream", "small", "receivers"})
 _FILES: Final = frozenset({"blast", "shaped"})
 _OURS: Final = ("fmtp/fmtp-send", "fmtp/fmtp-recv")
@@ -335,6 +339,13 @@ TOOLS: Final[tuple[Tool, ...]] = (
             ("pq", "product queue", "bench-queue", ""),
             ("file", "plain file, pwrite and pread", "bench-queue", ""),
             ("lmdb", "LMDB, a transaction each, no sync", "bench-lmdb", "liblmdb-dev"),
+        )
+    ),
+    *(
+        _tool(name, title, "paths", needs, (_nothing, _nothing), frozenset({"paths"}))
+        for name, title, needs in (
+            ("paths-fake", "switches that confirm at once", ()),
+            ("paths-ovs", "Open vSwitch", ("ovs-vswitchd", "ovsdb-server")),
         )
     ),
 )  # fmt: skip

@@ -20,7 +20,7 @@ from typing import Any
 from controller.core import Core, Endpoint, EndpointKey, Hop, NoNumberLeft
 from controller.entries import PATH_NUMBER_MAX, Bucket
 from controller.forwarding import branch, way_up
-from controller.paths import Path, TreeHop
+from controller.paths import Path, TreeHop, difference
 
 Direction = tuple[str, str]  # link, node that the direction leaves
 SET_ASIDE = ""  # holder of what is free again but may still be on a switch
@@ -106,15 +106,6 @@ class Change:
     hops_gone: tuple[TreeHop, ...] = ()  # children before parents
     hops_new: tuple[TreeHop, ...] = ()  # parents before children
     leaves_new: tuple[Endpoint, ...] = ()
-
-
-def _difference(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
-    """(only in old, only in new), in their order. Growing and shrinking at the end is cheap."""
-    shared = min(len(old), len(new))
-    if old[:shared] == new[:shared]:
-        return old[shared:], new[shared:]
-    in_old, in_new = frozenset(old), frozenset(new)
-    return tuple(x for x in old if x not in in_new), tuple(x for x in new if x not in in_old)
 
 
 def _same_head(old: Path, new: Path) -> bool:
@@ -241,8 +232,8 @@ class Books:
         self.version += 1
         ledger = Ledger()
         if old is not None and new is not None and _same_head(old, new):
-            leaves_gone, leaves_new = _difference(old.leaves, new.leaves)
-            hops_gone, hops_new = _difference(old.hops, new.hops)
+            leaves_gone, leaves_new = difference(old.leaves, new.leaves)
+            hops_gone, hops_new = difference(old.hops, new.hops)
             change = Change(leaves_gone, tuple(reversed(hops_gone)), hops_new, leaves_new)
             self._change(ledger, old.name, change, new)
             return
@@ -291,8 +282,8 @@ class Books:
     def set_aside(self, old: Path, new: Path | None) -> tuple[tuple[str, int], ...]:
         """For a change that some switch did not confirm: the VLAN ids that it freed (link, id) are
         not used again before `give_back`."""
-        kept = frozenset(new.hops) if new is not None else frozenset()
-        freed = tuple((h.link, h.vlan) for h in old.hops if h not in kept)
+        gone, _ = difference(old.hops, new.hops if new is not None else ())
+        freed = tuple((hop.link, hop.vlan) for hop in gone)
         for link, vlan in freed:
             self._vlans[link].setdefault(vlan, SET_ASIDE)
         return freed

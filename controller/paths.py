@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from itertools import compress, count
+from operator import is_not
+from typing import Any, TypeVar
 
 from controller.core import Core, Endpoint
 
@@ -116,6 +118,30 @@ def edges_of(core: Core, path: Path) -> tuple[Edge, ...]:
         hop = core.hop[tree_hop.link, tree_hop.source]
         edges.append(Edge(hop.source, hop.source_port, hop.target, hop.target_port, tree_hop.vlan))
     return tuple(edges)
+
+
+Item = TypeVar("Item")
+
+
+def trimmed(
+    old: tuple[Item, ...], new: tuple[Item, ...]
+) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
+    """Both without the objects that they share at their beginning and at their end: what differs
+    is in what is left. Takes no instruction per item, as paths differ in few of many."""
+    shared = min(len(old), len(new))
+    head = next(compress(count(), map(is_not, old, new)), shared)
+    tail = next(compress(count(), map(is_not, reversed(old), reversed(new))), shared)
+    tail = min(tail, shared - head)
+    return old[head : len(old) - tail], new[head : len(new) - tail]
+
+
+def difference(
+    old: tuple[Item, ...], new: tuple[Item, ...]
+) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
+    """(only in `old`, only in `new`), in their order."""
+    old, new = trimmed(old, new)
+    in_old, in_new = frozenset(old), frozenset(new)
+    return tuple(x for x in old if x not in in_new), tuple(x for x in new if x not in in_old)
 
 
 def unreached(core: Core, path: Path) -> tuple[Endpoint, ...]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from controller.core import Core, Endpoint
-from controller.paths import Path, TreeHop
+from controller.paths import Path, TreeHop, difference, trimmed
 
 PortKey = tuple[str, int]  # switch, OpenFlow port
 
@@ -184,10 +184,10 @@ class QueueKeeper:
     def _only_in(self, path: Path | None, other: Path | None) -> Iterator[tuple[PortKey, int]]:
         if path is None:
             return
-        hops = frozenset(other.hops) if other is not None else frozenset()
-        leaves = frozenset(leaf.key for leaf in other.leaves) if other is not None else frozenset()
-        gone_hops = [hop for hop in path.hops if hop not in hops]
-        gone_leaves = [leaf for leaf in path.leaves if leaf.key not in leaves]
+        gone_hops, _ = difference(path.hops, other.hops if other is not None else ())
+        gone_leaves, there = trimmed(path.leaves, other.leaves if other is not None else ())
+        keys = {leaf.key for leaf in there}
+        gone_leaves = tuple(leaf for leaf in gone_leaves if leaf.key not in keys)
         for port, vlan in _shares(self._core, path, gone_hops, gone_leaves):
             if port in self._now:
                 yield port, vlan

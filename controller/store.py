@@ -24,6 +24,7 @@ from controller.paths import (
     TreeHop,
     endpoint_from_json,
     endpoint_to_json,
+    trimmed,
 )
 
 SCHEMA_VERSION = 1
@@ -302,19 +303,17 @@ class Change:
     def between(cls, old: Path | None, new: Path) -> Change:
         old_leaves = old.leaves if old is not None else ()
         old_hops = old.hops if old is not None else ()
-        removed: list[tuple[str, int, int]] = []
-        changed: list[Endpoint] = []
-        added: tuple[Endpoint, ...] = ()
-        if new.leaves[: len(old_leaves)] == old_leaves:
-            added = new.leaves[len(old_leaves) :]  # the usual case: equal tuples compare fast
-        else:
-            before = {leaf.key: leaf for leaf in old_leaves}
-            after = {leaf.key: leaf for leaf in new.leaves}
-            removed = [key for key in before if key not in after]
-            changed = [leaf for key, leaf in after.items() if before.get(key, leaf) != leaf]
-            added = tuple(leaf for key, leaf in after.items() if key not in before)
+        old_part, new_part = trimmed(old_leaves, new.leaves)
+        before = {leaf.key: leaf for leaf in old_part}
+        after = {leaf.key: leaf for leaf in new_part}
+        removed = [key for key in before if key not in after]
+        changed = [leaf for key, leaf in after.items() if before.get(key, leaf) != leaf]
+        added = tuple(leaf for key, leaf in after.items() if key not in before)
         if new.hops[: len(old_hops)] == old_hops:
             return cls(tuple(removed), tuple(changed), added, (), new.hops[len(old_hops) :])
+        gone, come = trimmed(old_hops, new.hops)
+        if not come:
+            return cls(tuple(removed), tuple(changed), added, gone)
         kept_set = set(new.hops)
         kept = tuple(hop for hop in old_hops if hop in kept_set)
         if new.hops[: len(kept)] != kept:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from operator import attrgetter
 
 from controller.core import Core, Endpoint, EndpointKey
 from controller.paths import Algorithm, Edge, Path, edges_of
@@ -76,7 +77,9 @@ class PathView:
 
     @property
     def up(self) -> bool:
-        return self.path.root.switch in self._served and not self.down_leaves()
+        served = self._served
+        at = map(attrgetter("switch"), self.path.leaves)
+        return self.path.root.switch in served and served.issuperset(at)
 
     @property
     def group_switches(self) -> tuple[str, ...]:

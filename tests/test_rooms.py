@@ -27,8 +27,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "controller": ("topologies.document", "topologies.model"),
     "experiments": ("topologies", "parsers", "controller.client", "virtual"),
     "bench": (
+        "controller",
         "experiments.trace_model",
         "topologies.lifecycle",
+        "topologies.model",
         "topologies.openvswitch",
         "topologies.shell",
         "topologies.units",

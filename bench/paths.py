@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The path service: how long one more leaf takes, and how long all switches together.
+
+Requests go by REST over a Unix socket and are answered when all switches have confirmed; the store
+is a file. `fake`: the service in this process, whose switches confirm as soon as the messages for
+them have been encoded. `ovs`: the controller's process and 100 bridges of an Open vSwitch
+(userspace datapath).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from bench.path_network import ACCESS_PORT, DOMAIN, FAR, NEAR, SWITCHES, endpoint, leaves, network
+from bench.statistics import median
+from controller import rest, server
+from controller.client import Endpoint
+from controller.entries import Entry
+from controller.messages import Change, Command, Message
+from controller.service import Failure, PathService
+from controller.store import Store
+from topologies.openvswitch import OpenVSwitch
+from topologies.shell import LabError, check, die_with_parent
+
+SIZES: Final = (8, 100, 1000)
+CYCLES: Final = 7  # of joining and leaving, at each size
+ENTRIES: Final = 10_000
+ROOT: Final = Path(__file__).resolve().parent.parent
+READY_LIMIT_S: Final = 120.0
+
+
+class Failed(Exception):
+    pass
+
+
+class Client:
+    """REST without the whole path in every answer."""
+
+    def __init__(self, socket_path: Path) -> None:
+        self._http = httpx.Client(
+            transport=httpx.HTTPTransport(uds=str(socket_path)),
+            base_url="http://controller",
+            timeout=60,
+            headers={"prefer": "return=minimal"},
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def _request(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> float:
+        """How long it took, in seconds."""
+        began = time.perf_counter()
+        answer = self._http.request(method, url, json=body)
+        took_s = time.perf_counter() - began
+        if not answer.is_success:
+            raise Failed(f"{method} {url}: {answer.status_code} {answer.text[:300]}")
+        return took_s
+
+    def create(self, name: str, root: Endpoint) -> float:
+        body = {"name": name, "root": _json_of(root), "rate_bps": 1_000_000}
+        return self._request("POST", "/v1/paths", body)
+
+    def add(self, name: str, leaf: Endpoint) -> float:
+        return self._request("POST", f"/v1/paths/{name}/leaves", _json_of(leaf))
+
+    def remove(self, name: str, leaf: Endpoint) -> float:
+        place = f"{leaf.switch}/{leaf.port}/{leaf.vlan}"
+        return self._request("DELETE", f"/v1/paths/{name}/leaves/{place}")
+
+    def ready(self) -> bool:
+        """All switches hold what they shall."""
+        try:
+            switches = self._http.get("/v1/health").json()["switches"]
+        except httpx.HTTPError:
+            return False
+        return all(switches.values())
+
+
+def _json_of(leaf: Endpoint) -> dict[str, Any]:
+    return {
+        "switch": leaf.switch, "port": leaf.port, "vlan": leaf.vlan, "macs": list(leaf.macs)
+    }  # fmt: skip
+
+
+@dataclass
+class Backend:
+    """A running service. `reconnect(empty)` takes all switches away, empties them if told so, and
+    returns how long it takes from their return until all hold what they shall; `entries` counts
+    what they hold."""
+
+    client: Client
+    reconnect: Callable[[bool], float]
+    entries: Callable[[], int]
+
+
+def measure(backend: Backend) -> dict[str, Any]:
+    """Seconds: `join_N_s` and `leave_N_s` of a leaf where the tree is, `branch_N_s` of one that
+    needs a new branch (two phases), as the Nth leaf; `reconcile_same_s`, `reconcile_empty_s`."""
+    client, result = backend.client, {}
+    client.create("p", endpoint("s1", 0))
+    client.add("p", endpoint(NEAR, 0))
+    there = 1
+    more = leaves()
+    for size in SIZES:
+        while there < size - 1:
+            client.add("p", next(more))
+            there += 1
+        for what, leaf in (("join", endpoint(NEAR, 1)), ("branch", endpoint(FAR, 0))):
+            joined, left = [], []
+            for _ in range(CYCLES):
+                joined.append(client.add("p", leaf))
+                left.append(client.remove("p", leaf))
+            result[f"{what}_{size}_s"] = median(joined)
+            if what == "join":
+                result[f"leave_{size}_s"] = median(left)
+    client.create("q", endpoint("s1", 1))
+    more = leaves(first=500)
+    while backend.entries() < ENTRIES:
+        for _ in range(20):
+            client.add("q", next(more))
+    result["entries"] = backend.entries()
+    result["reconcile_same_s"] = backend.reconnect(False)
+    result["reconcile_empty_s"] = backend.reconnect(True)
+    return result
+
+
+def _wait_until_ready(client: Client) -> None:
+    deadline = time.monotonic() + READY_LIMIT_S
+    while not client.ready():
+        if time.monotonic() > deadline:
+            raise Failed(f"not all switches were ready within {READY_LIMIT_S:g} s")
+        time.sleep(0.01)
+
+
+# -- switches that are none
+
+
+class _FakeSwitches:
+    def __init__(self) -> None:
+        from controller import compat, openflow
+
+        self._datapath = compat.offline_datapath()
+        self._encode = openflow.encode
+        self.held: dict[str, dict[object, Entry]] = {switch: {} for switch in SWITCHES}
+
+    def apply(self, changes: Mapping[str, Sequence[Message]]) -> Mapping[str, Failure]:
+        for switch, messages in changes.items():
+            held = self.held[switch]
+            for xid, message in enumerate(messages, 1):
+                self._encode(self._datapath, message, xid)
+                if isinstance(message, Change):
+                    if message.command is Command.DELETE:
+                        del held[message.entry.key]
+                    else:
+                        held[message.entry.key] = message.entry
+        return {}
+
+    def read(self, switches: Iterable[str]) -> dict[str, frozenset[Entry] | Failure]:
+        return {switch: frozenset(self.held[switch].values()) for switch in switches}
+
+
+@contextmanager
+def fake(work: Path) -> Iterator[Backend]:
+    switches = _FakeSwitches()
+    store = Store(work / "paths.db", "paths", DOMAIN)
+    service = PathService(network(), DOMAIN, switches.apply, switches.read, store=store)
+    for switch in SWITCHES:
+        service.switch_up(switch)
+    path = work / "rest.sock"
+    listening = server.Server(rest.make_app(service), [server.listen_unix(path)])
+    listening.start()
+    client = Client(path)
+
+    def reconnect(empty: bool) -> float:
+        for switch in SWITCHES:
+            service.switch_down(switch)
+            if empty:
+                switches.held[switch].clear()
+        began = time.perf_counter()
+        for switch in SWITCHES:
+            service.switch_up(switch)
+        took_s = time.perf_counter() - began
+        if not all(service.switches().values()):
+            raise Failed("not all switches are ready")
+        return took_s
+
+    try:
+        yield Backend(client, reconnect, lambda: sum(map(len, switches.held.values())))
+    finally:
+        client.close()
+        listening.stop(timeout_s=5)
+
+
+# -- Open vSwitch
+
+
+def _bridges(net_port: int) -> list[str]:
+    """Arguments of one ovs-vsctl. Access ports are patch ports to nowhere."""
+    arguments: list[str] = []
+    for number, switch in enumerate(SWITCHES, 1):
+        arguments += ["--", "add-br", switch, "--", "set", "bridge", switch]
+        arguments += ["datapath_type=netdev", "fail_mode=secure", "protocols=OpenFlow13"]
+        arguments += [f"other_config:datapath-id={number:016x}"]
+        arguments += _port(switch, ACCESS_PORT, f"nowhere-{switch}")
+    for link in network().links:
+        if not link.name.endswith(":edge"):
+            a, b = link.a, link.b
+            arguments += _port(a.node, a.number, f"{b.node}-p{b.number}")
+            arguments += _port(b.node, b.number, f"{a.node}-p{a.number}")
+    return [*arguments, *_controllers(net_port)]
+
+
+def _port(switch: str, number: int, peer: str) -> list[str]:
+    name = f"{switch}-p{number}"
+    return [
+        *("--", "add-port", switch, name, "--", "set", "interface", name, "type=patch"),
+        *(f"options:peer={peer}", f"ofport_request={number}"),
+    ]
+
+
+def _controllers(net_port: int) -> list[str]:
+    arguments: list[str] = []
+    for switch in SWITCHES:
+        arguments += ["--", "set-controller", switch, f"tcp:127.0.0.1:{net_port}"]
+    return arguments
+
+
+@contextmanager
+def ovs(work: Path) -> Iterator[Backend]:
+    """In this process's network namespace."""
+    port, path = 16653, work / "rest.sock"
+    (work / "network.json").write_text(network().to_json())
+    check(["ip", "link", "set", "lo", "up"])
+    switch = OpenVSwitch(work / "ovs")
+    controller: subprocess.Popen[bytes] | None = None
+    client: Client | None = None
+
+    def vsctl(arguments: Sequence[str]) -> None:
+        check(["ovs-vsctl", "--timeout=60", *arguments[1:]])
+
+    def management(bridge: str) -> str:
+        return f"unix:{work / 'ovs' / bridge}.mgmt"
+
+    def ofctl(*arguments: str) -> str:
+        done = subprocess.run(
+            ["ovs-ofctl", "-O", "OpenFlow13", *arguments], capture_output=True, text=True
+        )
+        if done.returncode:
+            raise Failed(f"ovs-ofctl {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def entries() -> int:
+        count = 0
+        for bridge in SWITCHES:
+            text = ofctl("dump-aggregate", management(bridge))
+            count += int(text.rpartition("flow_count=")[2].split()[0])
+            count += ofctl("dump-groups", management(bridge)).count("group_id=")
+        return count + ofctl("dump-meters", management("s1")).count("meter=")
+
+    def reconnect(empty: bool) -> float:
+        assert client is not None
+        vsctl([word for bridge in SWITCHES for word in ("--", "del-controller", bridge)])
+        deadline = time.monotonic() + READY_LIMIT_S
+        while any(client._http.get("/v1/health").json()["switches"].values()):
+            if time.monotonic() > deadline:
+                raise Failed("switches whose controller was taken away are still connected")
+            time.sleep(0.05)
+        for bridge in SWITCHES if empty else ():
+            for what in ("del-flows", "del-groups", "del-meters"):
+                ofctl(what, management(bridge))
+        began = time.perf_counter()
+        vsctl(_controllers(port))
+        _wait_until_ready(client)
+        return time.perf_counter() - began
+
+    try:
+        switch.start()
+        argv = [
+            *(sys.executable, "-m", "controller", "--network", str(work / "network.json")),
+            *("--domain", DOMAIN, "--of-listen", f"127.0.0.1:{port}"),
+            *("--rest-socket", str(path), "--store", str(work / "paths.db")),
+            *("--log", str(work / "controller.log")),
+        ]
+        with (work / "controller.err").open("wb") as err:
+            controller = subprocess.Popen(argv, cwd=ROOT, stderr=err, preexec_fn=die_with_parent())
+        vsctl(_bridges(port))
+        client = Client(path)
+        _wait_until_ready(client)
+        yield Backend(client, reconnect, entries)
+    finally:
+        if client is not None:
+            client.close()
+        if controller is not None:
+            controller.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                controller.wait(10)
+            if controller.poll() is None:
+                controller.kill()
+        switch.stop()
+
+
+BACKENDS: Final = {"paths-fake": fake, "paths-ovs": ovs}
+
+
+def run_paths(tool: str, work: Path) -> dict[str, Any]:
+    """The result of a job of this section."""
+    try:
+        with BACKENDS[tool](work) as backend:
+            return {"status": "ok", **measure(backend)}
+    except (Failed, LabError, OSError, httpx.HTTPError, json.JSONDecodeError) as error:
+        return {"status": "failed", "reason": str(error)}
