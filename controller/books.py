@@ -191,8 +191,8 @@ class Books:
         return self._owners.get(key)
 
     def paths_over(self, link: str) -> tuple[str, ...]:
-        """Names of the paths whose trees use the core link."""
-        return tuple(dict.fromkeys(name for name in self._vlans[link].values() if name))
+        """Names of the paths whose trees use the core link (none: it is a hand-off)."""
+        return tuple(dict.fromkeys(name for name in self._vlans.get(link, {}).values() if name))
 
     def paths_through(self, switch: str) -> tuple[str, ...]:
         """Names of the paths that have the switch in their trees."""

@@ -283,6 +283,59 @@ def test_a_path_that_ends_by_itself_ends_everywhere(world: WorldRig, a: DomainRi
     world.wait_for("forgotten", lambda: a.federation.record("P") is None)
 
 
+@pytest.mark.parametrize(
+    ("link", "ends", "instead"), [("a2:b1", "ab", "a1:b2"), ("b2:c1", "bc", "b1:c1")]
+)
+def test_another_hand_off_when_one_fails(
+    world: WorldRig, a: DomainRig, link: str, ends: str, instead: str
+) -> None:
+    for leaf in (NEAR, IN_B, IN_C):
+        join(a, leaf)
+    before = world.entries()
+    for end in ends:
+        world.domains[end].service.note_link(link, False, "port down")
+
+    def links() -> list[str]:
+        return [s["link"] for s in a.http.get("/v1/domains/paths/P").json()["segments"]]
+
+    everyone = sorted(map(at, (NEAR, IN_B, IN_C)))
+    world.wait_for("another hand-off", lambda: instead in links() and link not in links())
+    world.wait_for("all are served", lambda: from_root(world) == everyone)
+    shown = a.http.get("/v1/paths/P").json()
+    assert (shown["state"], len(shown["leaves"])) == ("up", 3)
+    # The link is good again; paths stay where they are until somebody joins anew.
+    for end in ends:
+        world.domains[end].service.note_link(link, True, "")
+    for leaf in (IN_B, IN_C):
+        leave(a, leaf)
+    assert from_root(world) == [at(NEAR)]
+    if link == "a2:b1":  # the coordinator knows by itself
+        join(a, IN_B)
+        join(a, IN_C)
+        assert world.entries() == before
+
+
+def test_leaves_without_any_way_wait_for_one(world: WorldRig, a: DomainRig) -> None:
+    join(a, NEAR)
+    join(a, IN_B)
+    both = from_root(world)
+    for link in ("a2:b1", "a1:b2"):
+        for end in "ab":
+            world.domains[end].service.note_link(link, False, "port down")
+    world.wait_for("b is left", lambda: world.domains["b"].http.get("/v1/paths").json() == [])
+    assert from_root(world) == [at(NEAR)]
+    shown = a.http.get("/v1/paths/P").json()
+    assert shown["state"] == "degraded"
+    assert {leaf["switch"]: leaf["state"] for leaf in shown["leaves"]} == {"a2": "up", "b2": "down"}
+    refused = join(a, IN_C, 422)
+    assert refused["type"] == "urn:downpour:problem:unreachable"
+    for end in "ab":
+        world.domains[end].service.note_link("a1:b2", True, "")
+    world.wait_for("b is served again", lambda: from_root(world) == both)
+    leave(a, IN_B)
+    assert from_root(world) == [at(NEAR)]
+
+
 def test_what_cannot_be(a: DomainRig) -> None:
     hand_off = Endpoint("a2", 2, 200, (mac("b2", 1),))
     assert "is at the hand-off to domain 'b'" in join(a, hand_off, 422)["detail"]

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A path over two core networks, set up by their two controllers, with traffic of real hosts: the
+network of twocores.yaml, its delays included."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from controller.client import PathService, PathServiceError
+from tests.path_service.networks import endpoints, lab_of, make_path
+from tests.path_service.stream import Stream
+from topologies.lab import Lab
+from topologies.load import find, load
+from topologies.processes import relay_program
+from virtual.selftest.pair import UDP
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(
+        not relay_program().exists() or not UDP.exists(),
+        reason="programs are not built (make build): NOTHING of two domains was tested",
+    ),
+]
+
+RATE_BPS = 20_000_000
+HERE = ["uva"]  # in the root's domain
+THERE = ["knmi", "dwd", "reading", "bologna"]  # in the other one
+MARGIN_S = 1.0
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with lab_of(load(find("twocores"))) as lab:
+        yield lab
+
+
+@pytest.fixture
+def path(lab: Lab) -> Iterator[PathService]:
+    """The path P with subscribers in both domains."""
+    make_path(lab, "P", RATE_BPS, [*HERE, *THERE])
+    with PathService(lab.controller_socket, timeout_s=60) as service:
+        yield service
+        service.delete_path("P")
+    with PathService(lab.controller_sockets["geant"]) as other:
+        assert other.paths() == []
+
+
+@pytest.mark.usefixtures("path")
+def test_round_trips_are_those_of_the_topology(lab: Lab) -> None:
+    """Unicast both ways over the hand-off, address resolution included."""
+    for host in ("uva", "knmi", "bologna"):
+        argv = ["ping", "-n", "-c", "20", "-i", "0.1", lab.network.host(host).nic1.ip]
+        text = lab.run(lab.network.publisher.name, argv, check=False).stdout
+        times = [float(x) for x in re.findall(r"time=([\d.]+) ms", text)]
+        assert len(times) >= 6, text
+        asked_ms = lab.network.round_trip_ms[host]
+        print(f"\nround trip to {host}: asked {asked_ms:g} ms, found {min(times):.1f} ms")
+        assert asked_ms - 0.1 <= min(times) <= 3 * asked_ms  # other work on the machine delays
+
+
+def test_others_come_and_go(lab: Lab, path: PathService, tmp_path: Path) -> None:
+    """Nothing is lost or doubled at those who stay while leaves behind the same hand-off change."""
+    leaves = endpoints(lab.network)[1]
+    staying = ["uva", "knmi", "bologna"]
+    stream = Stream(lab, tmp_path, staying, interval_us=2000)
+    time.sleep(MARGIN_S)
+    for _ in range(5):
+        for host in ("dwd", "reading"):
+            path.remove_leaf("P", leaves[host])
+        for host in ("reading", "dwd"):
+            path.add_leaf("P", leaves[host])
+    time.sleep(MARGIN_S)
+    result = stream.stop()
+    print()
+    for host in staying:
+        found = result.at(host)
+        print(f"{host}: {found}")
+        assert (found.lost, found.doubled) == (0, 0)
+
+
+def test_the_hand_off_fails(lab: Lab, path: PathService, tmp_path: Path) -> None:
+    """The leaves behind it get the stream by the other hand-off; the others miss nothing."""
+    stream = Stream(lab, tmp_path, [*HERE, *THERE], interval_us=2000)
+    time.sleep(MARGIN_S)
+    lab.cut("newy:lond")
+    try:
+        until = time.monotonic() + 60
+        time.sleep(1)
+        while path.get("P")["state"] != "up":
+            assert time.monotonic() < until, path.get("P")
+            time.sleep(0.1)
+        time.sleep(MARGIN_S)
+    finally:
+        lab.mend("newy:lond")
+    result = stream.stop()
+    print()
+    for host in (*HERE, *THERE):
+        found = result.at(host)
+        print(f"{host}: {found}")
+        assert found.doubled == 0
+        assert found.lost == 0 if host in HERE else found.lost > 0
+        last = result.arrivals[host][-1].sequence
+        assert last >= result.sent - 500, f"{host} was not served to the end"
+
+
+def test_controllers_die_and_come_back(lab: Lab, path: PathService, tmp_path: Path) -> None:
+    """Both are killed: the stream goes on; afterwards the path can be changed as before."""
+    stream = Stream(lab, tmp_path, [*HERE, *THERE], interval_us=2000)
+    time.sleep(MARGIN_S)
+    for domain in ("internet2", "geant"):
+        lab.kill_controller(domain)
+    time.sleep(MARGIN_S)
+    for domain in ("geant", "internet2"):
+        lab.start_controller(domain)
+    leaves = endpoints(lab.network)[1]
+    wait_up(path)
+    path.remove_leaf("P", leaves["dwd"])
+    path.add_leaf("P", leaves["dwd"])
+    time.sleep(MARGIN_S)
+    result = stream.stop()
+    print()
+    for host in ("uva", "knmi", "reading", "bologna"):
+        found = result.at(host)
+        print(f"{host}: {found}")
+        assert (found.lost, found.doubled) == (0, 0)
+
+
+def wait_up(path: PathService, limit_s: float = 60) -> None:
+    until = time.monotonic() + limit_s
+    while True:
+        try:
+            if path.get("P")["state"] == "up":
+                return
+        except PathServiceError:
+            pass
+        assert time.monotonic() < until, "the path is not up again"
+        time.sleep(0.1)
+
+
+def test_a_rate_that_the_other_domain_has_not(lab: Lab) -> None:
+    """150 Mbit/s do not fit into the links to Milan, which have 100; London has room."""
+    root, leaves = endpoints(lab.network)
+    with PathService(lab.controller_socket, timeout_s=60) as service:
+        service.create_path("big", root, 150_000_000)
+        try:
+            with pytest.raises(PathServiceError) as refused:
+                service.add_leaf("big", leaves["bologna"])
+            assert refused.value.status == 409
+            assert str(refused.value).startswith("domain 'geant': ")
+            print(f"\n{refused.value}")
+            shown = service.add_leaf("big", leaves["reading"])
+            assert shown["state"] == "up"
+        finally:
+            service.delete_path("big")
+    with PathService(lab.controller_sockets["geant"]) as other:
+        assert other.paths() == []
