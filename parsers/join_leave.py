@@ -120,6 +120,47 @@ def parse_paths(text: str, file: str) -> tuple[PathState, ...]:
         raise BadFile(describe(error, file)) from None
 
 
+class _Count(_File):
+    packets: int
+    bytes: int = 0
+
+
+class _Counted(_Endpoint):
+    """An endpoint: frames dropped for their source (spoofed) or their destination (denied)."""
+
+    denied: _Count
+    spoofed: _Count
+
+
+class _Entered(_File):
+    multicast: _Count
+
+
+class PathCounters(_File):
+    """What the switches counted of one path, as the path service shows it."""
+
+    name: str
+    entered: _Entered
+    meter_dropped: _Count
+    root: _Counted
+    leaves: tuple[_Counted, ...]
+
+    @property
+    def refused(self) -> int:
+        """Frames with a source or destination that their endpoint may not have."""
+        return sum(e.denied.packets + e.spoofed.packets for e in (self.root, *self.leaves))
+
+
+def parse_path_counters(text: str, file: str) -> tuple[PathCounters, ...]:
+    """path-counters.json. Raises `BadFile`."""
+    try:
+        return tuple(PathCounters.model_validate(row) for row in json.loads(text))
+    except (json.JSONDecodeError, TypeError) as error:
+        raise BadFile(f"{file}: not a list of paths' counters: {error}") from None
+    except ValidationError as error:
+        raise BadFile(describe(error, file)) from None
+
+
 @dataclass(frozen=True)
 class JoinLeaveData:
     """Everything read of one cell. `logs` and `products`: by "<subscriber>.<feed>", the
@@ -134,6 +175,7 @@ class JoinLeaveData:
     counters_start: Counters | None
     counters_end: Counters | None
     paths_end: tuple[PathState, ...]
+    path_counters: tuple[PathCounters, ...]
     lossy_links: frozenset[str]
     virtual: VirtualRun | None
     missing: tuple[str, ...]
@@ -154,6 +196,7 @@ class FeedMetrics:
     latency_p99: Value
     branches: frozenset[str]  # of the path service at the end
     subscribed: frozenset[str]  # endpoints of those subscribed at the end
+    counters: PathCounters | None
 
 
 @dataclass(frozen=True)
@@ -258,6 +301,7 @@ def _feed_metrics(
         subscribed=frozenset(
             cell.endpoints[f"{s.subscriber}.{s.feed}"] for s in subscriptions if s.at_end
         ),
+        counters=next((c for c in data.path_counters if c.name == info.name), None),
     )
 
 

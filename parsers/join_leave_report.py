@@ -122,7 +122,24 @@ def _feeds(cell: JoinLeaveMetrics) -> Section:
         " its switches had confirmed; added, gone: leaves; FMTP: ms from the beginning of a"
         " product's multicast until a subscriber had all of it."
     )
-    return Section("Feeds", tuple(sentences), (Table("", header, rows, frozenset({"Feed"})),))
+    tables = [Table("", header, rows, frozenset({"Feed"}))]
+    if counted := tuple(_counted_row(feed) for feed in cell.feeds if feed.counters is not None):
+        header = ("Feed", "entered", "meter dropped", "refused")
+        title = "Frames, as the switches counted them"
+        tables.append(Table(title, header, counted, frozenset({"Feed"})))
+        sentences.append(
+            "entered: multicast at the root; refused: with a source or destination that their"
+            " endpoint may not have, such as the IGMP reports by which a subscriber's kernel joins"
+            " and leaves the group: multicast comes from the root alone."
+        )
+    return Section("Feeds", tuple(sentences), tuple(tables))
+
+
+def _counted_row(feed: FeedMetrics) -> tuple[str, ...]:
+    counters = feed.counters
+    assert counters is not None
+    entered, dropped = counters.entered.multicast.packets, counters.meter_dropped.packets
+    return (feed.info.name, str(entered), str(dropped), str(counters.refused))
 
 
 def _feed_row(feed: FeedMetrics) -> tuple[str, ...]:

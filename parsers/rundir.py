@@ -129,6 +129,7 @@ def load_join_leave(directory: Path) -> JoinLeaveData:
         counters_start=optional("counters-start.json", parse_counters),
         counters_end=optional("counters-end.json", parse_counters),
         paths_end=optional("paths-end.json", join_leave.parse_paths) or (),
+        path_counters=optional("path-counters.json", join_leave.parse_path_counters) or (),
         lossy_links=optional("network.json", lossy_link_directions) or frozenset(),
         virtual=virtual,
         missing=tuple(missing),

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from controller.client import Endpoint, endpoints_of
+from controller.client import Endpoint, PathService, PathServiceError, endpoints_of
 from experiments import configs, samplers, shaping
 from experiments.cell_logs import LineCounter, tail
 from experiments.job import REPLAYING, Job
@@ -207,9 +207,18 @@ class JoinLeaveRun(LabRun):
             await_whole_second(self.lab.facts.clock)
             self._insert_and_follow()
             self.save_paths("paths-end.json")
+            self._save_path_counters()
             write_json(self.out / "events.json", self.events)
             write_json(self.out / "counters-end.json", self.lab.counters())
             time.sleep(min(every, 2) + 0.2)  # the interval that holds the last product
+
+    def _save_path_counters(self) -> None:
+        try:
+            with PathService(self.lab.controller_socket) as service:
+                counters = [service.counters(name) for name in self.roots]
+        except PathServiceError as error:
+            raise CellError(f"the path service does not tell its counters: {error}") from None
+        write_json(self.out / "path-counters.json", counters)
 
     def _start_inserts(self) -> list[subprocess.Popen[bytes]]:
         inserts = []

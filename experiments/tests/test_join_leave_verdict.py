@@ -55,6 +55,7 @@ FEED = FeedMetrics(
     latency_p99=Value(0.1, "s"),
     branches=frozenset({"star:5:404", "ashb:2:303"}),
     subscribed=frozenset({"star:5:404", "ashb:2:303"}),
+    counters=None,
 )
 
 

@@ -48,6 +48,23 @@ EVENTS = [
     {"time_s": ZERO_S + 5.5, "what": "kill", "subscriber": "uva", "feed": "NGRID"},
     {"time_s": ZERO_S + 7.0, "what": "join", "subscriber": "uva", "feed": "NGRID"},
 ]
+NONE = {"packets": 0, "bytes": 0}
+COUNTERS = {
+    "name": "NGRID",
+    "entered": {"multicast": {"packets": 70, "bytes": 7000}, "unicast": NONE},
+    "meter_dropped": {"packets": 4, "bytes": 400},
+    "root": {"switch": "star", "port": 4, "vlan": 101, "denied": NONE, "spoofed": NONE},
+    "leaves": [
+        {
+            "switch": "star", "port": 5, "vlan": 404, "denied": {"packets": 2}, "spoofed": NONE,
+            "multicast": NONE, "compared": {"since": 1.0, "sent": 50, "missing": 1},
+        },
+        {
+            "switch": "ashb", "port": 2, "vlan": 303, "denied": NONE, "spoofed": {"packets": 3},
+            "multicast": NONE, "compared": None,
+        },
+    ],
+}  # fmt: skip
 VERDICT = {"verdict": "faithful", "checks": [{"name": "all", "status": "pass", "text": "well"}]}
 
 
@@ -80,6 +97,7 @@ def run_dir(tmp_path: Path) -> Path:
         "paths-end.json": json.dumps(
             [{"name": "NGRID", "state": "up", "leaves": [endpoint(STAYS_AT), endpoint(LEAF)]}]
         ),
+        "path-counters.json": json.dumps([COUNTERS]),
         "logs/ucar.ldmd.log": line(-1, "Path service: path ready: path=NGRID, root=r, ms=40", "m")
         + path_line(0.1, "leaf added", STAYS_AT, 10, 1)
         + path_line(2.2, "leaf added", LEAF, 20, 2)
@@ -156,6 +174,8 @@ def test_the_report_says_all(run_dir: Path) -> None:
     (row,) = [r.split() for r in text.splitlines() if r.split()[:2] == ["uva", "NGRID"]][:1]
     # Two sessions, one killed; 3, 4, 5, 8, 9 sent, 6 and 7 while away.
     assert row[2:] == ["2", "(1", "killed)", "5", "5", "0", "0", "2", "2", "0", "0"]
+    counted = [r.split() for r in text.splitlines() if r.split()[:1] == ["NGRID"]]
+    assert ["NGRID", "70", "4", "5"] in counted  # refused: 2 denied, 3 spoofed
     html = (run_dir / "report/index.html").read_text()
     assert "Subscriptions" in html
     metrics = json.loads((run_dir / "metrics.json").read_text())
