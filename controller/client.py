@@ -193,10 +193,14 @@ class PathService:
         *,
         hold_id: str | None = None,
         hold_s: float = 30.0,
+        workgroup: str | None = None,
+        algorithm: str | None = None,
+        leaf_to_leaf: bool = False,
+        end_time: float | None = None,
     ) -> dict[str, Any]:
         """Reserves what the path needs so that it has at least these leaves; `commit` installs
         it."""
-        path = _path_body(name, root, rate_bps, None, None, False, None)
+        path = _path_body(name, root, rate_bps, workgroup, algorithm, leaf_to_leaf, end_time)
         path["leaves"] = [_json_of(leaf) for leaf in leaves]
         body = {"id": hold_id, "hold_s": hold_s, "path": path}
         return self._object("POST", "/v1/holds", body)

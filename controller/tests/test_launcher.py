@@ -17,6 +17,7 @@ import pytest
 
 from controller.client import PathService, PathServiceError, endpoints_of
 from controller.launcher import UsageError, host_and_port
+from controller.store import Store
 from controller.tests import process
 from controller.tests.sample import LEAF_2, LEAF_3, LEAF_4, ROOT, network
 
@@ -68,7 +69,7 @@ def test_host_and_port() -> None:
 def assert_one_line(arguments: list[str], *texts: str) -> None:
     done = process.start(arguments)
     try:
-        output, errors = done.communicate(timeout=20)
+        output, errors = done.communicate(timeout=120)
     except subprocess.TimeoutExpired:
         process.end(done)
         raise
@@ -202,3 +203,104 @@ def test_endpoints_of_segments() -> None:
     root, leaves = endpoints_of(network())
     assert root == ROOT
     assert leaves == {"seg2": LEAF_2, "seg3": LEAF_3, "seg4": LEAF_4}
+
+
+def start_with_store(network_file: Path, *more: str) -> subprocess.Popen[str]:
+    """A controller that keeps its paths; returns when it answers."""
+    store, log = network_file.parent / "store", network_file.parent / "log"
+    started = process.start([*options(network_file, store=store, log=log), *more])
+
+    def answers() -> bool:
+        assert started.poll() is None, log.read_text() if log.exists() else "no log"
+        try:
+            with PathService(network_file.parent / "rest.sock") as service:
+                return bool(service.health())
+        except PathServiceError:
+            return False
+
+    try:
+        process.wait_until("health", answers)
+    except BaseException:
+        process.end(started)
+        raise
+    return started
+
+
+def test_paths_and_holds_survive_a_kill(network_file: Path) -> None:
+    """No switch is connected: what counts is what the next process knows."""
+    first = start_with_store(network_file)
+    try:
+        with PathService(network_file.parent / "rest.sock") as service:
+            with pytest.raises(PathServiceError, match="not connected"):
+                service.create_path("a", ROOT, 1_000_000, end_time=4e9)
+            for leaf in (LEAF_2, LEAF_4):
+                with pytest.raises(PathServiceError, match="not connected"):
+                    service.add_leaf("a", leaf)
+            with pytest.raises(PathServiceError, match="not connected"):
+                service.remove_leaf("a", LEAF_2)
+            shown = service.get("a")
+            held = service.hold(
+                "a", ROOT, 1_000_000, [LEAF_3], hold_id="h", hold_s=3000, end_time=4e9
+            )
+    finally:
+        process.end(first)  # kill -9
+    second = start_with_store(network_file)
+    try:
+        with PathService(network_file.parent / "rest.sock") as service:
+            assert service.get("a") == shown
+            assert service.hold_state("h") == held
+            with pytest.raises(PathServiceError, match="hold 'h' of path 'a' is open"):
+                service.delete_path("a")
+    finally:
+        process.end(second)
+    text = (network_file.parent / "log").read_text()
+    assert "recovered from the store: 1 paths, 1 leaves, 1 holds" in text
+
+
+def test_stores_that_cannot_be_used(network_file: Path) -> None:
+    store = network_file.parent / "store"
+    store.write_bytes(b"precious, and no SQLite " * 100)
+    assert_one_line(options(network_file, store=store), f"--store {store}: file is not a database")
+    assert store.read_bytes().startswith(b"precious")
+    store.unlink()
+    Store(store, "another", "core").close()
+    assert_one_line(
+        options(network_file, store=store), "is of network 'another'; valid: of 'sample'"
+    )
+    assert_one_line(
+        options(network_file, store=network_file.parent / "no" / "store"), "No such file"
+    )
+
+
+def test_workgroups_are_read_again_at_sighup(network_file: Path) -> None:
+    path, port = workgroups(network_file), free_port()
+    more = ("--workgroups", str(path), "--rest-listen", f"127.0.0.1:{port}")
+    running = start_with_store(network_file, *more)
+    log = network_file.parent / "log"
+    try:
+        with PathService(f"http://127.0.0.1:{port}", token=TOKEN) as service:
+            assert service.workgroup()["name"] == "unidata"
+            good = path.read_text()
+            path.write_text("workgroups: 7")
+            running.send_signal(signal.SIGHUP)
+            process.wait_until("it says so", lambda: "stay as they were" in log.read_text())
+            assert service.workgroup()["name"] == "unidata"
+            path.write_text(good.replace("unidata", "unidata-2"))
+            running.send_signal(signal.SIGHUP)
+            process.wait_until("it is read", lambda: "1 workgroups read" in log.read_text())
+            assert service.workgroup()["name"] == "unidata-2"
+    finally:
+        process.end(running)
+    assert TOKEN not in log.read_text()
+
+
+def test_options_that_do_not_fit(network_file: Path) -> None:
+    for wrong, expected in (
+        (["--rest-listen", "127.0.0.1:1"], "--rest-listen without --workgroups"),
+        (["--rest-tls-key", "k"], "--rest-tls-key and --rest-tls-cert together"),
+        (["--rate-limit", "0"], "--rate-limit 0"),
+    ):
+        done = process.start([*options(network_file), *wrong])
+        _, errors = done.communicate(timeout=60)
+        assert done.returncode == 2
+        assert expected in errors.splitlines()[-1]

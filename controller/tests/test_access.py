@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may do what by REST, how often, and that no token is ever told to anybody."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from controller.auth import Access
+from controller.events import EventKind
+from controller.tests.rig import Clock, Rig, assert_problem
+from controller.tests.sample import MAC_1, MAC_2
+from controller.workgroups import Grant, VlanSet, Workgroup, Workgroups
+
+TOKENS = {name: f"the-secret-token-of-{name}" for name in ("unidata", "other", "ops", "peer")}
+
+
+def digest(name: str) -> tuple[bytes]:
+    return (hashlib.sha256(TOKENS[name].encode()).digest(),)
+
+
+GROUPS = Workgroups(
+    [
+        Workgroup(
+            "unidata",
+            digest("unidata"),
+            grants=(
+                Grant("s1", 1, VlanSet.parse("100-199")),
+                Grant("s2", 9, VlanSet.parse("100-199,205")),
+            ),
+        ),
+        Workgroup("other", digest("other"), grants=(Grant("s1", 1, VlanSet.parse("1-4094")),)),
+        Workgroup("ops", digest("ops"), is_admin=True),
+        Workgroup("peer", digest("peer"), is_peer=True),
+    ]
+)
+ROOT: dict[str, Any] = {"switch": "s1", "port": 1, "vlan": 101, "macs": [MAC_1]}
+LEAF: dict[str, Any] = {"switch": "s2", "port": 9, "vlan": 102, "macs": [MAC_2]}
+PATH: dict[str, Any] = {"name": "NGRID", "root": ROOT, "rate_bps": 20_000_000}
+
+
+class Site:
+    def __init__(self, requests_per_s: float = 1000.0) -> None:
+        self.rig = Rig()
+        self.clock = Clock()
+        self.access = Access(GROUPS, requests_per_s, self.clock)
+        self.http = self.rig.http_as("192.0.2.1", self.access)
+
+    def __getitem__(self, name: str) -> TestClient:
+        """Requests of a workgroup."""
+        self.http.headers["authorization"] = f"Bearer {TOKENS[name]}"
+        return self.http
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def test_no_token_no_answer(site: Site) -> None:
+    response = site.http.get("/v1/paths")
+    assert_problem(response, 401, "no token; valid: the header 'Authorization: Bearer TOKEN'")
+    assert response.headers["www-authenticate"] == "Bearer"
+    for header in ("Bearer wrong-token-0123456789", "Basic eDp5", "Bearer", "Bearer a b", "\x01"):
+        response = site.http.get("/v1/health", headers={"authorization": header})
+        assert_problem(response, 401)
+    for url in ("/openapi.json", "/v1/metrics", "/v1/health", "/nowhere"):
+        assert site.http.get(url).status_code in (401, 429)
+
+
+def test_forged_origin_is_not_believed(site: Site) -> None:
+    for header in ("x-forwarded-for", "forwarded", "x-real-ip"):
+        assert site.http.get("/v1/paths", headers={header: ""}).status_code == 401
+
+
+def test_workgroup_uses_what_it_was_granted(site: Site) -> None:
+    response = site["unidata"].post("/v1/paths", json={**PATH, "root": {**ROOT, "vlan": 200}})
+    assert_problem(response, 403, "VLAN 200 on port 1 of switch 's1'", "valid VLANs there: 100-199")
+    assert site["unidata"].post("/v1/paths", json=PATH).status_code == 201
+    far = {**LEAF, "switch": "s4"}
+    response = site["unidata"].post("/v1/paths/NGRID/leaves", json=far)
+    assert_problem(response, 403, "s2:9 VLANs 100-199,205")
+    response = site["unidata"].post("/v1/paths/NGRID/leaves", json=LEAF)
+    assert (response.status_code, response.json()["workgroup"]) == (201, "unidata")
+    assert site["unidata"].get("/v1/workgroups/me").json() == {
+        "name": "unidata",
+        "admin": False,
+        "peer": False,
+        "endpoints": [
+            {"switch": "s1", "port": 1, "vlans": "100-199"},
+            {"switch": "s2", "port": 9, "vlans": "100-199,205"},
+        ],
+    }
+
+
+def test_others_do_not_see_a_path(site: Site) -> None:
+    site["unidata"].post("/v1/paths", json=PATH)
+    for response in (
+        site["other"].get("/v1/paths/NGRID"),
+        site["other"].delete("/v1/paths/NGRID"),
+        site["other"].patch("/v1/paths/NGRID", json={"end_time": None}),
+        site["other"].post("/v1/paths/NGRID/leaves", json=LEAF),
+        site["other"].delete("/v1/paths/NGRID/leaves/s2/9/102"),
+    ):
+        assert_problem(response, 404, "no path 'NGRID'")
+        assert response.json() == {
+            **site["other"].get("/v1/paths/none").json(),
+            "detail": response.json()["detail"],
+        }
+    assert site["other"].get("/v1/paths").json() == []
+    response = site["other"].post("/v1/paths", json=PATH)
+    assert_problem(response, 409, "the name 'NGRID' is in use")
+    assert "unidata" not in response.text and "101" not in response.json()["detail"]
+    assert len(site["ops"].get("/v1/paths").json()) == 1
+    assert site["ops"].delete("/v1/paths/NGRID").status_code == 204
+
+
+def test_admin_makes_paths_for_others(site: Site) -> None:
+    made = site["ops"].post("/v1/paths", json={**PATH, "workgroup": "unidata"})
+    assert (made.status_code, made.json()["workgroup"]) == (201, "unidata")
+    assert site["unidata"].post("/v1/paths", json=PATH).status_code == 200
+    response = site["unidata"].post("/v1/paths", json={**PATH, "name": "x", "workgroup": "other"})
+    assert_problem(response, 403, "may not make paths of 'other'")
+
+
+def test_holds_are_the_workgroups_own(site: Site) -> None:
+    body = {"id": "h", "hold_s": 60, "path": {**PATH, "leaves": [LEAF]}}
+    assert site["unidata"].post("/v1/holds", json=body).status_code == 201
+    assert site["unidata"].post("/v1/holds", json=body).status_code == 201
+    assert_problem(site["other"].post("/v1/holds/h/commit"), 404, "no hold 'h'")
+    assert_problem(site["other"].delete("/v1/holds/h"), 404)
+    assert_problem(site["other"].get("/v1/holds/h"), 404)
+    assert site["unidata"].get("/v1/paths").json() == []
+    assert site["unidata"].get("/v1/holds/h").json()["state"] == "held"
+    response = site["unidata"].post("/v1/holds/h/commit")
+    assert response.json()["leaves"] == [{**LEAF, "state": "up"}]
+    bad = {**body, "id": "i", "path": {**PATH, "leaves": [{**LEAF, "switch": "s3"}]}}
+    assert_problem(site["unidata"].post("/v1/holds", json=bad), 403, "switch 's3'")
+
+
+def test_rate_limits() -> None:
+    """5 requests per second and workgroup, 10 at once; 4 times as many for an address."""
+    site = Site(requests_per_s=5.0)
+    codes = [site["unidata"].get("/v1/health").status_code for _ in range(11)]
+    assert codes == [200] * 10 + [429]
+    response = site["unidata"].get("/v1/health")
+    assert_problem(response, 429, "workgroup 'unidata' has asked too often; valid: again in 1 s")
+    assert response.headers["retry-after"] == "1"
+    assert site["ops"].get("/v1/health").status_code == 200
+    site.clock.now += 1
+    codes = [site["unidata"].get("/v1/health").status_code for _ in range(6)]
+    assert codes == [200] * 5 + [429]
+    for name in ("ops", "peer", "other", "ops", "peer", "other"):
+        for _ in range(10):
+            response = site[name].get("/v1/health")
+    assert_problem(response, 429, "address 192.0.2.1")
+
+
+def test_guessing_tokens_is_slow(site: Site) -> None:
+    headers = {"authorization": "Bearer not-a-token-of-anybody"}
+    codes = [site.http.get("/v1/health", headers=headers).status_code for _ in range(12)]
+    assert codes == [401] * 10 + [429] * 2
+    assert site["ops"].get("/v1/health").status_code == 200  # he who has one goes on
+
+
+def test_owner_of_the_socket_needs_no_token_but_may_use_one(site: Site) -> None:
+    local = site.rig.http_as("", site.access)
+    assert local.get("/v1/workgroups/me").json()["name"] == "owner"
+    local.headers["authorization"] = f"Bearer {TOKENS['unidata']}"
+    assert local.get("/v1/workgroups/me").json()["name"] == "unidata"
+    local.headers["authorization"] = "Bearer wrong-token-0123456789"
+    assert local.get("/v1/workgroups/me").status_code == 401
+
+
+def test_no_token_is_logged_or_answered(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    secrets = [*TOKENS.values(), "wrong-secret-0123456789"]
+    answers = []
+    for secret in secrets:
+        site.http.headers["authorization"] = f"Bearer {secret}"
+        for method, url, body in (
+            ("GET", "/v1/paths", None),
+            ("POST", "/v1/paths", PATH),
+            ("POST", "/v1/paths", {**PATH, "rate_bps": -1}),
+            ("POST", "/v1/paths", {**PATH, "root": {**ROOT, "switch": "nowhere"}}),
+            ("POST", "/v1/paths/NGRID/leaves", LEAF),
+            ("PUT", "/v1/paths", None),
+            ("GET", "/v1/workgroups/me", None),
+        ):
+            answers.append(site.http.request(method, url, json=body))
+        site.http.headers["authorization"] = f"Basic {secret}"
+        answers.append(site.http.get("/v1/paths"))
+    assert {answer.status_code for answer in answers} >= {200, 201, 401, 403, 405, 422}
+    assert "refused workgroup=unidata request=POST '/v1/paths' status=422" in caplog.text
+    for secret in secrets:
+        assert secret not in caplog.text
+        for answer in answers:
+            assert secret not in answer.text
+            assert secret not in str(answer.headers)
+
+
+def test_pages(site: Site) -> None:
+    for number in range(5):
+        body = {**PATH, "name": f"p{number}", "root": {**ROOT, "vlan": 110 + number}}
+        assert site["unidata"].post("/v1/paths", json=body).status_code == 201
+    first = site["unidata"].get("/v1/paths?limit=2")
+    assert [path["name"] for path in first.json()] == ["p0", "p1"]
+    assert first.headers["link"] == '</v1/paths?limit=2&after=p1>; rel="next"'
+    last = site["unidata"].get("/v1/paths?limit=2&after=p3")
+    assert [path["name"] for path in last.json()] == ["p4"]
+    assert "link" not in last.headers
+    for bad in ("limit=0", "limit=1001", "limit=x"):
+        assert_problem(site["unidata"].get(f"/v1/paths?{bad}"), 422, "query.limit")
+
+
+def test_minimal_answer(site: Site) -> None:
+    prefer = {"prefer": "return=minimal"}
+    response = site["unidata"].post("/v1/paths", json=PATH, headers=prefer)
+    assert (response.status_code, response.json()) == (201, {"name": "NGRID", "state": "up"})
+    assert response.headers["preference-applied"] == "return=minimal"
+
+
+def test_standby_says_who_is_active(site: Site) -> None:
+    site.rig.service.deactivate("192.0.2.7:8080")
+    response = site["ops"].get("/v1/paths")
+    assert_problem(response, 503, "the active one is 192.0.2.7:8080")
+    assert response.headers["retry-after"] == "2"
+    assert_problem(site["ops"].post("/v1/paths", json=PATH), 503)
+    assert site["ops"].get("/v1/health").json()["role"] == "standby"
+
+
+def test_network_events_are_for_admins_and_peers(site: Site) -> None:
+    from controller.rest import _concerns
+
+    log = site.rig.service.events
+    of_path = log.add(EventKind.LEAF_ADDED, 0.0, "unidata", path="NGRID")
+    of_network = log.add(EventKind.LINK_DOWN, 0.0, link="s1:s2")
+    seen = {}
+    for name in TOKENS:
+        who = site.access.admit(site[name].headers, "192.0.2.1")
+        seen[name] = tuple(_concerns(who, event) for event in (of_path, of_network))  # type: ignore[arg-type]
+    assert seen == {
+        "unidata": (True, False),
+        "other": (False, False),
+        "ops": (True, True),
+        "peer": (False, True),
+    }
