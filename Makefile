@@ -42,7 +42,7 @@ doctor: setup ## what this machine has, what is used instead, what is missing
 	@$(PY) -m virtual status
 
 # In virtual time nothing needs root; the guest's kernel is built once.
-experiment-%: build $(if $(filter virtual,$(CLOCK)),virtual-kernel) ## run experiments/NAME.yaml (lossy, lossless) and print its report
+experiment-%: build $(if $(filter virtual,$(CLOCK)),virtual-kernel) ## run experiments/NAME.yaml (lossy, lossless, join-leave) and print its report
 	$(if $(filter virtual,$(CLOCK)),@PYTHONPATH=$(CURDIR) $(PY) -m experiments run $* $(EXPERIMENT_ARGS),$(call as_root,-m experiments run $* $(EXPERIMENT_ARGS)))
 
 .PHONY: report

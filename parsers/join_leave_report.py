@@ -124,9 +124,9 @@ def _feeds(cell: JoinLeaveMetrics) -> Section:
     )
     tables = [Table("", header, rows, frozenset({"Feed"}))]
     if counted := tuple(_counted_row(feed) for feed in cell.feeds if feed.counters is not None):
-        header = ("Feed", "entered", "meter dropped", "refused")
+        columns = ("Feed", "entered", "meter dropped", "refused")
         title = "Frames, as the switches counted them"
-        tables.append(Table(title, header, counted, frozenset({"Feed"})))
+        tables.append(Table(title, columns, counted, frozenset({"Feed"})))
         sentences.append(
             "entered: multicast at the root; refused: with a source or destination that their"
             " endpoint may not have, such as the IGMP reports by which a subscriber's kernel joins"
