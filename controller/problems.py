@@ -31,6 +31,7 @@ KINDS: dict[str, tuple[int, str]] = {
     "hold-over": (409, "The hold was released, has expired, or its path was re-routed"),
     "no-capacity": (409, "Not enough capacity on a link, which is named"),
     "no-vlan-left": (409, "No VLAN id left on a link, which is named"),
+    "vlan-in-use": (409, "No VLAN id of a hand-off link is free on both of its sides"),
     "no-number-left": (409, "As many paths as there are numbers for"),
     "endpoint-in-use": (409, "Another path uses the endpoint"),
     "invalid": (422, "Not what the schema says"),
@@ -40,6 +41,7 @@ KINDS: dict[str, tuple[int, str]] = {
     "refused": (502, "A switch refused the change; it was undone"),
     "queues": (502, "The queues of a switch port could not be set; the change was undone"),
     "standby": (503, "This controller is a standby; the detail names the active one"),
+    "domain-timeout": (504, "Another domain's controller did not answer; the change is undone"),
     "unconfirmed": (504, "A switch did not confirm in time; the path is degraded until it does"),
 }
 
