@@ -103,10 +103,11 @@ class Site:
         argv += ["-l", str(directory / "ldmd.log"), str(directory / "ldmd.conf")]
         self.running[host] = self.lab.popen(host, argv)
 
-    def start_publisher(self, *settings: str) -> None:
+    def start_publisher(self, *settings: str, fixed: bool = True) -> None:
+        """`fixed`: FMTP also from the addresses that hosts have on the path by themselves."""
         network, hosts = self.network, self.network.subscribers
         nic = network.publisher.nic1
-        addresses = [h.nic2.ip for h in hosts] + [h.nic1.ip for h in hosts]
+        addresses = [h.nic2.ip for h in hosts] + [h.nic1.ip for h in hosts if fixed]
         allowed = [f'ALLOW {FEED} "^{a.replace(".", "[.]")}$"' for a in addresses]
         multicast = (
             f"MULTICAST {FEED} {network.multicast_group}:38800 {nic.ip} {nic.prefix_len} "
@@ -115,11 +116,14 @@ class Site:
         common = ["SET fmtp.ttl 16", f"SET path.service unix:{self.lab.controller_socket}"]
         self.start(self.publisher, "\n".join([multicast, *allowed, *common, *settings]) + "\n")
 
-    def start_subscriber(self, host: str, *settings: str, port: int | None = None) -> None:
-        """`port`: instead of the right one of its endpoint."""
+    def start_subscriber(
+        self, host: str, *settings: str, port: int | None = None, interface: str = ""
+    ) -> None:
+        """`port`: instead of the right one of its endpoint. `interface`: on which the VLAN's
+        interface is to be made."""
         switch, own_port, vlan = self.key_of(host)
         upstream = f"{self.network.publisher.nic2.ip}:{LDM_PORT}"
-        nic1 = self.network.host(host).nic1.ip
+        nic1 = interface or self.network.host(host).nic1.ip
         receive = f"RECEIVE {FEED} {upstream} {nic1} {switch} {port or own_port} {vlan}"
         self.start(host, "\n".join([receive, *settings]) + "\n")
 

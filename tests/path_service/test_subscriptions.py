@@ -5,6 +5,7 @@ dies: ldmd, the controller and Open vSwitch on the emulated network. Prints what
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -45,6 +46,10 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 def has_first_product(site: Site, host: str, before: int = 0) -> bool:
     return len(site.lines(host, "Received: {")) > before
+
+
+def is_receiving(site: Site, host: str) -> bool:
+    return bool(site.lines(host, " Receiving"))
 
 
 def has_leaves(site: Site, *hosts: str) -> bool:
@@ -125,7 +130,7 @@ def test_refusal_falls_back_to_ldm6(site: Site) -> None:
     """An endpoint that is none: refused with the service's words, and the feed comes by LDM6."""
     site.start_publisher()
     site.start_subscriber("wsu1")
-    wait_for("multicast", lambda: bool(site.lines("wsu1", " Receiving")))
+    wait_for("multicast", partial(is_receiving, site, "wsu1"))
     site.start_subscriber("uh1", port=99)
     took_s = wait_for("LDM6", lambda: "is willing to be a primary" in site.log("uh1"))
     report(f"the feed comes by LDM6 {took_s * 1e3:.0f} ms after ldmd's start")
@@ -138,3 +143,29 @@ def test_refusal_falls_back_to_ldm6(site: Site) -> None:
     for host in ("wsu1", "uh1"):
         wait_for(f"the product at {host}", partial(site.has_all, host))
     assert f"refused the subscription to {FEED}" in site.log("uh1")
+
+
+def test_subscriber_makes_its_vlan(site: Site) -> None:
+    """Where hosts tag: the VLAN's interface is made with the address in the reply, and FMTP is let
+    in from there alone (DRFSM 2.2.2 and 2.2.3)."""
+    if site.lab.facts.edge_tags:
+        pytest.skip("this kernel has no 802.1Q: VLANs made by subscribers were NOT tested")
+    site.start_publisher(fixed=False)
+    settings = f"SET ldm7.vlanutil {BUILD}/vlanutil"
+    for host in ("wsu1", "wsu2", "uh1"):
+        site.lab.run(host, ["ip", "link", "delete", site.lab.nic1_of(host)])
+        nic1 = site.network.host(host).nic1.interface
+        site.start_subscriber(host, settings, interface=nic1)
+        wait_for("multicast", partial(is_receiving, site, host))
+        (reply,) = re.findall(r"ifaceCidrAddr=(\S+)", site.log(host))
+        vlan = site.key_of(host)[2]
+        shown = site.lab.run(host, ["ip", "-o", "-4", "addr", "show", f"{nic1}.{vlan}"]).stdout
+        assert f"inet {reply} " in shown
+        assert f"Host {reply.split('/')[0]} is authorized" in site.log(site.publisher)
+    assert has_leaves(site, "wsu1", "uh1")
+    site.insert("product")
+    for host in ("wsu1", "wsu2", "uh1"):
+        wait_for(f"the product at {host}", partial(site.has_all, host))
+        assert len(site.lines(host, "Received: {")) == 1
+    site.stop("uh1")
+    wait_for("prune", partial(has_leaves, site, "wsu1"))

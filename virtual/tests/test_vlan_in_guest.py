@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest has the 802.1Q that this machine's kernel may lack: vlanutil and LDM7 over a VLAN."""
+"""A guest has the 802.1Q that this machine's kernel may lack: vlanutil, LDM7 over a VLAN, and over
+one that the path service carries."""
 
 from __future__ import annotations
 
@@ -11,6 +12,8 @@ import pytest
 from virtual.guest import GuestSpec, run_guest
 from virtual.kernel_build import Kernel
 
+SUBSCRIPTIONS = "tests/path_service/test_subscriptions.py::test_subscriber_makes_its_vlan"
+
 
 @pytest.mark.emulated
 @pytest.mark.parametrize(
@@ -18,6 +21,7 @@ from virtual.kernel_build import Kernel
     [
         ("ldm7/tests/test_vlanutil.py", ("build/ldm7/vlanutil",), "ok real"),
         ("ldm7/ldmd/tests/vlan.py", ("build/ldm7/ldmd/ldmd", "build/ldm7"), "ok vlan"),
+        ("-m", ("pytest", "-q", "-p", "no:cacheprovider", SUBSCRIPTIONS), "1 passed"),
     ],
 )
 def test_vlan(
