@@ -292,7 +292,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     )
 
     monitor = Monitor(service, switchboard.stats)
-    app = rest.make_app(service, access, [*routers, router_of(service, monitor)])
+    app = rest.make_app(service, access, [*routers, router_of(service, monitor, compat.COUNTS.all)])
     rest_server = server.Server(app, sockets, tls_sockets, tls)
     ending = threading.Lock()
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -60,9 +60,12 @@ def text_of(
     switches: Mapping[str, bool],
     unexpected: Mapping[tuple[str, int | None], Count],
     reserved_bps: Callable[[str, str], int],
+    down_links: Collection[str] = (),
+    connections: Mapping[str, int] | None = None,
 ) -> bytes:
     """The exposition format. `paths` with whether they are up; `switches` with whether they hold
-    what they shall (none: what is of the network is left out, and links too)."""
+    what they shall (none: what is of the network is left out, and links too); `connections`:
+    guard.Counts of the connections of switches."""
     families = _Families()
     for path, is_up in paths:
         _path(families, core, path, is_up)
@@ -89,6 +92,12 @@ def text_of(
         if hop.rate_bps is not None:
             text = "Rate of a direction of a core link"
             families.gauge("downpour_link_rate_bits_per_second", text, labels, hop.rate_bps)
+    for link in dict.fromkeys(hop.link for hop in core.hops) if switches else ():
+        text = "1: the link carries frames both ways, as far as its ports and probes tell"
+        families.gauge("downpour_link_up", text, {"link": link}, float(link not in down_links))
+    for name, number in (connections or {}).items():
+        text = f"OpenFlow: {name.replace('_', ' ')}"
+        families.counter(f"downpour_openflow_{name}", text, {}, number)
     registry = CollectorRegistry()
     registry.register(_Once(families))
     return generate_latest(registry)

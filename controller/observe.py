@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Response
@@ -151,7 +152,12 @@ class PathCountersModel(_Model):
         )
 
 
-def router_of(service: PathService, monitor: Monitor) -> APIRouter:
+def router_of(
+    service: PathService,
+    monitor: Monitor,
+    connections: Callable[[], Mapping[str, int]] = dict,
+) -> APIRouter:
+    """`connections` counts what switches, and strangers, did (guard.Counts)."""
     router = APIRouter(prefix="/v1", tags=["counters"])
 
     @router.get("/paths/{name}/counters")
@@ -181,6 +187,8 @@ def router_of(service: PathService, monitor: Monitor) -> APIRouter:
             service.switches() if who.is_admin else {},
             reading.unexpected if who.is_admin else {},
             service.reserved_bps,
+            service.down_links(),
+            connections() if who.is_admin else {},
         )
         return Response(text, media_type=metrics.CONTENT_TYPE)
 

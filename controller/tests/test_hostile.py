@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import socket
 import struct
 import subprocess
@@ -12,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import httpx
 import pytest
 
 from controller.client import PathService, PathServiceError
@@ -199,3 +201,15 @@ def test_log_stays_small_and_without_tracebacks(running: Running) -> None:
     assert "Traceback" not in text
     assert "malformed OpenFlow: " in text
     assert len(text) < 200_000
+
+
+def test_what_strangers_did_is_in_the_metrics(running: Running) -> None:
+    transport = httpx.HTTPTransport(uds=str(running.log.parent / "rest.sock"))
+    with httpx.Client(transport=transport, base_url="http://controller") as client:
+        text = client.get("/v1/metrics").text
+    found = dict(re.findall(r"^downpour_openflow_(\w+)_total (\S+)$", text, re.MULTILINE))
+    assert float(found["malformed_messages"]) >= len(MALFORMED) - 2
+    assert float(found["displaced"]) > 100
+    assert "packet_ins_dropped" in found  # how many depends on the machine's speed
+    assert float(found["unknown_switches"]) >= 1
+    assert 'downpour_link_up{link="s1:s2"} 1.0' in text

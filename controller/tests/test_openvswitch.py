@@ -21,6 +21,7 @@ from controller.tests.ovs_bench import (
     ARP,
     BROADCAST,
     CORE,
+    DATAPATH,
     EVERYONE,
     MULTICAST,
     NEEDS_OPEN_VSWITCH,
@@ -67,6 +68,11 @@ def path(bench: Bench) -> Iterator[PathService]:
 def test_the_framework_is_the_one_that_was_asked_for(bench: Bench) -> None:
     expected = os.environ.get("DOWNPOUR_EXPECT_FRAMEWORK", "")
     assert f"with {expected}" in bench.log().read_text()
+
+
+def test_the_datapath_is_the_one_that_was_asked_for(bench: Bench) -> None:
+    for switch in CORE.dpids:
+        assert bench.vsctl("get", "bridge", switch, "datapath_type").strip() == DATAPATH
 
 
 def test_switches_hold_what_was_planned(bench: Bench, path: PathService) -> None:
