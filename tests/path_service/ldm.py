@@ -103,8 +103,12 @@ class Site:
         argv += ["-l", str(directory / "ldmd.log"), str(directory / "ldmd.conf")]
         self.running[host] = self.lab.popen(host, argv)
 
-    def start_publisher(self, *settings: str, fixed: bool = True) -> None:
-        """`fixed`: FMTP also from the addresses that hosts have on the path by themselves."""
+    def start_publisher(
+        self, *settings: str, fixed: bool = True, standby: Path | None = None
+    ) -> None:
+        """`fixed`: FMTP also from the addresses that hosts have on the path by themselves.
+        `standby`: a second controller's socket."""
+        services = [self.lab.controller_socket, *([standby] if standby else [])]
         network, hosts = self.network, self.network.subscribers
         nic = network.publisher.nic1
         addresses = [h.nic2.ip for h in hosts] + [h.nic1.ip for h in hosts if fixed]
@@ -113,7 +117,8 @@ class Site:
             f"MULTICAST {FEED} {network.multicast_group}:38800 {nic.ip} {nic.prefix_len} "
             f"{self.root.vlan} {self.root.switch} {self.root.port}"
         )
-        common = ["SET fmtp.ttl 16", f"SET path.service unix:{self.lab.controller_socket}"]
+        where = ",".join(f"unix:{socket}" for socket in services)
+        common = ["SET fmtp.ttl 16", f"SET path.service {where}"]
         self.start(self.publisher, "\n".join([multicast, *allowed, *common, *settings]) + "\n")
 
     def start_subscriber(

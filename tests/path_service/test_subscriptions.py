@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from controller.client import PathService
 from tests.path_service.ldm import BUILD, FEED, Site, wait_for
 from topologies import lifecycle
 from topologies.lab import open_lab
@@ -169,3 +170,29 @@ def test_subscriber_makes_its_vlan(site: Site) -> None:
         assert len(site.lines(host, "Received: {")) == 1
     site.stop("uh1")
     wait_for("prune", partial(has_leaves, site, "wsu1"))
+
+
+def test_standby_controller_takes_over(site: Site) -> None:
+    """The controller dies and stays dead: subscriptions go on with the one that stood by."""
+    (domain,) = site.lab.controller_sockets
+    standby = site.lab.start_standby(domain)
+    site.start_publisher(standby=standby)
+    site.start_subscriber("wsu1")
+    wait_for("multicast", partial(is_receiving, site, "wsu1"))
+    feeding = site.feed(600)
+    site.lab.kill_controller(domain)
+    site.start_subscriber("uh1")
+    took_s = wait_for("first product", partial(has_first_product, site, "uh1"))
+    report(f"uh1 subscribed when the controller had died: first product {took_s:.1f} s later")
+    with PathService(standby) as service:
+        leaves = service.get(FEED)["leaves"]
+    keys = {(x["switch"], x["port"], x["vlan"]) for x in leaves}
+    assert keys == {site.key_of(host) for host in ("wsu1", "uh1")}
+    feeding.terminate()
+    feeding.wait()
+    site.insert("last")
+    for host in ("wsu1", "uh1"):
+        wait_for(f"all products at {host}", partial(site.has_all, host))
+    site.stop(site.publisher)
+    with PathService(standby) as service:
+        assert service.paths() == []
