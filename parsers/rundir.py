@@ -68,7 +68,10 @@ def load_cell(directory: Path) -> CellData:
     cell_file = directory / "cell.json"
     if not cell_file.is_file():
         raise BadFile(f"{cell_file} is missing: {directory} is not the directory of a cell")
-    cell = parse_cell(_read(cell_file), str(cell_file))
+    text = _read(cell_file)
+    if join_leave.is_join_leave(text):
+        raise BadFile(f"{cell_file}: found a cell of kind '{join_leave.KIND}'; valid: LDM7 or LDM6")
+    cell = parse_cell(text, str(cell_file))
     hosts = (cell.publisher, *cell.subscribers)
     logs = {h: optional(f"logs/{h}.ldmd.log", parse_ldm_log) for h in hosts}
     products = {h: optional(f"products/{h}.txt", parse_products) for h in hosts}

@@ -15,7 +15,7 @@ from parsers import join_leave
 from parsers.__main__ import main
 from parsers.join_leave import JoinLeaveMetrics, summarize
 from parsers.jsonfiles import BadFile
-from parsers.rundir import load_join_leave, write_report
+from parsers.rundir import load_cell, load_join_leave, write_report
 from parsers.tests.test_subscriptions import LEAF, NUMBERS, ZERO_S, info, line, received
 from parsers.units import SUBSCRIPTION_METRICS
 
@@ -233,6 +233,11 @@ def test_bad_files_are_told(run_dir: Path) -> None:
     (cell_of(run_dir) / "events.json").unlink()
     with pytest.raises(BadFile, match="events.json is missing: who joined what is not known"):
         write_report(run_dir)
+
+
+def test_it_is_not_taken_for_a_cell_of_another_kind(run_dir: Path) -> None:
+    with pytest.raises(BadFile, match="found a cell of kind 'join-leave'; valid: LDM7 or LDM6"):
+        load_cell(cell_of(run_dir))
 
 
 def test_which_cells_are_of_this_kind() -> None:
