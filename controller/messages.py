@@ -2,7 +2,7 @@
 """Descriptions of OpenFlow messages, and the order in which a switch gets them. Pure.
 
 A message is described by a small value; `openflow.py` turns it into the framework's object.
-`changes` compares what a switch has with what it shall have.
+`delta` compares what a switch has with what it shall have, `messages_of` turns that into messages.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from controller.entries import COOKIE_BASE, COOKIE_MASK, Entries, Entry, Flow, Group, Meter
+from controller.entries import COOKIE_BASE, COOKIE_MASK, Entry, Flow, Group, Meter
 from controller.replies import Multipart
 
 
@@ -35,17 +35,6 @@ class DeleteOwnedFlows:
 
     cookie: int = COOKIE_BASE
     mask: int = COOKIE_MASK
-
-
-@dataclass(frozen=True)
-class DeleteAllGroups:
-    """The switches of the domain are the controller's alone, so are their groups and meters
-    (which, unlike flows, have no cookie)."""
-
-
-@dataclass(frozen=True)
-class DeleteAllMeters:
-    pass
 
 
 @dataclass(frozen=True)
@@ -84,16 +73,7 @@ class PacketOut:
     frame: bytes
 
 
-Message = (
-    Change
-    | DeleteOwnedFlows
-    | DeleteAllGroups
-    | DeleteAllMeters
-    | Barrier
-    | Request
-    | RoleRequest
-    | PacketOut
-)
+Message = Change | DeleteOwnedFlows | Barrier | Request | RoleRequest | PacketOut
 
 # What a flow uses exists before the flow and is deleted after it: a flow_mod that names a missing
 # meter or group is refused, and deleting a group would delete the flows that name it. A barrier
@@ -155,23 +135,6 @@ def _replacing(old: Entry, new: Entry) -> Command:
     if isinstance(old, Flow) and isinstance(new, Flow) and old.cookie != new.cookie:
         return Command.ADD
     return Command.MODIFY
-
-
-def changes(installed: Entries, desired: Entries) -> tuple[Message, ...]:
-    """Messages that turn `installed` into `desired`. Empty if nothing differs."""
-    return messages_of(delta(installed, desired))
-
-
-def resync(desired: Entries) -> tuple[Message, ...]:
-    """Messages that bring a switch of unknown content to `desired`."""
-    return (
-        DeleteOwnedFlows(),
-        Barrier(),
-        DeleteAllGroups(),
-        DeleteAllMeters(),
-        Barrier(),
-        *changes(frozenset(), desired),
-    )
 
 
 def _in_order(todo: Iterable[Change]) -> tuple[Message, ...]:

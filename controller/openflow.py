@@ -28,8 +28,6 @@ from controller.messages import (
     Barrier,
     Change,
     Command,
-    DeleteAllGroups,
-    DeleteAllMeters,
     DeleteOwnedFlows,
     Message,
     PacketOut,
@@ -68,14 +66,6 @@ def build(datapath: Any, message: Message) -> Any:
                 command=ofproto.OFPFC_DELETE,
                 out_port=ofproto.OFPP_ANY,
                 out_group=ofproto.OFPG_ANY,
-            )
-        case DeleteAllGroups():
-            return parser.OFPGroupMod(
-                datapath, ofproto.OFPGC_DELETE, ofproto.OFPGT_ALL, ofproto.OFPG_ALL, []
-            )
-        case DeleteAllMeters():
-            return parser.OFPMeterMod(
-                datapath, ofproto.OFPMC_DELETE, ofproto.OFPMF_KBPS, ofproto.OFPM_ALL, []
             )
         case Barrier():
             return parser.OFPBarrierRequest(datapath)

@@ -30,8 +30,6 @@ from controller.messages import (
     Barrier,
     Change,
     Command,
-    DeleteAllGroups,
-    DeleteAllMeters,
     DeleteOwnedFlows,
     Message,
 )
@@ -128,12 +126,6 @@ class FakeSwitch:
                     self.flows = {
                         k: f for k, f in self.flows.items() if f.cookie & mask != cookie & mask
                     }
-                case DeleteAllGroups():
-                    for number in list(self.groups):
-                        self._delete_group(number)
-                case DeleteAllMeters():
-                    self.flows = {k: f for k, f in self.flows.items() if f.meter is None}
-                    self.meters.clear()
                 case Barrier():
                     pass
                 case _:

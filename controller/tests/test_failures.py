@@ -218,6 +218,30 @@ def test_dead_link_is_found_and_the_tree_moves(bench: Bench, silent: bool) -> No
     assert stream.doubled("s3") == 0
 
 
+@pytest.mark.usefixtures("path")
+def test_links_that_are_wired_otherwise_are_reported_and_avoided(bench: Bench) -> None:
+    """Port 2 of s2 and port 3 of s3 are plugged into each other: neither s2:s3 nor s3:s4 is what
+    the network description says, and s3 is reached over s1."""
+    number = active(bench)
+    risen = rises(bench, number)
+
+    def peers(second: str, third: str) -> None:
+        bench.vsctl(
+            *("set", "interface", "s2-p2", f"options:peer={second}"),
+            *("--", "set", "interface", "s3-p3", f"options:peer={third}"),
+        )
+
+    with bench.client(number) as client, Stream(bench) as stream:
+        peers("s3-p3", "s2-p2")
+        process.wait_until("the other way", lambda: uses(client, "s1", "s3"), 60)
+        process.wait_until(
+            "a report", lambda: "wired otherwise: port" in bench.log(number).read_text()
+        )
+        peers("s3-p1", "s4-p2")
+        process.wait_until("link up", lambda: rises(bench, number) > risen, 60)
+    assert_undisturbed(stream, "s2", "s4")
+
+
 def uses(client: PathService, source: str, target: str) -> bool:
     return any((e["from"], e["to"]) == (source, target) for e in client.get("NGRID")["edges"])
 

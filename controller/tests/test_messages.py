@@ -26,14 +26,19 @@ from controller.messages import (
     Barrier,
     Change,
     Command,
-    DeleteAllGroups,
-    DeleteAllMeters,
     DeleteOwnedFlows,
-    changes,
-    resync,
+    Delta,
+    Message,
+    PacketOut,
+    Request,
+    Role,
+    RoleRequest,
+    delta,
+    messages_of,
 )
 from controller.paths import Path
 from controller.plan import entries_of
+from controller.replies import Multipart
 from controller.tests.fake_switch import FakeSwitch
 from controller.tests.planning import grown
 from controller.tests.sample import LEAF_2, LEAF_3, ROOT, network
@@ -43,6 +48,10 @@ GROUP = Group(1, (Bucket(300, 2),))
 FLOW = Flow(
     Match(1, 101, ANY_MULTICAST, "02:00:00:00:00:01"), 1000, COOKIE_BASE | 1, (ToGroup(1),), 1
 )
+
+
+def changes(held: Entries, desired: Entries) -> tuple[Message, ...]:
+    return messages_of(delta(held, desired))
 
 
 def test_what_a_flow_uses_comes_first() -> None:
@@ -85,17 +94,10 @@ def test_only_differences_are_sent() -> None:
     )
 
 
-def test_resync_clears_before_it_installs() -> None:
-    messages = resync(frozenset({TABLE_MISS}))
-    assert messages == (
-        DeleteOwnedFlows(),
-        Barrier(),
-        DeleteAllGroups(),
-        DeleteAllMeters(),
-        Barrier(),
-        Change(Command.ADD, TABLE_MISS),
-        Barrier(),
-    )
+def test_flow_whose_cookie_changes_is_added_because_modifying_keeps_the_cookie() -> None:
+    other = Flow(FLOW.match, FLOW.priority, FLOW.cookie + 1, FLOW.actions, FLOW.meter)
+    assert changes(frozenset({FLOW}), frozenset({other})) == (Change(Command.ADD, other), Barrier())
+    assert messages_of(Delta((FLOW,), (other,)).inverse) == (Change(Command.ADD, FLOW), Barrier())
 
 
 def test_any_difference_is_accepted_by_a_strict_switch() -> None:
@@ -179,7 +181,7 @@ def test_every_message_of_a_plan_serializes() -> None:
     core = core_of(network(), "core")
     path = grown(core, Path("p", 1, ROOT, 20_000_000), LEAF_2, LEAF_3)
     for entries in entries_of(core, path).values():
-        for messages in (resync(entries), changes(entries, frozenset())):
+        for messages in (changes(frozenset(), entries), changes(entries, frozenset())):
             for message in messages:
                 data = _bytes(message)
                 assert int.from_bytes(data[2:4], "big") == len(data)
@@ -193,3 +195,21 @@ def test_delete_is_strict_and_without_instructions_is_drop() -> None:
     owned = _bytes(DeleteOwnedFlows())
     assert owned[8:24].hex() == "444f574e00000000ffffffff00000000"
     assert owned[24] == 0xFF and owned[25] == 3  # all tables, OFPFC_DELETE
+
+
+def test_request_role_and_packet_out_bytes() -> None:
+    # Multipart request (18): type 1 FLOW, flags, pad; all tables, any port, any group, our cookies.
+    flows = _bytes(Request(Multipart.FLOW))
+    assert flows[:2].hex() == "0412"
+    assert flows[8:32].hex() == "0001000000000000" + "ff000000ffffffffffffffff00000000"
+    assert flows[32:48].hex() == "444f574e00000000ffffffff00000000"
+    meters = _bytes(Request(Multipart.METER_CONFIG))
+    assert meters[8:24].hex() == "000a000000000000" + "ffffffff00000000"  # OFPM_ALL
+    assert _bytes(Request(Multipart.GROUP_DESC))[8:].hex() == "0007000000000000"
+    # Role request (24): master 2, generation.
+    role = _bytes(RoleRequest(Role.MASTER, 0x1122334455667788))
+    assert role[:4].hex() == "04180018" and role[8:].hex() == "00000002000000001122334455667788"
+    # Packet out (13): no buffer, in_port OFPP_CONTROLLER, 16 bytes of actions, pad; output; data.
+    out = _bytes(PacketOut(3, b"frame"))
+    assert out[8:24].hex() == "ffffffff" + "fffffffd" + "0010" + "000000000000"
+    assert out[24:32].hex() == "0000001000000003" and out[40:] == b"frame"
