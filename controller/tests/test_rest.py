@@ -7,13 +7,15 @@ import json
 import threading
 from typing import Any
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 from controller.forwarding import base_entries
-from controller.rest import MAX_BODY_BYTES, description
+from controller.rest import MAX_BODY_BYTES
 from controller.service import Failure, Why
-from controller.tests.openapi import whole_app
-from controller.tests.process import CHECKOUT, wait_until
+from controller.tests.openapi import contract, kept, whole_app
+from controller.tests.process import wait_until
 from controller.tests.rig import Rig, assert_problem
 from controller.tests.sample import MAC_1, MAC_2
 
@@ -239,36 +241,77 @@ def test_bug_is_a_problem_too(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None
     rig.assert_settled()
 
 
-def contract(description: dict[str, Any]) -> dict[str, Any]:
-    """What clients rely on, without what depends on the version of a library."""
-    operations = {
-        f"{method} {path}": {
-            "parameters": sorted(p["name"] for p in operation.get("parameters", ())),
-            "answers": sorted(operation["responses"]),
-        }
-        for path, methods in description["paths"].items()
-        for method, operation in methods.items()
-    }
-    schemas = {
-        name: {
-            "properties": sorted(schema.get("properties", ())),
-            "required": sorted(schema.get("required", ())),
-            "values": schema.get("enum"),
-        }
-        for name, schema in description["components"]["schemas"].items()
-    }
-    return {"operations": operations, "schemas": schemas}
-
-
 def test_openapi_document_is_current(rig: Rig) -> None:
-    served = json.loads(description(whole_app(rig)))
-    kept = json.loads((CHECKOUT / "docs/openapi.json").read_text())
-    assert contract(kept) == contract(served), "python -m controller.tests.openapi writes it"
-    assert "get /v1/events" in contract(served)["operations"]
+    served = whole_app(rig).openapi()
+    assert contract(kept()) == contract(served), "python -m controller.tests.openapi writes it"
+    assert {"get /v1/events", "get /v1/metrics"} <= set(contract(served)["operations"])
     for operations in served["paths"].values():
         for operation in operations.values():
             assert {"401", "403", "404", "409", "422", "429", "502", "503", "504"} <= set(
                 operation["responses"]
             )
+    own = rig.http.get("/openapi.json").json()
+    assert set(own["paths"]) < set(served["paths"])
     examples = served["components"]["schemas"]["PathRequest"]["examples"]
     assert rig.http.post("/v1/paths", json={**examples[0], "root": ROOT}).status_code == 201
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from([*PATH, *ROOT, "workgroup", "algorithm", "end_time", "leaves"])
+            | st.text(max_size=5),
+            inner,
+            max_size=6,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+CHANGED = st.dictionaries(
+    st.sampled_from([*PATH, "end_time", "leaf_to_leaf"]), JSON, max_size=2
+).map(lambda change: {**PATH, **change})
+
+
+@given(body=JSON | CHANGED)
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+def test_any_json_is_answered(shared: Rig, body: Any) -> None:
+    """By 201 or a problem, and never by an internal error."""
+    text = json.dumps(body)
+    for url in ("/v1/paths", "/v1/paths/NGRID/leaves", "/v1/holds"):
+        response = shared.http.post(url, content=text, headers={"content-type": "application/json"})
+        assert response.status_code in (200, 201, 404, 409, 422), (url, text, response.text)
+        if response.status_code >= 400:
+            assert_problem(response, response.status_code)
+    for view in shared.service.paths():
+        shared.service.delete(view.path.name)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Rig:
+    return Rig()
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"{" * 50_000, 422),
+        (b"[" * 200_000, 400),
+        (b'{"name": ' + b"9" * 100_000 + b"}", 400),
+        (b'{"rate_bps": 1e999999999}', 422),
+        (b'{"name": "\\ud800"}', 422),
+        (b'{"name": "a", "name": "b"}', 422),
+        (b"\xef\xbb\xbf{}", 422),
+        (b"\x00" * 1000, 422),
+        (b"", 422),
+        (b" " * (MAX_BODY_BYTES + 1), 413),
+    ],
+)
+def test_hostile_bodies(rig: Rig, body: bytes, status: int) -> None:
+    for url in ("/v1/paths", "/v1/holds"):
+        response = rig.http.post(url, content=body, headers={"content-type": "application/json"})
+        assert_problem(response, status)
+        assert len(response.content) < 10_000
