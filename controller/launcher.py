@@ -211,15 +211,14 @@ def _join(
     arguments: argparse.Namespace,
     network: Network,
     service: PathService,
+    store: Store,
     peers: dict[str, PeerAddress] | None,
 ) -> tuple[Federation | None, list[APIRouter]]:
     """Raises PeerErrors."""
     if peers is None or not isinstance(service, FederatedService):
         return None, []
     exchanges = joining.connect(arguments.domain, peers)
-    federation, router = joining.join(
-        network, arguments.domain, service, arguments.store, exchanges
-    )
+    federation, router = joining.join(network, arguments.domain, service, store, exchanges)
     return federation, [router]
 
 
@@ -275,7 +274,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             events=EventLog(f"{int(time.time() * 1000):x}"),
             queue_driver=queue_driver,
         )
-        federation, routers = _join(arguments, network, service, peers)
+        federation, routers = _join(arguments, network, service, store, peers)
         if arguments.rest_socket is not None:
             sockets.append(server.listen_unix(arguments.rest_socket))
             unlink.append(arguments.rest_socket)

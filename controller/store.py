@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What survives the process: paths, holds and blocked ids in an SQLite file.
+"""What survives the process: paths, holds and blocked ids in an SQLite file, and what the
+federation knows of paths over several domains.
 
 A row per path, leaf and hop, so that a leaf that joins writes a few rows however many there are.
 Everything one request changes is one transaction, committed before any switch hears of it: after
@@ -51,6 +52,9 @@ CREATE TABLE hold (
 CREATE TABLE blocked (
     switch TEXT NOT NULL, number INTEGER NOT NULL, link TEXT NOT NULL, vlan INTEGER NOT NULL,
     PRIMARY KEY (switch, number, link, vlan)) WITHOUT ROWID;
+CREATE TABLE document (
+    kind TEXT NOT NULL, key TEXT NOT NULL, body TEXT NOT NULL,
+    PRIMARY KEY (kind, key)) WITHOUT ROWID;
 CREATE TABLE lease (
     id INTEGER PRIMARY KEY CHECK (id = 1), holder TEXT NOT NULL, address TEXT NOT NULL,
     expires REAL NOT NULL, generation INTEGER NOT NULL);
@@ -210,6 +214,12 @@ class Store:
             raise StoreError(self._text(error)) from error
         return Loaded(tuple(paths), tuple(holds), tuple(blocked))
 
+    def documents(self, kind: str) -> list[str]:
+        """What other rooms keep here (controller/federation), as text of their own."""
+        with self._lock:
+            query = "SELECT body FROM document WHERE kind = ? ORDER BY key"
+            return [row[0] for row in self._connection.execute(query, (kind,))]
+
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
         """All writes inside are done together or not at all. Raises Fenced, sqlite3.Error."""
@@ -274,6 +284,14 @@ class Store:
 
     def delete_hold(self, hold_id: str) -> None:
         self._connection.execute("DELETE FROM hold WHERE id = ?", (hold_id,))
+
+    def put_document(self, kind: str, key: str, body: str) -> None:
+        self._connection.execute(
+            "INSERT OR REPLACE INTO document VALUES (?, ?, ?)", (kind, key, body)
+        )
+
+    def delete_document(self, kind: str, key: str) -> None:
+        self._connection.execute("DELETE FROM document WHERE kind = ? AND key = ?", (kind, key))
 
     def block(self, blocked: Iterable[Blocked]) -> None:
         self._connection.executemany(

@@ -137,6 +137,11 @@ class Federation:
             if link in self.domains.hand_offs and self._coordinator is not None:
                 self._carry_out(self._coordinator.link_changed(self._now(), link, is_up))
 
+    @property
+    def is_running(self) -> bool:
+        """False: a standby, or about to read the store again after it could not be written."""
+        return self._coordinator is not None
+
     def record(self, path: str) -> Record | None:
         coordinator = self._coordinator
         return None if coordinator is None else coordinator.records.get(path)
@@ -225,7 +230,11 @@ class Federation:
                     self._wait(until, path)
                 except Refusal as refusal:
                     raise _error(refusal.problem) from None
+            asked = self._coordinator
             while number not in self._answers:
+                if self._coordinator is not asked:
+                    detail = f"path '{path}': this controller lost its store or its role meanwhile"
+                    raise ServiceError(503, "standby", "Standby", detail)
                 self._wait(until, path)
             problem = self._answers.pop(number)
         if problem is not None:
@@ -239,18 +248,27 @@ class Federation:
             raise ServiceError(504, "domain-timeout", "A domain did not answer in time", detail)
 
     def _carry_out(self, effects: Iterable[Effect]) -> None:
-        """With the lock."""
+        """With the lock. What cannot be written is not done: the store's state is loaded anew
+        (where an attempt is still under way, and is undone)."""
         for effect in effects:
-            if isinstance(effect, Save):
-                self._store.save_record(effect.record)
-            elif isinstance(effect, Forget):
-                self._store.forget_record(effect.path)
+            if isinstance(effect, (Save, Forget)):
+                try:
+                    self._write(effect)
+                except BaseException:
+                    self._coordinator = self._participant = None
+                    raise
             elif isinstance(effect, Send):
                 if not self._ending:
                     self._pools[effect.domain].submit(self._send, effect.domain, effect.request)
             elif isinstance(effect, Answer):
                 self._answers[effect.request_id] = effect.problem
         self._changed.notify_all()
+
+    def _write(self, effect: Save | Forget) -> None:
+        if isinstance(effect, Save):
+            self._store.save_record(effect.record)
+        else:
+            self._store.forget_record(effect.path)
 
     def _send(self, domain: str, request: Request) -> None:
         try:

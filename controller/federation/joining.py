@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from fastapi import APIRouter
 
@@ -16,6 +15,7 @@ from controller.federation.peers import Peer, PeerAddress
 from controller.federation.routes import make_router
 from controller.federation.store import FederationStore
 from controller.federation.trees import Domains
+from controller.store import Store
 from topologies.model import Network
 
 
@@ -23,7 +23,7 @@ def join(
     network: Network,
     home: str,
     service: FederatedService,
-    store_file: Path | None,
+    store: Store,
     peers: Mapping[str, Exchange],
     *,
     timing: Timing | None = None,
@@ -35,7 +35,7 @@ def join(
         domains,
         home,
         ServicePaths(domains, home, service.own_domain()),
-        FederationStore(store_file),
+        FederationStore(store),
         peers,
         timing=timing,
         audit_s=audit_s,

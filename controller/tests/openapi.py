@@ -21,7 +21,7 @@ DOCUMENT = CHECKOUT / "docs/openapi.json"
 def whole_app(rig: Rig) -> FastAPI:
     """With all routes that a controller may have."""
     service = FederatedService(rig.of, "core", rig.apply, rig.read)
-    _, router = join(rig.of, "core", service, None, {})
+    _, router = join(rig.of, "core", service, rig.store, {})
     return make_app(service, None, [router_of(service, rig.monitor), router])
 
 

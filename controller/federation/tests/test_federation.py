@@ -275,6 +275,19 @@ def test_a_domain_that_lost_its_segment_gets_it_back(world: WorldRig, a: DomainR
     world.wait_for("up", lambda: a.http.get("/v1/paths/P").json()["state"] == "up")
 
 
+def test_a_controller_that_is_not_active_any_more_decides_nothing(
+    world: WorldRig, a: DomainRig
+) -> None:
+    before = world.entries()
+    a.store.fence(1)  # another controller has the lease
+    assert join(a, IN_C, 503)["type"] == "urn:downpour:problem:standby"
+    assert world.entries() == before
+    a.store.fence(None)
+    world.wait_for("it is active again", lambda: a.federation.is_running)
+    join(a, IN_C)
+    assert from_root(world) == [at(IN_C)]
+
+
 def test_a_path_that_ends_by_itself_ends_everywhere(world: WorldRig, a: DomainRig) -> None:
     join(a, IN_C)
     a.service.own_domain().delete("P")  # as when its end time comes

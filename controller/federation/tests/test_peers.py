@@ -31,6 +31,7 @@ from controller.federation.values import (
 )
 from controller.rest import make_app
 from controller.server import Server, listen_tcp
+from controller.store import Store
 from controller.workgroups import load as load_workgroups
 
 TOKEN_OF_A, TOKEN_OF_C, TOKEN_OF_USER = ("a" * 32, "c" * 32, "u" * 32)
@@ -119,8 +120,9 @@ def address(tmp_path: Path) -> Iterator[str]:
         f"  - {{ name: user, token_sha256: '{digest(TOKEN_OF_USER)}' }}\n"
     )
     network = chain("abc")
-    service = FederatedService(network, "b", lambda _changes: {}, lambda _switches: {})
-    federation, router = join(network, "b", service, None, connect("b", {}))
+    store = Store(None, network.name, "b")
+    service = FederatedService(network, "b", lambda _changes: {}, lambda _switches: {}, store=store)
+    federation, router = join(network, "b", service, store, connect("b", {}))
     listener = listen_tcp("--rest-listen", "127.0.0.1", 0)
     port = listener.getsockname()[1]
     server = Server(make_app(service, Access(load_workgroups(groups)), [router]), [listener])
