@@ -24,7 +24,7 @@ ROOMS = ("topologies", "controller", "experiments", "parsers", "virtual", "bench
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "topologies": (),
     "parsers": (),
-    "controller": ("topologies.document", "topologies.model"),
+    "controller": ("topologies.document", "topologies.model", "topologies.paths"),
     "experiments": ("topologies", "parsers", "controller.client", "virtual"),
     "bench": (
         "controller",
