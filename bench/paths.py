@@ -14,9 +14,11 @@ import json
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +36,7 @@ from topologies.openvswitch import OpenVSwitch
 from topologies.shell import LabError, check, die_with_parent
 
 SIZES: Final = (8, 100, 1000)
+RATE_BPS: Final = 1_000_000
 CYCLES: Final = 7  # of joining and leaving, at each size
 ENTRIES: Final = 10_000
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -68,11 +71,19 @@ class Client:
         return took_s
 
     def create(self, name: str, root: Endpoint) -> float:
-        body = {"name": name, "root": _json_of(root), "rate_bps": 1_000_000}
+        body = {"name": name, "root": _json_of(root), "rate_bps": RATE_BPS}
         return self._request("POST", "/v1/paths", body)
 
     def add(self, name: str, leaf: Endpoint) -> float:
         return self._request("POST", f"/v1/paths/{name}/leaves", _json_of(leaf))
+
+    def fill(self, name: str, root: Endpoint, leaves: Sequence[Endpoint]) -> None:
+        """Many leaves by one change: a hold, and its commit."""
+        path = {"name": name, "root": _json_of(root), "rate_bps": RATE_BPS}
+        path["leaves"] = [_json_of(leaf) for leaf in leaves]
+        hold_id = str(uuid.uuid4())
+        self._request("POST", "/v1/holds", {"id": hold_id, "hold_s": 60, "path": path})
+        self._request("POST", f"/v1/holds/{hold_id}/commit")
 
     def remove(self, name: str, leaf: Endpoint) -> float:
         place = f"{leaf.switch}/{leaf.port}/{leaf.vlan}"
@@ -113,9 +124,8 @@ def measure(backend: Backend) -> dict[str, Any]:
     there = 1
     more = leaves()
     for size in SIZES:
-        while there < size - 1:
-            client.add("p", next(more))
-            there += 1
+        client.fill("p", endpoint("s1", 0), list(islice(more, size - 1 - there)))
+        there = size - 1
         for what, leaf in (("join", endpoint(NEAR, 1)), ("branch", endpoint(FAR, 0))):
             joined, left = [], []
             for _ in range(CYCLES):
@@ -124,11 +134,10 @@ def measure(backend: Backend) -> dict[str, Any]:
             result[f"{what}_{size}_s"] = median(joined)
             if what == "join":
                 result[f"leave_{size}_s"] = median(left)
-    client.create("q", endpoint("s1", 1))
     more = leaves(first=500)
-    while backend.entries() < ENTRIES:
-        for _ in range(20):
-            client.add("q", next(more))
+    while (lacking := ENTRIES - backend.entries()) > 0:
+        # A leaf has 7 entries of its own, 5 at its switch and 2 on the way.
+        client.fill("q", endpoint("s1", 1), list(islice(more, lacking // 7 + 1)))
     result["entries"] = backend.entries()
     result["reconcile_same_s"] = backend.reconnect(False)
     result["reconcile_empty_s"] = backend.reconnect(True)
@@ -290,7 +299,7 @@ def ovs(work: Path) -> Iterator[Backend]:
             *(sys.executable, "-m", "controller", "--network", str(work / "network.json")),
             *("--domain", DOMAIN, "--of-listen", f"127.0.0.1:{port}"),
             *("--rest-socket", str(path), "--store", str(work / "paths.db")),
-            *("--log", str(work / "controller.log")),
+            *("--log", str(work / "controller.log"), "--liveness-period-ms", "0"),
         ]
         with (work / "controller.err").open("wb") as err:
             controller = subprocess.Popen(argv, cwd=ROOT, stderr=err, preexec_fn=die_with_parent())
