@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from controller.aside import Aside, rows_of
 from controller.books import Books
 from controller.core import Core, DownSet, EndpointKey, PlanError, core_of
-from controller.entries import Entry
+from controller.entries import Entry, Group
 from controller.events import EventKind, EventLog
 from controller.forwarding import base_entries
 from controller.holds import Hold, Holds
@@ -77,6 +77,7 @@ class Changes:
         self._installer = Installer(self.core.dpids, apply, read, self._on_known)
         self._lock = threading.Lock()  # planning; never held while a switch is waited for
         self._idle = threading.Condition(self._lock)
+        self._group_changes: dict[tuple[str, int], int] = {}
         # Paths with a change that is planned and not finished, and the endpoints that it frees:
         # another path's entries there would have the keys of those that are being deleted.
         self._busy: set[str | EndpointKey] = set()
@@ -254,6 +255,7 @@ class Changes:
         )
         self._busy |= keys
         phases = merged([step.phases for step in steps])
+        self._note_groups(phases)
         return _Work(tuple(steps), phases, tuple(rows), keys, started)
 
     def _enter(self, step: Step) -> None:
@@ -382,8 +384,22 @@ class Changes:
             finally:
                 self._busy -= work.keys
                 self._idle.notify_all()
+                self._note_groups(work.phases)
                 for step in work.steps:
                     self._note_state(_name_of(step))
+
+    def group_changes(self) -> dict[tuple[str, int], int]:
+        """(switch, number of the group) -> how often a change of it began or ended."""
+        with self._lock:
+            return dict(self._group_changes)
+
+    def _note_groups(self, phases: Iterable[Phase]) -> None:
+        for phase in phases:
+            for switch, change in phase.items():
+                for entry in change.added:
+                    if isinstance(entry, Group):
+                        key = (switch, entry.number)
+                        self._group_changes[key] = self._group_changes.get(key, 0) + 1
 
     def _forget(self, rows: Sequence[Blocked]) -> None:
         """Nobody waits for these any more. Should the store fail, it only blocks them longer."""

@@ -4,8 +4,9 @@
 Counters are matched with the path's entries by the entries' own keys (forwarding.py). A switch
 starts a group's counters anew whenever the group is changed (Open vSwitch does), that is when a
 branch at that switch comes or goes; `Ledger` adds up over that, but what was counted between the
-last reading and the change is not in its sums. So totals are "at least"; what is missing at a leaf
-is told exactly, but only since the counters that it is worked out from began (`since`).
+readings before and after the change may not be in its sums. So totals are "at least"; what is
+missing at a leaf is told exactly, but only since the counters that it is worked out from began
+(`since`).
 
 Counts of several switches are not read at one instant: frames on their way show as missing until
 the next reading.
@@ -13,7 +14,7 @@ the next reading.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -168,12 +169,23 @@ class Ledger:
             del self._paths[key]
 
     def add(
-        self, core: Core, path: Path, stats: Mapping[str, SwitchStats], now: float
+        self,
+        core: Core,
+        path: Path,
+        stats: Mapping[str, SwitchStats],
+        now: float,
+        regrouped: Container[str] = (),
+        restarted: Container[str] = (),
     ) -> PathCounts:
-        """The path's counts after one more reading; `now` in epoch seconds."""
+        """The path's counts after one more reading; `now` in epoch seconds. At switches that are
+        `regrouped` the path's group may have been changed since the last reading, those that are
+        `restarted` may have lost all counters: they may count anew, and be further already."""
         ledger = self._paths.setdefault((path.name, path.number), _PathLedger())
         for counter, count in readings_of(core, path, stats).items():
             known = ledger.counters.setdefault(counter, _Counter())
+            kind, switch = counter[0], counter[1] if len(counter) > 1 else path.root.switch
+            if switch in restarted or (kind in ("group", "branch") and switch in regrouped):
+                known.epoch += 1
             if count.packets < known.last.packets:
                 known.epoch += 1
                 known.last = NOTHING

@@ -46,6 +46,7 @@ class Monitor:
         self._lock = threading.Lock()
         self._ledger = Ledger()
         self._position = service.events.last
+        self._changes = service.group_changes()
         self._reading = Reading()
         self._dropping = {
             switch: [entry for entry in entries if isinstance(entry, Flow)]
@@ -72,27 +73,44 @@ class Monitor:
         service = self._service
         connected = [switch for switch, known in service.switches().items() if known]
         paths = [view.path for view in service.paths()]
+        changes = service.group_changes()
         answers = self._stats(connected)
+        changes_then = service.group_changes()
         now = self._clock()
         stats = {s: answer for s, answer in answers.items() if isinstance(answer, SwitchStats)}
         for switch, answer in answers.items():
             if not isinstance(answer, SwitchStats):
                 LOG.warning("switch '%s' does not tell its counters: %s", switch, answer)
-        self._forget()
+        restarted = self._follow_events()
+        regrouped: dict[int, set[str]] = {}
+        for (switch, number), times in changes_then.items():
+            if self._changes.get((switch, number)) != times:
+                regrouped.setdefault(number, set()).add(switch)
+        # What changed while the counters were read has been read before or after: next time again.
+        self._changes = changes
         self._ledger.forget_others(paths)
-        counts = {path.name: self._ledger.add(service.core, path, stats, now) for path in paths}
+        counts = {
+            path.name: self._ledger.add(
+                service.core, path, stats, now, regrouped.get(path.number, ()), restarted
+            )
+            for path in paths
+        }
         return Reading(now, counts, dict(self._unexpected(stats)))
 
-    def _forget(self) -> None:
-        """A path that was deleted since the last reading may be there again, with its number."""
+    def _follow_events(self) -> set[str]:
+        """The switches that came back since the last reading. A path that was deleted meanwhile
+        begins at zero: it may be there again, with its number."""
+        restarted: set[str] = set()
         while True:
             events, _ = self._service.events.after(self._position)
             if not events:
-                return
+                return restarted
             self._position = events[-1].sequence
             for event in events:
                 if event.kind in (EventKind.PATH_DELETED, EventKind.PATH_EXPIRED):
                     self._ledger.forget(event.data["path"])
+                elif event.kind is EventKind.SWITCH_UP:
+                    restarted.add(event.data["switch"])
 
     def _unexpected(
         self, stats: Mapping[str, SwitchStats]

@@ -130,6 +130,42 @@ def test_sums_go_on_when_a_branch_comes_and_comparisons_begin_anew(rig: Rig) -> 
     assert leaf_of(shown, "s3")["compared"] == {"since": first["time"], "sent": 4, "missing": 0}
 
 
+def test_counters_that_began_anew_and_are_further_than_before(rig: Rig) -> None:
+    """5 frames are read; s3 joins, so s2's group counts from 0; 9 more frames: its buckets say 9,
+    which is more than 5. What is known of h2's: at least 9 (14 came)."""
+    counters(rig)
+    send(rig, 5)
+    counters(rig)
+    rig.service.add_leaf("p", LEAF_3)
+    send(rig, 9)
+    shown = counters(rig)
+    assert shown["entered"]["multicast"] == count(14)
+    assert leaf_of(shown, "s2")["multicast"] == count(9)
+    assert leaf_of(shown, "s2")["compared"] == {"since": shown["time"], "sent": 0, "missing": 0}
+    assert leaf_of(shown, "s4")["multicast"] == count(14)
+    assert leaf_of(shown, "s4")["compared"]["missing"] == 0
+    send(rig, 2)
+    shown = counters(rig)
+    for switch in ("s2", "s3"):
+        compared = leaf_of(shown, switch)["compared"]
+        assert (compared["sent"], compared["missing"]) == (2, 0)
+
+
+def test_a_switch_that_restarted_counts_anew(rig: Rig) -> None:
+    counters(rig)
+    send(rig, 5)
+    counters(rig)
+    rig.net.switches["s4"].hits.clear()
+    rig.service.switch_down("s4")
+    rig.service.switch_up("s4")
+    send(rig, 8)
+    counters(rig)
+    send(rig, 3)
+    shown = counters(rig)
+    compared = leaf_of(shown, "s4")["compared"]
+    assert (compared["sent"], compared["missing"]) == (3, 0)
+
+
 def test_a_path_of_the_same_name_begins_at_zero(rig: Rig) -> None:
     send(rig, 5)
     counters(rig)
