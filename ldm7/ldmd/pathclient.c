@@ -230,7 +230,7 @@ static bool add_headers(struct pathclient *c, char *why, size_t why_bytes)
 
     snprintf(why, why_bytes, "no memory");
     if (!add_header(c, "Accept: application/json, application/problem+json") ||
-        !add_header(c, "Expect:") ||
+        !add_header(c, "Expect:") || (c->request.brief && !add_header(c, "Prefer: return=minimal")) ||
         (c->request.body[0] != '\0' && !add_header(c, "Content-Type: application/json")))
         return false;
     if (c->set->path_token_file[0] == '\0')

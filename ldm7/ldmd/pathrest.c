@@ -219,6 +219,22 @@ bool path_view_parse(struct path_view *v, const char *body, size_t n, const char
     return *why == NULL;
 }
 
+bool path_summary_parse(const char *body, size_t n, char name[PATH_NAME_MAX + 1], bool *is_up)
+{
+    json_t *top = load(body, n);
+    const char *text = json_string_value(json_object_get(top, "name"));
+    const char *state = json_string_value(json_object_get(top, "state"));
+    bool ok = text != NULL && strlen(text) <= PATH_NAME_MAX && state != NULL &&
+              json_object_get(top, "leaves") == NULL;
+
+    if (ok) {
+        memcpy(name, text, strlen(text) + 1);
+        *is_up = strcmp(state, "up") == 0;
+    }
+    json_decref(top);
+    return ok;
+}
+
 const struct path_view_leaf *path_view_find(const struct path_view *v, const struct path_endpoint *at)
 {
     for (size_t i = 0; i < v->nleaves; i++)

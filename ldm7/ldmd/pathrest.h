@@ -46,6 +46,7 @@ struct path_request {
     enum path_method { PATH_GET, PATH_POST, PATH_DELETE } method;
     char target[512];                  /* such as /v1/paths/NGRID */
     char body[512];                    /* JSON; empty: none */
+    bool brief;                        /* a summary is enough for an answer (RFC 7240) */
 };
 void path_request_create(struct path_request *r, const char *name, const struct path_endpoint *root,
                          uint64_t rate_bps);
@@ -57,6 +58,8 @@ void path_request_path(struct path_request *r, enum path_method method, const ch
 /* The description of a path. false: it is none, why (a constant) says what is missing. Call
  * path_view_free in any case. */
 bool path_view_parse(struct path_view *v, const char *body, size_t n, const char **why);
+/* Its summary: name and state alone. false: it is none. */
+bool path_summary_parse(const char *body, size_t n, char name[PATH_NAME_MAX + 1], bool *is_up);
 const struct path_view_leaf *path_view_find(const struct path_view *v, const struct path_endpoint *at);
 void path_view_free(struct path_view *v);
 

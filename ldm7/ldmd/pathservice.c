@@ -30,6 +30,7 @@ struct leaf {
     enum { LEAF_ABSENT, LEAF_PRESENT, LEAF_UNSURE } there;   /* at the service */
     bool confirmed;                    /* the service answered our request for it */
     unsigned failures;                 /* in a row */
+    bool in_full;                      /* a summary did not say enough */
     unsigned missing;                  /* how often the service did not know the path, in a row */
     uint64_t due_ns;                   /* nothing is asked before */
 };
@@ -280,9 +281,13 @@ bool pathservice_request(struct pathservice *p, uint64_t now, struct path_reques
     case STEP_LOOK: path_request_path(out, PATH_GET, name); break;
     case STEP_REPLACE:
     case STEP_DELETE: path_request_path(out, PATH_DELETE, name); break;
-    case STEP_ADD: path_request_add(out, name, &plan.leaf->at); break;
+    case STEP_ADD:
+        path_request_add(out, name, &plan.leaf->at);
+        out->brief = !plan.leaf->in_full;
+        break;
     case STEP_REMOVE:
         path_request_remove(out, name, &plan.leaf->at);
+        out->brief = true;
         plan.leaf->confirmed = false;
         break;
     default: path_request_create(out, name, &p->cfg.root, p->cfg.rate_bps); break;
@@ -512,13 +517,19 @@ static void leaf_is_refused(struct pathservice *p, struct leaf *l, const struct 
     tell(p, l, NEVER, PATH_REFUSED);
 }
 
-static void on_added(struct pathservice *p, struct leaf *l, const struct path_answer *a, uint64_t now)
+/* NULL: the answer confirms the leaf. A summary does if the whole path is up. */
+static const char *why_unconfirmed(const struct pathservice *p, struct leaf *l, const struct path_answer *a)
 {
-    char at[PATH_ENDPOINT_TEXT];
-    const struct path_view_leaf *found = NULL;
+    const struct path_view_leaf *found;
+    char name[PATH_NAME_MAX + 1];
     struct path_view v;
     const char *why;
+    bool is_up;
 
+    if (path_summary_parse(a->body, a->body_bytes, name, &is_up)) {
+        l->in_full = !is_up;
+        return strcmp(name, p->cfg.name) != 0 ? "of another path" : is_up ? NULL : "degraded";
+    }
     if (path_view_parse(&v, a->body, a->body_bytes, &why)) {
         found = path_view_find(&v, &l->at);
         why = strcmp(v.name, p->cfg.name) != 0 ? "of another path"
@@ -526,21 +537,33 @@ static void on_added(struct pathservice *p, struct leaf *l, const struct path_an
               : found->down                    ? "the leaf is not served at present"
                                                : NULL;
     }
+    path_view_free(&v);
+    return why;
+}
+
+static void on_added(struct pathservice *p, struct leaf *l, const struct path_answer *a, uint64_t now)
+{
+    bool was_in_full = l->in_full;
+    char at[PATH_ENDPOINT_TEXT];
+    const char *why = why_unconfirmed(p, l, a);
+
     l->there = why == NULL ? LEAF_PRESENT : LEAF_UNSURE;
     if (why == NULL) {
         l->confirmed = true;
+        l->in_full = false;
         l->failures = l->missing = 0;
         log_note("Path service: leaf %s: path=%s, endpoint=%s, ms=%.1f, waited_ms=%.1f, "
                  "users=%zu, leaves=%zu", is_served(l) ? "restored" : "added", p->cfg.name, path_endpoint_format(&l->at, at),
                  ms_since(p->sent_ns, now), ms_since(first_waiting_ns(l, now), now),
                  count_wants(l), leaves_there(p));
         tell(p, l, NEVER, PATH_CONFIRMED);
+    } else if (l->in_full && !was_in_full) {
+        l->due_ns = now;               /* some leaf is down: is it this one? */
     } else {
         if (l->failures == 0)
             log_answer(p, l, "not confirmed", a->status, why);
         leaf_fails(l, now);
     }
-    path_view_free(&v);
 }
 
 static void on_leaf(struct pathservice *p, enum step step, struct leaf *l,

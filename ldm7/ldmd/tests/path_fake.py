@@ -37,6 +37,7 @@ class Request:
     target: str
     body: Any
     token: str
+    brief: bool = False
 
     def __str__(self) -> str:
         return f"{self.method} {self.target}"
@@ -77,7 +78,10 @@ class PathService:
         if other is not None:
             return other
         with self.lock:
-            return self._serve(request)
+            answer = self._serve(request)
+            if request.brief and answer.status in (200, 201):
+                answer.body = {key: answer.body[key] for key in ("name", "state")}
+            return answer
 
     def _serve(self, request: Request) -> Answer:
         match [unquote(part) for part in request.target.split("/")[3:]]:
@@ -157,7 +161,8 @@ class PathService:
                 length = int(self.headers.get("Content-Length", 0))
                 body = json.loads(self.rfile.read(length)) if length else None
                 token = self.headers.get("Authorization", "")
-                answer = service.handle(Request(self.command, self.path, body, token))
+                brief = self.headers.get("Prefer", "") == "return=minimal"
+                answer = service.handle(Request(self.command, self.path, body, token, brief))
                 try:
                     self._answer(answer)
                 except OSError:  # the client had enough

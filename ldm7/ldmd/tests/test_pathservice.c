@@ -272,6 +272,38 @@ static void confirmed_later(void **state)
     pathservice_free(p);
 }
 
+/* A summary is enough while the whole path is up; if it is not, the leaf's own state counts. */
+static void summaries(void **state)
+{
+    static const char up[] = "{\"name\":\"NGRID\",\"state\":\"up\"}";
+    static const char degraded[] = "{\"name\":\"NGRID\",\"state\":\"degraded\"}";
+    struct pathservice *p = start();
+    struct path_request r;
+
+    (void)state;
+    make(p, 0);
+    want(p, 0, 0, 0);
+    assert_true(pathservice_request(p, 0, &r));
+    assert_true(r.brief);
+    answer(p, 0, 201, up);
+    assert_int_equal(verdicts[0], PATH_CONFIRMED);
+    want(p, 1, 1, 0);
+    assert_true(pathservice_request(p, 0, &r));
+    answer(p, 0, 201, degraded);
+    assert_int_equal(verdicts[1], -1);
+    assert_true(pathservice_request(p, 0, &r));        /* at once, in full */
+    assert_string_equal(r.body, LEAF1);
+    assert_false(r.brief);
+    answer(p, 0, 200, view(3, 1));     /* it is the other one */
+    assert_int_equal(verdicts[1], PATH_CONFIRMED);
+    want(p, 2, 2, 0);
+    assert_true(pathservice_request(p, 0, &r));
+    answer(p, 0, 201, "{\"name\":\"OTHER\",\"state\":\"up\"}");
+    assert_int_equal(verdicts[2], -1);
+    expect_nothing(p, 0);
+    pathservice_free(p);
+}
+
 static void retry_after(void **state)
 {
     struct pathservice *p = start();
@@ -696,6 +728,7 @@ int main(void)
         cmocka_unit_test(joins_and_leaves), cmocka_unit_test(leaves_while_added),
         cmocka_unit_test(refusals), cmocka_unit_test(not_confirmed),
         cmocka_unit_test(confirmed_later), cmocka_unit_test(retry_after),
+        cmocka_unit_test(summaries),
         cmocka_unit_test(senseless_answers), cmocka_unit_test(leftovers), cmocka_unit_test(audits),
         cmocka_unit_test(other_missing_things), cmocka_unit_test(path_never_there),
         cmocka_unit_test(path_refused), cmocka_unit_test(path_not_answered),
