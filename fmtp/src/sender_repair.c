@@ -199,7 +199,11 @@ void fmtp_repair_append(struct fmtp_sender *s, struct group *g)
         return;
     }
     n = (unsigned)(expected + 0.25);
-    g->target = (uint8_t)(n < max ? n : max);
+    if (n > max)
+        n = max;
+    /* Somebody who took the group for passed may have asked for more already. */
+    if (n > g->target)
+        g->target = (uint8_t)n;
     if (g->target > g->parity)
         s->appending = g;
 }
@@ -260,6 +264,10 @@ static void begin_burst(struct fmtp_sender *s, struct group *g, uint64_t now_ns)
     uint64_t packet = packet_ns(s);
 
     settle(s, g, g->target);
+    if (!n && !g->originals) {
+        rest(s, g);                       /* what was appended meanwhile is enough */
+        return;
+    }
     if (g->last_ns + fmtp_peers_rtt_max(s) < now_ns)
         g->resent = (struct fmtp_bits){0};
     /* The code costs here and, at the same time everywhere, at the receivers. But only parity tells

@@ -194,6 +194,16 @@ static void test_numbers_run_out(void **state)
     bits[24] = 0xc0;
     ask_k(s, b, latest, 0, 200, (struct fmtp_repair_req){0, 0, 2, NULL}, bits, 60 * MS);
     expect(s, 62 * MS, FMTP_PARITY, parity(0, 0, 3));
+    drain(s, 62 * MS, &extra);
+    /* All 55 are sent: what is asked for then comes as it was. */
+    memset(bits, 0xff, 7);
+    ask_k(s, a, latest, 0, 200, (struct fmtp_repair_req){3, 0, 52, NULL}, bits, 100 * MS);
+    drain(s, 102 * MS, &extra);
+    assert_int_equal(extra, 52);
+    memset(bits, 0, sizeof bits);
+    bits[0] = 4;
+    ask_k(s, a, latest, 0, 200, (struct fmtp_repair_req){55, 0, 1, NULL}, bits, 200 * MS);
+    expect(s, 202 * MS, FMTP_REPAIR, 2 * BLOCK);
     fmtp_sender_free(s);
 }
 
@@ -276,6 +286,39 @@ static void test_proactive_parity(void **state)
     fmtp_sender_free(s);
 }
 
+/* A request for a group whose blocks are not all multicast yet (its receiver took it for passed) is not
+ * cut down to what is appended unasked. */
+static void test_early_request(void **state)
+{
+    struct fmtp_sender *s = make(&common);
+    int a = peer(s, true), b = peer(s, true);
+    struct fmtp_header h;
+    uint8_t payload[BLOCK];
+    unsigned in_group[30] = {0}, extra;
+
+    (void)state;
+    offer(s, 1000);
+    drain(s, 0, &extra);
+    ask(s, a, 0, 0, 0, 3, 0x007, 20 * MS);
+    drain(s, 22 * MS, &extra);
+    put(s, a, FMTP_RETX_END, 0, 0, 0);
+    put(s, b, FMTP_RETX_END, 0, 0, 0);
+    offer(s, 30000);                                     /* 3 of 10 are lost: 3 after each group */
+    ask(s, a, 5, 0, 0, 8, 0x0ff, 22 * MS);
+    while (next(s, 22 * MS, &h, payload))
+        if (h.flags == FMTP_PARITY) {
+            struct fmtp_parity p = fmtp_parity_get(h.seqnum);
+            assert_int_equal(p.number, in_group[p.group]++);
+            assert_in_range(p.end, p.number + 1, 8);
+        }
+    assert_int_equal(in_group[4], 3);
+    assert_int_equal(in_group[5], 8);
+    assert_int_equal(in_group[6], 3);
+    fmtp_sender_timeout(s, 30 * MS);                     /* the hold-off is over */
+    expect_none(s, 30 * MS);
+    fmtp_sender_free(s);
+}
+
 /* With an ordinary receiver nothing of the extension is multicast. */
 static void test_mixed(void **state)
 {
@@ -327,6 +370,7 @@ int main(void)
         cmocka_unit_test(test_no_hold_off_for_one), cmocka_unit_test(test_parity),
         cmocka_unit_test(test_request_in_mid_burst), cmocka_unit_test(test_numbers_run_out),
         cmocka_unit_test(test_one_for_one), cmocka_unit_test(test_proactive_parity),
+        cmocka_unit_test(test_early_request),
         cmocka_unit_test(test_mixed),
     };
 
