@@ -136,6 +136,16 @@ def test_who_comes_back_gets_what_was_sent_meanwhile() -> None:
     assert second.prune_took_s is None
 
 
+def test_changes_of_the_path_belong_to_the_session_they_were_for() -> None:
+    """Left before the leaf was there, came back before it was gone: the leaf was added at 2.3 and
+    removed at 5.9."""
+    events = [event(1.0, "join"), event(2.1, "kill"), event(2.2, "join"), event(5.5, "leave")]
+    early, second = sessions_of([*events, event(5.7, "join")], log(FIRST), FEED, LEAF)[:2]
+    assert (early.leaf_added_took_s, early.pruned_s, early.ready_s) == (None, None, None)
+    assert second.leaf_added_took_s == 0.0125
+    assert second.pruned_s is None
+
+
 def test_a_product_missing_in_a_session_is_lost() -> None:
     found = subscription(FIRST + SECOND, TWO_SESSIONS, listed(3, 5, 6, 7, 8, 9))
     assert (found.sent, found.received, found.lost) == (5, 4, ("NGRID.000004",))
