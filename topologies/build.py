@@ -35,8 +35,8 @@ MULTICAST_PREFIX = "239.0.0.0/8"  # administratively scoped (RFC 2365)
 DESCRIPTORS_OF_NODE = 6  # a node of Mininet takes four of this process's
 SPARE_DESCRIPTORS = 32
 # The kernel tells of a lost carrier at once, but after up to 1 s if both ends of a veth pair happen
-# to have the same index, each in its namespace (linkwatch): one of them has a high one.
-FAR_INDEX_FIRST = 1_000_000
+# to have the same index, each in its namespace (linkwatch). So both are given.
+A_INDEX_FIRST, B_INDEX_FIRST = 10_000, 1_000_000
 OFFLOADS_OFF = ("tx-checksumming", "tcp-segmentation-offload")
 
 
@@ -196,10 +196,8 @@ def pair_commands(pairs: Iterable[Pair], pids: dict[str, int]) -> str:
     for number, p in enumerate(pairs):
         a = _end(p.a, p.a_mac, pids.get(p.a_node))
         b = _end(p.b, p.b_mac, pids.get(p.b_node))
-        if p.b_node in pids:
-            b += f" index {FAR_INDEX_FIRST + number}"
-        elif p.a_node in pids:
-            a += f" index {FAR_INDEX_FIRST + number}"
+        a += f" index {A_INDEX_FIRST + number}"
+        b += f" index {B_INDEX_FIRST + number}"
         lines.append(f"link add {a} type veth peer {b}")
         for name, node in ((p.a, p.a_node), (p.b, p.b_node)):
             if node not in pids:

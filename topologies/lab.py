@@ -49,6 +49,7 @@ class Lab:
         *,
         seed: int = 1,
         queues: bool = False,
+        lease_s: float = 0.0,
     ) -> None:
         self.network = network
         self.facts = facts
@@ -59,6 +60,7 @@ class Lab:
         self.ctcp_problem = ""  # why `use_ctcp` returned None
         self._seed = seed
         self._queues = queues
+        self._lease_s = lease_s
         self._ctcp: CircuitTcp | None = None
         self._wire = wire_plan.plan(network, facts.delay_mechanism)
         self._switches = OpenVSwitch(state_dir / "ovs")
@@ -357,6 +359,8 @@ class Lab:
         """A second controller of the domain on the same store, to which its switches connect,
         too. Returns its northbound socket. LabError."""
         first = self._controller_of(domain)
+        if not self._lease_s:
+            raise LabError(f"{domain}: no standby without a lease (open_lab: lease_s)")
         if domain in self._standbys:
             raise LabError(f"{domain} has a standby already")
         port = first.port + STANDBY_PORT_OFFSET
@@ -445,6 +449,8 @@ class Lab:
             lines = (f"  {other}: {{ at: {self._peer_sockets(other)} }}\n" for other in others)
             peers.write_text(f"peers:\n{''.join(lines)}", encoding="utf-8")
             options += ["--peers", str(peers)]
+        if self._lease_s:
+            options += ["--lease-s", f"{self._lease_s:g}"]
         if self._queues and self.facts.datapath == "kernel":
             options += ["--queues", f"ovsdb:unix:{self._switches.database_socket}"]
         elif self._queues:
@@ -615,20 +621,29 @@ def open_lab(
     facts: KernelFacts | None = None,
     seed: int = 1,
     queues: bool = False,
+    lease_s: float = 0.0,
 ) -> Iterator[Lab]:
     """Build `network`, check it, and take it down at the end, also after an error or Ctrl-C.
 
     `state_dir` is the run's (from `lifecycle.enter`). `facts` replaces the probe of the kernel
     (for tests). `seed` decides which frames wire-relay loses on lossy links. With `queues` the
-    controllers set the queues of the switches' ports. LabError: what could not be made, or is not
-    what was asked for.
+    controllers set the queues of the switches' ports. `lease_s`: a controller that has not renewed
+    its lease for so long is replaced by its standby (0: there can be none). LabError: what could
+    not be made, or is not what was asked for.
     """
     if os.environ.get(marks.MARK) != state_dir.name:
         raise LabError(f"{state_dir}: not the run this process has entered (lifecycle.enter)")
     if sys.platform != "linux":
         raise LabError("an emulated network needs Linux")
     progress("what the kernel has")
-    lab = Lab(network, state_dir, facts if facts is not None else probe(), seed=seed, queues=queues)
+    lab = Lab(
+        network,
+        state_dir,
+        facts if facts is not None else probe(),
+        seed=seed,
+        queues=queues,
+        lease_s=lease_s,
+    )
     try:
         lab.open(progress)
         yield lab

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -34,6 +35,15 @@ def daemon(name: str) -> str:
         if directory and os.access(path, os.X_OK):
             return str(path)
     raise LabError(f"{name}: not found on this machine (Debian: apt install openvswitch-switch)")
+
+
+def _listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
 
 
 class OpenVSwitch:
@@ -62,11 +72,11 @@ class OpenVSwitch:
             raise LabError(f"{SCHEMAS[0]}: not found (Debian: apt install openvswitch-switch)")
         database = self.directory / "conf.db"
         check(["ovsdb-tool", "create", str(database), str(schema)])
-        socket = self.database_socket
-        self._spawn("ovsdb-server", f"--remote=punix:{socket}", str(database))
-        self._wait_for(socket)
+        remote = self.database_socket
+        self._spawn("ovsdb-server", f"--remote=punix:{remote}", str(database))
+        self._wait_for(remote)
         check(["ovs-vsctl", "--no-wait", "--timeout=10", "init"])
-        self._spawn("ovs-vswitchd", f"unix:{socket}", nice=SWITCH_NICE)
+        self._spawn("ovs-vswitchd", f"unix:{remote}", nice=SWITCH_NICE)
 
     def _spawn(self, name: str, *arguments: str, nice: int = 0) -> None:
         log = self.directory / f"{name}.log"
@@ -85,9 +95,10 @@ class OpenVSwitch:
             )
         )
 
-    def _wait_for(self, socket: Path) -> None:
+    def _wait_for(self, path: Path) -> None:
+        """Until somebody listens there: the file alone may be too early."""
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not socket.exists():
+        while not _listens(path):
             if self._daemons[-1].poll() is not None or time.monotonic() > deadline:
                 raise LabError(f"Open vSwitch did not start: {self.log_tail()}")
             time.sleep(0.01)

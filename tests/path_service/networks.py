@@ -11,6 +11,7 @@ from typing import Final
 
 from controller.client import PathService, endpoints_of
 from controller.core import Endpoint
+from tests.path_service.stream import Stream
 from topologies import lifecycle
 from topologies.facts import KernelFacts
 from topologies.lab import Lab, open_lab
@@ -43,13 +44,17 @@ def mesh(*, lanes: int = 1, delayed: bool, rate_bps: int | None = 120_000_000) -
 
 @contextmanager
 def lab_of(
-    network: Network, facts: KernelFacts | None = None, *, queues: bool = True
+    network: Network,
+    facts: KernelFacts | None = None,
+    *,
+    queues: bool = True,
+    lease_s: float = 0.0,
 ) -> Iterator[Lab]:
     """A lab in a run of its own, which is gone at the end."""
     run_id = lifecycle.new_run_id("paths")
     with (
         lifecycle.enter(run_id) as run,
-        open_lab(network, run.state_dir, facts=facts, queues=queues) as lab,
+        open_lab(network, run.state_dir, facts=facts, queues=queues, lease_s=lease_s) as lab,
     ):
         yield lab
 
@@ -79,7 +84,8 @@ def make_path(
 
 
 def tidy(lab: Lab) -> None:
-    """For the next test on the same lab: all links whole, no path."""
+    """For the next test on the same lab: all links whole, no stream, no path."""
+    Stream.abandon_all()
     for link in lab.broken_links:
         lab.mend(link)
     with PathService(lab.controller_socket) as service:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from topologies.lab import Lab, LabError
 from virtual.selftest.pair import UDP
@@ -86,13 +86,15 @@ class Result:
     sent: int
     arrivals: Mapping[str, Sequence[Arrival]]  # by receiver
 
-    def at(self, host: str) -> Account:
-        """Of all that was sent."""
-        return account(self.arrivals[host], 0, self.sent - 1)
+    def at(self, host: str, first: int = 0) -> Account:
+        """Of all that was sent from number `first` on."""
+        return account(self.arrivals[host], first, self.sent - 1)
 
 
 class Stream:
     """Started by the constructor; `stop` ends it and tells. `lane`: the hosts' NIC and group."""
+
+    _running: ClassVar[list[Stream]] = []
 
     def __init__(
         self,
@@ -117,6 +119,16 @@ class Stream:
             self._wait_ready(host)
         words = [self._group, self._port, ENDLESS, payload_bytes, round(interval_us * 1000)]
         self._sender = self._start(lab.network.publisher.name, "send", *words)
+        Stream._running.append(self)
+
+    @classmethod
+    def abandon_all(cls) -> None:
+        """Ends those that were not stopped because a test failed: the next one has the port."""
+        while cls._running:
+            stream = cls._running.pop()
+            for process in (stream._sender, *stream._receivers.values()):
+                process.kill()
+                process.wait()
 
     def _start(self, host: str, *words: object) -> subprocess.Popen[bytes]:
         path = self._directory / host
@@ -138,6 +150,7 @@ class Stream:
 
     def stop(self, settle_s: float = 0.3) -> Result:
         """The sender first; what is on the way arrives within `settle_s`. LabError."""
+        Stream._running.remove(self)
         sent = int(self._end(self._lab.network.publisher.name, self._sender))
         time.sleep(settle_s)
         texts = {host: self._end(host, process) for host, process in self._receivers.items()}

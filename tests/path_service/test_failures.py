@@ -5,6 +5,7 @@ guest, too (test_in_guest.py), where times are exact."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -20,13 +21,19 @@ STALE = "cookie=0x444f574e01000063,priority=1000,in_port=2,dl_vlan=2077,actions=
 FOREIGN = "cookie=0x1234,priority=7,in_port=2,dl_vlan=2078,actions=drop"
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[Lab]:
+@contextmanager
+def mesh_lab(*, lease_s: float = 0.0) -> Iterator[Lab]:
     """Links have delays in a guest; natively rates alone, as relaying costs what is measured."""
     if not relay_program().exists():
         pytest.skip(f"{relay_program()} is not built (make build): failures were NOT tested")
     facts = probe()
-    with lab_of(mesh(delayed=facts.clock == "virtual"), facts) as found:
+    with lab_of(mesh(delayed=facts.clock == "virtual"), facts, lease_s=lease_s) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Lab]:
+    with mesh_lab() as found:
         yield found
 
 
@@ -41,6 +48,28 @@ def show(what: str, figures: Figures) -> None:
     print(f"{what}: {times}")
     for host, account in figures.accounts.items():
         print(f"    {host}: {account}")
+
+
+def test_standby_takes_over() -> None:
+    """First: it has a lab of its own, and this process can be in one only."""
+    with mesh_lab(lease_s=scenarios.LEASE_S) as lab:
+        figures = scenarios.standby_takeover(lab)
+    show("active controller killed, with a standby", figures)
+    figures.undisturbed(["qb", "qc"])
+    assert figures.times_ms["taken over"] > 0
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["seen by its ports", "silent"])
+def test_link_breaks(lab: Lab, silent: bool) -> None:
+    figures = scenarios.link_down(lab, silent=silent)
+    show("link down", figures)
+    figures.undisturbed(["qb", "qd"])
+    qc = figures.accounts["qc"]
+    assert qc.doubled == 0
+    assert qc.lost > 0, "the link did not break"
+    if lab.facts.clock == "virtual":
+        # Probes are sent every 100 ms; three of them must be lost. In flight: 5 to 10 ms.
+        assert qc.gap_ms < (450 if silent else 50)
 
 
 def test_leaves_come_and_go(lab: Lab) -> None:

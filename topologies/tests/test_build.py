@@ -81,10 +81,10 @@ def test_pairs_are_made_in_their_namespaces() -> None:
         build.Pair("r-p1", None, "r", "w0a", None, "wire"),
     ]
     assert build.pair_commands(pairs, {"q": 11, "r": 12, "wire": 13}).splitlines() == [
-        "link add name q-nic1 address 02:00:00:00:01:02 netns 11 index 1000000 type veth"
-        " peer name sw-p3 address 02:00:00:00:03:03",
+        "link add name q-nic1 address 02:00:00:00:01:02 netns 11 index 10000 type veth"
+        " peer name sw-p3 address 02:00:00:00:03:03 index 1000000",
         "link set dev sw-p3 up",  # the switch's end stays here
-        "link add name r-p1 netns 12 type veth peer name w0a netns 13 index 1000001",
+        "link add name r-p1 netns 12 index 10001 type veth peer name w0a netns 13 index 1000001",
     ]
 
 
