@@ -88,7 +88,7 @@ def test_keys_are_private_and_verify(keys: Path) -> None:
         make_keys(keys, ["localhost"])
 
 
-def assert_refused(service: PathService, why: str) -> None:
+def assert_refused(service: PathService, why: str | None = None) -> None:
     with service, pytest.raises(PathServiceError, match=why):
         service.paths()
 
@@ -103,7 +103,7 @@ def test_https_with_a_token(tmp_path: Path, keys: Path) -> None:
         assert_refused(PathService(url, ca_file=keys / "ca.pem"), "no token")
         # The system's authorities do not know it.
         assert_refused(PathService(url, token=TOKEN), "certificate verify failed")
-        assert_refused(PathService(f"http://127.0.0.1:{live.port}", token=TOKEN), "")
+        assert_refused(PathService(f"http://127.0.0.1:{live.port}", token=TOKEN))
         with PathService(live.socket_path) as service:  # the socket beside it is as ever
             assert [path["name"] for path in service.paths()] == ["a"]
     finally:
@@ -137,6 +137,16 @@ def test_bad_tls_files(tmp_path: Path, keys: Path) -> None:
     mixed = server.Tls(keys / "switch-key.pem", keys / "rest-cert.pem")
     with pytest.raises(server.ListenError, match=r"--rest-tls-key .*; valid: a PEM key"):
         mixed.context()
+
+
+@pytest.mark.parametrize("value", ["", "unix:", "127.0.0.1", " "])
+def test_nobody_says_for_himself_where_he_comes_from(live: Live, value: str) -> None:
+    with live.connect() as connection:
+        connection.sendall(
+            f"GET /v1/paths HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: {value}\r\n"
+            f"X-Real-IP: {value}\r\nForwarded: for={value}\r\nConnection: close\r\n\r\n".encode()
+        )
+        assert connection.recv(100).startswith(b"HTTP/1.1 401")
 
 
 @pytest.mark.parametrize(
