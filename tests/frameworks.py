@@ -22,7 +22,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 WHERE = ROOT / "build" / "frameworks"
 EXIT_FAILED, EXIT_USAGE, EXIT_NO_PACKAGE = 1, 2, 3
-TESTS = ("controller/tests/test_openvswitch.py", "controller/tests/test_messages.py")
+TESTS = (
+    "controller/tests/test_openvswitch.py",
+    "controller/tests/test_messages.py",
+    "controller/tests/test_tls.py::test_switch_with_a_certificate_of_the_authority",
+)
 
 
 @dataclass(frozen=True)
