@@ -73,6 +73,10 @@ coverage: setup ## line coverage of the C programs by their tests, with the shar
 	@$(PY) -m tests.quality coverage
 bench: build bench-setup ## beside UFTP, UDPcast, NORM, FLUTE, TCP, LMDB (ONLY=blast,shaped,stream,small,receivers,queue REPEATS=5 TOOLS= CELLS= RESUME=1)
 	$(call as_root,-m bench run $(if $(ONLY),--only $(ONLY)) $(if $(REPEATS),--repeats $(REPEATS)) $(if $(TOOLS),--tools $(TOOLS)) $(if $(CELLS),--cells '$(CELLS)') $(if $(CLOCK),--clock $(CLOCK)) $(if $(JOBS),--jobs $(JOBS)) $(if $(RESUME),--resume))
+PATH_TESTS := -m pytest -q -s -p no:cacheprovider tests/path_service/test_failures.py tests/path_service/test_guarantees.py
+.PHONY: path-figures
+path-figures: build ## what failures of the path service cost and what its guarantees hold, in figures (CLOCK=virtual)
+	$(if $(filter virtual,$(CLOCK)),@$(PY) -m virtual run -- $(PY) $(PATH_TESTS),$(call as_root,$(PATH_TESTS)))
 fuzz: setup ## libFuzzer on every parser of bytes (SECONDS_EACH=60 TARGETS="fuzz_xdr ...")
 	@ansible/setup --tags fuzz
 	@[ -f build-fuzz/build.ninja ] || CC=clang meson setup build-fuzz -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false

