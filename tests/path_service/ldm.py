@@ -19,7 +19,7 @@ from topologies.lab import Lab
 BUILD = Path(__file__).resolve().parents[2] / "build/ldm7"
 LDM_PORT = 388
 FEED = "NGRID"
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 def wait_for(what: str, condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> float:

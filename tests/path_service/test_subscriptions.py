@@ -91,7 +91,7 @@ def test_subscriptions_make_the_tree(site: Site) -> None:
         site.lab.run("osf1", ["iptables", "-A", chain, "-j", "DROP"])
     took_s = wait_for("prune", partial(has_leaves, site, "wsu1"))
     report(f"osf1 silent, ldm7.dead_s {DEAD_S}: pruned after {took_s * 1e3:.0f} ms")
-    assert took_s < DEAD_S + 6
+    assert took_s < DEAD_S + 16
     site.kill("osf1")
     site.lab.run("osf1", ["iptables", "-F"])
 
@@ -135,7 +135,7 @@ def test_refusal_falls_back_to_ldm6(site: Site) -> None:
     site.start_subscriber("uh1", port=99)
     took_s = wait_for("LDM6", lambda: "is willing to be a primary" in site.log("uh1"))
     report(f"the feed comes by LDM6 {took_s * 1e3:.0f} ms after ldmd's start")
-    assert took_s < 30
+    assert took_s < 50  # not with the next try of LDM7, after a minute
     (line, *_) = site.lines(site.publisher, "Path service: refused")
     assert ":99:" in line and "problem=" in line
     report(line.split("Path service: ", 1)[1])

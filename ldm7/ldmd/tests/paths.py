@@ -29,7 +29,7 @@ CREATE, LEAVES = "POST /v1/paths", "POST /v1/paths/EXP/leaves"
 TOKEN = "secret-token-0123456789"
 
 
-def wait_for(what: str, condition: Callable[[], bool], timeout_s: float = 20) -> float:
+def wait_for(what: str, condition: Callable[[], bool], timeout_s: float = 60) -> float:
     """How long it took."""
     start = time.monotonic()
     while not condition():
@@ -136,7 +136,7 @@ def case_answers(w: World) -> None:
     """Each answer of the service as the subscriber sees it."""
     service = w.service
     where = service.listen_tcp()
-    with w.publisher(where, "SET path.timeout_s 3\n") as daemon:
+    with w.publisher(where, "SET path.timeout_s 6\n") as daemon:
         wait_for("path", lambda: "EXP" in service.paths)
         answers: list[Answer | None] = []
 
@@ -166,11 +166,11 @@ def case_answers(w: World) -> None:
             peer = ask(daemon, "s2", "7", 202)
             got, took = status(peer), time.monotonic() - start
             expect(got == want, f"{given[0].status}: subscription status {got}, not {want}")
-            expect(took < 12, f"{given[0].status}: {took:.1f} s")
+            expect(took < 40, f"{given[0].status}: {took:.1f} s")
             answers.clear()
             peer.sock.close()
             wait_for("prune", lambda: service.leaves() == [])
-        expect(took > 2.9, f"TIMEDOUT after {took:.1f} s, not 3")
+        expect(took > 5.9, f"TIMEDOUT after {took:.1f} s, not 6")
         expect('problem="No-Capacity: the detail of no-capacity"' in daemon.log(), "problem text")
         for switch, port, vlan in (
             ("s2", "et-1", 5),
@@ -185,10 +185,10 @@ def case_answers(w: World) -> None:
 def case_service_comes_and_goes(w: World) -> None:
     """Not there: TIMEDOUT; there: served; gone: who is subscribed stays so."""
     socket_path = w.work / "sock"
-    with w.publisher(f"unix:{socket_path}", "SET path.timeout_s 1\n") as daemon:
+    with w.publisher(f"unix:{socket_path}", "SET path.timeout_s 2\n") as daemon:
         start = time.monotonic()
         expect(status(ask(daemon, "s2", "7", 202)) == TIMEDOUT, "without a service")
-        expect(time.monotonic() - start < 5, "the wait was longer than path.timeout_s")
+        expect(time.monotonic() - start < 20, "the wait was longer than path.timeout_s")
         service = w.service
         service.listen_unix(socket_path)
         wait_for("path", lambda: "EXP" in service.paths)
@@ -220,7 +220,7 @@ def case_standby(w: World) -> None:
     other.listen_unix(two)
     stands_by = problem(503, "standby")
     w.service.override = lambda _request: stands_by
-    with w.publisher(f"unix:{one},unix:{two}", "SET path.timeout_s 5\n") as daemon:
+    with w.publisher(f"unix:{one},unix:{two}", "SET path.timeout_s 20\n") as daemon:
         wait_for("path at the second", lambda: "EXP" in other.paths)
         first = ask(daemon, "s2", "7", 202)
         expect(status(first) == OK, "by the second")
@@ -262,7 +262,7 @@ def case_hostile(w: World) -> None:
             got = status(ask(daemon, "s2", "7", 202))
             took = time.monotonic() - start
             expect(got == TIMEDOUT, f"{name}: status {got}")
-            expect(took < 6, f"{name}: {took:.1f} s")
+            expect(took < 20, f"{name}: {took:.1f} s")
             service.override = lambda _request: None
         took = wait_for("answer", lambda: status(ask(daemon, "s2", "7", 202)) == OK, 40)
         rss = [x for x in Path(f"/proc/{mldm}/status").read_text().splitlines() if "VmHWM" in x]
@@ -311,7 +311,7 @@ def case_tls_and_token(w: World) -> None:
     token = w.work / "token"
     token.write_text(TOKEN)
     token.chmod(0o640)
-    settings = f"SET path.timeout_s 1\nSET path.token_file {token}\n"
+    settings = f"SET path.timeout_s 2\nSET path.token_file {token}\n"
     with w.publisher(where, settings) as daemon:
         expect(status(ask(daemon, "s2", "7", 202)) == TIMEDOUT, "token for all")
         expect("has mode 0640; valid: 0600 or 0400" in daemon.log(), "why is not logged")
