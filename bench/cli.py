@@ -152,6 +152,9 @@ def words(result: dict[str, object]) -> str:
         return f"FAILED: {result.get('reason')}"
     if "goodput_bps" in result:
         return f"{float(str(result['goodput_bps'])) / 1e6:.1f} Mbit/s"
+    if "join_1000_s" in result:
+        times = (f"{1e3 * float(str(result[f'join_{size}_s'])):.1f}" for size in (8, 100, 1000))
+        return f"8th, 100th, 1,000th leaf {', '.join(times)} ms"
     if "p50_s" in result:
         p50, p99 = (float(str(result[name])) for name in ("p50_s", "p99_s"))
         return f"p50 {p50:.3f} s, p99 {p99:.3f} s, {result['missing']} missing"

@@ -174,6 +174,52 @@ def test_meter_holds_the_rate(bench: Bench) -> None:
     assert 15 <= count <= 25 + 1_000_000 * elapsed_s / 8000 + 5
 
 
+def test_counters_tell_what_entered_what_leaves_got_and_what_was_dropped(
+    bench: Bench, path: PathService
+) -> None:
+    """40 multicast frames, 3 with a spoofed source at s2, 2 with a VLAN id of nobody at s4. Open
+    vSwitch credits its flows every half second or so."""
+    path.counters("NGRID")
+    before = path.counters("NGRID")
+
+    def frame(dst: str, src: str, vlan: int) -> bytes:
+        tag = struct.pack("!HHH", 0x8100, vlan, PLAIN_TYPE)
+        return (raw_mac(dst) + raw_mac(src) + tag).ljust(100, b".")
+
+    for _ in range(40):
+        bench.sockets["x-s1"].send(frame(MULTICAST, MAC_1, 101))
+    for _ in range(3):
+        bench.sockets["x-s2"].send(frame(MAC_1, MAC_4, 102))
+    for _ in range(2):
+        bench.sockets["x-s4"].send(frame(MAC_1, MAC_4, 999))
+
+    def more(*keys: str, leaf: int | None = None) -> int:
+        counts = []
+        for shown in (before, path.counters("NGRID")):
+            part = shown if leaf is None else shown["leaves"][leaf]
+            for key in keys:
+                part = part[key]
+            counts.append(part["packets"])
+        return int(counts[1] - counts[0])
+
+    process.wait_until("the root's count", lambda: more("entered", "multicast") == 40)
+    for leaf in range(3):
+        process.wait_until(f"leaf {leaf}", lambda i=leaf: more("multicast", leaf=i) == 40)  # type: ignore[misc]
+    process.wait_until("spoofed", lambda: more("spoofed", leaf=0) == 3)
+    wrong = 'downpour_port_wrong_vlan_packets_total{port="9",switch="s4"} '
+    process.wait_until(
+        "wrong VLAN id",
+        lambda: float(path.metrics().partition(wrong)[2].split()[0]) >= 2,
+    )
+    process.wait_until(
+        "nothing is missing",
+        lambda: all(
+            part["compared"]["missing"] == 0
+            for part in (lambda shown: (*shown["leaves"], *shown["edges"]))(path.counters("NGRID"))
+        ),
+    )
+
+
 def test_switch_that_lost_everything_is_restored(bench: Bench, path: PathService) -> None:
     bench.vsctl("del-controller", "s2")
     process.wait_until("degraded", lambda: path.get("NGRID")["state"] == "degraded")
