@@ -65,6 +65,10 @@ class PathService(Changes):
         return self._installer.desired(switch)
 
     def paths(self) -> list[PathView]:
+        return self.domain_paths()
+
+    def domain_paths(self) -> list[PathView]:
+        """As this domain's switches have them: hand-offs to other domains are leaves."""
         return [self._view(path) for path in list(self._paths.values())]
 
     def path(self, name: str) -> PathView:

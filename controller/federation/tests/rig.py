@@ -20,8 +20,11 @@ from controller.federation.peers import DOMAIN_HEADER, MESSAGES_URL, NoReply
 from controller.federation.tests.networks import chain
 from controller.federation.values import Reply, Request, read_reply, request_json
 from controller.messages import Message
+from controller.monitor import Monitor
+from controller.observe import router_of
 from controller.rest import make_app
 from controller.service import Failure, Why
+from controller.stats import SwitchStats
 from controller.store import Store
 from controller.tests.fake_switch import FakeNetwork, Frame, Refused
 from topologies.model import Network
@@ -79,7 +82,8 @@ class DomainRig:
         self.federation, router = join(
             network, self.home, self.service, store, self.wires, timing=TIMING, audit_s=0.3
         )
-        app = make_app(self.service, None, [router])
+        self.monitor = Monitor(self.service, self.stats)
+        app = make_app(self.service, None, [router, router_of(self.service, self.monitor)])
         self.http: TestClient = TestClient(app, raise_server_exceptions=False, client=("", 1))
 
     def connect_switches(self) -> None:
@@ -112,6 +116,9 @@ class DomainRig:
             s: self.failing[s] if s in self.failing else self.net.switches[s].entries()
             for s in switches
         }
+
+    def stats(self, switches: Iterable[str]) -> dict[str, SwitchStats | Failure]:
+        return {switch: SwitchStats() for switch in switches}
 
     def entries(self) -> dict[str, Entries]:
         return {name: switch.entries() for name, switch in self.net.switches.items()}

@@ -153,6 +153,20 @@ def test_views(world: WorldRig, a: DomainRig) -> None:
     assert [p["name"] for p in world.domains["b"].http.get("/v1/paths").json()] == ["a:P"]
 
 
+def test_counters_and_metrics_are_of_the_own_domain(a: DomainRig) -> None:
+    join(a, NEAR)
+    join(a, IN_C)
+    counters = a.http.get("/v1/paths/P/counters")
+    assert counters.status_code == 200, counters.text
+    assert {(leaf["switch"], leaf["port"]) for leaf in counters.json()["leaves"]} == {
+        ("a2", 9),
+        ("a2", 2),  # what was handed off to domain b
+    }
+    metrics = a.http.get("/v1/metrics")
+    assert metrics.status_code == 200, metrics.text
+    assert 'downpour_path_up{path="P"' in metrics.text
+
+
 def test_a_vlan_id_that_only_the_other_side_has_given_away(world: WorldRig, a: DomainRig) -> None:
     b = world.domains["b"]
     for number, vlan in ((1, 200), (2, 201)):
