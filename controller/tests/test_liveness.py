@@ -170,7 +170,18 @@ def test_link_that_dies_while_its_switch_stalls_is_found_afterwards(world: World
 
 
 def test_controller_that_slept_judges_nothing_by_old_probes(world: World) -> None:
+    """It falls asleep when a burst has left and both switches have answered, but no probe of the
+    burst has come back yet; when it wakes it ticks before it reads what came."""
+    world.delay_s = 0.060  # longer than the burst and the answers take
+    assert world.run(2) == []
+    direction = world.liveness._directions[A]
+    world.loses = lambda source: source == A and not direction.suspected
+    latest_s = world.now_s + 1
+    while not direction.suspected or direction.burst_left or direction.asleep:
+        assert world.run(0.001) == []
+        assert world.now_s < latest_s
     world.now_s += 5
+    assert world.liveness.tick(world.now_s).news == []
     assert world.run(3) == []
 
 
