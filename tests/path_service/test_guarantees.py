@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from controller.client import PathService
+from controller.queue_tc import DEFAULT, HANDLE
 from tests.path_service import guarantee
 from tests.path_service.guarantee import Flood, Kept, goodput_bps, interval_us, keeps_its_rate
 from tests.path_service.networks import lab_of, mesh, tidy
@@ -45,6 +47,23 @@ def exact(lab: Lab) -> bool:
     return lab.facts.clock == "virtual"
 
 
+def number_of(lab: Lab, path: str) -> int:
+    with PathService(lab.controller_socket) as service:
+        return int(service.get(path)["meter"]["id"])
+
+
+def dropped_by_class(lab: Lab, number: int) -> int:
+    """Frames that the class of the path, or DEFAULT, dropped at all switch ports. AssertionError if
+    there is no such class (userspace datapath)."""
+    found = [
+        record["drops"]
+        for name, record in lab.counters()["classes"].items()
+        if name.endswith(f"/{HANDLE:x}:{number:x}")
+    ]
+    assert found, f"no class {number:x}"
+    return sum(found)
+
+
 def lost_share(found: Kept) -> float:
     return found.kept.lost / found.kept.sent
 
@@ -77,8 +96,10 @@ def test_path_keeps_its_rate(lab: Lab, flood: Flood) -> None:
         assert found.other_bps >= OTHER_BPS * 0.999
         assert found.flood_bps > free_bps * 0.9
     else:
-        assert lost_share(found) < 0.05
-        assert found.flood_bps > free_bps * 0.5
+        # What a busy machine loses before and behind the queue is not the queue's doing (and it may
+        # lose so many probes that a link looks dead): the queue itself says what it dropped.
+        assert dropped_by_class(lab, number_of(lab, "kept")) == 0
+        assert flood == "tcp" or dropped_by_class(lab, DEFAULT) > 0
 
 
 @pytest.mark.root
