@@ -71,7 +71,7 @@ analyze: setup ## gcc -fanalyzer and clang-tidy over the C programs
 	@$(PY) -m tests.quality analyze
 coverage: setup ## line coverage of the C programs by their tests, with the shares that must be met
 	@$(PY) -m tests.quality coverage
-bench: build bench-setup ## beside UFTP, UDPcast, NORM, FLUTE, TCP, LMDB (ONLY=blast,shaped,stream,small,receivers,queue REPEATS=5 TOOLS= CELLS= RESUME=1)
+bench: build bench-setup ## beside UFTP, UDPcast, NORM, FLUTE, TCP, LMDB (ONLY=blast,shaped,stream,small,receivers,queue,paths REPEATS=5 TOOLS= CELLS= RESUME=1)
 	$(call as_root,-m bench run $(if $(ONLY),--only $(ONLY)) $(if $(REPEATS),--repeats $(REPEATS)) $(if $(TOOLS),--tools $(TOOLS)) $(if $(CELLS),--cells '$(CELLS)') $(if $(CLOCK),--clock $(CLOCK)) $(if $(JOBS),--jobs $(JOBS)) $(if $(RESUME),--resume))
 PATH_TESTS := -m pytest -q -s -p no:cacheprovider tests/path_service/test_failures.py tests/path_service/test_guarantees.py
 .PHONY: path-figures
