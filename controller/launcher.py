@@ -166,6 +166,8 @@ def set_up_logging(log: Path | None, verbose: bool) -> None:
     formatter.converter = time.gmtime
     handler.setFormatter(formatter)
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler])
+    if not verbose:  # a line for each message to a peer otherwise
+        logging.getLogger("httpx").setLevel(logging.WARNING)
 
     def log_thread_exception(arguments: threading.ExceptHookArgs) -> None:
         name = arguments.thread.name if arguments.thread else "?"

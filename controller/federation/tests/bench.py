@@ -41,6 +41,7 @@ class Proxy:
     def __init__(self, path: Path, target: Path) -> None:
         self.hook: Callable[[str, str], bool] = lambda _kind, _phase: True
         proxy = self
+        self._client = httpx.Client(transport=httpx.HTTPTransport(uds=str(target)))
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -53,9 +54,8 @@ class Proxy:
                     return
                 headers = {DOMAIN_HEADER: self.headers[DOMAIN_HEADER]}
                 try:
-                    with httpx.Client(transport=httpx.HTTPTransport(uds=str(target))) as client:
-                        url = f"http://peer{self.path}"
-                        answer = client.post(url, content=body, headers=headers, timeout=60)
+                    url = f"http://peer{self.path}"
+                    answer = proxy._client.post(url, content=body, headers=headers, timeout=60)
                 except httpx.HTTPError:
                     return
                 if not proxy.hook(kind, "after"):
@@ -84,6 +84,7 @@ class Proxy:
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
+        self._client.close()
 
 
 class Bench:
