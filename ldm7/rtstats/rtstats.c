@@ -43,7 +43,7 @@ static const char help[] =
     "FILE may be - for standard output. Here -h needs a server: the help is --help.\n" TOOL_HELP_TEXT
     "Exit status: 0 ended by SIGTERM or SIGINT, 1 system error, 2 bad usage, or QUEUE is no product queue.\n";
 
-enum { CLASSIC = TOOL_OWN, MINUTES, INSERT, LDMD_LOG };
+enum { CLASSIC = TOOL_OWN, MINUTES, INSERT, LDMD_LOG, HELP };
 static const struct option options[] = {
     {"queue", required_argument, NULL, 'q'}, {"feed", required_argument, NULL, 'f'},
     {"pattern", required_argument, NULL, 'p'}, {"offset", required_argument, NULL, 'o'},
@@ -51,7 +51,8 @@ static const struct option options[] = {
     {"send-to", required_argument, NULL, 'h'}, {"port", required_argument, NULL, 'P'},
     {"classic", required_argument, NULL, CLASSIC}, {"minutes", required_argument, NULL, MINUTES},
     {"insert", no_argument, NULL, INSERT}, {"ldmd-log", required_argument, NULL, LDMD_LOG},
-    TOOL_LONG, {NULL, 0, NULL, 0}};
+    /* Before the common one, whose letter is -h's here. */
+    {"help", no_argument, NULL, HELP}, TOOL_LONG, {NULL, 0, NULL, 0}};
 
 /* A report on its way to a server. */
 struct letter {
@@ -298,10 +299,9 @@ static void take_arguments(struct rtstats *r, const char **queue, int argc, char
             snprintf(r->host, sizeof r->host, "%s", optarg);
             break;
         case 'h':
-            if (optarg == NULL)        /* --help */
-                tool_option('h', help);
             r->server.host = optarg;
             break;
+        case HELP: tool_option('h', help); break;
         case 'P': r->server.port = (uint16_t)tool_u64("--port", optarg, 1, 65535); break;
         case CLASSIC: r->classic = optarg; break;
         case MINUTES: r->minutes_file = optarg; break;
