@@ -22,7 +22,7 @@ from controller.forwarding import base_entries
 from controller.holds import Hold, Holds
 from controller.installer import Apply, Failure, Installer, Outcome, Phase, Read
 from controller.messages import Delta
-from controller.paths import Path, edges_of, unreached
+from controller.paths import Path, edges_of, trimmed, unreached
 from controller.plan import Step, entries_of
 from controller.problems import ServiceError, of_plan_error
 from controller.queues import QueueDriver, QueueError, QueueKeeper
@@ -530,8 +530,8 @@ def _name_of(step: Step) -> str:
 def _given_up(step: Step) -> frozenset[EndpointKey]:
     if step.old is None:
         return frozenset()
-    kept = () if step.new is None else step.new.endpoints
-    return frozenset(e.key for e in step.old.endpoints) - frozenset(e.key for e in kept)
+    old, kept = trimmed(step.old.endpoints, () if step.new is None else step.new.endpoints)
+    return frozenset(e.key for e in old) - frozenset(e.key for e in kept)
 
 
 def merged(plans: Sequence[Sequence[Phase]]) -> tuple[Phase, ...]:
