@@ -390,7 +390,8 @@ class Coordinator:
         effects: list[Effect] = [self._save(record)]
         if attempt.request_id is not None:
             effects.append(Answer(attempt.request_id, None))
-        return effects + self._seek(now, record.path)
+        # A link of the new tree may have failed meanwhile.
+        return effects + self._rescue(now) + self._seek(now, record.path)
 
     def _abort(
         self, now: float, record: Record, attempt: _Attempt, problem: Problem

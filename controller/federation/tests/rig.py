@@ -30,7 +30,7 @@ from controller.tests.fake_switch import FakeNetwork, Frame, Refused
 from topologies.model import Network
 
 # Lost messages are noticed at once: the limits are for a slow machine.
-TIMING = Timing(reserve_s=60, commit_s=60, release_s=60, settle_s=3, hold_s=60, retry_first_s=0.1)
+TIMING = Timing(reserve_s=60, commit_s=60, release_s=60, settle_s=30, hold_s=60, retry_first_s=0.1)
 
 
 class Wire:
