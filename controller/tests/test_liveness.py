@@ -13,6 +13,7 @@ import pytest
 
 from controller import lldp
 from controller.liveness import End, Liveness, News, Settings, Watched, watched_links
+from controller.southbound import probe_period_s
 from controller.tests.sample import network
 
 KEY = b"k" * 16
@@ -248,3 +249,10 @@ def test_without_probes_links_are_what_their_ports_are() -> None:
     assert world.probes == 0
     assert [n.is_up for n in world.liveness.port(A, False)] == [False]
     assert [n.is_up for n in world.liveness.port(A, True)] == [True]
+
+
+def test_many_links_are_probed_less_often() -> None:
+    assert probe_period_s(0.1, 20) == 0.1
+    assert probe_period_s(0.1, 100) == 0.5  # 200 ways, 400 probes a second
+    assert probe_period_s(1.0, 100) == 1.0
+    assert probe_period_s(0.0, 100) == 0.0
