@@ -10,6 +10,7 @@ limits (`Mininet.inited`) and its clean-up (`mn -c`) is never called.
 from __future__ import annotations
 
 import json
+import logging
 import resource
 import subprocess
 import warnings
@@ -30,6 +31,9 @@ from topologies.facts import KernelFacts
 from topologies.model import Host, Network
 from topologies.shell import LabError, check, check_all, in_node
 from topologies.wire_plan import WIRE, WirePlan
+
+# Mininet makes its own class that of every logger to come, and that one swallows information.
+logging.setLoggerClass(logging.Logger)
 
 MULTICAST_PREFIX = "239.0.0.0/8"  # administratively scoped (RFC 2365)
 DESCRIPTORS_OF_NODE = 6  # a node of Mininet takes four of this process's
