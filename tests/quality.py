@@ -30,7 +30,7 @@ THREADED = ("fmtp-loop", "ldm7-pq", "ldm7-pq_lookup", "ldm7-pq_processes")
 # Not run for coverage: minutes long, and of processes that are killed or of code that others cover.
 LONG = frozenset({
     "ldmd-integration", "ldmd-integration7", "ldmd-flood", "ldm7-pq_step", "fmtp-efficiency",
-    "fmtp-fuzz-keyx", "ldmctl",
+    "fmtp-fuzz-keyx", "ldmctl", "ldmd-paths",
 })  # fmt: skip
 
 

@@ -103,7 +103,13 @@ def steps(python: str, quick: bool) -> list[Step]:
         Step(
             "c",
             "C tests",
-            (("meson", "test", "-C", str(asan), "--no-rebuild", "--print-errorlogs"),),
+            # most of the time processes of a test wait for each other
+            (
+                (
+                    *("meson", "test", "-C", str(asan), "--no-rebuild", "--print-errorlogs"),
+                    *("--num-processes", str((os.cpu_count() or 1) + 1)),
+                ),
+            ),
             60,
             asan / "meson-logs" / "testlog.junit.xml",
         ),

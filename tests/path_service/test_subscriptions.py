@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -27,22 +28,35 @@ pytestmark = [
     ),
 ]
 DEAD_S = 4
+LEASE_S = 2.0
 # Five receivers in four racks: wsu1 and wsu2 are behind the same endpoint.
 RACKS = ("wsu1", "sl1", "uh1", "osf1")
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
+@contextmanager
+def open_site(directory: Path, lease_s: float = 0.0) -> Iterator[Site]:
     network = load(find("geni5"), {"receivers": 5})
     with (
         lifecycle.enter(lifecycle.new_run_id("test-subscriptions")) as run,
-        open_lab(network, run.state_dir) as lab,
+        open_lab(network, run.state_dir, lease_s=lease_s) as lab,
     ):
-        site = Site(lab, tmp_path)
+        site = Site(lab, directory)
         try:
             yield site
         finally:
             site.close()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with open_site(tmp_path) as site:
+        yield site
+
+
+@pytest.fixture
+def site_with_lease(tmp_path: Path) -> Iterator[Site]:
+    with open_site(tmp_path, LEASE_S) as site:
+        yield site
 
 
 def has_first_product(site: Site, host: str, before: int = 0) -> bool:
@@ -172,8 +186,9 @@ def test_subscriber_makes_its_vlan(site: Site) -> None:
     wait_for("prune", partial(has_leaves, site, "wsu1"))
 
 
-def test_standby_controller_takes_over(site: Site) -> None:
+def test_standby_controller_takes_over(site_with_lease: Site) -> None:
     """The controller dies and stays dead: subscriptions go on with the one that stood by."""
+    site = site_with_lease
     (domain,) = site.lab.controller_sockets
     standby = site.lab.start_standby(domain)
     site.start_publisher(standby=standby)
