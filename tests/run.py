@@ -17,6 +17,7 @@ import sys
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,6 +54,7 @@ class Step:
     skip_code: int | None = None  # exit code that says: cannot be had here
     needs: str | None = None  # name of a step without whose success this one is skipped
     instead_of: str | None = None  # run only if that step was skipped
+    beside_next: bool = False  # busy, while the next step that is not so mostly waits: beside it
 
 
 def count_junit(text: str) -> Count:
@@ -114,22 +116,24 @@ def steps(python: str, quick: bool) -> list[Step]:
             asan / "meson-logs" / "testlog.junit.xml",
         ),
         Step(
+            "threads",
+            "C tests with threads under ThreadSanitizer",
+            ((python, "-m", "tests.quality", "threads"),),
+            40,
+        ),
+        Step(
             "analyze",
             "C programs under gcc -fanalyzer and clang-tidy",
             ((python, "-m", "tests.quality", "analyze"),),
             90,
+            beside_next=True,
         ),
         Step(
             "coverage",
             "line coverage of the protocol cores and the product queue",
             ((python, "-m", "tests.quality", "coverage"),),
             90,
-        ),
-        Step(
-            "threads",
-            "C tests with threads under ThreadSanitizer",
-            ((python, "-m", "tests.quality", "threads"),),
-            40,
+            beside_next=True,
         ),
         Step(
             "python",
@@ -245,6 +249,39 @@ def skip_reason(step: Step, skipped: dict[str, str], failed: set[str]) -> str | 
     return f"step '{step.needs}' failed" if step.needs in failed else None
 
 
+def execute(step: Step, on_tick: Callable[[], None], running: list[int]) -> tuple[list[int], float]:
+    """The exit codes of a step's commands, and how long they took."""
+    began = time.monotonic()
+    log_of(step).write_bytes(b"")
+    if step.junit is not None:
+        step.junit.unlink(missing_ok=True)
+    codes = [run_command(argv, log_of(step), on_tick, running) for argv in step.commands]
+    return codes, round(time.monotonic() - began, 1)
+
+
+def log_of(step: Step) -> Path:
+    return LOGS / f"{step.name}.log"
+
+
+def result(step: Step, codes: list[int]) -> Count:
+    count = Count()
+    if step.junit is not None and step.junit.exists():
+        count = count_junit(step.junit.read_text())
+        if codes[-1] != 0 and count.failed == 0:
+            count.failed = 1
+            count.failures.append(f"{step.name}: exit status {codes[-1]}")
+    elif step.skip_code is not None and codes[-1] == step.skip_code:
+        why = " ".join(tail(log_of(step), 1).split())
+        count.skipped.append(f"{step.name} ({step.title}): {why}")
+    else:
+        for argv, code in zip(step.commands, codes, strict=True):
+            count.passed += code == 0
+            count.failed += code != 0
+            if code != 0:
+                count.failures.append(f"{step.name}: {' '.join(argv)}: exit status {code}")
+    return count
+
+
 def run_steps(todo: list[Step], learned: dict[str, float]) -> tuple[Count, dict[str, float]]:
     total, took = Count(), dict(learned)
     skipped: dict[str, str] = {}
@@ -252,11 +289,30 @@ def run_steps(todo: list[Step], learned: dict[str, float]) -> tuple[Count, dict[
     tty, start = sys.stdout.isatty(), time.monotonic()
     expected = {step.name: learned.get(step.name, step.typical_s) for step in todo}
     running: list[int] = []
+    running_beside: list[int] = []
+    pool = ThreadPoolExecutor(max_workers=1)
+    beside: list[tuple[int, Step, Future[tuple[list[int], float]]]] = []
 
     def interrupted(signum: int, _frame: object) -> None:
         for pid in running:
             os.killpg(pid, signal.SIGINT)
         raise KeyboardInterrupt(signum)
+
+    def report(number: int, step: Step, codes: list[int], seconds: float) -> None:
+        count = result(step, codes)
+        if step.skip_code is not None and codes[-1] == step.skip_code and count.skipped:
+            skipped[step.name] = " ".join(tail(log_of(step), 1).split())
+        took[step.name] = seconds
+        verdict = "ok" if count.failed == 0 else "FAILED"
+        summary = f"{count.passed} passed, {count.failed} failed, {len(count.skipped)} skipped"
+        if tty:
+            sys.stdout.write("\r\x1b[K")
+        print(f"[{number}/{len(todo)}] {step.title}: {verdict} ({summary}, {seconds} s)")
+        if count.failed:
+            print(tail(log_of(step), 60))
+            print(f"    (all of it: {log_of(step).relative_to(ROOT)})", flush=True)
+            failed.add(step.name)
+        total.add(count)
 
     signal.signal(signal.SIGTERM, interrupted)
     for number, step in enumerate(todo, 1):
@@ -267,10 +323,11 @@ def run_steps(todo: list[Step], learned: dict[str, float]) -> tuple[Count, dict[
                 total.skipped.append(f"{step.name} ({step.title}): {reason}")
                 print(f"[{number}/{len(todo)}] {step.title}: SKIPPED: {reason}", flush=True)
             continue
-        log = LOGS / f"{step.name}.log"
-        log.write_bytes(b"")
-        if step.junit is not None:
-            step.junit.unlink(missing_ok=True)
+        if step.beside_next and not all(s.beside_next for s in todo[number:]):
+            print(f"[{number}/{len(todo)}] {step.title}: beside what follows", flush=True)
+            future = pool.submit(execute, step, lambda: None, running_beside)
+            beside.append((number, step, future))
+            continue
         began = time.monotonic()
         last_plain = began
 
@@ -291,42 +348,23 @@ def run_steps(todo: list[Step], learned: dict[str, float]) -> tuple[Count, dict[
                 print(text, flush=True)
 
         print(f"[{number}/{len(todo)}] {step.title}", end="" if tty else "\n", flush=True)
-        codes = []
         try:
-            for argv in step.commands:
-                codes.append(run_command(argv, log, tick, running))
+            codes, seconds = execute(step, tick, running)
+            while wait([f for _, _, f in beside], timeout=1).not_done:
+                tick()
         except KeyboardInterrupt:
-            for pid in running:
+            for _, _, future in beside:
+                future.cancel()
+            for pid in (*running, *running_beside):
                 os.killpg(pid, signal.SIGINT)
+            for pid in running:
                 os.waitpid(pid, 0)
+            pool.shutdown()
             raise
-        count = Count()
-        if step.junit is not None and step.junit.exists():
-            count = count_junit(step.junit.read_text())
-            if codes[-1] != 0 and count.failed == 0:
-                count.failed = 1
-                count.failures.append(f"{step.name}: exit status {codes[-1]}")
-        elif step.skip_code is not None and codes[-1] == step.skip_code:
-            skipped[step.name] = " ".join(tail(log, 1).split())
-            count.skipped.append(f"{step.name} ({step.title}): {skipped[step.name]}")
-        else:
-            for argv, code in zip(step.commands, codes, strict=True):
-                count.passed += code == 0
-                count.failed += code != 0
-                if code != 0:
-                    count.failures.append(f"{step.name}: {' '.join(argv)}: exit status {code}")
-        took[step.name] = round(time.monotonic() - began, 1)
-        verdict = "ok" if count.failed == 0 else "FAILED"
-        summary = f"{count.passed} passed, {count.failed} failed, {len(count.skipped)} skipped"
-        if tty:
-            sys.stdout.write("\r\x1b[K")
-        print(f"[{number}/{len(todo)}] {step.title}: {verdict} ({summary}, {took[step.name]} s)")
-        if count.failed:
-            print(tail(log, 60))
-            print(f"    (all of it: {log.relative_to(ROOT)})", flush=True)
-        if count.failed:
-            failed.add(step.name)
-        total.add(count)
+        for its_number, its_step, future in beside:
+            report(its_number, its_step, *future.result())
+        beside.clear()
+        report(number, step, codes, seconds)
     return total, took
 
 

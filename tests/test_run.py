@@ -58,3 +58,18 @@ def test_a_replacement_runs_only_where_the_other_was_skipped() -> None:
     other = chain(0)[2]
     assert skip_reason(other, {}, set()) == ""
     assert skip_reason(other, {"second": "why"}, set()) is None
+
+
+def test_busy_steps_run_beside_the_next_and_are_counted(tmp_path: Path) -> None:
+    """The waiting step ends only if the first of the others has begun; the second one fails."""
+    seen = tmp_path / "seen"
+    todo = [
+        Step("busy", "busy", (("sh", "-c", f"touch {seen}"),), 1, beside_next=True),
+        Step("fails", "fails", (("false",),), 1, beside_next=True),
+        Step("waits", "waits", (("sh", "-c", f"until [ -e {seen} ]; do sleep 0.1; done"),), 1),
+        Step("last", "last", (("true",),), 1, beside_next=True),
+    ]
+    total, took = run_steps(todo, {})
+    assert (total.passed, total.failed) == (3, 1)
+    assert total.failures == ["fails: false: exit status 1"]
+    assert set(took) == {"busy", "fails", "waits", "last"}
