@@ -212,4 +212,5 @@ def test_what_strangers_did_is_in_the_metrics(running: Running) -> None:
     assert float(found["displaced"]) > 100
     assert "packet_ins_dropped" in found  # how many depends on the machine's speed
     assert float(found["unknown_switches"]) >= 1
-    assert 'downpour_link_up{link="s1:s2"} 1.0' in text
+    # Up or down depends on when a probe was last sent to the silent switches of these tests.
+    assert re.search(r'^downpour_link_up\{link="s1:s2"\} [01]\.0$', text, re.MULTILINE)
