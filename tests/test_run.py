@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import run
+from tests.frameworks import RETRY
 from tests.run import Step, run_steps, skip_reason, steps
 
 
@@ -73,3 +74,29 @@ def test_busy_steps_run_beside_the_next_and_are_counted(tmp_path: Path) -> None:
     assert (total.passed, total.failed) == (3, 1)
     assert total.failures == ["fails: false: exit status 1"]
     assert set(took) == {"busy", "fails", "waits", "last"}
+
+
+FLAKY = """
+import pathlib
+def test_first_fails():
+    seen = pathlib.Path("seen")
+    before = seen.exists()
+    seen.touch()
+    assert before
+def test_always_fails():
+    assert False
+def test_passes():
+    pass
+"""
+
+
+def test_a_test_that_passes_at_the_second_try_is_named_and_no_failure(tmp_path: Path) -> None:
+    tests = tmp_path / "test_flaky.py"
+    tests.write_text(FLAKY)
+    junit = tmp_path / "junit.xml"
+    pytest_ = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *RETRY)
+    command = (*pytest_, f"--rootdir={tmp_path}", f"--junitxml={junit}", str(tests))
+    total, _ = run_steps([Step("python", "Python tests", (command,), 1, junit)], {})
+    assert (total.passed, total.failed) == (2, 1)
+    assert total.failures == ["test_flaky.test_always_fails"]
+    assert total.second_tries == ["test_flaky.test_first_fails"]
