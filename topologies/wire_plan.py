@@ -36,7 +36,9 @@ UNLIMITED_BPS = 1_000_000_000  # assumed where a delayed link has no rate
 DEFAULT_QUEUE_S = 0.05  # queue of a link with a rate but no asked queue
 LEAST_QUEUE_BYTES = 65_536
 RELAY_SLOTS_MIN, RELAY_SLOTS_MAX = 512, 16_384
-CONTROL_SLOTS = 1024  # ring of a delayed link without rate
+# Ring of a delayed link without rate: a TCP connection bursts its whole window into it, 6 MB by
+# Linux's default (tcp_rmem), and two may do so at once: 2 x 6 MB / 1518.
+CONTROL_SLOTS = 8192
 NETEM_LIMIT_MIN = 100_000
 
 DELAY_TOLERANCE_MS = 0.001

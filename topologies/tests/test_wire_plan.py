@@ -167,7 +167,7 @@ def test_relay_slots() -> None:
     assert wire_plan.relay_slots(Impairment(rate_bps=10**9, delay_ms=18.0)) == 4096
     assert wire_plan.relay_slots(Impairment(rate_bps=10**6, delay_ms=1.0)) == 512
     assert wire_plan.relay_slots(Impairment(rate_bps=10**11, delay_ms=100.0)) == 16384
-    assert wire_plan.relay_slots(Impairment(delay_ms=45.0)) == 1024
+    assert wire_plan.relay_slots(Impairment(delay_ms=45.0)) == 8192
 
 
 def test_netem_read_back() -> None:
