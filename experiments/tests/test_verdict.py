@@ -8,14 +8,9 @@ from typing import Any
 
 import pytest
 
-from experiments.verdict import (
-    Evidence,
-    ShaperSample,
-    backlogged_rate,
-    binomial_interval,
-    judge,
-    summary,
-)
+from experiments.verdict import Evidence, ShaperSample, judge, summary
+from experiments.verdict.loss import binomial_interval
+from experiments.verdict.replay import backlogged_rate
 from parsers.counters import Counters
 from parsers.ldm_log import ReceiverStats, Replayed
 from parsers.products import ContentCheck

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fidelity verdict of a cell: did the emulated network do what was asked, and nothing else?
+
+Pure: `Evidence` in, checks out. A failed check makes the run invalid (its figures are not to be
+trusted), a warning makes it degraded (read the warning before using them), one that does not apply
+("n/a") says why and changes nothing. Each limit stands beside its checks, with its reason.
+
+In virtual time no computation takes time. So nothing is judged that a slow processor could spoil,
+and what only a slow processor excuses is held to the timers' own precision.
+"""
+
+from __future__ import annotations
+
+from experiments.verdict.checks import Check, Limits, Status, Verdict, summary
+from experiments.verdict.evidence import Evidence, ShaperSample
+from experiments.verdict.load import cpu
+from experiments.verdict.loss import injected_loss, receive_buffers
+from experiments.verdict.network import drops, relay_lateness, round_trips, settings
+from experiments.verdict.replay import (
+    congestion_control,
+    drained_check,
+    identical,
+    rate_check,
+    replay_checks,
+)
+
+__all__ = [
+    "Check",
+    "Evidence",
+    "Limits",
+    "ShaperSample",
+    "Status",
+    "Verdict",
+    "drained_check",
+    "judge",
+    "network_checks",
+    "rate_check",
+    "replay_checks",
+    "summary",
+]
+
+
+def judge(evidence: Evidence) -> Verdict:
+    """All checks, and the worst of them as verdict."""
+    checks = (
+        *network_checks(evidence),
+        *injected_loss(evidence),
+        *replay_checks(evidence.replayed, evidence.products, evidence.clock),
+        rate_check(evidence.shaper, evidence.shaped_bps, evidence.clock),
+        congestion_control(evidence),
+        drained_check(evidence.drained, evidence.drain_s),
+        identical(evidence.contents, evidence.m, evidence.products),
+    )
+    return Verdict(summary(checks), checks)
+
+
+def network_checks(evidence: Evidence) -> tuple[Check, ...]:
+    """Was the emulated network the one that was asked for, and did the machine keep up?"""
+    return (
+        settings("link settings", evidence.link_mismatches, evidence.links_checked),
+        settings("sender shaping", evidence.shaping_mismatches, evidence.shaping_checked),
+        *drops(evidence),
+        *receive_buffers(evidence),
+        round_trips(evidence),
+        *relay_lateness(evidence),
+        *cpu(evidence),
+    )

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a check and a verdict are, and limits that have a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Status = Literal["pass", "warn", "fail", "n/a"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Up to `warn` a check passes, up to `fail` it warns, above it fails."""
+
+    warn: float
+    fail: float
+    reason: str
+
+    def status(self, value: float) -> Status:
+        return "pass" if value <= self.warn else "warn" if value <= self.fail else "fail"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check, as verdict.json has it."""
+
+    name: str
+    status: Status
+    asked: Any
+    found: Any
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "status": self.status,
+            "asked": self.asked,
+            "found": self.found,
+            "text": self.text,
+        }
+
+
+@dataclass(frozen=True)
+class Verdict:
+    verdict: str
+    checks: tuple[Check, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"verdict": self.verdict, "checks": [c.to_dict() for c in self.checks]}
+
+
+def summary(checks: Iterable[Check]) -> str:
+    """invalid, degraded or faithful."""
+    statuses = {c.status for c in checks}
+    return "invalid" if "fail" in statuses else "degraded" if "warn" in statuses else "faithful"

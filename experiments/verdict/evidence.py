@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All that a verdict is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from parsers.counters import Counters
+from parsers.ldm_log import ReceiverStats, Replayed
+from parsers.products import ContentCheck
+from parsers.sar_log import CpuSample
+from topologies.facts import Clock
+
+
+@dataclass(frozen=True)
+class ShaperSample:
+    """State of the sender's shaper (multicast class, or TBF) at one instant."""
+
+    time_s: float
+    sent_bytes: int
+    backlog_bytes: int
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All a verdict needs of one cell."""
+
+    protocol: str
+    m: int
+    loss: float
+    shaped_bps: int  # rate of the multicast class (LDM7) or of the TBF (LDM6)
+    b_rcv_bytes: int
+    products: int  # of the trace
+    link_mismatches: Sequence[str]  # one text per value that was read back otherwise
+    links_checked: int
+    shaping_mismatches: Sequence[str]
+    shaping_checked: int
+    start: Counters
+    end: Counters
+    nic1_prefixes: Mapping[str, str] = field(default_factory=dict)  # subscriber -> NIC1
+    publisher: str = ""
+    publisher_nic1: str = ""
+    loss_model: str = "random"  # in force: hash, or random and why
+    lossy_links: frozenset[str] = frozenset()
+    relay_delay_ms: Mapping[str, float] = field(default_factory=dict)  # "<link>/<direction>"
+    cpu: Sequence[CpuSample] = ()
+    replayed: Replayed | None = None
+    receivers: Mapping[str, ReceiverStats | None] = field(default_factory=dict)
+    arrived: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # (arrived, dropped)
+    contents: Sequence[ContentCheck] = ()
+    drained: bool = True
+    drain_s: float = 0.0
+    shaper: Sequence[ShaperSample] = ()
+    tcp_asked: Sequence[str] = ()
+    tcp_found: str = ""
+    rtt_asked_ms: Mapping[str, float] = field(default_factory=dict)
+    rtt_measured_ms: Mapping[str, float] = field(default_factory=dict)
+    clock: Clock = "native"

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Losses that were injected against those that were asked for, and the receivers' buffers."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import Final
+
+from experiments.verdict.checks import Check, Status
+from experiments.verdict.evidence import Evidence
+from parsers.counters import rule_drops
+
+LOSS_CONFIDENCE: Final = 0.999  # of the binomial interval around the asked loss
+LOSS_CERTAIN: Final = 0.9999999  # outside this one the loss is not the one asked for
+
+
+def binomial_interval(trials: int, probability: float, confidence: float) -> tuple[float, float]:
+    """Two-sided interval of the count, by the normal approximation with continuity correction;
+    trials x probability should exceed 10."""
+    if trials == 0:
+        return (0.0, 0.0)
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    spread = z * math.sqrt(trials * probability * (1 - probability)) + 0.5
+    return (trials * probability - spread, trials * probability + spread)
+
+
+def _replayable(loss_model: str) -> str:
+    if loss_model == "hash":
+        return "replayable: the seed and the packet decide"
+    return loss_model if "not replayable" in loss_model else f"{loss_model}: not replayable"
+
+
+def injected_loss(evidence: Evidence) -> list[Check]:
+    name = "injected loss"
+    if evidence.loss == 0:
+        dropped = {h: rule_drops(h, evidence.start, evidence.end)[0] for h in evidence.end.iptables}
+        total = sum(dropped.values())
+        status: Status = "fail" if total else "pass"
+        return [Check(name, status, 0, total, f"{total} packets dropped by iptables rules")]
+    missing = sorted(set(evidence.receivers) - set(evidence.arrived))
+    if missing or not evidence.arrived:
+        text = f"no counters of the loss rule at {', '.join(missing) or 'any receiver'}"
+        return [Check(name, "fail", evidence.loss, None, text)]
+    arrived = sum(a for a, _ in evidence.arrived.values())
+    dropped_all = sum(d for _, d in evidence.arrived.values())
+    if arrived * evidence.loss < 10:
+        text = f"only {arrived} packets arrived at all receivers: nothing can be said"
+        return [Check(name, "warn", evidence.loss, None, text)]
+    found = dropped_all / arrived
+    status = _within(dropped_all, arrived, evidence.loss)
+    low, high = binomial_interval(arrived, evidence.loss, LOSS_CONFIDENCE)
+    text = (
+        f"{dropped_all} of {arrived} packets; {100 * LOSS_CONFIDENCE:g} % interval of a random "
+        f"loss of {evidence.loss:g}: {low:.0f} to {high:.0f}; {_replayable(evidence.loss_model)}"
+    )
+    # Of m receivers, one outside its own interval is m times as likely by chance.
+    odd = [
+        host
+        for host, (n, d) in evidence.arrived.items()
+        if n * evidence.loss >= 10
+        and not _inside(
+            d, binomial_interval(n, evidence.loss, 1 - (1 - LOSS_CONFIDENCE) / evidence.m)
+        )
+    ]
+    if odd:
+        text += "; outside their own interval: " + ", ".join(
+            f"{h} {evidence.arrived[h][1]} of {evidence.arrived[h][0]}" for h in odd
+        )
+        status = "warn" if status == "pass" else status
+    return [Check(name, status, evidence.loss, round(found, 6), text)]
+
+
+def _inside(count: int, interval: tuple[float, float]) -> bool:
+    return interval[0] <= count <= interval[1]
+
+
+def _within(count: int, trials: int, probability: float) -> Status:
+    if _inside(count, binomial_interval(trials, probability, LOSS_CONFIDENCE)):
+        return "pass"
+    if _inside(count, binomial_interval(trials, probability, LOSS_CERTAIN)):
+        return "warn"
+    return "fail"
+
+
+def receive_buffers(evidence: Evidence) -> list[Check]:
+    """b_rcv: what the kernel granted each FMTP receiver (it doubles what is asked)."""
+    if evidence.protocol != "ldm7":
+        return []
+    silent = sorted(h for h, s in evidence.receivers.items() if s is None)
+    granted = {h: s.rcvbuf_granted_bytes for h, s in evidence.receivers.items() if s is not None}
+    name = "receivers' UDP buffers"
+    if silent or not granted:
+        text = f"no FMTP statistics from {', '.join(silent) or 'any receiver'}"
+        return [Check(name, "warn", evidence.b_rcv_bytes, None, text)]
+    least = min(granted.values())
+    small = [h for h, g in granted.items() if g < evidence.b_rcv_bytes]
+    if small:
+        text = f"smaller than asked at {', '.join(sorted(small))}"
+        return [Check(name, "warn", evidence.b_rcv_bytes, least, text)]
+    return [Check(name, "pass", evidence.b_rcv_bytes, least, "granted at every receiver")]

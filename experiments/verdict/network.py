@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Was the emulated network the one that was asked for: settings read back, frames lost, delays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from experiments.verdict.checks import Check, Limits, Status
+from experiments.verdict.evidence import Evidence
+from parsers.counters import drops_between
+from topologies.facts import Clock
+
+DROP_SHARE: Final = Limits(
+    0.0,
+    1e-3,
+    "the smallest loss the papers inject is 1 %; a tenth of it would shift what depends on loss "
+    "by 10 %",
+)
+RELAY_LATE_P50: Final = Limits(
+    0.05, 0.25, "of the link's delay: 5 % of 18 ms is what the kernel's 250 Hz tick could add"
+)
+RELAY_LATE_P99: Final = 0.25  # of the link's delay: it moves the mean by less than 1 %
+RELAY_LATE_P99_US: Final = 200_000.0  # TCP's least retransmission timeout: beyond, TCP acts on it
+RELAY_FRAMES_MIN: Final = {"half": 10, "1 %": 1000}  # fewer frames have no such quantile
+RELAY_LATE_FLOOR_US: Final = 1000.0  # below this, lateness never matters
+RELAY_LATE_VIRTUAL_US: Final = Limits(
+    100.0, 1000.0, "wire-relay sleeps until a frame is due; nothing but a timer's slack is left"
+)
+RTT_ERROR_MS: Final[Mapping[Clock, Limits]] = {
+    "native": Limits(
+        2.0, 10.0, "pings over the relay were measured 0.4 to 1.4 ms above the asked delay"
+    ),
+    "virtual": Limits(0.1, 1.0, "measured within 0.001 ms of the asked delay"),
+}
+
+
+def settings(name: str, wrong: Sequence[str], checked: int) -> Check:
+    if checked == 0:
+        return Check(name, "fail", "read back", "nothing", "no value was read back")
+    if wrong:
+        text = "; ".join(wrong[:10]) + ("; ..." if len(wrong) > 10 else "")
+        return Check(name, "fail", checked, checked - len(wrong), text)
+    return Check(name, "pass", checked, checked, f"all {checked} values read back as asked")
+
+
+def drops(evidence: Evidence) -> list[Check]:
+    """Losses that nobody injected, by where they happened."""
+    lost = [
+        d
+        for d in drops_between(evidence.start, evidence.end, evidence.lossy_links)
+        # A send buffer that is full makes the sender wait: nothing is lost.
+        if not d.injected and d.what != "UDP sndbuf_errors"
+    ]
+    own = f"{evidence.publisher}/{evidence.publisher_nic1}"
+    shaper = [d for d in lost if d.what == "qdisc drops" and d.place.startswith(own + "/")]
+    # The interface counts what its qdisc drops once more.
+    repeated = [d for d in lost if d.place == own and d.what == "interface tx_dropped"]
+    elsewhere = [d for d in lost if d not in shaper and d not in repeated]
+    socket = sum(s.socket_drops for s in evidence.receivers.values() if s is not None)
+    packets = _expected_packets(evidence)
+    checks = [
+        _drop_check(
+            "drops at the sender's shaper",
+            [f"{d.place}: {d.packets} ({d.what})" for d in shaper],
+            sum(d.packets for d in shaper),
+            packets,
+            # TCP sees its own drops and slows down; UDP loses the datagram for all receivers.
+            worst="warn" if evidence.protocol == "ldm6" else "fail",
+        ),
+        _drop_check(
+            "drops nobody injected",
+            [f"{d.place}: {d.packets} ({d.what})" for d in elsewhere],
+            sum(d.packets for d in elsewhere),
+            packets,
+        ),
+    ]
+    if evidence.protocol == "ldm7":
+        checks.append(
+            _drop_check(
+                "drops of FMTP's UDP sockets",
+                [
+                    f"{host}: {s.socket_drops}"
+                    for host, s in evidence.receivers.items()
+                    if s is not None and s.socket_drops
+                ],
+                socket,
+                packets,
+            )
+        )
+    return checks
+
+
+def _expected_packets(evidence: Evidence) -> int:
+    """Packets that left the sender's NIC1, times the copies the network makes of them."""
+    key = f"{evidence.publisher}/{evidence.publisher_nic1}"
+    after = evidence.end.interfaces.get(key)
+    before = evidence.start.interfaces.get(key)
+    sent = (after.tx_packets if after else 0) - (before.tx_packets if before else 0)
+    return max(0, sent) * (evidence.m if evidence.protocol == "ldm7" else 1)
+
+
+def _drop_check(
+    name: str, places: Sequence[str], dropped: int, packets: int, worst: Status = "fail"
+) -> Check:
+    if dropped == 0:
+        return Check(name, "pass", 0, 0, "none")
+    share = dropped / packets if packets else 1.0
+    status = DROP_SHARE.status(share)
+    if status == "fail":
+        status = worst
+    text = f"{dropped} packets ({share:.2e} of {packets}): " + "; ".join(places[:8])
+    return Check(name, status, 0, dropped, text + ("; ..." if len(places) > 8 else ""))
+
+
+def round_trips(evidence: Evidence) -> Check:
+    """Smallest ping of each subscriber over the path, before the replay, against the topology."""
+    name = "round-trip times"
+    asked, found = evidence.rtt_asked_ms, evidence.rtt_measured_ms
+    if missing := sorted(set(asked) - set(found)):
+        return Check(name, "fail", None, None, f"not measured: {', '.join(missing)}")
+    errors = {host: found[host] - asked[host] for host in asked}
+    if not errors:
+        return Check(name, "fail", None, None, "not measured")
+    worst = max(errors, key=lambda host: abs(errors[host]))
+    digits = 3 if evidence.clock == "virtual" else 2
+    text = f"worst: {worst}, {found[worst]:.{digits}f} ms instead of {asked[worst]:g} ms"
+    # Ping prints microseconds; the difference of two such numbers must not exceed by its last bit.
+    status = RTT_ERROR_MS[evidence.clock].status(round(abs(errors[worst]), 6))
+    return Check(name, status, asked[worst], found[worst], text)
+
+
+def relay_lateness(evidence: Evidence) -> list[Check]:
+    """Lateness of delayed frames, where wire-relay delays them: of half of them, and of 1 %.
+
+    Stalls of some 20 ms now and then (a virtual machine's disk can cause them) make the worst
+    hundredth late and leave the median alone: that is worth a warning, the figures stand.
+    Virtual time knows no stalls: there, both are held to the same narrow limit.
+    """
+    checks = []
+    for share, name in (("half", "delay lateness, median"), ("1 %", "delay lateness, 1 %")):
+        warn = RELAY_LATE_P50.warn if share == "half" else RELAY_LATE_P99
+        worst: tuple[float, str, float, float, float] | None = None
+        for place, relay in evidence.end.relay.items():
+            late_us = relay.late_p50_us if share == "half" else relay.late_p99_us
+            if late_us is None or relay.frames < RELAY_FRAMES_MIN[share]:
+                continue
+            delay_ms = evidence.relay_delay_ms.get(place, 0.0)
+            allowed_us = max(RELAY_LATE_FLOOR_US, warn * delay_ms * 1000)
+            if evidence.clock == "virtual":
+                allowed_us = RELAY_LATE_VIRTUAL_US.warn
+            if worst is None or late_us / allowed_us > worst[0]:
+                worst = (late_us / allowed_us, place, late_us, delay_ms, allowed_us)
+        if worst is None:
+            continue
+        excess, place, late_us, delay_ms, allowed_us = worst
+        if evidence.clock == "virtual":
+            status = RELAY_LATE_VIRTUAL_US.status(late_us)
+        elif share == "half":
+            status = RELAY_LATE_P50.status(excess * RELAY_LATE_P50.warn)
+        else:
+            status = "pass" if excess <= 1 else "warn" if late_us <= RELAY_LATE_P99_US else "fail"
+        text = f"worst: {place}, {share} of its frames more than {late_us:.0f} us late"
+        checks.append(
+            Check(
+                name, status, f"at most {allowed_us:.0f} us", late_us, f"{text} on {delay_ms:g} ms"
+            )
+        )
+    return checks
