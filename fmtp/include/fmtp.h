@@ -72,6 +72,10 @@ struct fmtp_server_config {
                                        what the path's MTU leaves if that is less */
     bool no_gso;                    /* hand each datagram to the system by itself */
     const char *congestion_control; /* of the TCP connections; NULL or "": the system's default */
+    size_t sndbuf_bytes;            /* b_snd, the UDP socket buffer; SO_SNDBUFFORCE, else SO_SNDBUF;
+                                       0: the system's default. What does not fit waits with the
+                                       caller (not ready). What does has left as far as FMTP knows:
+                                       tau_snd(n) runs while it waits in the system */
     uint32_t first_index;           /* product index of the first product */
     double f_snd;                   /* equation (1): tau_snd = max(f_snd*S/r_mc, max RTT) */
     uint64_t r_mc_bps;              /* multicast rate used in equation (1) */
@@ -113,6 +117,7 @@ struct fmtp_server_stats {
     size_t extended;                /* receivers that speak extension 1 */
     size_t handshakes;              /* connections amid the key exchange now */
     unsigned pdu_bytes;             /* in use */
+    size_t sndbuf_granted_bytes;    /* as rcvbuf_granted_bytes of a client */
 };
 
 struct fmtp_server;

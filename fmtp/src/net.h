@@ -68,8 +68,10 @@ static inline uint64_t fmtp_rtt_ns(uint32_t smoothed_us, uint32_t least_us)
     return (!least_us || smoothed_us < most_us ? smoothed_us : most_us) * UINT64_C(1000);
 }
 bool fmtp_tcp_established(int fd);
-/* Enlarges the receive buffer as far as the system lets us; returns what was granted. */
+/* Enlarges the receive buffer as far as the system lets us (0: leaves it); returns what was granted. */
 size_t fmtp_set_rcvbuf(int fd, size_t bytes);
+/* The same of the send buffer. */
+size_t fmtp_set_sndbuf(int fd, size_t bytes);
 
 /* IP and UDP headers of a datagram of this family. */
 static inline unsigned fmtp_udp_overhead(sa_family_t family)

@@ -78,6 +78,7 @@ int fmtp_out_open(struct fmtp_out *o, const struct fmtp_server_config *cfg, stru
     o->fd = fmtp_open_multicast_out(&cfg->address, &cfg->group, cfg->ttl, &mtu, err);
     if (o->fd < 0 || settle_pdu(o, cfg, mtu, err) < 0)
         return -1;
+    o->sndbuf_granted = fmtp_set_sndbuf(o->fd, cfg->sndbuf_bytes);
     o->gso_max = gso_limit(o, cfg);
     return 0;
 }

@@ -23,6 +23,7 @@ struct fmtp_out {
     unsigned overhead;                     /* IP and UDP headers, for pacing */
     unsigned gso_max;                      /* datagrams per message; 1: no GSO */
     unsigned pdu_bytes;                    /* in use: header, block, MAC */
+    size_t sndbuf_granted;                 /* bytes */
     uint64_t pace_bps;
     bool adapts;                           /* pace_bps follows the receivers' losses */
     uint64_t held_ns;                      /* the pace last held datagrams back */

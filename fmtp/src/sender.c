@@ -264,6 +264,13 @@ static uint64_t max64(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+static uint32_t queued_bytes(const struct fmtp_sender *s)
+{
+    size_t bytes = s->cfg.queued_bytes > QUEUED_BYTES ? s->cfg.queued_bytes : QUEUED_BYTES;
+
+    return bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes;
+}
+
 void fmtp_sender_multicasted(struct fmtp_sender *s, struct product *p, uint64_t now_ns)
 {
     uint64_t rtt_ns = fmtp_peers_rtt_max(s);
@@ -274,7 +281,7 @@ void fmtp_sender_multicasted(struct fmtp_sender *s, struct product *p, uint64_t 
     p->multicasted = true;
     fmtp_timer_arm(&s->timers, &p->timer, now_ns + max64(tau_ns, s->cfg.tau_snd_min_ns));
     p->nudge_ns = max64(2 * rtt_ns, NUDGE_MIN_NS) +
-                  fmtp_scaled_tx_ns(1, QUEUED_BYTES, s->cfg.r_mc_bps);
+                  fmtp_scaled_tx_ns(1, queued_bytes(s), s->cfg.r_mc_bps);
     if (p->had_peers)
         fmtp_timer_arm(&s->nudges, &p->nudge, now_ns + p->nudge_ns);
     if (s->cfg.multicasted)

@@ -31,6 +31,7 @@ struct fmtp_sender_config {
     uint64_t r_mc_bps;                   /* equation (1), and the cost of repair; 0: unknown */
     uint64_t r_uc_bps;                   /* all streams together at most; 0: unlimited */
     uint64_t tau_snd_min_ns;             /* 0: equation (1) as it is */
+    size_t queued_bytes;                 /* what may wait in the system behind sent(); 0: 256 KiB */
     size_t max_products, max_peers;
     size_t peer_queue_bytes;             /* memory for the queued requests of one peer */
     void *ctx;

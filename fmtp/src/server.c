@@ -68,6 +68,7 @@ static int open_core(struct fmtp_server *s, struct fmtp_error *err)
         .r_mc_bps = cfg->r_mc_bps, .tau_snd_min_ns = cfg->tau_snd_min_ns,
         .max_products = cfg->max_products, .max_peers = cfg->max_receivers,
         .peer_queue_bytes = cfg->peer_queue_bytes, .r_uc_bps = cfg->r_uc_bps,
+        .queued_bytes = cfg->sndbuf_bytes,
         .block_bytes = (uint16_t)(s->out.pdu_bytes - FMTP_HEADER_LEN - fmtp_mac_len(s->out.mac)),
         .overhead_bytes = (uint16_t)s->out.overhead,
         .fec_k = cfg->layout == FMTP_LAYOUT_2021 && !cfg->unicast_repair ? FMTP_FEC_DEFAULT_K : 0,
@@ -174,6 +175,7 @@ void fmtp_server_get_stats(const struct fmtp_server *s, struct fmtp_server_stats
     out->send_errors = s->out.send_errors;
     out->too_long = s->out.too_long;
     out->pdu_bytes = s->out.pdu_bytes;
+    out->sndbuf_granted_bytes = s->out.sndbuf_granted;
     out->bad_messages += s->bad_handshakes;
 }
 

@@ -233,14 +233,25 @@ bool fmtp_tcp_established(int fd)
     return info.tcpi_state == 1;           /* TCP_ESTABLISHED, which linux/tcp.h does not name */
 }
 
-size_t fmtp_set_rcvbuf(int fd, size_t bytes)
+/* option: SO_RCVBUF or SO_SNDBUF; force: the same past the system's limit, for the privileged. */
+static size_t set_buffer(int fd, int option, int force, size_t bytes)
 {
     size_t want = bytes > INT32_MAX / 2 ? INT32_MAX / 2 : bytes;
     int granted = 0;
     socklen_t len = sizeof granted;
 
-    if (want && fmtp_set_option(fd, SOL_SOCKET, SO_RCVBUFFORCE, (int)want) < 0)
-        fmtp_set_option(fd, SOL_SOCKET, SO_RCVBUF, (int)want);
-    getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &granted, &len);
+    if (want && fmtp_set_option(fd, SOL_SOCKET, force, (int)want) < 0)
+        fmtp_set_option(fd, SOL_SOCKET, option, (int)want);
+    getsockopt(fd, SOL_SOCKET, option, &granted, &len);
     return (size_t)granted / 2;
+}
+
+size_t fmtp_set_rcvbuf(int fd, size_t bytes)
+{
+    return set_buffer(fd, SO_RCVBUF, SO_RCVBUFFORCE, bytes);
+}
+
+size_t fmtp_set_sndbuf(int fd, size_t bytes)
+{
+    return set_buffer(fd, SO_SNDBUF, SO_SNDBUFFORCE, bytes);
 }

@@ -413,6 +413,26 @@ static void test_datagrams_first(void **state)
     close(fd);
 }
 
+/* 64 KiB is no kernel's default, and below every kernel's limit. */
+static void test_send_buffer(void **state)
+{
+    (void)state;
+    for (size_t asked = 0; asked <= 65536; asked += 65536) {
+        struct fmtp_error err;
+        struct fmtp_server_stats stats;
+        struct fmtp_server_config cfg = {
+            .layout = FMTP_LAYOUT_2017, .address = address("127.0.0.1", 0),
+            .group = address("239.192.7.9", 38800), .sndbuf_bytes = asked};
+        struct fmtp_server *s = fmtp_server_open(&cfg, &err);
+        if (!s)
+            fail_msg("%s", err.text);
+        fmtp_server_get_stats(s, &stats);
+        assert_int_equal(stats.sndbuf_granted_bytes == 65536, asked == 65536);
+        assert_true(stats.sndbuf_granted_bytes > 0);
+        fmtp_server_close(s);
+    }
+}
+
 static void test_bad_config(void **state)
 {
     struct fmtp_error err;
@@ -437,7 +457,8 @@ int main(void)
         cmocka_unit_test(test_2021),           cmocka_unit_test(test_2017),
         cmocka_unit_test(test_paced),          cmocka_unit_test(test_not_authorized),
         cmocka_unit_test(test_garbage),        cmocka_unit_test(test_retry),
-        cmocka_unit_test(test_datagrams_first), cmocka_unit_test(test_bad_config),
+        cmocka_unit_test(test_datagrams_first), cmocka_unit_test(test_send_buffer),
+        cmocka_unit_test(test_bad_config),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -185,6 +185,23 @@ static void test_nudges(void **state)
     fmtp_sender_free(s);
 }
 
+/* Where more may wait in the system, the reminder waits for that: 1.4 MB at 1.12 Mbit/s are 10 s. */
+static void test_nudges_behind_a_queue(void **state)
+{
+    struct fmtp_sender_config cfg = common;
+    struct fmtp_sender *s;
+    unsigned extra;
+
+    (void)state;
+    cfg.queued_bytes = 1400000;
+    s = make(&cfg);
+    peer(s, false);
+    offer(s, 2000);
+    drain(s, 0, &extra);
+    assert_int_equal(fmtp_sender_deadline(s), 10100 * MS);
+    fmtp_sender_free(s);
+}
+
 /* r_uc: 8 Mbit/s are 1000 bytes/ms for all streams together, shared fairly; a stuck one hoards
  * nothing. Idle time saves up 5 ms and a message of 112 bytes. */
 static void test_paced_streams(void **state)
@@ -306,6 +323,7 @@ int main(void)
         cmocka_unit_test(test_bad_requests), cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_release_waits_for_the_caller),
         cmocka_unit_test(test_request_counts_peer), cmocka_unit_test(test_nudges),
+        cmocka_unit_test(test_nudges_behind_a_queue),
         cmocka_unit_test(test_paced_streams), cmocka_unit_test(test_nobody_hoards),
         cmocka_unit_test(test_memory_is_bounded),
     };

@@ -54,6 +54,7 @@ struct conf_settings {
     double f_snd, f_rcv;               /* fmtp.f_snd (5000), fmtp.f_rcv (20): Table II */
     uint64_t r_mc_bps;                 /* fmtp.r_mc_bps (20 Mbit/s) */
     uint64_t b_rcv_bytes;              /* fmtp.b_rcv_bytes (8 MiB) */
+    uint64_t b_snd_bytes;              /* fmtp.b_snd_bytes (0: the system's default) */
     uint64_t r_uc_bps;                 /* fmtp.r_uc_bps (0: no limit) */
     uint64_t pdu_bytes;                /* fmtp.pdu_bytes (0: 1460, less where the path takes less) */
     uint8_t ttl;                       /* fmtp.ttl (1) */

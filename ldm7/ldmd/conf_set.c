@@ -30,6 +30,8 @@ static const struct setting {
     {"fmtp.r_mc_bps", KIND_UINT, AT(r_mc_bps), 1000, 1e12, "an integer from 1000 to 1e12, in bit/s"},
     {"fmtp.b_rcv_bytes", KIND_UINT, AT(b_rcv_bytes), 2048, 1 << 30,
      "an integer from 2048 to 1073741824, in bytes"},
+    {"fmtp.b_snd_bytes", KIND_UINT, AT(b_snd_bytes), 0, 1 << 30,
+     "an integer from 0 (the system's default) to 1073741824, in bytes"},
     {"fmtp.r_uc_bps", KIND_UINT, AT(r_uc_bps), 0, 1e12, "an integer from 0 (no limit) to 1e12, in bit/s"},
     {"fmtp.pdu_bytes", KIND_UINT, AT(pdu_bytes), 0, 65504, "0 (automatic) or an integer from 256 to 65504"},
     {"fmtp.mac_level", KIND_U8, AT(mac_level), 0, 2, "0 (none), 1 (HMAC-SHA256) or 2 (Ed25519)"},

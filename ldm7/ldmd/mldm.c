@@ -193,6 +193,7 @@ static bool start_fmtp(struct mldm *m, uint32_t first_index)
 {
     const struct conf_settings *set = &m->opt->conf->set;
     struct fmtp_error err;
+    struct fmtp_server_stats stats;
     struct fmtp_server_config cfg = {
         .layout = (enum fmtp_layout)set->fmtp_layout,
         .address = fmtp_ipv4(m->entry->fmtp_addr, m->entry->fmtp_port),
@@ -201,6 +202,7 @@ static bool start_fmtp(struct mldm *m, uint32_t first_index)
         .mac_level = set->mac_level,
         .unicast_repair = set->unicast_repair,
         .pdu_bytes = (unsigned)set->pdu_bytes,
+        .sndbuf_bytes = set->b_snd_bytes,
         .congestion_control = set->congestion_control,
         .first_index = first_index,
         .f_snd = set->f_snd,
@@ -214,9 +216,14 @@ static bool start_fmtp(struct mldm *m, uint32_t first_index)
     };
 
     m->fmtp = fmtp_server_open(&cfg, &err);
-    if (m->fmtp == NULL)
+    if (m->fmtp == NULL) {
         log_error("cannot start the FMTP sender of %s: %s", m->feed, err.text);
-    return m->fmtp != NULL;
+        return false;
+    }
+    fmtp_server_get_stats(m->fmtp, &stats);
+    if (stats.sndbuf_granted_bytes < set->b_snd_bytes)
+        log_warn("UDP send buffer: %zu of %lu bytes granted", stats.sndbuf_granted_bytes, set->b_snd_bytes);
+    return true;
 }
 
 static bool start(struct mldm *m, int control_fd)

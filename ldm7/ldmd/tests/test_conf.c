@@ -46,7 +46,7 @@ static void every_keyword(void **state)
         "MULTICAST EXP 224.0.1.10\n"
         "SET fmtp.layout 2017\nSET fmtp.f_snd 12.5\nSET fmtp.f_rcv 2\nSET FMTP.R_MC_BPS 60000000\n"
         "SET fmtp.r_uc_bps 5000000\nSET fmtp.pdu_bytes 1200\nSET fmtp.mac_level 2\nSET fmtp.repair Unicast\n"
-        "SET fmtp.b_rcv_bytes 600000000\nSET fmtp.ttl 5\nSET ldm6.max_latency_s 100\n"
+        "SET fmtp.b_rcv_bytes 600000000\nSET fmtp.b_snd_bytes 599999999\nSET fmtp.ttl 5\nSET ldm6.max_latency_s 100\n"
         "SET ldm7.verify_md5 1\nSET ldm6.congestion_control ctcp_187\n"), 0);
     assert_int_equal(messages_len, 0);
     assert_string_equal(c.execs[0].argv[2], "NGRID");
@@ -85,6 +85,7 @@ static void every_keyword(void **state)
     assert_true(c.set.f_snd == 12.5 && c.set.f_rcv == 2 && c.set.max_latency_s == 100);
     assert_int_equal(c.set.r_mc_bps, 60000000);
     assert_int_equal(c.set.b_rcv_bytes, 600000000);
+    assert_int_equal(c.set.b_snd_bytes, 599999999);
     assert_int_equal(c.set.ttl, 5);
     assert_int_equal(c.set.r_uc_bps, 5000000);
     assert_int_equal(c.set.pdu_bytes, 1200);
