@@ -26,6 +26,7 @@ PACKAGES: Final = (
     "pydantic",
     "rich",
     "ruamel.yaml",
+    "scipy",
     "uvicorn",
 )
 PROGRAMS: Final = (

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Intervals, comparisons and regressions, each with the method that made it.
+
+All intervals are two-sided 95 % confidence intervals. What is repeated is the whole run, with
+another seed: over n repeats the interval is Student's t with n - 1 degrees of freedom. Comparisons
+use that repeats of a number have the same seed (the same trace, the same losses): where two
+quantities share repeats, the interval is of their differences repeat by repeat. Within one run
+(file-sets) distributions are skewed and the interval is a bootstrap's. One run has no interval.
+The formulas are SciPy's.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+CONFIDENCE = 0.95
+ONE_RUN = "one run: no interval"
+BCA_AT_MOST = 400  # values; the jackknife of BCa costs their square
+RESAMPLES = 1999
+SEED = 20150615  # of every bootstrap: the same values give the same interval
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A quantity in its SI unit with its 95 % interval. n = 1: low = high = mean.
+
+    `values` are the single runs', and `repeats` says which repeat each is of (empty: not known, or
+    not of repeats). `mean` of a bootstrap is the statistic of all values.
+    """
+
+    mean: float
+    low: float
+    high: float
+    n: int
+    method: str
+    values: tuple[float, ...] = ()
+    repeats: tuple[int, ...] = ()
+
+    @property
+    def has_interval(self) -> bool:
+        return self.n > 1
+
+    def covers(self, value: float) -> bool:
+        """Is the value within the interval, ends included? Of one run: is it the same?"""
+        slack = 1e-12 * max(abs(self.low), abs(self.high))
+        return self.low - slack <= value <= self.high + slack
+
+
+def over_repeats(values: Sequence[float], repeats: Sequence[int] = ()) -> Estimate:
+    """The mean over repeats with Student's t interval: mean +- t(n-1) s / sqrt(n).
+
+    ValueError without values, or if `repeats` has another length.
+    """
+    if not values or (repeats and len(repeats) != len(values)):
+        raise ValueError(f"{len(values)} values of {len(repeats)} repeats")
+    found = tuple(float(v) for v in values)
+    mean = math.fsum(found) / len(found)
+    if len(found) == 1:
+        return Estimate(mean, mean, mean, 1, ONE_RUN, found, tuple(repeats))
+    half = _half_width(found)
+    method = f"Student t over {len(found)} repeats"
+    return Estimate(mean, mean - half, mean + half, len(found), method, found, tuple(repeats))
+
+
+def _half_width(values: Sequence[float]) -> float:
+    n = len(values)
+    deviation = float(np.std(values, ddof=1))
+    return t_quantile(n - 1) * deviation / math.sqrt(n)
+
+
+def t_quantile(degrees: float) -> float:
+    """The factor of a two-sided 95 % interval with that many degrees of freedom."""
+    return float(stats.t.ppf(0.5 + CONFIDENCE / 2, degrees))
+
+
+def bootstrap(
+    values: Sequence[float],
+    statistic: Callable[..., Any],
+    name: str,
+    *,
+    resamples: int = RESAMPLES,
+) -> Estimate:
+    """The interval of a statistic (`np.median`, `iqr`; must take `axis`) of values within one run.
+
+    Bias-corrected and accelerated up to BCA_AT_MOST values, above percentile, always with the same
+    seed. The values are taken as independent. ValueError without values.
+    """
+    if not len(values):
+        raise ValueError("no values")
+    data = np.asarray(values, dtype=float)
+    point = float(statistic(data, axis=-1))
+    n = len(data)
+    if n == 1:
+        return Estimate(point, point, point, 1, f"{name} of one value: no interval")
+    if float(np.ptp(data)) == 0.0:
+        return Estimate(point, point, point, n, f"{name} of {n} equal values")
+    for kind, label in (("BCa", "BCa"), ("percentile", "percentile")):
+        if kind == "BCa" and n > BCA_AT_MOST:
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a degenerate BCa says so by NaN: next method
+            found = stats.bootstrap(
+                (data,),
+                statistic,
+                n_resamples=resamples,
+                batch=max(1, 2_000_000 // n),
+                confidence_level=CONFIDENCE,
+                method=kind,
+                vectorized=True,
+                rng=np.random.default_rng(SEED),
+            ).confidence_interval
+        low, high = float(found.low), float(found.high)
+        if math.isfinite(low) and math.isfinite(high):
+            return Estimate(point, low, high, n, f"bootstrap ({label}) of the {name} of {n} values")
+    raise AssertionError("the percentile bootstrap of finite values is finite")
+
+
+def iqr(values: Any, axis: int = -1) -> Any:
+    """Third less first quartile."""
+    high, low = np.percentile(values, [75, 25], axis=axis)
+    return high - low
+
+
+def common(a: Estimate, b: Estimate) -> list[tuple[int, float, float]]:
+    """(repeat, a, b) of the repeats that both have."""
+    of_b = dict(zip(b.repeats, b.values, strict=True)) if b.repeats else {}
+    of_a = zip(a.repeats, a.values, strict=True) if a.repeats else ()
+    return [(repeat, value, of_b[repeat]) for repeat, value in of_a if repeat in of_b]
+
+
+def difference(a: Estimate, b: Estimate) -> Estimate:
+    """a - b: paired over the repeats they share, if they share at least two (or share their only
+    one); else Welch's t for two samples, whose seeds differ. One run each has no interval."""
+    pairs = common(a, b)
+    if len(pairs) >= 2 or (pairs and min(a.n, b.n) == 1):
+        found = over_repeats([x - y for _, x, y in pairs], [repeat for repeat, _, _ in pairs])
+        if found.n == 1:
+            return found
+        return _renamed(found, f"paired t over {found.n} repeats of equal seed")
+    mean = a.mean - b.mean
+    if a.n < 2 or b.n < 2:
+        return Estimate(mean, mean, mean, 1, ONE_RUN)
+    return _welch(a, b)
+
+
+def _welch(a: Estimate, b: Estimate) -> Estimate:
+    """B. L. Welch's interval of the difference of two means with unequal variances."""
+    mean = a.mean - b.mean
+    n = a.n + b.n
+    va = float(np.var(a.values, ddof=1)) / a.n
+    vb = float(np.var(b.values, ddof=1)) / b.n
+    method = f"Welch t, {a.n} and {b.n} runs"
+    if va + vb == 0.0:
+        return Estimate(mean, mean, mean, n, method)
+    degrees = (va + vb) ** 2 / (va**2 / (a.n - 1) + vb**2 / (b.n - 1))
+    half = t_quantile(degrees) * math.sqrt(va + vb)
+    return Estimate(mean, mean - half, mean + half, n, method)
+
+
+def ratio(a: Estimate, b: Estimate) -> Estimate | None:
+    """a / b: the geometric mean of the paired ratios with the t interval of their logarithms; None
+    if a value is not above 0. Without shared repeats: Welch's t of the logarithms."""
+    if min(*a.values, *b.values, a.mean, b.mean) <= 0.0:
+        return None
+    logs_a, logs_b = (over_repeats([math.log(v) for v in e.values], e.repeats) for e in (a, b))
+    found = difference(logs_a, logs_b)
+    low, mean, high = (math.exp(v) for v in (found.low, found.mean, found.high))
+    values = tuple(math.exp(v) for v in found.values)
+    method = found.method if found.n == 1 else f"{found.method}, of logarithms"
+    return Estimate(mean, low, high, found.n, method, values, found.repeats)
+
+
+def _renamed(estimate: Estimate, method: str) -> Estimate:
+    return Estimate(
+        estimate.mean,
+        estimate.low,
+        estimate.high,
+        estimate.n,
+        method,
+        estimate.values,
+        estimate.repeats,
+    )
+
+
+def wilcoxon_p(a: Estimate, b: Estimate) -> float | None:
+    """Two-sided p of Wilcoxon's signed-rank test over the shared repeats; None below two of them or
+    if all are equal. Assumes no normal distribution; 5 repeats can not get below 0.0625."""
+    differences = [x - y for _, x, y in common(a, b)]
+    if len(differences) < 2 or not any(differences):
+        return None
+    return float(stats.wilcoxon(differences, method="auto").pvalue)
+
+
+@dataclass(frozen=True)
+class Regression:
+    """y = intercept + slope x by least squares through the mean of each x."""
+
+    slope: Estimate
+    intercept: float
+    r2: float  # of the means
+    n: int  # different x
+
+
+def regression(x: Sequence[float], y: Sequence[Estimate]) -> Regression:
+    """A straight line through the points; ValueError below three different x.
+
+    The slope's interval: where all points share at least two repeats, Student's t over the slopes
+    of the single repeats (a repeat's points share trace and losses, so that the scatter around one
+    repeat's line is not what the next repeat would show); else from the scatter of the means around
+    the line, with n - 2 degrees of freedom.
+    """
+    if len(x) != len(y) or len(set(x)) < 3:
+        raise ValueError(f"a line needs three different x, found {len(set(x))}")
+    means = [e.mean for e in y]
+    fit = stats.linregress(x, means)
+    slope, intercept = float(fit.slope), float(fit.intercept)
+    shared = set.intersection(*(set(e.repeats) for e in y))
+    if len(shared) >= 2:
+        order = sorted(shared)
+        by_repeat = [
+            [dict(zip(e.repeats, e.values, strict=True))[repeat] for e in y] for repeat in order
+        ]
+        slopes = [float(stats.linregress(x, values).slope) for values in by_repeat]
+        of_slope = _renamed(
+            over_repeats(slopes, order), f"Student t over the slopes of {len(order)} repeats"
+        )
+    else:
+        half = t_quantile(len(x) - 2) * float(fit.stderr)
+        method = f"least squares, {len(x)} points, t with {len(x) - 2} degrees of freedom"
+        of_slope = Estimate(slope, slope - half, slope + half, len(x), method)
+    spread = max(means) - min(means)
+    r2 = float(fit.rvalue) ** 2 if spread > 0 else 1.0
+    return Regression(of_slope, intercept, r2, len(x))
+
+
+def trend_p(y: Sequence[float]) -> float:
+    """Two-sided p of Kendall's test that y has no trend over its order; at least 2 values."""
+    return float(stats.kendalltau(range(len(y)), y).pvalue)
