@@ -1,19 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Open vSwitch in a namespace of its own, controllers for it, and frames counted through it.
-
-The core of sample.py: one bridge per switch, patch ports as core links, veths as access ports
-whose other ends are packet sockets of the test. DOWNPOUR_TEST_DATAPATH=system takes the kernel's
-datapath instead of the userspace one.
-"""
+"""The core of sample.py as Open vSwitch's bridges, controllers for it, and frames counted through
+it."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import tempfile
@@ -32,6 +26,14 @@ from controller.core import core_of
 from controller.entries import LLDP_METER
 from controller.tests import process
 from controller.tests.sample import MAC_1, network
+from controller.tests.switches import (
+    PLAIN_TYPE,
+    Bridge,
+    PatchPort,
+    Switches,
+    raw_mac,
+    receive,
+)
 
 Test = TypeVar("Test", bound=Callable[..., None])
 NEEDS_OPEN_VSWITCH = [
@@ -50,15 +52,9 @@ def needs_open_vswitch(test: Test) -> Test:
     return test
 
 
-DATAPATH = os.environ.get("DOWNPOUR_TEST_DATAPATH", "netdev")
-
 COOKIE = "cookie=0x444f574e"  # "DOWN", then the kind and the path's number
-ETH_P_ALL = 3
-PACKET_AUXDATA = 8
-TP_STATUS_VLAN_VALID = 1 << 4
 MULTICAST = "01:00:5e:01:01:01"
 BROADCAST = "ff:ff:ff:ff:ff:ff"
-PLAIN_TYPE = 0x88B5  # IEEE 802 local experimental: no other frame on the wire has it
 ARP = 0x0806
 ACCESS = {"s1": 1, "s2": 9, "s3": 9, "s4": 9}
 CORE = core_of(network(), "core")
@@ -66,79 +62,7 @@ RATE = 20_000_000
 EVERYONE: list[tuple[str, int | None]] = [("s2", 102), ("s3", 103), ("s4", 104)]
 
 
-def run(*argv: str, env: dict[str, str] | None = None) -> str:
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=30)
-    assert done.returncode == 0, f"{' '.join(argv)}: {done.stderr}"
-    return done.stdout
-
-
-def sockets_in(namespace: str, interfaces: list[str]) -> dict[str, socket.socket]:
-    """Packet sockets belong to the namespace of the thread that makes them."""
-    result: dict[str, socket.socket] = {}
-    errors: list[BaseException] = []
-
-    def make() -> None:
-        try:
-            libc = ctypes.CDLL(None, use_errno=True)
-            fd = os.open(f"/run/netns/{namespace}", os.O_RDONLY)
-            if libc.setns(fd, 0x40000000) != 0:  # CLONE_NEWNET
-                raise OSError(ctypes.get_errno(), "setns")
-            os.close(fd)
-            for interface in interfaces:
-                packet = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
-                packet.setsockopt(263, PACKET_AUXDATA, 1)  # SOL_PACKET
-                packet.setsockopt(socket.SOL_SOCKET, 33, 16 << 20)  # SO_RCVBUFFORCE
-                packet.bind((interface, ETH_P_ALL))
-                result[interface] = packet
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=make)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return result
-
-
-@dataclass(frozen=True)
-class Seen:
-    dst: str
-    src: str
-    vlan: int | None
-    payload: bytes
-
-
-def _mac(raw: bytes) -> str:
-    return ":".join(f"{octet:02x}" for octet in raw)
-
-
-def raw_mac(mac: str) -> bytes:
-    return bytes.fromhex(mac.replace(":", ""))
-
-
-def receive(packet: socket.socket) -> Seen | None:
-    """One frame; None if there is none or it is not the test's. The kernel may have moved the
-    tag out of the frame."""
-    try:
-        data, control, _, address = packet.recvmsg(2048, 256, socket.MSG_DONTWAIT)
-    except BlockingIOError:
-        return None
-    if address[2] == 4:  # PACKET_OUTGOING
-        return Seen("", "", None, b"")
-    dst, src, body = _mac(data[:6]), _mac(data[6:12]), data[12:]
-    vlan = None
-    for level, kind, value in control:
-        if (level, kind) == (263, PACKET_AUXDATA):
-            status, _, _, _, _, tci, _ = struct.unpack("=IIIHHHH", value[:20])
-            if status & TP_STATUS_VLAN_VALID:
-                vlan = tci & 0xFFF
-    if body[:2] == b"\x81\x00":
-        vlan, body = int.from_bytes(body[2:4], "big") & 0xFFF, body[4:]
-    return Seen(dst, src, vlan, body[2:])
-
-
-class Bench:
+class Bench(Switches):
     """Namespace, database, switch daemon, bridges; controllers as often as wanted. All of them
     share a store; number 1 is there only if `controllers` is 2 (and `options` make it a standby).
     """
@@ -147,22 +71,11 @@ class Bench:
         self, directory: Path, *, controllers: int = 1, tls: Path | None = None,
         options: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
-        self.directory = directory
-        self.namespace = f"ctltest-{os.getpid()}"
+        super().__init__(directory, "ctltest", follow_s=3)
         self.ports = [16653 + number for number in range(controllers)]
         self.tls = tls
         self.options = options
-        self.env = {
-            **os.environ,
-            "OVS_RUNDIR": str(directory),
-            "OVS_LOGDIR": str(directory),
-            "OVS_DBDIR": str(directory),
-        }
-        self.inside = ["nsenter", f"--net=/run/netns/{self.namespace}", "--"]
-        self.daemons: list[subprocess.Popen[bytes]] = []
         self.running: dict[int, subprocess.Popen[str]] = {}
-        self.sockets: dict[str, socket.socket] = {}
-        self.counter = 0
         (directory / "network.json").write_text(network().to_json())
 
     @property
@@ -172,71 +85,24 @@ class Bench:
         return [f"{scheme}:127.0.0.1:{port}" for port in self.ports]
 
     def open(self) -> None:
-        run("ip", "netns", "add", self.namespace)
-        run("ip", "-n", self.namespace, "link", "set", "lo", "up")
-        for switch, port in ACCESS.items():
-            near, far = f"{switch}-p{port}", f"x-{switch}"
-            run("ip", "-n", self.namespace, "link", "add", near, "type", "veth", "peer", far)
-            for interface in (near, far):
-                run("ip", "-n", self.namespace, "link", "set", interface, "up")
-        database = self.directory / "conf.db"
-        remote = f"unix:{self.directory}/db.sock"
-        run("ovsdb-tool", "create", str(database), "/usr/share/openvswitch/vswitch.ovsschema")
-        for argv in (
-            ["ovsdb-server", str(database), f"--remote=p{remote}"],
-            ["ovs-vswitchd", remote],
-        ):
-            name = argv[0]
-            argv += [f"--pidfile={self.directory}/{name}.pid", "-vconsole:off"]
-            argv += [f"--log-file={self.directory}/{name}.log"]
-            self.daemons.append(subprocess.Popen([*self.inside, *argv], env=self.env))
-            process.wait_until(name, (self.directory / f"{name}.pid").exists)
-        self.vsctl("init")
-        if self.tls is not None:
-            names = ("switch-key.pem", "switch-cert.pem", "ca.pem")
-            self.vsctl("set-ssl", *(str(self.tls / name) for name in names))
-        arguments: list[str] = []
-        for switch, dpid in CORE.dpids.items():
-            arguments += ["--", "add-br", switch]
-            arguments += ["--", "set", "bridge", switch, f"datapath_type={DATAPATH}"]
-            arguments += ["fail_mode=secure", "protocols=OpenFlow13"]
-            arguments += [f"other_config:datapath-id={dpid:016x}"]
-            arguments += ["--", "set-controller", switch, *self.targets]
-            near = f"{switch}-p{ACCESS[switch]}"
-            arguments += ["--", "add-port", switch, near]
-            arguments += ["--", "set", "interface", near, f"ofport_request={ACCESS[switch]}"]
-        for hop in CORE.hops:
-            arguments += [
-                "--",
-                *self.patch_port(hop.source, hop.source_port, hop.target, hop.target_port),
-            ]
-        self.vsctl(*arguments[1:])
-        self.sockets = sockets_in(self.namespace, [f"x-{switch}" for switch in ACCESS])
+        targets = tuple(self.targets)
+        self.open_switches(
+            (Bridge(name, dpid, ACCESS[name], targets) for name, dpid in CORE.dpids.items()),
+            (
+                self.patch_port(hop.source, hop.source_port, hop.target, hop.target_port)
+                for hop in CORE.hops
+            ),
+            tls=self.tls,
+        )
 
-    def patch_port(self, switch: str, port: int, peer: str, peer_port: int) -> list[str]:
-        """For vsctl: half of a core link."""
-        name, options = f"{switch}-p{port}", f"options:peer={peer}-p{peer_port}"
-        return [
-            *("add-port", switch, name, "--", "set", "interface", name, "type=patch", options),
-            f"ofport_request={port}",
-        ]
+    def patch_port(self, switch: str, port: int, peer: str, peer_port: int) -> PatchPort:
+        """Half of a core link."""
+        return PatchPort(switch, f"{switch}-p{port}", port, f"{peer}-p{peer_port}")
 
     def close(self) -> None:
-        for packet in self.sockets.values():
-            packet.close()
         for controller in self.running.values():
             process.end(controller)
-        for daemon in reversed(self.daemons):
-            daemon.terminate()
-            daemon.wait(timeout=10)
-        subprocess.run(["ip", "netns", "del", self.namespace], check=False)
-
-    def vsctl(self, *arguments: str) -> str:
-        remote = f"--db=unix:{self.directory}/db.sock"
-        return run("ovs-vsctl", "--timeout=20", remote, *arguments, env=self.env)
-
-    def dump(self, what: str, switch: str) -> list[str]:
-        return self.ofctl(f"dump-{what}", switch).splitlines()
+        self.close_switches()
 
     def flows(self, switch: str) -> list[str]:
         """Ours, but for those that hand link probes to the controller."""
@@ -295,46 +161,6 @@ class Bench:
 
     def client(self, number: int = 0) -> PathService:
         return PathService(self.rest_socket(number))
-
-    def ofctl(self, command: str, switch: str, *arguments: str) -> str:
-        management = f"unix:{self.directory}/{switch}.mgmt"
-        return run("ovs-ofctl", "-O", "OpenFlow13", command, management, *arguments, env=self.env)
-
-    def deliver(
-        self, switch: str, dst: str, src: str, vlan: int, eth_type: int = PLAIN_TYPE
-    ) -> list[tuple[str, int | None]]:
-        """Sends one tagged frame into an access port: (switch, VLAN id) of every copy that comes
-        out of one until 0.3 s after the last, sorted."""
-        self.counter += 1
-        marker = f"downpour {self.counter:08d}".encode().ljust(60, b".")
-        tag = struct.pack("!HHH", 0x8100, vlan, eth_type)
-        self.sockets[f"x-{switch}"].send(raw_mac(dst) + raw_mac(src) + tag + marker)
-        result: list[tuple[str, int | None]] = []
-        quiet_until = time.monotonic() + 0.3
-        while time.monotonic() < quiet_until:
-            for name, packet in self.sockets.items():
-                while (seen := receive(packet)) is not None:
-                    if seen.payload.startswith(marker):
-                        assert (seen.dst, seen.src) == (dst, src)
-                        result.append((name.removeprefix("x-"), seen.vlan))
-                        quiet_until = time.monotonic() + 0.3
-            time.sleep(0.005)
-        return sorted(result)
-
-    def expect(
-        self,
-        expected: list[tuple[str, int | None]],
-        switch: str,
-        dst: str,
-        src: str,
-        vlan: int,
-        eth_type: int = PLAIN_TYPE,
-    ) -> None:
-        """`deliver`, again for up to 3 s: a barrier covers Open vSwitch's tables, while cached
-        data path flows follow them some (up to 500) milliseconds later."""
-        deadline = time.monotonic() + 3
-        while (got := self.deliver(switch, dst, src, vlan, eth_type)) != expected:
-            assert time.monotonic() < deadline, f"{got} instead of {expected}"
 
 
 @dataclass

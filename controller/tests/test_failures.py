@@ -206,7 +206,7 @@ def test_dead_link_is_found_and_the_tree_moves(bench: Bench, silent: bool) -> No
         if silent:
             bench.ofctl("del-flows", "s3", "cookie=0x1234/-1")
         else:
-            bench.vsctl(*bench.patch_port("s3", 1, "s2", 2))
+            bench.vsctl(*bench.patch_port("s3", 1, "s2", 2).commands)
         process.wait_until(
             "link up", lambda: bench.log(number).read_text().count(RISEN) > risen, 60
         )

@@ -21,16 +21,12 @@ from controller.tests.ovs_bench import (
     ARP,
     BROADCAST,
     CORE,
-    DATAPATH,
     EVERYONE,
     MULTICAST,
     NEEDS_OPEN_VSWITCH,
-    PLAIN_TYPE,
     RATE,
     Bench,
     open_bench,
-    raw_mac,
-    receive,
 )
 from controller.tests.planning import grown
 from controller.tests.sample import (
@@ -43,6 +39,7 @@ from controller.tests.sample import (
     MAC_4,
     ROOT,
 )
+from controller.tests.switches import DATAPATH, PLAIN_TYPE, raw_mac, receive
 
 pytestmark = NEEDS_OPEN_VSWITCH
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Controller processes of several domains and a real Open vSwitch (userspace datapath) in a
-namespace of their own: the networks of networks.py, patch ports as links within and between
-domains, veths as access ports whose other ends are packet sockets of the test.
+"""Controller processes of several domains, and the networks of networks.py as Open vSwitch's
+bridges: patch ports are links within and between domains.
 
 What a domain's controller sends to another passes through a proxy of the test, which may kill a
 controller just before a message arrives, or just before its answer goes back.
@@ -10,7 +9,6 @@ controller just before a message arrives, or just before its answer goes back.
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import socketserver
@@ -26,7 +24,7 @@ import httpx
 from controller.client import PathService, PathServiceError
 from controller.federation.peers import DOMAIN_HEADER
 from controller.tests import process
-from controller.tests.ovs_bench import PLAIN_TYPE, receive, run, sockets_in
+from controller.tests.switches import Bridge, PatchPort, Switches
 from topologies.model import Network
 
 FIRST_PORT = 16653
@@ -87,50 +85,35 @@ class Proxy:
         self._client.close()
 
 
-class Bench:
+class Bench(Switches):
     def __init__(self, directory: Path, network: Network) -> None:
-        self.directory = directory
+        super().__init__(directory, "fedtest", follow_s=5)
         self.network = network
         self.domain_of = {
             s.name: s.domain for s in network.switches if not s.domain.startswith("e")
         }
         self.domains = sorted(set(self.domain_of.values()))
-        self.namespace = f"fedtest-{os.getpid()}"
-        self.inside = ["nsenter", f"--net=/run/netns/{self.namespace}", "--"]
-        variables = ("OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR")
-        self.env = {**os.environ, **dict.fromkeys(variables, str(directory))}
-        self.daemons: list[subprocess.Popen[bytes]] = []
         self.controllers: dict[str, subprocess.Popen[str]] = {}
         self.proxies: dict[tuple[str, str], Proxy] = {}
-        self.counter = 0
         (directory / "network.json").write_text(network.to_json())
 
     # -- making
 
     def open(self) -> None:
-        run("ip", "netns", "add", self.namespace)
-        run("ip", "-n", self.namespace, "link", "set", "lo", "up")
-        for switch in self.domain_of:
-            near, far = f"{switch}-p{HOSTS_PORT}", f"x-{switch}"
-            run("ip", "-n", self.namespace, "link", "add", near, "type", "veth", "peer", far)
-            for interface in (near, far):
-                run("ip", "-n", self.namespace, "link", "set", interface, "up")
-        database = self.directory / "conf.db"
-        remote = f"unix:{self.directory}/db.sock"
-        run("ovsdb-tool", "create", str(database), "/usr/share/openvswitch/vswitch.ovsschema")
-        for argv in (
-            ["ovsdb-server", str(database), f"--remote=p{remote}"],
-            ["ovs-vswitchd", remote],
-        ):
-            name = argv[0]
-            argv += [f"--pidfile={self.directory}/{name}.pid", "-vconsole:off"]
-            argv += [f"--log-file={self.directory}/{name}.log"]
-            self.daemons.append(subprocess.Popen([*self.inside, *argv], env=self.env))
-            process.wait_until(name, (self.directory / f"{name}.pid").exists)
-        self._vsctl("init")
-        self._make_switches()
-        names = [f"x-{switch}" for switch in self.domain_of]
-        self.sockets = sockets_in(self.namespace, names)
+        self.open_switches(
+            (
+                Bridge(s.name, s.dpid, HOSTS_PORT, (f"tcp:127.0.0.1:{self._port(s.domain)}",))
+                for s in self.network.switches
+                if s.name in self.domain_of
+            ),
+            (
+                PatchPort(here.node, here.interface, here.number, there.interface)
+                for link in self.network.links
+                if link.a.node in self.domain_of and link.b.node in self.domain_of
+                for here, there in ((link.a, link.b), (link.b, link.a))
+            ),
+            controller={"max_backoff": "1000"},
+        )
         for source in self.domains:
             self._make_peers(source)
         for domain in self.domains:
@@ -138,31 +121,8 @@ class Bench:
         for domain in self.domains:
             self.wait_ready(domain)
 
-    def _make_switches(self) -> None:
-        arguments: list[str] = []
-        for switch in self.network.switches:
-            if switch.name not in self.domain_of:
-                continue
-            port = FIRST_PORT + self.domains.index(switch.domain)
-            arguments += ["--", "add-br", switch.name]
-            arguments += ["--", "set", "bridge", switch.name, "datapath_type=netdev"]
-            arguments += ["fail_mode=secure", "protocols=OpenFlow13"]
-            arguments += [f"other_config:datapath-id={switch.dpid:016x}"]
-            target = f'target="tcp:127.0.0.1:{port}"'
-            arguments += ["--", f"--id=@c-{switch.name}", "create", "Controller", target]
-            arguments += ["max_backoff=1000", "--", "set", "bridge", switch.name]
-            arguments += [f"controller=@c-{switch.name}"]
-            near = f"{switch.name}-p{HOSTS_PORT}"
-            arguments += ["--", "add-port", switch.name, near]
-            arguments += ["--", "set", "interface", near, f"ofport_request={HOSTS_PORT}"]
-        for link in self.network.links:
-            if link.a.node in self.domain_of and link.b.node in self.domain_of:
-                for here, there in ((link.a, link.b), (link.b, link.a)):
-                    arguments += ["--", "add-port", here.node, here.interface]
-                    arguments += ["--", "set", "interface", here.interface, "type=patch"]
-                    arguments += [f"options:peer={there.interface}"]
-                    arguments += [f"ofport_request={here.number}"]
-        self._vsctl(*arguments[1:])
+    def _port(self, domain: str) -> int:
+        return FIRST_PORT + self.domains.index(domain)
 
     def _make_peers(self, source: str) -> None:
         lines = ["peers:"]
@@ -179,12 +139,7 @@ class Bench:
         for controller in self.controllers.values():
             controller.kill()
             controller.communicate()
-        for packet in getattr(self, "sockets", {}).values():
-            packet.close()
-        for daemon in reversed(self.daemons):
-            daemon.terminate()
-            daemon.wait(timeout=10)
-        subprocess.run(["ip", "netns", "del", self.namespace], check=False)
+        self.close_switches()
 
     # -- controllers
 
@@ -192,11 +147,10 @@ class Bench:
         return self.directory / f"rest-{domain}.sock"
 
     def start(self, domain: str) -> None:
-        port = FIRST_PORT + self.domains.index(domain)
         self.controllers[domain] = process.start(
             [
                 *("--network", str(self.directory / "network.json"), "--domain", domain),
-                *("--of-listen", f"127.0.0.1:{port}"),
+                *("--of-listen", f"127.0.0.1:{self._port(domain)}"),
                 *("--rest-socket", str(self._socket(domain))),
                 *("--store", str(self.directory / f"{domain}.sqlite")),
                 *("--peers", str(self.directory / f"peers-{domain}.yaml")),
@@ -236,21 +190,13 @@ class Bench:
 
     # -- switches
 
-    def _vsctl(self, *arguments: str) -> str:
-        remote = f"--db=unix:{self.directory}/db.sock"
-        return run("ovs-vsctl", "--timeout=20", remote, *arguments, env=self.env)
-
     def state(self) -> dict[str, list[str]]:
         """All flows, groups and meters of every switch, without counters."""
         result: dict[str, list[str]] = {}
         for switch in self.domain_of:
-            management = f"unix:{self.directory}/{switch}.mgmt"
             lines: list[str] = []
             for what in ("flows", "groups", "meters"):
-                text = run(
-                    "ovs-ofctl", "-O", "OpenFlow13", f"dump-{what}", management, env=self.env
-                )
-                lines += sorted(_COUNTERS.sub("", line.strip()) for line in text.splitlines()[1:])
+                lines += sorted(_COUNTERS.sub("", x.strip()) for x in self.dump(what, switch)[1:])
             result[switch] = lines
         return result
 
@@ -260,31 +206,3 @@ class Bench:
             if time.monotonic() > until:
                 assert found == expected
             time.sleep(0.1)
-
-    # -- frames
-
-    def deliver(self, switch: str, dst: str, src: str, vlan: int) -> list[tuple[str, int | None]]:
-        """(switch, VLAN id) of every copy that comes out of an access port, sorted."""
-        self.counter += 1
-        marker = f"downpour {self.counter:08d}".encode().ljust(60, b".")
-        tag = b"\x81\x00" + vlan.to_bytes(2, "big") + PLAIN_TYPE.to_bytes(2, "big")
-        raw = bytes.fromhex((dst + src).replace(":", ""))
-        self.sockets[f"x-{switch}"].send(raw + tag + marker)
-        result: list[tuple[str, int | None]] = []
-        quiet_until = time.monotonic() + 0.3
-        while time.monotonic() < quiet_until:
-            for name, packet in self.sockets.items():
-                while (seen := receive(packet)) is not None:
-                    if seen.payload.startswith(marker):
-                        result.append((name.removeprefix("x-"), seen.vlan))
-                        quiet_until = time.monotonic() + 0.3
-            time.sleep(0.005)
-        return sorted(result)
-
-    def expect(
-        self, expected: list[tuple[str, int | None]], switch: str, dst: str, src: str, vlan: int
-    ) -> None:
-        """Again for up to 5 s: cached data path flows follow the tables a little later."""
-        until = time.monotonic() + 5
-        while (got := self.deliver(switch, dst, src, vlan)) != expected:
-            assert time.monotonic() < until, f"{got} instead of {expected}"
