@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from controller.queue_tc import burst_bytes, differences, parse_rate
 from controller.queues import (
     LLDP_BPS,
     LLDP_QUEUE,
@@ -24,6 +23,9 @@ from controller.queues import (
     PortQueues,
     QueueClass,
     QueueError,
+    burst_bytes,
+    differences,
+    parse_rate,
 )
 from topologies.model import Network
 

@@ -23,19 +23,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from controller.queues import (
+    FRAME_BYTES,
     LLDP_BPS,
     LLDP_QUEUE,
     PortKey,
     PortQueues,
     QueueClass,
     QueueError,
+    burst_bytes,
+    differences,
+    parse_rate,
 )
 
 HANDLE: Final = 0x20
 ROOT, DEFAULT = 0xFFFF, 0xFFFE
-FRAME_BYTES: Final = 1518
-BURST_S: Final = 0.002  # what a late timer may catch up
-RATE_TOLERANCE: Final = 0.001  # tc prints three digits or more
 TIMEOUT_S: Final = 20.0
 _MARK: Final = "@"
 
@@ -161,22 +162,7 @@ def commands(outlet: Outlet, found: PortQueues | None, wanted: PortQueues) -> li
     return lines
 
 
-def burst_bytes(rate_bps: int) -> int:
-    """2 ms of the rate, at least three frames."""
-    return max(3 * FRAME_BYTES, int(rate_bps / 8 * BURST_S))
-
-
 _CLASS = re.compile(rf"^class htb {HANDLE:x}:([0-9a-f]+) .*?\brate (\S+) ceil (\S+) ", re.MULTILINE)
-_RATE = re.compile(r"(\d+)([KMG]?)bit")
-_SCALE: Final = {"": 1, "K": 1000, "M": 1_000_000, "G": 1_000_000_000}
-
-
-def parse_rate(text: str) -> int:
-    """tc's rates; beyond 1 Mbit/s they may be cut to four digits. Raises ValueError."""
-    match = _RATE.fullmatch(text)
-    if match is None:
-        raise ValueError(f"found rate '{text}'; valid: NUMBERbit, Kbit, Mbit or Gbit")
-    return int(match[1]) * _SCALE[match[2]]
 
 
 def read_back(class_text: str, filter_json: str) -> PortQueues | None:
@@ -202,28 +188,6 @@ def _targets(code: list[Mapping[str, Any]]) -> Iterable[tuple[int, int]]:
     for test, back in zip(code, code[1:], strict=False):
         if test["code"] == _JUMP_EQUAL and back["code"] == _RETURN and back["k"] >> 16 == HANDLE:
             yield int(test["k"]), int(back["k"]) & 0xFFFF
-
-
-def differences(found: PortQueues | None, wanted: PortQueues) -> list[str]:
-    """Where a port is not as wanted, within the precision of what tc prints."""
-    if found is None:
-        return ["no HTB"]
-    wrong = []
-    if not _close(found.rate_bps, wanted.rate_bps):
-        wrong.append(f"link asked {wanted.rate_bps} bit/s, found {found.rate_bps}")
-    old = {c.number: c for c in found.classes}
-    new = {c.number: c for c in wanted.classes}
-    for number in sorted(old.keys() | new.keys()):
-        a, b = old.get(number), new.get(number)
-        if a is None or b is None:
-            wrong.append(f"path {number}: {'missing' if a is None else 'not asked for'}")
-        elif a.vlans != b.vlans or not _close(a.rate_bps, b.rate_bps):
-            wrong.append(f"path {number}: asked {b}, found {a}")
-    return wrong
-
-
-def _close(found_bps: int, wanted_bps: int) -> bool:
-    return abs(found_bps - wanted_bps) <= max(8, RATE_TOLERANCE * wanted_bps)
 
 
 class QueueTc:

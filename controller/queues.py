@@ -12,10 +12,11 @@ id).
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from controller.core import Core, Endpoint
 from controller.paths import Path, TreeHop, difference, trimmed
@@ -29,6 +30,9 @@ QUEUE_MAX = LLDP_QUEUE - 1  # of a path
 # Probes that tell whether a link is alive must not drown in a flood, else it looks dead. They take
 # some 6 kbit/s.
 LLDP_BPS = 64_000
+FRAME_BYTES: Final = 1518
+BURST_S: Final = 0.002  # what a late timer may catch up
+RATE_TOLERANCE: Final = 0.001  # tc prints three digits or more
 
 
 class QueueError(Exception):
@@ -126,6 +130,45 @@ class QueueDriver(Protocol):
 
 
 PathChange = tuple[Path | None, Path | None]  # the path before and after; None: there is none
+
+
+def burst_bytes(rate_bps: int) -> int:
+    """2 ms of the rate, at least three frames."""
+    return max(3 * FRAME_BYTES, int(rate_bps / 8 * BURST_S))
+
+
+_RATE = re.compile(r"(\d+)([KMG]?)bit")
+_SCALE: Final = {"": 1, "K": 1000, "M": 1_000_000, "G": 1_000_000_000}
+
+
+def parse_rate(text: str) -> int:
+    """tc's rates; beyond 1 Mbit/s they may be cut to four digits. Raises ValueError."""
+    match = _RATE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"found rate '{text}'; valid: NUMBERbit, Kbit, Mbit or Gbit")
+    return int(match[1]) * _SCALE[match[2]]
+
+
+def differences(found: PortQueues | None, wanted: PortQueues) -> list[str]:
+    """Where a port is not as wanted, within the precision of what tc prints."""
+    if found is None:
+        return ["no HTB"]
+    wrong = []
+    if not _close(found.rate_bps, wanted.rate_bps):
+        wrong.append(f"link asked {wanted.rate_bps} bit/s, found {found.rate_bps}")
+    old = {c.number: c for c in found.classes}
+    new = {c.number: c for c in wanted.classes}
+    for number in sorted(old.keys() | new.keys()):
+        a, b = old.get(number), new.get(number)
+        if a is None or b is None:
+            wrong.append(f"path {number}: {'missing' if a is None else 'not asked for'}")
+        elif a.vlans != b.vlans or not _close(a.rate_bps, b.rate_bps):
+            wrong.append(f"path {number}: asked {b}, found {a}")
+    return wrong
+
+
+def _close(found_bps: int, wanted_bps: int) -> bool:
+    return abs(found_bps - wanted_bps) <= max(8, RATE_TOLERANCE * wanted_bps)
 
 
 class QueueKeeper:

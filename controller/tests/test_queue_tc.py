@@ -18,14 +18,12 @@ from controller.queue_tc import (
     Outlet,
     QueueTc,
     commands,
-    differences,
     outlets_from_json,
-    parse_rate,
     program,
     read_back,
     read_outlets,
 )
-from controller.queues import PortQueues, QueueClass, QueueError
+from controller.queues import PortQueues, QueueClass, QueueError, differences, parse_rate
 from controller.tests.sample import network
 
 OUTLET = Outlet(("a", 2), 1, "w0b", "1:1", 750_000)

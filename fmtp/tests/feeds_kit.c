@@ -60,30 +60,6 @@ static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release 
     f->all_done += why == FMTP_RELEASE_ALL_DONE;
 }
 
-struct sockaddr_storage address(const char *text, uint16_t port)
-{
-    struct sockaddr_storage a;
-
-    assert_int_equal(fmtp_address_parse(text, false, &a), 0);
-    if (a.ss_family == AF_INET6)
-        ((struct sockaddr_in6 *)&a)->sin6_port = htons(port);
-    else
-        ((struct sockaddr_in *)&a)->sin_port = htons(port);
-    return a;
-}
-
-uint16_t free_port(void)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof a;
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-
-    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &len), 0);
-    close(fd);
-    return ntohs(a.sin_port);
-}
-
 struct feed new_feed(bool v6)
 {
     const char *own = v6 ? OWN_IPV6 : "127.0.0.1";

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "addresses.h"
 #include "fmtp.h"
 
 enum { PRODUCTS = 8, CLIENTS = 3, FEEDS = 3 };
@@ -37,9 +38,6 @@ struct feed {
     unsigned offered, released, all_done, first;
 };
 
-struct sockaddr_storage address(const char *text, uint16_t port);
-/* A UDP port nobody uses now. */
-uint16_t free_port(void);
 struct feed new_feed(bool v6);
 void open_server(struct feed *f);
 struct sink *open_client(struct feed *f);

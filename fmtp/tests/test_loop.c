@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "addresses.h"
 #include "fmtp.h"
 
 enum { PRODUCTS = 6, CLIENTS = 3 };
@@ -120,27 +121,6 @@ static bool authorize(void *ctx, const struct sockaddr *peer)
 
     (void)peer;
     return !tx->refuse;
-}
-
-static struct sockaddr_storage address(const char *ip, uint16_t port)
-{
-    struct in_addr a;
-
-    assert_int_equal(inet_pton(AF_INET, ip, &a), 1);
-    return fmtp_ipv4(a, port);
-}
-
-/* A UDP port nobody uses now. */
-static uint16_t free_port(void)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof a;
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-
-    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &len), 0);
-    close(fd);
-    return ntohs(a.sin_port);
 }
 
 static struct fmtp_server *open_server(struct tx *tx, enum fmtp_layout layout, uint16_t port,
