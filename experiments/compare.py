@@ -22,7 +22,8 @@ from typing import Any, Final
 from experiments.rundir import write_json, write_text
 from parsers.comparison import verdict_of, worst_verdict
 from parsers.jsonfiles import BadFile
-from parsers.report import Banner, Report, Section, Table, render_html, render_text
+from parsers.page import render_html
+from parsers.report import Banner, Report, Section, Table, render_text
 from parsers.rundir import cell_directories, load_cell
 from parsers.sections import clock_text
 from parsers.side_by_side import (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from parsers.jsonfiles import BadFile
 from parsers.metrics import GROUP_BYTES
-from parsers.rundir import write_report
+from parsers.publish import write_report
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

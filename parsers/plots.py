@@ -1,75 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report's figures: functions from metrics to PNG and SVG bytes.
-
-Colours are two of the Okabe-Ito palette, told apart also by hatch or dash, so that neither colour
-vision nor a grey print matters.
-"""
+"""The figures of one group of cells: from metrics to `Plot`s."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from parsers.comparison import PROTOCOLS, Group, worst_verdict
+from parsers.drawing import COLOURS, DASHES, GREY, HATCHES, Plot, blank, save, single, style
+from parsers.series import thinned
 from parsers.summary import CellMetrics, ReceiverMetrics
 
-COLOURS = {"ldm7": "#0072B2", "ldm6": "#D55E00"}
-DASHES = {"ldm7": "-", "ldm6": (0, (5, 1.5))}
-HATCHES = {"ldm7": "", "ldm6": "///"}
-GREY = "#7a7a7a"
+_DASHES = dict(zip(PROTOCOLS, DASHES, strict=False))
+_HATCHES = dict(zip(PROTOCOLS, HATCHES, strict=False))
 LONG_RUN_S = 600.0  # from here bandwidth is shown per minute, as the papers do
-
-_STYLE: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 10,
-    "axes.titlesize": 12,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#dddddd",
-    "grid.linewidth": 0.8,
-    "legend.frameon": False,
-    "hatch.linewidth": 0.8,
-    "svg.fonttype": "path",
-}
-
-
-@dataclass(frozen=True)
-class Plot:
-    """A finished figure. `name` is the file name without extension."""
-
-    name: str
-    title: str
-    alt: str
-    png: bytes
-    svg: bytes
-
-
-def _figure(height: float = 4.0) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(9.0, height), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure, figure.add_subplot()
-
-
-def _save(figure: Figure, name: str) -> tuple[bytes, bytes]:
-    png, svg = io.BytesIO(), io.BytesIO()
-    figure.savefig(png, format="png")
-    # A fixed salt and no date: the same metrics give the same bytes.
-    with matplotlib.rc_context({"svg.hashsalt": name}):
-        figure.savefig(svg, format="svg", metadata={"Date": None})
-    return png.getvalue(), svg.getvalue()
 
 
 def _present(group: Group) -> list[tuple[str, CellMetrics]]:
@@ -101,7 +49,7 @@ def _throughput(group: Group) -> Figure | None:
     if not present:
         return None
     ordered = _by_site(present[0][1].receivers)
-    figure, axes = _figure(4.4)
+    figure, axes = single(4.4)
     positions: list[float] = []
     spans: list[tuple[str, float, float]] = []
     x = 0.0
@@ -133,7 +81,7 @@ def _throughput(group: Group) -> Figure | None:
                 width,
                 color=COLOURS[protocol],
                 edgecolor="white",
-                hatch=HATCHES[protocol],
+                hatch=_HATCHES[protocol],
                 label=protocol.upper() if index == 0 else None,
             )
             if few:
@@ -201,7 +149,7 @@ def _finish(figure: Figure, axes: Axes, group: Group) -> None:
 def _bandwidth(group: Group) -> Figure | None:
     present = _present(group)
     long = any(c.active_s[1] > LONG_RUN_S for _, c in present)
-    figure, axes = _figure()
+    figure, axes = single()
     drawn = False
     offered = next((c for _, c in present if c.series.input_bps), None)
     if offered is not None and not long:
@@ -227,7 +175,7 @@ def _bandwidth(group: Group) -> Figure | None:
             [t / (60.0 if long else 1.0) for t, _ in series],
             [rate / 1e6 for _, rate in series],
             color=COLOURS[protocol],
-            ls=DASHES[protocol],
+            ls=_DASHES[protocol],
             lw=1.8,
             drawstyle="steps-pre",
             label=protocol.upper(),
@@ -268,16 +216,17 @@ def _cpu(group: Group) -> Figure | None:
     present = [(p, c) for p, c in _present(group) if c.series.sender_cpu or c.series.machine_cpu]
     if not present:
         return None
-    figure = Figure(figsize=(9.0, 5.2), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = blank(5.2)
     sender, machine = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     limit = max(c.active_s[1] for _, c in present)
     scale = 60.0 if limit > LONG_RUN_S else 1.0
     for protocol, cell in present:
-        look = {"color": COLOURS[protocol], "ls": DASHES[protocol]}
+        look = {"color": COLOURS[protocol], "ls": _DASHES[protocol]}
+        used = thinned(cell.series.sender_cpu)
+        everything = thinned(cell.series.machine_cpu)
         sender.plot(
-            [t / scale for t, _ in cell.series.sender_cpu],
-            [share for _, share in cell.series.sender_cpu],
+            [t / scale for t, _ in used],
+            [share for _, share in used],
             lw=2.0,
             marker="o" if protocol == "ldm7" else "s",
             markersize=4,
@@ -285,8 +234,8 @@ def _cpu(group: Group) -> Figure | None:
             **look,
         )
         machine.plot(
-            [t / scale for t, _ in cell.series.machine_cpu],
-            [share for _, share in cell.series.machine_cpu],
+            [t / scale for t, _ in everything],
+            [share for _, share in everything],
             lw=1.4,
             **look,
         )
@@ -312,7 +261,7 @@ def _latency(group: Group) -> Figure | None:
     present = [(p, c) for p, c in _present(group) if c.series.latency_cdf]
     if not present:
         return None
-    figure, axes = _figure()
+    figure, axes = single()
     every = [x for _, c in present for x, _ in c.series.latency_cdf]
     logarithmic = min(every) > 0
     for protocol, cell in present:
@@ -321,7 +270,7 @@ def _latency(group: Group) -> Figure | None:
             [share for _, share in cell.series.latency_cdf],
             where="post",
             color=COLOURS[protocol],
-            ls=DASHES[protocol],
+            ls=_DASHES[protocol],
             lw=2.0,
             label=protocol.upper(),
         )
@@ -377,10 +326,8 @@ def render_plots(group: Group, suffix: str = "") -> tuple[Plot, ...]:
     found = []
     for kind, title, draw in _KINDS:
         name = f"{kind}{suffix}"
-        with matplotlib.rc_context(_STYLE):
+        with style():
             figure = draw(group)
-            if figure is None:
-                continue
-            png, svg = _save(figure, name)
-        found.append(Plot(name, title, f"{title}; {group.label}", png, svg))
+            if figure is not None:
+                found.append(save(figure, name, title, f"{title}; {group.label}"))
     return tuple(found)

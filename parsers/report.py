@@ -1,28 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A report as data (sections of tables, sentences, figures), as text and as one HTML page."""
+"""A report as data (sections of tables, sentences, figures), and as text.
+
+`parsers.page` makes HTML of it, `parsers.markdown` Markdown.
+"""
 
 from __future__ import annotations
 
-import base64
 import io
 import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table as RichTable
 
-from parsers.plots import Plot
+from parsers.drawing import Plot
 
 WIDTH = 100
 
 
 @dataclass(frozen=True)
 class Table:
-    """Cells are plain text. Columns whose name is in `left` are aligned left, others right."""
+    """Cells are plain text. Columns whose name is in `left` are aligned left, others right.
+
+    The first column names its row, if it is aligned left."""
 
     title: str
     header: tuple[str, ...]
@@ -33,10 +37,23 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
+    """`commands` are lines for a shell. `parts` are sections of this section; `collapsed` hides
+    its contents in HTML until they are asked for, `in_text` False leaves it out of report.txt."""
+
     title: str
     sentences: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
     plots: tuple[Plot, ...] = ()
+    commands: tuple[str, ...] = ()
+    parts: tuple[Section, ...] = ()
+    collapsed: bool = False
+    in_text: bool = True
+
+    def walk(self) -> Iterator[Section]:
+        """This section and all within it."""
+        yield self
+        for part in self.parts:
+            yield from part.walk()
 
 
 @dataclass(frozen=True)
@@ -56,6 +73,11 @@ class Report:
     banner: Banner
     sections: tuple[Section, ...]
 
+    @property
+    def plots(self) -> tuple[Plot, ...]:
+        """All figures, in the order in which they are shown."""
+        return tuple(p for s in self.sections for part in s.walk() for p in part.plots)
+
 
 def render_text(report: Report) -> str:
     """At most `WIDTH` columns, no control sequences."""
@@ -73,15 +95,28 @@ def render_text(report: Report) -> str:
         )
     )
     for section in report.sections:
-        console.print()
-        console.rule(escape(section.title), align="left", characters="─")
-        for table in section.tables:
-            console.print(_rich_table(table))
-        for sentence in section.sentences:
-            console.print(escape(_bullet(sentence)))
-        for plot in section.plots:
-            console.print(f"- {escape(plot.title)}: {plot.name}.png, {plot.name}.svg")
+        _print_section(console, section)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _print_section(console: Console, section: Section, level: int = 0) -> None:
+    if not section.in_text:
+        return
+    console.print()
+    if level:
+        console.print(escape(section.title))
+    else:
+        console.rule(escape(section.title), align="left", characters="─")
+    for table in section.tables:
+        console.print(_rich_table(table))
+    for sentence in section.sentences:
+        console.print(escape(_bullet(sentence)))
+    for command in section.commands:
+        console.print(f"    {escape(command)}", soft_wrap=True)
+    for plot in section.plots:
+        console.print(escape(_bullet(f"{plot.title}: {plot.name}.png, .svg, .pdf")))
+    for part in section.parts:
+        _print_section(console, part, level + 1)
 
 
 def _bullet(sentence: str) -> str:
@@ -107,22 +142,3 @@ def _rich_table(table: Table) -> RichTable:
     for row in table.rows:
         rich.add_row(*(escape(cell) for cell in row))
     return rich
-
-
-_environment = Environment(
-    loader=PackageLoader("parsers"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-
-
-def render_html(report: Report) -> str:
-    """One page that needs nothing else: styles inside, figures as embedded SVG."""
-    images = {
-        plot.name: "data:image/svg+xml;base64," + base64.b64encode(plot.svg).decode("ascii")
-        for section in report.sections
-        for plot in section.plots
-    }
-    return _environment.get_template("report.html.j2").render(report=report, images=images)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from parsers.cell import NO_CPU, ModelCheck, Verdict
 from parsers.comparison import PROTOCOLS, Group, clocks_of, verdict_of, worst_verdict
+from parsers.drawing import Plot
 from parsers.paper import Comparison
-from parsers.plots import Plot
 from parsers.report import Banner, Report, Section, Table
 from parsers.summary import CellMetrics, ReceiverMetrics
 from parsers.units import METRICS, Value

@@ -27,6 +27,18 @@ class Series:
     latency_cdf: tuple[tuple[float, float], ...] = ()
 
 
+def thinned(
+    series: Sequence[tuple[float, float]], points: int = 600
+) -> tuple[tuple[float, float], ...]:
+    """At most `points` of (end of an interval, mean over it): means of neighbours, so that the mean
+    over equal intervals stays. Shorter series are returned as they are."""
+    if len(series) <= points:
+        return tuple(series)
+    size = -(-len(series) // points)
+    parts = [series[i : i + size] for i in range(0, len(series), size)]
+    return tuple((part[-1][0], sum(y for _, y in part) / len(part)) for part in parts)
+
+
 def per_minute(
     samples: Sequence[RateSample], begin: float, end: float
 ) -> tuple[tuple[float, float], ...]:

@@ -15,7 +15,8 @@ from parsers import join_leave
 from parsers.__main__ import main
 from parsers.join_leave import JoinLeaveMetrics, summarize
 from parsers.jsonfiles import BadFile
-from parsers.rundir import load_cell, load_join_leave, write_report
+from parsers.publish import write_report
+from parsers.rundir import load_cell, load_join_leave
 from parsers.tests.test_subscriptions import LEAF, NUMBERS, ZERO_S, info, line, received
 from parsers.units import SUBSCRIPTION_METRICS
 

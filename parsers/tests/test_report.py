@@ -19,7 +19,8 @@ import pytest
 from parsers.__main__ import main
 from parsers.comparison import group_cells, mean_of
 from parsers.jsonfiles import BadFile
-from parsers.rundir import load_cell, write_report
+from parsers.publish import write_report
+from parsers.rundir import load_cell
 from parsers.summary import CellMetrics, summarize
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
 from parsers.units import Value, absent
@@ -30,7 +31,7 @@ LDM7, LDM6 = SyntheticCell("ldm7"), SyntheticCell("ldm6")
 @pytest.fixture
 def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures take most of the time; the tests of the text do without."""
-    monkeypatch.setattr("parsers.rundir.render_plots", lambda *_: ())
+    monkeypatch.setattr("parsers.publish.render_plots", lambda *_: ())
 
 
 def metrics_of(run: Path) -> dict[str, Any]:
@@ -311,15 +312,15 @@ def test_report_files_and_width(tmp_path: Path) -> None:
     written = write_report(run)
     names = {p.name for p in written.report_dir.iterdir()}
     kinds = ("throughput", "bandwidth", "cpu", "latency")
-    plots = {f"{kind}.{ending}" for kind in kinds for ending in ("png", "svg")}
-    assert names == {"report.txt", "index.html"} | plots
+    plots = {f"{kind}.{ending}" for kind in kinds for ending in ("png", "svg", "pdf")}
+    assert names == {"report.txt", "report.md", "index.html"} | plots
     text = (written.report_dir / "report.txt").read_text(encoding="utf-8")
     assert text == written.text
     assert max(len(line) for line in text.splitlines()) <= 100
     assert "\x1b" not in text
     for name in plots:
         head = (written.report_dir / name).read_bytes()[:100]
-        assert head.startswith(b"\x89PNG" if name.endswith("png") else b"<?xml")
+        assert head.startswith({"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[name[-3:]])
     assert "FAITHFUL" in text
     assert re.search(r"Throughput, Mbit/s +15\.00 +n/a +7\.50 +n/a", text)
     assert re.search(r"FFDR, %\s+100\.00\s+88\.7\s+\+11\.30 \(\+13%\)\s+n/a\s+n/a", text)
@@ -335,6 +336,7 @@ class _Page(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.links: list[str] = []
+        self.targets: list[str] = []
         self.images = 0
         self.alternatives = 0
         self.cells: list[str] = []
@@ -344,6 +346,7 @@ class _Page(HTMLParser):
         found = dict(attrs)
         self._open = tag
         self.links += [str(found[k]) for k in ("src", "href") if k in found]
+        self.targets += [f"#{found['id']}"] if "id" in found else []
         self.images += tag == "img"
         self.alternatives += bool(tag == "img" and found.get("alt"))
 
@@ -359,9 +362,12 @@ def test_page_needs_no_network_and_shows_the_same(tmp_path: Path) -> None:
     page = _Page()
     page.feed(html)
     assert page.images == page.alternatives == 4
+    assert len(page.targets) == len(set(page.targets))
     for link in page.links:
         assert (
-            link.startswith("data:image/svg+xml;base64,") or (written.report_dir / link).is_file()
+            link.startswith("data:image/svg+xml;base64,")
+            or link in page.targets
+            or (written.report_dir / link).is_file()
         )
     assert "http" not in re.sub(r"data:[^\"]*", "", html)
     assert {"15.00", "7.50", "+11.30 (+13%)"} <= set(page.cells)

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all figures share: their style, and how they become PNG, SVG and PDF bytes.
+
+Colours are the Okabe-Ito palette; curves are told apart also by marker, dash or hatch, so that
+neither colour vision nor a grey print matters. The same data gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+COLOURS: Final = {"ldm7": "#0072B2", "ldm6": "#D55E00"}
+PALETTE: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
+# (on, off) lengths; the first is a solid line.
+DASHES: Final = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (9, 3)))
+HATCHES: Final = ("", "///", "...", "\\\\\\", "xxx", "++", "oo")
+GREY: Final = "#7a7a7a"
+
+_STYLE: Final[dict[Any, Any]] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.titlesize": 12,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.8,
+    "legend.frameon": False,
+    "hatch.linewidth": 0.8,
+    "svg.fonttype": "path",
+    "pdf.fonttype": 42,
+}
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A finished figure. `name` is the file name without extension, `alt` says in words what is to
+    be seen, `caption` what stands below it (`alt` if it is empty)."""
+
+    name: str
+    title: str
+    alt: str
+    png: bytes
+    svg: bytes
+    pdf: bytes
+    caption: str = ""
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        return {
+            f"{self.name}.png": self.png,
+            f"{self.name}.svg": self.svg,
+            f"{self.name}.pdf": self.pdf,
+        }
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Figures are made and saved inside it."""
+    with matplotlib.rc_context(_STYLE):
+        yield
+
+
+def blank(height: float = 4.0) -> Figure:
+    figure = Figure(figsize=(9.0, height), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def single(height: float = 4.0) -> tuple[Figure, Axes]:
+    figure = blank(height)
+    return figure, figure.add_subplot()
+
+
+def save(figure: Figure, name: str, title: str, alt: str, caption: str = "") -> Plot:
+    """A fixed salt, no date: equal figures give equal bytes."""
+    png, svg, pdf = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    figure.savefig(png, format="png")
+    with matplotlib.rc_context({"svg.hashsalt": name}):
+        figure.savefig(svg, format="svg", metadata={"Date": None})
+    figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
+    return Plot(name, title, alt, png.getvalue(), svg.getvalue(), pdf.getvalue(), caption)
