@@ -45,6 +45,13 @@ doctor: setup ## what this machine has, what is used instead, what is missing
 experiment-%: build $(if $(filter virtual,$(CLOCK)),virtual-kernel) ## run experiments/NAME.yaml (lossy, lossless, join-leave) and print its report
 	$(if $(filter virtual,$(CLOCK)),@PYTHONPATH=$(CURDIR) $(PY) -m experiments run $* $(EXPERIMENT_ARGS),$(call as_root,-m experiments run $* $(EXPERIMENT_ARGS)))
 
+# JUNIT= and SUMMARY= are for CI systems; which clock: virtual if its kernel is built, else this machine's.
+REGRESSION_ARGS = -m experiments regression $(if $(CLOCK),--clock $(CLOCK)) $(if $(JOBS),--jobs $(JOBS)) \
+  $(if $(DURATION),--duration $(DURATION)) $(if $(JUNIT),--junit $(JUNIT)) $(if $(SUMMARY),--summary $(SUMMARY))
+.PHONY: regression
+regression: build $(if $(filter virtual,$(CLOCK)),virtual-kernel) ## the 8-receiver run against the accepted bands of its metrics (CLOCK= JUNIT=file SUMMARY=file)
+	$(if $(filter native,$(CLOCK)),$(call as_root,$(REGRESSION_ARGS)),@PYTHONPATH=$(CURDIR) $(PY) $(REGRESSION_ARGS))
+
 .PHONY: report
 report: setup ## write the report of the newest run (or RUN=directory) again
 	$(call as_root,-m experiments report $(RUN))

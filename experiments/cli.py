@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Command line of the experiments.
 
-Exit codes: 0 every cell ran and all products were identical (with --check: and every expectation
-was met); 1 a cell failed, products differ or an expectation was not met; 2 bad usage or input;
-3 all ran, but a verdict is invalid: the figures are not to be trusted; 130 interrupted.
+Exit codes: 0 every cell ran and all products were identical (regression: and every metric is within
+its band); 1 a cell failed, products differ or a metric is outside; 2 bad usage or input; 3 all ran,
+but a verdict is invalid: the figures are not to be trusted; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from experiments import expectations, runner
+from experiments import runner
 from experiments.cell_process import CellProblem, Clock, NativeClock, VirtualClock
 from experiments.plan import seconds_estimated
 from experiments.progress import make_reporter
@@ -28,9 +28,9 @@ from virtual.kernel_build import find_kernel
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INVALID, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 EXIT_CODES: Final = (
-    "exit codes: 0 all ran and all products identical; 1 a cell failed, products differ or an "
-    "expectation is not met; 2 bad usage or input; 3 all ran but a verdict is invalid; "
-    "130 interrupted"
+    "exit codes: 0 all ran and all products identical; 1 a cell failed, products differ or a "
+    "metric is outside its band (regression); 2 bad usage or input; 3 all ran but a verdict is "
+    "invalid; 130 interrupted"
 )
 
 
@@ -61,6 +61,20 @@ def _overrides(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_guest_options(parser: argparse.ArgumentParser) -> None:
+    """What `clock_of` reads beside `clock`."""
+    parser.add_argument(
+        "--jobs", type=_count, metavar="N", help="guests at once (virtual; default: one per core)"
+    )
+    parser.add_argument(
+        "--limit-s", type=float, metavar="S", help="real time a cell may take (virtual)"
+    )
+    parser.add_argument(
+        "--stall-s", type=float, default=STALL_S, metavar="S",
+        help="real time without virtual progress after which a guest is ended (virtual)",
+    )  # fmt: skip
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m experiments",
@@ -76,30 +90,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--keep-work", action="store_true", help="keep the product queues")
     run.add_argument(
-        "--check", action="store_true", help="exit 1 unless the file's expectations are met"
-    )
-    run.add_argument(
         "--clock",
         choices=("native", "virtual"),
         default="native",
         help="virtual: in guests whose clock jumps from event to event; no root, no kernel modules",
     )
-    run.add_argument(
-        "--jobs", type=_count, metavar="N", help="guests at once (virtual; default: one per core)"
-    )
-    run.add_argument(
-        "--limit-s", type=float, metavar="S", help="real time a cell may take (virtual)"
-    )
-    run.add_argument(
-        "--stall-s", type=float, default=STALL_S, metavar="S",
-        help="real time without virtual progress after which a guest is ended (virtual)",
-    )  # fmt: skip
+    add_guest_options(run)
     plan = commands.add_parser("plan", help="what a run would do, its time and disk space")
     _overrides(plan)
     commands.add_parser("list", help="the experiments there are")
     report = commands.add_parser("report", help="write and print a run's report again")
     report.add_argument("run", nargs="?", type=Path, metavar="RUN", help="default: the newest")
     commands.add_parser("compare", help="runs side by side: repeats, or two clocks")
+    commands.add_parser("regression", help="a run held against the accepted bands of its metrics")
     clean = commands.add_parser("clean", help="remove what interrupted and failed runs left")
     clean.add_argument("--all", action="store_true", help="all results, too")
     return parser
@@ -111,8 +114,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from experiments import compare
 
         return compare.main(argv[1:])
-    options = _parser().parse_args(argv)
     try:
+        if argv[:1] == ["regression"]:
+            from experiments import regression
+
+            return regression.main(argv[1:])
+        options = _parser().parse_args(argv)
         if options.command == "list":
             return _list()
         if options.command == "plan":
@@ -173,11 +180,8 @@ def _plan(spec: AnySpec) -> int:
 
 def _run(options: argparse.Namespace, argv: Sequence[str]) -> int:
     spec = _spec(options)
-    if options.check and not spec.expectations:
-        print(f"{spec.name}: --check, but the file has no expectations", file=sys.stderr)
-        return EXIT_USAGE
     planned = runner.plan(spec)
-    clock = _clock(options, planned)
+    clock = clock_of(options, planned)
     runner.check_machine(planned, runner.RUNS, options.build, clock.name)
     result = runner.run_experiment(
         spec,
@@ -193,10 +197,11 @@ def _run(options: argparse.Namespace, argv: Sequence[str]) -> int:
     if text.exists():
         print(text.read_text(), end="")
     print(f"Results: {_shown(result.path)}, report: {_shown(result.path / 'report/index.html')}")
-    return _judge(spec, result, check=options.check)
+    return _judge(result)
 
 
-def _clock(options: argparse.Namespace, planned: Sequence[runner.Planned]) -> Clock:
+def clock_of(options: argparse.Namespace, planned: Sequence[runner.Planned]) -> Clock:
+    """The clock asked for, fit for all that is planned. Raises UsageError or RunError."""
     if options.clock == "native":
         if options.jobs not in (None, 1):
             raise UsageError(
@@ -221,7 +226,7 @@ def _clock(options: argparse.Namespace, planned: Sequence[runner.Planned]) -> Cl
     return clock
 
 
-def _judge(spec: AnySpec, result: runner.RunResult, *, check: bool) -> int:
+def _judge(result: runner.RunResult) -> int:
     """The exit code, and on stderr why it is not 0."""
     code = EXIT_OK
     for name in result.invalid:
@@ -235,12 +240,6 @@ def _judge(spec: AnySpec, result: runner.RunResult, *, check: bool) -> int:
     if different := [c.cell for c in result.cells if not c.identical]:
         _shout(f"products differ or are missing in {', '.join(different)}")
         code = EXIT_FAILED
-    if check:
-        metrics = json.loads((result.path / "metrics.json").read_text())
-        findings = expectations.check(spec.expectations, metrics)
-        print(expectations.table(findings), end="")
-        if code != EXIT_FAILED:
-            code = EXIT_OK if all(f.met for f in findings) else EXIT_FAILED
     return code
 
 

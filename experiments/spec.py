@@ -43,6 +43,7 @@ HERE = Path(__file__).parent
 MAX_RECEIVERS = 200
 MAX_DURATION_S = 24 * 3600
 Protocol = Literal["ldm7", "ldm6"]
+Clocks = Literal["any", "native", "virtual"]
 Receivers = Annotated[int, Field(strict=True, ge=1, le=MAX_RECEIVERS)]
 Factor = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 Slots = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
@@ -115,17 +116,6 @@ class PaperValue(Block):
     text: Text | None = Field(None, description="the statement, where it is not a number")
 
 
-class Expectation(Block):
-    """What a run must show with --check."""
-
-    metric: MetricName
-    protocol: Protocol | Literal["all"] = "all"
-    clock: Literal["any", "native", "virtual"] = "any"
-    at_least: Annotated[float, Field(allow_inf_nan=False)] | None = None
-    at_most: Annotated[float, Field(allow_inf_nan=False)] | None = None
-    reason: Text
-
-
 class Spec(Block):
     """What every experiment file has."""
 
@@ -143,7 +133,6 @@ class Spec(Block):
         120.0, description="how long to wait after the last insertion for the last product"
     )
     paper: tuple[PaperValue, ...] = ()
-    expectations: tuple[Expectation, ...] = ()
 
 
 class ExperimentSpec(Spec):
@@ -184,6 +173,7 @@ class JoinLeaveSpec(Spec):
 
 AnySpec = ExperimentSpec | JoinLeaveSpec
 S = TypeVar("S", bound=Spec)
+B = TypeVar("B", bound=BaseModel)
 
 
 def json_schema() -> str:
@@ -231,23 +221,31 @@ def validate(document: Document) -> AnySpec:
     if not isinstance(document.data, dict):
         document.report((), _quote(document.data), "an experiment: keys such as name, factors")
     else:
-        try:
-            spec = _model_of(document.data).model_validate(document.data)
-        except ValidationError as error:
-            details = error.errors(include_url=False)
-            for detail in details:
-                # A list that is too short only because its items are wrong is not reported twice.
-                if detail["type"] == "too_short" and any(
-                    d is not detail and d["loc"][: len(detail["loc"])] == detail["loc"]
-                    for d in details
-                ):
-                    continue
-                _report(document, detail, _model_of(document.data))
+        spec = read_as(document, _model_of(document.data))
     if spec is not None:
         _check_whole(document, spec)
     if document.errors or spec is None:
         raise SpecErrors(document.errors)
     return spec
+
+
+def read_as(
+    document: Document, model: type[B], blocks: Mapping[str, type[BaseModel]] | None = None
+) -> B | None:
+    """The document as `model`, whose keys `blocks` have models of their own; None, with every
+    mistake reported in `document`, if it is none."""
+    try:
+        return model.model_validate(document.data)
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        for detail in details:
+            # A list that is too short only because its items are wrong is not reported twice.
+            if detail["type"] == "too_short" and any(
+                d is not detail and d["loc"][: len(detail["loc"])] == detail["loc"] for d in details
+            ):
+                continue
+            _report(document, detail, model, _MODELS if blocks is None else blocks)
+    return None
 
 
 def _model_of(data: Mapping[str, Any]) -> type[ExperimentSpec] | type[JoinLeaveSpec]:
@@ -285,11 +283,7 @@ def _check_whole(document: Document, spec: AnySpec) -> None:
     for index, value in enumerate(spec.paper):
         if value.value is None and value.text is None:
             document.report(("paper", index), "neither value nor text", "one of both")
-    for index, expectation in enumerate(spec.expectations):
-        if expectation.at_least is None and expectation.at_most is None:
-            document.report(("expectations", index), "no bound", "at_least or at_most")
     named = [(("paper", i), row.metric) for i, row in enumerate(spec.paper)]
-    named += [(("expectations", i), row.metric) for i, row in enumerate(spec.expectations)]
     for at, metric in named:
         if canonical(metric) is None:
             close = difflib.get_close_matches(metric, METRICS, n=1)
@@ -334,14 +328,19 @@ def _option(option: str, found: object, valid: str) -> str:
     return f"{option}: found '{found}'; valid: {valid}"
 
 
-def _report(document: Document, detail: ErrorDetails, whole: type[BaseModel]) -> None:
+def _report(
+    document: Document,
+    detail: ErrorDetails,
+    whole: type[BaseModel],
+    blocks: Mapping[str, type[BaseModel]],
+) -> None:
     place: Place = tuple(detail["loc"])
     names = [str(p) if isinstance(p, str) else f"[{p}]" for p in place[:-1]]
     where = f" in {'.'.join(names).replace('.[', '[')}" if names else ""
     key = place[-1] if place else ""
     kind = detail["type"]
     if kind == "extra_forbidden":
-        keys = _keys_at(place, whole)
+        keys = _keys_at(place, whole, blocks)
         close = difflib.get_close_matches(str(key), keys, n=1)
         hint = f" (did you mean '{close[0]}'?)" if close else ""
         document.report(place, f"unknown key '{key}'{where}", ", ".join(keys) + hint)
@@ -364,14 +363,15 @@ _MODELS: dict[str, type[BaseModel]] = {
     "factors": Factors,
     "parameters": Parameters,
     "paper": PaperValue,
-    "expectations": Expectation,
     "feeds": FeedSpec,
     "subscriptions": SubscriptionsSpec,
 }
 
 
-def _keys_at(place: Place, whole: type[BaseModel]) -> list[str]:
-    model = _MODELS.get(str(place[0]), whole) if len(place) > 1 else whole
+def _keys_at(
+    place: Place, whole: type[BaseModel], blocks: Mapping[str, type[BaseModel]]
+) -> list[str]:
+    model = blocks.get(str(place[0]), whole) if len(place) > 1 else whole
     return list(model.model_fields)
 
 

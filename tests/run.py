@@ -173,9 +173,10 @@ def steps(python: str, quick: bool) -> list[Step]:
             )
             for framework in FRAMEWORKS
         ]
-        virtual = (python, "-m", "experiments", "run", "regression", "--clock", "virtual")
-        native = (python, "-m", "experiments", "run", "regression")
-        join_leave = (python, "-m", "experiments", "run", "join-leave", "--clock", "virtual")
+        regression = (python, "-m", "experiments", "regression")
+        virtual, native = ("--clock", "virtual"), ("--clock", "native")
+        for name in ("regression", "join-leave", "smoke"):
+            junit[name] = LOGS / f"{name}.xml"
         found += [
             Step(
                 "kernel",
@@ -194,29 +195,43 @@ def steps(python: str, quick: bool) -> list[Step]:
             Step(
                 "regression",
                 "8-receiver regression in virtual time, with tight bands",
-                ((*virtual, "--check"),),
+                ((*regression, *virtual, "--junit", str(junit["regression"])),),
                 60,
+                junit["regression"],
                 needs="kernel",
             ),
             Step(
                 "join-leave",
                 "subscribers join and leave three feeds in virtual time, nobody loses a product",
-                ((*join_leave, "--duration", "40", "--check"),),
+                (
+                    (
+                        *(*regression, "join-leave", *virtual, "--duration", "40"),
+                        *("--junit", str(junit["join-leave"])),
+                    ),
+                ),
                 60,
+                junit["join-leave"],
                 needs="kernel",
             ),
             Step(
                 "smoke",
                 "8-receiver regression on this machine's clock, shortened",
-                ((*native, "--duration", "10", "--check"),),
+                (
+                    (
+                        *(*regression, *native, "--duration", "10"),
+                        *("--junit", str(junit["smoke"])),
+                    ),
+                ),
                 60,
+                junit["smoke"],
                 needs="kernel",
             ),
             Step(
                 "regression-native",
                 "8-receiver regression on this machine's clock",
-                ((*native, "--check"),),
+                ((*regression, *native, "--junit", str(junit["regression"])),),
                 80,
+                junit["regression"],
                 instead_of="regression",
             ),
         ]

@@ -182,7 +182,7 @@ def test_the_report_says_all(run_dir: Path) -> None:
     metrics = json.loads((run_dir / "metrics.json").read_text())
     cell = metrics["cells"]["join-leave-m2-f1"]
     assert (metrics["verdict"], metrics["clock"]) == ("faithful", "native")
-    assert cell["cell"]["protocol"] == "ldm7"  # expectations are looked up by it
+    assert cell["cell"]["protocol"] == "ldm7"  # bands are looked up by it
     assert cell["values"]["lost_products"] == {
         "value": 0.0, "unit": "products", "reason": "", "note": "",
     }  # fmt: skip

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments import bands, cli, regression
+from experiments.bands import Band, Finding, judge
+from experiments.bands_report import Outcome, junit, markdown, table
+from experiments.spec import SpecErrors, bundled
+from topologies.document import parse_document
+
+
+def metrics(
+    clock: str = "native", duration_s: float = 20, **values: float | None
+) -> dict[str, Any]:
+    def cell(protocol: str) -> dict[str, Any]:
+        shown = {
+            name: {"value": value, "reason": "no log" if value is None else ""}
+            for name, value in values.items()
+        }
+        about = {"protocol": protocol, "clock": clock, "duration_s": duration_s}
+        return {"cell": about, "values": shown}
+
+    cells = {"ldm7-x": cell("ldm7"), "ldm6-x": cell("ldm6")}
+    return {"cells": cells, "clock": clock, "verdict": "faithful"}
+
+
+FFDR = Band(metric="ffdr", protocol="ldm7", low=99, reason="why")
+
+
+@pytest.mark.parametrize(
+    ("value", "status"), [(99.0, "within"), (98.9, "outside"), (None, "outside")]
+)
+def test_a_demand_from_below(value: float | None, status: str) -> None:
+    (finding,) = judge([FFDR], metrics(ffdr=value))
+    assert (finding.cell, finding.status) == ("ldm7-x", status)
+    assert finding.text == ("no log" if value is None else "why")
+    text = table([finding])
+    assert "at least 99 %" in text
+    assert ("OUTSIDE" in text) is (status == "outside")
+
+
+@pytest.mark.parametrize(("value", "offends"), [(2.0, False), (2.1, True)])
+def test_a_demand_from_above_at_every_cell(value: float, offends: bool) -> None:
+    band = Band(metric="bandwidth_over_offered", high=2, reason="why")
+    findings = judge([band], metrics(bandwidth_over_offered=value))
+    assert [(f.cell, f.offends) for f in findings] == [("ldm6-x", offends), ("ldm7-x", offends)]
+
+
+@pytest.mark.parametrize(
+    ("bps", "offends"),
+    [(3.2214e6, True), (3.2215e6, False), (3.228e6, False), (3.2281e6, True)],
+)
+def test_a_band_in_a_unit_of_its_own(bps: float, offends: bool) -> None:
+    """metrics.json is in bit/s."""
+    band = Band(
+        metric="throughput", protocol="ldm7", low=3.2215, high=3.228, unit="Mbit/s", reason="why"
+    )
+    (finding,) = judge([band], metrics(throughput=bps))
+    assert finding.offends is offends
+    assert finding.found == pytest.approx(bps / 1e6)
+    assert str(band) == "3.2215 to 3.228 Mbit/s"
+
+
+def test_a_band_that_no_cell_is_about_is_outside() -> None:
+    (finding,) = judge([FFDR], {"cells": {}})
+    assert finding.offends
+    assert "no cell with protocol ldm7" in str(finding)
+
+
+@pytest.mark.parametrize(
+    ("clock", "duration_s", "statuses"),
+    [
+        ("native", 20, ["not asked"]),
+        ("virtual", 10, ["not asked"]),
+        ("virtual", 20, ["outside"]),
+    ],
+)
+def test_a_band_for_other_conditions_is_not_asked(
+    clock: str, duration_s: float, statuses: list[str]
+) -> None:
+    band = Band(
+        metric="mplr", protocol="ldm7", clock="virtual", duration_s=20, low=1, high=1, reason="why"
+    )
+    assert [f.status for f in judge([band], metrics(clock, duration_s, mplr=2))] == statuses
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("metric: fdr, low: 1", "b:3: found metric 'fdr'; valid: a metric (did you mean 'ffdr'?)"),
+        ("metric: ffdr", "b:3: found a band without ends; valid: low, high or both"),
+        ("metric: ffdr, low: 2, high: 1", "b:3: found low 2 above high 1; valid: low up to high"),
+        ("metric: ffdr, low: 1, unit: ms", "b:3: found unit 'ms'; valid: unit 'ms' of ffdr"),
+        ("metric: ffdr, lo: 1", "unknown key 'lo' in bands[0]; valid: metric, protocol, clock,"),
+        ("metric: ffdr, low: .nan", "b:3: found low nan"),
+    ],
+)
+def test_mistakes_in_a_bands_file(line: str, expected: str) -> None:
+    text = f"experiment: x\nbands:\n  - {{{line}, reason: why}}\n"
+    with pytest.raises(SpecErrors) as caught:
+        bands.check_file(parse_document(text, "b"))
+    assert expected in str(caught.value)
+
+
+def test_bands_that_come_with_downpour() -> None:
+    """Each is of an experiment, and the regression's judge content, delivery, bandwidth and
+    verdict."""
+    files = {path.stem: bands.load(path) for path in bands.FOLDER.glob("*.yaml")}
+    assert set(files) == {"regression", "join-leave"} <= set(bundled())
+    assert all(name == file.experiment for name, file in files.items())
+    assert {(b.metric, b.protocol) for b in files["regression"].bands} >= {
+        ("products_identical", "all"),
+        ("ffdr", "ldm7"),
+        ("bandwidth_over_offered", "ldm7"),
+        ("bandwidth_over_offered", "ldm6"),
+        ("verdict_invalid", "all"),
+    }
+
+
+# -- reports ----------------------------------------------------------------------------------
+BANDS = (
+    FFDR,
+    Band(metric="mplr", protocol="ldm7", low=1, high=1.2, reason="a < b & c"),
+    Band(metric="mplr", clock="virtual", low=1, reason="why"),
+)
+FOUND = tuple(judge(BANDS, metrics(ffdr=100, mplr=1.3)))
+
+
+def test_junit_has_a_case_per_band_that_was_asked() -> None:
+    outcome = Outcome("regression", FOUND, facts={"clock": "native"}, took_s=61.04)
+    root = ET.fromstring(junit(outcome))
+    (suite,) = root.findall("testsuite")
+    assert {k: suite.get(k) for k in ("tests", "failures", "errors", "time")} == {
+        "tests": "2",
+        "failures": "1",
+        "errors": "0",
+        "time": "61.0",
+    }
+    assert [c.get("name") for c in suite.iter("testcase")] == [
+        "ffdr at least 99 %",
+        "mplr 1 to 1.2 %",
+    ]
+    (failure,) = suite.iter("failure")
+    assert failure.get("message") == "found 1.3 %; valid: 1 to 1.2 %"
+    assert failure.text == "a < b & c"
+    assert [(p.get("name"), p.get("value")) for p in suite.iter("property")] == [
+        ("clock", "native")
+    ]
+
+
+def test_junit_of_a_run_that_could_not_be_made() -> None:
+    root = ET.fromstring(junit(Outcome("regression", problem="no root\x1b\nreally")))
+    (error,) = root.iter("error")
+    assert (error.get("message"), error.text) == ("no root", "no root\nreally")
+    assert root[0].get("tests") == root[0].get("errors") == "1"
+
+
+def test_markdown_names_what_is_outside_first() -> None:
+    text = markdown(Outcome("regression", FOUND, facts={"run": "a|b"}))
+    lines = text.splitlines()
+    assert lines[0] == "## ❌ regression: 1 of 2 bands hold, outside: mplr"
+    assert lines[2] == r"run: a\|b"
+    assert lines[4] == "- **ldm7-x: mplr: found 1.3 %; valid: 1 to 1.2 % (a < b & c)**"
+    assert (
+        "| not asked | - | mplr | at least 1 % | no value | for the virtual clock only |" in lines
+    )
+    assert all(line.count("|") == 7 for line in lines if line.startswith("| "))
+    assert markdown(Outcome("x", FOUND[:1])).startswith("## ✅ x: 1 of 1 bands hold")
+
+
+# -- proposals --------------------------------------------------------------------------------
+TEXT = """# why there are bands
+experiment: x
+bands:
+  - metric: ffdr # a demand
+    low: 99
+    reason: why
+  - metric: retransmitted_blocks
+    low: 2427
+    high: 2427
+    reason: "same seed"
+  - {metric: throughput, low: 1, high: 2, unit: Mbit/s, reason: why}
+"""
+
+
+def test_a_proposal_moves_measured_bands_only() -> None:
+    """1 % around 4 to 5 Mbit/s is 3.96 to 5.05; equal values of an exact band stay exact."""
+    known = bands.check_file(parse_document(TEXT, "b")).bands
+    found = metrics(ffdr=98, retransmitted_blocks=2430, throughput=4e6)
+    found["cells"]["ldm6-x"]["values"]["throughput"] = {"value": 5e6}
+    text = bands.propose(TEXT, known, judge(known, found), 0.01)
+    assert text == TEXT.replace("2427", "2430").replace(
+        "low: 1, high: 2,", "low: 3.96, high: 5.05,"
+    )
+
+
+# -- the command ------------------------------------------------------------------------------
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run directory whose regression holds in all but one band."""
+    found = metrics(
+        "virtual", 10, products_identical=1, ffdr=98, retransmitted_blocks=9, verdict_invalid=0
+    )
+    for name, value in (("ldm7-x", 1.1), ("ldm6-x", 8.4)):
+        found["cells"][name]["values"]["bandwidth_over_offered"] = {"value": value}
+    path = tmp_path / "run"
+    path.mkdir()
+    (path / "metrics.json").write_text(json.dumps(found))
+    return path
+
+
+def test_the_command_names_the_offending_metric(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    xml = tmp_path / "deep/junit.xml"
+    assert cli.main(["regression", "--run", str(run), "--junit", str(xml)]) == 1
+    captured = capsys.readouterr()
+    assert captured.err == (
+        "*** ldm7-x: ffdr: found 98 %; valid: at least 99 % "
+        "(f_snd = 5000 leaves time for every retransmission at this load)\n"
+    )
+    assert captured.out.endswith("regression: 7 of 8 bands hold, outside: ffdr\n")
+    assert len(list(ET.parse(xml).iter("failure"))) == 1
+    assert summary.read_text().startswith("before\n## ❌ regression: 7 of 8")
+
+
+def test_the_command_with_everything_within(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (run / "metrics.json").read_text().replace('"value": 98', '"value": 100')
+    (run / "metrics.json").write_text(text)
+    assert cli.main(["regression", "--run", str(run)]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_proposal_is_a_new_file_and_shown(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(TEXT)
+    new = tmp_path / "new.yaml"
+    argv = ["regression", "--run", str(run), "--bands", str(own), "--update-bands", str(new)]
+    assert cli.main(argv) == 1
+    assert own.read_text() == TEXT
+    assert "low: 9\n    high: 9\n" in new.read_text()
+    assert "+    high: 9" in capsys.readouterr().out
+    assert cli.main(argv) == 2
+    assert "which exists; valid: a new file" in capsys.readouterr().err
+    assert cli.main([*argv[:-1], str(own)]) == 2
+
+
+def test_a_run_without_metrics_is_an_error_in_junit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    xml = tmp_path / "junit.xml"
+    assert cli.main(["regression", "--run", str(tmp_path), "--junit", str(xml)]) == 1
+    assert "found no metrics in" in capsys.readouterr().err
+    assert len(list(ET.parse(xml).iter("error"))) == 1
+
+
+def test_no_kernel_and_no_root(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(regression, "find_kernel", lambda: None)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert cli.main(["regression"]) == 1
+    assert "valid: `make virtual-kernel` first, or `make regression" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["lossy"], "bands: found no lossy.yaml; valid: an experiment with bands: join-leave, reg"),
+        (["--bands", "/none"], "/none:1: found no readable file"),
+        (["--tolerance", "5"], "found '5'; valid: 0% to 100%"),
+        (["--clock", "sun"], "invalid choice: 'sun'"),
+    ],
+)
+def test_bad_usage(arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = cli.main(["regression", *arguments])
+    except SystemExit as error:
+        code = int(error.code or 0)
+    assert code == 2
+    assert expected in capsys.readouterr().err
+
+
+def test_a_finding_tells_metric_found_and_band() -> None:
+    finding = Finding("c", FFDR, 98.123456789, "outside", "why")
+    assert str(finding) == "c: ffdr: found 98.12346 %; valid: at least 99 % (why)"
