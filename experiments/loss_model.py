@@ -166,8 +166,12 @@ def instructions(p: float, seed: int) -> tuple[Instruction, ...]:
 
 
 def program(p: float, seed: int) -> str:
-    """The program as `iptables -m bpf --bytecode` takes it: "N,code jt jf k,..."."""
-    found = instructions(p, seed)
+    """The program as `iptables -m bpf --bytecode` takes it."""
+    return program_text(instructions(p, seed))
+
+
+def program_text(found: Sequence[Instruction]) -> str:
+    """Instructions as iptables takes them: "N,code jt jf k,..."."""
     return ",".join([str(len(found)), *(f"{i.code} {i.jt} {i.jf} {i.k}" for i in found)])
 
 

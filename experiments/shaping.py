@@ -86,7 +86,7 @@ def tbf_commands(interface: str, rate_bps: int, limit_bytes: int) -> list[list[s
 def arrival_command(interface: str, udp_only: bool) -> list[str]:
     """A rule that counts what arrives on NIC1, before the one of `loss_command`."""
     return [
-        *["iptables", "-w", "-A", "INPUT", *_selection(interface, udp_only)],
+        *["iptables", "-w", "-A", "INPUT", *selection(interface, udp_only)],
         *["-m", "comment", "--comment", ARRIVED_COMMENT],
     ]
 
@@ -100,12 +100,13 @@ def loss_command(interface: str, loss: float, udp_only: bool, program: str | Non
     else:
         match = ["-m", "statistic", "--mode", "random", "--probability", f"{loss:.10f}"]
     return [
-        *["iptables", "-w", "-A", "INPUT", *_selection(interface, udp_only)],
+        *["iptables", "-w", "-A", "INPUT", *selection(interface, udp_only)],
         *[*match, "-m", "comment", "--comment", LOSS_COMMENT, "-j", "DROP"],
     ]
 
 
-def _selection(interface: str, udp_only: bool) -> list[str]:
+def selection(interface: str, udp_only: bool) -> list[str]:
+    """Of iptables: the packets that loss is injected into."""
     return ["-i", interface, *(["-p", "udp"] if udp_only else [])]
 
 
