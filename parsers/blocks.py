@@ -7,13 +7,13 @@ import math
 from collections.abc import Callable
 from typing import TypeVar
 
-from parsers.problems import Problem, numbered_lines, problem
+from parsers.problems import Lines, Problem, cut_off, numbered_lines, problem
 
 Row = TypeVar("Row")
 
 
 def parse_blocks(
-    text: str, file: str, row: Callable[[float, str], Row | None]
+    text: Lines, file: str, row: Callable[[float, str], Row | None]
 ) -> tuple[tuple[float, ...], tuple[Row, ...], tuple[Problem, ...]]:
     """(times of the blocks, also of empty ones; rows; lines that are not understood). Never raises.
 
@@ -25,7 +25,7 @@ def parse_blocks(
     problems: list[Problem] = []
     for number, raw, complete in numbered_lines(text):
         if not complete:
-            problems.append(problem(file, number, raw, "the last line is cut off (no newline)"))
+            problems.append(cut_off(file, number, raw))
             continue
         words = raw.split(maxsplit=2)
         if not words:

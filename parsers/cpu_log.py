@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from parsers.blocks import in_block, parse_blocks
-from parsers.problems import Problem
+from parsers.problems import Lines, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,6 @@ def _row(time_s: float, line: str) -> RunTimeSample:
     return RunTimeSample(time_s, pid, words[1], run_ns)
 
 
-def parse_cpu_log(text: str, file: str) -> CpuLog:
+def parse_cpu_log(text: Lines, file: str) -> CpuLog:
     """Parses all blocks. Never raises."""
     return CpuLog(file, *parse_blocks(text, file, _row))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from parsers.problems import Problem, numbered_lines, problem
+from parsers.problems import Lines, Problem, cut_off, numbered_lines, problem
 
 _CHAIN = re.compile(r"Chain (\S+) \(.*\)")
 _LISTED = re.compile(r"\s*(\d+)\s+(\d+)\s(.*)", re.ASCII)
@@ -57,14 +57,14 @@ class RuleList:
     problems: tuple[Problem, ...]
 
 
-def parse_iptables(text: str, file: str) -> RuleList:
+def parse_iptables(text: Lines, file: str) -> RuleList:
     """Parses either listing, told apart line by line. Never raises."""
     rules: list[Rule] = []
     problems: list[Problem] = []
     chain: str | None = None
     for number, raw, complete in numbered_lines(text):
         if not complete:
-            problems.append(problem(file, number, raw, "the last line is cut off (no newline)"))
+            problems.append(cut_off(file, number, raw))
             continue
         line = raw.strip()
         if not line or line[0] in "#*:" or line == "COMMIT" or line.startswith("pkts "):

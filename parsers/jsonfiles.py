@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors in the JSON files of a run directory, as one clear message."""
+"""JSON of run directories and of tools: errors as one clear message, and what is left of a document
+that was cut off."""
 
 from __future__ import annotations
+
+import json
+import re
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -20,3 +25,52 @@ def describe(error: ValidationError, file: str) -> str:
             found = found[:80] + "..."
         lines.append(f"{file}: {place + ': ' if place else ''}{item['msg']}; found {found}")
     return "\n".join(lines)
+
+
+def load_object(text: str, file: str, expected: str) -> dict[str, Any]:
+    """A JSON object. `BadFile` (file:line, what would be valid) if the text is none."""
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise BadFile(malformed(text, file, error, expected)) from None
+    if not isinstance(found, dict):
+        raise BadFile(f"{file}: expected {expected}, found {type(found).__name__}")
+    return found
+
+
+def malformed(text: str, file: str, error: json.JSONDecodeError, expected: str) -> str:
+    """`file:line: reason: 'the line'`."""
+    lines = text.split("\n")
+    line = lines[error.lineno - 1].strip() if error.lineno <= len(lines) else ""
+    quoted = line if len(line) <= 80 else line[:80] + "..."
+    return f"{file}:{error.lineno}: not JSON ({error.msg}), expected {expected}: {quoted!r}"
+
+
+def is_cut_off(text: str, error: json.JSONDecodeError) -> bool:
+    """Does the document end before it is complete, rather than hold something that is wrong? So it
+    does if nothing follows the place of the error but an unfinished word or string."""
+    rest = text[error.pos :].strip()
+    if not rest or error.msg.startswith("Unterminated string"):
+        return True
+    return re.fullmatch(r'-?[0-9.eE+-]*|[a-z]{1,4}|\\?"?[^"\n]*', rest) is not None and (
+        text.rstrip().endswith(rest)
+    )
+
+
+def complete_elements(text: str, name: str) -> tuple[list[Any], int]:
+    """The complete elements of the array `"name": [...]` of a document that was cut off, and the
+    position after the last of them. Nothing if the array has not begun."""
+    found: list[Any] = []
+    begin = re.search(rf'"{re.escape(name)}"\s*:\s*\[', text)
+    if begin is None:
+        return found, 0
+    decoder = json.JSONDecoder()
+    position = begin.end()
+    while True:
+        blank = re.compile(r"[\s,]*").match(text, position)
+        position = blank.end() if blank else position
+        try:
+            element, position = decoder.raw_decode(text, position)
+        except json.JSONDecodeError:
+            return found, position
+        found.append(element)

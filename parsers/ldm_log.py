@@ -9,21 +9,22 @@ are kept as `Notice`. A line that begins like a record but is none is a `Problem
 
 from __future__ import annotations
 
+import functools
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
-from parsers.problems import Problem, numbered_lines, problem
-from parsers.times import utc_microseconds
+from parsers.problems import Lines, Problem, cut_off, numbered_lines, problem
+from parsers.times import MICROSECONDS, utc_microseconds, utc_seconds
 
 Via = Literal["ingest", "backstop", "ldm6"]
 
+# Groups: date, clock, fraction, prog, pid, function, level, message.
 _LINE = re.compile(
-    r"(?P<date>\d{8})T(?P<clock>\d{6})\.(?P<fraction>\d{6})Z\s+"
-    r"(?P<prog>[^\s\[\]]+)\[(?P<pid>\d+)\]\s+"
-    r"(?P<file>[^\s:]+):(?P<function>\S+):(?P<line>\d+)\s+"
-    r"(?P<level>[A-Z]+)\s+(?P<message>\S.*)",
+    r"(\d{8})T(\d{6})\.(\d{6})Z\s+([^\s\[\]]+)\[(\d+)\]\s+"
+    r"[^\s:]+:(\S+):\d+\s+([A-Z]+)\s+(\S.*)",
     re.ASCII,
 )
 _PRODUCT = re.compile(r"\s*(\d+) +(\d{14})\.(\d{6}) +(\S+) +(\d{3,}) {1,2}(\S.*)", re.ASCII)
@@ -40,6 +41,8 @@ _REPLAYED = re.compile(
     r" late_max_ms=(-?[\d.]+)",
     re.ASCII,
 )
+PRODUCTS_REMEMBERED = 1 << 17  # of the latest logs: some 60 MB; four hours of the NGRID feed
+FORMAT = "YYYYMMDDThhmmss.ffffffZ prog[pid] file:function:line LEVEL message"
 _KEPT_LEVELS = frozenset({"WARN", "ERROR", "FATAL", "CRIT", "ALERT", "EMERG"})
 
 
@@ -207,8 +210,12 @@ class LdmLog:
         return [r for r in self.records if isinstance(r, kind)]
 
 
+@functools.lru_cache(maxsize=PRODUCTS_REMEMBERED)
 def parse_product(text: str) -> Product:
-    """`%10u YYYYMMDDhhmmss.uuuuuu FEED %03u  ident`. ValueError if the text is no product."""
+    """`%10u YYYYMMDDhhmmss.uuuuuu FEED %03u  ident`. ValueError if the text is no product.
+
+    All receivers' logs describe the same products in the same words: each is made once and shared.
+    """
     match = _PRODUCT.fullmatch(text)
     if match is None:
         raise ValueError("expected a product: SIZE YYYYMMDDhhmmss.uuuuuu FEED SEQNO  IDENT")
@@ -216,8 +223,7 @@ def parse_product(text: str) -> Product:
     return Product(int(size), utc_microseconds(when, fraction), feed, int(seqno), ident)
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(NamedTuple):
     time_us: int
     prog: str
     pid: int
@@ -378,7 +384,7 @@ _BUILDERS: dict[str, Callable[[_Line], Record | None]] = {
 }
 
 
-def parse_ldm_log(text: str, file: str) -> LdmLog:
+def parse_ldm_log(text: Lines, file: str) -> LdmLog:
     """Parses a whole log. Never raises: what is malformed is in `problems`, as file:line.
 
     A last line without its newline is a problem even if it parses: a cut-off name or number would
@@ -391,34 +397,25 @@ def parse_ldm_log(text: str, file: str) -> LdmLog:
     for number, raw, complete in numbered_lines(text):
         lines += 1
         if not complete:
-            problems.append(problem(file, number, raw, "the last line is cut off (no newline)"))
+            problems.append(cut_off(file, number, raw))
             continue
         if not raw.strip():
             other += 1
             continue
         match = _LINE.fullmatch(raw)
         if match is None:
-            problems.append(
-                problem(
-                    file,
-                    number,
-                    raw,
-                    "not a log line; expected YYYYMMDDThhmmss.ffffffZ prog[pid]"
-                    " file:function:line LEVEL message",
-                )
-            )
+            problems.append(problem(file, number, raw, f"not a log line; expected {FORMAT}"))
             continue
+        date, clock, fraction, prog, pid, function, level, message = match.groups()
         try:
-            time_us = utc_microseconds(match["date"] + match["clock"], match["fraction"])
-            line = _Line(
-                time_us, match["prog"], int(match["pid"]), match["function"], match["message"]
-            )
-            builder = _BUILDERS.get(line.message.split(":", 1)[0])
+            time_us = utc_seconds(date + clock) * MICROSECONDS + int(fraction)
+            line = _Line(time_us, sys.intern(prog), int(pid), function, message)
+            builder = _BUILDERS.get(message.partition(":")[0])
             record = None if builder is None else builder(line)
             if record is not None:
                 records.append(record)
-            elif match["level"] in _KEPT_LEVELS:
-                records.append(Notice(time_us, line.prog, line.pid, match["level"], line.message))
+            elif level in _KEPT_LEVELS:
+                records.append(Notice(time_us, line.prog, line.pid, level, message))
             else:
                 other += 1
         except ValueError as error:

@@ -3,10 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 _QUOTED_CHARACTERS = 160
+CUT_OFF = "the last line is cut off (no newline)"
+CUT_OFF_DOCUMENT = "the document is cut off"
+
+# A whole text, or its lines with their newlines: a file opened with newline="\n", so that a log
+# need not be in memory.
+Lines = str | Iterable[str]
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -17,6 +24,11 @@ class Problem:
     line: int
     text: str
     reason: str
+
+    @property
+    def is_cut_off(self) -> bool:
+        """A program was killed, or is still writing: no line is wrong."""
+        return self.reason in (CUT_OFF, CUT_OFF_DOCUMENT)
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
@@ -30,14 +42,26 @@ def problem(file: str, line: int, text: str, reason: str) -> Problem:
     return Problem(file, line, text, reason)
 
 
-def numbered_lines(text: str) -> Iterator[tuple[int, str, bool]]:
+def numbered_lines(text: Lines) -> Iterator[tuple[int, str, bool]]:
     """(number from 1, line without its newline, complete?) for each line.
 
     Only the last line can be incomplete: a program was killed, or is still writing. Only "\\n"
     separates lines, so that a stray control character in a name cannot split a record.
     """
-    pieces = text.split("\n")
-    for number, piece in enumerate(pieces[:-1], start=1):
-        yield number, piece.rstrip("\r"), True
-    if pieces[-1]:
-        yield len(pieces), pieces[-1], False
+    lines = io.StringIO(text, newline="\n") if isinstance(text, str) else text
+    for number, line in enumerate(lines, start=1):
+        if line.endswith("\n"):
+            yield number, line[:-1].rstrip("\r"), True
+        elif line:
+            yield number, line, False
+
+
+def cut_off(file: str, line: int, text: str) -> Problem:
+    """The problem of a last line without its newline."""
+    return problem(file, line, text, CUT_OFF)
+
+
+def cut_off_document(text: str, file: str) -> Problem:
+    """The problem of a document that ends too early, with its last line."""
+    lines = text.rstrip().split("\n")
+    return problem(file, len(lines), lines[-1].strip(), CUT_OFF_DOCUMENT)

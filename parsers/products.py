@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from parsers.problems import Problem, numbered_lines, problem
+from parsers.problems import Lines, Problem, cut_off, numbered_lines, problem
 
 _LINE = re.compile(r"([0-9a-f]{32})\s+(\d+)\s+(\S.*)", re.ASCII)
 
@@ -43,13 +44,18 @@ class ContentCheck:
         return not (self.missing or self.extra or self.different)
 
 
-def parse_products(text: str, file: str) -> ProductList:
+@functools.lru_cache(maxsize=1 << 17)  # the hosts' lists have the same lines
+def _listed(md5: str, size: str, ident: str) -> ListedProduct:
+    return ListedProduct(md5, int(size), ident)
+
+
+def parse_products(text: Lines, file: str) -> ProductList:
     """Parses a product list. Never raises."""
     products: list[ListedProduct] = []
     problems: list[Problem] = []
     for number, raw, complete in numbered_lines(text):
         if not complete:
-            problems.append(problem(file, number, raw, "the last line is cut off (no newline)"))
+            problems.append(cut_off(file, number, raw))
             continue
         if not raw.strip():
             continue
@@ -57,7 +63,7 @@ def parse_products(text: str, file: str) -> ProductList:
         if match is None:
             problems.append(problem(file, number, raw, "expected MD5 SIZE IDENT"))
             continue
-        products.append(ListedProduct(match[1], int(match[2]), match[3]))
+        products.append(_listed(match[1], match[2], match[3]))
     return ProductList(file, tuple(products), tuple(problems))
 
 
@@ -65,8 +71,11 @@ def compare_products(
     receiver: str, published: Sequence[ListedProduct], held: Sequence[ListedProduct]
 ) -> ContentCheck:
     """Compares as multisets: order is free (retransmission reorders), repetition is not."""
-    only_published = Counter(published) - Counter(held)
-    only_held = Counter(held) - Counter(published)
+    if list(published) == list(held):  # so it is, unless something was retransmitted
+        return ContentCheck(receiver, len(published), len(held), (), (), ())
+    balance = Counter(published)
+    balance.subtract(Counter(held))
+    only_published, only_held = +balance, -balance
     lacking = Counter(p.ident for p in only_published.elements())
     surplus = Counter(p.ident for p in only_held.elements())
     different = lacking & surplus

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from parsers.blocks import in_block, parse_blocks
-from parsers.problems import Problem
+from parsers.problems import Lines, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,6 @@ def _row(time_s: float, line: str) -> ProcessSample | None:
     return ProcessSample(time_s, pid, ppid, pcpu, cputimes, etimes, rss, words[6].strip())
 
 
-def parse_ps_log(text: str, file: str) -> PsLog:
+def parse_ps_log(text: Lines, file: str) -> PsLog:
     """Parses all blocks. Never raises."""
     return PsLog(file, *parse_blocks(text, file, _row))

@@ -15,6 +15,7 @@ from parsers.cpu_log import parse_cpu_log
 from parsers.join_leave import JoinLeaveData
 from parsers.jsonfiles import BadFile
 from parsers.ldm_log import parse_ldm_log
+from parsers.problems import Lines
 from parsers.products import parse_products
 from parsers.ps_log import parse_ps_log
 from parsers.sar_log import parse_sar_log
@@ -28,18 +29,40 @@ def read_text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
 
 
+class _Directory:
+    """A cell's directory. `missing`: files asked for that are not there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.missing: list[str] = []
+
+    def document(self, name: str, parse: Callable[[str, str], T]) -> T | None:
+        path = self.path / name
+        return parse(read_text(path), _shown(path)) if self._has(name) else None
+
+    def log(self, name: str, parse: Callable[[Lines, str], T]) -> T | None:
+        """Line by line: the text of a log is never in memory as a whole."""
+        if not self._has(name):
+            return None
+        path = self.path / name
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+            return parse(lines, _shown(path))
+
+    def _has(self, name: str) -> bool:
+        if (self.path / name).is_file():
+            return True
+        self.missing.append(name)
+        return False
+
+
+def _present(found: Mapping[str, T | None]) -> dict[str, T]:
+    return {name: value for name, value in found.items() if value is not None}
+
+
 def load_cell(directory: Path) -> CellData:
     """Reads `cells/<cell>/`. `BadFile` if cell.json is missing or a JSON file is malformed; every
     other file may be missing, which is told in `missing`."""
-    missing: list[str] = []
-
-    def optional(name: str, parse: Callable[[str, str], T]) -> T | None:
-        path = directory / name
-        if not path.is_file():
-            missing.append(name)
-            return None
-        return parse(read_text(path), _shown(path))
-
+    files = _Directory(directory)
     cell_file = directory / "cell.json"
     if not cell_file.is_file():
         raise BadFile(f"{cell_file} is missing: {directory} is not the directory of a cell")
@@ -48,69 +71,58 @@ def load_cell(directory: Path) -> CellData:
         raise BadFile(f"{cell_file}: found a cell of kind '{join_leave.KIND}'; valid: LDM7 or LDM6")
     cell = parse_cell(text, str(cell_file))
     hosts = (cell.publisher, *cell.subscribers)
-    logs = {h: optional(f"logs/{h}.ldmd.log", parse_ldm_log) for h in hosts}
-    products = {h: optional(f"products/{h}.txt", parse_products) for h in hosts}
-    virtual = optional("virtual.json", parse_virtual)
+    logs = {h: files.log(f"logs/{h}.ldmd.log", parse_ldm_log) for h in hosts}
+    products = {h: files.log(f"products/{h}.txt", parse_products) for h in hosts}
+    virtual = files.document("virtual.json", parse_virtual)
     if virtual is None and cell.clock == "native":
-        missing.remove("virtual.json")
+        files.missing.remove("virtual.json")
     return CellData(
         cell=cell,
-        verdict=optional("verdict.json", parse_verdict),
-        logs={h: log for h, log in logs.items() if log is not None},
-        ingest=optional("logs/pqinsert.log", parse_ldm_log),
-        sar=optional("logs/sar.log", parse_sar_log),
-        ps=optional("logs/ps.log", parse_ps_log),
-        cpu=optional("logs/cpu.log", parse_cpu_log),
-        products={h: listing for h, listing in products.items() if listing is not None},
-        counters_start=optional("counters-start.json", parse_counters),
-        counters_end=optional("counters-end.json", parse_counters),
+        verdict=files.document("verdict.json", parse_verdict),
+        logs=_present(logs),
+        ingest=files.log("logs/pqinsert.log", parse_ldm_log),
+        sar=files.log("logs/sar.log", parse_sar_log),
+        ps=files.log("logs/ps.log", parse_ps_log),
+        cpu=files.log("logs/cpu.log", parse_cpu_log),
+        products=_present(products),
+        counters_start=files.document("counters-start.json", parse_counters),
+        counters_end=files.document("counters-end.json", parse_counters),
         virtual=virtual,
-        lossy_links=optional("network.json", lossy_link_directions) or frozenset(),
-        missing=tuple(missing),
+        lossy_links=files.document("network.json", lossy_link_directions) or frozenset(),
+        missing=tuple(files.missing),
     )
 
 
 def load_join_leave(directory: Path) -> JoinLeaveData:
     """Reads `cells/<cell>/` of a cell whose subscribers join and leave. `BadFile` as `load_cell`;
     without events.json nothing can be said of it."""
-    missing: list[str] = []
-
-    def optional(name: str, parse: Callable[[str, str], T]) -> T | None:
-        path = directory / name
-        if not path.is_file():
-            missing.append(name)
-            return None
-        return parse(read_text(path), _shown(path))
-
-    def present(found: Mapping[str, T | None]) -> dict[str, T]:
-        return {name: value for name, value in found.items() if value is not None}
-
+    files = _Directory(directory)
     cell = join_leave.parse_cell(read_text(directory / "cell.json"), str(directory / "cell.json"))
-    events = optional("events.json", parse_events)
+    events = files.document("events.json", parse_events)
     if events is None:
         raise BadFile(f"{directory / 'events.json'} is missing: who joined what is not known")
     names = list(cell.endpoints)
     feeds = [feed.name for feed in cell.feeds]
     lists = [*(f"{cell.publisher}.{feed}" for feed in feeds), *names]
-    virtual = optional("virtual.json", parse_virtual)
+    virtual = files.document("virtual.json", parse_virtual)
     if virtual is None and cell.clock == "native":
-        missing.remove("virtual.json")
+        files.missing.remove("virtual.json")
     return JoinLeaveData(
         cell=cell,
-        verdict=optional("verdict.json", parse_verdict),
+        verdict=files.document("verdict.json", parse_verdict),
         events=events,
-        logs=present(
-            {n: optional(f"logs/{n}.ldmd.log", parse_ldm_log) for n in (cell.publisher, *names)}
+        logs=_present(
+            {n: files.log(f"logs/{n}.ldmd.log", parse_ldm_log) for n in (cell.publisher, *names)}
         ),
-        ingest=present({f: optional(f"logs/pqinsert.{f}.log", parse_ldm_log) for f in feeds}),
-        products=present({n: optional(f"products/{n}.txt", parse_products) for n in lists}),
-        counters_start=optional("counters-start.json", parse_counters),
-        counters_end=optional("counters-end.json", parse_counters),
-        paths_end=optional("paths-end.json", join_leave.parse_paths) or (),
-        path_counters=optional("path-counters.json", join_leave.parse_path_counters) or (),
-        lossy_links=optional("network.json", lossy_link_directions) or frozenset(),
+        ingest=_present({f: files.log(f"logs/pqinsert.{f}.log", parse_ldm_log) for f in feeds}),
+        products=_present({n: files.log(f"products/{n}.txt", parse_products) for n in lists}),
+        counters_start=files.document("counters-start.json", parse_counters),
+        counters_end=files.document("counters-end.json", parse_counters),
+        paths_end=files.document("paths-end.json", join_leave.parse_paths) or (),
+        path_counters=files.document("path-counters.json", join_leave.parse_path_counters) or (),
+        lossy_links=files.document("network.json", lossy_link_directions) or frozenset(),
         virtual=virtual,
-        missing=tuple(missing),
+        missing=tuple(files.missing),
     )
 
 

@@ -18,7 +18,7 @@ import datetime
 import re
 from dataclasses import dataclass
 
-from parsers.problems import Problem, numbered_lines, problem
+from parsers.problems import Lines, Problem, cut_off, numbered_lines, problem
 
 KILOBYTE = 1024
 _DAY_S = 86_400
@@ -116,7 +116,7 @@ class _Days:
         return self.midnight_s + second_of_day
 
 
-def parse_sar_log(text: str, file: str) -> SarLog:
+def parse_sar_log(text: Lines, file: str) -> SarLog:
     """Parses the text of one sar run. Never raises; averages at the end are left out.
 
     The length of an interval is the difference between a row's time and that of the sample before
@@ -133,7 +133,7 @@ def parse_sar_log(text: str, file: str) -> SarLog:
     for number, raw, complete in numbered_lines(text):
         words = raw.split()
         if not complete:
-            problems.append(problem(file, number, raw, "the last line is cut off (no newline)"))
+            problems.append(cut_off(file, number, raw))
             continue
         if not words or words[0] == "Average:" or "RESTART" in words:
             continue

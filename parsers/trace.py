@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from parsers.problems import Problem, numbered_lines, problem
+from parsers.problems import Lines, Problem, numbered_lines, problem
 from parsers.times import MICROSECONDS, utc_microseconds
 
 _LINE = re.compile(r"(\d+)[ \t]+(\d{14})\.(\d{1,6})", re.ASCII)
@@ -45,7 +45,7 @@ class TraceSummary:
     gap_mean_s: float | None
 
 
-def parse_trace(text: str, file: str) -> Trace:
+def parse_trace(text: Lines, file: str) -> Trace:
     """Parses a trace. Never raises. The last line may lack its newline."""
     products: list[TraceProduct] = []
     problems: list[Problem] = []
