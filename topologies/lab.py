@@ -19,11 +19,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from topologies import counters, marks, packet_sockets, wire_plan
+from topologies import counters, link_probes, marks, packet_sockets, wire_plan
 from topologies.build import Built, build, check_ports, nic1_interface, restart_switch
 from topologies.ctcp_host import CircuitTcp, use_in
 from topologies.facts import KernelFacts, probe
 from topologies.faults import Links
+from topologies.link_probes import LinkProbe
 from topologies.model import ControlledBy, Network
 from topologies.openvswitch import OpenVSwitch
 from topologies.processes import Controller, Relay
@@ -65,6 +66,7 @@ class Lab:
         self._wire = wire_plan.plan(network, facts.delay_mechanism)
         self._switches = OpenVSwitch(state_dir / "ovs")
         self._relay: Relay | None = None
+        self._relay_ready: Mapping[str, Any] | None = None
         self._controllers: list[Controller] = []  # one of each domain
         self._standbys: dict[str, Controller] = {}
         self._links = Links(network, self._wire, facts.datapath)
@@ -264,6 +266,17 @@ class Lab:
                 if owner and name != "lo":
                     found[f"{owner}/{name}"] = record
         return found
+
+    def read_links(self) -> tuple[LinkReadback, ...]:
+        """The settings of all impaired links as the kernel has them now."""
+        if not self._wire.links:
+            return ()
+        return _read_back(self._wire, self.pids[WIRE], self._relay_ready)
+
+    def probe_links(self) -> tuple[LinkProbe, ...]:
+        """The delay of each direction of all impaired links that are not cut, by frames of our own:
+        for a network without traffic. LabError."""
+        return link_probes.probe(self._wire, self.pids, without=self._links.broken)
 
     def health(self) -> list[str]:
         """What no longer runs ([]: all is well)."""
@@ -470,12 +483,12 @@ class Lab:
     def _shape(self) -> None:
         pid = self.pids[WIRE]
         check(in_node(pid, ["tc", "-batch", "-"]), stdin=wire_plan.tc_batch(self._wire))
-        ready: Mapping[str, Any] | None = None
         if self._wire.relayed:
             self._relay = Relay(self.state_dir)
             ready = self._relay.start(pid, self._wire, seed=self._seed)
             self.relay_fifo = bool(ready["sched_fifo"])
-        self.readback = _read_back(self._wire, pid, ready)
+            self._relay_ready = ready
+        self.readback = self.read_links()
         bad = [r for r in self.readback if not r.ok]
         if bad:
             raise LabError(

@@ -78,27 +78,34 @@ def in_node(pid: int, argv: Sequence[str]) -> NodeCommand:
 
 
 @contextmanager
-def _entered(argv: Sequence[str]) -> Iterator[list[str]]:
-    """This thread is where the command is to run; the command without nsenter."""
-    if not isinstance(argv, NodeCommand):
-        yield list(argv)
-        return
+def namespace_of(pid: int) -> Iterator[None]:
+    """This thread is in the network namespace of process `pid`. LabError."""
     here = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:
-            there = os.open(f"/proc/{argv.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            there = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
             try:
                 enter_network_namespace(there)
             finally:
                 os.close(there)
         except OSError as error:
-            raise LabError(f"namespace of process {argv.pid}: {error.strerror}") from error
+            raise LabError(f"namespace of process {pid}: {error.strerror}") from error
         try:
-            yield argv.argv
+            yield
         finally:
             enter_network_namespace(here)
     finally:
         os.close(here)
+
+
+@contextmanager
+def _entered(argv: Sequence[str]) -> Iterator[list[str]]:
+    """This thread is where the command is to run; the command without nsenter."""
+    if not isinstance(argv, NodeCommand):
+        yield list(argv)
+        return
+    with namespace_of(argv.pid):
+        yield argv.argv
 
 
 def check(argv: Sequence[str], *, stdin: str | None = None, timeout_s: float = 60) -> str:

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Probe frames, and the delay of links by them: asked, and changed behind the lab's back."""
+
+from __future__ import annotations
+
+import pytest
+
+from topologies.link_probes import LEAST_FRAME_BYTES, LinkProbe, Way, frame, parse, summarize
+from topologies.model import Impairment
+from topologies.shell import check, in_node
+from topologies.tests.networks import two_hosts
+from topologies.tests.test_lab import facts_with, lab_of
+
+WAYS = (
+    Way("a:b", "forward", 18.0, 0.0, 0.0, 0, 1),
+    Way("a:b", "backward", 20.0, 1.0, 0.01, 1, 0),
+)
+
+
+def test_a_probe_is_found_with_and_without_its_tag() -> None:
+    sent = frame(3, 7, 1_700_000_000_000_000_123)
+    assert len(sent) == LEAST_FRAME_BYTES
+    assert sent[12:18] == bytes.fromhex("81000fff88b5")  # 802.1Q, VLAN 4095, local experimental
+    assert parse(sent) == (3, 7, 1_700_000_000_000_000_123)
+    assert parse(sent[:12] + sent[16:]) == (3, 7, 1_700_000_000_000_000_123)
+    assert parse(b"\0" * 60) is None
+    assert parse(sent[:40]) is None
+
+
+def test_summary_has_least_middle_and_most() -> None:
+    forward, backward = summarize(WAYS, {0: [18_300_000, 18_100_000, 19_000_000]}, 10)
+    assert forward == LinkProbe("a:b", "forward", 18.0, 0.0, 0.0, 10, 3, 18.1, 18.3, 19.0)
+    assert backward == LinkProbe("a:b", "backward", 20.0, 1.0, 0.01, 10, 0, None, None, None)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("mechanism", ["relay", "netem"])
+def test_links_have_the_delay_asked(mechanism: str) -> None:
+    """18 ms forward and backward at q's link, 7 ms at its control link; whatever the machine adds,
+    no probe is faster, and the least of ten is within 2 ms."""
+    network = two_hosts(Impairment(100_000_000, 18.0), control=Impairment(delay_ms=7.0))
+    with lab_of(network, facts_with(mechanism)) as lab:
+        found = {(p.link, p.direction): p for p in lab.probe_links()}
+        assert {link for link, _ in found} == {"q:sw", "r:q"}
+        for (link, _), p in found.items():
+            asked = 18.0 if link == "q:sw" else 7.0
+            assert (p.asked_ms, p.sent, p.received) == (asked, 10, 10)
+            assert p.least_ms is not None
+            assert asked - 0.01 <= p.least_ms <= asked + 2.0, p
+        lab.cut("r:q")
+        assert {p.link for p in lab.probe_links()} == {"q:sw"}
+
+
+@pytest.mark.root
+def test_links_are_read_again() -> None:
+    """A rate that somebody changes after the lab was opened."""
+    with lab_of(two_hosts(Impairment(100_000_000, 18.0, queue_bytes=500_000))) as lab:
+        assert lab.read_links() == lab.readback
+        (interface,) = (
+            d.egress for d in lab._wire.directions if (d.link, d.direction) == ("q:sw", "forward")
+        )
+        parent = ["parent", "1:1"] if lab.readback[0].mechanism == "netem" else ["root"]
+        tbf = ["handle", "10:", "tbf", "rate", "50mbit", "burst", "12500", "limit", "500000"]
+        change = ["tc", "qdisc", "change", "dev", interface, *parent, *tbf]
+        check(in_node(lab.pids["wire"], change))
+        (bad,) = (r for r in lab.read_links() if not r.ok)
+        assert (bad.link, bad.direction, bad.found.rate_bps) == ("q:sw", "forward", 50_000_000)
