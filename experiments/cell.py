@@ -78,8 +78,10 @@ class CellRun(LabRun):
                 *prepare,
             )
         return (
+            ("probing the links", self.probe_links),
             *prepare,
             (REPLAYING, self.replay),
+            ("looking at the network again", self.look_back),
             ("ending the LDM servers", self.end_daemons),
             ("comparing the products", self.list_products),
         )
@@ -115,7 +117,12 @@ class CellRun(LabRun):
         return {self.network.segment_of(host).name for host in self.subscribers}
 
     def measure(self) -> None:
-        self.measure_round_trips(dict.fromkeys(self.subscribers, 1))
+        self.rtt_measured_ms = self.measure_round_trips(dict.fromkeys(self.subscribers, 1))
+
+    def look_back(self) -> None:
+        # The loss injected for LDM6 hits pings, too.
+        hosts = self.subscribers if self.cell.protocol == "ldm7" or self.cell.loss == 0 else []
+        self.look_again(dict.fromkeys(hosts, 1))
 
     def shape(self) -> None:
         """The publisher's traffic control, the subscribers' loss, and TCP's congestion control."""
@@ -126,7 +133,7 @@ class CellRun(LabRun):
             for command in commands:
                 self.run(self.publisher, command)
             self.note_settings(
-                shaping.read_back_tbf(
+                lambda: shaping.read_back_tbf(
                     self.run(self.publisher, shaping.qdisc_show(self.nic1)),
                     rate_bps=self._shaped_bps(),
                     limit_bytes=self.tbf_limit,
@@ -153,10 +160,10 @@ class CellRun(LabRun):
         cell, nic = self.cell, self.lab.nic1_of(host)
         udp_only = cell.protocol == "ldm7"
         program: str | None = None
-        commands: list[list[str]] = []
+        # What arrives is counted without loss, too: nothing else may take any of it.
+        commands = [shaping.arrival_command(nic, udp_only)]
+        self.run(host, commands[0])
         if cell.loss > 0:
-            commands.append(shaping.arrival_command(nic, udp_only))
-            self.run(host, commands[0])
             self.loss_models[host] = cell.loss_model
             if cell.loss_model == "hash":
                 program = loss_model.program(cell.loss, loss_model.loss_seed(cell.seed, host))
@@ -169,13 +176,15 @@ class CellRun(LabRun):
                 self.loss_models[host] = f"random ({loss_model.not_replayable(done.stderr)})"
                 commands[1] = shaping.loss_command(nic, cell.loss, udp_only, None)
                 self.run(host, commands[1])
-        self.settings += shaping.read_back_loss(
-            self.run(host, shaping.IPTABLES_SHOW),
-            host,
-            interface=nic,
-            loss=cell.loss,
-            udp_only=udp_only,
-            program=program,
+        self.settings += self.fidelity.read(
+            lambda: shaping.read_back_loss(
+                self.run(host, shaping.IPTABLES_SHOW),
+                host,
+                interface=nic,
+                loss=cell.loss,
+                udp_only=udp_only,
+                program=program,
+            )
         )
         return [" ".join(command) for command in commands]
 
@@ -325,6 +334,7 @@ class CellRun(LabRun):
             tcp_found=self.tcp_found,
             loss_model=loss_model.used_models(self.loss_models),
             rtt_measured_ms=self.rtt_measured_ms,
+            rtt_after_ms=self.rtt_after_ms,
             clock=self.lab.facts.clock,
         )
         verdict = judge(evidence)

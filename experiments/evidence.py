@@ -18,6 +18,7 @@ from parsers.ldm_log import ReceiverStats, Replayed, parse_ldm_log
 from parsers.products import ContentCheck, ListedProduct, compare_products, parse_products
 from parsers.sar_log import CpuSample, parse_sar_log, shift_to
 from topologies.facts import Clock
+from topologies.link_probes import LinkProbe
 from topologies.model import Network
 
 
@@ -35,11 +36,12 @@ def collect(
     tcp_found: str,
     loss_model: str,
     rtt_measured_ms: Mapping[str, float],
+    rtt_after_ms: Mapping[str, float],
     clock: Clock,
 ) -> Evidence:
     """The evidence in the cell's directory `out`."""
     subscribers = [h.name for h in network.subscribers]
-    wrong_links, links = link_mismatches(out)
+    wrong_links, links = link_mismatches(out / "links.json")
     start = _counters(out / "counters-start.json")
     end = _counters(out / "counters-end.json")
     return Evidence(
@@ -54,6 +56,9 @@ def collect(
         links_checked=links,
         shaping_mismatches=shaping.mismatches(settings),
         shaping_checked=len(settings),
+        links_after=link_mismatches(out / "links-end.json"),
+        shaping_after=shaping_mismatches(out / "shaping-end.json"),
+        probes=link_probes(out / "link-probes.json"),
         start=start,
         end=end,
         publisher=network.publisher.name,
@@ -72,13 +77,14 @@ def collect(
         tcp_found=tcp_found,
         rtt_asked_ms={h: network.round_trip_ms[h] for h in subscribers},
         rtt_measured_ms=rtt_measured_ms,
+        rtt_after_ms=rtt_after_ms,
         clock=clock,
     )
 
 
-def link_mismatches(out: Path) -> tuple[list[str], int]:
+def link_mismatches(path: Path) -> tuple[list[str], int]:
     """One text per direction of a link that is not as asked, and how many were read back."""
-    links = json.loads((out / "links.json").read_text())
+    links = json.loads(path.read_text())
     wrong = [
         f"{link['link']} {link['direction']}: asked {link['asked']}, found {link['found']} "
         f"({link['note']})"
@@ -86,6 +92,20 @@ def link_mismatches(out: Path) -> tuple[list[str], int]:
         if not link["ok"]
     ]
     return wrong, len(links)
+
+
+def shaping_mismatches(path: Path) -> tuple[list[str], int]:
+    """One text per setting of the experiment that is not as asked, and how many were read back."""
+    settings = [
+        Setting(s["name"], s["asked"], s["found"], s["tolerance"])
+        for s in json.loads(path.read_text())["settings"]
+    ]
+    return shaping.mismatches(settings), len(settings)
+
+
+def link_probes(path: Path) -> dict[str, list[LinkProbe]]:
+    """The probes "before" and "after" the replay."""
+    return {when: [LinkProbe(**p) for p in ps] for when, ps in json.loads(path.read_text()).items()}
 
 
 def _text(path: Path) -> str:

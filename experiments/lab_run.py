@@ -21,6 +21,7 @@ from typing import Any, Final
 from controller.client import PathService, PathServiceError
 from experiments import configs, queue_place, samplers, shaping
 from experiments.cell_logs import parse_ping_min_ms, tail
+from experiments.fidelity import Fidelity
 from experiments.job import Job
 from experiments.plan import Feed, disk_needed_bytes
 from experiments.rundir import write_json, write_text
@@ -75,7 +76,9 @@ class LabRun:
         self.logs = out / "logs"
         self.settings: list[Setting] = []
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self.fidelity = Fidelity(lab, out)
         self.rtt_measured_ms: dict[str, float] = {}
+        self.rtt_after_ms: dict[str, float] = {}
         self.times: dict[str, float] = {"started": time.time()}
         self.drained = False
         (out / "products").mkdir(exist_ok=True)
@@ -96,8 +99,18 @@ class LabRun:
         """cell.json and verdict.json; (verdict, all products identical)."""
         raise NotImplementedError
 
-    # -- round trips --------------------------------------------------------------------------
-    def measure_round_trips(self, lanes: Mapping[str, int]) -> None:
+    # -- the network itself -------------------------------------------------------------------
+    def probe_links(self) -> None:
+        """The links' delays, before anything else is sent."""
+        self.fidelity.probe_links("before")
+
+    def look_again(self, lanes: Mapping[str, int]) -> None:
+        """After the replay: settings, links' delays, and round trips of `lanes`."""
+        self.fidelity.read_again()
+        self.fidelity.probe_links("after")
+        self.rtt_after_ms = self.measure_round_trips(lanes)
+
+    def measure_round_trips(self, lanes: Mapping[str, int]) -> dict[str, float]:
         """Smallest of a few pings over the path, from each subscriber on its lane. Shows that the
         path carries, and is evidence that its delays are the asked ones."""
         publisher = self.network.publisher
@@ -111,6 +124,7 @@ class LabRun:
             )
             for h, lane in lanes.items()
         }
+        measured: dict[str, float] = {}
         silent = {}
         for host, process in running.items():
             output = process.communicate(timeout=30)[0].decode(errors="replace")
@@ -118,13 +132,14 @@ class LabRun:
             if found is None:
                 silent[host] = output.strip().splitlines()[-1:]
             else:
-                self.rtt_measured_ms[host] = found
+                measured[host] = found
         if silent:
             host, last = next(iter(silent.items()))
             raise CellError(
                 f"no answer over the path from {publisher.path_nic(lanes[host]).ip} to "
                 f"{', '.join(silent)}; {host}: {' '.join(last)}"
             )
+        return measured
 
     # -- shaping ------------------------------------------------------------------------------
     def shape_feed(self, feed: Feed) -> list[list[str]]:
@@ -142,7 +157,7 @@ class LabRun:
         for command in commands:
             self.run(self.publisher, command)
         self.note_settings(
-            shaping.read_back_htb(
+            lambda: shaping.read_back_htb(
                 self.run(self.publisher, shaping.qdisc_show(nic)),
                 self.run(self.publisher, shaping.class_show(nic)),
                 self.run(self.publisher, shaping.filter_show(nic)),
@@ -153,9 +168,15 @@ class LabRun:
         )
         return commands
 
-    def note_settings(self, found: Iterable[Setting], label: str = "") -> None:
+    def note_settings(self, read: Callable[[], Iterable[Setting]], label: str = "") -> None:
+        """What `read` finds of the publisher's settings goes to `settings`; it is asked again
+        after the replay."""
         where = f"{self.publisher} {label}".strip()
-        self.settings += [dataclasses.replace(s, name=f"{where} {s.name}") for s in found]
+
+        def named() -> list[Setting]:
+            return [dataclasses.replace(s, name=f"{where} {s.name}") for s in read()]
+
+        self.settings += self.fidelity.read(named)
 
     # -- programs -----------------------------------------------------------------------------
     def make_queue(self, name: str, size_bytes: int, slots: int) -> None:
@@ -296,6 +317,7 @@ class LabRun:
             "site_of": {h.name: h.site for h in network.hosts},
             "rtt_ms": {h: network.round_trip_ms[h] for h in self.subscribers},
             "rtt_measured_ms": self.rtt_measured_ms,
+            "rtt_after_ms": self.rtt_after_ms,
             "trace": self.job.trace_info,
             **self.times,
             "drained_all": self.drained,

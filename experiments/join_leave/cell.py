@@ -83,12 +83,15 @@ class JoinLeaveRun(LabRun):
     @property
     def steps(self) -> tuple[Step, ...]:
         return (
+            ("probing the links", self.probe_links),
             ("shaping the sender", self.shape),
             ("creating the product queues", self.make_queues),
             ("starting the publisher, which makes the paths", self.start_publisher),
             ("subscribing those who stay", self.subscribe_stayers),
             ("measuring round trips", self.measure),
             (REPLAYING, self.replay),
+            # Whose branches stand follows from the script: paths-end.json says which, no ping.
+            ("looking at the network again", lambda: self.look_again({})),
             ("ending the LDM servers", self.end_daemons),
             ("comparing the products", self.list_products),
         )
@@ -143,7 +146,7 @@ class JoinLeaveRun(LabRun):
     def measure(self) -> None:
         """Over the branches of those who stay: those of the others come and go."""
         lanes = {f.name: f.lane for f in self.plan.feeds}
-        self.measure_round_trips(
+        self.rtt_measured_ms = self.measure_round_trips(
             {e.subscriber: lanes[e.feed] for e in self.plan.script if e.at_s == 0}
         )
 

@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments import shaping
-from experiments.evidence import cpu_samples, delays, link_mismatches
+from experiments.evidence import (
+    cpu_samples,
+    delays,
+    link_mismatches,
+    link_probes,
+    shaping_mismatches,
+)
 from experiments.join_leave.plan import JoinLeaveCell
 from experiments.samplers import parse_shaper_log
 from experiments.shaping import Setting
@@ -54,7 +60,7 @@ def _evidence(
     data: JoinLeaveData,
     rtt_measured_ms: dict[str, float],
 ) -> Evidence:
-    wrong, checked = link_mismatches(out)
+    wrong, checked = link_mismatches(out / "links.json")
     assert data.counters_start is not None
     assert data.counters_end is not None
     times = {"insertion_started": data.cell.insertion_started, "drained": data.cell.drained}
@@ -69,6 +75,9 @@ def _evidence(
         links_checked=checked,
         shaping_mismatches=shaping.mismatches(settings),
         shaping_checked=len(settings),
+        links_after=link_mismatches(out / "links-end.json"),
+        shaping_after=shaping_mismatches(out / "shaping-end.json"),
+        probes=link_probes(out / "link-probes.json"),
         start=data.counters_start,
         end=data.counters_end,
         publisher=data.cell.publisher,

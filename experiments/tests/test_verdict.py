@@ -15,6 +15,7 @@ from parsers.counters import Counters
 from parsers.ldm_log import ReceiverStats, Replayed
 from parsers.products import ContentCheck
 from parsers.sar_log import CpuSample
+from topologies.link_probes import LinkProbe
 
 HOSTS = ("wsu1", "sl1")
 PRODUCTS = 100
@@ -45,6 +46,20 @@ def replayed(**changes: Any) -> Replayed:
     return dataclasses.replace(base, **changes)
 
 
+def probe(
+    least_ms: float | None, direction: str = "forward", received: int = 10, jitter_ms: float = 0.0
+) -> LinkProbe:
+    """Of a link of 18 ms; the median is 0.5 ms above the least."""
+    median_ms = None if least_ms is None else least_ms + 0.5
+    return LinkProbe(
+        *("a:b", direction, 18.0, jitter_ms, 0.0, 10, received, least_ms, median_ms, median_ms)
+    )
+
+
+def probes(after: list[LinkProbe]) -> dict[str, list[LinkProbe]]:
+    return {"before": [probe(18.1)], "after": after}
+
+
 SENT = {"umass/u-eth0": {"tx_packets": 10_000}}
 GOOD = Evidence(
     protocol="ldm7",
@@ -57,6 +72,8 @@ GOOD = Evidence(
     links_checked=16,
     shaping_mismatches=(),
     shaping_checked=21,
+    links_after=((), 16),
+    shaping_after=((), 21),
     start=counters(),
     end=counters(interfaces=SENT),
     publisher="umass",
@@ -72,6 +89,8 @@ GOOD = Evidence(
     tcp_found="ctcp (cwnd 187)",
     rtt_asked_ms={"wsu1": 36.0, "sl1": 41.0},
     rtt_measured_ms={"wsu1": 36.4, "sl1": 41.3},
+    rtt_after_ms={"sl1": 41.3},
+    probes={when: [probe(18.1), probe(18.2, "backward")] for when in ("before", "after")},
 )
 
 
@@ -102,8 +121,8 @@ def test_the_worst_check_decides() -> None:
     [
         ({"link_mismatches": ["x forward: asked 18, found 0"]}, "link settings", "fail"),
         ({"links_checked": 0}, "link settings", "fail"),
-        ({"shaping_mismatches": ["rate: asked 1, found 2"]}, "sender shaping", "fail"),
-        ({"shaping_checked": 0}, "sender shaping", "fail"),
+        ({"shaping_mismatches": ["rate: asked 1, found 2"]}, "experiment's settings", "fail"),
+        ({"shaping_checked": 0}, "experiment's settings", "fail"),
         # 1 of 20000 packets (10000 sent x 2 receivers) warns, 21 of them (0.105 %) fail.
         ({"end": end(meters={"s/1": {"drop_packets": 1}})}, "drops nobody injected", "warn"),
         ({"end": end(meters={"s/1": {"drop_packets": 21}})}, "drops nobody injected", "fail"),
@@ -150,6 +169,20 @@ def test_the_worst_check_decides() -> None:
         ({"rtt_measured_ms": {"wsu1": 36.0, "sl1": 43.5}}, "round-trip times", "warn"),
         ({"rtt_measured_ms": {"wsu1": 0.3, "sl1": 41.0}}, "round-trip times", "fail"),
         ({"rtt_measured_ms": {"wsu1": 36.0}}, "round-trip times", "fail"),
+        ({"rtt_after_ms": {"sl1": 61.0}}, "round-trip times after the replay", "fail"),
+        ({"links_after": (["a:b forward: asked 18, found 48"], 16)},
+         "link settings after the replay", "fail"),
+        ({"shaping_after": (["wsu1 loss: asked 0.01, found None"], 21)},
+         "experiment's settings after the replay", "fail"),
+        # 18 ms asked: 1 ms more or less passes, 5 ms warn.
+        ({"probes": probes([probe(18.1), probe(19.1, "backward")])},
+         "link delays after the replay", "warn"),
+        ({"probes": probes([probe(16.9)])}, "link delays after the replay", "warn"),
+        ({"probes": probes([probe(23.1)])}, "link delays after the replay", "fail"),
+        ({"probes": probes([probe(None, received=0)])}, "link delays after the replay", "fail"),
+        ({"probes": probes([probe(18.1, received=9)])}, "link delays after the replay", "warn"),
+        ({"probes": {"after": [probe(18.0)]}}, "link delays before the replay", "fail"),
+        ({"probes": probes([])}, "link delays after the replay", "fail"),
         ({"cpu": []}, "CPU", "warn"),
         ({"cpu": cpu(60, count=8) + cpu(1, count=2)}, "CPU", "warn"),
         ({"cpu": cpu(60, count=4) + cpu(1, count=6)}, "CPU", "fail"),
@@ -177,6 +210,8 @@ VIRTUAL = dataclasses.replace(
     clock="virtual",
     replayed=replayed(late_p50_ms=0.05, late_max_ms=0.08),
     rtt_measured_ms={"wsu1": 36.0, "sl1": 41.001},
+    rtt_after_ms={},
+    probes={when: [probe(18.001)] for when in ("before", "after")},
 )
 
 
@@ -197,6 +232,10 @@ def test_processors_are_not_judged_in_virtual_time() -> None:
         ({"rtt_measured_ms": {"wsu1": 36.1, "sl1": 40.9}}, "round-trip times", "pass"),
         ({"rtt_measured_ms": {"wsu1": 36.101, "sl1": 41.0}}, "round-trip times", "warn"),
         ({"rtt_measured_ms": {"wsu1": 36.0, "sl1": 39.999}}, "round-trip times", "fail"),
+        ({"probes": probes([probe(18.0)]) | {"before": [probe(18.051)]}},
+         "link delays before the replay", "warn"),
+        ({"probes": probes([probe(18.0)]) | {"before": [probe(18.501)]}},
+         "link delays before the replay", "fail"),
         ({"replayed": replayed(late_p50_ms=0.21, late_max_ms=0.3)}, "replay lateness, median",
          "warn"),
         ({"replayed": replayed(late_p50_ms=0.05, late_max_ms=1.1)}, "replay lateness, largest",
@@ -300,6 +339,18 @@ def test_binomial_interval() -> None:
         (100 - 3.2905 * 9.9499 - 0.5, 100 + 3.2905 * 9.9499 + 0.5), abs=0.01
     )
     assert binomial_interval(0, 0.01, 0.999) == (0.0, 0.0)
+
+
+def test_a_link_that_jitters_is_judged_by_its_median() -> None:
+    """18 ms, 2 ms of jitter: a median of 20.9 ms is 0.9 ms too long, one of 21.1 ms 1.1 ms."""
+    for least_ms, expected in ((20.4, {}), (20.6, {"link delays after the replay": "warn"})):
+        found = [probe(least_ms, jitter_ms=2.0)]
+        assert statuses(probes=probes(found)) == expected
+
+
+def test_links_that_do_nothing_need_no_probe() -> None:
+    checks = judge(dataclasses.replace(GOOD, links_checked=0, probes={})).checks
+    assert {c.status for c in checks if c.name.startswith("link delays")} == {"n/a"}
 
 
 def test_too_few_frames_have_no_quantile() -> None:

@@ -15,7 +15,7 @@ from experiments.verdict.checks import Check, Limits, Status, Verdict, summary
 from experiments.verdict.evidence import Evidence, ShaperSample
 from experiments.verdict.load import cpu
 from experiments.verdict.loss import injected_loss, receive_buffers
-from experiments.verdict.network import drops, relay_lateness, round_trips, settings
+from experiments.verdict.network import drops, link_delays, relay_lateness, round_trips, settings
 from experiments.verdict.replay import (
     congestion_control,
     drained_check,
@@ -58,10 +58,13 @@ def network_checks(evidence: Evidence) -> tuple[Check, ...]:
     """Was the emulated network the one that was asked for, and did the machine keep up?"""
     return (
         settings("link settings", evidence.link_mismatches, evidence.links_checked),
-        settings("sender shaping", evidence.shaping_mismatches, evidence.shaping_checked),
+        settings("link settings after the replay", *evidence.links_after),
+        settings("experiment's settings", evidence.shaping_mismatches, evidence.shaping_checked),
+        settings("experiment's settings after the replay", *evidence.shaping_after),
         *drops(evidence),
         *receive_buffers(evidence),
-        round_trips(evidence),
+        *link_delays(evidence),
+        *round_trips(evidence),
         *relay_lateness(evidence),
         *cpu(evidence),
     )

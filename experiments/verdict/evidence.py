@@ -11,6 +11,7 @@ from parsers.ldm_log import ReceiverStats, Replayed
 from parsers.products import ContentCheck
 from parsers.sar_log import CpuSample
 from topologies.facts import Clock
+from topologies.link_probes import LinkProbe
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,9 @@ class Evidence:
     links_checked: int
     shaping_mismatches: Sequence[str]
     shaping_checked: int
+    # As above, after the replay.
+    links_after: tuple[Sequence[str], int]
+    shaping_after: tuple[Sequence[str], int]
     start: Counters
     end: Counters
     nic1_prefixes: Mapping[str, str] = field(default_factory=dict)  # subscriber -> NIC1
@@ -56,4 +60,6 @@ class Evidence:
     tcp_found: str = ""
     rtt_asked_ms: Mapping[str, float] = field(default_factory=dict)
     rtt_measured_ms: Mapping[str, float] = field(default_factory=dict)
+    rtt_after_ms: Mapping[str, float] = field(default_factory=dict)  # of some or none
+    probes: Mapping[str, Sequence[LinkProbe]] = field(default_factory=dict)  # before, after
     clock: Clock = "native"

@@ -10,6 +10,7 @@ from experiments.verdict.checks import Check, Limits, Status
 from experiments.verdict.evidence import Evidence
 from parsers.counters import drops_between
 from topologies.facts import Clock
+from topologies.link_probes import LinkProbe
 
 DROP_SHARE: Final = Limits(
     0.0,
@@ -32,6 +33,12 @@ RTT_ERROR_MS: Final[Mapping[Clock, Limits]] = {
         2.0, 10.0, "pings over the relay were measured 0.4 to 1.4 ms above the asked delay"
     ),
     "virtual": Limits(0.1, 1.0, "measured within 0.001 ms of the asked delay"),
+}
+LINK_DELAY_ERROR_MS: Final[Mapping[Clock, Limits]] = {
+    "native": Limits(
+        1.0, 5.0, "one way, half of a round trip's; measured 0.01 to 0.21 ms on a busy machine"
+    ),
+    "virtual": Limits(0.05, 0.5, "half of a round trip's; measured within 0.001 ms"),
 }
 
 
@@ -113,20 +120,76 @@ def _drop_check(
     return Check(name, status, 0, dropped, text + ("; ..." if len(places) > 8 else ""))
 
 
-def round_trips(evidence: Evidence) -> Check:
-    """Smallest ping of each subscriber over the path, before the replay, against the topology."""
-    name = "round-trip times"
-    asked, found = evidence.rtt_asked_ms, evidence.rtt_measured_ms
+def link_delays(evidence: Evidence) -> list[Check]:
+    """Each impaired link and direction by probes, before and after the replay."""
+    return [_link_delays(when, evidence) for when in ("before", "after")]
+
+
+def _link_delays(when: str, evidence: Evidence) -> Check:
+    name = f"link delays {when} the replay"
+    probes = evidence.probes.get(when, ())
+    if not probes:
+        if evidence.links_checked == 0:
+            return Check(name, "n/a", None, None, "no link has a delay, rate or loss")
+        return Check(name, "fail", None, None, "not measured")
+    limit = LINK_DELAY_ERROR_MS[evidence.clock]
+    silent = [p for p in probes if p.least_ms is None]
+    if silent:
+        text = "no probe came through: " + ", ".join(f"{p.link} {p.direction}" for p in silent[:8])
+        return Check(name, "fail", len(probes), len(probes) - len(silent), text)
+    worst = max(probes, key=_delay_error)
+    found, error = _delay_found(worst), round(_delay_error(worst), 6)
+    text = (
+        f"{len(probes)} directions; worst: {worst.link} {worst.direction}, {found:.3f} ms instead "
+        f"of {worst.asked_ms:g} ms"
+    )
+    status = limit.status(error)
+    lost = [p for p in probes if p.received < p.sent and p.loss == 0]
+    if lost:
+        text += "; probes lost where no loss is asked: " + ", ".join(
+            f"{p.link} {p.direction} {p.sent - p.received} of {p.sent}" for p in lost[:8]
+        )
+        status = "warn" if status == "pass" else status
+    return Check(name, status, worst.asked_ms, round(found, 6), text)
+
+
+def _delay_found(probe: LinkProbe) -> float:
+    """The least of several is the link's, except where it varies on purpose."""
+    found = probe.median_ms if probe.jitter_ms > 0 else probe.least_ms
+    assert found is not None
+    return found
+
+
+def _delay_error(probe: LinkProbe) -> float:
+    return max(0.0, abs(_delay_found(probe) - probe.asked_ms) - probe.jitter_ms)
+
+
+def round_trips(evidence: Evidence) -> list[Check]:
+    """Smallest ping of each subscriber over the path against the topology, before the replay and,
+    where pings could be sent, after it."""
+    asked, after = evidence.rtt_asked_ms, evidence.rtt_after_ms
+    checks = [_round_trips("round-trip times", asked, evidence.rtt_measured_ms, evidence.clock)]
+    if after:
+        wanted = {host: asked[host] for host in after}
+        checks.append(
+            _round_trips("round-trip times after the replay", wanted, after, evidence.clock)
+        )
+    return checks
+
+
+def _round_trips(
+    name: str, asked: Mapping[str, float], found: Mapping[str, float], clock: Clock
+) -> Check:
     if missing := sorted(set(asked) - set(found)):
         return Check(name, "fail", None, None, f"not measured: {', '.join(missing)}")
     errors = {host: found[host] - asked[host] for host in asked}
     if not errors:
         return Check(name, "fail", None, None, "not measured")
     worst = max(errors, key=lambda host: abs(errors[host]))
-    digits = 3 if evidence.clock == "virtual" else 2
+    digits = 3 if clock == "virtual" else 2
     text = f"worst: {worst}, {found[worst]:.{digits}f} ms instead of {asked[worst]:g} ms"
     # Ping prints microseconds; the difference of two such numbers must not exceed by its last bit.
-    status = RTT_ERROR_MS[evidence.clock].status(round(abs(errors[worst]), 6))
+    status = RTT_ERROR_MS[clock].status(round(abs(errors[worst]), 6))
     return Check(name, status, asked[worst], found[worst], text)
 
 
