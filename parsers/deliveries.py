@@ -34,6 +34,7 @@ class Arrival:
     how: How
     delay_s: float | None = None  # FMTP only: since the BOP's time stamp
     retrans: int = 0  # FMTP only: retransmitted blocks
+    index: int | None = None  # FMTP only: the file's, in sending order
 
     def latency_s(self, product: Product) -> float:
         """From the product's creation to its arrival; both clocks must agree."""
@@ -65,7 +66,7 @@ def receiver_of(log: LdmLog) -> Receiver:
             case Received():
                 note(
                     record.product,
-                    Arrival(record.time_us, "fmtp", record.delay_s, record.retrans),
+                    Arrival(record.time_us, "fmtp", record.delay_s, record.retrans, record.index),
                 )
             case Inserted(via="backstop"):
                 note(record.product, Arrival(record.time_us, "backstop"))

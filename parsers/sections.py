@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from parsers.cell import NO_CPU, ModelCheck, Verdict
 from parsers.comparison import PROTOCOLS, Group, clocks_of, verdict_of, worst_verdict
 from parsers.drawing import Plot
+from parsers.fmtp_section import fmtp_section
 from parsers.paper import Comparison
 from parsers.report import Banner, Report, Section, Table
 from parsers.summary import CellMetrics, ReceiverMetrics
@@ -550,6 +551,8 @@ def build_report(
             sentences = left_out if group.clock == "virtual" else ()
             sections.append(Section(f"Figures at {group.label}", sentences, plots=figures))
         sections.append(_receivers_section(group))
+        if (fmtp := fmtp_section(_cells(group))) is not None:
+            sections.append(fmtp)
         sections.append(_losses_section(group))
         sections.append(_file_sets_section(group))
     sections.append(_verdict_section(cells))

@@ -16,6 +16,7 @@ from parsers.metrics import CpuSample, Delivery, FileSet, FmtpFile, FmtpMetrics,
 from parsers.problems import Problem
 from parsers.products import ContentCheck, ProductList, compare_products
 from parsers.ps_log import PsLog
+from parsers.repaired import Repaired, repaired_of
 from parsers.sar_log import SarLog, shift_to
 from parsers.series import Series, cpu_series, input_series, per_minute
 from parsers.times import MICROSECONDS
@@ -64,6 +65,7 @@ class ReceiverMetrics:
     latency_p99: Value
     loss_measured: Value
     content: ContentCheck | None
+    repaired: Repaired = Repaired()
 
 
 @dataclass(frozen=True)
@@ -503,6 +505,7 @@ def _receiver(
         latency_p99=metrics.quantile(latencies, 0.99, "s"),
         loss_measured=loss,
         content=content,
+        repaired=repaired_of(receiver.arrivals.values()),
     )
 
 
