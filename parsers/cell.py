@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from parsers.jsonfiles import BadFile, describe
 
@@ -48,6 +48,9 @@ class Cell(_File):
     loss: float = Field(ge=0, le=1)
     duration_s: float
     seed: int | str | None = None
+    repeat: int = Field(0, ge=0)
+    level: str = ""
+    factors: dict[str, float | int | str] = {}  # levels; see `_from_the_old_fields`
     publisher: str
     subscribers: tuple[str, ...] = Field(min_length=1)
     site_of: dict[str, str] = {}
@@ -64,6 +67,15 @@ class Cell(_File):
     rtt_measured_ms: dict[str, float] = {}
     topology: str = ""
     loss_model: str = ""
+
+    @model_validator(mode="after")
+    def _from_the_old_fields(self) -> Cell:
+        """Cells from before factors were told by name have the four that there were."""
+        if not self.factors:
+            self.factors.update(
+                protocol=self.protocol, receivers=self.m, rate_bps=self.r_bps, loss=self.loss
+            )
+        return self
 
 
 class VirtualRun(_File):

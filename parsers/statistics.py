@@ -22,6 +22,7 @@ from scipy import stats
 
 CONFIDENCE = 0.95
 ONE_RUN = "one run: no interval"
+APART = "ends of the intervals against each other (wider than 95 %)"
 BCA_AT_MOST = 400  # values; the jackknife of BCa costs their square
 RESAMPLES = 1999
 SEED = 20150615  # of every bootstrap: the same values give the same interval
@@ -137,7 +138,8 @@ def common(a: Estimate, b: Estimate) -> list[tuple[int, float, float]]:
 
 def difference(a: Estimate, b: Estimate) -> Estimate:
     """a - b: paired over the repeats they share, if they share at least two (or share their only
-    one); else Welch's t for two samples, whose seeds differ. One run each has no interval."""
+    one); else Welch's t for two samples, whose seeds differ; of bootstraps the ends are set against
+    each other, which is wider than 95 %. One run each has no interval."""
     pairs = common(a, b)
     if len(pairs) >= 2 or (pairs and min(a.n, b.n) == 1):
         found = over_repeats([x - y for _, x, y in pairs], [repeat for repeat, _, _ in pairs])
@@ -147,6 +149,8 @@ def difference(a: Estimate, b: Estimate) -> Estimate:
     mean = a.mean - b.mean
     if a.n < 2 or b.n < 2:
         return Estimate(mean, mean, mean, 1, ONE_RUN)
+    if not (a.values and b.values):
+        return Estimate(mean, a.low - b.high, a.high - b.low, min(a.n, b.n), APART)
     return _welch(a, b)
 
 
@@ -169,6 +173,12 @@ def ratio(a: Estimate, b: Estimate) -> Estimate | None:
     if a value is not above 0. Without shared repeats: Welch's t of the logarithms."""
     if min(*a.values, *b.values, a.mean, b.mean) <= 0.0:
         return None
+    if not (a.values and b.values):
+        if min(a.low, b.low) <= 0.0:
+            return None
+        n = min(a.n, b.n)
+        method = APART if n > 1 else ONE_RUN
+        return Estimate(a.mean / b.mean, a.low / b.high, a.high / b.low, n, method)
     logs_a, logs_b = (over_repeats([math.log(v) for v in e.values], e.repeats) for e in (a, b))
     found = difference(logs_a, logs_b)
     low, mean, high = (math.exp(v) for v in (found.low, found.mean, found.high))

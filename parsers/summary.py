@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parsers import metrics
@@ -87,14 +87,20 @@ class CellMetrics:
     problems: tuple[Problem, ...]
     missing: tuple[str, ...]
     virtual: VirtualRun | None = None
+    file_sets_by: Mapping[int, tuple[FileSetMetrics, ...]] = field(default_factory=dict)  # other G
 
     @property
     def uninjected(self) -> tuple[Drop, ...]:
         return tuple(d for d in self.drops if not d.injected)
 
 
-def summarize(data: CellData, group_bytes: int = metrics.GROUP_BYTES) -> CellMetrics:
-    """All metrics of a cell. What cannot be computed says why; nothing raises."""
+def summarize(
+    data: CellData,
+    group_bytes: int = metrics.GROUP_BYTES,
+    other_group_bytes: Sequence[int] = (),
+) -> CellMetrics:
+    """All metrics of a cell, the file-sets of other sizes G too. What cannot be computed says why;
+    nothing raises."""
     cell = data.cell
     sent = sent_by(cell.protocol, data.logs.get(cell.publisher), data.ingest)
     receivers = {
@@ -102,7 +108,8 @@ def summarize(data: CellData, group_bytes: int = metrics.GROUP_BYTES) -> CellMet
     }
     begin, end = _active(cell, receivers)
     values: dict[str, Value] = {}
-    sets, complete = _throughput(cell, sent, receivers, group_bytes, values)
+    cut = _cutter(cell, sent, receivers)
+    sets, complete = _throughput(cell, sent, receivers, group_bytes, cut, values)
     _fmtp(cell, receivers, values)
     latencies = _latencies(cell, sent, receivers, values)
     sar = shift_to(data.sar, cell.insertion_started) if data.sar is not None else None
@@ -141,6 +148,7 @@ def summarize(data: CellData, group_bytes: int = metrics.GROUP_BYTES) -> CellMet
         problems=_problems(data),
         missing=data.missing,
         virtual=data.virtual,
+        file_sets_by={size: tuple(cut(size)) for size in other_group_bytes},
     )
 
 
@@ -169,21 +177,15 @@ def _counts(protocol: str, arrival: Arrival) -> bool:
     return arrival.how == ("fmtp" if protocol == "ldm7" else "ldm6")
 
 
-def _throughput(
-    cell: Cell,
-    sent: Sent,
-    receivers: Mapping[str, Receiver],
-    group_bytes: int,
-    values: dict[str, Value],
-) -> tuple[list[FileSetMetrics], bool]:
-    """Eq. 3 and 4 per file-set, their means, and over the whole run."""
+Cutter = Callable[[int | None], list[FileSetMetrics]]
+
+
+def _cutter(cell: Cell, sent: Sent, receivers: Mapping[str, Receiver]) -> Cutter:
+    """A function that measures the file-sets of size G, or (None) everything as one; none where
+    what was sent or a receiver's log is missing."""
     no_ffdr = absent("%", "defined for LDM7 only")
     if not sent.order or len(receivers) < cell.m:
-        without = [h for h in cell.subscribers if h not in receivers]
-        reason = sent.reason or f"no log of {', '.join(without)}"
-        values["throughput"] = values["throughput_whole"] = absent("bit/s", reason)
-        values["ffdr"] = absent("%", reason) if cell.protocol == "ldm7" else no_ffdr
-        return [], False
+        return lambda _: []
     position = {product: i for i, product in enumerate(sent.order)}
     received = {
         host: {
@@ -195,7 +197,6 @@ def _throughput(
     }
     sizes = [p.size_bytes for p in sent.order]
     order = range(len(sizes))
-    whole = FileSet(0, len(sizes) - 1, sum(sizes))
 
     def measure(files: FileSet) -> FileSetMetrics:
         return FileSetMetrics(
@@ -204,27 +205,69 @@ def _throughput(
             metrics.ffdr(order, received, files) if cell.protocol == "ldm7" else no_ffdr,
         )
 
-    everything = measure(whole)
+    def cut(group_bytes: int | None) -> list[FileSetMetrics]:
+        if group_bytes is None:
+            return [measure(FileSet(0, len(sizes) - 1, sum(sizes)))]
+        return [measure(files) for files in metrics.file_sets(sizes, group_bytes)]
+
+    return cut
+
+
+def file_set_values(sets: Sequence[FileSetMetrics]) -> dict[str, Value]:
+    """The distribution of the throughput over file-sets (mpup-ldm7.txt V-C, Fig. 2)."""
+    defined = [s.throughput.value for s in sets if s.throughput.value is not None]
+    values = {"file_sets": Value(float(len(sets)), "")}
+    if not defined:
+        reason = sets[0].throughput.reason if sets else "less than one file-set was sent"
+        names = ("throughput", "throughput_median", "throughput_iqr")
+        return values | {name: absent("bit/s", reason) for name in names}
+    quartiles = [metrics.quantile(defined, q, "bit/s").value or 0.0 for q in (0.25, 0.5, 0.75)]
+    return values | {
+        "throughput": Value(sum(defined) / len(defined), "bit/s"),
+        "throughput_median": Value(quartiles[1], "bit/s"),
+        "throughput_iqr": Value(quartiles[2] - quartiles[0], "bit/s"),
+    }
+
+
+def _throughput(
+    cell: Cell,
+    sent: Sent,
+    receivers: Mapping[str, Receiver],
+    group_bytes: int,
+    cut: Cutter,
+    values: dict[str, Value],
+) -> tuple[list[FileSetMetrics], bool]:
+    """Eq. 3 and 4 per file-set, their means, and over the whole run."""
+    found = cut(None)
+    if not found:
+        without = [h for h in cell.subscribers if h not in receivers]
+        reason = sent.reason or f"no log of {', '.join(without)}"
+        names = ("throughput", "throughput_whole", "throughput_median", "throughput_iqr")
+        values |= {name: absent("bit/s", reason) for name in names}
+        values["file_sets"] = absent("", reason)
+        no_ffdr = absent("%", "defined for LDM7 only")
+        values["ffdr"] = absent("%", reason) if cell.protocol == "ldm7" else no_ffdr
+        return [], False
+    (everything,) = found
     values["throughput_whole"] = everything.throughput
     values["ffdr"] = everything.ffdr
-    cut = metrics.file_sets(sizes, group_bytes)
-    if not cut:
+    sets = cut(group_bytes)
+    values |= file_set_values(sets)
+    if not sets:
         value = everything.throughput
         note = (
-            f"one file-set of everything: {whole.size_bytes / 1e6:.1f} MB,"
+            f"one file-set of everything: {everything.files.size_bytes / 1e6:.1f} MB,"
             f" less than G = {group_bytes / 1e6:.0f} MB"
         )
         values["throughput"] = Value(value.value, value.unit, value.reason, note)
         return [everything], False
-    sets = [measure(files) for files in cut]
-    defined = [s.throughput.value for s in sets if s.throughput.value is not None]
-    if defined:
-        note = f"mean of {len(defined)} file-sets of G = {group_bytes / 1e6:.0f} MB"
-        if len(defined) < len(sets):
-            note += f"; {len(sets) - len(defined)} more undefined"
-        values["throughput"] = Value(sum(defined) / len(defined), "bit/s", note=note)
-    else:
-        values["throughput"] = sets[0].throughput
+    value = values["throughput"]
+    if value.value is not None:
+        undefined = sum(1 for s in sets if s.throughput.value is None)
+        note = f"mean of {len(sets) - undefined} file-sets of G = {group_bytes / 1e6:.0f} MB"
+        if undefined:
+            note += f"; {undefined} more undefined"
+        values["throughput"] = Value(value.value, "bit/s", note=note)
     return sets, True
 
 

@@ -51,6 +51,9 @@ TRANSPORT_METRICS: dict[str, Metric] = {
     for m in (
         Metric("throughput", "Throughput", *_MBPS, "mpup-ldm7 eq. 3"),
         Metric("throughput_whole", "Throughput, whole run", *_MBPS, "mpup-ldm7 eq. 3"),
+        Metric("throughput_median", "Throughput, median of file-sets", *_MBPS, "mpup-ldm7 V-C"),
+        Metric("throughput_iqr", "Throughput, IQR of file-sets", *_MBPS, "mpup-ldm7 V-C"),
+        Metric("file_sets", "File-sets", "", "", 1.0, 0, "mpup-ldm7 V-C"),
         Metric("throughput_fmtp", "FMTP throughput, all", *_MBPS, "drfsm eq. 1"),
         Metric("throughput_mc", "FMTP throughput, no retx", *_MBPS, "drfsm eq. 2"),
         Metric("throughput_retx", "FMTP throughput, with retx", *_MBPS, "drfsm eq. 3"),

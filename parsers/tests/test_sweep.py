@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Points, lines and claims over cells whose metrics are chosen, not measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from parsers.cell import Cell, CellTrace, Verdict
+from parsers.claims import ClaimResult, judge
+from parsers.factors import Scalar
+from parsers.metrics import FileSet
+from parsers.published import Claim
+from parsers.series import Series
+from parsers.statistics import ONE_RUN
+from parsers.summary import CellMetrics, FileSetMetrics, ReceiverMetrics
+from parsers.sweep import Point, lines, points, select, shown
+from parsers.units import Value, absent
+
+
+def receiver(host: str, throughput: float) -> ReceiverMetrics:
+    none = absent("s", "not asked for")
+    value = Value(throughput, "bit/s")
+    return ReceiverMetrics(host, "x", 1.0, value, {}, 0, 0, None, none, none, none, None)
+
+
+def cell(
+    protocol: str,
+    m: int,
+    repeat: int = 0,
+    verdict: str = "faithful",
+    receivers: Sequence[ReceiverMetrics] = (),
+    file_sets_by: dict[int, tuple[FileSetMetrics, ...]] | None = None,
+    more: dict[str, Scalar] | None = None,
+    **values: float | None,
+) -> CellMetrics:
+    described = Cell(
+        cell=f"{protocol}-m{m}-n{repeat + 1}"
+        + "".join(f"-{n}{v}" for n, v in (more or {}).items()),
+        experiment="x",
+        protocol=protocol,  # type: ignore[arg-type]
+        m=m,
+        r_bps=20e6,
+        loss=0.01,
+        duration_s=60,
+        repeat=repeat,
+        publisher="p",
+        subscribers=("a",),
+        nic1="e",
+        trace=CellTrace(source="x"),
+        insertion_started=0,
+        insertion_ended=60,
+        cores=1,
+        parameters={"f_snd": 5000.0, "RTT_i": [36.0]},
+    )
+    described.factors.update(more or {})
+    return CellMetrics(
+        cell=described,
+        verdict=Verdict(verdict=verdict),  # type: ignore[arg-type]
+        active_s=(0, 60),
+        sent=1,
+        sent_source="",
+        values={
+            n: absent("bit/s", "no sar.log") if v is None else Value(v, "bit/s")
+            for n, v in values.items()
+        },
+        file_sets=(),
+        file_sets_complete=True,
+        receivers=tuple(receivers),
+        identical=Value(1.0, ""),
+        drops=(),
+        drops_known=True,
+        series=Series(),
+        notices=(),
+        problems=(),
+        missing=(),
+        file_sets_by=file_sets_by or {},
+    )
+
+
+def test_repeats_become_one_point() -> None:
+    """12 and 14: mean 13, s = sqrt(2), s / sqrt(2) = 1, t(1) = 12.706."""
+    cells = [cell("ldm7", 8, 1, throughput=14.0), cell("ldm7", 8, 0, throughput=12.0)]
+    (point,) = points(cells)
+    found = point.estimates["throughput"]
+    assert found.values == (12.0, 14.0)
+    assert found.repeats == (0, 1)
+    assert (found.mean, found.low) == (13.0, pytest.approx(13 - 12.706, abs=1e-3))
+    assert point.cells == ("ldm7-m8-n1", "ldm7-m8-n2")
+    assert point.factors == {"protocol": "ldm7", "receivers": 8, "rate_bps": 20e6, "loss": 0.01}
+    assert point.conditions["f_snd"] == 5000.0
+    assert point.conditions["loss_burst_packets"] == 1.0
+    assert "rtt_ms" not in point.conditions
+    assert point.label == "LDM7, m = 8, r = 20 Mbit/s, p = 1 %"
+
+
+def test_invalid_cells_are_named_and_left_out() -> None:
+    cells = [
+        cell("ldm7", 8, 0, throughput=12.0),
+        cell("ldm7", 8, 1, "invalid", throughput=99.0),
+        cell("ldm6", 8, 0, "invalid", throughput=1.0),
+    ]
+    ldm7, ldm6 = points(cells)
+    assert ldm7.estimates["throughput"].mean == 12.0
+    assert ldm7.estimates["throughput"].method == ONE_RUN
+    assert (ldm7.cells, ldm7.excluded) == (("ldm7-m8-n1",), ("ldm7-m8-n2",))
+    assert (ldm6.estimates, ldm6.cells, ldm6.excluded) == ({}, (), ("ldm6-m8-n1",))
+    ldm7, ldm6 = points(cells, include_invalid=True)
+    assert ldm7.estimates["throughput"].mean == 55.5
+    assert (ldm7.excluded, ldm6.cells) == ((), ("ldm6-m8-n1",))
+
+
+def test_a_missing_value_is_told() -> None:
+    cells = [cell("ldm7", 8, n, nic_bandwidth=v) for n, v in enumerate((5.0, None, 7.0))]
+    (point,) = points(cells)
+    assert point.estimates["nic_bandwidth"].values == (5.0, 7.0)
+    assert point.estimates["nic_bandwidth"].repeats == (0, 2)
+    assert point.reasons == {"nic_bandwidth": "1 of 3 repeats: no sar.log"}
+
+
+def test_runs_of_other_length_are_other_points() -> None:
+    long = cell("ldm7", 8, throughput=1.0)
+    short = cell("ldm7", 8, throughput=2.0)
+    object.__setattr__(short.cell, "duration_s", 30.0)
+    assert [p.factors["duration_s"] for p in points([long, short])] == [30.0, 60.0]
+
+
+def test_order_and_lines() -> None:
+    cells = [
+        cell(protocol, m, 0, throughput=m * (2.0 if protocol == "ldm6" else 1.0))
+        for m in (16, 4, 8)
+        for protocol in ("ldm6", "ldm7")
+    ]
+    made = points(cells)
+    assert [(p.factors["receivers"], p.factors["protocol"]) for p in made[:3]] == [
+        (4, "ldm7"), (4, "ldm6"), (8, "ldm7"),
+    ]  # fmt: skip
+    found = lines(made, x="receivers", metric="throughput", by=["protocol"], where={"loss": "1%"})
+    assert [line.label for line in found] == ["LDM7", "LDM6"]
+    assert found[1].x == (4, 8, 16)
+    assert [y.mean for y in found[1].y] == [8, 16, 32]
+    # What varies and is not named tells lines apart all the same.
+    assert len(lines(made, x="receivers", metric="throughput")) == 2
+    assert lines(made, x="receivers", metric="ffdr") == ()
+    assert select(made, {"receivers": {"at_least": 8}, "protocol": "ldm6"})[0].label.startswith(
+        "LDM6, m = 8,"
+    )
+
+
+def test_subscribers_and_file_sets_stand_apart() -> None:
+    sets = tuple(
+        FileSetMetrics(FileSet(i, i, 10**6), Value(float(v), "bit/s"), absent("%", "x"))
+        for i, v in enumerate((1, 2, 3, 4, 9))
+    )
+    hosts = [receiver("uva", 40.0), receiver("uwash", 30.0)]
+    made = points([cell("ldm7", 2, 0, "faithful", hosts, {10**6: sets}, throughput=35.0)])
+    assert len(made) == 4
+    assert [p.estimates["throughput"].mean for p in select(made, {})] == [35.0]
+    (uva,) = select(made, {"subscriber": "uva"})
+    assert uva.estimates["throughput"].mean == 40.0
+    (line,) = lines(made, x="subscriber", metric="throughput", where={"protocol": "ldm7"})
+    assert (line.x, [y.mean for y in line.y]) == (("uva", "uwash"), [40.0, 30.0])
+    (cut,) = select(made, {"file_set_bytes": "1MB"})
+    # Quartiles of 1, 2, 3, 4, 9: 2 and 4.
+    assert cut.estimates["throughput_iqr"].mean == 2.0
+    assert cut.estimates["throughput_median"].mean == 3.0
+    assert cut.estimates["file_sets"].mean == 5
+    assert "bootstrap" in cut.estimates["throughput_iqr"].method
+
+
+def test_shown() -> None:
+    (point,) = points([cell("ldm7", 8, n, throughput=v) for n, v in enumerate((12e6, 14e6))])
+    assert shown("throughput", point.estimates["throughput"]) == "13.00 [0.29, 25.71] Mbit/s"
+    (point,) = points([cell("ldm7", 8, throughput=12e6)])
+    assert shown("throughput", point.estimates["throughput"]) == "12.00 Mbit/s (one run)"
+
+
+# -- claims -----------------------------------------------------------------------------------
+LDM6 = {"protocol": "ldm6"}
+
+
+def sweep(values: Mapping[tuple[str, int], Sequence[float]], metric: str = "nic_bandwidth") -> Any:
+    """(protocol, m) -> the repeats' values."""
+    return points(
+        [
+            cell(protocol, m, n, **{metric: v})
+            for (protocol, m), repeats in values.items()
+            for n, v in enumerate(repeats)
+        ]
+    )
+
+
+def claim(kind: str, **more: Any) -> Claim:
+    over = (
+        {} if "against" in more and kind in ("equal", "ratio", "above") else {"over": "receivers"}
+    )
+    raw = {"metric": "nic_bandwidth", "text": "so", "source": "x", "kind": kind, **over, **more}
+    return Claim.model_validate(raw)
+
+
+def one(asked: Claim, made: Sequence[Point]) -> ClaimResult:
+    (found,) = judge([asked], made)
+    return found
+
+
+def test_linear_held_with_its_numbers() -> None:
+    """y = 14.5 m Mbit/s in both repeats, one of them 1 Mbit/s higher throughout."""
+    made = sweep({("ldm6", m): (14.5e6 * m, 14.5e6 * m + 1e6) for m in (4, 8, 16, 24)})
+    found = one(claim("linear", where=LDM6), made)
+    assert found.verdict == "held"
+    assert found.numbers == (
+        "slope 14.5 [14.5, 14.5] Mbit/s per m, intercept 0.50 Mbit/s, R² 1.0000;"
+        " m = 4 to 24, 4 points, 2 repeats"
+    )
+
+
+def test_linear_not_held_where_it_bends_or_falls() -> None:
+    bent = sweep({("ldm6", m): (2.0**m,) for m in (4, 8, 12, 16, 20)})
+    found = one(claim("linear", where=LDM6), bent)
+    # Its slope's interval includes 0 as well: the straight line is no good description.
+    assert found.verdict == "not decidable"
+    bent = sweep({("ldm6", m): (m**2.0, m**2.0 + 1) for m in (1, 8, 16, 24)})
+    found = one(claim("linear", where=LDM6), bent)
+    assert found.verdict == "not held"
+    assert "R² is below 0.98" in found.reason
+    falling = sweep({("ldm6", m): (100.0 - m,) for m in (4, 8, 16)})
+    assert one(claim("linear", where=LDM6), falling).verdict == "not held"
+
+
+def test_too_few_points() -> None:
+    found = one(claim("linear", where=LDM6), sweep({("ldm6", 4): (1.0,), ("ldm6", 8): (2.0,)}))
+    assert (found.verdict, found.reason) == ("not decidable", "2 of at least 3 points")
+
+
+def test_nothing_measured() -> None:
+    made = sweep({("ldm7", 4): (1.0,)})
+    assert one(claim("linear", where=LDM6), made).reason == "no cell was run under these conditions"
+    made = points([cell("ldm6", 4, 0, "invalid", nic_bandwidth=1.0)])
+    found = one(claim("linear", where=LDM6), made)
+    assert (found.verdict, found.reason) == (
+        "not decidable",
+        "the verdict of ldm6-m4-n1 is invalid",
+    )
+    made = points([cell("ldm6", 4, 0, nic_bandwidth=None)])
+    assert one(claim("linear", where=LDM6), made).reason == "no sar.log"
+
+
+def test_flat() -> None:
+    level = sweep({("ldm7", m): (21.0 + 0.01 * m, 21.2 + 0.01 * m) for m in (4, 8, 16, 24)})
+    found = one(claim("flat", where={"protocol": "ldm7"}), level)
+    assert found.verdict == "held"
+    # slope 0.01 over 20 receivers: 0.2 of the mean 21.23
+    assert "change over the range +0.9 [+0.9, +0.9] %" in found.numbers
+    steep = sweep({("ldm7", m): (10.0 + m, 10.1 + m) for m in (4, 8, 16, 24)})
+    found = one(claim("flat", where={"protocol": "ldm7"}), steep)
+    assert (found.verdict, found.reason) == ("not held", "it changes by more than 10 %")
+    hump = sweep({("ldm7", m): (v, v + 0.1) for m, v in ((4, 10.0), (8, 15.0), (12, 10.0))})
+    found = one(claim("flat", where={"protocol": "ldm7"}), hump)
+    assert (found.verdict, found.reason) == ("not held", "two points differ by more than 10 %")
+    noisy = sweep({("ldm7", m): (10.0, 10.0 + (m - 8) / 4) for m in (4, 8, 12)})
+    assert one(claim("flat", where={"protocol": "ldm7"}), noisy).verdict == "not decidable"
+    two = sweep({("ldm7", m): (10.0,) for m in (4, 8)})
+    found = one(claim("flat", where={"protocol": "ldm7"}), two)
+    assert (found.verdict, found.reason) == ("not decidable", "two points of one run each")
+
+
+def test_increases_by_the_paired_steps() -> None:
+    """The seeds differ by 100, the steps hardly: only pairing sees them."""
+    made = sweep({("ldm6", m): (m, 100 + m + 0.01, 200 + m) for m in (4, 8, 12)})
+    found = one(claim("increases", where=LDM6), made)
+    assert (found.verdict, found.reason) == (
+        "held",
+        "it rises at 2 of 2 steps, by its interval at 2",
+    )
+    assert one(claim("decreases", where=LDM6), made).verdict == "not held"
+    made = sweep({("ldm6", 4): (1, 2, 3), ("ldm6", 8): (2, 1, 4)})
+    found = one(claim("increases", where=LDM6), made)
+    assert found.verdict == "not decidable"
+    assert found.reason == "it rises at 1 of 1 steps, by its interval at 0"
+
+
+def test_one_run_each_is_judged_by_its_trend() -> None:
+    rising = {("ldm6", m): (float(m),) for m in (4, 8, 12, 16, 20)}
+    found = one(claim("increases", where=LDM6), sweep(rising))
+    assert found.verdict == "held"
+    assert "Kendall's trend test, p = 0.0167" in found.reason
+    assert one(claim("decreases", where=LDM6), sweep(rising)).verdict == "not held"
+    few = {("ldm6", m): (float(m),) for m in (4, 8, 12)}
+    assert one(claim("increases", where=LDM6), sweep(few)).verdict == "not decidable"
+
+
+def test_equal() -> None:
+    asked = claim("equal", where={"protocol": "ldm7"}, against={"protocol": "ldm6"})
+    made = sweep({("ldm7", 8): (10, 20, 30), ("ldm6", 8): (10.1, 20.0, 30.1)})
+    found = one(asked, made)
+    assert found.verdict == "held"
+    assert "paired t over 3 repeats of equal seed" in found.reason
+    made = sweep({("ldm7", 8): (10, 20, 30), ("ldm6", 8): (20, 30, 40.1)})
+    assert one(asked, made).verdict == "not held"
+    made = sweep({("ldm7", 8): (10, 20, 30), ("ldm6", 8): (14, 17, 30)})
+    assert one(asked, made).verdict == "not decidable"
+    made = sweep({("ldm7", 8): (10,), ("ldm6", 8): (10,)})
+    found = one(asked, made)
+    assert found.verdict == "not decidable"
+    assert found.reason == f"{ONE_RUN}; by the values alone it would hold (within ±10 %)"
+
+
+def test_ratio_and_above() -> None:
+    asked = claim("ratio", where=LDM6, against={"protocol": "ldm7"}, at_least=20)
+    made = sweep({("ldm6", 24): (350, 351, 349), ("ldm7", 24): (15, 15, 15)})
+    found = one(asked, made)
+    assert found.verdict == "held"
+    assert "ratio 23.3 [23.2, 23.5]" in found.numbers
+    assert one(asked.model_copy(update={"at_least": 25.0}), made).verdict == "not held"
+    assert one(asked.model_copy(update={"at_least": 23.4}), made).verdict == "not decidable"
+    above = claim("above", where=LDM6, against={"protocol": "ldm7"})
+    assert one(above, made).verdict == "held"
+    other = claim("above", where={"protocol": "ldm7"}, against=LDM6)
+    assert one(other, made).verdict == "not held"
+
+
+def test_one_failing_line_fails_the_claim() -> None:
+    cells = [
+        cell("ldm6", m, n, more={"f_snd": f}, nic_bandwidth=v * m + n)
+        for m in (4, 8, 16)
+        for f, v in ((10, 1.0), (20, -1.0))
+        for n in (0, 1)
+    ]
+    found = one(claim("linear"), points(cells))
+    assert found.verdict == "not held"
+    assert [p.verdict for p in found.parts] == ["held", "not held"]
+    assert found.reason == "f_snd = 20: it falls"
+
+
+def test_without_a_counterpart() -> None:
+    asked = claim("equal", where={"protocol": "ldm7"}, against={"protocol": "ldm6"})
+    found = one(asked, sweep({("ldm7", 8): (1.0, 2.0)}))
+    assert found.verdict == "not decidable"
+    assert found.reason.startswith("nothing to compare with at LDM7, m = 8")
+
+
+def test_two_metrics_of_one_point() -> None:
+    made = points([cell("ldm7", 8, n, mplr=2.0 + n / 10, loss_injected=1.0) for n in (0, 1, 2)])
+    asked = Claim.model_validate(
+        {
+            "kind": "above", "metric": "mplr", "against_metric": "loss_injected",
+            "text": "MPLR is higher than the injected loss", "source": "drfsm.txt 5.3.2",
+        }
+    )  # fmt: skip
+    found = one(asked, made)
+    assert found.verdict == "held"
+    assert found.numbers.startswith("2.10 [1.85, 2.35] % against 1.000 [1.000, 1.000] %:")
+
+
+def test_a_growing_ratio() -> None:
+    hosts = [[receiver("uva", 40.0 + m), receiver("uwash", 40.0)] for m in (2, 4, 6, 8, 10)]
+    cells = [
+        cell("ldm7", m, 0, "faithful", h) for m, h in zip((2, 4, 6, 8, 10), hosts, strict=True)
+    ]
+    asked = Claim.model_validate(
+        {
+            "kind": "increases", "metric": "throughput", "over": "receivers",
+            "where": {"subscriber": "uva"}, "against": {"subscriber": "uwash"},
+            "text": "the difference grows", "source": "drfsm.txt 5.3.1",
+        }
+    )  # fmt: skip
+    found = one(asked, points(cells))
+    assert found.verdict == "held"
+    assert found.numbers.startswith("1.05 (one run) → 1.1 (one run)")
