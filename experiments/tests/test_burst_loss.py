@@ -4,6 +4,7 @@ datagrams."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import shutil
@@ -18,6 +19,9 @@ import pytest
 from experiments import burst_loss, loss_model
 from experiments.burst_loss import Burst, Pattern
 from experiments.tests.test_loss_model import matches
+from experiments.tests.test_verdict import GOOD
+from experiments.verdict import judge
+from experiments.verdict.evidence import BurstCount
 
 SEED = loss_model.loss_seed(2053, "wsu1")
 
@@ -116,6 +120,40 @@ def test_read_back_sees_what_differs() -> None:
         False, False, True,
     ]  # fmt: skip
     assert [s.ok for s in burst_loss.read_back("", "wsu1", asked, 0.01, 10)] == [False] * 3
+
+
+@pytest.mark.parametrize(
+    ("wsu1", "sl1", "status"),
+    [
+        ((100, 10), (96, 9), "pass"),
+        # One receiver lost what its packets cannot have met: another flow was among them.
+        ((100, 10), (131, 10), "warn"),
+        ((100, 10), (100, 14), "warn"),
+        # Neither did as its pattern says, or nothing was lost at all.
+        ((60, 10), (131, 10), "fail"),
+        ((0, 0), (0, 0), "fail"),
+    ],
+)
+def test_verdict(wsu1: tuple[int, int], sl1: tuple[int, int], status: str) -> None:
+    """10,000 packets each; by their patterns they lose 80 to 130 of them in 8 to 13 bursts."""
+    counts = {
+        host: BurstCount(dropped, begun, (80, 130), (8, 13))
+        for host, (dropped, begun) in (("wsu1", wsu1), ("sl1", sl1))
+    }
+    verdict = judge(
+        dataclasses.replace(
+            GOOD,
+            loss_model="bursts",
+            loss_burst_packets=10,
+            bursts=counts,
+            arrived={h: (10_000, c.dropped) for h, c in counts.items()},
+        )
+    )
+    found = {c.name: c for c in verdict.checks}
+    assert found["injected loss"].status == status
+    if status == "pass":
+        assert found["bursts of losses"].status == "pass"
+        assert found["bursts of losses"].found == 10.316  # 196 / 19
 
 
 SCRIPT = """

@@ -24,6 +24,17 @@ class ShaperSample:
 
 
 @dataclass(frozen=True)
+class BurstCount:
+    """What one receiver's rules counted of losses in bursts, and the least and most that so many
+    consecutive packets of its pattern can show (experiments/burst_loss.py)."""
+
+    dropped: int
+    begun: int  # bursts whose first packet arrived
+    may_drop: tuple[int, int]
+    may_begin: tuple[int, int]
+
+
+@dataclass(frozen=True)
 class Evidence:
     """All a verdict needs of one cell."""
 
@@ -52,6 +63,8 @@ class Evidence:
     replayed: Replayed | None = None
     receivers: Mapping[str, ReceiverStats | None] = field(default_factory=dict)
     arrived: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # (arrived, dropped)
+    loss_burst_packets: float = 1.0  # asked mean length of a burst of losses
+    bursts: Mapping[str, BurstCount] = field(default_factory=dict)  # empty: independent losses
     contents: Sequence[ContentCheck] = ()
     drained: bool = True
     drain_s: float = 0.0

@@ -28,6 +28,8 @@ def binomial_interval(trials: int, probability: float, confidence: float) -> tup
 def _replayable(loss_model: str) -> str:
     if loss_model == "hash":
         return "replayable: the seed and the packet decide"
+    if loss_model == "bursts":
+        return "replayable: the seed and the packet's identification decide"
     return loss_model if "not replayable" in loss_model else f"{loss_model}: not replayable"
 
 
@@ -44,6 +46,8 @@ def injected_loss(evidence: Evidence) -> list[Check]:
         return [Check(name, "fail", evidence.loss, None, text)]
     arrived = sum(a for a, _ in evidence.arrived.values())
     dropped_all = sum(d for _, d in evidence.arrived.values())
+    if evidence.bursts:
+        return _burst_loss(evidence, arrived)
     if arrived * evidence.loss < 10:
         text = f"only {arrived} packets arrived at all receivers: nothing can be said"
         return [Check(name, "warn", evidence.loss, None, text)]
@@ -69,6 +73,46 @@ def injected_loss(evidence: Evidence) -> list[Check]:
         )
         status = "warn" if status == "pass" else status
     return [Check(name, status, evidence.loss, round(found, 6), text)]
+
+
+def _burst_loss(evidence: Evidence, arrived: int) -> list[Check]:
+    """Losses in bursts follow a known pattern, so each receiver's counts have exact bounds; beyond
+    them, packets of another flow than the one that was measured were among those that arrived."""
+    counts = evidence.bursts
+    dropped = sum(c.dropped for c in counts.values())
+    begun = sum(c.begun for c in counts.values())
+    share = dropped / arrived if arrived else 0.0
+    beyond = {
+        host: (
+            f"{host} lost {c.dropped} (possible: {c.may_drop[0]} to {c.may_drop[1]}) in {c.begun} "
+            f"bursts (possible: {c.may_begin[0]} to {c.may_begin[1]})"
+        )
+        for host, c in counts.items()
+        if not (_inside(c.dropped, c.may_drop) and _inside(c.begun, c.may_begin))
+    }
+    # The count of a chain whose states last: its losses are correlated over 2 b - 1 packets.
+    z = NormalDist().inv_cdf(0.5 + LOSS_CERTAIN / 2)
+    correlated = arrived * evidence.loss * (1 - evidence.loss) * (2 * evidence.loss_burst_packets)
+    far = abs(dropped - arrived * evidence.loss) > z * math.sqrt(correlated) + 1
+    status: Status = "fail" if far or len(beyond) == len(counts) else "warn" if beyond else "pass"
+    text = f"{dropped} of {arrived} packets; {_replayable(evidence.loss_model)}"
+    if beyond:
+        text += "; not as the pattern allows: " + "; ".join(beyond.values())
+    mean = dropped / begun if begun else None
+    if mean is None:
+        length = Check(
+            "bursts of losses", "warn", evidence.loss_burst_packets, None, "no burst began"
+        )
+    else:
+        length = Check(
+            "bursts of losses",
+            status,
+            evidence.loss_burst_packets,
+            round(mean, 3),
+            f"{begun} bursts of {mean:.2f} packets in the mean at {len(counts)} receivers, each "
+            "within what its packets can meet of its pattern",
+        )
+    return [Check("injected loss", status, evidence.loss, round(share, 6), text), length]
 
 
 def _inside(count: int, interval: tuple[float, float]) -> bool:
