@@ -25,7 +25,7 @@ help: ## this list
 	@echo
 	@echo "  Options: DURATION=60 RECEIVERS=8 TRACE=file SEED=1 QUEUE_BYTES=5000000000 RESUME=1 for experiments;"
 	@echo "           CLOCK=virtual JOBS=2: in virtual time, without root, so many cells at once;"
-	@echo "           TOPOLOGY=geni5|drfsm8|twocores RECEIVERS=8 for up; HOST=name for shell."
+	@echo "           TOPOLOGY=geni5|drfsm8|bottleneck|twocores RECEIVERS=8 for up; HOST=name for shell."
 
 .PHONY: setup
 setup: ## install what is missing (Ansible; returns at once when nothing is)

@@ -84,7 +84,9 @@ def test_ldm7_sees_only_the_public_header_of_fmtp() -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize(("name", "parameters"), [("geni5", {"receivers": 24}), ("drfsm8", {})])
+@pytest.mark.parametrize(
+    ("name", "parameters"), [("geni5", {"receivers": 64}), ("drfsm8", {}), ("bottleneck", {})]
+)
 def test_controller_routes_as_the_topology_promises(name: str, parameters: dict[str, int]) -> None:
     """The RTT of a subscriber is computed along `topologies.paths`; the controller must choose the
     same switches, or the promise is broken."""

@@ -26,7 +26,7 @@ def drfsm8(lanes: int) -> Network:
     return load(find("drfsm8"), {"lanes": lanes})
 
 
-NETWORKS = [*(geni5(m) for m in (1, 2, 4, 8, 24)), drfsm8(1), drfsm8(3)]
+NETWORKS = [*(geni5(m) for m in (1, 2, 4, 8, 24, 64)), drfsm8(1), drfsm8(3)]
 NETWORKS.append(load(find("twocores")))
 all_networks = pytest.mark.parametrize(
     "network",

@@ -19,7 +19,7 @@ def geni5(receivers: int = 6) -> Network:
 
 
 @pytest.mark.parametrize("rtt_ms", [0.1, 36.0, 200.0])
-@pytest.mark.parametrize("name", ["geni5", "drfsm8", "twocores"])
+@pytest.mark.parametrize("name", ["geni5", "drfsm8", "bottleneck", "twocores"])
 def test_every_path_and_every_control_link_has_it(name: str, rtt_ms: float) -> None:
     network = with_round_trip(load(find(name)), rtt_ms)
     assert set(network.round_trip_ms) == {h.name for h in network.subscribers}

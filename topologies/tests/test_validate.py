@@ -77,7 +77,7 @@ def test_each_line_has_place_found_and_valid(case: str) -> None:
     ("value", "found"),
     [
         (0, "receivers=0"),
-        (25, "receivers=25"),
+        (65, "receivers=65"),
         (-1, "receivers=-1"),
         ("0", "receivers=0"),
         ("many", "receivers=many"),
@@ -90,7 +90,7 @@ def test_each_line_has_place_found_and_valid(case: str) -> None:
 def test_parameter_out_of_range(value: int | str, found: str) -> None:
     (error,) = errors_of(find("geni5"), receivers=value)
     assert f"found {found}; valid: " in error
-    assert error.endswith("1 to 24")
+    assert error.endswith("1 to 64")
 
 
 def test_unknown_parameter() -> None:
@@ -106,13 +106,13 @@ def test_unknown_topology() -> None:
     with pytest.raises(TopologyErrors) as caught:
         find("genni5")
     assert str(caught.value) == (
-        "topology: found 'genni5'; valid: drfsm8, geni5, twocores, or the path of a .yaml file"
-        " (did you mean 'geni5'?)"
+        "topology: found 'genni5'; valid: bottleneck, drfsm8, geni5, twocores, or the path of a "
+        ".yaml file (did you mean 'geni5'?)"
     )
 
 
 def test_bundled_topologies_are_found() -> None:
-    assert bundled() == ("drfsm8", "geni5", "twocores")
+    assert bundled() == ("bottleneck", "drfsm8", "geni5", "twocores")
     assert find("geni5").name == "geni5.yaml"
 
 
