@@ -15,8 +15,9 @@ from typing import Literal
 from parsers import statistics
 from parsers.factors import FACTORS, Scalar
 from parsers.published import OVER_A_FACTOR, Claim
+from parsers.saving import Saving, saving
 from parsers.statistics import Estimate
-from parsers.sweep import Line, Point, counterpart, lines, select, shown
+from parsers.sweep import EVERYTHING, Line, Point, counterpart, lines, select, shown
 from parsers.units import METRICS
 
 Verdict = Literal["held", "not held", "not decidable"]
@@ -55,7 +56,12 @@ def judge(claims: Sequence[Claim], points: Sequence[Point]) -> tuple[ClaimResult
 
 
 def _judge(claim: Claim, points: Sequence[Point]) -> ClaimResult:
-    parts, without = _over(claim, points) if claim.kind in OVER_A_FACTOR else _pairs(claim, points)
+    if claim.kind == "saving":
+        parts, without = _savings(claim, points)
+    elif claim.kind in OVER_A_FACTOR:
+        parts, without = _over(claim, points)
+    else:
+        parts, without = _pairs(claim, points)
     if not parts:
         return ClaimResult(claim, NOT_DECIDABLE, "", without or _nothing(claim, points))
     verdicts = {part.verdict for part in parts}
@@ -252,6 +258,56 @@ def _pairs(claim: Claim, points: Sequence[Point]) -> tuple[list[Part], str]:
         parts.append(_compared(claim, point.label, point.estimates[claim.metric], other))
     without = f"nothing to compare with at {', '.join(lonely)}" if lonely else ""
     return parts, without
+
+
+def _savings(claim: Claim, points: Sequence[Point]) -> tuple[list[Part], str]:
+    """Each point at `where` against the line of all levels of `over`."""
+    assert claim.over is not None and claim.against is not None
+    instead = claim.against.single()
+    parts = []
+    lonely = []
+    for point in select(points, claim.where, (claim.over,)):
+        if claim.metric not in point.estimates:
+            continue
+        others = [
+            other
+            for p in select(points, EVERYTHING, point.factors)
+            if (other := counterpart(point, points, {**instead, claim.over: p.factors[claim.over]}))
+            and claim.metric in other.estimates
+        ]
+        line = {float(p.factors[claim.over]): p.estimates[claim.metric] for p in others}
+        levels = sorted(line)
+        found = saving(
+            float(point.factors[claim.over]),
+            point.estimates[claim.metric],
+            levels,
+            [line[x] for x in levels],
+        ) if levels else None  # fmt: skip
+        if found is None:
+            lonely.append(point.label)
+        else:
+            parts.append(_saved(claim, point, levels, found))
+    without = f"nothing to compare with at {', '.join(lonely)}" if lonely else ""
+    return parts, without
+
+
+def _saved(claim: Claim, point: Point, levels: Sequence[float], found: Saving) -> Part:
+    assert claim.over is not None and claim.at_least is not None
+    factor = FACTORS[claim.over]
+    bound = f"{found.bound} " if found.bound else ""
+    above = {"at least": "above ", "at most": "at most "}.get(found.bound, "")
+    needed = f"{above}{found.needed / factor.scale:.4g} {factor.shown_unit}".rstrip()
+    ends = f"{levels[0] / factor.scale:g} to {levels[-1] / factor.scale:g} {factor.shown_unit}"
+    numbers = (
+        f"{shown(claim.metric, point.estimates[claim.metric])}, for which the others need {needed}"
+        f" (measured {ends}): saving {bound}{_interval(found.share, 0.01, '%')}"
+    )
+    if found.bound == "at most" or (found.bound and not found.share.low >= claim.at_least):
+        reason = "what was measured does not reach far enough"
+        sure = found.bound == "at most" and found.share.high < claim.at_least
+        return Part(point.label, NOT_HELD if sure else NOT_DECIDABLE, numbers, reason)
+    text = f"at least {100 * claim.at_least:g} %"
+    return _within(point.label, numbers, found.share, (claim.at_least, None), text)
 
 
 def _compared(claim: Claim, label: str, ours: Estimate, other: Estimate) -> Part:

@@ -251,9 +251,12 @@ class Claim(Block):
     With `against` each point at `where` is set against the one that has the levels of `against`
     instead, and `against_metric` if it is given. equal: the interval of the difference within
     +-at_most (0.1) of the latter; ratio: between at_least and at_most; above: greater.
+
+    saving: the point at `where` reaches its value with so much less of `over` than the line of the
+    points that have the levels of `against` instead, as a share; at least at_least.
     """
 
-    kind: Literal["linear", "flat", "increases", "decreases", "equal", "ratio", "above"]
+    kind: Literal["linear", "flat", "increases", "decreases", "equal", "ratio", "above", "saving"]
     metric: MetricName
     over: FactorName | None = Field(None, description="the factor on the x axis")
     where: Where = Field(Where(), description="of which points")
@@ -268,7 +271,7 @@ class Claim(Block):
 
     @model_validator(mode="after")
     def _complete(self) -> Claim:
-        if self.kind in OVER_A_FACTOR:
+        if self.kind in OVER_A_FACTOR or self.kind == "saving":
             if self.over is None or isinstance(FACTORS[self.over].names, tuple):
                 raise _wrong(f"kind {self.kind}: over: a factor with numbers, e.g. receivers")
             compared = self.against is not None or self.against_metric is not None
@@ -283,6 +286,8 @@ class Claim(Block):
             several = sorted(set(self.against.levels) - set(self.against.single()))
             if several:
                 raise _wrong(f"kind {self.kind}: against: one level of {several[0]}")
+        if self.kind == "saving" and (self.against is None or self.at_least is None):
+            raise _wrong("kind saving: against and at_least")
         if self.kind == "ratio" and self.at_least is None and self.at_most is None:
             raise _wrong("kind ratio: at_least or at_most")
         return self
