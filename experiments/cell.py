@@ -31,7 +31,7 @@ from experiments.plan import (
     tbf_limit_bytes,
 )
 from experiments.rundir import write_json
-from experiments.verdict import judge
+from experiments.verdict import accounts, judge
 from topologies.lab import Lab
 from topologies.model import Network
 
@@ -336,6 +336,9 @@ class CellRun(LabRun):
             rtt_measured_ms=self.rtt_measured_ms,
             rtt_after_ms=self.rtt_after_ms,
             clock=self.lab.facts.clock,
+        )
+        write_json(
+            self.out / "losses.json", {h: a.to_dict() for h, a in accounts(evidence).items()}
         )
         verdict = judge(evidence)
         write_json(self.out / "verdict.json", verdict.to_dict())

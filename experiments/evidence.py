@@ -14,7 +14,8 @@ from experiments.shaping import Setting
 from experiments.verdict import Evidence
 from parsers.cell import lossy_link_directions
 from parsers.counters import Counters, parse_counters
-from parsers.ldm_log import ReceiverStats, Replayed, parse_ldm_log
+from parsers.deliveries import receiver_stats
+from parsers.ldm_log import LdmLog, ReceiverStats, Replayed, SenderStats, parse_ldm_log
 from parsers.products import ContentCheck, ListedProduct, compare_products, parse_products
 from parsers.sar_log import CpuSample, parse_sar_log, shift_to
 from topologies.facts import Clock
@@ -68,7 +69,8 @@ def collect(
         cpu=cpu_samples(out / "logs/sar.log", times),
         replayed=_replayed(out / "logs/pqinsert.log"),
         receivers={h: _receiver_stats(out / f"logs/{h}.ldmd.log") for h in subscribers},
-        arrived=_arrived(start, end, subscribers),
+        datagrams_sent=_datagrams_sent(out / f"logs/{network.publisher.name}.ldmd.log"),
+        arrived=_arrived(start, end, subscribers, cell.loss),
         contents=_contents(out / "products", network.publisher.name, subscribers),
         drained=drained,
         drain_s=times["drained"] - times["insertion_ended"],
@@ -136,24 +138,38 @@ def cpu_samples(path: Path, times: Mapping[str, float]) -> list[CpuSample]:
 
 
 def _replayed(path: Path) -> Replayed | None:
-    found = parse_ldm_log(_text(path), path.name).of(Replayed)
+    found = _statistics(path, "Replayed").of(Replayed)
     return found[-1] if found else None
+
+
+def _statistics(path: Path, words: str) -> LdmLog:
+    """The lines of a log with these words: a log of an hour has a few of them at its end."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            return parse_ldm_log("".join(line for line in lines if words in line), path.name)
+    except OSError:
+        return parse_ldm_log("", path.name)
 
 
 def _receiver_stats(path: Path) -> ReceiverStats | None:
-    """The last statistics line of an FMTP receiver, None if it wrote none (always for LDM6)."""
-    found = parse_ldm_log(_text(path), path.name).of(ReceiverStats)
-    return found[-1] if found else None
+    """What the FMTP receivers of a subscriber counted, None if it wrote none (always for LDM6)."""
+    return receiver_stats(_statistics(path, "FMTP receiver:"))
+
+
+def _datagrams_sent(path: Path) -> int | None:
+    """By all multicast senders of the log; None if it has no statistics of one."""
+    last = {s.pid: s.datagrams for s in _statistics(path, "FMTP sender:").of(SenderStats)}
+    return sum(last.values()) if last else None
 
 
 def _arrived(
-    start: Counters, end: Counters, subscribers: Iterable[str]
+    start: Counters, end: Counters, subscribers: Iterable[str], loss: float
 ) -> dict[str, tuple[int, int]]:
     """Per subscriber (packets that reached the loss rule, packets it dropped)."""
     found = {}
     for host in subscribers:
         arrived = _rule_packets(end, host, shaping.ARRIVED_COMMENT)
-        dropped = _rule_packets(end, host, shaping.LOSS_COMMENT)
+        dropped = _rule_packets(end, host, shaping.LOSS_COMMENT) if loss > 0 else 0
         if arrived is not None and dropped is not None:
             found[host] = (
                 arrived - (_rule_packets(start, host, shaping.ARRIVED_COMMENT) or 0),

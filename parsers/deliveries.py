@@ -80,10 +80,11 @@ def receiver_of(log: LdmLog) -> Receiver:
                 duplicates += 1
             case _:
                 pass
-    return Receiver(arrivals, missed, duplicates, _last_receiver_stats(log))
+    return Receiver(arrivals, missed, duplicates, receiver_stats(log))
 
 
-def _last_receiver_stats(log: LdmLog) -> ReceiverStats | None:
+def receiver_stats(log: LdmLog) -> ReceiverStats | None:
+    """The last counters of each FMTP receiver of the log, added up; None if there are none."""
     latest: dict[int, ReceiverStats] = {}
     for record in log.of(ReceiverStats):
         if record.pid not in latest or record.time_us >= latest[record.pid].time_us:

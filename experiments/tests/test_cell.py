@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import dataclasses
 import subprocess
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from experiments import loss_model, shaping
 from experiments.cell import CellRun
+from experiments.fidelity import Fidelity
 from experiments.lab_run import CellError, until_whole_second_s
 from experiments.plan import CellSpec
 from topologies.lab import Lab
@@ -63,6 +65,7 @@ def injected(cell: CellSpec, lab: FakeLab) -> CellRun:
     run = CellRun.__new__(CellRun)
     run.cell, run.lab = cell, cast(Lab, lab)
     run.settings, run.loss_models = [], {}
+    run.fidelity = Fidelity(run.lab, Path("/nowhere"))
     return run
 
 
@@ -94,10 +97,11 @@ def test_loss_that_cannot_be_had_ends_the_cell(cells: dict[str, CellSpec]) -> No
         run._inject_loss("uva")
 
 
-def test_no_loss_no_rule(cells: dict[str, CellSpec]) -> None:
+def test_no_loss_no_rule_that_drops(cells: dict[str, CellSpec]) -> None:
     lab = FakeLab(bpf=True)
     run = injected(dataclasses.replace(cells["ldm6"], loss=0.0), lab)
-    assert run._inject_loss("uva") == []
-    assert lab.rules == []
+    (arrived,) = run._inject_loss("uva")
+    assert shaping.ARRIVED_COMMENT in arrived
+    assert not any("-j" in rule for rule in lab.rules)
     assert run.loss_models == {}
     assert shaping.mismatches(run.settings) == []

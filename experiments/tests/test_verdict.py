@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from experiments.verdict import Evidence, ShaperSample, judge, summary
+from experiments.verdict.accounts import Account
 from experiments.verdict.loss import binomial_interval
 from experiments.verdict.replay import backlogged_rate
 from parsers.counters import Counters
@@ -61,6 +62,7 @@ def probes(after: list[LinkProbe]) -> dict[str, list[LinkProbe]]:
 
 
 SENT = {"umass/u-eth0": {"tx_packets": 10_000}}
+SHAPED = {"umass/u-eth0/1:1": {"sent_packets": 10_000}}
 GOOD = Evidence(
     protocol="ldm7",
     m=2,
@@ -75,13 +77,14 @@ GOOD = Evidence(
     links_after=((), 16),
     shaping_after=((), 21),
     start=counters(),
-    end=counters(interfaces=SENT),
+    end=counters(interfaces=SENT, classes=SHAPED),
     publisher="umass",
     publisher_nic1="u-eth0",
     relay_delay_ms={"a:b/forward": 18.0},
     cpu=cpu(60),
     replayed=replayed(),
-    receivers={h: stats() for h in HOSTS},
+    receivers={h: stats(datagrams=9_900) for h in HOSTS},
+    datagrams_sent=10_000,
     arrived=dict.fromkeys(HOSTS, (10000, 100)),
     contents=[content(h) for h in HOSTS],
     drained=True,
@@ -96,16 +99,17 @@ GOOD = Evidence(
 
 def statuses(**changes: Any) -> dict[str, str]:
     verdict = judge(dataclasses.replace(GOOD, **changes))
-    return {c.name: c.status for c in verdict.checks if c.status != "pass"}
+    return {c.name: c.status for c in verdict.checks if c.status in ("warn", "fail")}
 
 
 def end(**changes: Any) -> Counters:
-    return counters(**{"interfaces": SENT, **changes})
+    return counters(**{"interfaces": SENT, "classes": SHAPED, **changes})
 
 
 def test_a_good_run_is_faithful() -> None:
     verdict = judge(GOOD)
-    assert verdict.verdict == "faithful", [c for c in verdict.checks if c.status != "pass"]
+    assert verdict.verdict == "faithful"
+    assert {c.status for c in verdict.checks} == {"pass"}
     assert verdict.to_dict()["checks"][0].keys() == {"name", "status", "asked", "found", "text"}
 
 
@@ -202,7 +206,9 @@ def test_the_worst_check_decides() -> None:
     ],
 )  # fmt: skip
 def test_each_check_can_fail(changes: dict[str, Any], name: str, status: str) -> None:
-    assert statuses(**changes) == {name: status}
+    found = statuses(**changes)
+    found.pop("datagrams accounted for", None)  # has tests of its own
+    assert found == {name: status}
 
 
 VIRTUAL = dataclasses.replace(
@@ -269,11 +275,88 @@ def test_rates_must_be_exact_in_virtual_time() -> None:
 
 
 def test_lossless_runs_must_lose_nothing_to_iptables() -> None:
-    rule = {"chain": "INPUT", "packets": 0, "bytes": 0, "rule": "-A INPUT -p udp -j DROP"}
-    quiet: dict[str, Any] = {"loss": 0.0, "arrived": {}, "end": end(iptables={"sl1": [rule]})}
+    injected = "-A INPUT -p udp -m comment --comment downpour-loss -j DROP"
+    rule = {"chain": "INPUT", "packets": 0, "bytes": 0, "rule": injected}
+    quiet: dict[str, Any] = {
+        "loss": 0.0,
+        "arrived": dict.fromkeys(HOSTS, (10_000, 0)),
+        "receivers": {h: stats(datagrams=10_000) for h in HOSTS},
+        "end": end(iptables={"sl1": [rule]}),
+    }
     assert statuses(**quiet) == {}
     dropped = end(iptables={"sl1": [{**rule, "packets": 1}]})
     assert statuses(**{**quiet, "end": dropped}) == {"injected loss": "fail"}
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.01])
+def test_rules_of_others_are_named(loss: float) -> None:
+    """21 packets of 20,000 fail, also where the receivers lose some on purpose."""
+    rule = {"chain": "INPUT", "packets": 7, "bytes": 0, "rule": "-A INPUT -p udp -j DROP"}
+    after = end(iptables={"sl1": [{**rule, "packets": 28}]})
+    changes: dict[str, Any] = {"start": counters(iptables={"sl1": [rule]}), "end": after}
+    if not loss:
+        changes |= {
+            "loss": 0.0,
+            "arrived": dict.fromkeys(HOSTS, (10_000, 0)),
+            "receivers": {h: stats(datagrams=10_000) for h in HOSTS},
+        }
+    checks = judge(dataclasses.replace(GOOD, **changes)).checks
+    (bad,) = (c for c in checks if c.status in ("warn", "fail"))
+    assert (bad.name, bad.status, bad.found) == ("drops nobody injected", "fail", 21)
+    assert "sl1: 21 (iptables rule '-A INPUT -p udp -j DROP')" in bad.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "text"),
+    [
+        # Sent 10,000 to each of two; 20 of 20,000 (0.1 %) warn, more fail.
+        ({"datagrams_sent": 10_001}, "warn", "sl1: 1 before the sender's queue had sent them"),
+        ({"arrived": {"wsu1": (10_000, 100), "sl1": (9_980, 80)}}, "warn",
+         "sl1: 20 on the way to the receiver's NIC"),
+        ({"arrived": {"wsu1": (10_000, 100), "sl1": (9_979, 79)}}, "fail",
+         "sl1: 21 on the way to the receiver's NIC"),
+        ({"receivers": {"wsu1": stats(datagrams=9_900), "sl1": stats(datagrams=9_870)}}, "fail",
+         "sl1: 30 between NIC and program, beyond the injected loss"),
+        # Copies are as wrong as losses.
+        ({"arrived": {"wsu1": (10_000, 100), "sl1": (10_003, 103)}}, "warn",
+         "sl1: -3 on the way to the receiver's NIC"),
+        ({"datagrams_sent": None}, "warn", "a counter is missing for sl1, wsu1"),
+        ({"receivers": {"wsu1": stats(datagrams=9_900), "sl1": None}}, "warn",
+         "a counter is missing for sl1"),
+    ],
+)  # fmt: skip
+def test_each_datagram_is_accounted_for(changes: dict[str, Any], status: str, text: str) -> None:
+    checks = judge(dataclasses.replace(GOOD, **changes)).checks
+    found = {c.name: c for c in checks}["datagrams accounted for"]
+    assert found.status == status
+    assert text in found.text
+
+
+def test_what_a_socket_dropped_is_accounted_for() -> None:
+    """It has a check of its own."""
+    dropped = stats(datagrams=9_899, socket_drops=1)
+    found = statuses(receivers={"wsu1": stats(datagrams=9_900), "sl1": dropped})
+    assert found == {"drops of FMTP's UDP sockets": "warn"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"protocol": "ldm6"}, {"lossy_links": frozenset({"a:b/forward"})}, {"drained": False}],
+)
+def test_accounts_that_cannot_be_made(changes: dict[str, Any]) -> None:
+    wrong: dict[str, Any] = {"datagrams_sent": 20_000, **changes}
+    checks = judge(dataclasses.replace(GOOD, **wrong)).checks
+    assert {c.name: c.status for c in checks}["datagrams accounted for"] == "n/a"
+
+
+def test_an_account_names_every_loss() -> None:
+    assert Account(100, 98, 98, 1, 94).to_dict() == {
+        **{"sent": 100, "shaped": 98, "arrived": 98, "injected": 1, "received": 94},
+        "losses": {
+            "before the sender's queue had sent them": 2,
+            "between NIC and program, beyond the injected loss": 3,
+        },
+    }
 
 
 def test_a_full_send_buffer_is_no_loss() -> None:

@@ -11,6 +11,7 @@ and what only a slow processor excuses is held to the timers' own precision.
 
 from __future__ import annotations
 
+from experiments.verdict.accounts import accounting, accounts
 from experiments.verdict.checks import Check, Limits, Status, Verdict, summary
 from experiments.verdict.evidence import Evidence, ShaperSample
 from experiments.verdict.load import cpu
@@ -31,6 +32,7 @@ __all__ = [
     "ShaperSample",
     "Status",
     "Verdict",
+    "accounts",
     "drained_check",
     "judge",
     "network_checks",
@@ -45,6 +47,7 @@ def judge(evidence: Evidence) -> Verdict:
     checks = (
         *network_checks(evidence),
         *injected_loss(evidence),
+        accounting(evidence),
         *replay_checks(evidence.replayed, evidence.products, evidence.clock),
         rate_check(evidence.shaper, evidence.shaped_bps, evidence.clock),
         congestion_control(evidence),

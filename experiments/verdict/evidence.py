@@ -62,6 +62,7 @@ class Evidence:
     cpu: Sequence[CpuSample] = ()
     replayed: Replayed | None = None
     receivers: Mapping[str, ReceiverStats | None] = field(default_factory=dict)
+    datagrams_sent: int | None = None  # what the multicast sender says of itself
     arrived: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # (arrived, dropped)
     loss_burst_packets: float = 1.0  # asked mean length of a burst of losses
     bursts: Mapping[str, BurstCount] = field(default_factory=dict)  # empty: independent losses

@@ -7,9 +7,9 @@ import math
 from statistics import NormalDist
 from typing import Final
 
+from experiments.shaping import LOSS_COMMENT
 from experiments.verdict.checks import Check, Status
 from experiments.verdict.evidence import Evidence
-from parsers.counters import rule_drops
 
 LOSS_CONFIDENCE: Final = 0.999  # of the binomial interval around the asked loss
 LOSS_CERTAIN: Final = 0.9999999  # outside this one the loss is not the one asked for
@@ -36,10 +36,10 @@ def _replayable(loss_model: str) -> str:
 def injected_loss(evidence: Evidence) -> list[Check]:
     name = "injected loss"
     if evidence.loss == 0:
-        dropped = {h: rule_drops(h, evidence.start, evidence.end)[0] for h in evidence.end.iptables}
-        total = sum(dropped.values())
+        rules = [rule for host in evidence.end.iptables for rule in evidence.end.rules(host)]
+        total = sum(rule.packets for rule in rules if LOSS_COMMENT in rule.rule)
         status: Status = "fail" if total else "pass"
-        return [Check(name, status, 0, total, f"{total} packets dropped by iptables rules")]
+        return [Check(name, status, 0, total, f"{total} packets taken by rules that inject loss")]
     missing = sorted(set(evidence.receivers) - set(evidence.arrived))
     if missing or not evidence.arrived:
         text = f"no counters of the loss rule at {', '.join(missing) or 'any receiver'}"

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from experiments.shaping import LOSS_COMMENT
 from experiments.verdict.checks import Check, Limits, Status
 from experiments.verdict.evidence import Evidence
-from parsers.counters import drops_between
+from parsers.counters import Drop, drops_between
 from topologies.facts import Clock
 from topologies.link_probes import LinkProbe
 
@@ -65,6 +66,7 @@ def drops(evidence: Evidence) -> list[Check]:
     repeated = [d for d in lost if d.place == own and d.what == "interface tx_dropped"]
     elsewhere = [d for d in lost if d not in shaper and d not in repeated]
     socket = sum(s.socket_drops for s in evidence.receivers.values() if s is not None)
+    elsewhere += foreign_rules(evidence)
     packets = _expected_packets(evidence)
     checks = [
         _drop_check(
@@ -96,6 +98,21 @@ def drops(evidence: Evidence) -> list[Check]:
             )
         )
     return checks
+
+
+def foreign_rules(evidence: Evidence) -> list[Drop]:
+    """What rules of the hosts' firewalls took that are not the experiment's."""
+    found = []
+    for host in evidence.end.iptables:
+        before = {(r.chain, r.rule): r.packets for r in evidence.start.rules(host)}
+        for rule in evidence.end.rules(host):
+            words = rule.rule.split()
+            if LOSS_COMMENT in rule.rule or not {"DROP", "REJECT"} & set(words):
+                continue
+            taken = rule.packets - before.get((rule.chain, rule.rule), 0)
+            if taken > 0:
+                found.append(Drop(host, f"iptables rule '{rule.rule}'", taken, injected=False))
+    return found
 
 
 def _expected_packets(evidence: Evidence) -> int:

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where each multicast datagram went, from the sender's program to the receivers': counted at each
+station, so that what is missing between two of them was lost there, seen by a counter or not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from experiments.shaping import MULTICAST_CLASS
+from experiments.verdict.checks import Check
+from experiments.verdict.evidence import Evidence
+from experiments.verdict.network import DROP_SHARE
+
+NAME: Final = "datagrams accounted for"
+
+
+@dataclass(frozen=True)
+class Account:
+    """Datagrams of one receiver. None: that station's counter is not there."""
+
+    sent: int | None  # by the sender's program
+    shaped: int | None  # left the sender's multicast queue
+    arrived: int | None  # at the receiver's NIC1, counted by a rule that takes none
+    injected: int | None  # taken by the rule that injects loss
+    received: int | None  # by the receiver's program, or dropped by its socket
+
+    @property
+    def losses(self) -> dict[str, int]:
+        """By where: datagrams that are missing, or (negative) too many."""
+        after_rule = (
+            None if self.arrived is None or self.injected is None else self.arrived - self.injected
+        )
+        stations = (
+            ("before the sender's queue had sent them", self.sent, self.shaped),
+            ("on the way to the receiver's NIC", self.shaped, self.arrived),
+            ("between NIC and program, beyond the injected loss", after_rule, self.received),
+        )
+        return {
+            where: before - after
+            for where, before, after in stations
+            if before is not None and after is not None and before != after
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "losses": self.losses}
+
+
+def accounts(evidence: Evidence) -> dict[str, Account]:
+    """By receiver; empty for LDM6, whose TCP repairs by itself what is lost."""
+    if evidence.protocol != "ldm7":
+        return {}
+    key = f"{evidence.publisher}/{evidence.publisher_nic1}/{MULTICAST_CLASS}"
+    after, before = evidence.end.classes.get(key), evidence.start.classes.get(key)
+    shaped = None
+    if after is not None:
+        shaped = after.sent_packets - (before.sent_packets if before else 0)
+    found = {}
+    for host, stats in evidence.receivers.items():
+        arrived, injected = evidence.arrived.get(host, (None, None))
+        received = None if stats is None else stats.datagrams + stats.socket_drops
+        found[host] = Account(evidence.datagrams_sent, shaped, arrived, injected, received)
+    return found
+
+
+def accounting(evidence: Evidence) -> Check:
+    """The check of `accounts`: any difference is a loss (or a copy) that nobody asked for."""
+    if evidence.protocol != "ldm7":
+        text = "does not apply: TCP repairs what is lost on the way, and counts no datagrams"
+        return Check(NAME, "n/a", None, None, text)
+    if evidence.lossy_links:
+        text = "does not apply: links lose frames on purpose, and their counters know no receiver"
+        return Check(NAME, "n/a", None, None, text)
+    found = accounts(evidence)
+    if not evidence.drained:
+        text = "does not apply: datagrams were still on their way at the end"
+        return Check(NAME, "n/a", None, None, text)
+    unknown = sorted(
+        h for h, a in found.items() if None in (a.sent, a.shaped, a.arrived, a.received)
+    )
+    if unknown or not found:
+        text = f"a counter is missing for {', '.join(unknown) or 'all receivers'}"
+        return Check(NAME, "warn", 0, None, text)
+    return _judge(found)
+
+
+def _judge(found: Mapping[str, Account]) -> Check:
+    sent = sum(a.sent or 0 for a in found.values())
+    wrong = {host: a.losses for host, a in found.items() if a.losses}
+    # One that the sender's queue drops is lost to all; each receiver's account has it.
+    total = sum(abs(n) for losses in wrong.values() for n in losses.values())
+    injected = sum(a.injected or 0 for a in found.values())
+    if not wrong:
+        text = (
+            f"{sent} sent to {len(found)} receivers: {injected} taken by the injected loss, "
+            f"{sent - injected} received by the programs, none missing"
+        )
+        return Check(NAME, "pass", 0, 0, text)
+    share = total / sent if sent else 1.0
+    places = [f"{h}: {n} {where}" for h, losses in wrong.items() for where, n in losses.items()]
+    text = f"{total} of {sent} ({share:.2e}) lost where nobody asked for it: " + "; ".join(
+        places[:8]
+    )
+    return Check(
+        NAME, DROP_SHARE.status(share), 0, total, text + ("; ..." if len(places) > 8 else "")
+    )
