@@ -26,6 +26,7 @@ from experiments.lab_run import (
 from experiments.plan import (
     congestion_window_bytes,
     congestion_window_packets,
+    holds_the_replay,
     receiver_queue_bytes,
     receiver_queue_slots,
     tbf_limit_bytes,
@@ -219,8 +220,11 @@ class CellRun(LabRun):
             if host == self.publisher:
                 bytes_, slots = self.cell.q_snd_bytes, self.cell.n_snd
             else:
-                bytes_, slots = receiver_queue_bytes(size), receiver_queue_slots(products)
+                bytes_ = receiver_queue_bytes(size, self.cell.q_rcv_bytes)
+                slots = receiver_queue_slots(products)
             self.make_queue(host, bytes_, slots)
+            if not holds_the_replay(bytes_, size) or slots < products:
+                self.follow_queue(host)
 
     def start_daemons(self) -> None:
         root, leaves = endpoints_of(self.network)
@@ -315,7 +319,9 @@ class CellRun(LabRun):
 
     # -- results ------------------------------------------------------------------------------
     def list_products(self) -> None:
-        self.list_queues([(host, host, None) for host in [self.publisher, *self.subscribers]])
+        hosts = [self.publisher, *self.subscribers]
+        self.list_queues([(host, host, None) for host in hosts if host not in self.followers])
+        self.end_followers(self.job.trace_info["products"])
 
     def finish(self) -> tuple[str, bool]:
         """cell.json and verdict.json; (verdict, all products identical)."""
@@ -364,12 +370,14 @@ class CellRun(LabRun):
                 "b_mc": cell.b_mc_bytes,
                 "b_uc": cell.b_uc_bytes,
                 "b_rcv": cell.b_rcv_bytes,
+                **({"b_snd": cell.b_snd_bytes} if cell.b_snd_bytes else {}),
                 "f_cwnd": self.window_bytes,
                 "f_cwnd_packets": congestion_window_packets(self.window_bytes),
                 "f_snd": cell.f_snd,
                 "f_rcv": cell.f_rcv,
                 "q_snd": cell.q_snd_bytes,
                 "n_snd": cell.n_snd,
+                **({"q_rcv": cell.q_rcv_bytes} if cell.q_rcv_bytes else {}),
                 **({"tbf_limit": self.tbf_limit} if cell.protocol == "ldm6" else {}),
                 # f_cwnd is CTCP's; another algorithm in force sizes its window itself.
                 "tcp_congestion_control": self.tcp_found,

@@ -46,7 +46,7 @@ def run_cell(job: Job, out: Path) -> tuple[str, bool]:
                 write_json(out / "counters-error.json", lab.counters())
             raise
         finally:
-            run.end_daemons()
+            run.end_all()
             run.save_description(entered.state_dir)
         return run.finish()
 

@@ -19,8 +19,10 @@ from typing import Any, Final, Protocol
 
 from experiments.job import REPLAYING, Job
 from experiments.plan import (
+    PACKET_MEMORY_FACTOR,
     CellSpec,
     disk_needed_bytes,
+    queues_written_bytes,
     seconds_estimated,
     seconds_limit,
     virtual_seconds_estimated,
@@ -188,15 +190,17 @@ def guest_path(path: Path) -> Path:
 
 
 def guest_memory_bytes(cell: CellSpec, trace_bytes: int) -> int:
-    """Memory of a cell's guest: its queues as `queue_place` asks for them, and its programs. Only
-    what is written takes memory of the machine."""
-    return disk_needed_bytes(cell, trace_bytes) + MEMORY_RESERVE_BYTES + GUEST_MEMORY_BYTES
+    """Memory of a cell's guest: its queues as `queue_place` asks for them, what waits in the
+    sender's traffic control, and its programs. Only what is written takes memory of the machine."""
+    waiting = PACKET_MEMORY_FACTOR * cell.b_snd_bytes
+    needed = disk_needed_bytes(cell, trace_bytes) + waiting
+    return needed + MEMORY_RESERVE_BYTES + GUEST_MEMORY_BYTES
 
 
 def host_memory_bytes(cell: CellSpec, trace_bytes: int) -> int:
-    """What a cell's guest really takes of this machine's memory, at most: the products in every
-    queue, and what a guest without queues takes."""
-    return trace_bytes * (cell.m + 1) + 800_000_000
+    """What a cell's guest really takes of this machine's memory, at most: what is written to its
+    queues, and what a guest without queues takes."""
+    return queues_written_bytes(cell, trace_bytes) + 800_000_000
 
 
 class VirtualProcess:

@@ -37,6 +37,7 @@ def _settings(cell: CellSpec, service: Path | None) -> list[str]:
         f"SET fmtp.f_rcv {cell.f_rcv:g}",
         *(f"SET fmtp.r_mc_bps {f.r_mc_bps} {f.label}".rstrip() for f in cell.feeds),
         f"SET fmtp.b_rcv_bytes {cell.b_rcv_bytes}",
+        *([f"SET fmtp.b_snd_bytes {cell.b_snd_bytes}"] if cell.b_snd_bytes else []),
         f"SET fmtp.ttl {TTL}",
         "SET ldm7.fallback 0",  # what is measured comes by LDM7 or not at all
         "SET fmtp.repair unicast",  # the papers' protocol
@@ -131,3 +132,9 @@ def pqinsert_argv(
 def pqcat_list_argv(build: Path, queue: Path, feed: str | None = None) -> list[str]:
     selected = [] if feed is None else ["-f", feed]
     return [str(build / "ldm7/pqcat"), "-q", str(queue), *selected, "--list"]
+
+
+def pqcat_follow_argv(build: Path, queue: Path) -> list[str]:
+    """The list of what comes, as it comes, until SIGTERM. An insertion wakes it; the interval is
+    for one that it missed."""
+    return [*pqcat_list_argv(build, queue), "-i", "10"]

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from controller.client import PathService, PathServiceError
 from experiments import configs, queue_place, samplers, shaping
-from experiments.cell_logs import parse_ping_min_ms, tail
+from experiments.cell_logs import LineCounter, parse_ping_min_ms, tail
 from experiments.fidelity import Fidelity
 from experiments.job import Job
 from experiments.plan import Feed, disk_needed_bytes
@@ -30,6 +30,7 @@ from experiments.verdict import ShaperSample
 from topologies.lab import Lab
 from topologies.model import Network
 
+LISTS_S: Final = 30.0  # for lists of products that are made as they come
 END_S: Final = 15.0  # for a program to end after SIGTERM
 PINGS: Final = 6
 POLL_S: Final = 0.2
@@ -77,6 +78,7 @@ class LabRun:
         self.settings: list[Setting] = []
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
         self.fidelity = Fidelity(lab, out)
+        self.followers: dict[str, subprocess.Popen[bytes]] = {}  # by the queue they list
         self.rtt_measured_ms: dict[str, float] = {}
         self.rtt_after_ms: dict[str, float] = {}
         self.times: dict[str, float] = {"started": time.time()}
@@ -202,6 +204,9 @@ class LabRun:
         """Nothing that must run has ended."""
         if problems := self.lab.health():
             raise CellError("; ".join(problems))
+        for name, process in self.followers.items():
+            if process.poll() is not None:
+                self._check_list(name, process)
         for name, process in self.daemons.items():
             if process.poll() is not None:
                 errors = tail(self.log(name).with_suffix(".stderr"))
@@ -219,6 +224,12 @@ class LabRun:
         for name in [*subscribers, self.publisher]:
             if name in self.daemons:
                 self.end(self.daemons[name], signal.SIGTERM)
+
+    def end_all(self) -> None:
+        """Whatever still runs."""
+        self.end_daemons()
+        for process in self.followers.values():
+            self.end(process, signal.SIGTERM)
 
     # -- samples ------------------------------------------------------------------------------
     def sample(self, stack: ExitStack, every: int, shapers: Mapping[str, tuple[str, str]]) -> None:
@@ -269,23 +280,41 @@ class LabRun:
         """Digest, size and name of every product, recomputed from the bytes. `lists`: name of the
         list, of the queue, and the feed (None: all)."""
         running: dict[str, subprocess.Popen[bytes]] = {}
-        with ExitStack() as stack:
-            for name, queue, feed in lists:
-                target = (self.out / "products" / f"{name}.txt").open("wb")
-                stack.enter_context(target)
-                errors = (self.logs / f"{name}.pqcat.stderr").open("wb")
-                stack.enter_context(errors)
-                argv = configs.pqcat_list_argv(self.job.build, self.queue(queue), feed)
-                running[name] = subprocess.Popen(argv, stdout=target, stderr=errors)
-                if len(running) % (os.cpu_count() or 1) == 0:
-                    for process in running.values():
-                        process.wait()
-            for name, process in running.items():
-                if process.wait() != 0:
-                    errors_path = self.logs / f"{name}.pqcat.stderr"
-                    raise CellError(
-                        f"pqcat of {name} ended with {process.returncode}: {tail(errors_path)}"
-                    )
+        for name, queue, feed in lists:
+            argv = configs.pqcat_list_argv(self.job.build, self.queue(queue), feed)
+            running[name] = self._list_to_file(name, argv)
+            if len(running) % (os.cpu_count() or 1) == 0:
+                for process in running.values():
+                    process.wait()
+        for name, process in running.items():
+            self._check_list(name, process)
+
+    def _list_to_file(self, name: str, argv: list[str]) -> subprocess.Popen[bytes]:
+        with (
+            self.product_list(name).open("wb") as target,
+            (self.logs / f"{name}.pqcat.stderr").open("wb") as errors,
+        ):
+            return subprocess.Popen(argv, stdout=target, stderr=errors)
+
+    def _check_list(self, name: str, process: subprocess.Popen[bytes]) -> None:
+        if process.wait() != 0:
+            errors = tail(self.logs / f"{name}.pqcat.stderr")
+            raise CellError(f"pqcat of {name} ended with {process.returncode}: {errors}")
+
+    def follow_queue(self, name: str) -> None:
+        """Lists the products of a queue as they come: one that does not hold the whole replay."""
+        argv = configs.pqcat_follow_argv(self.job.build, self.queue(name))
+        self.followers[name] = self._list_to_file(name, argv)
+
+    def end_followers(self, products: int) -> None:
+        """Gives the lists time to become complete: `products` lines each."""
+        counters = {n: LineCounter(self.product_list(n), ("",)) for n in self.followers}
+        deadline = time.monotonic() + LISTS_S
+        while any(c.poll() < products for c in counters.values()) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        for name, process in self.followers.items():
+            process.send_signal(signal.SIGTERM)
+            self._check_list(name, process)
 
     def save_description(self, state_dir: Path) -> None:
         write_text(self.out / "network.json", self.network.to_json())
@@ -331,6 +360,9 @@ class LabRun:
     # -- helpers ------------------------------------------------------------------------------
     def queue(self, name: str) -> Path:
         return self.queues / f"{name}.pq"
+
+    def product_list(self, name: str) -> Path:
+        return self.out / "products" / f"{name}.txt"
 
     def log(self, name: str) -> Path:
         return self.logs / f"{name}.ldmd.log"

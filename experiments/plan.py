@@ -21,6 +21,7 @@ FEED: Final = "NGRID"  # of the papers' experiments
 QUEUE_MARGIN_BYTES: Final = 64_000_000
 QUEUE_FACTOR: Final = 1.5
 SLOT_MARGIN: Final = 1000
+PACKET_MEMORY_FACTOR: Final = 2  # kernel memory of a full datagram, by its size
 DISK_MARGIN_BYTES: Final = 256_000_000  # logs, report, file system metadata
 SETUP_S: Final = 5.0  # network, controller, programs; grows with the hosts
 SETUP_PER_HOST_S: Final = 0.5
@@ -72,8 +73,10 @@ class CellSpec:
     b_mc_bytes: int
     b_uc_bytes: int
     b_rcv_bytes: int
+    b_snd_bytes: int  # 0: the system's default
     q_snd_bytes: int
     n_snd: int
+    q_rcv_bytes: int  # 0: the whole replay fits
     f_cwnd_factor: float
     tcp_congestion_control: tuple[str, ...]
 
@@ -149,8 +152,10 @@ def expand(spec: ExperimentSpec) -> tuple[CellSpec, ...]:
                 b_mc_bytes=fixed.b_mc,
                 b_uc_bytes=fixed.b_uc,
                 b_rcv_bytes=fixed.b_rcv,
+                b_snd_bytes=fixed.b_snd or 0,
                 q_snd_bytes=fixed.q_snd,
                 n_snd=fixed.n_snd,
+                q_rcv_bytes=fixed.q_rcv or 0,
                 f_cwnd_factor=fixed.f_cwnd_factor,
                 tcp_congestion_control=fixed.tcp_congestion_control,
             )
@@ -158,9 +163,16 @@ def expand(spec: ExperimentSpec) -> tuple[CellSpec, ...]:
     return tuple(cells)
 
 
-def receiver_queue_bytes(trace_bytes: int) -> int:
-    """A receiver's queue holds the whole replay, so that every product can be compared."""
-    return math.ceil(QUEUE_FACTOR * trace_bytes) + QUEUE_MARGIN_BYTES
+def receiver_queue_bytes(trace_bytes: int, q_rcv_bytes: int = 0) -> int:
+    """A receiver's queue: it holds the whole replay, unless `q_rcv_bytes` is less."""
+    whole = math.ceil(QUEUE_FACTOR * trace_bytes) + QUEUE_MARGIN_BYTES
+    return min(whole, q_rcv_bytes) if q_rcv_bytes else whole
+
+
+def holds_the_replay(queue_bytes: int, trace_bytes: int) -> bool:
+    """All products are still in a queue of this size when the replay is over. Regions of products
+    that do not come may take some of it for a while."""
+    return queue_bytes >= QUEUE_FACTOR * trace_bytes
 
 
 def receiver_queue_slots(trace_products: int) -> int:
@@ -169,8 +181,16 @@ def receiver_queue_slots(trace_products: int) -> int:
 
 def disk_needed_bytes(cell: CellSpec, trace_bytes: int) -> int:
     """Space the cell's queues reserve, and a margin."""
-    receivers = cell.m * math.ceil(QUEUE_FACTOR * trace_bytes)
+    # Of several feeds each queue holds its own: together as much as one that holds all.
+    receivers = cell.m * (receiver_queue_bytes(trace_bytes, cell.q_rcv_bytes) - QUEUE_MARGIN_BYTES)
     return cell.q_snd_bytes + receivers + cell.queue_count * QUEUE_MARGIN_BYTES + DISK_MARGIN_BYTES
+
+
+def queues_written_bytes(cell: CellSpec, trace_bytes: int) -> int:
+    """What is written to the cell's queues, and to the sender's traffic control, at most."""
+    receiver = min(trace_bytes, receiver_queue_bytes(trace_bytes, cell.q_rcv_bytes))
+    waiting = min(trace_bytes, cell.b_snd_bytes) * PACKET_MEMORY_FACTOR
+    return min(trace_bytes, cell.q_snd_bytes) + cell.m * receiver + waiting
 
 
 def seconds_estimated(cell: CellSpec) -> float:

@@ -147,11 +147,12 @@ def check_machine(
 def check_queues(planned: Sequence[Planned]) -> None:
     for item in planned:
         cell, largest = item.cell, item.trace.largest_bytes
-        if cell.q_snd_bytes < 2 * largest:
-            raise RunError(
-                f"found a sender queue of {cell.q_snd_bytes} bytes; valid: at least "
-                f"{2 * largest}, twice the largest product of the trace ({largest} bytes)"
-            )
+        for whose, size in (("sender", cell.q_snd_bytes), ("receiver", cell.q_rcv_bytes)):
+            if 0 < size < 2 * largest:
+                raise RunError(
+                    f"found a {whose} queue of {size} bytes; valid: at least "
+                    f"{2 * largest}, twice the largest product of the trace ({largest} bytes)"
+                )
 
 
 def check_disk(planned: Sequence[Planned], runs: Path) -> None:

@@ -78,8 +78,17 @@ class Parameters(Block):
     b_mc: SizeBytes = Field(description="sender traffic-control multicast buffer")
     b_uc: SizeBytes = Field(description="sender traffic-control unicast buffer")
     b_rcv: SizeBytes = Field(description="receiver UDP buffer")
+    b_snd: SizeBytes | None = Field(
+        None,
+        description="sender UDP buffer of the multicast; left out: the system's default, and "
+        "products wait in the file queue; as large as b_mc: they wait in the traffic-control "
+        "queue, as in the papers, while tau_snd runs",
+    )
     q_snd: SizeBytes = Field(description="sender file queue")
     n_snd: Slots = Field(description="sender limit on files in the queue")
+    q_rcv: SizeBytes | None = Field(
+        None, description="receivers' file queue; left out: the whole replay fits"
+    )
     f_cwnd_factor: Annotated[float, Field(ge=1.0, le=100.0, allow_inf_nan=False)] = Field(
         1.2,
         description="sender CTCP congestion window f_cwnd = f_cwnd_factor x r_uc x max RTT_i",

@@ -96,8 +96,10 @@ def expand(spec: JoinLeaveSpec, subscribers: Sequence[str]) -> tuple[JoinLeaveCe
                 b_mc_bytes=fixed.b_mc,
                 b_uc_bytes=fixed.b_uc,
                 b_rcv_bytes=fixed.b_rcv,
+                b_snd_bytes=fixed.b_snd or 0,
                 q_snd_bytes=fixed.q_snd,
                 n_snd=fixed.n_snd,
+                q_rcv_bytes=0,  # a leaver's products must be there until he is judged
                 f_cwnd_factor=fixed.f_cwnd_factor,
                 tcp_congestion_control=fixed.tcp_congestion_control,
                 streams=feeds,

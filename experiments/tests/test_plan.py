@@ -10,6 +10,9 @@ from experiments.plan import (
     congestion_window_packets,
     disk_needed_bytes,
     expand,
+    holds_the_replay,
+    queues_written_bytes,
+    receiver_queue_bytes,
     tbf_limit_bytes,
 )
 from experiments.spec import ExperimentSpec, Factors, find, load_as
@@ -63,6 +66,25 @@ def test_disk() -> None:
     cell = expand(load_as(ExperimentSpec, find("lossy")))[0]
     # 5 GB + 8 x (1.5 x 100 MB + 64 MB) + 256 MB
     assert disk_needed_bytes(cell, 100_000_000) == 5_000_000_000 + 8 * 214_000_000 + 256_000_000
+
+
+def test_an_hour_in_bounded_queues() -> None:
+    """5.55 GB at 8 receivers with 400 MB each: 5 GB + 8 x 400 MB, and what the kernel keeps of
+    600 MB that wait in traffic control."""
+    spec = load_as(ExperimentSpec, find("lossy"))
+    sizes = {"q_rcv": 400_000_000, "b_snd": 600_000_000}
+    parameters = spec.parameters.model_copy(update=sizes)
+    cell = expand(spec.model_copy(update={"parameters": parameters}))[0]
+    hour = 5_550_000_000
+    assert receiver_queue_bytes(hour, cell.q_rcv_bytes) == 400_000_000
+    assert receiver_queue_bytes(1_000_000, cell.q_rcv_bytes) == 65_500_000  # it all fits
+    assert disk_needed_bytes(cell, hour) == 5_000_000_000 + 8 * 400_000_000 + 256_000_000
+    assert queues_written_bytes(cell, hour) == 5_000_000_000 + 8 * 400_000_000 + 1_200_000_000
+
+
+def test_does_a_queue_hold_the_replay() -> None:
+    assert holds_the_replay(receiver_queue_bytes(100_000_000), 100_000_000)
+    assert not holds_the_replay(149_999_999, 100_000_000)
 
 
 def test_the_digest_sees_every_parameter_and_the_trace(cells: dict[str, CellSpec]) -> None:
