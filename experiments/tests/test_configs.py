@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -33,6 +34,10 @@ def test_ldm7_publisher(geni5: Network, cells: dict[str, CellSpec]) -> None:
         "SET path.service unix:/s",
         "SET path.rate_bps 48000000",
     } <= set(text.splitlines())
+    assert "fmtp.b_snd_bytes" not in text
+    waiting = dataclasses.replace(cells["ldm7"], b_snd_bytes=600_000_000)
+    text_waiting = configs.publisher_conf(geni5, waiting, {"NGRID": root}, Path("/s"))
+    assert "SET fmtp.b_snd_bytes 600000000" in text_waiting.splitlines()
     # Everybody who subscribes over NIC2 and receives on NIC1 is allowed, nobody else.
     assert allowed(allow) == {nic.ip for h in geni5.subscribers for nic in (h.nic1, h.nic2)}
 

@@ -299,7 +299,11 @@ def test_a_queue_that_cannot_hold_the_largest_product(tmp_path: Path) -> None:
         load_as(ExperimentSpec, find("lossy")),
         {"trace": str(tmp_path / "t"), "queue_bytes": 1_000_000_000},
     )
-    with pytest.raises(runner.RunError, match="valid: at least 1800000000"):
+    with pytest.raises(runner.RunError, match="a sender queue .*valid: at least 1800000000"):
+        runner.check_queues(runner.plan(given))
+    both = {"q_snd": 2_000_000_000, "q_rcv": 1_000_000_000}
+    given = given.model_copy(update={"parameters": given.parameters.model_copy(update=both)})
+    with pytest.raises(runner.RunError, match="a receiver queue .*valid: at least 1800000000"):
         runner.check_queues(runner.plan(given))
 
 

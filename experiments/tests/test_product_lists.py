@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists of the products of queues that are smaller than the replay, with the real programs."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from experiments import configs, lab_run
+from experiments.cell_process import ROOT
+from experiments.job import Job
+from experiments.lab_run import CellError, LabRun
+from parsers.products import parse_products
+
+BUILD = ROOT / "build"
+pytestmark = pytest.mark.skipif(
+    not all((BUILD / f"ldm7/{p}").exists() for p in ("pqcreate", "pqinsert", "pqcat")),
+    reason="SKIPPED: run `make build` first",
+)
+PRODUCTS, SIZE = 30, 50_000
+
+
+def run_in(directory: Path, build: Path = BUILD) -> LabRun:
+    """A cell's run that knows no more than queues and their lists need."""
+    run = LabRun.__new__(LabRun)
+    run.out, run.queues, run.logs = directory, directory / "queues", directory / "logs"
+    run.job, run.followers = cast(Job, SimpleNamespace(build=build)), {}
+    (directory / "products").mkdir()
+    run.logs.mkdir()
+    return run
+
+
+def insert(run: LabRun, name: str) -> None:
+    """Ten products a second of pseudo-random bytes."""
+    trace = run.out / "trace.txt"
+    times = [f"2015061500000{i // 10}.{i % 10}00" for i in range(PRODUCTS)]
+    trace.write_text("".join(f"{SIZE} {t}\n" for t in times))
+    argv = configs.pqinsert_argv(BUILD, run.queue(name), trace, "NGRID", 1, "umass")
+    subprocess.run([*argv, "--scale", "10"], check=True, timeout=60, stderr=subprocess.DEVNULL)
+
+
+def test_all_products_are_listed_though_the_queue_holds_few(tmp_path: Path) -> None:
+    run = run_in(tmp_path)
+    run.make_queue("large", 10_000_000, 100)
+    run.make_queue("small", 200_000, 100)  # four of the thirty
+    run.follow_queue("small")
+    for name in ("large", "small"):
+        insert(run, name)
+    run.list_queues([("large", "large", None), ("rest", "small", None)])
+    run.end_followers(PRODUCTS)
+    found = {
+        name: parse_products(run.product_list(name).read_text(), name).products
+        for name in ("large", "small", "rest")
+    }
+    assert len(found["rest"]) <= 4
+    assert len(found["large"]) == PRODUCTS
+    assert found["small"] == found["large"]
+
+
+def test_what_never_comes_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lab_run, "LISTS_S", 0.1)
+    run = run_in(tmp_path)
+    run.make_queue("small", 200_000, 100)
+    run.follow_queue("small")
+    run.end_followers(1)
+    assert run.product_list("small").read_text() == ""
+    assert run.followers["small"].returncode == 0
+
+
+def test_a_list_that_cannot_be_made_ends_the_cell(tmp_path: Path) -> None:
+    run = run_in(tmp_path)
+    run.queues.mkdir()
+    run.queue("small").write_text("no queue")
+    run.follow_queue("small")
+    run.followers["small"].wait(timeout=60)
+    with pytest.raises(CellError, match="pqcat of small ended with 2: .*no product queue"):
+        run.end_followers(0)
