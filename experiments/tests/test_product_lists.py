@@ -79,5 +79,5 @@ def test_a_list_that_cannot_be_made_ends_the_cell(tmp_path: Path) -> None:
     run.queue("small").write_text("no queue")
     run.follow_queue("small")
     run.followers["small"].wait(timeout=60)
-    with pytest.raises(CellError, match="pqcat of small ended with 2: .*no product queue"):
+    with pytest.raises(CellError, match="pqcat of small ended with 2: .*not a product queue"):
         run.end_followers(0)
