@@ -282,6 +282,7 @@ void fmtp_sender_multicasted(struct fmtp_sender *s, struct product *p, uint64_t 
     fmtp_timer_arm(&s->timers, &p->timer, now_ns + max64(tau_ns, s->cfg.tau_snd_min_ns));
     p->nudge_ns = max64(2 * rtt_ns, NUDGE_MIN_NS) +
                   fmtp_scaled_tx_ns(1, queued_bytes(s), s->cfg.r_mc_bps);
+    p->queued_ns = s->cfg.queued_bytes ? now_ns + p->nudge_ns : 0;
     if (p->had_peers)
         fmtp_timer_arm(&s->nudges, &p->nudge, now_ns + p->nudge_ns);
     if (s->cfg.multicasted)
@@ -312,6 +313,18 @@ uint64_t fmtp_sender_deadline(const struct fmtp_sender *s)
     return min64(at, min64(fmtp_repair_deadline(s), fmtp_peers_deadline(s)));
 }
 
+/* The unsolicited RETX_EOP of a timeout. */
+static void force_eop(struct fmtp_sender *s, struct product *p)
+{
+    size_t max = s->cfg.max_peers;
+
+    for (size_t i = set_next(p->unfinished_set, max, 0); i < max;
+         i = set_next(p->unfinished_set, max, i + 1)) {
+        struct fmtp_request r = {.index = p->index, .flags = FMTP_RETX_EOP};
+        fmtp_peers_answer(s, (int)i, &r);
+    }
+}
+
 void fmtp_sender_timeout(struct fmtp_sender *s, uint64_t now_ns)
 {
     struct fmtp_timer *t;
@@ -320,11 +333,9 @@ void fmtp_sender_timeout(struct fmtp_sender *s, uint64_t now_ns)
         struct product *p = (struct product *)t;
         if (p->unfinished)
             s->stats.timeouts++;
-        for (size_t i = set_next(p->unfinished_set, s->cfg.max_peers, 0); i < s->cfg.max_peers;
-             i = set_next(p->unfinished_set, s->cfg.max_peers, i + 1)) {
-            struct fmtp_request r = {.index = p->index, .flags = FMTP_RETX_EOP};
-            fmtp_peers_answer(s, (int)i, &r);
-        }
+        /* To ours this is a call to ask for all they lack, and what waits in the system they lack. */
+        if (now_ns >= p->queued_ns)
+            force_eop(s, p);
         fmtp_sender_release(s, p, FMTP_RELEASE_TIMEOUT);
     }
     while ((t = fmtp_timers_pop(&s->nudges, now_ns)))

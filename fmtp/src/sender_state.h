@@ -46,6 +46,7 @@ struct product {
     struct fmtp_timer timer;          /* first: timers are cast back to their product */
     struct fmtp_timer nudge;
     uint64_t nudge_ns;                /* the interval before this one */
+    uint64_t queued_ns;               /* till then it may wait in the system; 0: hardly */
     struct product *chain;            /* hash, or list of the dying */
     uint32_t index, size, nblocks, ngroups;
     struct iovec parts[FMTP_MAX_PARTS];

@@ -202,6 +202,30 @@ static void test_nudges_behind_a_queue(void **state)
     fmtp_sender_free(s);
 }
 
+/* A product that times out where it may still wait in the system: nobody is called to ask for it.
+ * tau_snd: 70 * 2000*8/1.12e6 = 1 s. */
+static void test_timeout_behind_a_queue(void **state)
+{
+    struct fmtp_sender_config cfg = common;
+    uint8_t bytes[200];
+    unsigned extra;
+
+    (void)state;
+    cfg.f_snd = 70;
+    for (int queued = 0; queued <= 1; queued++) {
+        cfg.queued_bytes = queued ? 1400000 : 0;
+        struct fmtp_sender *s = make(&cfg);
+        int a = peer(s, false);
+        offer(s, 2000);
+        drain(s, 0, &extra);
+        assert_int_equal(fmtp_sender_deadline(s), 1000 * MS);
+        fmtp_sender_timeout(s, 1000 * MS);
+        assert_int_equal(nreleased, 1);
+        assert_int_equal(stream(s, a, bytes, sizeof bytes, 1000 * MS), queued ? 0 : 12);
+        fmtp_sender_free(s);
+    }
+}
+
 /* r_uc: 8 Mbit/s are 1000 bytes/ms for all streams together, shared fairly; a stuck one hoards
  * nothing. Idle time saves up 5 ms and a message of 112 bytes. */
 static void test_paced_streams(void **state)
@@ -324,6 +348,7 @@ int main(void)
         cmocka_unit_test(test_release_waits_for_the_caller),
         cmocka_unit_test(test_request_counts_peer), cmocka_unit_test(test_nudges),
         cmocka_unit_test(test_nudges_behind_a_queue),
+        cmocka_unit_test(test_timeout_behind_a_queue),
         cmocka_unit_test(test_paced_streams), cmocka_unit_test(test_nobody_hoards),
         cmocka_unit_test(test_memory_is_bounded),
     };
