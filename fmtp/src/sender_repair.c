@@ -262,6 +262,9 @@ static void begin_burst(struct fmtp_sender *s, struct group *g, uint64_t now_ns)
 {
     unsigned k = blocks_of(s, g), n = g->target - g->parity;
     uint64_t packet = packet_ns(s);
+    /* A lone repair that is lost costs a round trip and patience: much, at the end of a long
+     * product, against a symbol more. Of a small product that symbol is a part worth counting. */
+    double least = g->product->ngroups < LONG_PRODUCT ? 0.1 : 0.005;
 
     settle(s, g, g->target);
     if (!n && !g->originals) {
@@ -270,17 +273,18 @@ static void begin_burst(struct fmtp_sender *s, struct group *g, uint64_t now_ns)
     }
     if (g->last_ns + fmtp_peers_rtt_max(s) < now_ns)
         g->resent = (struct fmtp_bits){0};
+    if (n && n * loss(s) >= least && near_end(s, g->product)) {
+        /* Something of the burst may be lost again. */
+        unsigned target = g->target + 1 + (unsigned)(n * loss(s));
+        unsigned max = fmtp_fec_max_parity(k);
+        g->target = (uint8_t)(target < max ? target : max);
+        n = g->target - g->parity;
+    }
     /* The code costs here and, at the same time everywhere, at the receivers. But only parity tells
      * when a burst is over and did not suffice: near the end that spares a timer. */
     if (bits(&g->wanted) * packet <= n * (packet + 2 * code_ns(s, k)) &&
         (n < 2 || !near_end(s, g->product) || 2 * code_ns(s, k) * n > fmtp_peers_rtt_max(s)))
         g->originals = true;
-    if (n * loss(s) >= 0.1 && near_end(s, g->product)) {
-        /* Something of the burst will be lost again. */
-        unsigned target = g->target + 1 + (unsigned)(n * loss(s));
-        unsigned max = fmtp_fec_max_parity(k);
-        g->target = (uint8_t)(target < max ? target : max);
-    }
     g->state = GROUP_READY;
     TAILQ_REMOVE(&s->held, g, link);
     TAILQ_INSERT_TAIL(&s->ready, g, link);

@@ -77,10 +77,38 @@ static void test_no_hold_off_for_one(void **state)
     unsigned extra;
 
     (void)state;
+    calm(s);
     offer(s, 2000);
     drain(s, 0, &extra);
     ask(s, a, 0, 0, 0, 1, 1, 20 * MS);
     expect(s, 20 * MS, FMTP_REPAIR, 0);
+    fmtp_sender_free(s);
+}
+
+/* A lone repair at the end of a product of four groups or more gets company, unless loss is below 0.5 %:
+ * lost again, it would cost a round trip. */
+static void test_company_for_a_lone_repair(void **state)
+{
+    struct fmtp_sender *s = make(&common);
+    int a = peer(s, true);
+    unsigned extra;
+
+    (void)state;
+    calm(s);                                             /* 300 blocks, none lost */
+    offer(s, 4000);
+    drain(s, 0, &extra);
+    ask(s, a, 0, 0, 0, 1, 1, 20 * MS);                   /* 1 of 310 lost: 0.3 % */
+    ask(s, a, 1, 0, 0, 1, 1, 20 * MS);                   /* 2 of 320 lost: 0.6 % */
+    expect(s, 20 * MS, FMTP_REPAIR, 0);
+    expect(s, 20 * MS, FMTP_PARITY, parity(1, 0, 2));
+    expect(s, 20 * MS, FMTP_PARITY, parity(1, 1, 2));
+    expect_none(s, 20 * MS);
+    put(s, a, FMTP_RETX_END, latest, 0, 0);
+    offer(s, 3000);                                      /* three groups: a symbol more counts */
+    drain(s, 30 * MS, &extra);
+    ask(s, a, 0, 0, 0, 1, 1, 50 * MS);
+    expect(s, 50 * MS, FMTP_REPAIR, 0);
+    expect_none(s, 50 * MS);
     fmtp_sender_free(s);
 }
 
@@ -367,7 +395,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_session), cmocka_unit_test(test_original),
-        cmocka_unit_test(test_no_hold_off_for_one), cmocka_unit_test(test_parity),
+        cmocka_unit_test(test_no_hold_off_for_one),
+        cmocka_unit_test(test_company_for_a_lone_repair), cmocka_unit_test(test_parity),
         cmocka_unit_test(test_request_in_mid_burst), cmocka_unit_test(test_numbers_run_out),
         cmocka_unit_test(test_one_for_one), cmocka_unit_test(test_proactive_parity),
         cmocka_unit_test(test_early_request),
