@@ -19,7 +19,8 @@ from pydantic import Field
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarfloat import ScalarFloat
 
-from experiments.spec import Block, Clocks, MetricName, Protocol, SpecErrors, UsageError, read_as
+from experiments.spec import Block, Clocks, MetricName, Protocol, SpecErrors, UsageError
+from experiments.spec_reports import Reports, keys_by_block
 from parsers.units import METRICS, Metric, canonical, to_si
 from topologies.document import Document, read_document
 from topologies.spec import Text
@@ -138,7 +139,8 @@ def load(path: Path) -> BandsFile:
 
 def check_file(document: Document) -> BandsFile:
     """Raises SpecErrors with every mistake."""
-    found = read_as(document, BandsFile, {"bands": Band})
+    reports = Reports(document, None, keys_by_block(BandsFile, {"bands": Band}))
+    found = reports.read(BandsFile, document.data)
     for index, band in enumerate(found.bands if found is not None else ()):
         place = ("bands", index)
         if canonical(band.metric) is None:

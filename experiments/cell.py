@@ -29,7 +29,6 @@ from experiments.plan import (
     holds_the_replay,
     receiver_queue_bytes,
     receiver_queue_slots,
-    tbf_limit_bytes,
 )
 from experiments.rundir import write_json
 from experiments.verdict import accounts, judge
@@ -48,7 +47,7 @@ class CellRun(LabRun):
         (self.feed,) = self.cell.feeds
         self.nic1 = lab.nic1_of(self.publisher)
         self.max_rtt_ms = max(network.round_trip_ms[h] for h in self.subscribers)
-        self.tbf_limit = tbf_limit_bytes(self.cell.m, self.cell.r_bps, self.max_rtt_ms)
+        self.tbf_limit = self.cell.tbf_limit_bytes(self.max_rtt_ms)
         self.window_bytes = congestion_window_bytes(
             self.cell.f_cwnd_factor, self.cell.r_uc_bps, self.max_rtt_ms
         )
@@ -130,13 +129,13 @@ class CellRun(LabRun):
         if self.cell.protocol == "ldm7":
             commands = self.shape_feed(self.feed)
         else:
-            commands = shaping.tbf_commands(self.nic1, self._shaped_bps(), self.tbf_limit)
+            commands = shaping.tbf_commands(self.nic1, self.cell.shaped_bps, self.tbf_limit)
             for command in commands:
                 self.run(self.publisher, command)
             self.note_settings(
                 lambda: shaping.read_back_tbf(
                     self.run(self.publisher, shaping.qdisc_show(self.nic1)),
-                    rate_bps=self._shaped_bps(),
+                    rate_bps=self.cell.shaped_bps,
                     limit_bytes=self.tbf_limit,
                 )
             )
@@ -188,11 +187,6 @@ class CellRun(LabRun):
             )
         )
         return [" ".join(command) for command in commands]
-
-    def _shaped_bps(self) -> int:
-        """Rate of the queue that carries the products."""
-        cell = self.cell
-        return cell.r_mc_bps if cell.protocol == "ldm7" else cell.m * cell.r_bps
 
     def _congestion_control(self) -> str:
         """Sets the first asked algorithm that every host's namespace takes. What is in force, with
@@ -332,7 +326,7 @@ class CellRun(LabRun):
             cell=cell,
             network=self.network,
             publisher_nic1=self.nic1,
-            shaped_bps=self._shaped_bps(),
+            shaped_bps=self.cell.shaped_bps,
             settings=self.settings,
             products=self.job.trace_info["products"],
             times=self.times,

@@ -21,7 +21,17 @@ from experiments.cell_process import CellProblem, Clock, NativeClock, VirtualClo
 from experiments.plan import seconds_estimated
 from experiments.progress import make_reporter
 from experiments.rundir import latest_run, partial_runs
-from experiments.spec import AnySpec, SpecErrors, UsageError, bundled, find, load, override
+from experiments.spec import (
+    AnySpec,
+    SpecErrors,
+    UsageError,
+    at_level,
+    bundled,
+    find,
+    level_of,
+    load,
+    override,
+)
 from topologies.units import minutes_text
 from virtual.guest import STALL_S
 from virtual.kernel_build import find_kernel
@@ -52,6 +62,10 @@ def _count(text: str) -> int:
 
 def _overrides(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="an experiment (see list) or a .yaml file")
+    parser.add_argument(
+        "--level", metavar="LEVEL", help="quick (minutes; the default) or paper (as the papers')"
+    )
+    parser.add_argument("--repeats", type=_count, metavar="N", help="runs of each cell")
     parser.add_argument("--duration", type=float, metavar="S", help="seconds of the trace")
     parser.add_argument("--receivers", type=int, metavar="M", help="number of receivers")
     parser.add_argument("--trace", metavar="FILE", help="lines 'SIZE YYYYMMDDhhmmss.mmm', or model")
@@ -123,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command == "list":
             return _list()
         if options.command == "plan":
-            return _plan(_spec(options))
+            return _plan(*_spec(options))
         if options.command == "report":
             return _report(options.run)
         if options.command == "clean":
@@ -143,15 +157,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
 
 
-def _spec(options: argparse.Namespace) -> AnySpec:
+def _spec(options: argparse.Namespace) -> tuple[AnySpec, str | None]:
+    """The experiment as it is to be run, and at which level."""
     given: dict[str, Any] = {
         "duration_s": options.duration,
         "receivers": options.receivers,
+        "repeats": options.repeats,
         "trace": options.trace,
         "seed": options.seed,
         "queue_bytes": options.queue_bytes,
     }
-    return override(load(find(options.name)), given)
+    spec = load(find(options.name))
+    return override(at_level(spec, options.level), given), level_of(spec, options.level)
 
 
 def _list() -> int:
@@ -160,8 +177,8 @@ def _list() -> int:
     return EXIT_OK
 
 
-def _plan(spec: AnySpec) -> int:
-    planned = runner.plan(spec)
+def _plan(spec: AnySpec, level: str | None) -> int:
+    planned = runner.plan(spec, level)
     runner.check_queues(planned)
     print(f"{spec.name}: {spec.description}")
     for item in planned:
@@ -179,8 +196,8 @@ def _plan(spec: AnySpec) -> int:
 
 
 def _run(options: argparse.Namespace, argv: Sequence[str]) -> int:
-    spec = _spec(options)
-    planned = runner.plan(spec)
+    spec, level = _spec(options)
+    planned = runner.plan(spec, level)
     clock = clock_of(options, planned)
     runner.check_machine(planned, runner.RUNS, options.build, clock.name)
     result = runner.run_experiment(

@@ -70,7 +70,10 @@ def publisher_conf(
     """ldmd's file at the publisher. `roots`: its endpoint at the path service by feed; `service`:
     the socket of the path service, which ldmd asks for the paths of its feeds."""
     publisher, feeds = network.publisher, cell.feeds
-    allowed = [_allow(feeds, ldm_address(h, cell.protocol)) for h in network.subscribers]
+    subscribers = [
+        network.host(name) for name in cell.subscribing(h.name for h in network.subscribers)
+    ]
+    allowed = [_allow(feeds, ldm_address(h, cell.protocol)) for h in subscribers]
     if cell.protocol == "ldm6":
         return _text(cell, allowed)
     multicast = []
@@ -82,7 +85,7 @@ def publisher_conf(
             f"{root.vlan} {root.switch} {root.port}"
         )
         # FMTP comes from the path.
-        allowed += [_allow([feed], h.path_nic(feed.lane).ip) for h in network.subscribers]
+        allowed += [_allow([feed], h.path_nic(feed.lane).ip) for h in subscribers]
     return _text(cell, [*multicast, *allowed], service)
 
 

@@ -41,7 +41,7 @@ def collect(
     clock: Clock,
 ) -> Evidence:
     """The evidence in the cell's directory `out`."""
-    subscribers = [h.name for h in network.subscribers]
+    subscribers = cell.subscribing(h.name for h in network.subscribers)
     wrong_links, links = link_mismatches(out / "links.json")
     start = _counters(out / "counters-start.json")
     end = _counters(out / "counters-end.json")

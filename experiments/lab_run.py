@@ -73,7 +73,7 @@ class LabRun:
     def __init__(self, job: Job, network: Network, lab: Lab, out: Path) -> None:
         self.job, self.cell, self.network, self.lab, self.out = job, job.cell, network, lab, out
         self.publisher = network.publisher.name
-        self.subscribers = [h.name for h in network.subscribers]
+        self.subscribers = self.cell.subscribing(h.name for h in network.subscribers)
         self.logs = out / "logs"
         self.settings: list[Setting] = []
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
@@ -334,6 +334,8 @@ class LabRun:
         return {
             "cell": cell.cell,
             "experiment": cell.experiment,
+            "level": cell.level,
+            "factors": dict(cell.factors),
             "protocol": cell.protocol,
             "m": cell.m,
             "r_bps": cell.r_bps,

@@ -12,11 +12,21 @@ import hashlib
 import itertools
 import json
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from experiments.spec import ExperimentSpec
+from experiments.spec import (
+    BASE_FACTORS,
+    PARAMETER_FACTORS,
+    SUBSCRIPTION_FACTORS,
+    ExperimentSpec,
+    UsageError,
+)
+from parsers.factors import Scalar
 
+SIZE_FACTORS: Final = ("b_snd",)  # in bytes; in names of cells in MB
+LETTERS: Final = {**PARAMETER_FACTORS, **SUBSCRIPTION_FACTORS}  # of factors, in names of cells
 FEED: Final = "NGRID"  # of the papers' experiments
 QUEUE_MARGIN_BYTES: Final = 64_000_000
 QUEUE_FACTOR: Final = 1.5
@@ -55,12 +65,18 @@ class CellSpec:
 
     cell: str
     experiment: str
+    level: str | None
+    factors: Mapping[str, Scalar]  # name -> level, of those that the experiment varies
     topology: str
     protocol: str
     m: int
+    subscribers: tuple[str, ...] | None  # None: the first m of the topology
     r_bps: int
     loss: float
     loss_model: str
+    loss_burst_packets: float
+    rtt_ms: float | None  # None: the topology's
+    background_flows: int
     duration_s: float
     drain_timeout_s: float
     repeat: int
@@ -70,6 +86,8 @@ class CellSpec:
     r_mc_bps: int
     r_uc_bps: int
     r_vn_bps: int
+    ldm6_rate: str  # per-receiver, shared
+    ldm6_bps: int  # rate of LDM6's token bucket filter
     b_mc_bytes: int
     b_uc_bytes: int
     b_rcv_bytes: int
@@ -95,6 +113,22 @@ class CellSpec:
         return 0
 
     @property
+    def shaped_bps(self) -> int:
+        """Rate of the sender's queue that carries the products."""
+        return self.r_mc_bps if self.protocol == "ldm7" else self.ldm6_bps
+
+    def tbf_limit_bytes(self, max_rtt_ms: float) -> int:
+        """Limit of LDM6's token bucket filter. A rate that all share is the path's: its queue is
+        the path's, too (drfsm.txt 5.1)."""
+        if self.ldm6_rate == "shared":
+            return self.b_mc_bytes
+        return tbf_limit_bytes(self.ldm6_bps, max_rtt_ms)
+
+    def subscribing(self, hosts: Iterable[str]) -> list[str]:
+        """Who takes part, of the topology's subscribers."""
+        return list(self.subscribers) if self.subscribers is not None else [*hosts][: self.m]
+
+    @property
     def queue_count(self) -> int:
         """Product queues of subscribers."""
         return self.m
@@ -104,7 +138,13 @@ class CellSpec:
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> CellSpec:
-        return cls(**{**raw, "tcp_congestion_control": tuple(raw["tcp_congestion_control"])})
+        return cls(**{**raw, **cls._tuples(raw)})
+
+    @staticmethod
+    def _tuples(raw: dict[str, Any]) -> dict[str, Any]:
+        """What JSON has as lists."""
+        names = ("subscribers", "tcp_congestion_control")
+        return {name: tuple(raw[name]) for name in names if raw[name] is not None}
 
     def digest(self, trace_text: str) -> str:
         """Identifies what is run: a finished cell with the same digest need not run again."""
@@ -112,47 +152,93 @@ class CellSpec:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def cell_name(protocol: str, m: int, r_bps: int, loss: float, repeat: int, repeats: int) -> str:
-    """ldm7-m8-r20-p1: rate in Mbit/s, loss in percent; -n2 for the second of several repeats."""
-    name = f"{protocol}-m{m}-r{r_bps / 1e6:g}-p{loss * 100:g}"
-    return f"{name}-n{repeat + 1}" if repeats > 1 else name
+def cell_name(factors: Mapping[str, Scalar], repeat: int, repeats: int) -> str:
+    """ldm7-m8-r20-p1: rate in Mbit/s, loss in percent; then what else varies, e.g. -fsnd500-rtt10;
+    -n2 for the second of several repeats."""
+    base = (
+        f"{factors['protocol']}-m{factors['receivers']}"
+        f"-r{float(factors['rate_bps']) / 1e6:g}-p{float(factors['loss']) * 100:g}"
+    )
+    further = [
+        f"{letters}{_short(n, factors[n])}" for n, letters in LETTERS.items() if n in factors
+    ]
+    return "-".join([base, *further, *([f"n{repeat + 1}"] if repeats > 1 else [])])
 
 
-def expand(spec: ExperimentSpec) -> tuple[CellSpec, ...]:
-    """The cells in running order: repeat by repeat, protocols next to each other."""
-    factors, fixed = spec.factors, spec.parameters
+def _short(name: str, level: Scalar) -> str:
+    if isinstance(level, str):
+        return level
+    return f"{level / 1e6:g}M" if name in SIZE_FACTORS else f"{level:g}"
+
+
+def levels_of(spec: ExperimentSpec) -> list[dict[str, Scalar]]:
+    """The levels of all factors, for each combination; one that is in two blocks is there once. A
+    factor that one block varies has its parameter's level in the others."""
+    varied = [n for n in PARAMETER_FACTORS if any(getattr(b, n) for b in spec.factors)]
+    found: dict[str, dict[str, Scalar]] = {}
+    for block in spec.factors:
+        lists: dict[str, tuple[Scalar, ...]] = {
+            "receivers": block.receivers,
+            "rate_bps": block.rate_bps,
+            "loss": block.loss,
+            **{n: getattr(block, n) or (getattr(spec.parameters, n),) for n in varied},
+            "protocol": block.protocol,
+        }
+        for combination in itertools.product(*lists.values()):
+            levels = dict(zip(lists, combination, strict=True))
+            # A parameter may have no level of its own: the topology's round trips.
+            ordered = {n: levels[n] for n in (*BASE_FACTORS, *varied) if levels[n] is not None}
+            found.setdefault(cell_name(ordered, 0, 1), ordered)
+    return list(found.values())
+
+
+def expand(spec: ExperimentSpec, level: str | None = None) -> tuple[CellSpec, ...]:
+    """The cells in the order of the file: repeat by repeat, protocols next to each other. A seed
+    depends on the repeat only, so that all levels are compared on the same trace and losses.
+    `level`: the one that `spec` is at."""
+    fixed = spec.parameters
     cells = []
-    for repeat, m, r_bps, loss, protocol in itertools.product(
-        range(spec.repeats), factors.receivers, factors.rate_bps, factors.loss, factors.protocol
-    ):
+    for repeat, factors in itertools.product(range(spec.repeats), levels_of(spec)):
+        protocol, m = str(factors["protocol"]), int(factors["receivers"])
+        r_bps = int(factors["rate_bps"])
+        varied = fixed.model_copy(update={n: v for n, v in factors.items() if n in LETTERS})
         r_mc = round(fixed.r_mc * r_bps)
         r_uc = round(fixed.r_uc * r_bps)
+        ldm6_bps = m * r_bps if fixed.ldm6_rate == "per-receiver" else r_bps
         # Table II: r_vn >= r_mc + r_uc (LDM7), >= m x r (LDM6). The headroom keeps the path's
         # meter, which counts VLAN tags too, from dropping what the sender's tc lets pass.
-        needed = r_mc + r_uc if protocol == "ldm7" else m * r_bps
+        needed = r_mc + r_uc if protocol == "ldm7" else ldm6_bps
         cells.append(
             CellSpec(
-                cell=cell_name(protocol, m, r_bps, loss, repeat, spec.repeats),
+                cell=cell_name(factors, repeat, spec.repeats),
                 experiment=spec.name,
+                level=level,
+                factors=factors,
                 topology=spec.topology,
                 protocol=protocol,
                 m=m,
+                subscribers=fixed.subscribers[:m] if fixed.subscribers is not None else None,
                 r_bps=r_bps,
-                loss=loss,
+                loss=float(factors["loss"]),
                 loss_model=fixed.loss_model,
+                loss_burst_packets=varied.loss_burst_packets,
+                rtt_ms=varied.rtt_ms,
+                background_flows=varied.background_flows,
                 duration_s=spec.duration_s,
                 drain_timeout_s=spec.drain_timeout_s,
                 repeat=repeat,
                 seed=spec.base_seed + repeat,
-                f_snd=fixed.f_snd,
-                f_rcv=fixed.f_rcv,
+                f_snd=varied.f_snd,
+                f_rcv=varied.f_rcv,
                 r_mc_bps=r_mc,
                 r_uc_bps=r_uc,
                 r_vn_bps=round(fixed.headroom * needed),
+                ldm6_rate=fixed.ldm6_rate,
+                ldm6_bps=ldm6_bps,
                 b_mc_bytes=fixed.b_mc,
                 b_uc_bytes=fixed.b_uc,
                 b_rcv_bytes=fixed.b_rcv,
-                b_snd_bytes=fixed.b_snd or 0,
+                b_snd_bytes=varied.b_snd or 0,
                 q_snd_bytes=fixed.q_snd,
                 n_snd=fixed.n_snd,
                 q_rcv_bytes=fixed.q_rcv or 0,
@@ -161,6 +247,23 @@ def expand(spec: ExperimentSpec) -> tuple[CellSpec, ...]:
             )
         )
     return tuple(cells)
+
+
+# What a cell may ask for and no cell can do yet: parameter -> its level that asks for nothing.
+UNSUPPORTED: Final[Mapping[str, object]] = {
+    "rtt_ms": None,
+    "loss_burst_packets": 1.0,
+    "background_flows": 0,
+}
+
+
+def refuse_unsupported(cells: Iterable[CellSpec]) -> None:
+    """Raises UsageError if a cell asks for what would not be done."""
+    for cell in cells:
+        for name, nothing in UNSUPPORTED.items():
+            if (found := getattr(cell, name)) != nothing:
+                valid = "without it" if nothing is None else f"{nothing:g}"
+                raise UsageError(f"{name}: found {found:g} in {cell.cell}; valid so far: {valid}")
 
 
 def receiver_queue_bytes(trace_bytes: int, q_rcv_bytes: int = 0) -> int:
@@ -218,9 +321,10 @@ def virtual_seconds_limit(cell: CellSpec, trace_bytes: int) -> float:
     return 300.0 + 10.0 * virtual_seconds_estimated(cell, trace_bytes)
 
 
-def tbf_limit_bytes(m: int, r_bps: int, max_rtt_ms: float) -> int:
-    """Limit of LDM6's token bucket filter: m x 2 x r x max RTT (mpup-ldm7.txt V-B)."""
-    return round(m * 2 * r_bps * max_rtt_ms / 1000 / 8)
+def tbf_limit_bytes(rate_bps: int, max_rtt_ms: float) -> int:
+    """Limit of LDM6's token bucket filter: m x 2 x r x max RTT, for a rate of m x r
+    (mpup-ldm7.txt V-B)."""
+    return round(2 * rate_bps * max_rtt_ms / 1000 / 8)
 
 
 def congestion_window_bytes(factor: float, r_uc_bps: int, max_rtt_ms: float) -> int:

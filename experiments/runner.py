@@ -22,10 +22,12 @@ from experiments.cell_process import CellProblem, CellProcess, Clock, NativeCloc
 from experiments.configs import LDMD
 from experiments.job import Job
 from experiments.join_leave import plan as join_leave
+from experiments.networks import Networks
 from experiments.plan import (
     CellSpec,
     disk_needed_bytes,
     expand,
+    refuse_unsupported,
 )
 from experiments.progress import Reporter
 from experiments.rundir import RunDirectory, take_over, write_json, write_text
@@ -101,27 +103,28 @@ class RunResult:
         return tuple(c.cell for c in self.cells if c.verdict == INVALID)
 
 
-def plan(spec: AnySpec) -> tuple[Planned, ...]:
-    """Expands the experiment with its traces and networks. Raises SpecErrors or TopologyErrors."""
+def plan(spec: AnySpec, level: str | None = None) -> tuple[Planned, ...]:
+    """Expands the experiment, which is at `level`, with its traces and networks. Raises SpecErrors,
+    TopologyErrors or UsageError."""
     if isinstance(spec, JoinLeaveSpec):
-        return _plan_join_leave(spec)
+        return _plan_join_leave(spec, level)
     traces: dict[int, ReplayTrace] = {}
-    networks: dict[int, Network] = {}
+    networks = Networks()
     planned = []
-    for cell in expand(spec):
+    cells = expand(spec, level)
+    refuse_unsupported(cells)
+    for cell in cells:
         if cell.seed not in traces:
             traces[cell.seed] = trace_input.prepare(spec.trace, spec.duration_s, cell.seed)
-        if cell.m not in networks:
-            path = find_topology(spec.topology)
-            networks[cell.m] = load_topology(path, {"receivers": cell.m})
-        planned.append(Planned(cell, networks[cell.m], traces[cell.seed]))
+        planned.append(Planned(cell, networks.of(cell), traces[cell.seed]))
     return tuple(planned)
 
 
-def _plan_join_leave(spec: JoinLeaveSpec) -> tuple[Planned, ...]:
+def _plan_join_leave(spec: JoinLeaveSpec, level: str | None) -> tuple[Planned, ...]:
     network = load_topology(find_topology(spec.topology), {"lanes": len(spec.feeds)})
     subscribers = [host.name for host in network.subscribers]
-    cells = join_leave.expand(spec, subscribers)
+    cells = join_leave.expand(spec, subscribers, level)
+    refuse_unsupported(cells)
     return tuple(Planned(cell, network, join_leave.prepare(spec, cell)) for cell in cells)
 
 

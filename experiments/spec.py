@@ -9,25 +9,34 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    WithJsonSchema,
+)
 
 from experiments.loss_model import LossModel
-from parsers.units import METRICS, canonical
+from experiments.spec_reports import Reports, keys_by_block, quote
+from parsers.published import Claim, Figure, PaperValue, Where
 from topologies.document import Document, Error, Place, TopologyErrors, read_document
-from topologies.spec import Loss, RateBps, SizeBytes, Text
+from topologies.spec import NAME_PATTERN, Loss, RateBps, SizeBytes, Text
 
 __all__ = [
     "Error",
     "ExperimentSpec",
     "SpecErrors",
     "UsageError",
+    "at_level",
     "bundled",
     "find",
+    "level_of",
     "load",
     "override",
 ]
@@ -42,14 +51,21 @@ HERE = Path(__file__).parent
 
 MAX_RECEIVERS = 200
 MAX_DURATION_S = 24 * 3600
+MAX_REPEATS = 1000
 Protocol = Literal["ldm7", "ldm6"]
 Clocks = Literal["any", "native", "virtual"]
 Receivers = Annotated[int, Field(strict=True, ge=1, le=MAX_RECEIVERS)]
 Factor = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 Slots = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
 Seconds = Annotated[float, Field(ge=5, le=MAX_DURATION_S, allow_inf_nan=False)]
+Duration = Annotated[float, Field(gt=0, le=MAX_DURATION_S, allow_inf_nan=False)]
+Repeats = Annotated[int, Field(strict=True, ge=1, le=MAX_REPEATS)]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
 MetricName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+HostName = Annotated[str, Field(pattern=NAME_PATTERN)]
+RttMs = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
+BurstPackets = Annotated[float, Field(ge=1, le=10_000, allow_inf_nan=False)]
+Flows = Annotated[int, Field(strict=True, ge=0, le=1000)]
 AlgorithmName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,14}$")]
 
 
@@ -60,12 +76,31 @@ class Block(BaseModel):
 
 
 class Factors(Block):
-    """What varies; a cell is run for each combination of levels."""
+    """What varies; a cell is run for each combination of levels. A factor with the name of a
+    parameter takes that parameter's place."""
 
     protocol: tuple[Protocol, ...] = Field(min_length=1, description="ldm7, ldm6 or both")
     receivers: tuple[Receivers, ...] = Field(min_length=1, description="m")
     rate_bps: tuple[RateBps, ...] = Field(min_length=1, description="base rate r")
     loss: tuple[Loss, ...] = Field(min_length=1, description="p_i, the same at every receiver")
+    f_snd: tuple[Factor, ...] | None = Field(default=None, min_length=1)
+    f_rcv: tuple[Factor, ...] | None = Field(default=None, min_length=1)
+    rtt_ms: tuple[RttMs, ...] | None = Field(default=None, min_length=1)
+    loss_burst_packets: tuple[BurstPackets, ...] | None = Field(default=None, min_length=1)
+    background_flows: tuple[Flows, ...] | None = Field(default=None, min_length=1)
+    b_snd: tuple[SizeBytes, ...] | None = Field(default=None, min_length=1)
+
+
+BASE_FACTORS: Final = ("protocol", "receivers", "rate_bps", "loss")
+# The factors that vary a parameter, in the order of cell names, each with its letters there.
+PARAMETER_FACTORS: Final = {
+    "f_snd": "fsnd",
+    "f_rcv": "frcv",
+    "rtt_ms": "rtt",
+    "loss_burst_packets": "burst",
+    "background_flows": "bg",
+    "b_snd": "bsnd",
+}
 
 
 class Parameters(Block):
@@ -109,20 +144,67 @@ class Parameters(Block):
         description="the first of these that can be had; ctcp: the papers' CTCP, whose window is "
         "fixed at f_cwnd",
     )
-
-
-class PaperValue(Block):
-    """A published value, for the column beside ours."""
-
-    metric: MetricName = Field(description="name of the metric")
-    protocol: Protocol | Literal["both"]
-    value: Annotated[float, Field(allow_inf_nan=False)] | None = Field(
-        None, description="left out where the text gives a relation only"
+    rtt_ms: RttMs | None = Field(
+        None,
+        description="the same round trip between the publisher and every receiver, half of it per "
+        "direction; without it the topology's",
     )
-    unit: Text
-    source: Text = Field(description="section, figure or table")
-    conditions: Text = Field(description="under what the value was found")
-    text: Text | None = Field(None, description="the statement, where it is not a number")
+    loss_burst_packets: BurstPackets = Field(
+        1.0,
+        description="mean length of a burst of losses; 1: independent losses, above: "
+        "Gilbert-Elliott with the same mean loss p_i",
+    )
+    background_flows: Flows = Field(
+        0, description="competing TCP flows (iperf3) over the same bottleneck"
+    )
+    ldm6_rate: Literal["per-receiver", "shared"] = Field(
+        "per-receiver",
+        description="rate of LDM6's token bucket filter; per-receiver: m x r (mpup-ldm7.txt V-B), "
+        "shared: r for all receivers (drfsm.txt 5.4)",
+    )
+    subscribers: tuple[HostName, ...] | None = Field(
+        None,
+        min_length=1,
+        description="hosts of the topology; the factor receivers takes the first m of them. "
+        "Without it: the topology's, in its order",
+    )
+
+
+def _blocks(value: object) -> object:
+    """`factors` as a list of blocks; one block need not be in a list."""
+    return [value] if isinstance(value, (Mapping, Factors)) else value
+
+
+def _some_of(model: type[BaseModel]) -> WithJsonSchema:
+    """The schema of some of a block's keys, for editors."""
+    schema = model.model_json_schema()
+    schema.pop("required", None)
+    return WithJsonSchema({**schema, "description": "some of them, in place of the file's"})
+
+
+class Level(Block):
+    """What a level of the experiment has in place of the file's."""
+
+    duration_s: Duration | None = None
+    drain_timeout_s: Duration | None = None
+    repeats: Repeats | None = None
+    trace: Text | None = None
+    factors: dict[str, Any] | list[dict[str, Any]] = Field(
+        {}, description="levels of factors by name, in every block; a list: other blocks"
+    )
+    parameters: Annotated[dict[str, Any], _some_of(Parameters)] = {}
+    subscriptions: dict[str, Any] = Field({}, description="of kind join-leave")
+
+
+LevelName = Literal["quick", "paper"]
+LEVEL_NAMES: Final[tuple[LevelName, ...]] = get_args(LevelName)
+
+
+class Levels(Block):
+    """How thoroughly the experiment is run: quick takes minutes, paper as long as the papers'."""
+
+    quick: Level
+    paper: Level
 
 
 class Spec(Block):
@@ -132,22 +214,25 @@ class Spec(Block):
     description: Text
     topology: Text = Field(description="name of a topology of Downpour, or the path of a file")
     parameters: Parameters
-    repeats: Annotated[int, Field(strict=True, ge=1, le=1000)] = 1
+    repeats: Repeats = 1
     base_seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]
     trace: Text = Field("model", description="model, or the path of a trace file")
-    duration_s: Annotated[float, Field(gt=0, le=MAX_DURATION_S, allow_inf_nan=False)] = Field(
-        description="how much of the trace is replayed"
-    )
-    drain_timeout_s: Annotated[float, Field(gt=0, le=MAX_DURATION_S, allow_inf_nan=False)] = Field(
+    duration_s: Duration = Field(description="how much of the trace is replayed")
+    drain_timeout_s: Duration = Field(
         120.0, description="how long to wait after the last insertion for the last product"
     )
+    levels: Levels | None = None
     paper: tuple[PaperValue, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    figures: tuple[Figure, ...] = ()
 
 
 class ExperimentSpec(Spec):
     """An experiment file of Downpour: a cell for each combination of the factors' levels."""
 
-    factors: Factors
+    factors: Annotated[tuple[Factors, ...], BeforeValidator(_blocks)] = Field(
+        min_length=1, description="one block, or a list of blocks whose cells are put together"
+    )
 
 
 class FeedSpec(Block):
@@ -172,17 +257,28 @@ class SubscriptionsSpec(Block):
     killed: Loss = Field(description="share of sessions that end by kill -9")
 
 
+class JoinLeaveFactors(Block):
+    """What varies; each takes the place of the key of `subscriptions`."""
+
+    stay_s: tuple[Seconds, ...] | None = Field(default=None, min_length=1)
+    away_s: tuple[Seconds, ...] | None = Field(default=None, min_length=1)
+    killed: tuple[Loss, ...] | None = Field(default=None, min_length=1)
+
+
+SUBSCRIPTION_FACTORS: Final = {"stay_s": "stay", "away_s": "away", "killed": "killed"}
+
+
 class JoinLeaveSpec(Spec):
     """An experiment file of Downpour: subscribers join and leave feeds under load."""
 
     kind: Literal["join-leave"] = Field(description="join-leave")
     feeds: tuple[FeedSpec, ...] = Field(min_length=1, description="one lane of the topology each")
     subscriptions: SubscriptionsSpec
+    factors: JoinLeaveFactors = JoinLeaveFactors()
 
 
 AnySpec = ExperimentSpec | JoinLeaveSpec
 S = TypeVar("S", bound=Spec)
-B = TypeVar("B", bound=BaseModel)
 
 
 def json_schema() -> str:
@@ -225,99 +321,172 @@ def load_as(kind: type[S], path: Path) -> S:
 
 
 def validate(document: Document) -> AnySpec:
-    """The checked file; raises SpecErrors with every mistake."""
+    """The checked file; raises SpecErrors with every mistake, those of its levels included."""
     spec: AnySpec | None = None
     if not isinstance(document.data, dict):
-        document.report((), _quote(document.data), "an experiment: keys such as name, factors")
+        document.report((), quote(document.data), "an experiment: keys such as name, factors")
     else:
-        spec = read_as(document, _model_of(document.data))
-    if spec is not None:
-        _check_whole(document, spec)
+        spec = _checked(document, _model_of(document.data), document.data, None)
+    if spec is not None and spec.levels is not None and not document.errors:
+        for name in LEVEL_NAMES:
+            _checked(document, type(spec), _merged(spec, name), name)
     if document.errors or spec is None:
         raise SpecErrors(document.errors)
     return spec
 
 
-def read_as(
-    document: Document, model: type[B], blocks: Mapping[str, type[BaseModel]] | None = None
-) -> B | None:
-    """The document as `model`, whose keys `blocks` have models of their own; None, with every
-    mistake reported in `document`, if it is none."""
-    try:
-        return model.model_validate(document.data)
-    except ValidationError as error:
-        details = error.errors(include_url=False)
-        for detail in details:
-            # A list that is too short only because its items are wrong is not reported twice.
-            if detail["type"] == "too_short" and any(
-                d is not detail and d["loc"][: len(detail["loc"])] == detail["loc"] for d in details
-            ):
-                continue
-            _report(document, detail, model, _MODELS if blocks is None else blocks)
-    return None
+def _checked(
+    document: Document,
+    model: type[ExperimentSpec] | type[JoinLeaveSpec],
+    data: Mapping[str, Any],
+    level: str | None,
+) -> AnySpec | None:
+    """`data`, the document's, as it is or at a level; mistakes go to the document."""
+    reports = Reports(document, level, _keys_of(model))
+    spec = reports.read(model, data)
+    if spec is not None:
+        _check_whole(reports, spec)
+    return spec
 
 
 def _model_of(data: Mapping[str, Any]) -> type[ExperimentSpec] | type[JoinLeaveSpec]:
     return JoinLeaveSpec if "kind" in data else ExperimentSpec
 
 
-def _check_factors(document: Document, spec: ExperimentSpec) -> None:
-    for name, levels in spec.factors.model_dump().items():
-        if len(set(levels)) < len(levels):
-            found = f"factors.{name} with a level twice"
-            document.report(("factors", name), found, "each level once")
-    for index, level in enumerate(spec.factors.loss):
-        if level >= 1.0:
-            place: Place = ("factors", "loss", index)
-            document.report(place, f"loss {level:g}", "a probability below 1, e.g. 1%")
+def _keys_of(whole: type[BaseModel]) -> Callable[[Place], list[str]]:
+    """What keys are valid at a place of the file."""
+    blocks: dict[str, type[BaseModel]] = {
+        "factors": JoinLeaveFactors if whole is JoinLeaveSpec else Factors,
+        "parameters": Parameters,
+        "levels": Levels,
+        "paper": PaperValue,
+        "claims": Claim,
+        "figures": Figure,
+        "feeds": FeedSpec,
+        "subscriptions": SubscriptionsSpec,
+    }
+
+    plain = keys_by_block(whole, blocks)
+
+    def keys(place: Place) -> list[str]:
+        if place[0] == "levels" and len(place) == 3:
+            return list(Level.model_fields)
+        if {"at", "where", "against"} & set(place[1:-1]):
+            return list(Where.model_fields)
+        return plain(place)
+
+    return keys
 
 
-def _check_feeds(document: Document, spec: JoinLeaveSpec) -> None:
+def _check_factors(reports: Reports, spec: ExperimentSpec) -> None:
+    names = spec.parameters.subscribers
+    if names is not None and len(set(names)) < len(names):
+        reports.add(("parameters", "subscribers"), "subscribers with a host twice", "each once")
+    for number, block in enumerate(spec.factors):
+        for name, levels in block.model_dump(exclude_none=True).items():
+            if len(set(levels)) < len(levels):
+                found = f"factors.{name} with a level twice"
+                reports.add(("factors", number, name), found, "each level once")
+        for index, level in enumerate(block.loss):
+            if level >= 1.0:
+                place: Place = ("factors", number, "loss", index)
+                reports.add(place, f"loss {level:g}", "a probability below 1, e.g. 1%")
+        for index, m in enumerate(block.receivers):
+            if names is not None and m > len(names):
+                place = ("factors", number, "receivers", index)
+                valid = f"at most {len(names)}, the number of parameters.subscribers"
+                reports.add(place, f"m = {m}", valid)
+
+
+def _check_timeouts(reports: Reports, spec: AnySpec) -> None:
+    """f_snd is above f_rcv in every cell."""
+    fixed = spec.parameters
+    cases: list[tuple[Place, float, float]] = []
+    if isinstance(spec, JoinLeaveSpec):
+        cases.append((("parameters", "f_snd"), fixed.f_snd, fixed.f_rcv))
+    else:
+        for number, block in enumerate(spec.factors):
+            place: Place = ("factors", number, "f_snd") if block.f_snd else ("parameters", "f_snd")
+            f_rcv = max(block.f_rcv or (fixed.f_rcv,))
+            cases.append((place, min(block.f_snd or (fixed.f_snd,)), f_rcv))
+    for place, f_snd, f_rcv in cases:
+        if f_snd <= f_rcv:
+            reports.add(place, f"f_snd {f_snd:g}", f"above f_rcv, {f_rcv:g} (mpup-ldm7.txt II)")
+
+
+def _check_feeds(reports: Reports, spec: JoinLeaveSpec) -> None:
     names = [feed.feed for feed in spec.feeds]
     for index, name in enumerate(names):
         if name in names[:index]:
-            document.report(("feeds", index, "feed"), f"feed '{name}' twice", "each feed once")
+            reports.add(("feeds", index, "feed"), f"feed '{name}' twice", "each feed once")
 
 
-def _check_whole(document: Document, spec: AnySpec) -> None:
+def _check_whole(reports: Reports, spec: AnySpec) -> None:
     """What must hold between blocks."""
     if isinstance(spec, JoinLeaveSpec):
-        _check_feeds(document, spec)
+        _check_feeds(reports, spec)
     else:
-        _check_factors(document, spec)
-    if spec.parameters.f_snd <= spec.parameters.f_rcv:
-        found = f"f_snd {spec.parameters.f_snd:g}"
-        valid = f"above f_rcv, {spec.parameters.f_rcv:g} (mpup-ldm7.txt II)"
-        document.report(("parameters", "f_snd"), found, valid)
-    for index, value in enumerate(spec.paper):
-        if value.value is None and value.text is None:
-            document.report(("paper", index), "neither value nor text", "one of both")
-    named = [(("paper", i), row.metric) for i, row in enumerate(spec.paper)]
-    for at, metric in named:
-        if canonical(metric) is None:
-            close = difflib.get_close_matches(metric, METRICS, n=1)
-            hint = f" (did you mean '{close[0]}'?)" if close else ""
-            document.report((*at, "metric"), f"metric '{metric}'", ", ".join(METRICS) + hint)
+        _check_factors(reports, spec)
+    _check_timeouts(reports, spec)
+
+
+# -- levels and options -----------------------------------------------------------------------
+def at_level(spec: S, level: str | None) -> S:
+    """A checked experiment at a level, which it then has no more of. None: its quick level, or
+    itself if it has no levels. Raises UsageError."""
+    name = level_of(spec, level)
+    return spec if name is None else type(spec).model_validate(_merged(spec, name))
+
+
+def level_of(spec: Spec, level: str | None) -> str | None:
+    """The level that `at_level` gives. Raises UsageError."""
+    if level is not None and level not in LEVEL_NAMES:
+        raise UsageError(_option("--level", level, " or ".join(LEVEL_NAMES)))
+    if spec.levels is None and level is not None:
+        raise UsageError(_option("--level", level, f"without it: {spec.name} has no levels"))
+    return None if spec.levels is None else level or LEVEL_NAMES[0]
+
+
+def _merged(spec: Spec, level: str) -> dict[str, Any]:
+    """The experiment's data with the level's in place."""
+    chosen: Level = getattr(spec.levels, level)
+    data = spec.model_dump(mode="json", exclude={"levels"}, exclude_none=True)
+    given = chosen.model_dump(mode="json", exclude_none=True)
+    factors = given.pop("factors")
+    if isinstance(factors, list):
+        data["factors"] = factors
+    elif isinstance(spec, ExperimentSpec):
+        data["factors"] = [{**block, **factors} for block in data["factors"]]
+    elif factors:
+        data["factors"] = {**data.get("factors", {}), **factors}
+    for block in ("parameters", "subscriptions"):
+        if changes := given.pop(block):
+            data[block] = {**data.get(block, {}), **changes}
+    return {**data, **given}
 
 
 def override(spec: S, given: Mapping[str, Any]) -> S:
-    """`spec` with what the command line says: duration_s, receivers, trace, seed, queue_bytes
-    (None: as in the file). Raises UsageError that names the options."""
+    """`spec` with what the command line says: duration_s, receivers, repeats, trace, seed,
+    queue_bytes (None: as in the file). Raises UsageError that names the options."""
     parameters = spec.parameters
-    factors: Factors | None = getattr(spec, "factors", None)
     changes: dict[str, Any] = {}
     errors: list[str] = []
     if (m := given.get("receivers")) is not None:
-        if factors is None:
+        if not isinstance(spec, ExperimentSpec):
             errors.append(_option("--receivers", m, "without it: the topology gives them"))
         elif not 1 <= m <= MAX_RECEIVERS:
             errors.append(_option("--receivers", m, f"1 to {MAX_RECEIVERS} receivers"))
         else:
-            changes["factors"] = factors.model_copy(update={"receivers": (m,)})
+            blocks = [block.model_copy(update={"receivers": (m,)}) for block in spec.factors]
+            changes["factors"] = tuple(blocks)
     if (duration := given.get("duration_s")) is not None:
         if not 0 < duration <= MAX_DURATION_S:  # also refuses NaN
             errors.append(_option("--duration", duration, f"above 0 to {MAX_DURATION_S} seconds"))
         changes["duration_s"] = float(duration)
+    if (repeats := given.get("repeats")) is not None:
+        if not 1 <= repeats <= MAX_REPEATS:
+            errors.append(_option("--repeats", repeats, f"1 to {MAX_REPEATS}"))
+        changes["repeats"] = repeats
     if (seed := given.get("seed")) is not None:
         if not 0 <= seed < 2**31:
             errors.append(_option("--seed", seed, "0 to 2147483647"))
@@ -335,59 +504,6 @@ def override(spec: S, given: Mapping[str, Any]) -> S:
 
 def _option(option: str, found: object, valid: str) -> str:
     return f"{option}: found '{found}'; valid: {valid}"
-
-
-def _report(
-    document: Document,
-    detail: ErrorDetails,
-    whole: type[BaseModel],
-    blocks: Mapping[str, type[BaseModel]],
-) -> None:
-    place: Place = tuple(detail["loc"])
-    names = [str(p) if isinstance(p, str) else f"[{p}]" for p in place[:-1]]
-    where = f" in {'.'.join(names).replace('.[', '[')}" if names else ""
-    key = place[-1] if place else ""
-    kind = detail["type"]
-    if kind == "extra_forbidden":
-        keys = _keys_at(place, whole, blocks)
-        close = difflib.get_close_matches(str(key), keys, n=1)
-        hint = f" (did you mean '{close[0]}'?)" if close else ""
-        document.report(place, f"unknown key '{key}'{where}", ", ".join(keys) + hint)
-    elif kind == "missing":
-        document.report(place[:-1], f"no '{key}'{where}", f"a value for '{key}'")
-    else:
-        context = detail.get("ctx", {})
-        valid = str(context["valid"]) if kind == "topology" else _uncapitalized(detail["msg"])
-        if kind == "literal_error":
-            valid = str(context["expected"])
-        name = f"{key} " if isinstance(key, str) else ""
-        document.report(place, f"{name}{_quote(detail['input'])}{where}", valid)
-
-
-def _uncapitalized(text: str) -> str:
-    return text[:1].lower() + text[1:]
-
-
-_MODELS: dict[str, type[BaseModel]] = {
-    "factors": Factors,
-    "parameters": Parameters,
-    "paper": PaperValue,
-    "feeds": FeedSpec,
-    "subscriptions": SubscriptionsSpec,
-}
-
-
-def _keys_at(
-    place: Place, whole: type[BaseModel], blocks: Mapping[str, type[BaseModel]]
-) -> list[str]:
-    model = blocks.get(str(place[0]), whole) if len(place) > 1 else whole
-    return list(model.model_fields)
-
-
-def _quote(value: object) -> str:
-    text = "nothing" if value is None else "a mapping" if isinstance(value, dict) else str(value)
-    text = text if len(text) <= 60 else text[:57] + "..."
-    return f"'{text}'" if isinstance(value, str) else text
 
 
 if __name__ == "__main__":

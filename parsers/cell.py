@@ -49,7 +49,7 @@ class Cell(_File):
     duration_s: float
     seed: int | str | None = None
     repeat: int = Field(0, ge=0)
-    level: str = ""
+    level: str | None = None  # of the experiment: quick, paper; none if it has none
     factors: dict[str, float | int | str] = {}  # levels; see `_from_the_old_fields`
     publisher: str
     subscribers: tuple[str, ...] = Field(min_length=1)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parsers.cell import Clock
+from parsers.factors import Scalar, show
 from parsers.paper import Comparisons, PaperRow, compare_all
 from parsers.summary import CellMetrics
 from parsers.units import TRANSPORT_METRICS, Value, absent
@@ -20,11 +21,10 @@ _WORST_FIRST = ("invalid", "unknown", "degraded", "faithful")
 
 @dataclass(frozen=True)
 class Group:
-    """Cells with the same m, r, p, duration and clock: per protocol one cell per repeat."""
+    """Cells with the same levels of all factors but the protocol, and the same duration and clock:
+    per protocol one cell per repeat."""
 
-    m: int
-    r_bps: float
-    loss: float
+    factors: Mapping[str, Scalar]  # without the protocol
     duration_s: float
     cells: Mapping[str, tuple[CellMetrics, ...]]  # protocol -> repeats
     values: Mapping[str, Mapping[str, Value]]  # protocol -> metric -> mean over the repeats
@@ -32,17 +32,31 @@ class Group:
     clock: Clock = "native"
 
     @property
+    def m(self) -> int:
+        return int(self.factors["receivers"])
+
+    @property
+    def r_bps(self) -> float:
+        return float(self.factors["rate_bps"])
+
+    @property
+    def loss(self) -> float:
+        return float(self.factors["loss"])
+
+    @property
     def label(self) -> str:
-        return (
-            f"m = {self.m}, r = {self.r_bps / 1e6:g} Mbit/s, p = {100 * self.loss:g} %,"
-            f" {self.duration_s:g} s" + (", virtual time" if self.clock == "virtual" else "")
-        )
+        virtual = ", virtual time" if self.clock == "virtual" else ""
+        return f"{show(self.factors)}, {self.duration_s:g} s{virtual}"
 
     @property
     def slug(self) -> str:
         """For file names; as cells are named."""
-        name = f"m{self.m}-r{self.r_bps / 1e6:g}-p{100 * self.loss:g}-{self.duration_s:g}s"
-        return name.replace(".", "_") + ("-virtual" if self.clock == "virtual" else "")
+        name = f"m{self.m}-r{self.r_bps / 1e6:g}-p{100 * self.loss:g}"
+        for factor, level in self.factors.items():
+            if factor not in ("receivers", "rate_bps", "loss"):
+                name += f"-{factor}-{level}" if isinstance(level, str) else f"-{factor}{level:g}"
+        name = f"{name}-{self.duration_s:g}s".replace(".", "_")
+        return name + ("-virtual" if self.clock == "virtual" else "")
 
     def first(self, protocol: str) -> CellMetrics | None:
         found = self.cells.get(protocol, ())
@@ -66,33 +80,33 @@ def mean_of(values: Sequence[Value]) -> Value:
 
 
 def group_cells(cells: Iterable[CellMetrics], paper: tuple[PaperRow, ...]) -> tuple[Group, ...]:
-    """Groups in order of (r, p, m, duration, clock)."""
-    by_key: dict[tuple[float, float, int, float, Clock], dict[str, list[CellMetrics]]] = {}
-    for metrics in sorted(cells, key=lambda c: c.cell.cell):
+    """Groups in order of (r, p, m, duration, clock), then of the other factors."""
+    by_key: dict[tuple[Any, ...], list[CellMetrics]] = {}
+    for metrics in sorted(cells, key=lambda c: (c.cell.repeat, c.cell.cell)):
         cell = metrics.cell
-        key = (cell.r_bps, cell.loss, cell.m, cell.duration_s, cell.clock)
-        by_key.setdefault(key, {}).setdefault(cell.protocol, []).append(metrics)
-    groups = []
-    for (r_bps, loss, m, duration_s, clock), found in sorted(by_key.items()):
-        values = {
-            protocol: {
-                name: mean_of([c.values[name] for c in repeats]) for name in TRANSPORT_METRICS
-            }
-            for protocol, repeats in found.items()
-        }
-        groups.append(
-            Group(
-                m,
-                r_bps,
-                loss,
-                duration_s,
-                {protocol: tuple(repeats) for protocol, repeats in found.items()},
-                values,
-                compare_all(paper, values, m, r_bps, loss, duration_s),
-                clock,
-            )
-        )
-    return tuple(groups)
+        others = sorted((n, v) for n, v in cell.factors.items() if n != "protocol")
+        key = (cell.r_bps, cell.loss, cell.m, cell.duration_s, cell.clock, tuple(others))
+        by_key.setdefault(key, []).append(metrics)
+    return tuple(_group(found, paper) for _, found in sorted(by_key.items()))
+
+
+def _group(cells: Sequence[CellMetrics], paper: tuple[PaperRow, ...]) -> Group:
+    cell = cells[0].cell
+    by_protocol: dict[str, list[CellMetrics]] = {}
+    for metrics in cells:
+        by_protocol.setdefault(metrics.cell.protocol, []).append(metrics)
+    values = {
+        protocol: {name: mean_of([c.values[name] for c in repeats]) for name in TRANSPORT_METRICS}
+        for protocol, repeats in sorted(by_protocol.items())
+    }
+    return Group(
+        {name: level for name, level in cell.factors.items() if name != "protocol"},
+        cell.duration_s,
+        {protocol: tuple(repeats) for protocol, repeats in by_protocol.items()},
+        values,
+        compare_all(paper, values, cell.m, cell.r_bps, cell.loss, cell.duration_s),
+        cell.clock,
+    )
 
 
 def verdict_of(cell: CellMetrics) -> str:
@@ -147,6 +161,7 @@ def to_json(experiment: str, groups: Sequence[Group], complaints: Sequence[str])
         },
         "groups": [
             {
+                "factors": dict(g.factors),
                 "m": g.m,
                 "r_bps": g.r_bps,
                 "loss": g.loss,

@@ -96,6 +96,10 @@ FACTORS: dict[str, Factor] = {
             "background_flows", "Competing TCP flows", "TCP flows", whole=True,
             valid="a whole number from 0",
         ),
+        Factor(
+            "b_snd", "Sender's UDP socket buffer b_snd", "b_snd", "MB", 1e6, _SIZES, whole=True,
+            valid="a size: bytes, or a number with B, kB, MB, GB, KiB, MiB or GiB",
+        ),
         Factor("subscriber", "Subscriber", "", names=(), valid="the name of a subscriber's host"),
         Factor(
             "file_set_bytes", "File-set size G", "G", "MB", 1e6, _SIZES, whole=True, least=1,

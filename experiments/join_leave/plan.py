@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from experiments import trace_input
 from experiments.join_leave.script import Event, make_script
-from experiments.plan import CellSpec, Feed
-from experiments.spec import JoinLeaveSpec
+from experiments.plan import LETTERS, CellSpec, Feed
+from experiments.spec import SUBSCRIPTION_FACTORS, JoinLeaveSpec
 from experiments.trace_input import ReplayTrace
 
 KIND: Final = "join-leave"
@@ -50,10 +51,7 @@ class JoinLeaveCell(CellSpec):
     def from_dict(cls, raw: dict[str, Any]) -> JoinLeaveCell:
         streams = tuple(Feed(**feed) for feed in raw["streams"])
         script = tuple(Event(**event) for event in raw["script"])
-        control = tuple(raw["tcp_congestion_control"])
-        return cls(
-            **{**raw, "streams": streams, "script": script, "tcp_congestion_control": control}
-        )
+        return cls(**{**raw, **cls._tuples(raw), "streams": streams, "script": script})
 
 
 def feeds_of(spec: JoinLeaveSpec) -> tuple[Feed, ...]:
@@ -67,23 +65,48 @@ def feeds_of(spec: JoinLeaveSpec) -> tuple[Feed, ...]:
     return tuple(found)
 
 
-def expand(spec: JoinLeaveSpec, subscribers: Sequence[str]) -> tuple[JoinLeaveCell, ...]:
-    """A cell for each repeat, with a script of its own."""
+def expand(
+    spec: JoinLeaveSpec, subscribers: Sequence[str], level: str | None = None
+) -> tuple[JoinLeaveCell, ...]:
+    """A cell for each combination of the factors' levels and each repeat, with a script of its
+    own. `level`: the one that `spec` is at."""
     fixed, feeds = spec.parameters, feeds_of(spec)
+    rate_bps = sum(feed.rate_bps for feed in spec.feeds)
+    varied = {n: v for n in SUBSCRIPTION_FACTORS if (v := getattr(spec.factors, n)) is not None}
     cells = []
-    for repeat in range(spec.repeats):
-        name = f"{KIND}-m{len(subscribers)}-f{len(feeds)}"
+    for repeat, combination in itertools.product(
+        range(spec.repeats), itertools.product(*varied.values())
+    ):
+        changed = dict(zip(varied, combination, strict=True))
+        subscriptions = spec.subscriptions.model_copy(update=changed)
+        parts = [
+            f"{KIND}-m{len(subscribers)}-f{len(feeds)}",
+            *(f"{LETTERS[name]}{found:g}" for name, found in changed.items()),
+            *([f"n{repeat + 1}"] if spec.repeats > 1 else []),
+        ]
         seed = spec.base_seed + repeat
         cells.append(
             JoinLeaveCell(
-                cell=f"{name}-n{repeat + 1}" if spec.repeats > 1 else name,
+                cell="-".join(parts),
                 experiment=spec.name,
+                level=level,
+                factors={
+                    "protocol": "ldm7",
+                    "receivers": len(subscribers),
+                    "rate_bps": rate_bps,
+                    "loss": 0.0,
+                    **changed,
+                },
                 topology=spec.topology,
                 protocol="ldm7",
                 m=len(subscribers),
-                r_bps=sum(feed.rate_bps for feed in spec.feeds),
+                subscribers=None,
+                r_bps=rate_bps,
                 loss=0.0,
                 loss_model=fixed.loss_model,
+                loss_burst_packets=fixed.loss_burst_packets,
+                rtt_ms=fixed.rtt_ms,
+                background_flows=fixed.background_flows,
                 duration_s=spec.duration_s,
                 drain_timeout_s=spec.drain_timeout_s,
                 repeat=repeat,
@@ -93,6 +116,8 @@ def expand(spec: JoinLeaveSpec, subscribers: Sequence[str]) -> tuple[JoinLeaveCe
                 r_mc_bps=sum(feed.r_mc_bps for feed in feeds),
                 r_uc_bps=sum(feed.r_uc_bps for feed in feeds),
                 r_vn_bps=sum(feed.r_vn_bps for feed in feeds),
+                ldm6_rate=fixed.ldm6_rate,
+                ldm6_bps=0,
                 b_mc_bytes=fixed.b_mc,
                 b_uc_bytes=fixed.b_uc,
                 b_rcv_bytes=fixed.b_rcv,
@@ -107,9 +132,9 @@ def expand(spec: JoinLeaveSpec, subscribers: Sequence[str]) -> tuple[JoinLeaveCe
                     subscribers,
                     [feed.name for feed in feeds],
                     duration_s=spec.duration_s,
-                    stay_s=spec.subscriptions.stay_s,
-                    away_s=spec.subscriptions.away_s,
-                    killed=spec.subscriptions.killed,
+                    stay_s=subscriptions.stay_s,
+                    away_s=subscriptions.away_s,
+                    killed=subscriptions.killed,
                     seed=seed,
                 ),
             )

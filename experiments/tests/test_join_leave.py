@@ -22,7 +22,7 @@ from experiments.join_leave.script import (
     stayers,
 )
 from experiments.plan import disk_needed_bytes
-from experiments.spec import JoinLeaveSpec, SpecErrors, find, load, load_as
+from experiments.spec import JoinLeaveFactors, JoinLeaveSpec, SpecErrors, find, load, load_as
 from topologies.load import find as find_topology
 from topologies.load import load as load_topology
 from topologies.model import Network
@@ -185,7 +185,7 @@ def test_the_network_must_have_lanes(spec: JoinLeaveSpec) -> None:
         ("  stay_s: 45", "  stay_s: 1", "found stay_s 1 in subscriptions; valid: "),
         ("  away_s: 30", "  awya_s: 30", "did you mean 'away_s'?"),
         ("kind: join-leave", "kind: join", "found kind 'join'; valid: 'join-leave'"),
-        ("feeds:", "factors: {}\nfeeds:", "unknown key 'factors'"),
+        ("feeds:", "factors: { loss: [0] }\nfeeds:", "unknown key 'loss' in factors"),
     ],
 )
 def test_mistakes(tmp_path: Path, old: str, new: str, text: str) -> None:
@@ -194,3 +194,17 @@ def test_mistakes(tmp_path: Path, old: str, new: str, text: str) -> None:
     with pytest.raises(SpecErrors) as caught:
         load(path)
     assert text in str(caught.value)
+
+
+def test_levels_of_what_varies(spec: JoinLeaveSpec) -> None:
+    factors = JoinLeaveFactors(killed=(0.0, 0.5), stay_s=(20.0,))
+    cells = expand(spec.model_copy(update={"factors": factors, "repeats": 2}), ["uva", "umd"])
+    assert [cell.cell for cell in cells] == [
+        f"join-leave-m2-f3-stay20-killed{killed}-n{n}" for n in (1, 2) for killed in ("0", "0.5")
+    ]
+    assert cells[1].factors["killed"] == 0.5
+    assert cells[0].seed == cells[1].seed
+    ends = {event.what for event in cells[0].script}
+    assert ends == {"join", "leave"}  # none is killed
+    assert "kill" in {event.what for event in cells[1].script}
+    assert JoinLeaveCell.from_dict(json.loads(json.dumps(cells[1].to_dict()))) == cells[1]

@@ -2,6 +2,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from typing import Any
+
+import pytest
 
 from experiments.plan import (
     CellSpec,
@@ -13,14 +17,16 @@ from experiments.plan import (
     holds_the_replay,
     queues_written_bytes,
     receiver_queue_bytes,
+    refuse_unsupported,
     tbf_limit_bytes,
 )
-from experiments.spec import ExperimentSpec, Factors, find, load_as
+from experiments.spec import ExperimentSpec, Factors, UsageError, find, load_as
+from parsers.factors import Scalar
 
 
 def test_tbf_limit_is_the_papers() -> None:
     """mpup-ldm7.txt V-B: 60 Mbit/s, m = 24, largest RTT 90 ms: 32.4 MB."""
-    assert tbf_limit_bytes(24, 60_000_000, 90) == 32_400_000
+    assert tbf_limit_bytes(24 * 60_000_000, 90) == 32_400_000
 
 
 def test_congestion_window() -> None:
@@ -34,7 +40,7 @@ def test_the_window_fits_into_ldm6s_queue() -> None:
     """Else a fixed window would overflow it for good: m x f_cwnd <= limit (V-B)."""
     for m in (4, 24):
         packets = congestion_window_packets(congestion_window_bytes(1.2, 20_000_000, 90))
-        assert m * packets * 1514 <= tbf_limit_bytes(m, 20_000_000, 90)
+        assert m * packets * 1514 <= tbf_limit_bytes(m * 20_000_000, 90)
 
 
 def test_virtual_network_rate_satisfies_table_ii(cells: dict[str, CellSpec]) -> None:
@@ -43,23 +49,108 @@ def test_virtual_network_rate_satisfies_table_ii(cells: dict[str, CellSpec]) -> 
 
 
 def test_names() -> None:
-    assert cell_name("ldm7", 8, 20_000_000, 0.01, 0, 1) == "ldm7-m8-r20-p1"
-    assert cell_name("ldm6", 24, 500_000, 0.005, 1, 3) == "ldm6-m24-r0.5-p0.5-n2"
+    base: dict[str, Scalar] = {"protocol": "ldm7", "receivers": 8}
+    base |= {"rate_bps": 20_000_000, "loss": 0.01}
+    assert cell_name(base, 0, 1) == "ldm7-m8-r20-p1"
+    other: dict[str, Scalar] = {
+        "protocol": "ldm6",
+        "receivers": 24,
+        "rate_bps": 500_000,
+        "loss": 0.005,
+    }
+    assert cell_name(other, 1, 3) == "ldm6-m24-r0.5-p0.5-n2"
+    more: dict[str, Scalar] = {"background_flows": 2, "rtt_ms": 0.1, "f_snd": 500.0, "f_rcv": 2.0}
+    varied = {**base, **more, "loss_burst_packets": 4.0}
+    assert cell_name({**base, "b_snd": 600_000_000}, 0, 1) == "ldm7-m8-r20-p1-bsnd600M"
+    assert cell_name(varied, 1, 2) == "ldm7-m8-r20-p1-fsnd500-frcv2-rtt0.1-burst4-bg2-n2"
+
+
+def factors(**changes: Any) -> Factors:
+    base = {"protocol": ["ldm7", "ldm6"], "receivers": [8], "rate_bps": ["20Mbps"], "loss": ["1%"]}
+    return Factors.model_validate({**base, **changes})
+
+
+def lossy(**changes: Any) -> ExperimentSpec:
+    return load_as(ExperimentSpec, find("lossy")).model_copy(update=changes)
 
 
 def test_expansion_is_the_product_of_the_levels_and_repeats() -> None:
-    spec = load_as(ExperimentSpec, find("lossy"))
-    factors = Factors(
-        protocol=("ldm7", "ldm6"), receivers=(4, 8), rate_bps=(10, 20), loss=(0.0, 0.01)
-    )
-    cells = expand(spec.model_copy(update={"factors": factors, "repeats": 3}))
+    block = factors(receivers=[4, 8], rate_bps=[10, 20], loss=[0, 0.01])
+    spec = lossy(factors=(block,), repeats=3)
+    cells = expand(spec, "quick")
     assert len(cells) == 2 * 2 * 2 * 2 * 3
     assert len({c.cell for c in cells}) == len(cells)
     # Protocols are compared on the same input: neighbours with the same seed.
     for first, second in zip(cells[::2], cells[1::2], strict=True):
         assert (first.protocol, second.protocol) == ("ldm7", "ldm6")
         assert first.seed == second.seed
-    assert {c.seed for c in cells} == {spec.base_seed, spec.base_seed + 1, spec.base_seed + 2}
+    assert {(c.repeat, c.seed) for c in cells} == {(n, spec.base_seed + n) for n in range(3)}
+    assert {c.level for c in cells} == {"quick"}
+
+
+def test_a_factor_takes_the_place_of_its_parameter() -> None:
+    spec = lossy(factors=(factors(protocol=["ldm7"], f_snd=[10, 500], f_rcv=[2]),))
+    cells = expand(spec)
+    assert [(c.f_snd, c.f_rcv) for c in cells] == [(10, 2), (500, 2)]
+    assert [c.cell for c in cells] == [
+        "ldm7-m8-r20-p1-fsnd10-frcv2",
+        "ldm7-m8-r20-p1-fsnd500-frcv2",
+    ]
+    assert cells[1].factors == {
+        **{"protocol": "ldm7", "receivers": 8, "rate_bps": 20_000_000, "loss": 0.01},
+        **{"f_snd": 500, "f_rcv": 2},
+    }
+    assert json.loads(json.dumps(cells[1].to_dict()))["factors"] == cells[1].factors
+
+
+def test_blocks_of_factors_are_put_together() -> None:
+    """A cell of two blocks is there once; what one block varies has its parameter's level in the
+    others, so that all points have the same factors."""
+    rates = factors(rate_bps=["50Mbps", "100Mbps"], receivers=[4], loss=[0])
+    receivers = factors(rate_bps=["100Mbps"], receivers=[1, 4], loss=[0], f_snd=[5000, 50])
+    cells = expand(lossy(factors=(rates, receivers)))
+    assert [c.cell for c in cells if c.protocol == "ldm7"] == [
+        "ldm7-m4-r50-p0-fsnd5000",
+        "ldm7-m4-r100-p0-fsnd5000",
+        "ldm7-m1-r100-p0-fsnd5000",
+        "ldm7-m1-r100-p0-fsnd50",
+        "ldm7-m4-r100-p0-fsnd50",
+    ]
+    assert {tuple(c.factors) for c in cells} == {
+        ("protocol", "receivers", "rate_bps", "loss", "f_snd")
+    }
+
+
+def test_ldm6_may_have_one_rate_for_all() -> None:
+    """drfsm.txt 5.4: the rate of the VLAN; its queue is the path's 600 MB (5.1)."""
+    fixed = lossy().parameters.model_copy(update={"ldm6_rate": "shared"})
+    ldm7, ldm6 = expand(lossy(parameters=fixed))
+    assert (ldm6.ldm6_bps, ldm6.shaped_bps, ldm6.r_vn_bps) == (20_000_000, 20_000_000, 24_000_000)
+    assert ldm6.tbf_limit_bytes(90) == 600_000_000
+    assert ldm7.shaped_bps == 20_000_000
+    per_receiver = expand(lossy())[1]
+    assert per_receiver.shaped_bps == 160_000_000
+    assert per_receiver.tbf_limit_bytes(90) == 3_600_000  # 2 x 160 Mbit/s x 90 ms
+
+
+def test_who_subscribes() -> None:
+    names = ("uva", "umd", "ucsd")
+    fixed = lossy().parameters.model_copy(update={"subscribers": names})
+    cell = expand(lossy(parameters=fixed, factors=(factors(receivers=[2]),)))[0]
+    assert cell.subscribing(["ucsd", "umd", "uva"]) == ["uva", "umd"]
+    cell = expand(lossy(factors=(factors(receivers=[2]),)))[0]
+    assert cell.subscribing(iter(names)) == ["uva", "umd"]
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "valid"),
+    [("rtt_ms", 10, "without it"), ("loss_burst_packets", 4, "1"), ("background_flows", 2, "0")],
+)
+def test_what_no_cell_can_do_is_refused(name: str, level: float, valid: str) -> None:
+    cells = expand(lossy(factors=(factors(**{name: [level]}),)))
+    with pytest.raises(UsageError, match=rf"{name}: found {level} in ldm7-m8.*; valid.*: {valid}$"):
+        refuse_unsupported(cells)
+    refuse_unsupported(expand(lossy()))
 
 
 def test_disk() -> None:
@@ -93,7 +184,13 @@ def test_the_digest_sees_every_parameter_and_the_trace(cells: dict[str, CellSpec
     assert cell.digest("2 x\n") != digest
     for field in dataclasses.fields(cell):
         value = getattr(cell, field.name)
-        other = (*value, "x") if isinstance(value, tuple) else value * 2
-        changed = CellSpec.from_dict({**cell.to_dict(), field.name: other or 1})
+        other: Any
+        if isinstance(value, tuple):
+            other = (*value, "x")
+        elif isinstance(value, dict):
+            other = {**value, "x": 1}
+        else:
+            other = ("x",) if value is None else value * 2 or 1
+        changed = CellSpec(**{**vars(cell), field.name: other})
         assert changed.digest("1 x\n") != digest
     assert CellSpec.from_dict(cell.to_dict()) == cell

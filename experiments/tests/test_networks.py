@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which network a cell gets."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from experiments.networks import Networks
+from experiments.plan import CellSpec
+from experiments.spec import UsageError
+
+
+@pytest.fixture
+def cell(cells: dict[str, CellSpec]) -> CellSpec:
+    return cells["ldm7"]
+
+
+def names(cell: CellSpec) -> list[str]:
+    return [host.name for host in Networks().of(cell).subscribers]
+
+
+def test_receivers_are_generated(cell: CellSpec) -> None:
+    assert names(dataclasses.replace(cell, m=2)) == ["wsu1", "sl1"]
+
+
+def test_as_few_more_as_the_named_are_among(cell: CellSpec) -> None:
+    """geni5 deals receivers out in turn: wsu1, sl1, uh1, osf1, wsu2."""
+    found = names(dataclasses.replace(cell, m=1, subscribers=("sl1",)))
+    assert found == ["wsu1", "sl1"]
+    found = names(dataclasses.replace(cell, m=2, subscribers=("wsu2", "sl1")))
+    assert found == ["wsu1", "sl1", "uh1", "osf1", "wsu2"]
+
+
+def test_a_topology_of_named_hosts_keeps_them_all(cell: CellSpec) -> None:
+    drfsm = dataclasses.replace(cell, topology="drfsm8", m=2, subscribers=("umd", "uva"))
+    assert set(names(drfsm)) == {"uva", "uwisc", "umd", "uutah", "uwash", "ucsd", "umiss"}
+    assert drfsm.subscribing(names(drfsm)) == ["umd", "uva"]
+    first = dataclasses.replace(drfsm, subscribers=None)
+    assert first.subscribing(names(first)) == names(first)[:2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"subscribers": ("nobody",), "m": 1}, "found nobody; valid: the subscribers of geni5, "),
+        (
+            {"topology": "drfsm8", "subscribers": ("uva", "sl1"), "m": 2},
+            "found sl1; valid: the subscribers of drfsm8, uva, ",
+        ),
+        ({"topology": "drfsm8"}, "receivers: found 8; valid: at most 7, the subscribers of drfsm8"),
+    ],
+)
+def test_who_is_not_there(cell: CellSpec, changes: dict[str, object], text: str) -> None:
+    with pytest.raises(UsageError, match=text):
+        Networks().of(dataclasses.replace(cell, **changes))  # type: ignore[arg-type]
