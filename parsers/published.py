@@ -142,7 +142,7 @@ class Where(Block):
     background_flows: Annotated[
         Levels | None, BeforeValidator(_levels("background_flows")), _SCHEMA
     ] = None
-    b_snd: Annotated[Levels | None, _of("b_snd")] = None
+    b_snd: Annotated[Levels | None, BeforeValidator(_levels("b_snd")), _SCHEMA] = None
     subscriber: Annotated[Levels | None, BeforeValidator(_levels("subscriber")), _SCHEMA] = None
     file_set_bytes: Annotated[
         Levels | None, BeforeValidator(_levels("file_set_bytes")), _SCHEMA
