@@ -106,10 +106,7 @@ class Verdict(_File):
 
 
 class Manifest(_File):
-    """`paper` is the experiment's block of published values, as its file gives it."""
-
     experiment: Any = None
-    paper: Any = None
     raw: dict[str, Any] = {}
 
     @property
@@ -117,15 +114,6 @@ class Manifest(_File):
         if isinstance(self.experiment, dict):
             return str(self.experiment.get("name", ""))
         return str(self.experiment or "")
-
-    @property
-    def paper_rows(self) -> Any:
-        """The block, wherever the manifest carries it: at its top or inside the experiment."""
-        if self.paper is not None:
-            return self.paper
-        if isinstance(self.experiment, dict):
-            return self.experiment.get("paper", [])
-        return []
 
 
 def parse_cell(text: str, file: str) -> Cell:
@@ -156,7 +144,7 @@ def parse_manifest(text: str, file: str) -> Manifest:
         raise BadFile(f"{file}:{error.lineno}: not JSON: {error.msg}") from None
     if not isinstance(raw, dict):
         raise BadFile(f"{file}: expected an object, found {type(raw).__name__}")
-    return Manifest(experiment=raw.get("experiment"), paper=raw.get("paper"), raw=raw)
+    return Manifest(experiment=raw.get("experiment"), raw=raw)
 
 
 def lossy_link_directions(network_text: str, file: str) -> frozenset[str]:

@@ -11,8 +11,11 @@ from typing import Any
 
 from parsers.cell import Clock
 from parsers.factors import Scalar, show
-from parsers.paper import Comparisons, PaperRow, compare_all
+from parsers.paper import Comparisons, compare_all
+from parsers.published import PaperValue
 from parsers.summary import CellMetrics
+from parsers.sweep import points
+from parsers.sweep_json import headline_json
 from parsers.units import TRANSPORT_METRICS, Value, absent
 
 PROTOCOLS = ("ldm7", "ldm6")
@@ -79,18 +82,27 @@ def mean_of(values: Sequence[Value]) -> Value:
     )
 
 
-def group_cells(cells: Iterable[CellMetrics], paper: tuple[PaperRow, ...]) -> tuple[Group, ...]:
-    """Groups in order of (r, p, m, duration, clock), then of the other factors."""
+def group_cells(
+    cells: Iterable[CellMetrics],
+    paper: tuple[PaperValue, ...],
+    *,
+    include_invalid: bool = False,
+) -> tuple[Group, ...]:
+    """Groups in order of (r, p, m, duration, clock), then of the other factors. Cells with an
+    invalid verdict are shown, but set beside published values only if asked for."""
     by_key: dict[tuple[Any, ...], list[CellMetrics]] = {}
     for metrics in sorted(cells, key=lambda c: (c.cell.repeat, c.cell.cell)):
         cell = metrics.cell
         others = sorted((n, v) for n, v in cell.factors.items() if n != "protocol")
         key = (cell.r_bps, cell.loss, cell.m, cell.duration_s, cell.clock, tuple(others))
         by_key.setdefault(key, []).append(metrics)
-    return tuple(_group(found, paper) for _, found in sorted(by_key.items()))
+    return tuple(
+        _group(found, compare_all(paper, points(found, include_invalid=include_invalid)))
+        for _, found in sorted(by_key.items())
+    )
 
 
-def _group(cells: Sequence[CellMetrics], paper: tuple[PaperRow, ...]) -> Group:
+def _group(cells: Sequence[CellMetrics], comparisons: Comparisons) -> Group:
     cell = cells[0].cell
     by_protocol: dict[str, list[CellMetrics]] = {}
     for metrics in cells:
@@ -104,7 +116,7 @@ def _group(cells: Sequence[CellMetrics], paper: tuple[PaperRow, ...]) -> Group:
         cell.duration_s,
         {protocol: tuple(repeats) for protocol, repeats in by_protocol.items()},
         values,
-        compare_all(paper, values, cell.m, cell.r_bps, cell.loss, cell.duration_s),
+        comparisons,
         cell.clock,
     )
 
@@ -169,7 +181,7 @@ def to_json(experiment: str, groups: Sequence[Group], complaints: Sequence[str])
                 "clock": g.clock,
                 "cells": {p: [c.cell.cell for c in r] for p, r in g.cells.items()},
                 "values": _plain(g.values),
-                "paper": _plain(g.comparisons.compared),
+                "paper": [headline_json(h) for h in g.comparisons.compared],
             }
             for g in groups
         ],

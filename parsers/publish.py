@@ -7,23 +7,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from parsers import join_leave, join_leave_report, metrics
-from parsers.cell import parse_manifest
-from parsers.comparison import group_cells, to_json
+from parsers import join_leave_report, metrics
+from parsers.evaluate import Subscriptions, Transports, evaluate
 from parsers.markdown import render_markdown
 from parsers.page import render_html
-from parsers.paper import PaperRow, parse_paper
 from parsers.plots import render_plots
 from parsers.report import Report, render_text
-from parsers.rundir import cell_directories, load_cell, load_join_leave, read_text
 from parsers.sections import build_report
-from parsers.summary import summarize
-from parsers.units import SUBSCRIPTION_METRICS
 
 
 @dataclass(frozen=True)
@@ -36,31 +29,19 @@ class Written:
     report_dir: Path
 
 
-def write_report(run_dir: Path, group_bytes: int = metrics.GROUP_BYTES) -> Written:
+def write_report(
+    run_dir: Path, group_bytes: int = metrics.GROUP_BYTES, *, include_invalid: bool = False
+) -> Written:
     """Re-creates metrics.json and report/ of a run from its other files.
 
     Nothing else is changed and nothing is left half-written: files are made under temporary names
     and renamed. Running it again gives the same bytes. Raises `BadFile` or `OSError`.
     """
-    directories = cell_directories(run_dir)
-    manifest_file = run_dir / "manifest.json"
-    complaints: tuple[str, ...] = ()
-    rows: tuple[PaperRow, ...] = ()
-    name = ""
-    if manifest_file.is_file():
-        manifest = parse_manifest(read_text(manifest_file), str(manifest_file))
-        rows, complaints = parse_paper(manifest.paper_rows)
-        name = manifest.name
-    else:
-        complaints = ("manifest.json is missing: no published values to compare with",)
+    found = evaluate(run_dir, group_bytes, include_invalid=include_invalid)
     run_name = run_dir.resolve().name.removeprefix(".").removesuffix(".partial")
-    described = [d / "cell.json" for d in directories if (d / "cell.json").is_file()]
-    if all(join_leave.is_join_leave(read_text(file)) for file in described):
-        made = _join_leave(directories, name, run_name, complaints)
-    else:
-        made = _transports(directories, name, run_name, rows, complaints, group_bytes)
-    text = render_text(made.report)
-    document = json.dumps(made.metrics, indent=1, sort_keys=True, allow_nan=False)
+    report = _report(found, f"run {found.experiment}/{run_name}")
+    text = render_text(report)
+    document = json.dumps(found.document, indent=1, sort_keys=True, allow_nan=False)
     metrics_path = run_dir / "metrics.json"
     _replace_file(metrics_path, document + "\n")
     report_dir = run_dir / "report"
@@ -68,61 +49,25 @@ def write_report(run_dir: Path, group_bytes: int = metrics.GROUP_BYTES) -> Writt
         report_dir,
         {
             "report.txt": text.encode(),
-            "index.html": render_html(made.report).encode(),
-            "report.md": render_markdown(made.report).encode(),
-            **{n: b for plot in made.report.plots for n, b in plot.files.items()},
+            "index.html": render_html(report).encode(),
+            "report.md": render_markdown(report).encode(),
+            **{n: b for plot in report.plots for n, b in plot.files.items()},
         },
     )
-    return Written(made.report, text, metrics_path, report_dir)
+    return Written(report, text, metrics_path, report_dir)
 
 
-@dataclass(frozen=True)
-class _Made:
-    report: Report
-    metrics: dict[str, Any]  # metrics.json
-
-
-def _transports(
-    directories: Sequence[Path],
-    name: str,
-    run_name: str,
-    rows: tuple[PaperRow, ...],
-    complaints: Sequence[str],
-    group_bytes: int,
-) -> _Made:
-    """Of cells that compare LDM7 with LDM6."""
-    cells = [summarize(load_cell(directory), group_bytes) for directory in directories]
-    groups = group_cells(cells, rows)
-    experiment = name or cells[0].cell.experiment
+def _report(found: Transports | Subscriptions, title: str) -> Report:
+    if isinstance(found, Subscriptions):
+        return join_leave_report.build_report(
+            found.experiment, title, found.cells, found.complaints
+        )
+    groups = found.groups
     plots = {
         group.slug: render_plots(group, "" if len(groups) == 1 else f"-{group.slug}")
         for group in groups
     }
-    title = f"run {experiment}/{run_name}"
-    report = build_report(experiment, title, groups, plots, complaints)
-    return _Made(report, to_json(experiment, groups, complaints))
-
-
-def _join_leave(
-    directories: Sequence[Path], name: str, run_name: str, complaints: Sequence[str]
-) -> _Made:
-    """Of cells whose subscribers join and leave."""
-    cells = [join_leave.summarize(load_join_leave(directory)) for directory in directories]
-    experiment = name or cells[0].cell.experiment
-    title = f"run {experiment}/{run_name}"
-    report = join_leave_report.build_report(experiment, title, cells, complaints)
-    document = {
-        "experiment": experiment,
-        "verdict": join_leave_report.worst_verdict(cells),
-        "clock": " and ".join(sorted({c.cell.clock for c in cells})),
-        "metrics": {
-            m.name: {"label": m.label, "unit": m.unit, "source": m.source}
-            for m in SUBSCRIPTION_METRICS.values()
-        },
-        "cells": join_leave.to_json(cells),
-        "paper_problems": list(complaints),
-    }
-    return _Made(report, document)
+    return build_report(found.experiment, title, groups, plots, found.complaints)
 
 
 def _replace_file(path: Path, text: str) -> None:

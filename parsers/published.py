@@ -368,16 +368,30 @@ def parse_published(manifest: Mapping[str, Any]) -> tuple[Published, tuple[str, 
     """(blocks, complaints) of a manifest, whose `spec` is the experiment's file. An item that can
     not be used is a complaint that names it; never raises."""
     spec = manifest.get("spec")
-    blocks = spec if isinstance(spec, Mapping) else manifest
+    blocks = {**manifest, **(spec if isinstance(spec, Mapping) else {})}
     complaints: list[str] = []
     return (
         Published(
-            paper=_items(PaperValue, "paper", blocks.get("paper"), complaints),
+            paper=_items(PaperValue, "paper", _dated(blocks.get("paper"), complaints), complaints),
             claims=_items(Claim, "claims", blocks.get("claims"), complaints),
             figures=_items(Figure, "figures", blocks.get("figures"), complaints),
         ),
         tuple(complaints),
     )
+
+
+def _dated(block: Any, complaints: list[str]) -> Any:
+    """Without the rows that do not say at which levels they were found: manifests have `at` in
+    every row, except those from before there was such a thing."""
+    if not isinstance(block, list):
+        return block
+    found = []
+    for number, raw in enumerate(block, start=1):
+        if isinstance(raw, Mapping) and "at" not in raw:
+            complaints.append(f"paper {number}: no at: it is not known what it is to be beside")
+        else:
+            found.append(raw)
+    return found
 
 
 def _items(model: type[T], name: str, block: Any, complaints: list[str]) -> tuple[T, ...]:

@@ -9,7 +9,7 @@ from parsers.cell import NO_CPU, ModelCheck, Verdict
 from parsers.comparison import PROTOCOLS, Group, clocks_of, verdict_of, worst_verdict
 from parsers.drawing import Plot
 from parsers.fmtp_section import fmtp_section
-from parsers.paper import Comparison
+from parsers.paper import Headline
 from parsers.report import Banner, Report, Section, Table
 from parsers.summary import CellMetrics, ReceiverMetrics
 from parsers.units import METRICS, Value
@@ -67,12 +67,12 @@ def _labelled(name: str) -> str:
     return f"{metric.label}, {unit}" if unit else metric.label
 
 
-def _difference(comparison: Comparison | None) -> tuple[str, str]:
+def _difference(comparison: Headline | None) -> tuple[str, str]:
     """(the paper's value, ours less it: absolute and in per cent of it)."""
     if comparison is None:
         return "n/a", ""
     metric = METRICS[comparison.metric]
-    published = f"{comparison.paper / metric.scale:g}"
+    published = f"{comparison.published / metric.scale:g}"
     if comparison.difference is None:
         return published, "n/a"
     text = f"{comparison.difference / metric.scale:+.{metric.digits}f}"
@@ -171,7 +171,7 @@ def _main_section(group: Group) -> Section:
         sentences.append("! marks a run with losses that nobody injected: see 'Losses'.")
     sentences += [
         f"The paper's {c.protocol.upper()} {METRICS[c.metric].label} of"
-        f" {METRICS[c.metric].show(c.paper)} is {c.source}."
+        f" {METRICS[c.metric].show(c.published)} is {c.source}."
         for c in group.comparisons.compared
         if c.derived
     ]
@@ -212,8 +212,8 @@ def _paper_section(group: Group) -> Section | None:
     rows = [
         (
             f"{c.protocol.upper()} {METRICS[c.metric].label}",
-            METRICS[c.metric].show(c.ours) if c.ours is not None else "n/a",
-            METRICS[c.metric].show(c.paper),
+            METRICS[c.metric].show(c.ours.mean) if c.ours is not None else "n/a",
+            METRICS[c.metric].show(c.published),
             _difference(c)[1],
             f"{c.source}: {c.conditions}"
             + ("" if c.sentence or not c.context else f"; {c.context}"),
@@ -237,7 +237,7 @@ def _paper_section(group: Group) -> Section | None:
         others = tuple(
             (
                 f"{r.protocol.upper()} {METRICS[r.metric].label}",
-                METRICS[r.metric].show(r.value) if r.value is not None else r.text,
+                METRICS[r.metric].show(r.value_si) if r.value_si is not None else r.text or "",
                 f"{r.source}: {r.conditions}",
             )
             for r in comparisons.elsewhere

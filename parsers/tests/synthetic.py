@@ -311,6 +311,8 @@ def write_synthetic_run(directory: Path, *cells: SyntheticCell) -> Path:
             "value": 88.7,
             "unit": "%",
             "source": "mpup-ldm7 V-D, Fig. 3",
+            "at": {"loss": 0.01, "rate_bps": 20_000_000},
+            "published_s": 3600.0,
             "conditions": "p = 1 %, r = 20 Mbit/s, whole hour of NGRID",
         },
         {
@@ -319,6 +321,8 @@ def write_synthetic_run(directory: Path, *cells: SyntheticCell) -> Path:
             "value": 350,
             "unit": "Mbit/s",
             "source": "mpup-ldm7 V-F, Fig. 6a",
+            "at": {"receivers": 24, "rate_bps": 20_000_000},
+            "published_s": 3600.0,
             "conditions": "m = 24, r = 20 Mbit/s, whole hour of NGRID",
         },
         {
@@ -326,6 +330,7 @@ def write_synthetic_run(directory: Path, *cells: SyntheticCell) -> Path:
             "protocol": "both",
             "unit": "Mbit/s",
             "source": "mpup-ldm7 V-E, Fig. 4b",
+            "at": {"rate_bps": 20_000_000},
             "conditions": "r = 20 Mbit/s",
             "text": "the same throughput for LDM6 and LDM7",
         },

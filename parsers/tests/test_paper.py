@@ -7,153 +7,163 @@ from typing import Any
 
 import pytest
 
-from parsers.paper import compare_all, parse_condition, parse_paper
-from parsers.units import Value, absent
+from parsers.factors import Scalar
+from parsers.paper import NOT_RUN, compare_all, headlines
+from parsers.published import PaperValue
+from parsers.statistics import over_repeats
+from parsers.sweep import Point
+from parsers.sweep_json import headline_json
 
 
-def row(**change: Any) -> dict[str, Any]:
-    return {
+def row(**change: Any) -> PaperValue:
+    raw = {
         "metric": "ffdr",
         "protocol": "ldm7",
         "value": 88.7,
         "unit": "%",
         "source": "V-D, Fig. 3",
-        "conditions": "m = 8, p = 1 %, r = 20 Mbit/s, whole hour",
+        "at": {"receivers": 8, "loss": "1%", "rate_bps": "20Mbps"},
+        "conditions": "m = 8, p = 1 %",
         **change,
     }
+    return PaperValue.model_validate(raw)
 
 
-def test_conditions() -> None:
-    eight = parse_condition("m = 8, p = 1 %, r = 20 Mbit/s, f_snd = 5000")
-    assert eight.holds(8, 20e6, 0.01)
-    assert not eight.holds(16, 20e6, 0.01)
-    assert not eight.holds(8, 20e6, 0.0)
-    assert not eight.holds(8, 30e6, 0.01)
-    spread = parse_condition("p = 0 %, almost independent of m = 4 to 24")
-    assert [spread.holds(m, 1e6, 0.0) for m in (3, 4, 12, 24, 25)] == [
-        False,
-        True,
-        True,
-        True,
-        False,
-    ]
-    both = parse_condition("m = 8 and 16, lossless and lossy")
-    assert [m for m in (8, 12, 16) if both.holds(m, 1e6, 0.5)] == [8, 16]
-    assert parse_condition("whole hour of NGRID").holds(3, 5e6, 0.2)
+def point(
+    protocol: str = "ldm7", factors: dict[str, Scalar] | None = None, **values: list[float]
+) -> Point:
+    """Repeats' values of each metric, at m = 8, r = 20 Mbit/s, p = 1 %, over 30 s."""
+    levels: dict[str, Scalar] = {"receivers": 8, "rate_bps": 20_000_000, "loss": 0.01}
+    return Point(
+        {"protocol": protocol, **levels, **(factors or {})},
+        {name: over_repeats(v, range(len(v))) for name, v in values.items()},
+        (f"{protocol}-m8",),
+        fixed={"duration_s": 30.0},
+    )
 
 
-def test_difference_absolute_and_relative() -> None:
-    rows, complaints = parse_paper([row()])
-    assert complaints == ()
-    ours = {"ldm7": {"ffdr": Value(99.76, "%")}}
-    found = compare_all(rows, ours, 8, 20e6, 0.01)
-    (comparison,) = found.compared
-    # 99.76 - 88.7 = 11.06 points; 11.06 / 88.7 = 12.469 %
-    assert comparison.difference == pytest.approx(11.06)
-    assert comparison.difference_percent == pytest.approx(12.469, abs=1e-3)
-    assert comparison.beyond_tolerance
-    assert "ours 99.76 % is 12.5 % above the paper's 88.70 %" in comparison.sentence
-    assert "V-D, Fig. 3" in comparison.sentence
+def test_difference_and_error_bar() -> None:
+    """99, 99.76 and 100.52 have the mean 99.76 and s = 0.76: +- 4.303 x 0.76 / sqrt(3) = 1.888."""
+    (found,) = headlines([row()], [point(ffdr=[99.0, 99.76, 100.52])])
+    assert found.difference == pytest.approx(11.06)
+    assert found.difference_percent == pytest.approx(12.469, abs=1e-3)  # 11.06 of 88.7
+    assert found.beyond_tolerance
+    assert found.within is False
+    assert found.sentence.startswith(
+        "LDM7 FFDR: ours 99.76 [97.87, 101.65] % is 12.5 % above the paper's 88.70 %"
+    )
+    assert "V-D, Fig. 3" in found.sentence
+    assert "outside our error bar" in found.sentence
+    (found,) = headlines([row()], [point(ffdr=[80.0, 95.0, 93.0])])
+    assert found.within is True
+
+
+def test_one_run_has_no_error_bar() -> None:
+    (found,) = headlines([row()], [point(ffdr=[99.76])])
+    assert found.within is None
+    assert "(one run)" in found.sentence
+    assert "error bar" not in found.sentence
 
 
 def test_within_the_tolerance_there_is_no_sentence() -> None:
-    ours = {"ldm7": {"ffdr": Value(90.0, "%")}}
-    rows, _ = parse_paper([row()])
-    assert compare_all(rows, ours, 8, 20e6, 0.01).compared[0].sentence == ""
+    (found,) = headlines([row()], [point(ffdr=[90.0])])
+    assert found.sentence == ""
     # 90.0 is 1.47 % off: a tolerance of 1 % points it out.
-    rows, _ = parse_paper([row(tolerance=0.01)])
-    assert "1.5 % above" in compare_all(rows, ours, 8, 20e6, 0.01).compared[0].sentence
+    (found,) = headlines([row(tolerance=0.01)], [point(ffdr=[90.0])])
+    assert "1.5 % above" in found.sentence
 
 
 def test_units_are_converted() -> None:
-    rows, _ = parse_paper([row(metric="bandwidth", value=21.4, unit="Mbit/s")])
-    ours = {"ldm7": {"nic_bandwidth": Value(20e6, "bit/s")}}
-    (comparison,) = compare_all(rows, ours, 8, 20e6, 0.01).compared
-    assert comparison.difference == pytest.approx(-1.4e6)
-    assert comparison.difference_percent == pytest.approx(-6.542, abs=1e-3)
+    asked = row(metric="bandwidth", value=21.4, unit="Mbit/s")
+    (found,) = headlines([asked], [point(nic_bandwidth=[20e6])])
+    assert found.difference == pytest.approx(-1.4e6)
+    assert found.difference_percent == pytest.approx(-6.542, abs=1e-3)
 
 
 def test_other_conditions_are_not_compared() -> None:
-    rows, _ = parse_paper([row(conditions="m = 16, p = 1 %")])
-    found = compare_all(rows, {"ldm7": {"ffdr": Value(1.0, "%")}}, 8, 20e6, 0.01)
-    assert found.compared == ()
-    assert found.elsewhere == rows
+    asked = row(at={"receivers": 16, "loss": "1%"})
+    found = compare_all([asked], [point(ffdr=[1.0])])
+    assert (found.compared, found.elsewhere) == ((), (asked,))
+    (headline,) = headlines([asked], [point(ffdr=[1.0])])
+    assert (headline.ours, headline.reason) == (None, NOT_RUN)
+    assert headline.at == {"protocol": "ldm7", "receivers": 16, "loss": 0.01}
+
+
+def test_a_range_of_levels_is_compared_at_each() -> None:
+    asked = row(at={"receivers": {"at_least": 4, "at_most": 24}})
+    made = [point(factors={"receivers": m}, ffdr=[90.0]) for m in (2, 4, 24, 32)]
+    assert [h.at["receivers"] for h in headlines([asked], made)] == [4, 24]
 
 
 def test_not_measured_is_said() -> None:
-    rows, _ = parse_paper([row()])
-    found = compare_all(rows, {"ldm7": {"ffdr": absent("%", "no log of uva")}}, 8, 20e6, 0.01)
+    made = Point(point().factors, {}, ("c",), reasons={"ffdr": "no log of uva"})
+    found = compare_all([row()], [made])
     assert found.compared[0].difference is None
-    assert "not measured here (no log of uva)" in found.compared[0].sentence
+    assert "not measured here (no log of uva); paper 88.70 %" in found.compared[0].sentence
+    made = Point(point().factors, {}, (), excluded=("ldm7-m8",))
+    (headline,) = headlines([row()], [made])
+    assert headline.reason == "the verdict of ldm7-m8 is invalid"
 
 
 def test_statements_and_both_protocols() -> None:
-    statement = row(protocol="both", text="grows linearly", metric="cpu")
-    del statement["value"]
-    rows, _ = parse_paper(
-        [statement, row(protocol="both", metric="throughput", unit="bps", value=5)]
-    )
-    ours = {p: {"throughput": Value(5.0, "bit/s")} for p in ("ldm7", "ldm6")}
-    found = compare_all(rows, ours, 8, 20e6, 0.01)
+    statement = row(protocol="both", value=None, text="grows linearly", metric="cpu")
+    asked = row(protocol="both", metric="throughput", unit="bps", value=5)
+    made = [point(p, throughput=[5.0]) for p in ("ldm7", "ldm6")]
+    found = compare_all([statement, asked], made)
     assert [s.text for s in found.statements] == ["grows linearly"]
     assert [c.protocol for c in found.compared] == ["ldm7", "ldm6"]
+    # A group with one protocol only has nothing to say of the other.
+    assert [c.protocol for c in compare_all([asked], made[1:]).compared] == ["ldm6"]
+
+
+def test_a_subscriber_has_values_of_his_own() -> None:
+    made = [point(ffdr=[90.0]), point(factors={"subscriber": "uva"}, ffdr=[80.0])]
+    (whole,) = headlines([row()], made)
+    assert whole.ours is not None
+    assert whole.ours.mean == 90.0
+    (at_uva,) = headlines([row(subscriber="uva")], made)
+    assert at_uva.ours is not None
+    assert at_uva.ours.mean == 80.0
+    found = compare_all([row(subscriber="uva")], made)
+    assert len(found.compared) == 1
+    assert found.of("ffdr", "ldm7") is None
 
 
 def test_a_shorter_run_says_what_input_it_had() -> None:
-    hour = row(metric="input_rate", protocol="both", value=10, unit="Mbit/s")
-    hour["conditions"] = "mean over the whole hour"
-    bandwidth = row(metric="bandwidth", value=20, unit="Mbit/s")
-    rows, complaints = parse_paper([bandwidth, hour])
-    assert complaints == ()
-    ours = {"ldm7": {"nic_bandwidth": Value(5e6, "bit/s"), "input_rate": Value(4.6e6, "bit/s")}}
-    found = compare_all(rows, ours, 8, 20e6, 0.01, 30.0).of("nic_bandwidth", "ldm7")
+    hour = row(metric="input_rate", protocol="both", value=10, unit="Mbit/s", published_s=3600)
+    bandwidth = row(metric="bandwidth", value=20, unit="Mbit/s", published_s=3600)
+    made = [point(nic_bandwidth=[5e6], input_rate=[4.6e6])]
+    found = compare_all([bandwidth, hour], made).of("nic_bandwidth", "ldm7")
     assert found is not None
     assert found.difference_percent == pytest.approx(-75)  # the comparison stays
     context = "ours, 30 s, had an input rate of 4.60 Mbit/s against the hour's 10.00 Mbit/s"
     assert found.context == context
     assert found.sentence.endswith(f"Note: {context}.")
-    # A whole hour, and a row that does not speak of one, need no such note.
-    assert {c.context for c in compare_all(rows, ours, 8, 20e6, 0.01, 3600.0).compared} == {""}
-    rows, _ = parse_paper([row(metric="bandwidth", unit="Mbit/s", conditions="m = 8"), hour])
-    found = compare_all(rows, ours, 8, 20e6, 0.01, 30.0).of("nic_bandwidth", "ldm7")
-    assert found is not None
-    assert found.context == ""
+    # The input itself, a whole hour, and a row that does not speak of one need no such note.
+    assert compare_all([bandwidth, hour], made).compared[1].context == ""
+    whole = [Point(made[0].factors, made[0].estimates, ("c",), fixed={"duration_s": 3600.0})]
+    assert {c.context for c in compare_all([bandwidth, hour], whole).compared} == {""}
+    plain = row(metric="bandwidth", unit="Mbit/s")
+    assert compare_all([plain, hour], made).compared[0].context == ""
     # No published input: ours alone.
-    rows, _ = parse_paper([bandwidth])
-    found = compare_all(rows, ours, 8, 20e6, 0.01, 30.0).of("nic_bandwidth", "ldm7")
-    assert found is not None
+    (found,) = compare_all([bandwidth], made).compared
     assert found.context == "ours, 30 s, had an input rate of 4.60 Mbit/s"
 
 
 def test_derived_values_are_told_apart() -> None:
     source = "derived from the published figures, 21.4 / 12.33"
     ratio = row(metric="bandwidth_over_offered", value=1.74, unit="1", source=source)
-    rows, complaints = parse_paper([ratio, row()])
-    assert complaints == ()
-    assert [r.derived for r in rows] == [True, False]
-    ours = {"ldm7": {"bandwidth_over_offered": Value(1.174, ""), "ffdr": Value(90.0, "%")}}
-    first, second = compare_all(rows, ours, 8, 20e6, 0.01).compared
+    found = compare_all([ratio, row()], [point(bandwidth_over_offered=[1.174], ffdr=[90.0])])
+    first, second = found.compared
     assert (first.derived, second.derived) == (True, False)
     # 1.174 - 1.74 = -0.566, 32.53 % of 1.74
     assert first.difference_percent == pytest.approx(-32.53, abs=0.01)
     assert source in first.sentence
 
 
-@pytest.mark.parametrize(
-    ("block", "complaint"),
-    [
-        ({"metric": "ffdr"}, "expected a list"),
-        (["ffdr"], "row 1: expected a mapping, found 'ffdr'"),
-        ([row(metric="speed")], "unknown metric 'speed'; valid: throughput,"),
-        ([row(protocol="tcp")], "protocol 'tcp'; valid: ldm7, ldm6, both"),
-        ([row(value=None)], "neither value nor text"),
-        ([row(unit="Mbit/s")], "unit 'Mbit/s' of ffdr: valid are"),
-        ([{"protocol": "ldm7"}], "no 'metric'"),
-        ([row(value="many")], "could not convert"),
-    ],
-)
-def test_unusable_rows_are_complaints(block: Any, complaint: str) -> None:
-    rows, complaints = parse_paper(block)
-    assert rows == ()
-    assert len(complaints) == 1
-    assert complaint in complaints[0]
+def test_as_json() -> None:
+    (found,) = headlines([row()], [point(ffdr=[87.0, 89.0])])
+    written = headline_json(found)
+    assert written["within_error_bar"] is True  # 88 +- 12.7
+    assert (written["paper"], written["ours"]["values"]) == (88.7, [87.0, 89.0])
+    assert written["at"]["receivers"] == 8

@@ -157,6 +157,10 @@ def test_a_manifest_is_read_as_far_as_it_can_be() -> None:
     assert len(found.claims) == 1
     assert complaints[0].startswith("paper 2: at.loss: found '2'; valid: a probability from 0 to 1")
     assert complaints[1] == "figures: expected a list, found str"
+    undated = {k: v for k, v in ROW.items() if k != "at"}
+    found, complaints = parse_published({"spec": {"paper": [ROW, undated]}})
+    assert len(found.paper) == 1
+    assert complaints == ("paper 2: no at: it is not known what it is to be beside",)
     assert parse_published({})[1] == ()
 
 
