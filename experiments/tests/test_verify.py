@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run that was tampered with is found out, and where."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from experiments import digests
+from experiments.verify import leaves, main, same_value
+from parsers.publish import write_report
+from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "synthetic" / "20261122T000000Z"
+    write_synthetic_run(run, SyntheticCell("ldm7"), SyntheticCell("ldm6"))
+    for cell in sorted((run / "cells").iterdir()):
+        digests.write_cell(cell)
+    write_report(run)
+    digests.write_run(run)
+    return run
+
+
+@pytest.fixture
+def run(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "run"))
+
+
+def verified(run: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    code = main([str(run), "--quiet"])
+    return code, capsys.readouterr().out
+
+
+def test_untouched(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = verified(run, capsys)
+    assert code == 0, text
+    assert "Verified: 2 cells, " in text
+    cell = run / "cells/ldm7-m2-r20-p1"
+    files = sum(1 for p in cell.rglob("*") if p.is_file()) - 1  # without digests.json
+    assert f"ldm7-m2-r20-p1: {files} files, " in text
+
+
+def test_one_byte_of_a_log(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The size of a received product, 250000 -> 250001: one of 2 x 40 counts as not received."""
+    log = run / "cells/ldm7-m2-r20-p1/logs/r1.ldmd.log"
+    log.write_text(log.read_text().replace("    250000 ", "    250001 ", 1))
+    code, text = verified(run, capsys)
+    assert code == 1
+    assert "changed: logs/r1.ldmd.log" in text
+    assert "ldm6-m2-r20-p1: " in text
+    assert text.splitlines()[-1].startswith("NOT VERIFIED")
+    assert "problems: ldm7-m2-r20-p1" in text.splitlines()[-1]
+    assert "values.ffdr.value: metrics.json has 100.0, the logs give 98.75" in text
+
+
+def test_one_value_of_the_metrics(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = run / "metrics.json"
+    metrics = json.loads(path.read_text())
+    value = metrics["cells"]["ldm6-m2-r20-p1"]["values"]["nic_bandwidth"]
+    value["value"] *= 1 + 1e-8
+    path.write_text(json.dumps(metrics))
+    code, text = verified(run, capsys)
+    assert code == 1
+    assert "ldm6-m2-r20-p1: " in text
+    assert "  values.nic_bandwidth.value: metrics.json has " in text
+    assert "problems: ldm6-m2-r20-p1" in text.splitlines()[-1]
+
+
+def test_rounding_is_no_difference(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = run / "metrics.json"
+    metrics = json.loads(path.read_text())
+    value = metrics["cells"]["ldm7-m2-r20-p1"]["values"]["latency_mean"]
+    value["value"] *= 1 + 1e-12
+    path.write_text(json.dumps(metrics))
+    assert verified(run, capsys)[0] == 0
+
+
+def test_a_missing_and_an_added_file(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run / "cells/ldm6-m2-r20-p1/logs/sar.log").unlink()
+    (run / "cells/ldm7-m2-r20-p1/logs/note.txt").write_text("x")
+    (run / "extra.txt").write_text("x")
+    code, text = verified(run, capsys)
+    assert code == 1
+    assert "missing: logs/sar.log" in text
+    assert "extra: logs/note.txt" in text
+    assert "extra: extra.txt" in text
+
+
+def test_changed_digests_are_found_too(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Somebody changes a log that no metric reads and writes the cell's digests anew."""
+    cell = run / "cells/ldm7-m2-r20-p1"
+    (cell / "logs/relay.log").write_text("something else\n")
+    digests.write_cell(cell)
+    code, text = verified(run, capsys)
+    assert code == 1
+    assert "changed: cells/ldm7-m2-r20-p1/digests.json" in text
+
+
+def test_a_cell_that_is_gone(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(run / "cells/ldm6-m2-r20-p1")
+    code, text = verified(run, capsys)
+    assert code == 1
+    assert "missing: cells/ldm6-m2-r20-p1/digests.json" in text
+    assert "ldm6-m2-r20-p1: 0 files" in text
+
+
+def test_without_digests_nothing_is_verified(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run / "digests.json").unlink()
+    code, text = verified(run, capsys)
+    assert code == 1
+    assert "no digests.json: whether its files were changed can not be told" in text
+
+
+def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path)]) == 2
+    assert "valid: a run directory" in capsys.readouterr().err
+    (tmp_path / "cells").mkdir()
+    assert main([str(tmp_path)]) == 2
+    assert "metrics.json: found nothing" in capsys.readouterr().err
+    (tmp_path / "metrics.json").write_text("[1]")
+    assert main([str(tmp_path)]) == 2
+    assert "not the metrics of a run" in capsys.readouterr().err
+
+
+def test_values() -> None:
+    assert same_value(2427, 2427.0)
+    assert not same_value(2427.0, 2428.0)
+    assert not same_value(1e12, 1e12 + 1)  # a relative 1e-12, but a count
+    assert same_value(0.1 + 0.2, 0.3)
+    assert not same_value(0.3, 0.3 + 1e-9)
+    assert not same_value(None, 0)
+    assert not same_value(True, 1)
+    assert not same_value("1", 1)
+    assert dict(leaves({"a": [1, {"b": []}], "c": {}})) == {"a[0]": 1, "a[1].b": [], "c": {}}
