@@ -56,6 +56,9 @@ class Product:
     seqno: int
     ident: str
 
+    def __hash__(self) -> int:
+        return hash((self.created_us, self.ident))  # enough to tell them apart, and quick
+
 
 @dataclass(frozen=True, slots=True)
 class Record:

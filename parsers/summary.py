@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from parsers import metrics
 from parsers.cell import NO_CPU, Cell, Verdict, VirtualRun
@@ -189,9 +190,9 @@ def _cutter(cell: Cell, sent: Sent, receivers: Mapping[str, Receiver]) -> Cutter
     position = {product: i for i, product in enumerate(sent.order)}
     received = {
         host: {
-            position[product]: Delivery(product.size_bytes, arrival.latency_s(product))
+            place: Delivery(product.size_bytes, arrival.latency_s(product))
             for product, arrival in receiver.arrivals.items()
-            if product in position and _counts(cell.protocol, arrival)
+            if (place := position.get(product)) is not None and _counts(cell.protocol, arrival)
         }
         for host, receiver in receivers.items()
     }
@@ -278,7 +279,7 @@ def _fmtp_of(receiver: Receiver) -> FmtpMetrics:
         if a.how == "fmtp" and a.delay_s is not None
     ]
     backstop = [p.size_bytes for p, a in receiver.arrivals.items() if a.how == "backstop"]
-    return metrics.fmtp_metrics(sorted(files, key=lambda f: f.delay_s), backstop)
+    return metrics.fmtp_metrics(sorted(files, key=attrgetter("delay_s")), backstop)
 
 
 def _fmtp(cell: Cell, receivers: Mapping[str, Receiver], values: dict[str, Value]) -> None:
@@ -302,7 +303,7 @@ def _fmtp(cell: Cell, receivers: Mapping[str, Receiver], values: dict[str, Value
             for p, a in r.arrivals.items()
             if a.how == "fmtp" and a.delay_s is not None
         ),
-        key=lambda f: (f.delay_s, f.size_bytes),
+        key=attrgetter("delay_s", "size_bytes"),
     )
     backstop = [
         p.size_bytes
@@ -532,7 +533,7 @@ def _receiver(
             for p, a in receiver.arrivals.items()
             if _counts(cell.protocol, a)
         ),
-        key=lambda d: (d.latency_s, d.size_bytes),
+        key=attrgetter("latency_s", "size_bytes"),
     )
     latencies = [a.latency_s(p) for p, a in receiver.arrivals.items()]
     return ReceiverMetrics(
