@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The input of a run: a trace file in the papers' format, or a generated hour, cut to the
-replay's duration."""
+"""The input of a run: a trace file (the papers' format, or a log of notifyme), or a generated hour,
+cut to the replay's duration."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import Final
 from experiments import trace_model
 from experiments.spec import Error, SpecErrors
 from parsers.times import MICROSECONDS
-from parsers.trace import Trace, parse_trace
+from parsers.trace import Trace, parse_any_trace, parse_trace
 
 MODEL: Final = "model"
 MAX_TRACE_BYTES: Final = 256_000_000
-FORMAT: Final = "'SIZE YYYYMMDDhhmmss.mmm' per line, e.g. '90654 20150615000000.009'"
+FORMAT: Final = (
+    "'SIZE YYYYMMDDhhmmss.mmm' per line, e.g. '90654 20150615000000.009', or a log of notifyme"
+)
 
 
 @dataclass(frozen=True)
@@ -64,12 +66,13 @@ def from_file(path: Path, duration_s: float) -> ReplayTrace:
     except OSError as error:
         found = f"no readable file ({error.strerror or error})"
         raise SpecErrors([Error(str(path), 1, found, f"model, or a trace: {FORMAT}")]) from None
-    parsed = parse_trace(text, str(path))
-    if parsed.problems:
+    parsed = parse_any_trace(text, str(path))
+    broken = [p for p in parsed.problems if not p.is_cut_off]
+    if broken or not parsed.products:
         raise SpecErrors(
             [
                 Error(p.file, max(1, p.line), f"{p.text!r} ({p.reason})", FORMAT)
-                for p in parsed.problems[:20]
+                for p in (broken or parsed.problems)[:20]
             ]
         )
     return _cut(parsed, duration_s, path.name, ())

@@ -36,11 +36,9 @@ class CpuLog:
 def _row(time_s: float, line: str) -> RunTimeSample:
     time_s = in_block(time_s)
     words = line.split()
-    if len(words) != 3:
+    if len(words) != 3 or not (words[0].isdecimal() and words[2].isdecimal()):
         raise ValueError("expected PID NAME NANOSECONDS")
     pid, run_ns = int(words[0]), int(words[2])
-    if pid < 0 or run_ns < 0:
-        raise ValueError("a negative number")
     return RunTimeSample(time_s, pid, words[1], run_ns)
 
 

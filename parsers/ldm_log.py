@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log lines of the LDM programs -> typed records.
+"""Log lines of the LDM programs, ours and the originals (from 6.13 on) -> typed records.
 
 Line format (drfsm.txt Table 2 and Fig. 5; docs/contracts.md):
 `YYYYMMDDThhmmss.ffffffZ prog[pid]   file.c:function:line   LEVEL message`, UTC. The message's first
@@ -21,10 +21,10 @@ from parsers.times import MICROSECONDS, utc_microseconds, utc_seconds
 
 Via = Literal["ingest", "backstop", "ldm6"]
 
-# Groups: date, clock, fraction, prog, pid, function, level, message.
+# Groups: date, clock, fraction, prog, pid, file, function, level, message.
 _LINE = re.compile(
     r"(\d{8})T(\d{6})\.(\d{6})Z\s+([^\s\[\]]+)\[(\d+)\]\s+"
-    r"[^\s:]+:(\S+):\d+\s+([A-Z]+)\s+(\S.*)",
+    r"([^\s:]+):(\S+):\d+\s+([A-Z]+)\s+(\S.*)",
     re.ASCII,
 )
 _PRODUCT = re.compile(r"\s*(\d+) +(\d{14})\.(\d{6}) +(\S+) +(\d{3,}) {1,2}(\S.*)", re.ASCII)
@@ -230,6 +230,7 @@ class _Line(NamedTuple):
     time_us: int
     prog: str
     pid: int
+    source: str  # file of the program
     function: str
     message: str
 
@@ -262,15 +263,24 @@ def _received(line: _Line) -> Record:
 
 def _inserted(line: _Line) -> Record:
     via: Via
-    if line.function == "dh_saveProd" or line.prog == "down6":
+    # The originals' processes are called after the host they serve; the file tells them apart.
+    program = line.source.removesuffix(".c")
+    if line.function == "dh_saveProd" or "down6" in (line.prog, program):
         via = "ldm6"
-    elif line.prog == "pqinsert":
+    elif "pqinsert" in (line.prog, program):
         via = "ingest"
-    elif line.prog == "down7":
+    elif "down7" in (line.prog, program):
         via = "backstop"
     else:
         raise ValueError("'Inserted' by neither pqinsert, down6 (dh_saveProd) nor down7")
     return Inserted(line.time_us, line.prog, line.pid, via, _after_colon(line))
+
+
+def _bare_product(line: _Line) -> Record | None:
+    """The original LDM6's downstream names a product that it stored without a word before it."""
+    if line.function != "dh_saveProd" or not line.message[0].isdigit():
+        return None
+    return Inserted(line.time_us, line.prog, line.pid, "ldm6", parse_product(line.message))
 
 
 def _multicasted(line: _Line) -> Record:
@@ -409,12 +419,11 @@ def parse_ldm_log(text: Lines, file: str) -> LdmLog:
         if match is None:
             problems.append(problem(file, number, raw, f"not a log line; expected {FORMAT}"))
             continue
-        date, clock, fraction, prog, pid, function, level, message = match.groups()
+        date, clock, fraction, prog, pid, source, function, level, message = match.groups()
         try:
             time_us = utc_seconds(date + clock) * MICROSECONDS + int(fraction)
-            line = _Line(time_us, sys.intern(prog), int(pid), function, message)
-            builder = _BUILDERS.get(message.partition(":")[0])
-            record = None if builder is None else builder(line)
+            line = _Line(time_us, sys.intern(prog), int(pid), source, function, message)
+            record = _BUILDERS.get(message.partition(":")[0], _bare_product)(line)
             if record is not None:
                 records.append(record)
             elif level in _KEPT_LEVELS:

@@ -51,14 +51,16 @@ def _row(time_s: float, line: str) -> ProcessSample | None:
     if words[:2] == ["PID", "PPID"]:
         return None
     time_s = in_block(time_s)
-    if len(words) < 7:
-        raise ValueError("expected PID PPID %CPU TIME ELAPSED RSS COMMAND")
-    pcpu = float(words[2])
-    numbers = [int(words[i]) for i in (0, 1, 3, 4, 5)]
+    try:
+        pcpu = float(words[2])
+        numbers = [int(words[i]) for i in (0, 1, 3, 4, 5)]
+        args = words[6].strip()
+    except (IndexError, ValueError):
+        raise ValueError("expected PID PPID %CPU TIME ELAPSED RSS COMMAND") from None
     if not math.isfinite(pcpu) or pcpu < 0 or min(numbers) < 0:
         raise ValueError("a negative or infinite number")
     pid, ppid, cputimes, etimes, rss = numbers
-    return ProcessSample(time_s, pid, ppid, pcpu, cputimes, etimes, rss, words[6].strip())
+    return ProcessSample(time_s, pid, ppid, pcpu, cputimes, etimes, rss, args)
 
 
 def parse_ps_log(text: Lines, file: str) -> PsLog:

@@ -95,6 +95,13 @@ def _clock(words: list[str]) -> tuple[int, int]:
     return hour * 3600 + minute * 60 + second, used
 
 
+def _numbers(words: list[str]) -> list[float]:
+    try:
+        return [float(word) for word in words]
+    except ValueError as error:
+        raise ValueError(f"expected numbers: {error}") from None
+
+
 class _Days:
     """Turns times of day into a time line: a step of more than half a day is midnight."""
 
@@ -164,7 +171,7 @@ def parse_sar_log(text: Lines, file: str) -> SarLog:
             interval_s = float(time_s - began[kind])
             if interval_s <= 0:
                 raise ValueError("the interval is not longer than 0 s")
-            named = dict(zip(columns[1:], (float(w) for w in rest[1:]), strict=True))
+            named = dict(zip(columns[1:], _numbers(rest[1:]), strict=True))
             if kind == "IFACE":
                 interfaces.append(
                     InterfaceSample(

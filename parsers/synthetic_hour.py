@@ -156,6 +156,98 @@ def _cpu(seconds: int, receivers: int) -> Iterator[str]:
             yield f"{pid} {name} {(second + 6) * 42_000_000 + pid}\n"
 
 
+def _trace(products: list[_Made]) -> Iterator[str]:
+    for made in products:
+        yield f"{made.size_bytes} {_digits(made.created_s, '%Y%m%d%H%M%S')[:-3]}\n"
+
+
+def _notifyme(products: list[_Made]) -> Iterator[str]:
+    for made in products:
+        yield _line(made.created_s + 0.02, "notifyme", "notifyme.c:notifymeprog_6", made.info)
+
+
+def _papers_log(products: list[_Made]) -> Iterator[str]:
+    for made in products:
+        arrival = _digits(made.created_s + 0.1, "%Y%m%dT%H%M%S")
+        created = _digits(made.created_s, "%Y%m%d%H%M%S")
+        yield (
+            f"{arrival}Z mldm[77] INFO eop_func: product: Received {made.size_bytes} {created} "
+            f"NGRID {made.index % 1000:03d} {made.index}\n"
+        )
+
+
+def _sadf(seconds: int) -> Iterator[str]:
+    yield '{"sysstat": {"hosts": [{"nodename": "synthetic", "statistics": [\n'
+    for second in range(seconds):
+        moment = time.gmtime(START_S + second)
+        devices = ", ".join(
+            f'{{"iface": "{name}", "rxpck": 400.00, "txpck": 400.00, "rxkB": 10.00, '
+            '"txkB": 1500.00}'
+            for name in ("lo", "umass0", "umass1")
+        )
+        yield (
+            f'{{"timestamp": {{"date": "{time.strftime("%Y-%m-%d", moment)}", '
+            f'"time": "{time.strftime("%H:%M:%S", moment)}", "utc": 1, "interval": 1}},\n'
+            '"cpu-load": [{"cpu": "all", "user": 20.00, "nice": 0.00, "system": 10.00, '
+            '"iowait": 1.00, "steal": 4.00, "idle": 65.00}],\n'
+            f'"network": {{"net-dev": [{devices}]}}}}{"," if second + 1 < seconds else ""}\n'
+        )
+    yield "]}]}}\n"
+
+
+def _flows(count: int) -> Iterator[str]:
+    yield "OFPST_FLOW reply (OF1.3) (xid=0x2):\n"
+    for number in range(count):
+        yield (
+            f" cookie=0x444f574e02{number:06x}, duration=3600.123s, table=0, n_packets={number}, "
+            f"n_bytes={number * 1460}, priority=100,in_port=1,dl_vlan={number % 4094 + 1} "
+            f"actions=meter:{number},group:{number}\n"
+        )
+
+
+def _classes(count: int) -> Iterator[str]:
+    for number in range(1, count + 1):
+        yield (
+            f"class htb 1:{number:x} root leaf {number + 16:x}: prio 0 rate 20Mbit ceil 20Mbit "
+            "burst 1600b cburst 1600b \n"
+            f" Sent {number * 1460} bytes {number} pkt (dropped 0, overlimits 0 requeues 0) \n"
+            " backlog 0b 0p requeues 0\n"
+            f" lended: {number} borrowed: 0 giants: 0\n tokens: 10000 ctokens: 10000\n\n"
+        )
+
+
+def _iperf3(seconds: int) -> Iterator[str]:
+    yield '{"start": {"test_start": {"protocol": "TCP", "num_streams": 1}},\n"intervals": [\n'
+    for second in range(seconds):
+        one = (
+            f'{{"start": {second}, "end": {second + 1}, "seconds": 1.0, "bytes": 2500000, '
+            '"bits_per_second": 20000000.0, "retransmits": 0, "omitted": false}'
+        )
+        yield f'{{"streams": [{one}], "sum": {one}}}{"," if second + 1 < seconds else ""}\n'
+    yield '], "end": {}}\n'
+
+
+def write_others(directory: Path, hour: Hour) -> dict[str, Path]:
+    """Files of formats that are in no cell; format's name -> file."""
+    products = _products(hour)
+    lines: dict[str, Iterator[str]] = {
+        "trace": _trace(products),
+        "notifyme": _notifyme(products),
+        "papers-log": _papers_log(products),
+        "sadf": _sadf(hour.seconds),
+        "ovs-ofctl": _flows(10_000),
+        "tc-class": _classes(10_000),
+        "iperf3": _iperf3(hour.seconds),
+    }
+    directory.mkdir(parents=True, exist_ok=True)
+    found = {}
+    for name, text in lines.items():
+        found[name] = directory / f"{name}.txt"
+        with found[name].open("w", encoding="utf-8") as file:
+            file.writelines(text)
+    return found
+
+
 def write_cell(directory: Path, hour: Hour) -> None:
     """The cell's directory, as docs/contracts.md gives it, without verdict and counters."""
     products = _products(hour)

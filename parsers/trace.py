@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The papers' trace format: one product per line, `size YYYYMMDDhhmmss.mmm` (UTC).
+"""Traces: the papers' format, one product per line, `size YYYYMMDDhhmmss.mmm` (UTC), and what
+`notifyme` logged of a feed, which has the same in each line.
 
-Times must not go back; sizes are bytes, 1 or more.
+In the papers' format times must not go back; sizes are bytes, 1 or more.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from parsers.notifyme import FIRST_LINE, parse_notifyme
 from parsers.problems import Lines, Problem, numbered_lines, problem
 from parsers.times import MICROSECONDS, utc_microseconds
 
@@ -68,6 +70,28 @@ def parse_trace(text: Lines, file: str) -> Trace:
     if not products and not problems:
         problems.append(problem(file, 0, "", "no product in the trace"))
     return Trace(file, tuple(products), tuple(problems))
+
+
+def parse_notified(text: Lines, file: str) -> Trace:
+    """The products of a notifyme log, in order of their creation (UTC), which is not the order in
+    which a server announces what it got from several sources. Never raises."""
+    log = parse_notifyme(text, file)
+    problems = list(log.problems)
+    kept = [n.product for n in log.notifications if 1 <= n.product.size_bytes <= MAX_PRODUCT_BYTES]
+    if len(kept) < len(log.notifications):
+        left = f"{len(log.notifications) - len(kept)} products"
+        reason = f"size must be 1 to {MAX_PRODUCT_BYTES} bytes"
+        problems.append(problem(file, 0, left, reason))
+    products = [TraceProduct(p.size_bytes, p.created_us) for p in kept]
+    if not products and not problems:
+        problems.append(problem(file, 0, "", "no product in the log"))
+    return Trace(file, tuple(sorted(products, key=lambda p: p.time_us)), tuple(problems))
+
+
+def parse_any_trace(text: str, file: str) -> Trace:
+    """A trace in either form, told apart by its first line that is not blank."""
+    form = parse_notified if FIRST_LINE.match(text.lstrip()) else parse_trace
+    return form(text, file)
 
 
 def _quantiles(values: list[int], scale: float) -> tuple[tuple[float, float], ...]:

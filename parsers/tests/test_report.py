@@ -251,7 +251,9 @@ def test_malformed_cpu_log_is_told_with_file_and_line(tmp_path: Path) -> None:
     lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
     lines[3] = "77 mldm much\n"
     log.write_text("".join(lines), encoding="utf-8")
-    assert "logs/cpu.log:4: invalid literal" in " ".join(write_report(run).text.split())
+    assert "logs/cpu.log:4: expected PID NAME NANOSECONDS" in " ".join(
+        write_report(run).text.split()
+    )
 
 
 def test_file_sets_when_the_run_is_large_enough(tmp_path: Path) -> None:
@@ -585,4 +587,4 @@ def test_bad_group_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     with pytest.raises(SystemExit) as stopped:
         main(["report", str(tmp_path), "--group-bytes", "0"])
     assert stopped.value.code == 2
-    assert "--group-bytes 0: must be 1 or more" in capsys.readouterr().err
+    assert "--group-bytes: found '0'; valid: a whole number" in capsys.readouterr().err
