@@ -5,20 +5,35 @@ the verdict, in files of the cell's directory (docs/contracts.md)."""
 from __future__ import annotations
 
 import dataclasses
+import json
+import signal
+import subprocess
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from experiments import load, queue_watch, samplers
+from experiments.queue_watch import QueueWatch, SocketWatch
 from experiments.rundir import write_json
 from experiments.shaping import Setting
+from topologies import marks, wire_plan
+from topologies.facts import Clock
 from topologies.lab import Lab
+from topologies.wire_plan import WIRE
+
+HOSTLAG: Final = "experiments/lag/hostlag"  # below the build directory
+# Of a host's samples. Ten a second cost 24 hosts 1 % of a core; where no program ever waits for a
+# processor, a few show that it is so.
+LAG_INTERVAL_US: Final[dict[Clock, int]] = {"native": 100_000, "virtual": 1_000_000}
+HOSTLAG_END_S: Final = 15.0
 
 
 class Fidelity:
     """Evidence about the network `lab`, left in the directory `out`."""
 
-    def __init__(self, lab: Lab, out: Path) -> None:
-        self._lab, self._out = lab, out
+    def __init__(self, lab: Lab, out: Path, build: Path) -> None:
+        self._lab, self._out, self._build = lab, out, build
         self._readers: list[Callable[[], Iterable[Setting]]] = []
         self._probes: dict[str, list[dict[str, Any]]] = {}
 
@@ -39,3 +54,79 @@ class Fidelity:
         write_json(self._out / "links-end.json", links)
         settings = [s.to_dict() for reader in self._readers for s in reader()]
         write_json(self._out / "shaping-end.json", {"settings": settings})
+
+    # -- during the replay --------------------------------------------------------------------
+    def watch(self, stack: ExitStack, *, long_run: bool) -> None:
+        """Queues and sockets (queues.json), the scheduling lag in each host and its clocks
+        (host-lag.json), processors and processes (load.json; not in virtual time, where none
+        computes for any time) until `stack` ends."""
+        lags = self._start_lags()
+        stack.callback(self._end_lags, lags)
+        if self._lab.facts.clock == "native":
+            places = load.place_names(self._lab.pids)
+            start = load.read(self._processes(), places)
+            stack.callback(self._write_load, start, places)
+        self._watch_queues(stack, long_run=long_run)
+
+    def _processes(self) -> set[int]:
+        return marks.processes_of(self._lab.run_id)
+
+    def _write_load(self, start: load.LoadReading, places: dict[int, str]) -> None:
+        end = load.read(self._processes(), places)
+        found = load.between(start, end, load.clocksource())
+        write_json(self._out / "load.json", found.to_dict())
+
+    def _start_lags(self) -> dict[str, subprocess.Popen[bytes]]:
+        interval_us = LAG_INTERVAL_US[self._lab.facts.clock]
+        argv = [str(self._build / HOSTLAG), str(interval_us)]
+        hosts = [host.name for host in self._lab.network.hosts]
+        return {h: self._lab.popen(h, argv, stdout=subprocess.PIPE) for h in hosts}
+
+    def _end_lags(self, running: dict[str, subprocess.Popen[bytes]]) -> None:
+        found = {}
+        for process in running.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for host, process in running.items():
+            try:
+                text = process.communicate(timeout=HOSTLAG_END_S)[0]
+                found[host] = json.loads(text)
+            except (subprocess.TimeoutExpired, json.JSONDecodeError):
+                process.kill()
+                process.wait()
+        write_json(self._out / "host-lag.json", found)
+
+    def _watch_queues(self, stack: ExitStack, *, long_run: bool) -> None:
+        lab = self._lab
+        nodes = [lab.network.publisher.name, *([WIRE] if WIRE in lab.pids else [])]
+        queues = QueueWatch(lab.pids, nodes)
+        sockets = SocketWatch(lab.pids, [h.name for h in lab.network.subscribers])
+
+        def look() -> None:
+            queues.look()
+            sockets.look()
+
+        interval_s = queue_watch.LONG_RUN_INTERVAL_S if long_run else queue_watch.INTERVAL_S
+        repeater = samplers.Repeater("queues", interval_s, look)
+        repeater.start()
+
+        def end() -> None:
+            repeater.stop()
+            write_json(
+                self._out / "queues.json",
+                {
+                    "interval_s": interval_s,
+                    "failed": repeater.failed,
+                    "queues": [self._described(queue) for queue in queues.close()],
+                    "sockets": sockets.peak_bytes,
+                },
+            )
+
+        stack.callback(end)
+
+    def _described(self, queue: queue_watch.Queue) -> dict[str, Any]:
+        """With the direction of the link whose queue it is, if it is one's."""
+        node, interface, _ = queue.place.split("/", 2)
+        wire = wire_plan.plan(self._lab.network, self._lab.facts.delay_mechanism)
+        links = {d.egress: f"{d.link}/{d.direction}" for d in wire.directions}
+        return {**queue.to_dict(), "link": links.get(interface) if node == WIRE else None}

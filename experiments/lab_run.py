@@ -77,7 +77,7 @@ class LabRun:
         self.logs = out / "logs"
         self.settings: list[Setting] = []
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
-        self.fidelity = Fidelity(lab, out)
+        self.fidelity = Fidelity(lab, out, job.build)
         self.followers: dict[str, subprocess.Popen[bytes]] = {}  # by the queue they list
         self.rtt_measured_ms: dict[str, float] = {}
         self.rtt_after_ms: dict[str, float] = {}
@@ -233,8 +233,8 @@ class LabRun:
 
     # -- samples ------------------------------------------------------------------------------
     def sample(self, stack: ExitStack, every: int, shapers: Mapping[str, tuple[str, str]]) -> None:
-        """sar, ps and the shapers at the publisher until `stack` ends. `shapers`: log's name ->
-        interface and class ("": the root qdisc)."""
+        """sar, ps and the shapers at the publisher, and what the emulation does, until `stack`
+        ends. `shapers`: log's name -> interface and class ("": the root qdisc)."""
         sar = self._start_sar(every)
         stack.callback(self.end, sar, signal.SIGINT)
         sampled: dict[str, Callable[[], str]] = {"ps.log": self._ps}
@@ -244,6 +244,7 @@ class LabRun:
             sampler = samplers.Sampler(self.logs / name, every, function)
             sampler.start()
             stack.callback(sampler.stop)
+        self.fidelity.watch(stack, long_run=every > 1)
 
     def _start_sar(self, every: int) -> subprocess.Popen[bytes]:
         most = self.cell.duration_s * 1.5 + self.cell.drain_timeout_s + 60

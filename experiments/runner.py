@@ -20,6 +20,7 @@ from typing import Any, Final, NoReturn
 from experiments import manifest, queue_place, trace_input
 from experiments.cell_process import CellProblem, CellProcess, Clock, NativeClock
 from experiments.configs import LDMD
+from experiments.fidelity import HOSTLAG
 from experiments.job import Job
 from experiments.join_leave import plan as join_leave
 from experiments.networks import Networks
@@ -48,6 +49,7 @@ PROGRAMS: Final = (
     "ldm7/pqinsert",
     "ldm7/pqcat",
     "topologies/wire/wire-relay",
+    HOSTLAG,
 )
 TICK_S: Final = 0.2
 

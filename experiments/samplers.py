@@ -124,16 +124,15 @@ def parse_shaper(text: str, classid: str | None) -> tuple[int, int] | None:
     return int(found[1]), int(found[2]) * scale
 
 
-class Sampler:
-    """A thread that calls `sample` every `interval_s` seconds and appends what it returns to a
-    file. A sample that fails is left out."""
+class Repeater:
+    """A thread that calls `action` every `interval_s` seconds. A call that fails is left out."""
 
-    def __init__(self, path: Path, interval_s: float, sample: Callable[[], str]) -> None:
-        self._path = path
+    def __init__(self, name: str, interval_s: float, action: Callable[[], None]) -> None:
         self._interval_s = interval_s
-        self._sample = sample
+        self._action = action
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=path.name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.failed = 0
 
     def start(self) -> None:
         self._thread.start()
@@ -144,16 +143,31 @@ class Sampler:
 
     def _run(self) -> None:
         due = time.monotonic()
-        with self._path.open("w", encoding="utf-8") as stream:
-            while True:
-                try:
-                    stream.write(self._sample())
-                    stream.flush()
-                except (OSError, subprocess.SubprocessError):
-                    pass
-                due = max(due + self._interval_s, time.monotonic())
-                if self._stop.wait(due - time.monotonic()):
-                    return
+        while True:
+            try:
+                self._action()
+            except (OSError, ValueError, subprocess.SubprocessError):
+                self.failed += 1
+            due = max(due + self._interval_s, time.monotonic())
+            if self._stop.wait(due - time.monotonic()):
+                return
+
+
+class Sampler(Repeater):
+    """Appends what `sample` returns to a file."""
+
+    def __init__(self, path: Path, interval_s: float, sample: Callable[[], str]) -> None:
+        super().__init__(path.name, interval_s, self._write)
+        self._sample = sample
+        self._stream = path.open("w", encoding="utf-8")
+
+    def stop(self) -> None:
+        super().stop()
+        self._stream.close()
+
+    def _write(self) -> None:
+        self._stream.write(self._sample())
+        self._stream.flush()
 
 
 def shaper_line(sample: ShaperSample) -> str:

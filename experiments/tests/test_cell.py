@@ -65,7 +65,7 @@ def injected(cell: CellSpec, lab: FakeLab) -> CellRun:
     run = CellRun.__new__(CellRun)
     run.cell, run.lab = cell, cast(Lab, lab)
     run.settings, run.loss_models = [], {}
-    run.fidelity = Fidelity(run.lab, Path("/nowhere"))
+    run.fidelity = Fidelity(run.lab, Path("/nowhere"), Path("/nowhere"))
     return run
 
 

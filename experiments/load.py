@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the processors and the processes of a run did in a span of time, as the kernel accounts for
+it: two readings and their difference."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+CLOCKSOURCE: Final = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+
+
+class CoreTimes(NamedTuple):
+    """A processor core's time since boot, by proc_stat(5)."""
+
+    busy_s: float
+    idle_s: float
+    steal_s: float
+
+
+class Scheduled(NamedTuple):
+    """A process's time since its beginning, all threads: on a CPU, runnable but waiting for one,
+    and how often it got one (/proc/PID/task/*/schedstat)."""
+
+    run_ns: int
+    wait_ns: int
+    times: int
+
+
+class Process(NamedTuple):
+    place: str  # the host whose namespace it is in; "": the run's own
+    name: str
+    scheduled: Scheduled
+
+
+@dataclass(frozen=True)
+class ProcessLoad:
+    """Of one process between two readings."""
+
+    place: str
+    name: str
+    pid: int
+    cpu_s: float
+    wait_s: float
+    times: int
+
+    @property
+    def mean_wait_ms(self) -> float:
+        """How long it waited for a CPU each time it had something to do."""
+        return 1000 * self.wait_s / self.times if self.times else 0.0
+
+
+@dataclass(frozen=True)
+class CoreLoad:
+    """Of one core between two readings: shares of the time."""
+
+    core: str
+    busy: float
+    steal: float
+
+
+@dataclass(frozen=True)
+class Load:
+    elapsed_s: float
+    cores: tuple[CoreLoad, ...]
+    processes: tuple[ProcessLoad, ...]
+    sampling_cpu_s: float  # of what watches: this process, what it started and ended, hostlag, sar
+    clocksource: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Load:
+        return cls(
+            raw["elapsed_s"],
+            tuple(CoreLoad(**core) for core in raw["cores"]),
+            tuple(ProcessLoad(**process) for process in raw["processes"]),
+            raw["sampling_cpu_s"],
+            raw["clocksource"],
+        )
+
+
+@dataclass(frozen=True)
+class LoadReading:
+    """All of it at one instant."""
+
+    time_s: float  # CLOCK_MONOTONIC
+    cores: Mapping[str, CoreTimes]
+    processes: Mapping[int, Process]
+    own_cpu_s: float
+
+
+WATCHERS: Final = ("hostlag", "sar", "sadc")
+
+
+def parse_cores(stat: str) -> dict[str, CoreTimes]:
+    """/proc/stat -> core -> its times. Guests' time is in `user` already."""
+    found = {}
+    for line in stat.splitlines():
+        words = line.split()
+        if len(words) >= 9 and words[0].startswith("cpu") and words[0] != "cpu":
+            user, nice, system, idle, wait, irq, softirq, steal = (
+                int(word) / TICKS_PER_S for word in words[1:9]
+            )
+            found[words[0]] = CoreTimes(user + nice + system + irq + softirq, idle + wait, steal)
+    return found
+
+
+def scheduled(pid: int, proc: Path = Path("/proc")) -> Scheduled | None:
+    """None if it ended, or the kernel does not tell."""
+    run = wait = times = 0
+    seen = False
+    try:
+        for thread in (proc / str(pid) / "task").iterdir():
+            try:
+                words = (thread / "schedstat").read_text().split()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            run, wait, times = run + int(words[0]), wait + int(words[1]), times + int(words[2])
+            seen = True
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return Scheduled(run, wait, times) if seen else None
+
+
+def place_names(pids: Mapping[str, int], proc: Path = Path("/proc")) -> dict[int, str]:
+    """Inode of a network namespace -> the node that it is."""
+    return {(proc / f"{pid}/ns/net").stat().st_ino: node for node, pid in pids.items()}
+
+
+def read(pids: set[int], places: Mapping[int, str], proc: Path = Path("/proc")) -> LoadReading:
+    """`pids`: the run's processes. `places`: of `place_names`."""
+    processes = {}
+    for pid in sorted(pids):
+        try:
+            name = (proc / f"{pid}/comm").read_text().strip()
+            place = places.get((proc / f"{pid}/ns/net").stat().st_ino, "")
+        except OSError:
+            continue
+        times = scheduled(pid, proc)
+        if times is not None:
+            processes[pid] = Process(place, name, times)
+    own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return LoadReading(
+        time.monotonic(),
+        parse_cores((proc / "stat").read_text()),
+        processes,
+        sum(r.ru_utime + r.ru_stime for r in own),
+    )
+
+
+def between(start: LoadReading, end: LoadReading, clocksource: str) -> Load:
+    """The difference. Processes that ended meanwhile, or whose times this kernel does not tell, are
+    not in it."""
+    cores = []
+    for name, after in end.cores.items():
+        before = start.cores.get(name, CoreTimes(0, 0, 0))
+        spans = [b - a for a, b in zip(before, after, strict=True)]
+        total = sum(spans)
+        if total > 0:
+            cores.append(CoreLoad(name, spans[0] / total, spans[2] / total))
+    processes, watching_s = [], end.own_cpu_s - start.own_cpu_s
+    for pid, process in end.processes.items():
+        known = start.processes.get(pid)
+        zero = Scheduled(0, 0, 0)
+        run, wait, times = (
+            b - a
+            for a, b in zip(known.scheduled if known else zero, process.scheduled, strict=True)
+        )
+        if process.name in WATCHERS:
+            watching_s += run / 1e9
+        else:
+            processes.append(
+                ProcessLoad(process.place, process.name, pid, run / 1e9, wait / 1e9, times)
+            )
+    return Load(end.time_s - start.time_s, tuple(cores), tuple(processes), watching_s, clocksource)
+
+
+def clocksource(path: Path = CLOCKSOURCE) -> str:
+    """What the kernel reads the time from; "unknown" if it does not tell."""
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return "unknown"
