@@ -6,9 +6,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypedDict
 
-from experiments import shaping
+from experiments import host_lag, shaping
+from experiments.host_lag import HostLag
+from experiments.load import Load
 from experiments.plan import CellSpec
+from experiments.queue_watch import Queue
 from experiments.samplers import parse_shaper_log
 from experiments.shaping import Setting
 from experiments.verdict import Evidence
@@ -60,6 +64,7 @@ def collect(
         links_after=link_mismatches(out / "links-end.json"),
         shaping_after=shaping_mismatches(out / "shaping-end.json"),
         probes=link_probes(out / "link-probes.json"),
+        **watched(out),
         start=start,
         end=end,
         publisher=network.publisher.name,
@@ -108,6 +113,28 @@ def shaping_mismatches(path: Path) -> tuple[list[str], int]:
 def link_probes(path: Path) -> dict[str, list[LinkProbe]]:
     """The probes "before" and "after" the replay."""
     return {when: [LinkProbe(**p) for p in ps] for when, ps in json.loads(path.read_text()).items()}
+
+
+class Watched(TypedDict):
+    """The fields of Evidence that come from what was watched during the replay."""
+
+    lags: dict[str, HostLag]
+    load: Load | None
+    queues: list[Queue]
+    sockets: dict[str, int]
+
+
+def watched(out: Path) -> Watched:
+    """host-lag.json, load.json (not there in virtual time) and queues.json of a cell."""
+    lags = json.loads((out / "host-lag.json").read_text())
+    seen = json.loads((out / "queues.json").read_text())
+    load = out / "load.json"
+    return {
+        "lags": {host: host_lag.parse(raw) for host, raw in lags.items()},
+        "load": Load.from_dict(json.loads(load.read_text())) if load.exists() else None,
+        "queues": [Queue(**queue) for queue in seen["queues"]],
+        "sockets": seen["sockets"],
+    }
 
 
 def _text(path: Path) -> str:

@@ -109,24 +109,22 @@ class Fidelity:
         interval_s = queue_watch.LONG_RUN_INTERVAL_S if long_run else queue_watch.INTERVAL_S
         repeater = samplers.Repeater("queues", interval_s, look)
         repeater.start()
+        wire = wire_plan.plan(lab.network, lab.facts.delay_mechanism)
+        links = {f"{WIRE}/{d.egress}": f"{d.link}/{d.direction}" for d in wire.directions}
 
         def end() -> None:
             repeater.stop()
+            found = queues.close()
+            for queue in found:
+                queue.link = links.get(queue.place.rpartition("/")[0])
             write_json(
                 self._out / "queues.json",
                 {
                     "interval_s": interval_s,
                     "failed": repeater.failed,
-                    "queues": [self._described(queue) for queue in queues.close()],
+                    "queues": [queue.to_dict() for queue in found],
                     "sockets": sockets.peak_bytes,
                 },
             )
 
         stack.callback(end)
-
-    def _described(self, queue: queue_watch.Queue) -> dict[str, Any]:
-        """With the direction of the link whose queue it is, if it is one's."""
-        node, interface, _ = queue.place.split("/", 2)
-        wire = wire_plan.plan(self._lab.network, self._lab.facts.delay_mechanism)
-        links = {d.egress: f"{d.link}/{d.direction}" for d in wire.directions}
-        return {**queue.to_dict(), "link": links.get(interface) if node == WIRE else None}

@@ -71,6 +71,7 @@ class Queue:
     peak_rate_bps: float = 0.0  # over a second
     peak_rate_s: float = 0.0  # how long that second was
     samples: int = 0
+    link: str | None = None  # "<link>/<direction>" whose queue it is, None: no link's
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

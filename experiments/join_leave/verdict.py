@@ -14,6 +14,7 @@ from experiments.evidence import (
     link_mismatches,
     link_probes,
     shaping_mismatches,
+    watched,
 )
 from experiments.join_leave.plan import JoinLeaveCell
 from experiments.samplers import parse_shaper_log
@@ -78,6 +79,7 @@ def _evidence(
         links_after=link_mismatches(out / "links-end.json"),
         shaping_after=shaping_mismatches(out / "shaping-end.json"),
         probes=link_probes(out / "link-probes.json"),
+        **watched(out),
         start=data.counters_start,
         end=data.counters_end,
         publisher=data.cell.publisher,

@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
+from experiments.host_lag import HostLag
+from experiments.load import CoreLoad, Load, ProcessLoad
+from experiments.queue_watch import Queue
 from experiments.verdict import Evidence, ShaperSample, judge, summary
 from experiments.verdict.accounts import Account
+from experiments.verdict.load import CPU_CHECKS
 from experiments.verdict.loss import binomial_interval
 from experiments.verdict.replay import backlogged_rate
 from parsers.counters import Counters
@@ -61,6 +65,33 @@ def probes(after: list[LinkProbe]) -> dict[str, list[LinkProbe]]:
     return {"before": [probe(18.1)], "after": after}
 
 
+def lag(**changes: Any) -> HostLag:
+    values: dict[str, Any] = {f.name: 0.0 for f in dataclasses.fields(HostLag)}
+    sound = {"samples": 600, "p50_ms": 0.1, "p99_ms": 1.0, "max_ms": 3.0, "elapsed_s": 60.0}
+    return HostLag(**{**values, **sound, "resolution_ns": 1, "look_ns": 20, **changes})
+
+
+def load(*processes: ProcessLoad, **changes: Any) -> Load:
+    found = (
+        ProcessLoad("", "ovs-vswitchd", 7, 30.0, 0.5, 60_000),
+        ProcessLoad("umass", "mldm", 8, 3.0, 0.2, 9_000),
+        ProcessLoad("sl1", "down7", 9, 1.5, 0.1, 9_000),
+    )
+    cores = (CoreLoad("cpu0", 0.5, 0.01), CoreLoad("cpu1", 0.4, 0.0))
+    values = Load(60.0, cores, (*found, *processes), 1.2, "tsc")
+    return dataclasses.replace(values, **changes)
+
+
+def queue(**changes: Any) -> Queue:
+    """Of a link of 100 Mbit/s with a burst of 12,500 bytes: 100.1 Mbit/s over a second."""
+    values = {
+        **{"place": "wire/w0b/10:", "link": "a:b/forward", "kind": "tbf", "samples": 600},
+        **{"limit_bytes": 500_000, "peak_backlog_bytes": 100_000, "peak_backlog_packets": 70},
+        **{"rate_bps": 100e6, "burst_bytes": 12_500, "peak_rate_bps": 60e6, "peak_rate_s": 1.0},
+    }
+    return Queue(**{**values, **changes})
+
+
 SENT = {"umass/u-eth0": {"tx_packets": 10_000}}
 SHAPED = {"umass/u-eth0/1:1": {"sent_packets": 10_000}}
 GOOD = Evidence(
@@ -93,6 +124,10 @@ GOOD = Evidence(
     rtt_asked_ms={"wsu1": 36.0, "sl1": 41.0},
     rtt_measured_ms={"wsu1": 36.4, "sl1": 41.3},
     rtt_after_ms={"sl1": 41.3},
+    lags={"umass": lag(), "sl1": lag()},
+    load=load(),
+    queues=[queue()],
+    sockets=dict.fromkeys(HOSTS, 1000000),
     probes={when: [probe(18.1), probe(18.2, "backward")] for when in ("before", "after")},
 )
 
@@ -150,7 +185,7 @@ def test_the_worst_check_decides() -> None:
         ({"arrived": dict.fromkeys(HOSTS, (100, 1))}, "injected loss", "warn"),
         # Together right, but nothing was dropped at one receiver and twice as much at the other.
         ({"arrived": {"wsu1": (10_000, 0), "sl1": (10_000, 200)}}, "injected loss", "warn"),
-        ({"receivers": {h: stats(rcvbuf_granted_bytes=1) for h in HOSTS}},
+        ({"receivers": {h: stats(rcvbuf_granted_bytes=599_999_999) for h in HOSTS}},
          "receivers' UDP buffers", "warn"),
         ({"receivers": {"wsu1": stats(), "sl1": None}}, "receivers' UDP buffers", "warn"),
         ({"replayed": None}, "replay", "fail"),
@@ -173,6 +208,37 @@ def test_the_worst_check_decides() -> None:
         ({"rtt_measured_ms": {"wsu1": 36.0, "sl1": 43.5}}, "round-trip times", "warn"),
         ({"rtt_measured_ms": {"wsu1": 0.3, "sl1": 41.0}}, "round-trip times", "fail"),
         ({"rtt_measured_ms": {"wsu1": 36.0}}, "round-trip times", "fail"),
+        ({"lags": {"umass": lag(), "sl1": lag(samples=0)}}, "scheduling lag", "warn"),
+        ({"lags": {"umass": lag(), "sl1": lag(p50_ms=0.6)}}, "scheduling lag", "warn"),
+        ({"lags": {"umass": lag(), "sl1": lag(p50_ms=5.1)}}, "scheduling lag", "fail"),
+        ({"lags": {"umass": lag(), "sl1": lag(p99_ms=11)}}, "scheduling lag", "warn"),
+        ({"lags": {"umass": lag(), "sl1": lag(p99_ms=101)}}, "scheduling lag", "fail"),
+        ({"lags": {"umass": lag(step_ms=-1.1)}}, "clock", "warn"),
+        ({"lags": {"umass": lag(step_ms=1000, step_at_s=7)}}, "clock", "fail"),
+        ({"lags": {"umass": lag(step_ms=0.5, shift_ms=11)}}, "clock", "fail"),
+        ({"lags": {"umass": lag(drift_ppm=-501)}}, "clock", "warn"),
+        ({"lags": {"umass": lag(drift_ppm=5001)}}, "clock", "fail"),
+        ({"lags": {"umass": lag(resolution_ns=4_000_000)}}, "clock", "fail"),
+        ({"load": load(clocksource="jiffies")}, "clock", "fail"),
+        # 60 s: 48 s are 80 % of a core, 58.2 s are 97 %.
+        ({"load": load(ProcessLoad("", "busy", 1, 48.1, 0, 0))}, "CPU of single processes",
+         "warn"),
+        ({"load": load(ProcessLoad("", "busy", 1, 58.3, 0, 0))}, "CPU of single processes",
+         "fail"),
+        # 100 times 1.1 ms, 10.1 ms.
+        ({"load": load(ProcessLoad("sl1", "late", 1, 1, 0.11, 100))}, "run queue", "warn"),
+        ({"load": load(ProcessLoad("sl1", "late", 1, 1, 1.01, 100))}, "run queue", "fail"),
+        ({"load": load(sampling_cpu_s=6.1)}, "sampling", "warn"),
+        ({"load": load(sampling_cpu_s=18.1)}, "sampling", "fail"),
+        ({"queues": [queue(peak_backlog_bytes=450_001)]}, "queue backlog", "warn"),
+        ({"queues": [queue(), queue(samples=0)]}, "queue backlog", "warn"),
+        ({"queues": [queue(limit_bytes=None, limit_packets=77)]}, "queue backlog", "warn"),
+        # 100 Mbit/s and a burst of 0.1 Mbit in a second; 2 % and 5 % more.
+        ({"queues": [queue(peak_rate_bps=102.11e6)]}, "link rates", "warn"),
+        ({"queues": [queue(peak_rate_bps=105.2e6)]}, "link rates", "fail"),
+        # Of 2 x 1.2 GB.
+        ({"sockets": {"wsu1": 2_170_000_000, "sl1": 0}}, "fill of the receivers' UDP buffers",
+         "warn"),
         ({"rtt_after_ms": {"sl1": 61.0}}, "round-trip times after the replay", "fail"),
         ({"links_after": (["a:b forward: asked 18, found 48"], 16)},
          "link settings after the replay", "fail"),
@@ -217,6 +283,8 @@ VIRTUAL = dataclasses.replace(
     replayed=replayed(late_p50_ms=0.05, late_max_ms=0.08),
     rtt_measured_ms={"wsu1": 36.0, "sl1": 41.001},
     rtt_after_ms={},
+    lags={"umass": lag(p50_ms=0.02, p99_ms=0.1, max_ms=0.1, look_ns=256)},
+    load=None,
     probes={when: [probe(18.001)] for when in ("before", "after")},
 )
 
@@ -228,7 +296,7 @@ def test_processors_are_not_judged_in_virtual_time() -> None:
         verdict = judge(dataclasses.replace(VIRTUAL, cpu=samples))
         assert verdict.verdict == "faithful"
         silent = {c.name: c for c in verdict.checks if c.status == "n/a"}
-        assert set(silent) == {"CPU", "CPU steal"}
+        assert set(silent) == set(CPU_CHECKS)
         assert all("virtual time" in c.text and c.found is None for c in silent.values())
 
 
@@ -238,6 +306,9 @@ def test_processors_are_not_judged_in_virtual_time() -> None:
         ({"rtt_measured_ms": {"wsu1": 36.1, "sl1": 40.9}}, "round-trip times", "pass"),
         ({"rtt_measured_ms": {"wsu1": 36.101, "sl1": 41.0}}, "round-trip times", "warn"),
         ({"rtt_measured_ms": {"wsu1": 36.0, "sl1": 39.999}}, "round-trip times", "fail"),
+        ({"lags": {"u": lag(p50_ms=0.11, p99_ms=0.11, look_ns=256)}}, "scheduling lag", "warn"),
+        ({"lags": {"u": lag(p50_ms=1.1, p99_ms=1.1, look_ns=256)}}, "scheduling lag", "fail"),
+        ({"lags": {"u": lag(p50_ms=0, p99_ms=0, step_ms=0.02, look_ns=256)}}, "clock", "fail"),
         ({"probes": probes([probe(18.0)]) | {"before": [probe(18.051)]}},
          "link delays before the replay", "warn"),
         ({"probes": probes([probe(18.0)]) | {"before": [probe(18.501)]}},
@@ -422,6 +493,30 @@ def test_binomial_interval() -> None:
         (100 - 3.2905 * 9.9499 - 0.5, 100 + 3.2905 * 9.9499 + 0.5), abs=0.01
     )
     assert binomial_interval(0, 0.01, 0.999) == (0.0, 0.0)
+
+
+def test_a_clock_that_is_not_the_guests() -> None:
+    """A look at it takes 20 ns, as natively: what says that its time is virtual is wrong."""
+    assert judge(dataclasses.replace(VIRTUAL, lags={"u": lag(p50_ms=0)})).verdict == "invalid"
+
+
+def test_what_was_not_watched_is_not_trusted() -> None:
+    assert statuses(lags={}) == {"scheduling lag": "warn", "clock": "warn"}
+
+
+def test_processes_are_not_judged_by_few_times() -> None:
+    rare = ProcessLoad("sl1", "rare", 1, 1.0, 9.9, 99)
+    assert statuses(load=load(rare)) == {}
+
+
+def test_a_kernel_without_process_times() -> None:
+    assert set(statuses(load=load(processes=()))) == set(CPU_CHECKS[2:])
+
+
+def test_tcp_may_fill_its_own_shaper() -> None:
+    full = queue(place="umass/u-eth0/1:", link=None, peak_backlog_bytes=500_000)
+    assert "queue backlog" in statuses(queues=[queue(), full])
+    assert statuses(queues=[queue(), full], protocol="ldm6") == {}
 
 
 def test_a_link_that_jitters_is_judged_by_its_median() -> None:

@@ -6,6 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from experiments.host_lag import HostLag
+from experiments.load import Load
+from experiments.queue_watch import Queue
 from parsers.counters import Counters
 from parsers.ldm_log import ReceiverStats, Replayed
 from parsers.products import ContentCheck
@@ -76,4 +79,8 @@ class Evidence:
     rtt_measured_ms: Mapping[str, float] = field(default_factory=dict)
     rtt_after_ms: Mapping[str, float] = field(default_factory=dict)  # of some or none
     probes: Mapping[str, Sequence[LinkProbe]] = field(default_factory=dict)  # before, after
+    lags: Mapping[str, HostLag] = field(default_factory=dict)  # by host
+    load: Load | None = None  # None in virtual time
+    queues: Sequence[Queue] = ()
+    sockets: Mapping[str, int] = field(default_factory=dict)  # peak bytes of UDP sockets by host
     clock: Clock = "native"
