@@ -12,12 +12,13 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from experiments import digests
+from parsers.agreement import leaves
 from parsers.evaluate import evaluate
 from parsers.jsonfiles import BadFile
 from parsers.metrics import GROUP_BYTES
@@ -50,19 +51,6 @@ def check_files(directory: Path, files: list[Path]) -> list[str]:
     except digests.NoDigests as error:
         return [f"{error}: whether its files were changed can not be told"]
     return digests.compare(directory, files, expected)
-
-
-def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every number, text, flag and null of a JSON document with its place; empty lists and objects
-    as such, so that none can appear or vanish unseen."""
-    if isinstance(value, Mapping) and value:
-        for key, item in value.items():
-            yield from leaves(item, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, list) and value:
-        for index, item in enumerate(value):
-            yield from leaves(item, f"{path}[{index}]")
-    else:
-        yield path, value
 
 
 def same_value(a: Any, b: Any) -> bool:

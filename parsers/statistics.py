@@ -15,6 +15,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,7 @@ def _half_width(values: Sequence[float]) -> float:
     return t_quantile(n - 1) * deviation / math.sqrt(n)
 
 
+@cache
 def t_quantile(degrees: float) -> float:
     """The factor of a two-sided 95 % interval with that many degrees of freedom."""
     return float(stats.t.ppf(0.5 + CONFIDENCE / 2, degrees))

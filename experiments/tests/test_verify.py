@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from experiments import digests
-from experiments.verify import leaves, main, same_value
+from experiments.verify import main, same_value
+from parsers.agreement import leaves
 from parsers.publish import write_report
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
 
