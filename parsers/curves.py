@@ -56,14 +56,20 @@ def draw(figure: Figure, points: Sequence[Point], paper: Sequence[PaperValue]) -
     other = None
     if second:
         assert figure.second is not None
-        other = _second_axis(canvas, axes, second, looks_of(second), places, METRICS[figure.second])
+        other = _second_axis(axes, second, looks_of(second), places, METRICS[figure.second])
         overlay = published(figure, figure.second, second, looks_of(second), places, paper)
         draw_published(other, overlay, METRICS[figure.second], False)
         overlays += overlay
     _x_axis(axes, figure, places)
     _y_axis(axes, figure, metric, [y for line in found for y in line.y], overlays)
     axes.set_title(figure.title)
-    _legend(canvas, axes, found, bool(overlays), METRICS[figure.second] if other else None)
+    _legend(
+        canvas,
+        axes,
+        found,
+        bool(overlays),
+        METRICS[figure.second or figure.metric] if other is not None else None,
+    )
     caption = caption_of(figure, [y for line in found for y in line.y], bool(overlays))
     alt = f"{figure.title}. {_in_words(found, metric, figure.x)}"
     return save(canvas, figure.name, figure.title, alt, caption)
@@ -71,12 +77,13 @@ def draw(figure: Figure, points: Sequence[Point], paper: Sequence[PaperValue]) -
 
 def why_nothing(figure: Figure, points: Sequence[Point]) -> str:
     """Why there is not a single value to draw."""
-    reasons = [p.reasons[figure.metric] for p in points if figure.metric in p.reasons]
-    if reasons and not any(figure.metric in p.estimates for p in points):
+    name = str(figure.metric)
+    reasons = [p.reasons[name] for p in points if name in p.reasons]
+    if reasons and not any(name in p.estimates for p in points):
         return reasons[0]
     demands = figure.where.levels
-    where = f" at {', '.join(demands)} as it asks" if demands else ""
-    return f"no valid cell{where} has {figure.metric} over {figure.x}"
+    where = f" at the levels of {', '.join(demands)} that it asks for" if demands else ""
+    return f"no valid cell{where} has {name} over {figure.x}"
 
 
 def looks_of(found: Sequence[Line]) -> list[Look]:
@@ -163,7 +170,6 @@ def _bars(
 
 
 def _second_axis(
-    canvas: Canvas,
     axes: Axes,
     found: Sequence[Line],
     looks: Sequence[Look],
@@ -189,7 +195,6 @@ def _second_axis(
         )
     other.set_ylabel(f"{axis_label(metric)}, dashed")
     other.set_ylim(bottom=0)
-    del canvas
     return other
 
 

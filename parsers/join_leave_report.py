@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
+from parsers.conditions import conditions_section, provenance_section, repeat_section
 from parsers.join_leave import FeedMetrics, JoinLeaveMetrics
 from parsers.report import Banner, Report, Section, Table
 from parsers.sections import HEADLINES, verdict_table
@@ -17,16 +20,23 @@ _WORST_FIRST = ("invalid", "unknown", "degraded", "faithful")
 
 
 def build_report(
-    experiment: str, run: str, cells: Sequence[JoinLeaveMetrics], complaints: Sequence[str]
+    experiment: str,
+    run: str,
+    cells: Sequence[JoinLeaveMetrics],
+    complaints: Sequence[str],
+    manifest: Mapping[str, Any],
 ) -> Report:
+    """`run`: EXPERIMENT/STAMP; `manifest`: manifest.json."""
     sections: list[Section] = []
     for cell in cells:
         sections += [_main(cell), _feeds(cell), _subscriptions(cell), _sessions(cell)]
         sections += [_losses(cell), _verdict(cell)]
-    sections.append(_input(cells, complaints))
+    sections.append(replace(conditions_section(manifest, [c.cell for c in cells]), in_text=False))
+    sections += [repeat_section(manifest, run), _input(cells, complaints)]
+    sections.append(provenance_section(manifest))
     clocks = " and ".join(sorted({c.cell.clock for c in cells}))
     return Report(
-        f"Downpour: {experiment}", f"{run}, clock: {clocks}", _banner(cells), tuple(sections)
+        f"Downpour: {experiment}", f"run {run}, clock: {clocks}", _banner(cells), tuple(sections)
     )
 
 

@@ -157,6 +157,8 @@ def draw_published(axes: Axes, overlays: Sequence[Overlay], metric: Metric, on_b
                 textcoords="offset points",
                 fontsize=8.5,
                 color=colour,
+                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0},
+                zorder=6,
             )
 
 

@@ -9,14 +9,20 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from parsers import join_leave_report, metrics
+from parsers.drawing import Plot
 from parsers.evaluate import Subscriptions, Transports, evaluate
+from parsers.figures import draw
 from parsers.markdown import render_markdown
 from parsers.page import render_html
 from parsers.plots import render_plots
 from parsers.report import Report, render_text
 from parsers.sections import build_report
+from parsers.tidy import cells_csv, points_csv
+
+FIGURES_OF_GROUPS: Final = 4  # more groups of cells have no figures of their own
 
 
 @dataclass(frozen=True)
@@ -35,39 +41,48 @@ def write_report(
     """Re-creates metrics.json and report/ of a run from its other files.
 
     Nothing else is changed and nothing is left half-written: files are made under temporary names
-    and renamed. Running it again gives the same bytes. Raises `BadFile` or `OSError`.
+    and renamed. Running it again gives the same bytes. `include_invalid`: cells whose verdict is
+    invalid are taken into means, figures and claims. Raises `BadFile` or `OSError`.
     """
     found = evaluate(run_dir, group_bytes, include_invalid=include_invalid)
-    run_name = run_dir.resolve().name.removeprefix(".").removesuffix(".partial")
-    report = _report(found, f"run {found.experiment}/{run_name}")
+    stamp = run_dir.resolve().name.removeprefix(".").removesuffix(".partial")
+    report = make_report(found, f"{found.experiment}/{stamp}")
     text = render_text(report)
     document = json.dumps(found.document, indent=1, sort_keys=True, allow_nan=False)
     metrics_path = run_dir / "metrics.json"
     _replace_file(metrics_path, document + "\n")
     report_dir = run_dir / "report"
-    _replace_directory(
-        report_dir,
-        {
-            "report.txt": text.encode(),
-            "index.html": render_html(report).encode(),
-            "report.md": render_markdown(report).encode(),
-            **{n: b for plot in report.plots for n, b in plot.files.items()},
-        },
-    )
+    files = {
+        "report.txt": text.encode(),
+        "index.html": render_html(report).encode(),
+        "report.md": render_markdown(report).encode(),
+        **{n: b for plot in report.plots for n, b in plot.files.items()},
+    }
+    if isinstance(found, Transports):
+        files["points.csv"] = points_csv(found.points).encode()
+        files["cells.csv"] = cells_csv(found.cells).encode()
+    _replace_directory(report_dir, files)
     return Written(report, text, metrics_path, report_dir)
 
 
-def _report(found: Transports | Subscriptions, title: str) -> Report:
+def make_report(found: Transports | Subscriptions, run: str) -> Report:
+    """Draws the figures and words the report; writes nothing. `run`: EXPERIMENT/STAMP."""
     if isinstance(found, Subscriptions):
         return join_leave_report.build_report(
-            found.experiment, title, found.cells, found.complaints
+            found.experiment, run, found.cells, found.complaints, found.manifest.raw
         )
+    excluded = {name for point in found.points for name in point.excluded}
+    used = [cell for cell in found.cells if cell.cell.cell not in excluded]
+    published = found.published
+    drawn = draw(published.figures, found.points, used, published.paper)
     groups = found.groups
-    plots = {
-        group.slug: render_plots(group, "" if len(groups) == 1 else f"-{group.slug}")
-        for group in groups
-    }
-    return build_report(found.experiment, title, groups, plots, found.complaints)
+    plots: dict[str, tuple[Plot, ...]] = {}
+    if not published.figures and len(groups) <= FIGURES_OF_GROUPS:
+        plots = {
+            group.slug: render_plots(group, "" if len(groups) == 1 else f"-{group.slug}")
+            for group in groups
+        }
+    return build_report(run, found, drawn, plots)
 
 
 def _replace_file(path: Path, text: str) -> None:

@@ -4,14 +4,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from parsers.cell import NO_CPU, ModelCheck, Verdict
 from parsers.comparison import PROTOCOLS, Group, clocks_of, verdict_of, worst_verdict
+from parsers.conditions import (
+    conditions_section,
+    level_of,
+    provenance_section,
+    repeat_section,
+)
 from parsers.drawing import Plot
+from parsers.evaluate import Transports
+from parsers.figures import Drawn
 from parsers.fmtp_section import fmtp_section
 from parsers.paper import Headline
 from parsers.report import Banner, Report, Section, Table
 from parsers.summary import CellMetrics, ReceiverMetrics
+from parsers.sweep_sections import (
+    banner,
+    claims_section,
+    different_clocks,
+    figures_section,
+    folded,
+    headline_section,
+    points_section,
+    unused_sections,
+)
 from parsers.units import METRICS, Value
 
 HEADLINES = {
@@ -490,7 +509,7 @@ def _input_section(cells: Sequence[CellMetrics], complaints: Sequence[str]) -> S
 
 def _banner(cells: Sequence[CellMetrics]) -> Banner:
     verdict = worst_verdict(cells)
-    lines = _different_clocks(cells)
+    lines = different_clocks(cells)
     for cell in cells:
         name = cell.cell.cell
         checks = cell.verdict.checks if cell.verdict is not None else ()
@@ -520,45 +539,59 @@ def _banner(cells: Sequence[CellMetrics]) -> Banner:
     return Banner(verdict, HEADLINES[verdict], tuple(lines))
 
 
-def _different_clocks(cells: Sequence[CellMetrics]) -> list[str]:
-    by_clock: dict[str, list[str]] = {}
-    for cell in cells:
-        by_clock.setdefault(cell.cell.clock, []).append(cell.cell.cell)
-    if len(by_clock) < 2:
-        return []
-    named = (f"{clock}: {', '.join(sorted(names))}" for clock, names in sorted(by_clock.items()))
-    return [f"CLOCKS DIFFER: {'; '.join(named)}"]
+def _group_sections(group: Group, plots: Sequence[Plot]) -> list[Section]:
+    """All that is to say of a group of cells by itself."""
+    sections = [_main_section(group)]
+    if (paper := _paper_section(group)) is not None:
+        sections.append(paper)
+    if plots:
+        left_out = (f"CPU over time is left out: {NO_CPU}.",)
+        sentences = left_out if group.clock == "virtual" else ()
+        sections.append(Section(f"Figures at {group.label}", sentences, plots=tuple(plots)))
+    sections.append(_receivers_section(group))
+    if (fmtp := fmtp_section(_cells(group))) is not None:
+        sections.append(fmtp)
+    return [*sections, _losses_section(group), _file_sets_section(group)]
 
 
 def build_report(
-    experiment: str,
-    run: str,
-    groups: Sequence[Group],
-    plots: Mapping[str, Sequence[Plot]],
-    complaints: Sequence[str],
+    run: str, found: Transports, drawn: Drawn, plots: Mapping[str, Sequence[Plot]]
 ) -> Report:
-    """`plots`: per `Group.slug`."""
+    """`run`: EXPERIMENT/STAMP; `drawn`: the figures that the experiment's file asks for; `plots`:
+    those of groups, per `Group.slug`."""
+    groups = found.groups
+    manifest = found.manifest.raw
     cells = [cell for group in groups for cell in _cells(group)]
-    sections: list[Section] = []
-    for group in groups:
-        sections.append(_main_section(group))
-        paper = _paper_section(group)
-        if paper is not None:
-            sections.append(paper)
-        figures = tuple(plots.get(group.slug, ()))
-        if figures:
-            left_out = (f"CPU over time is left out: {NO_CPU}.",)
-            sentences = left_out if group.clock == "virtual" else ()
-            sections.append(Section(f"Figures at {group.label}", sentences, plots=figures))
-        sections.append(_receivers_section(group))
-        if (fmtp := fmtp_section(_cells(group))) is not None:
-            sections.append(fmtp)
-        sections.append(_losses_section(group))
-        sections.append(_file_sets_section(group))
-    sections.append(_verdict_section(cells))
+    described = [c.cell for c in cells]
+    conditions = conditions_section(manifest, described)
     model = _model_section(cells)
-    if model is not None:
-        sections.append(model)
-    sections.append(_input_section(cells, complaints))
-    subtitle = f"{run}, clock: {clocks_of(cells)}"
-    return Report(f"Downpour: {experiment}", subtitle, _banner(cells), tuple(sections))
+    verdicts = _verdict_section(cells)
+    unused = unused_sections(found)
+    about = [
+        *([model] if model is not None else []),
+        _input_section(cells, found.complaints),
+        repeat_section(manifest, run),
+        provenance_section(manifest),
+    ]
+    level = level_of(manifest, described)
+    subtitle = f"run {run}, {f'level {level}, ' if level else ''}clock: {clocks_of(cells)}"
+    title = f"Downpour: {found.experiment}"
+    if len(groups) == 1 and not found.published.figures and not found.published.claims:
+        (group,) = groups
+        sections = _group_sections(group, plots.get(group.slug, ()))
+        sections += [verdicts, *unused, replace(conditions, in_text=False), *about]
+        return Report(title, subtitle, _banner(cells), tuple(sections))
+    first = (
+        headline_section(found.headlines, found.published.paper),
+        claims_section(found.claims),
+        figures_section(drawn),
+        conditions,
+        points_section(found),
+    )
+    each = [
+        folded(group.label, _group_sections(group, plots.get(group.slug, ()))) for group in groups
+    ]
+    sections = [section for section in first if section is not None]
+    sections += [folded("Each group of cells by itself", each), *unused]
+    sections += [folded("Fidelity verdicts and their evidence", [verdicts]), *about]
+    return Report(title, subtitle, banner(found), tuple(sections))

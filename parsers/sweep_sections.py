@@ -7,14 +7,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from parsers.claims import ClaimResult
 from parsers.comparison import verdict_of, worst_verdict
+from parsers.evaluate import Transports
 from parsers.factors import FACTORS, Scalar
 from parsers.factors import show as show_factors
 from parsers.figures import Drawn
-from parsers.headlines import Headline
-from parsers.published import PaperValue, Published
+from parsers.paper import Headline
+from parsers.published import PaperValue
 from parsers.report import Banner, Section, Table
 from parsers.statistics import ONE_RUN, Estimate
 from parsers.summary import CellMetrics
@@ -35,22 +37,24 @@ class Failed:
     artefacts: str = ""  # what it left, below the run directory
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """What was found in a run of many cells."""
+def excluded_of(found: Transports) -> tuple[str, ...]:
+    """Cells that are in no point."""
+    return tuple(dict.fromkeys(name for p in found.points for name in p.excluded))
 
-    cells: tuple[CellMetrics, ...]  # all, excluded ones too
-    points: tuple[Point, ...]
-    published: Published
-    headlines: tuple[Headline, ...]
-    claims: tuple[ClaimResult, ...]
-    drawn: Drawn
-    failed: tuple[Failed, ...] = ()
 
-    @property
-    def excluded(self) -> tuple[str, ...]:
-        """Cells that are in no point."""
-        return tuple(dict.fromkeys(name for p in self.points for name in p.excluded))
+def failed_of(manifest: Mapping[str, Any]) -> tuple[Failed, ...]:
+    """The manifest's `failed`: {cell: {reason, artefacts}} or [{cell, reason, artefacts}]."""
+    raw = manifest.get("failed") or ()
+    if isinstance(raw, Mapping):
+        raw = [
+            {"cell": cell, **(v if isinstance(v, Mapping) else {"reason": v})}
+            for cell, v in raw.items()
+        ]
+    return tuple(
+        Failed(str(f.get("cell")), str(f.get("reason", "")), str(f.get("artefacts", "")))
+        for f in raw
+        if isinstance(f, Mapping)
+    )
 
 
 def interval_text(metric: Metric, found: Estimate, *, unit: bool = False) -> str:
@@ -68,38 +72,39 @@ def interval_text(metric: Metric, found: Estimate, *, unit: bool = False) -> str
     return f"{number(found.mean)} [{number(found.low)}, {number(found.high)}]{shown}"
 
 
-def banner(sweep: Sweep) -> Banner:
+def banner(found: Transports) -> Banner:
     """Counts of verdicts, and what spoils cells, each reason once."""
-    counts = Counter(verdict_of(c) for c in sweep.cells)
+    counts = Counter(verdict_of(c) for c in found.cells)
     parts = [f"{counts[v]} {v}" for v in ("faithful", "degraded", "unknown") if counts[v]]
-    excluded = sweep.excluded
+    excluded = excluded_of(found)
+    failed = failed_of(found.manifest.raw)
     if counts["invalid"]:
         kept = counts["invalid"] - len(excluded)
         parts += [f"{len(excluded)} invalid and excluded"] if excluded else []
         parts += [f"{kept} INVALID but not excluded, as was asked"] if kept else []
-    if sweep.failed:
-        parts.append(f"{len(sweep.failed)} failed")
-    used = [c for c in sweep.cells if c.cell.cell not in excluded]
+    if failed:
+        parts.append(f"{len(failed)} failed")
+    used = [c for c in found.cells if c.cell.cell not in excluded]
     verdict = worst_verdict(used) if used else "invalid"
-    if verdict == "faithful" and (excluded or sweep.failed):
+    if verdict == "faithful" and (excluded or failed):
         verdict = "degraded"
-    total = len(sweep.cells) + len(sweep.failed)
+    total = len(found.cells) + len(failed)
     headline = f"{total} {'cell' if total == 1 else 'cells'}: {', '.join(parts)}."
-    return Banner(verdict, headline, tuple(_spoilt(sweep.cells)))
+    return Banner(verdict, headline, tuple(_spoilt(found.cells)))
 
 
 def _spoilt(cells: Sequence[CellMetrics]) -> list[str]:
     by_check: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    lines = []
+    lines = different_clocks(cells)
     for cell in cells:
         for check in cell.verdict.checks if cell.verdict is not None else ():
             if check.status in ("fail", "warn"):
                 found = by_check.setdefault((check.status, check.name), [])
                 found.append((cell.cell.cell, check.text))
     for (status, name), where in sorted(by_check.items()):
-        cell, text = where[0]
+        first, text = where[0]
         more = f" and {len(where) - 1} more" if len(where) > 1 else ""
-        lines.append(f"{status}: {name}: {cell}{more}{': ' + text if text else ''}")
+        lines.append(f"{status}: {name}: {first}{more}{': ' + text if text else ''}")
     named = []
     for cell in cells:
         if cell.uninjected:
@@ -115,20 +120,30 @@ def _spoilt(cells: Sequence[CellMetrics]) -> list[str]:
     return lines + _some(named)
 
 
+def different_clocks(cells: Sequence[CellMetrics]) -> list[str]:
+    """A line that names the cells of each clock, where there are both."""
+    by_clock: dict[str, list[str]] = {}
+    for cell in cells:
+        by_clock.setdefault(cell.cell.clock, []).append(cell.cell.cell)
+    if len(by_clock) < 2:
+        return []
+    named = (f"{clock}: {', '.join(sorted(names))}" for clock, names in sorted(by_clock.items()))
+    return [f"CLOCKS DIFFER: {'; '.join(named)}"]
+
+
 def _some(lines: Sequence[str]) -> list[str]:
     more = len(lines) - LISTED
     return [*lines[:LISTED], *([f"and {more} more such lines"] if more > 0 else [])]
 
 
 # -- what was found ---------------------------------------------------------------------------
-def headline_section(
-    headlines: Sequence[Headline], statements: Sequence[PaperValue]
-) -> Section | None:
-    """Ours beside each published number. `statements`: rows without a number."""
+def headline_section(headlines: Sequence[Headline], paper: Sequence[PaperValue]) -> Section | None:
+    """Ours beside each published number, and what the papers say without one."""
     rows = [_headline_row(h) for h in headlines]
     sentences = [
         f'{row.source} says: "{row.text}"' + (f" ({row.conditions})." if row.conditions else ".")
-        for row in statements
+        for row in paper
+        if row.value is None
     ]
     if not rows and not sentences:
         return None
@@ -146,8 +161,7 @@ def headline_section(
 
 def _headline_row(found: Headline) -> tuple[str, ...]:
     metric = METRICS[found.metric]
-    published = found.paper.value_si
-    assert published is not None
+    published = found.published
     at = show_factors({n: v for n, v in found.at.items() if n != "protocol"})
     remark = [found.paper.source, *([found.context] if found.context else [])]
     unit = f", {metric.shown_unit}" if metric.shown_unit else ""
@@ -155,7 +169,8 @@ def _headline_row(found: Headline) -> tuple[str, ...]:
     paper = f"{published / metric.scale:g}"
     if found.ours is None or found.difference is None:
         return (label, at, "n/a", paper, "n/a", "", "; ".join([found.reason, *remark]))
-    percent = f" ({100 * found.difference / abs(published):+.0f}%)" if published else ""
+    share = found.difference_percent
+    percent = f" ({share:+.0f}%)" if share is not None else ""
     return (
         label,
         at,
@@ -168,29 +183,44 @@ def _headline_row(found: Headline) -> tuple[str, ...]:
 
 
 def claims_section(results: Sequence[ClaimResult]) -> Section | None:
+    """A row for each claim; what it is about at several lines or points folded below."""
     if not results:
         return None
-    rows = tuple(
+    rows = tuple((r.claim.text, r.verdict, _claim_numbers(r), r.claim.source) for r in results)
+    counts = Counter(r.verdict for r in results)
+    header = ("Claim", "verdict", "Figures", "Source")
+    parts = tuple(
         (
             r.claim.text,
-            r.verdict,
-            "; ".join(t for t in (r.numbers, r.reason) if t),
-            r.claim.source,
+            part.label,
+            part.verdict,
+            "; ".join(filter(None, (part.numbers, part.reason))),
         )
         for r in results
+        if len(r.parts) > 1
+        for part in r.parts
     )
-    counts = Counter(r.verdict for r in results)
-    summary = ", ".join(f"{counts[v]} {v}" for v in counts)
-    header = ("Claim", "verdict", "Figures", "Source")
-    table = Table("", header, rows, frozenset(header), 34)
+    part_header = ("Claim", "At", "verdict", "Figures")
+    part_table = Table("", part_header, parts, frozenset(part_header), 30)
+    one_by_one = Section("Claims one by one", tables=(part_table,), collapsed=True, in_text=False)
     return Section(
         "The papers' claims",
         (
-            f"{summary}. A claim is held or not held where 95 % confidence intervals decide it,"
-            " else not decidable.",
+            f"{', '.join(f'{counts[v]} {v}' for v in counts)}. A claim is held or not held where"
+            " 95 % confidence intervals decide it, else not decidable.",
         ),
-        (table,),
+        (Table("", header, rows, frozenset(header), 34),),
+        parts=(one_by_one,) if parts else (),
     )
+
+
+def _claim_numbers(result: ClaimResult) -> str:
+    if len(result.parts) < 2:
+        return "; ".join(t for t in (result.numbers, result.reason) if t)
+    counts = Counter(part.verdict for part in result.parts)
+    summary = ", ".join(f"{counts[v]} {v}" for v in counts)
+    decisive = next(p for p in result.parts if p.verdict == result.verdict)
+    return f"{summary}; e.g. {decisive.label}: {decisive.numbers}"
 
 
 def figures_section(drawn: Drawn) -> Section | None:
@@ -199,7 +229,7 @@ def figures_section(drawn: Drawn) -> Section | None:
     return Section("Figures", drawn.left_out, plots=drawn.plots)
 
 
-def points_section(sweep: Sweep) -> Section:
+def points_section(sweep: Transports) -> Section:
     """Every point; those at single subscribers and of file-sets folded."""
     metrics = _asked(sweep)
     own = [p for p in sweep.points if not any(n in p.factors for n in APART)]
@@ -225,7 +255,7 @@ def points_section(sweep: Sweep) -> Section:
     )
 
 
-def _asked(sweep: Sweep) -> list[str]:
+def _asked(sweep: Transports) -> list[str]:
     """The metrics that the experiment's file speaks of, else the usual ones."""
     published = sweep.published
     names = {row.metric for row in published.paper}
@@ -292,18 +322,18 @@ def _labelled(name: str) -> str:
 
 
 # -- what was not used ------------------------------------------------------------------------
-def unused_sections(sweep: Sweep) -> list[Section]:
+def unused_sections(found: Transports) -> list[Section]:
     """Failed cells and excluded cells, if there are any."""
     sections = []
-    if sweep.failed:
-        rows = tuple((f.cell, f.reason, f.artefacts) for f in sweep.failed)
-        header = ("Cell", "Reason", "What it left")
+    if listed := failed_of(found.manifest.raw):
+        failed = tuple((f.cell, f.reason, f.artefacts) for f in listed)
+        left = ("Cell", "Reason", "What it left")
         sections.append(
-            Section("Failed cells", tables=(Table("", header, rows, frozenset(header), 30),))
+            Section("Failed cells", tables=(Table("", left, failed, frozenset(left), 30),))
         )
-    by_name = {c.cell.cell: c for c in sweep.cells}
-    if sweep.excluded:
-        rows = tuple((name, _why(by_name[name])) for name in sweep.excluded if name in by_name)
+    by_name = {c.cell.cell: c for c in found.cells}
+    if excluded := excluded_of(found):
+        rows = tuple((name, _why(by_name[name])) for name in excluded if name in by_name)
         header = ("Cell", "Checks that failed")
         sections.append(
             Section(

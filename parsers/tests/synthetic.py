@@ -301,7 +301,9 @@ def _write_cell(directory: Path, cell: SyntheticCell) -> None:
         put(f"products/{host}.txt", _listing(cell, damaged))
 
 
-def write_synthetic_run(directory: Path, *cells: SyntheticCell) -> Path:
+def write_synthetic_run(
+    directory: Path, *cells: SyntheticCell, manifest: dict[str, Any] | None = None
+) -> Path:
     """Writes manifest.json and one directory per cell; returns `directory`."""
     directory.mkdir(parents=True, exist_ok=True)
     paper = [
@@ -335,8 +337,105 @@ def write_synthetic_run(directory: Path, *cells: SyntheticCell) -> Path:
             "text": "the same throughput for LDM6 and LDM7",
         },
     ]
-    manifest = {"experiment": "synthetic", "paper": paper}
-    (directory / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    told = {"experiment": "synthetic", "paper": paper} if manifest is None else manifest
+    (directory / "manifest.json").write_text(json.dumps(told), encoding="utf-8")
     for cell in cells or (SyntheticCell("ldm7"), SyntheticCell("ldm6")):
         _write_cell(directory / "cells" / cell.name, cell)
     return directory
+
+
+def sweep_cells() -> list[SyntheticCell]:
+    """m = 2, 4, 8 and both protocols, three repeats that come 0, 10 and 20 ms later; one cell of
+    LDM6 is invalid."""
+    return [
+        SyntheticCell(
+            protocol,
+            m=m,
+            repeat=repeat,
+            late_us=10_000 * repeat,
+            verdict="invalid" if (protocol, m, repeat) == ("ldm6", 8, 2) else "faithful",
+        )
+        for m in (2, 4, 8)
+        for repeat in range(3)
+        for protocol in ("ldm7", "ldm6")
+    ]
+
+
+SWEEP_MANIFEST: dict[str, Any] = {
+    "experiment": "synthetic",
+    "command": ["experiments", "run", "synthetic", "--level", "quick"],
+    "level": "quick",
+    "started": START_S - 100,
+    "git": {"commit": "0123456789abcdef0123456789abcdef01234567", "dirty": False},
+    "kernel": "Linux-6.1 (synthetic)",
+    "python": {"version": "3.11.2", "packages": {"numpy": "2.0"}},
+    "programs": {"tc": "iproute2"},
+    "machine": {"cpu": "none", "cores": 2},
+    "sysctls": {"net.core.rmem_max": "1"},
+    "failed": [{"cell": "ldm6-m16-r20-p1", "reason": "no memory", "artefacts": "failed/x"}],
+    "spec": {
+        "description": "Both protocols over the number of receivers",
+        "repeats": 3,
+        "paper": [
+            {
+                "metric": "nic_bandwidth", "protocol": "ldm6", "value": 16, "unit": "Mbit/s",
+                "source": "synthetic Fig. 1", "at": {"receivers": 4, "loss": 0.01},
+            },
+            {
+                "metric": "nic_bandwidth", "protocol": "ldm7", "value": 5, "unit": "Mbit/s",
+                "source": "synthetic Fig. 1", "at": {"receivers": {"at_least": 2, "at_most": 8}},
+            },
+            {
+                "metric": "throughput", "protocol": "both", "source": "synthetic 2",
+                "text": "LDM7 is faster",
+            },
+        ],
+        "claims": [
+            {
+                "kind": "linear", "metric": "nic_bandwidth", "over": "receivers",
+                "where": {"protocol": "ldm6"}, "text": "LDM6 bandwidth grows linearly in m",
+                "source": "synthetic Fig. 1",
+            },
+            {
+                "kind": "above", "metric": "throughput", "where": {"protocol": "ldm6"},
+                "against": {"protocol": "ldm7"}, "text": "LDM6 is faster than LDM7",
+                "source": "synthetic 2",
+            },
+        ],
+        "figures": [
+            {
+                "name": "fig1", "title": "Bandwidth over m", "source": "synthetic Fig. 1",
+                "kind": "lines", "x": "receivers", "metric": "nic_bandwidth", "by": ["protocol"],
+            },
+            {
+                "name": "fig2", "title": "Throughput over m", "kind": "bars", "x": "receivers",
+                "metric": "throughput", "by": ["protocol"],
+            },
+            {
+                "name": "fig3", "title": "At each subscriber, and MPLR", "kind": "lines",
+                "x": "receivers", "metric": "throughput", "second": "mplr", "by": ["subscriber"],
+                "where": {"protocol": "ldm7", "subscriber": ["r1", "r2"]},
+            },
+            {
+                "name": "fig4", "title": "Bandwidth over time", "kind": "minutes",
+                "where": {"receivers": 8},
+            },
+            {
+                "name": "fig5", "title": "File-sets", "kind": "boxes", "x": "file_set_bytes",
+                "metric": "throughput",
+                "where": {
+                    "protocol": "ldm7", "receivers": 2, "file_set_bytes": ["1MB", "2MB", "5MB"]
+                },
+            },
+            {
+                "name": "fig6", "title": "Nothing to see", "kind": "lines", "x": "rtt_ms",
+                "metric": "throughput",
+            },
+        ],
+    },
+}  # fmt: skip
+
+
+def write_synthetic_sweep(directory: Path) -> Path:
+    """A run of `sweep_cells` whose file asks for a figure of each kind."""
+    return write_synthetic_run(directory, *sweep_cells(), manifest=SWEEP_MANIFEST)

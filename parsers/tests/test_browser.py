@@ -13,7 +13,7 @@ from matplotlib.image import imread
 
 from parsers.publish import write_report
 from parsers.tests.browser import PROGRAMS, Browser, browser, program
-from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
+from parsers.tests.synthetic import SyntheticCell, write_synthetic_run, write_synthetic_sweep
 
 BOXES = """
 [...document.querySelectorAll('body *')].filter(e => {
@@ -57,6 +57,12 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(run).report_dir / "index.html"
 
 
+@pytest.fixture(scope="module")
+def sweep_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = write_synthetic_sweep(tmp_path_factory.mktemp("sweep"))
+    return write_report(run).report_dir / "index.html"
+
+
 def looks_right(tab: Browser, page: Path, width: int) -> None:
     """What holds for every report at that width, everything unfolded."""
     tab.resize(width)
@@ -85,7 +91,8 @@ def test_report_in_a_browser(tab: Browser, page: Path, width: int) -> None:
         "document.querySelectorAll('table:has(thead th[scope=col])').length"
     )
     # Every link inside the page leads somewhere, and every region can be scrolled by keyboard.
-    assert tab.evaluate("document.querySelectorAll('nav a').length") == len(titles)
+    links = tab.evaluate("[...document.querySelectorAll('nav a')].map(a => a.textContent)")
+    assert set(titles) < set(links)  # some sections are folded
     targets = "[...document.querySelectorAll('nav a')].filter(a => !document.querySelector(a.hash))"
     assert tab.evaluate(f"{targets}.length") == 0
     assert tab.evaluate("[...document.querySelectorAll('.scroll')].every(e => e.tabIndex == 0)")
@@ -109,3 +116,39 @@ def test_printed_pages_hold_everything(tab: Browser, page: Path) -> None:
     assert tab.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert tab.pdf().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_report_of_a_sweep_in_a_browser(tab: Browser, sweep_page: Path, width: int) -> None:
+    tab.media()
+    looks_right(tab, sweep_page, width)
+    sections = tab.evaluate(
+        "[...document.querySelectorAll('main > section')].map(s => "
+        "s.querySelector('h2, summary').textContent)"
+    )
+    assert sections == [
+        "Ours and the papers'",
+        "The papers' claims",
+        "Figures",
+        "Run conditions",
+        "All points",
+        "Each group of cells by itself",
+        "Failed cells",
+        "Excluded cells",
+        "Fidelity verdicts and their evidence",
+        "The generated trace",
+        "Input: what was missing, malformed or warned about",
+        "How to repeat it",
+        "Provenance",
+    ]
+    # A figure of each kind, on top; folded sections are closed until somebody opens them.
+    assert tab.evaluate("document.querySelectorAll('main > section > figure').length") == 5
+    tab.open(sweep_page.as_uri())
+    assert tab.evaluate("document.querySelectorAll('details[open]').length") == 0
+    seen = "[...document.querySelectorAll('details table')].filter(t => t.checkVisibility())"
+    assert tab.evaluate(f"{seen}.length") == 0
+    # A keyboard opens them.
+    tab.evaluate("document.querySelector('summary').focus()")
+    for kind in ("keyDown", "keyUp"):
+        tab.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", text="\r")
+    assert tab.evaluate("document.querySelectorAll('details[open]').length") == 1

@@ -315,7 +315,7 @@ def test_report_files_and_width(tmp_path: Path) -> None:
     names = {p.name for p in written.report_dir.iterdir()}
     kinds = ("throughput", "bandwidth", "cpu", "latency")
     plots = {f"{kind}.{ending}" for kind in kinds for ending in ("png", "svg", "pdf")}
-    assert names == {"report.txt", "report.md", "index.html"} | plots
+    assert names == {"report.txt", "report.md", "index.html", "points.csv", "cells.csv"} | plots
     text = (written.report_dir / "report.txt").read_text(encoding="utf-8")
     assert text == written.text
     assert max(len(line) for line in text.splitlines()) <= 100
@@ -518,17 +518,6 @@ def test_repeats_are_averaged(tmp_path: Path) -> None:
     assert "mean of 2 repeats, standard deviation 4.419" in cpu.note
     undefined = mean_of([Value(1.0, "%"), absent("%", "no ps.log")])
     assert undefined == absent("%", "1 of 2 repeats: no ps.log")
-
-
-def test_a_sweep_has_one_table_and_one_set_of_figures_per_point(tmp_path: Path) -> None:
-    run = write_synthetic_run(
-        tmp_path, LDM7, LDM6, SyntheticCell("ldm7", m=4), SyntheticCell("ldm6", m=4)
-    )
-    written = write_report(run)
-    assert written.text.index("at m = 2,") < written.text.index("at m = 4,")
-    names = {p.stem for p in written.report_dir.glob("*.png")}
-    assert {"throughput-m2-r20-p1-20s", "throughput-m4-r20-p1-20s"} <= names
-    assert len(names) == 8
 
 
 def test_command_line(tmp_path: Path) -> None:

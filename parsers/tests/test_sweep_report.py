@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a sweep, from a SYNTHETIC run (see synthetic.py) and from chosen points."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import numpy as np
+import pytest
+
+from parsers.drawing import DASHES
+from parsers.evaluate import Transports, evaluate
+from parsers.over_time import interval_s, means
+from parsers.overlays import Places, published
+from parsers.publish import Written, make_report, write_report
+from parsers.published import Figure, PaperValue
+from parsers.spreads import OUTLIERS, box
+from parsers.statistics import Estimate, over_repeats
+from parsers.sweep import Line
+from parsers.sweep_sections import failed_of, interval_text
+from parsers.tests.synthetic import SWEEP_MANIFEST, sweep_cells, write_synthetic_sweep
+from parsers.units import METRICS
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    return write_report(write_synthetic_sweep(tmp_path_factory.mktemp("x") / "synthetic" / "s1"))
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_text_has_what_was_found_and_not_every_table(written: Written) -> None:
+    text = flat(written.text)
+    assert "19 cells: 17 faithful, 1 invalid and excluded, 1 failed." in text
+    # 500, 1000, 2000 kB/s more for each two receivers: 4.096 Mbit/s for each, no scatter.
+    assert "held slope 4.096 [4.096, 4.096]" in text
+    assert "not held 3 not held; e.g. LDM6, m = 2" in text
+    # Throughput of LDM7 at m = 2, repeats: (20 + 10) / 2, 2 / 0.11 and 2 / 0.21, 2 / 0.12 and
+    # 2 / 0.22: 15, 13.853, 12.879; mean 13.911, t(2) s / sqrt 3 = 4.303 x 1.0617 / 1.732 = 2.64.
+    assert re.search(r"LDM7 2 13\.91 ± 2\.64 0\.12 ± 0\.00 4\.10 ± 0\.00 3", text)
+    assert "2, 1 excluded" in text
+    assert "Figure 'Nothing to see' is left out: no valid cell has throughput over rtt_ms." in text
+    assert "ldm6-m16-r20-p1 no memory failed/x" in text
+    assert "ldm6-m8-r20-p1-n3 host CPU: the host was saturated" in text
+    assert "-m experiments run synthetic --level quick" in text
+    assert "git checkout 0123456789abcdef" in text
+    assert "-m experiments verify runs/synthetic/s1" in text
+    assert "Deliver" not in text  # the receivers' tables
+    assert len(written.text.splitlines()) < 150
+    assert max(len(line) for line in written.text.splitlines()) <= 100
+
+
+def test_page_and_markdown_have_the_same_findings(written: Written) -> None:
+    page = (written.report_dir / "index.html").read_text(encoding="utf-8")
+    markdown = (written.report_dir / "report.md").read_text(encoding="utf-8")
+    for text in (page, markdown):
+        assert "13.91 ± 2.64" in text
+        assert "LDM6 bandwidth grows linearly in m" in text
+    assert "Delivered by" in page and "Delivered by" not in markdown
+    assert (
+        page.count("<details>") == 8
+    )  # claims, two of points, groups and each, verdicts, versions
+    assert "](fig1.svg)" in markdown
+    figures = {p.stem for p in written.report_dir.glob("*.svg")}
+    assert figures == {"fig1", "fig2", "fig3", "fig4", "fig5"}
+    assert {p.stem for p in written.report_dir.glob("*.pdf")} == figures
+    # What is to be seen is said, for those who do not see it.
+    assert "LDM6: 8.19 Mbit/s at m = 2, 32.77 Mbit/s at m = 8" in page
+
+
+def test_points_as_csv(written: Written) -> None:
+    with (written.report_dir / "points.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    chosen = [
+        r
+        for r in rows
+        if (r["protocol"], r["receivers"], r["subscriber"], r["file_set_bytes [bytes]"])
+        == ("ldm6", "8", "", "")
+    ]
+    (row,) = chosen
+    assert float(row["nic_bandwidth [bit/s]"]) == pytest.approx(32.768e6)
+    assert row["nic_bandwidth n"] == "2"
+    assert float(row["throughput low [bit/s]"]) < float(row["throughput [bit/s]"])
+    assert row["rate_bps [bit/s]"] == "20000000"
+    assert row["excluded"] == "ldm6-m8-r20-p1-n3"
+    assert row["ffdr [%]"] == ""
+    assert sum(r["subscriber"] != "" for r in rows) == 2 * (2 + 4 + 8)
+
+
+def test_cells_as_csv(written: Written) -> None:
+    text = (written.report_dir / "cells.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert len(rows) == len(sweep_cells()) == 18
+    (invalid,) = [r for r in rows if r["verdict"] == "invalid"]
+    assert (invalid["cell"], invalid["repeat"]) == ("ldm6-m8-r20-p1-n3", "2")
+    assert float(rows[-1]["throughput [bit/s]"]) > 1e6
+
+
+def test_invalid_cells_are_taken_when_asked_for(written: Written) -> None:
+    found = evaluate(written.report_dir.parent, include_invalid=True)
+    report = make_report(found, "synthetic/s1")
+    titles = [section.title for section in report.sections]
+    assert "Failed cells" in titles and "Excluded cells" not in titles
+    assert "1 INVALID but not excluded, as was asked" in report.banner.headline
+    assert report.banner.verdict == "invalid"
+
+
+def test_the_same_run_gives_the_same_bytes(written: Written) -> None:
+    run = written.report_dir.parent
+    before = {p.name: p.read_bytes() for p in written.report_dir.iterdir()}
+    write_report(run)
+    assert {p.name: p.read_bytes() for p in written.report_dir.iterdir()} == before
+
+
+def test_cells_parsed_by_several_processes_are_the_same(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = written.report_dir.parent
+    one_by_one = evaluate(run)
+    monkeypatch.setattr("parsers.evaluate.PARALLEL_FROM_BYTES", 0)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    together = evaluate(run)
+    assert isinstance(one_by_one, Transports) and isinstance(together, Transports)
+    assert together.cells == one_by_one.cells
+    assert together.document == one_by_one.document
+
+
+def test_estimates_as_text() -> None:
+    """11 and 13: 12 +- 12.706; a bootstrap's interval need not be symmetric."""
+    mbps = METRICS["throughput"]
+    assert interval_text(mbps, over_repeats([11e6, 13e6])) == "12.00 ± 12.71"
+    assert interval_text(mbps, over_repeats([11e6]), unit=True) == "11.00 Mbit/s"
+    skewed = Estimate(3e6, 2.5e6, 4e6, 27, "bootstrap")
+    assert interval_text(mbps, skewed, unit=True) == "3.00 [2.50, 4.00] Mbit/s"
+
+
+def test_failed_cells_of_a_manifest() -> None:
+    listed = failed_of(SWEEP_MANIFEST)
+    by_name = failed_of(
+        {"failed": {"ldm6-m16-r20-p1": {"reason": "no memory", "artefacts": "failed/x"}}}
+    )
+    assert listed == by_name
+    assert failed_of({}) == ()
+
+
+# -- published values in figures --------------------------------------------------------------
+FIGURE = Figure.model_validate(
+    {
+        "name": "f", "title": "F", "kind": "lines", "x": "receivers", "metric": "ffdr",
+        "by": ["protocol"], "where": {"loss": "1%"},
+    }
+)  # fmt: skip
+LINES = [
+    Line(p.upper(), {"protocol": p}, (8, 16), (over_repeats([99.0]), over_repeats([98.0])))
+    for p in ("ldm7", "ldm6")
+]
+PLACES = Places("receivers", (), False, (8, 16))
+
+
+def overlays(**row: object) -> list[tuple[float, float, float, str]]:
+    from parsers.curves import looks_of
+
+    given = {"metric": "ffdr", "protocol": "ldm7", "value": 88.7, "unit": "%", "source": "s"}
+    value = PaperValue.model_validate(given | row)
+    found = published(FIGURE, "ffdr", LINES, looks_of(LINES), PLACES, [value])
+    return [(o.begin, o.end, o.value, o.colour) for o in found]
+
+
+def test_published_values_lie_on_their_line() -> None:
+    blue, red = "#0072B2", "#D55E00"
+    assert overlays(at={"receivers": 16}) == [(16.0, 16.0, 88.7, blue)]
+    assert overlays(at={"receivers": [8, 16]}, protocol="ldm6") == [
+        (8.0, 8.0, 88.7, red),
+        (16.0, 16.0, 88.7, red),
+    ]
+    assert overlays(at={"receivers": {"at_least": 4, "at_most": 24}}) == [(4.0, 24.0, 88.7, blue)]
+
+
+def test_published_values_of_other_conditions_are_not_drawn() -> None:
+    assert overlays(at={"receivers": 16, "loss": "2%"}) == []
+    assert overlays(at={"loss": "1%"}) == []  # for which m is not told
+    assert overlays(at={"receivers": 16}, metric="ffdr_count") == []
+    assert len(overlays(at={"receivers": 16, "loss": "1%"})) == 1
+    # A published value beside what we measured is shown where it is, too.
+    assert overlays(at={"receivers": 24}) == [(24.0, 24.0, 88.7, "#0072B2")]
+
+
+def test_lines_are_told_apart_without_colours() -> None:
+    from parsers.curves import looks_of
+
+    lines = [
+        Line(f"{p} {m}", {"protocol": p, "receivers": m}, (1,), (over_repeats([1.0]),))
+        for p in ("ldm7", "ldm6")
+        for m in (8, 16)
+    ]
+    looks = looks_of(lines)
+    assert [look.colour for look in looks] == ["#0072B2", "#0072B2", "#D55E00", "#D55E00"]
+    assert looks[0].marker == looks[2].marker != looks[1].marker
+    assert len({(look.colour, look.marker, str(look.dash)) for look in looks}) == 4
+    both = looks_of(LINES)
+    assert [look.dash for look in both] == [DASHES[0], DASHES[1]]
+
+
+# -- over time, boxes -------------------------------------------------------------------------
+def test_means_are_weighted_by_time() -> None:
+    """10 for 2 s, 40 for 1 s, then 20 for 3 s: (20 + 40) / 3 and 20."""
+    assert means([(2.0, 10.0), (3.0, 40.0), (6.0, 20.0)], 3.0, 6.0) == [(3.0, 20.0), (6.0, 20.0)]
+    # A second half that nothing covers is not shown.
+    assert means([(1.0, 5.0), (2.0, 5.0), (3.0, 5.0)], 3.0, 6.0) == [(3.0, 5.0)]
+    assert means([], 3.0, 6.0) == []
+
+
+def test_short_runs_have_shorter_intervals() -> None:
+    assert [interval_s(s) for s in (3600, 600, 599, 120, 60, 5)] == [60, 60, 30, 10, 5, 1]
+
+
+def test_boxes() -> None:
+    """1 to 9 and an outlier: quartiles of ten values by linear interpolation."""
+    found = box([*range(1, 10), 100.0], 1.0)
+    assert (found["q1"], found["med"], found["q3"]) == (3.25, 5.5, 7.75)
+    assert (found["whislo"], found["whishi"], list(found["fliers"])) == (1.0, 9.0, [100.0])
+    many = box([*np.linspace(1, 2, 1000), *np.linspace(90, 100, 200)], 1.0)
+    assert len(many["fliers"]) == OUTLIERS
+    assert max(many["fliers"]) == 100.0
