@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from parsers import claims, join_leave, join_leave_report, metrics, sweep
+from parsers import claims, join_leave, metrics, sweep
 from parsers.cell import Manifest, parse_manifest
 from parsers.claims import ClaimResult
 from parsers.comparison import Group, group_cells, to_json
@@ -153,7 +153,7 @@ def _subscriptions(
     experiment = manifest.name or cells[0].cell.experiment
     document = {
         "experiment": experiment,
-        "verdict": join_leave_report.worst_verdict(cells),
+        "verdict": join_leave.worst_verdict(cells),
         "clock": " and ".join(sorted({c.cell.clock for c in cells})),
         "metrics": {
             m.name: {"label": m.label, "unit": m.unit, "source": m.source}

@@ -31,6 +31,8 @@ from parsers.units import Value, absent
 
 KIND = "join-leave"
 
+_WORST_FIRST = ("invalid", "unknown", "degraded", "faithful")
+
 
 class _File(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -369,6 +371,15 @@ def _quantile(moments: Sequence[float | None], probability: float) -> Value:
     if value.value is None or len(known) == len(moments):
         return value
     return Value(value.value, "s", note=f"{len(known)} of {len(moments)} were seen")
+
+
+def verdict_of(cell: JoinLeaveMetrics) -> str:
+    return "unknown" if cell.verdict is None else cell.verdict.verdict
+
+
+def worst_verdict(cells: Sequence[JoinLeaveMetrics]) -> str:
+    found = {verdict_of(cell) for cell in cells}
+    return next(v for v in _WORST_FIRST if v in found)
 
 
 def to_json(found: Sequence[JoinLeaveMetrics]) -> dict[str, Any]:

@@ -9,14 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from parsers.conditions import conditions_section, provenance_section, repeat_section
-from parsers.join_leave import FeedMetrics, JoinLeaveMetrics
+from parsers.join_leave import FeedMetrics, JoinLeaveMetrics, worst_verdict
 from parsers.report import Banner, Report, Section, Table
 from parsers.sections import HEADLINES, verdict_table
 from parsers.subscriptions import Session, Subscription
 from parsers.units import SUBSCRIPTION_METRICS, Value
 
 _LISTED = 12  # lines of one kind before "and N more"
-_WORST_FIRST = ("invalid", "unknown", "degraded", "faithful")
 
 
 def build_report(
@@ -38,15 +37,6 @@ def build_report(
     return Report(
         f"Downpour: {experiment}", f"run {run}, clock: {clocks}", _banner(cells), tuple(sections)
     )
-
-
-def worst_verdict(cells: Sequence[JoinLeaveMetrics]) -> str:
-    found = {_verdict_of(cell) for cell in cells}
-    return next(v for v in _WORST_FIRST if v in found)
-
-
-def _verdict_of(cell: JoinLeaveMetrics) -> str:
-    return "unknown" if cell.verdict is None else cell.verdict.verdict
 
 
 def _banner(cells: Sequence[JoinLeaveMetrics]) -> Banner:

@@ -387,7 +387,7 @@ SWEEP_MANIFEST: dict[str, Any] = {
             },
             {
                 "metric": "throughput", "protocol": "both", "source": "synthetic 2",
-                "text": "LDM7 is faster",
+                "text": "LDM7 is faster", "at": {"loss": 0.01},
             },
         ],
         "claims": [
