@@ -56,7 +56,11 @@ class Subscriptions:
     experiment: str
     manifest: Manifest
     complaints: tuple[str, ...]
+    published: Published
     cells: tuple[JoinLeaveMetrics, ...]
+    points: tuple[Point, ...]
+    claims: tuple[ClaimResult, ...]
+    headlines: tuple[Headline, ...]
     document: dict[str, Any]
 
 
@@ -78,7 +82,9 @@ def evaluate(
         published, complaints = parse_published(manifest.raw)
     described = [d / "cell.json" for d in directories if (d / "cell.json").is_file()]
     if all(join_leave.is_join_leave(read_text(file)) for file in described):
-        return _subscriptions(directories, manifest, complaints, on_cell)
+        return _subscriptions(
+            directories, manifest, published, complaints, include_invalid, on_cell
+        )
     return _transports(
         directories, manifest, published, complaints, group_bytes, include_invalid, on_cell
     )
@@ -144,12 +150,20 @@ def _summary(directory: Path, group_bytes: int, other_group_bytes: tuple[int, ..
 
 
 def _subscriptions(
-    directories: Sequence[Path], manifest: Manifest, complaints: tuple[str, ...], on_cell: OnCell
+    directories: Sequence[Path],
+    manifest: Manifest,
+    published: Published,
+    complaints: tuple[str, ...],
+    include_invalid: bool,
+    on_cell: OnCell,
 ) -> Subscriptions:
     cells = []
     for directory in directories:
         cells.append(join_leave.summarize(load_join_leave(directory)))
         on_cell(directory.name)
+    points = sweep.points(cells, include_invalid=include_invalid)
+    judged = claims.judge(published.claims, points)
+    beside = headlines(published.paper, points)
     experiment = manifest.name or cells[0].cell.experiment
     document = {
         "experiment": experiment,
@@ -160,6 +174,18 @@ def _subscriptions(
             for m in SUBSCRIPTION_METRICS.values()
         },
         "cells": join_leave.to_json(cells),
+        **sweep_json(points, judged, beside),
+        "include_invalid": include_invalid,
         "paper_problems": list(complaints),
     }
-    return Subscriptions(experiment, manifest, complaints, tuple(cells), document)
+    return Subscriptions(
+        experiment,
+        manifest,
+        complaints,
+        published,
+        tuple(cells),
+        points,
+        judged,
+        beside,
+        document,
+    )

@@ -100,6 +100,12 @@ FACTORS: dict[str, Factor] = {
             "b_snd", "Sender's UDP socket buffer b_snd", "b_snd", "MB", 1e6, _SIZES, whole=True,
             valid="a size: bytes, or a number with B, kB, MB, GB, KiB, MiB or GiB",
         ),
+        Factor("stay_s", "Mean length of a session", "stay", "s", valid="seconds, 0 or more"),
+        Factor("away_s", "Mean time between sessions", "away", "s", valid="seconds, 0 or more"),
+        Factor(
+            "killed", "Sessions that end by kill -9", "killed", "%", 0.01, {"%": 0.01}, most=1.0,
+            valid="a probability from 0 to 1, or a percentage, e.g. 0.5 or 50%",
+        ),
         Factor("subscriber", "Subscriber", "", names=(), valid="the name of a subscriber's host"),
         Factor(
             "file_set_bytes", "File-set size G", "G", "MB", 1e6, _SIZES, whole=True, least=1,

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from parsers import metrics
 from parsers.cell import CellTrace, Clock, Verdict, VirtualRun
 from parsers.counters import Counters, Drop, drops_between
+from parsers.factors import Scalar
 from parsers.jsonfiles import BadFile, describe
 from parsers.ldm_log import LdmLog, Notice, PathEvent, Received
 from parsers.problems import Problem
@@ -60,6 +61,10 @@ class JoinLeaveCell(_File):
     m: int = Field(ge=1)
     duration_s: float
     seed: int | str | None = None
+    repeat: int = Field(0, ge=0)
+    level: str | None = None
+    factors: dict[str, Scalar] = {}
+    parameters: dict[str, Any] = {}
     publisher: str
     subscribers: tuple[str, ...] = Field(min_length=1)
     site_of: dict[str, str] = {}

@@ -111,7 +111,7 @@ def headlines(rows: Sequence[PaperValue], points: Sequence[Point]) -> tuple[Head
 
 
 def _matching(row: PaperValue, protocol: str, points: Iterable[Point]) -> list[Point]:
-    return [p for p in select(points, row.where) if p.factors.get("protocol") == protocol]
+    return [p for p in select(points, row.where) if p.conditions.get("protocol") == protocol]
 
 
 def _without(row: PaperValue, protocol: str) -> Headline:
@@ -185,7 +185,7 @@ def compare_all(rows: Sequence[PaperValue], points: Sequence[Point]) -> Comparis
     compared: list[Headline] = []
     statements: list[PaperValue] = []
     elsewhere: list[PaperValue] = []
-    protocols = {p.factors.get("protocol") for p in points}
+    protocols = {p.conditions.get("protocol") for p in points}
     for row in rows:
         if not select(points, row.where):
             elsewhere.append(row)

@@ -17,6 +17,7 @@ import numpy as np
 from parsers import statistics
 from parsers.cell import Cell
 from parsers.factors import FACTORS, Scalar, same, show
+from parsers.join_leave import JoinLeaveCell, JoinLeaveMetrics
 from parsers.published import Where
 from parsers.statistics import Estimate
 from parsers.summary import CellMetrics, FileSetMetrics, ReceiverMetrics, file_set_values
@@ -45,25 +46,58 @@ class Point:
         return show(self.factors)
 
 
-def fixed_of(cell: Cell) -> dict[str, Scalar]:
+@dataclass(frozen=True)
+class Measured:
+    """What `points` takes of a cell, of whatever kind it is."""
+
+    cell: str
+    repeat: int
+    factors: Mapping[str, Scalar]
+    fixed: Mapping[str, Scalar]
+    verdict: str | None
+    values: Mapping[str, Value]
+    at_subscribers: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    file_sets_by: Mapping[int, Sequence[FileSetMetrics]] = field(default_factory=dict)
+
+
+def measured(metrics: CellMetrics | JoinLeaveMetrics) -> Measured:
+    cell = metrics.cell
+    common = Measured(
+        cell.cell,
+        cell.repeat,
+        cell.factors,
+        fixed_of(cell),
+        metrics.verdict.verdict if metrics.verdict is not None else None,
+        metrics.values,
+    )
+    if isinstance(metrics, JoinLeaveMetrics):
+        return common
+    at_subscribers = {r.host: subscriber_values(r) for r in metrics.receivers}
+    return replace(common, at_subscribers=at_subscribers, file_sets_by=metrics.file_sets_by)
+
+
+def fixed_of(cell: Cell | JoinLeaveCell) -> dict[str, Scalar]:
     """Levels of what did not vary, as far as the cell tells them."""
     found: dict[str, Scalar] = {"loss_burst_packets": 1.0, "background_flows": 0}
     for name in FACTORS:
         level = cell.parameters.get(name)
         if isinstance(level, (int, float, str)) and not isinstance(level, bool):
             found[name] = level
-    return {**found, "duration_s": cell.duration_s, "clock": cell.clock}
+    run: dict[str, Scalar] = {"duration_s": cell.duration_s, "clock": cell.clock}
+    return {"protocol": cell.protocol, **found, **run}
 
 
-def points(cells: Iterable[CellMetrics], *, include_invalid: bool = False) -> tuple[Point, ...]:
+def points(
+    cells: Iterable[CellMetrics | JoinLeaveMetrics], *, include_invalid: bool = False
+) -> tuple[Point, ...]:
     """All points, in order of their levels; of each, first the cell's own, then file-sets, then
     subscribers. Cells of different length or clock make different points."""
-    ordered = sorted(cells, key=lambda c: (c.cell.repeat, c.cell.cell))
-    of_run = {name: {fixed_of(c.cell)[name] for c in ordered} for name in ("duration_s", "clock")}
+    ordered = sorted((measured(c) for c in cells), key=lambda c: (c.repeat, c.cell))
+    of_run = {name: {c.fixed[name] for c in ordered} for name in ("duration_s", "clock")}
     also = [name for name, levels in of_run.items() if len(levels) > 1]
-    groups: dict[tuple[tuple[str, Scalar], ...], list[CellMetrics]] = {}
+    groups: dict[tuple[tuple[str, Scalar], ...], list[Measured]] = {}
     for cell in ordered:
-        factors = {**cell.cell.factors, **{name: fixed_of(cell.cell)[name] for name in also}}
+        factors = {**cell.factors, **{name: cell.fixed[name] for name in also}}
         groups.setdefault(tuple(sorted(factors.items())), []).append(cell)
     return tuple(
         point
@@ -89,22 +123,19 @@ def _order(factors: Mapping[str, Scalar]) -> tuple[tuple[int, float, str], ...]:
 
 
 def _points(
-    factors: dict[str, Scalar], cells: Sequence[CellMetrics], include_invalid: bool
+    factors: dict[str, Scalar], cells: Sequence[Measured], include_invalid: bool
 ) -> Iterator[Point]:
-    invalid = [
-        c.cell.cell for c in cells if c.verdict is not None and c.verdict.verdict == "invalid"
-    ]
-    used = [c for c in cells if include_invalid or c.cell.cell not in invalid]
+    invalid = [c.cell for c in cells if c.verdict == "invalid"]
+    used = [c for c in cells if include_invalid or c.cell not in invalid]
     excluded = () if include_invalid else tuple(invalid)
-    fixed = {n: v for n, v in fixed_of(cells[0].cell).items() if n not in factors}
+    fixed = {n: v for n, v in cells[0].fixed.items() if n not in factors}
 
     def point(more: Mapping[str, Scalar], of: Sequence[Mapping[str, Value]]) -> Point:
-        repeats = [c.cell.repeat for c in used]
-        estimates, reasons = _estimates(of, repeats)
+        estimates, reasons = _estimates(of, [c.repeat for c in used])
         return Point(
             {**factors, **more},
             estimates,
-            tuple(c.cell.cell for c in used),
+            tuple(c.cell for c in used),
             excluded,
             {n: v for n, v in fixed.items() if n not in more},
             reasons,
@@ -117,10 +148,8 @@ def _points(
         if len(used) == 1:  # no repeats: how sure its file-sets make the figures
             found = replace(found, estimates={**found.estimates, **_over_file_sets(cut[0])})
         yield found
-    hosts = list(dict.fromkeys(r.host for c in used for r in c.receivers))
-    for host in hosts:
-        at = [next((r for r in c.receivers if r.host == host), None) for c in used]
-        yield point({"subscriber": host}, [subscriber_values(r) if r else {} for r in at])
+    for host in dict.fromkeys(host for c in used for host in c.at_subscribers):
+        yield point({"subscriber": host}, [c.at_subscribers.get(host, {}) for c in used])
 
 
 def _over_file_sets(sets: Sequence[FileSetMetrics]) -> dict[str, Estimate]:

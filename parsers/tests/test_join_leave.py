@@ -180,6 +180,9 @@ def test_the_report_says_all(run_dir: Path) -> None:
     html = (run_dir / "report/index.html").read_text()
     assert "Subscriptions" in html
     metrics = json.loads((run_dir / "metrics.json").read_text())
+    (point,) = metrics["points"]
+    assert point["fixed"]["protocol"] == "ldm7"
+    assert point["estimates"]["joins"]["method"] == "one run: no interval"
     cell = metrics["cells"]["join-leave-m2-f1"]
     assert (metrics["verdict"], metrics["clock"]) == ("faithful", "native")
     assert cell["cell"]["protocol"] == "ldm7"  # bands are looked up by it

@@ -94,6 +94,7 @@ def test_repeats_become_one_point() -> None:
     assert point.conditions["f_snd"] == 5000.0
     assert point.conditions["loss_burst_packets"] == 1.0
     assert "rtt_ms" not in point.conditions
+    assert (point.fixed["duration_s"], point.fixed["clock"]) == (60, "native")
     assert point.label == "LDM7, m = 8, r = 20 Mbit/s, p = 1 %"
 
 
