@@ -9,6 +9,7 @@ from pathlib import Path
 from experiments.plan import CellSpec
 from experiments.spec import UsageError
 from topologies.document import TopologyErrors, read_document
+from topologies.handoff_loss import with_handoff_loss
 from topologies.load import find, load
 from topologies.model import Network
 
@@ -32,7 +33,7 @@ class Networks:
                 self._found[key] = _generated(path, cell.m, cell.subscribers)
             else:
                 self._found[key] = _fixed(path, cell.m, cell.subscribers)
-        return self._found[key]
+        return with_handoff_loss(self._found[key], cell.handoff_loss)
 
 
 def _has_receivers(path: Path) -> bool:

@@ -76,6 +76,7 @@ class CellSpec:
     loss_model: str
     loss_burst_packets: float
     rtt_ms: float | None  # None: the topology's
+    handoff_loss: float  # on the publisher's hand-off link, away from him
     background_flows: int
     duration_s: float
     drain_timeout_s: float
@@ -223,6 +224,7 @@ def expand(spec: ExperimentSpec, level: str | None = None) -> tuple[CellSpec, ..
                 loss_model=fixed.loss_model,
                 loss_burst_packets=varied.loss_burst_packets,
                 rtt_ms=varied.rtt_ms,
+                handoff_loss=fixed.handoff_loss,
                 background_flows=varied.background_flows,
                 duration_s=spec.duration_s,
                 drain_timeout_s=spec.drain_timeout_s,

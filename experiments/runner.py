@@ -34,6 +34,7 @@ from experiments.progress import Reporter
 from experiments.rundir import RunDirectory, take_over, write_json, write_text
 from experiments.spec import AnySpec, JoinLeaveSpec
 from experiments.trace_input import ReplayTrace
+from topologies.handoff_loss import with_handoff_loss
 from topologies.load import find as find_topology
 from topologies.load import load as load_topology
 from topologies.model import Network
@@ -127,6 +128,7 @@ def _plan_join_leave(spec: JoinLeaveSpec, level: str | None) -> tuple[Planned, .
     subscribers = [host.name for host in network.subscribers]
     cells = join_leave.expand(spec, subscribers, level)
     refuse_unsupported(cells)
+    network = with_handoff_loss(network, spec.parameters.handoff_loss)
     return tuple(Planned(cell, network, join_leave.prepare(spec, cell)) for cell in cells)
 
 

@@ -149,6 +149,11 @@ class Parameters(Block):
         description="the same round trip between the publisher and every receiver, half of it per "
         "direction; without it the topology's",
     )
+    handoff_loss: Loss = Field(
+        0.0,
+        description="loss on the publisher's hand-off link, before the tree branches: the same "
+        "frames are missing at all receivers (drfsm.txt 5.2)",
+    )
     loss_burst_packets: BurstPackets = Field(
         1.0,
         description="mean length of a burst of losses; 1: independent losses, above: "
@@ -428,6 +433,9 @@ def _check_whole(reports: Reports, spec: AnySpec) -> None:
     else:
         _check_factors(reports, spec)
     _check_timeouts(reports, spec)
+    if (loss := spec.parameters.handoff_loss) >= 1.0:
+        found = f"handoff_loss {loss:g}"
+        reports.add(("parameters", "handoff_loss"), found, "a probability below 1, e.g. 0.01%")
 
 
 # -- levels and options -----------------------------------------------------------------------

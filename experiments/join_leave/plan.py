@@ -107,6 +107,7 @@ def expand(
                 loss_burst_packets=fixed.loss_burst_packets,
                 rtt_ms=fixed.rtt_ms,
                 background_flows=fixed.background_flows,
+                handoff_loss=fixed.handoff_loss,
                 duration_s=spec.duration_s,
                 drain_timeout_s=spec.drain_timeout_s,
                 repeat=repeat,
