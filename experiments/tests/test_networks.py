@@ -55,3 +55,12 @@ def test_a_topology_of_named_hosts_keeps_them_all(cell: CellSpec) -> None:
 def test_who_is_not_there(cell: CellSpec, changes: dict[str, object], text: str) -> None:
     with pytest.raises(UsageError, match=text):
         Networks().of(dataclasses.replace(cell, **changes))  # type: ignore[arg-type]
+
+
+def test_loss_before_the_tree_branches_is_the_cells_own(cell: CellSpec) -> None:
+    networks = Networks()
+    plain = networks.of(dataclasses.replace(cell, topology="drfsm8", m=2))
+    lossy = networks.of(dataclasses.replace(cell, topology="drfsm8", m=2, handoff_loss=0.01))
+    assert [k.forward.loss for k in lossy.links if k.name == "sw-frgp:star"] == [0.01]
+    assert all(k.forward.loss == 0 for k in plain.links)
+    assert networks.of(dataclasses.replace(cell, topology="drfsm8", m=2)) == plain

@@ -100,6 +100,11 @@ def test_all_mistakes_at_once(tmp_path: Path) -> None:
     [
         ("f_snd: 5000", "f_snd: 20", "above f_rcv, 20"),
         ("loss: [1%]", "loss: [100%]", "below 1"),
+        (
+            "f_snd: 5000",
+            "handoff_loss: 100%\n  f_snd: 5000",
+            "found handoff_loss 1; valid: a probability below 1",
+        ),
         ("protocol: [ldm7, ldm6]", "protocol: [ldm7, ldm7]", "each level once"),
         ("protocol: [ldm7, ldm6]", "protocol: [ldm8]", "'ldm7' or 'ldm6'"),
         ("metric: ffdr", "metric: ffdrr", "did you mean 'ffdr'"),
