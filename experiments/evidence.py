@@ -75,7 +75,7 @@ def collect(
         replayed=_replayed(out / "logs/pqinsert.log"),
         receivers={h: _receiver_stats(out / f"logs/{h}.ldmd.log") for h in subscribers},
         datagrams_sent=_datagrams_sent(out / f"logs/{network.publisher.name}.ldmd.log"),
-        arrived=_arrived(start, end, subscribers, cell.loss),
+        arrived=arrivals(start, end, subscribers, cell.loss),
         contents=_contents(out / "products", network.publisher.name, subscribers),
         drained=drained,
         drain_s=times["drained"] - times["insertion_ended"],
@@ -189,7 +189,7 @@ def _datagrams_sent(path: Path) -> int | None:
     return sum(last.values()) if last else None
 
 
-def _arrived(
+def arrivals(
     start: Counters, end: Counters, subscribers: Iterable[str], loss: float
 ) -> dict[str, tuple[int, int]]:
     """Per subscriber (packets that reached the loss rule, packets it dropped)."""

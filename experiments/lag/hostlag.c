@@ -13,8 +13,9 @@
 //          step_ns, step_at_s}      its largest change between two samples, and when (CLOCK_REALTIME)
 //   cpu_ns                          what all this took of a processor
 //
-// It runs as the programs it stands for do: not pinned, with no priority. Only its timer has no slack, so that
-// what is measured is the scheduler.
+// It runs as the programs it stands for do: in a session of its own (so in a scheduling group of its own, where
+// the kernel groups by sessions), not pinned, with no priority. Only its timer has no slack, so that what is
+// measured is the scheduler.
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>

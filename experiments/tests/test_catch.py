@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the verdict catches, each done on purpose to a network that is otherwise faithful: two hosts
+behind a link of 100 Mbit/s and 18 ms, and 500 multicast datagrams."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments import host_lag, shaping
+from experiments.evidence import (
+    arrivals,
+    delays,
+    link_mismatches,
+    link_probes,
+    shaping_mismatches,
+    watched,
+)
+from experiments.fidelity import HOSTLAG, Fidelity
+from experiments.rundir import write_json
+from experiments.runner import BUILD
+from experiments.verdict import Check, Evidence, network_checks
+from experiments.verdict.accounts import accounting
+from experiments.verdict.load import clock_check
+from parsers.counters import parse_counters
+from parsers.ldm_log import ReceiverStats
+from parsers.products import ContentCheck
+from topologies import wire_plan
+from topologies.lab import Lab
+from topologies.model import Impairment
+from topologies.processes import Relay
+from topologies.shell import check, in_node
+from topologies.tests.networks import two_hosts
+from topologies.tests.test_lab import lab_of
+from topologies.wire_plan import WIRE
+from virtual.guest import CHECKOUT, GuestSpec, run_guest
+from virtual.kernel_build import find_kernel
+
+BUILT = pytest.mark.skipif(not (BUILD / HOSTLAG).exists(), reason="SKIPPED: run `make build` first")
+ROOT_ONLY = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: network namespaces need root"),
+    BUILT,
+]
+LINK = Impairment(rate_bps=100_000_000, delay_ms=18.0, queue_bytes=500_000)
+DATAGRAMS = 500
+PORT = 38800
+
+# Each datagram begins with its number. 1,400 bytes in bursts of 5: some 5.6 Mbit/s for a second.
+SEND = f"""
+import socket, struct, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(sys.argv[2]))
+s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 8)
+for i in range({DATAGRAMS}):
+    s.sendto(struct.pack('!I', i) + bytes(1396), (sys.argv[1], {PORT}))
+    if i % 5 == 4:
+        time.sleep(0.01)
+"""
+# Prints a line when it listens; a datagram's number does not matter. Ends 1 s after the last one.
+RECEIVE = f"""
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_000_000)
+s.bind((sys.argv[1], {PORT}))
+group = socket.inet_aton(sys.argv[1]) + socket.inet_aton(sys.argv[2])
+s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group)
+print('ready', flush=True)
+n, s_timeout = 0, 30
+while True:
+    s.settimeout(s_timeout)
+    try:
+        s.recv(2000)
+    except TimeoutError:
+        break
+    n, s_timeout = n + 1, 1
+    if n == {DATAGRAMS}:
+        break
+print(n)
+"""
+
+
+def shape(lab: Lab, fidelity: Fidelity) -> None:
+    """The publisher's two queues and the rule that counts, as in a cell without loss."""
+    nic = lab.nic1_of("p")
+    group = lab.network.multicast_group
+    rates = {"r_mc_bps": 50_000_000, "r_uc_bps": 10_000_000}
+    sizes = {"b_mc_bytes": 1_000_000, "b_uc_bytes": 1_000_000}
+    for command in shaping.htb_commands(nic, group, **rates, **sizes):
+        lab.run("p", command)
+    lab.run("q", shaping.arrival_command(lab.nic1_of("q"), udp_only=True))
+    fidelity.read(
+        lambda: shaping.read_back_htb(
+            lab.run("p", shaping.qdisc_show(nic)).stdout,
+            lab.run("p", shaping.class_show(nic)).stdout,
+            lab.run("p", shaping.filter_show(nic)).stdout,
+            group=group,
+            **rates,
+            **sizes,
+        )
+    )
+
+
+def send_all(lab: Lab) -> int:
+    """500 datagrams from p to the group; how many q's program got."""
+    group, nic = lab.network.multicast_group, {h.name: h.nic1.ip for h in lab.network.hosts}
+    receiver = lab.popen(
+        "q", [sys.executable, "-c", RECEIVE, group, nic["q"]], stdout=subprocess.PIPE
+    )
+    assert receiver.stdout is not None
+    assert receiver.stdout.readline() == b"ready\n"
+    lab.run("p", [sys.executable, "-c", SEND, group, nic["p"]], timeout_s=60)
+    return int(receiver.communicate(timeout=60)[0])
+
+
+def observe(lab: Lab, out: Path, mischief: Callable[[], object] = lambda: None) -> dict[str, Check]:
+    """A replay in small, watched as a cell's is; `mischief` happens after it began. The checks by
+    name; those of what is not here (LDM, sar, pings) mean nothing."""
+    out.mkdir(exist_ok=True)
+    fidelity = Fidelity(lab, out, BUILD)
+    fidelity.probe_links("before")
+    with ExitStack() as stack:
+        shape(lab, fidelity)
+        stack.callback(
+            lab.run, "p", ["tc", "qdisc", "del", "dev", lab.nic1_of("p"), "root"], check=False
+        )
+        stack.callback(lab.run, "q", ["iptables", "-w", "-F", "INPUT"])
+        with ExitStack() as watching:
+            fidelity.watch(watching, long_run=False)
+            write_json(out / "counters-start.json", lab.counters())
+            mischief()
+            received = send_all(lab)
+            write_json(out / "counters-end.json", lab.counters())
+        fidelity.read_again()
+        fidelity.probe_links("after")
+    write_json(out / "links.json", [dataclasses.asdict(r) for r in lab.readback])
+    start, end = (
+        parse_counters((out / f"counters-{when}.json").read_text(), when)
+        for when in ("start", "end")
+    )
+    wrong, checked = link_mismatches(out / "links.json")
+    zero: dict[str, Any] = {f.name: 0 for f in dataclasses.fields(ReceiverStats)}
+    stats = {**zero, "prog": "down7", "datagrams": received, "rcvbuf_granted_bytes": 4_000_000}
+    evidence = Evidence(
+        protocol="ldm7",
+        m=1,
+        loss=0.0,
+        shaped_bps=50_000_000,
+        b_rcv_bytes=4_000_000,
+        products=0,
+        start=start,
+        end=end,
+        link_mismatches=wrong,
+        links_checked=checked,
+        shaping_mismatches=(),
+        shaping_checked=1,
+        links_after=link_mismatches(out / "links-end.json"),
+        shaping_after=shaping_mismatches(out / "shaping-end.json"),
+        probes=link_probes(out / "link-probes.json"),
+        publisher="p",
+        publisher_nic1=lab.nic1_of("p"),
+        relay_delay_ms=delays(lab.network),
+        receivers={"q": ReceiverStats(**stats)},
+        datagrams_sent=DATAGRAMS,
+        arrived=arrivals(start, end, ["q"], 0.0),
+        contents=[ContentCheck("q", 0, 0, (), (), ())],
+        clock=lab.facts.clock,
+        **watched(out),
+    )
+    return {c.name: c for c in (*network_checks(evidence), accounting(evidence))}
+
+
+# Without what a busy machine may spoil.
+CLEAN = (
+    *("link settings", "link settings after the replay", "experiment's settings after the replay"),
+    *("drops at the sender's shaper", "drops nobody injected", "datagrams accounted for"),
+    *("link rates", "queue backlog", "fill of the receivers' UDP buffers", "clock"),
+)
+
+
+def not_passed(checks: dict[str, Check], names: tuple[str, ...] = CLEAN) -> dict[str, str]:
+    return {name: checks[name].text for name in names if checks[name].status not in ("pass", "n/a")}
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with lab_of(two_hosts(LINK)) as found:
+        yield found
+
+
+class TestInALab:
+    pytestmark = ROOT_ONLY
+
+    def test_a_clean_run_passes(self, lab: Lab, tmp_path: Path) -> None:
+        checks = observe(lab, tmp_path)
+        assert not_passed(checks) == {}
+        assert "500 sent to 1 receivers: 0 taken by the injected loss" in (
+            checks["datagrams accounted for"].text
+        )
+        for when in ("before", "after"):
+            assert checks[f"link delays {when} the replay"].status != "fail"
+
+    def test_an_overloaded_host(self, lab: Lab, tmp_path: Path) -> None:
+        """All processors compute for others, 60 of each 80 ms: 3 of 4 timers come into such a
+        time and wait for its end, 20 ms or more in half of all cases. (Programs of no special
+        priority would not do: the scheduler lets one that has slept run before them.)"""
+        if not lab.facts.sched_fifo:
+            pytest.skip("SKIPPED: no real-time priority here: an overloaded host was NOT tried")
+        clean = observe(lab, tmp_path / "clean")["scheduling lag"]
+        assert clean.status != "fail", clean.text
+        with hogs():
+            loaded = observe(lab, tmp_path / "loaded")["scheduling lag"]
+        assert loaded.status == "fail", loaded.text
+        assert loaded.found["p50_ms"] > 3 * clean.found["p50_ms"], loaded.text
+
+    def test_loss_by_a_rule_that_is_not_ours(self, lab: Lab, tmp_path: Path) -> None:
+        """Every 20th datagram: 25 of 500."""
+        every_20th = ["-m", "statistic", "--mode", "nth", "--every", "20", "--packet", "0"]
+        rule = ["iptables", "-w", "-A", "INPUT", "-p", "udp", *every_20th, "-j", "DROP"]
+        checks = observe(lab, tmp_path, lambda: lab.run("q", rule))
+        assert checks["drops nobody injected"].status == "fail"
+        assert checks["drops nobody injected"].found == 25
+        assert "--mode nth --every 20" in checks["drops nobody injected"].text
+        assert checks["datagrams accounted for"].status == "fail"
+        assert "q: 25 between NIC and program" in checks["datagrams accounted for"].text
+
+    def test_loss_that_no_counter_of_drops_shows(self, lab: Lab, tmp_path: Path) -> None:
+        """A filter at q's interface takes datagrams whose number ends in 0 hexadecimal: 32."""
+        nic = lab.nic1_of("q")
+        add = ["tc", "filter", "add", "dev", nic, "ingress", "protocol", "ip", "prio", "1"]
+
+        def install() -> None:
+            lab.run("q", ["tc", "qdisc", "add", "dev", nic, "clsact"])
+            lab.run("q", [*add, "bpf", "da", "bytecode", DROP_NUMBERS_ENDING_IN_0])
+
+        try:
+            checks = observe(lab, tmp_path, install)
+        finally:
+            lab.run("q", ["tc", "qdisc", "del", "dev", nic, "clsact"])
+        assert checks["datagrams accounted for"].status == "fail"
+        assert "q: 32 on the way to the receiver's NIC" in checks["datagrams accounted for"].text
+
+    def test_settings_changed_while_it_ran(self, lab: Lab, tmp_path: Path) -> None:
+        nic = lab.nic1_of("p")
+        change = ["tc", "class", "change", "dev", nic, "parent", "1:", "classid", "1:1", "htb"]
+        faster = [*change, "rate", "60000000bit", "ceil", "60000000bit"]
+        checks = observe(lab, tmp_path, lambda: lab.run("p", faster))
+        found = checks["experiment's settings after the replay"]
+        assert found.status == "fail"
+        assert "multicast rate: asked 50000000, the kernel has 60000000" in found.text
+
+    def test_a_delay_changed_behind_its_back(self, lab: Lab, tmp_path: Path) -> None:
+        """18 ms become 48 while it runs. netem's settings show it; wire-relay does not tell of
+        another one that took its place, but the probes afterwards meet it."""
+        with nullcontext() if lab.facts.delay_mechanism == "netem" else other_relay(lab) as relay:
+            checks = observe(lab, tmp_path, relay or (lambda: slow_netem(lab)))
+        assert checks["link delays before the replay"].status != "fail"
+        after = checks["link delays after the replay"]
+        assert after.status == "fail"
+        assert after.found == pytest.approx(48.0, abs=3.0)
+        assert "q:sw" in after.text
+        if lab.facts.delay_mechanism == "netem":
+            assert checks["link settings after the replay"].status == "fail"
+
+    def test_a_queue_that_is_too_small(self, tmp_path: Path) -> None:
+        """3,000 bytes behind 5 Mbit/s: two of each burst of five datagrams find room."""
+        small = Impairment(rate_bps=5_000_000, delay_ms=1.0, queue_bytes=6_000)
+        with lab_of(two_hosts(small)) as lab:
+            checks = observe(lab, tmp_path)
+        assert not_passed(checks, ("link settings", "link rates", "clock")) == {}
+        assert checks["drops nobody injected"].status == "fail"
+        assert "qdisc drops" in checks["drops nobody injected"].text
+        assert checks["datagrams accounted for"].status == "fail"
+        assert "on the way to the receiver's NIC" in checks["datagrams accounted for"].text
+
+
+# Classic BPF for tc: UDP over IPv4 (offsets from the Ethernet header) whose datagram's number, the
+# first 4 bytes of its payload, ends in 0 hexadecimal, is dropped (2: TC_ACT_SHOT), else let pass.
+DROP_NUMBERS_ENDING_IN_0 = ",".join(
+    (
+        "8",
+        "48 0 0 23",  # protocol
+        "21 0 4 17",
+        "48 0 0 45",  # last byte of the number
+        "84 0 0 15",
+        "21 0 1 0",
+        "6 0 0 2",
+        "6 0 0 4294967295",
+        "6 0 0 4294967295",
+    )
+)
+
+
+HOG = """
+import time
+while True:
+    now = time.monotonic()
+    begin = now - now % 0.08
+    while time.monotonic() < begin + 0.06:
+        pass
+    time.sleep(max(0, begin + 0.08 - time.monotonic()))
+"""
+
+
+@contextmanager
+def hogs() -> Iterator[None]:
+    argv = ["chrt", "-f", "1", sys.executable, "-c", HOG]
+    running = [subprocess.Popen(argv) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.kill()
+        for process in running:
+            process.wait()
+
+
+@contextmanager
+def other_relay(lab: Lab) -> Iterator[Callable[[], None]]:
+    """What replaces wire-relay by another one, with 30 ms more; at the end by one as the first."""
+
+    def restart(more_ms: float) -> None:
+        assert lab._relay is not None
+        lab._relay.stop()
+        longer = dataclasses.replace(LINK, delay_ms=LINK.delay_ms + more_ms)
+        wire = wire_plan.plan(two_hosts(longer), lab.facts.delay_mechanism)
+        (lab.state_dir / "relay-ready.json").unlink()
+        (lab.state_dir / "relay-stats.json").unlink(missing_ok=True)
+        lab._relay = Relay(lab.state_dir)
+        lab._relay.start(lab.pids[WIRE], wire)
+        lab._relay.ask_report()
+
+    try:
+        yield lambda: restart(30.0)
+    finally:
+        restart(0.0)
+
+
+def slow_netem(lab: Lab) -> None:
+    for d in lab._wire.directions:
+        limit = ["handle", "1:", "netem", "limit", "1000000", "delay", "48ms"]
+        change = ["tc", "qdisc", "change", "dev", d.egress, "root", *limit]
+        check(in_node(lab.pids[WIRE], change))
+
+
+@BUILT
+@pytest.mark.parametrize(
+    ("command", "status"), [("true", "pass"), ("date -s '+2 seconds'", "fail")]
+)
+def test_a_clock_that_is_set(command: str, status: str) -> None:
+    """In a guest, whose clock is its own: 5 s of virtual time, in the middle of which somebody sets
+    the time of day 2 s forward."""
+    kernel = find_kernel()
+    if kernel is None:
+        pytest.skip("SKIPPED: no kernel for virtual time (make virtual-kernel): it was NOT tested")
+    program = CHECKOUT / (BUILD / HOSTLAG).relative_to(BUILD.parent)
+    script = f"{program} 100000 & sleep 2; {command} >&2; sleep 3; kill $!; wait"
+    out, err = io.BytesIO(), io.BytesIO()
+    code, _ = run_guest(kernel, GuestSpec(argv=("sh", "-c", script)), stdout=out, stderr=err)
+    assert code in (0, 143), err.getvalue()
+    found = host_lag.parse(json.loads(out.getvalue()))
+    empty = parse_counters('{"time": 0}', "none")
+    evidence = Evidence(
+        protocol="ldm7",
+        m=1,
+        loss=0.0,
+        shaped_bps=0,
+        b_rcv_bytes=0,
+        products=0,
+        link_mismatches=(),
+        links_checked=0,
+        shaping_mismatches=(),
+        shaping_checked=0,
+        links_after=((), 0),
+        shaping_after=((), 0),
+        start=empty,
+        end=empty,
+        lags={"guest": found},
+        clock="virtual",
+    )
+    judged = clock_check(evidence)
+    assert judged.status == status, judged.text
+    assert found.step_ms == pytest.approx(2000.0 if status == "fail" else 0.0, abs=0.01)
