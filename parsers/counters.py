@@ -201,6 +201,21 @@ def rule_drops(host: str, start: Counters, end: Counters) -> tuple[int, str | No
     return total, interface
 
 
+BURST_COMMENT = "downpour-burst"
+
+
+def rule_bursts(host: str, start: Counters, end: Counters) -> int | None:
+    """Bursts of losses that began between the two readings: packets at the host's rules that match
+    a burst's first one. None if its losses do not come in bursts."""
+
+    def count(rules: tuple[Rule, ...]) -> int | None:
+        marked = [r.packets for r in rules if BURST_COMMENT in r.rule]
+        return sum(marked) if marked else None
+
+    after = count(end.rules(host))
+    return None if after is None else after - (count(start.rules(host)) or 0)
+
+
 ARRIVED_COMMENT = "downpour-arrived"
 
 

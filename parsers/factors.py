@@ -100,6 +100,10 @@ FACTORS: dict[str, Factor] = {
             "b_snd", "Sender's UDP socket buffer b_snd", "b_snd", "MB", 1e6, _SIZES, whole=True,
             valid="a size: bytes, or a number with B, kB, MB, GB, KiB, MiB or GiB",
         ),
+        Factor(
+            "guarantee", "Guarantee of the path's rate", "", names=("none", "queues"),
+            valid="none or queues",
+        ),
         Factor("stay_s", "Mean length of a session", "stay", "s", valid="seconds, 0 or more"),
         Factor("away_s", "Mean time between sessions", "away", "s", valid="seconds, 0 or more"),
         Factor(

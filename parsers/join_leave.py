@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from parsers import metrics
 from parsers.cell import CellTrace, Clock, Verdict, VirtualRun
 from parsers.counters import Counters, Drop, drops_between
+from parsers.deliveries import receiver_of
 from parsers.factors import Scalar
 from parsers.jsonfiles import BadFile, describe
 from parsers.ldm_log import LdmLog, Notice, PathEvent, Received
@@ -333,6 +334,7 @@ def _values(
 
     paths = [f.path_setup_s.value for f in feeds]
     return {
+        **_stayed(data, feeds, subscriptions),
         "lost_products": count(len(s.lost) for s in subscriptions),
         "lost_products_stayed": count(len(s.lost) for s in subscriptions if s.stayed),
         "not_recovered_products": count(len(s.not_recovered) for s in subscriptions),
@@ -352,6 +354,37 @@ def _values(
         "verdict_invalid": absent("", "no verdict.json")
         if data.verdict is None
         else Value(float(data.verdict.verdict == "invalid"), ""),
+    }
+
+
+def _stayed(
+    data: JoinLeaveData, feeds: Sequence[FeedMetrics], subscriptions: Sequence[Subscription]
+) -> dict[str, Value]:
+    """The transport's metrics at those who stayed: means over their subscriptions of throughput
+    (mpup-ldm7.txt eq. 3) and FFDR (eq. 4) of the whole run; latencies of all their products."""
+    products = {feed.info.name: feed.info.products for feed in feeds}
+    throughputs: list[float] = []
+    shares: list[float] = []
+    latencies: list[float] = []
+    for own in subscriptions:
+        if not own.stayed:
+            continue
+        arrivals = receiver_of(data.logs[f"{own.subscriber}.{own.feed}"]).arrivals
+        by_fmtp = [
+            metrics.Delivery(p.size_bytes, a.latency_s(p))
+            for p, a in arrivals.items()
+            if a.how == "fmtp"
+        ]
+        found = metrics.receiver_throughput(by_fmtp)
+        if found.value is not None:
+            throughputs.append(found.value)
+        shares.append(100.0 * len(by_fmtp) / products[own.feed])
+        latencies += [a.latency_s(p) for p, a in arrivals.items()]
+    return {
+        "throughput_stayed": metrics.mean(throughputs, "bit/s"),
+        "ffdr_stayed": metrics.mean(shares, "%"),
+        "latency_p50_stayed": metrics.quantile(latencies, 0.5, "s"),
+        "latency_p99_stayed": metrics.quantile(latencies, 0.99, "s"),
     }
 
 

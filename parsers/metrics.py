@@ -129,6 +129,7 @@ class FmtpMetrics:
     ffdr_count: Value  # eq. 4
     ffdr_size: Value  # eq. 5
     mplr: Value  # eq. 6
+    repaired_files: Value  # share of the files that needed a retransmission
     retx_blocks: int  # B_t
 
 
@@ -155,6 +156,9 @@ def fmtp_metrics(files: Sequence[FmtpFile], backstop_sizes: Sequence[int]) -> Fm
         mplr=Value(100.0 * blocks * BLOCK_BYTES / size, "%")
         if size
         else absent("%", "FMTP delivered no byte"),
+        repaired_files=Value(100.0 * sum(f.retrans > 0 for f in files) / len(files), "%")
+        if files
+        else absent("%", "FMTP delivered no file"),
         retx_blocks=blocks,
     )
 

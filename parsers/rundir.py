@@ -12,6 +12,7 @@ from parsers import join_leave
 from parsers.cell import lossy_link_directions, parse_cell, parse_verdict, parse_virtual
 from parsers.counters import parse_counters
 from parsers.cpu_log import parse_cpu_log
+from parsers.iperf3 import parse_iperf3
 from parsers.join_leave import JoinLeaveData
 from parsers.jsonfiles import BadFile
 from parsers.ldm_log import parse_ldm_log
@@ -55,6 +56,11 @@ class _Directory:
         return False
 
 
+def _iperf3(host: str) -> str:
+    """The report of the competing flows to a subscriber."""
+    return f"logs/iperf3.{host}.json"
+
+
 def _present(found: Mapping[str, T | None]) -> dict[str, T]:
     return {name: value for name, value in found.items() if value is not None}
 
@@ -76,6 +82,7 @@ def load_cell(directory: Path) -> CellData:
     virtual = files.document("virtual.json", parse_virtual)
     if virtual is None and cell.clock == "native":
         files.missing.remove("virtual.json")
+    flows = [h for h in cell.subscribers if (directory / _iperf3(h)).is_file()]
     return CellData(
         cell=cell,
         verdict=files.document("verdict.json", parse_verdict),
@@ -89,6 +96,7 @@ def load_cell(directory: Path) -> CellData:
         counters_end=files.document("counters-end.json", parse_counters),
         virtual=virtual,
         lossy_links=files.document("network.json", lossy_link_directions) or frozenset(),
+        background=_present({h: files.document(_iperf3(h), parse_iperf3) for h in flows}),
         missing=tuple(files.missing),
     )
 

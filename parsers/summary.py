@@ -9,9 +9,10 @@ from operator import attrgetter
 
 from parsers import metrics
 from parsers.cell import NO_CPU, Cell, Verdict, VirtualRun
-from parsers.counters import Counters, Drop, drops_between, rule_arrivals, rule_drops
+from parsers.counters import Counters, Drop, drops_between, rule_arrivals, rule_bursts, rule_drops
 from parsers.cpu_log import CpuLog
 from parsers.deliveries import Arrival, Receiver, Sent, ingested, receiver_of, sent_by
+from parsers.iperf3 import IperfReport
 from parsers.ldm_log import LdmLog, Notice, Replayed
 from parsers.metrics import CpuSample, Delivery, FileSet, FmtpFile, FmtpMetrics, RateSample
 from parsers.problems import Problem
@@ -42,6 +43,7 @@ class CellData:
     counters_end: Counters | None = None
     lossy_links: frozenset[str] = frozenset()
     virtual: VirtualRun | None = None
+    background: Mapping[str, IperfReport] = field(default_factory=dict)  # per host that has flows
     missing: tuple[str, ...] = ()  # files that were not there
 
 
@@ -117,8 +119,10 @@ def summarize(
     nic = _nic(data, sar, begin, end, values)
     _cpu(data, begin, end, values)
     loss = _loss(data, receivers, values)
+    _bursts(data, values)
     content = _content(data)
     identical = _identical(cell, data, content)
+    _background(data, values)
     values["products_identical"] = (
         Value(identical.value / cell.m, "") if identical.value is not None else identical
     )
@@ -285,7 +289,7 @@ def _fmtp_of(receiver: Receiver) -> FmtpMetrics:
 def _fmtp(cell: Cell, receivers: Mapping[str, Receiver], values: dict[str, Value]) -> None:
     """drfsm.txt 3.2 over all receivers' files together, and the delays from the BOP."""
     names = ("throughput_fmtp", "throughput_mc", "throughput_retx")
-    shares = ("ffdr_count", "ffdr_size", "mplr")
+    shares = ("ffdr_count", "ffdr_size", "mplr", "repaired_files")
     delays = sorted(
         a.delay_s for r in receivers.values() for a in r.arrivals.values() if a.delay_s is not None
     )
@@ -478,6 +482,40 @@ def _loss(
     else:
         values["loss_measured"] = next(v for v in found.values() if v.value is None)
     return found
+
+
+def _bursts(data: CellData, values: dict[str, Value]) -> None:
+    """Mean length of the bursts in which packets were lost, where losses come in bursts."""
+    start, end = data.counters_start, data.counters_end
+    if start is None or end is None:
+        values["loss_burst"] = absent("packets", "no counters of start and end")
+        return
+    begun = [rule_bursts(host, start, end) for host in data.cell.subscribers]
+    if all(b is None for b in begun):
+        values["loss_burst"] = absent("packets", "losses do not come in bursts")
+        return
+    total = sum(b or 0 for b in begun)
+    dropped = sum(rule_drops(host, start, end)[0] for host in data.cell.subscribers)
+    values["loss_burst"] = (
+        Value(dropped / total, "packets") if total else absent("packets", "no burst began")
+    )
+
+
+def _background(data: CellData, values: dict[str, Value]) -> None:
+    """Goodput of all competing flows together, where there are any."""
+    if not data.background:
+        values["background_goodput"] = absent("bit/s", "no competing flows")
+        return
+    found = {host: report.goodput_bps for host, report in data.background.items()}
+    without = sorted(host for host, goodput in found.items() if goodput is None)
+    if without:
+        reason = data.background[without[0]].error or "iperf3 does not say what arrived"
+        values["background_goodput"] = absent("bit/s", f"{without[0]}: {reason}")
+        return
+    flows = sum(report.flows for report in data.background.values())
+    values["background_goodput"] = Value(
+        sum(g for g in found.values() if g is not None), "bit/s", note=f"{flows} flows"
+    )
 
 
 def _content(data: CellData) -> dict[str, ContentCheck]:

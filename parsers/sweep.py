@@ -189,6 +189,7 @@ _FMTP = (
     "ffdr_count",
     "ffdr_size",
     "mplr",
+    "repaired_files",
 )
 
 

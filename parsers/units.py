@@ -61,6 +61,7 @@ TRANSPORT_METRICS: dict[str, Metric] = {
         Metric("ffdr_count", "FFDR by count, of received", *_PERCENT, "drfsm eq. 4"),
         Metric("ffdr_size", "FFDR by size, of received", *_PERCENT, "drfsm eq. 5"),
         Metric("mplr", "MPLR", *_PERCENT, "drfsm eq. 6"),
+        Metric("repaired_files", "Files that needed repair", *_PERCENT, "receiver logs"),
         Metric("nic_bandwidth", "Sender NIC bandwidth", *_MBPS, "mpup-ldm7 eq. 5, sar"),
         Metric("nic_bandwidth_counters", "NIC bandwidth by counters", *_MBPS, "mpup-ldm7 eq. 5"),
         Metric("input_rate", "Input rate", *_MBPS, "pqinsert.log"),
@@ -80,6 +81,10 @@ TRANSPORT_METRICS: dict[str, Metric] = {
         Metric("verdict_invalid", "Verdict is invalid", "", "", 1.0, 0, "verdict.json"),
         Metric("loss_injected", "Loss injected", "%", "%", 1.0, 3, "cell.json"),
         Metric("loss_measured", "Loss measured", "%", "%", 1.0, 3, "iptables counters"),
+        Metric(
+            "loss_burst", "Mean burst of losses", "packets", "packets", 1.0, 2, "iptables counters"
+        ),
+        Metric("background_goodput", "Competing TCP's goodput", *_MBPS, "iperf3"),
     )
 }
 
@@ -92,6 +97,10 @@ SUBSCRIPTION_METRICS: dict[str, Metric] = {
         Metric("not_recovered_products", "Not recovered after a break", *_PRODUCTS, "pqcat --list"),
         Metric("duplicate_products", "Products twice in a queue", *_PRODUCTS, "pqcat --list"),
         Metric("damaged_products", "Products damaged", *_PRODUCTS, "pqcat --list"),
+        Metric("throughput_stayed", "Throughput, who stayed", *_MBPS, "mpup-ldm7 eq. 3"),
+        Metric("ffdr_stayed", "FFDR, who stayed", *_PERCENT, "mpup-ldm7 eq. 4"),
+        Metric("latency_p50_stayed", "Latency p50, who stayed", *_MS, "receiver logs"),
+        Metric("latency_p99_stayed", "Latency p99, who stayed", *_MS, "receiver logs"),
         Metric("joins", "Joins", "sessions", "", 1.0, 0, "events.json"),
         Metric("ends", "Leaves and kills", "sessions", "", 1.0, 0, "events.json"),
         Metric("path_setup", "Path set up, mean", *_MS, "publisher's log"),
@@ -139,6 +148,7 @@ _FACTORS: dict[str, dict[str, float]] = {
     "s": {"s": 1.0, "ms": 1e-3, "us": 1e-6},
     "blocks": {"blocks": 1.0, "1": 1.0},
     "products": {"products": 1.0, "1": 1.0},
+    "packets": {"packets": 1.0, "1": 1.0},
     "sessions": {"sessions": 1.0, "1": 1.0},
     "": {"": 1.0, "1": 1.0},
 }

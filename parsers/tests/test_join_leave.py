@@ -145,6 +145,11 @@ def test_metrics(run_dir: Path) -> None:
         "not_recovered_products": 0,
         "duplicate_products": 0,
         "damaged_products": 0,
+        # uwisc: nine products of 10,000 bytes after 1.1, 2.1, ... 9.1 s, 45.9 s in all.
+        "throughput_stayed": pytest.approx(720_000 / 45.9),
+        "ffdr_stayed": 100,
+        "latency_p50_stayed": pytest.approx(5.1),
+        "latency_p99_stayed": pytest.approx(9.02),  # 0.92 of the way from 8.1 to 9.1
         "joins": 3,
         "ends": 1,
         "path_setup": 0.04,
