@@ -22,7 +22,7 @@ import hashlib
 import itertools
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,7 +39,9 @@ from experiments.loss_model import (
     parse_program,
     program_text,
 )
+from experiments.plan import CellSpec
 from experiments.shaping import ARRIVED_COMMENT, LOSS_COMMENT, Setting, selection
+from experiments.spec import UsageError
 
 CIRCLE: Final = 65_536  # values of IPv4's identification
 IDENTIFICATION_OFFSET: Final = 4
@@ -130,6 +132,15 @@ def pattern(p: float, burst_packets: float, seed: int) -> Pattern:
         bursts.append(Burst(at, length))
         at += length + gap
     return Pattern(tuple(bursts))
+
+
+def check(cells: Iterable[CellSpec]) -> None:
+    """Raises UsageError if losses cannot come in the bursts that a cell asks for."""
+    for p, packets in {(c.loss, c.loss_burst_packets): c for c in cells if c.bursts}:
+        try:
+            pattern(p, packets, 0)
+        except ValueError as error:
+            raise UsageError(f"loss_burst_packets: {error}") from None
 
 
 def _composition(total: int, parts: int, rng: random.Random) -> list[int]:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from controller.client import PathService, PathServiceError, endpoints_of
-from experiments import configs, loss_model, samplers, shaping
+from experiments import burst_loss, configs, loss_model, samplers, shaping
+from experiments.background import Background, BackgroundError
 from experiments.cell_logs import DELIVERED, READY, LineCounter, tail
 from experiments.evidence import collect
 from experiments.job import REPLAYING, Job
@@ -30,7 +31,7 @@ from experiments.plan import (
     receiver_queue_bytes,
     receiver_queue_slots,
 )
-from experiments.rundir import write_json
+from experiments.rundir import write_json, write_text
 from experiments.verdict import accounts, judge
 from topologies.lab import Lab
 from topologies.model import Network
@@ -52,7 +53,8 @@ class CellRun(LabRun):
             self.cell.f_cwnd_factor, self.cell.r_uc_bps, self.max_rtt_ms
         )
         self.tcp_found = ""
-        self.loss_models: dict[str, str] = {}  # subscriber -> hash, or random and why
+        self.loss_models: dict[str, str] = {}  # subscriber -> hash, bursts, or random and why
+        self.background: Background | None = None
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -77,6 +79,8 @@ class CellRun(LabRun):
                 ("measuring round trips", self.measure),
                 *prepare,
             )
+        if self.cell.background_flows:
+            prepare = (*prepare, ("starting the competing flows", self.start_background))
         return (
             ("probing the links", self.probe_links),
             *prepare,
@@ -160,6 +164,8 @@ class CellRun(LabRun):
         cell, nic = self.cell, self.lab.nic1_of(host)
         udp_only = cell.protocol == "ldm7"
         program: str | None = None
+        if cell.bursts:
+            return self._inject_bursts(host, nic, udp_only)
         # What arrives is counted without loss, too: nothing else may take any of it.
         commands = [shaping.arrival_command(nic, udp_only)]
         self.run(host, commands[0])
@@ -187,6 +193,30 @@ class CellRun(LabRun):
             )
         )
         return [" ".join(command) for command in commands]
+
+    def _inject_bursts(self, host: str, nic: str, udp_only: bool) -> list[str]:
+        """The same, of losses in bursts; their rules are in `loss/<host>.rules`."""
+        cell = self.cell
+        seed = loss_model.loss_seed(cell.seed, host)
+        asked = burst_loss.rules(
+            burst_loss.pattern(cell.loss, cell.loss_burst_packets, seed), nic, udp_only
+        )
+        path = self.out / "loss" / f"{host}.rules"
+        path.parent.mkdir(exist_ok=True)
+        write_text(path, asked)
+        command = [*burst_loss.RESTORE, str(path)]
+        self.run(host, command)
+        self.loss_models[host] = "bursts"
+        self.settings += self.fidelity.read(
+            lambda: burst_loss.read_back(
+                self.run(host, list(burst_loss.SAVE)),
+                host,
+                asked,
+                cell.loss,
+                cell.loss_burst_packets,
+            )
+        )
+        return [" ".join(command)]
 
     def _congestion_control(self) -> str:
         """Sets the first asked algorithm that every host's namespace takes. What is in force, with
@@ -250,6 +280,20 @@ class CellRun(LabRun):
                 )
             time.sleep(POLL_S)
 
+    def start_background(self) -> None:
+        """The competing flows, until the replay is over."""
+        flows = self.cell.background_flows
+        try:
+            self.background = Background(self.lab, self.network, self.subscribers, flows)
+            self.background.start(self.logs, self.cell.duration_s)
+        except BackgroundError as error:
+            raise CellError(str(error)) from None
+
+    def end_all(self) -> None:
+        if self.background is not None:
+            self.background.stop()
+        super().end_all()
+
     # -- replay -------------------------------------------------------------------------------
     def replay(self) -> None:
         """Samples the sender, replays the trace, waits until all products are everywhere."""
@@ -263,6 +307,11 @@ class CellRun(LabRun):
             self._insert_and_wait()
             write_json(self.out / "counters-end.json", self.lab.counters())
             time.sleep(min(every, 2) + 0.2)  # the interval that holds the last product
+        if self.background is not None:
+            try:
+                self.background.finish()
+            except BackgroundError as error:
+                raise CellError(str(error)) from None
 
     def _insert_and_wait(self) -> None:
         products: int = self.job.trace_info["products"]
@@ -373,6 +422,10 @@ class CellRun(LabRun):
                 "n_snd": cell.n_snd,
                 **({"q_rcv": cell.q_rcv_bytes} if cell.q_rcv_bytes else {}),
                 **({"tbf_limit": self.tbf_limit} if cell.protocol == "ldm6" else {}),
+                **({"rtt_ms": cell.rtt_ms} if cell.rtt_ms is not None else {}),
+                "loss_burst_packets": cell.loss_burst_packets,
+                "background_flows": cell.background_flows,
+                "guarantee": cell.guarantee,
                 # f_cwnd is CTCP's; another algorithm in force sizes its window itself.
                 "tcp_congestion_control": self.tcp_found,
             },

@@ -31,7 +31,13 @@ def run_cell(job: Job, out: Path) -> tuple[str, bool]:
     phase("bringing the network up")
     with (
         enter(job.run_id, topology=network.name) as entered,
-        open_lab(network, entered.state_dir, progress=phase, seed=job.cell.seed) as lab,
+        open_lab(
+            network,
+            entered.state_dir,
+            progress=phase,
+            seed=job.cell.seed,
+            queues=job.cell.guarantee == "queues",
+        ) as lab,
     ):
         kind = JoinLeaveRun if isinstance(job.cell, JoinLeaveCell) else CellRun
         run: LabRun = kind(job, network, lab, out)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from experiments import host_lag, shaping
+from experiments import burst_loss, host_lag, loss_model, shaping
 from experiments.host_lag import HostLag
 from experiments.load import Load
 from experiments.plan import CellSpec
@@ -16,15 +16,18 @@ from experiments.queue_watch import Queue
 from experiments.samplers import parse_shaper_log
 from experiments.shaping import Setting
 from experiments.verdict import Evidence
+from experiments.verdict.evidence import BurstCount
 from parsers.cell import lossy_link_directions
-from parsers.counters import Counters, parse_counters
+from parsers.counters import Counters, parse_counters, rule_bursts
 from parsers.deliveries import receiver_stats
 from parsers.ldm_log import LdmLog, ReceiverStats, Replayed, SenderStats, parse_ldm_log
 from parsers.products import ContentCheck, ListedProduct, compare_products, parse_products
 from parsers.sar_log import CpuSample, parse_sar_log, shift_to
+from topologies import wire_plan
 from topologies.facts import Clock
 from topologies.link_probes import LinkProbe
 from topologies.model import Network
+from topologies.wire_plan import WIRE
 
 
 def collect(
@@ -76,6 +79,9 @@ def collect(
         receivers={h: _receiver_stats(out / f"logs/{h}.ldmd.log") for h in subscribers},
         datagrams_sent=_datagrams_sent(out / f"logs/{network.publisher.name}.ldmd.log"),
         arrived=arrivals(start, end, subscribers, cell.loss),
+        loss_burst_packets=cell.loss_burst_packets,
+        bursts=_bursts(cell, start, end, subscribers) if cell.bursts else {},
+        congested=congested(network) if cell.background_flows else frozenset(),
         contents=_contents(out / "products", network.publisher.name, subscribers),
         drained=drained,
         drain_s=times["drained"] - times["insertion_ended"],
@@ -87,6 +93,40 @@ def collect(
         rtt_after_ms=rtt_after_ms,
         clock=clock,
     )
+
+
+def congested(network: Network) -> frozenset[str]:
+    """Where competing flows fill queues: "<node>/<interface>" at both ends of what a link with a
+    rate is made of."""
+    found = set()
+    for link in wire_plan.plan(network, "netem").links:
+        for direction, source in zip(link.directions, (link.link.a, link.link.b), strict=True):
+            if direction.asked.rate_bps is not None:
+                found |= {f"{WIRE}/{direction.egress}", f"{source.node}/{source.interface}"}
+    return frozenset(found)
+
+
+def _bursts(
+    cell: CellSpec, start: Counters, end: Counters, subscribers: Iterable[str]
+) -> dict[str, BurstCount]:
+    """Where a counter is missing, the receiver is left out: `arrived` tells."""
+    found = {}
+    for host in subscribers:
+        begun = rule_bursts(host, start, end)
+        counts = arrivals(start, end, [host], cell.loss)
+        if begun is None or host not in counts:
+            continue
+        arrived, dropped = counts[host]
+        seed = loss_model.loss_seed(cell.seed, host)
+        bounds = burst_loss.pattern(cell.loss, cell.loss_burst_packets, seed).bounds(arrived)
+        slack = burst_loss.SLACK_PACKETS
+        found[host] = BurstCount(
+            dropped,
+            begun,
+            (bounds.lost[0] - slack, bounds.lost[1] + slack),
+            (bounds.bursts[0] - slack, bounds.bursts[1] + slack),
+        )
+    return found
 
 
 def link_mismatches(path: Path) -> tuple[list[str], int]:

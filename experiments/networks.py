@@ -3,51 +3,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from experiments import background
 from experiments.plan import CellSpec
 from experiments.spec import UsageError
 from topologies.document import TopologyErrors, read_document
 from topologies.handoff_loss import with_handoff_loss
 from topologies.load import find, load
 from topologies.model import Network
+from topologies.round_trip import with_round_trip
 
 __all__ = ["Networks"]
 
 RECEIVERS = "receivers"  # the parameter of a topology whose subscribers are generated
+LANES = "lanes"  # the parameter of a topology whose hosts may be on several paths
 
 
 class Networks:
     """Reads each network once."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, int, tuple[str, ...] | None], Network] = {}
+        self._found: dict[tuple[str, int, tuple[str, ...] | None, int], Network] = {}
 
     def of(self, cell: CellSpec) -> Network:
-        """Raises TopologyErrors, or UsageError if the topology has not these subscribers."""
-        key = (cell.topology, cell.m, cell.subscribers)
+        """With the round trip that the cell asks for, and a lane for competing flows if it has
+        some. Raises TopologyErrors, or UsageError if the topology cannot be that."""
+        lanes = background.LANE if cell.background_flows else 1
+        key = (cell.topology, cell.m, cell.subscribers, lanes)
         if key not in self._found:
             path = find(cell.topology)
-            if _has_receivers(path):
-                self._found[key] = _generated(path, cell.m, cell.subscribers)
+            has = _parameters(path)
+            more: dict[str, int] = {}
+            if lanes > 1:
+                if LANES not in has:
+                    raise UsageError(
+                        f"background_flows: found {cell.background_flows} on {cell.topology}; "
+                        f"valid: 0, or a topology with a parameter {LANES}, such as bottleneck"
+                    )
+                more = {LANES: lanes}
+            if RECEIVERS in has:
+                self._found[key] = _generated(path, cell.m, cell.subscribers, more)
             else:
-                self._found[key] = _fixed(path, cell.m, cell.subscribers)
-        return with_handoff_loss(self._found[key], cell.handoff_loss)
+                self._found[key] = _fixed(path, cell.m, cell.subscribers, more)
+        network = with_rtt(self._found[key], cell.rtt_ms)
+        return with_handoff_loss(network, cell.handoff_loss)
 
 
-def _has_receivers(path: Path) -> bool:
+def with_rtt(network: Network, rtt_ms: float | None) -> Network:
+    """None: as the topology has it. Raises UsageError if it cannot be had."""
+    if rtt_ms is None:
+        return network
+    try:
+        return with_round_trip(network, rtt_ms)
+    except ValueError as error:
+        raise UsageError(f"rtt_ms: {error}") from None
+
+
+def _parameters(path: Path) -> Collection[str]:
     data = read_document(path).data
     parameters = data.get("parameters") if isinstance(data, dict) else None
-    return isinstance(parameters, dict) and RECEIVERS in parameters
+    return list(parameters) if isinstance(parameters, dict) else []
 
 
 def _names(network: Network) -> list[str]:
     return [host.name for host in network.subscribers]
 
 
-def _fixed(path: Path, m: int, wanted: Sequence[str] | None) -> Network:
-    network = load(path)
+def _fixed(path: Path, m: int, wanted: Sequence[str] | None, more: Mapping[str, int]) -> Network:
+    network = load(path, more)
     names = _names(network)
     _check(network.name, names, wanted or ())
     if m > len(names):
@@ -57,14 +82,16 @@ def _fixed(path: Path, m: int, wanted: Sequence[str] | None) -> Network:
     return network
 
 
-def _generated(path: Path, m: int, wanted: Sequence[str] | None) -> Network:
+def _generated(
+    path: Path, m: int, wanted: Sequence[str] | None, more: Mapping[str, int]
+) -> Network:
     """With m receivers, or with as few more as the wanted ones are among."""
-    network = load(path, {RECEIVERS: m})
+    network = load(path, {RECEIVERS: m, **more})
     count = m
     while wanted is not None and not set(wanted) <= set(_names(network)):
         count += 1
         try:
-            network = load(path, {RECEIVERS: count})
+            network = load(path, {RECEIVERS: count, **more})
         except TopologyErrors:  # more than it can have
             _check(network.name, _names(network), wanted)
             raise

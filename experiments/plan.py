@@ -21,7 +21,6 @@ from experiments.spec import (
     PARAMETER_FACTORS,
     SUBSCRIPTION_FACTORS,
     ExperimentSpec,
-    UsageError,
 )
 from parsers.factors import Scalar
 
@@ -42,6 +41,8 @@ VIRTUAL_PER_HOST_S: Final = 0.6
 VIRTUAL_SECOND_S: Final = 0.06
 VIRTUAL_SESSION_S: Final = 0.5  # an ldmd's start and end, where subscribers come and go
 VIRTUAL_PACKET_S: Final = {"ldm7": 32e-6, "ldm6": 17e-6}
+LEAST_WINDOW_PACKETS: Final = 10  # RFC 6928
+FRAME_BYTES: Final = 1514  # of a full segment
 TCP_PAYLOAD_BYTES: Final = 1448  # of a segment: MTU 1500, IPv4, TCP with time stamps
 TBF_BURST_BYTES: Final = 50 * 1024  # `50kb` of tc, mpup-ldm7.txt V-B
 
@@ -78,6 +79,7 @@ class CellSpec:
     rtt_ms: float | None  # None: the topology's
     handoff_loss: float  # on the publisher's hand-off link, away from him
     background_flows: int
+    guarantee: str  # of the path's rate: none, queues
     duration_s: float
     drain_timeout_s: float
     repeat: int
@@ -123,7 +125,12 @@ class CellSpec:
         the path's, too (drfsm.txt 5.1)."""
         if self.ldm6_rate == "shared":
             return self.b_mc_bytes
-        return tbf_limit_bytes(self.ldm6_bps, max_rtt_ms)
+        return tbf_limit_bytes(self.ldm6_bps, max_rtt_ms, self.m)
+
+    @property
+    def bursts(self) -> bool:
+        """Losses come in bursts, not independently."""
+        return self.loss > 0 and self.loss_burst_packets > 1
 
     def subscribing(self, hosts: Iterable[str]) -> list[str]:
         """Who takes part, of the topology's subscribers."""
@@ -226,6 +233,7 @@ def expand(spec: ExperimentSpec, level: str | None = None) -> tuple[CellSpec, ..
                 rtt_ms=varied.rtt_ms,
                 handoff_loss=fixed.handoff_loss,
                 background_flows=varied.background_flows,
+                guarantee=varied.guarantee,
                 duration_s=spec.duration_s,
                 drain_timeout_s=spec.drain_timeout_s,
                 repeat=repeat,
@@ -249,23 +257,6 @@ def expand(spec: ExperimentSpec, level: str | None = None) -> tuple[CellSpec, ..
             )
         )
     return tuple(cells)
-
-
-# What a cell may ask for and no cell can do yet: parameter -> its level that asks for nothing.
-UNSUPPORTED: Final[Mapping[str, object]] = {
-    "rtt_ms": None,
-    "loss_burst_packets": 1.0,
-    "background_flows": 0,
-}
-
-
-def refuse_unsupported(cells: Iterable[CellSpec]) -> None:
-    """Raises UsageError if a cell asks for what would not be done."""
-    for cell in cells:
-        for name, nothing in UNSUPPORTED.items():
-            if (found := getattr(cell, name)) != nothing:
-                valid = "without it" if nothing is None else f"{nothing:g}"
-                raise UsageError(f"{name}: found {found:g} in {cell.cell}; valid so far: {valid}")
 
 
 def receiver_queue_bytes(trace_bytes: int, q_rcv_bytes: int = 0) -> int:
@@ -323,15 +314,19 @@ def virtual_seconds_limit(cell: CellSpec, trace_bytes: int) -> float:
     return 300.0 + 10.0 * virtual_seconds_estimated(cell, trace_bytes)
 
 
-def tbf_limit_bytes(rate_bps: int, max_rtt_ms: float) -> int:
+def tbf_limit_bytes(rate_bps: int, max_rtt_ms: float, m: int) -> int:
     """Limit of LDM6's token bucket filter: m x 2 x r x max RTT, for a rate of m x r
-    (mpup-ldm7.txt V-B)."""
-    return round(2 * rate_bps * max_rtt_ms / 1000 / 8)
+    (mpup-ldm7.txt V-B); at least two of the least windows of each receiver, since what does not
+    fit is dropped."""
+    least = 2 * m * LEAST_WINDOW_PACKETS * FRAME_BYTES
+    return max(least, round(2 * rate_bps * max_rtt_ms / 1000 / 8))
 
 
 def congestion_window_bytes(factor: float, r_uc_bps: int, max_rtt_ms: float) -> int:
-    """f_cwnd = factor x r_uc x max RTT; Table II: factor 1.2."""
-    return round(factor * r_uc_bps * max_rtt_ms / 1000 / 8)
+    """f_cwnd = factor x r_uc x max RTT; Table II: factor 1.2. At least TCP's initial window: with
+    less than two segments on their way each waits for a delayed acknowledgement."""
+    least = LEAST_WINDOW_PACKETS * TCP_PAYLOAD_BYTES
+    return max(least, round(factor * r_uc_bps * max_rtt_ms / 1000 / 8))
 
 
 def congestion_window_packets(window_bytes: int) -> int:

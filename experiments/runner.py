@@ -17,18 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from experiments import manifest, queue_place, trace_input
+from experiments import burst_loss, manifest, queue_place, trace_input
 from experiments.cell_process import CellProblem, CellProcess, Clock, NativeClock
 from experiments.configs import LDMD
 from experiments.fidelity import HOSTLAG
 from experiments.job import Job
 from experiments.join_leave import plan as join_leave
-from experiments.networks import Networks
+from experiments.networks import Networks, with_rtt
 from experiments.plan import (
     CellSpec,
     disk_needed_bytes,
     expand,
-    refuse_unsupported,
 )
 from experiments.progress import Reporter
 from experiments.rundir import RunDirectory, take_over, write_json, write_text
@@ -115,7 +114,7 @@ def plan(spec: AnySpec, level: str | None = None) -> tuple[Planned, ...]:
     networks = Networks()
     planned = []
     cells = expand(spec, level)
-    refuse_unsupported(cells)
+    burst_loss.check(cells)
     for cell in cells:
         if cell.seed not in traces:
             traces[cell.seed] = trace_input.prepare(spec.trace, spec.duration_s, cell.seed)
@@ -126,8 +125,8 @@ def plan(spec: AnySpec, level: str | None = None) -> tuple[Planned, ...]:
 def _plan_join_leave(spec: JoinLeaveSpec, level: str | None) -> tuple[Planned, ...]:
     network = load_topology(find_topology(spec.topology), {"lanes": len(spec.feeds)})
     subscribers = [host.name for host in network.subscribers]
+    network = with_rtt(network, spec.parameters.rtt_ms)
     cells = join_leave.expand(spec, subscribers, level)
-    refuse_unsupported(cells)
     network = with_handoff_loss(network, spec.parameters.handoff_loss)
     return tuple(Planned(cell, network, join_leave.prepare(spec, cell)) for cell in cells)
 

@@ -53,6 +53,7 @@ MAX_RECEIVERS = 200
 MAX_DURATION_S = 24 * 3600
 MAX_REPEATS = 1000
 Protocol = Literal["ldm7", "ldm6"]
+Guarantee = Literal["none", "queues"]
 Clocks = Literal["any", "native", "virtual"]
 Receivers = Annotated[int, Field(strict=True, ge=1, le=MAX_RECEIVERS)]
 Factor = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
@@ -89,6 +90,7 @@ class Factors(Block):
     loss_burst_packets: tuple[BurstPackets, ...] | None = Field(default=None, min_length=1)
     background_flows: tuple[Flows, ...] | None = Field(default=None, min_length=1)
     b_snd: tuple[SizeBytes, ...] | None = Field(default=None, min_length=1)
+    guarantee: tuple[Guarantee, ...] | None = Field(default=None, min_length=1)
 
 
 BASE_FACTORS: Final = ("protocol", "receivers", "rate_bps", "loss")
@@ -100,6 +102,7 @@ PARAMETER_FACTORS: Final = {
     "loss_burst_packets": "burst",
     "background_flows": "bg",
     "b_snd": "bsnd",
+    "guarantee": "g",
 }
 
 
@@ -160,7 +163,14 @@ class Parameters(Block):
         "Gilbert-Elliott with the same mean loss p_i",
     )
     background_flows: Flows = Field(
-        0, description="competing TCP flows (iperf3) over the same bottleneck"
+        0,
+        description="competing TCP flows (iperf3, cubic) over the same links, on a path of their "
+        "own without a guarantee; the topology needs a parameter `lanes`",
+    )
+    guarantee: Guarantee = Field(
+        "none",
+        description="queues: switch ports whose link has a rate have a queue for each path "
+        "(docs/path-service.md); none: one queue for all",
     )
     ldm6_rate: Literal["per-receiver", "shared"] = Field(
         "per-receiver",
@@ -430,6 +440,9 @@ def _check_whole(reports: Reports, spec: AnySpec) -> None:
     """What must hold between blocks."""
     if isinstance(spec, JoinLeaveSpec):
         _check_feeds(reports, spec)
+        if flows := spec.parameters.background_flows:
+            place = ("parameters", "background_flows")
+            reports.add(place, f"background_flows {flows}", "0: not with kind join-leave")
     else:
         _check_factors(reports, spec)
     _check_timeouts(reports, spec)

@@ -108,6 +108,7 @@ def expand(
                 rtt_ms=fixed.rtt_ms,
                 background_flows=fixed.background_flows,
                 handoff_loss=fixed.handoff_loss,
+                guarantee=fixed.guarantee,
                 duration_s=spec.duration_s,
                 drain_timeout_s=spec.drain_timeout_s,
                 repeat=repeat,

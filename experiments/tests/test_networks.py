@@ -49,6 +49,10 @@ def test_a_topology_of_named_hosts_keeps_them_all(cell: CellSpec) -> None:
             {"topology": "drfsm8", "subscribers": ("uva", "sl1"), "m": 2},
             "found sl1; valid: the subscribers of drfsm8, uva, ",
         ),
+        (
+            {"background_flows": 4},
+            "background_flows: found 4 on geni5; valid: 0, or a topology with a parameter lanes",
+        ),
         ({"topology": "drfsm8"}, "receivers: found 8; valid: at most 7, the subscribers of drfsm8"),
     ],
 )
@@ -64,3 +68,19 @@ def test_loss_before_the_tree_branches_is_the_cells_own(cell: CellSpec) -> None:
     assert [k.forward.loss for k in lossy.links if k.name == "sw-frgp:star"] == [0.01]
     assert all(k.forward.loss == 0 for k in plain.links)
     assert networks.of(dataclasses.replace(cell, topology="drfsm8", m=2)) == plain
+
+
+def test_one_round_trip_for_all(cell: CellSpec) -> None:
+    networks = Networks()
+    asked = networks.of(dataclasses.replace(cell, m=4, rtt_ms=10.0))
+    assert set(asked.round_trip_ms.values()) == {10.0}
+    # The topology's own, from the same file.
+    own = networks.of(dataclasses.replace(cell, m=4))
+    assert set(own.round_trip_ms.values()) == {36.0, 41.0, 50.0, 90.0}
+
+
+def test_competing_flows_have_a_lane_of_their_own(cell: CellSpec) -> None:
+    networks = Networks()
+    beside = dataclasses.replace(cell, topology="bottleneck", m=4, background_flows=2)
+    assert networks.of(beside).lane_count == 2
+    assert networks.of(dataclasses.replace(beside, background_flows=0)).lane_count == 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from experiments import burst_loss
 from experiments.plan import (
     CellSpec,
     cell_name,
@@ -17,7 +18,6 @@ from experiments.plan import (
     holds_the_replay,
     queues_written_bytes,
     receiver_queue_bytes,
-    refuse_unsupported,
     tbf_limit_bytes,
 )
 from experiments.spec import ExperimentSpec, Factors, UsageError, find, load_as
@@ -26,7 +26,7 @@ from parsers.factors import Scalar
 
 def test_tbf_limit_is_the_papers() -> None:
     """mpup-ldm7.txt V-B: 60 Mbit/s, m = 24, largest RTT 90 ms: 32.4 MB."""
-    assert tbf_limit_bytes(24 * 60_000_000, 90) == 32_400_000
+    assert tbf_limit_bytes(24 * 60_000_000, 90, 24) == 32_400_000
 
 
 def test_congestion_window() -> None:
@@ -40,7 +40,14 @@ def test_the_window_fits_into_ldm6s_queue() -> None:
     """Else a fixed window would overflow it for good: m x f_cwnd <= limit (V-B)."""
     for m in (4, 24):
         packets = congestion_window_packets(congestion_window_bytes(1.2, 20_000_000, 90))
-        assert m * packets * 1514 <= tbf_limit_bytes(m * 20_000_000, 90)
+        assert m * packets * 1514 <= tbf_limit_bytes(m * 20_000_000, 90, m)
+
+
+def test_a_short_round_trip_leaves_room_for_tcps_first_window() -> None:
+    """1.2 x 20 Mbit/s x 0.1 ms are 300 bytes, 2 x 80 Mbit/s x 0.1 ms 2 kB: less than one segment
+    and than one burst. RFC 6928: 10 segments; of 1514 bytes for 4 receivers, twice: 121,120."""
+    assert congestion_window_packets(congestion_window_bytes(1.2, 20_000_000, 0.1)) == 10
+    assert tbf_limit_bytes(80_000_000, 0.1, 4) == 121_120
 
 
 def test_virtual_network_rate_satisfies_table_ii(cells: dict[str, CellSpec]) -> None:
@@ -142,15 +149,14 @@ def test_who_subscribes() -> None:
     assert cell.subscribing(iter(names)) == ["uva", "umd"]
 
 
-@pytest.mark.parametrize(
-    ("name", "level", "valid"),
-    [("rtt_ms", 10, "without it"), ("loss_burst_packets", 4, "1"), ("background_flows", 2, "0")],
-)
-def test_what_no_cell_can_do_is_refused(name: str, level: float, valid: str) -> None:
-    cells = expand(lossy(factors=(factors(**{name: [level]}),)))
-    with pytest.raises(UsageError, match=rf"{name}: found {level} in ldm7-m8.*; valid.*: {valid}$"):
-        refuse_unsupported(cells)
-    refuse_unsupported(expand(lossy()))
+def test_bursts_that_cannot_be_are_refused() -> None:
+    """0.1 % of 65,536 packets in bursts of 50 would be one burst."""
+    burst_loss.check(expand(lossy(factors=(factors(loss_burst_packets=[1, 50]),))))
+    cells = expand(lossy(factors=(factors(loss=["0.1%"], loss_burst_packets=[50]),)))
+    with pytest.raises(UsageError, match="loss_burst_packets: .*1 bursts.*valid: 4 to 4000"):
+        burst_loss.check(cells)
+    without = expand(lossy(factors=(factors(loss=[0], loss_burst_packets=[50]),)))
+    burst_loss.check(without)
 
 
 def test_disk() -> None:

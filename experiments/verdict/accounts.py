@@ -72,6 +72,9 @@ def accounting(evidence: Evidence) -> Check:
     if evidence.lossy_links:
         text = "does not apply: links lose frames on purpose, and their counters know no receiver"
         return Check(NAME, "n/a", None, None, text)
+    if evidence.congested:
+        text = "does not apply: competing flows fill queues that datagrams are lost in"
+        return Check(NAME, "n/a", None, None, text)
     found = accounts(evidence)
     if not evidence.drained:
         text = "does not apply: datagrams were still on their way at the end"

@@ -69,6 +69,7 @@ class Evidence:
     arrived: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # (arrived, dropped)
     loss_burst_packets: float = 1.0  # asked mean length of a burst of losses
     bursts: Mapping[str, BurstCount] = field(default_factory=dict)  # empty: independent losses
+    congested: frozenset[str] = frozenset()  # "<node>/<interface>" that competing flows fill
     contents: Sequence[ContentCheck] = ()
     drained: bool = True
     drain_s: float = 0.0

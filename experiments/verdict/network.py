@@ -64,7 +64,8 @@ def drops(evidence: Evidence) -> list[Check]:
     shaper = [d for d in lost if d.what == "qdisc drops" and d.place.startswith(own + "/")]
     # The interface counts what its qdisc drops once more.
     repeated = [d for d in lost if d.place == own and d.what == "interface tx_dropped"]
-    elsewhere = [d for d in lost if d not in shaper and d not in repeated]
+    wanted = [d for d in lost if _interface(d) in evidence.congested and d not in shaper]
+    elsewhere = [d for d in lost if d not in shaper and d not in repeated and d not in wanted]
     socket = sum(s.socket_drops for s in evidence.receivers.values() if s is not None)
     elsewhere += foreign_rules(evidence)
     packets = _expected_packets(evidence)
@@ -84,6 +85,17 @@ def drops(evidence: Evidence) -> list[Check]:
             packets,
         ),
     ]
+    if evidence.congested:
+        checks.append(
+            Check(
+                "drops where flows compete",
+                "n/a",
+                None,
+                sum(d.packets for d in wanted),
+                "does not apply: that a full queue drops is what is asked for; "
+                + ("; ".join(f"{d.place}: {d.packets} ({d.what})" for d in wanted[:8]) or "none"),
+            )
+        )
     if evidence.protocol == "ldm7":
         checks.append(
             _drop_check(
@@ -98,6 +110,11 @@ def drops(evidence: Evidence) -> list[Check]:
             )
         )
     return checks
+
+
+def _interface(drop: Drop) -> str:
+    """ "<node>/<interface>" of a drop at a queue or an interface."""
+    return "/".join(drop.place.split("/")[:2])
 
 
 def foreign_rules(evidence: Evidence) -> list[Drop]:
