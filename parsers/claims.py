@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from parsers import statistics
-from parsers.factors import FACTORS, Scalar
+from parsers.factors import FACTORS, Scalar, show
 from parsers.published import OVER_A_FACTOR, Claim
 from parsers.saving import Saving, saving
 from parsers.statistics import Estimate
-from parsers.sweep import EVERYTHING, Line, Point, counterpart, lines, select, shown
+from parsers.sweep import EVERYTHING, Line, Point, counterpart, lines, select, shown, varying
 from parsers.units import METRICS
 
 Verdict = Literal["held", "not held", "not decidable"]
@@ -248,14 +248,16 @@ def _other(claim: Claim, point: Point, points: Sequence[Point]) -> Estimate | No
 
 def _pairs(claim: Claim, points: Sequence[Point]) -> tuple[list[Part], str]:
     chosen = [p for p in select(points, claim.where) if claim.metric in p.estimates]
+    names = varying(chosen)
     parts = []
     lonely = []
     for point in chosen:
+        label = show({n: point.factors[n] for n in names if n in point.factors}) or point.label
         other = _other(claim, point, points)
         if other is None:
-            lonely.append(point.label)
+            lonely.append(label)
             continue
-        parts.append(_compared(claim, point.label, point.estimates[claim.metric], other))
+        parts.append(_compared(claim, label, point.estimates[claim.metric], other))
     without = f"nothing to compare with at {', '.join(lonely)}" if lonely else ""
     return parts, without
 
@@ -330,6 +332,8 @@ def _compared(claim: Claim, label: str, ours: Estimate, other: Estimate) -> Part
         return _above(claim, label, both, found)
     limit = EQUAL_AT_MOST if claim.at_most is None else claim.at_most
     if other.mean == 0:
+        if found.low == found.high == 0:
+            return _within(label, both, found, (0.0, 0.0), "equal")
         return Part(label, NOT_DECIDABLE, both, "no relative difference to 0")
     relative = abs(other.mean) / 100
     numbers = f"{both}: difference {_interval(found, relative, '%')}"

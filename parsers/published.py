@@ -17,8 +17,10 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    SerializerFunctionWrapHandler,
     ValidationError,
     WithJsonSchema,
+    model_serializer,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -151,6 +153,11 @@ class Where(Block):
     file_set_bytes: Annotated[
         Levels | None, BeforeValidator(_levels("file_set_bytes")), _SCHEMA
     ] = None
+
+    @model_serializer(mode="wrap")
+    def _named(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without the factors that are not named: versions that know others read it as well."""
+        return {name: demand for name, demand in handler(self).items() if demand is not None}
 
     @property
     def levels(self) -> dict[str, Levels]:

@@ -56,6 +56,10 @@ def test_levels_are_read_with_their_units() -> None:
     assert where(loss=[0, "1%", "0.5%"]).loss == (0.0, 0.01, 0.005)
 
 
+def test_only_named_factors_are_written() -> None:
+    assert where(loss=0).model_dump(mode="json") == {"loss": [0.0]}
+
+
 def test_demands() -> None:
     asked = where(receivers={"at_least": 4, "at_most": 24}, loss=[0, 0.01])
     cell: dict[str, Scalar] = {"protocol": "ldm7", "receivers": 4, "loss": 0.01}

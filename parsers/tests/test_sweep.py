@@ -309,6 +309,20 @@ def test_equal() -> None:
     assert found.reason == f"{ONE_RUN}; by the values alone it would hold (within ±10 %)"
 
 
+def test_equal_to_nothing() -> None:
+    asked = claim("equal", where={"protocol": "ldm7"}, against={"protocol": "ldm6"})
+    none = sweep({("ldm7", 8): (0, 0), ("ldm6", 8): (0, 0)})
+    assert one(asked, none).verdict == "held"
+    some = one(asked, sweep({("ldm7", 8): (0, 1), ("ldm6", 8): (0, 0)}))
+    assert (some.verdict, some.reason) == ("not decidable", "no relative difference to 0")
+
+
+def test_parts_are_told_apart_by_what_varies() -> None:
+    asked = claim("above", where={"protocol": "ldm7"}, against={"protocol": "ldm6"})
+    pairs = {(p, m): (1.0, 1.1) for p in ("ldm7", "ldm6") for m in (4, 8)}
+    assert [part.label for part in one(asked, sweep(pairs)).parts] == ["m = 4", "m = 8"]
+
+
 def test_ratio_and_above() -> None:
     asked = claim("ratio", where=LDM6, against={"protocol": "ldm7"}, at_least=20)
     made = sweep({("ldm6", 24): (350, 351, 349), ("ldm7", 24): (15, 15, 15)})
