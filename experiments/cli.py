@@ -16,11 +16,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from experiments import runner
+from experiments import estimates, plan_text, runner
 from experiments.cell_process import CellProblem, Clock, NativeClock, VirtualClock
-from experiments.plan import seconds_estimated
+from experiments.manifest import machine
 from experiments.progress import make_reporter
-from experiments.rundir import latest_run, partial_runs
+from experiments.rundir import FAILED, PARTIAL, latest_run, partial_runs, remove_partial
+from experiments.selection import ORDERS, ordered
 from experiments.spec import (
     AnySpec,
     SpecErrors,
@@ -32,7 +33,6 @@ from experiments.spec import (
     load,
     override,
 )
-from topologies.units import minutes_text
 from virtual.guest import STALL_S
 from virtual.kernel_build import find_kernel
 
@@ -98,6 +98,16 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="run an experiment and print its report")
     _overrides(run)
+    run.add_argument(
+        "--only", action="append", default=[], metavar="EXPR",
+        help="cells with these levels (receivers=8,16; repeat=1), or whose name has this regular "
+        "expression; may be given several times: all must hold",
+    )  # fmt: skip
+    run.add_argument("--dry-run", action="store_true", help="show the plan and end")
+    run.add_argument(
+        "--order", choices=ORDERS, default=ORDERS[0],
+        help="of the cells: random (by the base seed; the default), or as in the file",
+    )  # fmt: skip
     run.add_argument("--resume", action="store_true", help="use cells of interrupted runs")
     run.add_argument(
         "--build", type=Path, default=runner.BUILD, metavar="DIR", help="where the C programs are"
@@ -110,8 +120,6 @@ def _parser() -> argparse.ArgumentParser:
         help="virtual: in guests whose clock jumps from event to event; no root, no kernel modules",
     )
     add_guest_options(run)
-    plan = commands.add_parser("plan", help="what a run would do, its time and disk space")
-    _overrides(plan)
     commands.add_parser("list", help="the experiments there are")
     report = commands.add_parser("report", help="write and print a run's report again")
     report.add_argument("run", nargs="?", type=Path, metavar="RUN", help="default: the newest")
@@ -141,8 +149,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = _parser().parse_args(argv)
         if options.command == "list":
             return _list()
-        if options.command == "plan":
-            return _plan(*_spec(options))
         if options.command == "report":
             return _report(options.run)
         if options.command == "clean":
@@ -182,33 +188,28 @@ def _list() -> int:
     return EXIT_OK
 
 
-def _plan(spec: AnySpec, level: str | None) -> int:
-    planned = runner.plan(spec, level)
-    runner.check_queues(planned)
-    print(f"{spec.name}: {spec.description}")
-    for item in planned:
-        cell, trace = item.cell, item.trace
-        print(
-            f"  {cell.cell:24} {trace.products} products, {trace.size_bytes / 1e6:.1f} MB "
-            f"({trace.source}), about {minutes_text(seconds_estimated(cell))} min, "
-            f"{item.disk_bytes / 1e9:.2f} GB of disk while it runs"
-        )
-    total = sum(seconds_estimated(item.cell) for item in planned)
-    most = max(item.disk_bytes for item in planned)
-    print(f"  in all: about {minutes_text(total)} min, {most / 1e9:.2f} GB of disk")
-    runner.check_disk(planned, runner.RUNS)
-    return EXIT_OK
-
-
 def _run(options: argparse.Namespace, argv: Sequence[str]) -> int:
     spec, level = _spec(options)
-    planned = runner.plan(spec, level)
+    planned = runner.plan(spec, level, options.only)
     clock = clock_of(options, planned)
+    known = estimates.read(runner.RUNS, clock, machine())
+    lines = plan_text.summary(
+        spec, planned, known, order=options.order, clock=clock.name, jobs=clock.jobs
+    )
+    if options.dry_run:
+        in_order = ordered(planned, options.order, spec.base_seed)
+        print("\n".join([*lines[:-1], *plan_text.cell_lines(in_order, known), lines[-1]]))
+        runner.check_queues(planned)
+        if clock.name == "native":
+            runner.check_disk(planned, runner.RUNS)
+        return EXIT_OK
     runner.check_machine(planned, runner.RUNS, options.build, clock.name)
+    print("\n".join(lines), flush=True)
     result = runner.run_experiment(
         spec,
         planned,
         make_reporter(),
+        order=options.order,
         resume=options.resume,
         keep_work=options.keep_work,
         build=options.build.resolve(),
@@ -218,7 +219,11 @@ def _run(options: argparse.Namespace, argv: Sequence[str]) -> int:
     text = result.path / "report/report.txt"
     if text.exists():
         print(text.read_text(), end="")
-    print(f"Results: {_shown(result.path)}, report: {_shown(result.path / 'report/index.html')}")
+        print(
+            f"Results: {_shown(result.path)}, report: {_shown(result.path / 'report/index.html')}"
+        )
+    else:
+        print(f"Results: {_shown(result.path)}")
     return _judge(result)
 
 
@@ -259,6 +264,10 @@ def _judge(result: runner.RunResult) -> int:
     if not result.report_ok:
         _shout("the report could not be written")
         code = EXIT_FAILED
+    for name in result.failed:
+        _shout(f"{name}: FAILED: {result.problems[name][-1]}")
+        _shout(f"  its logs are in {_shown(result.path / FAILED / name)}")
+        code = EXIT_FAILED
     if different := [c.cell for c in result.cells if not c.identical]:
         _shout(f"products differ or are missing in {', '.join(different)}")
         code = EXIT_FAILED
@@ -291,16 +300,14 @@ def _report(path: Path | None) -> int:
 
 
 def _clean(everything: bool) -> int:
-    """Partial and failed runs; with --all every result."""
+    """What interrupted runs left; with --all every result, too."""
     removed = 0
     for experiment in sorted(p for p in runner.RUNS.glob("*") if p.is_dir()):
-        targets = [experiment] if everything else _leftovers(experiment)
-        for target in targets:
-            shutil.rmtree(target)
+        for partial in partial_runs(experiment.parent, experiment.name):
+            remove_partial(partial)
+            removed += 1
+        if everything and not any(experiment.glob(f".*{PARTIAL}")):  # none is being made
+            shutil.rmtree(experiment)
             removed += 1
     print(f"removed {removed} directories")
     return EXIT_OK
-
-
-def _leftovers(experiment: Path) -> list[Path]:
-    return [*partial_runs(experiment.parent, experiment.name), *experiment.glob("failed-*")]

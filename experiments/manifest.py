@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from experiments.plan import CellSpec
+from experiments.planning import Planned
 from experiments.spec import AnySpec
 
 PACKAGES: Final = (
@@ -94,28 +94,54 @@ def cpu_model(cpuinfo: str) -> str:
     return platform.machine()
 
 
+def machine() -> dict[str, Any]:
+    """What this machine is."""
+    cpuinfo = Path("/proc/cpuinfo")
+    return {
+        "cpu": cpu_model(cpuinfo.read_text() if cpuinfo.exists() else ""),
+        "cores": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+    }
+
+
+def traces_of(planned: Sequence[Planned]) -> dict[str, Any]:
+    """By seed: the trace, with its file in the run's directory and the file's digest."""
+    found: dict[str, Any] = {}
+    for item in planned:
+        seed = str(item.cell.seed)
+        if seed not in found:
+            found[seed] = {
+                **item.trace.to_dict(),
+                "file": item.trace.file,
+                "sha256": item.trace.sha256,
+            }
+    return found
+
+
 def build(
     spec: AnySpec,
-    cells: Sequence[CellSpec],
+    planned: Sequence[Planned],
     *,
     root: Path,
     started: float,
-    trace: dict[str, Any],
     command: Sequence[str],
+    order: str,
+    names_in_order: Sequence[str],
 ) -> dict[str, Any]:
     """The manifest before the first cell runs."""
-    load = os.getloadavg()
-    cpuinfo = Path("/proc/cpuinfo")
+    cells = [item.cell for item in planned]
     return {
         "experiment": spec.name,
         "description": spec.description,
+        "level": cells[0].level,
         "command": list(command),
         "started": started,
         "spec": spec.model_dump(mode="json"),
-        "paper": [value.model_dump(mode="json") for value in spec.paper],
         "cells": [cell.to_dict() for cell in cells],
+        "order": order,
+        "cells_in_order": list(names_in_order),
         "seeds": sorted({cell.seed for cell in cells}),
-        "trace": trace,
+        "traces": traces_of(planned),
         "git": git_state(root),
         "python": {
             "version": sys.version.split()[0],
@@ -124,10 +150,5 @@ def build(
         "programs": {name: _output(argv) for name, argv in PROGRAMS},
         "kernel": platform.platform(),
         "sysctls": {name.replace("/", "."): _sysctl(name) for name in SYSCTLS},
-        "machine": {
-            "cpu": cpu_model(cpuinfo.read_text() if cpuinfo.exists() else ""),
-            "cores": os.cpu_count(),
-            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-            "load_before": list(load),
-        },
+        "machine": {**machine(), "load_before": list(os.getloadavg())},
     }

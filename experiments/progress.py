@@ -45,7 +45,7 @@ class Reporter(Protocol):
         self, name: str, event: Mapping[str, Any], part: float | None, times: Times | None
     ) -> None: ...
     def tick(self, name: str, times: Times | None) -> None: ...
-    def done(self, name: str) -> None: ...
+    def done(self, name: str, *, failed: bool = False) -> None: ...
     def note(self, text: str) -> None: ...
 
 
@@ -93,6 +93,7 @@ class RunTimes:
         self.jobs = 1
         self.total_s = self._waiting_s = 0.0
         self.running: dict[str, CellTimes] = {}
+        self.done_count = self.failed_count = 0
         self._numbers: set[int] = set()
 
     def start(self, cells: int, estimate_s: float, jobs: int) -> None:
@@ -114,8 +115,18 @@ class RunTimes:
                 cell.replay_begin = time.monotonic()
             cell.part = min(1.0, part)
 
-    def done(self, name: str) -> None:
+    def done(self, name: str, *, failed: bool = False) -> None:
         self.running.pop(name, None)
+        if failed:
+            self.failed_count += 1
+        else:
+            self.done_count += 1
+
+    @property
+    def counts(self) -> str:
+        """12 of 48 done, 1 failed"""
+        failed = f", {self.failed_count} FAILED" if self.failed_count else ""
+        return f"{self.done_count} of {self.cells} done{failed}"
 
     @property
     def elapsed_s(self) -> float:
@@ -166,8 +177,8 @@ class PlainReporter:
         if time.monotonic() - self._said.get(name, 0.0) >= PLAIN_EVERY_S:
             self._say(name, times)
 
-    def done(self, name: str) -> None:
-        self._times.done(name)
+    def done(self, name: str, *, failed: bool = False) -> None:
+        self._times.done(name, failed=failed)
 
     def note(self, text: str) -> None:
         print(text, flush=True)
@@ -180,7 +191,7 @@ class PlainReporter:
         self._said[name] = time.monotonic()
         self.note(
             f"[{minutes_text(all_times.elapsed_s)}, "
-            f"about {minutes_text(all_times.remaining_s())} left] "
+            f"about {minutes_text(all_times.remaining_s())} left, {all_times.counts}] "
             f"{name} ({cell.number}/{all_times.cells}): {cell.text}{virtual_text(times)}"
         )
 
@@ -255,9 +266,11 @@ class TerminalReporter:
                 left=f"~{minutes_text(left)} left",
             )
 
-    def done(self, name: str) -> None:
-        self._times.done(name)
+    def done(self, name: str, *, failed: bool = False) -> None:
+        self._times.done(name, failed=failed)
         self._remove(name)
+        if self._all is not None:
+            self._progress.update(self._all, text=self._times.counts)
 
     def _remove(self, name: str) -> None:
         bar = self._bars.pop(name, None)

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run directories: complete or absent. A run is written as `.<stamp>.partial` and renamed last;
 so is each of its cells. Nothing reads a partial one except `--resume`, which takes over its
-complete cells."""
+complete cells, and only when the process that makes it is gone: `.<stamp>.lock` is locked till
+then."""
 
 from __future__ import annotations
 
 import datetime
+import fcntl
 import json
 import os
 import shutil
@@ -13,6 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 PARTIAL: Final = ".partial"
+LOCK: Final = ".lock"
+FAILED: Final = "failed"
+SET_ASIDE: Final = "set-aside"
 
 
 def write_text(path: Path, text: str) -> None:
@@ -38,6 +43,8 @@ class RunDirectory:
             self.stamp = now.strftime("%Y%m%dT%H%M%SZ") + f"-{number}"
         self.path = self.parent / f".{self.stamp}{PARTIAL}"
         self.cells.mkdir(parents=True)
+        self._lock = _lock_of(self.path).open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def _exists(self, stamp: str) -> bool:
         return (self.parent / stamp).exists() or (self.parent / f".{stamp}{PARTIAL}").exists()
@@ -63,25 +70,47 @@ class RunDirectory:
         (self.cells / f".{cell}{PARTIAL}").rename(target)
         return target
 
+    def keep_failed(self, cell: str) -> Path:
+        """Moves what a cell that failed left to failed/<cell>/attempt-<number>."""
+        folder = self.path / FAILED / cell
+        folder.mkdir(parents=True, exist_ok=True)
+        target = folder / f"attempt-{1 + sum(1 for _ in folder.iterdir())}"
+        (self.cells / f".{cell}{PARTIAL}").rename(target)
+        return target
+
     def set_aside(self, cell: str) -> Path:
         """Moves a complete cell out of the results, to set-aside/<cell>.<number>."""
-        folder = self.path / "set-aside"
+        folder = self.path / SET_ASIDE
         folder.mkdir(exist_ok=True)
-        number = 1 + sum(p.name.startswith(f"{cell}.") for p in folder.iterdir())
-        target = folder / f"{cell}.{number}"
+        number = 1
+        while (target := folder / f"{cell}.{number}").exists():
+            number += 1
         (self.cells / cell).rename(target)
+        return target
+
+    def take_back(self, cell: str) -> Path:
+        """Moves the cell that was set aside last among the results again."""
+        number = 1
+        while (self.path / SET_ASIDE / f"{cell}.{number + 1}").exists():
+            number += 1
+        target = self.cells / cell
+        (self.path / SET_ASIDE / f"{cell}.{number}").rename(target)
         return target
 
     def complete_cells(self) -> list[str]:
         return sorted(p.name for p in self.cells.iterdir() if not p.name.startswith("."))
 
-    def complete(self, *, keep_work: bool = False) -> Path:
-        """Renames the run to its final name and points `latest` to it."""
-        if not keep_work:
-            shutil.rmtree(self.work, ignore_errors=True)
+    def remove_work(self) -> None:
+        shutil.rmtree(self.work, ignore_errors=True)
+
+    def complete(self) -> Path:
+        """Renames the run to its final name and, if it has results, points `latest` to it."""
         target = self.parent / self.stamp
         self.path.rename(target)
+        self._unlock()
         self.path = target
+        if not self.complete_cells():
+            return target
         latest = self.parent / "latest"
         temporary = self.parent / f".latest.{os.getpid()}"
         temporary.symlink_to(self.stamp)
@@ -89,53 +118,54 @@ class RunDirectory:
         return target
 
     def abandon(self) -> bool:
-        """After a failure: keeps complete cells for --resume, else removes everything. True if
-        something was kept."""
-        shutil.rmtree(self.work, ignore_errors=True)
+        """After an interruption: keeps complete cells for --resume and what failed ones left, else
+        removes everything. True if complete cells were kept."""
+        self.remove_work()
         for path in self.cells.glob(f".*{PARTIAL}"):
             shutil.rmtree(path, ignore_errors=True)
-        if self.complete_cells():
-            return True
-        shutil.rmtree(self.path, ignore_errors=True)
-        return False
+        kept = bool(self.complete_cells())
+        if not kept and not (self.path / FAILED).is_dir():
+            shutil.rmtree(self.path, ignore_errors=True)
+        self._unlock()
+        return kept
+
+    def _unlock(self) -> None:
+        _lock_of(self.parent / f".{self.stamp}{PARTIAL}").unlink(missing_ok=True)
+        self._lock.close()
 
 
-def digest_of(cell: Path) -> str | None:
-    """The digest in a complete cell's cell.json."""
+def _lock_of(partial: Path) -> Path:
+    return partial.with_name(f"{partial.name.removesuffix(PARTIAL)}{LOCK}")
+
+
+def is_being_made(partial: Path) -> bool:
+    """Is the process still there that makes this run?"""
     try:
-        found = json.loads((cell / "cell.json").read_text()).get("digest")
-    except (OSError, json.JSONDecodeError, AttributeError):
-        return None
-    return found if isinstance(found, str) else None
+        with _lock_of(partial).open("r") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
 
 
 def partial_runs(root: Path, experiment: str) -> list[Path]:
-    """Partial run directories, the newest first."""
-    return sorted((root / experiment).glob(f".*{PARTIAL}"), reverse=True)
+    """Partial run directories whose making has ended, the newest first."""
+    found = sorted((root / experiment).glob(f".*{PARTIAL}"), reverse=True)
+    return [path for path in found if not is_being_made(path)]
 
 
-def take_over(run: RunDirectory, root: Path, experiment: str, wanted: dict[str, str]) -> list[str]:
-    """Moves complete cells with the wanted digests (cell -> digest) from partial runs into `run`
-    and removes the partial runs that are then empty. Returns the cells taken."""
-    taken: list[str] = []
-    for partial in partial_runs(root, experiment):
-        if partial == run.path:
-            continue
-        for cell, digest in wanted.items():
-            source = partial / "cells" / cell
-            if cell not in taken and source.is_dir() and digest_of(source) == digest:
-                source.rename(run.cells / cell)
-                taken.append(cell)
-        if not any(p for p in (partial / "cells").glob("[!.]*")):
-            shutil.rmtree(partial, ignore_errors=True)
-    return taken
+def remove_partial(partial: Path) -> None:
+    shutil.rmtree(partial, ignore_errors=True)
+    _lock_of(partial).unlink(missing_ok=True)
 
 
 def latest_run(root: Path, experiment: str | None = None) -> Path | None:
-    """The newest complete run, of one experiment or of all."""
-    runs = [
-        p
-        for p in root.glob(f"{experiment or '*'}/*/manifest.json")
-        if not p.parent.name.startswith(".") and not p.parent.is_symlink()
-    ]
-    return max((p.parent for p in runs), key=lambda p: p.name, default=None)
+    """The newest complete run that has results, of one experiment or of all."""
+    runs = {
+        p.parents[2]
+        for p in root.glob(f"{experiment or '*'}/*/cells/*/cell.json")
+        if not p.parents[2].name.startswith(".") and not p.parents[2].is_symlink()
+    }
+    return max(runs, key=lambda p: p.name, default=None)

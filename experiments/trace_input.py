@@ -4,7 +4,9 @@ cut to the replay's duration."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -22,14 +24,20 @@ FORMAT: Final = (
 
 @dataclass(frozen=True)
 class ReplayTrace:
-    """What pqinsert replays. `text` is the cut trace in the papers' format."""
+    """What pqinsert replays. `text` is the cut trace in the papers' format; `file`: its name in the
+    run's directory."""
 
+    file: str
     source: str
     text: str
     products: int
     size_bytes: int
     largest_bytes: int
     model_check: tuple[trace_model.ModelRow, ...] = field(default=())
+
+    @cached_property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
 
     def to_dict(self) -> dict[str, object]:
         """cell.json's `trace`."""
@@ -54,7 +62,13 @@ def from_model(duration_s: float, seed: int) -> ReplayTrace:
     hour = trace_model.generate_hour(seed)
     source = f"NGRID model, seed {seed}"
     parsed = parse_trace(trace_model.format_trace(hour), source)
-    return _cut(parsed, duration_s, source, tuple(trace_model.model_check(hour)))
+    check = tuple(trace_model.model_check(hour))
+    return _cut(parsed, duration_s, file_of(seed), source, check)
+
+
+def file_of(seed: int) -> str:
+    """Name of a generated trace's file in the run's directory."""
+    return f"trace-{seed}.txt"
 
 
 def from_file(path: Path, duration_s: float) -> ReplayTrace:
@@ -75,16 +89,21 @@ def from_file(path: Path, duration_s: float) -> ReplayTrace:
                 for p in (broken or parsed.problems)[:20]
             ]
         )
-    return _cut(parsed, duration_s, path.name, ())
+    return _cut(parsed, duration_s, "trace.txt", path.name, ())
 
 
 def _cut(
-    trace: Trace, duration_s: float, source: str, check: tuple[trace_model.ModelRow, ...]
+    trace: Trace,
+    duration_s: float,
+    file: str,
+    source: str,
+    check: tuple[trace_model.ModelRow, ...],
 ) -> ReplayTrace:
     """The products of the first `duration_s` seconds, counted from the first product."""
     end_us = trace.products[0].time_us + duration_s * MICROSECONDS
     kept = [p for p in trace.products if p.time_us < end_us]
     return ReplayTrace(
+        file=file,
         source=source,
         text="".join(f"{p.size_bytes} {trace_model.stamp(p.time_us)}\n" for p in kept),
         products=len(kept),

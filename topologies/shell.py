@@ -62,6 +62,26 @@ def termination_as_interrupt() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def interrupts_deferred() -> Iterator[None]:
+    """Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt only when this is done, so that what is
+    started within is known to who will end it. (Blocked signals would stay blocked in what is
+    started.)"""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pending: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    old = {n: signal.signal(n, lambda number, _frame: pending.append(number)) for n in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+    if pending:
+        raise KeyboardInterrupt
+
+
 class NodeCommand(list[str]):
     """A command for a node, made by `in_node`. As a list it starts with nsenter; `check` and
     `check_all` enter the namespace themselves, which saves starting a program."""

@@ -152,6 +152,7 @@ def prepare(spec: JoinLeaveSpec, cell: JoinLeaveCell) -> ReplayTrace:
         for feed in cell.feeds
     ]
     return ReplayTrace(
+        file=trace_input.file_of(cell.seed),
         source="; ".join(dict.fromkeys(part.source for part in parts)),
         text="".join(
             f"{SECTION}{feed.name}\n{part.text}"
@@ -172,6 +173,7 @@ def _scaled(trace: ReplayTrace, feed: Feed) -> ReplayTrace:
     rows = [line.split(" ", 1) for line in trace.text.splitlines()]
     sizes = [max(1, round(int(size) * feed.size_factor)) for size, _ in rows]
     return ReplayTrace(
+        file=trace.file,
         source=trace.source,
         text="".join(f"{size} {when}\n" for size, (_, when) in zip(sizes, rows, strict=True)),
         products=len(sizes),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from experiments import cli, runner
+from experiments.rundir import RunDirectory
 from experiments.runner import CellResult, RunResult
 from experiments.spec import find
 
@@ -76,7 +78,8 @@ def test_rate_0_in_a_file(tmp_path: Path, runs: Path, capsys: pytest.CaptureFixt
 
 
 def test_not_enough_disk(capsys: pytest.CaptureFixture[str]) -> None:
-    text = fails(["plan", "lossy", "--queue-bytes", "900000GB"], 1, capsys)
+    arguments = ["run", "lossy", "--dry-run", "--queue-bytes", "900000GB"]
+    text = fails(arguments, 1, capsys)
     assert "GB free" in text
     assert "valid: 900001.8" in text
     assert "QUEUE_BYTES=" in text
@@ -95,10 +98,15 @@ def test_without_root() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_list_and_plan(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_and_plan(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["list"]) == 0
-    assert cli.main(["plan", "lossy", "--queue-bytes", "100MB"]) == 0
+    assert cli.main(["run", "lossy", "--dry-run", "--queue-bytes", "100MB"]) == 0
     text = capsys.readouterr().out
+    assert not runs.exists()
+    assert "  2 cells (1 of each kind, seed 2053) of 60 s, in random order; native clock" in text
+    assert "  protocol: ldm7, ldm6" in text
+    # 2 x (5 + 0.5 x 9 + 60 + 8) s
+    assert "about 2:35 min (estimated by formula: no earlier run of such cells" in text
     assert "lossless     LDM7 and LDM6" in text
     # 100 MB + 8 x (1.5 x 89.7 MB + 64 MB) + 256 MB
     assert "584 products, 89.7 MB" in text
@@ -111,12 +119,42 @@ def test_report_without_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path
 
 
 def test_clean_removes_leftovers_only(runs: Path) -> None:
-    for name in (".20260101T000000Z.partial/cells", "failed-x", "20260101T000000Z/cells"):
+    for name in (".20260101T000000Z.partial/cells", "20260101T000000Z/cells"):
         (runs / "lossy" / name).mkdir(parents=True)
+    making = RunDirectory(runs, "lossy", datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC))
     assert cli.main(["clean"]) == 0
-    assert [p.name for p in (runs / "lossy").iterdir()] == ["20260101T000000Z"]
+    assert {p.name for p in (runs / "lossy").glob("[!.]*")} == {"20260101T000000Z"}
+    assert cli.main(["clean", "--all"]) == 0
+    assert making.path.is_dir()  # its process is still there
+    assert (runs / "lossy/20260101T000000Z").is_dir()
+    making.abandon()
     assert cli.main(["clean", "--all"]) == 0
     assert list(runs.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("only", "expected"),
+    [
+        ("receivers=9", "--only: found '9' in 'receivers=9'; valid: receivers=8"),
+        ("rate=20", "--only: found 'rate='; valid: protocol, receivers, rate_bps, loss, repeat"),
+        ("ldm[", "found 'ldm[' (unterminated character set"),
+        ("tcp", "--only: found 'tcp', which no cell is left by"),
+    ],
+)
+def test_only_what_is_there(only: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert expected in fails(["run", "lossy", "--only", only], 2, capsys)
+
+
+def test_a_failed_cell_decides_the_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = CellResult("a", "faithful", True)
+    problems = {"a": ["once"], "b": ["tc: no", "tc: never"]}
+    assert cli._judge(RunResult(tmp_path, (good,), True, problems)) == 1
+    text = capsys.readouterr().err
+    assert "*** b: FAILED: tc: never" in text
+    assert "failed/b" in text
+    assert "*** a" not in text
 
 
 def judged(tmp_path: Path, *, verdict: str, identical: bool = True) -> int:
@@ -124,7 +162,9 @@ def judged(tmp_path: Path, *, verdict: str, identical: bool = True) -> int:
     write = {"verdict": verdict, "checks": [{"name": "n", "status": "fail", "text": "why"}]}
     (tmp_path / "cells/a").mkdir(parents=True)
     (tmp_path / "cells/a/verdict.json").write_text(json.dumps(write))
-    return cli._judge(RunResult(tmp_path, (CellResult("a", verdict, identical),), report_ok=True))
+    return cli._judge(
+        RunResult(tmp_path, (CellResult("a", verdict, identical),), report_ok=True, problems={})
+    )
 
 
 def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

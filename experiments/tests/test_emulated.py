@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from experiments.runner import BUILD, PROGRAMS, ROOT
+from experiments.planning import BUILD, PROGRAMS, ROOT
 from topologies import marks
 
 pytestmark = [

@@ -73,6 +73,6 @@ def test_plain_lines_tell_virtual_and_real_time(
     reporter.tick("a", Times(31.0, 13.0))  # too soon for another line
     assert capsys.readouterr().out.splitlines() == [
         "2 cells, 2 at once, about 0:30 min",
-        "[0:12, about 0:24 left] a (1/2): replaying; virtual 0:30, 2.50 of real time",
+        "[0:12, about 0:24 left, 0 of 2 done] a (1/2): replaying; virtual 0:30, 2.50 of real time",
     ]
     assert virtual_text(None) == ""

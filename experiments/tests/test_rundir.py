@@ -4,13 +4,10 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
-import pytest
-
 from experiments.rundir import (
     RunDirectory,
     latest_run,
     partial_runs,
-    take_over,
     write_json,
 )
 
@@ -26,7 +23,6 @@ def test_complete_or_absent(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path, "x", NOW)
     assert run.path.name == ".20260102T030405Z.partial"
     finish_cell(run, "a", "1")
-    write_json(run.path / "manifest.json", {})
     assert latest_run(tmp_path) is None
     path = run.complete()
     assert path == tmp_path / "x/20260102T030405Z"
@@ -38,6 +34,7 @@ def test_complete_or_absent(tmp_path: Path) -> None:
 def test_runs_of_the_same_second_do_not_collide(tmp_path: Path) -> None:
     first, second = RunDirectory(tmp_path, "x", NOW), RunDirectory(tmp_path, "x", NOW)
     assert first.path != second.path
+    finish_cell(second, "a", "1")
     first.complete()
     assert RunDirectory(tmp_path, "x", NOW).path.parent == tmp_path / "x"
     assert second.complete().name == "20260102T030405Z-2"
@@ -52,25 +49,29 @@ def test_abandon_removes_a_run_without_complete_cells(tmp_path: Path) -> None:
     assert not run.path.exists()
 
 
-def test_resume_takes_complete_cells_with_the_same_digest(tmp_path: Path) -> None:
-    old = RunDirectory(tmp_path, "x", NOW)
-    finish_cell(old, "a", "1")
-    finish_cell(old, "b", "1")
-    old.partial_cell("c")
-    assert old.abandon()
-    run = RunDirectory(tmp_path, "x", NOW + datetime.timedelta(seconds=9))
-    assert take_over(run, tmp_path, "x", {"a": "1", "b": "2", "c": "1"}) == ["a"]
-    assert run.complete_cells() == ["a"]
-    assert partial_runs(tmp_path, "x") == [run.path, old.path]  # b is still there
-    again = RunDirectory(tmp_path, "x", NOW + datetime.timedelta(seconds=20))
-    assert take_over(again, tmp_path, "x", {"a": "1", "b": "1"}) == ["a", "b"]
-    assert partial_runs(tmp_path, "x") == [again.path]
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"digest": 5}'])
-def test_a_damaged_cell_is_not_resumed(tmp_path: Path, text: str) -> None:
-    old = RunDirectory(tmp_path, "x", NOW)
-    (old.partial_cell("a") / "cell.json").write_text(text)
-    old.complete_cell("a")
+def test_a_run_that_is_being_made_is_not_partial(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path, "x", NOW)
-    assert take_over(run, tmp_path, "x", {"a": "5"}) == []
+    assert partial_runs(tmp_path, "x") == []
+    finish_cell(run, "a", "1")
+    assert run.abandon()
+    assert partial_runs(tmp_path, "x") == [run.path]
+    assert [p.name for p in (tmp_path / "x").iterdir()] == [run.path.name]  # no lock is left
+
+
+def test_what_failed_is_numbered(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path, "x", NOW)
+    for number in (1, 2):
+        (run.partial_cell("a") / "log").write_text(str(number))
+        run.keep_failed("a")
+    assert (run.path / "failed/a/attempt-2/log").read_text() == "2"
+    assert not run.abandon()
+    assert run.path.exists()
+
+
+def test_what_was_set_aside_last_is_taken_back(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path, "x", NOW)
+    for digest in ("1", "2"):
+        finish_cell(run, "a", digest)
+        run.set_aside("a")
+    assert '"2"' in (run.take_back("a") / "cell.json").read_text()
+    assert run.complete_cells() == ["a"]

@@ -3,23 +3,30 @@
 
 from __future__ import annotations
 
+import datetime
+import functools
+import hashlib
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from experiments import runner
+from experiments import digests, manifest, runner, sweep
 from experiments.cell_process import CellProblem
 from experiments.job import Job
 from experiments.plan import CellSpec
 from experiments.progress import PlainReporter
-from experiments.rundir import partial_runs, write_json
+from experiments.resume import is_sound
+from experiments.rundir import RunDirectory, latest_run, partial_runs, write_json
 from experiments.spec import ExperimentSpec, find, load_as, override
 
 Play = Callable[[Job, Path], Iterator[dict[str, Any]]]
@@ -78,6 +85,7 @@ class Stage:
         self.stopped = 0
         self.running: set[Played] = set()
         self.most_at_once = 0
+        self.report: Callable[[Path], int] = lambda _path: 0
 
     def start(self, job: Job, out: Path) -> Played:
         assert job.trace.exists()
@@ -97,19 +105,29 @@ class Stage:
         return {"clock": self.name}
 
 
+@functools.cache
+def asked_once(argv: tuple[str, ...], cwd: Path | None) -> str | None:
+    return OUTPUT(argv, cwd)
+
+
+OUTPUT = manifest._output
+
+
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     stage = Stage()
+    # Versions of programs do not change while tests run, and some take a second to tell.
+    monkeypatch.setattr(manifest, "_output", lambda argv, cwd=None: asked_once(tuple(argv), cwd))
     monkeypatch.setattr(runner, "NativeClock", lambda: stage)
-    monkeypatch.setattr(runner, "TICK_S", 0.001)
-    monkeypatch.setattr(runner, "report", lambda _path, **_options: 0)
+    monkeypatch.setattr(sweep, "TICK_S", 0.001)
+    monkeypatch.setattr(runner, "report", lambda path, **_options: stage.report(path))
     return stage
 
 
 def run(tmp_path: Path, **options: Any) -> runner.RunResult:
     given = spec(tmp_path)
-    runs = tmp_path / "runs"
-    return runner.run_experiment(given, runner.plan(given), PlainReporter(), runs=runs, **options)
+    options = {"runs": tmp_path / "runs", "order": "file", **options}
+    return runner.run_experiment(given, runner.plan(given), PlainReporter(), **options)
 
 
 def test_a_complete_run(tmp_path: Path, stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,15 +141,28 @@ def test_a_complete_run(tmp_path: Path, stage: Stage, capsys: pytest.CaptureFixt
     assert (tmp_path / "runs/lossy/latest").resolve() == result.path
     assert sorted(p.name for p in result.path.iterdir()) == [
         "cells",
+        "digests.json",
         "manifest.json",
-        "trace-2053.txt",
+        "trace.txt",
     ]
     manifest = json.loads((result.path / "manifest.json").read_text())
     assert manifest["experiment"] == "lossy"
     assert manifest["clock"] == "played"
     assert manifest["seeds"] == [2053]
     assert manifest["command"] == ["experiments", "run", "lossy"]
-    assert manifest["paper"][0]["value"] == 88.7
+    assert manifest["spec"]["paper"][0]["value"] == 88.7
+    assert manifest["level"] is None
+    assert manifest["cells_in_order"] == stage.played
+    assert manifest["failed"] == {}
+    assert set(manifest["cell_seconds"]) == set(stage.played)
+    text = (result.path / "trace.txt").read_bytes()
+    assert manifest["traces"]["2053"] == {
+        **{"source": "trace.txt", "products": 2, "bytes": 300, "file": "trace.txt"},
+        "sha256": hashlib.sha256(text).hexdigest(),
+    }
+    (result.path / "cells/ldm7-m2-r20-p1/verdict.json").write_text("{}")
+    assert not is_sound(result.path / "cells/ldm7-m2-r20-p1")
+    assert is_sound(result.path / "cells/ldm6-m2-r20-p1")
     assert manifest["git"]["commit"]
     assert manifest["machine"]["cores"] >= 1
     lines = capsys.readouterr().out.splitlines()
@@ -154,31 +185,146 @@ def test_cells_run_at_once_and_results_keep_the_order_of_the_plan(
     assert [c.cell for c in result.cells] == ["ldm7-m2-r20-p1", "ldm6-m2-r20-p1"]
 
 
-def test_when_one_of_two_cells_fails_the_other_is_stopped(tmp_path: Path, stage: Stage) -> None:
-    def endless_ldm7(job: Job, _out: Path) -> Iterator[dict[str, Any]]:
-        if job.cell.protocol == "ldm6":
-            yield {"event": "error", "text": "umass: tc: no"}
-            return
-        while True:
-            yield {"event": "phase", "text": "endless"}
-
-    stage.jobs, stage.play = 2, endless_ldm7
-    with pytest.raises(runner.RunError, match="ldm6-m2-r20-p1: umass: tc: no"):
-        run(tmp_path)
-    assert stage.running == set()
-
-
-def test_a_cell_that_cannot_be_started_or_stalls_is_reported(tmp_path: Path, stage: Stage) -> None:
-    def stalls(_job: Job, _out: Path) -> Iterator[dict[str, Any]]:
-        yield {"event": "phase", "text": "replaying"}
-        raise CellProblem("no virtual time passed for 120 s")
-
-    stage.play = stalls
-    with pytest.raises(runner.RunError, match="ldm7-m2-r20-p1: no virtual time passed for 120 s"):
-        run(tmp_path)
-    assert stage.running == set()
+def test_the_order_of_cells_is_random_but_the_seeds(tmp_path: Path, stage: Stage) -> None:
+    """12 cells: the chance that a shuffle leaves them as they are is 1 in 479 million."""
+    given = spec(tmp_path).model_copy(update={"repeats": 6})
+    names = [p.cell.cell for p in runner.plan(given)]
+    played = []
+    for _ in range(2):
+        stage.played = []
+        result = runner.run_experiment(
+            given, runner.plan(given), PlainReporter(), runs=tmp_path / "runs"
+        )
+        played.append(stage.played)
+        assert [c.cell for c in result.cells] == names
+        manifest = json.loads((result.path / "manifest.json").read_text())
+        assert (manifest["order"], manifest["cells_in_order"]) == ("random", stage.played)
+    assert played[0] == played[1]
+    assert played[0] != names
+    assert sorted(played[0]) == sorted(names)
 
 
+def test_some_of_the_cells(tmp_path: Path, stage: Stage) -> None:
+    given = spec(tmp_path)
+    planned = runner.plan(given, only=["protocol=ldm6"])
+    result = runner.run_experiment(given, planned, PlainReporter(), runs=tmp_path / "runs")
+    assert stage.played == [c.cell for c in result.cells] == ["ldm6-m2-r20-p1"]
+
+
+# -- failures ---------------------------------------------------------------------------------
+def says_error(_job: Job, out: Path) -> Iterator[dict[str, Any]]:
+    (out / "captures").mkdir()
+    (out / "captures/core.pcapng").write_bytes(b"pcap")
+    yield {"event": "error", "text": "umass: tc: no"}
+
+
+def stalls(_job: Job, _out: Path) -> Iterator[dict[str, Any]]:
+    yield {"event": "phase", "text": "replaying"}
+    raise CellProblem("no virtual time passed for 120 s")
+
+
+def dies(_job: Job, _out: Path) -> Iterator[dict[str, Any]]:
+    yield {"event": "phase", "text": "bringing the network up"}
+
+
+def cannot_start(_job: Job, _out: Path) -> Iterator[dict[str, Any]]:
+    raise CellProblem("no memory for a guest")
+
+
+WAYS = [
+    (says_error, "umass: tc: no"),
+    (stalls, "no virtual time passed for 120 s"),
+    (dies, "its process ended with 1: Traceback\nthe reason"),
+    (cannot_start, "no memory for a guest"),
+]
+
+
+def sometimes(way: Play, protocol: str, times: int) -> Play:
+    """Plays cells of the protocol this way so many times, everything else well."""
+    left = [times]
+
+    def play(job: Job, out: Path) -> Iterator[dict[str, Any]]:
+        if job.cell.protocol == protocol and left[0] > 0:
+            left[0] -= 1
+            return way(job, out)
+        return good(job, out)
+
+    return play
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize(("way", "problem"), WAYS)
+def test_a_failed_cell_is_run_once_more(
+    tmp_path: Path, stage: Stage, way: Play, problem: str, jobs: int
+) -> None:
+    stage.jobs, stage.play = jobs, sometimes(way, "ldm7", 1)
+    result = run(tmp_path)
+    assert sorted(stage.played) == ["ldm6-m2-r20-p1", "ldm7-m2-r20-p1", "ldm7-m2-r20-p1"]
+    assert {c.cell: c.runs for c in result.cells} == {"ldm7-m2-r20-p1": 2, "ldm6-m2-r20-p1": 1}
+    assert result.failed == ()
+    assert result.problems == {"ldm7-m2-r20-p1": [problem]}
+    kept = result.path / "failed/ldm7-m2-r20-p1/attempt-1"
+    assert (kept / "problem.txt").read_text() == problem + "\n"
+    assert (kept / "logs/cell.stderr").exists() == (way is not cannot_start)
+    assert (kept / "captures/core.pcapng").exists() == (way is says_error)
+    attempt = json.loads((result.path / "cells/ldm7-m2-r20-p1/run.json").read_text())["attempt"]
+    assert attempt == 2
+
+
+@pytest.mark.parametrize(("way", "problem"), WAYS)
+def test_a_cell_that_fails_twice_is_reported_and_the_sweep_goes_on(
+    tmp_path: Path, stage: Stage, way: Play, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reported: list[Path] = []
+
+    def take_down(path: Path) -> int:
+        reported.append(path)
+        return 0
+
+    stage.report = take_down
+    stage.play = sometimes(way, "ldm7", 2)
+    result = run(tmp_path)
+    assert stage.played == ["ldm7-m2-r20-p1"] * 2 + ["ldm6-m2-r20-p1"]
+    assert [c.cell for c in result.cells] == ["ldm6-m2-r20-p1"]
+    assert result.failed == ("ldm7-m2-r20-p1",)
+    assert len(reported) == 1  # the report is written all the same
+    assert (tmp_path / "runs/lossy/latest").resolve() == result.path
+    folder = result.path / "failed/ldm7-m2-r20-p1"
+    assert sorted(p.name for p in folder.iterdir()) == ["attempt-1", "attempt-2"]
+    manifest = json.loads((result.path / "manifest.json").read_text())
+    where = "failed/ldm7-m2-r20-p1"
+    assert manifest["failed"] == {"ldm7-m2-r20-p1": {"reason": problem, "artefacts": where}}
+    assert manifest["problems"] == {"ldm7-m2-r20-p1": [problem, problem]}
+    assert not (result.path / "cells/ldm7-m2-r20-p1").exists()
+    out = capsys.readouterr().out
+    assert f"ldm7-m2-r20-p1: FAILED: {problem}" in out
+    assert "1 FAILED]" in out or "(2/2)" in out
+
+
+def test_a_run_without_any_result_is_kept_but_not_the_latest(tmp_path: Path, stage: Stage) -> None:
+    stage.play = says_error
+    result = run(tmp_path)
+    assert result.cells == ()
+    assert not result.report_ok
+    assert set(result.failed) == {"ldm7-m2-r20-p1", "ldm6-m2-r20-p1"}
+    assert (result.path / "failed/ldm6-m2-r20-p1/attempt-2/problem.txt").exists()
+    assert not (tmp_path / "runs/lossy/latest").exists()
+    assert latest_run(tmp_path / "runs") is None
+
+
+def test_an_invalid_cell_whose_second_run_fails_is_taken_back(tmp_path: Path, stage: Stage) -> None:
+    plays = [judged_as("invalid"), says_error, good]
+    stage.play = lambda job, out: plays.pop(0)(job, out)
+    result = run(tmp_path)
+    assert [(c.cell, c.verdict, c.runs) for c in result.cells] == [
+        ("ldm7-m2-r20-p1", "invalid", 2),
+        ("ldm6-m2-r20-p1", "faithful", 1),
+    ]
+    assert result.failed == ()
+    assert (result.path / "cells/ldm7-m2-r20-p1/verdict.json").exists()
+
+
+# -- invalid verdicts -------------------------------------------------------------------------
 def judged_as(*verdicts: str) -> Play:
     """Plays cells that end with these verdicts, one after the other."""
     left = list(verdicts)
@@ -214,33 +360,148 @@ def test_a_cell_that_is_invalid_twice_stays_invalid(tmp_path: Path, stage: Stage
     assert stage.played.count("ldm7-m2-r20-p1") == 2
 
 
-def test_a_failing_cell_ends_the_run_and_the_rest_can_be_resumed(
-    tmp_path: Path, stage: Stage
-) -> None:
-    def fails_for_ldm6(job: Job, out: Path) -> Iterator[dict[str, Any]]:
-        if job.cell.protocol == "ldm7":
-            yield from good(job, out)
-        else:
-            yield {"event": "error", "text": "umass: tc: no"}
+# -- interruptions ----------------------------------------------------------------------------
+class Interruptions:
+    """Raises KeyboardInterrupt at the n-th of the places that it is told of; counts them."""
 
-    stage.play = fails_for_ldm6
-    with pytest.raises(runner.RunError, match="ldm6-m2-r20-p1: umass: tc: no") as caught:
+    def __init__(self, at: int) -> None:
+        self.at, self.seen = at, 0
+
+    def here(self) -> None:
+        self.seen += 1
+        if self.seen == self.at:
+            raise KeyboardInterrupt
+
+    def around(self, function: Callable[..., Any], *, after: bool = True) -> Callable[..., Any]:
+        def run(*arguments: Any, **options: Any) -> Any:
+            self.here()
+            found = function(*arguments, **options)
+            if after:
+                self.here()
+            return found
+
+        return run
+
+
+def interrupt_everywhere(monkeypatch: pytest.MonkeyPatch, at: int) -> Interruptions:
+    """Before and after everything that changes a run's directory."""
+    places = Interruptions(at)
+    for name in ("partial_cell", "complete_cell", "keep_failed", "set_aside", "remove_work"):
+        monkeypatch.setattr(RunDirectory, name, places.around(getattr(RunDirectory, name)))
+    monkeypatch.setattr(runner, "report", places.around(lambda _path, **_options: 0))
+    monkeypatch.setattr(runner, "write_json", places.around(write_json))
+    for name in ("write_cell", "write_run"):
+        monkeypatch.setattr(digests, name, places.around(getattr(digests, name)))
+    # After a start signals are deferred until the cell is known, see below.
+    monkeypatch.setattr(Stage, "start", places.around(Stage.start, after=False))
+    return places
+
+
+def trouble() -> Play:
+    """ldm7 fails, then is invalid; ldm6 is good."""
+    plays = [says_error, judged_as("invalid")]
+
+    def play(job: Job, out: Path) -> Iterator[dict[str, Any]]:
+        return plays.pop(0)(job, out) if job.cell.protocol == "ldm7" and plays else good(job, out)
+
+    return play
+
+
+def places_of_a_whole_run(tmp_path: Path, stage: Stage) -> int:
+    tmp_path.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        places = interrupt_everywhere(patch, at=0)
+        stage.play = trouble()
         run(tmp_path)
-    assert stage.running == set()
-    logs = Path(str(caught.value).rpartition(" ")[2])
-    assert (logs / "logs/cell.stderr").exists()
-    (partial,) = partial_runs(tmp_path / "runs", "lossy")
-    assert [p.name for p in (partial / "cells").iterdir()] == ["ldm7-m2-r20-p1"]
-    assert not (tmp_path / "runs/lossy/latest").exists()
+    return places.seen
 
-    stage.play, stage.played = good, []
+
+def test_an_interruption_anywhere_leaves_no_half_cell(tmp_path: Path, stage: Stage) -> None:
+    """... and a resumed run takes every complete one and no other."""
+    count = places_of_a_whole_run(tmp_path / "whole", stage)
+    assert count > 20
+    for at in range(1, count + 1):
+        place = tmp_path / str(at)
+        place.mkdir()
+        stage.played, stage.play = [], trouble()
+        with pytest.MonkeyPatch.context() as patch:
+            interrupt_everywhere(patch, at)
+            with pytest.raises(KeyboardInterrupt):
+                run(place)
+        assert stage.running == set(), at
+        folder = place / "runs/lossy"
+        assert not (folder / "latest").exists(), at
+        complete: list[str] = []
+        for partial in partial_runs(place / "runs", "lossy"):
+            names = [p.name for p in (partial / "cells").iterdir()]
+            assert not any(name.startswith(".") for name in names), at
+            complete += names
+        stage.played, stage.play = [], good
+        result = run(place, resume=True)
+        assert sorted([*stage.played, *complete]) == ["ldm6-m2-r20-p1", "ldm7-m2-r20-p1"], at
+        assert {c.cell for c in result.cells if c.resumed} == set(complete), at
+        assert partial_runs(place / "runs", "lossy") == [], at
+        assert [p.name for p in folder.glob(".*")] == [], at
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_right_after_a_start_leaves_no_cell_running(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    start = Stage.start
+
+    def signalled(self: Stage, job: Job, out: Path) -> Played:
+        found = start(self, job, out)
+        os.kill(os.getpid(), number)
+        return found
+
+    monkeypatch.setattr(Stage, "start", signalled)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path)
+    assert stage.stopped == 1
+    assert stage.running == set()
+
+
+def test_a_killed_runner_leaves_what_can_be_resumed(tmp_path: Path, stage: Stage) -> None:
+    """kill -9: nothing is tidied up. A cell is half written, another one is complete."""
+    given = spec(tmp_path)
+    directory = RunDirectory(tmp_path / "runs", "lossy", datetime.datetime.now(datetime.UTC))
+    whole, half = runner.plan(given)
+    for item in (whole, half):
+        out = directory.partial_cell(item.cell.cell)
+        (out / "logs").mkdir()
+        job = SimpleNamespace(digest=item.digest("played"))
+        list(good(job, out))  # type: ignore[arg-type]
+        digests.write_cell(out)
+    directory.complete_cell(whole.cell.cell)
+    assert partial_runs(tmp_path / "runs", "lossy") == []  # it is being made
+    os.close(directory._lock.fileno())  # what the kernel does when a process is killed
+    assert partial_runs(tmp_path / "runs", "lossy") == [directory.path]
     result = run(tmp_path, resume=True)
-    assert stage.played == ["ldm6-m2-r20-p1"]
+    assert stage.played == [half.cell.cell]
     assert {c.cell: c.resumed for c in result.cells} == {
-        "ldm7-m2-r20-p1": True,
-        "ldm6-m2-r20-p1": False,
+        whole.cell.cell: True,
+        half.cell.cell: False,
     }
-    assert partial_runs(tmp_path / "runs", "lossy") == []
+    assert [p.name for p in (tmp_path / "runs/lossy").glob(".*")] == []
+
+
+def test_what_failed_before_an_interruption_is_kept_by_the_resumed_run(
+    tmp_path: Path, stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(job: Job, out: Path) -> Iterator[dict[str, Any]]:
+        if job.cell.protocol == "ldm6":
+            raise KeyboardInterrupt
+        return says_error(job, out)
+
+    stage.play = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path)
+    stage.play = sometimes(says_error, "ldm7", 1)
+    result = run(tmp_path, resume=True)
+    folder = result.path / "failed/ldm7-m2-r20-p1"
+    assert sorted(p.name for p in folder.iterdir()) == [f"attempt-{n}" for n in (1, 2, 3)]
+    assert "resumed: no complete cell" in capsys.readouterr().out
 
 
 def test_without_resume_everything_runs_again(tmp_path: Path, stage: Stage) -> None:
@@ -258,25 +519,22 @@ def test_without_resume_everything_runs_again(tmp_path: Path, stage: Stage) -> N
     assert len(stage.played) == 2
 
 
-def test_an_interrupted_first_cell_leaves_nothing(tmp_path: Path, stage: Stage) -> None:
-    def interrupted(_job: Job, _out: Path) -> Iterator[dict[str, Any]]:
-        raise KeyboardInterrupt
-        yield {}
-
-    stage.play = interrupted
+@pytest.mark.usefixtures("stage")
+def test_cells_of_another_state_of_the_code_are_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(runner, "report", Interruptions(1).around(lambda _path, **_options: 0))
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path)
-    assert stage.stopped > 0
-    assert stage.running == set()
-    assert list((tmp_path / "runs/lossy").iterdir()) == []
-
-
-def test_a_process_that_dies_silently_is_reported_with_its_last_lines(
-    tmp_path: Path, stage: Stage
-) -> None:
-    stage.play = lambda _job, _out: iter(())
-    with pytest.raises(runner.RunError, match="ended with 1: Traceback\nthe reason"):
-        run(tmp_path)
+    monkeypatch.setattr(runner, "report", lambda _path, **_options: 0)
+    other = {"commit": "0" * 40, "dirty": False}
+    monkeypatch.setattr("experiments.manifest.git_state", lambda _root: other)
+    run(tmp_path, resume=True)
+    assert "run by another state of the code: ldm7-m2-r20-p1, ldm6-m2-r20-p1" in (
+        capsys.readouterr().out
+    )
 
 
 def test_the_job_survives_its_file(tmp_path: Path, stage: Stage) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.runner import BUILD, PROGRAMS, ROOT
+from experiments.planning import BUILD, PROGRAMS, ROOT
 from virtual.kernel_build import find_kernel
 
 pytestmark = [
