@@ -60,7 +60,7 @@ def draw(figure: Figure, points: Sequence[Point], paper: Sequence[PaperValue]) -
         overlay = published(figure, figure.second, second, looks_of(second), places, paper)
         draw_published(other, overlay, METRICS[figure.second], False)
         overlays += overlay
-    _x_axis(axes, figure, places)
+    _x_axis(axes, figure, places, [x for o in overlays for x in (o.begin, o.end)])
     _y_axis(axes, figure, metric, [y for line in found for y in line.y], overlays)
     axes.set_title(figure.title)
     _legend(
@@ -198,7 +198,7 @@ def _second_axis(
     return other
 
 
-def _x_axis(axes: Axes, figure: Figure, places: Places) -> None:
+def _x_axis(axes: Axes, figure: Figure, places: Places, also: Sequence[float]) -> None:
     assert figure.x is not None
     axes.set_xlabel(factor_label(figure.x))
     if places.names:
@@ -219,7 +219,7 @@ def _x_axis(axes: Axes, figure: Figure, places: Places) -> None:
         axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
         axes.xaxis.set_minor_formatter(NullFormatter())
     elif len(ticks) <= 12:
-        axes.set_xticks(_apart(ticks))
+        axes.set_xticks(_apart([*ticks, *also]))
 
 
 def _apart(ticks: Sequence[float]) -> list[float]:

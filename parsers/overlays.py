@@ -10,7 +10,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from parsers.drawing import GREY
+from parsers.drawing import COLOURS, GREY
 from parsers.factors import FACTORS, Scalar, same
 from parsers.published import Figure, PaperValue, Range, meets
 from parsers.statistics import Estimate
@@ -82,7 +82,9 @@ def published(
                 known = {line.factors.get("protocol") for line in found}
                 if protocol not in known:
                     continue
-            look = looks[hit] if hit is not None else Look(GREY, "o", "-", "")
+            look = (
+                looks[hit] if hit is not None else Look(COLOURS.get(protocol, GREY), "o", "-", "")
+            )
             shift = 0.0
             if figure.kind == "bars" and hit is not None:
                 shift = (hit - (len(found) - 1) / 2) * 0.8 / len(found)

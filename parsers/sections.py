@@ -593,5 +593,6 @@ def build_report(
     ]
     sections = [section for section in first if section is not None]
     sections += [folded("Each group of cells by itself", each), *unused]
+    about = [replace(s, in_text=False) if s is model else s for s in about]
     sections += [folded("Fidelity verdicts and their evidence", [verdicts]), *about]
     return Report(title, subtitle, banner(found), tuple(sections))
