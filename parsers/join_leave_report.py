@@ -4,39 +4,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from parsers.conditions import conditions_section, provenance_section, repeat_section
+from parsers.conditions import (
+    conditions_section,
+    level_of,
+    provenance_section,
+    repeat_section,
+)
+from parsers.evaluate import Subscriptions
+from parsers.figures import Drawn
 from parsers.join_leave import FeedMetrics, JoinLeaveMetrics, worst_verdict
 from parsers.report import Banner, Report, Section, Table
 from parsers.sections import HEADLINES, verdict_table
 from parsers.subscriptions import Session, Subscription
-from parsers.units import SUBSCRIPTION_METRICS, Value
+from parsers.sweep_sections import banner, findings, folded, unused_sections
+from parsers.units import METRICS, Value
 
 _LISTED = 12  # lines of one kind before "and N more"
 
 
-def build_report(
-    experiment: str,
-    run: str,
-    cells: Sequence[JoinLeaveMetrics],
-    complaints: Sequence[str],
-    manifest: Mapping[str, Any],
-) -> Report:
-    """`run`: EXPERIMENT/STAMP; `manifest`: manifest.json."""
-    sections: list[Section] = []
-    for cell in cells:
-        sections += [_main(cell), _feeds(cell), _subscriptions(cell), _sessions(cell)]
-        sections += [_losses(cell), _verdict(cell)]
-    sections.append(replace(conditions_section(manifest, [c.cell for c in cells]), in_text=False))
-    sections += [repeat_section(manifest, run), _input(cells, complaints)]
-    sections.append(provenance_section(manifest))
+def build_report(run: str, found: Subscriptions, drawn: Drawn) -> Report:
+    """`run`: EXPERIMENT/STAMP; `drawn`: the figures that the experiment's file asks for."""
+    manifest, cells = found.manifest.raw, found.cells
+    conditions = conditions_section(manifest, [c.cell for c in cells])
+    about = [
+        _input(cells, found.complaints),
+        repeat_section(manifest, run),
+        provenance_section(manifest),
+    ]
     clocks = " and ".join(sorted({c.cell.clock for c in cells}))
+    level = level_of(manifest, [c.cell for c in cells])
+    subtitle = f"run {run}, {f'level {level}, ' if level else ''}clock: {clocks}"
+    title = f"Downpour: {found.experiment}"
+    if len(cells) == 1 and not found.published.figures and not found.published.claims:
+        sections = [*_cell(cells[0]), *unused_sections(found), replace(conditions, in_text=False)]
+        return Report(title, subtitle, _banner(cells), (*sections, *about))
+    each = [folded(cell.cell.cell, _cell(cell)) for cell in cells]
+    sections = [*findings(found, drawn, conditions), folded("Each cell by itself", each)]
     return Report(
-        f"Downpour: {experiment}", f"run {run}, clock: {clocks}", _banner(cells), tuple(sections)
+        title,
+        subtitle,
+        banner(found, _banner(cells).lines),
+        (*sections, *unused_sections(found), *about),
     )
+
+
+def _cell(cell: JoinLeaveMetrics) -> list[Section]:
+    """All that is to say of a cell by itself."""
+    return [
+        *(_main(cell), _feeds(cell), _subscriptions(cell), _sessions(cell)),
+        *(_losses(cell), _verdict(cell)),
+    ]
 
 
 def _banner(cells: Sequence[JoinLeaveMetrics]) -> Banner:
@@ -58,7 +78,7 @@ def _banner(cells: Sequence[JoinLeaveMetrics]) -> Banner:
 def _shown(name: str, value: Value) -> str:
     if value.value is None:
         return "n/a"
-    metric = SUBSCRIPTION_METRICS[name]
+    metric = METRICS[name]
     return f"{value.value / metric.scale:.{metric.digits}f}"
 
 
@@ -70,7 +90,7 @@ def _main(cell: JoinLeaveMetrics) -> Section:
     rows = []
     sentences = []
     for name, value in cell.values.items():
-        metric = SUBSCRIPTION_METRICS[name]
+        metric = METRICS[name]
         unit = f", {metric.shown_unit}" if metric.shown_unit else ""
         rows.append((f"{metric.label}{unit}", _shown(name, value), metric.source))
         if value.reason or value.note:

@@ -56,10 +56,10 @@ def write_report(
         "report.txt": text.encode(),
         "index.html": render_html(report).encode(),
         "report.md": render_markdown(report).encode(),
+        "points.csv": points_csv(found.points).encode(),
         **{n: b for plot in report.plots for n, b in plot.files.items()},
     }
     if isinstance(found, Transports):
-        files["points.csv"] = points_csv(found.points).encode()
         files["cells.csv"] = cells_csv(found.cells).encode()
     _replace_directory(report_dir, files)
     return Written(report, text, metrics_path, report_dir)
@@ -67,14 +67,13 @@ def write_report(
 
 def make_report(found: Transports | Subscriptions, run: str) -> Report:
     """Draws the figures and words the report; writes nothing. `run`: EXPERIMENT/STAMP."""
-    if isinstance(found, Subscriptions):
-        return join_leave_report.build_report(
-            found.experiment, run, found.cells, found.complaints, found.manifest.raw
-        )
-    excluded = {name for point in found.points for name in point.excluded}
-    used = [cell for cell in found.cells if cell.cell.cell not in excluded]
     published = found.published
+    excluded = {name for point in found.points for name in point.excluded}
+    cells = found.cells if isinstance(found, Transports) else ()
+    used = [cell for cell in cells if cell.cell.cell not in excluded]
     drawn = draw(published.figures, found.points, used, published.paper)
+    if isinstance(found, Subscriptions):
+        return join_leave_report.build_report(run, found, drawn)
     groups = found.groups
     plots: dict[str, tuple[Plot, ...]] = {}
     if not published.figures and len(groups) <= FIGURES_OF_GROUPS:

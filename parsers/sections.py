@@ -23,12 +23,10 @@ from parsers.report import Banner, Report, Section, Table
 from parsers.summary import CellMetrics, ReceiverMetrics
 from parsers.sweep_sections import (
     banner,
-    claims_section,
     different_clocks,
-    figures_section,
+    findings,
     folded,
-    headline_section,
-    points_section,
+    spoilt,
     unused_sections,
 )
 from parsers.units import METRICS, Value
@@ -581,18 +579,11 @@ def build_report(
         sections = _group_sections(group, plots.get(group.slug, ()))
         sections += [verdicts, *unused, replace(conditions, in_text=False), *about]
         return Report(title, subtitle, _banner(cells), tuple(sections))
-    first = (
-        headline_section(found.headlines, found.published.paper),
-        claims_section(found.claims),
-        figures_section(drawn),
-        conditions,
-        points_section(found),
-    )
     each = [
         folded(group.label, _group_sections(group, plots.get(group.slug, ()))) for group in groups
     ]
-    sections = [section for section in first if section is not None]
+    sections = [*findings(found, drawn, conditions)]
     sections += [folded("Each group of cells by itself", each), *unused]
     about = [replace(s, in_text=False) if s is model else s for s in about]
     sections += [folded("Fidelity verdicts and their evidence", [verdicts]), *about]
-    return Report(title, subtitle, banner(found), tuple(sections))
+    return Report(title, subtitle, banner(found, spoilt(cells)), tuple(sections))

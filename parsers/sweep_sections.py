@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from parsers.cell import Verdict
 from parsers.claims import ClaimResult
-from parsers.comparison import verdict_of, worst_verdict
-from parsers.evaluate import Transports
+from parsers.evaluate import Subscriptions, Transports
 from parsers.factors import FACTORS, Scalar
 from parsers.factors import show as show_factors
 from parsers.figures import Drawn
@@ -25,6 +25,9 @@ from parsers.units import METRICS, Metric
 
 DEFAULT_METRICS = ("throughput", "ffdr", "nic_bandwidth", "latency_p50")
 METRICS_AT_ONCE = 4  # columns of a table of points
+Run = Transports | Subscriptions
+DEFAULT_AT_MOST = 8  # metrics of a run of another kind, where its file names none
+WORST_FIRST = ("invalid", "unknown", "degraded", "faithful")
 LISTED = 12  # lines of one kind before "and N more"
 
 
@@ -37,7 +40,7 @@ class Failed:
     artefacts: str = ""  # what it left, below the run directory
 
 
-def excluded_of(found: Transports) -> tuple[str, ...]:
+def excluded_of(found: Run) -> tuple[str, ...]:
     """Cells that are in no point."""
     return tuple(dict.fromkeys(name for p in found.points for name in p.excluded))
 
@@ -72,9 +75,10 @@ def interval_text(metric: Metric, found: Estimate, *, unit: bool = False) -> str
     return f"{number(found.mean)} [{number(found.low)}, {number(found.high)}]{shown}"
 
 
-def banner(found: Transports) -> Banner:
-    """Counts of verdicts, and what spoils cells, each reason once."""
-    counts = Counter(verdict_of(c) for c in found.cells)
+def banner(found: Run, lines: Sequence[str]) -> Banner:
+    """Counts of verdicts; `lines`: what spoils cells."""
+    verdicts = {c.cell.cell: c.verdict.verdict if c.verdict else "unknown" for c in found.cells}
+    counts = Counter(verdicts.values())
     parts = [f"{counts[v]} {v}" for v in ("faithful", "degraded", "unknown") if counts[v]]
     excluded = excluded_of(found)
     failed = failed_of(found.manifest.raw)
@@ -84,16 +88,17 @@ def banner(found: Transports) -> Banner:
         parts += [f"{kept} INVALID but not excluded, as was asked"] if kept else []
     if failed:
         parts.append(f"{len(failed)} failed")
-    used = [c for c in found.cells if c.cell.cell not in excluded]
-    verdict = worst_verdict(used) if used else "invalid"
+    used = {verdicts[name] for name in verdicts if name not in excluded}
+    verdict = next((v for v in WORST_FIRST if v in used), "invalid")
     if verdict == "faithful" and (excluded or failed):
         verdict = "degraded"
     total = len(found.cells) + len(failed)
     headline = f"{total} {'cell' if total == 1 else 'cells'}: {', '.join(parts)}."
-    return Banner(verdict, headline, tuple(_spoilt(found.cells)))
+    return Banner(verdict, headline, tuple(lines))
 
 
-def _spoilt(cells: Sequence[CellMetrics]) -> list[str]:
+def spoilt(cells: Sequence[CellMetrics]) -> list[str]:
+    """What is wrong with cells, each reason of a verdict once."""
     by_check: dict[tuple[str, str], list[tuple[str, str]]] = {}
     lines = different_clocks(cells)
     for cell in cells:
@@ -137,6 +142,18 @@ def _some(lines: Sequence[str]) -> list[str]:
 
 
 # -- what was found ---------------------------------------------------------------------------
+def findings(found: Run, drawn: Drawn, conditions: Section) -> list[Section]:
+    """What the report of every sweep begins with."""
+    first = (
+        headline_section(found.headlines, found.published.paper),
+        claims_section(found.claims),
+        figures_section(drawn),
+        conditions,
+        points_section(found),
+    )
+    return [section for section in first if section is not None]
+
+
 def headline_section(headlines: Sequence[Headline], paper: Sequence[PaperValue]) -> Section | None:
     """Ours beside each published number, and what the papers say without one."""
     rows = [_headline_row(h) for h in headlines]
@@ -229,7 +246,7 @@ def figures_section(drawn: Drawn) -> Section | None:
     return Section("Figures", drawn.left_out, plots=drawn.plots)
 
 
-def points_section(sweep: Transports) -> Section:
+def points_section(sweep: Run) -> Section:
     """Every point; those at single subscribers and of file-sets folded."""
     metrics = _asked(sweep)
     own = [p for p in sweep.points if not any(n in p.factors for n in APART)]
@@ -255,7 +272,7 @@ def points_section(sweep: Transports) -> Section:
     )
 
 
-def _asked(sweep: Transports) -> list[str]:
+def _asked(sweep: Run) -> list[str]:
     """The metrics that the experiment's file speaks of, else the usual ones."""
     published = sweep.published
     names = {row.metric for row in published.paper}
@@ -264,7 +281,8 @@ def _asked(sweep: Transports) -> list[str]:
     names |= {m for f in published.figures for m in (f.metric, f.second) if m is not None}
     measured = {name for p in sweep.points for name in p.estimates}
     chosen = [n for n in METRICS if n in (names or set(DEFAULT_METRICS)) and n in measured]
-    return chosen or [n for n in DEFAULT_METRICS if n in measured]
+    usual = [n for n in DEFAULT_METRICS if n in measured]
+    return chosen or usual or [n for n in METRICS if n in measured][:DEFAULT_AT_MOST]
 
 
 def _reasons(points: Iterable[Point], metrics: Sequence[str]) -> dict[str, str]:
@@ -322,7 +340,7 @@ def _labelled(name: str) -> str:
 
 
 # -- what was not used ------------------------------------------------------------------------
-def unused_sections(found: Transports) -> list[Section]:
+def unused_sections(found: Run) -> list[Section]:
     """Failed cells and excluded cells, if there are any."""
     sections = []
     if listed := failed_of(found.manifest.raw):
@@ -331,7 +349,7 @@ def unused_sections(found: Transports) -> list[Section]:
         sections.append(
             Section("Failed cells", tables=(Table("", left, failed, frozenset(left), 30),))
         )
-    by_name = {c.cell.cell: c for c in found.cells}
+    by_name = {c.cell.cell: c.verdict for c in found.cells}
     if excluded := excluded_of(found):
         rows = tuple((name, _why(by_name[name])) for name in excluded if name in by_name)
         header = ("Cell", "Checks that failed")
@@ -345,8 +363,8 @@ def unused_sections(found: Transports) -> list[Section]:
     return sections
 
 
-def _why(cell: CellMetrics) -> str:
-    checks = cell.verdict.checks if cell.verdict is not None else ()
+def _why(verdict: Verdict | None) -> str:
+    checks = verdict.checks if verdict is not None else ()
     return "; ".join(f"{c.name}: {c.text}" for c in checks if c.status == "fail")
 
 

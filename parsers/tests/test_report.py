@@ -390,6 +390,7 @@ def test_text_of_logs_cannot_become_markup(tmp_path: Path) -> None:
     assert "logs/r1.ldmd.log:42: not a log line" in written.text
 
 
+@pytest.mark.usefixtures("no_plots")  # of figures test_sweep_report.py shows it
 def test_report_is_idempotent(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path)
     write_report(run)
@@ -400,6 +401,7 @@ def test_report_is_idempotent(tmp_path: Path) -> None:
     assert not list(run.rglob(".*"))
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_a_failing_report_leaves_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
