@@ -148,14 +148,21 @@ def parse_manifest(text: str, file: str) -> Manifest:
 
 
 def lossy_link_directions(network_text: str, file: str) -> frozenset[str]:
-    """ "<link>/forward" and "<link>/backward" where network.json asks for loss."""
+    """Where network.json asks for loss, by the names of counters: "<link>/forward" and
+    "<link>/backward" of relays, "wire/w<n>b" and "wire/w<n>a" of netem, n being the number of the
+    link among those that impair frames (topologies/wire_plan.py)."""
     try:
         links = json.loads(network_text)["links"]
-        return frozenset(
-            f"{link['name']}/{direction}"
-            for link in links
-            for direction in ("forward", "backward")
-            if link[direction]["loss"] > 0
-        )
+        found: set[str] = set()
+        impaired = [k for k in links if any(_impairs(k[d]) for d in ("forward", "backward"))]
+        for number, link in enumerate(impaired):
+            for direction, egress in (("forward", "b"), ("backward", "a")):
+                if link[direction]["loss"] > 0:
+                    found |= {f"{link['name']}/{direction}", f"wire/w{number}{egress}"}
+        return frozenset(found)
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise BadFile(f"{file}: not a network: {error!r}") from None
+
+
+def _impairs(direction: dict[str, Any]) -> bool:
+    return any(value for value in direction.values())

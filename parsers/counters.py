@@ -5,7 +5,7 @@ lost between the two that nobody injected."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -157,14 +157,22 @@ def drops_between(
 ) -> tuple[Drop, ...]:
     """Every loss the counters show, largest first.
 
-    `lossy_link_directions` ("<link>/forward", ...) are those whose loss the topology asks for.
+    `lossy_link_directions` ("<link>/forward", "wire/w0b", ...) are those whose loss the topology
+    asks for; what a netem drops there is taken for injected.
     Counters that began after `start` count from 0. What one lost packet adds to several counters
     is told once: a class and a classful qdisc repeat their leaf's drops, an interface those of its
     qdiscs. UDP's sndbuf_errors are no loss: the send fails and the program tries again.
     """
     queues = _queue_drops(start, end)
     found = [
-        *queues.values(),
+        *(
+            replace(
+                drop,
+                injected=interface in lossy_link_directions
+                and end.qdiscs[drop.place].kind == "netem",
+            )
+            for interface, drop in queues.items()
+        ),
         *_lost("meter", start.meters, end.meters, ("drop_packets",)),
         *_lost("UDP", start.udp, end.udp, ("rcvbuf_errors",)),
         *_lost("interface", start.interfaces, end.interfaces, ("rx_dropped",)),

@@ -13,6 +13,9 @@ from controller.books import Books
 from controller.core import Endpoint, core_of
 from controller.paths import Path as MultipointPath
 from controller.trees import hops_to
+from parsers.cell import lossy_link_directions
+from topologies import wire_plan
+from topologies.handoff_loss import with_handoff_loss
 from topologies.load import find, load
 from topologies.model import ControlledBy
 from topologies.paths import path_to
@@ -105,6 +108,19 @@ def test_controller_routes_as_the_topology_promises(name: str, parameters: dict[
         promised = [hop.target for hop in path_to(network, host.name)]
         inside = [node for node in promised if node in of_domain]
         assert chosen == inside
+
+
+def test_parsers_know_where_netem_loses_what_the_topology_asks_for() -> None:
+    """The interfaces of impaired links are numbered by topologies.wire_plan."""
+    network = with_handoff_loss(load(find("drfsm8")), 0.01)
+    planned = {
+        f"{wire_plan.WIRE}/{d.egress}"
+        for d in wire_plan.plan(network, "netem").directions
+        if d.asked.loss > 0
+    }
+    found = lossy_link_directions(network.to_json(), "network.json")
+    assert found == planned | {"sw-frgp:star/forward"}
+    assert len(planned) == 1
 
 
 def test_make_help_names_every_documented_command() -> None:

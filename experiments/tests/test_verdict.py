@@ -448,6 +448,11 @@ def test_what_was_lost_before_the_replay_does_not_count() -> None:
 def test_loss_the_topology_asks_for_is_injected() -> None:
     lossy = end(relay={"a:b/forward": {"dropped": 100}})
     assert statuses(end=lossy, lossy_links=frozenset({"a:b/forward"})) == {}
+    netem = end(qdiscs={"wire/w7b/1:": {"kind": "netem", "drops": 100}})
+    assert statuses(end=netem, lossy_links=frozenset({"wire/w7b"})) == {}
+    assert statuses(end=netem, lossy_links=frozenset({"wire/w7a"})) != {}
+    queue = end(qdiscs={"wire/w7b/1:": {"kind": "tbf", "drops": 100}})
+    assert statuses(end=queue, lossy_links=frozenset({"wire/w7b"})) != {}
 
 
 def shaper(rate_bps: float, backlog: int, seconds: int = 10) -> list[ShaperSample]:
