@@ -35,6 +35,8 @@ FILES = (
     *("counters-start.json", "counters-end.json", "verdict.json"),
     *("logs/pqinsert.log", "logs/umass.ldmd.log", "logs/wsu1.ldmd.log", "logs/controller-al2s.log"),
     *("logs/sar.log", "logs/ps.log", "logs/cpu.log"),
+    *("links-end.json", "shaping-end.json", "link-probes.json", "queues.json", "host-lag.json"),
+    *("load.json", "losses.json"),
 )
 SIZES = [4_000_000 if i == 30 else 40_000 for i in range(PRODUCTS)]
 
