@@ -229,6 +229,9 @@ def test_the_worst_check_decides() -> None:
         # 100 times 1.1 ms, 10.1 ms.
         ({"load": load(ProcessLoad("sl1", "late", 1, 1, 0.11, 100))}, "run queue", "warn"),
         ({"load": load(ProcessLoad("sl1", "late", 1, 1, 1.01, 100))}, "run queue", "fail"),
+        # Of 60 s: 10 % and 50 %.
+        ({"load": load(ProcessLoad("", "slow", 1, 1, 6.1, 99))}, "run queue", "warn"),
+        ({"load": load(ProcessLoad("", "slow", 1, 1, 30.1, 99))}, "run queue", "fail"),
         ({"load": load(sampling_cpu_s=6.1)}, "sampling", "warn"),
         ({"load": load(sampling_cpu_s=18.1)}, "sampling", "fail"),
         ({"queues": [queue(peak_backlog_bytes=450_001)]}, "queue backlog", "warn"),
@@ -511,7 +514,7 @@ def test_what_was_not_watched_is_not_trusted() -> None:
 
 
 def test_processes_are_not_judged_by_few_times() -> None:
-    rare = ProcessLoad("sl1", "rare", 1, 1.0, 9.9, 99)
+    rare = ProcessLoad("sl1", "rare", 1, 1.0, 5.9, 99)
     assert statuses(load=load(rare)) == {}
 
 

@@ -51,6 +51,12 @@ class Verdict:
         return {"verdict": self.verdict, "checks": [c.to_dict() for c in self.checks]}
 
 
+def worst(statuses: Iterable[Status]) -> Status:
+    """Of a check that looks at several things."""
+    found = set(statuses)
+    return "fail" if "fail" in found else "warn" if "warn" in found else "pass"
+
+
 def summary(checks: Iterable[Check]) -> str:
     """invalid, degraded or faithful."""
     statuses = {c.status for c in checks}
