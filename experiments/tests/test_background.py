@@ -8,6 +8,8 @@ from typing import Any, cast
 import pytest
 
 from experiments import background
+from experiments.evidence import congested
+from experiments.tests.test_verdict import SHAPED, end, queue, statuses
 from topologies.load import find, load
 
 
@@ -27,3 +29,27 @@ def test_a_topology_without_a_second_lane_is_refused() -> None:
     network = load(find("geni5"))
     with pytest.raises(background.BackgroundError, match="valid with background_flows: a topology"):
         background.Background(cast(Any, None), network, ["wsu1"], 4)
+
+
+def test_where_flows_compete() -> None:
+    """The ends of the one link with a rate: the wire's egress, and the switch's port."""
+    network = load(find("bottleneck"), {"receivers": 2, "lanes": 2})
+    link = next(k for k in network.links if k.name == "left:right")
+    assert congested(network) == {
+        "wire/w0a", "wire/w0b", f"left/{link.a.interface}", f"right/{link.b.interface}",
+    }  # fmt: skip
+
+
+def test_a_full_queue_is_no_fault_where_flows_compete() -> None:
+    """1,000 of 20,000 packets dropped there, and the queue full: asked for. A packet elsewhere, and
+    the same without competing flows, are not."""
+    lost = {"wire/w0b/10:": {"kind": "tbf", "drops": 1000}}
+    full = queue(peak_backlog_bytes=500_000)
+    other = queue(place="wire/w1b/10:")
+    without = statuses(end=end(qdiscs=lost, classes=SHAPED), queues=[full, other])
+    assert without == {"drops nobody injected": "fail", "queue backlog": "warn"}
+    among = {"congested": frozenset({"wire/w0b"}), "queues": [full, other]}
+    assert statuses(end=end(qdiscs=lost, classes=SHAPED), **among) == {}
+    elsewhere = {**lost, "wire/w1b/10:": {"kind": "tbf", "drops": 1}}
+    found = statuses(end=end(qdiscs=elsewhere, classes=SHAPED), **among)
+    assert found == {"drops nobody injected": "warn"}

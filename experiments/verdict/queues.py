@@ -40,9 +40,12 @@ def _name(queue: Queue) -> str:
 def _backlog(evidence: Evidence) -> Check:
     name = "queue backlog"
     own = f"{evidence.publisher}/{evidence.publisher_nic1}/"
-    # TCP fills its shaper until it drops: that is how it finds its rate.
+    # TCP fills its shaper until it drops: that is how it finds its rate; so do competing flows.
     judged = [
-        q for q in evidence.queues if evidence.protocol != "ldm6" or not q.place.startswith(own)
+        q
+        for q in evidence.queues
+        if (evidence.protocol != "ldm6" or not q.place.startswith(own))
+        and "/".join(q.place.split("/")[:2]) not in evidence.congested
     ]
     if not judged or any(q.samples == 0 for q in judged):
         return Check(name, "warn", None, None, "not sampled")
