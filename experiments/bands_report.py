@@ -25,6 +25,7 @@ class Outcome:
     findings: tuple[Finding, ...] = ()
     problem: str = ""  # why the run could not be made; empty: it was
     facts: Mapping[str, str] = field(default_factory=dict)  # what the reader needs to know of it
+    failed: Mapping[str, str] = field(default_factory=dict)  # cell without a result -> why
     started: str = ""  # ISO 8601, UTC
     took_s: float = 0.0
 
@@ -34,7 +35,7 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        return not self.problem and bool(self.findings) and not self.offending
+        return not (self.problem or self.failed or self.offending) and bool(self.findings)
 
     @property
     def asked(self) -> tuple[Finding, ...]:
@@ -49,7 +50,14 @@ class Outcome:
         text = f"{self.experiment}: {held} of {len(self.asked)} bands hold"
         if self.offending:
             text += f", outside: {', '.join(sorted({f.band.name for f in self.offending}))}"
+        if self.failed:
+            text += f", failed: {', '.join(sorted(self.failed))}"
         return text
+
+    @property
+    def errors(self) -> dict[str, str]:
+        """What kept the run, or cells of it, from being made."""
+        return {**self.failed, **({"run": self.problem} if self.problem else {})}
 
 
 def table(findings: Sequence[Finding]) -> str:
@@ -68,15 +76,16 @@ def table(findings: Sequence[Finding]) -> str:
 
 def junit(outcome: Outcome) -> str:
     """JUnit XML: one suite, a test case per band and cell (not of bands that were not asked: a
-    skipped test asks to be looked at). A run that could not be made is one case with an error."""
+    skipped test asks to be looked at). A run or a cell that could not be made is a case with an
+    error."""
     root = ET.Element("testsuites")
     suite = ET.SubElement(
         root,
         "testsuite",
         name=outcome.experiment,
-        tests=str(1 if outcome.problem else len(outcome.asked)),
+        tests=str(len(outcome.errors) + len(outcome.asked)),
         failures=str(len(outcome.offending)),
-        errors=str(int(bool(outcome.problem))),
+        errors=str(len(outcome.errors)),
         skipped="0",
         time=f"{outcome.took_s:.1f}",
         timestamp=outcome.started,
@@ -84,10 +93,10 @@ def junit(outcome: Outcome) -> str:
     properties = ET.SubElement(suite, "properties")
     for name, value in outcome.facts.items():
         ET.SubElement(properties, "property", name=name, value=value)
-    if outcome.problem:
-        case = ET.SubElement(suite, "testcase", classname=outcome.experiment, name="run", time="0")
-        error = ET.SubElement(case, "error", message=_first_line(outcome.problem), type="RunError")
-        error.text = _xml_safe(outcome.problem)
+    for name, problem in outcome.errors.items():
+        case = ET.SubElement(suite, "testcase", classname=outcome.experiment, name=name, time="0")
+        error = ET.SubElement(case, "error", message=_first_line(problem), type="RunError")
+        error.text = _xml_safe(problem)
     for finding in outcome.asked:
         case = ET.SubElement(
             suite,
@@ -117,8 +126,10 @@ def markdown(outcome: Outcome) -> str:
     lines = [f"## {'✅' if outcome.ok else '❌'} {outcome.headline}", ""]
     if outcome.facts:
         lines += [" · ".join(f"{k}: {_cell(v)}" for k, v in outcome.facts.items()), ""]
+    for name, problem in outcome.errors.items():
+        lines += [f"**{name}**", "```", problem.strip(), "```", ""]
     if outcome.problem:
-        return "\n".join([*lines, "```", outcome.problem.strip(), "```", ""])
+        return "\n".join(lines)
     if outcome.offending:
         lines += [f"- **{_cell(str(f))}**" for f in outcome.offending] + [""]
     lines += ["| | cell | metric | band | found | why |", "|---|---|---|---|---|---|"]

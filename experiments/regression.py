@@ -24,7 +24,7 @@ from experiments import bands, cli, runner
 from experiments.bands_report import Outcome, junit, markdown, table
 from experiments.progress import make_reporter
 from experiments.rundir import write_text
-from experiments.spec import UsageError, find, load, override
+from experiments.spec import UsageError, at_level, find, load, override
 from virtual.kernel_build import find_kernel
 
 EXIT_OK, EXIT_OUTSIDE = 0, 1
@@ -85,12 +85,15 @@ def main(argv: Sequence[str]) -> int:
         )
     started = datetime.datetime.now(datetime.UTC)
     began = time.monotonic()
+    failed: Mapping[str, str] = {}
     try:
         run = options.run if options.run is not None else _make(options, argv)
+        failed = _failed(run)
         found = bands.judge(file.bands, _metrics(run))
-        outcome = Outcome(options.name, tuple(found), facts=_facts(run, path))
+        outcome = Outcome(options.name, tuple(found), facts=_facts(run, path), failed=failed)
     except (runner.RunError, runner.LabError) as error:
-        outcome = Outcome(options.name, problem=str(error), facts={"bands": _shown(path)})
+        facts = {"bands": _shown(path)}
+        outcome = Outcome(options.name, problem=str(error), facts=facts, failed=failed)
     stamp = started.isoformat(timespec="seconds").removesuffix("+00:00")
     outcome = replace(outcome, started=stamp, took_s=time.monotonic() - began)
     _tell(outcome, options)
@@ -109,7 +112,7 @@ def _make(options: argparse.Namespace, argv: Sequence[str]) -> Path:
                 "found no kernel for virtual time, and no root; valid: `make virtual-kernel` "
                 "first, or `make regression CLOCK=native`"
             )
-    spec = override(load(find(options.name)), {"duration_s": options.duration})
+    spec = override(at_level(load(find(options.name)), None), {"duration_s": options.duration})
     planned = runner.plan(spec)
     clock = cli.clock_of(options, planned)
     runner.check_machine(planned, runner.RUNS, options.build, clock.name)
@@ -139,6 +142,15 @@ def _metrics(run: Path) -> Mapping[str, Any]:
     return found
 
 
+def _failed(run: Path) -> dict[str, str]:
+    """Cells of a run that have no result, by its manifest, and why."""
+    try:
+        manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {cell: str(about.get("reason")) for cell, about in manifest.get("failed", {}).items()}
+
+
 def _facts(run: Path, path: Path) -> dict[str, str]:
     metrics = _metrics(run)
     facts = {"clock": str(metrics.get("clock", "?")), "verdict": str(metrics.get("verdict", "?"))}
@@ -156,9 +168,9 @@ def _shown(path: Path) -> str:
 
 # -- what it leaves ---------------------------------------------------------------------------
 def _tell(outcome: Outcome, options: argparse.Namespace) -> None:
-    if outcome.problem:
-        print(f"*** {outcome.problem}", file=sys.stderr)
-    else:
+    for name, problem in outcome.errors.items():
+        print(f"*** {name}: {problem}", file=sys.stderr)
+    if not outcome.problem:
         print(table(outcome.findings), end="")
     for finding in outcome.offending:
         print(f"*** {finding}", file=sys.stderr)

@@ -256,6 +256,24 @@ def test_a_proposal_is_a_new_file_and_shown(
     assert cli.main([*argv[:-1], str(own)]) == 2
 
 
+def test_a_cell_that_failed_is_an_error_beside_the_bands(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A failed cell does not stop a run; here all bands but one hold at the others."""
+    (run / "manifest.json").write_text('{"failed": {"ldm6-y": {"reason": "no end within 9 s"}}}')
+    (run / "metrics.json").write_text((run / "metrics.json").read_text().replace("98", "100"))
+    xml, summary = tmp_path / "junit.xml", tmp_path / "s.md"
+    argv = ["regression", "--run", str(run), "--junit", str(xml), "--summary", str(summary)]
+    assert cli.main(argv) == 1
+    captured = capsys.readouterr()
+    assert captured.err == "*** ldm6-y: no end within 9 s\n"
+    assert captured.out.endswith("8 of 8 bands hold, failed: ldm6-y\n")
+    (case,) = [c for c in ET.parse(xml).iter("testcase") if c.find("error") is not None]
+    assert case.get("name") == "ldm6-y"
+    assert ET.parse(xml).getroot()[0].get("tests") == "9"
+    assert "**ldm6-y**\n```\nno end within 9 s" in summary.read_text()
+
+
 def test_a_run_without_metrics_is_an_error_in_junit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
