@@ -124,6 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="write and print a run's report again")
     report.add_argument("run", nargs="?", type=Path, metavar="RUN", help="default: the newest")
     commands.add_parser("compare", help="runs side by side: repeats, or two clocks")
+    commands.add_parser("repeat", help="run a run again from its manifest, and compare")
     commands.add_parser("verify", help="check a run's files, and its metrics against its logs")
     commands.add_parser("regression", help="a run held against the accepted bands of its metrics")
     clean = commands.add_parser("clean", help="remove what interrupted and failed runs left")
@@ -142,6 +143,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return verify.main(argv[1:])
     try:
+        if argv[:1] == ["repeat"]:
+            from experiments import repeat
+
+            return repeat.main(argv[1:])
         if argv[:1] == ["regression"]:
             from experiments import regression
 

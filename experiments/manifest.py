@@ -94,6 +94,11 @@ def cpu_model(cpuinfo: str) -> str:
     return platform.machine()
 
 
+def programs() -> dict[str, str | None]:
+    """The versions of the programs of the system that decide what a run does."""
+    return {name: _output(argv) for name, argv in PROGRAMS}
+
+
 def machine() -> dict[str, Any]:
     """What this machine is."""
     cpuinfo = Path("/proc/cpuinfo")
@@ -147,7 +152,7 @@ def build(
             "version": sys.version.split()[0],
             "packages": {name: _package_version(name) for name in PACKAGES},
         },
-        "programs": {name: _output(argv) for name, argv in PROGRAMS},
+        "programs": programs(),
         "kernel": platform.platform(),
         "sysctls": {name.replace("/", "."): _sysctl(name) for name in SYSCTLS},
         "machine": {**machine(), "load_before": list(os.getloadavg())},
