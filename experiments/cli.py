@@ -121,9 +121,27 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_guest_options(run)
     commands.add_parser("list", help="the experiments there are")
-    report = commands.add_parser("report", help="write and print a run's report again")
-    report.add_argument("run", nargs="?", type=Path, metavar="RUN", help="default: the newest")
-    commands.add_parser("compare", help="runs side by side: repeats, or two clocks")
+    report = commands.add_parser(
+        "report", help="write and print a run's report again, or that of several runs side by side"
+    )
+    report.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="default: the newest")
+    report.add_argument(
+        "--include-invalid",
+        action="store_true",
+        help="cells with an invalid verdict are taken into means, figures and claims (one run)",
+    )
+    report.add_argument(
+        "--identical",
+        action="store_true",
+        help="exit 1 unless all repeats, of one run or of several, are identical to the last digit",
+    )
+    report.add_argument(
+        "--output", type=Path, metavar="DIR",
+        help="where the comparison of runs is written (default: runs/compared/RUN--RUN)",
+    )  # fmt: skip
+    report.add_argument(
+        "--json", type=Path, metavar="FILE", help="the comparison's figures with all digits"
+    )
     commands.add_parser("repeat", help="run a run again from its manifest, and compare")
     commands.add_parser("verify", help="check a run's files, and its metrics against its logs")
     commands.add_parser("regression", help="a run held against the accepted bands of its metrics")
@@ -134,10 +152,6 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if arguments is None else arguments)
-    if argv[:1] == ["compare"]:  # reads its arguments itself
-        from experiments import compare
-
-        return compare.main(argv[1:])
     if argv[:1] == ["verify"]:
         from experiments import verify
 
@@ -155,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command == "list":
             return _list()
         if options.command == "report":
-            return _report(options.run)
+            return _report(options)
         if options.command == "clean":
             return _clean(options.all)
         return _run(options, argv)
@@ -295,13 +309,28 @@ def _shown(path: Path) -> Path:
         return path
 
 
-def _report(path: Path | None) -> int:
-    run = path if path is not None else latest_run(runner.RUNS)
-    if run is None:
-        raise runner.RunError("found no run; valid: `make experiment-lossy` first")
+def _report(options: argparse.Namespace) -> int:
+    runs: list[Path] = options.runs
+    if len(runs) > 1 or options.identical or options.json is not None:
+        from experiments import compare
+
+        return compare.main(
+            runs or [_newest()],
+            output=options.output,
+            json_file=options.json,
+            identical=options.identical,
+        )
+    run = runs[0] if runs else _newest()
     if not (run / "cells").is_dir():
         raise runner.RunError(f"found {run}; valid: a run directory, runs/EXPERIMENT/STAMP")
-    return runner.report(run)
+    return runner.report(run, include_invalid=options.include_invalid)
+
+
+def _newest() -> Path:
+    run = latest_run(runner.RUNS)
+    if run is None:
+        raise runner.RunError("found no run; valid: `make experiment-lossy` first")
+    return run
 
 
 def _clean(everything: bool) -> int:

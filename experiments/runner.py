@@ -190,9 +190,10 @@ def _report(run: RunDirectory, outcome: Outcome, reporter: Reporter) -> bool:
     return report(run.path, quiet=True) == 0
 
 
-def report(path: Path, *, quiet: bool = False) -> int:
+def report(path: Path, *, quiet: bool = False, include_invalid: bool = False) -> int:
     """Writes the report of a run directory (parsers' work) and, unless quiet, prints it."""
     argv = [sys.executable, "-m", "parsers", "report", str(path)]
+    argv += ["--include-invalid"] if include_invalid else []
     done = subprocess.run(argv, cwd=ROOT, capture_output=quiet, text=True, check=False)
     if done.returncode != 0 and quiet:
         sys.stderr.write(done.stdout + done.stderr)

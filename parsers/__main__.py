@@ -35,6 +35,11 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="metrics.json and report/ of a run directory")
     report.add_argument("run_dir", type=Path, metavar="RUN_DIR")
     report.add_argument("--quiet", action="store_true", help="do not print report.txt")
+    report.add_argument(
+        "--include-invalid",
+        action="store_true",
+        help="take cells with an invalid verdict into means, figures and claims",
+    )
 
     formats = "".join(f"\n  {known.name:12} {known.what}" for known in FORMATS)
     read = commands.add_parser(
@@ -88,7 +93,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return bench.run(options.receivers, options.json)
         from parsers.publish import write_report  # brings the drawing library along
 
-        written = write_report(options.run_dir, options.group_bytes)
+        written = write_report(
+            options.run_dir, options.group_bytes, include_invalid=options.include_invalid
+        )
     except BadFile as error:
         print(error, file=sys.stderr)
         return 2

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from parsers.cell import Cell, Clock
 from parsers.comparison import worst_verdict
 from parsers.deliveries import ingested, receiver_of
+from parsers.factors import Scalar, show
 from parsers.summary import CellData, CellMetrics
 from parsers.times import MICROSECONDS
 from parsers.units import TRANSPORT_METRICS, Metric, Value, absent
@@ -290,24 +291,18 @@ class Conditions:
     """What cells must have in common to be compared."""
 
     topology: str
-    protocol: str
-    m: int
-    r_bps: float
-    loss: float
+    factors: tuple[tuple[str, Scalar], ...]
     duration_s: float
+    repeat: int | None = None  # from 0, where runs have several: those of a number have one seed
 
     @property
     def label(self) -> str:
-        return (
-            f"{self.protocol.upper()}, m = {self.m}, r = {self.r_bps / 1e6:g} Mbit/s,"
-            f" p = {100 * self.loss:g} %, {self.duration_s:g} s"
-        )
+        repeat = "" if self.repeat is None else f", repeat {self.repeat + 1}"
+        return f"{show(dict(self.factors))}, {self.duration_s:g} s{repeat}"
 
 
 def conditions_of(cell: Cell) -> Conditions:
-    return Conditions(
-        cell.topology, cell.protocol, cell.m, cell.r_bps, cell.loss, cell.duration_s
-    )  # fmt: skip
+    return Conditions(cell.topology, tuple(sorted(cell.factors.items())), cell.duration_s)
 
 
 @dataclass(frozen=True)
@@ -324,6 +319,23 @@ class Comparison:
     def is_one(self) -> bool:
         """There is nothing to compare."""
         return len(self.columns) == 1
+
+
+def without_deliveries(found: Comparison) -> Comparison:
+    """The same, with nothing left of what was only needed to compare."""
+
+    def bare(columns: Sequence[Column]) -> tuple[Column, ...]:
+        return tuple(replace(c, deliveries={}, digests={}) for c in columns)
+
+    clocks = found.clocks
+    if clocks is not None:
+        clocks = replace(clocks, native=bare(clocks.native), virtual=bare(clocks.virtual))
+    return replace(
+        found,
+        columns=bare(found.columns),
+        repeats=tuple(replace(r, columns=bare(r.columns)) for r in found.repeats),
+        clocks=clocks,
+    )
 
 
 def _inputs(column: Column) -> dict[str, str]:

@@ -16,7 +16,7 @@ from parsers.factors import FACTORS, Scalar
 from parsers.factors import show as show_factors
 from parsers.figures import Drawn
 from parsers.paper import Headline
-from parsers.published import PaperValue
+from parsers.published import PaperValue, Published
 from parsers.report import Banner, Section, Table
 from parsers.statistics import ONE_RUN, Estimate
 from parsers.summary import CellMetrics
@@ -248,7 +248,7 @@ def figures_section(drawn: Drawn) -> Section | None:
 
 def points_section(sweep: Run) -> Section:
     """Every point; those at single subscribers and of file-sets folded."""
-    metrics = _asked(sweep)
+    metrics = asked(sweep.published, sweep.points)
     own = [p for p in sweep.points if not any(n in p.factors for n in APART)]
     methods = Counter(e.method for p in own for e in p.estimates.values())
     methods.pop(ONE_RUN, None)
@@ -272,14 +272,13 @@ def points_section(sweep: Run) -> Section:
     )
 
 
-def _asked(sweep: Run) -> list[str]:
-    """The metrics that the experiment's file speaks of, else the usual ones."""
-    published = sweep.published
+def asked(published: Published, points: Sequence[Point]) -> list[str]:
+    """The measured metrics that the experiment's file speaks of, else the usual ones."""
     names = {row.metric for row in published.paper}
     names |= {c.metric for c in published.claims}
     names |= {c.against_metric for c in published.claims if c.against_metric is not None}
     names |= {m for f in published.figures for m in (f.metric, f.second) if m is not None}
-    measured = {name for p in sweep.points for name in p.estimates}
+    measured = {name for p in points for name in p.estimates}
     chosen = [n for n in METRICS if n in (names or set(DEFAULT_METRICS)) and n in measured]
     usual = [n for n in DEFAULT_METRICS if n in measured]
     return chosen or usual or [n for n in METRICS if n in measured][:DEFAULT_AT_MOST]

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m experiments compare` on SYNTHETIC runs (parsers/tests/synthetic.py)."""
+"""`python -m experiments report RUN RUN` on SYNTHETIC runs (parsers/tests/synthetic.py)."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from experiments.compare import EXIT_DIFFERENT, EXIT_OK, EXIT_USAGE, main
+from experiments.cli import main as command
+from experiments.compare import EXIT_DIFFERENT, EXIT_OK, EXIT_USAGE
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
 
 Output = pytest.CaptureFixture[str]
@@ -17,6 +19,10 @@ Output = pytest.CaptureFixture[str]
 
 def run(tmp_path: Path, name: str, *cells: SyntheticCell) -> Path:
     return write_synthetic_run(tmp_path / "lossy" / name, *cells)
+
+
+def main(arguments: list[Any]) -> int:
+    return command(["report", *(str(a) for a in arguments)])
 
 
 def flat(text: str) -> str:
@@ -71,15 +77,15 @@ def test_other_inputs_are_no_plain_repeat(tmp_path: Path, capsys: Output) -> Non
 
 def test_a_run_with_repeats_alone(tmp_path: Path, capsys: Output) -> None:
     cells = [SyntheticCell("ldm7", repeat=0), SyntheticCell("ldm7", repeat=1)]
-    text = compared(capsys, run(tmp_path, "1", *cells))
+    text = compared(capsys, run(tmp_path, "1", *cells), "--identical")
     assert "2 repeats, native time (A1, A2): identical" in text
 
 
 def test_native_and_virtual(tmp_path: Path, capsys: Output) -> None:
     native = [run(tmp_path, str(us), SyntheticCell("ldm7", late_us=us)) for us in (0, 1000)]
     virtual = run(tmp_path, "v", SyntheticCell("ldm7", clock="virtual", late_us=2000))
-    page, file = tmp_path / "c.html", tmp_path / "c.json"
-    text = compared(capsys, *native, virtual, "--html", page, "--json", file)
+    pages, file = tmp_path / "pages", tmp_path / "c.json"
+    text = compared(capsys, *native, virtual, "--output", pages, "--json", file)
     # p50: (150 + 151) / 2 = 150.5 ms natively, 152 ms in virtual time: +1.5 ms, 1.00 %.
     assert "150.50 152.00 +1.50 +1.00 % NO" in text
     assert "n/a: virtual time" in text
@@ -97,8 +103,40 @@ def test_native_and_virtual(tmp_path: Path, capsys: Output) -> None:
     (repeats,) = found["repeats"]
     assert (repeats["clock"], repeats["identical"]) == ("native", False)
     assert repeats["receivers"]["r1"]["latency_differs_s"] == pytest.approx(0.001)
-    html = page.read_text()
+    html = (pages / "index.html").read_text()
     assert html.startswith("<!DOCTYPE html>") and "native (A, B) and virtual (C)" in html
+
+
+def test_points_of_two_runs_with_their_difference(tmp_path: Path, capsys: Output) -> None:
+    """Medians: 300 and 310, then 302 and 310 ms; differences 2 and 0: mean 1, s = sqrt 2, and
+    t(1) s / sqrt 2 = 12.706. The same losses, settings and trace, another kernel."""
+    runs = []
+    for name, late_us in (("1", (0, 10_000)), ("2", (2_000, 10_000))):
+        cells = [SyntheticCell("ldm6", repeat=n, late_us=us) for n, us in enumerate(late_us)]
+        cells += [replace(cell, m=4) for cell in cells]
+        figure = {
+            "name": "f", "title": "Latency over m", "kind": "lines", "x": "receivers",
+            "metric": "latency_p50",
+        }  # fmt: skip
+        manifest = {"experiment": "x", "kernel": f"Linux {name}", "spec": {"figures": [figure]}}
+        directory = tmp_path / "x" / name
+        runs.append(write_synthetic_run(directory, *cells, manifest=manifest))
+    text = compared(capsys, *runs)
+    assert "Latency p50, ms; LDM6, r = 20 Mbit/s, p = 1 %" in text
+    assert "m = 2 305.0 ± 63.5 306.0 ± 50.8 +1.0 ± 12.7 +0.3 % yes" in text
+    # Repeats of a number meet: the second ones are equal, the first ones are not.
+    assert "20 s, repeat 2: 2 repeats, native time (A2, B2): identical" in text
+    assert "20 s, repeat 1: 2 repeats, native time (A1, B1): not identical" in text
+    assert "A and B agree within their error bars: 0 of " in text
+    assert "kernel Linux 1 Linux 2" in text
+    pages = tmp_path / "compared" / "x-1--x-2"
+    names = {p.name for p in pages.iterdir()}
+    assert names == {"index.html", "report.md", "report.txt", "f.svg", "f.png", "f.pdf"}
+    html = (pages / "index.html").read_text()
+    assert "run = A: 305.0 ms at m = 2" in html and "run = B: 306.0 ms at m = 2" in html
+    before = html
+    compared(capsys, *runs)  # replaces it
+    assert (pages / "index.html").read_text() == before
 
 
 def test_many_runs_show_every_value(tmp_path: Path, capsys: Output) -> None:
@@ -127,7 +165,7 @@ def test_bad_input_is_one_message_and_nothing_is_written(tmp_path: Path, capsys:
     assert f"found {alias}, the same run as {good}" in bad(capsys, good, alias)
     assert "no cells/<cell>/ in it" in bad(capsys, good, tmp_path)
     assert "no two cells under the same conditions" in bad(capsys, good, other, "--json", file)
-    assert "no two cells" in bad(capsys, good)
+    assert "no two cells" in bad(capsys, good, "--identical")
     (other / "cells/ldm6-m2-r20-p1/facts.json").write_text("{")
     assert "facts.json: not JSON" in bad(capsys, good, other, "--json", file)
     (other / "cells/ldm6-m2-r20-p1/facts.json").write_text("[]")
