@@ -70,8 +70,8 @@ down: setup ## take the network down, and leftovers of dead runs
 .PHONY: test test-setup test-frameworks lint analyze coverage bench fuzz
 test: build ## all tests: lint, C under sanitizers, Python, emulated 8-receiver regression
 	$(call as_root,-m tests.run)
-test-setup: setup ## install what only tests use: a browser that looks at the reports (else its tests are skipped)
-	@command -v chromium-headless-shell >/dev/null || ansible/setup --tags testtools
+test-setup: setup ## install what only tests use: a browser for the reports, tshark for captures (else their tests are skipped)
+	@{ command -v tshark && command -v chromium-headless-shell; } >/dev/null || ansible/setup --tags testtools
 test-frameworks: setup ## the controller's tests over Open vSwitch with os-ken's eventlet hub, os-ken 3.1 and Ryu 4.34
 	@for name in os-ken-eventlet os-ken-3.1 ryu-4.34; do echo "== $$name"; $(PY) -m tests.frameworks $$name || exit; done
 lint: setup ## ruff and mypy

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
+from experiments.capture import Capturing
 from experiments.cell import CellRun
 from experiments.job import Job
 from experiments.join_leave.cell import JoinLeaveRun
@@ -41,7 +42,9 @@ def run_cell(job: Job, out: Path) -> tuple[str, bool]:
     ):
         kind = JoinLeaveRun if isinstance(job.cell, JoinLeaveCell) else CellRun
         run: LabRun = kind(job, network, lab, out)
+        capturing = Capturing(job.captures, lab, out)
         try:
+            capturing.start()
             for text, step in run.steps:
                 await_whole_second(lab.facts.clock)
                 phase(text)
@@ -53,6 +56,7 @@ def run_cell(job: Job, out: Path) -> tuple[str, bool]:
             raise
         finally:
             run.end_all()
+            capturing.stop()
             run.save_description(entered.state_dir)
         return run.finish()
 

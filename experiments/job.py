@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from experiments.capture import NO_CAPTURES, Captures
 from experiments.join_leave.plan import JoinLeaveCell
 from experiments.plan import CellSpec
 
@@ -29,10 +30,12 @@ class Job:
     work: Path
     keep_work: bool
     digest: str
+    captures: Captures = NO_CAPTURES
 
     def to_json(self) -> str:
         raw = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         raw["cell"] = self.cell.to_dict()
+        raw["captures"] = self.captures.to_dict()
         return json.dumps(raw, default=str, indent=2) + "\n"
 
     @classmethod
@@ -40,5 +43,6 @@ class Job:
         raw: dict[str, Any] = json.loads(text)
         for name in ("network", "trace", "build", "work"):
             raw[name] = Path(raw[name])
+        raw["captures"] = Captures.from_dict(raw["captures"])
         kind = JoinLeaveCell if "script" in raw["cell"] else CellSpec
         return cls(**{**raw, "cell": kind.from_dict(raw["cell"])})

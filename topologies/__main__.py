@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from topologies.capture import DEFAULT_LIMIT_BYTES
 from topologies.describe import describe
 from topologies.load import TopologyErrors, bundled, find, load
 from topologies.shell import LabError
@@ -38,6 +39,24 @@ def parser() -> argparse.ArgumentParser:
     shell.add_argument("--run", help="run id (default: the network that `up` made)")
     shell.add_argument("host")
     shell.add_argument("command", nargs=argparse.REMAINDER, help="-- COMMAND ... instead")
+
+    capture = verbs.add_parser("capture", help="capture a link of the network that is up")
+    capture.add_argument("link", help='its name: "a:b" at a\'s end, "b:a" at b\'s')
+    capture.add_argument("--run", help="run id (default: the network that `up` made)")
+    capture.add_argument(
+        "--out", type=Path, default=Path("captures"), metavar="DIR", help="default: captures"
+    )
+    capture.add_argument("--seconds", type=float, metavar="S", help="default: until Ctrl-C")
+    capture.add_argument(
+        "--capture-bytes",
+        type=int,
+        default=DEFAULT_LIMIT_BYTES,
+        metavar="N",
+        help="size of the file at most: the latest frames (default %(default)s)",
+    )
+    capture.add_argument(
+        "--snap-bytes", type=int, default=0, metavar="N", help="of each frame (default: all)"
+    )
 
     verbs.add_parser("doctor", help="what this machine has, and what is missing")
 
@@ -122,6 +141,28 @@ def _shell(options: argparse.Namespace) -> int:
     os.execvpe(argv[0], argv, environment)
 
 
+def _capture(options: argparse.Namespace) -> int:
+    from topologies.capture_command import capture
+
+    found = capture(
+        options.run,
+        options.link,
+        options.out,
+        options.seconds,
+        options.capture_bytes,
+        options.snap_bytes,
+        lambda text: print(text, flush=True),
+    )
+    print(
+        f"{options.out / found.file}: {found.size_bytes} bytes, {found.frames} frames captured, "
+        f"{found.dropped} dropped by the kernel"
+        + ("; the first ones were overwritten" if found.ring else "")
+    )
+    if found.problem:
+        raise LabError(found.problem)
+    return 0
+
+
 def _validate(files: list[str]) -> int:
     bad = False
     for name in files:
@@ -143,6 +184,8 @@ def run(options: argparse.Namespace) -> int:
         return _status()
     if verb == "shell":
         return _shell(options)
+    if verb == "capture":
+        return _capture(options)
     if verb == "validate":
         return _validate(options.files)
     if verb == "doctor":

@@ -21,6 +21,7 @@ from typing import IO, Any
 
 from topologies import counters, link_probes, marks, packet_sockets, wire_plan
 from topologies.build import Built, build, check_ports, nic1_interface, restart_switch
+from topologies.capture import DEFAULT_LIMIT_BYTES, Capture, tap_of
 from topologies.ctcp_host import CircuitTcp, use_in
 from topologies.facts import KernelFacts, probe
 from topologies.faults import Links
@@ -116,6 +117,30 @@ class Lab:
             env={**os.environ, **(env or {}), marks.MARK: self.run_id},
             start_new_session=True,
         )
+
+    def capture(
+        self,
+        link: str,
+        directory: Path,
+        *,
+        limit_bytes: int = DEFAULT_LIMIT_BYTES,
+        snap_bytes: int = 0,
+    ) -> Capture:
+        """tcpdump on a link ("a:b": at a's end, "b:a": at b's), into `directory`. LabError."""
+        tap = tap_of(self.network, link)
+
+        def start(node: str, argv: Sequence[str], errors: IO[Any]) -> subprocess.Popen[bytes]:
+            # Ports of switches are in the run's own namespace, where this process is.
+            return subprocess.Popen(
+                self._command(node, argv) if node in self.pids else list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                env={**os.environ, "LC_ALL": "C", marks.MARK: self.run_id},
+                start_new_session=True,
+            )
+
+        return Capture(tap, directory, start, limit_bytes, snap_bytes)
 
     def run(
         self, host: str, argv: Sequence[str], *, timeout_s: float = 30, check: bool = True
