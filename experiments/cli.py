@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from experiments import estimates, plan_text, runner
+from experiments.capture import Captures
+from experiments.capture import problems as capture_problems
 from experiments.cell_process import CellProblem, Clock, NativeClock, VirtualClock
 from experiments.manifest import machine
 from experiments.progress import make_reporter
@@ -33,6 +35,7 @@ from experiments.spec import (
     load,
     override,
 )
+from topologies.capture import DEFAULT_LIMIT_BYTES
 from virtual.guest import STALL_S
 from virtual.kernel_build import find_kernel
 
@@ -89,6 +92,22 @@ def add_guest_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def _capture_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--capture", action="append", default=[], metavar="LINK",
+        help="capture this link while cells run (a:b: at a's end, b:a: at b's), into the cell's "
+        "captures/LINK.pcapng; may be given several times",
+    )  # fmt: skip
+    parser.add_argument(
+        "--capture-bytes", type=_size, default=DEFAULT_LIMIT_BYTES, metavar="N",
+        help="size of a capture at most: the latest frames (default: 64MB)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--snap-bytes", type=_size, default=0, metavar="N",
+        help="of each frame that is captured (default: all)",
+    )  # fmt: skip
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m experiments",
@@ -113,6 +132,7 @@ def _parser() -> argparse.ArgumentParser:
         "--build", type=Path, default=runner.BUILD, metavar="DIR", help="where the C programs are"
     )
     run.add_argument("--keep-work", action="store_true", help="keep the product queues")
+    _capture_options(run)
     run.add_argument(
         "--clock",
         choices=("native", "virtual"),
@@ -210,6 +230,9 @@ def _list() -> int:
 def _run(options: argparse.Namespace, argv: Sequence[str]) -> int:
     spec, level = _spec(options)
     planned = runner.plan(spec, level, options.only)
+    captures = Captures(tuple(options.capture), options.capture_bytes, options.snap_bytes)
+    if wrong := capture_problems(captures, (p.network for p in planned)):
+        raise UsageError("\n".join(wrong))
     clock = clock_of(options, planned)
     known = estimates.read(runner.RUNS, clock, machine())
     lines = plan_text.summary(
@@ -234,6 +257,7 @@ def _run(options: argparse.Namespace, argv: Sequence[str]) -> int:
         build=options.build.resolve(),
         command=["experiments", *argv],
         clock=clock,
+        captures=captures,
     )
     text = result.path / "report/report.txt"
     if text.exists():

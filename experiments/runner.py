@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import digests, estimates, manifest
+from experiments.capture import NO_CAPTURES, Captures
 from experiments.cell_process import Clock, NativeClock
 from experiments.planning import (
     BUILD,
@@ -95,6 +96,7 @@ def run_experiment(
     build: Path = BUILD,
     command: Sequence[str] = (),
     clock: Clock | None = None,
+    captures: Captures = NO_CAPTURES,
 ) -> RunResult:
     """Runs the planned cells and writes the report. Raises LabError, OSError or KeyboardInterrupt
     after cleaning up; complete cells are then kept for `resume`."""
@@ -129,6 +131,7 @@ def run_experiment(
                 described={"git": described["git"], "jobs": clock.jobs},
                 keep_work=keep_work,
                 build=build,
+                captures=captures,
             )
             sweep.outcome.results |= {name: resumed(run, name) for name in taken}
             sweep.cells([p for p in in_order if p.cell.cell not in taken])

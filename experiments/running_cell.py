@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import digests
+from experiments.capture import Captures
 from experiments.cell_process import CellProblem, CellProcess, Clock
 from experiments.job import Job
 from experiments.planning import Planned
@@ -47,6 +48,7 @@ class RunningCell:
         *,
         keep_work: bool,
         build: Path,
+        captures: Captures,
         described: Mapping[str, Any],
     ) -> None:
         self.planned, self._run, self._keep_work = planned, run, keep_work
@@ -75,6 +77,7 @@ class RunningCell:
             work=self._work,
             keep_work=keep_work,
             digest=planned.digest(clock.name),
+            captures=captures,
         )
         self._done: dict[str, Any] | None = None
         self._problem = ""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from experiments.capture import Captures
 from experiments.cell_process import Clock
 from experiments.planning import Planned
 from experiments.progress import Reporter
@@ -59,10 +60,11 @@ class Sweep:
         described: Mapping[str, Any],
         keep_work: bool,
         build: Path,
+        captures: Captures,
     ) -> None:
         self._run, self._clock, self._reporter = run, clock, reporter
         self._estimate_s, self._described = estimate_s, described
-        self._keep_work, self._build = keep_work, build
+        self._keep_work, self._build, self._captures = keep_work, build, captures
         self._running: dict[str, RunningCell] = {}
         self._numbers: dict[str, int] = {}
         self._runs: dict[str, int] = {}
@@ -108,6 +110,7 @@ class Sweep:
                 self._clock,
                 keep_work=self._keep_work,
                 build=self._build,
+                captures=self._captures,
                 described={"attempt": self._runs[name], **self._described},
             )
 
