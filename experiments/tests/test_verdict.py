@@ -207,6 +207,11 @@ def test_the_worst_check_decides() -> None:
         ({"end": end(relay={"a:b/forward": {"frames": 10, "late_p50_us": 6000}})},
          "delay lateness, median", "fail"),
         ({"rtt_measured_ms": {"wsu1": 36.0, "sl1": 43.5}}, "round-trip times", "warn"),
+        # 0.3 ms more than 1 ms are 30 %, 0.6 ms are 60 %.
+        ({"rtt_asked_ms": {"wsu1": 1.0}, "rtt_measured_ms": {"wsu1": 1.3}, "rtt_after_ms": {}},
+         "round-trip times", "warn"),
+        ({"rtt_asked_ms": {"wsu1": 1.0}, "rtt_measured_ms": {"wsu1": 1.6}, "rtt_after_ms": {}},
+         "round-trip times", "fail"),
         ({"rtt_measured_ms": {"wsu1": 0.3, "sl1": 41.0}}, "round-trip times", "fail"),
         ({"rtt_measured_ms": {"wsu1": 36.0}}, "round-trip times", "fail"),
         ({"lags": {"umass": lag(), "sl1": lag(samples=0)}}, "scheduling lag", "warn"),

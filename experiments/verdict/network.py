@@ -41,6 +41,12 @@ LINK_DELAY_ERROR_MS: Final[Mapping[Clock, Limits]] = {
     ),
     "virtual": Limits(0.05, 0.5, "half of a round trip's; measured within 0.001 ms"),
 }
+RTT_ERROR_SHARE: Final = Limits(
+    0.2,
+    0.5,
+    "of the asked round trip: what is less than a millisecond off is nothing at 100 ms and "
+    "most of it at 1 ms",
+)
 
 
 def settings(name: str, wrong: Sequence[str], checked: int) -> Check:
@@ -224,6 +230,11 @@ def _round_trips(
     text = f"worst: {worst}, {found[worst]:.{digits}f} ms instead of {asked[worst]:g} ms"
     # Ping prints microseconds; the difference of two such numbers must not exceed by its last bit.
     status = RTT_ERROR_MS[clock].status(round(abs(errors[worst]), 6))
+    far = max(errors, key=lambda host: abs(errors[host]) / asked[host])
+    share = abs(errors[far]) / asked[far]
+    if (of_share := RTT_ERROR_SHARE.status(round(share, 6))) in ("warn", "fail"):
+        text += f"; {far}, {100 * share:.0f} % from {asked[far]:g} ms"
+        status = "fail" if "fail" in (status, of_share) else "warn"
     return Check(name, status, asked[worst], found[worst], text)
 
 
