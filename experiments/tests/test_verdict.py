@@ -248,6 +248,9 @@ def test_the_worst_check_decides() -> None:
         # Of 2 x 1.2 GB.
         ({"sockets": {"wsu1": 2_170_000_000, "sl1": 0}}, "fill of the receivers' UDP buffers",
          "warn"),
+        ({"sockets": {"sl1": 2_170_000_000}, "receivers": {"sl1.NGRID": stats()},
+          "arrived": {"sl1.NGRID": (10_000, 100)}},
+         "fill of the receivers' UDP buffers", "warn"),
         ({"rtt_after_ms": {"sl1": 61.0}}, "round-trip times after the replay", "fail"),
         ({"links_after": (["a:b forward: asked 18, found 48"], 16)},
          "link settings after the replay", "fail"),

@@ -17,6 +17,11 @@ from topologies.facts import Clock
 from topologies.link_probes import LinkProbe
 
 
+def host_of(receiver: str) -> str:
+    """Where a receiver runs: "sl1", also of its subscription "sl1.NGRID"."""
+    return receiver.partition(".")[0]
+
+
 @dataclass(frozen=True)
 class ShaperSample:
     """State of the sender's shaper (multicast class, or TBF) at one instant."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from experiments.load import Load, ProcessLoad
 from experiments.verdict.checks import Check, Limits, Status, worst
-from experiments.verdict.evidence import Evidence
+from experiments.verdict.evidence import Evidence, host_of
 from topologies.facts import Clock
 
 BUSY_SHARE: Final = Limits(
@@ -133,7 +133,8 @@ def _processes(evidence: Evidence) -> list[Check]:
     for p in load.processes:
         at_hosts[p.place] = at_hosts.get(p.place, 0.0) + p.cpu_s
     sender = at_hosts.get(evidence.publisher, 0.0) / load.elapsed_s
-    receivers = sum(at_hosts.get(host, 0.0) for host in evidence.receivers) / load.elapsed_s
+    hosts = {host_of(name) for name in evidence.receivers}
+    receivers = sum(at_hosts.get(host, 0.0) for host in hosts) / load.elapsed_s
     single = Check(
         "CPU of single processes",
         CORE_SHARE.status(share),

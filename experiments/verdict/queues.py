@@ -7,7 +7,7 @@ from typing import Final
 
 from experiments.queue_watch import Queue
 from experiments.verdict.checks import Check, Limits
-from experiments.verdict.evidence import Evidence
+from experiments.verdict.evidence import Evidence, host_of
 from experiments.verdict.replay import RATE_ERROR
 
 NEARLY_FULL: Final = Limits(
@@ -88,11 +88,11 @@ def _excess(queue: Queue) -> float:
 
 def _sockets(evidence: Evidence) -> Check:
     name = "fill of the receivers' UDP buffers"
-    granted = {
-        host: RMEM_PER_RCVBUF * stats.rcvbuf_granted_bytes
-        for host, stats in evidence.receivers.items()
-        if stats is not None and stats.rcvbuf_granted_bytes > 0
-    }
+    granted: dict[str, int] = {}  # the least of a host's
+    for receiver, stats in evidence.receivers.items():
+        if stats is not None and stats.rcvbuf_granted_bytes > 0:
+            limit, host = RMEM_PER_RCVBUF * stats.rcvbuf_granted_bytes, host_of(receiver)
+            granted[host] = min(limit, granted.get(host, limit))
     known = [host for host in granted if host in evidence.sockets]
     if evidence.protocol != "ldm7" or not known:
         return Check(name, "n/a", None, None, "no FMTP receiver's buffer was sampled")
