@@ -29,6 +29,7 @@ LEAST_R2 = 0.98
 FLAT_AT_MOST = 0.1  # change over the range, of the mean
 EQUAL_AT_MOST = 0.1  # difference, of the counterpart
 TREND_P = 0.05
+RANKED_FROM = 6  # repeats; with fewer no p of Wilcoxon's test is below 0.05
 
 
 @dataclass(frozen=True)
@@ -329,7 +330,7 @@ def _compared(claim: Claim, label: str, ours: Estimate, other: Estimate) -> Part
         return _within(label, numbers, quotient, bounds, text)
     found = statistics.difference(ours, other)
     if claim.kind == "above":
-        return _above(claim, label, both, found)
+        return _above(claim, label, both, found, statistics.wilcoxon_p(ours, other))
     limit = EQUAL_AT_MOST if claim.at_most is None else claim.at_most
     if other.mean == 0:
         if found.low == found.high == 0:
@@ -347,9 +348,12 @@ def _interval(estimate: Estimate, scale: float, unit: str) -> str:
     return f"{text} {unit}".rstrip()
 
 
-def _above(claim: Claim, label: str, both: str, found: Estimate) -> Part:
+def _above(claim: Claim, label: str, both: str, found: Estimate, p: float | None) -> Part:
+    """`p`: of Wilcoxon's test, told where there are enough repeats for it to say anything."""
     metric = METRICS[claim.metric]
     numbers = f"{both}: difference {_interval(found, metric.scale, metric.shown_unit)}"
+    if p is not None and found.n >= RANKED_FROM:
+        numbers += f", Wilcoxon's signed-rank test p = {p:.2g}"
     if not found.has_interval:
         alone = "it would hold" if found.mean > 0 else "it would not hold"
         return Part(label, NOT_DECIDABLE, numbers, f"{found.method}; by the values alone {alone}")

@@ -333,6 +333,10 @@ def test_ratio_and_above() -> None:
     assert one(asked.model_copy(update={"at_least": 23.4}), made).verdict == "not decidable"
     above = claim("above", where=LDM6, against={"protocol": "ldm7"})
     assert one(above, made).verdict == "held"
+    assert "Wilcoxon" not in one(above, made).numbers
+    six = sweep({("ldm6", 24): (9, 10, 11, 12, 13, 14), ("ldm7", 24): (1, 3, 5, 7, 9, 11)})
+    # All six differences, 8 to 3, are above 0: 2 of 2^6 patterns of signs are as extreme.
+    assert one(above, six).numbers.endswith(", Wilcoxon's signed-rank test p = 0.031")
     other = claim("above", where={"protocol": "ldm7"}, against=LDM6)
     assert one(other, made).verdict == "not held"
 
