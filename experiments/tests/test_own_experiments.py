@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The experiments that no paper has: what they vary, what they can be run on, and that the overview
+of the documentation says how many cells they have."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from experiments import burst_loss
+from experiments.join_leave import plan as join_leave
+from experiments.networks import Networks, with_rtt
+from experiments.plan import CellSpec, expand
+from experiments.runner import ROOT
+from experiments.spec import JoinLeaveSpec, at_level, find, load
+from topologies.load import find as find_topology
+from topologies.load import load as load_topology
+
+OURS = ("timeouts", "rtt", "burst-loss", "background", "churn", "scale")
+SUBSCRIBERS = [f"s{n}" for n in range(7)]  # of drfsm8, which has seven
+
+
+def cells_of(name: str, level: str) -> tuple[CellSpec, ...]:
+    spec = at_level(load(find(name)), level)
+    if isinstance(spec, JoinLeaveSpec):
+        return join_leave.expand(spec, SUBSCRIBERS, level)
+    return expand(spec, level)
+
+
+@pytest.mark.parametrize("level", ["quick", "paper"])
+@pytest.mark.parametrize("name", OURS)
+def test_the_overview_counts_their_cells(name: str, level: str) -> None:
+    text = (ROOT / "docs/experiments/README.md").read_text()
+    row = re.search(rf"^\| \[{name}\].*$", text, re.MULTILINE)
+    assert row is not None
+    quick, paper = (int(row[0].split("|")[column]) for column in (4, 6))
+    cells = cells_of(name, level)
+    assert len(cells) == (quick if level == "quick" else paper)
+    assert len({cell.cell for cell in cells}) == len(cells)
+    assert {cell.duration_s for cell in cells} == ({3600.0} if level == "paper" else
+                                                   {cells[0].duration_s})  # fmt: skip
+    assert (ROOT / f"docs/experiments/{name}.md").exists()
+
+
+@pytest.mark.parametrize("name", ["timeouts", "rtt", "burst-loss", "background", "scale"])
+def test_there_is_a_network_for_each_cell(name: str) -> None:
+    networks = Networks()
+    cells = cells_of(name, "quick")
+    burst_loss.check(cells)
+    for cell in cells:
+        network = networks.of(cell)
+        assert len(network.subscribers) == cell.m
+        assert network.lane_count == (2 if cell.background_flows else 1)
+        if cell.rtt_ms is not None:
+            assert set(network.round_trip_ms.values()) == {cell.rtt_ms}
+
+
+def test_ldm6_fits_onto_the_links_of_every_scale() -> None:
+    """geni5's links have 1 Gbit/s; a path's rate is taken on each link of its tree."""
+    assert max(cell.r_vn_bps for cell in cells_of("scale", "quick")) <= 1_000_000_000
+
+
+def test_the_guaranteed_path_fits_beside_others() -> None:
+    """Of 100 Mbit/s, for both protocols."""
+    rates = {c.protocol: c.r_vn_bps for c in cells_of("background", "paper")}
+    assert rates == {"ldm7": 48_000_000, "ldm6": 96_000_000}
+
+
+def test_a_round_trip_for_feeds_on_lanes_of_their_own() -> None:
+    network = load_topology(find_topology("drfsm8"), {"lanes": 3})
+    assert set(with_rtt(network, 20.0).round_trip_ms.values()) == {20.0}
+    assert with_rtt(network, None) == network
