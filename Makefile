@@ -14,6 +14,8 @@ endef
 
 EXPERIMENT_ARGS = $(if $(DURATION),--duration $(DURATION)) $(if $(RECEIVERS),--receivers $(RECEIVERS)) \
   $(if $(TRACE),--trace $(TRACE)) $(if $(SEED),--seed $(SEED)) $(if $(QUEUE_BYTES),--queue-bytes $(QUEUE_BYTES)) \
+  $(if $(LEVEL),--level $(LEVEL)) $(if $(REPEATS),--repeats $(REPEATS)) $(foreach e,$(ONLY),--only '$(e)') \
+  $(if $(ORDER),--order $(ORDER)) $(foreach link,$(CAPTURE),--capture '$(link)') $(if $(DRY_RUN),--dry-run) \
   $(if $(RESUME),--resume) $(if $(CLOCK),--clock $(CLOCK)) $(if $(JOBS),--jobs $(JOBS))
 TOPOLOGY ?= geni5
 
@@ -23,7 +25,8 @@ help: ## this list
 	@echo
 	@awk -F':.*## ' '/^[a-z%A-Z-]+:.*## / {printf "  make %-26s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo "  Options: DURATION=60 RECEIVERS=8 TRACE=file SEED=1 QUEUE_BYTES=5000000000 RESUME=1 for experiments;"
+	@echo "  Options: LEVEL=quick|paper REPEATS=5 ONLY='receivers=8 protocol=ldm7' DRY_RUN=1 RESUME=1 CAPTURE=link ORDER=file"
+	@echo "           DURATION=60 RECEIVERS=8 TRACE=file SEED=1 QUEUE_BYTES=5000000000 for experiments;"
 	@echo "           CLOCK=virtual JOBS=2: in virtual time, without root, so many cells at once;"
 	@echo "           TOPOLOGY=geni5|drfsm8|bottleneck|twocores RECEIVERS=8 for up; HOST=name for shell."
 
@@ -42,8 +45,12 @@ doctor: setup ## what this machine has, what is used instead, what is missing
 	@$(PY) -m virtual status
 
 # In virtual time nothing needs root; the guest's kernel is built once.
-experiment-%: build $(if $(filter virtual,$(CLOCK)),virtual-kernel) ## run experiments/NAME.yaml (lossy, lossless, join-leave) and print its report
+experiment-%: build $(if $(filter virtual,$(CLOCK)),virtual-kernel) ## run experiments/NAME.yaml and print its report (make experiments: which there are)
 	$(if $(filter virtual,$(CLOCK)),@PYTHONPATH=$(CURDIR) $(PY) -m experiments run $* $(EXPERIMENT_ARGS),$(call as_root,-m experiments run $* $(EXPERIMENT_ARGS)))
+
+.PHONY: experiments
+experiments: setup ## the experiments there are
+	@$(PY) -m experiments list
 
 # JUNIT= and SUMMARY= are for CI systems; which clock: virtual if its kernel is built, else this machine's.
 REGRESSION_ARGS = -m experiments regression $(if $(CLOCK),--clock $(CLOCK)) $(if $(JOBS),--jobs $(JOBS)) \

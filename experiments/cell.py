@@ -298,6 +298,7 @@ class CellRun(LabRun):
     def replay(self) -> None:
         """Samples the sender, replays the trace, waits until all products are everywhere."""
         every = samplers.interval_s(self.cell.duration_s)
+        self.save_state()
         with ExitStack() as stack:
             classid = shaping.MULTICAST_CLASS if self.cell.protocol == "ldm7" else ""
             self.sample(stack, every, {"shaper.log": (self.nic1, classid)})

@@ -266,6 +266,13 @@ class LabRun:
         found = samplers.parse_shaper(text, classid or None)
         return "" if found is None else samplers.shaper_line(ShaperSample(time.time(), *found))
 
+    def save_state(self) -> None:
+        """state/: flows, groups, meters, queueing disciplines and settings before the replay."""
+        folder = self.out / "state"
+        folder.mkdir()
+        for name, text in self.lab.dumps().items():
+            write_text(folder / name, text)
+
     def save_paths(self, file: str) -> list[dict[str, Any]]:
         """The paths as the path service shows them, also in `file`."""
         try:

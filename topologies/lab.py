@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from topologies import counters, link_probes, marks, packet_sockets, wire_plan
+from topologies import counters, dumps, link_probes, marks, packet_sockets, wire_plan
 from topologies.build import Built, build, check_ports, nic1_interface, restart_switch
 from topologies.capture import DEFAULT_LIMIT_BYTES, Capture, tap_of
 from topologies.ctcp_host import CircuitTcp, use_in
@@ -260,6 +260,10 @@ class Lab:
             record["socket_drops"] = lost.get(port, 0)
         result["relay"] = self._relay.report() if self._relay is not None else {}
         return result
+
+    def dumps(self) -> dict[str, str]:
+        """What the network is made of now, by name of a file (topologies/dumps.py)."""
+        return check_all(dumps.commands(self.network, self.pids))
 
     def _packet_socket_drops(self) -> dict[str, int]:
         """Switch port -> frames lost before the userspace datapath read them."""

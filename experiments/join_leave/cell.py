@@ -196,6 +196,7 @@ class JoinLeaveRun(LabRun):
     def replay(self) -> None:
         """Samples the sender, replays all traces, follows the script, waits for the products."""
         every = samplers.interval_s(self.plan.duration_s)
+        self.save_state()
         with ExitStack() as stack:
             shapers = {
                 f"shaper.{feed.name}.log": (

@@ -73,10 +73,11 @@ def test_the_experiment_is_one_that_runs(tmp_path: Path) -> None:
     )
     spec = load_as(ExperimentSpec, path)
     assert (spec.name, spec.duration_s, spec.repeats) == (bench.NAME, 12.5, 3)
-    assert spec.factors.protocol == ("ldm7",)
-    assert spec.factors.receivers == (1, 24)
-    assert spec.factors.rate_bps == (20_000_000, 40_000_000)
-    assert spec.factors.loss == (0.01,)
+    (factors,) = spec.factors
+    assert factors.protocol == ("ldm7",)
+    assert factors.receivers == (1, 24)
+    assert factors.rate_bps == (20_000_000, 40_000_000)
+    assert factors.loss == (0.01,)
     assert spec.parameters == load(bench.EXPERIMENT).parameters
 
 
