@@ -33,6 +33,10 @@ class Measured:
     ratio: float
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def kind_of(cell: CellSpec) -> str:
     return "join-leave" if isinstance(cell, JoinLeaveCell) else cell.protocol
 
@@ -64,7 +68,7 @@ class Estimates:
         runs = sorted({m.run for m in self._rests_on}, key=lambda r: r.rpartition("/")[2])
         more = f" and {len(runs) - 1} earlier" if len(runs) > 1 else ""
         return (
-            f"from {len(self._rests_on)} cells of {len(runs)} runs on this machine "
+            f"from {_count(len(self._rests_on), 'cell')} of {_count(len(runs), 'run')} on this machine "
             f"({runs[-1]}{more})"
         )
 

@@ -59,7 +59,7 @@ def test_earlier_cells_scale_the_formula(
     found = estimates.read(tmp_path, NativeClock(), MACHINE)
     longer = dataclasses.replace(cells["ldm7"], duration_s=600.0, cell="ldm7-m9-r20-p1")
     assert found.of(planned(longer, geni5)) == pytest.approx(2 * 617.5)
-    assert found.basis == "from 1 cells of 1 runs on this machine (lossy/20260101T000000Z)"
+    assert found.basis == "from 1 cell of 1 run on this machine (lossy/20260101T000000Z)"
     # LDM6 was not measured.
     assert found.of(planned(cells["ldm6"], geni5)) == 77.5
 
