@@ -67,10 +67,8 @@ class Estimates:
             return "by formula: no earlier run of such cells on this machine"
         runs = sorted({m.run for m in self._rests_on}, key=lambda r: r.rpartition("/")[2])
         more = f" and {len(runs) - 1} earlier" if len(runs) > 1 else ""
-        return (
-            f"from {_count(len(self._rests_on), 'cell')} of {_count(len(runs), 'run')} on this machine "
-            f"({runs[-1]}{more})"
-        )
+        cells, of = _count(len(self._rests_on), "cell"), _count(len(runs), "run")
+        return f"from {cells} of {of} on this machine ({runs[-1]}{more})"
 
 
 def read(runs: Path, clock: Clock, machine: Mapping[str, Any]) -> Estimates:
