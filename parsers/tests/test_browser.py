@@ -115,6 +115,8 @@ def test_printed_pages_hold_everything(tab: Browser, page: Path) -> None:
     tab.open(page.as_uri())
     assert tab.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    tab.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert tab.evaluate("document.documentElement.scrollWidth") == 700
     assert tab.pdf().startswith(b"%PDF")
 
 
