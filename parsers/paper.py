@@ -141,8 +141,9 @@ def _context(row: PaperValue, rows: Sequence[PaperValue], protocol: str, point: 
     if duration_s >= row.published_s or row.metric == metric.name:  # which says it itself
         return ""
     rate = point.estimates.get(metric.name)
-    has = metric.show(rate.mean) if rate is not None else "unknown"
-    text = f"ours, {duration_s:g} s, had an input rate of {has}"
+    if rate is None:  # points at single subscribers have none
+        return f"ours: {duration_s:g} s of the published {row.published_s:g} s"
+    text = f"ours, {duration_s:g} s, had an input rate of {metric.show(rate.mean)}"
     published = next(
         (
             r.value_si

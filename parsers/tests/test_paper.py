@@ -167,3 +167,10 @@ def test_as_json() -> None:
     assert written["within_error_bar"] is True  # 88 +- 12.7
     assert (written["paper"], written["ours"]["values"]) == (88.7, [87.0, 89.0])
     assert written["at"]["receivers"] == 8
+
+
+def test_a_point_without_an_input_rate_says_how_long_it_was() -> None:
+    """Points at single subscribers have none."""
+    short = row(published_s=3600)
+    (found,) = headlines([short], [point(ffdr=[99.0])])
+    assert found.context == "ours: 30 s of the published 3600 s"
