@@ -70,7 +70,8 @@ class Load:
     elapsed_s: float
     cores: tuple[CoreLoad, ...]
     processes: tuple[ProcessLoad, ...]
-    sampling_cpu_s: float  # of what watches: this process, what it started and ended, hostlag, sar
+    # Of what drives and watches: this process and what it started and saw end, hostlag, sar.
+    sampling_cpu_s: float
     clocksource: str
 
     def to_dict(self) -> dict[str, Any]:

@@ -237,8 +237,8 @@ def test_the_worst_check_decides() -> None:
         # Of 60 s: 10 % and 50 %.
         ({"load": load(ProcessLoad("", "slow", 1, 1, 6.1, 99))}, "run queue", "warn"),
         ({"load": load(ProcessLoad("", "slow", 1, 1, 30.1, 99))}, "run queue", "fail"),
-        ({"load": load(sampling_cpu_s=6.1)}, "sampling", "warn"),
-        ({"load": load(sampling_cpu_s=18.1)}, "sampling", "fail"),
+        ({"load": load(sampling_cpu_s=15.1)}, "sampling", "warn"),
+        ({"load": load(sampling_cpu_s=60.1)}, "sampling", "fail"),
         ({"queues": [queue(peak_backlog_bytes=450_001)]}, "queue backlog", "warn"),
         ({"queues": [queue(), queue(samples=0)]}, "queue backlog", "warn"),
         ({"queues": [queue(limit_bytes=None, limit_packets=77)]}, "queue backlog", "warn"),

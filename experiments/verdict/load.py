@@ -74,7 +74,10 @@ CLOCK_RESOLUTION_NS: Final = Limits(
 VIRTUAL_LOOK_NS: Final = 256  # each look at the clock moves virtual time by so much
 SLOW_CLOCKSOURCES: Final = ("jiffies", "refined-jiffies")
 SAMPLING_SHARE: Final = Limits(
-    0.10, 0.30, "of a core: what watches must not be what keeps the others from running"
+    0.25,
+    1.0,
+    "of a core: what watches must not be what keeps the others from running; if it does is judged "
+    "by lag and run queue",
 )
 NO_CPU_IN_VIRTUAL_TIME: Final = (
     "does not apply: virtual time stands still while a process computes, "
@@ -149,7 +152,8 @@ def _processes(evidence: Evidence) -> list[Check]:
         SAMPLING_SHARE.status(watching),
         f"at most {SAMPLING_SHARE.warn:.0%} of a core",
         round(watching, 4),
-        f"what watches took {watching:.1%} of a core: this cell's process, sar, hostlag, ps, tc",
+        f"what drives and watches the cell took {watching:.1%} of a core: its process and programs "
+        "that this started and saw end (ps, tc, pqinsert), sar, hostlag",
     )
     return [single, _run_queue(load), sampling]
 
