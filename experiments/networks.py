@@ -21,11 +21,16 @@ RECEIVERS = "receivers"  # the parameter of a topology whose subscribers are gen
 LANES = "lanes"  # the parameter of a topology whose hosts may be on several paths
 
 
+# topology, m, named subscribers, lanes
+Key = tuple[str, int, tuple[str, ...] | None, int]
+
+
 class Networks:
-    """Reads each network once."""
+    """Makes each network once."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, int, tuple[str, ...] | None, int], Network] = {}
+        self._found: dict[Key, Network] = {}
+        self._changed: dict[tuple[Key, float | None, float], Network] = {}
 
     def of(self, cell: CellSpec) -> Network:
         """With the round trip that the cell asks for, and a lane for competing flows if it has
@@ -47,8 +52,11 @@ class Networks:
                 self._found[key] = _generated(path, cell.m, cell.subscribers, more)
             else:
                 self._found[key] = _fixed(path, cell.m, cell.subscribers, more)
-        network = with_rtt(self._found[key], cell.rtt_ms)
-        return with_handoff_loss(network, cell.handoff_loss)
+        changed = (key, cell.rtt_ms, cell.handoff_loss)
+        if changed not in self._changed:
+            network = with_rtt(self._found[key], cell.rtt_ms)
+            self._changed[changed] = with_handoff_loss(network, cell.handoff_loss)
+        return self._changed[changed]
 
 
 def with_rtt(network: Network, rtt_ms: float | None) -> Network:
