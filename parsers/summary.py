@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -11,16 +11,17 @@ from parsers import metrics
 from parsers.cell import NO_CPU, Cell, Verdict, VirtualRun
 from parsers.counters import Counters, Drop, drops_between, rule_arrivals, rule_bursts, rule_drops
 from parsers.cpu_log import CpuLog
-from parsers.deliveries import Arrival, Receiver, Sent, ingested, receiver_of, sent_by
+from parsers.deliveries import Receiver, Sent, ingested, receiver_of, sent_by
 from parsers.iperf3 import IperfReport
 from parsers.ldm_log import LdmLog, Notice, Replayed
-from parsers.metrics import CpuSample, Delivery, FileSet, FmtpFile, FmtpMetrics, RateSample
+from parsers.metrics import CpuSample, Delivery, FmtpFile, FmtpMetrics, RateSample
 from parsers.problems import Problem
 from parsers.products import ContentCheck, ProductList, compare_products
 from parsers.ps_log import PsLog
 from parsers.repaired import Repaired, repaired_of
 from parsers.sar_log import SarLog, shift_to
 from parsers.series import Series, cpu_series, input_series, per_minute
+from parsers.set_throughput import FileSetMetrics, counts, cutter, throughput
 from parsers.times import MICROSECONDS
 from parsers.units import Value, absent
 
@@ -45,13 +46,6 @@ class CellData:
     virtual: VirtualRun | None = None
     background: Mapping[str, IperfReport] = field(default_factory=dict)  # per host that has flows
     missing: tuple[str, ...] = ()  # files that were not there
-
-
-@dataclass(frozen=True)
-class FileSetMetrics:
-    files: FileSet
-    throughput: Value
-    ffdr: Value
 
 
 @dataclass(frozen=True)
@@ -111,8 +105,8 @@ def summarize(
     }
     begin, end = _active(cell, receivers)
     values: dict[str, Value] = {}
-    cut = _cutter(cell, sent, receivers)
-    sets, complete = _throughput(cell, sent, receivers, group_bytes, cut, values)
+    cut = cutter(cell, sent, receivers)
+    sets, complete = throughput(cell, sent, receivers, group_bytes, cut, values)
     _fmtp(cell, receivers, values)
     latencies = _latencies(cell, sent, receivers, values)
     sar = shift_to(data.sar, cell.insertion_started) if data.sar is not None else None
@@ -175,105 +169,6 @@ def _active(cell: Cell, receivers: Mapping[str, Receiver]) -> tuple[float, float
     arrivals = [a.time_us for r in receivers.values() for a in r.arrivals.values()]
     last = max(arrivals) / MICROSECONDS if arrivals else (cell.drained or cell.insertion_ended)
     return cell.insertion_started, max(cell.insertion_ended, last)
-
-
-def _counts(protocol: str, arrival: Arrival) -> bool:
-    """Is the file in Z_i? With LDM7 only if FMTP delivered it (mpup-ldm7 III-B)."""
-    return arrival.how == ("fmtp" if protocol == "ldm7" else "ldm6")
-
-
-Cutter = Callable[[int | None], list[FileSetMetrics]]
-
-
-def _cutter(cell: Cell, sent: Sent, receivers: Mapping[str, Receiver]) -> Cutter:
-    """A function that measures the file-sets of size G, or (None) everything as one; none where
-    what was sent or a receiver's log is missing."""
-    no_ffdr = absent("%", "defined for LDM7 only")
-    if not sent.order or len(receivers) < cell.m:
-        return lambda _: []
-    position = {product: i for i, product in enumerate(sent.order)}
-    received = {
-        host: {
-            place: Delivery(product.size_bytes, arrival.latency_s(product))
-            for product, arrival in receiver.arrivals.items()
-            if (place := position.get(product)) is not None and _counts(cell.protocol, arrival)
-        }
-        for host, receiver in receivers.items()
-    }
-    sizes = [p.size_bytes for p in sent.order]
-    order = range(len(sizes))
-
-    def measure(files: FileSet) -> FileSetMetrics:
-        return FileSetMetrics(
-            files,
-            metrics.throughput(order, received, files),
-            metrics.ffdr(order, received, files) if cell.protocol == "ldm7" else no_ffdr,
-        )
-
-    def cut(group_bytes: int | None) -> list[FileSetMetrics]:
-        if group_bytes is None:
-            return [measure(FileSet(0, len(sizes) - 1, sum(sizes)))]
-        return [measure(files) for files in metrics.file_sets(sizes, group_bytes)]
-
-    return cut
-
-
-def file_set_values(sets: Sequence[FileSetMetrics]) -> dict[str, Value]:
-    """The distribution of the throughput over file-sets (mpup-ldm7.txt V-C, Fig. 2)."""
-    defined = [s.throughput.value for s in sets if s.throughput.value is not None]
-    values = {"file_sets": Value(float(len(sets)), "")}
-    if not defined:
-        reason = sets[0].throughput.reason if sets else "less than one file-set was sent"
-        names = ("throughput", "throughput_median", "throughput_iqr")
-        return values | {name: absent("bit/s", reason) for name in names}
-    quartiles = [metrics.quantile(defined, q, "bit/s").value or 0.0 for q in (0.25, 0.5, 0.75)]
-    return values | {
-        "throughput": Value(sum(defined) / len(defined), "bit/s"),
-        "throughput_median": Value(quartiles[1], "bit/s"),
-        "throughput_iqr": Value(quartiles[2] - quartiles[0], "bit/s"),
-    }
-
-
-def _throughput(
-    cell: Cell,
-    sent: Sent,
-    receivers: Mapping[str, Receiver],
-    group_bytes: int,
-    cut: Cutter,
-    values: dict[str, Value],
-) -> tuple[list[FileSetMetrics], bool]:
-    """Eq. 3 and 4 per file-set, their means, and over the whole run."""
-    found = cut(None)
-    if not found:
-        without = [h for h in cell.subscribers if h not in receivers]
-        reason = sent.reason or f"no log of {', '.join(without)}"
-        names = ("throughput", "throughput_whole", "throughput_median", "throughput_iqr")
-        values |= {name: absent("bit/s", reason) for name in names}
-        values["file_sets"] = absent("", reason)
-        no_ffdr = absent("%", "defined for LDM7 only")
-        values["ffdr"] = absent("%", reason) if cell.protocol == "ldm7" else no_ffdr
-        return [], False
-    (everything,) = found
-    values["throughput_whole"] = everything.throughput
-    values["ffdr"] = everything.ffdr
-    sets = cut(group_bytes)
-    values |= file_set_values(sets)
-    if not sets:
-        value = everything.throughput
-        note = (
-            f"one file-set of everything: {everything.files.size_bytes / 1e6:.1f} MB,"
-            f" less than G = {group_bytes / 1e6:.0f} MB"
-        )
-        values["throughput"] = Value(value.value, value.unit, value.reason, note)
-        return [everything], False
-    value = values["throughput"]
-    if value.value is not None:
-        undefined = sum(1 for s in sets if s.throughput.value is None)
-        note = f"mean of {len(sets) - undefined} file-sets of G = {group_bytes / 1e6:.0f} MB"
-        if undefined:
-            note += f"; {undefined} more undefined"
-        values["throughput"] = Value(value.value, "bit/s", note=note)
-    return sets, True
 
 
 def _fmtp_of(receiver: Receiver) -> FmtpMetrics:
@@ -569,7 +464,7 @@ def _receiver(
         (
             Delivery(p.size_bytes, a.latency_s(p))
             for p, a in receiver.arrivals.items()
-            if _counts(cell.protocol, a)
+            if counts(cell.protocol, a)
         ),
         key=attrgetter("latency_s", "size_bytes"),
     )

@@ -19,8 +19,9 @@ from parsers.cell import Cell
 from parsers.factors import FACTORS, Scalar, same, show
 from parsers.join_leave import JoinLeaveCell, JoinLeaveMetrics
 from parsers.published import Where
+from parsers.set_throughput import FileSetMetrics, file_set_values
 from parsers.statistics import Estimate
-from parsers.summary import CellMetrics, FileSetMetrics, ReceiverMetrics, file_set_values
+from parsers.summary import CellMetrics, ReceiverMetrics
 from parsers.units import METRICS, Value
 
 APART = ("subscriber", "file_set_bytes")  # no property of a cell: see above

@@ -14,8 +14,9 @@ from parsers.factors import Scalar
 from parsers.metrics import FileSet
 from parsers.published import Claim
 from parsers.series import Series
+from parsers.set_throughput import FileSetMetrics
 from parsers.statistics import ONE_RUN
-from parsers.summary import CellMetrics, FileSetMetrics, ReceiverMetrics
+from parsers.summary import CellMetrics, ReceiverMetrics
 from parsers.sweep import Point, lines, points, select, shown
 from parsers.units import Value, absent
 
