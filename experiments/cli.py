@@ -127,6 +127,10 @@ def _parser() -> argparse.ArgumentParser:
         "--order", choices=ORDERS, default=ORDERS[0],
         help="of the cells: random (by the base seed; the default), or as in the file",
     )  # fmt: skip
+    run.add_argument(
+        "--include-invalid", action="store_true",
+        help="the report's means also count cells whose verdict is invalid",
+    )  # fmt: skip
     run.add_argument("--resume", action="store_true", help="use cells of interrupted runs")
     run.add_argument(
         "--build", type=Path, default=runner.BUILD, metavar="DIR", help="where the C programs are"
@@ -258,6 +262,7 @@ def _run(options: argparse.Namespace, argv: Sequence[str]) -> int:
         command=["experiments", *argv],
         clock=clock,
         captures=captures,
+        include_invalid=options.include_invalid,
     )
     text = result.path / "report/report.txt"
     if text.exists():

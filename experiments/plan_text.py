@@ -30,9 +30,11 @@ def summary(
     seeds = sorted({cell.seed for cell in cells})
     several = f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
     in_order = "in the order of the file" if order == "file" else "in random order"
+    plural = "s" if len(cells) > 1 else ""
     repeats = len({cell.repeat for cell in cells})
     lines.append(
-        f"  {len(cells)} cells ({repeats} of each kind, {several}) of {cells[0].duration_s:g} s, "
+        f"  {len(cells)} cell{plural} ({repeats} of each kind, {several}) of "
+        f"{cells[0].duration_s:g} s, "
         f"{in_order}; {clock} clock"
     )
     at_once = min(jobs, len(cells))

@@ -97,6 +97,7 @@ def run_experiment(
     command: Sequence[str] = (),
     clock: Clock | None = None,
     captures: Captures = NO_CAPTURES,
+    include_invalid: bool = False,
 ) -> RunResult:
     """Runs the planned cells and writes the report. Raises LabError, OSError or KeyboardInterrupt
     after cleaning up; complete cells are then kept for `resume`."""
@@ -138,7 +139,7 @@ def run_experiment(
             outcome = sweep.outcome
             described |= _ended(run, planned, outcome, taken)
             write_json(run.path / "manifest.json", described)
-            report_ok = _report(run, outcome, reporter)
+            report_ok = _report(run, outcome, reporter, include_invalid)
             if not keep_work:
                 run.remove_work()
             digests.write_run(run.path)
@@ -185,12 +186,12 @@ def _ended(
     }
 
 
-def _report(run: RunDirectory, outcome: Outcome, reporter: Reporter) -> bool:
+def _report(run: RunDirectory, outcome: Outcome, reporter: Reporter, include_invalid: bool) -> bool:
     if not outcome.results:
         reporter.note("no cell has a result: there is nothing to report")
         return False
     reporter.note("writing the report")
-    return report(run.path, quiet=True) == 0
+    return report(run.path, quiet=True, include_invalid=include_invalid) == 0
 
 
 def report(path: Path, *, quiet: bool = False, include_invalid: bool = False) -> int:

@@ -74,6 +74,9 @@ class Sweep:
     def cells(self, items: Sequence[Planned]) -> None:
         """Runs them. Whatever is raised, no cell is left running."""
         waiting = list(items)
+        if not waiting:
+            self._reporter.note("no cell is left to run")
+            return
         self._numbers = {item.cell.cell: n for n, item in enumerate(waiting, start=1)}
         clock, reporter = self._clock, self._reporter
         try:
