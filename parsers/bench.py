@@ -68,6 +68,11 @@ def _measure(work: Callable[[str, Path], None], name: str, path: Path, what: str
     return Measured(what, sum(p.stat().st_size for p in files), max(cpu_s, 1e-6), peak)
 
 
+def measure_file(name: str, path: Path) -> Measured:
+    """A file of a format. ValueError if it is not read whole, without a problem."""
+    return _measure(_read, name, path, name)
+
+
 def measure(receivers: int, directory: Path) -> list[Measured]:
     """Writes synthetic files into `directory` and reads them."""
     hour = Hour(receivers=receivers)
@@ -82,7 +87,7 @@ def measure(receivers: int, directory: Path) -> list[Measured]:
         "cpu": cell / "logs/cpu.log",
         **others,
     }
-    found = [_measure(_read, name, path, name) for name, path in logs.items()]
+    found = [measure_file(name, path) for name, path in logs.items()]
     what = f"cell: 1 h, {receivers} receivers"
     return [*found, _measure(_cell, "", cell, what)]
 
