@@ -4,13 +4,12 @@ captions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from matplotlib.axes import Axes
 
-from parsers.drawing import COLOURS, GREY
 from parsers.factors import FACTORS, Scalar, same
 from parsers.published import Figure, PaperValue, Range, meets
 from parsers.statistics import Estimate
@@ -74,24 +73,16 @@ def published(
         if row.metric != metric or row.value_si is None or not belongs(row, figure):
             continue
         for protocol in row.protocols:
-            given = {"protocol": protocol, **row.where.single()}
             hit = next(
-                (n for n, line in enumerate(found) if fits(line.factors, given, figure.x)), None
+                (n for n, line in enumerate(found) if fits(line, row, protocol, figure.x)), None
             )
-            if hit is None and any("protocol" in line.factors for line in found):
-                known = {line.factors.get("protocol") for line in found}
-                if protocol not in known:
-                    continue
-            look = (
-                looks[hit] if hit is not None else Look(COLOURS.get(protocol, GREY), "o", "-", "")
-            )
+            if hit is None:  # published under conditions that nothing here was measured under
+                continue
             shift = 0.0
-            if figure.kind == "bars" and hit is not None:
+            if figure.kind == "bars":
                 shift = (hit - (len(found) - 1) / 2) * 0.8 / len(found)
-            overlays += _at(row, figure.x, places, look, shift)
-        if row.protocol == "both" and not any("protocol" in line.factors for line in found):
-            overlays = overlays[:1] if len(overlays) == 2 else overlays
-    return overlays
+            overlays += _at(row, figure.x, places, looks[hit], shift)
+    return list(dict.fromkeys(overlays))
 
 
 def _at(row: PaperValue, x: str, places: Places, look: Look, shift: float) -> list[Overlay]:
@@ -128,9 +119,13 @@ def belongs(row: PaperValue, figure: Figure) -> bool:
     return True
 
 
-def fits(line: Mapping[str, Scalar], given: Mapping[str, Scalar], x: str) -> bool:
-    """Is every factor of the line that the row names of the same level?"""
-    return all(same(level, line[n]) for n, level in given.items() if n in line and n != x)
+def fits(line: Line, row: PaperValue, protocol: str, x: str) -> bool:
+    """Was the line measured under the row's conditions, as far as either tells (except x)?"""
+    levels = {**(line.points[0].conditions if line.points else {}), **line.factors}
+    if levels.get("protocol", protocol) != protocol:
+        return False
+    demands = row.where.levels.items()
+    return all(n == x or n not in levels or meets(levels[n], demand) for n, demand in demands)
 
 
 def draw_published(axes: Axes, overlays: Sequence[Overlay], metric: Metric, on_bars: bool) -> None:

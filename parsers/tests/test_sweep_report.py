@@ -18,7 +18,7 @@ from parsers.publish import Written, make_report, write_report
 from parsers.published import Figure, PaperValue
 from parsers.spreads import OUTLIERS, box
 from parsers.statistics import Estimate, over_repeats
-from parsers.sweep import Line
+from parsers.sweep import Line, Point
 from parsers.sweep_sections import failed_of, interval_text
 from parsers.tests.synthetic import SWEEP_MANIFEST, sweep_cells, write_synthetic_sweep
 from parsers.units import METRICS
@@ -154,7 +154,13 @@ FIGURE = Figure.model_validate(
     }
 )  # fmt: skip
 LINES = [
-    Line(p.upper(), {"protocol": p}, (8, 16), (over_repeats([99.0]), over_repeats([98.0])))
+    Line(
+        p.upper(),
+        {"protocol": p},
+        (8, 16),
+        (over_repeats([99.0]), over_repeats([98.0])),
+        (Point({"protocol": p, "receivers": 8}, {}, (), fixed={"rate_bps": 20e6}),),
+    )
     for p in ("ldm7", "ldm6")
 ]
 PLACES = Places("receivers", (), False, (8, 16))
@@ -184,6 +190,8 @@ def test_published_values_of_other_conditions_are_not_drawn() -> None:
     assert overlays(at={"loss": "1%"}) == []  # for which m is not told
     assert overlays(at={"receivers": 16}, metric="ffdr_count") == []
     assert len(overlays(at={"receivers": 16, "loss": "1%"})) == 1
+    assert overlays(at={"receivers": 16, "rate_bps": "60Mbps"}) == []  # ours: r = 20 Mbit/s
+    assert len(overlays(at={"receivers": 16, "rate_bps": "20Mbps"})) == 1
     # A published value beside what we measured is shown where it is, too.
     assert overlays(at={"receivers": 24}) == [(24.0, 24.0, 88.7, "#0072B2")]
 
