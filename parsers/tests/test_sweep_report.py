@@ -38,7 +38,7 @@ def test_text_has_what_was_found_and_not_every_table(written: Written) -> None:
     assert "19 cells: 17 faithful, 1 invalid and excluded, 1 failed." in text
     # 500, 1000, 2000 kB/s more for each two receivers: 4.096 Mbit/s for each, no scatter.
     assert "held slope 4.096 [4.096, 4.096]" in text
-    assert "not held 3 not held; e.g. LDM6, m = 2" in text
+    assert "not held 3 not held; e.g. m = 2: 7.21" in text
     # Throughput of LDM7 at m = 2, repeats: (20 + 10) / 2, 2 / 0.11 and 2 / 0.21, 2 / 0.12 and
     # 2 / 0.22: 15, 13.853, 12.879; mean 13.911, t(2) s / sqrt 3 = 4.303 x 1.0617 / 1.732 = 2.64.
     assert re.search(r"LDM7 2 13\.91 ± 2\.64 0\.12 ± 0\.00 4\.10 ± 0\.00 3", text)
