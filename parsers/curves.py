@@ -209,17 +209,24 @@ def _x_axis(axes: Axes, figure: Figure, places: Places, also: Sequence[float]) -
             rotation=60 if many else 0,
             ha="right" if many else "center",
         )
-        axes.set_xlim(-0.6, len(places.names) - 0.4)
+        _side_by_side(axes, len(places.names))
         return
     ticks = [float(v) / FACTORS[figure.x].scale for v in places.levels if not isinstance(v, str)]
     if figure.kind == "bars":
         axes.set_xticks(range(len(ticks)), [f"{t:g}" for t in ticks])
+        _side_by_side(axes, len(ticks))
     elif "x" in figure.log and all(t > 0 for t in ticks):
         axes.set_xscale("log")
         axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
         axes.xaxis.set_minor_formatter(NullFormatter())
     elif len(ticks) <= 12:
         axes.set_xticks(_apart([*ticks, *also]))
+
+
+def _side_by_side(axes: Axes, count: int) -> None:
+    """Few levels get margins, so that bars do not fill the figure."""
+    margin = 0.6 if count > 2 else 1.4
+    axes.set_xlim(-margin, count - 1 + margin)
 
 
 def _apart(ticks: Sequence[float]) -> list[float]:

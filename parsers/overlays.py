@@ -150,7 +150,7 @@ def draw_published(axes: Axes, overlays: Sequence[Overlay], metric: Metric, on_b
             axes.annotate(
                 f"{y:g}",
                 xy=(overlay.end, y),
-                xytext=(8, 4),
+                xytext=(9, -13) if on_bars else (8, 4),  # bars have their own number above
                 textcoords="offset points",
                 fontsize=8.5,
                 color=colour,

@@ -112,7 +112,7 @@ def draw(
             marker=marker,
             ls="-" if number == 0 else "--",
             capsize=3.5,
-            label=line.label,
+            label=line.label if len(found) > 1 else "measured",
         )
         words += [_in_words(line)]
     places = Places("file_set_bytes", (), True, tuple(sizes))
