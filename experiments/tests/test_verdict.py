@@ -536,6 +536,11 @@ def test_tcp_may_fill_its_own_shaper() -> None:
     assert statuses(queues=[queue(), full], protocol="ldm6") == {}
 
 
+def test_a_burst_is_within_the_rate() -> None:
+    """100 Mbit/s, 0.1 Mbit of burst: 2 % above both are 102.1 Mbit/s in a second."""
+    assert statuses(queues=[queue(peak_rate_bps=102.09e6)]) == {}
+
+
 def test_a_link_that_jitters_is_judged_by_its_median() -> None:
     """18 ms, 2 ms of jitter: a median of 20.9 ms is 0.9 ms too long, one of 21.1 ms 1.1 ms."""
     for least_ms, expected in ((20.4, {}), (20.6, {"link delays after the replay": "warn"})):
