@@ -257,7 +257,7 @@ def _y_axis(
     elif figure.kind == "bars" or min(every) < 0.6 * max(every):
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0] if min(every) < 0 else 0.0))
     if metric.name.startswith("ffdr") and max(every) >= 99.9:
-        axes.set_ylim(top=102.0)
+        axes.set_ylim(top=107.0 if figure.kind == "bars" else 102.0)
 
 
 def _legend(
