@@ -190,6 +190,8 @@ def _flat(claim: Claim, line: Line) -> Part:
         fit = statistics.regression(_numbers(line), line.y)
         width = (max(_numbers(line)) - min(_numbers(line))) / abs(mean)
         change, low, high = (v * width for v in (fit.slope.mean, fit.slope.low, fit.slope.high))
+        if share == 0:  # the same everywhere: a regression has no residuals to go by
+            change = low = high = 0.0
     elif span.has_interval:
         change, low, high = (v / abs(mean) for v in (span.mean, span.low, span.high))
     else:

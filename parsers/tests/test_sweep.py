@@ -264,6 +264,10 @@ def test_flat() -> None:
     assert (found.verdict, found.reason) == ("not held", "two points differ by more than 10 %")
     noisy = sweep({("ldm7", m): (10.0, 10.0 + (m - 8) / 4) for m in (4, 8, 12)})
     assert one(claim("flat", where={"protocol": "ldm7"}), noisy).verdict == "not decidable"
+    same = sweep({("ldm7", m): (100.0,) for m in (4, 8, 12)})
+    found = one(claim("flat", where={"protocol": "ldm7"}), same)
+    assert (found.verdict, found.reason) == ("held", "within 10 %")
+    assert "+0.0 [+0.0, +0.0] %" in found.numbers
     two = sweep({("ldm7", m): (10.0,) for m in (4, 8)})
     found = one(claim("flat", where={"protocol": "ldm7"}), two)
     assert (found.verdict, found.reason) == ("not decidable", "two points of one run each")
