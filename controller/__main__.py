@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m controller`: see launcher.py; `python -m controller keys DIR`: see keys.py."""
+"""`python -m controller`: see launcher.py; `… keys DIR`: see keys.py; `… attend DIR`: attend.py."""
 
 import sys
 
@@ -7,6 +7,11 @@ if sys.argv[1:2] == ["keys"]:
     from controller.keys import main as make_keys
 
     sys.exit(make_keys(sys.argv[2:]))
+
+if sys.argv[1:2] == ["attend"]:
+    from controller.attend import main as attend
+
+    sys.exit(attend(sys.argv[2:]))
 
 from controller.launcher import main
 

@@ -29,6 +29,7 @@ from topologies.link_probes import LinkProbe
 from topologies.model import ControlledBy, Network
 from topologies.openvswitch import OpenVSwitch
 from topologies.processes import Controller, Relay
+from topologies.remote import make_controller
 from topologies.shell import LabError, check, check_all, in_node
 from topologies.static_flows import static_flows
 from topologies.wire_plan import WIRE, LinkReadback, WirePlan
@@ -406,7 +407,9 @@ class Lab:
         if domain in self._standbys:
             raise LabError(f"{domain} has a standby already")
         port = first.port + STANDBY_PORT_OFFSET
-        standby = Controller(domain, port, self.state_dir, role="standby", options=first.options)
+        standby = make_controller(
+            domain, port, self.state_dir, role="standby", options=first.options
+        )
         self._standbys[domain] = standby
         standby.start(self._network_file)
         standby.wait_listening()
@@ -478,13 +481,13 @@ class Lab:
         for index, domain in enumerate(domains):
             options = self._controller_options(domain, domains)
             port = OPENFLOW_PORT + index
-            self._controllers.append(Controller(domain, port, self.state_dir, options=options))
+            self._controllers.append(make_controller(domain, port, self.state_dir, options=options))
         for controller in self._controllers:
             controller.start(self._network_file)
 
     def _controller_options(self, domain: str, domains: Sequence[str]) -> list[str]:
-        """A store, the controllers of the other domains where there are any, a queue driver."""
-        options = ["--store", str(self.state_dir / f"controller-{domain}.sqlite")]
+        """The controllers of the other domains where there are any, a queue driver."""
+        options: list[str] = []
         others = [other for other in domains if other != domain]
         if others:
             peers = self.state_dir / f"peers-{domain}.yaml"
@@ -506,7 +509,7 @@ class Lab:
     def _peer_sockets(self, domain: str) -> str:
         """A YAML list: the first controller's socket, then where a standby's would be."""
         roles = ("", "standby")
-        sockets = (Controller(domain, 0, self.state_dir, role=role).socket for role in roles)
+        sockets = (make_controller(domain, 0, self.state_dir, role=role).socket for role in roles)
         return f"[{', '.join(f'unix:{socket}' for socket in sockets)}]"
 
     def _shape(self) -> None:

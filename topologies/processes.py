@@ -100,10 +100,10 @@ class Relay:
             time.sleep(0.005)
 
     def tell_to_stop(self) -> None:
-        _tell_to_stop(self._process)
+        tell_to_stop(self._process)
 
     def stop(self) -> None:
-        _stop(self._process)
+        end_process(self._process)
 
 
 class Controller:
@@ -119,19 +119,32 @@ class Controller:
         role: str = "",
         options: Sequence[str] = (),
     ) -> None:
-        name = f"controller-{domain}{'-' if role else ''}{role}"
+        self.name = f"controller-{domain}{'-' if role else ''}{role}"
         self.domain = domain
         self.port = port
         self.options = tuple(options)
-        self.socket = state_dir / f"{name}.sock"
-        self.log = state_dir / f"{name}.log"
+        self.socket = state_dir / f"{self.name}.sock"
+        self.log = state_dir / f"{self.name}.log"
+        self._state_dir = state_dir
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def store(self) -> Path:
+        """Paths over a restart. A domain's instances share it."""
+        return self._state_dir / f"controller-{self.domain}.sqlite"
+
+    def arguments(self, network_file: Path, listen: str) -> list[str]:
+        """Of `python -m controller`."""
+        return [
+            *("--network", str(network_file), "--domain", self.domain, "--of-listen", listen),
+            *("--rest-socket", str(self.socket), "--log", str(self.log)),
+            *("--store", str(self.store), *self.options),
+        ]
 
     def start(self, network_file: Path) -> None:
         """Also after its end: the logs go on."""
-        argv = [sys.executable, "-m", "controller", "--network", str(network_file)]
-        argv += ["--domain", self.domain, "--of-listen", f"127.0.0.1:{self.port}"]
-        argv += ["--rest-socket", str(self.socket), "--log", str(self.log), *self.options]
+        listen = f"127.0.0.1:{self.port}"
+        argv = [sys.executable, "-m", "controller", *self.arguments(network_file, listen)]
         with self.log.with_suffix(".stderr").open("ab") as complaints:
             self._process = subprocess.Popen(
                 argv,
@@ -192,9 +205,9 @@ class Controller:
 
     def _give_up_after(self, deadline: float, what: str) -> None:
         if not self.alive:
-            code = self._process.returncode if self._process is not None else "none"
             raise LabError(
-                f"the controller of {self.domain} ended (exit code {code}): {self.log_tail()}"
+                f"the controller of {self.domain} ended (exit code {self.exit_code}): "
+                f"{self.log_tail()}"
             )
         if time.monotonic() > deadline:
             raise LabError(f"the controller of {self.domain} {what}: {self.log_tail()}")
@@ -206,15 +219,20 @@ class Controller:
             self._process.wait()
 
     @property
+    def exit_code(self) -> int | None:
+        """None: it runs, or never did."""
+        return self._process.returncode if self._process is not None else None
+
+    @property
     def pid(self) -> int | None:
         """Of the process that runs; None: none does."""
         return self._process.pid if self._process is not None and self.alive else None
 
     def tell_to_stop(self) -> None:
-        _tell_to_stop(self._process)
+        tell_to_stop(self._process)
 
     def stop(self) -> None:
-        _stop(self._process)
+        end_process(self._process)
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -242,16 +260,16 @@ def get_json(path: Path, target: str, *, timeout_s: float = 2.0) -> Any:
         connection.close()
 
 
-def _tell_to_stop(process: subprocess.Popen[bytes] | None) -> None:
+def tell_to_stop(process: subprocess.Popen[bytes] | None) -> None:
     if process is not None and process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
 
 
-def _stop(process: subprocess.Popen[bytes] | None, *, grace_s: float = 3.0) -> None:
+def end_process(process: subprocess.Popen[bytes] | None, *, grace_s: float = 3.0) -> None:
     if process is None:
         return
-    _tell_to_stop(process)
+    tell_to_stop(process)
     try:
         process.wait(timeout=grace_s)
     except subprocess.TimeoutExpired:

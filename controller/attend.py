@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Controllers for labs that run somewhere else: `python -m controller attend DIR`.
+
+DIR is shared with the labs (in docker-compose.yml: /run/downpour, mounted at the same path in both
+containers). A lab asks for a controller by the file DIR/<run>/<name>.request.json, {"arguments":
+[...]} of `python -m controller`, and takes the file away when it needs it no longer. What is asked
+for runs as long as the file is there: a controller that ends is started again, and so are all of
+them when this program itself was stopped and is back. Switches keep their flows meanwhile, and a
+controller comes back with its store.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+ATTENDANT = ".attendant"
+REQUEST_SUFFIX = ".request.json"
+ENDED_SUFFIX = ".ended.json"
+LOOK_S = 0.2
+AGAIN_S = 1.0  # after an end that was not asked for
+STOP_S = 5.0
+EXIT_USAGE = 2
+
+
+class BadRequest(Exception):
+    """The text says what is wrong with a request."""
+
+
+@dataclass
+class Attended:
+    process: subprocess.Popen[bytes] | None
+    request: str  # the file's text
+    again_s: float = 0.0  # when to start it again; 0: not
+
+
+def arguments_of(text: str) -> list[str]:
+    """Raises BadRequest."""
+    try:
+        found = json.loads(text)["arguments"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadRequest(f'found {text[:60]!r}; valid: {{"arguments": [...]}}') from error
+    if not isinstance(found, list) or not all(isinstance(a, str) for a in found):
+        raise BadRequest(f"found arguments {found!r}; valid: a list of texts")
+    return found
+
+
+class Attendant:
+    """`look` once does what is due; no waiting inside."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._attended: dict[Path, Attended] = {}
+
+    def look(self, now_s: float) -> None:
+        requests = {}
+        for path in self._root.glob(f"*/*{REQUEST_SUFFIX}"):
+            with contextlib.suppress(OSError):  # taken away meanwhile
+                requests[path] = path.read_text(errors="replace")
+        for path in [*self._attended]:
+            if requests.get(path) != self._attended[path].request:
+                self._end(self._attended.pop(path))
+                say(f"{path.name}: not asked for any more")
+        for path, text in requests.items():
+            attended = self._attended.get(path)
+            if attended is None:
+                self._attended[path] = self._start(path, text)
+            elif attended.process is not None and attended.process.poll() is not None:
+                self._ended(path, attended, now_s)
+            elif attended.again_s and now_s >= attended.again_s:
+                self._attended[path] = self._start(path, text)
+
+    def close(self) -> None:
+        for attended in self._attended.values():
+            if attended.process is not None:
+                attended.process.terminate()
+        for attended in self._attended.values():
+            self._end(attended)
+        self._attended.clear()
+
+    def _start(self, path: Path, text: str) -> Attended:
+        try:
+            argv = [sys.executable, "-m", "controller", *arguments_of(text)]
+            if not _own(path).is_dir():
+                raise BadRequest(f"found no directory '{_own(path)}' for what it writes")
+        except BadRequest as error:
+            say(f"{path}: {error}")
+            if _own(path).is_dir():
+                _write_ended(path, EXIT_USAGE)
+            return Attended(None, text)
+        _ended_file(path).unlink(missing_ok=True)
+        say(f"{path.name}: starting")
+        with (_own(path) / f"{_name(path)}.stderr").open("ab") as complaints:
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=complaints, stderr=complaints
+            )
+        return Attended(process, text)
+
+    def _ended(self, path: Path, attended: Attended, now_s: float) -> None:
+        assert attended.process is not None
+        code = attended.process.returncode
+        say(f"{path.name}: ended with {code}")
+        attended.process = None
+        if code == EXIT_USAGE:  # again it would say the same
+            _write_ended(path, code)
+        else:
+            attended.again_s = now_s + AGAIN_S
+
+    def _end(self, attended: Attended) -> None:
+        if attended.process is None:
+            return
+        attended.process.terminate()
+        try:
+            attended.process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            attended.process.kill()
+            attended.process.wait()
+
+
+def _name(request: Path) -> str:
+    return request.name.removesuffix(REQUEST_SUFFIX)
+
+
+def _own(request: Path) -> Path:
+    """What this program may write to; the lab has made it."""
+    return request.parent / _name(request)
+
+
+def _ended_file(request: Path) -> Path:
+    return _own(request) / f"{_name(request)}{ENDED_SUFFIX}"
+
+
+def _write_ended(request: Path, code: int) -> None:
+    path = _ended_file(request)
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps({"code": code}), encoding="utf-8")
+    temporary.rename(path)
+
+
+def say(text: str) -> None:
+    print(f"attend: {text}", file=sys.stderr, flush=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m controller attend",
+        description="Runs the controllers that labs in other containers ask for.",
+    )
+    parser.add_argument("directory", type=Path, metavar="DIR", help="shared with the labs")
+    root: Path = parser.parse_args(argv).directory
+    if not root.is_dir() or not os.access(root, os.W_OK):
+        say(f"found '{root}'; valid: a directory that this user may write to")
+        return EXIT_USAGE
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(0)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    attendant = Attendant(root)
+    mark = root / ATTENDANT
+    mark.write_text(f"{os.getpid()}\n", encoding="utf-8")
+    say(f"{root}: waiting for labs")
+    try:
+        while True:
+            attendant.look(time.monotonic())
+            time.sleep(LOOK_S)
+    finally:
+        attendant.close()
+        mark.unlink(missing_ok=True)

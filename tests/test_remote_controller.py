@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A lab whose controller runs in another network namespace, as docker-compose.yml has it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from controller.attend import Attendant
+from controller.client import PathService, PathServiceError, endpoints_of
+from topologies import lifecycle, marks, remote
+from topologies.lab import open_lab
+from topologies.load import find, load
+from topologies.processes import CHECKOUT, relay_program
+from topologies.remote import RemoteController
+from topologies.shell import LabError, check
+
+WAIT_S = 60.0
+
+
+def wait_until(what: str, condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def attend(root: Path, namespace: str) -> subprocess.Popen[bytes]:
+    inside = ["nsenter", f"--net=/run/netns/{namespace}", "--"]
+    argv = [*inside, sys.executable, "-m", "controller", "attend", str(root)]
+    # Without the mark of a run that this process has entered: it is none of the run's.
+    env = {name: value for name, value in os.environ.items() if name != marks.MARK}
+    process = subprocess.Popen(argv, cwd=CHECKOUT, stderr=subprocess.DEVNULL, env=env)
+    wait_until("attendant", (root / ".attendant").exists)
+    return process
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+
+
+@contextmanager
+def namespace_with_loopback(name: str) -> Iterator[None]:
+    check(["ip", "netns", "add", name])
+    try:
+        check(["ip", "-n", name, "link", "set", "lo", "up"])
+        yield
+    finally:
+        check(["ip", "netns", "del", name])
+
+
+@pytest.mark.emulated
+def test_controller_elsewhere_may_be_restarted_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not relay_program().exists():
+        pytest.skip(f"{relay_program()} is not built (make build): NOTHING of this was tested")
+    namespace = f"remote-{os.getpid()}"
+    monkeypatch.setenv(remote.HOST_VARIABLE, "127.0.0.1")
+    monkeypatch.setattr(remote, "HOME_NAMESPACE", Path("/run/netns") / namespace)
+    marks.STATE_ROOT.mkdir(parents=True, exist_ok=True)
+    network = load(find("geni5"), {"receivers": 4})
+    root, leaves = endpoints_of(network)
+    with namespace_with_loopback(namespace):
+        attendant = attend(marks.STATE_ROOT, namespace)
+        try:
+            with (
+                lifecycle.enter(lifecycle.new_run_id("test-remote")) as run,
+                open_lab(network, run.state_dir) as lab,
+                PathService(lab.controller_socket) as service,
+            ):
+                service.create_path("NGRID", root, 20_000_000)
+                service.add_leaf("NGRID", leaves["wsu"])
+
+                def flows() -> list[str]:
+                    text = check(["ovs-ofctl", "-O", "OpenFlow13", "dump-flows", "chic"])
+                    return sorted(re.sub(r"\w+=[\d.]+s?, ", "", x) for x in text.splitlines())
+
+                def ready() -> bool:
+                    try:
+                        return all(service.health()["switches"].values())
+                    except PathServiceError:
+                        return False
+
+                before = flows()
+                end(attendant)
+                with pytest.raises(PathServiceError):
+                    service.health()
+                assert flows() == before
+                assert lab.health() == []
+                attendant = attend(marks.STATE_ROOT, namespace)
+                wait_until("the switches are back", ready)
+                assert [p["name"] for p in service.paths()] == ["NGRID"]
+                assert flows() == before
+                service.add_leaf("NGRID", leaves["osf"])
+                assert len(service.get("NGRID")["leaves"]) == 2
+                request = run.state_dir / "controller-al2s.request.json"
+                assert request.exists()
+            assert not request.exists()
+        finally:
+            end(attendant)
+    assert not (marks.STATE_ROOT / ".attendant").exists()
+
+
+def test_lab_says_when_nobody_attends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(marks, "STATE_ROOT", tmp_path)
+    monkeypatch.setattr(remote, "CONTROLLER_START_TIMEOUT_S", 0.3)
+    controller = RemoteController("controller", "al2s", 6653, tmp_path)
+    with pytest.raises(LabError, match="nobody attends .* there; valid: `python -m controller"):
+        controller.start(tmp_path / "network.json")
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"arguments": "x"}', '{"arguments": [1]}'])
+def test_bad_request_is_answered_and_not_repeated(
+    text: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "run" / "controller-x"
+    own.mkdir(parents=True)
+    request = tmp_path / "run" / "controller-x.request.json"
+    request.write_text(text)
+    attendant = Attendant(tmp_path)
+    for now_s in (0.0, 5.0):
+        attendant.look(now_s)
+    assert json.loads((own / "controller-x.ended.json").read_text()) == {"code": 2}
+    assert capfd.readouterr().err.count("valid: ") == 1
+    attendant.close()
+
+
+def test_what_ends_is_started_again_but_not_after_wrong_usage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller is a script that counts its starts and ends with 1, then with 2."""
+    python = tmp_path / "python"
+    starts = tmp_path / "starts"
+    python.write_text(f"#!/bin/sh\necho >> {starts}\nexit $(wc -l < {starts})\n")
+    python.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(python))
+    own = tmp_path / "run" / "controller-x"
+    own.mkdir(parents=True)
+    (tmp_path / "run" / "controller-x.request.json").write_text('{"arguments": []}')
+    attendant = Attendant(tmp_path)
+    ended = own / "controller-x.ended.json"
+    now_s = 0.0
+    deadline = time.monotonic() + WAIT_S
+    while not ended.exists():
+        attendant.look(now_s)
+        now_s += 0.1
+        time.sleep(0.02)
+        assert time.monotonic() < deadline
+    assert json.loads(ended.read_text()) == {"code": 2}
+    assert starts.read_text().count("\n") == 2
+    attendant.close()
