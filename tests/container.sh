@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# docker-compose.yml for real: an engine of its own in a network namespace of its own, a base image made by
+# debootstrap, the image built from it, both profiles run, everything taken away again.
+#   tests/container.sh [native|virtual|both]        (default both)
+# Exit codes: 0 all held; 1 something did not; 2 bad usage; 77 no engine can be started here: NOTHING was tested.
+# DOWNPOUR_CONTAINER_DIR keeps image and base for the next time (default: a directory that is removed).
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+what=${1:-both}
+case "$what" in native|virtual|both) ;; *) echo "container: found '$what'; valid: native, virtual, both" >&2; exit 2 ;; esac
+skip() { echo "container: SKIPPED: $*: NOTHING of the container was tested"; exit 77; }
+[ "$(id -u)" = 0 ] || skip "no root, which starts an engine"
+for program in dockerd docker docker-compose debootstrap slirp4netns; do
+  command -v "$program" >/dev/null || skip "found no $program (apt install docker.io docker-compose debootstrap slirp4netns)"
+done
+
+keep=${DOWNPOUR_CONTAINER_DIR:-}
+work=${keep:-$(mktemp -d /var/tmp/downpour-container.XXXXXX)}
+mkdir -p "$work"
+name=dpc-$$
+export DOCKER_HOST=unix://$work/docker.sock DOCKER_BUILDKIT=0 COMPOSE_PROJECT_NAME=downpourtest
+checkout=$work/checkout
+pids=()
+cleanup() {
+  code=$?
+  trap - EXIT INT TERM
+  [ ! -d "$checkout" ] || (cd "$checkout" && timeout 60 docker-compose --profile virtual down --volumes >/dev/null 2>&1) || true
+  for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+  for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
+  ip netns del "$name" 2>/dev/null || true
+  if [ -n "$keep" ]; then rm -rf "$checkout"; else rm -rf "$work"; fi
+  exit $code
+}
+trap cleanup EXIT INT TERM
+
+ip netns add "$name"
+ip -n "$name" link set lo up
+inside=(nsenter "--net=/run/netns/$name" --)
+"${inside[@]}" sleep infinity & pids+=($!)
+slirp4netns --configure --mtu=65520 --disable-host-loopback "$!" tap0 >"$work/slirp.log" 2>&1 & pids+=($!)
+"${inside[@]}" dockerd --data-root "$work/data" --exec-root "$work/exec" -p "$work/pid" -H "$DOCKER_HOST" >"$work/dockerd.log" 2>&1 & pids+=($!)
+for _ in $(seq 60); do docker info >/dev/null 2>&1 && break; sleep 0.5; done
+docker info >/dev/null 2>&1 || skip "dockerd does not start here: $(tail -n 1 "$work/dockerd.log")"
+
+if [ -z "$(docker images -q downpour-base)" ]; then
+  echo "container: base image by debootstrap (about 1 minute)"
+  mirror=$(awk '/^URIs:/ {print $2; exit} /^deb / {print $2; exit}' /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null || true)
+  rm -rf "$work/base"
+  debootstrap --variant=minbase --include=ca-certificates bookworm "$work/base" "${mirror:-http://deb.debian.org/debian}" >"$work/debootstrap.log" 2>&1 || { tail -n 5 "$work/debootstrap.log" >&2; exit 1; }
+  # This machine's package sources, certificates and pip settings; no documentation, as in Debian's slim images.
+  rm -f "$work/base/etc/apt/sources.list"
+  cp -a /etc/apt/sources.list /etc/apt/sources.list.d /etc/apt/apt.conf.d /etc/apt/trusted.gpg.d "$work/base/etc/apt/" 2>/dev/null || true
+  cp -a --remove-destination /etc/ssl/certs/. "$work/base/etc/ssl/certs/"
+  for f in /etc/pip.conf ~/.pip/pip.conf ~/.config/pip/pip.conf; do [ ! -f "$f" ] || install -D "$f" "$work/base/etc/pip.conf"; done
+  rm -rf "$work/base"/usr/share/{doc,man,info,locale}/* "$work/base"/var/cache/apt/* "$work/base"/var/lib/apt/lists/*
+  tar -C "$work/base" -c . | docker import - downpour-base >/dev/null
+  rm -rf "$work/base"
+fi
+
+rm -rf "$checkout"
+git clone -q "$root" "$checkout"
+cd "$checkout"
+mkdir -p runs && chown 1000:1000 runs
+export BASE=downpour-base BUILD_NETWORK=host
+echo "container: building the image"
+docker-compose build lab >"$work/build.log" 2>&1 || { tail -n 20 "$work/build.log" >&2; exit 1; }
+size=$(docker image inspect -f '{{.Size}}' downpour)
+base=$(docker image inspect -f '{{.Size}}' downpour-base)
+echo "container: image of $((size / 1000000)) MB, of which $((base / 1000000)) MB are the base"
+[ "$size" -lt 600000000 ] || { echo "container: FAILED: valid: below 600 MB" >&2; exit 1; }
+
+if [ "$what" != virtual ]; then
+  echo "container: docker-compose up"
+  docker-compose up -d
+  lab=$(docker-compose ps -q lab)
+  # The controller alone is restarted while the lab replays.
+  for _ in $(seq 600); do docker logs "$lab" 2>&1 | grep -q "replaying: " && break; [ "$(docker inspect -f '{{.State.Running}}' "$lab")" = true ] || break; sleep 0.5; done
+  docker-compose restart -t 10 controller
+  code=$(docker wait "$lab")
+  docker-compose logs --no-color lab | sed 's/^[^|]*| //' | tail -n "${LINES_SHOWN:-60}"
+  docker-compose logs --no-color controller | tail -n 12
+  [ "$code" = 0 ] || [ "$code" = 3 ] || { echo "container: FAILED: the lab ended with $code" >&2; exit 1; }
+  docker-compose exec -T report .venv/bin/python -c "
+import urllib.request
+page = urllib.request.urlopen('http://127.0.0.1:8080/lossy/latest/report/index.html').read().decode()
+assert 'LDM7' in page and '</html>' in page, page[:200]
+print(f'container: the report service has the report: {len(page)} bytes')"
+  for service in lab controller report; do
+    id=$(docker-compose ps -q $service)
+    echo "container: $service: user '$(docker inspect -f '{{.Config.User}}' "$id")', capabilities $(docker inspect -f '{{.HostConfig.CapAdd}}' "$id"), health $(docker inspect -f '{{if .State.Health}}{{.State.Health.Status}}{{else}}none{{end}}' "$id")"
+  done
+fi
+if [ "$what" != native ]; then
+  echo "container: docker-compose --profile virtual up virtual"
+  docker-compose --profile virtual up --no-color virtual | sed 's/^[^|]*| //' | tail -n "${LINES_SHOWN:-60}"
+  id=$(docker-compose --profile virtual ps -q virtual)
+  echo "container: virtual: user '$(docker inspect -f '{{.Config.User}}' "$id")', capabilities added $(docker inspect -f '{{.HostConfig.CapAdd}}' "$id") dropped $(docker inspect -f '{{.HostConfig.CapDrop}}' "$id")"
+  [ "$(docker inspect -f '{{.State.ExitCode}}' "$id")" = 0 ] || { echo "container: FAILED: virtual ended with $(docker inspect -f '{{.State.ExitCode}}' "$id")" >&2; exit 1; }
+fi
+docker-compose --profile virtual down --volumes
+left=$(docker ps -aq; docker volume ls -q; docker network ls -q --filter type=custom)
+[ -z "$left" ] || { echo "container: FAILED: left after down: $left" >&2; exit 1; }
+echo "container: down left no container, network or volume; runs/ has $(find runs -name report.txt | wc -l) reports"
