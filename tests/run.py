@@ -13,6 +13,7 @@ than `SECOND_TRIES` of them are a failure.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import signal
@@ -31,6 +32,7 @@ from topologies.units import minutes_text
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "test-logs"
 DURATIONS = ROOT / "build" / "test-durations.json"
+BESIDE = 2  # steps at once beside the one in front
 SECOND_TRIES = 5  # of some 2,000 tests, in one run
 EXIT_NO_SOURCE = 3  # of `python -m virtual kernel`: this machine cannot have the kernel's source
 
@@ -96,7 +98,7 @@ def steps(python: str, quick: bool) -> list[Step]:
             "-Db_sanitize=address,undefined", "-Db_lundef=false",
         ),
     )  # fmt: skip
-    junit = {name: LOGS / f"{name}.xml" for name in ("python", "emulated")}
+    junit = {name: LOGS / f"{name}.xml" for name in ("python", "controller", "emulated")}
     pytest = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *RETRY)
     found = [
         Step(
@@ -135,6 +137,14 @@ def steps(python: str, quick: bool) -> list[Step]:
             40,
         ),
         Step(
+            "controller",
+            "Python tests of the controller",
+            ((*pytest, "-m", "not emulated", f"--junitxml={junit['controller']}", "controller"),),
+            300,
+            junit["controller"],
+            beside_next=True,  # its tests mostly wait for each other's processes
+        ),
+        Step(
             "analyze",
             "C programs under gcc -fanalyzer and clang-tidy",
             ((python, "-m", "tests.quality", "analyze"),),
@@ -150,9 +160,14 @@ def steps(python: str, quick: bool) -> list[Step]:
         ),
         Step(
             "python",
-            "Python tests",
-            ((*pytest, "-m", "not emulated", f"--junitxml={junit['python']}"),),
-            120,
+            "Python tests of the rest",
+            (
+                (
+                    *(*pytest, "-m", "not emulated", f"--junitxml={junit['python']}"),
+                    "--ignore=controller",
+                ),
+            ),
+            300,
             junit["python"],
         ),
     ]
@@ -317,8 +332,8 @@ def run_steps(todo: list[Step], learned: dict[str, float]) -> tuple[Count, dict[
     tty, start = sys.stdout.isatty(), time.monotonic()
     expected = {step.name: learned.get(step.name, step.typical_s) for step in todo}
     running: list[int] = []
-    running_beside: list[int] = []
-    pool = ThreadPoolExecutor(max_workers=1)
+    running_beside: list[list[int]] = []
+    pool = ThreadPoolExecutor(max_workers=BESIDE)
     beside: list[tuple[int, Step, Future[tuple[list[int], float]]]] = []
 
     def interrupted(signum: int, _frame: object) -> None:
@@ -353,7 +368,8 @@ def run_steps(todo: list[Step], learned: dict[str, float]) -> tuple[Count, dict[
             continue
         if step.beside_next and not all(s.beside_next for s in todo[number:]):
             print(f"[{number}/{len(todo)}] {step.title}: beside what follows", flush=True)
-            future = pool.submit(execute, step, lambda: None, running_beside)
+            running_beside.append([])
+            future = pool.submit(execute, step, lambda: None, running_beside[-1])
             beside.append((number, step, future))
             continue
         began = time.monotonic()
@@ -383,7 +399,7 @@ def run_steps(todo: list[Step], learned: dict[str, float]) -> tuple[Count, dict[
         except KeyboardInterrupt:
             for _, _, future in beside:
                 future.cancel()
-            for pid in (*running, *running_beside):
+            for pid in (*running, *itertools.chain(*running_beside)):
                 os.killpg(pid, signal.SIGINT)
             for pid in running:
                 os.waitpid(pid, 0)

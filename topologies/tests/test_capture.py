@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 import struct
 import subprocess
 import time
@@ -154,8 +155,10 @@ def test_a_capture_for_real(namespace: str, tmp_path: Path) -> None:
     ping = ["ping", "-n", "-c", "3", "-i", "0.05", "127.0.0.1"]
     subprocess.run(["ip", "netns", "exec", namespace, *ping], check=True, timeout=60)
     deadline = time.monotonic() + 60
-    path = tmp_path / "a-b.pcap0"
-    while path.stat().st_size == 0 and time.monotonic() < deadline:
+    said = tmp_path / "a-b.tcpdump"
+    while "6 packets captured" not in said.read_text():
+        assert time.monotonic() < deadline, said.read_text()
+        running._process.send_signal(signal.SIGUSR1)  # asks tcpdump for its counts
         time.sleep(0.05)
     running.tell_to_stop()
     found = running.finish()
