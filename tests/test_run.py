@@ -55,6 +55,15 @@ def test_every_condition_names_a_step_that_comes_before() -> None:
         known.add(step.name)
 
 
+def test_every_room_is_tested_in_one_of_the_python_steps() -> None:
+    commands = {s.name: s.commands[0] for s in steps("python", quick=True)}
+    rooms = run.rooms_with_tests()
+    assert commands["controller"][-1] == "controller"
+    assert [*commands["python"][-len(rooms) + 1 :], "controller"] == sorted(
+        rooms, key=lambda r: r == "controller"
+    )
+
+
 def test_a_replacement_runs_only_where_the_other_was_skipped() -> None:
     other = chain(0)[2]
     assert skip_reason(other, {}, set()) == ""
