@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import TypeVar
 
-from parsers.problems import Lines, Problem, cut_off, numbered_lines, problem
+from parsers.problems import Lines, Problem, complete_lines, problem
 
 Row = TypeVar("Row")
 
@@ -23,10 +23,7 @@ def parse_blocks(
     times: list[float] = []
     rows: list[Row] = []
     problems: list[Problem] = []
-    for number, raw, complete in numbered_lines(text):
-        if not complete:
-            problems.append(cut_off(file, number, raw))
-            continue
+    for number, raw in complete_lines(text, file, problems):
         words = raw.split(maxsplit=2)
         if not words:
             continue

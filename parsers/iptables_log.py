@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from parsers.problems import Lines, Problem, cut_off, numbered_lines, problem
+from parsers.problems import Lines, Problem, complete_lines, problem
 
 _CHAIN = re.compile(r"Chain (\S+) \(.*\)")
 _LISTED = re.compile(r"\s*(\d+)\s+(\d+)\s(.*)", re.ASCII)
@@ -62,10 +62,7 @@ def parse_iptables(text: Lines, file: str) -> RuleList:
     rules: list[Rule] = []
     problems: list[Problem] = []
     chain: str | None = None
-    for number, raw, complete in numbered_lines(text):
-        if not complete:
-            problems.append(cut_off(file, number, raw))
-            continue
+    for number, raw in complete_lines(text, file, problems):
         line = raw.strip()
         if not line or line[0] in "#*:" or line == "COMMIT" or line.startswith("pkts "):
             continue

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 from parsers.ldm_log import Product
-from parsers.problems import Lines, Problem, cut_off, numbered_lines, problem
+from parsers.problems import Lines, Problem, complete_lines, problem
 from parsers.times import utc_microseconds
 
 _LINE = re.compile(r"(\d{8})T(\d{6})(?:\.(\d{1,6}))?Z?\s+\S*notifyme\S*\[\d+\]:?\s+(.*)", re.ASCII)
@@ -46,10 +46,7 @@ def parse_notifyme(text: Lines, file: str) -> NotifymeLog:
     found: list[Notification] = []
     problems: list[Problem] = []
     other = 0
-    for number, raw, complete in numbered_lines(text):
-        if not complete:
-            problems.append(cut_off(file, number, raw))
-            continue
+    for number, raw in complete_lines(text, file, problems):
         if not raw.strip():
             continue
         line = _LINE.fullmatch(raw)

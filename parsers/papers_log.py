@@ -18,7 +18,7 @@ import re
 from dataclasses import dataclass
 
 from parsers.deliveries import How
-from parsers.problems import Lines, Problem, cut_off, numbered_lines, problem
+from parsers.problems import Lines, Problem, complete_lines, problem
 from parsers.times import MICROSECONDS, utc_microseconds
 
 _ARRIVAL = re.compile(r"(\d{8})T(\d{6})\.(\d{1,6})Z?", re.ASCII)
@@ -53,10 +53,7 @@ def parse_papers_log(text: Lines, file: str) -> PapersLog:
     found: list[PapersDelivery] = []
     problems: list[Problem] = []
     other = 0
-    for number, raw, complete in numbered_lines(text):
-        if not complete:
-            problems.append(cut_off(file, number, raw))
-            continue
+    for number, raw in complete_lines(text, file, problems):
         words = raw.split()
         try:
             delivery = _delivery(raw, words)

@@ -61,6 +61,15 @@ def cut_off(file: str, line: int, text: str) -> Problem:
     return problem(file, line, text, CUT_OFF)
 
 
+def complete_lines(text: Lines, file: str, problems: list[Problem]) -> Iterator[tuple[int, str]]:
+    """`numbered_lines` but for a last one that is cut off: that is one of the `problems`."""
+    for number, line, complete in numbered_lines(text):
+        if complete:
+            yield number, line
+        else:
+            problems.append(cut_off(file, number, line))
+
+
 def cut_off_document(text: str, file: str) -> Problem:
     """The problem of a document that ends too early, with its last line."""
     lines = text.rstrip().split("\n")

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from parsers.problems import Lines, Problem, cut_off, numbered_lines, problem
+from parsers.problems import Lines, Problem, complete_lines, problem
 
 _LINE = re.compile(r"([0-9a-f]{32})\s+(\d+)\s+(\S.*)", re.ASCII)
 
@@ -53,10 +53,7 @@ def parse_products(text: Lines, file: str) -> ProductList:
     """Parses a product list. Never raises."""
     products: list[ListedProduct] = []
     problems: list[Problem] = []
-    for number, raw, complete in numbered_lines(text):
-        if not complete:
-            problems.append(cut_off(file, number, raw))
-            continue
+    for number, raw in complete_lines(text, file, problems):
         if not raw.strip():
             continue
         match = _LINE.fullmatch(raw)

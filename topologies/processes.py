@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from topologies.shell import LabError, die_with_parent, in_node
 from topologies.wire_plan import WirePlan, relay_configuration
@@ -47,15 +47,9 @@ class Relay:
             raise LabError(f"{self._program}: not built (run: make build)")
         text = relay_configuration(wire, ready=self._ready, stats=self._stats, seed=seed)
         self._configuration.write_text(text, encoding="utf-8")
+        argv = in_node(wire_pid, [str(self._program), str(self._configuration)])
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                in_node(wire_pid, [str(self._program), str(self._configuration)]),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=die_with_parent(),
-            )
+            self._process = start_process(argv, log)
         deadline = time.monotonic() + RELAY_START_TIMEOUT_S
         while not self._ready.exists():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -146,15 +140,7 @@ class Controller:
         listen = f"127.0.0.1:{self.port}"
         argv = [sys.executable, "-m", "controller", *self.arguments(network_file, listen)]
         with self.log.with_suffix(".stderr").open("ab") as complaints:
-            self._process = subprocess.Popen(
-                argv,
-                cwd=CHECKOUT,
-                stdin=subprocess.DEVNULL,
-                stdout=complaints,
-                stderr=complaints,
-                start_new_session=True,
-                preexec_fn=die_with_parent(),
-            )
+            self._process = start_process(argv, complaints, cwd=CHECKOUT)
 
     @property
     def alive(self) -> bool:
@@ -258,6 +244,21 @@ def get_json(path: Path, target: str, *, timeout_s: float = 2.0) -> Any:
         return json.loads(body)
     finally:
         connection.close()
+
+
+def start_process(
+    argv: Sequence[str], log: IO[bytes], *, cwd: Path | None = None
+) -> subprocess.Popen[bytes]:
+    """A program that leads a session of its own, says all to `log` and ends with this process."""
+    return subprocess.Popen(
+        argv,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        preexec_fn=die_with_parent(),
+    )
 
 
 def tell_to_stop(process: subprocess.Popen[bytes] | None) -> None:

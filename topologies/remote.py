@@ -22,8 +22,14 @@ from pathlib import Path
 from typing import Final
 
 from topologies import marks
-from topologies.processes import CONTROLLER_START_TIMEOUT_S, Controller, end_process, tell_to_stop
-from topologies.shell import LabError, die_with_parent
+from topologies.processes import (
+    CONTROLLER_START_TIMEOUT_S,
+    Controller,
+    end_process,
+    start_process,
+    tell_to_stop,
+)
+from topologies.shell import LabError
 
 HOST_VARIABLE: Final = "DOWNPOUR_CONTROLLER_HOST"  # where the controllers run; unset: here
 REQUEST_SUFFIX: Final = ".request.json"
@@ -106,16 +112,7 @@ class RemoteController(Controller):
             ["socat", here, f"UNIX-CONNECT:{self._between}"],
         ):
             with (self._run_directory / f"{self.name}.socat.log").open("ab") as log:
-                self._socats.append(
-                    subprocess.Popen(
-                        argv,
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=log,
-                        start_new_session=True,
-                        preexec_fn=die_with_parent(),
-                    )
-                )
+                self._socats.append(start_process(argv, log))
 
     @property
     def alive(self) -> bool:

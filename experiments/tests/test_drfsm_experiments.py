@@ -6,20 +6,12 @@ from __future__ import annotations
 import pytest
 
 from experiments.networks import Networks
-from experiments.plan import CellSpec, expand
-from experiments.spec import ExperimentSpec, at_level, find, load_as
+from experiments.plan import expand
+from experiments.tests.bundled import cells_of, spec_of
 
 NAMES = ("feasibility", "vlan-rate", "loss-sweep", "ldm6-vs-ldm7")
 FOUR = ("uva", "uwisc", "uutah", "uwash")
 MBPS = 1_000_000
-
-
-def spec_of(name: str, level: str) -> ExperimentSpec:
-    return at_level(load_as(ExperimentSpec, find(name)), level)
-
-
-def cells_of(name: str, level: str) -> tuple[CellSpec, ...]:
-    return expand(spec_of(name, level))
 
 
 @pytest.mark.parametrize("name", NAMES)

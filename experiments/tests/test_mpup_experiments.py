@@ -5,19 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.plan import CellSpec, expand
-from experiments.spec import ExperimentSpec, at_level, find, load_as
+from experiments.plan import expand
+from experiments.tests.bundled import cells_of, spec_of
 
 NAMES = ("fileset", "ffdr", "throughput", "resources")
 MBPS = 1_000_000
-
-
-def spec_of(name: str, level: str) -> ExperimentSpec:
-    return at_level(load_as(ExperimentSpec, find(name)), level)
-
-
-def cells_of(name: str, level: str) -> tuple[CellSpec, ...]:
-    return expand(spec_of(name, level))
 
 
 @pytest.mark.parametrize("name", NAMES)
