@@ -21,7 +21,7 @@ from topologies.model import ControlledBy
 from topologies.paths import path_to
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("topologies", "controller", "experiments", "parsers", "virtual", "bench")
+ROOMS = ("topologies", "controller", "experiments", "parsers", "virtual", "bench", "labs")
 
 # Room -> what it may import of the other rooms: a room, or single modules of it.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -37,6 +37,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "topologies.openvswitch",
         "topologies.shell",
         "topologies.units",
+        "virtual",
+    ),
+    "labs": (
+        "topologies",
+        "controller.client",
+        "controller.core",
+        "experiments",
+        "parsers",
         "virtual",
     ),
     "virtual": ("topologies.shell", "topologies.openvswitch", "topologies.units"),

@@ -32,7 +32,7 @@ from virtual.kernel_build import Kernel
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 INIT: Final = ROOT / "virtual/guest_init.sh"
-ROOMS: Final = ("topologies", "controller", "experiments", "parsers", "virtual", "bench")
+ROOMS: Final = ("topologies", "controller", "experiments", "parsers", "virtual", "bench", "labs")
 # The same for everybody, because paths reach logs; a directory that no host has, because what the
 # host has at the same place could not be seen.
 CHECKOUT: Final = Path("/guest/checkout")

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a check is given and what it gives back; running all checks of a lab.
+
+A check is a function `NAME(context: Context) -> Outcome`. It looks at behaviour (what arrives, at
+which rate, what counters say) or at answers and files in the student's work directory, and never
+at the text of commands.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from labs.answers import AnswerError, NoAnswer, read_answers
+from labs.spec import CheckSpec, Lab, Value
+
+if TYPE_CHECKING:
+    from labs.live import LiveNetwork
+
+EXIT_PASSED, EXIT_FAILED, EXIT_NOTHING = 0, 1, 2
+
+
+class Status(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    NOTHING = "nothing"  # nothing to check: no answer given, no run made
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a check function returns. `hint`: a key of the check's `hints` in lab.yaml or ""."""
+
+    status: Status
+    tried: str
+    expected: str
+    found: str
+    hint: str = ""
+
+
+def passed(tried: str, expected: str, found: str) -> Outcome:
+    return Outcome(Status.PASSED, tried, expected, found)
+
+
+def failed(tried: str, expected: str, found: str, hint: str) -> Outcome:
+    return Outcome(Status.FAILED, tried, expected, found, hint)
+
+
+def nothing(tried: str, expected: str, found: str, hint: str = "") -> Outcome:
+    """There is nothing to check yet."""
+    return Outcome(Status.NOTHING, tried, expected, found, hint)
+
+
+def _quiet(_text: str) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a check may look at. `work`: the student's work directory; `arguments`: of the check in
+    lab.yaml; `network`: the live network (None in measuring labs); `progress`: tell what is done,
+    for checks that take longer."""
+
+    lab: Lab
+    work: Path
+    student: str
+    parameters: Mapping[str, Value]
+    arguments: Mapping[str, Any]
+    network: LiveNetwork | None = None
+    progress: Callable[[str], None] = _quiet
+
+    @property
+    def live(self) -> LiveNetwork:
+        assert self.network is not None, "a measuring lab has no network"
+        return self.network
+
+    def integer(self, name: str) -> int:
+        """A parameter that is a whole number."""
+        value = self.parameters[name]
+        assert isinstance(value, int), name
+        return value
+
+    def word(self, name: str) -> str:
+        """A parameter as text; several are separated by blanks."""
+        value = self.parameters[name]
+        return " ".join(value) if isinstance(value, list) else str(value)
+
+    def words(self, name: str) -> list[str]:
+        value = self.parameters[name]
+        return list(value) if isinstance(value, list) else [str(value)]
+
+    def answer(self, name: str) -> Any:
+        """What the student wrote for `name` in answers.yaml. Raises NoAnswer if it is empty,
+        AnswerError if the file cannot be read or has no such key."""
+        answers = read_answers(self.work / "answers.yaml")
+        if name not in answers.values:
+            raise AnswerError(f"{answers.file}: found no '{name}'; valid: a line '{name}: ...'")
+        value = answers.values[name]
+        if value is None or value == "":
+            raise NoAnswer(f"{answers.where(name)}: '{name}' is empty")
+        return value
+
+    def number(self, name: str) -> float:
+        """A number that the student wrote. Raises NoAnswer, AnswerError."""
+        value = self.answer(name)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            answers = read_answers(self.work / "answers.yaml")
+            raise AnswerError(f"{answers.where(name)}: found '{value}'; valid: a number")
+        return float(value)
+
+
+CheckFunction = Callable[[Context], Outcome]
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """An outcome with what lab.yaml says of its check; `hint` is the text now."""
+
+    name: str
+    title: str
+    points: int  # that it gives if it is passed
+    status: Status
+    tried: str
+    expected: str
+    found: str
+    hint: str
+
+    @property
+    def score(self) -> int:
+        return self.points if self.status is Status.PASSED else 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "status": str(self.status), "score": self.score}
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> CheckResult:
+        words = {n: str(raw[n]) for n in ("name", "title", "tried", "expected", "found", "hint")}
+        return cls(points=int(raw["points"]), status=Status(raw["status"]), **words)
+
+
+class CheckProblem(Exception):
+    """A lab's check is not as it should be (the lab's fault, not the student's)."""
+
+
+NO_ANSWER_HINT: Final = "Fill in answers.yaml in your work directory."
+
+
+def load_checks(folder: Path) -> ModuleType:
+    """The lab's checks.py, read anew. CheckProblem if it cannot be loaded."""
+    path = folder / "checks.py"
+    name = f"labs_checks_{folder.name.replace('-', '_')}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise CheckProblem(f"{path}: found no Python module; valid: functions of checks")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    try:
+        spec.loader.exec_module(module)
+    except (OSError, SyntaxError, ImportError) as error:
+        raise CheckProblem(f"{path}: {error}") from error
+    return module
+
+
+def function_of(lab: Lab, check: CheckSpec, modules: dict[str, ModuleType]) -> CheckFunction:
+    """The function that `check.function` names. CheckProblem if there is none."""
+    room, _, name = check.function.partition(".")
+    if room not in modules:
+        if room == "checks":
+            modules[room] = load_checks(lab.folder)
+        else:
+            from labs import probes
+
+            modules[room] = probes
+    found = getattr(modules[room], name, None)
+    if not callable(found):
+        raise CheckProblem(f"{lab.folder}/lab.yaml: found function '{check.function}'; "
+                           f"valid: a function of {modules[room].__file__}")  # fmt: skip
+    function: CheckFunction = found
+    return function
+
+
+def run_checks(
+    lab: Lab,
+    work: Path,
+    student: str,
+    *,
+    network: LiveNetwork | None = None,
+    only: str | None = None,
+    progress: Callable[[str], None] = _quiet,
+) -> list[CheckResult]:
+    """All checks of the lab (or the one named `only`), in their order. CheckProblem."""
+    parameters = lab.parameters(student)
+    modules: dict[str, ModuleType] = {}
+    results = []
+    for check in lab.spec.checks:
+        if only is not None and check.name != only:
+            continue
+        progress(check.title)
+        function = function_of(lab, check, modules)
+        context = Context(lab, work, student, parameters, check.arguments, network, progress)
+        results.append(_result(lab, check, function, context))
+    if not results:
+        valid = ", ".join(c.name for c in lab.spec.checks)
+        raise CheckProblem(f"found check '{only}'; valid: {valid}")
+    return results
+
+
+def _result(lab: Lab, check: CheckSpec, function: CheckFunction, context: Context) -> CheckResult:
+    hint = ""
+    try:
+        outcome = function(context)
+        if outcome.hint:
+            if outcome.hint not in check.hints:
+                raise CheckProblem(
+                    f"{lab.folder}/lab.yaml: check '{check.name}' has no hint '{outcome.hint}'"
+                )
+            hint = check.hints[outcome.hint]
+    except NoAnswer as error:
+        outcome = nothing("reading answers.yaml", "an answer", str(error))
+        hint = NO_ANSWER_HINT
+    except AnswerError as error:
+        outcome = failed("reading answers.yaml", "an answer that can be read", str(error), "")
+        hint = "Answers are lines 'name: value'. Put texts with special characters in quotes."
+    return CheckResult(
+        check.name, check.title, check.points, outcome.status,
+        outcome.tried, outcome.expected, outcome.found, hint,
+    )  # fmt: skip
+
+
+def exit_code(results: list[CheckResult]) -> int:
+    """0 all passed, 1 some failed, 2 nothing to check."""
+    if all(r.status is Status.NOTHING for r in results):
+        return EXIT_NOTHING
+    return EXIT_PASSED if all(r.status is Status.PASSED for r in results) else EXIT_FAILED
+
+
+def as_text(results: list[CheckResult]) -> str:
+    """For people: what was tried, expected, found, a hint; then the score."""
+    lines = []
+    for r in results:
+        mark = {Status.PASSED: "pass", Status.FAILED: "FAIL", Status.NOTHING: "none"}[r.status]
+        lines.append(f"{mark}  {r.title}  ({r.score} of {r.points} points)")
+        lines.append(f"      tried:    {r.tried}")
+        lines.append(f"      expected: {r.expected}")
+        lines.append(f"      found:    {r.found}")
+        if r.hint:
+            lines.append(f"      hint:     {r.hint}")
+    score, points = sum(r.score for r in results), sum(r.points for r in results)
+    number = sum(r.status is Status.PASSED for r in results)
+    lines.append(f"score: {score} of {points} points; {number} of {len(results)} checks passed")
+    return "\n".join(lines) + "\n"

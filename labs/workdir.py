@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The student's work directory: who he is, the start state of his files, putting it back."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import string
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from labs.spec import Lab, Value, as_words
+from virtual.files import write_json
+
+STATE: Final = ".lab.json"
+TEMPLATE: Final = ".template"
+STUDENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@+-]{0,63}")
+
+
+class LabError(Exception):
+    """A user's mistake, or a lab that cannot go on; the text is for the user."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A work directory as its `.lab.json` says. `identity`: random, made when the directory was; it
+    goes into each result, so that a copied result file is noticed."""
+
+    directory: Path
+    lab: int
+    student: str
+    identity: str
+    made: float  # epoch, seconds
+
+
+def default_directory(number: int) -> Path:
+    return Path.home() / "downpour-labs" / str(number)
+
+
+def default_student() -> str:
+    return os.environ.get("SUDO_USER") or os.environ.get("USER") or f"user-{os.getuid()}"
+
+
+def read_work(directory: Path) -> Work | None:
+    """None if there is none. LabError if its file cannot be read."""
+    path = directory / STATE
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        return Work(directory, int(raw["lab"]), str(raw["student"]), str(raw["identity"]),
+                    float(raw["made"]))  # fmt: skip
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise LabError(f"{path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise LabError(
+            f"{path}: found no description of a lab's work directory; valid: the file as the lab "
+            "made it. Move the directory away and start the lab again"
+        ) from None
+
+
+def open_work(lab: Lab, directory: Path, student: str | None) -> tuple[Work, bool]:
+    """The lab's work directory, made with the start state if it is not there: (it, is it new).
+    LabError if it is another lab's or another student's."""
+    if student is not None and not STUDENT.fullmatch(student):
+        raise LabError(f"found STUDENT '{student}'; valid: 1 to 64 letters, digits, ' ._@+-'")
+    if any(c.isspace() or c == "," for c in str(directory)):
+        raise LabError(f"found DIR '{directory}'; valid: a path without white space and commas")
+    work = read_work(directory)
+    if work is not None:
+        if work.lab != lab.number:
+            raise LabError(f"{directory} is the work directory of lab {work.lab}; valid: another")
+        if student is not None and work.student != student:
+            raise LabError(
+                f"found STUDENT '{student}', but {directory} is of '{work.student}'; "
+                "valid: the same name, or another DIR"
+            )
+        return work, False
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise LabError(f"found DIR '{directory}'; valid: an empty directory, or one of this lab")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        work = Work(
+            directory, lab.number, student or default_student(), secrets.token_hex(16), time.time()
+        )
+        put_start(lab, work)
+        _write(work)
+    except OSError as error:
+        raise LabError(f"{error.filename}: {error.strerror}") from None
+    return work, True
+
+
+def _write(work: Work) -> None:
+    values = {k: v for k, v in asdict(work).items() if k != "directory"}
+    write_json(work.directory / STATE, values)
+
+
+def put_start(lab: Lab, work: Work) -> None:
+    """The files of the start state, and parameters.yaml. Files named X.template are filled in:
+    ${name} is the student's parameter of this name, $$ a dollar sign."""
+    parameters = lab.parameters(work.student)
+    write_parameters(lab, work.directory, work.student, parameters)
+    start = lab.folder / "start"
+    if not start.is_dir():
+        return
+    for source in sorted(start.rglob("*")):
+        if source.is_dir() or "__pycache__" in source.parts:
+            continue
+        target = work.directory / source.relative_to(start)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.name.endswith(TEMPLATE):
+            text = filled(source.read_text(encoding="utf-8"), parameters, str(source))
+            target.with_name(target.name.removesuffix(TEMPLATE)).write_text(text, encoding="utf-8")
+        else:
+            shutil.copyfile(source, target)
+            target.chmod(0o755 if os.access(source, os.X_OK) else 0o644)
+
+
+def filled(text: str, parameters: dict[str, Value], file: str) -> str:
+    """LabError for a ${name} that is no parameter."""
+    try:
+        return string.Template(text).substitute(as_words(parameters))
+    except (KeyError, ValueError) as error:
+        valid = ", ".join(parameters) or "no parameter"
+        raise LabError(f"{file}: found {error}; valid: {valid}") from None
+
+
+def write_parameters(lab: Lab, directory: Path, student: str, parameters: dict[str, Value]) -> None:
+    """parameters.yaml, for people and programs."""
+    lines = [f"# Lab {lab.number}: your own values. Changing them here changes nothing.",
+             f'student: "{student}"']  # fmt: skip
+    for name, value in parameters.items():
+        text = " ".join(lab.spec.parameters[name].text.split())
+        shown = f"[{', '.join(value)}]" if isinstance(value, list) else json.dumps(value)
+        lines.append(f"{name}: {shown}  # {text}")
+    (directory / "parameters.yaml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def set_aside(work: Work) -> Path | None:
+    """Moves all of the student's files into `before-TIME` of his directory; earlier ones stay.
+    Returns it, None if there was nothing."""
+    keep = {STATE}
+    mine = [p for p in work.directory.iterdir() if p.name not in keep and not _is_aside(p)]
+    if not mine:
+        return None
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    for number in range(1, 1000):
+        aside = work.directory / (f"before-{stamp}" + (f"-{number}" if number > 1 else ""))
+        if not aside.exists():
+            break
+    aside.mkdir()
+    for path in mine:
+        path.rename(aside / path.name)
+    return aside
+
+
+def _is_aside(path: Path) -> bool:
+    return path.is_dir() and re.fullmatch(r"before-\d{8}-\d{6}(-\d+)?", path.name) is not None
+
+
+def reset_files(lab: Lab, work: Work) -> Path | None:
+    """The start state again. Nothing of the student's is deleted: returns where it is now."""
+    try:
+        aside = set_aside(work)
+        put_start(lab, work)
+    except OSError as error:
+        raise LabError(f"{error.filename}: {error.strerror}") from None
+    return aside
