@@ -74,6 +74,26 @@ shell: setup ## a shell in a host of the network that is up (HOST=uva)
 down: setup ## take the network down, and leftovers of dead runs
 	$(call as_root,-m topologies down)
 
+# Labs run as you; on the native clock their networks need root.
+LAB_ARGS = $(if $(N),$(N),$(error found no N; valid: make $@ N=1, with a number that `make labs` lists)) $(if $(DIR),--dir $(DIR))
+LAB_CLOCK = $(if $(CLOCK),--clock $(CLOCK)) $(if $(STUDENT),--student '$(STUDENT)')
+define lab
+@$(if $(filter native,$(CLOCK)),$(SUDO) ,)env PYTHONPATH=$(CURDIR) $(PY) -m labs $(1)
+endef
+.PHONY: labs lab lab-shell lab-check lab-reset lab-stop
+labs: setup ## the labs for a class there are (docs/labs.md)
+	@$(PY) -m labs list
+lab: build $(if $(filter native,$(CLOCK)),,virtual-kernel) ## start a lab (N=3 STUDENT=name DIR=~/downpour-labs/3 CLOCK=native)
+	$(call lab,start $(LAB_ARGS) $(LAB_CLOCK))
+lab-shell: ## a prompt in the lab's network (N=3); its time passes only while a command runs
+	$(call lab,shell $(LAB_ARGS))
+lab-check: ## what of the lab is done: tried, expected, found, a hint; 0 all, 1 not all, 2 nothing yet
+	$(call lab,check $(LAB_ARGS))
+lab-reset: ## the lab's start state again; your files are kept aside
+	$(call lab,reset $(LAB_ARGS))
+lab-stop: ## end the lab's network; your files stay
+	$(call lab,stop $(LAB_ARGS))
+
 .PHONY: test test-setup test-frameworks lint analyze coverage bench fuzz
 test: build ## all tests: lint, C under sanitizers, Python, emulated 8-receiver regression
 	$(call as_root,-m tests.run)

@@ -219,7 +219,7 @@ def _result(lab: Lab, check: CheckSpec, function: CheckFunction, context: Contex
                 raise CheckProblem(
                     f"{lab.folder}/lab.yaml: check '{check.name}' has no hint '{outcome.hint}'"
                 )
-            hint = check.hints[outcome.hint]
+            hint = " ".join(check.hints[outcome.hint].split())
     except NoAnswer as error:
         outcome = nothing("reading answers.yaml", "an answer", str(error))
         hint = NO_ANSWER_HINT

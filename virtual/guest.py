@@ -168,6 +168,7 @@ class Guest:
         self.kernel, self.spec = kernel, spec
         self._stack = ExitStack()
         self._killed = False
+        self._paused = False
         compile_rooms()
         try:
             # Short: the kernel's own sockets below it have a limit of 108 characters.
@@ -248,6 +249,8 @@ class Guest:
         now = time.monotonic()
         if code is not None:
             return self._result()
+        if self._paused:
+            return None
         times = self.times
         if self._stall.stalled(times.virtual_s, now):
             holder = self.on_the_processor()
@@ -277,6 +280,18 @@ class Guest:
         while (code := self.poll()) is None:
             time.sleep(POLL_S)
         return code
+
+    def pause(self) -> None:
+        """The guest's time stands still and it takes no processor. Its stubs run only while the
+        kernel lets them, so the kernel is all there is to stop. While it is paused, `poll` sees no
+        stall; `resume` ends it."""
+        self._paused = True
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._paused = False
+        self._stall = Stall(self.spec.stall_s, time.monotonic())
+        os.kill(self._process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """Ends the kernel and its stubs; nothing in the guest is asked."""

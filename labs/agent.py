@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the lab's network is: builds it and runs commands and checks, one after the other.
+
+In a guest it stops time while no command runs: it looks for the next one without ever waiting, and
+only waiting (or looking at the clock) moves a guest's clock; the holder then stops the whole guest,
+so that nothing is computed either. So no time passes between commands, however late the holder is.
+
+Files of the exchange directory: `job.json` (what to build); `events` (lines of JSON: progress,
+ready, failed, from here); `commands/NUMBER.json`, `commands/NUMBER.interrupt` (from the holder: new
+names, because a guest may keep what it knows of an old one); `done/NUMBER.json` (answers); `out`,
+`err` (what commands print).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from labs.bash import Bash
+from labs.checking import CheckProblem, run_checks
+from labs.live import LiveNetwork
+from labs.spec import Lab, as_words, load_lab
+from topologies import lifecycle
+from topologies.lab import Lab as Emulated
+from topologies.lab import open_lab
+from topologies.model import ControlledBy, Network
+from topologies.shell import LabError, check, check_all, termination_as_interrupt
+from virtual.files import write_json
+from virtual.guest import PATH
+
+POLL_S: Final = 0.05  # how soon an interrupt is seen while a command runs
+IDLE_POLL_S: Final = 0.02  # native clock: how soon a command is seen
+KIND: Final = "lab"
+FAULTS: Final = (
+    "cut LINK | cut-silently LINK | mend LINK | kill-controller | start-controller | "
+    "power-off SWITCH | power-on SWITCH"
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the holder wants. `frozen`: time stands still between commands."""
+
+    folder: Path  # the lab's
+    work: Path
+    student: str
+    network: str  # JSON
+    run_id: str
+    frozen: bool
+
+    def to_json(self) -> str:
+        values = {**self.__dict__, "folder": str(self.folder), "work": str(self.work)}
+        return json.dumps(values)
+
+    @classmethod
+    def from_json(cls, text: str) -> Job:
+        raw = json.loads(text)
+        return cls(**{**raw, "folder": Path(raw["folder"]), "work": Path(raw["work"])})
+
+
+def main(exchange: Path) -> int:
+    """Until it is ended by SIGTERM (or with its guest)."""
+
+    def say(kind: str, **values: Any) -> None:
+        with (exchange / "events").open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"event": kind, **values}) + "\n")
+
+    job = Job.from_json((exchange / "job.json").read_text(encoding="utf-8"))
+    try:
+        with termination_as_interrupt():
+            lab = load_lab(job.folder)
+            network = Network.from_json(job.network)
+            with (
+                lifecycle.enter(job.run_id, kind=KIND, topology=network.name) as run,
+                open_lab(
+                    network, run.state_dir, progress=lambda t: say("progress", text=t)
+                ) as emulated,
+            ):
+                _start_state(lab, emulated)
+                with Agent(exchange, job, lab, emulated) as agent:
+                    say("ready")
+                    agent.serve()
+    except KeyboardInterrupt:
+        return 0
+    except LabError as error:
+        say("failed", text=str(error))
+        return 1
+    except Exception as error:
+        say("failed", text=f"{type(error).__name__}: {error}")
+        raise
+    return 0
+
+
+def core_switches(network: Network) -> list[str]:
+    """Those that a controller would control."""
+    domains = {d.name for d in network.domains if d.controlled_by is ControlledBy.CONTROLLER}
+    return [s.name for s in network.switches if s.domain in domains]
+
+
+def _start_state(lab: Lab, emulated: Emulated) -> None:
+    """As lab.yaml says: with a controller, or with empty core switches that nobody controls."""
+    if lab.spec.controller == "running":
+        return
+    for domain in emulated.controller_sockets:
+        emulated.kill_controller(domain)
+    core = core_switches(emulated.network)
+    argv = ["ovs-vsctl"]
+    for switch in core:
+        argv += ["--", "del-controller", switch, "--", "set-fail-mode", switch, "secure"]
+    check(argv)
+    ofctl = ["ovs-ofctl", "-O", "OpenFlow13"]
+    for what in ("del-flows", "del-groups", "del-meters"):
+        check_all({f"{what} {s}": ([*ofctl, what, s], "") for s in core})
+
+
+class Agent:
+    """Serves commands, one after the other; a context manager."""
+
+    def __init__(self, exchange: Path, job: Job, lab: Lab, emulated: Emulated) -> None:
+        self._exchange, self._job, self._lab, self._emulated = exchange, job, lab, emulated
+        self._network = LiveNetwork(emulated)
+        self._faults_path = emulated.state_dir / "faults.sock"
+        self._faults = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._faults.bind(str(self._faults_path))
+        self._faults.listen(16)
+        self._bash = Bash(exchange, job.work, self._environment(), emulated.pids)
+
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bash.close()
+        self._faults.close()
+
+    def _environment(self) -> dict[str, str]:
+        words = as_words(self._lab.parameters(self._job.student))
+        checkout = Path(__file__).resolve().parent.parent
+        network = self._emulated.network
+        found = {
+            **os.environ,
+            "PATH": f"{checkout}/labs/bin:{os.environ.get('PATH', PATH)}",
+            "NETWORK": str(self._emulated.state_dir / "network.json"),
+            "FAULT_SOCKET": str(self._faults_path),
+            "GROUP": network.multicast_group,
+            "LC_ALL": "C.UTF-8",
+        }
+        if self._emulated.controller_sockets:
+            found["REST"] = str(self._emulated.controller_socket)
+        for name, host in ((h.name, h) for h in network.hosts):
+            found[f"IP_{name.upper().replace('-', '_')}"] = host.nic1.ip
+        return {**found, **{name.upper(): word for name, word in words.items()}}
+
+    # -- commands
+
+    def serve(self) -> None:
+        number = 1
+        while True:
+            command = self._next(number)
+            write_json(self._exchange / f"done/{number}.json", self._do(number, command))
+            number += 1
+
+    def _next(self, number: int) -> dict[str, Any]:
+        """The next command. In a guest no time passes until there is one."""
+        folder, name = self._exchange / "commands", f"{number}.json"
+        while name not in os.listdir(folder):  # noqa: PTH208 - one system call that never fails
+            if not self._job.frozen:
+                self._serve_faults(IDLE_POLL_S)
+        command: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
+        return command
+
+    def _do(self, number: int, command: dict[str, Any]) -> dict[str, Any]:
+        if command["kind"] == "run":
+            return {"code": self._run(number, str(command["line"]))}
+        try:
+            results = run_checks(
+                self._lab,
+                self._job.work,
+                self._job.student,
+                network=self._network,
+                only=command.get("only"),
+                progress=self._progress,
+            )
+        except (LabError, CheckProblem) as error:
+            return {"problem": str(error)}
+        except KeyboardInterrupt:
+            raise
+        except Exception:  # a check with a fault of its own must not end the student's network
+            return {"problem": f"a check of this lab is broken:\n{traceback.format_exc()}"}
+        return {"results": [r.to_dict() for r in results]}
+
+    def _progress(self, text: str) -> None:
+        with (self._exchange / "events").open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"event": "progress", "text": text}) + "\n")
+
+    def _run(self, number: int, line: str) -> int:
+        interrupts = 0
+        self._bash.begin(line)
+        while (code := self._bash.wait(POLL_S, self._faults, self._serve_faults)) is None:
+            names = os.listdir(self._exchange / "commands")  # noqa: PTH208
+            asked = sum(n.startswith(f"{number}.interrupt") for n in names)
+            if asked > interrupts:
+                interrupts = asked
+                self._bash.interrupt(hard=asked > 1)
+        return code
+
+    # -- faults, asked for by labs/bin/fault
+
+    def _serve_faults(self, wait_s: float = 0.0) -> None:
+        ready, _, _ = select.select([self._faults], [], [], wait_s)
+        if not ready:
+            return
+        connection, _ = self._faults.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(5.0)
+            words = connection.recv(4096).decode("utf-8", "replace").split()
+            try:
+                text = self._fault(words)
+                connection.sendall(f"0{text}\n".encode())
+            except LabError as error:
+                connection.sendall(f"1{error}\n".encode())
+
+    def _fault(self, words: list[str]) -> str:
+        """Does it and says what was done. LabError."""
+        lab = self._emulated
+        match words:
+            case ["cut", link]:
+                lab.cut(link)
+            case ["cut-silently", link]:
+                lab.cut(link, silent=True)
+            case ["mend", link]:
+                lab.mend(link)
+            case ["power-off", switch]:
+                lab.stop_switch(switch)
+            case ["power-on", switch]:
+                lab.start_switch(switch)
+            case ["kill-controller"]:
+                lab.kill_controller(self._domain())
+            case ["start-controller"]:
+                lab.start_controller(self._domain())
+            case _:
+                raise LabError(f"found '{' '.join(words)}'; valid: fault {FAULTS}")
+        return f"{' '.join(words)}: done at {time.strftime('%H:%M:%S')}"
+
+    def _domain(self) -> str:
+        domains = list(self._emulated.controller_sockets)
+        if not domains or self._lab.spec.controller == "none":
+            raise LabError("this lab has no controller")
+        return domains[0]
+
+
+def end(pid: int) -> None:
+    """SIGTERM to an agent on the native clock."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)

@@ -1,0 +1,426 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process in the background that holds a lab's network: a guest that is stopped while no
+command runs, or (native clock) a process of this machine. Clients come over a Unix socket, a
+connection for each request: one line of JSON; answers are lines of JSON, `done` or `failed` last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from labs import agent
+from labs.network import lab_network
+from labs.spec import Lab
+from labs.workdir import LabError, Work, read_work
+from topologies import lifecycle, marks
+from topologies.shell import LabError as NetworkError
+from topologies.shell import die_with_parent, termination_as_interrupt
+from virtual.files import Tail, write_json
+from virtual.guest import CHECKOUT, EXCHANGE, ROOT, Guest, GuestError, GuestSpec, Share
+from virtual.kernel_build import ensure_kernel
+
+STATE, LOCK, SOCKET = "state.json", "lock", "socket"
+POLL_S: Final = 0.005
+HEARTBEAT_POLL_S: Final = 0.1  # how often a running guest is looked after
+START_LIMIT_S: Final = 600.0
+IDLE_LIMIT_S: Final = 12 * 3600.0
+STOP_S: Final = 20.0
+
+
+class Ended(Exception):
+    """The network is gone; the text says why."""
+
+
+class Backend(Protocol):
+    """Where the agent runs."""
+
+    exchange: Path
+
+    def poll(self) -> None: ...  # raises Ended
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def now_s(self) -> float: ...
+    def stop(self) -> None: ...
+
+
+def fill_exchange(exchange: Path, job: agent.Job) -> None:
+    (exchange / "job.json").write_text(job.to_json(), encoding="utf-8")
+    for name in ("commands", "done"):
+        (exchange / name).mkdir()
+    for name in ("out", "err", "events"):
+        (exchange / name).write_bytes(b"")
+
+
+class VirtualBackend:
+    """A guest. The student's work directory is at the same place in it."""
+
+    def __init__(self, lab: Lab, work: Work) -> None:
+        inside = CHECKOUT / lab.folder.relative_to(ROOT)
+        job = agent.Job(
+            inside, work.directory, work.student, lab_network(lab, work.student).to_json(),
+            f"lab-{lab.number}", True,
+        )  # fmt: skip
+        spec = GuestSpec(
+            argv=(
+                f"{CHECKOUT}/.venv/bin/python", "-m", "labs", "_agent", str(EXCHANGE)
+            ),
+            shares=(Share(work.directory, work.directory, writable=True),),
+            memory_bytes=lab.spec.memory_mb * 2**20,
+            seed=int(work.identity[:8], 16),
+        )  # fmt: skip
+        try:
+            self._guest = Guest(
+                ensure_kernel(), spec, prepare=lambda exchange: fill_exchange(exchange, job)
+            )
+        except GuestError as error:
+            raise Ended(str(error)) from None
+        self.exchange = self._guest.exchange
+
+    def poll(self) -> None:
+        try:
+            code = self._guest.poll()
+        except GuestError as error:
+            raise Ended(str(error)) from None
+        if code is not None:
+            errors = (self.exchange / "stderr").read_text(errors="replace").strip()
+            raise Ended(f"its guest has ended with code {code}: {errors[-2000:]}")
+
+    def pause(self) -> None:
+        self._guest.pause()
+
+    def resume(self) -> None:
+        self._guest.resume()
+
+    def now_s(self) -> float:
+        return self._guest.times.virtual_s
+
+    def stop(self) -> None:
+        self._guest.stop()
+
+
+class NativeBackend:
+    """A process of this machine, as root: time goes on while nobody types."""
+
+    def __init__(self, lab: Lab, work: Work) -> None:
+        lifecycle.require_root()
+        self._stack = ExitStack()
+        self.exchange = Path(tempfile.mkdtemp(prefix="downpour-lab-"))
+        self._stack.callback(shutil.rmtree, self.exchange, ignore_errors=True)
+        self._run_id = lifecycle.new_run_id(f"lab-{lab.number}")
+        job = agent.Job(
+            lab.folder, work.directory, work.student, lab_network(lab, work.student).to_json(),
+            self._run_id, False,
+        )  # fmt: skip
+        fill_exchange(self.exchange, job)
+        owner = f"lab-{lab.number}-{work.identity}"
+        with (self.exchange / "stderr").open("wb") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "labs", "_agent", str(self.exchange)],
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                cwd=ROOT,
+                env={**os.environ, "DOWNPOUR_OWNER": owner},
+                start_new_session=True,
+                preexec_fn=die_with_parent(signal.SIGTERM),
+            )
+
+    def poll(self) -> None:
+        code = self._process.poll()
+        if code is not None:
+            errors = (self.exchange / "stderr").read_text(errors="replace").strip()
+            raise Ended(f"its process has ended with code {code}: {errors[-2000:]}")
+
+    def pause(self) -> None:
+        pass
+
+    def resume(self) -> None:
+        pass
+
+    def now_s(self) -> float:
+        return time.monotonic()
+
+    def stop(self) -> None:
+        if self._process.poll() is None:
+            agent.end(self._process.pid)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=STOP_S)
+        lifecycle.purge(self._run_id)
+        self._stack.close()
+
+
+def directory_socket(path: Path) -> Callable[[], contextlib.AbstractContextManager[str]]:
+    """An address of `path` that is short whatever its length: sockets' have at most 107 bytes."""
+
+    @contextmanager
+    def address() -> Iterator[str]:
+        fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield f"/proc/self/fd/{fd}/{path.name}"
+        finally:
+            os.close(fd)
+
+    return address
+
+
+def hold(lab: Lab, state: Path, work_directory: Path, clock: str, report_fd: int) -> int:
+    """The process in the background. Says on `report_fd` how far it is (lines of JSON)."""
+
+    def report(kind: str, text: str = "") -> None:
+        with contextlib.suppress(OSError):
+            os.write(report_fd, (json.dumps([kind, text]) + "\n").encode())
+
+    try:
+        with termination_as_interrupt(), ExitStack() as stack:
+            lock = stack.enter_context((state / LOCK).open("ab"))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                report("failed", f"lab {lab.number} is up already")
+                return 1
+            work = read_work(work_directory)
+            if work is None:
+                report("failed", f"{work_directory}: found no work directory of a lab")
+                return 1
+            backend: Backend = (
+                VirtualBackend(lab, work) if clock == "virtual" else NativeBackend(lab, work)
+            )
+            stack.callback(backend.stop)
+            holder = Holder(lab, work, clock, state, backend)
+            stack.callback(holder.close)
+            holder.wait_ready(lambda text: report("progress", text))
+            report("ready")
+            os.close(report_fd)
+            holder.serve()
+    except KeyboardInterrupt:
+        return 0
+    except Exception as error:  # the student sees it, whatever it is
+        report("failed", str(error))
+        print(f"lab {lab.number}: {error}", file=sys.stderr, flush=True)
+        if not isinstance(error, (Ended, LabError, NetworkError)):
+            raise
+        return 1
+    return 0
+
+
+class Holder:
+    """Serves clients. `state`: the directory in which clients look for it."""
+
+    def __init__(self, lab: Lab, work: Work, clock: str, state: Path, backend: Backend) -> None:
+        self._lab, self._work, self._clock = lab, work, clock
+        self._state, self._backend = state, backend
+        exchange = backend.exchange
+        self._tails = {name: Tail(exchange / name) for name in ("out", "err", "events")}
+        self._events = b""
+        self._number = 0
+        self._zero_s = 0.0
+        (state / SOCKET).unlink(missing_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with directory_socket(state / SOCKET)() as address:
+            self._listener.bind(address)
+        (state / SOCKET).chmod(0o600)
+        self._listener.listen(8)
+
+    def close(self) -> None:
+        self._listener.close()
+        for name in (SOCKET, STATE):
+            (self._state / name).unlink(missing_ok=True)
+
+    def _new_events(self) -> list[dict[str, Any]]:
+        *lines, self._events = (self._events + self._tails["events"].read()).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def wait_ready(self, progress: Callable[[str], None]) -> None:
+        """Ended, LabError."""
+        deadline = time.monotonic() + START_LIMIT_S
+        while True:
+            for event in self._new_events():
+                if event["event"] == "ready":
+                    self._backend.pause()
+                    self._zero_s = self._backend.now_s()
+                    self._say_where()
+                    return
+                if event["event"] == "failed":
+                    raise LabError(str(event["text"]))
+                progress(str(event["text"]))
+            self._backend.poll()
+            if time.monotonic() > deadline:
+                raise LabError(f"the network was not up after {START_LIMIT_S:.0f} s")
+            time.sleep(POLL_S)
+
+    def _say_where(self) -> None:
+        pid = os.getpid()
+        write_json(
+            self._state / STATE,
+            {
+                "lab": self._lab.number,
+                "work": str(self._work.directory),
+                "student": self._work.student,
+                "clock": self._clock,
+                "pid": pid,
+                "start_ticks": marks.start_time_ticks(pid),
+                "started": time.time(),
+            },
+        )
+
+    def serve(self) -> None:
+        """Until a client says `stop`, or nobody came for IDLE_LIMIT_S. Ended."""
+        while True:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._listener, selectors.EVENT_READ)
+                if not selector.select(IDLE_LIMIT_S):
+                    return
+            connection, _ = self._listener.accept()
+            with connection:
+                try:
+                    if not self._request(connection):
+                        return
+                except OSError:
+                    continue  # the client is gone
+
+    def _request(self, connection: socket.socket) -> bool:
+        """False: the lab is to end."""
+        connection.settimeout(10.0)
+        request = _read_line(connection)
+        if request is None:
+            return True
+        kind = request.get("kind")
+        if kind == "stop":
+            _send(connection, {"done": True, "clock": self._clock})
+            return False
+        if kind == "hello":
+            _send(connection, {"done": True, "clock": self._clock, "now_s": self._now()})
+        elif kind in ("run", "check"):
+            self._command(connection, request)
+        else:
+            _send(connection, {"failed": f"found request '{kind}'; valid: run, check, stop"})
+        return True
+
+    def _now(self) -> float:
+        return self._backend.now_s() - self._zero_s
+
+    def _command(self, connection: socket.socket, request: dict[str, Any]) -> None:
+        """Lets time pass until the command has ended."""
+        self._number += 1
+        commands = self._backend.exchange / "commands"
+        write_json(commands / f"{self._number}.json", request)
+        done = self._backend.exchange / f"done/{self._number}.json"
+        client = _Client(connection)
+        interrupts = 0
+        self._backend.resume()
+        looked = time.monotonic()
+        try:
+            while not done.exists():
+                self._pass_on(client)
+                self._refuse_others()
+                if client.interrupts() > interrupts:
+                    interrupts += 1
+                    (commands / f"{self._number}.interrupt{interrupts}").touch()
+                if time.monotonic() - looked > HEARTBEAT_POLL_S:
+                    looked = time.monotonic()
+                    self._backend.poll()
+                time.sleep(POLL_S)
+        except Ended as error:
+            client.send({"failed": f"the lab has ended: {error}"})
+            raise
+        self._backend.pause()
+        self._pass_on(client)
+        answer = json.loads(done.read_text(encoding="utf-8"))
+        client.send({"done": True, "now_s": self._now(), "clock": self._clock, **answer})
+
+    def _pass_on(self, client: _Client) -> None:
+        for name in ("out", "err"):
+            data = self._tails[name].read()
+            if data:
+                client.send({name: data.decode("latin-1")})
+        for event in self._new_events():
+            client.send({"progress": event.get("text", "")})
+
+    def _refuse_others(self) -> None:
+        """Who comes while a command runs."""
+        self._listener.settimeout(0)
+        try:
+            other, _ = self._listener.accept()
+        except BlockingIOError:
+            return
+        finally:
+            self._listener.settimeout(None)
+        with other, contextlib.suppress(OSError):
+            other.settimeout(1.0)
+            request = _read_line(other)
+            if request is not None and request.get("kind") == "stop":
+                _send(other, {"done": True, "clock": self._clock})
+                raise KeyboardInterrupt
+            _send(other, {"failed": "another command runs in this lab; wait, or end it (Ctrl-C)"})
+
+
+class _Client:
+    """Who waits for a command. When he is gone the command is interrupted, as by Ctrl-C."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._interrupts = 0
+        self._gone = False
+        connection.setblocking(False)
+
+    def interrupts(self) -> int:
+        if not self._gone:
+            try:
+                data = self._connection.recv(4096)
+                self._interrupts += data.count(b"\n") if data else 0
+                if not data:
+                    self._leave()
+            except BlockingIOError:
+                pass
+            except OSError:
+                self._leave()
+        return self._interrupts
+
+    def _leave(self) -> None:
+        self._gone = True
+        self._interrupts += 1
+
+    def send(self, value: dict[str, Any]) -> None:
+        if self._gone:
+            return
+        try:
+            self._connection.setblocking(True)
+            self._connection.settimeout(30.0)
+            _send(self._connection, value)
+            self._connection.setblocking(False)
+        except OSError:
+            self._leave()
+
+
+def _send(connection: socket.socket, value: dict[str, Any]) -> None:
+    connection.sendall((json.dumps(value) + "\n").encode())
+
+
+def _read_line(connection: socket.socket) -> dict[str, Any] | None:
+    """A request; None: there is none."""
+    data = b""
+    try:
+        while not data.endswith(b"\n"):
+            part = connection.recv(65536)
+            if not part:
+                return None
+            data += part
+        value = json.loads(data)
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None

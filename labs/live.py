@@ -1,0 +1,408 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What checks may do with a live network: send numbered datagrams from a host, see which arrive at
+others and with which VLAN tags they cross the links meanwhile.
+
+Everything is in the process that made the network; sockets are opened in the hosts' namespaces.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import select
+import socket
+import struct
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from topologies.lab import Lab
+from topologies.model import Link, Network, Nic, Port
+from topologies.shell import LabError, check, namespace_of
+
+UDP_PORT: Final = 7070
+MAGIC: Final = b"DPLAB\0"
+_PAYLOAD: Final = struct.Struct("!6sHIq")  # magic, stream, number, time sent in ns
+HEADER_BYTES: Final = 14 + 20 + 8  # Ethernet, IPv4, UDP: without tag and FCS
+LEAST_PAYLOAD_BYTES: Final = _PAYLOAD.size
+ETH_P_ALL, ETHERTYPE_IPV4, ETHERTYPE_VLAN = 0x0003, 0x0800, 0x8100
+PACKET_OUTGOING: Final = 4
+SOL_PACKET, PACKET_AUXDATA, PACKET_QDISC_BYPASS = 263, 8, 20
+SO_SNDBUFFORCE, SO_RCVBUFFORCE, SO_TIMESTAMPNS = 32, 33, 35
+BUFFER_BYTES: Final = 16_000_000
+TP_STATUS_VLAN_VALID: Final = 1 << 4
+_AUXDATA: Final = struct.Struct("=IIIHHHH")
+SETTLE_S: Final = 0.5  # beyond the paths' delays
+UNTAGGED: Final = -1
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A datagram at a receiver. Times in ns of CLOCK_REALTIME."""
+
+    number: int
+    sent_ns: int
+    arrived_ns: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What became of a stream. `tags`: (from, to) of a link's direction -> VLAN id (UNTAGGED: none)
+    -> frames, counted where they left the link."""
+
+    sent: int
+    began_ns: int
+    arrivals: Mapping[str, Sequence[Arrival]]  # by receiver, in order of arrival
+    tags: Mapping[tuple[str, str], Counter[int]] = field(default_factory=dict)
+
+    def received(self, host: str) -> int:
+        """Different datagrams."""
+        return len({a.number for a in self.arrivals[host]})
+
+    def doubled(self, host: str) -> int:
+        return len(self.arrivals[host]) - self.received(host)
+
+    def lost(self, host: str) -> int:
+        return self.sent - self.received(host)
+
+    def frames(self, a: str, b: str) -> int:
+        """That left the link from a to b."""
+        return sum(self.tags[a, b].values())
+
+    def gap_ms(self, host: str) -> float:
+        """The longest time between two arrivals (each datagram once); of none: the whole time."""
+        times = [a.arrived_ns for a in self.arrivals[host]]
+        return max((b - a for a, b in zip(times, times[1:], strict=False)), default=0) / 1e6
+
+    def rate_bps(self, host: str, frame_bytes: int, after_s: float = 0.0) -> float:
+        """Of frames of `frame_bytes`, between the first and the last arrival of those that arrived
+        later than `after_s` after the beginning."""
+        times = [
+            a.arrived_ns
+            for a in self.arrivals[host]
+            if a.arrived_ns >= self.began_ns + after_s * 1e9
+        ]
+        if len(times) < 2 or times[-1] == times[0]:
+            return 0.0
+        return (len(times) - 1) * frame_bytes * 8e9 / (times[-1] - times[0])
+
+
+def payload(stream: int, number: int, size: int) -> bytes:
+    return _PAYLOAD.pack(MAGIC, stream, number, time.time_ns()).ljust(size, b"\0")
+
+
+def parse(data: bytes) -> tuple[int, int, int] | None:
+    """(stream, number, time sent) in the bytes of a datagram or frame; None: not one of ours."""
+    at = data.find(MAGIC)
+    if at < 0 or len(data) < at + _PAYLOAD.size:
+        return None
+    _, stream, number, sent_ns = _PAYLOAD.unpack_from(data, at)
+    return stream, number, sent_ns
+
+
+def ipv4_checksum(header: bytes) -> int:
+    """RFC 791."""
+    total = sum(struct.unpack(f"!{len(header) // 2}H", header))
+    total = (total & 0xFFFF) + (total >> 16)
+    return ~(total + (total >> 16)) & 0xFFFF
+
+
+def multicast_frame(nic: Nic, group: str, vlan: int | None, data: bytes) -> bytes:
+    """An Ethernet frame of `nic` (tagged with `vlan`, None: untagged) of a datagram to `group`."""
+    to = ipaddress.IPv4Address(group)
+    low = (int(to) & 0x7FFFFF).to_bytes(3, "big")
+    macs = bytes.fromhex("01005e") + low + bytes.fromhex(nic.mac.replace(":", ""))
+    tag = b"" if vlan is None else struct.pack("!HH", ETHERTYPE_VLAN, vlan)
+    udp = struct.pack("!HHHH", UDP_PORT, UDP_PORT, 8 + len(data), 0)
+    words = (0x45, 0, 28 + len(data), 0, 0x4000, 1, 17)
+    addresses = ipaddress.IPv4Address(nic.ip).packed + to.packed
+    header = struct.pack("!BBHHHBBH", *words, 0) + addresses
+    header = struct.pack("!BBHHHBBH", *words, ipv4_checksum(header)) + addresses
+    return macs + tag + struct.pack("!H", ETHERTYPE_IPV4) + header + udp + data
+
+
+class LiveNetwork:
+    """The network of a lab that is up. `lab`: all that topologies can do with it."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self._streams = 0
+
+    @property
+    def network(self) -> Network:
+        return self.lab.network
+
+    # -- looking
+
+    def link(self, a: str, b: str) -> tuple[Link, Port, Port]:
+        """The link between two nodes, its port at `a` and its port at `b`. LabError."""
+        for link in self.network.links:
+            for here, there in ((link.a, link.b), (link.b, link.a)):
+                if (here.node, there.node) == (a, b):
+                    return link, here, there
+        raise LabError(f"no link between {a} and {b}")
+
+    def delay_ms(self) -> float:
+        """More than any path takes."""
+        return sum(k.forward.delay_ms for k in self.network.links)
+
+    def ofctl(self, *words: str) -> str:
+        """LabError."""
+        return check(["ovs-ofctl", "-O", "OpenFlow13", "--no-names", *words])
+
+    def counters(self) -> dict[str, Any]:
+        return self.lab.counters()
+
+    def ping(self, source: str, address: str, count: int = 3) -> int:
+        """Answers received."""
+        argv = ["ping", "-n", "-q", "-c", str(count), "-i", "0.2", "-W", "2", address]
+        done = self.lab.run(source, argv, timeout_s=60, check=False)
+        for line in done.stdout.splitlines():
+            if " received" in line:
+                return int(line.split(" received")[0].split()[-1])
+        return 0
+
+    # -- streams
+
+    def stream(
+        self,
+        sender: str,
+        receivers: Sequence[str],
+        *,
+        count: int,
+        interval_s: float = 0.005,
+        frame_bytes: int = 200,
+        lane: int = 1,
+        past_queues: bool = False,
+        watch: Sequence[tuple[str, str]] = (),
+        events: Sequence[tuple[float, Callable[[], None]]] = (),
+    ) -> Seen:
+        """Sends `count` numbered datagrams, one each `interval_s` (0: a burst), in frames of
+        `frame_bytes` (without tag and FCS) to the lane's multicast group, through the sender's
+        stack and its queues; `past_queues`: as frames at its NIC. `watch`: directions of links
+        whose frames are counted; `events`: what is called so many seconds after the first
+        datagram, beside the stream. LabError."""
+        source = self._nic_sender(sender, lane) if past_queues else self._udp_sender(sender, lane)
+        return self._stream(source, receivers, count, interval_s, frame_bytes, lane, watch, events)
+
+    def inject(
+        self,
+        at: str,
+        neighbour: str,
+        vlan: int,
+        receivers: Sequence[str],
+        *,
+        count: int,
+        frame_bytes: int = 200,
+        watch: Sequence[tuple[str, str]] = (),
+    ) -> Seen:
+        """As `stream`, of frames with VLAN id `vlan` that come to switch `at` from the link to
+        `neighbour`, a switch. LabError."""
+        source = self._link_sender(neighbour, at, vlan)
+        return self._stream(source, receivers, count, 0.005, frame_bytes, 1, watch, ())
+
+    def _stream(
+        self,
+        source: contextlib.AbstractContextManager[Callable[[bytes], None]],
+        receivers: Sequence[str],
+        count: int,
+        interval_s: float,
+        frame_bytes: int,
+        lane: int,
+        watch: Sequence[tuple[str, str]],
+        events: Sequence[tuple[float, Callable[[], None]]],
+    ) -> Seen:
+        self._streams = number = self._streams % 0xFFFF + 1
+        size = max(frame_bytes - HEADER_BYTES, LEAST_PAYLOAD_BYTES)
+        with ExitStack() as stack:
+            loop = _Loop(number)
+            for host in receivers:
+                loop.add_receiver(host, stack.enter_context(self._receiver(host, lane)))
+            for a, b in watch:
+                _, _, port = self.link(a, b)
+                loop.add_tap((a, b), stack.enter_context(self._tap(port)))
+            send = stack.enter_context(source)
+            timers = [threading.Timer(at, self._guarded(call, loop)) for at, call in events]
+            began_ns, start = time.time_ns(), time.monotonic()
+            for timer in timers:
+                timer.start()
+            for index in range(count):
+                if interval_s:
+                    loop.until(start + index * interval_s)
+                send(payload(number, index, size))
+            for timer in timers:
+                while timer.is_alive():
+                    loop.until(time.monotonic() + 0.05)
+                timer.join()
+            loop.until(time.monotonic() + self.delay_ms() / 1000 + SETTLE_S)
+            if loop.problem is not None:
+                raise loop.problem
+            return Seen(count, began_ns, loop.arrivals, loop.tags)
+
+    @staticmethod
+    def _guarded(call: Callable[[], None], loop: _Loop) -> Callable[[], None]:
+        def guarded() -> None:
+            try:
+                call()
+            except LabError as error:
+                loop.problem = error
+
+        return guarded
+
+    @contextmanager
+    def _receiver(self, host: str, lane: int) -> Iterator[socket.socket]:
+        address = self.network.host(host).path_nic(lane).ip
+        group = self.network.group_of(lane)
+        with namespace_of(self.lab.pids[host]):
+            one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            with contextlib.ExitStack() as failed:
+                failed.callback(one.close)
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                one.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES)
+                one.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+                one.bind((group, UDP_PORT))
+                member = socket.inet_aton(group) + socket.inet_aton(address)
+                one.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
+                failed.pop_all()
+        with one:
+            yield one
+
+    @contextmanager
+    def _tap(self, port: Port) -> Iterator[socket.socket]:
+        pid = self.lab.pids.get(port.node)
+        with namespace_of(pid) if pid is not None else contextlib.nullcontext():
+            one = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        with one:
+            one.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES)
+            one.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+            try:
+                one.bind((port.interface, ETH_P_ALL))
+            except OSError as error:
+                raise LabError(f"interface {port.interface}: {error.strerror}") from error
+            yield one
+
+    @contextmanager
+    def _udp_sender(self, host: str, lane: int) -> Iterator[Callable[[bytes], None]]:
+        address = self.network.host(host).path_nic(lane).ip
+        to = (self.network.group_of(lane), UDP_PORT)
+        with namespace_of(self.lab.pids[host]):
+            one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        with one:
+            # What waits in queues of the host counts against the socket that sent it.
+            one.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, BUFFER_BYTES)
+            one.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(address))
+            yield lambda data: _ignoring_full(lambda: one.sendto(data, to))
+
+    @contextmanager
+    def _nic_sender(self, host: str, lane: int) -> Iterator[Callable[[bytes], None]]:
+        """Frames at the NIC itself, with the segment's tag where hosts tag."""
+        source = self.network.host(host)
+        tag = None if self.lab.facts.edge_tags else self.network.segment_of(host, lane).vlan
+        group = self.network.group_of(lane)
+        nic = source.path_nic(lane)
+        with self._frames_at(self.lab.pids[host], nic.interface) as send:
+            yield lambda data: send(multicast_frame(nic, group, tag, data))
+
+    @contextmanager
+    def _link_sender(self, a: str, b: str, vlan: int) -> Iterator[Callable[[bytes], None]]:
+        """Frames as the publisher's, into the link from switch a to b."""
+        _, port, _ = self.link(a, b)
+        nic, group = self.network.publisher.nic1, self.network.multicast_group
+        with self._frames_at(self.lab.pids.get(a), port.interface) as send:
+            yield lambda data: send(multicast_frame(nic, group, vlan, data))
+
+    @contextmanager
+    def _frames_at(self, pid: int | None, interface: str) -> Iterator[Callable[[bytes], None]]:
+        with namespace_of(pid) if pid is not None else contextlib.nullcontext():
+            one = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        with one:
+            one.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, 1)
+            one.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, BUFFER_BYTES)
+            one.bind((interface, 0))
+            yield lambda data: _ignoring_full(lambda: one.send(data))
+
+
+def _ignoring_full(send: Callable[[], object]) -> None:
+    """A full queue loses the datagram; that it did not arrive is seen."""
+    with contextlib.suppress(BlockingIOError, OSError):
+        send()
+
+
+class _Loop:
+    """Takes what arrives at sockets until a time."""
+
+    def __init__(self, stream: int) -> None:
+        self._stream = stream
+        self._poll = select.poll()
+        self._by_fd: dict[int, tuple[socket.socket, str | tuple[str, str]]] = {}
+        self.arrivals: dict[str, list[Arrival]] = {}
+        self.tags: dict[tuple[str, str], Counter[int]] = {}
+        self.problem: LabError | None = None
+
+    def add_receiver(self, host: str, one: socket.socket) -> None:
+        self.arrivals[host] = []
+        self._add(one, host)
+
+    def add_tap(self, direction: tuple[str, str], one: socket.socket) -> None:
+        self.tags[direction] = Counter()
+        self._add(one, direction)
+
+    def _add(self, one: socket.socket, where: str | tuple[str, str]) -> None:
+        self._poll.register(one, select.POLLIN)
+        self._by_fd[one.fileno()] = (one, where)
+
+    def until(self, deadline: float) -> None:
+        """`deadline`: of time.monotonic()."""
+        while True:
+            left = deadline - time.monotonic()
+            if left > 0.002:
+                ready = self._poll.poll((left - 0.001) * 1000)
+            else:  # poll counts milliseconds
+                if left > 0:
+                    time.sleep(left)
+                ready = self._poll.poll(0)
+            for fd, _ in ready:
+                self._take(*self._by_fd[fd])
+            if left <= 0:
+                return
+
+    def _take(self, one: socket.socket, where: str | tuple[str, str]) -> None:
+        while True:
+            try:
+                data, ancillary, _, address = one.recvmsg(65536, 256, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            except OSError:
+                return  # its interface went down
+            found = parse(data)
+            if found is None or found[0] != self._stream:
+                continue
+            if isinstance(where, str):
+                arrived = _arrival_ns(ancillary)
+                self.arrivals[where].append(Arrival(found[1], found[2], arrived))
+            elif address[2] != PACKET_OUTGOING:
+                self.tags[where][tag_of(data, ancillary)] += 1
+
+
+def _arrival_ns(ancillary: Sequence[tuple[int, int, bytes]]) -> int:
+    for level, kind, value in ancillary:
+        if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS and len(value) >= 16:
+            seconds, nanoseconds = struct.unpack("@qq", value[:16])
+            return int(seconds * 1_000_000_000 + nanoseconds)
+    return time.time_ns()
+
+
+def tag_of(frame: bytes, ancillary: Sequence[tuple[int, int, bytes]]) -> int:
+    """The VLAN id of a frame from a packet socket: the kernel may have taken the tag out of it."""
+    for level, kind, value in ancillary:
+        if level == SOL_PACKET and kind == PACKET_AUXDATA and len(value) >= _AUXDATA.size:
+            status, _, _, _, _, tci, _ = _AUXDATA.unpack_from(value)
+            if status & TP_STATUS_VLAN_VALID:
+                return int(tci & 0x0FFF)
+    if len(frame) >= 16 and frame[12:14] == b"\x81\x00":
+        return int.from_bytes(frame[14:16], "big") & 0x0FFF
+    return UNTAGGED

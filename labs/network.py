@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The network of a lab for a student: its topology file with his parameters filled in."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from labs.spec import Lab
+from labs.workdir import filled
+from topologies.load import load
+from topologies.model import Network
+
+
+def lab_network(lab: Lab, student: str) -> Network:
+    """TopologyErrors, LabError."""
+    assert lab.spec.topology is not None, "a measuring lab has no network"
+    source = lab.folder / lab.spec.topology
+    text = filled(source.read_text(encoding="utf-8"), lab.parameters(student), str(source))
+    with tempfile.TemporaryDirectory(prefix="downpour-lab-") as name:
+        path = Path(name) / source.name
+        path.write_text(text, encoding="utf-8")
+        return load(path)

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client's side of a lab's network: start it, run commands and checks in it, end it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from labs.checking import CheckResult
+from labs.holder import SOCKET, STATE, directory_socket
+from labs.spec import Lab
+from labs.workdir import Work
+from topologies import marks
+from virtual.cores import cache_directory
+from virtual.guest import ROOT
+
+STOP_S: Final = 30.0
+ANSWER_S: Final = 10.0
+INTERRUPTS: Final = 3  # the third one leaves a command alone and goes
+
+
+class SessionError(Exception):
+    """The lab's network could not do it; the text says why."""
+
+
+class NotRunning(SessionError):
+    """The lab is not up."""
+
+
+def state_root() -> Path:
+    """Of this user; it must not last longer than the machine runs."""
+    if given := os.environ.get("XDG_RUNTIME_DIR"):
+        return Path(given) / "downpour-labs"
+    return cache_directory() / "labs"
+
+
+def state_directory(number: int) -> Path:
+    return state_root() / str(number)
+
+
+def read_state(number: int) -> dict[str, Any] | None:
+    """What the holder of the lab says of itself; None: it is not up. What a dead one left behind
+    is removed."""
+    directory = state_directory(number)
+    try:
+        state: dict[str, Any] = json.loads((directory / STATE).read_text(encoding="utf-8"))
+        alive = marks.start_time_ticks(int(state["pid"])) == state["start_ticks"]
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
+        alive = False
+    if alive:
+        return state
+    for name in (STATE, SOCKET):
+        (directory / name).unlink(missing_ok=True)
+    return None
+
+
+def line_of(words: Sequence[str], host: str | None) -> str:
+    """A line for the lab's shell. One word is taken as a whole line, as `ssh` does."""
+    line = words[0] if len(words) == 1 else shlex.join(words)
+    return line if host is None else f"@{host} bash -c {shlex.quote(line)}"
+
+
+def start(lab: Lab, work: Work, clock: str, say: Callable[[str], None]) -> None:
+    """Brings the lab's network up in the background; returns when it is ready. SessionError."""
+    running = read_state(lab.number)
+    if running is not None:
+        if running["work"] != str(work.directory):
+            raise SessionError(
+                f"lab {lab.number} is up with the files in {running['work']}; valid: end it first "
+                f"(make lab-stop N={lab.number} DIR={running['work']})"
+            )
+        say(f"the network is up already ({running['clock']} time)")
+        return
+    directory = state_directory(lab.number)
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        log = (directory / "holder.log").open("wb")
+    except OSError as error:
+        raise SessionError(f"{error.filename}: {error.strerror}") from None
+    began = time.monotonic()
+    read_fd, write_fd = os.pipe()
+    argv = [sys.executable, "-m", "labs", "_hold", str(lab.number), str(directory)]
+    with log:
+        holder = subprocess.Popen(
+            [*argv, str(work.directory), clock, str(write_fd)],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=[write_fd],
+            start_new_session=True,
+        )
+    os.close(write_fd)
+    try:
+        failure = _follow(
+            read_fd, lambda text: say(f"  [{time.monotonic() - began:4.1f} s] {text}")
+        )
+    except BaseException:
+        _end(holder.pid)
+        holder.wait()
+        raise
+    finally:
+        os.close(read_fd)
+    if failure is not None:
+        holder.wait()
+        text = failure or (directory / "holder.log").read_text(errors="replace")[-2000:]
+        raise SessionError(text.strip() or "the lab's process ended without a word")
+    say(f"the network is up after {time.monotonic() - began:.1f} s")
+
+
+def _follow(fd: int, progress: Callable[[str], None]) -> str | None:
+    """None: ready; else why it failed ("" if it did not say)."""
+    with os.fdopen(os.dup(fd), encoding="utf-8") as lines:
+        for line in lines:
+            kind, text = json.loads(line)
+            if kind == "ready":
+                return None
+            if kind == "failed":
+                return str(text)
+            progress(str(text))
+    return ""
+
+
+def _end(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+
+
+def connect(lab: Lab, work: Work) -> Connection:
+    """NotRunning, SessionError."""
+    state = read_state(lab.number)
+    if state is None or state["work"] != str(work.directory):
+        raise NotRunning(f"lab {lab.number} is not up; valid: make lab N={lab.number}")
+    return Connection(lab.number, str(state["clock"]))
+
+
+def stop(lab: Lab, work: Work) -> str | None:
+    """Ends the network; the clock it had, None if it was not up. SessionError."""
+    state = read_state(lab.number)
+    if state is None or state["work"] != str(work.directory):
+        return None
+    pid, ticks = int(state["pid"]), state["start_ticks"]
+    _end(pid)
+    deadline = time.monotonic() + STOP_S
+    while marks.start_time_ticks(pid) == ticks:
+        if time.monotonic() > deadline:
+            raise SessionError(f"lab {lab.number}: process {pid} does not end")
+        time.sleep(0.05)
+    read_state(lab.number)
+    return str(state["clock"])
+
+
+def status() -> list[str]:
+    """A line for each lab of this user that is up."""
+    lines = []
+    root = state_root()
+    for path in sorted(root.iterdir()) if root.is_dir() else ():
+        if path.name.isdigit() and (state := read_state(int(path.name))) is not None:
+            minutes = (time.time() - float(state["started"])) / 60
+            lines.append(
+                f"lab {path.name}: {state['clock']} time, {minutes:.0f} min old, of "
+                f"'{state['student']}', files in {state['work']}, process {state['pid']}"
+            )
+    return lines
+
+
+class Connection:
+    """To the holder of a lab that is up; each request has a socket of its own."""
+
+    def __init__(self, number: int, clock: str) -> None:
+        self.number, self.clock = number, clock
+        self.now_s = 0.0  # the lab's time when the last request had ended
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def hello(self) -> None:
+        """Asks for the time. SessionError."""
+        self._request({"kind": "hello"}, lambda _: None)
+
+    def run(self, line: str, out: BinaryIO, err: BinaryIO) -> int:
+        """Runs a line in the lab's shell and copies what it prints. Its exit code. A Ctrl-C
+        interrupts the line, a second one ends its shell. SessionError."""
+
+        def show(answer: dict[str, Any]) -> None:
+            for name, stream in (("out", out), ("err", err)):
+                if name in answer:
+                    stream.write(answer[name].encode("latin-1"))
+                    stream.flush()
+
+        return int(self._request({"kind": "run", "line": line}, show)["code"])
+
+    def check(self, only: str | None, progress: Callable[[str], None]) -> list[CheckResult]:
+        """SessionError."""
+
+        def show(answer: dict[str, Any]) -> None:
+            if "progress" in answer:
+                progress(str(answer["progress"]))
+
+        answer = self._request({"kind": "check", "only": only}, show)
+        if "problem" in answer:
+            raise SessionError(str(answer["problem"]))
+        return [CheckResult.from_dict(raw) for raw in answer["results"]]
+
+    def _request(
+        self, request: dict[str, Any], show: Callable[[dict[str, Any]], None]
+    ) -> dict[str, Any]:
+        """The last answer; the others go to `show`."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            try:
+                with directory_socket(state_directory(self.number) / SOCKET)() as address:
+                    connection.connect(address)
+                connection.sendall((json.dumps(request) + "\n").encode())
+                interrupts = 0
+                rest = b""
+                while True:
+                    try:
+                        part = connection.recv(65536)
+                    except KeyboardInterrupt:
+                        interrupts += 1
+                        if interrupts >= INTERRUPTS:
+                            raise
+                        connection.sendall(b"interrupt\n")
+                        continue
+                    if not part:
+                        raise self._gone()
+                    *lines, rest = (rest + part).split(b"\n")
+                    for line in lines:
+                        answer: dict[str, Any] = json.loads(line)
+                        if "failed" in answer:
+                            raise SessionError(str(answer["failed"]))
+                        if "done" in answer:
+                            self.now_s = float(answer.get("now_s", self.now_s))
+                            return answer
+                        show(answer)
+            except OSError:
+                raise self._gone() from None
+
+    def _gone(self) -> SessionError:
+        log = state_directory(self.number) / "holder.log"
+        text = log.read_text(errors="replace").strip()[-1000:] if log.exists() else ""
+        return NotRunning(f"lab {self.number} has ended{': ' + text if text else ''}")

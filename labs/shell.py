@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The prompt of a lab: lines go to the lab's shell; its time passes only while one runs."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import Final
+
+from labs.session import Connection, NotRunning, SessionError
+from labs.spec import Lab
+from virtual.cores import cache_directory
+
+HELP: Final = """\
+A line runs in the lab's shell (bash, as root), where the switches are.
+  @HOST COMMAND      runs a program in a host, as in: @pub ping -c 3 10.10.1.2
+  COMMAND &          goes on in later lines; wait and kill %1 work as usual
+  sleep 10           lets 10 seconds of the lab's time pass (it stands still while you think)
+  fault              breaks and mends links, switches, the controller
+  Ctrl-C             interrupts a line; Ctrl-D or exit leaves (the network stays)
+"""
+
+
+def prompt(number: int, now_s: float, clock: str) -> str:
+    return f"lab {number} [{now_s:.3f} s{'' if clock == 'virtual' else ', native'}] > "
+
+
+def shell(lab: Lab, connection: Connection) -> int:
+    """Until end of file or `exit`. Exit code: 0, or that of the last line if it is not a terminal
+    that lines come from. SessionError."""
+    connection.hello()
+    history = cache_directory() / "lab-history"
+    if not sys.stdin.isatty():
+        return _script(connection)
+    import readline
+
+    with contextlib.suppress(OSError):
+        history.parent.mkdir(parents=True, exist_ok=True)
+        readline.read_history_file(history)
+    print(f"lab {lab.number}: {lab.spec.title}. `help` says what can be done here.")
+    try:
+        while True:
+            try:
+                line = input(prompt(lab.number, connection.now_s, connection.clock))
+            except EOFError:
+                print()
+                return 0
+            except KeyboardInterrupt:
+                print()
+                continue
+            match line.strip():
+                case "":
+                    continue
+                case "exit" | "quit" | "logout":
+                    return 0
+                case "help":
+                    print(HELP, end="")
+                    continue
+            _run(connection, line)
+    finally:
+        _save(history)
+
+
+def _run(connection: Connection, line: str) -> int:
+    try:
+        return connection.run(line, sys.stdout.buffer, sys.stderr.buffer)
+    except NotRunning:
+        raise
+    except SessionError as error:
+        print(f"lab: {error}", file=sys.stderr)
+        return 1
+
+
+def _script(connection: Connection) -> int:
+    code = 0
+    for line in sys.stdin:
+        if line.strip():
+            code = _run(connection, line.rstrip("\n"))
+    return code
+
+
+def _save(history: Path) -> None:
+    import readline
+
+    with contextlib.suppress(OSError):
+        readline.set_history_length(1000)
+        readline.write_history_file(history)
