@@ -22,22 +22,20 @@ from typing import IO, Any
 from topologies import counters, dumps, link_probes, marks, packet_sockets, wire_plan
 from topologies.build import Built, build, check_ports, nic1_interface, restart_switch
 from topologies.capture import DEFAULT_LIMIT_BYTES, Capture, tap_of
+from topologies.controllers import Controllers
 from topologies.ctcp_host import CircuitTcp, use_in
 from topologies.facts import KernelFacts, probe
 from topologies.faults import Links
 from topologies.link_probes import LinkProbe
-from topologies.model import ControlledBy, Network
+from topologies.model import Network
 from topologies.openvswitch import OpenVSwitch
-from topologies.processes import Controller, Relay
-from topologies.remote import make_controller
+from topologies.processes import Relay
 from topologies.shell import LabError, check, check_all, in_node
 from topologies.static_flows import static_flows
 from topologies.wire_plan import WIRE, LinkReadback, WirePlan
 
 __all__ = ["KernelFacts", "Lab", "LabError", "LinkReadback", "open_lab"]
 
-OPENFLOW_PORT = 6653
-STANDBY_PORT_OFFSET = 500
 PING_TIMEOUT_S = 5
 
 
@@ -62,15 +60,17 @@ class Lab:
         self.relay_fifo: bool | None = None  # None: no relay
         self.ctcp_problem = ""  # why `use_ctcp` returned None
         self._seed = seed
-        self._queues = queues
-        self._lease_s = lease_s
         self._ctcp: CircuitTcp | None = None
         self._wire = wire_plan.plan(network, facts.delay_mechanism)
         self._switches = OpenVSwitch(state_dir / "ovs")
         self._relay: Relay | None = None
         self._relay_ready: Mapping[str, Any] | None = None
-        self._controllers: list[Controller] = []  # one of each domain
-        self._standbys: dict[str, Controller] = {}
+        self._controllers = Controllers(
+            network,
+            state_dir,
+            queues=self._queue_option() if queues else "",
+            lease_s=lease_s,
+        )
         self._links = Links(network, self._wire, facts.datapath)
         self._stopped: dict[str, list[str]] = {}  # switch -> its links that went dark with it
         self._built: Built | None = None
@@ -81,14 +81,14 @@ class Lab:
     @property
     def controller_socket(self) -> Path:
         """Northbound REST of the first controller domain."""
-        if not self._controllers:
+        if not self._controllers.each:
             raise LabError(f"{self.network.name}: no domain has a controller")
-        return self._controllers[0].socket
+        return self._controllers.each[0].socket
 
     @property
     def controller_sockets(self) -> dict[str, Path]:
         """Northbound REST of each controller domain."""
-        return {c.domain: c.socket for c in self._controllers}
+        return {c.domain: c.socket for c in self._controllers.each}
 
     @property
     def pids(self) -> Mapping[str, int]:
@@ -319,7 +319,7 @@ class Lab:
             problems.append("ctcp-load has ended: new connections have no Circuit TCP")
         problems += [
             f"the controller of {c.domain} has ended: {c.log_tail()}"
-            for c in self._all_controllers()
+            for c in self._controllers.all()
             if not c.alive
         ]
         return problems
@@ -364,7 +364,7 @@ class Lab:
         self._links.break_again(name)
         self._enlarge_packet_sockets()
         self._install_static_flows([name])
-        self._set_controllers([name])
+        self._controllers.tell_switches([name])
         for link in dark:
             if not self._is_dark(link):
                 self._links.mend(link)
@@ -386,59 +386,23 @@ class Lab:
 
     def kill_controller(self, domain: str) -> None:
         """kill -9 of the domain's (first) controller. LabError."""
-        self._controller_of(domain).kill()
+        self._controllers.of(domain).kill()
 
     def start_controller(self, domain: str) -> None:
         """The domain's controller again, with the store it had; returns when its switches are
         connected and hold what they shall. LabError."""
-        controller = self._controller_of(domain)
-        if controller.alive:
-            raise LabError(f"the controller of {domain} runs already")
-        controller.start(self._network_file)
-        controller.wait_listening()
-        controller.wait_connected(self._switches_of(domain))
+        self._controllers.start_again(domain, without=self._stopped.keys())
 
     def start_standby(self, domain: str) -> Path:
         """A second controller of the domain on the same store, to which its switches connect,
         too. Returns its northbound socket. LabError."""
-        first = self._controller_of(domain)
-        if not self._lease_s:
-            raise LabError(f"{domain}: no standby without a lease (open_lab: lease_s)")
-        if domain in self._standbys:
-            raise LabError(f"{domain} has a standby already")
-        port = first.port + STANDBY_PORT_OFFSET
-        standby = make_controller(
-            domain, port, self.state_dir, role="standby", options=first.options
-        )
-        self._standbys[domain] = standby
-        standby.start(self._network_file)
-        standby.wait_listening()
-        self._set_controllers(sorted(self._switches_of(domain)))
-        return standby.socket
-
-    def _controller_of(self, domain: str) -> Controller:
-        for controller in self._controllers:
-            if controller.domain == domain:
-                return controller
-        valid = ", ".join(c.domain for c in self._controllers) or "none"
-        raise LabError(f"found controller domain '{domain}'; valid: {valid}")
-
-    def _all_controllers(self) -> list[Controller]:
-        return [*self._controllers, *self._standbys.values()]
-
-    def _switches_of(self, domain: str) -> set[str]:
-        return {
-            s.name
-            for s in self.network.switches
-            if s.domain == domain and s.name not in self._stopped
-        }
+        return self._controllers.start_standby(domain, without=self._stopped.keys())
 
     # -- making -------------------------------------------------------------------------------
 
     def open(self, progress: Callable[[str], None]) -> None:
-        self._network_file.write_text(self.network.to_json(), encoding="utf-8")
         progress("Open vSwitch and controller")
-        self._start_controllers()
+        self._controllers.start()
         self._switches.start()
         build(self.network, self.facts, self._wire, self._set_built, progress)
         switches = [s.name for s in self.network.switches]
@@ -450,9 +414,9 @@ class Lab:
         self._enlarge_packet_sockets()
         progress("static flows")
         self._install_static_flows()
-        if self._controllers:
+        if self._controllers.each:
             progress("switches find their controller")
-            self._connect_controllers()
+            self._controllers.connect()
         progress("control network")
         self._ping_control_network()
         self._save_state()
@@ -470,47 +434,14 @@ class Lab:
         self._built = built
         self._links.pids = built.pids
 
-    @property
-    def _network_file(self) -> Path:
-        return self.state_dir / "network.json"
-
-    def _start_controllers(self) -> None:
-        domains = [
-            d.name for d in self.network.domains if d.controlled_by is ControlledBy.CONTROLLER
-        ]
-        for index, domain in enumerate(domains):
-            options = self._controller_options(domain, domains)
-            port = OPENFLOW_PORT + index
-            self._controllers.append(make_controller(domain, port, self.state_dir, options=options))
-        for controller in self._controllers:
-            controller.start(self._network_file)
-
-    def _controller_options(self, domain: str, domains: Sequence[str]) -> list[str]:
-        """The controllers of the other domains where there are any, a queue driver."""
-        options: list[str] = []
-        others = [other for other in domains if other != domain]
-        if others:
-            peers = self.state_dir / f"peers-{domain}.yaml"
-            lines = (f"  {other}: {{ at: {self._peer_sockets(other)} }}\n" for other in others)
-            peers.write_text(f"peers:\n{''.join(lines)}", encoding="utf-8")
-            options += ["--peers", str(peers)]
-        if self._lease_s:
-            options += ["--lease-s", f"{self._lease_s:g}"]
-        if self._queues and self.facts.datapath == "kernel":
-            options += ["--queues", f"ovsdb:unix:{self._switches.database_socket}"]
-        elif self._queues:
-            options += ["--queues", f"tc:{self._outlets_file}"]
-        return options
+    def _queue_option(self) -> str:
+        if self.facts.datapath == "kernel":
+            return f"ovsdb:unix:{self._switches.database_socket}"
+        return f"tc:{self._outlets_file}"
 
     @property
     def _outlets_file(self) -> Path:
         return self.state_dir / "outlets.json"
-
-    def _peer_sockets(self, domain: str) -> str:
-        """A YAML list: the first controller's socket, then where a standby's would be."""
-        roles = ("", "standby")
-        sockets = (make_controller(domain, 0, self.state_dir, role=role).socket for role in roles)
-        return f"[{', '.join(f'unix:{socket}' for socket in sockets)}]"
 
     def _shape(self) -> None:
         pid = self.pids[WIRE]
@@ -548,29 +479,6 @@ class Lab:
                 {f"{what} {s}": ([*ofctl, what, s, "-"], text) for s, text in lines.items() if text}
             )
 
-    def _connect_controllers(self) -> None:
-        for controller in self._controllers:
-            controller.wait_listening()
-        self._set_controllers([s.name for s in self.network.switches])
-        for controller in self._controllers:
-            controller.wait_connected(self._switches_of(controller.domain))
-
-    def _set_controllers(self, switches: Sequence[str]) -> None:
-        """Tells these switches where the controllers of their domain listen."""
-        argv = ["ovs-vsctl"]
-        for switch in self.network.switches:
-            ours = [c for c in self._all_controllers() if c.domain == switch.domain]
-            if switch.name not in switches or not ours:
-                continue
-            names = [f"@c{number}-{switch.name}" for number in range(len(ours))]
-            for name, controller in zip(names, ours, strict=True):
-                target = f'target="tcp:127.0.0.1:{controller.port}"'
-                argv += ["--", f"--id={name}", "create", "Controller", target]
-                argv += ["max_backoff=1000", "inactivity_probe=10000"]
-            argv += ["--", "set", "Bridge", switch.name, f"controller=[{','.join(names)}]"]
-        if len(argv) > 1:
-            check(argv)
-
     def _ping_control_network(self) -> None:
         publisher = self.network.publisher.nic2.ip
         argv = ["ping", "-n", "-q", "-c", "1", "-W", str(PING_TIMEOUT_S), publisher]
@@ -601,11 +509,11 @@ class Lab:
         self._closed = True
         with _interrupts_held():
             # All are told first and waited for then: freeing the relay's rings takes a second.
-            for controller in self._all_controllers():
+            for controller in self._controllers.all():
                 controller.tell_to_stop()
             if self._relay is not None:
                 self._relay.tell_to_stop()
-            for controller in self._all_controllers():
+            for controller in self._controllers.all():
                 controller.stop()
             self._switches.stop()
             if self._relay is not None:
