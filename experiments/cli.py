@@ -135,6 +135,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--build", type=Path, default=runner.BUILD, metavar="DIR", help="where the C programs are"
     )
+    run.add_argument(
+        "--runs", type=Path, default=runner.RUNS, metavar="DIR",
+        help="where results go (default: runs/ of the checkout)",
+    )  # fmt: skip
     run.add_argument("--keep-work", action="store_true", help="keep the product queues")
     _capture_options(run)
     run.add_argument(
@@ -237,8 +241,9 @@ def _run(options: argparse.Namespace, argv: Sequence[str]) -> int:
     captures = Captures(tuple(options.capture), options.capture_bytes, options.snap_bytes)
     if wrong := capture_problems(captures, (p.network for p in planned)):
         raise UsageError("\n".join(wrong))
-    clock = clock_of(options, planned)
-    known = estimates.read(runner.RUNS, clock, machine())
+    runs: Path = options.runs.resolve()
+    clock = clock_of(options, planned, runs)
+    known = estimates.read(runs, clock, machine())
     lines = plan_text.summary(
         spec, planned, known, order=options.order, clock=clock.name, jobs=clock.jobs
     )
@@ -247,14 +252,15 @@ def _run(options: argparse.Namespace, argv: Sequence[str]) -> int:
         print("\n".join([*lines[:-1], *plan_text.cell_lines(in_order, known), lines[-1]]))
         runner.check_queues(planned)
         if clock.name == "native":
-            runner.check_disk(planned, runner.RUNS)
+            runner.check_disk(planned, runs)
         return EXIT_OK
-    runner.check_machine(planned, runner.RUNS, options.build, clock.name)
+    runner.check_machine(planned, runs, options.build, clock.name)
     print("\n".join(lines), flush=True)
     result = runner.run_experiment(
         spec,
         planned,
         make_reporter(),
+        runs=runs,
         order=options.order,
         resume=options.resume,
         keep_work=options.keep_work,
@@ -275,8 +281,11 @@ def _run(options: argparse.Namespace, argv: Sequence[str]) -> int:
     return _judge(result)
 
 
-def clock_of(options: argparse.Namespace, planned: Sequence[runner.Planned]) -> Clock:
-    """The clock asked for, fit for all that is planned. Raises UsageError or RunError."""
+def clock_of(
+    options: argparse.Namespace, planned: Sequence[runner.Planned], runs: Path = runner.RUNS
+) -> Clock:
+    """The clock asked for, fit for all that is planned, with results below `runs`. Raises
+    UsageError or RunError."""
     if options.clock == "native":
         if options.jobs not in (None, 1):
             raise UsageError(
@@ -297,7 +306,7 @@ def clock_of(options: argparse.Namespace, planned: Sequence[runner.Planned]) -> 
     except CellProblem as error:
         raise runner.RunError(str(error)) from None
     if on_disk := [p for p in planned if clock.on_disk(p.cell, p.trace.size_bytes)]:
-        runner.check_disk(on_disk, runner.RUNS)
+        runner.check_disk(on_disk, runs)
     return clock
 
 
