@@ -50,6 +50,8 @@ def parser() -> argparse.ArgumentParser:
     of_lab("reset", "the start state again; your files are kept aside")
     of_lab("stop", "end the lab's network; your files stay")
     verbs.add_parser("status", help="the labs that are up")
+    verbs.add_parser("measure", help="run an experiment of a measuring lab's work directory")
+    verbs.add_parser("case", help="the same, with something done behind its back (lab 8)")
 
     grade = verbs.add_parser("grade", help="a class's result files to CSV")
     grade.add_argument("folder", type=Path)
@@ -72,6 +74,10 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if arguments is None else arguments)
+    if argv[:1] in (["measure"], ["case"]):  # their further options are experiments'
+        from labs import cases, measure
+
+        return (measure if argv[0] == "measure" else cases).main(argv[1:])
     # What follows `--` is a command of the lab's, whatever it looks like.
     at = argv.index("--") if "--" in argv else len(argv)
     options = parser().parse_args(argv[:at])

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lab 5: a student's table of bandwidths, plot, slope and prediction against the sender's counters
+(his came from sar), of his own runs."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import math
+import statistics
+from pathlib import Path
+from typing import Final
+
+from labs.checking import Context, Outcome, failed, nothing, passed
+from labs.predictions import late_s, predicted
+from labs.runs import CellOfRun, RunProblem, cells, newest, wrong_with
+
+EXPERIMENT: Final = "scaling"
+DURATION_S: Final = 10.0
+FEW: Final = (2, 4, 8)
+MANY: Final = 24
+PROTOCOLS: Final = ("ldm6", "ldm7")
+LINK_MBIT_PER_S: Final = 1000.0
+PLOT_KEY: Final = b"table-sha256\0"  # of the PNG's tEXt chunk that plot.py writes
+PNG: Final = b"\x89PNG\r\n\x1a\n"
+
+Bandwidths = dict[tuple[str, int], float]  # (protocol, receivers) -> Mbit/s
+
+
+class Missing(Exception):
+    """Cells that were not measured yet; the text names them."""
+
+
+def measured(context: Context, receivers: tuple[int, ...]) -> dict[tuple[str, int], CellOfRun]:
+    """The newest cell of each protocol and number of receivers. Raises Missing, RunProblem."""
+    there = cells(context.work, EXPERIMENT)
+    found = {
+        (p, m): newest(there, {"protocol": p, "receivers": m}) for p in PROTOCOLS for m in receivers
+    }
+    missing = [f"{p} with {m}" for (p, m), cell in found.items() if cell is None]
+    if missing:
+        raise Missing(f"no run of {', '.join(missing)} receivers")
+    return {key: cell for key, cell in found.items() if cell is not None}
+
+
+def bandwidth_mbit_per_s(cell: CellOfRun) -> float:
+    """What the sender's interface sent, by the kernel's counters before and after the replay, over
+    the seconds of the trace."""
+    start, end = (
+        json.loads((cell.path / f"counters-{when}.json").read_text()) for when in ("start", "end")
+    )
+    name = f"{cell.described['publisher']}/{cell.described['nic1']}"
+    sent = end["interfaces"][name]["tx_bytes"] - start["interfaces"][name]["tx_bytes"]
+    return float(sent) * 8 / DURATION_S / 1e6
+
+
+def by_counters(context: Context, receivers: tuple[int, ...] = FEW) -> Bandwidths:
+    return {key: bandwidth_mbit_per_s(cell) for key, cell in measured(context, receivers).items()}
+
+
+def line_of(bandwidths: Bandwidths, protocol: str) -> tuple[float, float]:
+    """(slope, intercept) of the straight line through a protocol's points."""
+    points = sorted((m, value) for (p, m), value in bandwidths.items() if p == protocol)
+    slope, intercept = statistics.linear_regression(*zip(*points, strict=True))
+    return slope, intercept
+
+
+def shown(bandwidths: Bandwidths) -> str:
+    return ", ".join(f"{p} m={m}: {v:.2f}" for (p, m), v in sorted(bandwidths.items()))
+
+
+# -- the checks --------------------------------------------------------------------------------
+def runs(context: Context) -> Outcome:
+    tried = "looking for your runs below runs/scaling"
+    expected = f"ldm6 and ldm7 with 2, 4, 8 receivers, seed {context.integer('seed')}"
+    try:
+        found = measured(context, FEW)
+    except Missing as error:
+        if not cells(context.work, EXPERIMENT):
+            return nothing(tried, expected, "no run", "missing")
+        return failed(tried, expected, str(error), "missing")
+    except RunProblem as error:
+        return failed(tried, expected, str(error), "not-yours")
+    problems = [text for cell in found.values() for text in wrong(context, cell)]
+    if problems:
+        return failed(tried, expected, "; ".join(problems[:3]), "not-yours")
+    return passed(tried, expected, f"all six, in {len({c.run for c in found.values()})} run(s)")
+
+
+def wrong(context: Context, cell: CellOfRun) -> list[str]:
+    return wrong_with(cell, seed=context.integer("seed"), duration_s=DURATION_S, loss=0.0)
+
+
+def table(context: Context) -> Outcome:
+    tried = "comparing bandwidth.csv with the counters of the sender's interface"
+    try:
+        counted = by_counters(context)
+    except (Missing, RunProblem) as error:
+        return nothing(tried, "six runs", str(error))
+    expected = f"{shown(counted)} Mbit/s, to 1 %"
+    path = context.work / "bandwidth.csv"
+    if not path.exists():
+        return nothing(tried, expected, "no bandwidth.csv", "columns")
+    try:
+        yours = read_table(path)
+    except ValueError as error:
+        return failed(tried, expected, str(error), "columns")
+    few = {key: yours[key] for key in counted if key in yours}
+    if len(few) < len(counted):
+        lacking = [f"{p} {m}" for p, m in counted if (p, m) not in yours]
+        return failed(tried, expected, f"no line of {', '.join(lacking)}", "columns")
+    tolerance = float(context.arguments["tolerance"])
+    ratios = [few[key] / counted[key] for key in counted]
+    if all(math.isclose(r, 1, abs_tol=tolerance) for r in ratios):
+        return passed(tried, expected, shown(few))
+    return failed(tried, expected, shown(few), hint_of(ratios, tolerance))
+
+
+def hint_of(ratios: list[float], tolerance: float) -> str:
+    """Which mistake explains the table's values over the counters'."""
+    known = {"twice": 2.0, "kilo": 1000 / 1024, "bits": 1 / 8}
+    for hint, ratio in known.items():
+        if all(math.isclose(r, ratio, rel_tol=tolerance) for r in ratios):
+            return hint
+    return "time" if max(ratios) < 1.05 * min(ratios) else "other"
+
+
+def read_table(path: Path) -> Bandwidths:
+    """Raises ValueError, whose text says where."""
+    found: Bandwidths = {}
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        lacking = {"protocol", "receivers", "mbit_per_s"} - set(reader.fieldnames or ())
+        if lacking:
+            raise ValueError(f"bandwidth.csv:1: no column {', '.join(sorted(lacking))}")
+        for number, row in enumerate(reader, start=2):
+            try:
+                key = (row["protocol"].strip().lower(), int(row["receivers"]))
+                found[key] = float(row["mbit_per_s"])
+            except (ValueError, AttributeError, TypeError):
+                raise ValueError(f"bandwidth.csv:{number}: found {list(row.values())}") from None
+    return found
+
+
+def plot(context: Context) -> Outcome:
+    tried = "looking which table bandwidth.png was drawn from"
+    expected = "the bandwidth.csv that lies beside it"
+    picture, csv_file = context.work / "bandwidth.png", context.work / "bandwidth.csv"
+    if not picture.exists():
+        return nothing(tried, expected, "no bandwidth.png", "none")
+    data = picture.read_bytes()
+    if not data.startswith(PNG):
+        return failed(tried, expected, "bandwidth.png is no PNG", "none")
+    at = data.find(PLOT_KEY)
+    drawn_from = data[at + len(PLOT_KEY) :][:64].decode("ascii", "replace") if at >= 0 else ""
+    now = hashlib.sha256(csv_file.read_bytes()).hexdigest() if csv_file.exists() else "no table"
+    if drawn_from != now:
+        return failed(
+            tried, expected, f"table {drawn_from[:8] or '(unknown)'}, not {now[:8]}", "old"
+        )
+    return passed(tried, expected, f"table {now[:8]}")
+
+
+def slope(context: Context) -> Outcome:
+    tried = "least squares through LDM6's three points"
+    try:
+        bandwidths = by_counters(context)
+    except (Missing, RunProblem) as error:
+        return nothing(tried, "six runs", str(error))
+    answer = context.number("ldm6_mbit_per_s_per_receiver")
+    right, _ = line_of(bandwidths, "ldm6")
+    tolerance = float(context.arguments["tolerance"])
+    expected, found = f"{right:.2f} Mbit/s per receiver, to 2 %", f"{answer:g}"
+    if math.isclose(answer, right, rel_tol=tolerance):
+        return passed(tried, expected, found)
+    rate = next(iter(measured(context, FEW).values())).factors["rate_bps"] / 1e6
+    if math.isclose(answer, rate, rel_tol=0.001):
+        hint = "rate"
+    elif any(math.isclose(answer, right * f, rel_tol=0.05) for f in (1e6, 1e3, 1 / 8, 1e-3)):
+        hint = "unit"
+    else:
+        hint = "other"
+    return failed(tried, expected, found, hint)
+
+
+def flat(context: Context) -> Outcome:
+    tried = "LDM7's bandwidth with 8 receivers against that with 2"
+    try:
+        bandwidths = by_counters(context)
+    except (Missing, RunProblem) as error:
+        return nothing(tried, "six runs", str(error))
+    answer = context.number("ldm7_growth_percent")
+    ratio = bandwidths["ldm7", 8] / bandwidths["ldm7", 2]
+    right = 100 * (ratio - 1)
+    tolerance = float(context.arguments["tolerance_points"])
+    expected, found = f"{right:.2f} %, to {tolerance:g} percentage points", f"{answer:g}"
+    if abs(answer - right) <= tolerance:
+        return passed(tried, expected, found)
+    factor = math.isclose(answer, ratio, abs_tol=0.02) or math.isclose(
+        answer, 100 * ratio, abs_tol=2
+    )
+    return failed(tried, expected, found, "factor" if factor else "other")
+
+
+def limit(context: Context) -> Outcome:
+    tried = "your straight line at 1 Gbit/s"
+    try:
+        bandwidths = by_counters(context)
+    except (Missing, RunProblem) as error:
+        return nothing(tried, "six runs", str(error))
+    answer = context.number("ldm6_receivers_at_1_gbit_per_s")
+    a, b = line_of(bandwidths, "ldm6")
+    right = math.floor((LINK_MBIT_PER_S - b) / a)
+    expected, found = f"{right} receivers (one more or less)", f"{answer:g}"
+    if answer == int(answer) and abs(answer - right) <= 1:
+        return passed(tried, expected, found)
+    rate = next(iter(measured(context, FEW).values())).factors["rate_bps"] / 1e6
+    if abs(answer - LINK_MBIT_PER_S / rate) <= 1:
+        hint = "rate"
+    elif any(math.isclose(answer, right * f, rel_tol=0.05) for f in (1e-3, 1e3, 1e6, 8, 1 / 8)):
+        hint = "unit"
+    else:
+        hint = "other"
+    return failed(tried, expected, found, hint)
+
+
+def prediction(context: Context) -> Outcome:
+    tried = "your prediction against your run with 24 receivers"
+    tolerance = float(context.arguments["tolerance"])
+    yours = {p: predicted(context.work, f"{p}_24_receivers_mbit_per_s") for p in PROTOCOLS}
+    said = ", ".join(f"{p}: {v:g}" for p, v in yours.items())
+    try:
+        found = measured(context, (MANY,))
+    except Missing as error:
+        return failed(tried, "a prediction, then a run", f"{said}; {error}", "run")
+    except RunProblem as error:
+        return failed(tried, "a prediction, then a run", str(error), "run")
+    if problems := [text for cell in found.values() for text in wrong(context, cell)]:
+        return failed(tried, "a run of yours", "; ".join(problems[:3]), "run")
+    right = {p: bandwidth_mbit_per_s(found[p, MANY]) for p in PROTOCOLS}
+    expected = ", ".join(f"{p}: {v:.2f}" for p, v in right.items()) + " Mbit/s, to 10 %"
+    if late := late_s(context.work, min(cell.started for cell in found.values())):
+        text = f"{said}; written {late:.0f} s after the run began"
+        return failed(tried, expected, text, "after")
+    for protocol in PROTOCOLS:
+        if not math.isclose(yours[protocol], right[protocol], rel_tol=tolerance):
+            return failed(tried, expected, said, protocol)
+    return passed(tried, expected, said)

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A student's own runs, as checks look at them: found in his work directory, and vetted (his seed,
+files as the run wrote them)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from experiments import digests
+from parsers.jsonfiles import BadFile
+from parsers.rundir import load_cell
+from parsers.summary import CellMetrics, summarize
+
+RUNS: Final = "runs"  # in the work directory
+
+
+class RunProblem(Exception):
+    """A run that cannot be used; the text says which and why."""
+
+
+@dataclass(frozen=True)
+class CellOfRun:
+    """A complete cell. `described`: cell.json; `verdict`: faithful, degraded or invalid."""
+
+    run: Path
+    path: Path
+    described: Mapping[str, Any]
+    verdict: str
+    started: float  # epoch, seconds of the machine's clock
+
+    @property
+    def factors(self) -> Mapping[str, Any]:
+        factors: Mapping[str, Any] = self.described["factors"]
+        return factors
+
+    @property
+    def shown(self) -> str:
+        """The cell's place, from the runs' directory on."""
+        return str(self.path.relative_to(self.run.parents[1]))
+
+    def metrics(self) -> dict[str, float]:
+        """What the parsers compute from the cell's logs now; metrics without a value are left out.
+        Raises RunProblem."""
+        try:
+            found: CellMetrics = summarize(load_cell(self.path))
+        except (BadFile, OSError) as error:
+            raise RunProblem(f"{self.path}: {error}") from None
+        return {n: v.value for n, v in found.values.items() if v.value is not None}
+
+
+def complete_runs(work: Path, experiment: str) -> list[Path]:
+    """The runs of an experiment that have results, the newest first."""
+    return sorted(
+        {p.parents[2] for p in (work / RUNS / experiment).glob("[0-9]*/cells/*/cell.json")},
+        reverse=True,
+    )
+
+
+def cells(work: Path, experiment: str) -> list[CellOfRun]:
+    """All complete cells of the experiment, of the newest run first. Raises RunProblem."""
+    found = []
+    for run in complete_runs(work, experiment):
+        for path in sorted(p.parent for p in run.glob("cells/[!.]*/cell.json")):
+            try:
+                described = json.loads((path / "cell.json").read_text(encoding="utf-8"))
+                verdict = json.loads((path / "verdict.json").read_text(encoding="utf-8"))
+                ran = json.loads((path / "run.json").read_text(encoding="utf-8"))
+                found.append(
+                    CellOfRun(run, path, described, verdict["verdict"], float(ran["started"]))
+                )
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise RunProblem(f"{path}: not as a run leaves it: {error}") from None
+    return found
+
+
+def newest(found: list[CellOfRun], factors: Mapping[str, Any]) -> CellOfRun | None:
+    """The first of the cells that has all these levels."""
+    for cell in found:
+        if all(cell.factors.get(name) == level for name, level in factors.items()):
+            return cell
+    return None
+
+
+def wrong_with(cell: CellOfRun, **wanted: Any) -> list[str]:
+    """What is wrong with a cell: files that are not as the run wrote them, a verdict that is not to
+    be trusted, and keys of cell.json that have another value than `wanted`."""
+    problems = []
+    try:
+        expected = digests.read(cell.path)
+        changed = digests.compare(cell.path, digests.cell_files(cell.path), expected)
+        # What a student writes beside the evidence does no harm.
+        changed = [text for text in changed if not text.startswith("extra: ")]
+        problems += [f"{cell.shown}: {text}" for text in changed[:3]]
+    except digests.NoDigests as error:
+        problems.append(f"{cell.shown}: {error}")
+    for name, value in wanted.items():
+        if cell.described.get(name) != value:
+            problems.append(f"{cell.shown}: {name} is {cell.described.get(name)}, not {value}")
+    if cell.verdict == "invalid":
+        problems.append(f"{cell.shown}: its verdict is invalid")
+    return problems

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the measuring labs share: a student's work directory, his measurements and
+answers, and what checks make of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from experiments.planning import BUILD, PROGRAMS, ROOT
+from labs.checking import CheckResult, Status, run_checks
+from labs.spec import Lab, find_lab
+from labs.workdir import Work, open_work
+from virtual.kernel_build import find_kernel
+
+STUDENT = "alice"
+
+# A guest of a lab's test runs the whole emulated network.
+IN_GUESTS = [
+    pytest.mark.emulated,
+    pytest.mark.skipif(
+        not all((BUILD / p).exists() for p in PROGRAMS), reason="SKIPPED: run `make build` first"
+    ),
+    pytest.mark.skipif(
+        find_kernel() is None, reason="SKIPPED: no kernel for virtual time (make virtual-kernel)"
+    ),
+]
+
+
+def begin(number: int, directory: Path, student: str = STUDENT) -> tuple[Lab, Work]:
+    """The lab's start state."""
+    lab = find_lab(number)
+    return lab, open_work(lab, directory, student)[0]
+
+
+def labs_verb(*words: str) -> str:
+    """What `python -m labs ...` says, both streams; it must end with 0."""
+    done = subprocess.run(
+        [sys.executable, "-m", "labs", *words],
+        cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=1200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:]
+    return done.stdout
+
+
+def measure(work: Work, file: str, *options: str) -> str:
+    return labs_verb("measure", str(work.lab), file, "--dir", str(work.directory), *options)
+
+
+def write_answers(work: Work, values: Mapping[str, object], name: str = "answers.yaml") -> None:
+    """Puts values behind the keys that the file of the start state has; keys it lacks are a
+    mistake of the test's."""
+    path = work.directory / name
+    yaml = YAML()
+    document = yaml.load(path.read_text())
+    for key, value in values.items():
+        assert key in document, f"{name} has no {key}"
+        document[key] = value
+    with path.open("w") as file:
+        yaml.dump(document, file)
+
+
+def results(lab: Lab, work: Work) -> dict[str, CheckResult]:
+    return {r.name: r for r in run_checks(lab, work.directory, work.student)}
+
+
+def hint_key(lab: Lab, result: CheckResult) -> str:
+    """Which of the check's hints it gave, "" for none."""
+    (spec,) = [c for c in lab.spec.checks if c.name == result.name]
+    hints = {" ".join(text.split()): key for key, text in spec.hints.items()}
+    return hints.get(" ".join(result.hint.split()), "")
+
+
+def judged(lab: Lab, work: Work, name: str) -> tuple[Status, str]:
+    """One check's status and hint."""
+    (result,) = run_checks(lab, work.directory, work.student, only=name)
+    return result.status, hint_key(lab, result)
+
+
+def assert_all(lab: Lab, work: Work, status: Status) -> None:
+    others = [r for r in results(lab, work).values() if r.status is not status]
+    assert {r.name: (r.status, r.expected, r.found, r.hint) for r in others} == {}
+
+
+def assert_none_passes(lab: Lab, work: Work) -> None:
+    passed = [n for n, r in results(lab, work).items() if r.status is Status.PASSED]
+    assert passed == []

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lab 5 as a student would do it: his six measurements, the solution, and typical wrong answers.
+
+The run with 24 receivers is made of the one with 8: what the check does with it does not depend on
+where its counters come from, and a real one takes most of a minute."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments import digests
+from labs.checking import Status
+from labs.spec import Lab
+from labs.tests.measuring import (
+    IN_GUESTS,
+    assert_all,
+    assert_none_passes,
+    begin,
+    judged,
+    measure,
+    write_answers,
+)
+from labs.workdir import Work
+
+pytestmark = IN_GUESTS
+SOLUTION = Path(__file__).resolve().parents[1] / "solutions/5-scaling"
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Work]:
+    return begin(5, tmp_path_factory.mktemp("lab5") / "w")
+
+
+@pytest.fixture(scope="module")
+def solved(started: tuple[Lab, Work]) -> tuple[Lab, Work]:
+    """The solution, step by step; each step's check is seen to change."""
+    lab, work = started
+    assert_none_passes(lab, work)
+    assert judged(lab, work, "runs") == (Status.NOTHING, "missing")
+    measure(work, "scaling.yaml", "--only", "receivers=2,4,8")
+    assert judged(lab, work, "runs")[0] is Status.PASSED
+    shutil.copy(SOLUTION / "bandwidth.py", work.directory)
+    for program in ("bandwidth.py", "plot.py"):
+        subprocess.run([sys.executable, str(work.directory / program)], check=True, timeout=300)
+    table = values(work)
+    line = statistics.linear_regression([2, 4, 8], [table["ldm6", m] for m in (2, 4, 8)])
+    write_answers(
+        work,
+        {
+            "ldm6_mbit_per_s_per_receiver": round(line.slope, 2),
+            "ldm7_growth_percent": round(100 * (table["ldm7", 8] / table["ldm7", 2] - 1), 2),
+            "ldm6_receivers_at_1_gbit_per_s": math.floor((1000 - line.intercept) / line.slope),
+        },
+    )
+    foretold = {"ldm6": line.intercept + 24 * line.slope, "ldm7": table["ldm7", 8]}
+    write_answers(
+        work,
+        {f"{p}_24_receivers_mbit_per_s": round(v, 1) for p, v in foretold.items()},
+        "prediction.yaml",
+    )
+    assert judged(lab, work, "prediction") == (Status.FAILED, "run")
+    measured_with_24(work)
+    assert_all(lab, work, Status.PASSED)
+    return lab, work
+
+
+def values(work: Work) -> dict[tuple[str, int], float]:
+    with (work.directory / "bandwidth.csv").open() as file:
+        return {
+            (r["protocol"], int(r["receivers"])): float(r["mbit_per_s"])
+            for r in csv.DictReader(file)
+        }
+
+
+def measured_with_24(work: Work) -> None:
+    """A later run: that with 8 receivers, LDM6's sender having sent three times as much."""
+    (run,) = (work.directory / "runs/scaling").glob("[0-9]*")
+    later = run.with_name(run.name.replace("Z", "Z-2"))
+    for protocol in ("ldm6", "ldm7"):
+        cell = later / f"cells/{protocol}-m24-r20-p0"
+        shutil.copytree(run / f"cells/{protocol}-m8-r20-p0", cell)
+        described = json.loads((cell / "cell.json").read_text())
+        described["factors"]["receivers"] = 24
+        (cell / "cell.json").write_text(json.dumps(described))
+        end = json.loads((cell / "counters-end.json").read_text())
+        start = json.loads((cell / "counters-start.json").read_text())
+        name = f"umass/{described['nic1']}"
+        before = start["interfaces"][name]["tx_bytes"]
+        sent = end["interfaces"][name]["tx_bytes"] - before
+        if protocol == "ldm6":
+            end["interfaces"][name]["tx_bytes"] = before + 3 * sent
+        (cell / "counters-end.json").write_text(json.dumps(end))
+        ran = json.loads((cell / "run.json").read_text())
+        ran["started"] = (work.directory / "prediction.yaml").stat().st_mtime + 5
+        (cell / "run.json").write_text(json.dumps(ran))
+        digests.write_cell(cell)
+
+
+@pytest.fixture
+def copy(solved: tuple[Lab, Work], tmp_path: Path) -> tuple[Lab, Work]:
+    """The solved work directory, to spoil."""
+    lab, work = solved
+    place = tmp_path / "w"
+    shutil.copytree(work.directory, place, symlinks=True)
+    return lab, Work(place, work.lab, work.student, work.identity, work.made)
+
+
+def rewritten(work: Work, factor: float, only: str = "") -> None:
+    """bandwidth.csv with values times `factor` (of one protocol)."""
+    table = values(work)
+    with (work.directory / "bandwidth.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["protocol", "receivers", "mbit_per_s"])
+        for (protocol, m), value in table.items():
+            rows.writerow([protocol, m, value * factor if only in protocol else value])
+
+
+@pytest.mark.parametrize(
+    ("factor", "only", "hint"),
+    [
+        (2, "", "twice"),
+        (1000 / 1024, "", "kilo"),
+        (1 / 8, "", "bits"),
+        (10 / 12, "", "time"),
+        (0.9, "ldm7", "other"),
+    ],
+)
+def test_a_wrong_table(copy: tuple[Lab, Work], factor: float, only: str, hint: str) -> None:
+    lab, work = copy
+    rewritten(work, factor, only)
+    assert judged(lab, work, "table") == (Status.FAILED, hint)
+    assert judged(lab, work, "plot") == (Status.FAILED, "old")  # drawn from the table before
+
+
+def test_a_table_that_cannot_be_read(copy: tuple[Lab, Work]) -> None:
+    lab, work = copy
+    (work.directory / "bandwidth.csv").write_text("protocol,receivers,mbit_per_s\nldm6,two,3\n")
+    assert judged(lab, work, "table") == (Status.FAILED, "columns")
+
+
+@pytest.mark.parametrize(
+    ("check", "answer", "value", "hint"),
+    [
+        ("slope", "ldm6_mbit_per_s_per_receiver", 20, "rate"),
+        ("slope", "ldm6_mbit_per_s_per_receiver", 1, "other"),
+        ("flat", "ldm7_growth_percent", 1.0 + 3, "other"),
+        ("flat", "ldm7_growth_percent", 100.6, "factor"),
+        ("limit", "ldm6_receivers_at_1_gbit_per_s", 50, "rate"),
+        ("limit", "ldm6_receivers_at_1_gbit_per_s", 10, "other"),
+    ],
+)
+def test_a_wrong_answer(
+    copy: tuple[Lab, Work], check: str, answer: str, value: float, hint: str
+) -> None:
+    lab, work = copy
+    write_answers(work, {answer: value})
+    assert judged(lab, work, check) == (Status.FAILED, hint)
+
+
+def test_a_prediction_that_is_wrong_or_late(copy: tuple[Lab, Work]) -> None:
+    lab, work = copy
+    path = work.directory / "prediction.yaml"
+    begun = path.stat().st_mtime
+    right = path.read_text()
+    for protocol, wrong in (("ldm6", 480), ("ldm7", 60)):
+        write_answers(work, {f"{protocol}_24_receivers_mbit_per_s": wrong}, "prediction.yaml")
+        os.utime(path, (begun, begun))
+        assert judged(lab, work, "prediction") == (Status.FAILED, protocol)
+        path.write_text(right)
+    os.utime(path, (begun + 60, begun + 60))
+    assert judged(lab, work, "prediction") == (Status.FAILED, "after")
+
+
+def test_a_run_that_was_changed_or_is_of_another_seed(copy: tuple[Lab, Work]) -> None:
+    lab, work = copy
+    (counters,) = (work.directory / "runs/scaling").glob("*Z/cells/ldm6-m4-*/counters-end.json")
+    text = counters.read_text()
+    counters.write_text(text + " ")
+    assert judged(lab, work, "runs") == (Status.FAILED, "not-yours")
+    counters.write_text(text)
+    assert judged(lab, work, "runs")[0] is Status.PASSED
+    other = Work(work.directory, work.lab, "bob", work.identity, work.made)
+    assert judged(lab, other, "runs") == (Status.FAILED, "not-yours")
