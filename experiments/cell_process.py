@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -215,14 +216,16 @@ class VirtualProcess:
         on_disk: bool,
         limit_s: float | None,
         stall_s: float,
+        beside: Sequence[str] = (),
     ) -> None:
         self._out = out
         shares = [Share(out.resolve(), GUEST_OUT, writable=True)]
         if job.keep_work or on_disk:
             shares.append(Share(job.work.resolve(), GUEST_WORK, writable=True))
         cell = job.cell
+        other = f"{shlex.join(beside)} >/dev/null 2>&1 & " if beside else ""
         argv = [
-            *("sh", "-c", 'exec "$@" 2>/guest/cell/logs/cell.stderr', "cell"),
+            *("sh", "-c", f'{other}exec "$@" 2>/guest/cell/logs/cell.stderr', "cell"),
             *(str(guest_path(ROOT / ".venv")) + "/bin/python", "-m", "experiments", "cell"),
             *(str(EXCHANGE / "job.json"), str(GUEST_OUT)),
         ]
@@ -319,7 +322,8 @@ class VirtualProcess:
 
 
 class VirtualClock:
-    """Guests in virtual time: one per core, of this user, without root."""
+    """Guests in virtual time: one per core, of this user, without root. `beside`: a program that
+    runs in each guest beside the cell, for who wants to disturb it."""
 
     name = "virtual"
 
@@ -330,8 +334,10 @@ class VirtualClock:
         jobs: int | None = None,
         limit_s: float | None = None,
         stall_s: float = STALL_S,
+        beside: Sequence[str] = (),
     ) -> None:
         self.kernel = kernel
+        self._beside = tuple(beside)
         self._limit_s, self._stall_s = limit_s, stall_s
         self.jobs = jobs if jobs is not None else len(available_cores())
         self._share_bytes: int | None = None
@@ -365,6 +371,7 @@ class VirtualClock:
             on_disk=self.on_disk(job.cell, int(job.trace_info["bytes"])),
             limit_s=self._limit_s,
             stall_s=self._stall_s,
+            beside=self._beside,
         )
 
     def estimate_s(self, cell: CellSpec, trace_bytes: int) -> float:

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m labs case N FILE.yaml CASE`: an experiment's first cell, in virtual time, with
+something done behind its back (labs/mischief.py). Its verdict is taken away: the student gives it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from experiments import digests
+from experiments.capture import NO_CAPTURES
+from experiments.cell_process import GUEST_OUT, VirtualClock, guest_path
+from experiments.planning import BUILD, ROOT, check_machine, plan
+from experiments.rundir import RunDirectory, write_json
+from experiments.runner import LabError as NetworkError
+from experiments.runner import RunError
+from experiments.running_cell import Failed, RunningCell
+from experiments.spec import ExperimentSpec, SpecErrors, UsageError, load, override
+from labs.measure import SEED, begun
+from labs.mischief import CASES, DONE, Mischief, argv_of, mischief
+from labs.runs import RUNS
+from labs.spec import Lab, LabErrors
+from labs.workdir import LabError
+from topologies.shell import termination_as_interrupt
+from virtual.guest import EXCHANGE
+from virtual.kernel_build import find_kernel
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
+CASE_SEED: Final = "case_seed"  # the parameter of the lab that decides what is done
+HIDDEN: Final = ("verdict.json", DONE)
+TICK_S: Final = 0.1
+
+
+def cases_of(lab: Lab, student: str, receivers: Sequence[str]) -> dict[str, Mischief]:
+    """Case -> what is done in it, for this student."""
+    seed = lab.parameters(student)[CASE_SEED]
+    assert isinstance(seed, int)
+    return mischief(seed, receivers)
+
+
+def run_case(lab: Lab, student: str, work: Path, file: Path, case: str) -> Path:
+    """Runs it below `work`/runs/case-CASE and returns the cell's directory. Raises LabError,
+    RunError, SpecErrors, UsageError; KeyboardInterrupt after cleaning up."""
+    spec = load(file)
+    if not isinstance(spec, ExperimentSpec):
+        raise LabError(f"{file}: found an experiment of another kind; valid: one with factors")
+    planned = plan(override(spec, {"seed": lab.parameters(student).get(SEED)}))[0]
+    kernel = find_kernel()
+    if kernel is None:
+        raise LabError("found no kernel for virtual time; valid: build it: make virtual-kernel")
+    check_machine([planned], work / RUNS, BUILD, "virtual")
+    receivers = [h.name for h in planned.network.subscribers]
+    python = str(guest_path(ROOT / ".venv")) + "/bin/python"
+    found = cases_of(lab, student, receivers)[case]
+    clock = VirtualClock(
+        kernel, jobs=1, beside=argv_of(found, python, EXCHANGE / "network.json", GUEST_OUT)
+    )
+    clock.fit([(planned.cell, planned.trace.size_bytes)])
+    run = RunDirectory(work / RUNS, f"case-{case}", datetime.datetime.now(datetime.UTC))
+    complete = False
+    try:
+        with termination_as_interrupt():
+            cell = RunningCell(
+                planned, run, clock,
+                keep_work=False, build=BUILD, captures=NO_CAPTURES, described={"case": case},
+            )  # fmt: skip
+            try:
+                while (ended := cell.step(_tell)) is None:
+                    time.sleep(TICK_S)
+            finally:
+                cell.stop()
+        place = run.cells / planned.cell.cell
+        if isinstance(ended, Failed):
+            raise LabError(f"case {case}: {ended.problem}")
+        if not (place / DONE).exists() or json.loads((place / DONE).read_text())["problem"]:
+            raise LabError(f"case {case}: it could not be made: {(place / DONE).read_text()}")
+        for name in HIDDEN:
+            (place / name).unlink()
+        digests.write_cell(place)
+        write_json(run.path / "manifest.json", {"case": case, "cells": [planned.cell.to_dict()]})
+        run.remove_work()
+        path = run.complete()
+        complete = True
+        return path / "cells" / planned.cell.cell
+    finally:
+        if not complete:
+            run.abandon()
+
+
+def _tell(event: dict[str, Any]) -> None:
+    if event["event"] == "phase":
+        print(f"  {event['text']}", file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m labs case",
+        description="Runs an experiment in virtual time, with something done behind its back.",
+        epilog="exit codes: 0 it ran; 1 it could not; 2 bad usage or input; 130 interrupted",
+    )
+    parser.add_argument("number", type=int, metavar="N", help="of the lab")
+    parser.add_argument("file", metavar="FILE", help="an experiment in the work directory")
+    parser.add_argument("case", choices=CASES)
+    parser.add_argument("--dir", type=Path, metavar="DIR", help="the work directory")
+    options = parser.parse_args(list(arguments))
+    try:
+        lab, work = begun(options.number, options.dir)
+        if CASE_SEED not in lab.spec.parameters:
+            raise LabError(f"found lab {lab.number}; valid: one with a parameter {CASE_SEED}")
+        place = run_case(
+            lab, work.student, work.directory, work.directory / options.file, options.case
+        )
+    except (LabErrors, LabError, SpecErrors, UsageError) as error:
+        print(f"labs: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except (RunError, NetworkError) as error:
+        print(f"labs: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        print("\nlabs: interrupted; the network is gone", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    print(f"case {options.case}: its evidence, without a verdict, is in {place}")
+    return EXIT_OK
