@@ -330,10 +330,13 @@ def prediction(context: Context) -> Outcome:
     if late := late_s(context.work, cell.started):
         text = f"{said}; written {late:.0f} s after the run began"
         return failed(tried, expected, text, "after")
-    if abs(yours - right) <= tolerance:
-        return passed(tried, expected, said)
     p = context.integer("more_loss_percent") / 100
-    mean_blocks = statistics.fmean(math.ceil(size / BLOCK_BYTES) for size in sizes_of(cell))
+    blocks = [math.ceil(size / BLOCK_BYTES) for size in sizes_of(cell)]
+    # Few products come in 6 s of some streams: chance may lie further off than a good prediction.
+    formula = 100 * statistics.fmean((1 - p) ** n for n in blocks)
+    if abs(yours - right) <= tolerance or abs(yours - formula) <= tolerance / 2:
+        return passed(tried, f"{expected}; or {formula:.1f} % by the formula", said)
+    mean_blocks = statistics.fmean(blocks)
     if abs(yours - 100 * (1 - p)) <= 1:
         hint = "packets"
     elif abs(yours - 100 * (1 - p) ** mean_blocks) <= 3:
