@@ -210,25 +210,21 @@ def compared(timers: Timers) -> dict[str, Timers]:
 def measured(context: Context, timers: Timers) -> dict[str, Mapping[str, float]]:
     """The metrics of all that is compared; measured unless it was. Raises RunProblem."""
     wanted = compared(timers)
-    place = context.work / OWN_RUNS
 
-    def there() -> dict[str, CellOfRun]:
-        of_timers = cells_of(place, "chosen", list(wanted.values()))
-        found = {name: of_timers[t] for name, t in wanted.items()}
-        problems = [text for cell in found.values() for text in wrong(context, cell)]
-        if problems:
-            raise Missing("; ".join(problems))
-        return found
+    def there(pair: Timers) -> CellOfRun | None:
+        levels = {"f_snd": pair[0], "f_rcv": pair[1]}
+        cell = newest(cells(context.work / OWN_RUNS, "chosen"), levels)
+        return cell if cell is not None and not wrong(context, cell) else None
 
-    try:
-        found = there()
-    except Missing:
-        measure(context, list(dict.fromkeys(wanted.values())))
-        try:
-            found = there()
-        except Missing as error:
-            raise RunProblem(f"the check's own run: {error}") from None
-    return {name: cell.metrics() for name, cell in found.items()}
+    if lacking := [pair for pair in dict.fromkeys(wanted.values()) if there(pair) is None]:
+        measure(context, lacking)
+    found: dict[str, Mapping[str, float]] = {}
+    for name, pair in wanted.items():
+        cell = there(pair)
+        if cell is None:
+            raise RunProblem(f"the check's own run: no faithful cell with {shown(pair)}")
+        found[name] = cell.metrics()
+    return found
 
 
 def measure(context: Context, pairs: Sequence[Timers]) -> None:
