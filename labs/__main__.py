@@ -221,7 +221,7 @@ def _grade(options: argparse.Namespace) -> int:
     from labs import grade
 
     key = results.read_key(options.key) if options.key is not None else None
-    return grade.grade(options.folder, options.output, key)
+    return grade.grade(options.folder, options.output, key, sys.stdout)
 
 
 def _handouts(options: argparse.Namespace) -> int:

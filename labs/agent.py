@@ -17,6 +17,7 @@ import contextlib
 import json
 import os
 import select
+import shlex
 import signal
 import socket
 import time
@@ -87,6 +88,7 @@ def main(exchange: Path) -> int:
             ):
                 _start_state(lab, emulated)
                 with Agent(exchange, job, lab, emulated) as agent:
+                    agent.prepare()
                     say("ready")
                     agent.serve()
     except KeyboardInterrupt:
@@ -160,6 +162,18 @@ class Agent:
         return {**found, **{name.upper(): word for name, word in words.items()}}
 
     # -- commands
+
+    def prepare(self) -> None:
+        """What the lab wants done before the student comes. LabError."""
+        name = self._lab.spec.prepare
+        if name is None:
+            return
+        log = self._exchange / "prepare.log"
+        script, told = shlex.quote(str(self._job.folder / name)), shlex.quote(str(log))
+        code = self._run(0, f"( set -e; . {script} ) >{told} 2>&1")
+        if code != 0:
+            text = log.read_text(encoding="utf-8", errors="replace").strip()
+            raise LabError(f"{name} of the lab failed with code {code}: {text[-1000:]}")
 
     def serve(self) -> None:
         number = 1

@@ -166,20 +166,15 @@ def load_checks(folder: Path) -> ModuleType:
     return module
 
 
-def function_of(lab: Lab, check: CheckSpec, modules: dict[str, ModuleType]) -> CheckFunction:
+def function_of(lab: Lab, check: CheckSpec, module: ModuleType) -> CheckFunction:
     """The function that `check.function` names. CheckProblem if there is none."""
-    room, _, name = check.function.partition(".")
-    if room not in modules:
-        if room == "checks":
-            modules[room] = load_checks(lab.folder)
-        else:
-            from labs import probes
-
-            modules[room] = probes
-    found = getattr(modules[room], name, None)
+    name = check.function.removeprefix("checks.")
+    found = getattr(module, name, None)
     if not callable(found):
-        raise CheckProblem(f"{lab.folder}/lab.yaml: found function '{check.function}'; "
-                           f"valid: a function of {modules[room].__file__}")  # fmt: skip
+        raise CheckProblem(
+            f"{lab.folder}/lab.yaml: found function '{check.function}'; "
+            f"valid: a function of {lab.folder}/checks.py"
+        )
     function: CheckFunction = found
     return function
 
@@ -195,13 +190,13 @@ def run_checks(
 ) -> list[CheckResult]:
     """All checks of the lab (or the one named `only`), in their order. CheckProblem."""
     parameters = lab.parameters(student)
-    modules: dict[str, ModuleType] = {}
+    module = load_checks(lab.folder)
     results = []
     for check in lab.spec.checks:
         if only is not None and check.name != only:
             continue
         progress(check.title)
-        function = function_of(lab, check, modules)
+        function = function_of(lab, check, module)
         context = Context(lab, work, student, parameters, check.arguments, network, progress)
         results.append(_result(lab, check, function, context))
     if not results:

@@ -108,7 +108,7 @@ def ipv4_checksum(header: bytes) -> int:
     """RFC 791."""
     total = sum(struct.unpack(f"!{len(header) // 2}H", header))
     total = (total & 0xFFFF) + (total >> 16)
-    return ~(total + (total >> 16)) & 0xFFFF
+    return ~int(total + (total >> 16)) & 0xFFFF
 
 
 def multicast_frame(nic: Nic, group: str, vlan: int | None, data: bytes) -> bytes:
@@ -180,14 +180,18 @@ class LiveNetwork:
         past_queues: bool = False,
         watch: Sequence[tuple[str, str]] = (),
         events: Sequence[tuple[float, Callable[[], None]]] = (),
+        settle_s: float = SETTLE_S,
     ) -> Seen:
         """Sends `count` numbered datagrams, one each `interval_s` (0: a burst), in frames of
         `frame_bytes` (without tag and FCS) to the lane's multicast group, through the sender's
         stack and its queues; `past_queues`: as frames at its NIC. `watch`: directions of links
         whose frames are counted; `events`: what is called so many seconds after the first
-        datagram, beside the stream. LabError."""
+        datagram, beside the stream; `settle_s`: how long, beyond the links' delays, what is still
+        on its way is waited for. LabError."""
         source = self._nic_sender(sender, lane) if past_queues else self._udp_sender(sender, lane)
-        return self._stream(source, receivers, count, interval_s, frame_bytes, lane, watch, events)
+        return self._stream(
+            source, receivers, count, interval_s, frame_bytes, lane, watch, events, settle_s
+        )
 
     def inject(
         self,
@@ -203,7 +207,7 @@ class LiveNetwork:
         """As `stream`, of frames with VLAN id `vlan` that come to switch `at` from the link to
         `neighbour`, a switch. LabError."""
         source = self._link_sender(neighbour, at, vlan)
-        return self._stream(source, receivers, count, 0.005, frame_bytes, 1, watch, ())
+        return self._stream(source, receivers, count, 0.005, frame_bytes, 1, watch, (), SETTLE_S)
 
     def _stream(
         self,
@@ -215,6 +219,7 @@ class LiveNetwork:
         lane: int,
         watch: Sequence[tuple[str, str]],
         events: Sequence[tuple[float, Callable[[], None]]],
+        settle_s: float,
     ) -> Seen:
         self._streams = number = self._streams % 0xFFFF + 1
         size = max(frame_bytes - HEADER_BYTES, LEAST_PAYLOAD_BYTES)
@@ -238,7 +243,7 @@ class LiveNetwork:
                 while timer.is_alive():
                     loop.until(time.monotonic() + 0.05)
                 timer.join()
-            loop.until(time.monotonic() + self.delay_ms() / 1000 + SETTLE_S)
+            loop.until(time.monotonic() + self.delay_ms() / 1000 + settle_s)
             if loop.problem is not None:
                 raise loop.problem
             return Seen(count, began_ns, loop.arrivals, loop.tags)

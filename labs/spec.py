@@ -24,9 +24,7 @@ Value = int | str | list[str]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 Key = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
 Text = Annotated[str, Field(min_length=1, max_length=2000)]
-FunctionName = Annotated[
-    str, Field(pattern=r"^(checks|probes)\.[a-z][a-z0-9_]*$", examples=["checks.tags"])
-]
+FunctionName = Annotated[str, Field(pattern=r"^checks\.[a-z][a-z0-9_]*$")]
 FOLDER: Final = re.compile(r"^(\d+)-[a-z0-9-]+$")
 
 
@@ -74,8 +72,8 @@ class Parameter(Block):
 
 
 class CheckSpec(Block):
-    """`function`: `checks.NAME` of the lab's checks.py, or `probes.NAME` of labs/probes.py;
-    `arguments` go to it; `hints`: by the key that it gives when it fails."""
+    """`function`: `checks.NAME` of the lab's checks.py; `arguments` go to it; `hints`: by the key
+    that it gives when it fails."""
 
     name: Key
     title: Text
@@ -97,6 +95,8 @@ class LabSpec(Block):
     # what is true when the student comes.
     topology: Annotated[str, Field(pattern=r"^[a-z0-9-]+\.yaml$")] | None = None
     controller: Literal["running", "none"] = "running"
+    # Shell lines that are run in the network before the student comes.
+    prepare: Annotated[str, Field(pattern=r"^[a-z0-9-]+\.sh$")] | None = None
     memory_mb: Annotated[int, Field(ge=256, le=4000)] = 700
     parameters: dict[Name, Parameter] = {}
     checks: Annotated[list[CheckSpec], Field(min_length=1)]
@@ -105,6 +105,8 @@ class LabSpec(Block):
     def _whole(self) -> LabSpec:
         if (self.kind == "network") != (self.topology is not None):
             raise ValueError("a network lab has a topology, a measuring lab has none")
+        if self.prepare is not None and self.topology is None:
+            raise ValueError("only a network lab has something to prepare")
         names = [c.name for c in self.checks]
         if len(set(names)) != len(names):
             raise ValueError("each check has a name of its own")
@@ -190,13 +192,11 @@ def _files(document: Document, spec: LabSpec, folder: Path) -> None:
         document.report(("lab",), f"lab: {spec.lab}", valid)
     if spec.topology is not None and not (folder / spec.topology).is_file():
         document.report(("topology",), f"topology: {spec.topology}", f"a file in {folder}")
-    for name in ("handout.md", *(("checks.py",) if _needs_checks(spec) else ())):
+    if spec.prepare is not None and not (folder / spec.prepare).is_file():
+        document.report(("prepare",), f"prepare: {spec.prepare}", f"a file in {folder}")
+    for name in ("handout.md", "checks.py"):
         if not (folder / name).is_file():
             document.report((), f"no {name} in {folder}", f"a file {name} beside lab.yaml")
-
-
-def _needs_checks(spec: LabSpec) -> bool:
-    return any(c.function.startswith("checks.") for c in spec.checks)
 
 
 def folders(room: Path = ROOM) -> dict[int, Path]:

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lab 2: what the path that the student asked for does with datagrams."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from controller.client import PathService, PathServiceError, endpoints_of
+from labs.checking import Context, Outcome, failed, passed
+from labs.live import LiveNetwork, Seen
+
+PATH: Final = "lesson"
+FRAMES: Final = 30
+HOSTS: Final = ("north", "west", "east", "lake")
+SWITCH_OF: Final = {"north": "c2", "west": "c3", "east": "c4", "lake": "c4"}
+CORE: Final = (
+    ("c1", "c2"), ("c1", "c3"), ("c2", "c4"), ("c3", "c4"),
+    ("c2", "c1"), ("c3", "c1"), ("c4", "c2"), ("c4", "c3"),
+)  # fmt: skip
+LAST: Final = tuple((switch, f"sw-{host}") for host, switch in SWITCH_OF.items())
+SENT: Final = f"{FRAMES} numbered datagrams from pub to the group"
+OFFERED: Final = 2.0  # times the rate
+SECONDS: Final = 3.0
+SETTLED_S: Final = 1.0  # when the meter's burst is used up
+FRAME_BYTES: Final = 1000
+TOLERANCE: Final = 0.05
+TOO_FAST_BPS: Final = 60_000_000
+
+
+def service(live: LiveNetwork) -> PathService:
+    return PathService(live.lab.controller_socket)
+
+
+def stream(live: LiveNetwork) -> Seen:
+    return live.stream("pub", HOSTS, count=FRAMES, watch=(*CORE, *LAST))
+
+
+def path(context: Context) -> Outcome:
+    tried, expected = f"GET /v1/paths/{PATH}", 'a path from the publisher\'s segment, state "up"'
+    root, _ = endpoints_of(context.live.network)
+    try:
+        with service(context.live) as client:
+            found = client.get(PATH)
+    except PathServiceError as error:
+        hint = "no-path" if error.status == 404 else "no-service"
+        return failed(tried, expected, f"status {error.status}: {error.detail}", hint)
+    at = found["root"]
+    text = (
+        f'state "{found["state"]}", root {at["switch"]} port {at["port"]} VLAN {at["vlan"]}, '
+        f"{len(found['leaves'])} leaves, {found['rate_bps']} bit/s"
+    )
+    if (at["switch"], at["port"], at["vlan"]) != (root.switch, root.port, root.vlan):
+        return failed(tried, expected, text, "root")
+    if found["state"] != "up" or not found["leaves"]:
+        return failed(tried, expected, text, "down")
+    return passed(tried, expected, text)
+
+
+def _got(seen: Seen) -> str:
+    return ", ".join(f"{seen.received(h)} at {h}" for h in HOSTS)
+
+
+def leaves(context: Context) -> Outcome:
+    mine = context.words("leaves")
+    seen = stream(context.live)
+    tried, expected = SENT, f"{FRAMES} at {' and '.join(mine)}, each once"
+    if not any(seen.received(h) for h in HOSTS) and not any(seen.frames(*w) for w in LAST):
+        return failed(tried, expected, _got(seen), "none")
+    for host in mine:
+        if seen.received(host) < FRAMES:
+            way = (SWITCH_OF[host], f"sw-{host}")
+            ids = ", ".join(map(str, seen.tags[way]))
+            if ids:
+                found = f"{_got(seen)}; frames from {way[0]} to {way[1]} with VLAN id {ids}"
+                return failed(tried, expected, found, "wrong-tag")
+            return failed(tried, expected, _got(seen), "missing")
+    if any(seen.doubled(h) for h in mine):
+        return failed(tried, expected, _got(seen), "doubled")
+    return passed(tried, expected, _got(seen))
+
+
+def nobody_else(context: Context) -> Outcome:
+    mine = context.words("leaves")
+    others = [h for h in HOSTS if h not in mine]
+    seen = stream(context.live)
+    tried, expected = SENT, f"no frame to {' and '.join(others)}"
+    reached = [h for h in others if seen.frames(SWITCH_OF[h], f"sw-{h}")]
+    if not any(seen.received(h) for h in HOSTS):
+        return failed(tried, expected, _got(seen), "nothing")
+    return (
+        failed(tried, expected, _got(seen), "others")
+        if reached
+        else passed(tried, expected, _got(seen))
+    )
+
+
+def rate(context: Context) -> Outcome:
+    asked = context.integer("rate_bps")
+    host = context.words("leaves")[0]
+    interval_s = FRAME_BYTES * 8 / (asked * OFFERED)
+    seen = context.live.stream(
+        "pub",
+        (host,),
+        count=int(SECONDS / interval_s),
+        interval_s=interval_s,
+        frame_bytes=FRAME_BYTES,
+    )
+    tried = f"{asked * OFFERED / 1e6:g} Mbit/s for {SECONDS:g} s from pub"
+    expected = f"{asked / 1e6:g} Mbit/s at {host} after the first second, ±{TOLERANCE:.0%}"
+    got = seen.rate_bps(host, FRAME_BYTES, SETTLED_S)
+    found = f"{got / 1e6:.3f} Mbit/s"
+    if not seen.received(host):
+        return failed(tried, expected, "nothing", "nothing")
+    if abs(got / asked - 1) <= TOLERANCE:
+        return passed(tried, expected, found)
+    if not seen.lost(host):
+        # A meter of a rate that is far too large does not cut anything either.
+        limited = any(m for m in context.live.counters()["meters"] if m.startswith("c1/"))
+        return failed(tried, expected, found, "units" if limited else "unlimited")
+    return failed(tried, expected, found, "units" if got < asked / 5 else "other")
+
+
+def back(context: Context) -> Outcome:
+    live, mine = context.live, context.words("leaves")
+    answers = {h: live.ping("pub", live.network.host(h).nic1.ip) for h in mine}
+    tried, expected = f"3 pings from pub to {' and to '.join(mine)}", "3 answers of each"
+    found = ", ".join(f"{n} answers of {h}" for h, n in answers.items())
+    if all(n == 3 for n in answers.values()):
+        return passed(tried, expected, found)
+    return failed(tried, expected, found, "no-way")
+
+
+def vlan(context: Context) -> Outcome:
+    answer = context.number("vlan_at_first_leaf")
+    first = context.words("leaves")[0]
+    switch = SWITCH_OF[first]
+    seen = stream(context.live)
+    ids = sorted({v for (_, b), found in seen.tags.items() if b == switch for v in found})
+    tried = f"{SENT}, and read their tags where they come to {switch}"
+    expected = f"your answer: VLAN id {answer:g}"
+    if not ids:
+        return failed(tried, expected, "no frame", "nothing")
+    if ids == [answer]:
+        return passed(tried, expected, f"VLAN id {ids[0]}")
+    segments = {s.vlan for s in context.live.network.segments}
+    return failed(tried, expected, "another id", "segment" if answer in segments else "other")
+
+
+def refusal(context: Context) -> Outcome:
+    answer = context.number("refused_with_status")
+    first = context.words("leaves")[0]
+    root, ends = endpoints_of(context.live.network, lane=2)
+    tried = f"asked for a path of {TOO_FAST_BPS / 1e6:g} Mbit/s to {first} on lane 2"
+    expected = f"your answer: status {answer:g}"
+    status = 0
+    try:
+        with service(context.live) as client:
+            name = "lab-check-2"
+            client.create_path(name, root, TOO_FAST_BPS)
+            try:
+                client.add_leaf(name, ends[f"{first}.2"])
+            except PathServiceError as error:
+                status = error.status
+            finally:
+                client.delete_path(name)
+    except PathServiceError as error:
+        return failed(tried, expected, f"status {error.status}: {error.detail}", "left-over")
+    if status == answer:
+        return passed(tried, expected, f"status {status}")
+    return failed(tried, expected, "another status", "other")

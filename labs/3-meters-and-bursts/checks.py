@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lab 3: what the student's meter and shaper let through."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from labs.checking import Context, Outcome, failed, passed
+from labs.live import Seen
+
+FRAME_BYTES: Final = 1000
+SECONDS: Final = 3.0
+SETTLED_S: Final = 1.5  # a bucket of a second's worth is used up at twice the rate after one
+REFILL_S: Final = 5.0  # silence that fills a bucket, and lets a queue at pub run empty
+TOLERANCE: Final = 0.05
+TIMES: Final = 4
+BURST_FRAMES: Final = 100  # of the question of the delay
+LEAST_SHAPED: Final = 0.8  # of the meter's rate
+DROPPED_TOLERANCE: Final = 3
+DELAY_TOLERANCE: Final = 0.05
+
+
+def _offer(context: Context, *, past_queues: bool, seconds: float = SECONDS) -> Seen:
+    """Twice the meter's rate."""
+    interval_s = FRAME_BYTES * 8 / (2000 * context.integer("meter_kbps"))
+    time.sleep(REFILL_S)
+    return context.live.stream(
+        "pub",
+        ("east",),
+        count=int(seconds / interval_s),
+        interval_s=interval_s,
+        frame_bytes=FRAME_BYTES,
+        past_queues=past_queues,
+        settle_s=2 * seconds if not past_queues else 0.5,
+    )
+
+
+def _burst(context: Context, frames: int, *, past_queues: bool) -> Seen:
+    time.sleep(REFILL_S)
+    return context.live.stream(
+        "pub",
+        ("east",),
+        count=frames,
+        interval_s=0,
+        frame_bytes=FRAME_BYTES,
+        past_queues=past_queues,
+        settle_s=3.0,
+    )
+
+
+def _is_metered(context: Context) -> bool:
+    """Some of twice the rate is lost when nothing shapes it."""
+    return _offer(context, past_queues=True, seconds=2.0).lost("east") > 0
+
+
+def path(context: Context) -> Outcome:
+    seen = context.live.stream("pub", ("east",), count=20, interval_s=0.05)
+    tried, expected = "20 small datagrams from pub, one each 50 ms", "20 at east"
+    found = f"{seen.received('east')} at east"
+    if seen.received("east") == 20:
+        return passed(tried, expected, found)
+    return failed(tried, expected, found, "broken")
+
+
+def meter_rate(context: Context) -> Outcome:
+    asked = context.integer("meter_kbps") * 1000
+    seen = _offer(context, past_queues=True)
+    got = seen.rate_bps("east", FRAME_BYTES, SETTLED_S)
+    tried = f"{2 * asked / 1e6:g} Mbit/s for {SECONDS:g} s, past all queues of pub"
+    expected = f"{asked / 1e6:g} Mbit/s at east after {SETTLED_S:g} s, ±{TOLERANCE:.0%}"
+    found = f"{got / 1e6:.3f} Mbit/s, {seen.lost('east')} of {seen.sent} frames lost"
+    if abs(got / asked - 1) <= TOLERANCE:
+        return passed(tried, expected, found)
+    if not seen.lost("east"):
+        return failed(tried, expected, found, "no-meter")
+    if not seen.received("east"):
+        return failed(tried, expected, found, "broken")
+    return failed(tried, expected, found, "units" if got < asked / 5 else "other")
+
+
+def burst_passes(context: Context) -> Outcome:
+    frames = context.integer("burst_frames")
+    tried = f"{frames} frames of {FRAME_BYTES} bytes at once, past all queues of pub"
+    expected = f"all {frames} at east, and a meter that limits what comes for longer"
+    got = _burst(context, frames, past_queues=True).received("east")
+    if got < frames:
+        return failed(tried, expected, f"{got} at east", "small")
+    if not _is_metered(context):
+        return failed(tried, expected, f"{got} at east, and no limit", "no-meter")
+    return passed(tried, expected, f"{got} at east")
+
+
+def burst_bounded(context: Context) -> Outcome:
+    allowed = context.integer("burst_frames")
+    tried = f"{TIMES * allowed} frames of {FRAME_BYTES} bytes at once, past all queues of pub"
+    expected = f"at most {2 * allowed} at east"
+    got = _burst(context, TIMES * allowed, past_queues=True).received("east")
+    if got <= 2 * allowed:
+        return passed(tried, expected, f"{got} at east")
+    hint = "large" if _is_metered(context) else "no-meter"
+    return failed(tried, expected, f"{got} at east", hint)
+
+
+def shaped(context: Context) -> Outcome:
+    asked = context.integer("meter_kbps") * 1000
+    tried = f"a program at pub sends {2 * asked / 1e6:g} Mbit/s for {SECONDS:g} s"
+    expected = "all frames at east, later, and fewer than that without HTB"
+    seen = _offer(context, past_queues=False)
+    lost = seen.lost("east")
+    found = f"{lost} of {seen.sent} frames lost"
+    if not seen.received("east"):
+        return failed(tried, expected, found, "broken")
+    past = _offer(context, past_queues=True)
+    found += f"; {past.lost('east')} of {past.sent} past all queues"
+    if not past.lost("east"):
+        return failed(tried, expected, found, "no-meter")
+    if lost:
+        # Without a shaper as many are lost as past all queues.
+        hint = "no-shaper" if lost > 0.9 * past.lost("east") else "dropped"
+        return failed(tried, expected, found, hint)
+    return passed(tried, expected, found)
+
+
+def shaped_rate(context: Context) -> Outcome:
+    asked = context.integer("meter_kbps") * 1000
+    tried = f"a program at pub sends {2 * asked / 1e6:g} Mbit/s for {SECONDS:g} s"
+    expected = f"{LEAST_SHAPED:.0%} to 100 % of {asked / 1e6:g} Mbit/s at east"
+    seen = _offer(context, past_queues=False)
+    got = seen.rate_bps("east", FRAME_BYTES, 0.5)
+    found = f"{got / 1e6:.3f} Mbit/s, {seen.lost('east')} frames lost"
+    if seen.lost("east") or got > 1.02 * asked:
+        return failed(tried, expected, found, "no-shaper")
+    if got < LEAST_SHAPED * asked:
+        return failed(tried, expected, found, "slow")
+    return passed(tried, expected, found)
+
+
+def dropped(context: Context) -> Outcome:
+    answer = context.number("dropped_of_burst")
+    frames = TIMES * context.integer("burst_frames")
+    tried = f"{frames} frames of {FRAME_BYTES} bytes at once, past all queues of pub"
+    expected = f"your answer: {answer:g} of them dropped, ±{DROPPED_TOLERANCE}"
+    lost = _burst(context, frames, past_queues=True).lost("east")
+    if not lost:
+        return failed(tried, expected, "none dropped", "no-meter")
+    if abs(lost - answer) <= DROPPED_TOLERANCE:
+        return passed(tried, expected, f"{lost} dropped")
+    return failed(tried, expected, "another number", "other")
+
+
+def delay(context: Context) -> Outcome:
+    answer = context.number("greatest_delay_ms")
+    tried = f"a program at pub sends {BURST_FRAMES} frames of {FRAME_BYTES} bytes at once"
+    expected = f"your answer: a greatest delay of {answer:g} ms, ±{DELAY_TOLERANCE:.0%}"
+    seen = _burst(context, BURST_FRAMES, past_queues=False)
+    delays = [(a.arrived_ns - a.sent_ns) / 1e6 for a in seen.arrivals["east"]]
+    if seen.lost("east") or max(delays) < 20:
+        found = f"{seen.lost('east')} lost, greatest delay {max(delays, default=0):.1f} ms"
+        return failed(tried, expected, found, "no-shaper")
+    if abs(answer / max(delays) - 1) <= DELAY_TOLERANCE:
+        return passed(tried, expected, f"{max(delays):.1f} ms")
+    return failed(tried, expected, "another time", "other")

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handouts as HTML: one page for each lab that needs no other file."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from typing import Final
+
+from markdown_it import MarkdownIt
+
+from labs.spec import ROOM, Lab, all_labs
+from labs.workdir import LabError
+
+SECTIONS: Final = ("Aim", "Background", "Steps", "Questions")
+STYLE: Final = """
+body { font: 16px/1.55 system-ui, sans-serif; max-width: 46em; margin: 2em auto; padding: 0 1em;
+  color: #1b1b1b; background: #fff }
+h1, h2, h3 { line-height: 1.25 } h2 { margin-top: 2em; border-bottom: 1px solid #ccc }
+pre { background: #f4f4f2; padding: .7em 1em; overflow-x: auto; border-left: 3px solid #8aa }
+code { font: 14px/1.45 ui-monospace, monospace } p code, li code, td code { background: #f4f4f2 }
+table { border-collapse: collapse } td, th { border: 1px solid #bbb; padding: .25em .6em;
+  text-align: left } blockquote { margin-left: 0; padding-left: 1em; border-left: 3px solid #ccc }
+@media print { body { max-width: none; margin: 0 } pre { white-space: pre-wrap } }
+"""
+
+
+def page(title: str, markdown: str) -> str:
+    """One HTML page. Raw HTML in the Markdown is shown, not obeyed."""
+    body = MarkdownIt("commonmark", {"html": False}).enable("table").render(markdown)
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{html.escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n"
+        f"<body>\n{body}</body>\n</html>\n"
+    )
+
+
+def notes_of(lab: Lab) -> Path:
+    """The instructor's notes; they are not there where only the labs were handed out."""
+    return ROOM / "solutions" / lab.folder.name / "notes.md"
+
+
+def write_all(directory: Path, *, solutions: bool = False) -> list[Path]:
+    """lab-N.html of each lab and, with `solutions`, notes-N.html. Returns them. LabError."""
+    written = []
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for lab in all_labs():
+            sources = [(f"lab-{lab.number}.html", lab.handout, f"Lab {lab.number}")]
+            if solutions and notes_of(lab).is_file():
+                name = f"notes-{lab.number}.html"
+                sources.append((name, notes_of(lab), f"Notes on lab {lab.number}"))
+            for name, source, title in sources:
+                text = page(f"{title}: {lab.spec.title}", source.read_text(encoding="utf-8"))
+                path = directory / name
+                temporary = path.with_name(f".{name}.tmp")
+                temporary.write_text(text, encoding="utf-8")
+                temporary.replace(path)
+                written.append(path)
+    except OSError as error:
+        raise LabError(f"{error.filename}: {error.strerror}") from None
+    return written
