@@ -155,6 +155,8 @@ class Agent:
             "GROUP": network.multicast_group,
             "LC_ALL": "C.UTF-8",
         }
+        for lane in range(2, network.lane_count + 1):
+            found[f"GROUP{lane}"] = network.group_of(lane)
         if self._emulated.controller_sockets:
             found["REST"] = str(self._emulated.controller_socket)
         for name, host in ((h.name, h) for h in network.hosts):

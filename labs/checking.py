@@ -9,6 +9,7 @@ at the text of commands.
 from __future__ import annotations
 
 import importlib.util
+import string
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -18,7 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from labs.answers import AnswerError, NoAnswer, read_answers
-from labs.spec import CheckSpec, Lab, Value
+from labs.spec import CheckSpec, Lab, Value, as_words
 
 if TYPE_CHECKING:
     from labs.live import LiveNetwork
@@ -93,6 +94,11 @@ class Context:
     def words(self, name: str) -> list[str]:
         value = self.parameters[name]
         return list(value) if isinstance(value, list) else [str(value)]
+
+    def shown(self, text: str) -> str:
+        """With the student's values for $NAME, where NAME is a parameter in capitals."""
+        words = {n.upper(): word for n, word in as_words(self.parameters).items()}
+        return string.Template(text).safe_substitute(words)
 
     def answer(self, name: str) -> Any:
         """What the student wrote for `name` in answers.yaml. Raises NoAnswer if it is empty,
@@ -195,9 +201,9 @@ def run_checks(
     for check in lab.spec.checks:
         if only is not None and check.name != only:
             continue
-        progress(check.title)
         function = function_of(lab, check, module)
         context = Context(lab, work, student, parameters, check.arguments, network, progress)
+        progress(context.shown(check.title))
         results.append(_result(lab, check, function, context))
     if not results:
         valid = ", ".join(c.name for c in lab.spec.checks)
@@ -214,7 +220,7 @@ def _result(lab: Lab, check: CheckSpec, function: CheckFunction, context: Contex
                 raise CheckProblem(
                     f"{lab.folder}/lab.yaml: check '{check.name}' has no hint '{outcome.hint}'"
                 )
-            hint = " ".join(check.hints[outcome.hint].split())
+            hint = context.shown(" ".join(check.hints[outcome.hint].split()))
     except NoAnswer as error:
         outcome = nothing("reading answers.yaml", "an answer", str(error))
         hint = NO_ANSWER_HINT
@@ -222,7 +228,7 @@ def _result(lab: Lab, check: CheckSpec, function: CheckFunction, context: Contex
         outcome = failed("reading answers.yaml", "an answer that can be read", str(error), "")
         hint = "Answers are lines 'name: value'. Put texts with special characters in quotes."
     return CheckResult(
-        check.name, check.title, check.points, outcome.status,
+        check.name, context.shown(check.title), check.points, outcome.status,
         outcome.tried, outcome.expected, outcome.found, hint,
     )  # fmt: skip
 

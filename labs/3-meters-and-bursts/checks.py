@@ -15,24 +15,25 @@ SETTLED_S: Final = 1.5  # a bucket of a second's worth is used up at twice the r
 REFILL_S: Final = 5.0  # silence that fills a bucket, and lets a queue at pub run empty
 TOLERANCE: Final = 0.05
 TIMES: Final = 4
+SHAPED_FRAMES: Final = 900  # half of them wait at pub: less than the 1000 that its queue holds
 BURST_FRAMES: Final = 100  # of the question of the delay
 LEAST_SHAPED: Final = 0.8  # of the meter's rate
 DROPPED_TOLERANCE: Final = 3
 DELAY_TOLERANCE: Final = 0.05
 
 
-def _offer(context: Context, *, past_queues: bool, seconds: float = SECONDS) -> Seen:
-    """Twice the meter's rate."""
+def _offer(context: Context, *, past_queues: bool, frames: int | None = None) -> Seen:
+    """Twice the meter's rate, for SECONDS or `frames`."""
     interval_s = FRAME_BYTES * 8 / (2000 * context.integer("meter_kbps"))
     time.sleep(REFILL_S)
     return context.live.stream(
         "pub",
         ("east",),
-        count=int(seconds / interval_s),
+        count=frames or int(SECONDS / interval_s),
         interval_s=interval_s,
         frame_bytes=FRAME_BYTES,
         past_queues=past_queues,
-        settle_s=2 * seconds if not past_queues else 0.5,
+        settle_s=0.5 if past_queues else 4.0,
     )
 
 
@@ -51,7 +52,7 @@ def _burst(context: Context, frames: int, *, past_queues: bool) -> Seen:
 
 def _is_metered(context: Context) -> bool:
     """Some of twice the rate is lost when nothing shapes it."""
-    return _offer(context, past_queues=True, seconds=2.0).lost("east") > 0
+    return _offer(context, past_queues=True).lost("east") > 0
 
 
 def path(context: Context) -> Outcome:
@@ -104,14 +105,14 @@ def burst_bounded(context: Context) -> Outcome:
 
 def shaped(context: Context) -> Outcome:
     asked = context.integer("meter_kbps") * 1000
-    tried = f"a program at pub sends {2 * asked / 1e6:g} Mbit/s for {SECONDS:g} s"
+    tried = f"a program at pub sends {SHAPED_FRAMES} frames with {2 * asked / 1e6:g} Mbit/s"
     expected = "all frames at east, later, and fewer than that without HTB"
-    seen = _offer(context, past_queues=False)
+    seen = _offer(context, past_queues=False, frames=SHAPED_FRAMES)
     lost = seen.lost("east")
     found = f"{lost} of {seen.sent} frames lost"
     if not seen.received("east"):
         return failed(tried, expected, found, "broken")
-    past = _offer(context, past_queues=True)
+    past = _offer(context, past_queues=True, frames=SHAPED_FRAMES)
     found += f"; {past.lost('east')} of {past.sent} past all queues"
     if not past.lost("east"):
         return failed(tried, expected, found, "no-meter")
@@ -124,9 +125,9 @@ def shaped(context: Context) -> Outcome:
 
 def shaped_rate(context: Context) -> Outcome:
     asked = context.integer("meter_kbps") * 1000
-    tried = f"a program at pub sends {2 * asked / 1e6:g} Mbit/s for {SECONDS:g} s"
+    tried = f"a program at pub sends {SHAPED_FRAMES} frames with {2 * asked / 1e6:g} Mbit/s"
     expected = f"{LEAST_SHAPED:.0%} to 100 % of {asked / 1e6:g} Mbit/s at east"
-    seen = _offer(context, past_queues=False)
+    seen = _offer(context, past_queues=False, frames=SHAPED_FRAMES)
     got = seen.rate_bps("east", FRAME_BYTES, 0.5)
     found = f"{got / 1e6:.3f} Mbit/s, {seen.lost('east')} frames lost"
     if seen.lost("east") or got > 1.02 * asked:
