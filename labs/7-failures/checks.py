@@ -20,7 +20,7 @@ DARK_S: Final = 1.5  # from the cut to the end of the stream
 FAILOVER_MS: Final = 20.0
 LEAST_MS: Final = 15.0  # what a measured gap may be off, at least
 SHARE: Final = 0.4
-SETTLE_S: Final = 4.0  # for the controller to see mended links, and to lay the path as before
+SETTLE_S: Final = 2.0  # for the controller to see mended links, and to lay the path as before
 
 
 def service(live: LiveNetwork) -> PathService:

@@ -14,7 +14,7 @@ for how in cut cut-silently; do
   @east numbered receive --seconds 3 > $how.txt &
   ( sleep 1; fault $how $link ) &
   sleep 0.2; @pub numbered send --count 2000 --interval-ms 1
-  wait; cat $how.txt; fault mend $link; sleep 4
+  wait; cat $how.txt; fault mend $link; sleep 3
 done
 set_answer gap_cut_ms "$(gap cut.txt)"
 set_answer gap_cut_silently_ms "$(gap cut-silently.txt)"
@@ -33,7 +33,7 @@ fault cut $link
 sleep 0.2; @pub numbered send --count 200 --interval-ms 10; wait
 cat dead.txt
 if grep -q nothing dead.txt; then set_answer comes_back_without_controller no; else set_answer comes_back_without_controller yes; fi
-fault mend $link; fault start-controller; sleep 4
+fault mend $link; fault start-controller; sleep 3
 
 # Step 7: a path by hand on lane 2, with fast failover at c1. Groups beyond 0xffffff are nobody else's.
 south=$(port c1 sw-south); to_c2=$(port c1 c2); to_c3=$(port c1 c3); east=$(port c4 sw-east)
@@ -48,6 +48,6 @@ of add-flow c4 "priority=5000,in_port=$(port c4 c3),dl_vlan=2901,actions=$(id $(
 @east numbered receive --seconds 3 --group $GROUP2 > silent.txt &
 ( sleep 1; fault cut-silently c1:c2 ) &
 sleep 0.2; @pub numbered send --count 2000 --interval-ms 1 --group $GROUP2
-wait; cat silent.txt; fault mend c1:c2; sleep 4
+wait; cat silent.txt; fault mend c1:c2; sleep 3
 last=$(sed -n 's/.*numbers [0-9]* to \([0-9]*\)).*/\1/p' silent.txt)
 if [ "$last" -ge 1900 ]; then set_answer failover_survives_silent_cut yes; else set_answer failover_survives_silent_cut no; fi
