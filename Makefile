@@ -102,7 +102,7 @@ test-setup: setup ## install what only tests use: a browser for the reports, tsh
 test-frameworks: setup ## the controller's tests over Open vSwitch with os-ken's eventlet hub, os-ken 3.1 and Ryu 4.34
 	@for name in os-ken-eventlet os-ken-3.1 ryu-4.34; do echo "== $$name"; $(PY) -m tests.frameworks $$name || exit; done
 lint: setup ## ruff and mypy
-	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && for f in labs/[0-9]*/checks.py; do .venv/bin/mypy $$f || exit; done
 analyze: setup ## gcc -fanalyzer and clang-tidy over the C programs
 	@$(PY) -m tests.quality analyze
 coverage: setup ## line coverage of the C programs by their tests, with the shares that must be met

@@ -118,6 +118,8 @@ def steps(python: str, quick: bool) -> list[Step]:
                 (python, "-m", "ruff", "check", "."),
                 (python, "-m", "ruff", "format", "--check", "."),
                 (python, "-m", "mypy"),
+                # Folders of labs are no packages: each by itself.
+                *((python, "-m", "mypy", str(f)) for f in sorted(ROOT.glob("labs/*/checks.py"))),
             ),
             40,
         ),

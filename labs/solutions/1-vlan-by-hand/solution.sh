@@ -16,10 +16,12 @@ of add-flow c3 "priority=100,in_port=$west,dl_vlan=$VLAN_WEST,actions=set_field:
 of add-flow c1 "priority=100,in_port=$to_c2,dl_vlan=$VLAN_C1C2,actions=set_field:$((0x1000 | VLAN_PUB))->vlan_vid,output:$south"
 of add-flow c1 "priority=100,in_port=$to_c3,dl_vlan=$VLAN_C1C3,actions=set_field:$((0x1000 | VLAN_PUB))->vlan_vid,output:$south"
 
-# Step 7: the counter before and after ten frames.
-bytes() { of dump-group-stats c1 | sed -n 's/.*group_id=1,.*ref_count=[0-9]*,packet_count=[0-9]*,byte_count=\([0-9]*\).*/\1/p'; }
-before=$(bytes)
-@pub numbered send --count 10 --frame-bytes $FRAME_BYTES
-sleep 2  # what the datapath counts reaches the group within a second
-after=$(bytes)
-sed -i "s/^bytes_for_each_frame:.*/bytes_for_each_frame: $(( (after - before) / 10 ))/" answers.yaml
+# Step 7: the counter before and after ten frames; again if an ARP request came between.
+count() { of dump-group-stats c1 | sed -n "s/.*ref_count=[0-9]*,packet_count=\([0-9]*\),byte_count=\([0-9]*\).*/\\$1/p"; }
+while :; do
+  packets=$(count 1) bytes=$(count 2)
+  @pub numbered send --count 10 --frame-bytes $FRAME_BYTES
+  sleep 2  # what the datapath counts reaches the group within a second
+  [ $(($(count 1) - packets)) = 10 ] && break
+done
+sed -i "s/^bytes_for_each_frame:.*/bytes_for_each_frame: $((($(count 2) - bytes) / 10))/" answers.yaml
