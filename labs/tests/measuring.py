@@ -4,9 +4,11 @@ answers, and what checks make of them."""
 
 from __future__ import annotations
 
+import string
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from ruamel.yaml import YAML
 
 from experiments.planning import BUILD, PROGRAMS, ROOT
 from labs.checking import CheckResult, Status, run_checks
-from labs.spec import Lab, find_lab
+from labs.spec import ROOM, Lab, as_words, find_lab
 from labs.workdir import Work, open_work
 from virtual.kernel_build import find_kernel
 
@@ -65,21 +67,56 @@ def write_answers(work: Work, values: Mapping[str, object], name: str = "answers
         yaml.dump(document, file)
 
 
+@dataclass(frozen=True)
+class Wrong:
+    """A typical wrong answer, `labs/solutions/N-name/wrong-*.yaml`: values that may be made of the
+    right ones, and the check and hint that must notice them."""
+
+    name: str
+    check: str
+    hint: str
+    answers: Mapping[str, object]
+
+    def values(self, right: Mapping[str, object]) -> dict[str, object]:
+        numbers = {"__builtins__": {}, **right}
+        return {k: eval(str(v), numbers) for k, v in self.answers.items()}
+
+
+def wrong_answers(number: int) -> list[Wrong]:
+    folder = ROOM / "solutions" / find_lab(number).folder.name
+    found = []
+    for path in sorted(folder.glob("wrong-*.yaml")):
+        raw = YAML(typ="safe").load(path.read_text())
+        found.append(Wrong(path.stem, **raw["fails"], answers=raw["answers"]))
+    assert len(found) >= 2
+    return found
+
+
+def right_answers(work: Work) -> dict[str, object]:
+    answers: dict[str, object] = YAML(typ="safe").load(
+        (work.directory / "answers.yaml").read_text()
+    )
+    return answers
+
+
 def results(lab: Lab, work: Work) -> dict[str, CheckResult]:
     return {r.name: r for r in run_checks(lab, work.directory, work.student)}
 
 
-def hint_key(lab: Lab, result: CheckResult) -> str:
+def hint_key(lab: Lab, student: str, result: CheckResult) -> str:
     """Which of the check's hints it gave, "" for none."""
     (spec,) = [c for c in lab.spec.checks if c.name == result.name]
-    hints = {" ".join(text.split()): key for key, text in spec.hints.items()}
-    return hints.get(" ".join(result.hint.split()), "")
+    words = {n.upper(): v for n, v in as_words(lab.parameters(student)).items()}
+    for key, text in spec.hints.items():
+        if " ".join(string.Template(text).safe_substitute(words).split()) == result.hint:
+            return key
+    return ""
 
 
 def judged(lab: Lab, work: Work, name: str) -> tuple[Status, str]:
     """One check's status and hint."""
     (result,) = run_checks(lab, work.directory, work.student, only=name)
-    return result.status, hint_key(lab, result)
+    return result.status, hint_key(lab, work.student, result)
 
 
 def assert_all(lab: Lab, work: Work, status: Status) -> None:

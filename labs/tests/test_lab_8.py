@@ -21,13 +21,16 @@ from labs.runs import cells
 from labs.spec import Lab
 from labs.tests.measuring import (
     IN_GUESTS,
+    Wrong,
     assert_all,
     assert_none_passes,
     begin,
     judged,
     labs_verb,
     measure,
+    right_answers,
     write_answers,
+    wrong_answers,
 )
 from labs.workdir import Work
 
@@ -135,8 +138,6 @@ class TestInGuests:
             ("verdict", "checks_passed", 1, "other"),
             ("seeds", "latency_p50_other_seed_percent", 1234, "other"),
             ("clocks", "ldm6_throughput_difference_percent", 0.5, "total"),
-            ("clocks", "of_it_by_the_longer_path_percent", 3.6, "path"),
-            ("clocks", "overloaded_missing_percent", 0.1, "missing"),
             ("case-a", "case_a_kind", "gremlins", "kinds"),
         ],
     )
@@ -179,3 +180,9 @@ class TestInGuests:
         shutil.rmtree(second.run)
         assert first.path.exists()
         assert judged(lab, work, "twice") == (Status.FAILED, "once")
+
+    @pytest.mark.parametrize("wrong", wrong_answers(8), ids=lambda wrong: wrong.name)
+    def test_the_wrong_answers(self, copy: tuple[Lab, Work], wrong: Wrong) -> None:
+        lab, work = copy
+        write_answers(work, wrong.values(right_answers(work)))
+        assert judged(lab, work, wrong.check) == (Status.FAILED, wrong.hint)
