@@ -18,8 +18,6 @@ INTERVAL_S: Final = 0.001
 CUT_AT_S: Final = 0.3
 DARK_S: Final = 1.5  # from the cut to the end of the stream
 FAILOVER_MS: Final = 20.0
-LEAST_MS: Final = 15.0  # what a measured gap may be off, at least
-SHARE: Final = 0.4
 SETTLE_S: Final = 2.0  # for the controller to see mended links, and to lay the path as before
 
 
@@ -110,10 +108,10 @@ def gap(context: Context) -> Outcome:
     if link is None:
         return failed(tried, expected, "nothing arrives on feed", "not-whole")
     measured = seen.gap_ms("east")
-    if abs(answer - measured) <= max(LEAST_MS, SHARE * measured):
+    if abs(answer - measured) <= float(context.arguments["tolerance_ms"]):
         return passed(tried, expected, f"{measured:.1f} ms, {link} cut")
     found = "another time"
-    if answer > 5 * measured or (answer < 1 and measured > LEAST_MS):
+    if answer > 5 * measured or answer < 1 < measured:
         return failed(tried, expected, found, "lost-count")
     return failed(tried, expected, found, "cadence" if answer < measured / 2 else "other")
 

@@ -131,7 +131,7 @@ def test_time_stands_still_and_a_shell_lasts(kernel: Kernel, tmp_path: Path) -> 
         assert endless.stdout.readline() == b"begun\n"
         with pytest.raises(SessionError, match="another command runs in this lab"):
             connection.hello()
-        os.killpg(endless.pid, signal.SIGINT)
+        os.killpg(endless.pid, signal.SIGTERM)  # as Ctrl-C, and never ignored in the background
         assert endless.wait(timeout=120) == 130
         endless.stdout.close()
         assert run(connection, "echo $x") == "17\n", "the shell is the same"
