@@ -41,6 +41,7 @@ from virtual.guest import PATH
 POLL_S: Final = 0.05  # how soon an interrupt is seen while a command runs
 IDLE_POLL_S: Final = 0.02  # native clock: how soon a command is seen
 SETTLE_S: Final = 1.0
+AFTER_LINE_S: Final = 0.1
 KIND: Final = "lab"
 FAULTS: Final = (
     "cut LINK | cut-silently LINK | mend LINK | kill-controller | start-controller | "
@@ -196,7 +197,11 @@ class Agent:
 
     def _do(self, number: int, command: dict[str, Any]) -> dict[str, Any]:
         if command["kind"] == "run":
-            return {"code": self._run(number, str(command["line"]))}
+            code = self._run(number, str(command["line"]))
+            # What is on its way arrives, as while somebody types the next line: else a frame could
+            # wait at a switch for that line.
+            time.sleep(AFTER_LINE_S)
+            return {"code": code}
         # No time has passed since the student's last command, and a switch confirms a change before
         # its datapath's cache follows.
         time.sleep(SETTLE_S)

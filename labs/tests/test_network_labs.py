@@ -99,10 +99,10 @@ def test_time_stands_still_and_a_shell_lasts(kernel: Kernel, tmp_path: Path) -> 
         was = connection.now_s
         time.sleep(1.0)
         text = run(connection, "echo $x $PWD; cat /tmp/first; date +%s.%N")
-        assert connection.now_s - was < 0.2, "a second of thinking took no time of the lab's"
+        assert connection.now_s - was < 0.3, "a second of thinking took no time of the lab's"
         words = text.split()
         assert words[:2] == ["17", "/"]
-        assert float(words[3]) - float(words[2]) < 0.2
+        assert 0.1 <= float(words[3]) - float(words[2]) < 0.2
 
         run(connection, "(sleep 5; echo late >/tmp/late) &")
         assert run(connection, "ls /tmp/late 2>/dev/null; true") == ""
