@@ -272,6 +272,7 @@ class Holder:
                 "work": str(self._work.directory),
                 "student": self._work.student,
                 "clock": self._clock,
+                "exchange": str(self._backend.exchange),
                 "pid": pid,
                 "start_ticks": marks.start_time_ticks(pid),
                 "started": time.time(),

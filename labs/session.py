@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -52,8 +53,9 @@ def read_state(number: int) -> dict[str, Any] | None:
     """What the holder of the lab says of itself; None: it is not up. What a dead one left behind
     is removed."""
     directory = state_directory(number)
+    state: dict[str, Any] = {}
     try:
-        state: dict[str, Any] = json.loads((directory / STATE).read_text(encoding="utf-8"))
+        state = json.loads((directory / STATE).read_text(encoding="utf-8"))
         alive = marks.start_time_ticks(int(state["pid"])) == state["start_ticks"]
     except FileNotFoundError:
         return None
@@ -63,6 +65,9 @@ def read_state(number: int) -> dict[str, Any] | None:
         return state
     for name in (STATE, SOCKET):
         (directory / name).unlink(missing_ok=True)
+    exchange = Path(str(state.get("exchange", "")))
+    if exchange.name.startswith(("downpour-guest-", "downpour-lab-")):
+        shutil.rmtree(exchange, ignore_errors=True)
     return None
 
 

@@ -55,6 +55,16 @@ def test_what_a_dead_holder_left_is_removed() -> None:
     assert session.read_state(1) is None and session.status() == []
 
 
+def test_of_a_dead_holder_only_a_guests_directory_is_removed(tmp_path: Path) -> None:
+    for name, stays in (("downpour-guest-x1", False), ("thesis", True)):
+        path = state(os.getpid(), 1)
+        exchange = tmp_path / name
+        exchange.mkdir()
+        path.write_text(json.dumps({**json.loads(path.read_text()), "exchange": str(exchange)}))
+        assert session.read_state(1) is None
+        assert exchange.exists() is stays
+
+
 def test_an_address_of_a_socket_below_a_long_path(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 100) / ("e" * 100)
     deep.mkdir(parents=True)
