@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from labs.live import LiveNetwork
 
 EXIT_PASSED, EXIT_FAILED, EXIT_NOTHING = 0, 1, 2
+# What a check expected of an answer, once it is wrong: the right one is not given away.
+NOT_TOLD: Final = "what your own files say; not told here"
 
 
 class Status(StrEnum):

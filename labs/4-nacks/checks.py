@@ -18,7 +18,7 @@ from typing import Final
 
 from experiments import loss_model
 from labs import fmtp_capture as fmtp
-from labs.checking import Context, Outcome, failed, nothing, passed
+from labs.checking import NOT_TOLD, Context, Outcome, failed, nothing, passed
 from labs.fmtp_capture import CaptureError, Message
 from labs.predictions import late_s, predicted
 from labs.runs import CellOfRun, RunProblem, cells, newest, wrong_with
@@ -159,7 +159,7 @@ def stream(context: Context) -> Outcome:
         return passed(tried, expected, said)
     all_datagrams = sum(1 for m in found.messages if m.kind in fmtp.BY_UDP)
     is_frames = yours[0] == right[0] and yours[1] >= all_datagrams
-    return failed(tried, expected, said, "frames" if is_frames else "other")
+    return failed(tried, NOT_TOLD, said, "frames" if is_frames else "other")
 
 
 def lost(context: Context) -> Outcome:
@@ -185,7 +185,7 @@ def lost(context: Context) -> Outcome:
         hint = "other-receiver"
     else:
         hint = "other"
-    return failed(tried, expected, number(answer), hint)
+    return failed(tried, NOT_TOLD, number(answer), hint)
 
 
 def asked(context: Context) -> Outcome:
@@ -211,7 +211,7 @@ def asked(context: Context) -> Outcome:
         hint = "lost"
     else:
         hint = "other"
-    return failed(tried, expected, number(answer), hint)
+    return failed(tried, NOT_TOLD, number(answer), hint)
 
 
 def first(context: Context) -> Outcome:
@@ -241,12 +241,12 @@ def first(context: Context) -> Outcome:
     )
     said = f"product {yours[0]:g}, offset {yours[1]:g}; {times[0]:g} ms, {times[1]:g} ms"
     if yours != (request.index, request.seq):
-        return failed(tried, expected, said, "block")
+        return failed(tried, NOT_TOLD, said, "block")
     tolerance = float(context.arguments["tolerance_ms"])
     for mine, theirs, hint in zip(right, times, ("asked", "answered"), strict=True):
         if abs(mine - theirs) > tolerance:
             seconds = mine > 1 and math.isclose(mine, 1000 * theirs, rel_tol=0.02)
-            return failed(tried, expected, said, "unit" if seconds else hint)
+            return failed(tried, NOT_TOLD, said, "unit" if seconds else hint)
     return passed(tried, expected, said)
 
 
@@ -265,7 +265,7 @@ def beginnings(context: Context) -> Outcome:
     if answer == right:
         return passed(tried, str(right), number(answer))
     hint = "all" if answer == len(found.of(fmtp.BOP_REQ)) else "other"
-    return failed(tried, str(right), number(answer), hint)
+    return failed(tried, NOT_TOLD, number(answer), hint)
 
 
 def overhead(context: Context) -> Outcome:
@@ -283,7 +283,7 @@ def overhead(context: Context) -> Outcome:
     tolerance = float(context.arguments["tolerance"])
     if math.isclose(answer, right, rel_tol=tolerance):
         close = math.isclose(share, right_share, rel_tol=2 * tolerance)
-        return passed(tried, expected, said) if close else failed(tried, expected, said, "percent")
+        return passed(tried, expected, said) if close else failed(tried, NOT_TOLD, said, "percent")
     mine = found.of(fmtp.RETX_DATA, destination=context.word("receiver"))
     if math.isclose(answer, sum(m.length for m in mine), rel_tol=tolerance):
         hint = "mine"
@@ -291,7 +291,7 @@ def overhead(context: Context) -> Outcome:
         hint = "frames"
     else:
         hint = "other"
-    return failed(tried, expected, said, hint)
+    return failed(tried, NOT_TOLD, said, hint)
 
 
 def shares_whole(cell: CellOfRun) -> dict[str, tuple[int, int]]:
@@ -329,7 +329,7 @@ def prediction(context: Context) -> Outcome:
     expected = f"{right:.1f} %, to {tolerance:g} percentage points"
     if late := late_s(context.work, cell.started):
         text = f"{said}; written {late:.0f} s after the run began"
-        return failed(tried, expected, text, "after")
+        return failed(tried, NOT_TOLD, text, "after")
     p = context.integer("more_loss_percent") / 100
     blocks = [math.ceil(size / BLOCK_BYTES) for size in sizes_of(cell)]
     # Few products come in 6 s of some streams: chance may lie further off than a good prediction.
@@ -343,7 +343,7 @@ def prediction(context: Context) -> Outcome:
         hint = "mean"
     else:
         hint = "other"
-    return failed(tried, expected, said, hint)
+    return failed(tried, NOT_TOLD, said, hint)
 
 
 def whole(context: Context) -> Outcome:
@@ -365,4 +365,4 @@ def whole(context: Context) -> Outcome:
         hint = "repaired"
     else:
         hint = "other"
-    return failed(tried, expected, said, hint)
+    return failed(tried, NOT_TOLD, said, hint)

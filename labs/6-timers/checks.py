@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from experiments.planning import ROOT
 from experiments.spec import ExperimentSpec, SpecErrors, load
-from labs.checking import Context, Outcome, failed, nothing, passed
+from labs.checking import NOT_TOLD, Context, Outcome, failed, nothing, passed
 from labs.runs import CellOfRun, RunProblem, cells, newest, wrong_with
 from labs.workdir import filled
 
@@ -102,8 +102,8 @@ def reading(context: Context) -> Outcome:
     elif not good[1]:
         unit, column = abs(1000 * p99_ms - right_p99_ms) <= 1, near(p99_ms, others[1], 1)
     else:
-        return failed(tried, expected, said, "factor")
-    return failed(tried, expected, said, "unit" if unit else "column" if column else "other")
+        return failed(tried, NOT_TOLD, said, "factor")
+    return failed(tried, NOT_TOLD, said, "unit" if unit else "column" if column else "other")
 
 
 def near(value: float, others: Sequence[float], tolerance: float) -> bool:
@@ -143,7 +143,7 @@ def tau(context: Context) -> Outcome:
         hint = "unit"
     else:
         hint = "other"
-    return failed(tried, expected, said, hint)
+    return failed(tried, NOT_TOLD, said, hint)
 
 
 # -- the student's choice ----------------------------------------------------------------------

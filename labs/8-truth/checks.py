@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Final
 
 from labs.cases import cases_of
-from labs.checking import Context, Outcome, failed, nothing, passed
+from labs.checking import NOT_TOLD, Context, Outcome, failed, nothing, passed
 from labs.mischief import KINDS, SENDER, Kind, Mischief
 from labs.runs import CellOfRun, RunProblem, cells, wrong_with
 
@@ -74,7 +74,7 @@ def verdict(context: Context) -> Outcome:
     expected, said = (f"{a:g} passed, {b:g} not applicable" for a, b in (right, yours))
     if yours == right:
         return passed(tried, expected, said)
-    return failed(tried, expected, said, "swapped" if yours == right[::-1] else "other")
+    return failed(tried, NOT_TOLD, said, "swapped" if yours == right[::-1] else "other")
 
 
 def seeds(context: Context) -> Outcome:
@@ -103,7 +103,7 @@ def seeds(context: Context) -> Outcome:
         hint = "factor"
     else:
         hint = "other"
-    return failed(tried, expected, said, hint)
+    return failed(tried, NOT_TOLD, said, hint)
 
 
 # -- the cases ---------------------------------------------------------------------------------
@@ -137,18 +137,17 @@ def case(context: Context, name: str) -> Outcome:
     amount = context.number(f"case_{name}_amount")
     right = amount_of(done, ran)
     said = f"{kind}, {where}, {amount:g}"
-    expected = "what the files show (the solution is the instructor's)"
     if kind != done.kind:
         is_clean = kind == "none"
-        return failed(tried, expected, said, "clean" if is_clean else EVIDENCE[done.kind])
+        return failed(tried, NOT_TOLD, said, "clean" if is_clean else EVIDENCE[done.kind])
     if done.kind == "none":
         return passed(tried, "none", said)
     if where != done.place and not (where == described["publisher"] and done.place == SENDER):
-        return failed(tried, expected, said, "place")
+        return failed(tried, NOT_TOLD, said, "place")
     # What is read is exact; a delay or a step is also shown with what is measured on top.
     close = math.isclose(amount, right, rel_tol=0.02)
     if not close:
-        return failed(tried, expected, said, "amount")
+        return failed(tried, NOT_TOLD, said, "amount")
     return passed(tried, f"{done.kind}, {done.place}, {right:g}", said)
 
 
@@ -181,5 +180,5 @@ def clocks(context: Context) -> Outcome:
     said = ", ".join(f"{answer:g} %" for answer in answers.values())
     for name, (right, hint) in wanted.items():
         if abs(answers[name] - right) > tolerance:
-            return failed(tried, expected, said, hint)
+            return failed(tried, NOT_TOLD, said, hint)
     return passed(tried, expected, said)
