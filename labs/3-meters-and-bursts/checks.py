@@ -18,7 +18,7 @@ TIMES: Final = 4
 SHAPED_FRAMES: Final = 900  # half of them wait at pub: less than the 1000 that its queue holds
 BURST_FRAMES: Final = 100  # of the question of the delay
 LEAST_SHAPED: Final = 0.8  # of the meter's rate
-DROPPED_TOLERANCE: Final = 3
+DROPPED_TOLERANCE: Final = 5  # natively a burst takes milliseconds, in which the bucket fills
 DELAY_TOLERANCE: Final = 0.05
 
 
