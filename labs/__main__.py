@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if argv[:1] in (["measure"], ["case"]):  # their further options are experiments'
         from labs import cases, measure
 
-        return (measure if argv[0] == "measure" else cases).main(argv[1:])
+        return measure.main(argv[1:]) if argv[0] == "measure" else cases.main(argv[1:])
     # What follows `--` is a command of the lab's, whatever it looks like.
     at = argv.index("--") if "--" in argv else len(argv)
     options = parser().parse_args(argv[:at])

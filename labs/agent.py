@@ -33,8 +33,8 @@ from labs.spec import Lab, as_words, load_lab
 from topologies import lifecycle
 from topologies.lab import Lab as Emulated
 from topologies.lab import open_lab
-from topologies.model import ControlledBy, Network
-from topologies.shell import LabError, check, check_all, termination_as_interrupt
+from topologies.model import Network
+from topologies.shell import LabError, termination_as_interrupt
 from virtual.files import write_json
 from virtual.guest import PATH
 
@@ -85,14 +85,16 @@ def main(exchange: Path) -> int:
             with (
                 lifecycle.enter(job.run_id, kind=KIND, topology=network.name) as run,
                 open_lab(
-                    network, run.state_dir, progress=lambda t: say("progress", text=t)
+                    network,
+                    run.state_dir,
+                    progress=lambda t: say("progress", text=t),
+                    controllers=lab.spec.controller == "running",
                 ) as emulated,
+                Agent(exchange, job, lab, emulated) as agent,
             ):
-                _start_state(lab, emulated)
-                with Agent(exchange, job, lab, emulated) as agent:
-                    agent.prepare()
-                    say("ready")
-                    agent.serve()
+                agent.prepare()
+                say("ready")
+                agent.serve()
     except KeyboardInterrupt:
         return 0
     except LabError as error:
@@ -102,28 +104,6 @@ def main(exchange: Path) -> int:
         say("failed", text=f"{type(error).__name__}: {error}")
         raise
     return 0
-
-
-def core_switches(network: Network) -> list[str]:
-    """Those that a controller would control."""
-    domains = {d.name for d in network.domains if d.controlled_by is ControlledBy.CONTROLLER}
-    return [s.name for s in network.switches if s.domain in domains]
-
-
-def _start_state(lab: Lab, emulated: Emulated) -> None:
-    """As lab.yaml says: with a controller, or with empty core switches that nobody controls."""
-    if lab.spec.controller == "running":
-        return
-    for domain in emulated.controller_sockets:
-        emulated.kill_controller(domain)
-    core = core_switches(emulated.network)
-    argv = ["ovs-vsctl"]
-    for switch in core:
-        argv += ["--", "del-controller", switch, "--", "set-fail-mode", switch, "secure"]
-    check(argv)
-    ofctl = ["ovs-ofctl", "-O", "OpenFlow13"]
-    for what in ("del-flows", "del-groups", "del-meters"):
-        check_all({f"{what} {s}": ([*ofctl, what, s], "") for s in core})
 
 
 class Agent:
@@ -277,7 +257,7 @@ class Agent:
 
     def _domain(self) -> str:
         domains = list(self._emulated.controller_sockets)
-        if not domains or self._lab.spec.controller == "none":
+        if not domains:
             raise LabError("this lab has no controller")
         return domains[0]
 

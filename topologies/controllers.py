@@ -19,10 +19,17 @@ STANDBY_PORT_OFFSET = 500
 
 
 class Controllers:
-    """`queues`: what `--queues` shall say, or ""; `lease_s`: 0 where no domain has a standby."""
+    """`queues`: what `--queues` shall say, or ""; `lease_s`: 0 where no domain has a standby;
+    not `wanted`: no domain has one."""
 
     def __init__(
-        self, network: Network, state_dir: Path, *, queues: str = "", lease_s: float = 0.0
+        self,
+        network: Network,
+        state_dir: Path,
+        *,
+        queues: str = "",
+        lease_s: float = 0.0,
+        wanted: bool = True,
     ) -> None:
         self.each: list[Controller] = []  # one of each domain
         self._standbys: dict[str, Controller] = {}
@@ -30,6 +37,7 @@ class Controllers:
         self._state_dir = state_dir
         self._queues = queues
         self._lease_s = lease_s
+        self._wanted = wanted
 
     def all(self) -> list[Controller]:
         """With the standbys."""
@@ -47,7 +55,9 @@ class Controllers:
         """Before there is a switch."""
         self._network_file.write_text(self._network.to_json(), encoding="utf-8")
         domains = [
-            d.name for d in self._network.domains if d.controlled_by is ControlledBy.CONTROLLER
+            d.name
+            for d in self._network.domains
+            if self._wanted and d.controlled_by is ControlledBy.CONTROLLER
         ]
         for index, domain in enumerate(domains):
             options = self._options(domain, domains)

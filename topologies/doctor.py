@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topologies import facts as facts_module
+from topologies.controllers import OPENFLOW_PORT
 from topologies.facts import KernelFacts
-from topologies.lab import OPENFLOW_PORT
 from topologies.openvswitch import DAEMON_DIRECTORIES, SCHEMAS
 from topologies.processes import CHECKOUT, relay_program
 

@@ -51,6 +51,7 @@ class Lab:
         seed: int = 1,
         queues: bool = False,
         lease_s: float = 0.0,
+        controllers: bool = True,
     ) -> None:
         self.network = network
         self.facts = facts
@@ -70,6 +71,7 @@ class Lab:
             state_dir,
             queues=self._queue_option() if queues else "",
             lease_s=lease_s,
+            wanted=controllers,
         )
         self._links = Links(network, self._wire, facts.datapath)
         self._stopped: dict[str, list[str]] = {}  # switch -> its links that went dark with it
@@ -575,14 +577,16 @@ def open_lab(
     seed: int = 1,
     queues: bool = False,
     lease_s: float = 0.0,
+    controllers: bool = True,
 ) -> Iterator[Lab]:
     """Build `network`, check it, and take it down at the end, also after an error or Ctrl-C.
 
     `state_dir` is the run's (from `lifecycle.enter`). `facts` replaces the probe of the kernel
     (for tests). `seed` decides which frames wire-relay loses on lossy links. With `queues` the
     controllers set the queues of the switches' ports. `lease_s`: a controller that has not renewed
-    its lease for so long is replaced by its standby (0: there can be none). LabError: what could
-    not be made, or is not what was asked for.
+    its lease for so long is replaced by its standby (0: there can be none). Without `controllers`
+    the switches of controller domains are empty and nobody controls them. LabError: what could not
+    be made, or is not what was asked for.
     """
     if os.environ.get(marks.MARK) != state_dir.name:
         raise LabError(f"{state_dir}: not the run this process has entered (lifecycle.enter)")
@@ -596,6 +600,7 @@ def open_lab(
         seed=seed,
         queues=queues,
         lease_s=lease_s,
+        controllers=controllers,
     )
     try:
         lab.open(progress)
