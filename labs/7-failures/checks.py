@@ -17,7 +17,7 @@ FROM_C1: Final = (("c1", "c2"), ("c1", "c3"))
 INTERVAL_S: Final = 0.001
 CUT_AT_S: Final = 0.3
 DARK_S: Final = 1.5  # from the cut to the end of the stream
-FAILOVER_MS: Final = 20.0
+FAILOVER_MS: Final = {"virtual": 20.0, "native": 100.0}  # a busy machine is late
 SETTLE_S: Final = 2.0  # for the controller to see mended links, and to lay the path as before
 
 
@@ -184,7 +184,8 @@ def by_hand(context: Context) -> Outcome:
 def protected(context: Context) -> Outcome:
     live = context.live
     tried = "killed the controller; one datagram each ms on lane 2; cut the link of c1 that it uses"
-    expected = f"at most {FAILOVER_MS:g} ms without one, none twice"
+    most_ms = FAILOVER_MS[live.lab.facts.clock]
+    expected = f"at most {most_ms:g} ms without one, none twice"
     before = stream(live, lane=2)
     if not before.received("east"):
         return failed(tried, expected, "nothing arrives on lane 2", "nothing")
@@ -211,7 +212,7 @@ def protected(context: Context) -> Outcome:
         return failed(tried, expected, found, "dark")
     return (
         passed(tried, expected, found)
-        if dark <= FAILOVER_MS
+        if dark <= most_ms
         else failed(tried, expected, found, "slow")
     )
 
