@@ -30,9 +30,11 @@ EVIDENCE: Final[dict[Kind, str]] = {  # which hint leads to a kind's evidence
 
 
 def of_seed(context: Context, parameter: str) -> list[CellOfRun]:
-    """The student's clean runs of this seed, the newest first. Raises RunProblem."""
-    seed = context.integer(parameter)
-    return [c for c in cells(context.work, EXPERIMENT) if c.described["seed"] == seed]
+    """The student's clean runs of this seed in virtual time, the newest first. Raises
+    RunProblem."""
+    wanted = {"seed": context.integer(parameter), "clock": "virtual"}
+    found = cells(context.work, EXPERIMENT)
+    return [c for c in found if all(c.described.get(k) == v for k, v in wanted.items())]
 
 
 def clean(context: Context) -> CellOfRun | None:
