@@ -20,6 +20,7 @@ from labs.shell import shell
 from labs.spec import Lab, LabErrors, all_labs, as_words, find_lab
 from labs.workdir import LabError, Work, default_directory, open_work, read_work, reset_files
 from topologies.shell import termination_as_interrupt
+from virtual.kernel_build import KernelError, ensure_kernel
 
 EXIT_USAGE, EXIT_INTERRUPTED = 2, 130
 
@@ -89,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LabErrors as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE
-    except (LabError, SessionError, CheckProblem) as error:
+    except (LabError, SessionError, CheckProblem, KernelError) as error:
         print(f"labs {options.verb}: {error}", file=sys.stderr)
         return EXIT_USAGE
     except KeyboardInterrupt:
@@ -133,6 +134,8 @@ def _start(options: argparse.Namespace) -> int:
         print(f"  {name} = {value}   {' '.join(lab.spec.parameters[name].text.split())}")
     print(f"handout: {lab.handout}")
     if lab.spec.kind == "network":
+        if options.clock == "virtual":
+            ensure_kernel()  # here, where it can be seen how far it is
         session.start(lab, work, options.clock, _say)
         print(f"next: make lab-shell N={lab.number}")
     print(f"check: make lab-check N={lab.number}")

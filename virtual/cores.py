@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One processor core per guest. A guest is one kernel process and its stubs, which only ever run
 one at a time: on one core a system call costs a seventh of what it costs on two. Locks keep guests
-of one user apart, also those of several launchers."""
+of one user apart, also those of several launchers; users begin at different cores."""
 
 from __future__ import annotations
 
@@ -28,14 +28,17 @@ def available_cores() -> list[int]:
 @contextmanager
 def one_core(directory: Path | None = None) -> Iterator[int]:
     """A core that no other guest of this user has. If all are taken or there can be no locks, one
-    of them all the same: guests that share one are slower, not different. The last first:
-    interrupts often go to the first."""
+    of them all the same: guests that share one are slower, not different. The last first
+    (interrupts often go to the first), or as many before it as the user's number says: users do not
+    see each other's locks, and a class on one machine shall not crowd on one core."""
     cores = available_cores()
+    first = os.getuid() % len(cores)
+    order = cores[::-1][first:] + cores[::-1][:first]
     folder = directory if directory is not None else cache_directory() / "cores"
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # no home directory, another user's: no locks
             folder.mkdir(parents=True, exist_ok=True)
-        for core in reversed(cores):
+        for core in order:
             try:
                 stream = stack.enter_context((folder / f"{core}.lock").open("ab"))
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -91,8 +91,11 @@ def test_tail_gives_each_byte_once(tmp_path: Path) -> None:
     assert tail.read() == b""
 
 
-def test_guests_get_cores_of_their_own_while_there_are_any(tmp_path: Path) -> None:
+def test_guests_get_cores_of_their_own_while_there_are_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cores = available_cores()
+    monkeypatch.setattr(os, "getuid", lambda: 0)
     with one_core(tmp_path) as first:
         assert first == cores[-1]
         with one_core(tmp_path) as second:
@@ -101,6 +104,16 @@ def test_guests_get_cores_of_their_own_while_there_are_any(tmp_path: Path) -> No
                 assert second != first
     with one_core(tmp_path) as again:
         assert again == cores[-1]
+
+
+def test_users_begin_at_different_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cores = available_cores()
+    found = []
+    for uid in range(1000, 1000 + len(cores)):
+        monkeypatch.setattr(os, "getuid", lambda uid=uid: uid)
+        with one_core(tmp_path / str(uid)) as core:  # locks of his own
+            found.append(core)
+    assert sorted(found) == cores
 
 
 def test_without_a_place_for_locks_there_is_a_core_all_the_same(tmp_path: Path) -> None:
