@@ -68,8 +68,6 @@ def parser() -> argparse.ArgumentParser:
     hold.add_argument("work", type=Path)
     hold.add_argument("clock")
     hold.add_argument("report_fd", type=int)
-    agent = verbs.add_parser("_agent")
-    agent.add_argument("exchange", type=Path)
     return top
 
 
@@ -242,12 +240,6 @@ def _hold(options: argparse.Namespace) -> int:
     return holder.hold(lab, options.state, options.work, options.clock, options.report_fd)
 
 
-def _agent(options: argparse.Namespace) -> int:
-    from labs import agent
-
-    return agent.main(options.exchange)
-
-
 VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
     "list": _list,
     "start": _start,
@@ -260,7 +252,6 @@ VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
     "grade": _grade,
     "handouts": _handouts,
     "_hold": _hold,
-    "_agent": _agent,
 }
 
 

@@ -20,6 +20,7 @@ import select
 import shlex
 import signal
 import socket
+import sys
 import time
 import traceback
 from dataclasses import dataclass
@@ -36,7 +37,6 @@ from topologies.lab import open_lab
 from topologies.model import Network
 from topologies.shell import LabError, termination_as_interrupt
 from virtual.files import write_json
-from virtual.guest import PATH
 
 POLL_S: Final = 0.05  # how soon an interrupt is seen while a command runs
 IDLE_POLL_S: Final = 0.02  # native clock: how soon a command is seen
@@ -71,7 +71,8 @@ class Job:
 
 
 def main(exchange: Path) -> int:
-    """Until it is ended by SIGTERM (or with its guest)."""
+    """Until it is ended by SIGTERM (or with its guest). Started by the holder, without the command
+    line's imports, which cost a guest seconds."""
 
     def say(kind: str, **values: Any) -> None:
         with (exchange / "events").open("a", encoding="utf-8") as file:
@@ -131,7 +132,7 @@ class Agent:
         network = self._emulated.network
         found = {
             **os.environ,
-            "PATH": f"{checkout}/labs/bin:{os.environ.get('PATH', PATH)}",
+            "PATH": f"{checkout}/labs/bin:{os.environ['PATH']}",
             "NETWORK": str(self._emulated.state_dir / "network.json"),
             "FAULT_SOCKET": str(self._faults_path),
             "GROUP": network.multicast_group,
@@ -266,3 +267,7 @@ def end(pid: int) -> None:
     """SIGTERM to an agent on the native clock."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -40,6 +40,7 @@ HEARTBEAT_POLL_S: Final = 0.1  # how often a running guest is looked after
 START_LIMIT_S: Final = 600.0
 IDLE_LIMIT_S: Final = 12 * 3600.0
 STOP_S: Final = 20.0
+STALL_S: Final = 60.0  # real time without progress of a guest that shall run: something spins in it
 
 
 class Ended(Exception):
@@ -77,11 +78,12 @@ class VirtualBackend:
         )  # fmt: skip
         spec = GuestSpec(
             argv=(
-                f"{CHECKOUT}/.venv/bin/python", "-m", "labs", "_agent", str(EXCHANGE)
+                f"{CHECKOUT}/.venv/bin/python", "-m", "labs.agent", str(EXCHANGE)
             ),
             shares=(Share(work.directory, work.directory, writable=True),),
             memory_bytes=lab.spec.memory_mb * 2**20,
             seed=int(work.identity[:8], 16),
+            stall_s=STALL_S,
         )  # fmt: skip
         try:
             self._guest = Guest(
@@ -130,7 +132,7 @@ class NativeBackend:
         owner = f"lab-{lab.number}-{work.identity}"
         with (self.exchange / "stderr").open("wb") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "labs", "_agent", str(self.exchange)],
+                [sys.executable, "-m", "labs.agent", str(self.exchange)],
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
                 stderr=errors,

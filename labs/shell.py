@@ -19,6 +19,8 @@ A line runs in the lab's shell (bash, as root), where the switches are.
   sleep 10           lets 10 seconds of the lab's time pass (it stands still while you think)
   fault              breaks and mends links, switches, the controller
   Ctrl-C             interrupts a line; Ctrl-D or exit leaves (the network stays)
+A loop that never waits (while :; do :; done) stops the lab's time; after a minute its network is
+ended. Put a sleep into it.
 """
 
 
