@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lab 5 as a student would do it: his six measurements, the solution, and typical wrong answers.
 
-The run with 24 receivers is made of the one with 8: what the check does with it does not depend on
-where its counters come from, and a real one takes most of a minute."""
+The runs with 4 and 24 receivers are made of those with 2 and 8: what the checks do with them does
+not depend on where their counters come from, and real ones take a minute."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def solved(started: tuple[Lab, Work]) -> tuple[Lab, Work]:
     lab, work = started
     assert_none_passes(lab, work)
     assert judged(lab, work, "runs") == (Status.NOTHING, "missing")
-    measure(work, "scaling.yaml", "--only", "receivers=2,4,8")
+    measure(work, "scaling.yaml", "--only", "receivers=2,8")
+    assert judged(lab, work, "runs") == (Status.FAILED, "missing")
+    derived(work, 2, 4, "-2", started=0)
     assert judged(lab, work, "runs")[0] is Status.PASSED
     shutil.copy(SOLUTION / "bandwidth.py", work.directory)
     for program in ("bandwidth.py", "plot.py"):
@@ -72,7 +74,8 @@ def solved(started: tuple[Lab, Work]) -> tuple[Lab, Work]:
         "prediction.yaml",
     )
     assert judged(lab, work, "prediction") == (Status.FAILED, "run")
-    measured_with_24(work)
+    written = (work.directory / "prediction.yaml").stat().st_mtime
+    derived(work, 8, 24, "-3", started=written + 5)
     assert_all(lab, work, Status.PASSED)
     return lab, work
 
@@ -85,27 +88,32 @@ def values(work: Work) -> dict[tuple[str, int], float]:
         }
 
 
-def measured_with_24(work: Work) -> None:
-    """A later run: that with 8 receivers, LDM6's sender having sent three times as much."""
-    (run,) = (work.directory / "runs/scaling").glob("[0-9]*")
-    later = run.with_name(run.name.replace("Z", "Z-2"))
+def derived(work: Work, source: int, m: int, stamp: str, started: float) -> None:
+    """A run with m receivers, made of that with `source`: LDM6's sender has sent in proportion, by
+    its counters and by sar."""
+    (run,) = (work.directory / "runs/scaling").glob("[0-9]*Z")
     for protocol in ("ldm6", "ldm7"):
-        cell = later / f"cells/{protocol}-m24-r20-p0"
-        shutil.copytree(run / f"cells/{protocol}-m8-r20-p0", cell)
+        cell = run.with_name(run.name + stamp) / f"cells/{protocol}-m{m}-r20-p0"
+        shutil.copytree(run / f"cells/{protocol}-m{source}-r20-p0", cell)
+        factor = m / source if protocol == "ldm6" else 1
         described = json.loads((cell / "cell.json").read_text())
-        described["factors"]["receivers"] = 24
+        described["m"] = described["factors"]["receivers"] = m
         (cell / "cell.json").write_text(json.dumps(described))
+        nic = described["nic1"]
         end = json.loads((cell / "counters-end.json").read_text())
         start = json.loads((cell / "counters-start.json").read_text())
-        name = f"umass/{described['nic1']}"
-        before = start["interfaces"][name]["tx_bytes"]
-        sent = end["interfaces"][name]["tx_bytes"] - before
-        if protocol == "ldm6":
-            end["interfaces"][name]["tx_bytes"] = before + 3 * sent
+        before = start["interfaces"][f"umass/{nic}"]["tx_bytes"]
+        sent = end["interfaces"][f"umass/{nic}"]["tx_bytes"] - before
+        end["interfaces"][f"umass/{nic}"]["tx_bytes"] = before + round(factor * sent)
         (cell / "counters-end.json").write_text(json.dumps(end))
+        log = cell / "logs/sar.log"
+        lines = [line.split() for line in log.read_text().splitlines()]
+        for words in lines:
+            if len(words) > 5 and words[1] == nic:
+                words[5] = f"{factor * float(words[5]):.2f}"
+        log.write_text("\n".join(" ".join(words) for words in lines) + "\n")
         ran = json.loads((cell / "run.json").read_text())
-        ran["started"] = (work.directory / "prediction.yaml").stat().st_mtime + 5
-        (cell / "run.json").write_text(json.dumps(ran))
+        (cell / "run.json").write_text(json.dumps({**ran, "started": started}))
         digests.write_cell(cell)
 
 
@@ -183,7 +191,7 @@ def test_a_prediction_that_is_wrong_or_late(copy: tuple[Lab, Work]) -> None:
 
 def test_a_run_that_was_changed_or_is_of_another_seed(copy: tuple[Lab, Work]) -> None:
     lab, work = copy
-    (counters,) = (work.directory / "runs/scaling").glob("*Z/cells/ldm6-m4-*/counters-end.json")
+    (counters,) = (work.directory / "runs/scaling").glob("*Z-2/cells/ldm6-m4-*/counters-end.json")
     text = counters.read_text()
     counters.write_text(text + " ")
     assert judged(lab, work, "runs") == (Status.FAILED, "not-yours")

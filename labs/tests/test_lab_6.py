@@ -62,7 +62,9 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Work]:
     assert_none_passes(lab, work)
     assert judged(lab, work, "sweep") == (Status.NOTHING, "missing")
     assert judged(lab, work, "conditions") == (Status.NOTHING, "start")
-    measure(work, "sweep.yaml")
+    measure(work, "sweep.yaml", "--only", "f_snd=3,6,12,5000")
+    assert judged(lab, work, "sweep") == (Status.FAILED, "missing")
+    stands_in(work, (12, 2), (24, 2), place="runs/sweep")
     values = swept(work)
     name = "nic_bandwidth_counters"
     write_answers(
@@ -95,18 +97,20 @@ def copy(solved: tuple[Lab, Work], tmp_path: Path) -> tuple[Lab, Work]:
     return lab, Work(place, work.lab, work.student, work.identity, work.made)
 
 
-def stands_in(work: Work, source: Timers, *others: Timers) -> None:
+def stands_in(
+    work: Work, source: Timers, *others: Timers, place: str = ".check/runs/chosen"
+) -> None:
     """A cell of the sweep as what the check would measure for other timers."""
     cell = newest(cells(work.directory, "sweep"), {"f_snd": source[0], "f_rcv": source[1]})
     assert cell is not None
     for f_snd, f_rcv in others:
-        run = work.directory / f".check/runs/chosen/2099{f_snd:g}-{f_rcv:g}"
-        place = run / "cells" / cell.path.name
-        shutil.copytree(cell.path, place)
-        described = json.loads((place / "cell.json").read_text())
+        run = work.directory / f"{place}/2099{f_snd:g}-{f_rcv:g}"
+        copied = run / "cells" / cell.path.name
+        shutil.copytree(cell.path, copied)
+        described = json.loads((copied / "cell.json").read_text())
         described["factors"] |= {"f_snd": f_snd, "f_rcv": f_rcv}
-        (place / "cell.json").write_text(json.dumps(described))
-        digests.write_cell(place)
+        (copied / "cell.json").write_text(json.dumps(described))
+        digests.write_cell(copied)
 
 
 @pytest.mark.parametrize(
