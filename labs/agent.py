@@ -107,6 +107,10 @@ def main(exchange: Path) -> int:
     return 0
 
 
+class _Interrupted(Exception):
+    """The student has pressed Ctrl-C while checks ran."""
+
+
 class Agent:
     """Serves commands, one after the other; a context manager."""
 
@@ -193,8 +197,10 @@ class Agent:
                 self._job.student,
                 network=self._network,
                 only=command.get("only"),
-                progress=self._progress,
+                progress=lambda text: self._progress(number, text),
             )
+        except _Interrupted:
+            return {"problem": "interrupted; no result is written"}
         except (LabError, CheckProblem) as error:
             return {"problem": str(error)}
         except KeyboardInterrupt:
@@ -203,7 +209,10 @@ class Agent:
             return {"problem": f"a check of this lab is broken:\n{traceback.format_exc()}"}
         return {"results": [r.to_dict() for r in results]}
 
-    def _progress(self, text: str) -> None:
+    def _progress(self, number: int, text: str) -> None:
+        """Before each check: here, where a check has mended what it broke, an interrupt counts."""
+        if self._interrupts(number):
+            raise _Interrupted
         with (self._exchange / "events").open("a", encoding="utf-8") as file:
             file.write(json.dumps({"event": "progress", "text": text}) + "\n")
 
@@ -211,12 +220,16 @@ class Agent:
         interrupts = 0
         self._bash.begin(line)
         while (code := self._bash.wait(POLL_S, self._faults, self._serve_faults)) is None:
-            names = os.listdir(self._exchange / "commands")  # noqa: PTH208
-            asked = sum(n.startswith(f"{number}.interrupt") for n in names)
+            asked = self._interrupts(number)
             if asked > interrupts:
                 interrupts = asked
                 self._bash.interrupt(hard=asked > 1)
         return code
+
+    def _interrupts(self, number: int) -> int:
+        """How often the student has pressed Ctrl-C in this command."""
+        names = os.listdir(self._exchange / "commands")  # noqa: PTH208
+        return sum(n.startswith(f"{number}.interrupt") for n in names)
 
     # -- faults, asked for by labs/bin/fault
 

@@ -12,8 +12,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -181,6 +183,29 @@ def status() -> list[str]:
     return lines
 
 
+@contextmanager
+def _interrupts_sent(connection: socket.socket) -> Iterator[None]:
+    """A Ctrl-C goes to the command; the third one raises KeyboardInterrupt here."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    number = 0
+
+    def send(_number: int, _frame: object) -> None:
+        nonlocal number
+        number += 1
+        if number >= INTERRUPTS:
+            raise KeyboardInterrupt
+        with contextlib.suppress(OSError):
+            connection.sendall(b"interrupt\n")
+
+    old = signal.signal(signal.SIGINT, send)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, old)
+
+
 class Connection:
     """To the holder of a lab that is up; each request has a socket of its own."""
 
@@ -226,22 +251,18 @@ class Connection:
         self, request: dict[str, Any], show: Callable[[dict[str, Any]], None]
     ) -> dict[str, Any]:
         """The last answer; the others go to `show`."""
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        with (
+            socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection,
+            ExitStack() as stack,
+        ):
             try:
                 with directory_socket(state_directory(self.number) / SOCKET)() as address:
                     connection.connect(address)
+                stack.enter_context(_interrupts_sent(connection))
                 connection.sendall((json.dumps(request) + "\n").encode())
-                interrupts = 0
                 rest = b""
                 while True:
-                    try:
-                        part = connection.recv(65536)
-                    except KeyboardInterrupt:
-                        interrupts += 1
-                        if interrupts >= INTERRUPTS:
-                            raise
-                        connection.sendall(b"interrupt\n")
-                        continue
+                    part = connection.recv(65536)
                     if not part:
                         raise self._gone()
                     *lines, rest = (rest + part).split(b"\n")

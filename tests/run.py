@@ -211,7 +211,7 @@ def steps(python: str, quick: bool) -> list[Step]:
                 "emulated",
                 "end-to-end tests over the emulated network, self-test of virtual time",
                 ((*pytest, "-m", "emulated", f"--junitxml={junit['emulated']}"),),
-                150,
+                300,
                 junit["emulated"],
             ),
             Step(

@@ -129,10 +129,22 @@ def test_time_stands_still_and_a_shell_lasts(kernel: Kernel, tmp_path: Path) -> 
         assert endless.stdout.readline() == b"begun\n"
         with pytest.raises(SessionError, match="another command runs in this lab"):
             connection.hello()
-        os.killpg(endless.pid, signal.SIGTERM)  # as Ctrl-C, and never ignored in the background
+        os.killpg(endless.pid, signal.SIGINT)
         assert endless.wait(timeout=120) == 130
         endless.stdout.close()
         assert run(connection, "echo $x") == "17\n", "the shell is the same"
+
+        argv[3] = "check"
+        checks = subprocess.Popen(
+            argv[:-1], cwd=ROOM.parent, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        assert checks.stderr is not None
+        assert "..." in checks.stderr.readline()
+        os.killpg(checks.pid, signal.SIGINT)
+        rest = checks.communicate(timeout=120)[1]
+        assert checks.returncode == 2 and "interrupted; no result is written" in rest
+        assert rest.count("...") < len(lab.spec.checks) - 1
+        assert not (work.directory / "result-1.json").exists()
 
         (work.directory / "mine").write_text("from outside\n")
         assert run(connection, f"cat {work.directory}/mine") == "from outside\n"
