@@ -47,7 +47,12 @@ if [ -z "$(docker images -q downpour-base)" ]; then
   echo "container: base image by debootstrap (about 1 minute)"
   mirror=$(awk '/^URIs:/ {print $2; exit} /^deb / {print $2; exit}' /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null || true)
   rm -rf "$work/base"
-  debootstrap --variant=minbase --include=ca-certificates bookworm "$work/base" "${mirror:-http://deb.debian.org/debian}" >"$work/debootstrap.log" 2>&1 || { tail -n 5 "$work/debootstrap.log" >&2; exit 1; }
+  # Once more where the archive did not answer.
+  for try in 1 2; do
+    debootstrap --variant=minbase --include=ca-certificates bookworm "$work/base" "${mirror:-http://deb.debian.org/debian}" >"$work/debootstrap.log" 2>&1 && break
+    [ $try = 1 ] || { tail -n 5 "$work/debootstrap.log" >&2; exit 1; }
+    rm -rf "$work/base"
+  done
   # This machine's package sources, certificates and pip settings; no documentation, as in Debian's slim images.
   rm -f "$work/base/etc/apt/sources.list"
   cp -a /etc/apt/sources.list /etc/apt/sources.list.d /etc/apt/apt.conf.d /etc/apt/trusted.gpg.d "$work/base/etc/apt/" 2>/dev/null || true

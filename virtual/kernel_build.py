@@ -127,12 +127,13 @@ def compiler() -> str:
     return ""
 
 
-def current_digest() -> str:
-    """Of configuration, drop-ins, edits and compiler as they are now."""
+def current_digest(built_by: str | None = None) -> str:
+    """Of configuration, drop-ins and edits as they are now, and of the compiler: this machine's, or
+    the one that is named."""
     inputs = {file.name: (DROP_INS / file.name).read_bytes() for file in kernel_source.FILES}
     inputs["config"] = CONFIG.read_bytes()
     inputs["places"] = repr((kernel_source.FILES, kernel_source.EDITS)).encode()
-    inputs["compiler"] = compiler().encode()
+    inputs["compiler"] = (compiler() if built_by is None else built_by).encode()
     return digest_of(inputs)
 
 
@@ -170,18 +171,24 @@ def _built(directory: Path) -> tuple[Kernel, Build] | None:
 
 
 def _cached(digest: str) -> list[tuple[Kernel, Build]]:
-    """All kernels of this digest, the newest first."""
-    found = [_built(path) for path in kernels_directory().glob(f"*-{digest}")]
+    """All kernels of this digest, the newest first. "": of what we put in now, by any compiler."""
+    found = [_built(path) for path in kernels_directory().glob(f"*-{digest or '*'}")]
     return sorted(
-        (entry for entry in found if entry is not None and entry[0].digest == digest),
+        (
+            entry
+            for entry in found
+            if entry is not None
+            and entry[0].digest == (digest or current_digest(entry[1].compiler))
+        ),
         key=lambda entry: [int(n) for n in entry[0].version.split(".")],
         reverse=True,
     )
 
 
 def find_kernel() -> Kernel | None:
-    """The newest cached kernel of what we put in now, None if there is none. Builds nothing."""
-    found = _cached(current_digest())
+    """The newest cached kernel of what we put in now, None if there is none. Builds nothing. A
+    machine without a compiler (a container, a student's seat) takes what another's has built."""
+    found = _cached(current_digest() if compiler() else "")
     return found[0][0] if found else None
 
 

@@ -222,6 +222,15 @@ def test_what_we_put_in_changes_the_kernel(machine: Machine) -> None:
     assert first.digest != second.digest and machine.compiled() == 2
 
 
+def test_without_a_compiler_another_machines_kernel_will_do(machine: Machine) -> None:
+    machine.source("7.2", seccomp=True)
+    kernel = machine.ensure()
+    machine.monkeypatch.setattr(kernel_build, "compiler", lambda: "")
+    assert find_kernel() == kernel == machine.ensure()
+    machine.monkeypatch.setattr(kernel_build.kernel_source, "EDITS", ())
+    assert find_kernel() is None, "of other edits it is another kernel"
+
+
 def test_an_old_source_is_used_if_there_is_no_newer_and_said(machine: Machine) -> None:
     machine.source("6.1", seccomp=False)
     kernel = machine.ensure(download=False)
