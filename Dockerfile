@@ -18,17 +18,24 @@ RUN set -eu; \
     fi
 ENV LC_ALL=C.UTF-8 PIP_NO_CACHE_DIR=1 PIP_NO_COMPILE=1 PYTHONDONTWRITEBYTECODE=1
 
-# Compiles the C programs and the kernel of virtual time's guests.
-FROM base AS builder
+# What compiles.
+FROM base AS tools
 RUN apt-get -qq update && apt-get -qq -y --no-install-recommends install make >/dev/null
 COPY ansible /downpour/ansible
 RUN /downpour/ansible/setup
-COPY . /downpour
 WORKDIR /downpour
-RUN make build
+
+# The kernel of virtual time's guests, from the two rooms that make it: other changes leave it alone.
+FROM tools AS kernel
 ARG VIRTUAL=1
+COPY virtual /downpour/virtual
+COPY topologies /downpour/topologies
 RUN mkdir -p /kernel && if [ "$VIRTUAL" = 1 ]; then \
-      make virtual-kernel && cd /root/.cache && cp -a --parents downpour/kernels /kernel/; fi
+      .venv/bin/python -m virtual kernel && cd /root/.cache && cp -a --parents downpour/kernels /kernel/; fi
+
+FROM tools AS builder
+COPY . /downpour
+RUN make build
 # What runs, without what it was built from.
 RUN set -eu; mkdir -p /out/build; \
     (cd build && find . -type f -perm /111 ! -name '*.so*' ! -path '*/test*' ! -path './meson-private/*' ! -path './bench/*' \
@@ -49,6 +56,6 @@ RUN set -eu; \
 RUN useradd --create-home --uid 1000 downpour && install -d -o downpour -g downpour /downpour/runs /run/downpour /home/downpour/.cache
 COPY . /downpour
 COPY --from=builder /out/build /downpour/build
-COPY --from=builder --chown=downpour /kernel/ /home/downpour/.cache/
+COPY --from=kernel --chown=downpour /kernel/ /home/downpour/.cache/
 WORKDIR /downpour
 CMD [".venv/bin/python", "-m", "experiments", "list"]

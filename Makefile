@@ -103,13 +103,15 @@ lab-reset: ## the lab's start state again; your files are kept aside
 lab-stop: ## end the lab's network; your files stay
 	$(call lab,stop $(LAB_ARGS))
 
-.PHONY: test test-setup test-frameworks lint analyze coverage bench fuzz
+.PHONY: test test-setup test-frameworks test-container lint analyze coverage bench fuzz
 test: build ## all tests: lint, C under sanitizers, Python, emulated 8-receiver regression
 	$(call as_root,-m tests.run)
 test-setup: setup ## install what only tests use: a browser for the reports, tshark for captures (else their tests are skipped)
 	@{ command -v tshark && command -v chromium-headless-shell; } >/dev/null || ansible/setup --tags testtools
 test-frameworks: setup ## the controller's tests over Open vSwitch with os-ken's eventlet hub, os-ken 3.1 and Ryu 4.34
 	@for name in os-ken-eventlet os-ken-3.1 ryu-4.34; do echo "== $$name"; $(PY) -m tests.frameworks $$name || exit; done
+test-container: setup ## docker-compose.yml for real, with an engine of its own (root; 10 minutes)
+	@$(SUDO) tests/container.sh
 lint: setup ## ruff and mypy
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && for f in labs/[0-9]*/checks.py; do .venv/bin/mypy $$f || exit; done
 analyze: setup ## gcc -fanalyzer and clang-tidy over the C programs

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docker-compose.yml: who may do what (always), and run for real (where it is asked for)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).resolve().parent.parent
+SKIP = 77  # of tests/container.sh: no engine can be started
+
+
+def services() -> dict[str, Any]:
+    found: dict[str, Any] = YAML(typ="safe").load(ROOT / "docker-compose.yml")["services"]
+    return found
+
+
+def test_only_the_lab_has_capabilities_and_only_it_is_root() -> None:
+    for name, service in services().items():
+        assert service["cap_drop"] == ["ALL"], name
+        assert not service.get("privileged"), name
+        if name == "lab":
+            assert "SYS_ADMIN" in service["cap_add"]
+            assert "SYS_MODULE" not in service["cap_add"]
+            continue
+        assert "cap_add" not in service and service["user"] not in ("root", "0"), name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+
+
+def test_every_capability_has_its_reason() -> None:
+    """Beside it, or beside the one before."""
+    text = (ROOT / "docker-compose.yml").read_text().partition("cap_add:\n")[2]
+    lines = text.partition("security_opt")[0].splitlines()
+    reasons = [line.partition("#")[2].strip() for line in lines if line.strip().startswith("- ")]
+    assert reasons[0] and all(a or b for a, b in zip(reasons, reasons[1:], strict=False)), reasons
+
+
+@pytest.mark.skipif(
+    not os.environ.get("DOWNPOUR_TEST_CONTAINER"),
+    reason="NOTHING of the container was run: `make test-container` does (10 minutes, an engine)",
+)
+def test_both_profiles_run() -> None:
+    done = subprocess.run([ROOT / "tests/container.sh"], capture_output=True, text=True)
+    if done.returncode == SKIP:
+        pytest.skip(done.stdout.splitlines()[-1])
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
