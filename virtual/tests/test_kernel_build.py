@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from virtual import kernel_build, kernel_fetch
+from virtual import kernel_build, kernel_fetch, kernel_source
 from virtual.kernel_build import (
     CONFIG,
     Kernel,
@@ -227,7 +227,7 @@ def test_without_a_compiler_another_machines_kernel_will_do(machine: Machine) ->
     kernel = machine.ensure()
     machine.monkeypatch.setattr(kernel_build, "compiler", lambda: "")
     assert find_kernel() == kernel == machine.ensure()
-    machine.monkeypatch.setattr(kernel_build.kernel_source, "EDITS", ())
+    machine.monkeypatch.setattr(kernel_source, "EDITS", ())
     assert find_kernel() is None, "of other edits it is another kernel"
 
 

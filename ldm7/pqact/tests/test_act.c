@@ -170,9 +170,9 @@ static void metadata(void **state)
     (void)state;
     if (*(const uint8_t *)&(uint32_t){1} != 1)
         skip();                                        /* the bytes above are a little-endian machine's */
-    begin("EXP\tmet\tFILE\t-metadata m\nEXP\tmet\tFILE\t-metadata -strip ms\nEXP\tmet\tPIPE\t-metadata -close cp /dev/stdin mp\n",
-          64, 64, 60);
-    say("met", "a\002b");
+    begin("EXP\tmet\tFILE\t-metadata m\nEXP\tmet\tFILE\t-metadata -strip ms\n"
+          "EXP\t^met(.?)\tPIPE\t-metadata -close cp /dev/stdin mp\\1\n", 64, 64, 60);
+    say("met1", "a\002b");
     assert_int_equal(content("m")[20], 3);
     assert_int_equal(content("ms")[20], 2);            /* what follows it */
     unlink("m");
@@ -268,17 +268,29 @@ static void exec_has_no_descriptors(void **state)
 
 static void traversal(void **state)
 {
-    static const char *const hostile[] = {"../x", "a/../../x", "/tmp/x", "link/x", "..", "a\nb", "",
-                                          "0123456789012345678901234567890123456789/../../../../../../tmp/x"};
+    static const char *const hostile[] = {"../%s", "a/../../%s", "/tmp/%s", "link/%s", "..", "a\nb", "",
+                                          "0123456789012345678901234567890123456789/../../../../../../tmp/%s"};
+    char name[32], above[40], in_tmp[40], ident[128];
 
     (void)state;
+    snprintf(name, sizeof name, "pqact-traversal.%d", (int)getpid());
+    snprintf(above, sizeof above, "../%s", name);
+    snprintf(in_tmp, sizeof in_tmp, "/tmp/%s", name);
     assert_int_equal(symlink("/tmp", "link"), 0);
     begin("EXP\t(.*)\tFILE\t\\1\nEXP\t(.*)\tSTDIOFILE\t\\1\nEXP\t(.*)\tFILE\t-overwrite \\1\n", 64, 64, 60);
-    for (size_t i = 0; i < sizeof hostile / sizeof hostile[0]; i++)
-        say(hostile[i], "evil");
+    for (size_t i = 0; i < sizeof hostile / sizeof hostile[0]; i++) {
+        const char *place = strstr(hostile[i], "%s");
+
+        if (place)
+            snprintf(ident, sizeof ident, "%.*s%s", (int)(place - hostile[i]), hostile[i], name);
+        else
+            snprintf(ident, sizeof ident, "%s", hostile[i]);
+        say(ident, "evil");
+    }
     assert_int_equal(actor.stats.refused, 3 * sizeof hostile / sizeof hostile[0]);
     assert_int_equal(actor.stats.actions + actor.stats.failed, 0);
-    assert_int_equal(access("/tmp/x", F_OK), -1);
+    assert_int_equal(access(above, F_OK), -1);
+    assert_int_equal(access(in_tmp, F_OK), -1);
     end();
 }
 
