@@ -107,9 +107,11 @@ def steps(python: str, quick: bool) -> list[Step]:
             "-Db_sanitize=address,undefined", "-Db_lundef=false",
         ),
     )  # fmt: skip
-    junit = {name: LOGS / f"{name}.xml" for name in ("python", "controller", "emulated")}
+    junit = {name: LOGS / f"{name}.xml" for name in ("python", "controller", "emulated", "labs")}
     pytest = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *RETRY)
-    others = [room for room in rooms_with_tests() if room != "controller"]
+    rooms = rooms_with_tests()
+    others = [room for room in rooms if room != "controller"]
+    no_labs = [room for room in rooms if room != "labs"]
     found = [
         Step(
             "lint",
@@ -210,9 +212,18 @@ def steps(python: str, quick: bool) -> list[Step]:
             Step(
                 "emulated",
                 "end-to-end tests over the emulated network, self-test of virtual time",
-                ((*pytest, "-m", "emulated", f"--junitxml={junit['emulated']}"),),
-                300,
+                ((*pytest, "-m", "emulated", f"--junitxml={junit['emulated']}", *no_labs),),
+                400,
                 junit["emulated"],
+            ),
+            # In virtual time, so nothing that runs beside changes what they find.
+            Step(
+                "labs",
+                "labs: start state, solution and wrong answers",
+                ((*pytest, "-m", "emulated", f"--junitxml={junit['labs']}", "labs"),),
+                240,
+                junit["labs"],
+                beside_next=True,
             ),
             Step(
                 "regression",
@@ -221,6 +232,7 @@ def steps(python: str, quick: bool) -> list[Step]:
                 60,
                 junit["regression"],
                 needs="kernel",
+                beside_next=True,
             ),
             Step(
                 "join-leave",
