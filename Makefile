@@ -103,7 +103,7 @@ lab-reset: ## the lab's start state again; your files are kept aside
 lab-stop: ## end the lab's network; your files stay
 	$(call lab,stop $(LAB_ARGS))
 
-.PHONY: test test-setup test-frameworks test-container lint analyze coverage bench fuzz
+.PHONY: test test-setup test-frameworks test-container test-labs lint analyze coverage bench fuzz
 test: build ## all tests: lint, C under sanitizers, Python, emulated 8-receiver regression
 	$(call as_root,-m tests.run)
 test-setup: setup ## install what only tests use: a browser for the reports, tshark for captures (else their tests are skipped)
@@ -112,6 +112,8 @@ test-frameworks: setup ## the controller's tests over Open vSwitch with os-ken's
 	@for name in os-ken-eventlet os-ken-3.1 ryu-4.34; do echo "== $$name"; $(PY) -m tests.frameworks $$name || exit; done
 test-container: setup ## docker-compose.yml for real, with an engine of its own (root; 10 minutes)
 	@$(SUDO) tests/container.sh
+test-labs: build virtual-kernel ## every lab in guests: start state, solution, wrong answers (10 minutes)
+	@DOWNPOUR_TEST_LABS=1 $(PY) -m pytest -q -p no:cacheprovider -m emulated labs
 lint: setup ## ruff and mypy
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && for f in labs/[0-9]*/checks.py; do .venv/bin/mypy $$f || exit; done
 analyze: setup ## gcc -fanalyzer and clang-tidy over the C programs
