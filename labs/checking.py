@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a check is given and what it gives back; running all checks of a lab.
 
-A check is a function `NAME(context: Context) -> Outcome`. It looks at behaviour (what arrives, at
-which rate, what counters say) or at answers and files in the student's work directory, and never
-at the text of commands.
+A check is a function `NAME(context: Context) -> Outcome`, or it raises `Ends`. It looks at
+behaviour (what arrives, at which rate, what counters say) or at answers and files in the student's
+work directory, and never at the text of commands.
 """
 
 from __future__ import annotations
@@ -57,6 +57,14 @@ def failed(tried: str, expected: str, found: str, hint: str) -> Outcome:
 def nothing(tried: str, expected: str, found: str, hint: str = "") -> Outcome:
     """There is nothing to check yet."""
     return Outcome(Status.NOTHING, tried, expected, found, hint)
+
+
+class Ends(Exception):
+    """Raised in a check, or in what several checks share: the check ends with this outcome."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.found)
+        self.outcome = outcome
 
 
 def _quiet(_text: str) -> None:
@@ -216,7 +224,10 @@ def run_checks(
 def _result(lab: Lab, check: CheckSpec, function: CheckFunction, context: Context) -> CheckResult:
     hint = ""
     try:
-        outcome = function(context)
+        try:
+            outcome = function(context)
+        except Ends as end:
+            outcome = end.outcome
         if outcome.hint:
             if outcome.hint not in check.hints:
                 raise CheckProblem(

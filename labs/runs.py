@@ -22,6 +22,10 @@ class RunProblem(Exception):
     """A run that cannot be used; the text says which and why."""
 
 
+class Missing(Exception):
+    """Runs that were not made yet; the text names them."""
+
+
 @dataclass(frozen=True)
 class CellOfRun:
     """A complete cell. `described`: cell.json; `verdict`: faithful, degraded or invalid."""

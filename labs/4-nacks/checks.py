@@ -18,20 +18,16 @@ from typing import Final
 
 from experiments import loss_model
 from labs import fmtp_capture as fmtp
-from labs.checking import NOT_TOLD, Context, Outcome, failed, nothing, passed
+from labs.checking import NOT_TOLD, Context, Ends, Outcome, failed, nothing, passed
 from labs.fmtp_capture import CaptureError, Message
 from labs.predictions import late_s, predicted
-from labs.runs import CellOfRun, RunProblem, cells, newest, wrong_with
+from labs.runs import CellOfRun, Missing, RunProblem, cells, newest, wrong_with
 
 EXPERIMENT: Final = "nacks"
 CAPTURE: Final = "captures/tor-umass-newy.pcapng"
 BLOCK_BYTES: Final = 1448
 _RETRANS = re.compile(r"Received: \{.*\bretrans: (\d+)")
 _DATAGRAMS = re.compile(r"FMTP (?:sender|receiver):.*? datagrams=(\d+)")
-
-
-class Missing(Exception):
-    """There is no run of these conditions."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +71,8 @@ def reading(context: Context) -> Reading:
     """The capture of the first run. Raises Missing, RunProblem, CaptureError."""
     there = cells(context.work, EXPERIMENT)
     loss = context.integer("loss_percent") / 100
-    captured = [cell for cell in there if (cell.path / CAPTURE).is_file()]
-    cell = newest(captured, {"loss": loss, "protocol": "ldm7"})
+    with_capture = [cell for cell in there if (cell.path / CAPTURE).is_file()]
+    cell = newest(with_capture, {"loss": loss, "protocol": "ldm7"})
     if cell is None:
         raise Missing(f"no run with a loss of {100 * loss:g} % and a capture of tor-umass:newy")
     path = cell.path / CAPTURE
@@ -109,11 +105,14 @@ def number(value: float) -> str:
 
 
 READ: Final = "reading your capture by a program of ours"
-NO_CAPTURE: Final = (Missing, RunProblem, CaptureError)
 
 
-def no_capture(error: Exception) -> Outcome:
-    return nothing(READ, "a capture (check 'Your capture')", str(error))
+def captured(context: Context) -> Reading:
+    """As `reading`. Raises Ends: there is nothing to check without a capture."""
+    try:
+        return reading(context)
+    except (Missing, RunProblem, CaptureError) as error:
+        raise Ends(nothing(READ, "a capture (check 'Your capture')", str(error))) from None
 
 
 # -- the checks --------------------------------------------------------------------------------
@@ -148,10 +147,7 @@ def datagrams(cell: CellOfRun, host: str) -> int:
 
 def stream(context: Context) -> Outcome:
     tried = "counting BOP and MEM_DATA in your capture"
-    try:
-        found = reading(context)
-    except NO_CAPTURE as error:
-        return no_capture(error)
+    found = captured(context)
     yours = (context.number("products"), context.number("blocks"))
     right = (len(found.of(fmtp.BOP)), len(found.of(fmtp.MEM_DATA)))
     expected, said = (f"{number(a)} products, {number(b)} blocks" for a, b in (right, yours))
@@ -165,10 +161,7 @@ def stream(context: Context) -> Outcome:
 def lost(context: Context) -> Outcome:
     host = context.word("receiver")
     tried = f"applying the rule of the loss to each datagram of your capture, for {host}"
-    try:
-        found = reading(context)
-    except NO_CAPTURE as error:
-        return no_capture(error)
+    found = captured(context)
     answer = context.number("datagrams_lost")
     by_host = {h: lost_by_hash(found, h) for h in found.receivers}
     right = by_host[host]
@@ -191,10 +184,7 @@ def lost(context: Context) -> Outcome:
 def asked(context: Context) -> Outcome:
     host = context.word("receiver")
     tried = f"{READ}: RETX_REQ from {host}"
-    try:
-        found = reading(context)
-    except NO_CAPTURE as error:
-        return no_capture(error)
+    found = captured(context)
     answer = context.number("blocks_asked_for")
     requests = found.of(fmtp.RETX_REQ, source=host)
     right = blocks_wanted(requests)
@@ -217,10 +207,7 @@ def asked(context: Context) -> Outcome:
 def first(context: Context) -> Outcome:
     host = context.word("receiver")
     tried = f"{READ}: {host}'s first RETX_REQ, and the block it asks for"
-    try:
-        found = reading(context)
-    except NO_CAPTURE as error:
-        return no_capture(error)
+    found = captured(context)
     requests = found.of(fmtp.RETX_REQ, source=host)
     if not requests:
         return failed(tried, "a request", "none in your capture", "block")
@@ -257,10 +244,7 @@ def same_block(message: Message, request: Message) -> bool:
 def beginnings(context: Context) -> Outcome:
     host = context.word("receiver")
     tried = f"{READ}: BOP_REQ from {host}"
-    try:
-        found = reading(context)
-    except NO_CAPTURE as error:
-        return no_capture(error)
+    found = captured(context)
     answer, right = context.number("bop_requests"), len(found.of(fmtp.BOP_REQ, source=host))
     if answer == right:
         return passed(tried, str(right), number(answer))
@@ -270,10 +254,7 @@ def beginnings(context: Context) -> Outcome:
 
 def overhead(context: Context) -> Outcome:
     tried = f"{READ}: RETX_DATA to all receivers"
-    try:
-        found = reading(context)
-    except NO_CAPTURE as error:
-        return no_capture(error)
+    found = captured(context)
     answer, share = context.number("retransmitted_bytes"), context.number("overhead_percent")
     repairs = found.of(fmtp.RETX_DATA)
     right = sum(m.length for m in repairs)

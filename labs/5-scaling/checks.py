@@ -12,9 +12,9 @@ import statistics
 from pathlib import Path
 from typing import Final
 
-from labs.checking import NOT_TOLD, Context, Outcome, failed, nothing, passed
+from labs.checking import NOT_TOLD, Context, Ends, Outcome, failed, nothing, passed
 from labs.predictions import late_s, predicted
-from labs.runs import CellOfRun, RunProblem, cells, newest, wrong_with
+from labs.runs import CellOfRun, Missing, RunProblem, cells, newest, wrong_with
 
 EXPERIMENT: Final = "scaling"
 DURATION_S: Final = 10.0
@@ -27,10 +27,6 @@ PLOT_KEY: Final = b"table-sha256\0"  # of the PNG's tEXt chunk that plot.py writ
 PNG: Final = b"\x89PNG\r\n\x1a\n"
 
 Bandwidths = dict[tuple[str, int], float]  # (protocol, receivers) -> Mbit/s
-
-
-class Missing(Exception):
-    """Cells that were not measured yet; the text names them."""
 
 
 def measured(context: Context, receivers: tuple[int, ...]) -> dict[tuple[str, int], CellOfRun]:
@@ -56,8 +52,17 @@ def bandwidth_mbit_per_s(cell: CellOfRun) -> float:
     return float(sent) * 8 / DURATION_S / 1e6
 
 
-def by_counters(context: Context, receivers: tuple[int, ...] = FEW) -> Bandwidths:
-    return {key: bandwidth_mbit_per_s(cell) for key, cell in measured(context, receivers).items()}
+def by_counters(context: Context, tried: str) -> Bandwidths:
+    """Of the six runs with few receivers. Raises Ends: there is nothing to check without them."""
+    try:
+        return {key: bandwidth_mbit_per_s(cell) for key, cell in measured(context, FEW).items()}
+    except (Missing, RunProblem) as error:
+        raise Ends(nothing(tried, "six runs", str(error))) from None
+
+
+def rate_mbit_per_s(context: Context) -> float:
+    """r of the six runs, which are there."""
+    return float(next(iter(measured(context, FEW).values())).factors["rate_bps"]) / 1e6
 
 
 def line_of(bandwidths: Bandwidths, protocol: str) -> tuple[float, float]:
@@ -95,10 +100,7 @@ def wrong(context: Context, cell: CellOfRun) -> list[str]:
 
 def table(context: Context) -> Outcome:
     tried = "comparing bandwidth.csv with the counters of the sender's interface"
-    try:
-        counted = by_counters(context)
-    except (Missing, RunProblem) as error:
-        return nothing(tried, "six runs", str(error))
+    counted = by_counters(context, tried)
     expected = f"{shown(counted)} Mbit/s, to 1 %"
     path = context.work / "bandwidth.csv"
     if not path.exists():
@@ -165,17 +167,14 @@ def plot(context: Context) -> Outcome:
 
 def slope(context: Context) -> Outcome:
     tried = "least squares through LDM6's three points"
-    try:
-        bandwidths = by_counters(context)
-    except (Missing, RunProblem) as error:
-        return nothing(tried, "six runs", str(error))
+    bandwidths = by_counters(context, tried)
     answer = context.number("ldm6_mbit_per_s_per_receiver")
     right, _ = line_of(bandwidths, "ldm6")
     tolerance = float(context.arguments["tolerance"])
     expected, found = f"{right:.2f} Mbit/s per receiver, to 2 %", f"{answer:g}"
     if math.isclose(answer, right, rel_tol=tolerance):
         return passed(tried, expected, found)
-    rate = next(iter(measured(context, FEW).values())).factors["rate_bps"] / 1e6
+    rate = rate_mbit_per_s(context)
     if math.isclose(answer, rate, rel_tol=0.001):
         hint = "rate"
     elif any(math.isclose(answer, right * f, rel_tol=0.05) for f in (1e6, 1e3, 1 / 8, 1e-3)):
@@ -187,10 +186,7 @@ def slope(context: Context) -> Outcome:
 
 def flat(context: Context) -> Outcome:
     tried = "LDM7's bandwidth with 8 receivers against that with 2"
-    try:
-        bandwidths = by_counters(context)
-    except (Missing, RunProblem) as error:
-        return nothing(tried, "six runs", str(error))
+    bandwidths = by_counters(context, tried)
     answer = context.number("ldm7_growth_percent")
     ratio = bandwidths["ldm7", 8] / bandwidths["ldm7", 2]
     right = 100 * (ratio - 1)
@@ -206,17 +202,14 @@ def flat(context: Context) -> Outcome:
 
 def limit(context: Context) -> Outcome:
     tried = "your straight line at 1 Gbit/s"
-    try:
-        bandwidths = by_counters(context)
-    except (Missing, RunProblem) as error:
-        return nothing(tried, "six runs", str(error))
+    bandwidths = by_counters(context, tried)
     answer = context.number("ldm6_receivers_at_1_gbit_per_s")
     a, b = line_of(bandwidths, "ldm6")
     right = math.floor((LINK_MBIT_PER_S - b) / a)
     expected, found = f"{right} receivers (one more or less)", f"{answer:g}"
     if answer == int(answer) and abs(answer - right) <= 1:
         return passed(tried, expected, found)
-    rate = next(iter(measured(context, FEW).values())).factors["rate_bps"] / 1e6
+    rate = rate_mbit_per_s(context)
     if abs(answer - LINK_MBIT_PER_S / rate) <= 1:
         hint = "rate"
     elif any(math.isclose(answer, right * f, rel_tol=0.05) for f in (1e-3, 1e3, 1e6, 8, 1 / 8)):

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from experiments.planning import ROOT
 from experiments.spec import ExperimentSpec, SpecErrors, load
-from labs.checking import NOT_TOLD, Context, Outcome, failed, nothing, passed
-from labs.runs import CellOfRun, RunProblem, cells, newest, wrong_with
+from labs.checking import NOT_TOLD, Context, Ends, Outcome, failed, nothing, passed
+from labs.runs import CellOfRun, Missing, RunProblem, cells, newest, wrong_with
 from labs.workdir import filled
 
 SWEEP: Final = "sweep"
@@ -31,10 +31,6 @@ OWN_RUNS: Final = ".check"  # in the work directory: what the check measures its
 LIMIT_S: Final = 900.0
 
 Timers = tuple[float, float]  # f_snd, f_rcv
-
-
-class Missing(Exception):
-    """Cells that were not measured yet; the text names them."""
 
 
 def shown(timers: Timers) -> str:
@@ -171,28 +167,26 @@ def timers_of(spec: ExperimentSpec) -> Timers:
     return float(spec.parameters.f_snd), float(spec.parameters.f_rcv)
 
 
-def own_choice(context: Context) -> Timers | Outcome:
-    """The student's timers, or why they can not be judged."""
+def own_choice(context: Context) -> Timers:
+    """The student's timers. Raises Ends: why they can not be judged."""
     tried, expected = "reading chosen.yaml", "the given conditions, with timers of your own"
     try:
         yours, given = chosen(context)
     except (SpecErrors, RunProblem) as error:
-        return failed(tried, expected, str(error), "file")
+        raise Ends(failed(tried, expected, str(error), "file")) from None
     if without_timers(yours) != without_timers(given):
         theirs = without_timers(given)
         changed = [k for k, v in without_timers(yours).items() if v != theirs[k]]
-        return failed(tried, expected, f"changed: {', '.join(changed)}", "changed")
+        raise Ends(failed(tried, expected, f"changed: {', '.join(changed)}", "changed"))
     timers = timers_of(yours)
     if timers == timers_of(given):
-        return nothing(tried, expected, f"{shown(timers)}, as given", "start")
+        raise Ends(nothing(tried, expected, f"{shown(timers)}, as given", "start"))
     return timers
 
 
 def conditions(context: Context) -> Outcome:
-    found = own_choice(context)
-    if isinstance(found, Outcome):
-        return found
-    return passed("reading chosen.yaml", "only f_snd and f_rcv changed", shown(found))
+    timers = own_choice(context)
+    return passed("reading chosen.yaml", "only f_snd and f_rcv changed", shown(timers))
 
 
 def compared(timers: Timers) -> dict[str, Timers]:
@@ -255,21 +249,23 @@ def measure(context: Context, pairs: Sequence[Timers]) -> None:
         raise RunProblem(f"the check's own run: {' '.join(said)}")
 
 
-def judged(context: Context) -> tuple[Timers, dict[str, Mapping[str, float]]] | Outcome:
-    found = own_choice(context)
-    if isinstance(found, Outcome):
-        return nothing(found.tried, "a choice (check 'chosen.yaml')", found.found)
+def judged(context: Context) -> tuple[Timers, dict[str, Mapping[str, float]]]:
+    """The student's timers and the metrics of all that is compared. Raises Ends: there is nothing
+    to judge."""
     try:
-        return found, measured(context, found)
+        timers = own_choice(context)
+    except Ends as end:
+        tried, found = end.outcome.tried, end.outcome.found
+        raise Ends(nothing(tried, "a choice (check 'chosen.yaml')", found)) from None
+    try:
+        return timers, measured(context, timers)
     except RunProblem as error:
-        return nothing("running your timers in virtual time", "a run", str(error))
+        tried = "running your timers in virtual time"
+        raise Ends(nothing(tried, "a run", str(error))) from None
 
 
 def ffdr(context: Context) -> Outcome:
-    found = judged(context)
-    if isinstance(found, Outcome):
-        return found
-    timers, values = found
+    timers, values = judged(context)
     target = float(context.arguments["target_percent"])
     tried = f"running your network with {shown(timers)}"
     expected, said = f"FFDR of {target:g} % or more", f"{values['yours']['ffdr']:.2f} %"
@@ -279,10 +275,7 @@ def ffdr(context: Context) -> Outcome:
 
 
 def latency(context: Context) -> Outcome:
-    found = judged(context)
-    if isinstance(found, Outcome):
-        return found
-    timers, values = found
+    timers, values = judged(context)
     yours, paper = values["yours"], values["paper"]
     name = "nic_bandwidth_counters"
     most_s = (1 - float(context.arguments["gain"])) * paper["latency_p99"]
@@ -301,10 +294,7 @@ def latency(context: Context) -> Outcome:
 
 
 def thrift(context: Context) -> Outcome:
-    found = judged(context)
-    if isinstance(found, Outcome):
-        return found
-    timers, values = found
+    timers, values = judged(context)
     target = float(context.arguments["target_percent"])
     tried = f"running your network with half your f_snd, {timers[0] / 2:g}"
     expected = f"FFDR below {target:g} %"

@@ -115,6 +115,18 @@ def test_an_answer_that_cannot_be_read_fails_and_says_where(
     assert result.hint
 
 
+def test_what_checks_share_may_end_one_with_an_outcome_and_its_hint(
+    lab: Lab, tmp_path: Path
+) -> None:
+    text = CHECKS.replace("return failed(", "raise Ends(failed(").replace('"small")', '"small"))')
+    text = text.replace("import Context", "import Context, Ends").replace('-hint")', '-hint"))')
+    (lab.folder / "checks.py").write_text(text)
+    (result,) = check(lab, tmp_path, "sum: 11\n", only="sum")
+    assert (result.status, result.hint) == (Status.FAILED, "More than that, with seed 7.")
+    with pytest.raises(CheckProblem, match="has no hint 'missing-hint'"):
+        check(lab, tmp_path, "word: 'no'\n", only="word")
+
+
 def test_a_hint_that_lab_yaml_does_not_have_is_the_labs_fault(lab: Lab, tmp_path: Path) -> None:
     with pytest.raises(CheckProblem, match="check 'word' has no hint 'missing-hint'"):
         check(lab, tmp_path, "sum: 1\nword: 'no'\n")
