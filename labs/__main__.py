@@ -155,8 +155,8 @@ def _run(options: argparse.Namespace) -> int:
     if not words:
         raise LabError("found no command; valid: python -m labs run N -- COMMAND ...")
     line = session.line_of(words, options.host)
-    with session.connect(lab, _work(lab, options)) as connection:
-        return connection.run(line, sys.stdout.buffer, sys.stderr.buffer)
+    connection = session.connect(lab, _work(lab, options))
+    return connection.run(line, sys.stdout.buffer, sys.stderr.buffer)
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -165,9 +165,9 @@ def _check(options: argparse.Namespace) -> int:
         work = _work(lab, options)
         clock = "none"
         if lab.spec.kind == "network":
-            with session.connect(lab, work) as connection:
-                clock = connection.clock
-                found = connection.check(options.only, _progress)
+            connection = session.connect(lab, work)
+            clock = connection.clock
+            found = connection.check(options.only, _progress)
         else:
             found = checking.run_checks(
                 lab, work.directory, work.student, only=options.only, progress=_progress

@@ -27,7 +27,7 @@ from labs import agent
 from labs.network import lab_network
 from labs.spec import Lab
 from labs.workdir import LabError, Work, read_work
-from topologies import lifecycle, marks
+from topologies import background, lifecycle, marks
 from topologies.shell import LabError as NetworkError
 from topologies.shell import die_with_parent, termination_as_interrupt
 from virtual.files import Tail, write_json
@@ -183,21 +183,18 @@ def directory_socket(path: Path) -> Callable[[], contextlib.AbstractContextManag
 def hold(lab: Lab, state: Path, work_directory: Path, clock: str, report_fd: int) -> int:
     """The process in the background. Says on `report_fd` how far it is (lines of JSON)."""
 
-    def report(kind: str, text: str = "") -> None:
-        with contextlib.suppress(OSError):
-            os.write(report_fd, (json.dumps([kind, text]) + "\n").encode())
-
+    report = background.reporter(report_fd)
     try:
         with termination_as_interrupt(), ExitStack() as stack:
             lock = stack.enter_context((state / LOCK).open("ab"))
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                report("failed", f"lab {lab.number} is up already")
+                report(background.FAILED, f"lab {lab.number} is up already")
                 return 1
             work = read_work(work_directory)
             if work is None:
-                report("failed", f"{work_directory}: found no work directory of a lab")
+                report(background.FAILED, f"{work_directory}: found no work directory of a lab")
                 return 1
             backend: Backend = (
                 VirtualBackend(lab, work) if clock == "virtual" else NativeBackend(lab, work)
@@ -205,14 +202,14 @@ def hold(lab: Lab, state: Path, work_directory: Path, clock: str, report_fd: int
             stack.callback(backend.stop)
             holder = Holder(lab, work, clock, state, backend)
             stack.callback(holder.close)
-            holder.wait_ready(lambda text: report("progress", text))
-            report("ready")
+            holder.wait_ready(lambda text: report(background.PROGRESS, text))
+            report(background.READY, "")
             os.close(report_fd)
             holder.serve()
     except KeyboardInterrupt:
         return 0
     except Exception as error:  # the student sees it, whatever it is
-        report("failed", str(error))
+        report(background.FAILED, str(error))
         print(f"lab {lab.number}: {error}", file=sys.stderr, flush=True)
         if not isinstance(error, (Ended, LabError, NetworkError)):
             raise
@@ -282,37 +279,28 @@ class Holder:
         )
 
     def serve(self) -> None:
-        """Until a client says `stop`, or nobody came for IDLE_LIMIT_S. Ended."""
+        """Until nobody came for IDLE_LIMIT_S. Ended."""
         while True:
             with selectors.DefaultSelector() as selector:
                 selector.register(self._listener, selectors.EVENT_READ)
                 if not selector.select(IDLE_LIMIT_S):
                     return
             connection, _ = self._listener.accept()
-            with connection:
-                try:
-                    if not self._request(connection):
-                        return
-                except OSError:
-                    continue  # the client is gone
+            with connection, contextlib.suppress(OSError):  # the client is gone
+                self._request(connection)
 
-    def _request(self, connection: socket.socket) -> bool:
-        """False: the lab is to end."""
+    def _request(self, connection: socket.socket) -> None:
         connection.settimeout(10.0)
         request = _read_line(connection)
         if request is None:
-            return True
+            return
         kind = request.get("kind")
-        if kind == "stop":
-            _send(connection, {"done": True, "clock": self._clock})
-            return False
         if kind == "hello":
             _send(connection, {"done": True, "clock": self._clock, "now_s": self._now()})
         elif kind in ("run", "check"):
             self._command(connection, request)
         else:
-            _send(connection, {"failed": f"found request '{kind}'; valid: run, check, stop"})
-        return True
+            _send(connection, {"failed": f"found request '{kind}'; valid: hello, run, check"})
 
     def _now(self) -> float:
         return self._backend.now_s() - self._zero_s
@@ -365,10 +353,7 @@ class Holder:
             self._listener.settimeout(None)
         with other, contextlib.suppress(OSError):
             other.settimeout(1.0)
-            request = _read_line(other)
-            if request is not None and request.get("kind") == "stop":
-                _send(other, {"done": True, "clock": self._clock})
-                raise KeyboardInterrupt
+            _read_line(other)  # what was not read would reset the connection
             _send(other, {"failed": "another command runs in this lab; wait, or end it (Ctrl-C)"})
 
 

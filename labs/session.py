@@ -23,7 +23,7 @@ from labs.checking import CheckResult
 from labs.holder import SOCKET, STATE, directory_socket
 from labs.spec import Lab
 from labs.workdir import Work
-from topologies import marks
+from topologies import background, marks
 from virtual.cores import cache_directory
 from virtual.guest import ROOT
 
@@ -97,47 +97,26 @@ def start(lab: Lab, work: Work, clock: str, say: Callable[[str], None]) -> None:
     except OSError as error:
         raise SessionError(f"{error.filename}: {error.strerror}") from None
     began = time.monotonic()
-    read_fd, write_fd = os.pipe()
-    argv = [sys.executable, "-m", "labs", "_hold", str(lab.number), str(directory)]
     with log:
-        holder = subprocess.Popen(
-            [*argv, str(work.directory), clock, str(write_fd)],
+        failure = background.start(
+            [
+                *(sys.executable, "-m", "labs", "_hold"),
+                *(str(lab.number), str(directory), str(work.directory), clock),
+            ],
+            lambda text: say(f"  [{time.monotonic() - began:4.1f} s] {text}"),
+            _end_holder,
+            output=log,
             cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=[write_fd],
-            start_new_session=True,
         )
-    os.close(write_fd)
-    try:
-        failure = _follow(
-            read_fd, lambda text: say(f"  [{time.monotonic() - began:4.1f} s] {text}")
-        )
-    except BaseException:
-        _end(holder.pid)
-        holder.wait()
-        raise
-    finally:
-        os.close(read_fd)
     if failure is not None:
-        holder.wait()
         text = failure or (directory / "holder.log").read_text(errors="replace")[-2000:]
         raise SessionError(text.strip() or "the lab's process ended without a word")
     say(f"the network is up after {time.monotonic() - began:.1f} s")
 
 
-def _follow(fd: int, progress: Callable[[str], None]) -> str | None:
-    """None: ready; else why it failed ("" if it did not say)."""
-    with os.fdopen(os.dup(fd), encoding="utf-8") as lines:
-        for line in lines:
-            kind, text = json.loads(line)
-            if kind == "ready":
-                return None
-            if kind == "failed":
-                return str(text)
-            progress(str(text))
-    return ""
+def _end_holder(holder: subprocess.Popen[bytes]) -> None:
+    _end(holder.pid)
+    holder.wait()
 
 
 def _end(pid: int) -> None:
@@ -212,12 +191,6 @@ class Connection:
     def __init__(self, number: int, clock: str) -> None:
         self.number, self.clock = number, clock
         self.now_s = 0.0  # the lab's time when the last request had ended
-
-    def __enter__(self) -> Connection:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def hello(self) -> None:
         """Asks for the time. SessionError."""

@@ -8,14 +8,13 @@ import http.client
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from topologies import lifecycle, marks
+from topologies import background, lifecycle, marks
 from topologies.lab import Lab, open_lab
 from topologies.lifecycle import KIND_UP, RunState
 from topologies.model import Network, Segment
@@ -24,7 +23,6 @@ from topologies.shell import LabError
 
 STOP_TIMEOUT_S = 15.0
 HEALTH_PERIOD_S = 2.0
-PROGRESS, READY, FAILED = "progress", "ready", "failed"  # lines from the keeper to `up`
 
 
 # -- the keeper process -------------------------------------------------------------------------
@@ -33,9 +31,7 @@ PROGRESS, READY, FAILED = "progress", "ready", "failed"  # lines from the keeper
 def keep(run_id: str, topology: str, network_file: Path, report_fd: int) -> int:
     """The keeper: build the network, say so on `report_fd`, hold it until SIGTERM, remove it."""
 
-    def say(kind: str, text: str = "") -> None:
-        with contextlib.suppress(OSError):  # `up` may be gone
-            os.write(report_fd, (json.dumps([kind, text]) + "\n").encode())
+    say = background.reporter(report_fd)
 
     def stop(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt
@@ -47,17 +43,19 @@ def keep(run_id: str, topology: str, network_file: Path, report_fd: int) -> int:
         with lifecycle.enter(run_id, kind=KIND_UP, topology=topology) as run:
             network_file.unlink(missing_ok=True)
             log = run.state_dir / "keeper.log"
-            with open_lab(network, run.state_dir, progress=lambda t: say(PROGRESS, t)) as lab:
-                say(READY)
+            with open_lab(
+                network, run.state_dir, progress=lambda t: say(background.PROGRESS, t)
+            ) as lab:
+                say(background.READY, "")
                 os.close(report_fd)
                 _hold(lab, log)
     except KeyboardInterrupt:
         return 0
     except LabError as error:
-        say(FAILED, str(error))
+        say(background.FAILED, str(error))
         return 1
     except Exception as error:  # a fault of ours: say it where somebody reads it
-        say(FAILED, f"{type(error).__name__}: {error}")
+        say(background.FAILED, f"{type(error).__name__}: {error}")
         raise
     return 0
 
@@ -87,49 +85,27 @@ def up(network: Network, topology: str, progress: Callable[[str], None]) -> str:
     run_id = lifecycle.new_run_id("up")
     network_file = Path(f"/run/downpour-{run_id}.json")
     network_file.write_text(network.to_json(), encoding="utf-8")
-    read_fd, write_fd = os.pipe()
-    argv = [sys.executable, "-m", "topologies", "_keep", run_id, topology]
     complaints = Path(f"/run/downpour-{run_id}.stderr")
     try:
-        with complaints.open("wb") as stderr:
-            keeper = subprocess.Popen(
-                [*argv, str(network_file), str(write_fd)],
+        with complaints.open("wb") as output:
+            failure = background.start(
+                [
+                    *(sys.executable, "-m", "topologies", "_keep"),
+                    *(run_id, topology, str(network_file)),
+                ],
+                progress,
+                lambda keeper: _end_keeper(keeper.pid, run_id),
+                output=output,
                 cwd=CHECKOUT,
                 env={**os.environ, marks.MARK: run_id},
-                stdin=subprocess.DEVNULL,
-                stdout=stderr,
-                stderr=stderr,
-                pass_fds=[write_fd],
-                start_new_session=True,
             )
-        os.close(write_fd)
-        try:
-            failure = _follow(read_fd, progress)
-        except BaseException:
-            _end_keeper(keeper.pid, run_id)
-            raise
         if failure is not None:
             text = failure or complaints.read_text(encoding="utf-8", errors="replace")[-2000:]
-            _end_keeper(keeper.pid, run_id)
             raise LabError(text.strip() or "the network's keeper ended without a word")
     finally:
-        os.close(read_fd)
         complaints.unlink(missing_ok=True)
         network_file.unlink(missing_ok=True)
     return run_id
-
-
-def _follow(fd: int, progress: Callable[[str], None]) -> str | None:
-    """Pass the keeper's progress on. None: ready; else why it failed ('' if it did not say)."""
-    with os.fdopen(os.dup(fd), encoding="utf-8") as lines:
-        for line in lines:
-            kind, text = json.loads(line)
-            if kind == READY:
-                return None
-            if kind == FAILED:
-                return str(text)
-            progress(text)
-    return ""
 
 
 def _end_keeper(pid: int, run_id: str) -> None:

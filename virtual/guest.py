@@ -41,6 +41,7 @@ MARK: Final = "DOWNPOUR_GUEST"
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 EPOCH_S: Final = 1_767_225_600  # 2026-01-01 00:00 UTC: the guest's wall clock at its boot
 MEMORY_BYTES: Final = 2_000_000_000
+LEAST_MEMORY_BYTES: Final = 800_000_000
 STALL_S: Final = 120.0
 STALL_PROGRESS_S: Final = 0.010
 STOP_S: Final = 10.0
@@ -141,6 +142,37 @@ def compile_rooms() -> None:
         compileall.compile_dir(ROOT / room, quiet=2)
 
 
+def memory_directory(size_bytes: int, candidates: Sequence[Path] | None = None) -> Path:
+    """Where the guest's memory goes: the kernel maps a file there, and runs what is in it. By
+    default TMPDIR if it is set, /dev/shm, /tmp: containers' /dev/shm is small and without
+    programs. A guest's memory is a sparse file, and most of it is never written: room for
+    LEAST_MEMORY_BYTES is enough. GuestError."""
+    needed_bytes = min(size_bytes, LEAST_MEMORY_BYTES)
+    if candidates is None:
+        given = os.environ.get("TMPDIR")
+        candidates = [*([Path(given)] if given else []), Path("/dev/shm"), Path("/tmp")]
+    refused = []
+    for place in candidates:
+        try:
+            found = os.statvfs(place)
+        except OSError as error:
+            refused.append(f"{place}: {error.strerror}")
+            continue
+        free_bytes = found.f_bavail * found.f_frsize
+        if found.f_flag & os.ST_NOEXEC:
+            refused.append(f"{place}: mounted noexec")
+        elif not os.access(place, os.W_OK | os.X_OK):
+            refused.append(f"{place}: not writable")
+        elif free_bytes < needed_bytes:
+            refused.append(f"{place}: {free_bytes // 10**6} MB free")
+        else:
+            return place
+    raise GuestError(
+        f"found no place for {needed_bytes // 10**6} MB of a guest's memory ({'; '.join(refused)}); "
+        "valid: a directory with that much room that is not mounted noexec, named by TMPDIR"
+    )
+
+
 class Stall:
     """Notices that virtual time stands still while the guest is running."""
 
@@ -203,6 +235,12 @@ class Guest:
             if with_parent is not None:
                 with_parent()
 
+        environment = {
+            "PATH": PATH,
+            "HOME": str(self.exchange),
+            "TMPDIR": str(memory_directory(self.spec.memory_bytes)),
+            MARK: str(self.exchange),
+        }
         with (self.exchange / "console").open("wb") as console:
             try:
                 return subprocess.Popen(
@@ -210,7 +248,7 @@ class Guest:
                     stdin=subprocess.DEVNULL,
                     stdout=console,
                     stderr=subprocess.STDOUT,
-                    env={"PATH": PATH, "HOME": str(self.exchange), MARK: str(self.exchange)},
+                    env=environment,
                     start_new_session=True,
                     preexec_fn=prepare,
                 )

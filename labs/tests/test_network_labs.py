@@ -37,8 +37,8 @@ def up(lab: Lab, directory: Path) -> Iterator[tuple[Work, Connection]]:
     work, _ = open_work(lab, directory, "test student")
     session.start(lab, work, "virtual", print)
     try:
-        with session.connect(lab, work) as connection:
-            yield work, connection
+        connection = session.connect(lab, work)
+        yield work, connection
     finally:
         session.stop(lab, work)
 

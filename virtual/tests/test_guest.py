@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,6 +28,7 @@ from virtual.guest import (
     Times,
     command_line,
     job_script,
+    memory_directory,
     mounts_text,
     processes_of,
     run_guest,
@@ -62,6 +65,30 @@ def test_the_command_line_fixes_clock_seed_memory_and_mode() -> None:
     assert "ro" in words
     older = Kernel(Path("/k/linux"), "6.1.190", "0123abcd", False)
     assert "seccomp=off" in command_line(older, spec, Path("/x"))
+
+
+def test_a_guests_memory_goes_where_programs_may_lie_and_room_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, strict, good = (tmp_path / name for name in ("small", "strict", "good"))
+
+    def statvfs(place: Path) -> SimpleNamespace:
+        if place == tmp_path / "none":
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+        flags = os.ST_NOEXEC if place == strict else 0
+        blocks = 16_384 if place == small else 10**6  # of 4,096 bytes: 64 MiB, as Docker's /dev/shm
+        return SimpleNamespace(f_flag=flags, f_bavail=blocks, f_frsize=4096)
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    for place in (small, strict, good):
+        place.mkdir()
+    places = [tmp_path / "none", small, strict]
+    assert memory_directory(2 * 10**9, [*places, good]) == good
+    assert memory_directory(60 * 10**6, [*places, good]) == small
+    with pytest.raises(GuestError) as raised:
+        memory_directory(2 * 10**9, places)
+    for text in ("none: No such file", "small: 67 MB free", "strict: mounted noexec", "TMPDIR"):
+        assert text in str(raised.value)
 
 
 def test_a_stall_is_no_virtual_progress_for_the_whole_limit() -> None:

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process that holds something (a network) in the background. Whoever starts it waits until it is
+ready: it says how far it is on a pipe, in lines of JSON, [kind, text]."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO, Final
+
+PROGRESS: Final = "progress"
+READY: Final = "ready"
+FAILED: Final = "failed"
+
+Report = Callable[[str, str], None]  # kind, text
+
+
+def reporter(fd: int) -> Report:
+    """For the process itself. Whoever started it may be gone: then nothing is said."""
+
+    def report(kind: str, text: str) -> None:
+        with contextlib.suppress(OSError):
+            os.write(fd, (json.dumps([kind, text]) + "\n").encode())
+
+    return report
+
+
+def follow(fd: int, progress: Callable[[str], None]) -> str | None:
+    """Passes the progress on. None: ready; else why it failed ("" if it did not say)."""
+    with os.fdopen(os.dup(fd), encoding="utf-8") as lines:
+        for line in lines:
+            kind, text = json.loads(line)
+            if kind == READY:
+                return None
+            if kind == FAILED:
+                return str(text)
+            progress(str(text))
+    return ""
+
+
+def start(
+    argv: Sequence[str],
+    progress: Callable[[str], None],
+    end: Callable[[subprocess.Popen[bytes]], None],
+    *,
+    output: BinaryIO,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+) -> str | None:
+    """Starts it in a session of its own; the pipe's descriptor is its last argument. Returns as
+    `follow` does. Where it is not ready (failed, or an exception here, Ctrl-C) `end` ends it."""
+    read_fd, write_fd = os.pipe()
+    try:
+        try:
+            process = subprocess.Popen(
+                [*argv, str(write_fd)],
+                cwd=cwd,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=[write_fd],
+                start_new_session=True,
+            )
+        finally:
+            os.close(write_fd)
+        try:
+            failure = follow(read_fd, progress)
+        except BaseException:
+            end(process)
+            raise
+    finally:
+        os.close(read_fd)
+    if failure is not None:
+        end(process)
+    return failure
