@@ -168,8 +168,9 @@ def memory_directory(size_bytes: int, candidates: Sequence[Path] | None = None) 
         else:
             return place
     raise GuestError(
-        f"found no place for {needed_bytes // 10**6} MB of a guest's memory ({'; '.join(refused)}); "
-        "valid: a directory with that much room that is not mounted noexec, named by TMPDIR"
+        f"found no place for {needed_bytes // 10**6} MB of a guest's memory "
+        f"({'; '.join(refused)}); valid: a directory with that much room that is not mounted "
+        "noexec, named by TMPDIR"
     )
 
 
