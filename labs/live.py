@@ -38,6 +38,7 @@ TP_STATUS_VLAN_VALID: Final = 1 << 4
 _AUXDATA: Final = struct.Struct("=IIIHHHH")
 SETTLE_S: Final = 0.5  # beyond the paths' delays
 UNTAGGED: Final = -1
+PINGS: Final = 3
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class LiveNetwork:
     def counters(self) -> dict[str, Any]:
         return self.lab.counters()
 
-    def ping(self, source: str, address: str, count: int = 3) -> int:
+    def ping(self, source: str, address: str, count: int = PINGS) -> int:
         """Answers received."""
         argv = ["ping", "-n", "-q", "-c", str(count), "-i", "0.2", "-W", "2", address]
         done = self.lab.run(source, argv, timeout_s=60, check=False)
@@ -165,6 +166,12 @@ class LiveNetwork:
             if " received" in line:
                 return int(line.split(" received")[0].split()[-1])
         return 0
+
+    def all_answer(self, source: str, hosts: Sequence[str]) -> tuple[bool, str]:
+        """PINGS pings from `source` to each host: whether all were answered, and in words."""
+        answers = {h: self.ping(source, self.network.host(h).nic1.ip) for h in hosts}
+        found = ", ".join(f"{n} answers of {h}" for h, n in answers.items())
+        return all(n == PINGS for n in answers.values()), found
 
     # -- streams
 

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from virtual.kernel_build import find_kernel
-
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = (
     "controller/tests/test_openvswitch.py",
@@ -24,10 +22,9 @@ TESTS = (
 
 
 @pytest.mark.emulated
+@pytest.mark.usefixtures("kernel")
 @pytest.mark.skipif(shutil.which("ovs-vswitchd") is None, reason="Open vSwitch is not installed")
 def test_kernel_datapath() -> None:
-    if find_kernel() is None:
-        pytest.skip("no guest kernel is built (make virtual-kernel): it was NOT tested")
     done = subprocess.run(
         [
             *(sys.executable, "-m", "virtual", "run", "--limit-s", "900", "--"),

@@ -44,7 +44,7 @@ from topologies.tests.networks import two_hosts
 from topologies.tests.test_lab import lab_of
 from topologies.wire_plan import WIRE
 from virtual.guest import CHECKOUT, GuestSpec, run_guest
-from virtual.kernel_build import find_kernel
+from virtual.kernel_build import Kernel
 
 BUILT = pytest.mark.skipif(not (BUILD / HOSTLAG).exists(), reason="SKIPPED: run `make build` first")
 ROOT_ONLY = [
@@ -357,12 +357,9 @@ def slow_netem(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("command", "status"), [("true", "pass"), ("date -s '+2 seconds'", "fail")]
 )
-def test_a_clock_that_is_set(command: str, status: str) -> None:
+def test_a_clock_that_is_set(command: str, status: str, kernel: Kernel) -> None:
     """In a guest, whose clock is its own: 5 s of virtual time, in the middle of which somebody sets
     the time of day 2 s forward."""
-    kernel = find_kernel()
-    if kernel is None:
-        pytest.skip("SKIPPED: no kernel for virtual time (make virtual-kernel): it was NOT tested")
     program = CHECKOUT / (BUILD / HOSTLAG).relative_to(BUILD.parent)
     script = f"{program} 100000 & sleep 2; {command} >&2; sleep 3; kill $!; wait"
     out, err = io.BytesIO(), io.BytesIO()

@@ -16,16 +16,13 @@ from typing import Any
 import pytest
 
 from experiments.planning import BUILD, PROGRAMS, ROOT
-from virtual.kernel_build import find_kernel
 
 pytestmark = [
     pytest.mark.emulated,
     pytest.mark.skipif(
         not all((BUILD / p).exists() for p in PROGRAMS), reason="SKIPPED: run `make build` first"
     ),
-    pytest.mark.skipif(
-        find_kernel() is None, reason="SKIPPED: no kernel for virtual time (make virtual-kernel)"
-    ),
+    pytest.mark.usefixtures("kernel"),
 ]
 
 EXPERIMENT = """

@@ -16,30 +16,26 @@ from pathlib import Path
 import pytest
 
 from experiments.planning import BUILD, PROGRAMS, ROOT
-from virtual.kernel_build import find_kernel
+from virtual.kernel_build import Kernel
 
 pytestmark = [
     pytest.mark.emulated,
     pytest.mark.skipif(
         not all((BUILD / p).exists() for p in PROGRAMS), reason="SKIPPED: run `make build` first"
     ),
-    pytest.mark.skipif(
-        find_kernel() is None, reason="SKIPPED: no kernel for virtual time (make virtual-kernel)"
-    ),
+    pytest.mark.usefixtures("kernel"),
 ]
 
 USER = 12345  # nobody's
 
 
 @pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkout(tmp_path_factory: pytest.TempPathFactory, kernel: Kernel) -> Path:
     """A checkout of an ordinary user: our files as they are now, this checkout's programs."""
     place = tmp_path_factory.mktemp("user")
     for parent in (place, *place.parents):  # pytest's own directories are closed to others
         if parent.name.startswith("pytest-"):
             parent.chmod(0o755)
-    kernel = find_kernel()
-    assert kernel is not None
     folder = kernel.path.parent
     shutil.copytree(folder, place / "cache/kernels" / folder.name)
     copy = place / "downpour"

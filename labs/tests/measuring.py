@@ -19,7 +19,6 @@ from experiments.planning import BUILD, PROGRAMS, ROOT
 from labs.checking import CheckResult, Status, run_checks
 from labs.spec import ROOM, Lab, as_words, find_lab
 from labs.workdir import Work, open_work
-from virtual.kernel_build import find_kernel
 
 STUDENT = "alice"
 
@@ -35,9 +34,7 @@ IN_GUESTS = [
     pytest.mark.skipif(
         not all((BUILD / p).exists() for p in PROGRAMS), reason="SKIPPED: run `make build` first"
     ),
-    pytest.mark.skipif(
-        find_kernel() is None, reason="SKIPPED: no kernel for virtual time (make virtual-kernel)"
-    ),
+    pytest.mark.usefixtures("kernel"),
 ]
 
 

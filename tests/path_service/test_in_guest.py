@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from virtual.guest import GuestSpec, run_guest
-from virtual.kernel_build import find_kernel
+from virtual.kernel_build import Kernel
 
 # Of the failures what a delay matters to; `make path-figures CLOCK=virtual` runs all of them.
 RUNS = (("test_failures.py", "link"), ("test_guarantees.py", ""))
@@ -19,10 +19,7 @@ RUNS = (("test_failures.py", "link"), ("test_guarantees.py", ""))
 
 @pytest.mark.emulated
 @pytest.mark.parametrize(("name", "only"), RUNS)
-def test_in_a_guest(name: str, only: str, tmp_path: Path) -> None:
-    kernel = find_kernel()
-    if kernel is None:
-        pytest.skip("no guest kernel is built (make virtual-kernel): NOT tested in virtual time")
+def test_in_a_guest(name: str, only: str, tmp_path: Path, kernel: Kernel) -> None:
     argv = (
         *(sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider"),
         *(f"tests/path_service/{name}", "-k", only),

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from virtual.kernel_build import find_kernel
 from virtual.selftest import cli
 from virtual.selftest.inside import TIMERS
 from virtual.selftest.pair import UDP
@@ -19,9 +18,8 @@ LEAST_ROWS = 68
 
 
 @pytest.mark.emulated
+@pytest.mark.usefixtures("kernel")
 def test_virtual_time_is_true(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    if find_kernel() is None:
-        pytest.skip("no guest kernel is built; valid: after `make virtual-kernel`")
     assert TIMERS.exists() and UDP.exists(), "the probes are not built: `make build`"
     code = cli.main(["--json", str(tmp_path / "found.json")])
     shown = capsys.readouterr()
