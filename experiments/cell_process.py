@@ -52,6 +52,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 STOP_S: Final = 20.0  # for a cell's process to take its network down
 GUEST_OUT: Final = Path("/guest/cell")
 GUEST_WORK: Final = Path("/guest/work")  # on disk for `keep_work` and what memory does not hold
+PAGE_BYTES, PAGE_RECORD_BYTES = 4096, 64  # the kernel's own record of each page of its memory
 GUEST_MEMORY_BYTES: Final = 500_000_000  # kernel, programs, their files
 # A guest whose queues lie on disk: too small for queues in memory, the rest caches their files.
 DISK_GUEST_BYTES: Final = MEMORY_RESERVE_BYTES + 2 * GUEST_MEMORY_BYTES
@@ -195,7 +196,8 @@ def guest_memory_bytes(cell: CellSpec, trace_bytes: int) -> int:
     sender's traffic control, and its programs. Only what is written takes memory of the machine."""
     waiting = PACKET_MEMORY_FACTOR * cell.b_snd_bytes
     needed = disk_needed_bytes(cell, trace_bytes) + waiting
-    return needed + MEMORY_RESERVE_BYTES + GUEST_MEMORY_BYTES
+    usable = needed + MEMORY_RESERVE_BYTES + GUEST_MEMORY_BYTES
+    return usable * PAGE_BYTES // (PAGE_BYTES - PAGE_RECORD_BYTES)
 
 
 def host_memory_bytes(cell: CellSpec, trace_bytes: int) -> int:
