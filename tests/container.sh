@@ -34,6 +34,11 @@ cleanup() {
 }
 trap cleanup EXIT INT TERM
 
+# Of a run's output: what was planned, the verdict, the table of its metrics, its problems, where it is.
+headlines() {
+  sed 's/^[^|]*| //' | awk '/ Fidelity /{on=1} /cells? .*(random|file) order|^\*\*\*|^Results:|FAILED/ || on; /^ Clock /{on=0}'
+}
+
 ip netns add "$name"
 ip -n "$name" link set lo up
 inside=(nsenter "--net=/run/netns/$name" --)
@@ -83,7 +88,8 @@ if [ "$what" != virtual ]; then
   for _ in $(seq 600); do docker logs "$lab" 2>&1 | grep -q "replaying: " && break; [ "$(docker inspect -f '{{.State.Running}}' "$lab")" = true ] || break; sleep 0.5; done
   docker-compose restart -t 10 controller
   code=$(docker wait "$lab")
-  docker-compose logs --no-color lab | sed 's/^[^|]*| //' | tail -n "${LINES_SHOWN:-60}"
+  docker-compose logs --no-color lab | headlines
+  echo "container: the lab ended with $code"
   docker-compose logs --no-color controller | tail -n 12
   [ "$code" = 0 ] || [ "$code" = 3 ] || { echo "container: FAILED: the lab ended with $code" >&2; exit 1; }
   docker-compose exec -T report .venv/bin/python -c "
@@ -98,7 +104,7 @@ print(f'container: the report service has the report: {len(page)} bytes')"
 fi
 if [ "$what" != native ]; then
   echo "container: docker-compose --profile virtual up virtual"
-  docker-compose --profile virtual up --no-color virtual | sed 's/^[^|]*| //' | tail -n "${LINES_SHOWN:-60}"
+  docker-compose --profile virtual up --no-color virtual | headlines
   id=$(docker-compose --profile virtual ps -q virtual)
   echo "container: virtual: user '$(docker inspect -f '{{.Config.User}}' "$id")', capabilities added $(docker inspect -f '{{.HostConfig.CapAdd}}' "$id") dropped $(docker inspect -f '{{.HostConfig.CapDrop}}' "$id")"
   [ "$(docker inspect -f '{{.State.ExitCode}}' "$id")" = 0 ] || { echo "container: FAILED: virtual ended with $(docker inspect -f '{{.State.ExitCode}}' "$id")" >&2; exit 1; }
