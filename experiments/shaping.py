@@ -25,6 +25,7 @@ LOSS_COMMENT: Final = "downpour-loss"
 ARRIVED_COMMENT: Final = "downpour-arrived"
 # The kernel keeps rates in bytes per second and the probability in 1/2^31.
 RATE_TOLERANCE: Final = 1e-3
+TC_TIME_UNIT_S: Final = 1e-6  # in which tc says how long TBF's burst takes at the rate
 LIMIT_TOLERANCE_BYTES: Final = 2048  # TBF's limit comes back as a latency in whole microseconds
 PROBABILITY_TOLERANCE: Final = 1e-6
 HASH_TOLERANCE: Final = 2.0**-32
@@ -223,7 +224,7 @@ def read_back_tbf(qdisc_text: str, *, rate_bps: int, limit_bytes: int) -> list[S
     return [
         Setting("root qdisc", "tbf", root.get("kind")),
         Setting("rate", rate_bps, rate, rate_bps * RATE_TOLERANCE),
-        Setting("burst", TBF_BURST_BYTES, burst, 64),
+        Setting("burst", TBF_BURST_BYTES, burst, max(64, rate_bps / 8 * TC_TIME_UNIT_S)),
         Setting("limit", limit_bytes, limit, LIMIT_TOLERANCE_BYTES),
     ]
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,19 @@ def test_tbf_read_back_sees(rate: int, limit: int, name: str) -> None:
     found = shaping.read_back_tbf(golden("tbf-qdisc.json"), rate_bps=rate, limit_bytes=limit)
     assert name in {s.name for s in found if not s.ok}
     assert not any(s.ok for s in shaping.read_back_tbf("[]", rate_bps=rate, limit_bytes=limit))
+
+
+def test_a_burst_is_read_back_in_whole_microseconds() -> None:
+    """51,200 bytes at 960 Mbit/s are 426.67 us; 426 us are 51,120 bytes."""
+    text = json.dumps(
+        [{"kind": "tbf", "root": True,
+          "options": {"rate": 120_000_000, "burst": 51_120, "limit": 3_600_000}}]
+    )  # fmt: skip
+    found = shaping.read_back_tbf(text, rate_bps=960_000_000, limit_bytes=3_600_000)
+    assert shaping.mismatches(found) == []
+    smaller = text.replace("51120", "50900")
+    found = shaping.read_back_tbf(smaller, rate_bps=960_000_000, limit_bytes=3_600_000)
+    assert [s.name for s in found if not s.ok] == ["burst"]
 
 
 def test_loss_commands() -> None:
