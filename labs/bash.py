@@ -63,7 +63,7 @@ class Bash:
 
     def begin(self, line: str) -> None:
         self._number += 1
-        script = Path(f"/tmp/downpour-line-{os.getpid()}-{self._number}")
+        script = self._exchange / f"line-{self._number}"
         script.write_text(line + "\n", encoding="utf-8")
         self._script = script
         # Programs of the line do not hold the pipe: a background one would keep it open.
@@ -85,6 +85,7 @@ class Bash:
                 return int(text.split()[-1])
         if self._ended in ready:
             code = self._process.wait()
+            self._script.unlink(missing_ok=True)
             self._complain("the shell has ended; a new one is started: variables are gone")
             self._forget()
             self._start()

@@ -128,9 +128,10 @@ def test_a_line_that_takes_no_interrupt_is_ended_with_its_shell(bash: Bash, tmp_
     assert "a new one is started" in (tmp_path / "err").read_text()
 
 
-def test_exit_gives_its_code_and_a_new_shell(bash: Bash) -> None:
+def test_exit_gives_its_code_and_a_new_shell(bash: Bash, tmp_path: Path) -> None:
     assert do(bash, "exit 7") == 7
     assert do(bash, "true") == 0
+    assert not list(tmp_path.glob("line-*")), "each line is a file while it runs"
 
 
 # -- commands
