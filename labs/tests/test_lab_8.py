@@ -20,7 +20,7 @@ from labs.mischief import AMOUNTS, CASES, KINDS, mischief
 from labs.runs import cells
 from labs.spec import Lab
 from labs.tests.measuring import (
-    IN_GUESTS,
+    IN_GUESTS_IF_ASKED,
     Wrong,
     assert_all,
     assert_none_passes,
@@ -130,7 +130,7 @@ def copy(solved: tuple[Lab, Work], tmp_path: Path) -> tuple[Lab, Work]:
 
 
 class TestInGuests:
-    pytestmark = IN_GUESTS
+    pytestmark = IN_GUESTS_IF_ASKED
 
     @pytest.mark.parametrize(
         ("check", "answer", "value", "hint"),
