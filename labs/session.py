@@ -91,26 +91,25 @@ def start(lab: Lab, work: Work, clock: str, say: Callable[[str], None]) -> None:
         say(f"the network is up already ({running['clock']} time)")
         return
     directory = state_directory(lab.number)
+    log = directory / "holder.log"
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        log = (directory / "holder.log").open("wb")
+        log.write_bytes(b"")
     except OSError as error:
         raise SessionError(f"{error.filename}: {error.strerror}") from None
     began = time.monotonic()
-    with log:
-        failure = background.start(
-            [
-                *(sys.executable, "-m", "labs", "_hold"),
-                *(str(lab.number), str(directory), str(work.directory), clock),
-            ],
-            lambda text: say(f"  [{time.monotonic() - began:4.1f} s] {text}"),
-            _end_holder,
-            output=log,
-            cwd=ROOT,
-        )
+    failure = background.start(
+        [
+            *(sys.executable, "-m", "labs", "_hold"),
+            *(str(lab.number), str(directory), str(work.directory), clock),
+        ],
+        lambda text: say(f"  [{time.monotonic() - began:4.1f} s] {text}"),
+        _end_holder,
+        log=log,
+        cwd=ROOT,
+    )
     if failure is not None:
-        text = failure or (directory / "holder.log").read_text(errors="replace")[-2000:]
-        raise SessionError(text.strip() or "the lab's process ended without a word")
+        raise SessionError(failure)
     say(f"the network is up after {time.monotonic() - began:.1f} s")
 
 

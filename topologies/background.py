@@ -10,7 +10,7 @@ import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 PROGRESS: Final = "progress"
 READY: Final = "ready"
@@ -47,34 +47,38 @@ def start(
     progress: Callable[[str], None],
     end: Callable[[subprocess.Popen[bytes]], None],
     *,
-    output: BinaryIO,
+    log: Path,
     cwd: Path,
     env: Mapping[str, str] | None = None,
 ) -> str | None:
-    """Starts it in a session of its own; the pipe's descriptor is its last argument. Returns as
-    `follow` does. Where it is not ready (failed, or an exception here, Ctrl-C) `end` ends it."""
-    read_fd, write_fd = os.pipe()
-    try:
+    """Starts it in a session of its own; the pipe's descriptor is its last argument, and what it
+    prints goes to `log`. None: it is ready; else why it is not. Where it is not ready (failed, or
+    an exception here, Ctrl-C) `end` ends it. OSError: `log` cannot be written."""
+    with log.open("wb") as output:
+        read_fd, write_fd = os.pipe()
         try:
-            process = subprocess.Popen(
-                [*argv, str(write_fd)],
-                cwd=cwd,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                pass_fds=[write_fd],
-                start_new_session=True,
-            )
+            try:
+                process = subprocess.Popen(
+                    [*argv, str(write_fd)],
+                    cwd=cwd,
+                    env=env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=[write_fd],
+                    start_new_session=True,
+                )
+            finally:
+                os.close(write_fd)
+            try:
+                failure = follow(read_fd, progress)
+            except BaseException:
+                end(process)
+                raise
         finally:
-            os.close(write_fd)
-        try:
-            failure = follow(read_fd, progress)
-        except BaseException:
-            end(process)
-            raise
-    finally:
-        os.close(read_fd)
-    if failure is not None:
-        end(process)
-    return failure
+            os.close(read_fd)
+    if failure is None:
+        return None
+    end(process)
+    said = failure or log.read_text(encoding="utf-8", errors="replace")[-2000:]
+    return said.strip() or "its process ended without a word"

@@ -87,21 +87,19 @@ def up(network: Network, topology: str, progress: Callable[[str], None]) -> str:
     network_file.write_text(network.to_json(), encoding="utf-8")
     complaints = Path(f"/run/downpour-{run_id}.stderr")
     try:
-        with complaints.open("wb") as output:
-            failure = background.start(
-                [
-                    *(sys.executable, "-m", "topologies", "_keep"),
-                    *(run_id, topology, str(network_file)),
-                ],
-                progress,
-                lambda keeper: _end_keeper(keeper.pid, run_id),
-                output=output,
-                cwd=CHECKOUT,
-                env={**os.environ, marks.MARK: run_id},
-            )
+        failure = background.start(
+            [
+                *(sys.executable, "-m", "topologies", "_keep"),
+                *(run_id, topology, str(network_file)),
+            ],
+            progress,
+            lambda keeper: _end_keeper(keeper.pid, run_id),
+            log=complaints,
+            cwd=CHECKOUT,
+            env={**os.environ, marks.MARK: run_id},
+        )
         if failure is not None:
-            text = failure or complaints.read_text(encoding="utf-8", errors="replace")[-2000:]
-            raise LabError(text.strip() or "the network's keeper ended without a word")
+            raise LabError(failure)
     finally:
         complaints.unlink(missing_ok=True)
         network_file.unlink(missing_ok=True)
