@@ -51,8 +51,8 @@ LDM_CORES = (
 )
 CORES = (
     Share("FMTP cores", rf"fmtp/src/(?!({LOOPS})\.c)[^/]+\.c", 90),
-    Share("product queue", r"ldm7/src/pq[^/]*\.c", 90),
-    Share("LDM coders and parsers", rf"ldm7/(src/(?!pq)[^/]+|ldmd/({LDM_CORES}))\.c", 90),
+    Share("product queue", r"ldm7/queue/pq[^/]*\.c", 90),
+    Share("LDM coders and parsers", rf"ldm7/(common/[^/]+|ldmd/({LDM_CORES}))\.c", 90),
 )
 
 

@@ -12,8 +12,8 @@ COMPILER = """\
 ../fmtp/src/sender.c:103:26: error: dereference of NULL 'p' [-Werror=analyzer-null-dereference]
 ../fmtp/src/sender.c:103:26: error: dereference of NULL 'p' [-Werror=analyzer-null-dereference]
   103 |         len += p->body_len;
-../ldm7/tests/test_pq.c:51:17: error: dereference of possibly-NULL 'data' [CWE-690]
-build-analyze/../ldm7/src/log.c:75:9: error: not null-terminated [bugprone-x,-warnings-as-errors]
+../ldm7/queue/tests/test_pq.c:51:17: error: dereference of possibly-NULL 'data' [CWE-690]
+build-analyze/../ldm7/common/log.c:75:9: error: not null-terminated [bugprone-x,-warnings-as-errors]
 """
 
 
@@ -21,7 +21,7 @@ def test_findings_are_listed_once_and_without_those_in_tests() -> None:
     assert findings(COMPILER) == [
         "fmtp/src/sender.c:103:26: error: dereference of NULL 'p' "
         "[-Werror=analyzer-null-dereference]",
-        "ldm7/src/log.c:75:9: error: not null-terminated [bugprone-x,-warnings-as-errors]",
+        "ldm7/common/log.c:75:9: error: not null-terminated [bugprone-x,-warnings-as-errors]",
     ]
 
 

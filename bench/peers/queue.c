@@ -23,7 +23,7 @@
 #endif
 
 #include "options.h"
-#include "pq.h"
+#include "queue/pq.h"
 
 #define STORE_BYTES (64u << 20)
 #define SLOTS 35000u

@@ -2,7 +2,7 @@
 #include "children.h"
 
 #include "feeds.h"
-#include "log.h"
+#include "common/log.h"
 #include "privileges.h"
 
 #include <arpa/inet.h>

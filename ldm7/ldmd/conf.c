@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "conf.h"
 
-#include "conftext.h"
-#include "feedtype.h"
+#include "common/conftext.h"
+#include "common/feedtype.h"
 #include "pathrest.h"
-#include "words.h"
+#include "common/words.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>

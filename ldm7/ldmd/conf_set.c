@@ -4,7 +4,7 @@
  */
 #include "conf.h"
 
-#include "feedtype.h"
+#include "common/feedtype.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "door.h"
 
 #include "greeter.h"
-#include "log.h"
+#include "common/log.h"
 #include "privileges.h"
 
 #include <errno.h>

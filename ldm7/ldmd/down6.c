@@ -7,9 +7,9 @@
 #include "downstream.h"
 
 #include "autoshift.h"
-#include "feedtype.h"
+#include "common/feedtype.h"
 #include "intake.h"
-#include "log.h"
+#include "common/log.h"
 #include "resume.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
  */
 #include "down7.h"
 
-#include "log.h"
+#include "common/log.h"
 #include "vlan.h"
 
 #include <arpa/inet.h>

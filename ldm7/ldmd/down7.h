@@ -8,7 +8,7 @@
 
 #include "downstream.h"
 #include "fallback.h"
-#include "feedtype.h"
+#include "common/feedtype.h"
 #include "fmtp.h"
 #include "progress.h"
 #include "session.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "down7.h"
 
-#include "log.h"
-#include "product_line.h"
+#include "common/log.h"
+#include "common/product_line.h"
 
 #include <openssl/evp.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
  */
 #include "down7.h"
 
-#include "log.h"
-#include "product_line.h"
+#include "common/log.h"
+#include "common/product_line.h"
 
 /* ------------------------------------------------------------------ asking */
 

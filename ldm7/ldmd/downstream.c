@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "downstream.h"
 
-#include "log.h"
+#include "common/log.h"
 
 #include <errno.h>
 #include <sys/epoll.h>

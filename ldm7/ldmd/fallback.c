@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fallback.h"
 
-#include "log.h"
+#include "common/log.h"
 #include "privileges.h"
 #include "resume.h"
 

@@ -5,7 +5,7 @@
  */
 #include "upstream.h"
 
-#include "log.h"
+#include "common/log.h"
 
 #include <string.h>
 

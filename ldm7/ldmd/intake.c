@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "intake.h"
 
-#include "log.h"
-#include "product_line.h"
+#include "common/log.h"
+#include "common/product_line.h"
 
 #include <stdio.h>
 #include <time.h>

@@ -7,7 +7,7 @@
 #ifndef LDMD_LDMRPC_H
 #define LDMD_LDMRPC_H
 
-#include "pq.h"
+#include "queue/pq.h"
 #include "xdr.h"
 
 #include <netinet/in.h>

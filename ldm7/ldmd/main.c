@@ -7,7 +7,7 @@
 #include "door.h"
 #include "privileges.h"
 
-#include "log.h"
+#include "common/log.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

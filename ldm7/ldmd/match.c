@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "match.h"
 
-#include "feedtype.h"
+#include "common/feedtype.h"
 
 #include <stdio.h>
 #include <time.h>

@@ -5,9 +5,9 @@
 #ifndef LDMD_MATCH_H
 #define LDMD_MATCH_H
 
-#include "ere.h"
+#include "common/ere.h"
 #include "ldmrpc.h"
-#include "product_line.h"
+#include "common/product_line.h"
 
 /* A compiled prod_class. Specs of feedtype 0 (such as SIG=...) match nothing. */
 struct matcher {

@@ -7,11 +7,11 @@
  */
 #include "process.h"
 
-#include "feedtype.h"
+#include "common/feedtype.h"
 #include "fmtp.h"
-#include "log.h"
+#include "common/log.h"
 #include "pim.h"
-#include "product_line.h"
+#include "common/product_line.h"
 #include "subscribers.h"
 
 #include <arpa/inet.h>

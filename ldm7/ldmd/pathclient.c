@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pathclient.h"
 
-#include "log.h"
+#include "common/log.h"
 
 #include <curl/curl.h>
 #include <errno.h>

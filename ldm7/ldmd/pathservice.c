@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pathservice.h"
 
-#include "log.h"
+#include "common/log.h"
 
 #include <stdio.h>
 #include <stdlib.h>

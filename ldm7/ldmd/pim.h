@@ -10,7 +10,7 @@
 #ifndef LDMD_PIM_H
 #define LDMD_PIM_H
 
-#include "pq.h"
+#include "queue/pq.h"
 
 struct pim;
 

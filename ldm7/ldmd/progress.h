@@ -7,7 +7,7 @@
 #ifndef LDMD_PROGRESS_H
 #define LDMD_PROGRESS_H
 
-#include "pq.h"
+#include "queue/pq.h"
 
 #define PROGRESS_MAX 65536u            /* product indices between the oldest open one and the newest */
 

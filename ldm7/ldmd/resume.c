@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "resume.h"
 
-#include "digest.h"
-#include "feedtype.h"
-#include "new_file.h"
-#include "product_line.h"
+#include "common/digest.h"
+#include "common/feedtype.h"
+#include "common/new_file.h"
+#include "common/product_line.h"
 
 #include <ctype.h>
 #include <stdio.h>

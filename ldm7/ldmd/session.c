@@ -2,8 +2,8 @@
 #include "session.h"
 
 #include "match.h"
-#include "new_file.h"
-#include "product_line.h"
+#include "common/new_file.h"
+#include "common/product_line.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #ifndef LDMD_SESSION_H
 #define LDMD_SESSION_H
 
-#include "pq.h"
+#include "queue/pq.h"
 
 #define SESSION_MISSED_MAX 65536u
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "subscribers.h"
 
-#include "feedtype.h"
-#include "log.h"
+#include "common/feedtype.h"
+#include "common/log.h"
 #include "pathclient.h"
 
 #include <arpa/inet.h>

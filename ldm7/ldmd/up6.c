@@ -6,8 +6,8 @@
  */
 #include "upstream.h"
 
-#include "log.h"
-#include "product_line.h"
+#include "common/log.h"
+#include "common/product_line.h"
 
 #include <stdio.h>
 #include <sys/epoll.h>

@@ -5,10 +5,10 @@
  */
 #include "upstream.h"
 
-#include "feedtype.h"
-#include "log.h"
+#include "common/feedtype.h"
+#include "common/log.h"
 #include "pim.h"
-#include "product_line.h"
+#include "common/product_line.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

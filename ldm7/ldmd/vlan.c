@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vlan.h"
 
-#include "log.h"
+#include "common/log.h"
 #include "loop.h"
 
 #include <arpa/inet.h>

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "client.h"
-#include "log.h"
-#include "tool.h"
+#include "ldmd/client.h"
+#include "common/log.h"
+#include "common/tool.h"
 
 static const char help[] =
     "Usage: ldmping [-t SECONDS] [-i SECONDS] [-P PORT] [-q] [-h HOST] [HOST[:PORT] ...]\n"

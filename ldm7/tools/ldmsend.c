@@ -11,11 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "digest.h"
-#include "feedtype.h"
-#include "log.h"
-#include "push.h"
-#include "tool.h"
+#include "common/digest.h"
+#include "common/feedtype.h"
+#include "common/log.h"
+#include "ldmd/push.h"
+#include "common/tool.h"
 
 static const char help[] =
     "Usage: ldmsend [-h HOST] [-P PORT] [-f FEED] [-s SEQNO] [-t SECONDS] FILE...\n"

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client.h"
-#include "intake.h"
-#include "log.h"
-#include "product_line.h"
-#include "tool.h"
+#include "ldmd/client.h"
+#include "ldmd/intake.h"
+#include "common/log.h"
+#include "common/product_line.h"
+#include "common/tool.h"
 
 static const char help[] =
     "Usage: notifyme [-h HOST] [-P PORT] [-f FEED] [-p PATTERN] [-o SECONDS] [-O] [-T SECONDS]\n"

@@ -10,13 +10,13 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "digest.h"
-#include "feedtype.h"
-#include "log.h"
-#include "pq.h"
-#include "product_line.h"
+#include "common/digest.h"
+#include "common/feedtype.h"
+#include "common/log.h"
+#include "queue/pq.h"
+#include "common/product_line.h"
 #include "selection.h"
-#include "tool.h"
+#include "common/tool.h"
 
 static const char help[] =
     "Usage: pqcat -q QUEUE [-f FEED] [-p PATTERN] [-o SECONDS] [-i SECONDS] [-c] [-s] [-O] [--list] [FILE]\n"

@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "digest.h"
-#include "log.h"
-#include "pq.h"
-#include "product_line.h"
-#include "tool.h"
+#include "common/digest.h"
+#include "common/log.h"
+#include "queue/pq.h"
+#include "common/product_line.h"
+#include "common/tool.h"
 
 enum { UNCLEAN = 3, DAMAGED = 4, CLIENTS_MAX = 512 };
 

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
-#include "log.h"
-#include "pq.h"
-#include "tool.h"
+#include "common/log.h"
+#include "queue/pq.h"
+#include "common/tool.h"
 
 static const char help[] =
     "Usage: pqcreate -s SIZE [-S SLOTS] [-c] [-q] PATH\n"

@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <sys/time.h>
 
-#include "feedtype.h"
-#include "log.h"
-#include "pq.h"
-#include "product_line.h"
+#include "common/feedtype.h"
+#include "common/log.h"
+#include "queue/pq.h"
+#include "common/product_line.h"
 #include "selection.h"
-#include "tool.h"
+#include "common/tool.h"
 
 static const char help[] =
     "Usage: pqexpire -q QUEUE [-a HOURS] [-i SECONDS] [-f FEED] [-p PATTERN]\n"

@@ -11,14 +11,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "digest.h"
-#include "feedtype.h"
-#include "log.h"
-#include "pq.h"
-#include "product_line.h"
+#include "common/digest.h"
+#include "common/feedtype.h"
+#include "common/log.h"
+#include "queue/pq.h"
+#include "common/product_line.h"
 #include "replay.h"
-#include "tool.h"
-#include "trace.h"
+#include "common/tool.h"
+#include "common/trace.h"
 
 static const char help[] =
     "Usage: pqinsert -q QUEUE [-f FEED] [-p IDENT] [-s SEQNO] [-i] [-n SIZE] [FILE...]\n"

@@ -4,9 +4,9 @@
  */
 #include <stdio.h>
 
-#include "log.h"
-#include "pq.h"
-#include "tool.h"
+#include "common/log.h"
+#include "queue/pq.h"
+#include "common/tool.h"
 
 static const char help[] =
     "Usage: pqmon -q QUEUE [-S] [-i SECONDS]\n"

@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "feedtype.h"
-#include "log.h"
-#include "pq.h"
-#include "product_line.h"
+#include "common/feedtype.h"
+#include "common/log.h"
+#include "queue/pq.h"
+#include "common/product_line.h"
 #include "selection.h"
-#include "tool.h"
+#include "common/tool.h"
 
 enum { NOT_THERE = 3, CLIENTS_MAX = 512 };
 

@@ -9,11 +9,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "digest.h"
-#include "log.h"
-#include "noise.h"
-#include "product_line.h"
-#include "tool.h"
+#include "common/digest.h"
+#include "common/log.h"
+#include "common/noise.h"
+#include "common/product_line.h"
+#include "common/tool.h"
 
 enum { AHEAD_MAX = 256, CHUNK_BYTES = 256 * 1024, AHEAD_BYTES = 64 << 20 };
 

@@ -5,8 +5,8 @@
 #ifndef LDM_REPLAY_H
 #define LDM_REPLAY_H
 
-#include "pq.h"
-#include "trace.h"
+#include "queue/pq.h"
+#include "common/trace.h"
 
 struct replay_options {
     const char *trace_name, *ident, *origin;

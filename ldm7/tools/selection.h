@@ -7,8 +7,8 @@
 
 #include <stdbool.h>
 
-#include "ere.h"
-#include "pq.h"
+#include "common/ere.h"
+#include "queue/pq.h"
 
 struct selection {
     uint32_t feed;

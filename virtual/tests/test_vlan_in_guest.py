@@ -19,7 +19,7 @@ SUBSCRIPTIONS = "tests/path_service/test_subscriptions.py::test_subscriber_makes
 @pytest.mark.parametrize(
     ("program", "arguments", "proof"),
     [
-        ("ldm7/tests/test_vlanutil.py", ("build/ldm7/vlanutil",), "ok real"),
+        ("ldm7/site/vlanutil/tests/test_vlanutil.py", ("build/ldm7/vlanutil",), "ok real"),
         ("ldm7/ldmd/tests/vlan.py", ("build/ldm7/ldmd/ldmd", "build/ldm7"), "ok vlan"),
         ("-m", ("pytest", "-q", "-p", "no:cacheprovider", SUBSCRIPTIONS), "1 passed"),
     ],

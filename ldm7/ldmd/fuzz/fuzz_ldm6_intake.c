@@ -6,8 +6,8 @@
  */
 #include "fuzz.h"
 
-#include "intake.h"
-#include "log.h"
+#include "ldmd/intake.h"
+#include "common/log.h"
 
 #include <stdlib.h>
 #include <time.h>

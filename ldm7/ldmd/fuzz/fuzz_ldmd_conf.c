@@ -4,7 +4,7 @@
  */
 #include "fuzz.h"
 
-#include "conf.h"
+#include "ldmd/conf.h"
 
 #include <stdlib.h>
 

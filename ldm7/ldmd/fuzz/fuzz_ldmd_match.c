@@ -4,7 +4,7 @@
  */
 #include "fuzz.h"
 
-#include "match.h"
+#include "ldmd/match.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

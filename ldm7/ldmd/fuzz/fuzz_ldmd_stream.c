@@ -5,8 +5,8 @@
  */
 #include "fuzz.h"
 
-#include "ldmrpc.h"
-#include "match.h"
+#include "ldmd/ldmrpc.h"
+#include "ldmd/match.h"
 
 #include <stdlib.h>
 

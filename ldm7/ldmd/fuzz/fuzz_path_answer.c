@@ -5,8 +5,8 @@
  */
 #include "fuzz.h"
 
-#include "log.h"
-#include "pathservice.h"
+#include "common/log.h"
+#include "ldmd/pathservice.h"
 
 #include <stdlib.h>
 #include <string.h>

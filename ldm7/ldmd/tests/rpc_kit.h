@@ -6,7 +6,7 @@
 #ifndef RPC_KIT_H
 #define RPC_KIT_H
 
-#include "match.h"
+#include "ldmd/match.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

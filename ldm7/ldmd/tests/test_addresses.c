@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "addresses.h"
+#include "ldmd/addresses.h"
 
 #include <arpa/inet.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "conf.h"
+#include "ldmd/conf.h"
 
 #include <arpa/inet.h>
 #include <setjmp.h>

@@ -2,7 +2,7 @@
  *
  * The congestion control that SET ldm6.congestion_control names reaches both kinds of connections.
  */
-#include "process.h"
+#include "ldmd/process.h"
 
 #include <arpa/inet.h>
 #include <netinet/tcp.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "greeter.h"
+#include "ldmd/greeter.h"
 
 #include <arpa/inet.h>
 #include <setjmp.h>

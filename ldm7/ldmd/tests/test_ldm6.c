@@ -3,10 +3,10 @@
  * The parts of LDM6 that decide: what is taken (intake), the shift between upstreams, the resume file,
  * one feed per address. Rules and the file's line: reference 3.4 (6) to (9).
  */
-#include "autoshift.h"
-#include "feeds.h"
-#include "intake.h"
-#include "resume.h"
+#include "ldmd/autoshift.h"
+#include "ldmd/feeds.h"
+#include "ldmd/intake.h"
+#include "ldmd/resume.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

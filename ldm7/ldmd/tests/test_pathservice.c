@@ -3,9 +3,9 @@
  * A MULTICAST entry's path in virtual time, against a small path service of the test's own. Targets and
  * bodies are written by hand from docs/contracts.md.
  */
-#include "pathservice.h"
+#include "ldmd/pathservice.h"
 
-#include "log.h"
+#include "common/log.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pim.h"
-#include "session.h"
+#include "ldmd/pim.h"
+#include "ldmd/session.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ldmdlog.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "common/feedtype.h"
+
+/* "YYYYMMDDThhmmss.ffffff" or without the T; `used` are its bytes. */
+static bool take_time(const char *text, const char *form, struct timeval *out, size_t *used)
+{
+    struct tm tm = {0};
+    const char *end = strptime(text, form, &tm);
+
+    if (end == NULL || end[0] != '.' || strspn(end + 1, "0123456789") < 6)
+        return false;
+    *out = (struct timeval){.tv_sec = timegm(&tm)};
+    for (int i = 1; i <= 6; i++)
+        out->tv_usec = 10 * out->tv_usec + (end[i] - '0');
+    *used = (size_t)(end - text) + 7;
+    return true;
+}
+
+/* %10u YYYYMMDDhhmmss.uuuuuu FEED %03u  ident */
+static bool take_product(const char *text, struct arrival *out)
+{
+    char feed[FEEDTYPE_TEXT_MAX], why[300], *end;
+    unsigned long bytes;
+    size_t used;
+
+    text += strspn(text, " ");
+    errno = 0;
+    bytes = strtoul(text, &end, 10);
+    if (end == text || *text == '-' || *end != ' ' || errno != 0 || bytes > UINT32_MAX ||
+        !take_time(end + 1, "%Y%m%d%H%M%S", &out->creation, &used))
+        return false;
+    out->bytes = (uint32_t)bytes;
+    text = end + 1 + used;
+    return sscanf(text, " %319s", feed) == 1 && feedtype_parse(feed, &out->feed, why, sizeof why);
+}
+_Static_assert(FEEDTYPE_TEXT_MAX == 320, "the 319 above");
+
+bool ldmdlog_arrival(const char *line, struct arrival *out)
+{
+    const char *p;
+    size_t used;
+
+    if (!take_time(line, "%Y%m%dT%H%M%S", &out->at, &used) || strncmp(line + used, "Z down7[", 8) != 0)
+        return false;
+    /* The message, behind "]   file:function:line   LEVEL". */
+    if ((p = strstr(line, "]   ")) == NULL || (p = strstr(p + 4, "   ")) == NULL || (p = strchr(p + 3, ' ')) == NULL)
+        return false;
+    p++;
+    if (strncmp(p, "Received: {", 11) == 0) {
+        out->by_fmtp = true;
+        p = strstr(p, ", info: \"");
+        return p != NULL && take_product(p + 9, out);
+    }
+    out->by_fmtp = false;
+    return strncmp(p, "Inserted: ", 10) == 0 && take_product(p + 10, out);
+}
+
+static int open_file(struct ldmdlog *l)
+{
+    struct stat st;
+
+    l->file = fopen(l->path, "re");
+    if (l->file == NULL)
+        return -1;
+    l->inode = fstat(fileno(l->file), &st) == 0 ? st.st_ino : 0;
+    return 0;
+}
+
+int ldmdlog_open(struct ldmdlog *l, const char *path)
+{
+    *l = (struct ldmdlog){.path = path};
+    if (open_file(l) < 0)
+        return -1;
+    return fseek(l->file, 0, SEEK_END);
+}
+
+/* Rotated (another file has the name now) or cut. */
+static bool replaced(struct ldmdlog *l)
+{
+    struct stat st;
+
+    return stat(l->path, &st) == 0 && (st.st_ino != l->inode || (l->file != NULL && st.st_size < ftell(l->file)));
+}
+
+const char *ldmdlog_line(struct ldmdlog *l)
+{
+    for (;;) {
+        if (l->file == NULL && open_file(l) < 0)
+            return NULL;
+        while (fgets(l->line + l->used, (int)(sizeof l->line - l->used), l->file) != NULL) {
+            l->used += strlen(l->line + l->used);
+            if (l->line[l->used - 1] == '\n' || l->used == sizeof l->line - 1) {
+                l->used = 0;
+                return l->line;
+            }
+        }
+        clearerr(l->file);
+        if (!replaced(l))
+            return NULL;
+        fclose(l->file);
+        l->file = NULL;
+        l->used = 0;
+    }
+}
+
+void ldmdlog_close(struct ldmdlog *l)
+{
+    if (l->file != NULL)
+        fclose(l->file);
+    l->file = NULL;
+}

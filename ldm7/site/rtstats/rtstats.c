@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rtstats: each minute, statistics of what arrived.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bins.h"
+#include "common/digest.h"
+#include "common/ere.h"
+#include "common/feedtype.h"
+#include "ldmdlog.h"
+#include "common/log.h"
+#include "minutes.h"
+#include "queue/pq.h"
+#include "common/product_line.h"
+#include "ldmd/push.h"
+#include "common/tool.h"
+
+static const char help[] =
+    "Usage: rtstats -q QUEUE [-f FEED] [-p ERE] [-o SECONDS] [-i SECONDS] [-H HOST] [-h SERVER] [-P PORT]\n"
+    "               [--classic FILE] [--minutes FILE] [--insert] [--ldmd-log FILE]\n"
+    "Reports each minute what arrived in a queue; at least one of -h, --classic, --minutes and --insert is needed.\n"
+    "  -q, --queue QUEUE      the queue\n"
+    "  -f, --feed FEED        only products of these feed types (default \"ANY - EXP\")\n"
+    "  -p, --pattern ERE      only products whose identifier matches\n"
+    "  -o, --offset SECONDS   begin with what was inserted SECONDS ago (default 0: from now on)\n"
+    "  -i, --interval SECONDS look for products at least this often (default 15; an insertion is noticed\n"
+    "                         at once)\n"
+    "  -H, --host HOST        this host's name in the reports (default: as the system says)\n"
+    "  -h, --send-to SERVER   send both as EXP products to an LDM server that accepts them, named as by --insert\n"
+    "  -P, --port PORT        its port (default 388)\n"
+    "      --classic FILE     append the classic lines, one per feed type, origin and hour of creation\n"
+    "      --minutes FILE     append the minute records of 14 fields, one per feed type\n"
+    "      --insert           insert both into the queue as EXP products, which LDM then carries:\n"
+    "                         rtstats-VERSION/HOST/FEED/ORIGIN and ldm7-rtstats-VERSION/HOST/FEED\n"
+    "      --ldmd-log FILE    take the minute records from ldmd's log (-v, text), which says what came by\n"
+    "                         FMTP alone; from the queue received and complete are the same\n"
+    "FILE may be - for standard output. Here -h needs a server: the help is --help.\n" TOOL_HELP_TEXT
+    "Exit status: 0 ended by SIGTERM or SIGINT, 1 system error, 2 bad usage, or QUEUE is no product queue.\n";
+
+enum { CLASSIC = TOOL_OWN, MINUTES, INSERT, LDMD_LOG, HELP };
+static const struct option options[] = {
+    {"queue", required_argument, NULL, 'q'}, {"feed", required_argument, NULL, 'f'},
+    {"pattern", required_argument, NULL, 'p'}, {"offset", required_argument, NULL, 'o'},
+    {"interval", required_argument, NULL, 'i'}, {"host", required_argument, NULL, 'H'},
+    {"send-to", required_argument, NULL, 'h'}, {"port", required_argument, NULL, 'P'},
+    {"classic", required_argument, NULL, CLASSIC}, {"minutes", required_argument, NULL, MINUTES},
+    {"insert", no_argument, NULL, INSERT}, {"ldmd-log", required_argument, NULL, LDMD_LOG},
+    /* Before the common one, whose letter is -h's here. */
+    {"help", no_argument, NULL, HELP}, TOOL_LONG, {NULL, 0, NULL, 0}};
+
+/* A report on its way to a server. */
+struct letter {
+    struct pq_info info;
+    char line[MINUTE_LINE_MAX > BIN_LINE_MAX ? MINUTE_LINE_MAX : BIN_LINE_MAX];
+};
+
+struct rtstats {
+    struct pq *q;
+    uint32_t feed;
+    struct ere *pattern;
+    double offset_s, interval_s;
+    char host[256];
+    const char *classic, *minutes_file, *ldmd_log;
+    bool insert;
+    struct bins bins;
+    struct minutes minutes;
+    struct ldmdlog log;
+    uint64_t after;
+    uint32_t seqno;
+    struct push server;                /* host NULL: none */
+    struct letter *letters;
+    size_t nletters;
+};
+
+/* Whole lines, so that those of several programs may go to one file. */
+static void append(const char *path, const char *line)
+{
+    size_t bytes = strlen(line);
+    int fd = strcmp(path, "-") == 0 ? STDOUT_FILENO : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+
+    if (fd < 0 || write(fd, line, bytes) != (ssize_t)bytes)
+        log_error("\"%s\" can not be written: %s", path, strerror(errno));
+    if (fd > STDERR_FILENO)
+        close(fd);
+}
+
+static void insert(struct rtstats *r, const char *line, const struct pq_info *info)
+{
+    enum pq_status s = pq_insert(r->q, info, line);
+
+    if (s != PQ_OK && s != PQ_DUP)
+        log_error("\"%s\" can not be inserted: %s", info->ident, pq_strerror(s));
+}
+
+static void keep(struct rtstats *r, const char *line, const struct pq_info *info)
+{
+    r->letters = realloc(r->letters, (r->nletters + 1) * sizeof *r->letters);
+    if (r->letters == NULL)
+        abort();
+    r->letters[r->nletters].info = *info;
+    snprintf(r->letters[r->nletters++].line, sizeof r->letters->line, "%s", line);
+}
+
+/* What was kept, over a connection of its own: servers come and go. What it does not take is lost; the
+ * classic lines' numbers go on, so the next ones make up for it. */
+static void send_kept(struct rtstats *r)
+{
+    bool ok;
+
+    if (r->nletters == 0)
+        return;
+    if (client_init(&r->server.c) == 0) {
+        ok = push_begin(&r->server, FEEDTYPE_EXP);
+        for (size_t i = 0; i < r->nletters && ok; i++) {
+            struct pq_view v = {.info = r->letters[i].info, .data = (uint8_t *)r->letters[i].line};
+            ok = push_product(&r->server, &v);
+        }
+        if (!ok || !push_taken(&r->server))
+            log_warn("%s:%u: %s; %zu reports may be lost", r->server.host, r->server.port, r->server.c.why,
+                     r->nletters);
+        push_end(&r->server);
+        if (r->server.c.loop.stop)
+            tool_stop = 1;
+        client_end(&r->server.c);
+        loop_unblock_signals();
+    }
+    r->nletters = 0;
+}
+
+static void report(struct rtstats *r, const char *path, const char *line, const char *ident)
+{
+    struct pq_info info = {.feedtype = FEEDTYPE_EXP, .seqno = r->seqno++, .size = (uint32_t)strlen(line)};
+
+    log_info("%s: %.*s", ident, (int)strcspn(line, "\n"), line);
+    if (path != NULL)
+        append(path, line);
+    if (!r->insert && r->server.host == NULL)
+        return;
+    gettimeofday(&info.creation, NULL);
+    snprintf(info.origin, sizeof info.origin, "%.*s", PQ_ORIGIN_MAX, r->host);
+    snprintf(info.ident, sizeof info.ident, "%s", ident);
+    if (!digest_of(line, info.size, &info.signature)) {
+        log_error("\"%s\" has no signature: MD5 failed", ident);
+        return;
+    }
+    if (r->insert)
+        insert(r, line, &info);
+    if (r->server.host != NULL)
+        keep(r, line, &info);
+}
+
+static void report_bins(struct rtstats *r, time_t now)
+{
+    char line[BIN_LINE_MAX], feed[FEEDTYPE_TEXT_MAX], ident[PQ_IDENT_MAX + 1];
+
+    for (size_t i = 0; i < r->bins.n; i++) {
+        struct bin *b = &r->bins.list[i];
+
+        if (!b->changed)
+            continue;
+        snprintf(ident, sizeof ident, "rtstats-%s/%.64s/%.80s/%s", tool_version(), r->host,
+                 feedtype_format(b->feed, feed, sizeof feed), b->origin);
+        report(r, r->classic, bin_format(b, r->host, tool_version(), line), ident);
+        b->changed = false;
+    }
+    bins_expire(&r->bins, now);
+    if (r->bins.dropped > 0)
+        log_warn("%llu products of more than %u feed types, origins and hours are in no line",
+                 (unsigned long long)r->bins.dropped, BINS_MAX);
+    r->bins.dropped = 0;
+}
+
+static void report_minute(struct rtstats *r)
+{
+    char line[MINUTE_LINE_MAX], feed[FEEDTYPE_TEXT_MAX], ident[PQ_IDENT_MAX + 1];
+
+    for (size_t i = 0; i < r->minutes.nfeeds; i++) {
+        snprintf(ident, sizeof ident, "ldm7-rtstats-%s/%.64s/%.100s", tool_version(), r->host,
+                 feedtype_format(r->minutes.feeds[i].feed, feed, sizeof feed));
+        report(r, r->minutes_file, minutes_format(&r->minutes, i, r->host, line), ident);
+    }
+    if (r->minutes.dropped > 0)
+        log_warn("%llu products of more than %u feed types are in no record", (unsigned long long)r->minutes.dropped,
+                 MINUTE_FEEDS_MAX);
+    r->minutes.dropped = 0;
+    minutes_next(&r->minutes);
+}
+
+static void arrived(struct rtstats *r, const struct timeval *at, const struct timeval *creation, uint32_t feed,
+                    uint32_t bytes, bool by_fmtp)
+{
+    double latency_s = (double)(at->tv_sec - creation->tv_sec) + (double)(at->tv_usec - creation->tv_usec) / 1e6;
+
+    if (minutes_over(&r->minutes, at->tv_sec))
+        report_minute(r);
+    minutes_add(&r->minutes, at->tv_sec, feed, bytes, latency_s, by_fmtp);
+}
+
+static void read_queue(struct rtstats *r)
+{
+    char line[PRODUCT_LINE_MAX];
+    struct pq_view v;
+
+    while (!tool_stop && pq_next(r->q, r->after, &v) == PQ_OK) {
+        if ((v.info.feedtype & r->feed) != 0 &&
+            (r->pattern == NULL || ere_match(r->pattern, v.info.ident) == ERE_YES)) {
+            log_debug("%s", product_line_format(&v.info, line, sizeof line));
+            bins_add(&r->bins, &v.info, &v.inserted);
+            if (r->ldmd_log == NULL)
+                arrived(r, &v.inserted, &v.info.creation, v.info.feedtype, v.info.size, true);
+        }
+        r->after = v.seq;
+        pq_release(r->q, &v);
+    }
+}
+
+static void read_log(struct rtstats *r)
+{
+    const char *line;
+    struct arrival a;
+
+    while (r->ldmd_log != NULL && (line = ldmdlog_line(&r->log)) != NULL)
+        if (ldmdlog_arrival(line, &a) && (a.feed & r->feed) != 0)
+            arrived(r, &a.at, &a.creation, a.feed, a.bytes, a.by_fmtp);
+}
+
+static time_t now_s(void)
+{
+    struct timeval t;
+
+    gettimeofday(&t, NULL);
+    return t.tv_sec;
+}
+
+static void run(struct rtstats *r)
+{
+    int insertions = pq_notify_fd(r->q);
+    time_t reported = now_s() / 60;
+
+    while (!tool_stop) {
+        /* Once a second the clock is looked at: a minute ends also when nothing arrives. */
+        tool_wait(insertions, r->interval_s < 1 ? r->interval_s : 1);
+        pq_notify_clear(r->q);
+        read_queue(r);
+        read_log(r);
+        time_t now = now_s();
+        if (minutes_over(&r->minutes, now - 1))
+            report_minute(r);
+        if (now / 60 != reported) {
+            reported = now / 60;
+            report_bins(r, now);
+        }
+        send_kept(r);
+    }
+    report_minute(r);
+    report_bins(r, now_s());
+    send_kept(r);
+}
+
+static void begin(struct rtstats *r)
+{
+    struct timeval from;
+    double whole;
+
+    r->after = pq_last_seq(r->q);
+    if (r->offset_s <= 0)
+        return;
+    gettimeofday(&from, NULL);
+    whole = (double)from.tv_sec - r->offset_s;
+    from.tv_sec = whole < 0 ? 0 : (time_t)whole;
+    if (pq_seek(r->q, &from, &r->after) != PQ_OK)
+        r->after = pq_last_seq(r->q);
+}
+
+static void take_arguments(struct rtstats *r, const char **queue, int argc, char **argv)
+{
+    char why[512];
+
+    for (int c; (c = getopt_long(argc, argv, "vxl:q:f:p:o:i:H:h:P:", options, NULL)) != -1;) {
+        switch (c) {
+        case 'q': *queue = optarg; break;
+        case 'f': r->feed = tool_feed(optarg); break;
+        case 'p':
+            ere_free(r->pattern);
+            if (ere_compile(&r->pattern, optarg, false, why, sizeof why) < 0)
+                tool_usage("-p: found \"%s\" (%s) ; valid: an extended regular expression", optarg, why);
+            break;
+        case 'o': r->offset_s = tool_real("-o", optarg, 0, 1e9); break;
+        case 'i': r->interval_s = tool_real("-i", optarg, 0.001, 86400); break;
+        case 'H':
+            if (*optarg == '\0' || strlen(optarg) >= sizeof r->host || strpbrk(optarg, ", \t\n/") != NULL)
+                tool_usage("-H: found \"%s\" ; valid: a host's name", optarg);
+            snprintf(r->host, sizeof r->host, "%s", optarg);
+            break;
+        case 'h':
+            r->server.host = optarg;
+            break;
+        case HELP: tool_option('h', help); break;
+        case 'P': r->server.port = (uint16_t)tool_u64("--port", optarg, 1, 65535); break;
+        case CLASSIC: r->classic = optarg; break;
+        case MINUTES: r->minutes_file = optarg; break;
+        case INSERT: r->insert = true; break;
+        case LDMD_LOG: r->ldmd_log = optarg; break;
+        default: tool_option(c, help);
+        }
+    }
+    if (optind < argc)
+        tool_usage("unexpected argument \"%s\"", argv[optind]);
+    if (r->classic == NULL && r->minutes_file == NULL && !r->insert && r->server.host == NULL)
+        tool_usage("nothing to report to ; valid: at least one of -h SERVER, --classic FILE, --minutes FILE, --insert");
+}
+
+int main(int argc, char **argv)
+{
+    static struct rtstats r = {.interval_s = 15, .server = {.port = LDM_PORT, .timeout_s = 10}};
+    const char *queue = NULL;
+
+    log_init(argc, &argv);
+    r.feed = tool_feed("ANY - EXP");
+    if (gethostname(r.host, sizeof r.host - 1) != 0)
+        snprintf(r.host, sizeof r.host, "localhost");
+    take_arguments(&r, &queue, argc, argv);
+    r.q = tool_open(queue, r.insert);
+    if (r.ldmd_log != NULL && ldmdlog_open(&r.log, r.ldmd_log) < 0) {
+        log_error("log \"%s\" can not be opened: %s", r.ldmd_log, strerror(errno));
+        pq_close(r.q);
+        return TOOL_USAGE;
+    }
+    tool_catch_signals();
+    begin(&r);
+    run(&r);
+    ldmdlog_close(&r.log);
+    bins_free(&r.bins);
+    free(r.letters);
+    ere_free(r.pattern);
+    pq_close(r.q);
+    return TOOL_OK;
+}

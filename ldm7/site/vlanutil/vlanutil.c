@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * vlanutil: a VLAN's interface on this host, its address, the route to the FMTP server, and at a
+ * publisher the rate of what leaves by it (DRFSM 2.2.3). Everything is done by ip(8) and tc(8), which
+ * are executed without a shell.
+ */
+#include "common/log.h"
+#include "common/tool.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <net/if.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define WORDS_MAX 32
+#define OUTPUT_MAX 4096
+#define PATHS "/usr/sbin:/sbin:/usr/bin:/bin"
+
+static const char help[] =
+    "Usage: vlanutil create IFACE.VLAN ADDRESS/PREFIX [SERVER]\n"
+    "       vlanutil destroy IFACE.VLAN [SERVER]\n"
+    "       vlanutil shape IFACE[.VLAN] RATE_BPS BUFFER_BYTES GROUP/PREFIX\n"
+    "Makes the interface of a VLAN with its address, and with a route to SERVER; removes it; or\n"
+    "limits what leaves by an interface: multicast to GROUP and all else, RATE_BPS each.\n"
+    "create changes nothing if all is as it should be, and replaces the interface otherwise.\n"
+    "\n"
+    "      --path DIRS        where ip and tc are (default " PATHS ")\n"
+    "  -n, --dry-run          print the commands that would change something\n"
+    TOOL_HELP_TEXT
+    "\n"
+    "Exit status: 0 success, 1 a command failed, 2 bad usage.\n";
+
+enum { OPT_PATH = TOOL_OWN };
+static bool dry_run;
+
+/* ------------------------------------------------------------------ commands */
+
+/* Splits at blanks; the words come from checked arguments and from here. */
+static void split(char *line, char *words[WORDS_MAX])
+{
+    char *rest = NULL;
+    int n = 0;
+
+    for (char *w = strtok_r(line, " ", &rest); w != NULL && n < WORDS_MAX - 1;
+         w = strtok_r(NULL, " ", &rest))
+        words[n++] = w;
+    words[n] = NULL;
+}
+
+/* Executes a command; its output goes to `output` (OUTPUT_MAX bytes) or, if NULL, where ours goes.
+ * Its exit status, or -1. */
+static int execute(const char *command, char *output)
+{
+    posix_spawn_file_actions_t actions;
+    char line[512], *words[WORDS_MAX];
+    size_t used = 0;
+    int fds[2] = {-1, -1}, status = -1, rc;
+    pid_t pid;
+
+    snprintf(line, sizeof line, "%s", command);
+    split(line, words);
+    if (words[0] == NULL)
+        return -1;
+    posix_spawn_file_actions_init(&actions);
+    if (output != NULL) {
+        if (pipe(fds) < 0) {
+            fprintf(stderr, "vlanutil: %s\n", strerror(errno));
+            posix_spawn_file_actions_destroy(&actions);
+            return -1;
+        }
+        posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
+        posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", 1 /* O_WRONLY */, 0);
+        posix_spawn_file_actions_addclose(&actions, fds[0]);
+        posix_spawn_file_actions_addclose(&actions, fds[1]);
+    }
+    rc = posix_spawnp(&pid, words[0], &actions, NULL, words, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (output != NULL)
+        close(fds[1]);
+    if (rc == 0) {
+        for (ssize_t n = 1; output != NULL && n > 0; used += n > 0 ? (size_t)n : 0)
+            n = used < OUTPUT_MAX - 1 ? read(fds[0], output + used, OUTPUT_MAX - 1 - used) : 0;
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+            ;
+    } else {
+        fprintf(stderr, "vlanutil: cannot execute %s: %s\n", words[0], strerror(rc));
+    }
+    if (output != NULL) {
+        output[used] = '\0';
+        close(fds[0]);
+    }
+    return rc == 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* A command that changes something. */
+static int change(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static int change(const char *fmt, ...)
+{
+    char *command = NULL;
+    va_list args;
+    int rc = -1, n;
+
+    va_start(args, fmt);
+    n = vasprintf(&command, fmt, args);
+    va_end(args);
+    if (n < 0)
+        return -1;
+    if (dry_run)
+        rc = puts(command) < 0 ? -1 : 0;
+    else if (execute(command, NULL) == 0)
+        rc = 0;
+    else
+        fprintf(stderr, "vlanutil: this failed: %s\n", command);
+    free(command);
+    return rc;
+}
+
+static bool says(const char *command, const char *what)
+{
+    char output[OUTPUT_MAX];
+
+    return execute(command, output) == 0 && strstr(output, what) != NULL;
+}
+
+/* ------------------------------------------------------------------ arguments */
+
+struct vlan { char name[IFNAMSIZ], parent[IFNAMSIZ]; unsigned id; };
+struct cidr { char text[INET_ADDRSTRLEN + 4], broadcast[INET_ADDRSTRLEN]; };
+
+static bool is_interface(const char *name)
+{
+    size_t n = strlen(name);
+
+    if (n == 0 || n >= IFNAMSIZ || name[0] == '-' || name[0] == '.')
+        return false;
+    for (; *name != '\0'; name++)
+        if (!isalnum((unsigned char)*name) && strchr("._-@", *name) == NULL)
+            return false;
+    return true;
+}
+
+/* The id is what follows the last dot, as in eth1.1101. */
+static struct vlan vlan_argument(const char *text)
+{
+    struct vlan v = {.id = 0};
+    const char *dot = strrchr(text, '.');
+
+    if (is_interface(text) && dot != NULL && dot > text && isdigit((unsigned char)dot[1])) {
+        v.id = (unsigned)tool_u64("the VLAN of IFACE.VLAN", dot + 1, 1, 4094);
+        memcpy(v.name, text, strlen(text) + 1);
+        memcpy(v.parent, text, (size_t)(dot - text));
+        return v;
+    }
+    tool_usage("IFACE.VLAN: found \"%s\"; valid: at most %d characters such as eth1.1101", text,
+               IFNAMSIZ - 1);
+}
+
+static struct in_addr address_argument(const char *what, const char *text)
+{
+    struct in_addr a;
+
+    if (inet_pton(AF_INET, text, &a) != 1)
+        tool_usage("%s: found \"%s\"; valid: an IPv4 address such as 10.0.0.1", what, text);
+    return a;
+}
+
+static struct cidr cidr_argument(const char *what, const char *text)
+{
+    struct cidr c;
+    struct in_addr a, broadcast;
+    char address[INET_ADDRSTRLEN];
+    const char *slash = strchr(text, '/');
+    unsigned prefix;
+
+    if (slash == NULL || (size_t)(slash - text) >= sizeof address)
+        tool_usage("%s: found \"%s\"; valid: an address with its prefix length such as 10.0.0.1/24",
+                   what, text);
+    memcpy(address, text, (size_t)(slash - text));
+    address[slash - text] = '\0';
+    a = address_argument(what, address);
+    prefix = (unsigned)tool_u64("prefix length", slash + 1, 1, 32);
+    broadcast.s_addr = a.s_addr | htonl(prefix == 32 ? 0 : UINT32_MAX >> prefix);
+    snprintf(c.text, sizeof c.text, "%s/%u", address, prefix);
+    inet_ntop(AF_INET, &broadcast, c.broadcast, sizeof c.broadcast);
+    return c;
+}
+
+/* ------------------------------------------------------------------ verbs */
+
+static bool exists(const struct vlan *v)
+{
+    char command[128];
+
+    snprintf(command, sizeof command, "ip -o link show dev %s", v->name);
+    return says(command, v->name);
+}
+
+static bool has_route(const struct vlan *v, const char *server)
+{
+    char command[128], dev[IFNAMSIZ + 8];
+
+    snprintf(command, sizeof command, "ip -o route show %s/32", server);
+    snprintf(dev, sizeof dev, "dev %s ", v->name);
+    return says(command, dev);
+}
+
+/* Its id, its address and nothing to add? */
+static bool is_right(const struct vlan *v, const struct cidr *c, const char *server)
+{
+    char command[128], id[32], addr[64];
+
+    snprintf(command, sizeof command, "ip -d -o link show dev %s up", v->name);
+    snprintf(id, sizeof id, " id %u ", v->id);
+    if (!says(command, id))
+        return false;
+    snprintf(command, sizeof command, "ip -o -4 addr show dev %s", v->name);
+    snprintf(addr, sizeof addr, "inet %s ", c->text);
+    return says(command, addr) && (server == NULL || has_route(v, server));
+}
+
+static int destroy(const struct vlan *v, const char *server)
+{
+    if (server != NULL && has_route(v, server) &&
+        change("ip route del %s/32 dev %s", server, v->name) < 0)
+        return -1;
+    return exists(v) ? change("ip link del dev %s", v->name) : 0;
+}
+
+static int create(const struct vlan *v, const struct cidr *c, const char *server)
+{
+    if (is_right(v, c, server))
+        return 0;
+    if (destroy(v, NULL) < 0 ||
+        change("ip link add link %s name %s type vlan id %u", v->parent, v->name, v->id) < 0)
+        return -1;
+    if (change("ip link set dev %s up", v->name) == 0 &&
+        change("ip addr add %s broadcast %s dev %s", c->text, c->broadcast, v->name) == 0 &&
+        (server == NULL || change("ip route replace %s/32 dev %s", server, v->name) == 0))
+        return 0;
+    if (!dry_run)
+        (void)change("ip link del dev %s", v->name);   /* all or nothing */
+    return -1;
+}
+
+/* Table II: multicast and the rest have a class each, with one first-in first-out queue each. */
+static int shape(const char *interface, uint64_t rate_bps, uint64_t buffer_bytes, const char *group)
+{
+    char command[128], output[OUTPUT_MAX];
+
+    snprintf(command, sizeof command, "tc qdisc show dev %s", interface);
+    if (execute(command, output) == 0 && strstr(output, "qdisc htb 1:") != NULL &&
+        change("tc qdisc del dev %s root", interface) < 0)
+        return -1;
+    if (change("tc qdisc add dev %s root handle 1: htb default 2", interface) < 0)
+        return -1;
+    for (unsigned class = 1; class <= 2; class++)
+        if (change("tc class add dev %s parent 1: classid 1:%u htb rate %lubit ceil %lubit",
+                   interface, class, rate_bps, rate_bps) < 0 ||
+            change("tc qdisc add dev %s parent 1:%u handle %u0: bfifo limit %lu", interface, class,
+                   class, buffer_bytes) < 0)
+            return -1;
+    return change("tc filter add dev %s protocol ip parent 1:0 prio 1 u32 match ip dst %s flowid 1:1",
+                  interface, group);
+}
+
+/* ------------------------------------------------------------------ command line */
+
+static void count(int argc, int min, int max, const char *verb)
+{
+    if (argc < min || argc > max)
+        tool_usage("%s: found %d arguments; valid: %d to %d", verb, argc, min, max);
+}
+
+static int run(int argc, char **argv)
+{
+    const char *verb = argc > 0 ? argv[0] : "";
+    struct vlan v;
+    struct cidr c;
+
+    if (strcmp(verb, "create") == 0) {
+        count(argc - 1, 2, 3, verb);
+        v = vlan_argument(argv[1]);
+        c = cidr_argument("ADDRESS/PREFIX", argv[2]);
+        if (argc > 3)
+            address_argument("SERVER", argv[3]);
+        return create(&v, &c, argc > 3 ? argv[3] : NULL);
+    }
+    if (strcmp(verb, "destroy") == 0) {
+        count(argc - 1, 1, 2, verb);
+        v = vlan_argument(argv[1]);
+        if (argc > 2)
+            address_argument("SERVER", argv[2]);
+        return destroy(&v, argc > 2 ? argv[2] : NULL);
+    }
+    if (strcmp(verb, "shape") == 0) {
+        count(argc - 1, 4, 4, verb);
+        if (!is_interface(argv[1]))
+            tool_usage("IFACE: found \"%s\"; valid: an interface's name", argv[1]);
+        c = cidr_argument("GROUP/PREFIX", argv[4]);
+        return shape(argv[1], tool_u64("RATE_BPS", argv[2], 1000, UINT64_C(1000000000000)),
+                     tool_u64("BUFFER_BYTES", argv[3], 1, UINT32_MAX), c.text);
+    }
+    tool_usage("found \"%s\"; valid: create, destroy or shape", verb);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option longs[] = {{"path", required_argument, NULL, OPT_PATH},
+                                          {"dry-run", no_argument, NULL, 'n'},
+                                          TOOL_LONG,
+                                          {0}};
+    const char *path = PATHS;
+    int opt;
+
+    log_init(argc, &argv);
+    while ((opt = getopt_long(argc, argv, TOOL_SHORT "n", longs, NULL)) != -1)
+        switch (opt) {
+        case OPT_PATH: path = optarg; break;
+        case 'n': dry_run = true; break;
+        default: tool_option(opt, help);
+        }
+    /* Whatever our caller's environment is, root's commands are the system's. */
+    if (setenv("PATH", path, 1) < 0 || setenv("LC_ALL", "C", 1) < 0)
+        return TOOL_SYSTEM;
+    return run(argc - optind, argv + optind) == 0 ? TOOL_OK : TOOL_SYSTEM;
+}
