@@ -82,19 +82,6 @@ def test_imports_point_downward(room: str) -> None:
     assert not wrong
 
 
-def test_ldm7_sees_only_the_public_header_of_fmtp() -> None:
-    private = {p.name for p in (ROOT / "fmtp/src").glob("*.h")}
-    own = {p.name for p in (ROOT / "ldm7").rglob("*.h")}
-    wrong = [
-        f"{path.relative_to(ROOT)}: {line.strip()}"
-        for path in (ROOT / "ldm7").rglob("*.[ch]")
-        for line in path.read_text().splitlines()
-        if line.startswith("#include") and line.split('"')[1:2] and line.split('"')[1] not in own
-        if line.split('"')[1] in private
-    ]
-    assert not wrong
-
-
 @pytest.mark.parametrize(
     ("name", "parameters"), [("geni5", {"receivers": 64}), ("drfsm8", {}), ("bottleneck", {})]
 )
