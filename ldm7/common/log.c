@@ -183,7 +183,8 @@ static void put(struct line *l, const char *s, size_t n)
     l->used += n;
 }
 
-__attribute__((format(printf, 2, 3))) static void putf(struct line *l, const char *fmt, ...)
+static void putf(struct line *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void putf(struct line *l, const char *fmt, ...)
 {
     char tmp[512];
     va_list ap;

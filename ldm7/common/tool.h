@@ -18,10 +18,12 @@ enum { TOOL_OK = 0, TOOL_SYSTEM = 1, TOOL_USAGE = 2, TOOL_DUPLICATE = 4 };
 /* Long-only options every tool has; a tool's own begin at TOOL_OWN. */
 enum { TOOL_HELP = 1000, TOOL_VERSION, TOOL_LOG_FORMAT, TOOL_OWN };
 #define TOOL_SHORT "hvxl:"
+/* clang-format off */
 #define TOOL_LONG                                                                                  \
     {"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, TOOL_VERSION},                \
     {"verbose", no_argument, NULL, 'v'}, {"debug", no_argument, NULL, 'x'},                        \
     {"log", required_argument, NULL, 'l'}, {"log-format", required_argument, NULL, TOOL_LOG_FORMAT}
+/* clang-format on */
 #define TOOL_HELP_TEXT                                                                             \
     "  -l, --log DEST         log to DEST: - standard error (default), '' syslog, else a file\n"   \
     "      --log-format FORM  text (default) or json\n"                                            \

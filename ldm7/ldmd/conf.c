@@ -30,7 +30,7 @@ struct parser {
     ino_t inode;
 };
 
-__attribute__((format(printf, 4, 5)))
+static void complain(struct parser *p, const char *found, const char *valid, const char *why, ...) __attribute__((format(printf, 4, 5)));
 static void complain(struct parser *p, const char *found, const char *valid, const char *why, ...)
 {
     va_list ap;
@@ -206,7 +206,7 @@ static void entry_allow(struct parser *p, char **f, int n)
     if (n > 3)
         ok = get_ere(p, f[3], false, &a.ok) && ok;
     if (n > 4)
-        ok = get_ere(p, f[4], false, &a.not) && ok;
+        ok = get_ere(p, f[4], false, &a.unless) && ok;
     if (ok) {
         c->allows = grow(c->allows, &c->nallows, sizeof a);
         c->allows[c->nallows - 1] = a;
@@ -214,7 +214,7 @@ static void entry_allow(struct parser *p, char **f, int n)
     }
     ere_free(a.host);
     ere_free(a.ok);
-    ere_free(a.not);
+    ere_free(a.unless);
 }
 
 static void entry_accept(struct parser *p, char **f, int n)
@@ -571,7 +571,7 @@ void conf_free(struct conf *c)
     for (size_t i = 0; i < c->nallows; i++) {
         ere_free(c->allows[i].host);
         ere_free(c->allows[i].ok);
-        ere_free(c->allows[i].not);
+        ere_free(c->allows[i].unless);
     }
     for (size_t i = 0; i < c->naccepts; i++)
         ere_free(c->accepts[i].host);

@@ -18,7 +18,7 @@ struct conf_request { uint32_t feed; char ere[CONF_TEXT], host[CONF_TEXT]; uint1
 struct conf_allow {
     uint32_t feed;
     char host_ere[CONF_TEXT];
-    struct ere *host, *ok, *not;       /* ok, not: NULL if absent */
+    struct ere *host, *ok, *unless; /* ok, unless: NULL if absent */
 };
 struct conf_accept {
     uint32_t feed;

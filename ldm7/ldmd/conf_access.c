@@ -32,7 +32,7 @@ bool conf_allows_product(const struct conf *c, const struct pq_info *info,
 
         if ((a->feed & info->feedtype) != 0 &&
             (a->ok == NULL || ere_match(a->ok, info->ident) == ERE_YES) &&
-            (a->not == NULL || ere_match(a->not, info->ident) == ERE_NO) &&
+            (a->unless == NULL || ere_match(a->unless, info->ident) == ERE_NO) &&
             host_matches(a->host, names, n))
             return true;
     }

@@ -24,7 +24,8 @@ enum { HOSTS_MAX = 1000 };
 static const struct option options[] = {
     {"host", required_argument, NULL, 'h'}, {"port", required_argument, NULL, 'P'},
     {"timeout", required_argument, NULL, 't'}, {"interval", required_argument, NULL, 'i'},
-    {"quiet", no_argument, NULL, 'q'}, TOOL_LONG, {NULL, 0, NULL, 0}};
+    {"quiet", no_argument, NULL, 'q'}, TOOL_LONG, {NULL, 0, NULL, 0},
+};
 static const char *const states[] = {"NAMED", "ADDRESSED", "SVC_UNAVAIL", "H_CLNT_FAILED", "RESPONDING"};
 
 struct target { char *host; uint16_t port; };

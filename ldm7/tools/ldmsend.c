@@ -31,7 +31,8 @@ static const char help[] =
 static const struct option options[] = {
     {"host", required_argument, NULL, 'h'}, {"port", required_argument, NULL, 'P'},
     {"feed", required_argument, NULL, 'f'}, {"seqno", required_argument, NULL, 's'},
-    {"timeout", required_argument, NULL, 't'}, TOOL_LONG, {NULL, 0, NULL, 0}};
+    {"timeout", required_argument, NULL, 't'}, TOOL_LONG, {NULL, 0, NULL, 0},
+};
 
 struct job {
     struct push push;

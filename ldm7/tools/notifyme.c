@@ -34,7 +34,8 @@ static const struct option options[] = {
     {"feed", required_argument, NULL, 'f'}, {"pattern", required_argument, NULL, 'p'},
     {"offset", required_argument, NULL, 'o'}, {"origin", no_argument, NULL, 'O'},
     {"total", required_argument, NULL, 'T'}, {"timeout", required_argument, NULL, 't'},
-    TOOL_LONG, {NULL, 0, NULL, 0}};
+    TOOL_LONG, {NULL, 0, NULL, 0},
+};
 
 enum { SILENCE_S = 300, RECLASS_MAX = 3, PAUSE_S = 2 };
 

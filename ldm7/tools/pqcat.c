@@ -42,7 +42,8 @@ static const struct option options[] = {
     {"pattern", required_argument, NULL, 'p'}, {"list", no_argument, NULL, LIST},
     {"check", no_argument, NULL, 'c'}, {"offset", required_argument, NULL, 'o'},
     {"interval", required_argument, NULL, 'i'}, {"sanity", no_argument, NULL, 's'},
-    {"origin", no_argument, NULL, 'O'}, TOOL_LONG, {NULL, 0, NULL, 0}};
+    {"origin", no_argument, NULL, 'O'}, TOOL_LONG, {NULL, 0, NULL, 0},
+};
 
 struct job {
     struct pq *q;

@@ -31,7 +31,8 @@ static const char help[] =
 
 static const struct option options[] = {
     {"queue", required_argument, NULL, 'q'}, {"check", no_argument, NULL, 'c'},
-    {"force", no_argument, NULL, 'F'}, TOOL_LONG, {NULL, 0, NULL, 0}};
+    {"force", no_argument, NULL, 'F'}, TOOL_LONG, {NULL, 0, NULL, 0},
+};
 
 /* How many products are not what their signature says. */
 static unsigned long long differing(struct pq *q)

@@ -28,7 +28,8 @@ static const struct option options[] = {
     {"size", required_argument, NULL, 's'}, {"slots", required_argument, NULL, 'S'},
     {"queue", required_argument, NULL, 'q'}, {"clobber", no_argument, NULL, 'c'},
     {"fast", no_argument, NULL, 'f'},
-    TOOL_LONG, {NULL, 0, NULL, 0}};
+    TOOL_LONG, {NULL, 0, NULL, 0},
+};
 
 enum { DATA_MAX_SHIFT = 46, SLOTS_MAX = 1 << 24, DEFAULT_PRODUCT_BYTES = 100000, DEFAULT_SLOTS_MIN = 1000 };
 

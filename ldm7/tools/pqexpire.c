@@ -28,7 +28,8 @@ static const char help[] =
 static const struct option options[] = {
     {"queue", required_argument, NULL, 'q'}, {"age", required_argument, NULL, 'a'},
     {"interval", required_argument, NULL, 'i'}, {"feed", required_argument, NULL, 'f'},
-    {"pattern", required_argument, NULL, 'p'}, TOOL_LONG, {NULL, 0, NULL, 0}};
+    {"pattern", required_argument, NULL, 'p'}, TOOL_LONG, {NULL, 0, NULL, 0},
+};
 
 static bool is_older(const struct timeval *t, double age_s, const struct timeval *now)
 {

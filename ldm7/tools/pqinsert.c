@@ -67,7 +67,8 @@ static const struct option options[] = {
     {"full-wait", required_argument, NULL, FULL_WAIT},
     {"name", required_argument, NULL, NAME},
     {"origin", required_argument, NULL, ORIGIN},
-    TOOL_LONG, {NULL, 0, NULL, 0}};
+    TOOL_LONG, {NULL, 0, NULL, 0},
+};
 
 /* Opens an input file and says how long it is, or says why not. */
 static int open_input(const char *path, struct stat *st)

@@ -27,7 +27,8 @@ static const char help[] =
 
 static const struct option options[] = {
     {"queue", required_argument, NULL, 'q'}, {"summary", no_argument, NULL, 'S'},
-    {"interval", required_argument, NULL, 'i'}, TOOL_LONG, {NULL, 0, NULL, 0}};
+    {"interval", required_argument, NULL, 'i'}, TOOL_LONG, {NULL, 0, NULL, 0},
+};
 
 static void summary_line(const struct pq_stats *s)
 {

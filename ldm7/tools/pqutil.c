@@ -36,7 +36,8 @@ static const char help[] =
 
 static const struct option options[] = {
     {"queue", required_argument, NULL, 'q'}, {"feed", required_argument, NULL, 'f'},
-    {"pattern", required_argument, NULL, 'p'}, TOOL_LONG, {NULL, 0, NULL, 0}};
+    {"pattern", required_argument, NULL, 'p'}, TOOL_LONG, {NULL, 0, NULL, 0},
+};
 
 static bool to_signature(const char *text, struct pq_signature *out)
 {

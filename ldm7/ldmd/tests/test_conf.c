@@ -59,7 +59,7 @@ static void every_keyword(void **state)
     assert_int_equal(c.requests[0].port, 3880);
     assert_int_equal(c.requests[1].feed, 0xbfffffff);
     assert_int_equal(c.requests[1].port, 388);
-    assert_true(c.allows[0].ok != NULL && c.allows[0].not != NULL);
+    assert_true(c.allows[0].ok != NULL && c.allows[0].unless != NULL);
     assert_int_equal(c.naccepts, 1);
     assert_int_equal(c.multicasts[0].feed, 0x00800000);
     assert_int_equal(ntohs(c.multicasts[0].group.sin_port), 38800);

@@ -46,7 +46,7 @@ const char *act_kind_name(enum act_kind kind)
     return actions[kind].name;
 }
 
-__attribute__((format(printf, 4, 5)))
+static void complain(struct parser *p, const char *found, const char *valid, const char *why, ...) __attribute__((format(printf, 4, 5)));
 static void complain(struct parser *p, const char *found, const char *valid, const char *why, ...)
 {
     va_list ap;

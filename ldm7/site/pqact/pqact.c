@@ -47,7 +47,8 @@ static const struct option options[] = {
     {"interval", required_argument, NULL, 'i'}, {"offset", required_argument, NULL, 'o'},
     {"timeout", required_argument, NULL, 't'}, {"state", required_argument, NULL, STATE},
     {"max-open", required_argument, NULL, MAX_OPEN}, {"max-children", required_argument, NULL, MAX_CHILDREN},
-    {"check", no_argument, NULL, CHECK}, TOOL_LONG, {NULL, 0, NULL, 0}};
+    {"check", no_argument, NULL, CHECK}, TOOL_LONG, {NULL, 0, NULL, 0},
+};
 
 struct arguments {
     const char *queue, *conf, *data_dir, *state;

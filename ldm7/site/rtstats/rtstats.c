@@ -52,7 +52,8 @@ static const struct option options[] = {
     {"classic", required_argument, NULL, CLASSIC}, {"minutes", required_argument, NULL, MINUTES},
     {"insert", no_argument, NULL, INSERT}, {"ldmd-log", required_argument, NULL, LDMD_LOG},
     /* Before the common one, whose letter is -h's here. */
-    {"help", no_argument, NULL, HELP}, TOOL_LONG, {NULL, 0, NULL, 0}};
+    {"help", no_argument, NULL, HELP}, TOOL_LONG, {NULL, 0, NULL, 0},
+};
 
 /* A report on its way to a server. */
 struct letter {
