@@ -5,17 +5,20 @@
  * over each file of the corpus, then over N (20000) variants made from them with a fixed seed:
  * the same ones every time (changed, removed, inserted, duplicated bytes).
  */
-#include "fuzz.h"
-
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "fuzz.h"
+
 #define FILES_MAX 256
 #define BYTES_MAX 65536u
 
-static struct { uint8_t *bytes; size_t n; } files[FILES_MAX];
+static struct {
+    uint8_t *bytes;
+    size_t n;
+} files[FILES_MAX];
 static size_t nfiles;
 static uint64_t seed = 20150615;
 
@@ -27,7 +30,7 @@ static uint32_t rnd(uint32_t below)
 
 static void run(const uint8_t *bytes, size_t n)
 {
-    uint8_t *exact = malloc(n > 0 ? n : 1);    /* so that the sanitizer sees reads past the end */
+    uint8_t *exact = malloc(n > 0 ? n : 1); /* so that the sanitizer sees reads past the end */
 
     memcpy(exact, bytes, n);
     LLVMFuzzerTestOneInput(exact, n);
@@ -42,9 +45,18 @@ static size_t mutate(uint8_t *b, size_t n)
         size_t at = rnd((uint32_t)n), len = rnd(16) + 1;
 
         switch (rnd(5)) {
-        case 0: if (n > 0) b[at] = (uint8_t)rnd(256); break;
-        case 1: if (n > 0) b[at] = special[rnd(sizeof special)]; break;
-        case 2: if (n > 0) b[at] ^= (uint8_t)(1u << rnd(8)); break;
+        case 0:
+            if (n > 0)
+                b[at] = (uint8_t)rnd(256);
+            break;
+        case 1:
+            if (n > 0)
+                b[at] = special[rnd(sizeof special)];
+            break;
+        case 2:
+            if (n > 0)
+                b[at] ^= (uint8_t)(1u << rnd(8));
+            break;
         case 3:
             if (at + len < n) {
                 memmove(b + at, b + at + len, n - at - len);

@@ -34,7 +34,7 @@
 #include "options.h"
 
 #define HEADER 12u
-#define BATCH 44u                 /* datagrams of 1460 bytes that fit a 64 kB packet */
+#define BATCH 44u /* datagrams of 1460 bytes that fit a 64 kB packet */
 #define BUFFER 65536u
 #define MESSAGES 32u
 #define STUCK_S 5.0
@@ -44,8 +44,8 @@ struct header {
     uint32_t unused;
 } __attribute__((packed));
 
-struct place {                    /* of one receiver; a cache line each */
-    _Atomic uint64_t reached;     /* the stream has come this far */
+struct place {                /* of one receiver; a cache line each */
+    _Atomic uint64_t reached; /* the stream has come this far */
     _Atomic uint64_t ready;
     uint8_t rest[48];
 };
@@ -190,8 +190,8 @@ static int send_main(void)
 }
 
 /* What a received packet says, which may be several datagrams of `segment` bytes. */
-static void take(const uint8_t *packet, size_t len, size_t segment, uint8_t *keep, uint64_t *reached,
-                 uint64_t *got)
+static void take(const uint8_t *packet, size_t len, size_t segment, uint8_t *keep,
+                 uint64_t *reached, uint64_t *got)
 {
     for (size_t at = 0; at + HEADER <= len; at += segment) {
         struct header h;
@@ -267,10 +267,13 @@ static int recv_main(void)
 int main(int argc, char **argv)
 {
     const struct option_word words[] = {
-        {"group", .endpoint = &group},   {"interface", .endpoint = &iface}, {"file", .text = &file_path},
-        {"progress", .text = &progress_path}, {"datagram", .number = &datagram}, {"gso", .number = &gso},
-        {"gro", .number = &gro},         {"receivers", .number = &receivers}, {"window", .number = &window},
-        {"slot", .number = &slot},       {"keep", .text = &keep_path},      {"bytes", .number = &bytes},       {"rcvbuf", .number = &rcvbuf}, {0}};
+        {"group", .endpoint = &group},     {"interface", .endpoint = &iface},
+        {"file", .text = &file_path},      {"progress", .text = &progress_path},
+        {"datagram", .number = &datagram}, {"gso", .number = &gso},
+        {"gro", .number = &gro},           {"receivers", .number = &receivers},
+        {"window", .number = &window},     {"slot", .number = &slot},
+        {"keep", .text = &keep_path},      {"bytes", .number = &bytes},
+        {"rcvbuf", .number = &rcvbuf},     {0}};
 
     program = "bench-bare";
     if (argc < 2 || (strcmp(argv[1], "send") != 0 && strcmp(argv[1], "recv") != 0))

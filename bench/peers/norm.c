@@ -44,7 +44,7 @@ static NormSessionHandle open_session(NormInstanceHandle instance)
 struct sending {
     NormSessionHandle session;
     NormObjectHandle last;
-    char (*waiting)[PATH_ROOM];       /* paths, of which the first `next` were handed over */
+    char (*waiting)[PATH_ROOM]; /* paths, of which the first `next` were handed over */
     size_t nwaiting, capacity, next;
     int rounds;
 };
@@ -105,8 +105,8 @@ static int send_main(NormInstanceHandle instance)
     NormSetGrttEstimate(s.session, (double)grtt_us / 1e6);
     NormSetGroupSize(s.session, (unsigned)receivers);
     NormSetTxCacheBounds(s.session, (off_t)4 << 30, 16, 32000);
-    if (!NormStartSender(s.session, (uint16_t)getpid(), 64 << 20, (uint16_t)segment, (uint16_t)block,
-                         (uint16_t)parity, 0))
+    if (!NormStartSender(s.session, (uint16_t)getpid(), 64 << 20, (uint16_t)segment,
+                         (uint16_t)block, (uint16_t)parity, 0))
         die("cannot start the sender");
     NormSetAutoParity(s.session, (unsigned char)proactive);
     NormSetTxSocketBuffer(s.session, 4 << 20);
@@ -123,7 +123,8 @@ static int send_main(NormInstanceHandle instance)
             open = read_paths(&s);
         while (p[0].revents && NormGetNextEvent(instance, &event, false))
             if (event.type == NORM_TX_WATERMARK_COMPLETED) {
-                if (NormGetAckingStatus(s.session, UINT32_MAX) == NORM_ACK_SUCCESS || ++s.rounds == 10)
+                if (NormGetAckingStatus(s.session, UINT32_MAX) == NORM_ACK_SUCCESS ||
+                    ++s.rounds == 10)
                     goto done;
                 NormResetWatermark(s.session);
             }
@@ -175,11 +176,19 @@ static int recv_main(NormInstanceHandle instance)
 
 int main(int argc, char **argv)
 {
-    const struct option_word words[] = {
-        {"group", .endpoint = &group},         {"directory", .text = &directory}, {"node", .number = &node},
-        {"rate", .number = &rate},             {"parity", .number = &parity},     {"proactive", .number = &proactive},
-        {"segment", .number = &segment},       {"block", .number = &block},       {"receivers", .number = &receivers},
-        {"first_node", .number = &first_node}, {"rcvbuf", .number = &rcvbuf},     {"grtt_us", .number = &grtt_us}, {0}};
+    const struct option_word words[] = {{"group", .endpoint = &group},
+                                        {"directory", .text = &directory},
+                                        {"node", .number = &node},
+                                        {"rate", .number = &rate},
+                                        {"parity", .number = &parity},
+                                        {"proactive", .number = &proactive},
+                                        {"segment", .number = &segment},
+                                        {"block", .number = &block},
+                                        {"receivers", .number = &receivers},
+                                        {"first_node", .number = &first_node},
+                                        {"rcvbuf", .number = &rcvbuf},
+                                        {"grtt_us", .number = &grtt_us},
+                                        {0}};
 
     program = "bench-norm";
     if (argc < 2 || (strcmp(argv[1], "send") != 0 && strcmp(argv[1], "recv") != 0))

@@ -26,7 +26,8 @@ static void read_endpoint(const char *word, const char *value, struct sockaddr_i
     }
     if (len >= sizeof ip || inet_pton(AF_INET, ip, &out->sin_addr) != 1 ||
         (colon && (*end || port == 0 || port > 65535)))
-        die_usage("found '%s'; valid: an IPv4 address, or one with a port as in 10.0.0.1:4000", word);
+        die_usage("found '%s'; valid: an IPv4 address, or one with a port as in 10.0.0.1:4000",
+                  word);
     out->sin_port = htons((uint16_t)port);
 }
 

@@ -13,7 +13,7 @@
 
 struct option_word {
     const char *name;
-    const char **text;            /* one of the three is set */
+    const char **text; /* one of the three is set */
     uint64_t *number;
     struct sockaddr_in *endpoint; /* IP:PORT; or IP alone, then the port is 0 */
 };
@@ -23,12 +23,13 @@ extern const char *program;
 /* One line on stderr, then the end: exit code 1, or 2 for wrong usage. */
 #define die(...) end_with(1, __VA_ARGS__)
 #define die_usage(...) end_with(2, __VA_ARGS__)
-#define end_with(code, ...) \
-    (fprintf(stderr, "%s: ", program), fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), exit(code))
+#define end_with(code, ...)                                                               \
+    (fprintf(stderr, "%s: ", program), fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), \
+     exit(code))
 
 /* words ends with a name of NULL; `from` is the first argument that is looked at. */
 void read_options(int argc, char **argv, int from, const struct option_word *words);
 
-double now_s(void);               /* CLOCK_MONOTONIC */
+double now_s(void); /* CLOCK_MONOTONIC */
 
 #endif

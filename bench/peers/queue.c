@@ -27,20 +27,20 @@
 
 #define STORE_BYTES (64u << 20)
 #define SLOTS 35000u
-#define INSERT_BYTES 400000000u        /* that much goes through the store */
+#define INSERT_BYTES 400000000u /* that much goes through the store */
 #define INSERTS_MAX 200000u
 
 struct store {
     const char *name;
     void (*open)(uint32_t size);
-    void (*insert)(uint64_t number, const uint8_t *data, uint32_t size);   /* number from 1 */
-    unsigned (*read_all)(uint64_t last, uint32_t size);                    /* how many it read */
+    void (*insert)(uint64_t number, const uint8_t *data, uint32_t size); /* number from 1 */
+    unsigned (*read_all)(uint64_t last, uint32_t size);                  /* how many it read */
     void (*close)(void);
 };
 
 static const char *directory = "/dev/shm";
 static char path[4096];
-static volatile uint64_t sum;          /* of what was read: reading must not be left out */
+static volatile uint64_t sum; /* of what was read: reading must not be left out */
 
 static void touch(const uint8_t *data, uint32_t size)
 {
@@ -205,7 +205,8 @@ static const struct store stores[] = {
 
 static void measure(const struct store *s, uint32_t size)
 {
-    uint64_t inserts = INSERT_BYTES / size < INSERTS_MAX ? INSERT_BYTES / size : INSERTS_MAX, reads = 0;
+    uint64_t inserts = INSERT_BYTES / size < INSERTS_MAX ? INSERT_BYTES / size : INSERTS_MAX,
+             reads = 0;
     uint8_t *data = malloc(size);
 
     if (!data)
@@ -221,8 +222,8 @@ static void measure(const struct store *s, uint32_t size)
     double read = now_s();
     s->close();
     free(data);
-    printf("inserts_%u_per_s=%.1f reads_%u_per_s=%.1f\n", size, (double)inserts / (inserted - began), size,
-           (double)reads / (read - inserted));
+    printf("inserts_%u_per_s=%.1f reads_%u_per_s=%.1f\n", size,
+           (double)inserts / (inserted - began), size, (double)reads / (read - inserted));
 }
 
 int main(int argc, char **argv)

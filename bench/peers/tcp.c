@@ -124,7 +124,8 @@ static int send_main(void)
     if (!threads || !fds)
         die("out of memory");
     if (listener < 0 || setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) < 0 ||
-        bind(listener, (struct sockaddr *)&address, sizeof address) < 0 || listen(listener, 512) < 0)
+        bind(listener, (struct sockaddr *)&address, sizeof address) < 0 ||
+        listen(listener, 512) < 0)
         die("listen: %s", strerror(errno));
     for (uint64_t i = 0; i < receivers; i++) {
         fds[i] = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
@@ -220,8 +221,11 @@ static int recv_main(void)
 
 int main(int argc, char **argv)
 {
-    const struct option_word words[] = {{"listen", .endpoint = &address}, {"server", .endpoint = &address},
-                                        {"directory", .text = &directory}, {"receivers", .number = &receivers}, {0}};
+    const struct option_word words[] = {{"listen", .endpoint = &address},
+                                        {"server", .endpoint = &address},
+                                        {"directory", .text = &directory},
+                                        {"receivers", .number = &receivers},
+                                        {0}};
 
     program = "bench-tcp";
     if (argc < 2 || (strcmp(argv[1], "send") != 0 && strcmp(argv[1], "recv") != 0))

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// How late this kernel lets a program run, and what its clocks do meanwhile. Sleeps until a time every INTERVAL_US
-// by CLOCK_MONOTONIC, until SIGTERM; then one JSON object goes to standard output:
+// How late this kernel lets a program run, and what its clocks do meanwhile. Sleeps until a time
+// every INTERVAL_US by CLOCK_MONOTONIC, until SIGTERM; then one JSON object goes to standard
+// output:
 //
 //   interval_ns, samples, skipped   times that were over when it ran again were skipped
-//   late_ns {p50, p99, max}         how long after its time it ran (quantiles: the bucket's upper bound, at most
+//   late_ns {p50, p99, max}         how long after its time it ran (quantiles: the bucket's upper
+//   bound, at most
 //                                   a fifth too much), max_at_s: when that was (CLOCK_REALTIME)
 //   histogram [[upper_ns, count]]   buckets that are not empty, four per octave
 //   clock {resolution_ns            of CLOCK_MONOTONIC, as the kernel says
 //          look_ns                  least difference of two looks at it, one after the other
-//          elapsed_ns, raw_elapsed_ns  by CLOCK_MONOTONIC and by CLOCK_MONOTONIC_RAW, which nobody corrects
-//          shift_ns                 CLOCK_REALTIME - CLOCK_MONOTONIC, at the end less at the beginning
-//          step_ns, step_at_s}      its largest change between two samples, and when (CLOCK_REALTIME)
+//          elapsed_ns, raw_elapsed_ns  by CLOCK_MONOTONIC and by CLOCK_MONOTONIC_RAW, which nobody
+//          corrects shift_ns                 CLOCK_REALTIME - CLOCK_MONOTONIC, at the end less at
+//          the beginning step_ns, step_at_s}      its largest change between two samples, and when
+//          (CLOCK_REALTIME)
 //   cpu_ns                          what all this took of a processor
 //
-// It runs as the programs it stands for do: in a session of its own (so in a scheduling group of its own, where
-// the kernel groups by sessions), not pinned, with no priority. Only its timer has no slack, so that what is
-// measured is the scheduler.
+// It runs as the programs it stands for do: in a session of its own (so in a scheduling group of
+// its own, where the kernel groups by sessions), not pinned, with no priority. Only its timer has
+// no slack, so that what is measured is the scheduler.
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -53,7 +56,8 @@ static int64_t clock_ns(clockid_t clock)
 {
     struct timespec t;
 
-    if (clock_gettime(clock, &t) != 0) die("clock_gettime");
+    if (clock_gettime(clock, &t) != 0)
+        die("clock_gettime");
     return t.tv_sec * NS_PER_S + t.tv_nsec;
 }
 
@@ -61,7 +65,8 @@ static unsigned bucket_of(int64_t ns)
 {
     unsigned octave;
 
-    if (ns < INT64_C(1) << LEAST_SHIFT) return 0;
+    if (ns < INT64_C(1) << LEAST_SHIFT)
+        return 0;
     octave = 63U - (unsigned)__builtin_clzll((unsigned long long)ns);
     return 1 + (octave - LEAST_SHIFT) * PER_OCTAVE + (unsigned)(ns >> (octave - 2) & 3);
 }
@@ -70,9 +75,11 @@ static int64_t upper_ns(unsigned bucket)
 {
     unsigned octave;
 
-    if (bucket == 0) return INT64_C(1) << LEAST_SHIFT;
+    if (bucket == 0)
+        return INT64_C(1) << LEAST_SHIFT;
     octave = (bucket - 1) / PER_OCTAVE + LEAST_SHIFT;
-    return (INT64_C(1) << octave) + ((INT64_C(1) << (octave - 2)) * ((bucket - 1) % PER_OCTAVE + 1));
+    return (INT64_C(1) << octave) +
+           ((INT64_C(1) << (octave - 2)) * ((bucket - 1) % PER_OCTAVE + 1));
 }
 
 static int64_t least_look_ns(void)
@@ -82,13 +89,15 @@ static int64_t least_look_ns(void)
     for (int i = 0; i < LOOKS; i++) {
         int64_t now = clock_ns(CLOCK_MONOTONIC);
 
-        if (now > before && now - before < least) least = now - before;
+        if (now > before && now - before < least)
+            least = now - before;
         before = now;
     }
     return least;
 }
 
-// CLOCK_REALTIME - CLOCK_MONOTONIC into *offset; 0 if it could not be read without being interrupted.
+// CLOCK_REALTIME - CLOCK_MONOTONIC into *offset; 0 if it could not be read without being
+// interrupted.
 static int read_offset(int64_t *offset)
 {
     for (int i = 0; i < TRIES; i++) {
@@ -114,7 +123,8 @@ static void watch_clocks(struct clocks *c)
 {
     int64_t offset, step;
 
-    if (!read_offset(&offset)) return;
+    if (!read_offset(&offset))
+        return;
     if (!c->known) {
         c->known = 1;
         c->first = c->last = offset;
@@ -150,7 +160,8 @@ static int64_t quantile(const struct lags *l, double q)
 
     for (unsigned b = 0; b < BUCKETS; b++) {
         seen += l->counts[b];
-        if (seen > wanted) return upper_ns(b) < l->most ? upper_ns(b) : l->most;
+        if (seen > wanted)
+            return upper_ns(b) < l->most ? upper_ns(b) : l->most;
     }
     return l->most;
 }
@@ -160,25 +171,28 @@ static void report(const struct lags *l, const struct clocks *c, int64_t interva
     struct timespec resolution;
     const char *comma = "";
 
-    if (clock_getres(CLOCK_MONOTONIC, &resolution) != 0) die("clock_getres");
-    printf("{\"interval_ns\": %" PRId64 ", \"samples\": %" PRIu64 ", \"skipped\": %" PRIu64, interval, l->samples,
-           l->skipped);
-    printf(", \"late_ns\": {\"p50\": %" PRId64 ", \"p99\": %" PRId64 ", \"max\": %" PRId64 "}", quantile(l, 0.5),
-           quantile(l, 0.99), l->most);
+    if (clock_getres(CLOCK_MONOTONIC, &resolution) != 0)
+        die("clock_getres");
+    printf("{\"interval_ns\": %" PRId64 ", \"samples\": %" PRIu64 ", \"skipped\": %" PRIu64,
+           interval, l->samples, l->skipped);
+    printf(", \"late_ns\": {\"p50\": %" PRId64 ", \"p99\": %" PRId64 ", \"max\": %" PRId64 "}",
+           quantile(l, 0.5), quantile(l, 0.99), l->most);
     printf(", \"max_at_s\": %.6f, \"histogram\": [", (double)l->most_at / (double)NS_PER_S);
     for (unsigned b = 0; b < BUCKETS; b++) {
-        if (l->counts[b] == 0) continue;
+        if (l->counts[b] == 0)
+            continue;
         printf("%s[%" PRId64 ", %" PRIu64 "]", comma, upper_ns(b), l->counts[b]);
         comma = ", ";
     }
     printf("], \"clock\": {\"resolution_ns\": %" PRId64 ", \"look_ns\": %" PRId64,
            resolution.tv_sec * NS_PER_S + resolution.tv_nsec, least_look_ns());
-    printf(", \"elapsed_ns\": %" PRId64 ", \"raw_elapsed_ns\": %" PRId64, clock_ns(CLOCK_MONOTONIC) - c->begin,
-           clock_ns(CLOCK_MONOTONIC_RAW) - c->raw_begin);
-    printf(", \"shift_ns\": %" PRId64 ", \"step_ns\": %" PRId64 ", \"step_at_s\": %.6f}", c->last - c->first, c->step,
-           (double)c->step_at / (double)NS_PER_S);
+    printf(", \"elapsed_ns\": %" PRId64 ", \"raw_elapsed_ns\": %" PRId64,
+           clock_ns(CLOCK_MONOTONIC) - c->begin, clock_ns(CLOCK_MONOTONIC_RAW) - c->raw_begin);
+    printf(", \"shift_ns\": %" PRId64 ", \"step_ns\": %" PRId64 ", \"step_at_s\": %.6f}",
+           c->last - c->first, c->step, (double)c->step_at / (double)NS_PER_S);
     printf(", \"cpu_ns\": %" PRId64 "}\n", clock_ns(CLOCK_PROCESS_CPUTIME_ID));
-    if (fflush(stdout) != 0) die("standard output");
+    if (fflush(stdout) != 0)
+        die("standard output");
 }
 
 int main(int argc, char **argv)
@@ -191,11 +205,14 @@ int main(int argc, char **argv)
 
     interval = argc == 2 ? strtoll(argv[1], &rest, 10) * 1000 : 0;
     if (argc != 2 || *rest != '\0' || interval <= 0 || interval > 3600 * NS_PER_S) {
-        fprintf(stderr, "usage: hostlag INTERVAL_US; found '%s'; valid: 1 to 3600000000\n", argc > 1 ? argv[1] : "");
+        fprintf(stderr, "usage: hostlag INTERVAL_US; found '%s'; valid: 1 to 3600000000\n",
+                argc > 1 ? argv[1] : "");
         return 2;
     }
-    if (sigaction(SIGTERM, &action, NULL) != 0 || sigaction(SIGINT, &action, NULL) != 0) die("sigaction");
-    if (prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL) != 0) die("prctl");
+    if (sigaction(SIGTERM, &action, NULL) != 0 || sigaction(SIGINT, &action, NULL) != 0)
+        die("sigaction");
+    if (prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL) != 0)
+        die("prctl");
     clocks.begin = clock_ns(CLOCK_MONOTONIC);
     clocks.raw_begin = clock_ns(CLOCK_MONOTONIC_RAW);
     watch_clocks(&clocks);
@@ -205,7 +222,8 @@ int main(int argc, char **argv)
         struct timespec until = {.tv_sec = due / NS_PER_S, .tv_nsec = due % NS_PER_S};
         int64_t late;
 
-        if (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) != 0) continue; // a signal
+        if (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) != 0)
+            continue; // a signal
         late = clock_ns(CLOCK_MONOTONIC) - due;
         note(&lags, late);
         lags.skipped += (uint64_t)(late / interval);

@@ -4,13 +4,12 @@
  * receiver offers extension 1; bit 2: the rest is encrypted as a sender would, so that what follows
  * the decryption is reached; bits 3-4: size of the pieces), then the peer's bytes.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include <openssl/decoder.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/rsa.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "fuzz.h"
 #include "keyx.h"
@@ -34,7 +33,8 @@ static enum fmtp_keyx_status feed(struct fmtp_keyx *k, const uint8_t *bytes, siz
 
 static void as_sender(const uint8_t *bytes, size_t len, size_t piece)
 {
-    static const struct fmtp_session session = {.extended = true, .block_bytes = 1448, .fec_k = 200};
+    static const struct fmtp_session session = {
+        .extended = true, .block_bytes = 1448, .fec_k = 200};
     static const uint8_t key[113];
     struct fmtp_keyx *k = fmtp_keyx_new_sender();
     size_t n = 0;
@@ -80,7 +80,7 @@ static size_t encrypted(EVP_PKEY *key, const uint8_t *bytes, size_t len, uint8_t
 
 static void as_receiver(unsigned options, const uint8_t *bytes, size_t len, size_t piece)
 {
-    static struct fmtp_keyx *shared[2];  /* making a key pair for every input takes too long */
+    static struct fmtp_keyx *shared[2]; /* making a key pair for every input takes too long */
     static EVP_PKEY *keys[2];
     unsigned offer = options >> 1 & 1;
     uint8_t cipher[4 + 256];

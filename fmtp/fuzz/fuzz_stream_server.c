@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Receivers' streams into the sender core, amid offers, timers and partial writes. Input: a byte
- * (bit 0 layout, 1 small blocks and FEC, 2 larger groups, 3 r_uc, 4 an ordinary peer), then records {operation, argument, bytes}.
+ * (bit 0 layout, 1 small blocks and FEC, 2 larger groups, 3 r_uc, 4 an ordinary peer), then records
+ * {operation, argument, bytes}.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,9 @@
 
 enum { PEERS = 3, PRODUCTS = 4, LARGEST = 20000 };
 
-struct app { int retained; };
+struct app {
+    int retained;
+};
 
 static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release why)
 {
@@ -20,7 +23,7 @@ static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release 
 
     (void)index;
     (void)why;
-    free(cookie);                        /* a use afterwards is seen by the sanitizer */
+    free(cookie); /* a use afterwards is seen by the sanitizer */
     if (--app->retained < 0)
         abort();
 }
@@ -73,9 +76,14 @@ static void output(struct fmtp_sender *s, int peer, size_t n, uint64_t now_ns)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct app app = {0};
-    struct fmtp_sender_config cfg = {
-        .f_snd = 1, .r_mc_bps = 1000000, .max_products = PRODUCTS, .max_peers = PEERS,
-        .peer_queue_bytes = 2048, .first_index = UINT32_MAX, .ctx = &app, .released = released};
+    struct fmtp_sender_config cfg = {.f_snd = 1,
+                                     .r_mc_bps = 1000000,
+                                     .max_products = PRODUCTS,
+                                     .max_peers = PEERS,
+                                     .peer_queue_bytes = 2048,
+                                     .first_index = UINT32_MAX,
+                                     .ctx = &app,
+                                     .released = released};
     struct fmtp_sender *s;
     int peers[PEERS];
     uint64_t now_ns = 0;
@@ -89,7 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (*data & 8)
         cfg.r_uc_bps = 10000;
-    bool ordinary = *data & 16;              /* one of the peers */
+    bool ordinary = *data & 16; /* one of the peers */
     s = fmtp_sender_new(&cfg);
     if (!s)
         return 0;
@@ -102,20 +110,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         uint8_t argument = data[1];
         size_t n = 0;
         switch (data[0] % 8) {
-        case 0:
-            offer(s, &app, argument);
-            break;
-        case 1:
-            multicast(s, argument, now_ns);
-            break;
+        case 0: offer(s, &app, argument); break;
+        case 1: multicast(s, argument, now_ns); break;
         case 2:
             now_ns += (uint64_t)argument * 1000000;
             fmtp_sender_timeout(s, now_ns);
             break;
         case 3:
-        case 4:
-            output(s, *peer, (size_t)argument * 20, now_ns);
-            break;
+        case 4: output(s, *peer, (size_t)argument * 20, now_ns); break;
         case 5:
             if (argument & 3) {
                 fmtp_sender_peer_blocked(s, *peer, argument & 1);

@@ -62,7 +62,7 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
             rx->open[i].data = malloc(size ? size : 1);
             return rx->open[i].data;
         }
-    abort();                             /* more in flight than max_products */
+    abort(); /* more in flight than max_products */
 }
 
 static int take(struct rx *rx, uint32_t index)
@@ -86,15 +86,22 @@ static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, struct timesp
 
 static void missed(void *ctx, uint32_t index)
 {
-    take(ctx, index);                    /* it need not have begun */
+    take(ctx, index); /* it need not have begun */
 }
 
 struct fmtp_receiver *rx_new(struct rx *rx, enum fmtp_layout layout)
 {
-    struct fmtp_receiver_config cfg = {
-        .layout = layout, .f_rcv = 5, .r_mc_bps = 20000000, .max_products = RX_PRODUCTS,
-        .parity_bytes = RX_SYMBOLS * (sizeof(struct fmtp_symbol) + RX_BLOCK),
-        .stash_blocks = RX_STASH, .ctx = rx, .begun = begun, .ended = ended, .missed = missed};
+    struct fmtp_receiver_config cfg = {.layout = layout,
+                                       .f_rcv = 5,
+                                       .r_mc_bps = 20000000,
+                                       .max_products = RX_PRODUCTS,
+                                       .parity_bytes =
+                                           RX_SYMBOLS * (sizeof(struct fmtp_symbol) + RX_BLOCK),
+                                       .stash_blocks = RX_STASH,
+                                       .ctx = rx,
+                                       .begun = begun,
+                                       .ended = ended,
+                                       .missed = missed};
 
     memset(rx, 0, sizeof *rx);
     return fmtp_receiver_new(&cfg);
@@ -108,7 +115,7 @@ void rx_session(struct rx *rx, struct fmtp_receiver *r, bool extended, uint32_t 
 
     fmtp_receiver_session(r, &s, 0);
     if (!same)
-        memset(rx->done, 0, sizeof rx->done);    /* indices begin anew */
+        memset(rx->done, 0, sizeof rx->done); /* indices begin anew */
 }
 
 void rx_free(struct rx *rx, struct fmtp_receiver *r)
@@ -189,7 +196,7 @@ static size_t check_groups(const struct product *p)
         waiting += group->state == FMTP_GROUP_WAITING;
         held += n;
     }
-    TAILQ_FOREACH(group, &gs->waiting, link)
+    TAILQ_FOREACH (group, &gs->waiting, link)
         listed++;
     check(listed == waiting);
     check(!waiting || p->timer.pos);

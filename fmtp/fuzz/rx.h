@@ -12,9 +12,15 @@
 enum { RX_PRODUCTS = 8, RX_DONE = 1024, RX_BLOCK = 64, RX_SYMBOLS = 20, RX_STASH = 6 };
 
 struct rx {
-    struct { uint32_t index; void *data; } open[RX_PRODUCTS];
-    struct { uint32_t index; bool used; } done[RX_DONE];    /* of the session, by the low bits */
-    uint32_t newest;                     /* index heard of */
+    struct {
+        uint32_t index;
+        void *data;
+    } open[RX_PRODUCTS];
+    struct {
+        uint32_t index;
+        bool used;
+    } done[RX_DONE]; /* of the session, by the low bits */
+    uint32_t newest; /* index heard of */
 };
 
 struct fmtp_receiver *rx_new(struct rx *rx, enum fmtp_layout layout);
@@ -25,7 +31,8 @@ void rx_session(struct rx *rx, struct fmtp_receiver *r, bool extended, uint32_t 
 void rx_free(struct rx *rx, struct fmtp_receiver *r);
 /* Takes out up to n bytes of what goes to the sender. */
 void rx_drain(struct fmtp_receiver *r, size_t n);
-/* Gives a datagram, in the place predicted for it if there is one; other places are scribbled on. */
+/* Gives a datagram, in the place predicted for it if there is one; other places are scribbled
+ * on. */
 void rx_datagram(struct fmtp_receiver *r, const uint8_t *bytes, size_t len, uint64_t now_ns);
 /* Aborts if the receiver's books do not agree. */
 void rx_check(const struct fmtp_receiver *r);

@@ -22,8 +22,8 @@
 #include <sys/uio.h>
 #include <time.h>
 
-#define FMTP_DATA_LEN 1448u    /* product bytes per block (both layouts, MAC level 0) */
-#define FMTP_MAX_BLOCK 65492u    /* the largest block of any session: a PDU of 65504 bytes */
+#define FMTP_DATA_LEN 1448u   /* product bytes per block (both layouts, MAC level 0) */
+#define FMTP_MAX_BLOCK 65492u /* the largest block of any session: a PDU of 65504 bytes */
 #define FMTP_HEADER_LEN 12u
 #define FMTP_MAX_METADATA 1430u
 
@@ -31,7 +31,9 @@
  * LAYOUT_2021 start time+prodsize+metasize (18 bytes) and the RSA key exchange at MAC level 0. */
 enum fmtp_layout { FMTP_LAYOUT_2017 = 2017, FMTP_LAYOUT_2021 = 2021 };
 
-struct fmtp_error { char text[256]; };
+struct fmtp_error {
+    char text[256];
+};
 
 /* Addresses are IPv4 or IPv6; within one configuration all of the same family. */
 #define FMTP_ADDRESS_TEXT 80u
@@ -44,33 +46,33 @@ const char *fmtp_address_text(const struct sockaddr *address, char *out);
 /* What the two ends of a connection agreed on (LAYOUT_2021; see docs/contracts.md). Without the
  * extension only block_bytes means anything. */
 struct fmtp_session {
-    bool extended;           /* extension 1: multicast repair with FEC */
-    uint16_t block_bytes;    /* product bytes per block */
-    uint16_t fec_k;          /* blocks per FEC group at most */
-    uint32_t next_index;     /* first product for which the sender counts this receiver */
-    uint64_t id;             /* random per start of the sender */
+    bool extended;        /* extension 1: multicast repair with FEC */
+    uint16_t block_bytes; /* product bytes per block */
+    uint16_t fec_k;       /* blocks per FEC group at most */
+    uint32_t next_index;  /* first product for which the sender counts this receiver */
+    uint64_t id;          /* random per start of the sender */
 };
 
 /* ------------------------------------------------------------------ sending side */
 
 /* Why the sender let go of a product. */
 enum fmtp_release {
-    FMTP_RELEASE_ALL_DONE,   /* every receiver that was connected at BOP acknowledged it or left */
-    FMTP_RELEASE_TIMEOUT,    /* tau_snd(n) of equation (1) expired with receivers unfinished */
-    FMTP_RELEASE_CLOSED      /* the server is being closed */
+    FMTP_RELEASE_ALL_DONE, /* every receiver that was connected at BOP acknowledged it or left */
+    FMTP_RELEASE_TIMEOUT,  /* tau_snd(n) of equation (1) expired with receivers unfinished */
+    FMTP_RELEASE_CLOSED    /* the server is being closed */
 };
 
 struct fmtp_server_config {
     enum fmtp_layout layout;
     struct sockaddr_storage address; /* of NIC1: the multicast interface and source, and where
                                        receivers connect; port 0: see fmtp_server_tcp_port() */
-    struct sockaddr_storage group;  /* multicast group and UDP port */
-    uint8_t ttl;                    /* time to live or hop limit, 1 by default if 0 */
-    unsigned mac_level;             /* LAYOUT_2021: 0 none, 1 HMAC-SHA256, 2 Ed25519 */
-    bool unicast_repair;            /* offer no extension: repair by TCP only, as the originals do */
-    unsigned pdu_bytes;             /* FMTP packet with header and MAC; 0: 1460 (the originals'), or
-                                       what the path's MTU leaves if that is less */
-    bool no_gso;                    /* hand each datagram to the system by itself */
+    struct sockaddr_storage group;   /* multicast group and UDP port */
+    uint8_t ttl;                     /* time to live or hop limit, 1 by default if 0 */
+    unsigned mac_level;              /* LAYOUT_2021: 0 none, 1 HMAC-SHA256, 2 Ed25519 */
+    bool unicast_repair; /* offer no extension: repair by TCP only, as the originals do */
+    unsigned pdu_bytes;  /* FMTP packet with header and MAC; 0: 1460 (the originals'), or
+                            what the path's MTU leaves if that is less */
+    bool no_gso;         /* hand each datagram to the system by itself */
     const char *congestion_control; /* of the TCP connections; NULL or "": the system's default */
     size_t sndbuf_bytes;            /* b_snd, the UDP socket buffer; SO_SNDBUFFORCE, else SO_SNDBUF;
                                        0: the system's default. What does not fit waits with the
@@ -79,23 +81,24 @@ struct fmtp_server_config {
     uint32_t first_index;           /* product index of the first product */
     double f_snd;                   /* equation (1): tau_snd = max(f_snd*S/r_mc, max RTT) */
     uint64_t r_mc_bps;              /* multicast rate used in equation (1) */
-    uint64_t tau_snd_min_ns;        /* 0: equation (1) as published; else tau_snd is at least this */
-    uint64_t pace_bps;              /* 0: no pacing here (the NIC's HTB shapes); else pace datagrams */
-    bool adaptive_pace;             /* pace as fast as the receivers take it; they are extended */
-    uint64_t r_uc_bps;              /* rate of all retransmissions by TCP together; 0: no limit */
-    size_t max_products;            /* products retained for retransmission at most (default 4096) */
-    size_t max_receivers;           /* connections at most (default 256) */
-    size_t max_handshakes;          /* connections that have not finished the key exchange (default
-                                       256); one more costs the oldest of them its place */
-    size_t peer_queue_bytes;        /* memory for the queued requests of one receiver (default
-                                       4 MiB; 16 bytes per range, whatever its length); a receiver
-                                       over it gets RETX_REJ, never blocks the others */
-    void *ctx;                      /* passed to the callbacks */
+    uint64_t tau_snd_min_ns; /* 0: equation (1) as published; else tau_snd is at least this */
+    uint64_t pace_bps;       /* 0: no pacing here (the NIC's HTB shapes); else pace datagrams */
+    bool adaptive_pace;      /* pace as fast as the receivers take it; they are extended */
+    uint64_t r_uc_bps;       /* rate of all retransmissions by TCP together; 0: no limit */
+    size_t max_products;     /* products retained for retransmission at most (default 4096) */
+    size_t max_receivers;    /* connections at most (default 256) */
+    size_t max_handshakes;   /* connections that have not finished the key exchange (default
+                                256); one more costs the oldest of them its place */
+    size_t peer_queue_bytes; /* memory for the queued requests of one receiver (default
+                                4 MiB; 16 bytes per range, whatever its length); a receiver
+                                over it gets RETX_REJ, never blocks the others */
+    void *ctx;               /* passed to the callbacks */
     /* May this address open a retransmission connection? NULL: everybody may. */
     bool (*authorize)(void *ctx, const struct sockaddr *peer);
     /* The product's last datagram (EOP) left for the socket. */
     void (*multicasted)(void *ctx, uint32_t index, void *cookie);
-    /* The sender needs the product's bytes no more. Called exactly once for each offered product. */
+    /* The sender needs the product's bytes no more. Called exactly once for each offered
+     * product. */
     void (*released)(void *ctx, uint32_t index, void *cookie, enum fmtp_release why);
     /* A receiver connected (+1) or went (-1); count = connected now. May be NULL. */
     void (*receivers_changed)(void *ctx, const struct sockaddr *peer, int change, size_t count);
@@ -104,20 +107,20 @@ struct fmtp_server_config {
 struct fmtp_server_stats {
     uint64_t products, datagrams, datagram_bytes, blocks;
     uint64_t retx_requests, retx_blocks, retx_bytes, rejects, timeouts;
-    uint64_t bad_messages;          /* hostile or malformed TCP input, counted and dropped */
-    uint64_t acks;                  /* RETX_END: a receiver is done with a product */
-    uint64_t unacknowledged;        /* (product, receiver) pairs let go without RETX_END */
-    uint64_t repair_requests;       /* REPAIR_REQ of extended receivers */
-    uint64_t parity_sent, repairs_sent;   /* datagrams: PARITY (proactive too), REPAIR */
-    uint64_t nudges;                /* unsolicited RETX_EOP before the timeout */
-    uint64_t send_errors;           /* datagrams the system refused other than for lack of room */
-    uint64_t too_long;              /* of these, datagrams over the path's MTU */
-    uint64_t refused;               /* connections: not authorized, or over a bound */
+    uint64_t bad_messages;              /* hostile or malformed TCP input, counted and dropped */
+    uint64_t acks;                      /* RETX_END: a receiver is done with a product */
+    uint64_t unacknowledged;            /* (product, receiver) pairs let go without RETX_END */
+    uint64_t repair_requests;           /* REPAIR_REQ of extended receivers */
+    uint64_t parity_sent, repairs_sent; /* datagrams: PARITY (proactive too), REPAIR */
+    uint64_t nudges;                    /* unsolicited RETX_EOP before the timeout */
+    uint64_t send_errors; /* datagrams the system refused other than for lack of room */
+    uint64_t too_long;    /* of these, datagrams over the path's MTU */
+    uint64_t refused;     /* connections: not authorized, or over a bound */
     size_t receivers, retained;
-    size_t extended;                /* receivers that speak extension 1 */
-    size_t handshakes;              /* connections amid the key exchange now */
-    unsigned pdu_bytes;             /* in use */
-    size_t sndbuf_granted_bytes;    /* as rcvbuf_granted_bytes of a client */
+    size_t extended;             /* receivers that speak extension 1 */
+    size_t handshakes;           /* connections amid the key exchange now */
+    unsigned pdu_bytes;          /* in use */
+    size_t sndbuf_granted_bytes; /* as rcvbuf_granted_bytes of a client */
 };
 
 struct fmtp_server;
@@ -147,7 +150,8 @@ struct fmtp_client_config {
     enum fmtp_layout layout;
     struct sockaddr_storage server; /* FMTP TCP address of the sender */
     struct sockaddr_storage group;  /* multicast group and UDP port */
-    struct sockaddr_storage interface; /* address of NIC1 on which to join and from which to connect */
+    struct sockaddr_storage
+        interface;                  /* address of NIC1 on which to join and from which to connect */
     unsigned mac_level;             /* a sender below this level is refused */
     bool unicast_repair;            /* offer no extension */
     unsigned pdu_bytes;             /* of a sender without extension; 0: 1460 */
@@ -156,15 +160,16 @@ struct fmtp_client_config {
     const char *congestion_control; /* of the TCP connection; NULL or "": the system's default */
     double f_rcv;                   /* equation (2): tau_rcv = f_rcv*S/r_mc */
     uint64_t r_mc_bps;              /* multicast rate used in equation (2) */
-    size_t rcvbuf_bytes;            /* b_rcv, the UDP socket buffer; SO_RCVBUFFORCE, else SO_RCVBUF */
-    size_t max_products;            /* products in flight at most (default 4096) */
-    size_t parity_bytes;            /* memory for FEC parity (default 16 MiB) */
-    size_t stash_blocks;            /* datagrams kept while their BOP is fetched (default 1024; with
-                                       unicast_repair none, as the originals) */
+    size_t rcvbuf_bytes; /* b_rcv, the UDP socket buffer; SO_RCVBUFFORCE, else SO_RCVBUF */
+    size_t max_products; /* products in flight at most (default 4096) */
+    size_t parity_bytes; /* memory for FEC parity (default 16 MiB) */
+    size_t stash_blocks; /* datagrams kept while their BOP is fetched (default 1024; with
+                            unicast_repair none, as the originals) */
     void *ctx;
     /* A product begins. Return where its size bytes go (valid until ended()/missed()), or NULL if
      * it is not wanted (duplicate, too large): then RETX_END is sent at once and nothing is asked
-     * again. A wanted product of 0 bytes needs a pointer as well. start is the BOP's time stamp (zero in LAYOUT_2017). */
+     * again. A wanted product of 0 bytes needs a pointer as well. start is the BOP's time stamp
+     * (zero in LAYOUT_2017). */
     void *(*begun)(void *ctx, uint32_t index, uint32_t size_bytes, const void *meta,
                    uint16_t meta_len, struct timespec start);
     /* All bytes are there. retx_blocks: blocks that came by RETX_DATA. delay_s: now - start by
@@ -179,17 +184,17 @@ struct fmtp_client_config {
 struct fmtp_client_stats {
     uint64_t datagrams, blocks, duplicate_blocks, products, missed;
     uint64_t retx_requests, retx_blocks;
-    uint64_t repair_requests;       /* REPAIR_REQ sent */
-    uint64_t parity_symbols, parity_drops; /* PARITY received; of these no room for */
+    uint64_t repair_requests;                 /* REPAIR_REQ sent */
+    uint64_t parity_symbols, parity_drops;    /* PARITY received; of these no room for */
     uint64_t repaired_blocks, decoded_blocks; /* blocks by REPAIR; given back by parity */
     uint64_t stash_hits, stash_drops; /* datagrams before their BOP: used later; forgotten */
-    uint64_t bad_messages;          /* malformed datagrams or stream bytes, counted and dropped */
-    uint64_t socket_drops;          /* SO_MEMINFO drops of the UDP socket (b_rcv too small) */
-    uint64_t mac_failures;          /* datagrams with a wrong MAC, dropped */
-    uint64_t in_place;              /* blocks that the system wrote where they stay */
-    uint64_t connections;           /* to the sender, counting the first */
-    size_t rcvbuf_granted_bytes;    /* what the kernel granted (half of what SO_RCVBUF reports:
-                                       the kernel doubles the asked size for its overhead) */
+    uint64_t bad_messages;            /* malformed datagrams or stream bytes, counted and dropped */
+    uint64_t socket_drops;            /* SO_MEMINFO drops of the UDP socket (b_rcv too small) */
+    uint64_t mac_failures;            /* datagrams with a wrong MAC, dropped */
+    uint64_t in_place;                /* blocks that the system wrote where they stay */
+    uint64_t connections;             /* to the sender, counting the first */
+    size_t rcvbuf_granted_bytes;      /* what the kernel granted (half of what SO_RCVBUF reports:
+                                         the kernel doubles the asked size for its overhead) */
 };
 
 struct fmtp_client;

@@ -2,13 +2,14 @@
 #include "adapt.h"
 
 #define LOOK_NS UINT64_C(10000000)
-#define HOLD_NS UINT64_C(1000000000)  /* full receive buffers are worked off, their reports with them */
+#define HOLD_NS \
+    UINT64_C(1000000000) /* full receive buffers are worked off, their reports with them */
 #define FIRST_BPS UINT64_C(300000000)
 #define LEAST_BPS UINT64_C(100000000) /* slower paths have a rate of their own configured */
 #define MOST_BPS UINT64_C(100000000000)
-#define OVERRUN 0.08                  /* paths lose less; beyond it we are too fast */
+#define OVERRUN 0.08 /* paths lose less; beyond it we are too fast */
 #define CALM 0.06
-#define KEEP 0.8                      /* of what was seen, from look to look */
+#define KEEP 0.8 /* of what was seen, from look to look */
 
 void fmtp_adapt_init(struct fmtp_adapt *a)
 {

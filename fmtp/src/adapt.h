@@ -13,9 +13,9 @@
 
 struct fmtp_adapt {
     uint64_t rate_bps;
-    uint64_t next_ns, hold_ns;        /* next look; no second cut before, unless all is calm: reports
-                                         of losses before the cut come in */
-    uint64_t sent, asked;             /* at the last look */
+    uint64_t next_ns, hold_ns; /* next look; no second cut before, unless all is calm: reports
+                                  of losses before the cut come in */
+    uint64_t sent, asked;      /* at the last look */
     double lately_sent, lately_asked; /* forgetting old ones */
     bool steady;                      /* the first overrun was seen: no more fast growth */
 };
@@ -26,8 +26,8 @@ static inline bool fmtp_adapt_due(const struct fmtp_adapt *a, uint64_t now_ns)
 {
     return now_ns >= a->next_ns;
 }
-/* sent: datagrams so far; asked: symbols that the receivers asked for so far, per receiver; held: the
- * pace is made use of. Sets rate_bps. */
+/* sent: datagrams so far; asked: symbols that the receivers asked for so far, per receiver; held:
+ * the pace is made use of. Sets rate_bps. */
 void fmtp_adapt_look(struct fmtp_adapt *a, uint64_t sent, uint64_t asked, bool held,
                      uint64_t now_ns);
 

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "net.h"
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
@@ -8,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "net.h"
 
 struct sockaddr_storage fmtp_ipv4(struct in_addr addr, uint16_t port)
 {
@@ -73,8 +73,9 @@ const char *fmtp_address_text(const struct sockaddr *address, char *out)
     struct sockaddr_storage a = {0};
     char host[INET6_ADDRSTRLEN], zone[1 + IF_NAMESIZE] = "";
 
-    memcpy(&a, address, address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
-                                                       : sizeof(struct sockaddr_in));
+    memcpy(&a, address,
+           address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                          : sizeof(struct sockaddr_in));
     if (a.ss_family == AF_INET6) {
         inet_ntop(AF_INET6, &as6(&a)->sin6_addr, host, sizeof host);
         zone[0] = '%';
@@ -141,7 +142,7 @@ int fmtp_address_parse(const char *text, bool with_port, struct sockaddr_storage
             colon[-1] = 0;
             memmove(host, host + 1, strlen(host));
         } else if (strchr(host, ':')) {
-            return -1;                     /* IPv6 needs brackets before a port */
+            return -1; /* IPv6 needs brackets before a port */
         }
     }
     if (parse_host(host, out) < 0)

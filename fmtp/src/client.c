@@ -3,8 +3,6 @@
  * The receiver's event loop: the multicast input, the connection to the sender, a timer, all
  * behind one epoll descriptor.
  */
-#include "fmtp.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,23 +11,24 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "fmtp.h"
 #include "in.h"
 #include "keyx.h"
 #include "net.h"
 #include "timers.h"
 
 #define SECOND_NS UINT64_C(1000000000)
-#define CONNECT_NS (120 * SECOND_NS)       /* how long we try, if not configured */
-#define RETRY_NS SECOND_NS                 /* between attempts to connect at all */
-#define RECONNECT_NS (SECOND_NS / 10)      /* between attempts to connect again: at first, */
-#define RECONNECT_MAX_NS (8 * SECOND_NS)   /* doubling, at most */
+#define CONNECT_NS (120 * SECOND_NS)     /* how long we try, if not configured */
+#define RETRY_NS SECOND_NS               /* between attempts to connect at all */
+#define RECONNECT_NS (SECOND_NS / 10)    /* between attempts to connect again: at first, */
+#define RECONNECT_MAX_NS (8 * SECOND_NS) /* doubling, at most */
 #define HANDSHAKE_NS (30 * SECOND_NS)
 #define RTT_REFRESH_NS (SECOND_NS / 10)
 enum {
-    BATCHES = 8,                           /* of datagrams, per round */
-    ROUNDS = 16,                           /* per call of service */
-    EVENTS = 3,                            /* all that is watched */
-    UNASKED = 16,                          /* calls that read datagrams without asking epoll */
+    BATCHES = 8,  /* of datagrams, per round */
+    ROUNDS = 16,  /* per call of service */
+    EVENTS = 3,   /* all that is watched */
+    UNASKED = 16, /* calls that read datagrams without asking epoll */
     CANONICAL_PDU = 1460,
     READ_BYTES = 65536
 };
@@ -51,7 +50,7 @@ struct fmtp_client {
     uint32_t tcp_events, udp_events;
     uint64_t armed, give_up_ns, handshake_ends_ns, retry_ns, retry_after_ns, rtt_read_ns;
     uint64_t connections;
-    int unasked;                           /* such calls since the last that asked */
+    int unasked; /* such calls since the last that asked */
     uint8_t stream[READ_BYTES];
 };
 
@@ -65,8 +64,7 @@ static void on_ended(void *ctx, uint32_t index, uint32_t retx_blocks, struct tim
 
     if (c->cfg.layout == FMTP_LAYOUT_2021) {
         clock_gettime(CLOCK_REALTIME, &now);
-        delay_s = difftime(now.tv_sec, start.tv_sec) +
-                  (double)(now.tv_nsec - start.tv_nsec) / 1e9;
+        delay_s = difftime(now.tv_sec, start.tv_sec) + (double)(now.tv_nsec - start.tv_nsec) / 1e9;
     }
     c->cfg.ended(c->cfg.ctx, index, retx_blocks, delay_s);
 }
@@ -93,8 +91,10 @@ static int check(const struct fmtp_client_config *cfg, struct fmtp_error *err)
     if (cfg->layout != FMTP_LAYOUT_2017 && cfg->layout != FMTP_LAYOUT_2021)
         return fmtp_fail(err, "layout %d; valid are 2017 and 2021", (int)cfg->layout);
     if (!fmtp_address_is_multicast(&cfg->group) || !fmtp_address_port(&cfg->group))
-        return fmtp_fail(err, "group %s; valid are 224.0.0.0 to 239.255.255.255 or ff00::/8 with a "
-                         "port", fmtp_address_text((const struct sockaddr *)&cfg->group, group));
+        return fmtp_fail(err,
+                         "group %s; valid are 224.0.0.0 to 239.255.255.255 or ff00::/8 with a "
+                         "port",
+                         fmtp_address_text((const struct sockaddr *)&cfg->group, group));
     if (!fmtp_address_port(&cfg->server))
         return fmtp_fail(err, "sender's address without a port");
     if (cfg->server.ss_family != cfg->group.ss_family ||
@@ -109,7 +109,8 @@ static int check(const struct fmtp_client_config *cfg, struct fmtp_error *err)
     if (cfg->mac_level > 2 || (cfg->mac_level && cfg->layout == FMTP_LAYOUT_2017))
         return fmtp_fail(err, "MAC level %u; valid are 0, 1 and 2, in layout 2017 only 0",
                          cfg->mac_level);
-    if (cfg->pdu_bytes && (cfg->pdu_bytes < 256 || cfg->pdu_bytes > FMTP_HEADER_LEN + FMTP_MAX_BLOCK))
+    if (cfg->pdu_bytes &&
+        (cfg->pdu_bytes < 256 || cfg->pdu_bytes > FMTP_HEADER_LEN + FMTP_MAX_BLOCK))
         return fmtp_fail(err, "PDU of %u bytes; valid are 256 to %u", cfg->pdu_bytes,
                          FMTP_HEADER_LEN + FMTP_MAX_BLOCK);
     return 0;
@@ -132,11 +133,16 @@ static void set_defaults(struct fmtp_client_config *cfg)
 static int open_core(struct fmtp_client *c, struct fmtp_error *err)
 {
     const struct fmtp_client_config *cfg = &c->cfg;
-    struct fmtp_receiver_config core = {
-        .layout = cfg->layout, .f_rcv = cfg->f_rcv, .r_mc_bps = cfg->r_mc_bps,
-        .max_products = cfg->max_products, .parity_bytes = cfg->parity_bytes,
-        .stash_blocks = cfg->stash_blocks, .ctx = c, .begun = on_begun, .ended = on_ended,
-        .missed = on_missed};
+    struct fmtp_receiver_config core = {.layout = cfg->layout,
+                                        .f_rcv = cfg->f_rcv,
+                                        .r_mc_bps = cfg->r_mc_bps,
+                                        .max_products = cfg->max_products,
+                                        .parity_bytes = cfg->parity_bytes,
+                                        .stash_blocks = cfg->stash_blocks,
+                                        .ctx = c,
+                                        .begun = on_begun,
+                                        .ended = on_ended,
+                                        .missed = on_missed};
 
     c->core = fmtp_receiver_new(&core);
     if (!c->core)
@@ -295,9 +301,9 @@ static void refresh_rtt(struct fmtp_client *c, uint64_t now_ns)
 static void up(struct fmtp_client *c, uint64_t now_ns)
 {
     if (!c->session.extended)
-        c->session = (struct fmtp_session){
-            .block_bytes = (uint16_t)(c->cfg.pdu_bytes - FMTP_HEADER_LEN -
-                                      (c->mac ? fmtp_mac_len(c->mac) : 0))};
+        c->session =
+            (struct fmtp_session){.block_bytes = (uint16_t)(c->cfg.pdu_bytes - FMTP_HEADER_LEN -
+                                                            (c->mac ? fmtp_mac_len(c->mac) : 0))};
     if (fmtp_receiver_session(c->core, &c->session, now_ns) < 0) {
         lose_for_good(c, "the sender's session has impossible sizes", 0);
         return;
@@ -361,14 +367,11 @@ static void tcp_input(struct fmtp_client *c, const uint8_t *bytes, size_t len, u
     if (c->state == EXCHANGING) {
         size_t used = 0;
         switch (fmtp_keyx_input(c->keyx, bytes, len, &used)) {
-        case FMTP_KEYX_MORE:
-            return;
+        case FMTP_KEYX_MORE: return;
         case FMTP_KEYX_BAD:
             lose(c, "key exchange failed (is the sender of layout 2021?)", 0);
             return;
-        case FMTP_KEYX_DONE:
-            exchanged(c, now_ns);
-            break;
+        case FMTP_KEYX_DONE: exchanged(c, now_ns); break;
         }
         bytes += used;
         len -= used;
@@ -397,9 +400,11 @@ static void tcp_events(struct fmtp_client *c, uint32_t what, uint64_t now_ns)
     if (n > 0)
         tcp_input(c, c->stream, (size_t)n, now_ns);
     else if (n == 0)
-        lose(c, c->state == UP ? "closed by the sender"
-                               : "closed by the sender before the key exchange was done "
-                                 "(not authorized?)", 0);
+        lose(c,
+             c->state == UP ? "closed by the sender"
+                            : "closed by the sender before the key exchange was done "
+                              "(not authorized?)",
+             0);
     else if (errno != EAGAIN && errno != EINTR)
         lose(c, "lost", errno);
 }
@@ -527,8 +532,7 @@ static int service_all(struct fmtp_client *c, struct fmtp_error *err)
                 drained = false;
             else if (events[i].data.ptr == &c->tcp && c->tcp >= 0)
                 tcp_events(c, events[i].events, now_ns);
-            else if (events[i].data.ptr == &c->timer &&
-                     read(c->timer, &times, sizeof times) > 0)
+            else if (events[i].data.ptr == &c->timer && read(c->timer, &times, sizeof times) > 0)
                 c->armed = FMTP_NEVER;
         }
         /* What came in time is looked at before a timer says that it did not come. */

@@ -4,19 +4,19 @@
  * A connection is first a handshake, bounded in number and time and cheap until its first byte;
  * only after the key exchange it takes a receiver's place.
  */
-#include "server_impl.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "server_impl.h"
+
 #define SECOND_NS UINT64_C(1000000000)
-#define HANDSHAKE_NS (30 * SECOND_NS)      /* for the key exchange of a new connection */
+#define HANDSHAKE_NS (30 * SECOND_NS) /* for the key exchange of a new connection */
 #define RTT_REFRESH_NS (SECOND_NS / 10)
 enum {
-    ACCEPTS = 64,                          /* per call */
-    WRITES = 8,                            /* per connection and round */
+    ACCEPTS = 64, /* per call */
+    WRITES = 8,   /* per connection and round */
     READ_BYTES = 16384
 };
 
@@ -112,7 +112,7 @@ static bool begin_receiver(struct fmtp_server *s, struct conn *c, bool extended,
         drop(s, c);
         return false;
     }
-    fmtp_sender_peer_blocked(s->core, peer, true);    /* the answer goes first */
+    fmtp_sender_peer_blocked(s->core, peer, true); /* the answer goes first */
     enqueue(s, c);
     return true;
 }
@@ -143,7 +143,10 @@ static void add(struct fmtp_server *s, int fd, const struct sockaddr_storage *ad
     }
     bound_handshakes(s);
     fmtp_tune_tcp(fd);
-    *c = (struct conn){.fd = fd, .peer = -1, .addr = *addr, .events = EPOLLIN,
+    *c = (struct conn){.fd = fd,
+                       .peer = -1,
+                       .addr = *addr,
+                       .events = EPOLLIN,
                        .handshake_ends_ns = now_ns + HANDSHAKE_NS};
     TAILQ_INSERT_TAIL(&s->handshakes, c, link);
     s->nhandshakes++;
@@ -156,8 +159,7 @@ void fmtp_conns_accept(struct fmtp_server *s, uint64_t now_ns)
     for (int i = 0; i < ACCEPTS; i++) {
         struct sockaddr_storage from = {0};
         socklen_t len = sizeof from;
-        int fd = accept4(s->listener, (struct sockaddr *)&from, &len,
-                         SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = accept4(s->listener, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
             add(s, fd, &from, now_ns);
             continue;
@@ -298,7 +300,8 @@ uint64_t fmtp_conns_round(struct fmtp_server *s, uint64_t now_ns)
         dequeue(s, c);
         transmit(s, c, now_ns);
     }
-    for (size_t i = 0; i < s->receivers && (peer = fmtp_sender_next_ready(s->core, now_ns)) >= 0; i++)
+    for (size_t i = 0; i < s->receivers && (peer = fmtp_sender_next_ready(s->core, now_ns)) >= 0;
+         i++)
         transmit(s, s->by_peer[peer], now_ns);
     free_list(&s->dead);
     c = TAILQ_FIRST(&s->handshakes);

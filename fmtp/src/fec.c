@@ -6,8 +6,8 @@
 #include <string.h>
 
 enum {
-    ROWS = 6,                     /* output symbols per pass: what ISA-L computes at once */
-    TABLE = 32                    /* bytes of multiplication table per coefficient */
+    ROWS = 6,  /* output symbols per pass: what ISA-L computes at once */
+    TABLE = 32 /* bytes of multiplication table per coefficient */
 };
 
 uint32_t fmtp_fec_groups(uint32_t nblocks, unsigned fec_k)
@@ -52,8 +52,7 @@ static void combine(size_t bytes, unsigned k, unsigned rows, uint8_t *coefficien
     for (unsigned at = 0; at < rows; at += ROWS) {
         unsigned n = rows - at < ROWS ? rows - at : ROWS;
         ec_init_tables((int)k, (int)n, coefficients + (size_t)at * k, tables);
-        ec_encode_data((int)bytes, (int)k, (int)n, tables, (uint8_t **)in,
-                       (uint8_t **)out + at);
+        ec_encode_data((int)bytes, (int)k, (int)n, tables, (uint8_t **)in, (uint8_t **)out + at);
     }
 }
 

@@ -14,13 +14,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FMTP_FEC_MAX_K 254u          /* leaves one parity symbol */
+#define FMTP_FEC_MAX_K 254u /* leaves one parity symbol */
 #define FMTP_FEC_DEFAULT_K 200u
-#define FMTP_FEC_MAX_GROUPS 65536u   /* a product of more groups cannot use extension 1 */
+#define FMTP_FEC_MAX_GROUPS 65536u /* a product of more groups cannot use extension 1 */
 
 struct fmtp_fec_group {
-    uint32_t first;                  /* block of the product */
-    uint32_t count;                  /* k_g blocks: 1..fec_k */
+    uint32_t first; /* block of the product */
+    uint32_t count; /* k_g blocks: 1..fec_k */
 };
 
 /* Groups of a product of nblocks (0 for an empty one). fec_k 1..FMTP_FEC_MAX_K. */

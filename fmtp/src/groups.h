@@ -17,40 +17,40 @@
 struct fmtp_symbol {
     struct fmtp_symbol *next;
     uint8_t number;
-    uint8_t bytes[];              /* block_bytes */
+    uint8_t bytes[]; /* block_bytes */
 };
 
 /* Parity in hand of all products. */
 struct fmtp_symbols {
     size_t block_bytes;
-    size_t count, limit;          /* symbols */
-    uint8_t *pad;                 /* 2 * block_bytes: a short last block, padded; in and out */
+    size_t count, limit; /* symbols */
+    uint8_t *pad;        /* 2 * block_bytes: a short last block, padded; in and out */
 };
 
 enum fmtp_group_state {
-    FMTP_GROUP_OPEN,              /* nothing asked */
-    FMTP_GROUP_WAITING,           /* asked for by REPAIR_REQ; in the list of waiting ones */
-    FMTP_GROUP_STREAM             /* asked for by RETX_REQ, which cannot get lost */
+    FMTP_GROUP_OPEN,    /* nothing asked */
+    FMTP_GROUP_WAITING, /* asked for by REPAIR_REQ; in the list of waiting ones */
+    FMTP_GROUP_STREAM   /* asked for by RETX_REQ, which cannot get lost */
 };
 
 struct fmtp_group {
     TAILQ_ENTRY(fmtp_group) link;
     struct fmtp_symbol *parity;
-    uint64_t asked_ns, due_ns;    /* the first request; when patience ends */
-    uint32_t order;               /* of the latest request, among all requests */
-    uint8_t state;                /* enum fmtp_group_state */
-    uint8_t missing;              /* blocks not received */
-    uint8_t held;                 /* symbols in parity: always fewer than missing */
-    uint8_t high, asked_high;     /* largest end known; when asked last */
-    uint8_t round;                /* timeouts so far without news */
-    uint8_t asks;                 /* requests made */
-    bool answered;                /* something came since the first request */
+    uint64_t asked_ns, due_ns; /* the first request; when patience ends */
+    uint32_t order;            /* of the latest request, among all requests */
+    uint8_t state;             /* enum fmtp_group_state */
+    uint8_t missing;           /* blocks not received */
+    uint8_t held;              /* symbols in parity: always fewer than missing */
+    uint8_t high, asked_high;  /* largest end known; when asked last */
+    uint8_t round;             /* timeouts so far without news */
+    uint8_t asks;              /* requests made */
+    bool answered;             /* something came since the first request */
 };
 
 struct fmtp_groups {
     uint32_t nblocks, count;
     unsigned fec_k;
-    uint32_t at;                  /* the group that was looked up last, and its blocks */
+    uint32_t at; /* the group that was looked up last, and its blocks */
     struct fmtp_fec_group at_blocks;
     TAILQ_HEAD(, fmtp_group) waiting;
     struct fmtp_group group[];

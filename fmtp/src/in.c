@@ -16,35 +16,35 @@
 #endif
 
 enum {
-    MESSAGES = 32,                         /* per recvmmsg */
-    UNPREDICTED = 8,                       /* of these without a prediction: a BOP among them makes
-                                              one for what comes after it */
-    SLOTS = 512,                           /* datagrams with a predicted place, per recvmmsg */
+    MESSAGES = 32,   /* per recvmmsg */
+    UNPREDICTED = 8, /* of these without a prediction: a BOP among them makes
+                        one for what comes after it */
+    SLOTS = 512,     /* datagrams with a predicted place, per recvmmsg */
     SLOTS_PER_MESSAGE = 64,
-    SEGMENTS = 4096,                       /* datagrams per recvmmsg, more are not looked at */
-    TAIL_BYTES = 65536                     /* where what has no predicted place goes */
+    SEGMENTS = 4096,   /* datagrams per recvmmsg, more are not looked at */
+    TAIL_BYTES = 65536 /* where what has no predicted place goes */
 };
 
 /* A datagram of the batch. */
 struct segment {
-    const uint8_t *head, *payload, *mac;   /* head NULL: too short to be one */
+    const uint8_t *head, *payload, *mac; /* head NULL: too short to be one */
     size_t payload_len;
 };
 
 /* Where one message of the batch was let to land: nslots times {header, place, MAC}, then tail. */
 struct landing {
     unsigned first_slot, nslots;
-    size_t slot_bytes;                     /* of all its slots together */
+    size_t slot_bytes; /* of all its slots together */
 };
 
 struct fmtp_in {
     int fd;
     struct fmtp_mac *mac;
-    unsigned per_message;                  /* datagrams that a message had last */
+    unsigned per_message; /* datagrams that a message had last */
     size_t rcvbuf_granted;
     uint64_t mac_failures, in_place;
-    unsigned count, asked;                 /* messages of the batch; how many there was room for */
-    uint32_t first_index, first_seqnum;    /* of the first predicted place */
+    unsigned count, asked;              /* messages of the batch; how many there was room for */
+    uint32_t first_index, first_seqnum; /* of the first predicted place */
     struct landing landings[MESSAGES];
     struct mmsghdr msgs[MESSAGES];
     struct {
@@ -56,7 +56,7 @@ struct fmtp_in {
     uint8_t macs[SLOTS][FMTP_MAC_MAX];
     unsigned nsegments;
     struct segment segments[SEGMENTS];
-    uint8_t *gathered;                     /* what landed in wrong places, in one piece again */
+    uint8_t *gathered; /* what landed in wrong places, in one piece again */
     size_t gathered_room;
     uint8_t tails[MESSAGES][TAIL_BYTES];
 };
@@ -77,7 +77,7 @@ struct fmtp_in *fmtp_in_open(const struct fmtp_client_config *cfg, struct fmtp_e
         return NULL;
     }
     in->rcvbuf_granted = fmtp_set_rcvbuf(in->fd, cfg->rcvbuf_bytes);
-    fmtp_set_option(in->fd, SOL_UDP, UDP_GRO, 1);        /* older kernels: one by one */
+    fmtp_set_option(in->fd, SOL_UDP, UDP_GRO, 1); /* older kernels: one by one */
     return in;
 }
 
@@ -144,9 +144,10 @@ static void lay_out(struct fmtp_in *in, const struct fmtp_receiver *core)
             l->slot_bytes += FMTP_HEADER_LEN + in->places[slot].iov_len + mac_len(in);
         }
         *part++ = (struct iovec){in->tails[i], TAIL_BYTES};
-        in->msgs[i] = (struct mmsghdr){.msg_hdr = {
-            .msg_iov = begin, .msg_iovlen = (size_t)(part - begin),
-            .msg_control = in->control[i].room, .msg_controllen = sizeof in->control[i].room}};
+        in->msgs[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = begin,
+                                                   .msg_iovlen = (size_t)(part - begin),
+                                                   .msg_control = in->control[i].room,
+                                                   .msg_controllen = sizeof in->control[i].room}};
     }
 }
 
@@ -269,7 +270,8 @@ static bool make_room(struct fmtp_in *in)
         size_t len = in->msgs[i].msg_len;
         if (in->landings[i].nslots)
             need += len < in->landings[i].slot_bytes + TAIL_BYTES
-                        ? len : in->landings[i].slot_bytes + TAIL_BYTES;
+                        ? len
+                        : in->landings[i].slot_bytes + TAIL_BYTES;
     }
     if (need <= in->gathered_room)
         return true;
@@ -298,9 +300,9 @@ void fmtp_in_deliver(struct fmtp_in *in, struct fmtp_receiver *core, uint64_t no
 
     in->nsegments = 0;
     if (!make_room(in))
-        return;                            /* no memory: lost like any other */
+        return; /* no memory: lost like any other */
     room = in->gathered;
-    in->per_message = 1;                   /* the next batch is expected to be like this one */
+    in->per_message = 1; /* the next batch is expected to be like this one */
     for (unsigned i = 0; i < in->count; i++)
         take_apart(in, i, &room);
     for (unsigned i = 0; i < in->nsegments; i++) {

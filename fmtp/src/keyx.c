@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "keyx.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include <openssl/bio.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
@@ -11,6 +8,8 @@
 #include <openssl/pem.h>
 #include <openssl/rsa.h>
 #include <openssl/x509.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "mac.h"
 
@@ -18,8 +17,8 @@ enum {
     LENGTH_BYTES = 4,
     MIN_BITS = 1024,
     MAX_BITS = 4096,
-    AGREED_LEN = 4 + 2 + 2 + 4 + 8,   /* of the plaintext before the MAC key, extension 1 */
-    FEC_MAX = 255                     /* blocks and parity symbols of a group */
+    AGREED_LEN = 4 + 2 + 2 + 4 + 8, /* of the plaintext before the MAC key, extension 1 */
+    FEC_MAX = 255                   /* blocks and parity symbols of a group */
 };
 
 static const char offer_line[] = "FMTP-Extensions: 1\n";
@@ -28,10 +27,10 @@ static const char end_line[] = "-----END RSA PUBLIC KEY-----\n";
 static const char magic[4] = {'D', 'P', 'X', '1'};
 
 struct fmtp_keyx {
-    EVP_PKEY *own;                    /* receiver only */
-    EVP_PKEY *peer;                   /* sender only: the receiver's public key */
-    bool offered;                     /* by us (receiver) or by the peer (sender) */
-    struct fmtp_session session;      /* receiver only */
+    EVP_PKEY *own;               /* receiver only */
+    EVP_PKEY *peer;              /* sender only: the receiver's public key */
+    bool offered;                /* by us (receiver) or by the peer (sender) */
+    struct fmtp_session session; /* receiver only */
     uint8_t mac_key[FMTP_MAC_KEY_MAX];
     size_t mac_key_len;
     size_t in_len;
@@ -176,8 +175,8 @@ static bool accept_offer(struct fmtp_keyx *k, const uint8_t *text, size_t len)
     return k->peer != NULL;
 }
 
-int fmtp_keyx_answer(struct fmtp_keyx *k, const struct fmtp_session *session, const uint8_t *mac_key,
-                     size_t mac_key_len)
+int fmtp_keyx_answer(struct fmtp_keyx *k, const struct fmtp_session *session,
+                     const uint8_t *mac_key, size_t mac_key_len)
 {
     EVP_PKEY_CTX *ctx = k->peer ? oaep(k->peer, EVP_PKEY_encrypt_init) : NULL;
     uint8_t plain[AGREED_LEN + FMTP_MAC_KEY_MAX];
@@ -209,10 +208,11 @@ static bool accept_plain(struct fmtp_keyx *k, const uint8_t *plain, size_t len)
 {
     if (k->offered && len >= AGREED_LEN && memcmp(plain, magic, sizeof magic) == 0 &&
         fmtp_mac_is_key_len(len - AGREED_LEN)) {
-        k->session = (struct fmtp_session){
-            .extended = true, .block_bytes = (uint16_t)get(plain + 4, 2),
-            .fec_k = (uint16_t)get(plain + 6, 2), .next_index = (uint32_t)get(plain + 8, 4),
-            .id = get(plain + 12, 8)};
+        k->session = (struct fmtp_session){.extended = true,
+                                           .block_bytes = (uint16_t)get(plain + 4, 2),
+                                           .fec_k = (uint16_t)get(plain + 6, 2),
+                                           .next_index = (uint32_t)get(plain + 8, 4),
+                                           .id = get(plain + 12, 8)};
         if (!k->session.block_bytes || k->session.block_bytes > FMTP_MAX_BLOCK ||
             !k->session.fec_k || k->session.fec_k > FEC_MAX - 1)
             return false;

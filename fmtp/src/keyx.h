@@ -15,13 +15,14 @@
 
 #include "fmtp.h"
 
-#define FMTP_KEYX_MAX 8192u           /* longest string accepted (an RSA-2048 key has 426 bytes) */
+#define FMTP_KEYX_MAX 8192u /* longest string accepted (an RSA-2048 key has 426 bytes) */
 
 enum fmtp_keyx_status { FMTP_KEYX_MORE, FMTP_KEYX_DONE, FMTP_KEYX_BAD };
 
 struct fmtp_keyx;
 
-/* The receiver's side; makes a key pair (some 0.1 s of CPU). offer: extension 1. NULL on failure. */
+/* The receiver's side; makes a key pair (some 0.1 s of CPU). offer: extension 1. NULL on
+ * failure. */
 struct fmtp_keyx *fmtp_keyx_new_receiver(bool offer);
 /* The sender's side. */
 struct fmtp_keyx *fmtp_keyx_new_sender(void);
@@ -41,8 +42,8 @@ const uint8_t *fmtp_keyx_output(const struct fmtp_keyx *k, size_t *len);
 bool fmtp_keyx_offered(const struct fmtp_keyx *k);
 /* Makes the answer. session: NULL or not extended for an ordinary receiver. -1: the receiver's key
  * cannot carry it. */
-int fmtp_keyx_answer(struct fmtp_keyx *k, const struct fmtp_session *session, const uint8_t *mac_key,
-                     size_t mac_key_len);
+int fmtp_keyx_answer(struct fmtp_keyx *k, const struct fmtp_session *session,
+                     const uint8_t *mac_key, size_t mac_key_len);
 
 /* --- receiver, after DONE */
 /* True and *session filled if the sender agreed to extension 1. */

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mac.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include <openssl/bio.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
@@ -11,23 +8,25 @@
 #include <openssl/params.h>
 #include <openssl/pem.h>
 #include <openssl/rand.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum {
     HMAC_LEN = 32,
     HMAC_KEY_LEN = 64,
     SIGNATURE_LEN = 64,
-    PUBLIC_KEY_LEN = 113,             /* PEM SubjectPublicKeyInfo of an Ed25519 key */
+    PUBLIC_KEY_LEN = 113, /* PEM SubjectPublicKeyInfo of an Ed25519 key */
     MAX_MESSAGE = 65504
 };
 
 struct fmtp_mac {
     unsigned level;
-    EVP_MAC_CTX *hmac;                /* level 1, keyed */
-    EVP_PKEY *pkey;                   /* level 2 */
-    EVP_MD_CTX *md;                   /* level 2 */
+    EVP_MAC_CTX *hmac; /* level 1, keyed */
+    EVP_PKEY *pkey;    /* level 2 */
+    EVP_MD_CTX *md;    /* level 2 */
     size_t key_len;
     uint8_t key[FMTP_MAC_KEY_MAX];
-    uint8_t *message;                 /* level 2: Ed25519 takes a message in one piece */
+    uint8_t *message; /* level 2: Ed25519 takes a message in one piece */
 };
 
 size_t fmtp_mac_len_of(unsigned level)

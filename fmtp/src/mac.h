@@ -14,8 +14,8 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-#define FMTP_MAC_MAX 64u              /* the longest MAC */
-#define FMTP_MAC_KEY_MAX 128u         /* room for the longest key */
+#define FMTP_MAC_MAX 64u      /* the longest MAC */
+#define FMTP_MAC_KEY_MAX 128u /* room for the longest key */
 
 struct fmtp_mac;
 
@@ -27,7 +27,7 @@ struct fmtp_mac *fmtp_mac_new_verifier(const uint8_t *key, size_t len);
 void fmtp_mac_free(struct fmtp_mac *m);
 
 unsigned fmtp_mac_level(const struct fmtp_mac *m);
-size_t fmtp_mac_len(const struct fmtp_mac *m);                    /* 0, 32 or 64 */
+size_t fmtp_mac_len(const struct fmtp_mac *m); /* 0, 32 or 64 */
 size_t fmtp_mac_len_of(unsigned level);
 /* What the receivers are told. */
 const uint8_t *fmtp_mac_key(const struct fmtp_mac *m, size_t *len);
@@ -37,7 +37,6 @@ bool fmtp_mac_is_key_len(size_t len);
 /* The MAC of the concatenated parts (at most 65504 bytes) to out[fmtp_mac_len()]. -1 on failure. */
 int fmtp_mac_sign(struct fmtp_mac *m, const struct iovec *parts, int nparts, uint8_t *out);
 /* False: forged or damaged. */
-bool fmtp_mac_verify(struct fmtp_mac *m, const struct iovec *parts, int nparts,
-                     const uint8_t *mac);
+bool fmtp_mac_verify(struct fmtp_mac *m, const struct iovec *parts, int nparts, const uint8_t *mac);
 
 #endif

@@ -5,15 +5,15 @@
 #ifndef FMTP_NET_H
 #define FMTP_NET_H
 
-#include "fmtp.h"
-
 #include <sys/epoll.h>
+
+#include "fmtp.h"
 
 /* Fills err with the formatted text; returns -1. */
 int fmtp_fail(struct fmtp_error *err, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-uint64_t fmtp_now_ns(void);                        /* CLOCK_MONOTONIC */
+uint64_t fmtp_now_ns(void); /* CLOCK_MONOTONIC */
 
 /* --- addresses (address.c); those that other rooms use are in fmtp.h */
 uint16_t fmtp_address_port(const struct sockaddr_storage *a);
@@ -24,7 +24,7 @@ bool fmtp_address_is_multicast(const struct sockaddr_storage *a);
 bool fmtp_address_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
 
 struct fmtp_interface {
-    unsigned index;                                /* 0: any, the routing table decides */
+    unsigned index; /* 0: any, the routing table decides */
     bool loopback;
 };
 
@@ -36,8 +36,8 @@ int fmtp_interface_of(const struct sockaddr_storage *a, struct fmtp_interface *o
 /* UDP socket connected to the group, source address and outgoing interface those of `from` (its
  * port is not used), datagrams never fragmented. *mtu_bytes: the path's. */
 int fmtp_open_multicast_out(const struct sockaddr_storage *from,
-                            const struct sockaddr_storage *group, unsigned ttl,
-                            unsigned *mtu_bytes, struct fmtp_error *err);
+                            const struct sockaddr_storage *group, unsigned ttl, unsigned *mtu_bytes,
+                            struct fmtp_error *err);
 /* UDP socket bound to the group and joined on the interface that has the address `on`; source:
  * NULL for any source. Several sockets of one host can have the same group and port. */
 int fmtp_open_multicast_in(const struct sockaddr_storage *group, const struct sockaddr_storage *on,
@@ -51,16 +51,16 @@ int fmtp_open_connection(const struct sockaddr_storage *from, const struct socka
 int fmtp_set_congestion_control(int fd, const char *name, struct fmtp_error *err);
 /* Would the system take it? */
 int fmtp_try_congestion_control(const char *name, struct fmtp_error *err);
-void fmtp_close_fd(int *fd);                       /* leaves -1 */
+void fmtp_close_fd(int *fd); /* leaves -1 */
 
 int fmtp_set_option(int fd, int level, int name, int value);
 /* keepalive (60 s idle, 30 s interval, 5 probes), no delay, bounded unsent backlog. */
 void fmtp_tune_tcp(int fd);
 /* Round-trip time of a connected TCP socket, 0 if unknown. */
 uint64_t fmtp_tcp_rtt_ns(int fd);
-/* The same from the kernel's smoothed and smallest samples in us (no sample: 0 and UINT32_MAX). A lost
- * SYN or acknowledgement makes a sample as long as the retransmission timer, and requests are too
- * few for it to be forgotten soon; so the smoothed time counts as far as queues explain it. */
+/* The same from the kernel's smoothed and smallest samples in us (no sample: 0 and UINT32_MAX). A
+ * lost SYN or acknowledgement makes a sample as long as the retransmission timer, and requests are
+ * too few for it to be forgotten soon; so the smoothed time counts as far as queues explain it. */
 static inline uint64_t fmtp_rtt_ns(uint32_t smoothed_us, uint32_t least_us)
 {
     uint64_t most_us = 2 * (uint64_t)least_us + 10000;
@@ -68,7 +68,8 @@ static inline uint64_t fmtp_rtt_ns(uint32_t smoothed_us, uint32_t least_us)
     return (!least_us || smoothed_us < most_us ? smoothed_us : most_us) * UINT64_C(1000);
 }
 bool fmtp_tcp_established(int fd);
-/* Enlarges the receive buffer as far as the system lets us (0: leaves it); returns what was granted. */
+/* Enlarges the receive buffer as far as the system lets us (0: leaves it); returns what was
+ * granted. */
 size_t fmtp_set_rcvbuf(int fd, size_t bytes);
 /* The same of the send buffer. */
 size_t fmtp_set_sndbuf(int fd, size_t bytes);

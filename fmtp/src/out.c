@@ -13,13 +13,14 @@
 #define SECOND_NS UINT64_C(1000000000)
 #define PACE_BURST_NS UINT64_C(1000000)    /* datagrams of 1 ms may go out together */
 #define PACE_CATCH_UP_NS UINT64_C(5000000) /* lateness that is made up for */
-#define GSO_BURST_NS UINT64_C(100000)      /* a GSO run takes this long at the multicast rate at most:
-                                              below 240 Mbit/s every datagram goes by itself */
-#define HELD_NS UINT64_C(20000000)         /* held back in this time: the pace is made use of */
+#define GSO_BURST_NS                                                                           \
+    UINT64_C(100000)               /* a GSO run takes this long at the multicast rate at most: \
+                                      below 240 Mbit/s every datagram goes by itself */
+#define HELD_NS UINT64_C(20000000) /* held back in this time: the pace is made use of */
 enum {
-    BATCH_UNGROUPED = 32,                  /* datagrams per call without GSO */
-    MAX_MESSAGES = 64,                     /* per call */
-    GSO_SEGMENTS = 64,                     /* UDP_MAX_SEGMENTS of older kernels */
+    BATCH_UNGROUPED = 32, /* datagrams per call without GSO */
+    MAX_MESSAGES = 64,    /* per call */
+    GSO_SEGMENTS = 64,    /* UDP_MAX_SEGMENTS of older kernels */
     GSO_BYTES = 65000,
     CANONICAL_PDU = 1460,
     SMALLEST_PDU = 256
@@ -115,7 +116,8 @@ static unsigned most(const struct fmtp_out *o, uint64_t now_ns)
 {
     uint64_t n = o->gso_max > 1 ? FMTP_OUT_BATCH - FMTP_OUT_BATCH % o->gso_max : BATCH_UNGROUPED;
 
-    if (o->pace_bps && (now_ns + PACE_BURST_NS - o->pace_next_ns) / pace_cost_ns(o, o->pdu_bytes) < n)
+    if (o->pace_bps &&
+        (now_ns + PACE_BURST_NS - o->pace_next_ns) / pace_cost_ns(o, o->pdu_bytes) < n)
         n = 1 + (now_ns + PACE_BURST_NS - o->pace_next_ns) / pace_cost_ns(o, o->pdu_bytes);
     return (unsigned)n;
 }
@@ -178,8 +180,8 @@ static void pack(struct fmtp_out *o, unsigned n, struct messages *m)
             last = o->batch[i].len < size;
             i++;
         }
-        m->msgs[k] = (struct mmsghdr){.msg_hdr = {.msg_iov = o->parts + first,
-                                                  .msg_iovlen = nparts - first}};
+        m->msgs[k] = (struct mmsghdr){
+            .msg_hdr = {.msg_iov = o->parts + first, .msg_iovlen = nparts - first}};
         m->datagrams[k] = i - begin;
         if (i - begin > 1)
             segment(m, k, size + mac_len);
@@ -196,7 +198,7 @@ static unsigned refused(struct fmtp_out *o, const struct messages *m, int error,
         o->retry_ns = now_ns + SECOND_NS / 1000;
     } else if (m->datagrams[0] > 1 &&
                (error == EINVAL || error == EIO || error == ENOPROTOOPT || error == EOPNOTSUPP)) {
-        o->gso_max = 1;                    /* this kernel or device does not segment */
+        o->gso_max = 1; /* this kernel or device does not segment */
     } else if (error != EINTR) {
         /* Interface down, no route, refused by a filter, over the MTU: lost like any other. */
         o->send_errors += m->datagrams[0];

@@ -13,27 +13,27 @@
 #include "sender.h"
 
 enum {
-    FMTP_OUT_BATCH = 192,                  /* datagrams per call */
-    FMTP_OUT_PARTS = 2 + FMTP_MAX_PARTS    /* header, payload, MAC */
+    FMTP_OUT_BATCH = 192,               /* datagrams per call */
+    FMTP_OUT_PARTS = 2 + FMTP_MAX_PARTS /* header, payload, MAC */
 };
 
 struct fmtp_out {
     int fd;
     struct fmtp_mac *mac;
-    unsigned overhead;                     /* IP and UDP headers, for pacing */
-    unsigned gso_max;                      /* datagrams per message; 1: no GSO */
-    unsigned pdu_bytes;                    /* in use: header, block, MAC */
-    size_t sndbuf_granted;                 /* bytes */
+    unsigned overhead;     /* IP and UDP headers, for pacing */
+    unsigned gso_max;      /* datagrams per message; 1: no GSO */
+    unsigned pdu_bytes;    /* in use: header, block, MAC */
+    size_t sndbuf_granted; /* bytes */
     uint64_t pace_bps;
-    bool adapts;                           /* pace_bps follows the receivers' losses */
-    uint64_t held_ns;                      /* the pace last held datagrams back */
+    bool adapts;      /* pace_bps follows the receivers' losses */
+    uint64_t held_ns; /* the pace last held datagrams back */
     struct fmtp_adapt adapt;
-    bool full;                             /* no room in the socket buffer: wait for EPOLLOUT */
-    uint64_t retry_ns;                     /* after ENOBUFS, which no event ends */
+    bool full;         /* no room in the socket buffer: wait for EPOLLOUT */
+    uint64_t retry_ns; /* after ENOBUFS, which no event ends */
     uint64_t pace_next_ns;
     uint64_t send_errors, too_long;
     uint64_t datagrams;
-    uint64_t messages;                     /* handed to the system: datagrams or runs of them */
+    uint64_t messages; /* handed to the system: datagrams or runs of them */
     struct fmtp_datagram batch[FMTP_OUT_BATCH];
     uint8_t macs[FMTP_OUT_BATCH][FMTP_MAC_MAX];
     struct iovec parts[FMTP_OUT_BATCH * FMTP_OUT_PARTS];
@@ -42,7 +42,8 @@ struct fmtp_out {
 /* Opens socket and MAC key; pdu_bytes is settled. -1 with *err. */
 int fmtp_out_open(struct fmtp_out *o, const struct fmtp_server_config *cfg, struct fmtp_error *err);
 void fmtp_out_close(struct fmtp_out *o);
-/* Sends what may go now to so many receivers, one batch at most; returns how many datagrams left. */
+/* Sends what may go now to so many receivers, one batch at most; returns how many datagrams
+ * left. */
 unsigned fmtp_out_send(struct fmtp_out *o, struct fmtp_sender *core, size_t peers, uint64_t now_ns);
 /* Nothing was to be sent for a while: idle time is no credit. */
 void fmtp_out_begin(struct fmtp_out *o, uint64_t now_ns);

@@ -9,9 +9,9 @@
 #include <stdint.h>
 
 struct fmtp_outbox {
-    uint8_t *bytes;               /* bytes[at..at+len) wait */
+    uint8_t *bytes; /* bytes[at..at+len) wait */
     size_t at, len, capacity;
-    size_t limit;                 /* of len; at most four times as much is allocated */
+    size_t limit; /* of len; at most four times as much is allocated */
 };
 
 void fmtp_outbox_init(struct fmtp_outbox *o, size_t limit);

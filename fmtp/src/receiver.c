@@ -254,9 +254,9 @@ static void on_data(struct fmtp_receiver *r, const struct fmtp_header *h, const 
 {
     struct product *p;
 
-    if (h->flags == FMTP_PARITY ? h->payloadlen != r->block
-                                : h->payloadlen == 0 || h->payloadlen > r->block ||
-                                  h->seqnum % r->block) {
+    if (h->flags == FMTP_PARITY
+            ? h->payloadlen != r->block
+            : h->payloadlen == 0 || h->payloadlen > r->block || h->seqnum % r->block) {
         r->stats.bad_messages++;
         return;
     }
@@ -309,8 +309,8 @@ unsigned fmtp_receiver_places(const struct fmtp_receiver *r, struct fmtp_header 
 
     if (!p || !p->active || p->eop)
         return 0;
-    *first = (struct fmtp_header){.index = p->index, .seqnum = p->next * r->block,
-                                  .flags = FMTP_MEM_DATA};
+    *first = (struct fmtp_header){
+        .index = p->index, .seqnum = p->next * r->block, .flags = FMTP_MEM_DATA};
     for (uint32_t b = p->next; n < max && b < p->nblocks && !fmtp_have(p->received, b); b++) {
         uint32_t seqnum = b * r->block;
         out[n++] = (struct iovec){p->data + seqnum, fmtp_block_len(p->size, seqnum, r->block)};

@@ -21,15 +21,15 @@
 
 #include "wire.h"
 
-#define FMTP_MIN_BLOCK 64u            /* no session has smaller blocks */
+#define FMTP_MIN_BLOCK 64u /* no session has smaller blocks */
 
 struct fmtp_receiver_config {
     enum fmtp_layout layout;
-    double f_rcv;                     /* equation (2) */
-    uint64_t r_mc_bps;                /* equation (2) */
+    double f_rcv;      /* equation (2) */
+    uint64_t r_mc_bps; /* equation (2) */
     size_t max_products;
-    size_t parity_bytes;              /* extension 1: parity in hand; what is beyond is asked for again */
-    size_t stash_blocks;              /* datagrams kept for products whose BOP is unknown; 0: none */
+    size_t parity_bytes; /* extension 1: parity in hand; what is beyond is asked for again */
+    size_t stash_blocks; /* datagrams kept for products whose BOP is unknown; 0: none */
     void *ctx;
     /* The callbacks must not call the receiver. See fmtp_client_config; here ended() gets the time
      * stamp of the BOP instead of a delay. */
@@ -80,7 +80,7 @@ void fmtp_receiver_sent(struct fmtp_receiver *r, size_t bytes);
  * new connection. */
 bool fmtp_receiver_stuck(const struct fmtp_receiver *r);
 
-uint64_t fmtp_receiver_deadline(const struct fmtp_receiver *r);   /* FMTP_NEVER: none */
+uint64_t fmtp_receiver_deadline(const struct fmtp_receiver *r); /* FMTP_NEVER: none */
 void fmtp_receiver_timeout(struct fmtp_receiver *r, uint64_t now_ns);
 
 size_t fmtp_receiver_in_flight(const struct fmtp_receiver *r);

@@ -2,8 +2,8 @@
  *
  * Asking for blocks that did not come.
  *
- * Ordinary: a block is asked for by RETX_REQ once, when a later one, EOP, a newer product or tau_rcv
- * says that it passed; the answer comes by TCP and cannot get lost.
+ * Ordinary: a block is asked for by RETX_REQ once, when a later one, EOP, a newer product or
+ * tau_rcv says that it passed; the answer comes by TCP and cannot get lost.
  *
  * With extension 1: an FEC group that passed with blocks missing beyond the parity in hand is asked
  * for by REPAIR_REQ, and what answers it is multicast and can get lost. A symbol tells how many
@@ -23,8 +23,8 @@
 #define BURST_QUIET_NS (10 * MS)
 #define BURST_QUIET_BLOCKS 24
 enum {
-    ROUNDS = 3,                       /* timeouts in vain before RETX_REQ, unless repairs come */
-    ASKS = 32                         /* REPAIR_REQ of one group at most */
+    ROUNDS = 3, /* timeouts in vain before RETX_REQ, unless repairs come */
+    ASKS = 32   /* REPAIR_REQ of one group at most */
 };
 
 static bool is_full(const struct fmtp_receiver *r)
@@ -102,7 +102,7 @@ static void ask_group(struct fmtp_receiver *r, struct product *p, uint32_t g)
 {
     struct fmtp_group *group = &p->groups->group[g];
     unsigned k = fmtp_groups_blocks(p->groups, g).count;
-    int need = group->missing - group->held;    /* below 1: there was no memory to decode */
+    int need = group->missing - group->held; /* below 1: there was no memory to decode */
     uint8_t bitmap[32], body[FMTP_REPAIR_REQ_MAX];
 
     if (need < 1 || group->asks >= ASKS) {
@@ -192,8 +192,8 @@ void fmtp_rx_parity(struct fmtp_receiver *r, struct product *p, const struct fmt
         ask_group(r, p, at.group);
     } else {
         /* The rest of the burst comes soon, or its end is lost. */
-        wait_for(r, p, group, BURST_QUIET_NS + fmtp_scaled_tx_ns(BURST_QUIET_BLOCKS, r->block,
-                                                                 r->cfg.r_mc_bps));
+        wait_for(r, p, group,
+                 BURST_QUIET_NS + fmtp_scaled_tx_ns(BURST_QUIET_BLOCKS, r->block, r->cfg.r_mc_bps));
     }
 }
 
@@ -234,7 +234,7 @@ void fmtp_rx_overdue(struct fmtp_receiver *r, struct product *p)
             out_of_patience(r, p, group);
     }
     p->due_ns = FMTP_NEVER;
-    TAILQ_FOREACH(group, &p->groups->waiting, link)
+    TAILQ_FOREACH (group, &p->groups->waiting, link)
         if (group->due_ns < p->due_ns)
             p->due_ns = group->due_ns;
 }
@@ -245,7 +245,7 @@ void fmtp_rx_nudged(struct fmtp_receiver *r, struct product *p)
 
     if (!p->groups)
         return;
-    TAILQ_FOREACH(group, &p->groups->waiting, link)
+    TAILQ_FOREACH (group, &p->groups->waiting, link)
         if (r->now_ns - group->asked_ns > r->rtt_ns)
             group->due_ns = r->now_ns;
     fmtp_rx_overdue(r, p);

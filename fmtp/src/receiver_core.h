@@ -18,43 +18,43 @@
 #include "timers.h"
 
 enum {
-    FMTP_RX_SOFT_BYTES = 65536        /* above it no more blocks are asked for until some left */
+    FMTP_RX_SOFT_BYTES = 65536 /* above it no more blocks are asked for until some left */
 };
 
 /* The end of time: no interval reaches from before it to FMTP_NEVER. */
 #define FMTP_RX_TIME_MAX (UINT64_MAX / 2)
 
 struct product {
-    struct fmtp_timer timer;          /* first: timers are cast back to their product */
-    struct product *chain;            /* hash */
-    TAILQ_ENTRY(product) link;        /* in r->asking, if asking */
+    struct fmtp_timer timer;   /* first: timers are cast back to their product */
+    struct product *chain;     /* hash */
+    TAILQ_ENTRY(product) link; /* in r->asking, if asking */
     uint32_t index, size, nblocks, nleft, retx_blocks;
-    uint32_t first_time;              /* blocks that came by MEM_DATA */
-    uint32_t expected;                /* blocks below it passed; known before the BOP as well */
-    uint32_t next;                    /* the block after the latest MEM_DATA */
-    uint32_t ask_from, ask_to;        /* what is still to be looked at: FEC groups, else blocks */
-    bool active;                      /* BOP is known; else it is being asked for */
+    uint32_t first_time;       /* blocks that came by MEM_DATA */
+    uint32_t expected;         /* blocks below it passed; known before the BOP as well */
+    uint32_t next;             /* the block after the latest MEM_DATA */
+    uint32_t ask_from, ask_to; /* what is still to be looked at: FEC groups, else blocks */
+    bool active;               /* BOP is known; else it is being asked for */
     bool eop, eop_asked, asking;
-    bool stashed;                     /* something of it is in the stash */
-    uint64_t tau_ns;                  /* tau_rcv(n): the multicast is over by then; or FMTP_NEVER */
-    uint64_t heard_ns;                /* when the latest MEM_DATA came */
-    uint64_t due_ns;                  /* no waiting group is due before */
+    bool stashed;      /* something of it is in the stash */
+    uint64_t tau_ns;   /* tau_rcv(n): the multicast is over by then; or FMTP_NEVER */
+    uint64_t heard_ns; /* when the latest MEM_DATA came */
+    uint64_t due_ns;   /* no waiting group is due before */
     uint8_t *data;
     struct timespec start;
-    uint64_t *received;               /* bitmap */
-    struct fmtp_groups *groups;       /* NULL: repaired by RETX_REQ alone */
+    uint64_t *received;         /* bitmap */
+    struct fmtp_groups *groups; /* NULL: repaired by RETX_REQ alone */
 };
 
 struct fmtp_receiver {
     struct fmtp_receiver_config cfg;
     struct fmtp_session session;
-    uint32_t block;                   /* session.block_bytes */
+    uint32_t block; /* session.block_bytes */
     uint64_t now_ns;
     bool joined;
-    uint32_t latest;                  /* newest index seen; older ones without entry are done */
-    uint32_t first;                   /* the first index that is ours */
-    uint32_t stray, stray_count;      /* resynchronisation after a far jump */
-    uint32_t skipped_from, skipped_to;/* indices of the latest jump: missed, not acknowledged */
+    uint32_t latest;                   /* newest index seen; older ones without entry are done */
+    uint32_t first;                    /* the first index that is ours */
+    uint32_t stray, stray_count;       /* resynchronisation after a far jump */
+    uint32_t skipped_from, skipped_to; /* indices of the latest jump: missed, not acknowledged */
     struct product **hash;
     size_t hash_mask, count;
     struct fmtp_timers timers;
@@ -65,15 +65,15 @@ struct fmtp_receiver {
     struct fmtp_stash stash;
     /* patience with repairs */
     uint64_t rtt_ns;
-    uint64_t answer_ns, answer_var_ns;/* from REPAIR_REQ to the first repair; 0: never measured */
-    uint64_t repair_ns;               /* when the latest repair came */
-    uint32_t order, repair_order;     /* of the latest request; of the latest one answered */
+    uint64_t answer_ns, answer_var_ns; /* from REPAIR_REQ to the first repair; 0: never measured */
+    uint64_t repair_ns;                /* when the latest repair came */
+    uint32_t order, repair_order;      /* of the latest request; of the latest one answered */
     /* stream */
     uint8_t head[FMTP_HEADER_LEN];
     size_t head_len;
-    struct fmtp_header msg;           /* being read while payload_left */
+    struct fmtp_header msg; /* being read while payload_left */
     size_t payload_left;
-    uint8_t *body;                    /* of a payload in pieces: block_bytes */
+    uint8_t *body; /* of a payload in pieces: block_bytes */
     struct fmtp_client_stats stats;
 };
 
@@ -90,7 +90,8 @@ void fmtp_rx_emit_body(struct fmtp_receiver *r, const struct fmtp_header *h, con
 /* Sets the product's timer to the earlier of tau_ns and due_ns. */
 void fmtp_rx_arm(struct fmtp_receiver *r, struct product *p);
 /* (seqnum, len) is a block of the active product; false: counted as bad. */
-bool fmtp_rx_is_block(struct fmtp_receiver *r, const struct product *p, const struct fmtp_header *h);
+bool fmtp_rx_is_block(struct fmtp_receiver *r, const struct product *p,
+                      const struct fmtp_header *h);
 /* A block that was missing is in its place. Counts it nowhere. */
 void fmtp_rx_received(struct fmtp_receiver *r, struct product *p, uint32_t block);
 /* The stashed datagrams of a product that just became active. False: that completed it. */

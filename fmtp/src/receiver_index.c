@@ -9,8 +9,8 @@
 #include "receiver_core.h"
 
 enum {
-    RESYNC_DATAGRAMS = 32,            /* consistent far-off datagrams that are believed */
-    RESYNC_REPORT = 65536             /* skipped indices reported missed at most */
+    RESYNC_DATAGRAMS = 32, /* consistent far-off datagrams that are believed */
+    RESYNC_REPORT = 65536  /* skipped indices reported missed at most */
 };
 
 /* ------------------------------------------------------------------ entries */
@@ -50,7 +50,8 @@ void fmtp_rx_miss(struct fmtp_receiver *r, uint32_t index)
     r->cfg.missed(r->cfg.ctx, index);
 }
 
-/* gcc's analyzer takes an object for lost whose only pointer is in a table with a computed index. */
+/* gcc's analyzer takes an object for lost whose only pointer is in a table with a computed
+ * index. */
 #if defined __GNUC__ && !defined __clang__
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"
@@ -186,12 +187,9 @@ enum fmtp_rx_seen fmtp_rx_see(struct fmtp_receiver *r, uint32_t index)
 struct product *fmtp_rx_see_data(struct fmtp_receiver *r, uint32_t index)
 {
     switch (fmtp_rx_see(r, index)) {
-    case FMTP_RX_NEW:
-        return ask_bop(r, index);
-    case FMTP_RX_OLD:
-        return fmtp_rx_lookup(r, index);
-    default:
-        return NULL;
+    case FMTP_RX_NEW: return ask_bop(r, index);
+    case FMTP_RX_OLD: return fmtp_rx_lookup(r, index);
+    default: return NULL;
     }
 }
 
@@ -228,8 +226,8 @@ static bool allocate(struct fmtp_receiver *r, struct product *p)
 static void begin(struct fmtp_receiver *r, struct product *p, const struct fmtp_bop *bop)
 {
     uint32_t index = p->index, seen = p->expected;
-    void *data = r->cfg.begun(r->cfg.ctx, index, bop->size_bytes, bop->meta, bop->meta_len,
-                              bop->start);
+    void *data =
+        r->cfg.begun(r->cfg.ctx, index, bop->size_bytes, bop->meta, bop->meta_len, bop->start);
 
     p->size = bop->size_bytes;
     p->nleft = p->nblocks = fmtp_blocks(p->size, r->block);
@@ -269,14 +267,9 @@ void fmtp_rx_bop(struct fmtp_receiver *r, const struct fmtp_header *h, const uin
         return;
     }
     switch (fmtp_rx_see(r, h->index)) {
-    case FMTP_RX_NEW:
-        p = entry(r, h->index);
-        break;
-    case FMTP_RX_OLD:
-        p = fmtp_rx_lookup(r, h->index);
-        break;
-    default:
-        return;
+    case FMTP_RX_NEW: p = entry(r, h->index); break;
+    case FMTP_RX_OLD: p = fmtp_rx_lookup(r, h->index); break;
+    default: return;
     }
     if (p && !p->active)
         begin(r, p, &bop);

@@ -32,17 +32,10 @@ static void on_message(struct fmtp_receiver *r, const uint8_t *payload)
     struct fmtp_header h = r->msg;
 
     switch (h.flags) {
-    case FMTP_RETX_REJ:
-        fmtp_rx_rejected(r, h.index);
-        break;
-    case FMTP_RETX_EOP:
-        fmtp_rx_eop(r, &h);
-        break;
-    case FMTP_RETX_DATA:
-        on_data(r, &h, payload);
-        break;
-    default:
-        fmtp_rx_bop(r, &h, payload);
+    case FMTP_RETX_REJ: fmtp_rx_rejected(r, h.index); break;
+    case FMTP_RETX_EOP: fmtp_rx_eop(r, &h); break;
+    case FMTP_RETX_DATA: on_data(r, &h, payload); break;
+    default: fmtp_rx_bop(r, &h, payload);
     }
 }
 
@@ -51,15 +44,12 @@ static int check(const struct fmtp_receiver *r, const struct fmtp_header *h)
 {
     switch (h->flags) {
     case FMTP_RETX_REJ:
-    case FMTP_RETX_EOP:
-        return h->payloadlen ? -1 : 0;
-    case FMTP_RETX_DATA:
-        return h->payloadlen > r->block ? -1 : 0;
+    case FMTP_RETX_EOP: return h->payloadlen ? -1 : 0;
+    case FMTP_RETX_DATA: return h->payloadlen > r->block ? -1 : 0;
     case FMTP_RETX_BOP:
-        return h->payloadlen > r->block || h->payloadlen < fmtp_bop_fixed_len(r->cfg.layout)
-               ? -1 : 0;
-    default:
-        return -1;
+        return h->payloadlen > r->block || h->payloadlen < fmtp_bop_fixed_len(r->cfg.layout) ? -1
+                                                                                             : 0;
+    default: return -1;
     }
 }
 
@@ -90,8 +80,7 @@ static void on_payload(struct fmtp_receiver *r, const uint8_t *bytes, size_t len
         on_message(r, bytes);
 }
 
-int fmtp_receiver_stream(struct fmtp_receiver *r, const uint8_t *bytes, size_t len,
-                         uint64_t now_ns)
+int fmtp_receiver_stream(struct fmtp_receiver *r, const uint8_t *bytes, size_t len, uint64_t now_ns)
 {
     fmtp_rx_tick(r, now_ns);
     while (len) {

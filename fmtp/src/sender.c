@@ -280,8 +280,8 @@ void fmtp_sender_multicasted(struct fmtp_sender *s, struct product *p, uint64_t 
     s->stats.products++;
     p->multicasted = true;
     fmtp_timer_arm(&s->timers, &p->timer, now_ns + max64(tau_ns, s->cfg.tau_snd_min_ns));
-    p->nudge_ns = max64(2 * rtt_ns, NUDGE_MIN_NS) +
-                  fmtp_scaled_tx_ns(1, queued_bytes(s), s->cfg.r_mc_bps);
+    p->nudge_ns =
+        max64(2 * rtt_ns, NUDGE_MIN_NS) + fmtp_scaled_tx_ns(1, queued_bytes(s), s->cfg.r_mc_bps);
     p->queued_ns = s->cfg.queued_bytes ? now_ns + p->nudge_ns : 0;
     if (p->had_peers)
         fmtp_timer_arm(&s->nudges, &p->nudge, now_ns + p->nudge_ns);
@@ -295,10 +295,10 @@ static void nudge(struct fmtp_sender *s, struct product *p, uint64_t now_ns)
 {
     if (!p->busy)
         s->stats.nudges += fmtp_peers_nudge(s, p);
-    p->nudge_ns = p->nudge_ns < NUDGE_MAX_NS / 2 ? 2 * p->nudge_ns
-                                                 : max64(p->nudge_ns, NUDGE_MAX_NS);
+    p->nudge_ns =
+        p->nudge_ns < NUDGE_MAX_NS / 2 ? 2 * p->nudge_ns : max64(p->nudge_ns, NUDGE_MAX_NS);
     fmtp_timer_arm(&s->nudges, &p->nudge, now_ns + p->nudge_ns);
-    fmtp_sender_release_if_done(s, p);        /* a peer may have been rejected for want of room */
+    fmtp_sender_release_if_done(s, p); /* a peer may have been rejected for want of room */
 }
 
 static uint64_t min64(uint64_t a, uint64_t b)
@@ -333,7 +333,8 @@ void fmtp_sender_timeout(struct fmtp_sender *s, uint64_t now_ns)
         struct product *p = (struct product *)t;
         if (p->unfinished)
             s->stats.timeouts++;
-        /* To ours this is a call to ask for all they lack, and what waits in the system they lack. */
+        /* To ours this is a call to ask for all they lack, and what waits in the system they
+         * lack. */
         if (now_ns >= p->queued_ns)
             force_eop(s, p);
         fmtp_sender_release(s, p, FMTP_RELEASE_TIMEOUT);

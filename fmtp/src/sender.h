@@ -18,24 +18,24 @@
 
 #define FMTP_MAX_PARTS 4
 #define FMTP_STREAM_MESSAGES 32
-#define FMTP_FILL_MAX 1024               /* datagrams that one fill() gives at most */
+#define FMTP_FILL_MAX 1024 /* datagrams that one fill() gives at most */
 
 struct fmtp_sender_config {
     enum fmtp_layout layout;
     uint32_t first_index;
-    uint16_t block_bytes;                /* 0: FMTP_DATA_LEN */
-    uint16_t overhead_bytes;             /* below FMTP on the way (IP and UDP), for cost */
-    uint16_t fec_k;                      /* blocks per FEC group, <= FMTP_FEC_MAX_K; 0: no extension */
+    uint16_t block_bytes;    /* 0: FMTP_DATA_LEN */
+    uint16_t overhead_bytes; /* below FMTP on the way (IP and UDP), for cost */
+    uint16_t fec_k;          /* blocks per FEC group, <= FMTP_FEC_MAX_K; 0: no extension */
     uint64_t session_id;
-    double f_snd;                        /* equation (1) */
-    uint64_t r_mc_bps;                   /* equation (1), and the cost of repair; 0: unknown */
-    uint64_t r_uc_bps;                   /* all streams together at most; 0: unlimited */
-    uint64_t tau_snd_min_ns;             /* 0: equation (1) as it is */
-    size_t queued_bytes;                 /* what may wait in the system behind sent(); 0: 256 KiB */
+    double f_snd;            /* equation (1) */
+    uint64_t r_mc_bps;       /* equation (1), and the cost of repair; 0: unknown */
+    uint64_t r_uc_bps;       /* all streams together at most; 0: unlimited */
+    uint64_t tau_snd_min_ns; /* 0: equation (1) as it is */
+    size_t queued_bytes;     /* what may wait in the system behind sent(); 0: 256 KiB */
     size_t max_products, max_peers;
-    size_t peer_queue_bytes;             /* memory for the queued requests of one peer */
+    size_t peer_queue_bytes; /* memory for the queued requests of one peer */
     void *ctx;
-    void (*multicasted)(void *ctx, uint32_t index, void *cookie);             /* may be NULL */
+    void (*multicasted)(void *ctx, uint32_t index, void *cookie); /* may be NULL */
     void (*released)(void *ctx, uint32_t index, void *cookie, enum fmtp_release why);
 };
 
@@ -57,7 +57,7 @@ struct fmtp_stream_out {
 
 struct fmtp_sender;
 
-struct fmtp_sender *fmtp_sender_new(const struct fmtp_sender_config *cfg);  /* NULL: no memory */
+struct fmtp_sender *fmtp_sender_new(const struct fmtp_sender_config *cfg); /* NULL: no memory */
 /* Releases what is retained with FMTP_RELEASE_CLOSED. */
 void fmtp_sender_free(struct fmtp_sender *s);
 
@@ -104,7 +104,7 @@ void fmtp_sender_peer_peek(struct fmtp_sender *s, int peer, struct fmtp_stream_o
 void fmtp_sender_peer_sent(struct fmtp_sender *s, int peer, size_t bytes, uint64_t now_ns);
 
 /* --- time */
-uint64_t fmtp_sender_deadline(const struct fmtp_sender *s);       /* FMTP_NEVER: none */
+uint64_t fmtp_sender_deadline(const struct fmtp_sender *s); /* FMTP_NEVER: none */
 void fmtp_sender_timeout(struct fmtp_sender *s, uint64_t now_ns);
 
 /* Everything but .receivers' address related fields is filled. */

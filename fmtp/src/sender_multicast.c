@@ -4,11 +4,10 @@
  * them out. Planning alternates between the product being multicast and repairs of older groups.
  */
 #include "sender.h"
-
 #include "sender_repair.h"
 #include "sender_state.h"
 
-enum { PARITY_BATCH = 12 };           /* parity symbols made at once */
+enum { PARITY_BATCH = 12 }; /* parity symbols made at once */
 
 static struct item *item_at(struct fmtp_sender *s, size_t i)
 {
@@ -160,9 +159,7 @@ static void count(struct fmtp_sender *s, const struct item *item)
     s->stats.datagrams++;
     s->stats.datagram_bytes += FMTP_HEADER_LEN;
     switch (item->flags) {
-    case FMTP_BOP:
-        s->stats.datagram_bytes += p->body_len;
-        break;
+    case FMTP_BOP: s->stats.datagram_bytes += p->body_len; break;
     case FMTP_PARITY:
         s->stats.parity_sent++;
         s->stats.datagram_bytes += s->cfg.block_bytes;

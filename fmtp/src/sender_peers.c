@@ -8,11 +8,11 @@
 #include "sender_repair.h"
 #include "sender_state.h"
 
-#define BYTE_NS UINT64_C(8000000000)  /* at 1 bit/s */
+#define BYTE_NS UINT64_C(8000000000) /* at 1 bit/s */
 
 enum {
-    NUDGE_SCAN = 64,              /* a longer queue is not searched: it tells the peer enough */
-    UC_BURST_MS = 5               /* r_uc tokens that idle time saves up */
+    NUDGE_SCAN = 64, /* a longer queue is not searched: it tells the peer enough */
+    UC_BURST_MS = 5  /* r_uc tokens that idle time saves up */
 };
 
 static uint16_t block_bytes(const struct fmtp_sender *s)
@@ -186,8 +186,8 @@ int fmtp_sender_peer_add(struct fmtp_sender *s, bool extended, struct fmtp_sessi
 
     while (i < s->cfg.max_peers && s->peers[i])
         i++;
-    struct peer *peer = i < s->cfg.max_peers
-                        ? calloc(1, sizeof *peer + FMTP_HEADER_LEN + block_bytes(s)) : NULL;
+    struct peer *peer =
+        i < s->cfg.max_peers ? calloc(1, sizeof *peer + FMTP_HEADER_LEN + block_bytes(s)) : NULL;
     if (!peer)
         return -1;
     fmtp_requests_init(&peer->queue, s->cfg.peer_queue_bytes);
@@ -197,9 +197,11 @@ int fmtp_sender_peer_add(struct fmtp_sender *s, bool extended, struct fmtp_sessi
     if (!peer->extended && !s->nordinary++)
         fmtp_repair_stop(s);
     if (out)
-        *out = (struct fmtp_session){
-            .extended = peer->extended, .block_bytes = block_bytes(s), .fec_k = s->cfg.fec_k,
-            .next_index = s->next_index, .id = s->cfg.session_id};
+        *out = (struct fmtp_session){.extended = peer->extended,
+                                     .block_bytes = block_bytes(s),
+                                     .fec_k = s->cfg.fec_k,
+                                     .next_index = s->next_index,
+                                     .id = s->cfg.session_id};
     return (int)i;
 }
 
@@ -324,8 +326,8 @@ static int plain_request(struct fmtp_sender *s, int number, const struct fmtp_he
     case FMTP_RETX_END:
         if (p)
             set_put(p->done_set, (size_t)number, true);
-        /* An extended peer tells how many blocks it lacked; more than half is no loss but an outage,
-         * or it came late. */
+        /* An extended peer tells how many blocks it lacked; more than half is no loss but an
+         * outage, or it came late. */
         if (p && s->peers[number]->extended && h->seqnum <= p->nblocks / 2) {
             p->told = true;
             p->most_lost = h->seqnum > p->most_lost ? h->seqnum : p->most_lost;
@@ -344,15 +346,9 @@ static int plain_request(struct fmtp_sender *s, int number, const struct fmtp_he
         if (p)
             r.end = p->size - h->seqnum < h->payloadlen ? p->size : h->seqnum + h->payloadlen;
         break;
-    case FMTP_BOP_REQ:
-        r.flags = FMTP_RETX_BOP;
-        break;
-    case FMTP_EOP_REQ:
-        r.flags = FMTP_RETX_EOP;
-        break;
-    default:
-        bad_message(s);
-        return -1;
+    case FMTP_BOP_REQ: r.flags = FMTP_RETX_BOP; break;
+    case FMTP_EOP_REQ: r.flags = FMTP_RETX_EOP; break;
+    default: bad_message(s); return -1;
     }
     if (!p)
         return reject(s, number, h->index);
@@ -386,7 +382,7 @@ int fmtp_sender_peer_input(struct fmtp_sender *s, int number, const uint8_t *byt
 
         if (peer->in_len >= FMTP_HEADER_LEN) {
             fmtp_header_get(peer->in, &h);
-            whole += h.payloadlen;        /* only repair requests get here */
+            whole += h.payloadlen; /* only repair requests get here */
         }
         take = whole - peer->in_len < len ? whole - peer->in_len : len;
         memcpy(peer->in + peer->in_len, bytes, take);
@@ -422,8 +418,8 @@ static bool may_send(const struct fmtp_sender *s, const struct peer *peer)
     return !s->cfg.r_uc_bps || peer->allowance > 0;
 }
 
-/* Shares the tokens among those that have something queued, one block at a time in turn. What a peer
- * cannot use at once is bounded, so that a stuck one does not hoard. */
+/* Shares the tokens among those that have something queued, one block at a time in turn. What a
+ * peer cannot use at once is bounded, so that a stuck one does not hoard. */
 void fmtp_peers_refill(struct fmtp_sender *s, uint64_t now_ns)
 {
     size_t n = s->cfg.max_peers, idle = 0;
@@ -467,7 +463,8 @@ uint64_t fmtp_peers_deadline(const struct fmtp_sender *s)
     for (size_t i = set_next(s->runnable, n, 0); i < n; i = set_next(s->runnable, n, i + 1))
         if (s->peers[i]->allowance <= 0) {
             int64_t lack = quantum(s) - s->uc_tokens;
-            return s->uc_filled_ns + (lack > 0 ? (uint64_t)lack : 0) * BYTE_NS / s->cfg.r_uc_bps + 1;
+            return s->uc_filled_ns + (lack > 0 ? (uint64_t)lack : 0) * BYTE_NS / s->cfg.r_uc_bps +
+                   1;
         }
     return FMTP_NEVER;
 }
@@ -511,8 +508,8 @@ void fmtp_sender_peer_peek(struct fmtp_sender *s, int number, struct fmtp_stream
     if (s->cfg.r_uc_bps)
         most = peer->allowance > 0 ? (size_t)peer->allowance : 0;
     if (peer->rest_len && most) {
-        out->iov[out->niov++] = (struct iovec){(void *)(peer->rest + peer->rest_at),
-                                               peer->rest_len};
+        out->iov[out->niov++] =
+            (struct iovec){(void *)(peer->rest + peer->rest_at), peer->rest_len};
         out->len = peer->rest_len;
         messages++;
     }

@@ -6,12 +6,12 @@
 
 #define HOLD_MIN_NS FMTP_MS
 #define HOLD_MAX_NS (10 * FMTP_MS)
-#define SETTLE_NS (50 * FMTP_MS)          /* beyond two round trips: nobody asked */
-#define PARITY_BYTES (1u << 20)           /* memory for parity on its way out */
-#define CODE_BYTES_PER_NS 4               /* speed of the code, for its cost */
-#define PACKET_MIN_NS 1000                /* per datagram, however fast the link is */
-#define LONG_PRODUCT 4                    /* groups */
-#define WINDOW_BLOCKS 1600.0              /* the estimate of loss forgets what is older */
+#define SETTLE_NS (50 * FMTP_MS) /* beyond two round trips: nobody asked */
+#define PARITY_BYTES (1u << 20)  /* memory for parity on its way out */
+#define CODE_BYTES_PER_NS 4      /* speed of the code, for its cost */
+#define PACKET_MIN_NS 1000       /* per datagram, however fast the link is */
+#define LONG_PRODUCT 4           /* groups */
+#define WINDOW_BLOCKS 1600.0     /* the estimate of loss forgets what is older */
 /* A group that nobody asked for lost no more than the parity that was sent with it; how much less
  * nobody tells: this part of what was expected. */
 #define UNASKED 0.75
@@ -138,7 +138,8 @@ static void settle_unasked(struct fmtp_sender *s, struct group *g)
     settle(s, g, lost < g->parity ? lost : g->parity);
 }
 
-/* How long after its last block left a group was asked for: round trip, and what waits in queues. */
+/* How long after its last block left a group was asked for: round trip, and what waits in
+ * queues. */
 static void learn_loop(struct fmtp_sender *s, const struct group *g, uint64_t now_ns)
 {
     uint64_t ns = now_ns > g->left_ns ? now_ns - g->left_ns : 0;
@@ -165,7 +166,7 @@ static uint64_t hold_ns(struct fmtp_sender *s)
     uint64_t ns = fmtp_peers_rtt_max(s) / 4;
 
     if (s->npeers < 2)
-        return 0;                         /* nobody to wait for */
+        return 0; /* nobody to wait for */
     return ns < HOLD_MIN_NS ? HOLD_MIN_NS : ns > HOLD_MAX_NS ? HOLD_MAX_NS : ns;
 }
 
@@ -239,7 +240,7 @@ void fmtp_repair_request(struct fmtp_sender *s, struct group *g, const struct fm
     else
         target = g->parity + need;
     if (target <= g->parity)
-        return;                           /* enough of it is on its way */
+        return; /* enough of it is on its way */
     if (target > max) {
         /* Numbers run out: only the blocks themselves can help everybody. */
         g->originals = true;
@@ -268,7 +269,7 @@ static void begin_burst(struct fmtp_sender *s, struct group *g, uint64_t now_ns)
 
     settle(s, g, g->target);
     if (!n && !g->originals) {
-        rest(s, g);                       /* what was appended meanwhile is enough */
+        rest(s, g); /* what was appended meanwhile is enough */
         return;
     }
     if (g->last_ns + fmtp_peers_rtt_max(s) < now_ns)

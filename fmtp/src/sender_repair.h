@@ -2,23 +2,23 @@
  *
  * Extension 1 at the sender: when and how FEC groups are repaired by multicast.
  *
- * Requests for a group are merged for a moment (hold-off), then answered by one burst for everybody:
- * parity symbols, or the blocks themselves where that is cheaper. What requests tell about loss
- * decides how much parity follows each group unasked.
+ * Requests for a group are merged for a moment (hold-off), then answered by one burst for
+ * everybody: parity symbols, or the blocks themselves where that is cheaper. What requests tell
+ * about loss decides how much parity follows each group unasked.
  */
 #ifndef FMTP_SENDER_REPAIR_H
 #define FMTP_SENDER_REPAIR_H
 
 #include "sender_state.h"
 
-int fmtp_repair_init(struct fmtp_sender *s);                      /* -1: no memory */
+int fmtp_repair_init(struct fmtp_sender *s); /* -1: no memory */
 void fmtp_repair_free(struct fmtp_sender *s);
 /* All peers are extended, and there are some. */
 bool fmtp_repair_active(const struct fmtp_sender *s);
 /* An ordinary peer came: nothing of extension 1 is multicast any more. */
 void fmtp_repair_stop(struct fmtp_sender *s);
 /* Gives the product its groups (none if it has too many, or without the extension). */
-int fmtp_repair_begin(struct fmtp_sender *s, struct product *p);  /* -1: no memory */
+int fmtp_repair_begin(struct fmtp_sender *s, struct product *p); /* -1: no memory */
 void fmtp_repair_end(struct fmtp_sender *s, struct product *p);
 
 /* A valid request of a peer with that round-trip time for the group. */

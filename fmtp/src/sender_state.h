@@ -16,74 +16,79 @@
 #define FMTP_MS UINT64_C(1000000)
 
 /* Blocks of one FEC group. */
-struct fmtp_bits { uint64_t word[4]; };
+struct fmtp_bits {
+    uint64_t word[4];
+};
 
 enum group_state {
     GROUP_IDLE,
-    GROUP_HELD,                       /* requests are being merged until due_ns */
-    GROUP_READY                       /* its burst is being sent */
+    GROUP_HELD, /* requests are being merged until due_ns */
+    GROUP_READY /* its burst is being sent */
 };
 
 /* A FEC group of a retained product. Symbols: what the group's parity numbers below `parity` are
  * sent or planned, those up to `target` are wanted. */
 struct group {
-    TAILQ_ENTRY(group) link;          /* held or ready */
-    TAILQ_ENTRY(group) settling;      /* multicast, and it is not yet known what was lost of it */
+    TAILQ_ENTRY(group) link;     /* held or ready */
+    TAILQ_ENTRY(group) settling; /* multicast, and it is not yet known what was lost of it */
     struct product *product;
-    uint64_t due_ns, last_ns;         /* last_ns: when its last repair left */
-    uint64_t left_ns;                 /* when its last block left */
-    uint64_t settles_ns;              /* 0: settled */
-    struct fmtp_bits wanted;          /* blocks lost by those who asked, not resent yet */
-    struct fmtp_bits resent;          /* blocks resent by the last bursts */
+    uint64_t due_ns, last_ns; /* last_ns: when its last repair left */
+    uint64_t left_ns;         /* when its last block left */
+    uint64_t settles_ns;      /* 0: settled */
+    struct fmtp_bits wanted;  /* blocks lost by those who asked, not resent yet */
+    struct fmtp_bits resent;  /* blocks resent by the last bursts */
     uint16_t number;
     uint8_t parity, target;
-    uint8_t state;                    /* enum group_state */
-    bool originals;                   /* the burst resends blocks instead of parity */
+    uint8_t state;  /* enum group_state */
+    bool originals; /* the burst resends blocks instead of parity */
 };
 TAILQ_HEAD(groups, group);
 
 struct product {
-    struct fmtp_timer timer;          /* first: timers are cast back to their product */
+    struct fmtp_timer timer; /* first: timers are cast back to their product */
     struct fmtp_timer nudge;
-    uint64_t nudge_ns;                /* the interval before this one */
-    uint64_t queued_ns;               /* till then it may wait in the system; 0: hardly */
-    struct product *chain;            /* hash, or list of the dying */
+    uint64_t nudge_ns;     /* the interval before this one */
+    uint64_t queued_ns;    /* till then it may wait in the system; 0: hardly */
+    struct product *chain; /* hash, or list of the dying */
     uint32_t index, size, nblocks, ngroups;
     struct iovec parts[FMTP_MAX_PARTS];
     int nparts;
     void *cookie;
     enum fmtp_release why;
     bool multicasted;
-    bool had_peers;                   /* somebody was connected at BOP */
-    size_t unfinished;                /* bits set in the set below */
-    uint64_t *unfinished_set;         /* by peer number */
-    uint64_t *done_set;               /* peers that acknowledged it */
-    struct group *groups;             /* NULL: no extension for this product */
-    uint32_t busy;                    /* of them held or ready */
-    uint32_t most_lost;               /* blocks lost by one receiver, as they told when done */
-    bool told;                        /* somebody did */
-    uint16_t body_len;                /* the encoded BOP body, as it was multicast */
+    bool had_peers;           /* somebody was connected at BOP */
+    size_t unfinished;        /* bits set in the set below */
+    uint64_t *unfinished_set; /* by peer number */
+    uint64_t *done_set;       /* peers that acknowledged it */
+    struct group *groups;     /* NULL: no extension for this product */
+    uint32_t busy;            /* of them held or ready */
+    uint32_t most_lost;       /* blocks lost by one receiver, as they told when done */
+    bool told;                /* somebody did */
+    uint16_t body_len;        /* the encoded BOP body, as it was multicast */
     uint8_t body[];
 };
 
 /* A group whose RETX_DATA are queued for a peer until its queue's entry number `until` is gone. */
-struct answered { uint32_t index, group; uint64_t until; };
+struct answered {
+    uint32_t index, group;
+    uint64_t until;
+};
 enum { ANSWERED = 64 };
 
 struct peer {
-    bool broken;                      /* its queue overflowed: to be closed */
+    bool broken; /* its queue overflowed: to be closed */
     bool extended;
     bool blocked;
     uint64_t rtt_ns;
-    int64_t allowance;                /* bytes it may send under r_uc */
+    int64_t allowance; /* bytes it may send under r_uc */
     uint8_t in[FMTP_HEADER_LEN + FMTP_REPAIR_REQ_MAX];
     size_t in_len;
     struct fmtp_requests queue;
-    size_t head_sent;                 /* bytes of the message at the head that left already */
-    uint64_t popped;                  /* entries of the queue that are gone */
+    size_t head_sent; /* bytes of the message at the head that left already */
+    uint64_t popped;  /* entries of the queue that are gone */
     struct answered answered[ANSWERED];
     size_t rest_at, rest_len;
-    uint8_t rest[];                   /* of a half-sent message whose product was let go meanwhile */
+    uint8_t rest[]; /* of a half-sent message whose product was let go meanwhile */
 };
 
 /* A datagram that is planned, and not yet sent. */
@@ -91,7 +96,7 @@ struct item {
     struct product *product;
     uint32_t seqnum;
     uint16_t flags;
-    int16_t buffer;                   /* of a parity symbol; else -1 */
+    int16_t buffer; /* of a parity symbol; else -1 */
 };
 
 struct fmtp_sender {
@@ -102,32 +107,32 @@ struct fmtp_sender {
     size_t retained;
     struct fmtp_timers timers, nudges;
 
-    struct product *current;          /* being multicast, until its EOP was sent */
-    uint64_t cursor;                  /* what of it is planned: 0 nothing, 1 BOP, 1+n n blocks, all */
-    struct group *appending;          /* proactive parity comes before the next block */
+    struct product *current; /* being multicast, until its EOP was sent */
+    uint64_t cursor;         /* what of it is planned: 0 nothing, 1 BOP, 1+n n blocks, all */
+    struct group *appending; /* proactive parity comes before the next block */
     struct item items[FMTP_FILL_MAX]; /* ring */
     size_t first_item, nitems;
-    size_t filled;                    /* of them the caller has, until sent() */
-    struct product *dying;            /* released, but the caller has datagrams of them */
+    size_t filled;         /* of them the caller has, until sent() */
+    struct product *dying; /* released, but the caller has datagrams of them */
 
     struct groups held, ready, settling;
-    unsigned repairs_ahead;           /* repairs planned in a row that new data has to make up for */
-    uint64_t asked;                   /* symbols, by all requests */
-    double lost, observed;            /* symbols lost and blocks sent, forgetting old ones */
-    uint64_t loop_ns;                 /* from a group's last block to the request for it */
+    unsigned repairs_ahead; /* repairs planned in a row that new data has to make up for */
+    uint64_t asked;         /* symbols, by all requests */
+    double lost, observed;  /* symbols lost and blocks sent, forgetting old ones */
+    uint64_t loop_ns;       /* from a group's last block to the request for it */
     uint8_t *parity_memory;
     int16_t parity_free[64];
     unsigned parity_buffers, nparity_free;
-    uint8_t *scratch;                 /* blocks that do not lie in one piece in a product */
+    uint8_t *scratch; /* blocks that do not lie in one piece in a product */
 
     struct peer **peers;
-    uint64_t *active;                 /* set of peers with something queued */
-    uint64_t *runnable;               /* those of them that are not blocked */
+    uint64_t *active;   /* set of peers with something queued */
+    uint64_t *runnable; /* those of them that are not blocked */
     size_t turn;
     size_t npeers, nordinary;
     uint64_t rtt_max_ns;
     bool rtt_stale;
-    int64_t uc_tokens;                /* bytes, under r_uc */
+    int64_t uc_tokens; /* bytes, under r_uc */
     uint64_t uc_filled_ns;
     size_t uc_turn;
     struct fmtp_server_stats stats;
@@ -143,8 +148,7 @@ bool fmtp_sender_finish(struct product *p, int peer);
 /* The product's EOP left. */
 void fmtp_sender_multicasted(struct fmtp_sender *s, struct product *p, uint64_t now_ns);
 /* Bytes [off, off+len) of the product as iovecs; returns how many. */
-int fmtp_sender_product_iov(const struct product *p, uint32_t off, uint32_t len,
-                            struct iovec *iov);
+int fmtp_sender_product_iov(const struct product *p, uint32_t off, uint32_t len, struct iovec *iov);
 void fmtp_sender_free_product(struct fmtp_sender *s, struct product *p);
 size_t fmtp_sender_set_words(const struct fmtp_sender *s);
 
@@ -175,15 +179,16 @@ static inline size_t set_next(const uint64_t *set, size_t n, size_t i)
 }
 
 /* --- sender_multicast.c */
-/* Forgets planned datagrams that the caller has not got: of p, or (NULL) all of extension 1. Returns
- * whether the caller has some of p. */
+/* Forgets planned datagrams that the caller has not got: of p, or (NULL) all of extension 1.
+ * Returns whether the caller has some of p. */
 bool fmtp_multicast_forget(struct fmtp_sender *s, const struct product *p);
 bool fmtp_multicast_room(const struct fmtp_sender *s);
 void fmtp_multicast_push(struct fmtp_sender *s, struct product *p, uint16_t flags, uint32_t seqnum,
                          int16_t buffer);
 
 /* --- sender_peers.c */
-/* Queues a message for the peer; what does not fit is rejected, -1 if not even the rejection fits. */
+/* Queues a message for the peer; what does not fit is rejected, -1 if not even the rejection
+ * fits. */
 int fmtp_peers_answer(struct fmtp_sender *s, int number, const struct fmtp_request *r);
 /* Forgets the peers' outstanding requests for the product, with a RETX_REJ. */
 void fmtp_peers_purge(struct fmtp_sender *s, uint32_t index);

@@ -3,8 +3,6 @@
  * The sender's event loop: multicast output, a listening socket, a connection per receiver, a
  * timer, all behind one epoll descriptor.
  */
-#include "server_impl.h"
-
 #include <errno.h>
 #include <linux/tcp.h>
 #include <stdlib.h>
@@ -15,9 +13,10 @@
 #include <unistd.h>
 
 #include "fec.h"
+#include "server_impl.h"
 
 enum {
-    ROUNDS = 16,                           /* per call of service */
+    ROUNDS = 16, /* per call of service */
     EVENTS = 64
 };
 
@@ -30,8 +29,10 @@ static int check(const struct fmtp_server_config *cfg, struct fmtp_error *err)
     if (cfg->layout != FMTP_LAYOUT_2017 && cfg->layout != FMTP_LAYOUT_2021)
         return fmtp_fail(err, "layout %d; valid are 2017 and 2021", (int)cfg->layout);
     if (!fmtp_address_is_multicast(&cfg->group) || !fmtp_address_port(&cfg->group))
-        return fmtp_fail(err, "group %s; valid are 224.0.0.0 to 239.255.255.255 or ff00::/8 with a "
-                         "port", fmtp_address_text((const struct sockaddr *)&cfg->group, group));
+        return fmtp_fail(err,
+                         "group %s; valid are 224.0.0.0 to 239.255.255.255 or ff00::/8 with a "
+                         "port",
+                         fmtp_address_text((const struct sockaddr *)&cfg->group, group));
     if (cfg->address.ss_family != cfg->group.ss_family)
         return fmtp_fail(err, "group %s and address %s are not of one family",
                          fmtp_address_text((const struct sockaddr *)&cfg->group, group),
@@ -64,15 +65,22 @@ static int open_core(struct fmtp_server *s, struct fmtp_error *err)
 {
     const struct fmtp_server_config *cfg = &s->cfg;
     struct fmtp_sender_config core = {
-        .layout = cfg->layout, .first_index = cfg->first_index, .f_snd = cfg->f_snd,
-        .r_mc_bps = cfg->r_mc_bps, .tau_snd_min_ns = cfg->tau_snd_min_ns,
-        .max_products = cfg->max_products, .max_peers = cfg->max_receivers,
-        .peer_queue_bytes = cfg->peer_queue_bytes, .r_uc_bps = cfg->r_uc_bps,
+        .layout = cfg->layout,
+        .first_index = cfg->first_index,
+        .f_snd = cfg->f_snd,
+        .r_mc_bps = cfg->r_mc_bps,
+        .tau_snd_min_ns = cfg->tau_snd_min_ns,
+        .max_products = cfg->max_products,
+        .max_peers = cfg->max_receivers,
+        .peer_queue_bytes = cfg->peer_queue_bytes,
+        .r_uc_bps = cfg->r_uc_bps,
         .queued_bytes = cfg->sndbuf_bytes,
         .block_bytes = (uint16_t)(s->out.pdu_bytes - FMTP_HEADER_LEN - fmtp_mac_len(s->out.mac)),
         .overhead_bytes = (uint16_t)s->out.overhead,
         .fec_k = cfg->layout == FMTP_LAYOUT_2021 && !cfg->unicast_repair ? FMTP_FEC_DEFAULT_K : 0,
-        .ctx = cfg->ctx, .multicasted = cfg->multicasted, .released = cfg->released};
+        .ctx = cfg->ctx,
+        .multicasted = cfg->multicasted,
+        .released = cfg->released};
 
     if (getrandom(&core.session_id, sizeof core.session_id, 0) != sizeof core.session_id)
         return fmtp_fail(err, "random numbers: %s", strerror(errno));

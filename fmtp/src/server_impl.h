@@ -13,13 +13,13 @@
 #include "timers.h"
 
 struct conn {
-    TAILQ_ENTRY(conn) link;                /* in handshakes, receivers or dead */
-    TAILQ_ENTRY(conn) work;                /* in ready, if queued */
-    int fd;                                /* -1: closed, to be freed at the end of the round */
-    int peer;                              /* in the sender core; -1: key exchange under way */
+    TAILQ_ENTRY(conn) link; /* in handshakes, receivers or dead */
+    TAILQ_ENTRY(conn) work; /* in ready, if queued */
+    int fd;                 /* -1: closed, to be freed at the end of the round */
+    int peer;               /* in the sender core; -1: key exchange under way */
     bool queued, extended;
     struct sockaddr_storage addr;
-    struct fmtp_keyx *keyx;                /* from the first byte until its output has left */
+    struct fmtp_keyx *keyx; /* from the first byte until its output has left */
     size_t keyx_sent;
     uint64_t handshake_ends_ns, rtt_read_ns;
     uint32_t events;
@@ -34,11 +34,11 @@ struct fmtp_server {
     int epfd, listener, timer;
     uint64_t armed;
     uint32_t udp_events;
-    uint64_t accept_again_ns;              /* after a lack of descriptors; 0: listening */
-    struct conn_list handshakes;           /* oldest first, so the first ends first */
+    uint64_t accept_again_ns;    /* after a lack of descriptors; 0: listening */
+    struct conn_list handshakes; /* oldest first, so the first ends first */
     struct conn_list established, dead;
-    struct conn_list ready;                /* may have something to write */
-    struct conn **by_peer;                 /* max_receivers places */
+    struct conn_list ready; /* may have something to write */
+    struct conn **by_peer;  /* max_receivers places */
     size_t nhandshakes, receivers, extended;
     uint64_t bad_handshakes, refused;
     struct fmtp_stream_out stream;

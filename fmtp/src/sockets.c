@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "net.h"
-
 #include <errno.h>
 #include <linux/tcp.h>
 #include <net/if.h>
@@ -8,11 +6,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum {
-    BACKLOG = 512,
-    NOTSENT_LOWAT = 128 * 1024,
-    DEFAULT_MTU = 1500
-};
+#include "net.h"
+
+enum { BACKLOG = 512, NOTSENT_LOWAT = 128 * 1024, DEFAULT_MTU = 1500 };
 
 #ifndef IPV6_MULTICAST_ALL
 #define IPV6_MULTICAST_ALL 29
@@ -68,8 +64,8 @@ static int set_outgoing(int fd, sa_family_t family, const struct fmtp_interface 
 }
 
 int fmtp_open_multicast_out(const struct sockaddr_storage *from,
-                            const struct sockaddr_storage *group, unsigned ttl,
-                            unsigned *mtu_bytes, struct fmtp_error *err)
+                            const struct sockaddr_storage *group, unsigned ttl, unsigned *mtu_bytes,
+                            struct fmtp_error *err)
 {
     const struct sockaddr_storage own = without_port(from);
     struct fmtp_interface on;
@@ -88,8 +84,9 @@ int fmtp_open_multicast_out(const struct sockaddr_storage *from,
     } else if (connect(fd, (const struct sockaddr *)group, fmtp_address_len(group)) < 0) {
         fmtp_fail(err, "group %s: %s", text_of(group, text), strerror(errno));
         fmtp_close_fd(&fd);
-    } else if (getsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU : IP_MTU, &mtu,
-                          &len) < 0 || mtu <= 0) {
+    } else if (getsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU : IP_MTU, &mtu, &len) <
+                   0 ||
+               mtu <= 0) {
         mtu = DEFAULT_MTU;
     }
     *mtu_bytes = (unsigned)mtu;
@@ -148,7 +145,8 @@ int fmtp_open_listener(const struct sockaddr_storage *at, struct fmtp_error *err
     if (fd < 0)
         return fmtp_fail(err, "TCP socket: %s", strerror(errno));
     fmtp_set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
-    if (bind(fd, (const struct sockaddr *)at, fmtp_address_len(at)) < 0 || listen(fd, BACKLOG) < 0) {
+    if (bind(fd, (const struct sockaddr *)at, fmtp_address_len(at)) < 0 ||
+        listen(fd, BACKLOG) < 0) {
         fmtp_fail(err, "cannot listen on %s: %s", text_of(at, text), strerror(errno));
         fmtp_close_fd(&fd);
     }
@@ -192,9 +190,10 @@ int fmtp_set_congestion_control(int fd, const char *name, struct fmtp_error *err
     if (!name || !*name ||
         setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0)
         return 0;
-    return fmtp_fail(err, "congestion control '%s': %s; valid are the names in "
-                     "/proc/sys/net/ipv4/tcp_available_congestion_control", name,
-                     errno == ENOENT ? "this kernel has none of that name" : strerror(errno));
+    return fmtp_fail(err,
+                     "congestion control '%s': %s; valid are the names in "
+                     "/proc/sys/net/ipv4/tcp_available_congestion_control",
+                     name, errno == ENOENT ? "this kernel has none of that name" : strerror(errno));
 }
 
 int fmtp_try_congestion_control(const char *name, struct fmtp_error *err)
@@ -230,7 +229,7 @@ bool fmtp_tcp_established(int fd)
     struct tcp_info info;
 
     read_tcp_info(fd, &info);
-    return info.tcpi_state == 1;           /* TCP_ESTABLISHED, which linux/tcp.h does not name */
+    return info.tcpi_state == 1; /* TCP_ESTABLISHED, which linux/tcp.h does not name */
 }
 
 /* option: SO_RCVBUF or SO_SNDBUF; force: the same past the system's limit, for the privileged. */

@@ -10,15 +10,15 @@
 struct fmtp_stashed {
     bool used;
     struct fmtp_header h;
-    uint8_t *payload;             /* in memory */
+    uint8_t *payload; /* in memory */
 };
 
 struct fmtp_stash {
     struct fmtp_stashed *ring;
-    size_t capacity, next;        /* the slot that is filled next: the oldest */
-    size_t count;                 /* slots in use */
+    size_t capacity, next; /* the slot that is filled next: the oldest */
+    size_t count;          /* slots in use */
     size_t block_bytes;
-    uint8_t *memory;              /* capacity * block_bytes, allocated when first used */
+    uint8_t *memory; /* capacity * block_bytes, allocated when first used */
 };
 
 /* Room for capacity datagrams (0: none) of at most block_bytes each; -1: no memory. */

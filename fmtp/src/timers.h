@@ -13,15 +13,15 @@
 
 struct fmtp_timer {
     uint64_t at_ns;
-    size_t pos;                   /* place in the heap from 1; 0: not armed */
+    size_t pos; /* place in the heap from 1; 0: not armed */
 };
 
 struct fmtp_timers {
-    struct fmtp_timer **heap;     /* heap[1..count] */
+    struct fmtp_timer **heap; /* heap[1..count] */
     size_t count, capacity;
 };
 
-int fmtp_timers_init(struct fmtp_timers *t, size_t capacity);    /* -1: no memory */
+int fmtp_timers_init(struct fmtp_timers *t, size_t capacity); /* -1: no memory */
 void fmtp_timers_free(struct fmtp_timers *t);
 /* (Re-)arms. The capacity must not be exceeded. */
 void fmtp_timer_arm(struct fmtp_timers *t, struct fmtp_timer *timer, uint64_t at_ns);

@@ -104,8 +104,8 @@ int fmtp_repair_req_get(const uint8_t *body, size_t len, unsigned k, struct fmtp
 
     if (len != fmtp_repair_req_len(k))
         return -1;
-    *req = (struct fmtp_repair_req){body[0], body[1], get16(body + 2),
-                                    body + FMTP_REPAIR_REQ_FIXED};
+    *req =
+        (struct fmtp_repair_req){body[0], body[1], get16(body + 2), body + FMTP_REPAIR_REQ_FIXED};
     for (unsigned i = 0; i < (k + 7) / 8; i++)
         bits += (unsigned)__builtin_popcount(req->bitmap[i]);
     if (k % 8 && req->bitmap[k / 8] >> (k % 8))

@@ -8,23 +8,27 @@
 
 #include "fmtp.h"
 
-enum fmtp_flags {                 /* exactly one per message */
-    FMTP_BOP = 0x0001,            /* UDP S->group; BOP body */
-    FMTP_EOP = 0x0002,            /* UDP S->group */
-    FMTP_MEM_DATA = 0x0004,       /* UDP S->group; data */
-    FMTP_RETX_REQ = 0x0008,       /* TCP R->S; payloadlen = bytes wanted, no payload */
-    FMTP_RETX_REJ = 0x0010,       /* TCP S->R; product no longer available */
-    FMTP_RETX_END = 0x0020,       /* TCP R->S; the receiver is done with the product. Extension 1:
-                                     seqnum = blocks of it that did not come by MEM_DATA */
-    FMTP_RETX_DATA = 0x0040,      /* TCP S->R; data */
-    FMTP_BOP_REQ = 0x0080,        /* TCP R->S */
-    FMTP_RETX_BOP = 0x0100,       /* TCP S->R; BOP body */
-    FMTP_EOP_REQ = 0x0200,        /* TCP R->S */
-    FMTP_RETX_EOP = 0x0400,       /* TCP S->R; answer to EOP_REQ or unsolicited */
-    /* Extension 1: only between peers that agreed on it (struct fmtp_session). */
-    FMTP_PARITY = 0x0800,         /* UDP S->group; seqnum: struct fmtp_parity; block_bytes of parity */
-    FMTP_REPAIR = 0x1000,         /* UDP S->group; a block once more, proves nothing about order */
-    FMTP_REPAIR_REQ = 0x2000      /* TCP R->S; seqnum: FEC group; body: struct fmtp_repair_req */
+enum fmtp_flags {                         /* exactly one per message */
+                  FMTP_BOP = 0x0001,      /* UDP S->group; BOP body */
+                  FMTP_EOP = 0x0002,      /* UDP S->group */
+                  FMTP_MEM_DATA = 0x0004, /* UDP S->group; data */
+                  FMTP_RETX_REQ = 0x0008, /* TCP R->S; payloadlen = bytes wanted, no payload */
+                  FMTP_RETX_REJ = 0x0010, /* TCP S->R; product no longer available */
+                  FMTP_RETX_END =
+                      0x0020, /* TCP R->S; the receiver is done with the product. Extension 1:
+                                 seqnum = blocks of it that did not come by MEM_DATA */
+                  FMTP_RETX_DATA = 0x0040, /* TCP S->R; data */
+                  FMTP_BOP_REQ = 0x0080,   /* TCP R->S */
+                  FMTP_RETX_BOP = 0x0100,  /* TCP S->R; BOP body */
+                  FMTP_EOP_REQ = 0x0200,   /* TCP R->S */
+                  FMTP_RETX_EOP = 0x0400,  /* TCP S->R; answer to EOP_REQ or unsolicited */
+                  /* Extension 1: only between peers that agreed on it (struct fmtp_session). */
+                  FMTP_PARITY =
+                      0x0800, /* UDP S->group; seqnum: struct fmtp_parity; block_bytes of parity */
+                  FMTP_REPAIR =
+                      0x1000, /* UDP S->group; a block once more, proves nothing about order */
+                  FMTP_REPAIR_REQ =
+                      0x2000 /* TCP R->S; seqnum: FEC group; body: struct fmtp_repair_req */
 };
 
 #define FMTP_MAX_PACKET (FMTP_HEADER_LEN + FMTP_DATA_LEN)
@@ -45,10 +49,10 @@ void fmtp_header_put(uint8_t out[FMTP_HEADER_LEN], const struct fmtp_header *h);
 void fmtp_header_get(const uint8_t in[FMTP_HEADER_LEN], struct fmtp_header *h);
 
 struct fmtp_bop {
-    struct timespec start;        /* CLOCK_REALTIME of the sender; not on the wire in LAYOUT_2017 */
+    struct timespec start; /* CLOCK_REALTIME of the sender; not on the wire in LAYOUT_2017 */
     uint32_t size_bytes;
     uint16_t meta_len;
-    const uint8_t *meta;          /* after decoding: points into the decoded bytes */
+    const uint8_t *meta; /* after decoding: points into the decoded bytes */
 };
 
 /* Bytes before the metadata: 6 (2017) or 18 (2021). */
@@ -76,8 +80,8 @@ static inline uint32_t fmtp_block_len(uint32_t size_bytes, uint32_t seqnum, uint
 /* Where a parity symbol belongs: the seqnum of PARITY. */
 struct fmtp_parity {
     uint16_t group;
-    uint8_t number;               /* of the symbol in its group, from 0 */
-    uint8_t end;                  /* symbols of the group sent when this burst ends: > number */
+    uint8_t number; /* of the symbol in its group, from 0 */
+    uint8_t end;    /* symbols of the group sent when this burst ends: > number */
 };
 
 static inline uint32_t fmtp_parity_seqnum(struct fmtp_parity p)
@@ -93,10 +97,10 @@ static inline struct fmtp_parity fmtp_parity_get(uint32_t seqnum)
 /* A receiver lacks blocks of a group beyond the parity it holds. On the wire: high u8, round u8,
  * need u16, bitmap (bit i of the group, least significant first). */
 struct fmtp_repair_req {
-    uint8_t high;                 /* largest end known to the receiver, 0: none */
-    uint8_t round;                /* 0: first request; more: what was sent did not suffice */
-    uint16_t need;                /* symbols that would suffice: 1..k */
-    const uint8_t *bitmap;        /* (k+7)/8 bytes; after decoding: points into the decoded bytes */
+    uint8_t high;          /* largest end known to the receiver, 0: none */
+    uint8_t round;         /* 0: first request; more: what was sent did not suffice */
+    uint16_t need;         /* symbols that would suffice: 1..k */
+    const uint8_t *bitmap; /* (k+7)/8 bytes; after decoding: points into the decoded bytes */
 };
 
 #define FMTP_REPAIR_REQ_FIXED 4u

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "addresses.h"
 
+#include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
-
-#include <arpa/inet.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 #include "fmtp.h"
 

@@ -65,13 +65,22 @@ struct feed new_feed(bool v6)
     const char *own = v6 ? OWN_IPV6 : "127.0.0.1";
     struct sockaddr_storage group = address(v6 ? "ff35::7:9" : "239.192.7.10", free_port());
 
-    return (struct feed){
-        .cfg = {.layout = FMTP_LAYOUT_2021, .address = address(own, 0), .group = group, .f_snd = 5e7,
-                .r_mc_bps = 1000000000, .tau_snd_min_ns = UINT64_C(20000000000),
-                .released = released},
-        .rx = {.layout = FMTP_LAYOUT_2021, .group = group, .interface = address(own, 0), .f_rcv = 20,
-               .r_mc_bps = 1000000000, .rcvbuf_bytes = 8 << 20, .begun = begun, .ended = ended,
-               .missed = missed}};
+    return (struct feed){.cfg = {.layout = FMTP_LAYOUT_2021,
+                                 .address = address(own, 0),
+                                 .group = group,
+                                 .f_snd = 5e7,
+                                 .r_mc_bps = 1000000000,
+                                 .tau_snd_min_ns = UINT64_C(20000000000),
+                                 .released = released},
+                         .rx = {.layout = FMTP_LAYOUT_2021,
+                                .group = group,
+                                .interface = address(own, 0),
+                                .f_rcv = 20,
+                                .r_mc_bps = 1000000000,
+                                .rcvbuf_bytes = 8 << 20,
+                                .begun = begun,
+                                .ended = ended,
+                                .missed = missed}};
 }
 
 void open_server(struct feed *f)
@@ -108,8 +117,8 @@ void turn(struct feed *feeds, int n, int timeout_ms)
     int count = 0, at = 0;
 
     for (int i = 0; i < n; i++) {
-        fds[count++] = (struct pollfd){
-            .fd = feeds[i].server ? fmtp_server_fd(feeds[i].server) : -1, .events = POLLIN};
+        fds[count++] = (struct pollfd){.fd = feeds[i].server ? fmtp_server_fd(feeds[i].server) : -1,
+                                       .events = POLLIN};
         for (int k = 0; k < feeds[i].nsinks; k++)
             fds[count++] = (struct pollfd){
                 .fd = feeds[i].sinks[k].lost ? -1 : fmtp_client_fd(feeds[i].sinks[k].client),
@@ -147,8 +156,8 @@ void wait_connected(struct feed *feeds, int n)
         bool all = true;
         for (int i = 0; i < n; i++)
             for (int k = 0; k < feeds[i].nsinks; k++)
-                all = all && (feeds[i].sinks[k].lost ||
-                              fmtp_client_connected(feeds[i].sinks[k].client));
+                all = all &&
+                      (feeds[i].sinks[k].lost || fmtp_client_connected(feeds[i].sinks[k].client));
         if (all)
             return;
         turn(feeds, n, 100);
@@ -216,8 +225,8 @@ void own_network(char **argv)
 
     if (getenv("TEST_FEEDS_NETWORK")) {
         (void)!system("ip link set lo up && ip link add v0 type veth peer name v1 && "
-                       "ip addr add " OWN_IPV6 "/64 dev v0 nodad && ip link set v0 up && "
-                       "ip link set v1 up");
+                      "ip addr add " OWN_IPV6 "/64 dev v0 nodad && ip link set v0 up && "
+                      "ip link set v1 up");
         return;
     }
     snprintf(line, sizeof line, "%s true 2>/dev/null", unshare);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Feeds for tests over real sockets: a server and its clients on the loopback interface, served by one
- * loop. Product n of a feed has sizes[n % PRODUCTS] bytes of content.
+ * Feeds for tests over real sockets: a server and its clients on the loopback interface, served by
+ * one loop. Product n of a feed has sizes[n % PRODUCTS] bytes of content.
  */
 #ifndef FEEDS_KIT_H
 #define FEEDS_KIT_H
@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+
 #include <cmocka.h>
 
 #include "addresses.h"

@@ -43,10 +43,16 @@ static void missed(void *ctx, uint32_t index)
 
 void kit_reset(void)
 {
-    kit = (struct kit){.now_ns = 1000, .bytes = 400000,
-                       .cfg = {.layout = FMTP_LAYOUT_2017, .f_rcv = 2, .r_mc_bps = 8000000,
-                               .max_products = KIT_PRODUCTS, .parity_bytes = 1 << 20,
-                               .stash_blocks = 8, .begun = begun, .ended = ended,
+    kit = (struct kit){.now_ns = 1000,
+                       .bytes = 400000,
+                       .cfg = {.layout = FMTP_LAYOUT_2017,
+                               .f_rcv = 2,
+                               .r_mc_bps = 8000000,
+                               .max_products = KIT_PRODUCTS,
+                               .parity_bytes = 1 << 20,
+                               .stash_blocks = 8,
+                               .begun = begun,
+                               .ended = ended,
                                .missed = missed}};
 }
 
@@ -91,7 +97,7 @@ void kit_bytes(uint16_t flags, uint32_t index, uint32_t seq, const uint8_t *payl
 
 void kit_datagram(uint16_t flags, uint32_t index, uint32_t seq, size_t len, uint8_t fill)
 {
-    uint8_t *payload = malloc(len + 1);      /* no more than that, for the sanitizer's sake */
+    uint8_t *payload = malloc(len + 1); /* no more than that, for the sanitizer's sake */
 
     memset(payload, fill, len);
     kit_bytes(flags, index, seq, payload, len);
@@ -106,8 +112,8 @@ void kit_bop(uint32_t index, uint32_t size)
     kit_bytes(FMTP_BOP, index, 0, body, fmtp_bop_put(kit.cfg.layout, body, &bop));
 }
 
-void kit_parity(uint32_t index, uint16_t group, uint8_t number, uint8_t end,
-                const uint8_t *symbol, size_t len)
+void kit_parity(uint32_t index, uint16_t group, uint8_t number, uint8_t end, const uint8_t *symbol,
+                size_t len)
 {
     kit_bytes(FMTP_PARITY, index, (uint32_t)group << 16 | (uint32_t)number << 8 | end, symbol, len);
 }

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+
 #include <cmocka.h>
 
 #include "receiver.h"
@@ -20,13 +21,13 @@ enum { KIT_PRODUCTS = 16, KIT_BLOCK = 1448, KIT_MISSED = 200 };
 
 struct kit {
     struct fmtp_receiver *r;
-    struct fmtp_receiver_config cfg;         /* changed before kit_open(), if at all */
-    size_t bytes;                            /* the largest product: 400000 */
-    uint8_t *data;                           /* where every product goes */
+    struct fmtp_receiver_config cfg; /* changed before kit_open(), if at all */
+    size_t bytes;                    /* the largest product: 400000 */
+    uint8_t *data;                   /* where every product goes */
     int nbegun, nended, nmissed;
-    bool refuse;                             /* begun() returns NULL */
+    bool refuse; /* begun() returns NULL */
     uint32_t begun[KIT_MISSED], ended[KIT_MISSED], missed[KIT_MISSED];
-    uint32_t retx;                           /* of the last that ended */
+    uint32_t retx; /* of the last that ended */
     uint64_t now_ns;
 };
 extern struct kit kit;
@@ -44,8 +45,8 @@ void kit_close(void);
 void kit_datagram(uint16_t flags, uint32_t index, uint32_t seq, size_t len, uint8_t fill);
 void kit_bytes(uint16_t flags, uint32_t index, uint32_t seq, const uint8_t *payload, size_t len);
 void kit_bop(uint32_t index, uint32_t size);
-void kit_parity(uint32_t index, uint16_t group, uint8_t number, uint8_t end,
-                const uint8_t *symbol, size_t len);
+void kit_parity(uint32_t index, uint16_t group, uint8_t number, uint8_t end, const uint8_t *symbol,
+                size_t len);
 /* The same on the stream, in one piece. */
 int kit_stream(uint16_t flags, uint32_t index, uint32_t seq, size_t len, uint8_t fill);
 int kit_stream_bop(uint32_t index, uint32_t size);

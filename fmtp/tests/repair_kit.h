@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A product for tests of the receiving core with extension 1: blocks of 100 bytes, fec_k 4, product 0
- * of 1000 bytes: 10 blocks in groups [0,3) [3,6) [6,10), each filled with its number + 1; a round trip
- * of 40 ms, hence a patience of 1.5 * 40 + 20 = 80 ms as long as no answer was measured.
+ * A product for tests of the receiving core with extension 1: blocks of 100 bytes, fec_k 4, product
+ * 0 of 1000 bytes: 10 blocks in groups [0,3) [3,6) [6,10), each filled with its number + 1; a round
+ * trip of 40 ms, hence a patience of 1.5 * 40 + 20 = 80 ms as long as no answer was measured.
  */
 #ifndef REPAIR_KIT_H
 #define REPAIR_KIT_H

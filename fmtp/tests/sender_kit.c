@@ -16,10 +16,17 @@ static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release 
     nreleased++;
 }
 
-const struct fmtp_sender_config common = {
-    .layout = FMTP_LAYOUT_2021, .block_bytes = BLOCK, .overhead_bytes = 28, .fec_k = 10,
-    .session_id = 77, .f_snd = 1e6, .r_mc_bps = 1120000, .max_products = 8, .max_peers = 4,
-    .peer_queue_bytes = 4096, .released = released};
+const struct fmtp_sender_config common = {.layout = FMTP_LAYOUT_2021,
+                                          .block_bytes = BLOCK,
+                                          .overhead_bytes = 28,
+                                          .fec_k = 10,
+                                          .session_id = 77,
+                                          .f_snd = 1e6,
+                                          .r_mc_bps = 1120000,
+                                          .max_products = 8,
+                                          .max_peers = 4,
+                                          .peer_queue_bytes = 4096,
+                                          .released = released};
 
 struct fmtp_sender *make(const struct fmtp_sender_config *cfg)
 {
@@ -42,8 +49,8 @@ void offer(struct fmtp_sender *s, size_t size)
     struct iovec parts[2] = {{product, size / 3}, {product + size / 3, size - size / 3}};
     struct fmtp_error err;
 
-    assert_int_equal(fmtp_sender_offer(s, parts, 2, "m", 1, NULL, (struct timespec){0}, &latest,
-                                       &err), 0);
+    assert_int_equal(
+        fmtp_sender_offer(s, parts, 2, "m", 1, NULL, (struct timespec){0}, &latest, &err), 0);
 }
 
 bool next(struct fmtp_sender *s, uint64_t now_ns, struct fmtp_header *h, uint8_t *payload)
@@ -95,8 +102,7 @@ void expect_none(struct fmtp_sender *s, uint64_t now_ns)
     assert_false(fmtp_sender_has_output(s, now_ns));
 }
 
-int put(struct fmtp_sender *s, int p, uint16_t flags, uint32_t index, uint32_t seq,
-               uint16_t len)
+int put(struct fmtp_sender *s, int p, uint16_t flags, uint32_t index, uint32_t seq, uint16_t len)
 {
     struct fmtp_header h = {index, seq, len, flags};
     uint8_t bytes[FMTP_HEADER_LEN];
@@ -106,7 +112,7 @@ int put(struct fmtp_sender *s, int p, uint16_t flags, uint32_t index, uint32_t s
 }
 
 int ask_k(struct fmtp_sender *s, int p, uint32_t index, uint32_t group, unsigned k,
-                 struct fmtp_repair_req req, const void *bits, uint64_t now_ns)
+          struct fmtp_repair_req req, const void *bits, uint64_t now_ns)
 {
     uint8_t bytes[FMTP_HEADER_LEN + FMTP_REPAIR_REQ_MAX];
     struct fmtp_header h = {index, group, (uint16_t)fmtp_repair_req_len(k), FMTP_REPAIR_REQ};
@@ -117,13 +123,13 @@ int ask_k(struct fmtp_sender *s, int p, uint32_t index, uint32_t group, unsigned
     return fmtp_sender_peer_input(s, p, bytes, FMTP_HEADER_LEN + h.payloadlen, now_ns);
 }
 
-int ask(struct fmtp_sender *s, int p, uint32_t group, uint8_t high, uint8_t round,
-               uint16_t need, uint16_t lost, uint64_t now_ns)
+int ask(struct fmtp_sender *s, int p, uint32_t group, uint8_t high, uint8_t round, uint16_t need,
+        uint16_t lost, uint64_t now_ns)
 {
     uint8_t bits[2] = {(uint8_t)lost, (uint8_t)(lost >> 8)};
 
-    return ask_k(s, p, latest, group, 10, (struct fmtp_repair_req){high, round, need, NULL},
-                 bits, now_ns);
+    return ask_k(s, p, latest, group, 10, (struct fmtp_repair_req){high, round, need, NULL}, bits,
+                 now_ns);
 }
 
 void calm(struct fmtp_sender *s)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A sending core for tests of its repairs and streams: bytes in, bytes out. Blocks of 100 bytes in groups
- * of at most 10; a datagram of a block counts 12+100+28 = 140 bytes, at 1.12 Mbit/s 1 ms. Making a
- * symbol of 10 blocks is reckoned as 250 ns, next to nothing. Round trips take 8 ms, so requests are
- * merged for 2 ms.
+ * A sending core for tests of its repairs and streams: bytes in, bytes out. Blocks of 100 bytes in
+ * groups of at most 10; a datagram of a block counts 12+100+28 = 140 bytes, at 1.12 Mbit/s 1 ms.
+ * Making a symbol of 10 blocks is reckoned as 250 ns, next to nothing. Round trips take 8 ms, so
+ * requests are merged for 2 ms.
  */
 #ifndef SENDER_KIT_H
 #define SENDER_KIT_H
@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+
 #include <cmocka.h>
 
 #include "sender.h"
@@ -21,8 +22,8 @@
 enum { BLOCK = 100 };
 
 extern int nreleased;
-extern uint32_t latest;                     /* index of the product offered last */
-extern uint8_t product[30000];              /* the bytes of all products */
+extern uint32_t latest;        /* index of the product offered last */
+extern uint8_t product[30000]; /* the bytes of all products */
 extern const struct fmtp_sender_config common;
 
 struct fmtp_sender *make(const struct fmtp_sender_config *cfg);
@@ -35,8 +36,8 @@ unsigned drain(struct fmtp_sender *s, uint64_t now_ns, unsigned *extra);
 /* The next datagram must be this one; there must be none. */
 void expect(struct fmtp_sender *s, uint64_t now_ns, uint16_t flags, uint32_t seqnum);
 void expect_none(struct fmtp_sender *s, uint64_t now_ns);
-/* A message from a peer: of a header only; a request for blocks of a group of k, of one of 10 of the
- * latest product as bits. What the core says to it: 0 or -1. */
+/* A message from a peer: of a header only; a request for blocks of a group of k, of one of 10 of
+ * the latest product as bits. What the core says to it: 0 or -1. */
 int put(struct fmtp_sender *s, int p, uint16_t flags, uint32_t index, uint32_t seq, uint16_t len);
 int ask_k(struct fmtp_sender *s, int p, uint32_t index, uint32_t group, unsigned k,
           struct fmtp_repair_req req, const void *bits, uint64_t now_ns);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "sim_events.h"
-
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim_events.h"
 #include "timers.h"
 
 /* ------------------------------------------------------------------ callbacks of the cores */
@@ -50,8 +49,8 @@ static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, struct timesp
     rx->ended[i]++;
     rx->retx_blocks[i] = retx_blocks;
     rx->ended_ns[i] = rx->sim->now_ns;
-    rx->intact[i] = rx->data[i] &&
-                    memcmp(rx->data[i], rx->sim->product[i].data, rx->sim->product[i].size) == 0;
+    rx->intact[i] =
+        rx->data[i] && memcmp(rx->data[i], rx->sim->product[i].data, rx->sim->product[i].size) == 0;
     take_back(rx, i);
 }
 
@@ -99,14 +98,21 @@ static uint64_t receiver_now(const struct sim_receiver *rx)
 
 static void start_sender(struct sim *s)
 {
-    struct fmtp_sender_config cfg = {
-        .layout = s->cfg.layout, .first_index = s->cfg.first_index + (uint32_t)s->offered,
-        .block_bytes = s->cfg.block_bytes, .fec_k = s->cfg.fec_k, .session_id = ++s->session,
-        .overhead_bytes = (uint16_t)s->cfg.overhead_bytes, .f_snd = s->cfg.f_snd,
-        .r_mc_bps = s->cfg.rate_bps, .r_uc_bps = s->cfg.r_uc_bps,
-        .max_products = s->cfg.max_products, .max_peers = SIM_RECEIVERS,
-        .peer_queue_bytes = s->cfg.peer_queue_bytes,
-        .ctx = s, .multicasted = on_multicasted, .released = on_released};
+    struct fmtp_sender_config cfg = {.layout = s->cfg.layout,
+                                     .first_index = s->cfg.first_index + (uint32_t)s->offered,
+                                     .block_bytes = s->cfg.block_bytes,
+                                     .fec_k = s->cfg.fec_k,
+                                     .session_id = ++s->session,
+                                     .overhead_bytes = (uint16_t)s->cfg.overhead_bytes,
+                                     .f_snd = s->cfg.f_snd,
+                                     .r_mc_bps = s->cfg.rate_bps,
+                                     .r_uc_bps = s->cfg.r_uc_bps,
+                                     .max_products = s->cfg.max_products,
+                                     .max_peers = SIM_RECEIVERS,
+                                     .peer_queue_bytes = s->cfg.peer_queue_bytes,
+                                     .ctx = s,
+                                     .multicasted = on_multicasted,
+                                     .released = on_released};
 
     s->sender = fmtp_sender_new(&cfg);
     assert(s->sender);
@@ -115,11 +121,16 @@ static void start_sender(struct sim *s)
 static void start_receiver(struct sim_receiver *rx)
 {
     const struct sim_config *cfg = &rx->sim->cfg;
-    struct fmtp_receiver_config core = {
-        .layout = cfg->layout, .f_rcv = cfg->f_rcv, .r_mc_bps = cfg->rate_bps,
-        .max_products = cfg->max_products, .parity_bytes = cfg->parity_bytes,
-        .stash_blocks = cfg->stash_blocks,
-        .ctx = rx, .begun = begun, .ended = ended, .missed = missed};
+    struct fmtp_receiver_config core = {.layout = cfg->layout,
+                                        .f_rcv = cfg->f_rcv,
+                                        .r_mc_bps = cfg->rate_bps,
+                                        .max_products = cfg->max_products,
+                                        .parity_bytes = cfg->parity_bytes,
+                                        .stash_blocks = cfg->stash_blocks,
+                                        .ctx = rx,
+                                        .begun = begun,
+                                        .ended = ended,
+                                        .missed = missed};
 
     rx->core = fmtp_receiver_new(&core);
     assert(rx->core);
@@ -331,7 +342,7 @@ static void multicast(struct sim *s)
     unsigned n = fmtp_sender_fill(s->sender, d, 1 + (s->datagrams & 3), sender_now(s));
 
     if (!n)
-        return;                          /* what was due has become needless */
+        return; /* what was due has become needless */
     for (int i = 0; i < d[0].niov; i++) {
         assert(len + d[0].iov[i].iov_len <= sizeof bytes);
         memcpy(bytes + len, d[0].iov[i].iov_base, d[0].iov[i].iov_len);
@@ -341,8 +352,7 @@ static void multicast(struct sim *s)
     fmtp_header_get(bytes, &h);
     s->datagrams++;
     s->datagram_bytes += len;
-    s->nic_free_ns = s->now_ns +
-                     (len + s->cfg.overhead_bytes) * 8 * 1000000000u / s->cfg.rate_bps;
+    s->nic_free_ns = s->now_ns + (len + s->cfg.overhead_bytes) * 8 * 1000000000u / s->cfg.rate_bps;
     struct packet *packet = sim_packet_new(bytes, len);
     for (int i = 0; i < s->nrx; i++) {
         struct sim_receiver *rx = &s->rx[i];
@@ -350,8 +360,8 @@ static void multicast(struct sim *s)
             continue;
         int copies = sim_chance(s, s->cfg.duplicate) ? 2 : 1;
         while (copies--) {
-            uint64_t extra = sim_chance(s, s->cfg.reorder)
-                             ? sim_random(s, (uint32_t)s->cfg.reorder_ns) : 0;
+            uint64_t extra =
+                sim_chance(s, s->cfg.reorder) ? sim_random(s, (uint32_t)s->cfg.reorder_ns) : 0;
             sim_push(s, DATAGRAM, i, s->nic_free_ns + rx->delay_ns + extra, packet);
         }
     }
@@ -406,7 +416,8 @@ static void stream_out(struct sim *s, struct sim_receiver *rx)
     fmtp_sender_peer_sent(s->sender, rx->peer, len, sender_now(s));
     s->stream_bytes += len;
     rx->stream_free_ns = s->now_ns + len * 8 * 1000000000u / s->cfg.unicast_bps;
-    sim_push_bytes(s, TO_RECEIVER, (int)(rx - s->rx), rx->stream_free_ns + rx->delay_ns, bytes, len);
+    sim_push_bytes(s, TO_RECEIVER, (int)(rx - s->rx), rx->stream_free_ns + rx->delay_ns, bytes,
+                   len);
 }
 
 /* Half of the payloads lie where the receiver predicted one, right or wrong. */
@@ -439,7 +450,7 @@ static void deliver(struct sim *s, struct sim_event *e)
     } else if (e->kind == TO_SENDER && e->connection == rx->connection) {
         log_stream(rx, false, p->bytes, p->len);
         if (fmtp_sender_peer_input(s->sender, rx->peer, p->bytes, p->len, sender_now(s)) < 0) {
-            s->closed++;                 /* its queue overflowed */
+            s->closed++; /* its queue overflowed */
             sim_reconnect(s, e->rx, false);
         }
     }

@@ -2,12 +2,11 @@
  *
  * A simulated network in virtual time: one sender core, up to SIM_RECEIVERS receiver cores.
  *   multicast   one NIC of rate_bps (FMTP bytes and overhead_bytes per datagram), then to every
- *               receiver its delay; loss (independent, in bursts, or as drop() says), duplication and
- *               reordering (extra delay)
- *   stream      per receiver, reliable and in order, its delay each way, unicast_bps from the
- *               sender, cut into pieces of random size
- * Connections can break, either end can start anew, clocks can leap forward. The seed decides
- * everything; the cores see nothing but bytes and the virtual time.
+ *               receiver its delay; loss (independent, in bursts, or as drop() says), duplication
+ * and reordering (extra delay) stream      per receiver, reliable and in order, its delay each way,
+ * unicast_bps from the sender, cut into pieces of random size Connections can break, either end can
+ * start anew, clocks can leap forward. The seed decides everything; the cores see nothing but bytes
+ * and the virtual time.
  */
 #ifndef SIM_H
 #define SIM_H
@@ -17,8 +16,8 @@
 
 enum { SIM_RECEIVERS = 128, SIM_DATAGRAM = 16384 };
 
-struct sim_message {                     /* what passed on a stream */
-    uint64_t at_ns;                      /* when its last byte arrived */
+struct sim_message { /* what passed on a stream */
+    uint64_t at_ns;  /* when its last byte arrived */
     bool from_sender;
     struct fmtp_header h;
 };
@@ -28,15 +27,15 @@ struct sim_receiver {
     int peer;
     bool extended;
     uint64_t delay_ns;
-    uint64_t leapt_ns;                   /* how far its clock is ahead */
-    uint64_t session;                    /* extended one, else 0 */
+    uint64_t leapt_ns; /* how far its clock is ahead */
+    uint64_t session;  /* extended one, else 0 */
     /* by index - first_index; of this life of the receiver and this session */
     uint8_t **data;
     int *begun, *ended, *missed;
     bool *intact;
     uint32_t *retx_blocks;
     uint64_t *ended_ns;
-    uint64_t ended_before, missed_before;    /* in earlier ones */
+    uint64_t ended_before, missed_before; /* in earlier ones */
     struct sim_message *log;
     size_t nlog;
     uint64_t stream_free_ns;
@@ -50,21 +49,21 @@ struct sim_receiver {
 struct sim_config {
     enum fmtp_layout layout;
     uint64_t rate_bps, unicast_bps, delay_ns;
-    uint64_t delay_spread_ns;            /* receiver i: delay_ns + i * spread */
-    uint32_t overhead_bytes;             /* below FMTP, per datagram */
+    uint64_t delay_spread_ns; /* receiver i: delay_ns + i * spread */
+    uint32_t overhead_bytes;  /* below FMTP, per datagram */
     double f_snd, f_rcv, loss, duplicate, reorder;
-    double burst_begins, burst_ends;     /* Gilbert-Elliott: per datagram; in a burst all is lost */
-    uint64_t reorder_ns;                 /* extra delay of a reordered datagram, at most */
+    double burst_begins, burst_ends; /* Gilbert-Elliott: per datagram; in a burst all is lost */
+    uint64_t reorder_ns;             /* extra delay of a reordered datagram, at most */
     int receivers;
-    uint16_t block_bytes, fec_k;         /* fec_k 0: the sender has no extension */
-    bool (*extended)(int receiver);      /* which receivers speak it; NULL: all */
+    uint16_t block_bytes, fec_k;    /* fec_k 0: the sender has no extension */
+    bool (*extended)(int receiver); /* which receivers speak it; NULL: all */
     uint64_t r_uc_bps;
     uint32_t first_index;
     uint32_t seed;
-    size_t products;                     /* at most; default 64 */
+    size_t products; /* at most; default 64 */
     size_t max_products, peer_queue_bytes, parity_bytes, stash_blocks;
-    bool refuse_all;                     /* begun() returns NULL */
-    bool quiet;                          /* streams are not logged */
+    bool refuse_all; /* begun() returns NULL */
+    bool quiet;      /* streams are not logged */
     /* Deterministic losses: is this datagram lost on the way to that receiver? */
     bool (*drop)(int receiver, const struct fmtp_header *h);
 };
@@ -76,18 +75,22 @@ struct sim {
     struct sim_receiver rx[SIM_RECEIVERS];
     int nrx;
     uint64_t now_ns, nic_free_ns;
-    uint64_t datagrams, datagram_bytes, stream_bytes;      /* that left the sender */
-    struct { uint32_t size; uint64_t at_ns; uint8_t *data; } *product;
+    uint64_t datagrams, datagram_bytes, stream_bytes; /* that left the sender */
+    struct {
+        uint32_t size;
+        uint64_t at_ns;
+        uint8_t *data;
+    } * product;
     int nproducts, offered;
     int *multicasted, *released;
     enum fmtp_release *why;
     uint64_t *offered_ns, *multicasted_ns, *released_ns;
-    struct sim_event *events;            /* heap */
+    struct sim_event *events; /* heap */
     size_t nevents, events_capacity;
     uint64_t order;
     uint64_t random;
-    bool restarted;                      /* the sender was */
-    uint64_t closed;                     /* connections that the sender closed */
+    bool restarted;  /* the sender was */
+    uint64_t closed; /* connections that the sender closed */
 };
 
 struct sim *sim_new(const struct sim_config *cfg);

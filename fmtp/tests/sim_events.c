@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint32_t sim_bits(struct sim *s)         /* splitmix64 */
+uint32_t sim_bits(struct sim *s) /* splitmix64 */
 {
     uint64_t z = s->random += UINT64_C(0x9e3779b97f4a7c15);
 

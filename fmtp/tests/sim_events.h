@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is on its way in the simulated network: a heap of events by time, then by order of their making.
+ * What is on its way in the simulated network: a heap of events by time, then by order of their
+ * making.
  */
 #ifndef SIM_EVENTS_H
 #define SIM_EVENTS_H
@@ -9,7 +10,7 @@
 
 enum kind { DATAGRAM, TO_RECEIVER, TO_SENDER };
 
-struct packet {                          /* shared by the receivers it goes to */
+struct packet { /* shared by the receivers it goes to */
     unsigned references;
     size_t len;
     uint8_t bytes[];

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+
 #include <cmocka.h>
 
 #include "adapt.h"
@@ -14,14 +15,17 @@
 #define MS UINT64_C(1000000)
 
 struct path {
-    double takes_bps, buffer_bits, loses;   /* loses: share that the path itself loses */
+    double takes_bps, buffer_bits, loses; /* loses: share that the path itself loses */
 };
 
-struct outcome { double sent, received, dropped; };     /* datagrams of BITS */
+struct outcome {
+    double sent, received, dropped;
+}; /* datagrams of BITS */
 
 #define BITS 12000.0
 
-/* Milliseconds `from` to `to` of a run; what is lost is asked for when the buffer has been worked off. */
+/* Milliseconds `from` to `to` of a run; what is lost is asked for when the buffer has been worked
+ * off. */
 static struct outcome run(struct fmtp_adapt *a, struct path p, unsigned from, unsigned to)
 {
     static double reports[20000];
@@ -99,7 +103,7 @@ static void test_bounds(void **state)
     first = a.rate_bps;
     for (unsigned t = 0; t < 1000; t += 10)
         fmtp_adapt_look(&a, sent += 100, asked, false, t * MS);
-    assert_int_equal(a.rate_bps, first);                 /* not made use of */
+    assert_int_equal(a.rate_bps, first); /* not made use of */
     for (unsigned t = 1000; t < 10000; t += 10)
         fmtp_adapt_look(&a, sent += 100, asked, true, t * MS);
     assert_int_equal(a.rate_bps, 100000000000);
@@ -111,7 +115,8 @@ static void test_bounds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_finds_the_receivers_rate), cmocka_unit_test(test_loss_of_the_path),
+        cmocka_unit_test(test_finds_the_receivers_rate),
+        cmocka_unit_test(test_loss_of_the_path),
         cmocka_unit_test(test_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,16 +3,16 @@
  * How much of the link multicast repair leaves for data, in virtual time: one product of 20 MB at
  * 100 Mbit/s, with 54 bytes of headers per datagram (Ethernet 14, IPv4 20, UDP 8, FMTP 12).
  * Goodput: the product's bits by the time from its first datagram to its completion at the last
- * receiver, less the one-way delay; the median of three seeds. Wire: FMTP bytes that left the sender,
- * by multicast and on all streams, by the product's bytes.
+ * receiver, less the one-way delay; the median of three seeds. Wire: FMTP bytes that left the
+ * sender, by multicast and on all streams, by the product's bytes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
+
+#include <cmocka.h>
 
 #include "sim.h"
 #include "timers.h"
@@ -23,7 +23,7 @@ struct row {
     int receivers;
     double loss;
     uint64_t delay_ms;
-    double least_goodput;                /* of the rate; 0: not asserted */
+    double least_goodput; /* of the rate; 0: not asserted */
     double most_wire;
 };
 
@@ -36,11 +36,20 @@ struct result {
 static struct result run_once(const struct row *row, uint32_t seed)
 {
     const uint32_t size = 20000000;
-    struct sim_config cfg = {
-        .layout = FMTP_LAYOUT_2021, .rate_bps = 100000000, .unicast_bps = 100000000,
-        .delay_ns = row->delay_ms * MS, .overhead_bytes = 42, .f_snd = 5000, .f_rcv = 20,
-        .loss = row->loss, .receivers = row->receivers, .fec_k = 200, .stash_blocks = 1024,
-        .quiet = true, .seed = seed, .products = 1};
+    struct sim_config cfg = {.layout = FMTP_LAYOUT_2021,
+                             .rate_bps = 100000000,
+                             .unicast_bps = 100000000,
+                             .delay_ns = row->delay_ms * MS,
+                             .overhead_bytes = 42,
+                             .f_snd = 5000,
+                             .f_rcv = 20,
+                             .loss = row->loss,
+                             .receivers = row->receivers,
+                             .fec_k = 200,
+                             .stash_blocks = 1024,
+                             .quiet = true,
+                             .seed = seed,
+                             .products = 1};
     struct sim *s = sim_new(&cfg);
     struct fmtp_client_stats got;
     struct result r = {0};
@@ -92,11 +101,9 @@ static void run(const struct row *row)
 static void test_repair_leaves_room_for_data(void **state)
 {
     static const struct row rows[] = {
-        {8, 0.00, 0, 0.96, 1.06}, {8, 0.00, 25, 0.96, 1.06},
-        {8, 0.01, 0, 0.93, 1.07}, {8, 0.01, 25, 0.93, 1.07},
-        {8, 0.05, 0, 0.88, 1.11}, {8, 0.05, 25, 0.88, 1.11},
-        {24, 0.05, 0, 0.75, 1.11}, {24, 0.05, 25, 0.75, 1.11},
-        {1, 0.05, 25, 0.88, 1.11},
+        {8, 0.00, 0, 0.96, 1.06},  {8, 0.00, 25, 0.96, 1.06},  {8, 0.01, 0, 0.93, 1.07},
+        {8, 0.01, 25, 0.93, 1.07}, {8, 0.05, 0, 0.88, 1.11},   {8, 0.05, 25, 0.88, 1.11},
+        {24, 0.05, 0, 0.75, 1.11}, {24, 0.05, 25, 0.75, 1.11}, {1, 0.05, 25, 0.88, 1.11},
     };
 
     (void)state;

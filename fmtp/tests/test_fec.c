@@ -6,10 +6,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "fec.h"
 
@@ -187,8 +187,10 @@ static void test_decode_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_groups), cmocka_unit_test(test_symbols),
-        cmocka_unit_test(test_decode), cmocka_unit_test(test_decode_refuses),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_symbols),
+        cmocka_unit_test(test_decode),
+        cmocka_unit_test(test_decode_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,14 +2,14 @@
  *
  * Feeds over real sockets: several in one process, receivers of both kinds, interruptions, floods.
  */
-#include "feeds_kit.h"
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "feeds_kit.h"
 
 /* Three feeds of different kinds in one process, a loop over them all. */
 static void test_several_feeds(void **state)
@@ -47,7 +47,7 @@ static void test_mixed(void **state)
     check_all(&f, PRODUCTS);
     fmtp_server_get_stats(f.server, &st);
     assert_int_equal(st.receivers, CLIENTS);
-    assert_int_equal(st.extended, 2);      /* the first and the third */
+    assert_int_equal(st.extended, 2); /* the first and the third */
     assert_int_equal(st.parity_sent + st.repairs_sent, 0);
     close_feed(&f);
 }
@@ -74,7 +74,7 @@ static void test_reconnect(void **state)
     struct fmtp_client_stats c;
 
     (void)state;
-    f.cfg.pace_bps = 5000000;              /* product 6 takes 1.3 s */
+    f.cfg.pace_bps = 5000000; /* product 6 takes 1.3 s */
     f.first = f.cfg.first_index = 6;
     f.rx.reconnect_ns = UINT64_C(20000000000);
     open_server(&f);
@@ -111,7 +111,7 @@ static void test_sender_restart(void **state)
     open_server(&f);
     open_client(&f);
     transfer(&f, 1, 1);
-    offer_next(&f);                        /* product 6 is cut off */
+    offer_next(&f); /* product 6 is cut off */
     while (f.sinks[0].begun < 2)
         turn(&f, 1, 100);
     f.cfg.address = f.rx.server;
@@ -156,7 +156,8 @@ static int stranger(const struct feed *f)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
 
-    if (fd >= 0 && connect(fd, (const struct sockaddr *)&f->rx.server, sizeof(struct sockaddr_in)) < 0 &&
+    if (fd >= 0 &&
+        connect(fd, (const struct sockaddr *)&f->rx.server, sizeof(struct sockaddr_in)) < 0 &&
         errno != EINPROGRESS) {
         close(fd);
         return -1;
@@ -186,7 +187,8 @@ static void test_flood(void **state)
         fds[i] = -1;
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < OPEN; i++) {
-            static const struct iovec words[] = {{"", 0}, {"\x00\x00", 2},
+            static const struct iovec words[] = {{"", 0},
+                                                 {"\x00\x00", 2},
                                                  {"\x00\x00\x01\xaa-----BEGIN", 14},
                                                  {"GET / HTTP/1.0\r\n\r\n", 18},
                                                  {"\xff\xff\xff\xff", 4}};
@@ -228,8 +230,8 @@ int main(int argc, char **argv)
     (void)argc;
     own_network(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_several_feeds), cmocka_unit_test(test_mixed),
-        cmocka_unit_test(test_reconnect), cmocka_unit_test(test_sender_restart),
+        cmocka_unit_test(test_several_feeds),  cmocka_unit_test(test_mixed),
+        cmocka_unit_test(test_reconnect),      cmocka_unit_test(test_sender_restart),
         cmocka_unit_test(test_reconnect_ends), cmocka_unit_test(test_flood),
     };
     return cmocka_run_group_tests(tests, fill, NULL);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a feed can be configured to be, over real sockets: MAC levels, packet sizes, IPv6, addresses,
- * what is refused.
+ * What a feed can be configured to be, over real sockets: MAC levels, packet sizes, IPv6,
+ * addresses, what is refused.
  */
-#include "feeds_kit.h"
-
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "feeds_kit.h"
 
 /* Blocks of all products at this size. */
 static unsigned blocks(unsigned block_bytes)
@@ -46,7 +46,8 @@ static void one_feed(bool v6, unsigned mac, unsigned pdu, bool unicast, unsigned
     assert_int_equal(c.bad_messages, 0);
     assert_int_equal(c.mac_failures, 0);
     assert_int_equal(c.connections, 1);
-    /* The large product, after its first batches, lands where it stays; not when it is one batch. */
+    /* The large product, after its first batches, lands where it stays; not when it is one
+     * batch. */
     if (!c.duplicate_blocks && !c.retx_blocks && want_block < 10000)
         assert_true(c.in_place > c.blocks / 4);
     close_feed(&f);
@@ -111,13 +112,16 @@ static void test_forged(void **state)
     open_client(&f);
     wait_connected(&f, 1);
     assert_int_equal(setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &from, sizeof from), 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&(struct sockaddr_in){
-        .sin_family = AF_INET, .sin_addr = from}, sizeof(struct sockaddr_in)), 0);
+    assert_int_equal(
+        bind(fd, (struct sockaddr *)&(struct sockaddr_in){.sin_family = AF_INET, .sin_addr = from},
+             sizeof(struct sockaddr_in)),
+        0);
     for (int i = 0; i < 3; i++)
         assert_int_equal(sendto(fd, eop, sizeof eop, 0, (struct sockaddr *)&f.rx.group,
-                                sizeof(struct sockaddr_in)), sizeof eop);
-    assert_int_equal(sendto(fd, eop, 12, 0, (struct sockaddr *)&f.rx.group,
-                            sizeof(struct sockaddr_in)), 12);
+                                sizeof(struct sockaddr_in)),
+                         sizeof eop);
+    assert_int_equal(
+        sendto(fd, eop, 12, 0, (struct sockaddr *)&f.rx.group, sizeof(struct sockaddr_in)), 12);
     for (int i = 0; i < 5; i++)
         turn(&f, 1, 20);
     fmtp_client_get_stats(f.sinks[0].client, &c);
@@ -168,8 +172,9 @@ static void test_bad_configurations(void **state)
 static void test_addresses(void **state)
 {
     static const char *const good[] = {"10.0.0.1:38800", "[ff3e::1]:5", "[::1]:65535"};
-    static const char *const bad[] = {"10.0.0.1", "10.0.0.1:0", "10.0.0.1:65536", "1.2.3:4", "::1:5",
-                                      "[::1]", "[::1:5", "[::1]x:5", ":5", "[]:5", "10.0.0.1:5x", ""};
+    static const char *const bad[] = {"10.0.0.1", "10.0.0.1:0", "10.0.0.1:65536", "1.2.3:4",
+                                      "::1:5",    "[::1]",      "[::1:5",         "[::1]x:5",
+                                      ":5",       "[]:5",       "10.0.0.1:5x",    ""};
     struct sockaddr_storage a;
     char text[FMTP_ADDRESS_TEXT];
 
@@ -193,8 +198,8 @@ int main(int argc, char **argv)
     own_network(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mac_levels), cmocka_unit_test(test_packet_sizes),
-        cmocka_unit_test(test_ipv6), cmocka_unit_test(test_mac_too_low),
-        cmocka_unit_test(test_forged), cmocka_unit_test(test_bad_configurations),
+        cmocka_unit_test(test_ipv6),       cmocka_unit_test(test_mac_too_low),
+        cmocka_unit_test(test_forged),     cmocka_unit_test(test_bad_configurations),
         cmocka_unit_test(test_addresses),
     };
     return cmocka_run_group_tests(tests, fill, NULL);

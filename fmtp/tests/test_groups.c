@@ -6,10 +6,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "groups.h"
 #include "outbox.h"
@@ -31,7 +31,7 @@ static void test_geometry(void **state)
         for (uint32_t b = 10; b-- > 0;) {
             assert_int_equal(fmtp_groups_of(gs, b), of[b]);
             if (again)
-                fmtp_groups_blocks(gs, of[b]);          /* remembers the group */
+                fmtp_groups_blocks(gs, of[b]); /* remembers the group */
         }
     assert_int_equal(fmtp_groups_blocks(gs, 2).first, 6);
     assert_int_equal(fmtp_groups_blocks(gs, 2).count, 4);
@@ -142,19 +142,19 @@ static void test_stash(void **state)
     assert_true(put(&s, 2, 0, 'b', &forgot));
     assert_true(put(&s, 1, 5, 'c', &forgot));
     assert_false(forgot);
-    assert_true(put(&s, 1, 9, 'd', &forgot));           /* goes where 'a' was */
+    assert_true(put(&s, 1, 9, 'd', &forgot)); /* goes where 'a' was */
     assert_true(forgot);
     assert_int_equal(s.count, 3);
     cursor = 0;
-    expect_stashed(&s, 1, &cursor, 5, 'c');             /* the oldest first */
+    expect_stashed(&s, 1, &cursor, 5, 'c'); /* the oldest first */
     expect_stashed(&s, 1, &cursor, 9, 'd');
     assert_null(fmtp_stash_take(&s, 1, &cursor));
     assert_int_equal(s.count, 1);
     cursor = 0;
     assert_null(fmtp_stash_take(&s, 1, &cursor));
-    assert_true(put(&s, 1, 7, 'e', &forgot));           /* where 'b' was */
+    assert_true(put(&s, 1, 7, 'e', &forgot)); /* where 'b' was */
     assert_true(forgot);
-    assert_true(put(&s, 3, 7, 'f', &forgot));           /* a free one */
+    assert_true(put(&s, 3, 7, 'f', &forgot)); /* a free one */
     assert_false(forgot);
     fmtp_stash_free(&s);
     /* None, and one whose blocks are too small. */
@@ -202,8 +202,8 @@ static void test_outbox(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_geometry), cmocka_unit_test(test_decode),
-        cmocka_unit_test(test_keep), cmocka_unit_test(test_stash), cmocka_unit_test(test_outbox),
+        cmocka_unit_test(test_geometry), cmocka_unit_test(test_decode), cmocka_unit_test(test_keep),
+        cmocka_unit_test(test_stash),    cmocka_unit_test(test_outbox),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
-
 #include <openssl/decoder.h>
 #include <openssl/encoder.h>
 #include <openssl/evp.h>
 #include <openssl/rsa.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 #include "keyx.h"
 
@@ -48,7 +47,7 @@ static void exchange(size_t piece)
     assert_memory_equal(out, "\x00\x00\x01\xaa-----BEGIN RSA PUBLIC KEY-----\n", 35);
     assert_memory_equal(out + n - 30, "\n-----END RSA PUBLIC KEY-----\n", 30);
     memcpy(bytes, out, n);
-    memcpy(bytes + n, "FMTP", 4);               /* what follows belongs to the messages */
+    memcpy(bytes + n, "FMTP", 4); /* what follows belongs to the messages */
     fmtp_keyx_output(s, &left);
     assert_int_equal(left, 0);
     assert_int_equal(feed(s, bytes, n + 4, piece, &left), FMTP_KEYX_DONE);
@@ -101,15 +100,18 @@ static void test_damaged(void **state)
 static void agree(bool offer, size_t key_len)
 {
     struct fmtp_keyx *r = fmtp_keyx_new_receiver(offer), *s = fmtp_keyx_new_sender();
-    const struct fmtp_session given = {.extended = true, .block_bytes = 1416, .fec_k = 200,
-                                       .next_index = 0xfffffff0, .id = 0x0123456789abcdef};
+    const struct fmtp_session given = {.extended = true,
+                                       .block_bytes = 1416,
+                                       .fec_k = 200,
+                                       .next_index = 0xfffffff0,
+                                       .id = 0x0123456789abcdef};
     struct fmtp_session got;
     uint8_t key[113];
     size_t n, left;
     const uint8_t *out;
 
     memset(key, 0xa5, sizeof key);
-    for (int round = 0; round < 2; round++) {            /* and again, as after a reconnect */
+    for (int round = 0; round < 2; round++) { /* and again, as after a reconnect */
         out = fmtp_keyx_output(r, &n);
         assert_int_equal(n, 4 + 426 + (offer ? 19 : 0));
         assert_int_equal(feed(s, out, n, 50, &left), FMTP_KEYX_DONE);
@@ -182,8 +184,8 @@ static enum fmtp_keyx_status receiver_takes(struct fmtp_keyx *r, const void *pla
 /* What the sender may say: the bytes of the agreement worked out by hand, and what is none. */
 static void test_plaintexts(void **state)
 {
-    static const uint8_t agreed[20] = {'D', 'P', 'X', '1', 0x05, 0xa8, 0, 200, 0, 0, 1, 2,
-                                       1, 2, 3, 4, 5, 6, 7, 8};
+    static const uint8_t agreed[20] = {'D', 'P', 'X', '1', 0x05, 0xa8, 0, 200, 0, 0,
+                                       1,   2,   1,   2,   3,    4,    5, 6,   7, 8};
     struct fmtp_keyx *r = fmtp_keyx_new_receiver(true), *plain = fmtp_keyx_new_receiver(false);
     struct fmtp_session s;
     uint8_t text[113] = {0};
@@ -203,7 +205,7 @@ static void test_plaintexts(void **state)
     /* an original of any level, to one that offered */
     assert_int_equal(receiver_takes(r, "", 0), FMTP_KEYX_DONE);
     assert_false(fmtp_keyx_session(r, &s));
-    memcpy(text, agreed, sizeof agreed);             /* a key that begins as an agreement does */
+    memcpy(text, agreed, sizeof agreed); /* a key that begins as an agreement does */
     assert_int_equal(receiver_takes(r, text, 64), FMTP_KEYX_DONE);
     assert_false(fmtp_keyx_session(r, &s));
     assert_int_equal(receiver_takes(r, text, 113), FMTP_KEYX_DONE);
@@ -226,8 +228,8 @@ static void test_plaintexts(void **state)
 static void test_independent_receiver(void **state)
 {
     EVP_PKEY *key = EVP_RSA_gen(2048);
-    OSSL_ENCODER_CTX *encoder = OSSL_ENCODER_CTX_new_for_pkey(
-        key, OSSL_KEYMGMT_SELECT_PUBLIC_KEY, "PEM", "type-specific", NULL);
+    OSSL_ENCODER_CTX *encoder = OSSL_ENCODER_CTX_new_for_pkey(key, OSSL_KEYMGMT_SELECT_PUBLIC_KEY,
+                                                              "PEM", "type-specific", NULL);
     EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new(key, NULL);
     struct fmtp_keyx *s = fmtp_keyx_new_sender();
     unsigned char *pem = NULL;
@@ -249,7 +251,7 @@ static void test_independent_receiver(void **state)
     assert_int_equal(EVP_PKEY_CTX_set_rsa_padding(ctx, RSA_PKCS1_OAEP_PADDING), 1);
     n = sizeof plain;
     assert_int_equal(EVP_PKEY_decrypt(ctx, plain, &n, out + 4, 256), 1);
-    assert_int_equal(n, 0);                     /* MAC level 0: no key */
+    assert_int_equal(n, 0); /* MAC level 0: no key */
     OPENSSL_free(pem);
     OSSL_ENCODER_CTX_free(encoder);
     EVP_PKEY_CTX_free(ctx);
@@ -275,7 +277,7 @@ static void test_hostile(void **state)
     (void)state;
     assert_int_equal(sender_takes("\xff\xff\xff\xff", 4), FMTP_KEYX_BAD);
     assert_int_equal(sender_takes("\x00\x00\x00\x00", 4), FMTP_KEYX_BAD);
-    assert_int_equal(sender_takes("\x00\x00\x20\x01", 4), FMTP_KEYX_BAD);       /* 8193 */
+    assert_int_equal(sender_takes("\x00\x00\x20\x01", 4), FMTP_KEYX_BAD); /* 8193 */
     assert_int_equal(sender_takes("\x00\x00\x20\x00", 4), FMTP_KEYX_MORE);
     assert_int_equal(sender_takes("\x00\x00\x00\x05hello", 9), FMTP_KEYX_BAD);
     assert_int_equal(sender_takes(spki, 4 + 0x40), FMTP_KEYX_BAD);
@@ -284,10 +286,9 @@ static void test_hostile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_independent_receiver),
-        cmocka_unit_test(test_keys_and_extension), cmocka_unit_test(test_plaintexts),
-        cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_round_trip),           cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_independent_receiver), cmocka_unit_test(test_keys_and_extension),
+        cmocka_unit_test(test_plaintexts),           cmocka_unit_test(test_hostile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,14 +2,12 @@
  *
  * Server and clients over real sockets on the loopback interface.
  */
+#include <arpa/inet.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-
-#include <arpa/inet.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +15,8 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 #include "addresses.h"
 #include "fmtp.h"
@@ -127,11 +127,17 @@ static struct fmtp_server *open_server(struct tx *tx, enum fmtp_layout layout, u
                                        uint64_t pace_bps)
 {
     struct fmtp_error err;
-    struct fmtp_server_config cfg = {
-        .layout = layout, .address = address("127.0.0.1", 0),
-        .group = address("239.192.7.9", port), .f_snd = 5e7, .r_mc_bps = 100000000,
-        .pace_bps = pace_bps, .ctx = tx, .authorize = authorize, .multicasted = multicasted,
-        .released = released, .receivers_changed = changed};
+    struct fmtp_server_config cfg = {.layout = layout,
+                                     .address = address("127.0.0.1", 0),
+                                     .group = address("239.192.7.9", port),
+                                     .f_snd = 5e7,
+                                     .r_mc_bps = 100000000,
+                                     .pace_bps = pace_bps,
+                                     .ctx = tx,
+                                     .authorize = authorize,
+                                     .multicasted = multicasted,
+                                     .released = released,
+                                     .receivers_changed = changed};
     struct fmtp_server *s = fmtp_server_open(&cfg, &err);
 
     if (!s)
@@ -143,11 +149,17 @@ static void open_client(struct rx *rx, struct fmtp_server *s, enum fmtp_layout l
                         uint16_t port)
 {
     struct fmtp_error err;
-    struct fmtp_client_config cfg = {
-        .layout = layout, .server = address("127.0.0.1", fmtp_server_tcp_port(s)),
-        .group = address("239.192.7.9", port), .interface = address("127.0.0.1", 0),
-        .f_rcv = 20, .r_mc_bps = 100000000, .rcvbuf_bytes = 1 << 20, .ctx = rx,
-        .begun = begun, .ended = ended, .missed = missed};
+    struct fmtp_client_config cfg = {.layout = layout,
+                                     .server = address("127.0.0.1", fmtp_server_tcp_port(s)),
+                                     .group = address("239.192.7.9", port),
+                                     .interface = address("127.0.0.1", 0),
+                                     .f_rcv = 20,
+                                     .r_mc_bps = 100000000,
+                                     .rcvbuf_bytes = 1 << 20,
+                                     .ctx = rx,
+                                     .begun = begun,
+                                     .ended = ended,
+                                     .missed = missed};
 
     rx->client = fmtp_client_open(&cfg, &err);
     if (!rx->client)
@@ -161,8 +173,9 @@ static void turn(struct fmtp_server *s, struct rx *rx, int n, int timeout_ms)
     struct pollfd fds[1 + CLIENTS] = {{.fd = s ? fmtp_server_fd(s) : -1, .events = POLLIN}};
 
     for (int i = 0; i < n; i++)
-        fds[1 + i] = (struct pollfd){.fd = rx[i].client && !rx[i].lost
-                                     ? fmtp_client_fd(rx[i].client) : -1, .events = POLLIN};
+        fds[1 + i] =
+            (struct pollfd){.fd = rx[i].client && !rx[i].lost ? fmtp_client_fd(rx[i].client) : -1,
+                            .events = POLLIN};
     poll(fds, 1 + (nfds_t)n, timeout_ms);
     if (s && fds[0].revents)
         assert_int_equal(fmtp_server_service(s, &err), 0);
@@ -324,10 +337,13 @@ static void test_retry(void **state)
     uint16_t port = free_port();
     struct fmtp_server *s = open_server(&tx, FMTP_LAYOUT_2017, port, 0);
     struct fmtp_error err;
-    struct fmtp_server_config cfg = {
-        .layout = FMTP_LAYOUT_2017, .address = address("127.0.0.1", fmtp_server_tcp_port(s)),
-        .group = address("239.192.7.9", port), .f_snd = 1,
-        .r_mc_bps = 1000000, .ctx = &tx, .receivers_changed = changed};
+    struct fmtp_server_config cfg = {.layout = FMTP_LAYOUT_2017,
+                                     .address = address("127.0.0.1", fmtp_server_tcp_port(s)),
+                                     .group = address("239.192.7.9", port),
+                                     .f_snd = 1,
+                                     .r_mc_bps = 1000000,
+                                     .ctx = &tx,
+                                     .receivers_changed = changed};
 
     (void)state;
     open_client(&rx, s, FMTP_LAYOUT_2017, port);
@@ -400,9 +416,10 @@ static void test_send_buffer(void **state)
     for (size_t asked = 0; asked <= 65536; asked += 65536) {
         struct fmtp_error err;
         struct fmtp_server_stats stats;
-        struct fmtp_server_config cfg = {
-            .layout = FMTP_LAYOUT_2017, .address = address("127.0.0.1", 0),
-            .group = address("239.192.7.9", 38800), .sndbuf_bytes = asked};
+        struct fmtp_server_config cfg = {.layout = FMTP_LAYOUT_2017,
+                                         .address = address("127.0.0.1", 0),
+                                         .group = address("239.192.7.9", 38800),
+                                         .sndbuf_bytes = asked};
         struct fmtp_server *s = fmtp_server_open(&cfg, &err);
         if (!s)
             fail_msg("%s", err.text);
@@ -416,10 +433,13 @@ static void test_send_buffer(void **state)
 static void test_bad_config(void **state)
 {
     struct fmtp_error err;
-    struct fmtp_server_config s = {.layout = FMTP_LAYOUT_2021, .f_snd = 1, .r_mc_bps = 1,
+    struct fmtp_server_config s = {.layout = FMTP_LAYOUT_2021,
+                                   .f_snd = 1,
+                                   .r_mc_bps = 1,
                                    .address = address("127.0.0.1", 0),
                                    .group = address("10.1.1.1", 38800)};
-    struct fmtp_client_config c = {.layout = FMTP_LAYOUT_2021, .r_mc_bps = 1,
+    struct fmtp_client_config c = {.layout = FMTP_LAYOUT_2021,
+                                   .r_mc_bps = 1,
                                    .group = address("239.1.1.1", 38800),
                                    .server = address("127.0.0.1", 1),
                                    .interface = address("127.0.0.1", 0)};
@@ -434,10 +454,14 @@ static void test_bad_config(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_2021),           cmocka_unit_test(test_2017),
-        cmocka_unit_test(test_paced),          cmocka_unit_test(test_not_authorized),
-        cmocka_unit_test(test_garbage),        cmocka_unit_test(test_retry),
-        cmocka_unit_test(test_datagrams_first), cmocka_unit_test(test_send_buffer),
+        cmocka_unit_test(test_2021),
+        cmocka_unit_test(test_2017),
+        cmocka_unit_test(test_paced),
+        cmocka_unit_test(test_not_authorized),
+        cmocka_unit_test(test_garbage),
+        cmocka_unit_test(test_retry),
+        cmocka_unit_test(test_datagrams_first),
+        cmocka_unit_test(test_send_buffer),
         cmocka_unit_test(test_bad_config),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

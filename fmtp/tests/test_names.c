@@ -6,9 +6,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "../tools/common.h"
 

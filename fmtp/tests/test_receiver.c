@@ -6,10 +6,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "receiver.h"
 #include "timers.h"
@@ -52,9 +52,13 @@ static void missed(void *ctx, uint32_t index)
 
 static struct fmtp_receiver *make(void)
 {
-    struct fmtp_receiver_config cfg = {
-        .layout = FMTP_LAYOUT_2017, .f_rcv = 2, .r_mc_bps = 8000000, .max_products = MAX_PRODUCTS,
-        .begun = begun, .ended = ended, .missed = missed};
+    struct fmtp_receiver_config cfg = {.layout = FMTP_LAYOUT_2017,
+                                       .f_rcv = 2,
+                                       .r_mc_bps = 8000000,
+                                       .max_products = MAX_PRODUCTS,
+                                       .begun = begun,
+                                       .ended = ended,
+                                       .missed = missed};
 
     nbegun = nended = nmissed = 0;
     memset(buffer, 0, sizeof buffer);
@@ -169,17 +173,17 @@ static void test_malformed(void **state)
     (void)state;
     bop(r, 0, 3 * BLOCK);
     n = message(bytes, FMTP_MEM_DATA, 0, 0, BLOCK, 'a');
-    fmtp_receiver_bad_datagram(r);                      /* shorter than a header */
+    fmtp_receiver_bad_datagram(r); /* shorter than a header */
     give(r, bytes, n - 1);         /* length does not fit */
     give(r, bytes, n + 1);
-    datagram(r, FMTP_MEM_DATA, 0, 1, BLOCK, 'a');       /* not a block border */
-    datagram(r, FMTP_MEM_DATA, 0, 0, 100, 'a');         /* short, but not the last */
-    datagram(r, FMTP_MEM_DATA, 0, 3 * BLOCK, 10, 'a');  /* beyond the end */
+    datagram(r, FMTP_MEM_DATA, 0, 1, BLOCK, 'a');      /* not a block border */
+    datagram(r, FMTP_MEM_DATA, 0, 0, 100, 'a');        /* short, but not the last */
+    datagram(r, FMTP_MEM_DATA, 0, 3 * BLOCK, 10, 'a'); /* beyond the end */
     datagram(r, FMTP_MEM_DATA, 0, 0, 0, 'a');
     datagram(r, FMTP_MEM_DATA, 0, 0xfffffd58, BLOCK, 'a');
-    datagram(r, FMTP_RETX_DATA, 0, 0, BLOCK, 'a');      /* not on UDP */
-    datagram(r, 0x0005, 0, 0, BLOCK, 'a');              /* two flags */
-    datagram(r, FMTP_BOP, 1, 0, 5, 0);                  /* short body */
+    datagram(r, FMTP_RETX_DATA, 0, 0, BLOCK, 'a'); /* not on UDP */
+    datagram(r, 0x0005, 0, 0, BLOCK, 'a');         /* two flags */
+    datagram(r, FMTP_BOP, 1, 0, 5, 0);             /* short body */
     assert_int_equal(bad(r), 11);
     assert_int_equal(buffer[0], 0);
     expect_nothing(r);
@@ -256,9 +260,9 @@ static void test_race(void **state)
     datagram(r, FMTP_MEM_DATA, 0, BLOCK, BLOCK, 'm');
     expect(r, FMTP_RETX_REQ, 0, 0, BLOCK);
     assert_int_equal(fmtp_receiver_stream(r, bytes, 700, 0), 0);
-    datagram(r, FMTP_MEM_DATA, 0, 0, BLOCK, 'm');       /* was only late */
+    datagram(r, FMTP_MEM_DATA, 0, 0, BLOCK, 'm'); /* was only late */
     assert_int_equal(nended, 1);
-    memset(buffer, 'z', sizeof buffer);                 /* the application's again */
+    memset(buffer, 'z', sizeof buffer); /* the application's again */
     assert_int_equal(fmtp_receiver_stream(r, bytes + 700, n - 700, 0), 0);
     for (size_t i = 0; i < sizeof buffer; i++)
         assert_int_equal(buffer[i], 'z');
@@ -271,8 +275,9 @@ static void test_race(void **state)
 
 static void test_stream_garbage(void **state)
 {
-    static const uint16_t wrong[] = {FMTP_BOP, FMTP_EOP, FMTP_MEM_DATA, FMTP_RETX_REQ,
-                                     FMTP_RETX_END, FMTP_BOP_REQ, FMTP_EOP_REQ, 0, 0xffff};
+    static const uint16_t wrong[] = {FMTP_BOP,      FMTP_EOP,     FMTP_MEM_DATA, FMTP_RETX_REQ,
+                                     FMTP_RETX_END, FMTP_BOP_REQ, FMTP_EOP_REQ,  0,
+                                     0xffff};
     uint8_t bytes[2048];
 
     (void)state;
@@ -305,13 +310,13 @@ static void test_index_arithmetic(void **state)
     expect(r, FMTP_BOP_REQ, UINT32_MAX, 0, 0);
     expect(r, FMTP_BOP_REQ, 0, 0, 0);
     expect(r, FMTP_RETX_END, 1, 0, 0);
-    bop(r, UINT32_MAX - 7, 0);                          /* retrograde */
+    bop(r, UINT32_MAX - 7, 0); /* retrograde */
     datagram(r, FMTP_MEM_DATA, 0x80000010, 0, BLOCK, 'a');
     expect_nothing(r);
     assert_int_equal(nbegun, 2);
     fmtp_receiver_free(r);
     assert_int_equal(nmissed, 2);
-    assert_int_equal(missed_index[0], UINT32_MAX);      /* in order of index */
+    assert_int_equal(missed_index[0], UINT32_MAX); /* in order of index */
     assert_int_equal(missed_index[1], 0);
 }
 
@@ -333,7 +338,7 @@ static void test_far_jump(void **state)
         datagram(r, FMTP_MEM_DATA, 100, i * BLOCK, BLOCK, 'a');
     expect(r, FMTP_BOP_REQ, 100, 0, 0);
     expect_nothing(r);
-    assert_int_equal(nmissed, 98);                      /* 2..99, of which nothing came */
+    assert_int_equal(nmissed, 98); /* 2..99, of which nothing came */
     assert_int_equal(missed_index[0], 2);
     assert_int_equal(missed_index[97], 99);
     fmtp_receiver_free(r);
@@ -361,10 +366,14 @@ static void test_table_full(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_in_order), cmocka_unit_test(test_malformed),
-        cmocka_unit_test(test_merging), cmocka_unit_test(test_many_gaps),
-        cmocka_unit_test(test_race), cmocka_unit_test(test_stream_garbage),
-        cmocka_unit_test(test_index_arithmetic), cmocka_unit_test(test_far_jump),
+        cmocka_unit_test(test_in_order),
+        cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_merging),
+        cmocka_unit_test(test_many_gaps),
+        cmocka_unit_test(test_race),
+        cmocka_unit_test(test_stream_garbage),
+        cmocka_unit_test(test_index_arithmetic),
+        cmocka_unit_test(test_far_jump),
         cmocka_unit_test(test_table_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

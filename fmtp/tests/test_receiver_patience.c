@@ -2,9 +2,9 @@
  *
  * The receiving core with extension 1: how long it waits for a repair, and what it does then.
  */
-#include "repair_kit.h"
-
 #include <string.h>
+
+#include "repair_kit.h"
 
 /* Nothing comes: a later round each time, twice as long, then RETX_REQ; nothing after that. */
 static void test_rounds(void **state)
@@ -21,7 +21,7 @@ static void test_rounds(void **state)
             kit_datagram(FMTP_EOP, 0, 0, 0, 0);
             kit_expect_repair(0, 1, 3, 0, 0, 2, 0x5);
             kit_expect_repair(0, 2, 4, 0, 0, 4, 0xf);
-            kit_datagram(FMTP_REPAIR, 0, 300, 100, 4);  /* these two are repaired meanwhile */
+            kit_datagram(FMTP_REPAIR, 0, 300, 100, 4); /* these two are repaired meanwhile */
             kit_datagram(FMTP_REPAIR, 0, 500, 100, 6);
             for (uint32_t b = 6; b < 10; b++)
                 kit_datagram(FMTP_REPAIR, 0, b * 100, 100, (uint8_t)(b + 1));
@@ -47,8 +47,8 @@ static void test_rounds(void **state)
     kit_close();
 }
 
-/* Equation (2) gives 2 * 1000 * 8 / 8e6 = 2 ms; but as long as data comes the multicast is not over:
- * patience, 80 ms, and 0.1 ms for each block to come after the latest. */
+/* Equation (2) gives 2 * 1000 * 8 / 8e6 = 2 ms; but as long as data comes the multicast is not
+ * over: patience, 80 ms, and 0.1 ms for each block to come after the latest. */
 static void test_tau(void **state)
 {
     (void)state;
@@ -70,8 +70,8 @@ static void test_tau(void **state)
     kit_close();
 }
 
-/* A burst whose end is lost: what it lacked is asked for 10 ms and 24 blocks, 2.4 ms at 8 Mbit/s, after
- * its last symbol that came, as a first round and with the end that it told. */
+/* A burst whose end is lost: what it lacked is asked for 10 ms and 24 blocks, 2.4 ms at 8 Mbit/s,
+ * after its last symbol that came, as a first round and with the end that it told. */
 static void test_burst_without_end(void **state)
 {
     (void)state;
@@ -82,8 +82,8 @@ static void test_burst_without_end(void **state)
     kit_advance(10 * MS);
     kit_parity(0, 0, 0, 4, repair_symbol, 100);
     kit_advance(5 * MS);
-    kit_parity(0, 0, 1, 4, repair_symbol, 100);         /* 2 and 3 are lost */
-    kit_advance(7400000);                               /* 12.4 ms after the first */
+    kit_parity(0, 0, 1, 4, repair_symbol, 100); /* 2 and 3 are lost */
+    kit_advance(7400000);                       /* 12.4 ms after the first */
     kit_expect_nothing();
     assert_int_equal(fmtp_receiver_deadline(kit.r), 1000 + 15 * MS + 12400000);
     kit_advance(5 * MS);
@@ -97,12 +97,12 @@ static void test_patience_is_learned(void **state)
 {
     (void)state;
     open_product();
-    fmtp_receiver_rtt(kit.r, 60 * MS);                  /* 110 ms */
+    fmtp_receiver_rtt(kit.r, 60 * MS); /* 110 ms */
     blocks(3, 4);
     kit_expect_repair(0, 0, 3, 0, 0, 3, 0x7);
     kit.now_ns += 100 * MS;
     kit_datagram(FMTP_REPAIR, 0, 0, 100, 1);
-    blocks(7, 8);                                       /* 4, 5: group 1 is asked for */
+    blocks(7, 8); /* 4, 5: group 1 is asked for */
     kit_expect_repair(0, 1, 3, 0, 0, 2, 0x6);
     kit_datagram(FMTP_REPAIR, 0, 100, 100, 2);
     kit_datagram(FMTP_REPAIR, 0, 200, 100, 3);
@@ -174,13 +174,13 @@ static void test_repairs_go_on(void **state)
     }
     kit_advance(639 * MS);
     kit_expect_nothing();
-    kit_datagram(FMTP_REPAIR, 0, 800, 100, 9);          /* group 2 is being repaired at last */
+    kit_datagram(FMTP_REPAIR, 0, 800, 100, 9); /* group 2 is being repaired at last */
     kit_advance(1 * MS);
     kit_expect_repair(0, 0, 3, 0, 3, 3, 0x7);
     kit_expect_repair(0, 1, 3, 0, 3, 2, 0x6);
     kit_expect_repair(0, 2, 4, 0, 3, 3, 0xb);
     kit_expect_nothing();
-    for (int i = 0; i < 10; i++)                        /* nothing more comes, however long */
+    for (int i = 0; i < 10; i++) /* nothing more comes, however long */
         kit_advance(40000 * MS);
     kit_expect(FMTP_RETX_REQ, 0, 0, 300);
     kit_expect(FMTP_RETX_REQ, 0, 400, 200);
@@ -202,7 +202,7 @@ static void test_progress(void **state)
     kit_expect_repair(0, 1, 3, 0, 0, 3, 0x7);
     kit_expect_repair(0, 2, 4, 0, 0, 3, 0xe);
     kit_advance(30 * MS);
-    kit_datagram(FMTP_REPAIR, 0, 300, 100, 4);          /* group 1: took 30, +-15: still 90 */
+    kit_datagram(FMTP_REPAIR, 0, 300, 100, 4); /* group 1: took 30, +-15: still 90 */
     kit_advance(50 * MS);
     /* At 80 ms: group 0 was passed over and group 1 may have lost the rest; group 2 is still to
      * come, until nothing came for 90 ms. */
@@ -225,7 +225,7 @@ static void test_asks_are_bounded(void **state)
     kit.cfg.parity_bytes = 0;
     kit_open();
     kit_session(true, 100, 4, 0, 1);
-    fmtp_receiver_rtt(kit.r, UINT64_MAX);               /* patience has its bound as well */
+    fmtp_receiver_rtt(kit.r, UINT64_MAX); /* patience has its bound as well */
     kit_bop(0, 1000);
     blocks(3, 10);
     kit_datagram(FMTP_EOP, 0, 0, 0, 0);
@@ -244,8 +244,8 @@ static void test_asks_are_bounded(void **state)
     kit_close();
 }
 
-/* A reminder from the sender says that nothing of the product is on its way: what was asked for longer
- * than a round trip ago is asked for again at once, as a later round. */
+/* A reminder from the sender says that nothing of the product is on its way: what was asked for
+ * longer than a round trip ago is asked for again at once, as a later round. */
 static void test_reminder(void **state)
 {
     (void)state;
@@ -256,7 +256,7 @@ static void test_reminder(void **state)
     kit_datagram(FMTP_EOP, 0, 0, 0, 0);
     kit_expect_repair(0, 1, 3, 0, 0, 2, 0x6);
     kit_expect_repair(0, 2, 4, 0, 0, 4, 0xf);
-    kit_advance(11 * MS);                               /* of 80; 41 and 11 ms ago */
+    kit_advance(11 * MS); /* of 80; 41 and 11 ms ago */
     assert_int_equal(kit_stream(FMTP_RETX_EOP, 0, 0, 0, 0), 0);
     kit_expect_repair(0, 0, 3, 0, 1, 3, 0x7);
     kit_expect_nothing();
@@ -270,7 +270,7 @@ static void test_answer_is_no_reminder(void **state)
 {
     (void)state;
     open_product();
-    kit_advance(81 * MS);                               /* beyond tau_rcv, and silence */
+    kit_advance(81 * MS); /* beyond tau_rcv, and silence */
     kit_expect_repair(0, 0, 3, 0, 0, 3, 0x7);
     kit_expect_repair(0, 1, 3, 0, 0, 3, 0x7);
     kit_expect_repair(0, 2, 4, 0, 0, 4, 0xf);
@@ -286,11 +286,16 @@ static void test_answer_is_no_reminder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rounds), cmocka_unit_test(test_tau),
-        cmocka_unit_test(test_burst_without_end), cmocka_unit_test(test_patience_is_learned),
-        cmocka_unit_test(test_quick_answer), cmocka_unit_test(test_slow_answer),
-        cmocka_unit_test(test_repairs_go_on), cmocka_unit_test(test_progress),
-        cmocka_unit_test(test_asks_are_bounded), cmocka_unit_test(test_reminder),
+        cmocka_unit_test(test_rounds),
+        cmocka_unit_test(test_tau),
+        cmocka_unit_test(test_burst_without_end),
+        cmocka_unit_test(test_patience_is_learned),
+        cmocka_unit_test(test_quick_answer),
+        cmocka_unit_test(test_slow_answer),
+        cmocka_unit_test(test_repairs_go_on),
+        cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_asks_are_bounded),
+        cmocka_unit_test(test_reminder),
         cmocka_unit_test(test_answer_is_no_reminder),
     };
 

@@ -2,11 +2,10 @@
  *
  * The receiving core with extension 1: when it asks for a group, and what it does with parity.
  */
-#include "repair_kit.h"
-
 #include <string.h>
 
 #include "fec.h"
+#include "repair_kit.h"
 
 static uint8_t big_symbol[KIT_BLOCK];
 
@@ -16,12 +15,12 @@ static void test_passed(void **state)
     (void)state;
     open_product();
     kit_datagram(FMTP_MEM_DATA, 0, 0, 100, 1);
-    blocks(2, 3);                                       /* block 1 is lost */
+    blocks(2, 3); /* block 1 is lost */
     kit_expect_nothing();
     blocks(3, 4);
     kit_expect_repair(0, 0, 3, 0, 0, 1, 0x2);
     kit_expect_nothing();
-    blocks(7, 9);                                       /* 4, 5, 6 and 9 are lost */
+    blocks(7, 9); /* 4, 5, 6 and 9 are lost */
     kit_expect_repair(0, 1, 3, 0, 0, 2, 0x6);
     kit_expect_nothing();
     kit_datagram(FMTP_EOP, 0, 0, 0, 0);
@@ -35,7 +34,8 @@ static void test_passed(void **state)
     assert_int_equal(kit.nmissed, 1);
 }
 
-/* Proactive parity: nothing is asked if it suffices, and what lacks when its last repair_symbol came. */
+/* Proactive parity: nothing is asked if it suffices, and what lacks when its last repair_symbol
+ * came. */
 static void test_proactive(void **state)
 {
     (void)state;
@@ -45,20 +45,20 @@ static void test_proactive(void **state)
     kit_parity(0, 0, 0, 1, parity_of(0, 3, 0), 100);
     assert_int_equal(kit_stats().decoded_blocks, 1);
     assert_int_equal(kit.data[100], 2);
-    blocks(3, 4);                                       /* 4 and 5 are lost */
+    blocks(3, 4); /* 4 and 5 are lost */
     kit_parity(0, 1, 0, 2, parity_of(3, 3, 0), 100);
     kit_expect_nothing();
     kit_parity(0, 1, 1, 2, parity_of(3, 3, 1), 100);
     kit_expect_nothing();
     blocks(6, 7);
-    kit_parity(0, 2, 0, 1, parity_of(6, 4, 0), 100);    /* 7, 8, 9 are lost: two more needed */
+    kit_parity(0, 2, 0, 1, parity_of(6, 4, 0), 100); /* 7, 8, 9 are lost: two more needed */
     kit_expect_repair(0, 2, 4, 1, 0, 2, 0xe);
     kit_parity(0, 2, 1, 3, parity_of(6, 4, 1), 100);
     assert_int_equal(kit.nended, 0);
     kit_parity(0, 2, 2, 3, parity_of(6, 4, 2), 100);
     assert_int_equal(kit.nended, 1);
     assert_int_equal(kit.retx, 0);
-    kit_expect(FMTP_RETX_END, 0, 6, 0);                 /* 1, 4, 5, 7, 8 and 9 were lost */
+    kit_expect(FMTP_RETX_END, 0, 6, 0); /* 1, 4, 5, 7, 8 and 9 were lost */
     kit_expect_nothing();
     assert_product();
     assert_int_equal(kit_stats().decoded_blocks, 6);
@@ -66,13 +66,14 @@ static void test_proactive(void **state)
     kit_close();
 }
 
-/* Proactive parity of which the last repair_symbol is lost: the next group's block says that it passed. */
+/* Proactive parity of which the last repair_symbol is lost: the next group's block says that it
+ * passed. */
 static void test_lost_end(void **state)
 {
     (void)state;
     open_product();
     blocks(0, 1);
-    kit_parity(0, 0, 0, 2, repair_symbol, 100);                /* 1 and 2 are lost, repair_symbol 1 as well */
+    kit_parity(0, 0, 0, 2, repair_symbol, 100); /* 1 and 2 are lost, repair_symbol 1 as well */
     kit_expect_nothing();
     blocks(3, 4);
     kit_expect_repair(0, 0, 3, 2, 0, 1, 0x6);
@@ -106,7 +107,7 @@ static void test_burst_short(void **state)
     kit_expect_repair(0, 0, 3, 0, 0, 3, 0x7);
     kit_parity(0, 0, 0, 3, repair_symbol, 100);
     kit_expect_nothing();
-    kit_parity(0, 0, 2, 3, repair_symbol, 100);                /* 1 is lost */
+    kit_parity(0, 0, 2, 3, repair_symbol, 100); /* 1 is lost */
     kit_expect_repair(0, 0, 3, 3, 0, 1, 0x7);
     /* The tail of the same burst once more, late: nothing. */
     kit_parity(0, 0, 2, 3, repair_symbol, 100);
@@ -140,7 +141,7 @@ static void test_numbers_run_out(void **state)
 {
     (void)state;
     open_product();
-    kit_parity(0, 0, 250, 251, repair_symbol, 100);            /* of 252; 3 missing, 1 in hand */
+    kit_parity(0, 0, 250, 251, repair_symbol, 100); /* of 252; 3 missing, 1 in hand */
     kit_expect_repair(0, 0, 3, 251, 0, 2, 0x7);
     kit_parity(0, 0, 251, 252, repair_symbol, 100);
     kit_expect_repair(0, 0, 3, 252, 0, 1, 0x7);
@@ -174,15 +175,15 @@ static void test_malformed(void **state)
 {
     (void)state;
     open_product();
-    kit_parity(0, 3, 0, 1, repair_symbol, 100);                /* there are 3 groups */
-    kit_parity(0, 0, 1, 1, repair_symbol, 100);                /* end must be above the number */
-    kit_parity(0, 0, 0, 253, repair_symbol, 100);              /* 255 - 3 numbers */
+    kit_parity(0, 3, 0, 1, repair_symbol, 100);   /* there are 3 groups */
+    kit_parity(0, 0, 1, 1, repair_symbol, 100);   /* end must be above the number */
+    kit_parity(0, 0, 0, 253, repair_symbol, 100); /* 255 - 3 numbers */
     kit_parity(0, 0, 0, 1, repair_symbol, 99);
     kit_datagram(FMTP_REPAIR, 0, 50, 100, 1);
     kit_datagram(FMTP_REPAIR, 0, 1000, 100, 1);
     kit_datagram(FMTP_REPAIR, 0, 0, 99, 1);
-    kit_datagram(FMTP_REPAIR_REQ, 0, 0, 5, 1);          /* not for us */
-    kit_bytes(FMTP_MEM_DATA, 0, 0, big_symbol, 101);    /* longer than a block */
+    kit_datagram(FMTP_REPAIR_REQ, 0, 0, 5, 1);       /* not for us */
+    kit_bytes(FMTP_MEM_DATA, 0, 0, big_symbol, 101); /* longer than a block */
     assert_int_equal(kit_stats().bad_messages, 9);
     assert_int_equal(kit.data[0], 0);
     kit_expect_nothing();
@@ -208,11 +209,11 @@ static void test_late_block_decodes(void **state)
     kit_parity(0, 0, 0, 2, parity_of(0, 3, 0), 100);
     kit_datagram(FMTP_REPAIR, 0, 200, 100, 3);
     assert_int_equal(kit_stats().decoded_blocks, 0);
-    blocks(1, 2);                                       /* reordered */
+    blocks(1, 2); /* reordered */
     assert_int_equal(kit_stats().decoded_blocks, 1);
     assert_int_equal(kit.data[0], 1);
     assert_int_equal(kit.data[299], 3);
-    kit_parity(0, 0, 1, 2, repair_symbol, 100);                /* for a group that is complete */
+    kit_parity(0, 0, 1, 2, repair_symbol, 100); /* for a group that is complete */
     kit_datagram(FMTP_REPAIR, 0, 0, 100, 9);
     assert_int_equal(kit.data[0], 1);
     assert_int_equal(kit_stats().duplicate_blocks, 1);
@@ -250,7 +251,7 @@ static void test_short_last_block(void **state)
         memset(data[i], 7 + i, i == 3 ? 50 : 100);
     fmtp_fec_encode(4, 0, 1, 100, in, outs);
     blocks(0, 9);
-    kit.data[950] = 0x5a;                               /* not ours */
+    kit.data[950] = 0x5a; /* not ours */
     kit_parity(0, 2, 0, 1, parity, 100);
     assert_int_equal(kit.nended, 1);
     for (int i = 0; i < 950; i++)
@@ -278,7 +279,7 @@ static void test_backlog(void **state)
     size_t n, most = 0;
 
     (void)state;
-    kit_open_extended(1, 0);                            /* 4000 groups of one block */
+    kit_open_extended(1, 0); /* 4000 groups of one block */
     kit_bop(0, 400000);
     kit_datagram(FMTP_EOP, 0, 0, 0, 0);
     while ((n = fmtp_receiver_output(kit.r, &bytes))) {
@@ -331,13 +332,13 @@ static void test_too_many_groups(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_passed), cmocka_unit_test(test_proactive),
-        cmocka_unit_test(test_lost_end), cmocka_unit_test(test_parity_passes),
-        cmocka_unit_test(test_burst_short), cmocka_unit_test(test_answered_by_stream),
+        cmocka_unit_test(test_passed),          cmocka_unit_test(test_proactive),
+        cmocka_unit_test(test_lost_end),        cmocka_unit_test(test_parity_passes),
+        cmocka_unit_test(test_burst_short),     cmocka_unit_test(test_answered_by_stream),
         cmocka_unit_test(test_numbers_run_out), cmocka_unit_test(test_parity_bound),
-        cmocka_unit_test(test_malformed), cmocka_unit_test(test_late_block_decodes),
-        cmocka_unit_test(test_newer_product), cmocka_unit_test(test_short_last_block),
-        cmocka_unit_test(test_backlog), cmocka_unit_test(test_too_many_groups),
+        cmocka_unit_test(test_malformed),       cmocka_unit_test(test_late_block_decodes),
+        cmocka_unit_test(test_newer_product),   cmocka_unit_test(test_short_last_block),
+        cmocka_unit_test(test_backlog),         cmocka_unit_test(test_too_many_groups),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,10 +3,10 @@
  * The receiving core: which products are its own, connections that come and go, data before its
  * BOP, predicted places, clocks that leap, and the bounds of what it keeps.
  */
-#include "receiver_kit.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "receiver_kit.h"
 
 static uint64_t bad(void)
 {
@@ -85,7 +85,7 @@ static void test_earlier(void **state)
     kit_expect_nothing();
     assert_int_equal(kit.nended, 2);
     kit_close();
-    assert_int_equal(kit.nmissed, 2);                   /* 8 rejected, 9 at the end */
+    assert_int_equal(kit.nmissed, 2); /* 8 rejected, 9 at the end */
 }
 
 /* What was skipped by a jump is acknowledged when the sender asks, or it would go on asking. */
@@ -126,7 +126,7 @@ static void test_bounds_of_session(void **state)
     assert_int_equal(fmtp_receiver_session(kit.r, &s, 0), -1);
     s = good, s.fec_k = 255;
     assert_int_equal(fmtp_receiver_session(kit.r, &s, 0), -1);
-    assert_int_equal(kit.nmissed, 0);                   /* nothing changed */
+    assert_int_equal(kit.nmissed, 0); /* nothing changed */
     kit_datagram(FMTP_MEM_DATA, 3, 0, KIT_BLOCK, 1);
     assert_int_equal(kit_stats().blocks, 1);
     assert_int_equal(fmtp_receiver_session(kit.r, &good, 0), 0);
@@ -151,11 +151,11 @@ static void test_resume(void **state)
     (void)state;
     kit_open_extended(4, 0);
     kit_bop(0, 1000);
-    kit_datagram(FMTP_MEM_DATA, 0, 300, 100, 4);        /* group 0 is lost */
+    kit_datagram(FMTP_MEM_DATA, 0, 300, 100, 4); /* group 0 is lost */
     kit_expect_repair(0, 0, 3, 0, 0, 3, 0x7);
     uint8_t symbol[100] = {0};
-    kit_parity(0, 0, 1, 3, symbol, 100);                /* one symbol of it is here */
-    kit_bop(2, 1000);                                   /* product 1 is lost, 2 is on its way */
+    kit_parity(0, 0, 1, 3, symbol, 100); /* one symbol of it is here */
+    kit_bop(2, 1000);                    /* product 1 is lost, 2 is on its way */
     kit_datagram(FMTP_MEM_DATA, 2, 0, 100, 1);
     kit_expect_repair(0, 1, 3, 0, 0, 2, 0x6);
     kit_expect_repair(0, 2, 4, 0, 0, 4, 0xf);
@@ -163,7 +163,7 @@ static void test_resume(void **state)
     fmtp_header_put(half, &h);
     assert_int_equal(fmtp_receiver_stream(kit.r, half, sizeof half, kit.now_ns), 0);
     kit_datagram(FMTP_MEM_DATA, 2, 400, 100, 5);
-    kit_session(true, 100, 4, 5, 77);                   /* the request for group 0 never left */
+    kit_session(true, 100, 4, 5, 77); /* the request for group 0 never left */
     kit_expect(FMTP_BOP_REQ, 0, 0, 0);
     kit_expect_repair(0, 0, 3, 3, 0, 2, 0x7);
     kit_expect_repair(0, 1, 3, 0, 0, 2, 0x6);
@@ -171,15 +171,15 @@ static void test_resume(void **state)
     kit_expect(FMTP_BOP_REQ, 1, 0, 0);
     kit_expect(FMTP_BOP_REQ, 2, 0, 0);
     kit_expect_repair(2, 0, 3, 0, 0, 2, 0x6);
-    kit_expect_repair(2, 1, 3, 0, 0, 2, 0x5);           /* 2 is over: 4 was begun */
+    kit_expect_repair(2, 1, 3, 0, 0, 2, 0x5); /* 2 is over: 4 was begun */
     kit_expect_repair(2, 2, 4, 0, 0, 4, 0xf);
     kit_expect(FMTP_BOP_REQ, 3, 0, 0);
     kit_expect(FMTP_BOP_REQ, 4, 0, 0);
     kit_expect_nothing();
     assert_int_equal(kit.nmissed, 0);
-    assert_int_equal(kit_stream(FMTP_RETX_REJ, 3, 0, 0, 0), 0);     /* in step */
+    assert_int_equal(kit_stream(FMTP_RETX_REJ, 3, 0, 0, 0), 0); /* in step */
     assert_int_equal(kit.nmissed, 1);
-    assert_int_equal(kit_stream_bop(2, 1000), 0);       /* known: nothing */
+    assert_int_equal(kit_stream_bop(2, 1000), 0); /* known: nothing */
     kit_expect_nothing();
     assert_int_equal(kit.nbegun, 2);
     kit_close();
@@ -191,7 +191,7 @@ static void test_resume_begins_rounds_anew(void **state)
 {
     (void)state;
     kit_open_extended(4, 0);
-    fmtp_receiver_rtt(kit.r, 40 * MS);                  /* patience 80 ms */
+    fmtp_receiver_rtt(kit.r, 40 * MS); /* patience 80 ms */
     kit_bop(0, 300);
     kit_datagram(FMTP_EOP, 0, 0, 0, 0);
     kit_expect_repair(0, 0, 3, 0, 0, 3, 0x7);
@@ -220,7 +220,7 @@ static void test_resume_after_long(void **state)
     for (uint32_t i = 1000 - KIT_PRODUCTS; i < 1000; i++)
         kit_expect(FMTP_BOP_REQ, i, 0, 0);
     kit_expect_nothing();
-    kit_session(true, 100, 4, 1000, 77);                /* and once more */
+    kit_session(true, 100, 4, 1000, 77); /* and once more */
     for (uint32_t i = 1000 - KIT_PRODUCTS; i < 1000; i++)
         kit_expect(FMTP_BOP_REQ, i, 0, 0);
     kit_expect_nothing();
@@ -233,24 +233,24 @@ static void test_other_session(void **state)
 {
     (void)state;
     kit_open_extended(4, 10);
-    kit_bop(12, 1000);                                  /* 10 and 11 unknown */
-    kit_datagram(FMTP_MEM_DATA, 10, 0, 100, 7);         /* stashed */
+    kit_bop(12, 1000);                          /* 10 and 11 unknown */
+    kit_datagram(FMTP_MEM_DATA, 10, 0, 100, 7); /* stashed */
     kit_session(true, 200, 4, 10, 78);
     assert_int_equal(kit.nmissed, 3);
     assert_int_equal(kit.missed[0], 10);
     assert_int_equal(kit.missed[1], 11);
     assert_int_equal(kit.missed[2], 12);
     kit_expect_nothing();
-    kit_bop(10, 400);                                   /* the stash is empty */
+    kit_bop(10, 400); /* the stash is empty */
     kit_datagram(FMTP_MEM_DATA, 10, 200, 200, 2);
     assert_int_equal(kit.nended, 0);
     kit_datagram(FMTP_MEM_DATA, 10, 0, 200, 1);
     assert_int_equal(kit.nended, 1);
     assert_int_equal(kit.data[0], 1);
     kit_session(false, KIT_BLOCK, 0, 0, 0);
-    kit_bop(3, 0);                                      /* joins there */
+    kit_bop(3, 0); /* joins there */
     assert_int_equal(kit.nended, 2);
-    kit_session(false, KIT_BLOCK, 0, 0, 0);             /* an original cannot tell: anew */
+    kit_session(false, KIT_BLOCK, 0, 0, 0); /* an original cannot tell: anew */
     kit_bop(3, 0);
     assert_int_equal(kit.nended, 3);
     kit_close();
@@ -286,7 +286,7 @@ static void test_stash(void **state)
     kit_datagram(FMTP_MEM_DATA, 0, 0, KIT_BLOCK, 1);
     kit_expect(FMTP_BOP_REQ, 0, 0, 0);
     kit_datagram(FMTP_MEM_DATA, 0, 2 * KIT_BLOCK, KIT_BLOCK, 3);
-    kit_datagram(FMTP_MEM_DATA, 0, 4 * KIT_BLOCK, KIT_BLOCK, 5);    /* beyond its end: bad */
+    kit_datagram(FMTP_MEM_DATA, 0, 4 * KIT_BLOCK, KIT_BLOCK, 5); /* beyond its end: bad */
     kit_expect_nothing();
     assert_int_equal(kit_stream_bop(0, 3 * KIT_BLOCK), 0);
     kit_expect(FMTP_RETX_REQ, 0, KIT_BLOCK, KIT_BLOCK);
@@ -303,20 +303,21 @@ static void test_stash(void **state)
     uint8_t symbol[100] = {0};
     kit_datagram(FMTP_MEM_DATA, 0, 0, 100, 0);
     kit_datagram(FMTP_REPAIR, 0, 200, 100, 0);
-    kit_parity(0, 0, 0, 1, symbol, 100);                /* all zeros: so is block 1 */
+    kit_parity(0, 0, 0, 1, symbol, 100); /* all zeros: so is block 1 */
     kit_datagram(FMTP_MEM_DATA, 0, 200, 100, 9);
     kit_expect(FMTP_BOP_REQ, 0, 0, 0);
     kit_bop(0, 300);
     assert_int_equal(kit.nended, 1);
     assert_int_equal(kit_stats().decoded_blocks, 1);
-    kit_expect(FMTP_RETX_END, 0, 2, 0);                 /* by MEM_DATA came one of three */
+    kit_expect(FMTP_RETX_END, 0, 2, 0); /* by MEM_DATA came one of three */
     kit_expect_nothing();
     assert_int_equal(kit_stats().stash_hits, 3);
     kit_close();
     assert_int_equal(kit.nmissed, 0);
 }
 
-/* The ring of 8: what is forgotten is asked for; what is rejected, unwanted or off takes no room. */
+/* The ring of 8: what is forgotten is asked for; what is rejected, unwanted or off takes no
+ * room. */
 static void test_stash_bound(void **state)
 {
     (void)state;
@@ -341,7 +342,7 @@ static void test_stash_bound(void **state)
     kit_expect(FMTP_RETX_END, 2, 0, 0);
     assert_int_equal(kit_stats().stash_drops, 4);
     assert_int_equal(kit_stats().stash_hits, 8);
-    assert_int_equal(kit.nmissed, 1);                   /* not wanted is not missed */
+    assert_int_equal(kit.nmissed, 1); /* not wanted is not missed */
     kit_close();
     kit_reset();
     kit.cfg.stash_blocks = 0;
@@ -389,16 +390,16 @@ static void test_places(void **state)
     fmtp_receiver_datagram(kit.r, head, at[0].iov_base, 100, kit.now_ns);
     assert_int_equal(kit.data[200], 3);
     kit_datagram(FMTP_REPAIR, 0, 500, 100, 6);
-    assert_int_equal(fmtp_receiver_places(kit.r, &first, at, 8), 2);    /* 3, 4; 5 is there */
+    assert_int_equal(fmtp_receiver_places(kit.r, &first, at, 8), 2); /* 3, 4; 5 is there */
     assert_int_equal(first.seqnum, 300);
     /* What passed says nothing of what comes next. */
     uint8_t symbol[100] = {0};
     kit_parity(0, 1, 0, 1, symbol, 100);
     assert_int_equal(fmtp_receiver_places(kit.r, &first, at, 8), 2);
     assert_int_equal(first.seqnum, 300);
-    kit_datagram(FMTP_EOP, 0, 0, 0, 0);                 /* no more to come */
+    kit_datagram(FMTP_EOP, 0, 0, 0, 0); /* no more to come */
     assert_int_equal(fmtp_receiver_places(kit.r, &first, at, 8), 0);
-    kit_datagram(FMTP_MEM_DATA, 1, 0, 100, 1);          /* the newest has no BOP */
+    kit_datagram(FMTP_MEM_DATA, 1, 0, 100, 1); /* the newest has no BOP */
     assert_int_equal(fmtp_receiver_places(kit.r, &first, at, 8), 0);
     kit_close();
 }
@@ -419,7 +420,7 @@ static void test_stream_in_bytes(void **state)
     for (size_t i = 0; i < sizeof bytes; i++) {
         assert_int_equal(kit_stats().retx_blocks, 0);
         if (i == 50)
-            memset(kit.data + 100, 0xee, 100);          /* scribbled: a place, not yet ours */
+            memset(kit.data + 100, 0xee, 100); /* scribbled: a place, not yet ours */
         assert_int_equal(fmtp_receiver_stream(kit.r, bytes + i, 1, kit.now_ns), 0);
     }
     assert_int_equal(kit_stats().retx_blocks, 1);
@@ -435,7 +436,7 @@ static void test_stream_in_bytes(void **state)
     kit_datagram(FMTP_EOP, 1, 0, 0, 0);
     assert_int_equal(kit_stream(FMTP_RETX_DATA, 1, 0, 100, 1), 0);
     assert_int_equal(kit_stats().duplicate_blocks, 3);
-    assert_int_equal(kit_stream(FMTP_RETX_BOP, 1, 0, 6, 1), 0);     /* its lengths do not fit */
+    assert_int_equal(kit_stream(FMTP_RETX_BOP, 1, 0, 6, 1), 0); /* its lengths do not fit */
     assert_int_equal(bad(), 3);
     assert_int_equal(kit_stream(FMTP_RETX_BOP, 1, 0, 5, 1), -1);
     kit_close();
@@ -502,14 +503,21 @@ static void test_table_full(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_first_index), cmocka_unit_test(test_nudge),
-        cmocka_unit_test(test_earlier), cmocka_unit_test(test_skipped_is_acknowledged),
-        cmocka_unit_test(test_bounds_of_session), cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_first_index),
+        cmocka_unit_test(test_nudge),
+        cmocka_unit_test(test_earlier),
+        cmocka_unit_test(test_skipped_is_acknowledged),
+        cmocka_unit_test(test_bounds_of_session),
+        cmocka_unit_test(test_resume),
         cmocka_unit_test(test_resume_begins_rounds_anew),
-        cmocka_unit_test(test_resume_after_long), cmocka_unit_test(test_other_session),
-        cmocka_unit_test(test_stuck), cmocka_unit_test(test_stash),
-        cmocka_unit_test(test_stash_bound), cmocka_unit_test(test_places),
-        cmocka_unit_test(test_stream_in_bytes), cmocka_unit_test(test_clock),
+        cmocka_unit_test(test_resume_after_long),
+        cmocka_unit_test(test_other_session),
+        cmocka_unit_test(test_stuck),
+        cmocka_unit_test(test_stash),
+        cmocka_unit_test(test_stash_bound),
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_stream_in_bytes),
+        cmocka_unit_test(test_clock),
         cmocka_unit_test(test_table_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

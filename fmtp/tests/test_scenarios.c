@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+
 #include <cmocka.h>
 
 #include "sim.h"
@@ -21,9 +22,13 @@
 #define EOP_LEAVES UINT64_C(2837600)
 enum { SIZE = 7000, BLOCK = 1448 };
 
-static const struct sim_config common = {
-    .layout = FMTP_LAYOUT_2021, .rate_bps = 20000000, .unicast_bps = 20000000,
-    .delay_ns = 10 * MS, .f_snd = 5000, .f_rcv = 20, .receivers = 1};
+static const struct sim_config common = {.layout = FMTP_LAYOUT_2021,
+                                         .rate_bps = 20000000,
+                                         .unicast_bps = 20000000,
+                                         .delay_ns = 10 * MS,
+                                         .f_snd = 5000,
+                                         .f_rcv = 20,
+                                         .receivers = 1};
 
 static struct sim *run(bool (*drop)(int, const struct fmtp_header *), int products)
 {
@@ -119,7 +124,7 @@ static void test_last_blocks(void **state)
     assert_all_done(s);
     assert_int_equal(sim_count(rx, FMTP_RETX_REQ, 0), 1);
     assert_int_equal(m->h.seqnum, 4344);
-    assert_int_equal(m->h.payloadlen, 2896);         /* full blocks; the sender clips */
+    assert_int_equal(m->h.payloadlen, 2896); /* full blocks; the sender clips */
     assert_int_equal(m->at_ns, EOP_LEAVES + 4800 + 20 * MS);
     assert_int_equal(sim_count(rx, FMTP_RETX_DATA, 0), 2);
     assert_int_equal(sim_count(rx, FMTP_EOP_REQ, 0), 0);
@@ -311,9 +316,9 @@ static void test_whole_product(void **state)
     assert_got(s, 0, 2, 0);
     assert_all_done(s);
     /* BOP_REQ, RETX_BOP, RETX_REQ, EOP_REQ, 5 RETX_DATA, RETX_EOP, RETX_END in this order */
-    const uint16_t order[] = {FMTP_BOP_REQ, FMTP_RETX_BOP, FMTP_RETX_REQ, FMTP_EOP_REQ,
-                              FMTP_RETX_DATA, FMTP_RETX_DATA, FMTP_RETX_DATA, FMTP_RETX_DATA,
-                              FMTP_RETX_DATA};
+    const uint16_t order[] = {FMTP_BOP_REQ,   FMTP_RETX_BOP,  FMTP_RETX_REQ,
+                              FMTP_EOP_REQ,   FMTP_RETX_DATA, FMTP_RETX_DATA,
+                              FMTP_RETX_DATA, FMTP_RETX_DATA, FMTP_RETX_DATA};
     for (size_t k = 0; k < rx->nlog && i < 9; k++)
         if (rx->log[k].h.index == 1)
             assert_int_equal(rx->log[k].h.flags, order[i++]);
@@ -551,17 +556,26 @@ static void test_no_receivers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lossless), cmocka_unit_test(test_one_data),
-        cmocka_unit_test(test_last_blocks), cmocka_unit_test(test_eop),
-        cmocka_unit_test(test_receiver_timer), cmocka_unit_test(test_eop_is_asked_once),
+        cmocka_unit_test(test_lossless),
+        cmocka_unit_test(test_one_data),
+        cmocka_unit_test(test_last_blocks),
+        cmocka_unit_test(test_eop),
+        cmocka_unit_test(test_receiver_timer),
+        cmocka_unit_test(test_eop_is_asked_once),
         cmocka_unit_test(test_next_bop),
-        cmocka_unit_test(test_bop), cmocka_unit_test(test_bop_and_eop),
-        cmocka_unit_test(test_bop_of_long_product), cmocka_unit_test(test_whole_product),
+        cmocka_unit_test(test_bop),
+        cmocka_unit_test(test_bop_and_eop),
+        cmocka_unit_test(test_bop_of_long_product),
+        cmocka_unit_test(test_whole_product),
         cmocka_unit_test(test_whole_last_product),
-        cmocka_unit_test(test_whole_last_product_too_late), cmocka_unit_test(test_whole_first_product),
-        cmocka_unit_test(test_too_late), cmocka_unit_test(test_slow_unicast),
-        cmocka_unit_test(test_unwanted), cmocka_unit_test(test_timers_are_independent),
-        cmocka_unit_test(test_join), cmocka_unit_test(test_no_receivers),
+        cmocka_unit_test(test_whole_last_product_too_late),
+        cmocka_unit_test(test_whole_first_product),
+        cmocka_unit_test(test_too_late),
+        cmocka_unit_test(test_slow_unicast),
+        cmocka_unit_test(test_unwanted),
+        cmocka_unit_test(test_timers_are_independent),
+        cmocka_unit_test(test_join),
+        cmocka_unit_test(test_no_receivers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,16 +2,16 @@
  *
  * Many seeds over the simulated network: whatever is lost (by kind of message, at random, in
  * bursts), doubled, reordered or delayed, whoever starts anew, reconnects or leaves, however clocks
- * leap: every product is delivered intact once or reported missed once at every receiver, and let go
- * once by the sender. FMTP_SEEDS=N runs N seeds, FMTP_SEED=N that one alone.
+ * leap: every product is delivered intact once or reported missed once at every receiver, and let
+ * go once by the sender. FMTP_SEEDS=N runs N seeds, FMTP_SEED=N that one alone.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
+
+#include <cmocka.h>
 
 #include "sim.h"
 #include "timers.h"
@@ -26,8 +26,8 @@ struct totals {
 
 /* ------------------------------------------------------------------ one seed's settings */
 
-static unsigned ordinary_every;                  /* 0: all receivers are extended */
-static uint16_t lost_flags;                      /* of these kinds, one in lost_every is lost */
+static unsigned ordinary_every; /* 0: all receivers are extended */
+static uint16_t lost_flags;     /* of these kinds, one in lost_every is lost */
 static uint32_t lost_every, drop_state;
 
 static bool extended(int receiver)
@@ -53,17 +53,32 @@ static struct sim_config settings(uint32_t seed)
     static const double f_snd[] = {0, 2, 100, 5000};
     static const uint32_t first[] = {0, 7, UINT32_MAX - 4, 0x7ffffffa};
     static const uint16_t fec_k[] = {0, 200, 200, 20, 3};
-    static const uint16_t kinds[] = {
-        0, 0, FMTP_BOP, FMTP_EOP, FMTP_MEM_DATA, FMTP_PARITY, FMTP_REPAIR, FMTP_BOP | FMTP_EOP,
-        FMTP_PARITY | FMTP_REPAIR, FMTP_MEM_DATA | FMTP_PARITY};
+    static const uint16_t kinds[] = {0,
+                                     0,
+                                     FMTP_BOP,
+                                     FMTP_EOP,
+                                     FMTP_MEM_DATA,
+                                     FMTP_PARITY,
+                                     FMTP_REPAIR,
+                                     FMTP_BOP | FMTP_EOP,
+                                     FMTP_PARITY | FMTP_REPAIR,
+                                     FMTP_MEM_DATA | FMTP_PARITY};
     uint32_t x = seed * 2654435761u + 1;
-    struct sim_config cfg = {
-        .layout = pick(&x, 8) ? FMTP_LAYOUT_2021 : FMTP_LAYOUT_2017, .rate_bps = 20000000,
-        .unicast_bps = pick(&x, 5) ? 20000000 : 1000000, .f_snd = f_snd[pick(&x, 4)],
-        .f_rcv = 1 + pick(&x, 20), .first_index = first[pick(&x, 4)], .seed = seed,
-        .fec_k = fec_k[pick(&x, 5)], .extended = extended, .drop = drop,
-        .receivers = 1 + (int)pick(&x, 8), .reorder_ns = 5 * MS, .overhead_bytes = 42,
-        .stash_blocks = pick(&x, 2) * 64, .block_bytes = pick(&x, 4) ? 0 : 300};
+    struct sim_config cfg = {.layout = pick(&x, 8) ? FMTP_LAYOUT_2021 : FMTP_LAYOUT_2017,
+                             .rate_bps = 20000000,
+                             .unicast_bps = pick(&x, 5) ? 20000000 : 1000000,
+                             .f_snd = f_snd[pick(&x, 4)],
+                             .f_rcv = 1 + pick(&x, 20),
+                             .first_index = first[pick(&x, 4)],
+                             .seed = seed,
+                             .fec_k = fec_k[pick(&x, 5)],
+                             .extended = extended,
+                             .drop = drop,
+                             .receivers = 1 + (int)pick(&x, 8),
+                             .reorder_ns = 5 * MS,
+                             .overhead_bytes = 42,
+                             .stash_blocks = pick(&x, 2) * 64,
+                             .block_bytes = pick(&x, 4) ? 0 : 300};
 
     if (pick(&x, 60) == 0)
         cfg.receivers = 100;
@@ -72,14 +87,12 @@ static struct sim_config settings(uint32_t seed)
     cfg.duplicate = pick(&x, 3) / 50.0;
     cfg.reorder = pick(&x, 5) ? 0 : 0.05;
     switch (pick(&x, 4)) {
-    case 0:
-        break;
+    case 0: break;
     case 1:
         cfg.burst_begins = 1.0 / (20 + pick(&x, 500));
         cfg.burst_ends = 1.0 / (1 + pick(&x, 40));
         break;
-    default:
-        cfg.loss = pick(&x, 3) ? pick(&x, 11) / 100.0 : pick(&x, 50) / 100.0;
+    default: cfg.loss = pick(&x, 3) ? pick(&x, 11) / 100.0 : pick(&x, 50) / 100.0;
     }
     lost_flags = kinds[pick(&x, 10)];
     lost_every = 1 + pick(&x, 3);
@@ -119,9 +132,7 @@ static unsigned disturb(struct sim *s, uint32_t what)
             return 0;
         sim_leave(s, i);
         return LEFT;
-    default:
-        sim_restart_sender(s);
-        return SENDER_RESTARTED;
+    default: sim_restart_sender(s); return SENDER_RESTARTED;
     }
 }
 
@@ -142,9 +153,9 @@ static void check_receiver(struct sim *s, int i, uint32_t seed, unsigned disturb
             (rx->begun[p] && !decided) || (rx->ended[p] && !rx->intact[p]) ||
             (all && sim_count(rx, FMTP_RETX_END, index) < rx->ended[p]))
             fail_msg("seed %u, receiver %d, product %d: begun %d, ended %d (%s), missed %d, "
-                     "acknowledged %d", seed, i, p, rx->begun[p], rx->ended[p],
-                     rx->intact[p] ? "intact" : "damaged", rx->missed[p],
-                     sim_count(rx, FMTP_RETX_END, index));
+                     "acknowledged %d",
+                     seed, i, p, rx->begun[p], rx->ended[p], rx->intact[p] ? "intact" : "damaged",
+                     rx->missed[p], sim_count(rx, FMTP_RETX_END, index));
         t->ended += (uint64_t)rx->ended[p];
         t->missed += (uint64_t)rx->missed[p];
         if (s->cfg.loss <= 0 && !lost_flags && s->cfg.burst_begins <= 0 && s->cfg.f_snd >= 100 &&
@@ -226,12 +237,12 @@ static void test_seeds(void **state)
         one(seed, &t);
     print_message("%u seeds, %llu of them disturbed, %llu receivers: %llu delivered, %llu missed; "
                   "%llu blocks by multicast, %llu by stream, %llu decoded; %llu parity, %llu "
-                  "repairs, %llu nudges sent\n", n, (unsigned long long)t.restarts,
-                  (unsigned long long)t.receivers, (unsigned long long)t.ended,
-                  (unsigned long long)t.missed, (unsigned long long)t.blocks,
-                  (unsigned long long)t.retx_blocks, (unsigned long long)t.decoded,
-                  (unsigned long long)t.parity, (unsigned long long)t.repairs,
-                  (unsigned long long)t.nudges);
+                  "repairs, %llu nudges sent\n",
+                  n, (unsigned long long)t.restarts, (unsigned long long)t.receivers,
+                  (unsigned long long)t.ended, (unsigned long long)t.missed,
+                  (unsigned long long)t.blocks, (unsigned long long)t.retx_blocks,
+                  (unsigned long long)t.decoded, (unsigned long long)t.parity,
+                  (unsigned long long)t.repairs, (unsigned long long)t.nudges);
     /* All ways out were really taken. */
     if (n >= SEEDS) {
         assert_true(t.ended > 5000);

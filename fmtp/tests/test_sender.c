@@ -6,10 +6,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "sender.h"
 #include "timers.h"
@@ -37,10 +37,14 @@ static void multicasted(void *ctx, uint32_t index, void *cookie)
 
 static struct fmtp_sender *make(size_t max_products, size_t queue_bytes)
 {
-    struct fmtp_sender_config cfg = {
-        .layout = FMTP_LAYOUT_2017, .f_snd = 2, .r_mc_bps = 8000000, .max_products = max_products,
-        .max_peers = 3, .peer_queue_bytes = queue_bytes, .released = released,
-        .multicasted = multicasted};
+    struct fmtp_sender_config cfg = {.layout = FMTP_LAYOUT_2017,
+                                     .f_snd = 2,
+                                     .r_mc_bps = 8000000,
+                                     .max_products = max_products,
+                                     .max_peers = 3,
+                                     .peer_queue_bytes = queue_bytes,
+                                     .released = released,
+                                     .multicasted = multicasted};
 
     nreleased = nmulticasted = 0;
     return fmtp_sender_new(&cfg);
@@ -120,8 +124,8 @@ static void expect(const uint8_t *bytes, uint16_t flags, uint32_t index, uint32_
 static void test_datagrams(void **state)
 {
     struct fmtp_sender *s = make(4, 4096);
-    struct iovec parts[4] = {{product, 1000}, {product + 1000, 0}, {product + 1000, 100},
-                             {product + 1100, 400}};
+    struct iovec parts[4] = {
+        {product, 1000}, {product + 1000, 0}, {product + 1000, 100}, {product + 1100, 400}};
     struct fmtp_datagram d[8];
     struct fmtp_error err;
     uint32_t index = 9;
@@ -129,15 +133,16 @@ static void test_datagrams(void **state)
     (void)state;
     assert_false(fmtp_sender_has_output(s, 0));
     assert_int_equal(fmtp_sender_fill(s, d, 8, 0), 0);
-    assert_int_equal(fmtp_sender_offer(s, parts, 4, "test metadata", 14, NULL,
-                                       (struct timespec){0}, &index, &err), 0);
+    assert_int_equal(fmtp_sender_offer(s, parts, 4, "test metadata", 14, NULL, (struct timespec){0},
+                                       &index, &err),
+                     0);
     assert_int_equal(index, 0);
     assert_true(fmtp_sender_has_output(s, 0));
     assert_int_equal(fmtp_sender_fill(s, d, 1, 0), 1);
     expect(d[0].head, FMTP_BOP, 0, 0, 20);
     assert_int_equal(d[0].len, 32);
     assert_memory_equal(d[0].iov[1].iov_base, "\x00\x00\x05\xdc\x00\x0etest metadata", 20);
-    assert_int_equal(fmtp_sender_fill(s, d, 8, 0), 4);  /* BOP again, 2 blocks, EOP */
+    assert_int_equal(fmtp_sender_fill(s, d, 8, 0), 4); /* BOP again, 2 blocks, EOP */
     expect(d[0].head, FMTP_BOP, 0, 0, 20);
     expect(d[1].head, FMTP_MEM_DATA, 0, 0, 1448);
     assert_int_equal(d[1].niov, 4);
@@ -149,7 +154,7 @@ static void test_datagrams(void **state)
     expect(d[3].head, FMTP_EOP, 0, 0, 0);
     assert_int_equal(fmtp_sender_deadline(s), FMTP_NEVER);
     fmtp_sender_sent(s, 2, 5);
-    assert_int_equal(fmtp_sender_fill(s, d, 8, 0), 2);  /* the rest */
+    assert_int_equal(fmtp_sender_fill(s, d, 8, 0), 2); /* the rest */
     expect(d[0].head, FMTP_MEM_DATA, 0, 1448, 52);
     fmtp_sender_sent(s, 0, 6);
     assert_int_equal(fmtp_sender_fill(s, d, 1, 0), 1);
@@ -176,7 +181,8 @@ static void test_datagrams(void **state)
 static void test_max_rtt(void **state)
 {
     struct fmtp_sender *s = make(4, 4096);
-    int a = fmtp_sender_peer_add(s, false, NULL), b = fmtp_sender_peer_add(s, false, NULL), c = fmtp_sender_peer_add(s, false, NULL);
+    int a = fmtp_sender_peer_add(s, false, NULL), b = fmtp_sender_peer_add(s, false, NULL),
+        c = fmtp_sender_peer_add(s, false, NULL);
 
     (void)state;
     assert_int_equal(fmtp_sender_peer_add(s, false, NULL), -1);
@@ -208,7 +214,7 @@ static void test_offer_errors(void **state)
     assert_false(fmtp_sender_ready(s));
     assert_int_equal(fmtp_sender_offer(s, huge, 0, NULL, 0, NULL, t, NULL, &err), -1);
     drain(s, 0);
-    assert_false(fmtp_sender_ready(s));                 /* max_products retained */
+    assert_false(fmtp_sender_ready(s)); /* max_products retained */
     fmtp_sender_timeout(s, FMTP_NEVER);
     assert_true(fmtp_sender_ready(s));
     fmtp_sender_free(s);
@@ -225,10 +231,10 @@ static void test_requests(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof product; i++)
         product[i] = (uint8_t)(i / 7 ^ i);
-    offer(s, 5000);                                     /* 4 blocks, the last of 656 */
+    offer(s, 5000); /* 4 blocks, the last of 656 */
     drain(s, 0);
     assert_false(fmtp_sender_peer_pending(s, p));
-    put(s, p, FMTP_RETX_REQ, 0, 2000, 3000);            /* [1448, 5000) */
+    put(s, p, FMTP_RETX_REQ, 0, 2000, 3000); /* [1448, 5000) */
     assert_true(fmtp_sender_peer_pending(s, p));
     assert_int_equal(get(s, p, out, sizeof out), 3 * 12 + 3552);
     expect(out, FMTP_RETX_DATA, 0, 1448, 1448);
@@ -238,7 +244,7 @@ static void test_requests(void **state)
     assert_memory_equal(out + 2932, product + 4344, 656);
     put(s, p, FMTP_BOP_REQ, 0, 0, 0);
     put(s, p, FMTP_EOP_REQ, 0, 0, 0);
-    put(s, p, FMTP_RETX_REQ, 1, 0, 1448);               /* unknown: rejected */
+    put(s, p, FMTP_RETX_REQ, 1, 0, 1448); /* unknown: rejected */
     put(s, p, FMTP_BOP_REQ, 77, 0, 0);
     assert_int_equal(get(s, p, out, sizeof out), 12 + 7 + 12 + 12 + 12);
     expect(out, FMTP_RETX_BOP, 0, 0, 7);
@@ -275,7 +281,7 @@ static void test_release_in_mid_message(void **state)
     assert_int_equal(get(s, p, out, 2000), 2000);
     fmtp_sender_timeout(s, FMTP_NEVER);
     assert_int_equal(nreleased, 1);
-    memset(product, 0xee, sizeof product);              /* the application uses it otherwise */
+    memset(product, 0xee, sizeof product); /* the application uses it otherwise */
     size_t n = 2000 + get(s, p, out + 2000, sizeof out - 2000);
     assert_int_equal(n, 2 * 1460 + 2 * 12);
     expect(out + 1460, FMTP_RETX_DATA, 0, 1448, 1448);
@@ -295,8 +301,8 @@ static void test_acknowledgements(void **state)
 
     (void)state;
     offer(s, 5000);
-    late = fmtp_sender_peer_add(s, false, NULL);                     /* after BOP: not waited for */
-    put(s, a, FMTP_RETX_END, 0, 0, 0);                  /* before EOP left */
+    late = fmtp_sender_peer_add(s, false, NULL); /* after BOP: not waited for */
+    put(s, a, FMTP_RETX_END, 0, 0, 0);           /* before EOP left */
     put(s, b, FMTP_RETX_END, 0, 0, 0);
     assert_int_equal(nreleased, 0);
     drain(s, 0);
@@ -305,10 +311,10 @@ static void test_acknowledgements(void **state)
     offer(s, 5000);
     drain(s, 0);
     put(s, a, FMTP_RETX_END, 1, 0, 0);
-    put(s, a, FMTP_RETX_END, 1, 0, 0);                  /* twice from the same one */
+    put(s, a, FMTP_RETX_END, 1, 0, 0); /* twice from the same one */
     put(s, b, FMTP_RETX_END, 1, 0, 0);
     assert_int_equal(nreleased, 1);
-    fmtp_sender_peer_remove(s, late);                   /* the last one leaves */
+    fmtp_sender_peer_remove(s, late); /* the last one leaves */
     assert_int_equal(nreleased, 2);
     assert_int_equal(last_index, 1);
     fmtp_sender_get_stats(s, &stats);
@@ -321,13 +327,13 @@ static void test_acknowledgements(void **state)
 /* One peer's backlog is bounded; over it the product is rejected, others go on. */
 static void test_queue_bound(void **state)
 {
-    struct fmtp_sender *s = make(4, 64 * 16);           /* 64 entries */
+    struct fmtp_sender *s = make(4, 64 * 16); /* 64 entries */
     int p = fmtp_sender_peer_add(s, false, NULL), q = fmtp_sender_peer_add(s, false, NULL);
     static uint8_t out[200000];
     struct fmtp_server_stats stats;
 
     (void)state;
-    offer(s, 200000);                                   /* 139 blocks */
+    offer(s, 200000); /* 139 blocks */
     drain(s, 0);
     /* Consecutive ranges are merged: they cost one entry. */
     for (uint32_t b = 0; b < 138; b++)
@@ -342,7 +348,7 @@ static void test_queue_bound(void **state)
     /* Control messages alone fill it: that is abuse. */
     for (uint32_t i = 0; i < 64; i++)
         assert_int_equal(put(s, p, FMTP_EOP_REQ, i % 2, 0, 0), 0);
-    assert_int_equal(put(s, p, FMTP_EOP_REQ, 1, 0, 0), 0);     /* as the one before: once is enough */
+    assert_int_equal(put(s, p, FMTP_EOP_REQ, 1, 0, 0), 0); /* as the one before: once is enough */
     assert_int_equal(put(s, p, FMTP_EOP_REQ, 0, 0, 0), -1);
     assert_int_equal(put(s, p, FMTP_RETX_END, 0, 0, 0), -1);
     assert_int_equal(put(s, q, FMTP_EOP_REQ, 0, 0, 0), 0);
@@ -352,9 +358,12 @@ static void test_queue_bound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_datagrams), cmocka_unit_test(test_max_rtt),
-        cmocka_unit_test(test_offer_errors), cmocka_unit_test(test_requests),
-        cmocka_unit_test(test_release_in_mid_message), cmocka_unit_test(test_acknowledgements),
+        cmocka_unit_test(test_datagrams),
+        cmocka_unit_test(test_max_rtt),
+        cmocka_unit_test(test_offer_errors),
+        cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_release_in_mid_message),
+        cmocka_unit_test(test_acknowledgements),
         cmocka_unit_test(test_queue_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

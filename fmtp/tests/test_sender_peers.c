@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sending core and its peers: requests in pieces and bad ones, who a product waits for, reminders,
- * what goes to each by its stream.
+ * The sending core and its peers: requests in pieces and bad ones, who a product waits for,
+ * reminders, what goes to each by its stream.
  */
-#include "sender_kit.h"
-
 #include <malloc.h>
 #include <string.h>
+
+#include "sender_kit.h"
 
 static void test_bad_requests(void **state)
 {
@@ -20,10 +20,11 @@ static void test_bad_requests(void **state)
     (void)state;
     offer(s, 2000);
     drain(s, 0, &extra);
-    assert_int_equal(ask(s, a, 2, 0, 0, 1, 1, MS), 0);                /* no such group */
-    assert_int_equal(ask(s, a, 0, 0, 0, 2, 1, MS), 0);                /* needs more than it lacks */
-    assert_int_equal(ask(s, a, 0, 0, 0, 1, 1 << 10, MS), 0);          /* no such block */
-    assert_int_equal(ask_k(s, a, latest, 0, 200, (struct fmtp_repair_req){0, 0, 1, NULL}, bits, MS), 0);
+    assert_int_equal(ask(s, a, 2, 0, 0, 1, 1, MS), 0);       /* no such group */
+    assert_int_equal(ask(s, a, 0, 0, 0, 2, 1, MS), 0);       /* needs more than it lacks */
+    assert_int_equal(ask(s, a, 0, 0, 0, 1, 1 << 10, MS), 0); /* no such block */
+    assert_int_equal(ask_k(s, a, latest, 0, 200, (struct fmtp_repair_req){0, 0, 1, NULL}, bits, MS),
+                     0);
     fmtp_sender_get_stats(s, &stats);
     assert_int_equal(stats.bad_messages, 4);
     expect_none(s, 10 * MS);
@@ -96,7 +97,7 @@ static void test_release_waits_for_the_caller(void **state)
     assert_int_equal(stream(s, a, bytes, sizeof bytes, 22 * MS), 12);
     fmtp_header_get(bytes, &h);
     assert_int_equal(h.flags, FMTP_RETX_REJ);
-    assert_int_equal(fmtp_sender_fill(s, d, 8, 22 * MS), 2);       /* the same, and no more */
+    assert_int_equal(fmtp_sender_fill(s, d, 8, 22 * MS), 2); /* the same, and no more */
     fmtp_header_get(d[1].head, &h);
     assert_int_equal(h.seqnum, parity(0, 1, 2));
     fmtp_sender_sent(s, 1, 22 * MS);
@@ -109,7 +110,8 @@ static void test_release_waits_for_the_caller(void **state)
     assert_int_equal(nreleased, 2);
 }
 
-/* A request makes the product wait for who did not count (it reconnected), but not for who is done. */
+/* A request makes the product wait for who did not count (it reconnected), but not for who is
+ * done. */
 static void test_request_counts_peer(void **state)
 {
     struct fmtp_sender *s = make(&common);
@@ -124,7 +126,7 @@ static void test_request_counts_peer(void **state)
     ask(s, b, 0, 0, 0, 1, 1, MS);
     put(s, a, FMTP_RETX_END, latest, 0, 0);
     assert_int_equal(nreleased, 0);
-    put(s, a, FMTP_EOP_REQ, latest, 0, 0);                    /* late, as the originals do */
+    put(s, a, FMTP_EOP_REQ, latest, 0, 0); /* late, as the originals do */
     put(s, b, FMTP_RETX_END, latest, 0, 0);
     assert_int_equal(nreleased, 1);
     fmtp_sender_get_stats(s, &stats);
@@ -185,7 +187,8 @@ static void test_nudges(void **state)
     fmtp_sender_free(s);
 }
 
-/* Where more may wait in the system, the reminder waits for that: 1.4 MB at 1.12 Mbit/s are 10 s. */
+/* Where more may wait in the system, the reminder waits for that: 1.4 MB at 1.12 Mbit/s are 10
+ * s. */
 static void test_nudges_behind_a_queue(void **state)
 {
     struct fmtp_sender_config cfg = common;
@@ -292,7 +295,7 @@ static void test_nobody_hoards(void **state)
         put(s, i, FMTP_RETX_REQ, 0, 0, 30000);
     for (uint64_t now_ns = 1000 * MS; now_ns <= 1020 * MS; now_ns += MS / 10) {
         fmtp_sender_timeout(s, now_ns);
-        for (size_t n; (n = stream(s, p, bytes, sizeof bytes, now_ns)); )
+        for (size_t n; (n = stream(s, p, bytes, sizeof bytes, now_ns));)
             got += n;
     }
     assert_in_range(got, 5112 + 20000 - 3 * 112, 5112 + 20000 + 112);
@@ -344,12 +347,15 @@ static void test_memory_is_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_requests), cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_bad_requests),
+        cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_release_waits_for_the_caller),
-        cmocka_unit_test(test_request_counts_peer), cmocka_unit_test(test_nudges),
+        cmocka_unit_test(test_request_counts_peer),
+        cmocka_unit_test(test_nudges),
         cmocka_unit_test(test_nudges_behind_a_queue),
         cmocka_unit_test(test_timeout_behind_a_queue),
-        cmocka_unit_test(test_paced_streams), cmocka_unit_test(test_nobody_hoards),
+        cmocka_unit_test(test_paced_streams),
+        cmocka_unit_test(test_nobody_hoards),
         cmocka_unit_test(test_memory_is_bounded),
     };
 

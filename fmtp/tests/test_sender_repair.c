@@ -2,11 +2,10 @@
  *
  * The sending core's repairs by multicast (extension 1).
  */
-#include "sender_kit.h"
-
 #include <string.h>
 
 #include "fec.h"
+#include "sender_kit.h"
 
 static void test_session(void **state)
 {
@@ -21,7 +20,7 @@ static void test_session(void **state)
     assert_true(session.extended);
     assert_int_equal(session.block_bytes, 100);
     assert_int_equal(session.fec_k, 10);
-    assert_int_equal(session.next_index, 1);             /* product 0 does not wait for it */
+    assert_int_equal(session.next_index, 1); /* product 0 does not wait for it */
     assert_int_equal(session.id, 77);
     fmtp_sender_peer_add(s, false, &session);
     assert_false(session.extended);
@@ -45,7 +44,7 @@ static void test_original(void **state)
     (void)state;
     peer(s, true);
     calm(s);
-    offer(s, 2000);                                      /* groups [0,10) and [10,20) */
+    offer(s, 2000); /* groups [0,10) and [10,20) */
     assert_int_equal(drain(s, 0, &extra), 22);
     assert_int_equal(extra, 0);
     assert_int_equal(ask(s, a, 1, 0, 0, 1, 1 << 3, 20 * MS), 0);
@@ -85,8 +84,8 @@ static void test_no_hold_off_for_one(void **state)
     fmtp_sender_free(s);
 }
 
-/* A lone repair at the end of a product of four groups or more gets company, unless loss is below 0.5 %:
- * lost again, it would cost a round trip. */
+/* A lone repair at the end of a product of four groups or more gets company, unless loss is below
+ * 0.5 %: lost again, it would cost a round trip. */
 static void test_company_for_a_lone_repair(void **state)
 {
     struct fmtp_sender *s = make(&common);
@@ -94,17 +93,17 @@ static void test_company_for_a_lone_repair(void **state)
     unsigned extra;
 
     (void)state;
-    calm(s);                                             /* 300 blocks, none lost */
+    calm(s); /* 300 blocks, none lost */
     offer(s, 4000);
     drain(s, 0, &extra);
-    ask(s, a, 0, 0, 0, 1, 1, 20 * MS);                   /* 1 of 310 lost: 0.3 % */
-    ask(s, a, 1, 0, 0, 1, 1, 20 * MS);                   /* 2 of 320 lost: 0.6 % */
+    ask(s, a, 0, 0, 0, 1, 1, 20 * MS); /* 1 of 310 lost: 0.3 % */
+    ask(s, a, 1, 0, 0, 1, 1, 20 * MS); /* 2 of 320 lost: 0.6 % */
     expect(s, 20 * MS, FMTP_REPAIR, 0);
     expect(s, 20 * MS, FMTP_PARITY, parity(1, 0, 2));
     expect(s, 20 * MS, FMTP_PARITY, parity(1, 1, 2));
     expect_none(s, 20 * MS);
     put(s, a, FMTP_RETX_END, latest, 0, 0);
-    offer(s, 3000);                                      /* three groups: a symbol more counts */
+    offer(s, 3000); /* three groups: a symbol more counts */
     drain(s, 30 * MS, &extra);
     ask(s, a, 0, 0, 0, 1, 1, 50 * MS);
     expect(s, 50 * MS, FMTP_REPAIR, 0);
@@ -182,7 +181,7 @@ static void test_request_in_mid_burst(void **state)
     ask(s, b, 0, 0, 0, 2, 0x00c, 20 * MS);
     fmtp_sender_timeout(s, 22 * MS);
     ask(s, b, 0, 0, 0, 4, 0x03c, 22 * MS);
-    ask(s, b, 0, 0, 1, 9, 0x3fe, 22 * MS);               /* a later round waits for the burst */
+    ask(s, b, 0, 0, 1, 9, 0x3fe, 22 * MS); /* a later round waits for the burst */
     for (unsigned i = 0; i < 4; i++)
         expect(s, 22 * MS, FMTP_PARITY, parity(0, i, 4));
     expect_none(s, 30 * MS);
@@ -206,15 +205,15 @@ static void test_numbers_run_out(void **state)
     calm(s);
     offer(s, 20000);
     drain(s, 0, &extra);
-    memset(bits, 0xff, 5);                               /* 40 */
+    memset(bits, 0xff, 5); /* 40 */
     ask_k(s, a, latest, 0, 200, (struct fmtp_repair_req){0, 0, 40, NULL}, bits, 20 * MS);
-    memset(bits + 2, 0xff, 8);                           /* 16 + 24 + 40 */
+    memset(bits + 2, 0xff, 8); /* 16 + 24 + 40 */
     ask_k(s, b, latest, 0, 200, (struct fmtp_repair_req){0, 0, 80, NULL}, bits, 21 * MS);
     for (uint32_t i = 0; i < 80; i++)
         expect(s, 22 * MS, FMTP_REPAIR, i * BLOCK);
     expect_none(s, 40 * MS);
-    /* Parity is left: two who lost different blocks. 55 symbols more than the 500 blocks so far were
-     * needed, so 0.2 of these two will be lost again: one in reserve. */
+    /* Parity is left: two who lost different blocks. 55 symbols more than the 500 blocks so far
+     * were needed, so 0.2 of these two will be lost again: one in reserve. */
     memset(bits, 0, sizeof bits);
     bits[0] = 3;
     ask_k(s, a, latest, 0, 200, (struct fmtp_repair_req){0, 0, 2, NULL}, bits, 60 * MS);
@@ -255,7 +254,9 @@ static void test_one_for_one(void **state)
     older = latest;
     offer(s, 500);
     for (unsigned i = 0; next(s, 22 * MS, &h, payload); i++)
-        order[i] = h.flags & (FMTP_REPAIR | FMTP_PARITY) ? 'r' : h.flags == FMTP_MEM_DATA ? 'd' : 'x';
+        order[i] = h.flags & (FMTP_REPAIR | FMTP_PARITY) ? 'r'
+                   : h.flags == FMTP_MEM_DATA            ? 'd'
+                                                         : 'x';
     /* the burst was planned at once, so as much data follows it */
     assert_string_equal(order, "rrrxdddddx");
     latest = older;
@@ -264,7 +265,9 @@ static void test_one_for_one(void **state)
     offer(s, 500);
     memset(order, 0, sizeof order);
     for (unsigned i = 0; next(s, 42 * MS, &h, payload); i++)
-        order[i] = h.flags & (FMTP_REPAIR | FMTP_PARITY) ? 'r' : h.flags == FMTP_MEM_DATA ? 'd' : 'x';
+        order[i] = h.flags & (FMTP_REPAIR | FMTP_PARITY) ? 'r'
+                   : h.flags == FMTP_MEM_DATA            ? 'd'
+                                                         : 'x';
     assert_string_equal(order, "rrrxdddrrrddx");
     fmtp_sender_free(s);
 }
@@ -279,12 +282,12 @@ static void test_proactive_parity(void **state)
     unsigned extra, in_group[30] = {0}, left = 0;
 
     (void)state;
-    offer(s, 1000);                                      /* one group */
+    offer(s, 1000); /* one group */
     assert_int_equal(drain(s, 0, &extra), 12);
     assert_int_equal(extra, 0);
     ask(s, a, 0, 0, 0, 3, 0x007, 20 * MS);
     drain(s, 22 * MS, &extra);
-    assert_int_equal(extra, 4);                          /* 0.9 of 3 will be lost: one in reserve */
+    assert_int_equal(extra, 4); /* 0.9 of 3 will be lost: one in reserve */
     put(s, a, FMTP_RETX_END, 0, 0, 0);
     put(s, b, FMTP_RETX_END, 0, 0, 0);
     /* 3 of 10 are lost: 3 parity symbols after each group. The request came 20 ms after the group
@@ -314,8 +317,8 @@ static void test_proactive_parity(void **state)
     fmtp_sender_free(s);
 }
 
-/* A request for a group whose blocks are not all multicast yet (its receiver took it for passed) is not
- * cut down to what is appended unasked. */
+/* A request for a group whose blocks are not all multicast yet (its receiver took it for passed) is
+ * not cut down to what is appended unasked. */
 static void test_early_request(void **state)
 {
     struct fmtp_sender *s = make(&common);
@@ -331,7 +334,7 @@ static void test_early_request(void **state)
     drain(s, 22 * MS, &extra);
     put(s, a, FMTP_RETX_END, 0, 0, 0);
     put(s, b, FMTP_RETX_END, 0, 0, 0);
-    offer(s, 30000);                                     /* 3 of 10 are lost: 3 after each group */
+    offer(s, 30000); /* 3 of 10 are lost: 3 after each group */
     ask(s, a, 5, 0, 0, 8, 0x0ff, 22 * MS);
     while (next(s, 22 * MS, &h, payload))
         if (h.flags == FMTP_PARITY) {
@@ -342,7 +345,7 @@ static void test_early_request(void **state)
     assert_int_equal(in_group[4], 3);
     assert_int_equal(in_group[5], 8);
     assert_int_equal(in_group[6], 3);
-    fmtp_sender_timeout(s, 30 * MS);                     /* the hold-off is over */
+    fmtp_sender_timeout(s, 30 * MS); /* the hold-off is over */
     expect_none(s, 30 * MS);
     fmtp_sender_free(s);
 }
@@ -374,7 +377,7 @@ static void test_mixed(void **state)
     /* A request is answered on the stream by the blocks: {1, 4, 5} */
     ask(s, a, 0, 0, 0, 3, 1 << 1 | 1 << 4 | 1 << 5, 40 * MS);
     expect_none(s, 60 * MS);
-    ask(s, a, 0, 0, 1, 3, 1 << 1 | 1 << 4 | 1 << 5, 60 * MS);    /* still queued: not twice */
+    ask(s, a, 0, 0, 1, 3, 1 << 1 | 1 << 4 | 1 << 5, 60 * MS); /* still queued: not twice */
     assert_int_equal(stream(s, a, bytes, sizeof bytes, 60 * MS), 3 * 112);
     fmtp_header_get(bytes, &h);
     assert_int_equal(h.flags, FMTP_RETX_DATA);
@@ -382,7 +385,7 @@ static void test_mixed(void **state)
     assert_memory_equal(bytes + 12, product + 100, BLOCK);
     fmtp_header_get(bytes + 224, &h);
     assert_int_equal(h.seqnum, 500);
-    ask(s, a, 0, 0, 2, 1, 1 << 4, 90 * MS);              /* it left: once more */
+    ask(s, a, 0, 0, 2, 1, 1 << 4, 90 * MS); /* it left: once more */
     assert_int_equal(stream(s, a, bytes, sizeof bytes, 90 * MS), 112);
     /* When it goes the multicast serves again. */
     fmtp_sender_peer_remove(s, c);
@@ -394,11 +397,15 @@ static void test_mixed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_session), cmocka_unit_test(test_original),
+        cmocka_unit_test(test_session),
+        cmocka_unit_test(test_original),
         cmocka_unit_test(test_no_hold_off_for_one),
-        cmocka_unit_test(test_company_for_a_lone_repair), cmocka_unit_test(test_parity),
-        cmocka_unit_test(test_request_in_mid_burst), cmocka_unit_test(test_numbers_run_out),
-        cmocka_unit_test(test_one_for_one), cmocka_unit_test(test_proactive_parity),
+        cmocka_unit_test(test_company_for_a_lone_repair),
+        cmocka_unit_test(test_parity),
+        cmocka_unit_test(test_request_in_mid_burst),
+        cmocka_unit_test(test_numbers_run_out),
+        cmocka_unit_test(test_one_for_one),
+        cmocka_unit_test(test_proactive_parity),
         cmocka_unit_test(test_early_request),
         cmocka_unit_test(test_mixed),
     };

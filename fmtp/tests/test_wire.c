@@ -6,9 +6,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "timers.h"
 #include "wire.h"
@@ -51,8 +51,7 @@ static void check_header(const char *hex, struct fmtp_header want)
 static void test_headers(void **state)
 {
     (void)state;
-    check_header("00000000 000005a8 003b 0004",
-                 (struct fmtp_header){0, 1448, 59, FMTP_MEM_DATA});
+    check_header("00000000 000005a8 003b 0004", (struct fmtp_header){0, 1448, 59, FMTP_MEM_DATA});
     check_header("00000001 00020860 05a8 0008",
                  (struct fmtp_header){1, 133216, 1448, FMTP_RETX_REQ});
     check_header("00000000 00000000 0000 0020", (struct fmtp_header){0, 0, 0, FMTP_RETX_END});
@@ -88,7 +87,8 @@ static void test_bop_2021(void **state)
 {
     uint8_t bytes[64], out[64];
     size_t n = unhex("00000000 6b00d4c7 1c3ef150 00004e60 0010"
-                     "d6c5899b 00112233 44556677 8899 5c57", bytes);
+                     "d6c5899b 00112233 44556677 8899 5c57",
+                     bytes);
     struct fmtp_bop bop;
 
     (void)state;
@@ -121,7 +121,7 @@ static void test_sizes(void **state)
     assert_int_equal(fmtp_blocks(0, FMTP_DATA_LEN), 0);
     assert_int_equal(fmtp_blocks(1448, FMTP_DATA_LEN), 1);
     assert_int_equal(fmtp_blocks(1449, FMTP_DATA_LEN), 2);
-    assert_int_equal(fmtp_blocks(UINT32_MAX, FMTP_DATA_LEN), 2966138);  /* 2966137.6 */
+    assert_int_equal(fmtp_blocks(UINT32_MAX, FMTP_DATA_LEN), 2966138); /* 2966137.6 */
     assert_int_equal(fmtp_block_len(1507, 1448, FMTP_DATA_LEN), 59);
     /* 1 MB at 20 Mbit/s is 0.4 s; factor 20: 8 s */
     assert_int_equal(fmtp_scaled_tx_ns(20, 1000000, 20000000), 8000000000);
@@ -160,11 +160,11 @@ static void test_repair_req(void **state)
     assert_ptr_equal(back.bitmap, wire + 4);
     assert_int_equal(fmtp_repair_req_get(wire, 5, 12, &back), -1);
     assert_int_equal(fmtp_repair_req_get(wire, 6, 17, &back), -1);
-    assert_int_equal(fmtp_repair_req_get(wire, 6, 9, &back), -1);      /* block 9 of 9 */
+    assert_int_equal(fmtp_repair_req_get(wire, 6, 9, &back), -1); /* block 9 of 9 */
     assert_int_equal(fmtp_repair_req_get(wire, 6, 10, &back), 0);
     assert_int_equal(fmtp_repair_req_get(wire, 6, 16, &back), 0);
     memcpy(out, wire, 6);
-    out[3] = 3;                                                        /* more than are missing */
+    out[3] = 3; /* more than are missing */
     assert_int_equal(fmtp_repair_req_get(out, 6, 12, &back), -1);
     out[3] = 0;
     assert_int_equal(fmtp_repair_req_get(out, 6, 12, &back), -1);
@@ -204,9 +204,9 @@ static void test_timers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_headers), cmocka_unit_test(test_bop_2017),
+        cmocka_unit_test(test_headers),  cmocka_unit_test(test_bop_2017),
         cmocka_unit_test(test_bop_2021), cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_parity), cmocka_unit_test(test_repair_req),
+        cmocka_unit_test(test_parity),   cmocka_unit_test(test_repair_req),
         cmocka_unit_test(test_timers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -85,8 +85,8 @@ uint64_t parse_number(const char *option, const char *text, uint64_t min, uint64
     }
     if (*text < '0' || *text > '9' || errno || *end || !factor || n > max / factor ||
         n * factor < min)
-        die_usage("%s '%s': valid are whole numbers from %llu to %llu, also with k, M or G",
-                  option, text, (unsigned long long)min, (unsigned long long)max);
+        die_usage("%s '%s': valid are whole numbers from %llu to %llu, also with k, M or G", option,
+                  text, (unsigned long long)min, (unsigned long long)max);
     return n * factor;
 }
 
@@ -145,7 +145,8 @@ uint32_t read_state(const char *path)
     }
     if (!good) {
         text[strcspn(text, "\n")] = 0;
-        die_usage("%s:1: found \"%s\"; valid: next_index and a number up to 4294967295", path, text);
+        die_usage("%s:1: found \"%s\"; valid: next_index and a number up to 4294967295", path,
+                  text);
     }
     return (uint32_t)n;
 }

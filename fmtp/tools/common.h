@@ -15,11 +15,11 @@ enum { EXIT_USAGE = 2 };
 
 extern const char *program;
 
-void die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));      /* 1 */
+void die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));       /* 1 */
 void die_usage(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn)); /* 2 */
 
 struct sockaddr_storage parse_ip(const char *option, const char *text);
-struct sockaddr_storage parse_endpoint(const char *option, const char *text);   /* IP:PORT */
+struct sockaddr_storage parse_endpoint(const char *option, const char *text); /* IP:PORT */
 void set_port(struct sockaddr_storage *a, uint16_t port);
 /* Whole number between min and max, with an optional k, M or G (1000, 10^6, 10^9). */
 uint64_t parse_number(const char *option, const char *text, uint64_t min, uint64_t max);
@@ -35,7 +35,7 @@ enum fmtp_layout parse_layout(const char *text);
 uint32_t read_state(const char *path);
 void write_state(const char *path, uint32_t next_index);
 
-double now_s(void);                       /* CLOCK_MONOTONIC */
+double now_s(void); /* CLOCK_MONOTONIC */
 /* Set by SIGINT and SIGTERM after catch_signals(). */
 extern volatile int stop_requested;
 void catch_signals(void);

@@ -5,24 +5,23 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <openssl/evp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/statvfs.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
-
-#include <openssl/evp.h>
 
 #include "common.h"
 
-struct file {                             /* being received, under a temporary name */
+struct file { /* being received, under a temporary name */
     struct file *next;
     uint32_t index;
-    size_t size, reserved;                /* reserved: bytes of disk it has for sure */
-    int fd;                               /* until all is reserved, then -1 */
+    size_t size, reserved; /* reserved: bytes of disk it has for sure */
+    int fd;                /* until all is reserved, then -1 */
     void *data;
     double begun_s;
     char temporary[48], name[256];
@@ -32,7 +31,7 @@ enum { FEEDS_MAX = 64, RESERVE_BYTES = 4 << 20 };
 
 struct run;
 
-struct feed {                             /* one sender and its group */
+struct feed { /* one sender and its group */
     struct run *run;
     struct fmtp_client_config cfg;
     struct fmtp_client *client;
@@ -46,11 +45,11 @@ struct run {
     int dir;
     bool sha256;
     struct feed feeds[FEEDS_MAX];
-    int nservers, ngroups, ninterfaces;   /* as the options named them, in order */
+    int nservers, ngroups, ninterfaces; /* as the options named them, in order */
     uint64_t received, missed, failed, bytes;
 };
 
-static char empty;                        /* where the bytes of an empty file go */
+static char empty; /* where the bytes of an empty file go */
 
 static const char usage[] =
     "Usage: fmtp-recv --server IP:PORT --group IP:PORT --interface IP [OPTION]... DIR\n"
@@ -126,7 +125,8 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
     f->size = size;
     f->begun_s = now_s();
     safe_name(meta, meta_len, index, f->name);
-    snprintf(f->temporary, sizeof f->temporary, ".fmtp-%d-%d-%u", (int)getpid(), feed->number, index);
+    snprintf(f->temporary, sizeof f->temporary, ".fmtp-%d-%d-%u", (int)getpid(), feed->number,
+             index);
     fd = openat(run->dir, f->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     error = fd < 0 ? errno : 0;
     /* A full disk is told now. What is there is reserved bit by bit while data arrive: a large
@@ -203,8 +203,8 @@ static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_
     run->received++;
     run->bytes += f->size;
     printf("index=%u bytes=%zu seconds=%.6f delay_s=%.6f arrived=%lld.%06ld retx_blocks=%u", index,
-           f->size, now_s() - f->begun_s, delay_s, (long long)arrived.tv_sec, arrived.tv_nsec / 1000,
-           retx_blocks);
+           f->size, now_s() - f->begun_s, delay_s, (long long)arrived.tv_sec,
+           arrived.tv_nsec / 1000, retx_blocks);
     if (run->sha256)
         print_digest(f);
     printf(" name=%s\n", f->name);
@@ -235,8 +235,8 @@ static unsigned settle_feeds(struct run *run, const struct fmtp_client_config *c
         die_usage("--server, --group and --interface are needed");
     if (run->ngroups != n || (run->ninterfaces != n && run->ninterfaces != 1))
         die_usage("%d times --server, %d times --group, %d times --interface; valid are as many "
-                  "groups as senders, and one interface or as many", n, run->ngroups,
-                  run->ninterfaces);
+                  "groups as senders, and one interface or as many",
+                  n, run->ngroups, run->ninterfaces);
     for (int i = 0; i < n; i++) {
         struct feed *f = &run->feeds[i];
         struct fmtp_client_config own = *common;
@@ -295,8 +295,7 @@ static void show_progress(const struct run *run, unsigned nfeeds)
         connected = connected && fmtp_client_connected(run->feeds[i].client);
     progress("%s: %llu files, %.1f MB, %llu blocks by multicast, %llu repaired, %llu missed",
              connected ? "connected" : "connecting", (unsigned long long)run->received,
-             (double)run->bytes / 1e6, (unsigned long long)st.blocks,
-             (unsigned long long)repaired,
+             (double)run->bytes / 1e6, (unsigned long long)st.blocks, (unsigned long long)repaired,
              (unsigned long long)run->missed);
 }
 
@@ -321,27 +320,51 @@ static int service(struct run *run, unsigned nfeeds)
 }
 
 enum {
-    SERVER = 1, GROUP, IFACE, LAYOUT, MAC, PDU, REPAIR, FRCV, RATE, RCVBUF, RECONNECT, CONGESTION,
-    COUNT, SHA256, HELP, VERSION
+    SERVER = 1,
+    GROUP,
+    IFACE,
+    LAYOUT,
+    MAC,
+    PDU,
+    REPAIR,
+    FRCV,
+    RATE,
+    RCVBUF,
+    RECONNECT,
+    CONGESTION,
+    COUNT,
+    SHA256,
+    HELP,
+    VERSION
 };
 
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"server", required_argument, NULL, SERVER},   {"group", required_argument, NULL, GROUP},
-        {"interface", required_argument, NULL, IFACE}, {"layout", required_argument, NULL, LAYOUT},
-        {"mac", required_argument, NULL, MAC},         {"pdu", required_argument, NULL, PDU},
+        {"server", required_argument, NULL, SERVER},
+        {"group", required_argument, NULL, GROUP},
+        {"interface", required_argument, NULL, IFACE},
+        {"layout", required_argument, NULL, LAYOUT},
+        {"mac", required_argument, NULL, MAC},
+        {"pdu", required_argument, NULL, PDU},
         {"repair", required_argument, NULL, REPAIR},
-        {"frcv", required_argument, NULL, FRCV},       {"rate", required_argument, NULL, RATE},
+        {"frcv", required_argument, NULL, FRCV},
+        {"rate", required_argument, NULL, RATE},
         {"rcvbuf", required_argument, NULL, RCVBUF},
         {"reconnect", required_argument, NULL, RECONNECT},
         {"congestion-control", required_argument, NULL, CONGESTION},
         {"count", required_argument, NULL, COUNT},
-        {"sha256", no_argument, NULL, SHA256},         {"help", no_argument, NULL, HELP},
-        {"version", no_argument, NULL, VERSION},       {0}};
-    struct fmtp_client_config cfg = {
-        .layout = FMTP_LAYOUT_2021, .f_rcv = 20, .r_mc_bps = 20000000, .rcvbuf_bytes = 4000000,
-        .begun = begun, .ended = ended, .missed = missed};
+        {"sha256", no_argument, NULL, SHA256},
+        {"help", no_argument, NULL, HELP},
+        {"version", no_argument, NULL, VERSION},
+        {0}};
+    struct fmtp_client_config cfg = {.layout = FMTP_LAYOUT_2021,
+                                     .f_rcv = 20,
+                                     .r_mc_bps = 20000000,
+                                     .rcvbuf_bytes = 4000000,
+                                     .begun = begun,
+                                     .ended = ended,
+                                     .missed = missed};
     struct run run = {0};
     uint64_t count = 0;
     double shown_s = 0;
@@ -417,20 +440,21 @@ int main(int argc, char **argv)
             fprintf(stderr, "fmtp-recv: %s\n", f->err.text);
         ok = ok && f->was_connected;
     }
-    printf("products=%llu bytes=%llu missed=%llu failed=%llu datagrams=%llu blocks=%llu in_place=%llu "
-           "duplicate_blocks=%llu retx_requests=%llu retx_blocks=%llu repair_requests=%llu "
-           "parity_symbols=%llu repaired_blocks=%llu decoded_blocks=%llu bad_messages=%llu "
-           "mac_failures=%llu connections=%llu socket_drops=%llu rcvbuf_granted_bytes=%zu "
-           "result=%s\n",
-           (unsigned long long)run.received, (unsigned long long)run.bytes,
-           (unsigned long long)run.missed, (unsigned long long)run.failed,
-           (unsigned long long)st.datagrams, (unsigned long long)st.blocks,
-           (unsigned long long)st.in_place, (unsigned long long)st.duplicate_blocks,
-           (unsigned long long)st.retx_requests, (unsigned long long)st.retx_blocks,
-           (unsigned long long)st.repair_requests, (unsigned long long)st.parity_symbols,
-           (unsigned long long)st.repaired_blocks, (unsigned long long)st.decoded_blocks,
-           (unsigned long long)st.bad_messages, (unsigned long long)st.mac_failures,
-           (unsigned long long)st.connections, (unsigned long long)st.socket_drops,
-           st.rcvbuf_granted_bytes, ok ? "complete" : "incomplete");
+    printf(
+        "products=%llu bytes=%llu missed=%llu failed=%llu datagrams=%llu blocks=%llu in_place=%llu "
+        "duplicate_blocks=%llu retx_requests=%llu retx_blocks=%llu repair_requests=%llu "
+        "parity_symbols=%llu repaired_blocks=%llu decoded_blocks=%llu bad_messages=%llu "
+        "mac_failures=%llu connections=%llu socket_drops=%llu rcvbuf_granted_bytes=%zu "
+        "result=%s\n",
+        (unsigned long long)run.received, (unsigned long long)run.bytes,
+        (unsigned long long)run.missed, (unsigned long long)run.failed,
+        (unsigned long long)st.datagrams, (unsigned long long)st.blocks,
+        (unsigned long long)st.in_place, (unsigned long long)st.duplicate_blocks,
+        (unsigned long long)st.retx_requests, (unsigned long long)st.retx_blocks,
+        (unsigned long long)st.repair_requests, (unsigned long long)st.parity_symbols,
+        (unsigned long long)st.repaired_blocks, (unsigned long long)st.decoded_blocks,
+        (unsigned long long)st.bad_messages, (unsigned long long)st.mac_failures,
+        (unsigned long long)st.connections, (unsigned long long)st.socket_drops,
+        st.rcvbuf_granted_bytes, ok ? "complete" : "incomplete");
     return ok ? EXIT_SUCCESS : EXIT_FAILURE;
 }

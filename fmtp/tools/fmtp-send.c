@@ -21,22 +21,22 @@ enum { FEEDS_MAX = 64 };
 
 struct file {
     char *path;
-    const char *name;                     /* its last component */
+    const char *name; /* its last component */
     void *data;
     size_t size;
-    unsigned users;                       /* feeds that still need it */
+    unsigned users; /* feeds that still need it */
 };
 
 struct run;
 
-struct offered {                          /* a file on one feed */
+struct offered { /* a file on one feed */
     struct run *run;
     struct feed *feed;
     struct file *file;
     double at_s;
 };
 
-struct feed {                             /* one group with its TCP port */
+struct feed { /* one group with its TCP port */
     struct run *run;
     struct fmtp_server_config cfg;
     struct fmtp_server *server;
@@ -50,10 +50,10 @@ struct run {
     struct feed feeds[FEEDS_MAX];
     unsigned ngroups, naddresses, nports, nfeeds; /* the first three as options named them */
     uint16_t ports[FEEDS_MAX];
-    const char *state;                    /* file that keeps the product index; NULL: none */
+    const char *state; /* file that keeps the product index; NULL: none */
     uint32_t next_index;
-    bool open;                            /* standard input may still name files */
-    char line[PATH_MAX + 1];              /* of standard input, not yet complete */
+    bool open;               /* standard input may still name files */
+    char line[PATH_MAX + 1]; /* of standard input, not yet complete */
     size_t line_len;
 };
 
@@ -167,7 +167,8 @@ static void read_names(struct run *run)
         memmove(run->line, run->line + used, run->line_len);
     }
     if (run->line_len == sizeof run->line - 1)
-        die_usage("standard input: line of more than %zu bytes; valid is a path a line", run->line_len);
+        die_usage("standard input: line of more than %zu bytes; valid is a path a line",
+                  run->line_len);
 }
 
 /* Maps the file. Every feed has to release it. */
@@ -293,8 +294,8 @@ static void wait_for_receivers(struct run *run, size_t wanted)
     progress("%s", "");
     fprintf(stderr, "fmtp-send: %zu receivers connected\n", receivers(run));
     /* Other implementations join the group only after they have connected. */
-    for (double from_s = now_s(); total(run).extended < receivers(run) && !stop_requested &&
-                                  now_s() - from_s < JOIN_S;)
+    for (double from_s = now_s();
+         total(run).extended < receivers(run) && !stop_requested && now_s() - from_s < JOIN_S;)
         service(run, 100, NULL);
 }
 
@@ -323,16 +324,19 @@ static void send_all(struct run *run)
             continue;
         shown_s = now_s();
         st = total(run);
-        progress("%zu of %zu files done, %zu begun; %zu receivers; %.1f MB multicast, %.1f MB repaired, "
-                 "%.1f s", run->feeds[0].released, run->nfiles, run->feeds[0].offered, st.receivers,
-                 (double)st.datagram_bytes / 1e6, (double)st.retx_bytes / 1e6, shown_s - begun_s);
+        progress(
+            "%zu of %zu files done, %zu begun; %zu receivers; %.1f MB multicast, %.1f MB repaired, "
+            "%.1f s",
+            run->feeds[0].released, run->nfiles, run->feeds[0].offered, st.receivers,
+            (double)st.datagram_bytes / 1e6, (double)st.retx_bytes / 1e6, shown_s - begun_s);
     }
     /* What was rejected at the end still has to be told to the receivers. */
     for (bool quiet = stop_requested; !quiet;)
         service(run, 200, &quiet);
 }
 
-/* The feeds that the options named: an address for each group or one for all, no port or as many. */
+/* The feeds that the options named: an address for each group or one for all, no port or as
+ * many. */
 static void settle_feeds(struct run *run, const struct fmtp_server_config *common)
 {
     unsigned n = run->ngroups;
@@ -341,7 +345,8 @@ static void settle_feeds(struct run *run, const struct fmtp_server_config *commo
         die_usage("--group and --address are needed");
     if ((run->naddresses != n && run->naddresses != 1) || (run->nports && run->nports != n))
         die_usage("%u times --group, %u times --address, %u times --port; valid are one address or "
-                  "as many as groups, and no port or as many", n, run->naddresses, run->nports);
+                  "as many as groups, and no port or as many",
+                  n, run->naddresses, run->nports);
     for (unsigned i = 0; i < n; i++) {
         struct feed *f = &run->feeds[i];
         struct fmtp_server_config own = *common;
@@ -377,28 +382,55 @@ static void open_feeds(struct run *run)
 }
 
 enum {
-    GROUP = 1, ADDRESS, PORT, RECEIVERS, LAYOUT, MAC, PDU, REPAIR, RATE, REPAIR_RATE, FSND, TTL,
-    NO_GSO, CONGESTION, FIRST, STATE, STDIN, HELP, VERSION
+    GROUP = 1,
+    ADDRESS,
+    PORT,
+    RECEIVERS,
+    LAYOUT,
+    MAC,
+    PDU,
+    REPAIR,
+    RATE,
+    REPAIR_RATE,
+    FSND,
+    TTL,
+    NO_GSO,
+    CONGESTION,
+    FIRST,
+    STATE,
+    STDIN,
+    HELP,
+    VERSION
 };
 
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"group", required_argument, NULL, GROUP},   {"address", required_argument, NULL, ADDRESS},
-        {"port", required_argument, NULL, PORT},     {"receivers", required_argument, NULL, RECEIVERS},
-        {"layout", required_argument, NULL, LAYOUT}, {"mac", required_argument, NULL, MAC},
-        {"pdu", required_argument, NULL, PDU},       {"repair", required_argument, NULL, REPAIR},
+        {"group", required_argument, NULL, GROUP},
+        {"address", required_argument, NULL, ADDRESS},
+        {"port", required_argument, NULL, PORT},
+        {"receivers", required_argument, NULL, RECEIVERS},
+        {"layout", required_argument, NULL, LAYOUT},
+        {"mac", required_argument, NULL, MAC},
+        {"pdu", required_argument, NULL, PDU},
+        {"repair", required_argument, NULL, REPAIR},
         {"rate", required_argument, NULL, RATE},
         {"repair-rate", required_argument, NULL, REPAIR_RATE},
-        {"fsnd", required_argument, NULL, FSND},     {"ttl", required_argument, NULL, TTL},
+        {"fsnd", required_argument, NULL, FSND},
+        {"ttl", required_argument, NULL, TTL},
         {"no-gso", no_argument, NULL, NO_GSO},
         {"congestion-control", required_argument, NULL, CONGESTION},
-        {"first-index", required_argument, NULL, FIRST}, {"state", required_argument, NULL, STATE},
+        {"first-index", required_argument, NULL, FIRST},
+        {"state", required_argument, NULL, STATE},
         {"stdin", no_argument, NULL, STDIN},
-        {"help", no_argument, NULL, HELP},           {"version", no_argument, NULL, VERSION},
+        {"help", no_argument, NULL, HELP},
+        {"version", no_argument, NULL, VERSION},
         {0}};
-    struct fmtp_server_config cfg = {.layout = FMTP_LAYOUT_2021, .f_snd = 5000,
-                                     .tau_snd_min_ns = 1000000000, .pace_bps = 20000000, .released = released};
+    struct fmtp_server_config cfg = {.layout = FMTP_LAYOUT_2021,
+                                     .f_snd = 5000,
+                                     .tau_snd_min_ns = 1000000000,
+                                     .pace_bps = 20000000,
+                                     .released = released};
     size_t wanted = 1;
     static struct run run;
     struct fmtp_server_stats st;
@@ -478,21 +510,21 @@ int main(int argc, char **argv)
         free(run.files[i]);
     }
     ok = ok && st.unacknowledged == 0;
-    printf("products=%llu receivers=%zu extended=%zu seconds=%.3f datagrams=%llu datagram_bytes=%llu "
-           "blocks=%llu retx_requests=%llu retx_blocks=%llu retx_bytes=%llu rejects=%llu timeouts=%llu "
-           "acks=%llu unacknowledged=%llu repair_requests=%llu parity_sent=%llu repairs_sent=%llu "
-           "nudges=%llu bad_messages=%llu refused=%llu send_errors=%llu result=%s\n",
-           (unsigned long long)st.products, st.receivers, st.extended, seconds,
-           (unsigned long long)st.datagrams, (unsigned long long)st.datagram_bytes,
-           (unsigned long long)st.blocks, (unsigned long long)st.retx_requests,
-           (unsigned long long)st.retx_blocks, (unsigned long long)st.retx_bytes,
-           (unsigned long long)st.rejects, (unsigned long long)st.timeouts,
-           (unsigned long long)st.acks, (unsigned long long)st.unacknowledged,
-           (unsigned long long)st.repair_requests, (unsigned long long)st.parity_sent,
-           (unsigned long long)st.repairs_sent, (unsigned long long)st.nudges,
-           (unsigned long long)st.bad_messages, (unsigned long long)st.refused,
-           (unsigned long long)st.send_errors,
-           ok ? "complete" : "incomplete");
+    printf(
+        "products=%llu receivers=%zu extended=%zu seconds=%.3f datagrams=%llu datagram_bytes=%llu "
+        "blocks=%llu retx_requests=%llu retx_blocks=%llu retx_bytes=%llu rejects=%llu timeouts=%llu "
+        "acks=%llu unacknowledged=%llu repair_requests=%llu parity_sent=%llu repairs_sent=%llu "
+        "nudges=%llu bad_messages=%llu refused=%llu send_errors=%llu result=%s\n",
+        (unsigned long long)st.products, st.receivers, st.extended, seconds,
+        (unsigned long long)st.datagrams, (unsigned long long)st.datagram_bytes,
+        (unsigned long long)st.blocks, (unsigned long long)st.retx_requests,
+        (unsigned long long)st.retx_blocks, (unsigned long long)st.retx_bytes,
+        (unsigned long long)st.rejects, (unsigned long long)st.timeouts,
+        (unsigned long long)st.acks, (unsigned long long)st.unacknowledged,
+        (unsigned long long)st.repair_requests, (unsigned long long)st.parity_sent,
+        (unsigned long long)st.repairs_sent, (unsigned long long)st.nudges,
+        (unsigned long long)st.bad_messages, (unsigned long long)st.refused,
+        (unsigned long long)st.send_errors, ok ? "complete" : "incomplete");
     free(run.files);
     return ok ? EXIT_SUCCESS : EXIT_FAILURE;
 }

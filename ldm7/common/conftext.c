@@ -36,8 +36,8 @@ char *conftext_read(const char *path, const char **why)
     return NULL;
 }
 
-void conftext_complain(FILE *errors, const char *name, unsigned line, const char *found, const char *valid,
-                       const char *why, va_list ap)
+void conftext_complain(FILE *errors, const char *name, unsigned line, const char *found,
+                       const char *valid, const char *why, va_list ap)
 {
     char text[1024];
 

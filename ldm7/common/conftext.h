@@ -17,7 +17,8 @@ char *conftext_read(const char *path, const char **why);
 
 /* One line `name:line: found "...": why; valid: ...`, or without `: why` if that is empty. What is
  * not printable in `found` is shown as ?. errors may be NULL. */
-void conftext_complain(FILE *errors, const char *name, unsigned line, const char *found, const char *valid,
-                       const char *why, va_list ap) __attribute__((format(printf, 6, 0)));
+void conftext_complain(FILE *errors, const char *name, unsigned line, const char *found,
+                       const char *valid, const char *why, va_list ap)
+    __attribute__((format(printf, 6, 0)));
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ere.h"
 
-#include "log.h"
-
 #include <ctype.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "log.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -111,15 +111,16 @@ static pcre2_code *compile(const char *pattern, uint32_t options, int *error)
     PCRE2_SIZE bytes = 0, at;
     pcre2_code *code = NULL;
 
-    *error = pcre2_pattern_convert((PCRE2_SPTR)pattern, strlen(pattern), PCRE2_CONVERT_POSIX_EXTENDED,
-                                   &converted, &bytes, NULL);
+    *error = pcre2_pattern_convert((PCRE2_SPTR)pattern, strlen(pattern),
+                                   PCRE2_CONVERT_POSIX_EXTENDED, &converted, &bytes, NULL);
     if (*error == 0)
         code = pcre2_compile(converted, bytes, options, error, &at, NULL);
     pcre2_converted_pattern_free(converted);
     return code;
 }
 
-static int compile_ere(struct ere **out, const char *pattern, uint32_t more, char *err, size_t err_bytes)
+static int compile_ere(struct ere **out, const char *pattern, uint32_t more, char *err,
+                       size_t err_bytes)
 {
     uint32_t options = PCRE2_DOTALL | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_UTF | PCRE2_NEVER_UCP |
                        PCRE2_NEVER_BACKSLASH_C | more;
@@ -136,7 +137,8 @@ static int compile_ere(struct ere **out, const char *pattern, uint32_t more, cha
     if (re == NULL)
         abort();
     memcpy(re->pattern, pattern, strlen(pattern) + 1);
-    /* Searching for ".*x" is searching for "x", but slow (and finds the last one: it matters to groups). */
+    /* Searching for ".*x" is searching for "x", but slow (and finds the last one: it matters to
+     * groups). */
     while ((more & PCRE2_NO_AUTO_CAPTURE) && strncmp(pattern, ".*", 2) == 0 && pattern[2] != '\0' &&
            pattern[2] != '|')
         pattern += 2;
@@ -163,9 +165,11 @@ static int compile_ere(struct ere **out, const char *pattern, uint32_t more, cha
     return 0;
 }
 
-int ere_compile(struct ere **out, const char *pattern, bool ignore_case, char *err, size_t err_bytes)
+int ere_compile(struct ere **out, const char *pattern, bool ignore_case, char *err,
+                size_t err_bytes)
 {
-    return compile_ere(out, pattern, PCRE2_NO_AUTO_CAPTURE | (ignore_case ? PCRE2_CASELESS : 0), err, err_bytes);
+    return compile_ere(out, pattern, PCRE2_NO_AUTO_CAPTURE | (ignore_case ? PCRE2_CASELESS : 0),
+                       err, err_bytes);
 }
 
 int ere_compile_groups(struct ere **out, const char *pattern, char *err, size_t err_bytes)
@@ -185,15 +189,17 @@ void ere_free(struct ere *re)
 
 enum ere_result ere_match(struct ere *re, const char *text)
 {
-    int rc = pcre2_match(re->code, (PCRE2_SPTR)text, strlen(text), 0, PCRE2_NO_JIT, re->data, re->limits);
+    int rc = pcre2_match(re->code, (PCRE2_SPTR)text, strlen(text), 0, PCRE2_NO_JIT, re->data,
+                         re->limits);
 
     if (rc >= 0)
         return ERE_YES;
     if (rc == PCRE2_ERROR_NOMATCH)
         return ERE_NO;
     if (re->limit_hits++ == 0)
-        log_warn("Expression \"%s\" exceeds the limits of matching (%d) on \"%s\": taken as no match",
-                 re->pattern, rc, text);
+        log_warn(
+            "Expression \"%s\" exceeds the limits of matching (%d) on \"%s\": taken as no match",
+            re->pattern, rc, text);
     return ERE_LIMIT;
 }
 
@@ -207,7 +213,8 @@ unsigned ere_groups(const struct ere *re)
     return re->groups;
 }
 
-enum ere_result ere_match_groups(struct ere *re, const char *text, struct ere_span *spans, unsigned n)
+enum ere_result ere_match_groups(struct ere *re, const char *text, struct ere_span *spans,
+                                 unsigned n)
 {
     enum ere_result r = ere_match(re, text);
     const PCRE2_SIZE *at = pcre2_get_ovector_pointer(re->data);

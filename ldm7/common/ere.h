@@ -6,8 +6,9 @@
  *
  * Differences from POSIX: refused are back references and backslash before a letter, digit or one
  * of <>`' (GNU extensions), "(?", "(*", one repetition directly after another, a repetition of
- * nothing, "{" that begins no {m}, {m,} or {m,n}, counts (those nested in each other multiplied) above
- * ERE_REPEAT_MAX, collating elements [.x.] and [=x=]. Bytes, no characters: no locale, no UTF-8.
+ * nothing, "{" that begins no {m}, {m,} or {m,n}, counts (those nested in each other multiplied)
+ * above ERE_REPEAT_MAX, collating elements [.x.] and [=x=]. Bytes, no characters: no locale, no
+ * UTF-8.
  */
 #ifndef LDM_ERE_H
 #define LDM_ERE_H
@@ -15,7 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define ERE_BYTES_MAX 255u            /* of a pattern: LDM's string<255> */
+#define ERE_BYTES_MAX 255u /* of a pattern: LDM's string<255> */
 #define ERE_REPEAT_MAX 1024u
 /* PCRE2's limits: backtracking points taken from one start in the text, nesting of them, memory. */
 #define ERE_MATCH_LIMIT 50000u
@@ -25,8 +26,10 @@
 struct ere;
 enum ere_result { ERE_NO, ERE_YES, ERE_LIMIT };
 
-/* 0 and *re, or -1, *re NULL and a reason (quoting the pattern) in err: malformed or too complex. */
-int ere_compile(struct ere **re, const char *pattern, bool ignore_case, char *err, size_t err_bytes);
+/* 0 and *re, or -1, *re NULL and a reason (quoting the pattern) in err: malformed or too
+ * complex. */
+int ere_compile(struct ere **re, const char *pattern, bool ignore_case, char *err,
+                size_t err_bytes);
 /* The same for an expression whose parenthesised groups are wanted; upper and lower case differ. */
 int ere_compile_groups(struct ere **re, const char *pattern, char *err, size_t err_bytes);
 void ere_free(struct ere *re);
@@ -36,10 +39,15 @@ enum ere_result ere_match(struct ere *re, const char *text);
 /* Groups that a match of an expression by ere_compile_groups has (else 0). */
 unsigned ere_groups(const struct ere *re);
 /* Part of a text; at is NULL for a group that took no part in the match. */
-struct ere_span { const char *at; size_t bytes; };
-/* As ere_match; if YES, spans[0] is the whole match and spans[1..] its groups, n of them at most (the
- * others are not set). Of several matches at one place the first alternatives' is taken, not the longest. */
-enum ere_result ere_match_groups(struct ere *re, const char *text, struct ere_span *spans, unsigned n);
+struct ere_span {
+    const char *at;
+    size_t bytes;
+};
+/* As ere_match; if YES, spans[0] is the whole match and spans[1..] its groups, n of them at most
+ * (the others are not set). Of several matches at one place the first alternatives' is taken, not
+ * the longest. */
+enum ere_result ere_match_groups(struct ere *re, const char *text, struct ere_span *spans,
+                                 unsigned n);
 /* How often ere_match gave ERE_LIMIT. */
 unsigned long ere_limit_hits(const struct ere *re);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * LDM feed types: a set of 32 bits, written as an expression of names
- * (`NGRID`, `ANY - EXP`, `~(WMO|EXP)`; case-insensitive; | and + union, - difference, ~ complement).
+ * (`NGRID`, `ANY - EXP`, `~(WMO|EXP)`; case-insensitive; | and + union, - difference, ~
+ * complement).
  */
 #ifndef LDM_FEEDTYPE_H
 #define LDM_FEEDTYPE_H

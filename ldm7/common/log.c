@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "log.h"
 
-#include "queue/own_pid.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -13,6 +11,8 @@
 #include <syslog.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "queue/own_pid.h"
 
 enum { PROG_MAX = 64, PATH_BYTES = 4096 };
 
@@ -223,8 +223,9 @@ static size_t utf8_length(const unsigned char *s)
     static const struct {
         unsigned char lead_min, lead_max, next_min, next_max;
         size_t length;
-    } forms[] = {{0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3},
-                 {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3}, {0xf0, 0xf0, 0x90, 0xbf, 4},
+    } forms[] = {{0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
+                 {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3},
+                 {0xee, 0xef, 0x80, 0xbf, 3}, {0xf0, 0xf0, 0x90, 0xbf, 4},
                  {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4}};
     for (size_t f = 0; f < sizeof forms / sizeof forms[0]; f++) {
         if (*s < forms[f].lead_min || *s > forms[f].lead_max)
@@ -272,7 +273,8 @@ static void write_line(const char *text, size_t bytes)
     }
 }
 
-void log_msg(enum log_level level, const char *file, const char *func, int line, const char *fmt, ...)
+void log_msg(enum log_level level, const char *file, const char *func, int line, const char *fmt,
+             ...)
 {
     int saved = errno;
     char message[LOG_LINE_MAX];
@@ -300,8 +302,10 @@ void log_msg(enum log_level level, const char *file, const char *func, int line,
     if (json_lines) {
         putf(&l, "{\"time\":\"%s.%06ldZ\",\"prog\":\"", when, now.tv_nsec / 1000);
         put_json_string(&l, prog);
-        putf(&l, "\",\"pid\":%ld,\"file\":\"%s\",\"function\":\"%s\",\"line\":%d,\"level\":\"%s\",\"message\":\"",
-             (long)own_pid(), base, func, line, level_names[level]);
+        putf(
+            &l,
+            "\",\"pid\":%ld,\"file\":\"%s\",\"function\":\"%s\",\"line\":%d,\"level\":\"%s\",\"message\":\"",
+            (long)own_pid(), base, func, line, level_names[level]);
         put_json_string(&l, message);
         put(&l, "\"}", 2);
     } else {

@@ -35,17 +35,18 @@ bool log_enabled(enum log_level level);
 void log_set_json(bool json);
 /* "text" or "json" (--log-format); false if it is neither. */
 bool log_set_format(const char *name);
-/* Names the process from now on: in log lines, in `ps -o comm` and as first word of `ps -o args`. */
+/* Names the process from now on: in log lines, in `ps -o comm` and as first word of `ps -o
+ * args`. */
 void log_set_prog(const char *name);
 const char *log_prog(void);
 
 void log_msg(enum log_level level, const char *file, const char *func, int line, const char *fmt,
              ...) __attribute__((format(printf, 5, 6)));
 
-#define log_at(level, ...)                                                                         \
-    do {                                                                                           \
-        if (log_enabled(level))                                                                    \
-            log_msg((level), __FILE__, __func__, __LINE__, __VA_ARGS__);                           \
+#define log_at(level, ...)                                               \
+    do {                                                                 \
+        if (log_enabled(level))                                          \
+            log_msg((level), __FILE__, __func__, __LINE__, __VA_ARGS__); \
     } while (0)
 #define log_error(...) log_at(LOG_LVL_ERROR, __VA_ARGS__)
 #define log_warn(...) log_at(LOG_LVL_WARN, __VA_ARGS__)

@@ -39,18 +39,12 @@ void tool_usage(const char *fmt, ...)
 void tool_option(int option, const char *help)
 {
     switch (option) {
-    case 'h':
-        printf("%s", help);
-        exit(fflush(stdout) ? TOOL_SYSTEM : TOOL_OK);
+    case 'h': printf("%s", help); exit(fflush(stdout) ? TOOL_SYSTEM : TOOL_OK);
     case TOOL_VERSION:
         printf("%s (Downpour) %s\n", log_prog(), DOWNPOUR_VERSION);
         exit(fflush(stdout) ? TOOL_SYSTEM : TOOL_OK);
-    case 'v':
-        log_set_level(LOG_LVL_INFO);
-        return;
-    case 'x':
-        log_set_level(LOG_LVL_DEBUG);
-        return;
+    case 'v': log_set_level(LOG_LVL_INFO); return;
+    case 'x': log_set_level(LOG_LVL_DEBUG); return;
     case 'l':
         if (log_set_destination(optarg) != 0)
             tool_usage("--log: \"%s\" can not be opened: %s", optarg, strerror(errno));
@@ -93,12 +87,16 @@ uint64_t tool_bytes(const char *what, const char *text, uint64_t max)
     unsigned long long n = strtoull(text, &end, 10);
     bool bad = *text < '0' || *text > '9' || errno;
     if (*end && !bad) {
-        unit = strchr("kK", *end) ? 1000 : strchr("mM", *end) ? 1000000 : strchr("gG", *end) ? 1000000000 : 0;
+        unit = strchr("kK", *end)   ? 1000
+               : strchr("mM", *end) ? 1000000
+               : strchr("gG", *end) ? 1000000000
+                                    : 0;
         bad = !unit || end[1];
     }
     if (bad || n == 0 || n > max / unit)
-        tool_usage("%s: found \"%s\" ; valid: bytes from 1 to %llu, a whole number with k, m or g behind it if you like",
-                   what, text, (unsigned long long)max);
+        tool_usage(
+            "%s: found \"%s\" ; valid: bytes from 1 to %llu, a whole number with k, m or g behind it if you like",
+            what, text, (unsigned long long)max);
     return n * unit;
 }
 
@@ -119,7 +117,8 @@ struct pq *tool_open(const char *path, bool writable)
     enum pq_status s = pq_open(path, writable, &q);
     if (!s)
         return q;
-    bool input = s == PQ_CORRUPT || (s == PQ_SYSTEM && (errno == ENOENT || errno == ENOTDIR || errno == EISDIR));
+    bool input = s == PQ_CORRUPT ||
+                 (s == PQ_SYSTEM && (errno == ENOENT || errno == ENOTDIR || errno == EISDIR));
     log_error("Product queue \"%s\" can not be opened: %s%s", path, pq_strerror(s),
               s == PQ_SYSTEM && errno == ENOENT ? " (pqcreate makes one)" : "");
     exit(input ? TOOL_USAGE : TOOL_SYSTEM);

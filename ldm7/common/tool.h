@@ -24,10 +24,10 @@ enum { TOOL_HELP = 1000, TOOL_VERSION, TOOL_LOG_FORMAT, TOOL_OWN };
     {"verbose", no_argument, NULL, 'v'}, {"debug", no_argument, NULL, 'x'},                        \
     {"log", required_argument, NULL, 'l'}, {"log-format", required_argument, NULL, TOOL_LOG_FORMAT}
 /* clang-format on */
-#define TOOL_HELP_TEXT                                                                             \
-    "  -l, --log DEST         log to DEST: - standard error (default), '' syslog, else a file\n"   \
-    "      --log-format FORM  text (default) or json\n"                                            \
-    "  -v, --verbose          log each product too;  -x, --debug: everything\n"                    \
+#define TOOL_HELP_TEXT                                                                           \
+    "  -l, --log DEST         log to DEST: - standard error (default), '' syslog, else a file\n" \
+    "      --log-format FORM  text (default) or json\n"                                          \
+    "  -v, --verbose          log each product too;  -x, --debug: everything\n"                  \
     "  -h, --help             this text;  --version: the version\n"
 
 const char *tool_version(void);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TIME_CHARS = 18 };         /* YYYYMMDDhhmmss.mmm */
+enum { TIME_CHARS = 18 }; /* YYYYMMDDhhmmss.mmm */
 
 static bool is_digit(char c)
 {
@@ -45,8 +45,8 @@ static bool parse_time(const char *s, size_t len, int64_t *ms)
             return false;
     int64_t year = number(s, 4), month = number(s + 4, 2), day = number(s + 6, 2);
     int64_t hour = number(s + 8, 2), minute = number(s + 10, 2), second = number(s + 12, 2);
-    if (year < 1970 || month < 1 || month > 12 || day < 1 || day > days_in(year, month) || hour > 23 ||
-        minute > 59 || second > 59)
+    if (year < 1970 || month < 1 || month > 12 || day < 1 || day > days_in(year, month) ||
+        hour > 23 || minute > 59 || second > 59)
         return false;
     *ms = (((days_from_epoch(year, month, day) * 24 + hour) * 60 + minute) * 60 + second) * 1000 +
           number(s + 15, 3);
@@ -94,7 +94,8 @@ struct state {
     bool any;
 };
 
-static void complain(struct state *st, const char *s, size_t len, const char *valid, const char *more)
+static void complain(struct state *st, const char *s, size_t len, const char *valid,
+                     const char *more)
 {
     if (st->bad++ >= TRACE_ERRORS_SHOWN)
         return;
@@ -106,7 +107,8 @@ static void complain(struct state *st, const char *s, size_t len, const char *va
 /* One line without its end. True if it holds a product. */
 static bool parse_line(struct state *st, const char *s, size_t len, struct trace_entry *e)
 {
-    static const char form[] = "SIZE YYYYMMDDhhmmss.mmm, size 1 to 4294967295 bytes, a time that exists";
+    static const char form[] =
+        "SIZE YYYYMMDDhhmmss.mmm, size 1 to 4294967295 bytes, a time that exists";
     while (len && (is_blank(s[len - 1]) || s[len - 1] == '\r'))
         len--;
     size_t at = 0;
@@ -162,11 +164,13 @@ long trace_parse(const char *text, size_t bytes, const char *name, struct trace 
         at += len + 1;
     }
     if (!st.bad && !out->count) {
-        fprintf(errors, "%s: found no product ; valid: at least one line SIZE YYYYMMDDhhmmss.mmm\n", name);
+        fprintf(errors, "%s: found no product ; valid: at least one line SIZE YYYYMMDDhhmmss.mmm\n",
+                name);
         st.bad = 1;
     }
     if (st.bad > TRACE_ERRORS_SHOWN)
-        fprintf(errors, "%s: %ld errors in all, the first %d are shown\n", name, st.bad, TRACE_ERRORS_SHOWN);
+        fprintf(errors, "%s: %ld errors in all, the first %d are shown\n", name, st.bad,
+                TRACE_ERRORS_SHOWN);
     if (st.bad)
         trace_free(out);
     return st.bad;

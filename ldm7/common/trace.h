@@ -18,9 +18,9 @@
 #define TRACE_ERRORS_SHOWN 20
 
 struct trace_entry {
-    int64_t time_ms;              /* since 1970-01-01 00:00:00 UTC */
+    int64_t time_ms; /* since 1970-01-01 00:00:00 UTC */
     uint32_t size_bytes;
-    uint32_t line;                /* of the file, from 1 */
+    uint32_t line; /* of the file, from 1 */
 };
 
 struct trace {

@@ -10,8 +10,8 @@
 
 #define WORDS_MAX 64u
 
-/* Words are separated by blanks and tabs. "..." and '...' keep blanks (also in the middle of a word,
- * also empty words); within "..." a backslash before " or \ takes that character; elsewhere a
+/* Words are separated by blanks and tabs. "..." and '...' keep blanks (also in the middle of a
+ * word, also empty words); within "..." a backslash before " or \ takes that character; elsewhere a
  * backslash is a character like others. At most WORDS_MAX words.
  * NULL, with a reason in err, if there is no word, a quote is not closed or there are too many.
  * The list ends with a NULL; words_free gives it back. */

@@ -11,11 +11,11 @@ struct lease {
     char key[ADDRESSES_KEY];
     uint32_t addr;
     unsigned users;
-    uint64_t left;                     /* when the last user left, in events */
+    uint64_t left; /* when the last user left, in events */
 };
 
 struct addresses {
-    uint32_t first, n, server;         /* host order; n usable ones from first on */
+    uint32_t first, n, server; /* host order; n usable ones from first on */
     uint64_t events;
     size_t count;
     struct lease leases[ADDRESSES_REMEMBERED];
@@ -32,8 +32,8 @@ struct addresses *addresses_new(struct in_addr server, unsigned prefix_len)
     a->first = a->server & mask;
     a->n = mask == 0 ? 0 : ~mask + 1;
     if (prefix_len <= 30 && a->n > 0) {
-        a->first++;                    /* the network's own address */
-        a->n -= 2;                     /* ... and the broadcast address */
+        a->first++; /* the network's own address */
+        a->n -= 2;  /* ... and the broadcast address */
     }
     return a;
 }

@@ -11,8 +11,8 @@
 #include <netinet/in.h>
 #include <stdbool.h>
 
-#define ADDRESSES_REMEMBERED 1024u     /* endpoints, those that left included */
-#define ADDRESSES_KEY 640u             /* bytes of an endpoint's name, the end included */
+#define ADDRESSES_REMEMBERED 1024u /* endpoints, those that left included */
+#define ADDRESSES_KEY 640u         /* bytes of an endpoint's name, the end included */
 
 struct addresses;
 

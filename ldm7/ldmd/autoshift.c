@@ -27,7 +27,7 @@ bool autoshift_product(struct autoshift *a, bool accepted, uint64_t now)
         a->rejected++;
     if (now < a->since_ns + AUTOSHIFT_S * 1000000000ull)
         return false;
-    others = a->upstreams - 1;         /* compare with rejected / (N - 1) */
+    others = a->upstreams - 1; /* compare with rejected / (N - 1) */
     shift = a->primary ? a->accepted * others <= a->rejected : a->accepted * others >= a->rejected;
     if (shift)
         a->primary = !a->primary;

@@ -14,15 +14,16 @@
 #define AUTOSHIFT_S 60u
 
 struct autoshift {
-    size_t upstreams;                  /* N; 1: always primary */
+    size_t upstreams; /* N; 1: always primary */
     bool primary;
-    uint64_t since_ns;                 /* counted since */
-    uint64_t accepted, rejected;       /* products */
+    uint64_t since_ns;           /* counted since */
+    uint64_t accepted, rejected; /* products */
 };
 
 /* place: of this request among the N; the first begins as primary. */
 void autoshift_init(struct autoshift *a, size_t upstreams, size_t place, uint64_t now);
-/* A product was inserted, or was a duplicate. true: shift now; primary is set, counting begins anew. */
+/* A product was inserted, or was a duplicate. true: shift now; primary is set, counting begins
+ * anew. */
 bool autoshift_product(struct autoshift *a, bool accepted, uint64_t now);
 
 #endif

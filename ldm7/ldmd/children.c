@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "children.h"
 
-#include "feeds.h"
-#include "common/log.h"
-#include "privileges.h"
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -16,31 +12,36 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/log.h"
+#include "feeds.h"
+#include "privileges.h"
+
 #define BACKOFF_MAX_S 60u
 #define LONG_LIFE_S 60u
 #define KILL_AFTER_MS 10000
 #define STRANGERS_PER_S 50u
 #define STRANGERS_BURST 64u
-#define CLIENT_FILES 64u               /* descriptors that one connection's process may have */
+#define CLIENT_FILES 64u /* descriptors that one connection's process may have */
 
 enum kind { KIND_CLIENT, KIND_MLDM, KIND_DOWN6, KIND_DOWN7, KIND_EXEC };
 
 struct child {
-    pid_t pid;                         /* 0: not running */
+    pid_t pid; /* 0: not running */
     enum kind kind;
     size_t entry;
     uint64_t started_ns, due_ns;
     unsigned backoff_s;
-    struct in_addr from;               /* of a connection */
-    bool known;                        /* its address is in an ALLOW or ACCEPT entry */
+    struct in_addr from; /* of a connection */
+    bool known;          /* its address is in an ALLOW or ACCEPT entry */
 };
 
-/* A MULTICAST entry's control channel: requests for its mldm. Both ends are kept, so that a new mldm
- * can take over from one that died. While there is none, a request waits here and starts it. */
+/* A MULTICAST entry's control channel: requests for its mldm. Both ends are kept, so that a new
+ * mldm can take over from one that died. While there is none, a request waits here and starts
+ * it. */
 struct control {
     struct children *owner;
     struct child *mldm;
-    int towards, own;                  /* up7's end, mldm's end */
+    int towards, own; /* up7's end, mldm's end */
     struct loop_source src;
 };
 
@@ -53,14 +54,14 @@ struct children {
     size_t nentries;
     struct feeds *feeds;
     struct control *controls;
-    int *mldm_fds;                     /* up7's ends alone */
+    int *mldm_fds; /* up7's ends alone */
     void (*in_child)(void *ctx);
     void *in_child_ctx;
     uint64_t refused;
-    uint64_t stranger_due_ns;          /* when the next process for an unknown address may start */
+    uint64_t stranger_due_ns; /* when the next process for an unknown address may start */
 };
 
-static struct children *the_children;  /* for is_alive in a forked child */
+static struct children *the_children; /* for is_alive in a forked child */
 
 static bool is_alive(uint32_t id)
 {
@@ -109,7 +110,8 @@ static bool watch_control(struct control *at)
 
 static void add_entry(struct children *c, enum kind kind, size_t entry)
 {
-    c->entries[c->nentries++] = (struct child){.kind = kind, .entry = entry, .due_ns = LOOP_FOREVER};
+    c->entries[c->nentries++] =
+        (struct child){.kind = kind, .entry = entry, .due_ns = LOOP_FOREVER};
 }
 
 struct children *children_new(const struct options *opt, int listen_fd,
@@ -127,8 +129,8 @@ struct children *children_new(const struct options *opt, int listen_fd,
     c->feeds = feeds_new(limits.clients);
     c->controls = calloc(conf->nmulticasts + 1, sizeof *c->controls);
     c->mldm_fds = calloc(conf->nmulticasts + 1, sizeof *c->mldm_fds);
-    if (c->entries == NULL || c->clients == NULL || c->feeds == NULL ||
-        c->controls == NULL || c->mldm_fds == NULL)
+    if (c->entries == NULL || c->clients == NULL || c->feeds == NULL || c->controls == NULL ||
+        c->mldm_fds == NULL)
         goto fail;
     for (size_t i = 0; i < conf->nmulticasts; i++) {
         struct control *at = &c->controls[i];
@@ -137,8 +139,11 @@ struct children *children_new(const struct options *opt, int listen_fd,
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
             goto fail;
         add_entry(c, KIND_MLDM, i);
-        *at = (struct control){.owner = c, .mldm = &c->entries[c->nentries - 1], .towards = pair[0],
-                               .own = pair[1], .src = {.fd = -1}};
+        *at = (struct control){.owner = c,
+                               .mldm = &c->entries[c->nentries - 1],
+                               .towards = pair[0],
+                               .own = pair[1],
+                               .src = {.fd = -1}};
         c->mldm_fds[i] = pair[0];
         if (!conf_has_path(conf, &conf->multicasts[i]) && !watch_control(at))
             goto fail;
@@ -177,7 +182,8 @@ static int run_child(struct children *c, const struct child *what, int fd)
 
     switch (what->kind) {
     case KIND_CLIENT: return upstream_run(&env, fd);
-    case KIND_MLDM: return mldm_run(c->opt, &conf->multicasts[what->entry], c->controls[what->entry].own);
+    case KIND_MLDM:
+        return mldm_run(c->opt, &conf->multicasts[what->entry], c->controls[what->entry].own);
     case KIND_DOWN6: return down6_run(c->opt, &conf->requests[what->entry]);
     case KIND_DOWN7: return down7_run(c->opt, &conf->receives[what->entry]);
     default: return run_exec(conf->execs[what->entry].argv);
@@ -199,7 +205,8 @@ static void close_foreign(struct children *c, const struct child *what)
         c->in_child(c->in_child_ctx);
 }
 
-/* Whoever talks to strangers, or is somebody else's program, gets nothing beyond its user's rights. */
+/* Whoever talks to strangers, or is somebody else's program, gets nothing beyond its user's
+ * rights. */
 static void set_rights(const struct child *what)
 {
     switch (what->kind) {
@@ -342,7 +349,7 @@ static void await_request(struct children *c, struct child *mldm, uint64_t now)
 {
     struct control *at = &c->controls[mldm->entry];
 
-    mldm->started_ns = now;            /* the waiting time counts from its end */
+    mldm->started_ns = now; /* the waiting time counts from its end */
     mldm->due_ns = LOOP_FOREVER;
     if (!watch_control(at)) {
         log_error("cannot watch for subscriptions: %s", strerror(errno));

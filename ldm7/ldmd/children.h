@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The processes under the top ldmd: one per connection, REQUEST, RECEIVE, MULTICAST and EXEC entry.
- * Entries' processes that end are started again (after 1, 2, 4 ... 60 s), EXEC's are not; a MULTICAST
- * entry's process (mldm) is started by the first subscription, or at once if it has a path to keep. Every child gets SIGTERM from the
- * kernel when the top process dies, however it dies.
+ * Entries' processes that end are started again (after 1, 2, 4 ... 60 s), EXEC's are not; a
+ * MULTICAST entry's process (mldm) is started by the first subscription, or at once if it has a
+ * path to keep. Every child gets SIGTERM from the kernel when the top process dies, however it
+ * dies.
  */
 #ifndef LDMD_CHILDREN_H
 #define LDMD_CHILDREN_H
@@ -13,9 +14,9 @@
 struct children;
 
 struct children_limits {
-    unsigned clients;                  /* connections served at once */
+    unsigned clients; /* connections served at once */
     unsigned per_address;
-    unsigned unknown;                  /* from addresses that no ALLOW or ACCEPT entry names */
+    unsigned unknown; /* from addresses that no ALLOW or ACCEPT entry names */
 };
 
 /* listen_fd: closed in children. NULL with errno. */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client.h"
 
-#include "common/log.h"
-#include "process.h"
-#include "common/tool.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <unistd.h>
+
+#include "common/log.h"
+#include "common/tool.h"
+#include "process.h"
 
 uint64_t client_deadline(double seconds)
 {
@@ -56,7 +56,8 @@ static bool on_reply(void *ctx, const struct rpc_msg *m, struct xin *body)
         return false;
     c->waits = false;
     if (m->denied)
-        snprintf(c->why, sizeof c->why, "not authorized by the server (auth_stat %u)", m->auth_stat);
+        snprintf(c->why, sizeof c->why, "not authorized by the server (auth_stat %u)",
+                 m->auth_stat);
     else if (m->stat == RPC_PROG_MISMATCH)
         snprintf(c->why, sizeof c->why, "the server offers versions %u to %u", m->low, m->high);
     else if (m->stat != RPC_SUCCESS)
@@ -100,7 +101,8 @@ bool client_connect(struct client *c, const char *host, uint16_t port, double ti
     c->why[0] = '\0';
     c->fd = dial(host, port, c->why, sizeof c->why);
     if (c->fd < 0)
-        return failed(c, strstr(c->why, "resolve") != NULL ? CLIENT_NAMED : CLIENT_UNAVAILABLE, NULL);
+        return failed(c, strstr(c->why, "resolve") != NULL ? CLIENT_NAMED : CLIENT_UNAVAILABLE,
+                      NULL);
     if (loop_add(&c->loop, &c->src, c->fd, EPOLLOUT, on_socket, c) < 0)
         return failed(c, CLIENT_UNAVAILABLE, strerror(errno));
     loop_once(&c->loop, c->loop.now_ns);
@@ -125,7 +127,8 @@ bool client_connect(struct client *c, const char *host, uint16_t port, double ti
 
 static bool write_now(struct client *c)
 {
-    return c->open && (peer_write(&c->peer, c->loop.now_ns) == 0 || failed(c, c->state, strerror(errno)));
+    return c->open &&
+           (peer_write(&c->peer, c->loop.now_ns) == 0 || failed(c, c->state, strerror(errno)));
 }
 
 bool client_turn(struct client *c, uint64_t deadline_ns)
@@ -185,8 +188,8 @@ static bool nothing(struct xin *body, void *arg)
 
 bool client_null(struct client *c, double timeout_s)
 {
-    return client_answer(c, peer_call(&c->peer, LDM_VERS6, LDM6_NULL, NULL, NULL), timeout_s, nothing,
-                         NULL);
+    return client_answer(c, peer_call(&c->peer, LDM_VERS6, LDM6_NULL, NULL, NULL), timeout_s,
+                         nothing, NULL);
 }
 
 uint16_t client_port(char *host, uint16_t default_port)

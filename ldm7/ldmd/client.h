@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the programs that call an LDM server share: one connection, calls whose answer is waited for.
+ * What the programs that call an LDM server share: one connection, calls whose answer is waited
+ * for.
  */
 #ifndef LDM_CLIENT_H
 #define LDM_CLIENT_H
@@ -8,24 +9,24 @@
 #include "loop.h"
 #include "peer.h"
 
-enum client_state {                    /* how far it came */
-    CLIENT_NAMED,                      /* the host's name has no address */
-    CLIENT_ADDRESSED,                  /* no answer to the connection request in time */
-    CLIENT_UNAVAILABLE,                /* refused, or unreachable */
-    CLIENT_CONNECTED,                  /* but the call failed */
-    CLIENT_RESPONDING
+enum client_state {                     /* how far it came */
+                    CLIENT_NAMED,       /* the host's name has no address */
+                    CLIENT_ADDRESSED,   /* no answer to the connection request in time */
+                    CLIENT_UNAVAILABLE, /* refused, or unreachable */
+                    CLIENT_CONNECTED,   /* but the call failed */
+                    CLIENT_RESPONDING
 };
 
 struct client {
     struct loop loop;
     struct loop_source src;
     struct peer peer;
-    struct rpc_sink sink;              /* of the user: call; NULL: calls are refused */
+    struct rpc_sink sink; /* of the user: call; NULL: calls are refused */
     enum client_state state;
-    bool open;                         /* the connection stands */
-    int fd;                            /* while connecting */
-    char why[256];                     /* it does not (any more) */
-    bool waits;                        /* for the answer to xid */
+    bool open;     /* the connection stands */
+    int fd;        /* while connecting */
+    char why[256]; /* it does not (any more) */
+    bool waits;    /* for the answer to xid */
     uint32_t xid;
     bool (*take)(struct xin *body, void *arg);
     void *arg;

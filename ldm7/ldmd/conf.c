@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "conf.h"
 
-#include "common/conftext.h"
-#include "common/feedtype.h"
-#include "pathrest.h"
-#include "common/words.h"
-
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
@@ -13,6 +8,11 @@
 #include <stdlib.h>
 #include <strings.h>
 #include <sys/stat.h>
+
+#include "common/conftext.h"
+#include "common/feedtype.h"
+#include "common/words.h"
+#include "pathrest.h"
 
 #define FIELDS_MAX 10
 #define INCLUDE_DEPTH_MAX 8
@@ -25,12 +25,13 @@ struct parser {
     int depth;
     bool may_include;
     FILE *errors;
-    const struct parser *outer;        /* the file that includes this one */
-    dev_t device;                      /* which file this is */
+    const struct parser *outer; /* the file that includes this one */
+    dev_t device;               /* which file this is */
     ino_t inode;
 };
 
-static void complain(struct parser *p, const char *found, const char *valid, const char *why, ...) __attribute__((format(printf, 4, 5)));
+static void complain(struct parser *p, const char *found, const char *valid, const char *why, ...)
+    __attribute__((format(printf, 4, 5)));
 static void complain(struct parser *p, const char *found, const char *valid, const char *why, ...)
 {
     va_list ap;
@@ -184,7 +185,8 @@ static void entry_request(struct parser *p, char **f, int n)
     ok = get_host(p, f[3], r.host, &r.port) && ok;
     for (size_t i = 0; ok && i < c->nrequests; i++)
         if (c->requests[i].feed == r.feed && c->requests[i].port == r.port &&
-            strcmp(c->requests[i].ere, r.ere) == 0 && strcasecmp(c->requests[i].host, r.host) == 0) {
+            strcmp(c->requests[i].ere, r.ere) == 0 &&
+            strcasecmp(c->requests[i].host, r.host) == 0) {
             complain(p, f[3], "REQUEST entries that differ in feedtype, prodERE or host",
                      "the same REQUEST is there already");
             ok = false;
@@ -256,7 +258,9 @@ static void entry_multicast(struct parser *p, char **f, int n)
     snprintf(m.port_id, sizeof m.port_id, "dummy");
     if (n > 3) {
         ok = split_port(p, f[3], 0, &m.fmtp_port) &&
-             get_addr(p, f[3], "the publisher's IPv4 address on the path (NIC1)[:port]", &m.fmtp_addr) && ok;
+             get_addr(p, f[3], "the publisher's IPv4 address on the path (NIC1)[:port]",
+                      &m.fmtp_addr) &&
+             ok;
         if (!get_number(f[4], 32, &subnet)) {
             complain(p, f[4], "the prefix length of the FMTP subnet, 0 to 32", "%s", "");
             ok = false;
@@ -290,7 +294,8 @@ static bool get_iface(struct parser *p, const char *text, struct conf_receive *r
         snprintf(r->iface_name, sizeof r->iface_name, "%s", text);
         return true;
     }
-    complain(p, text, "this host's IPv4 address on the path (NIC1), or the name of that interface", "%s", "");
+    complain(p, text, "this host's IPv4 address on the path (NIC1), or the name of that interface",
+             "%s", "");
     return false;
 }
 
@@ -304,11 +309,13 @@ static void entry_receive(struct parser *p, char **f, int n)
     ok = get_host(p, f[2], r.host, &r.port) && ok;
     ok = (n < 4 || get_iface(p, f[3], &r)) && ok;
     ok = get_endpoint(p, n > 4 ? f[4] : none, n > 5 ? f[5] : none, n > 6 ? f[6] : no_vlan,
-                      r.switch_id, r.port_id, &r.vlan) && ok;
+                      r.switch_id, r.port_id, &r.vlan) &&
+         ok;
     for (size_t i = 0; ok && i < c->nreceives; i++)
         if ((c->receives[i].feed & r.feed) != 0 && c->receives[i].port == r.port &&
             strcasecmp(c->receives[i].host, r.host) == 0) {
-            complain(p, f[1], "RECEIVE entries of one host without common feeds", "overlaps an earlier RECEIVE entry");
+            complain(p, f[1], "RECEIVE entries of one host without common feeds",
+                     "overlaps an earlier RECEIVE entry");
             ok = false;
         }
     if (!ok)
@@ -325,7 +332,8 @@ static void set_feed_rate(struct parser *p, char **f, const struct conf_settings
 
     r.bps = r.is_path ? set->path_rate_bps : set->r_mc_bps;
     if (!r.is_path && strcasecmp(f[1], "fmtp.r_mc_bps") != 0) {
-        complain(p, f[3], "fmtp.r_mc_bps or path.rate_bps with a feedtype", "%s has one value for all", f[1]);
+        complain(p, f[3], "fmtp.r_mc_bps or path.rate_bps with a feedtype",
+                 "%s has one value for all", f[1]);
     } else if (c->nfeed_rates >= ENTRIES_MAX) {
         complain(p, f[3], "at most 4096 rates of feeds", "%s", "");
     } else if (get_feed(p, f[3], &r.feed)) {
@@ -359,7 +367,8 @@ static void entry_include(struct parser *p, char **f, int n)
 
     (void)n;
     if (!p->may_include || p->depth >= INCLUDE_DEPTH_MAX) {
-        complain(p, f[1], "files included by each other, eight deep at most", "INCLUDE nested too deeply");
+        complain(p, f[1], "files included by each other, eight deep at most",
+                 "INCLUDE nested too deeply");
         return;
     }
     if (f[1][0] == '/' || slash == NULL)
@@ -374,7 +383,7 @@ static void entry_include(struct parser *p, char **f, int n)
 
 static const struct keyword {
     const char *name;
-    int min, max;                      /* fields, keyword included */
+    int min, max; /* fields, keyword included */
     void (*handle)(struct parser *p, char **f, int n);
     const char *usage;
 } keywords[] = {
@@ -446,7 +455,8 @@ static void take_line(struct parser *p, char *line)
     if (k == NULL || indented)
         complain(p, fields[0],
                  "EXEC, REQUEST, ALLOW, ACCEPT, INCLUDE, MULTICAST, RECEIVE or SET in the first "
-                 "column", "%s", k == NULL ? "unknown keyword" : "indented keyword");
+                 "column",
+                 "%s", k == NULL ? "unknown keyword" : "indented keyword");
     else if (n < k->min || n > k->max || (k->handle == entry_multicast && n > 3 && n < 8) ||
              (k->handle == entry_receive && n == 5))
         complain(p, fields[0], k->usage, "%d field%s after it", n - 1, n == 2 ? "" : "s");
@@ -471,8 +481,12 @@ static void parse_text(struct parser *p, char *text)
 
 static void load_file(struct parser *p, const char *path, const char *found)
 {
-    struct parser inner = {.c = p->c, .name = path, .depth = p->depth + 1, .may_include = true,
-                           .errors = p->errors, .outer = p};
+    struct parser inner = {.c = p->c,
+                           .name = path,
+                           .depth = p->depth + 1,
+                           .may_include = true,
+                           .errors = p->errors,
+                           .outer = p};
     const char *why = NULL;
     struct stat st;
     char *text;
@@ -517,8 +531,8 @@ static void check_endpoint(struct conf *c, const struct conf_multicast *m, FILE 
     const char *why;
 
     if (conf_has_path(c, m) && !path_endpoint_set(&root, m->switch_id, m->port_id, m->vlan, &why))
-        complain(&p, m->switch_id, "an endpoint of the path service, or dummy", "port %s, VLAN %u: %s",
-                 m->port_id, m->vlan, why);
+        complain(&p, m->switch_id, "an endpoint of the path service, or dummy",
+                 "port %s, VLAN %u: %s", m->port_id, m->vlan, why);
 }
 
 /* What can be said only when all is read. */
@@ -531,7 +545,8 @@ static void settle(struct conf *c, FILE *errors)
         uint64_t all = c->set.path_rate_bps;
 
         m->r_mc_bps = rate_of(c, m->feed, false, c->set.r_mc_bps);
-        m->path_rate_bps = rate_of(c, m->feed, true, all != CONF_PATH_RATE_AS_FMTP ? all : m->r_mc_bps);
+        m->path_rate_bps =
+            rate_of(c, m->feed, true, all != CONF_PATH_RATE_AS_FMTP ? all : m->r_mc_bps);
         check_endpoint(c, m, errors);
     }
     for (size_t i = 0; i < c->nreceives; i++)

@@ -6,15 +6,21 @@
 #ifndef LDMD_CONF_H
 #define LDMD_CONF_H
 
-#include "match.h"
-
 #include <stdio.h>
 
-#define CONF_TEXT 256
-#define CONF_SERVICES 512              /* bytes of a list of path services */
+#include "match.h"
 
-struct conf_exec { char **argv; };        /* by words_split */
-struct conf_request { uint32_t feed; char ere[CONF_TEXT], host[CONF_TEXT]; uint16_t port; };
+#define CONF_TEXT 256
+#define CONF_SERVICES 512 /* bytes of a list of path services */
+
+struct conf_exec {
+    char **argv;
+}; /* by words_split */
+struct conf_request {
+    uint32_t feed;
+    char ere[CONF_TEXT], host[CONF_TEXT];
+    uint16_t port;
+};
 struct conf_allow {
     uint32_t feed;
     char host_ere[CONF_TEXT];
@@ -28,54 +34,59 @@ struct conf_accept {
 struct conf_multicast {
     uint32_t feed;
     struct sockaddr_in group;
-    struct in_addr fmtp_addr;          /* NIC1 of the publisher; 0.0.0.0: any (short form) */
-    uint16_t fmtp_port;                /* 0: the system chooses */
-    uint8_t subnet_len;                /* its subnet's, for subscribers with a VLAN; 0: none */
+    struct in_addr fmtp_addr; /* NIC1 of the publisher; 0.0.0.0: any (short form) */
+    uint16_t fmtp_port;       /* 0: the system chooses */
+    uint8_t subnet_len;       /* its subnet's, for subscribers with a VLAN; 0: none */
     uint16_t vlan;
     char switch_id[CONF_TEXT], port_id[CONF_TEXT];
-    uint64_t r_mc_bps, path_rate_bps;  /* the settings, or this feed's own */
-    char file[CONF_TEXT];              /* where the entry is */
+    uint64_t r_mc_bps, path_rate_bps; /* the settings, or this feed's own */
+    char file[CONF_TEXT];             /* where the entry is */
     unsigned line;
 };
 struct conf_receive {
     uint32_t feed;
     char host[CONF_TEXT];
     uint16_t port;
-    struct in_addr iface;              /* NIC1 of the subscriber; 0.0.0.0: as routed, or: */
-    char iface_name[16];               /* its name, if that was given; else empty */
+    struct in_addr iface; /* NIC1 of the subscriber; 0.0.0.0: as routed, or: */
+    char iface_name[16];  /* its name, if that was given; else empty */
     char switch_id[CONF_TEXT], port_id[CONF_TEXT];
     uint16_t vlan;
-    uint64_t r_mc_bps;                 /* the setting, or this feed's own */
+    uint64_t r_mc_bps; /* the setting, or this feed's own */
 };
 /* SET name value feedtype: of the entries whose feed is part of it; the last one counts. */
-struct conf_feed_rate { uint32_t feed; bool is_path; uint64_t bps; };
+struct conf_feed_rate {
+    uint32_t feed;
+    bool is_path;
+    uint64_t bps;
+};
 struct conf_settings {
-    unsigned fmtp_layout;              /* fmtp.layout 2017|2021 (default 2021) */
-    double f_snd, f_rcv;               /* fmtp.f_snd (5000), fmtp.f_rcv (20): Table II */
-    uint64_t r_mc_bps;                 /* fmtp.r_mc_bps (20 Mbit/s) */
-    uint64_t b_rcv_bytes;              /* fmtp.b_rcv_bytes (8 MiB) */
-    uint64_t b_snd_bytes;              /* fmtp.b_snd_bytes (0: the system's default) */
-    uint64_t r_uc_bps;                 /* fmtp.r_uc_bps (0: no limit) */
-    uint64_t pdu_bytes;                /* fmtp.pdu_bytes (0: 1460, less where the path takes less) */
-    uint8_t ttl;                       /* fmtp.ttl (1) */
-    uint8_t mac_level;                 /* fmtp.mac_level 0|1|2 (0) */
-    bool unicast_repair;               /* fmtp.repair unicast|multicast (multicast) */
-    double max_latency_s;              /* ldm6.max_latency_s (3600): older products are ignored */
-    double time_offset_s;              /* ldm6.time_offset_s (max_latency_s): how far back to ask */
-    bool anti_dos;                     /* ldm6.anti_dos 0|1 (1): one feed of a product to an address */
-    bool verify_md5;                   /* ldm7.verify_md5 0|1 (0) */
-    bool fallback;                     /* ldm7.fallback 0|1 (1): LDM6 while there is no multicast */
-    uint64_t dead_s;                   /* ldm7.dead_s (60): a silent host's connection ends */
-    uint64_t retry_s;                  /* ldm7.retry_s (60): a refused subscription is tried again */
-    char vlanutil[CONF_TEXT];          /* ldm7.vlanutil (vlanutil): path, or name in PATH */
-    char path_service[CONF_SERVICES];  /* path.service unix:/PATH or URL[,...] (empty: there is none) */
-    char path_name[CONF_TEXT];         /* path.name ({feed}) */
-    char path_token_file[CONF_TEXT];   /* path.token_file (empty: none) */
-    char path_ca_file[CONF_TEXT];      /* path.ca_file (empty: the system's) */
-    uint64_t path_rate_bps;            /* path.rate_bps (CONF_PATH_RATE_AS_FMTP) */
-    uint64_t path_timeout_s;           /* path.timeout_s (30): how long a subscriber waits for it */
-    uint64_t path_grace_s;             /* path.grace_s (30): leaves found there stay so long */
-    char congestion_control[16];       /* ldm6.congestion_control (empty: the kernel's default) */
+    unsigned fmtp_layout;     /* fmtp.layout 2017|2021 (default 2021) */
+    double f_snd, f_rcv;      /* fmtp.f_snd (5000), fmtp.f_rcv (20): Table II */
+    uint64_t r_mc_bps;        /* fmtp.r_mc_bps (20 Mbit/s) */
+    uint64_t b_rcv_bytes;     /* fmtp.b_rcv_bytes (8 MiB) */
+    uint64_t b_snd_bytes;     /* fmtp.b_snd_bytes (0: the system's default) */
+    uint64_t r_uc_bps;        /* fmtp.r_uc_bps (0: no limit) */
+    uint64_t pdu_bytes;       /* fmtp.pdu_bytes (0: 1460, less where the path takes less) */
+    uint8_t ttl;              /* fmtp.ttl (1) */
+    uint8_t mac_level;        /* fmtp.mac_level 0|1|2 (0) */
+    bool unicast_repair;      /* fmtp.repair unicast|multicast (multicast) */
+    double max_latency_s;     /* ldm6.max_latency_s (3600): older products are ignored */
+    double time_offset_s;     /* ldm6.time_offset_s (max_latency_s): how far back to ask */
+    bool anti_dos;            /* ldm6.anti_dos 0|1 (1): one feed of a product to an address */
+    bool verify_md5;          /* ldm7.verify_md5 0|1 (0) */
+    bool fallback;            /* ldm7.fallback 0|1 (1): LDM6 while there is no multicast */
+    uint64_t dead_s;          /* ldm7.dead_s (60): a silent host's connection ends */
+    uint64_t retry_s;         /* ldm7.retry_s (60): a refused subscription is tried again */
+    char vlanutil[CONF_TEXT]; /* ldm7.vlanutil (vlanutil): path, or name in PATH */
+    char path_service[CONF_SERVICES]; /* path.service unix:/PATH or URL[,...] (empty: there is
+                                       * none) */
+    char path_name[CONF_TEXT];        /* path.name ({feed}) */
+    char path_token_file[CONF_TEXT];  /* path.token_file (empty: none) */
+    char path_ca_file[CONF_TEXT];     /* path.ca_file (empty: the system's) */
+    uint64_t path_rate_bps;           /* path.rate_bps (CONF_PATH_RATE_AS_FMTP) */
+    uint64_t path_timeout_s;          /* path.timeout_s (30): how long a subscriber waits for it */
+    uint64_t path_grace_s;            /* path.grace_s (30): leaves found there stay so long */
+    char congestion_control[16];      /* ldm6.congestion_control (empty: the kernel's default) */
 };
 #define CONF_PATH_RATE_AS_FMTP UINT64_MAX
 void conf_set_defaults(struct conf_settings *set);
@@ -119,7 +130,7 @@ size_t conf_redundant(const struct conf *c, const struct conf_request *req, size
 /* Does the path service serve this entry? (Its endpoint is named, and there is a service.) */
 bool conf_has_path(const struct conf *c, const struct conf_multicast *m);
 /* May this peer have this product? Considers okERE/notERE of the entries that match the peer. */
-bool conf_allows_product(const struct conf *c, const struct pq_info *info,
-                         const char *const *names, size_t n);
+bool conf_allows_product(const struct conf *c, const struct pq_info *info, const char *const *names,
+                         size_t n);
 
 #endif

@@ -2,9 +2,9 @@
  *
  * What the configuration grants: ALLOW, ACCEPT, and which REQUESTs are redundant.
  */
-#include "conf.h"
-
 #include <string.h>
+
+#include "conf.h"
 
 static bool host_matches(struct ere *host, const char *const *names, size_t n)
 {
@@ -24,8 +24,8 @@ uint32_t conf_allowed(const struct conf *c, uint32_t want, const char *const *na
     return got;
 }
 
-bool conf_allows_product(const struct conf *c, const struct pq_info *info,
-                         const char *const *names, size_t n)
+bool conf_allows_product(const struct conf *c, const struct pq_info *info, const char *const *names,
+                         size_t n)
 {
     for (size_t i = 0; i < c->nallows; i++) {
         const struct conf_allow *a = &c->allows[i];

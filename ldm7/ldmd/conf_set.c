@@ -2,10 +2,6 @@
  *
  * The settings of ldmd.conf: SET name value.
  */
-#include "conf.h"
-
-#include "common/feedtype.h"
-
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -14,8 +10,21 @@
 #include <string.h>
 #include <strings.h>
 
-enum kind { KIND_REAL, KIND_UINT, KIND_U8, KIND_BOOL, KIND_LAYOUT, KIND_REPAIR, KIND_WORD, KIND_PATH, KIND_SERVICE,
-            KIND_TEMPLATE };
+#include "common/feedtype.h"
+#include "conf.h"
+
+enum kind {
+    KIND_REAL,
+    KIND_UINT,
+    KIND_U8,
+    KIND_BOOL,
+    KIND_LAYOUT,
+    KIND_REPAIR,
+    KIND_WORD,
+    KIND_PATH,
+    KIND_SERVICE,
+    KIND_TEMPLATE
+};
 #define AT(member) offsetof(struct conf_settings, member)
 static const struct setting {
     const char *name;
@@ -27,21 +36,26 @@ static const struct setting {
     {"fmtp.layout", KIND_LAYOUT, AT(fmtp_layout), 2017, 2021, "2017 or 2021"},
     {"fmtp.f_snd", KIND_REAL, AT(f_snd), 0, 1e12, "a number from 0 to 1e12"},
     {"fmtp.f_rcv", KIND_REAL, AT(f_rcv), 0, 1e12, "a number from 0 to 1e12"},
-    {"fmtp.r_mc_bps", KIND_UINT, AT(r_mc_bps), 1000, 1e12, "an integer from 1000 to 1e12, in bit/s"},
+    {"fmtp.r_mc_bps", KIND_UINT, AT(r_mc_bps), 1000, 1e12,
+     "an integer from 1000 to 1e12, in bit/s"},
     {"fmtp.b_rcv_bytes", KIND_UINT, AT(b_rcv_bytes), 2048, 1 << 30,
      "an integer from 2048 to 1073741824, in bytes"},
     {"fmtp.b_snd_bytes", KIND_UINT, AT(b_snd_bytes), 0, 1 << 30,
      "an integer from 0 (the system's default) to 1073741824, in bytes"},
-    {"fmtp.r_uc_bps", KIND_UINT, AT(r_uc_bps), 0, 1e12, "an integer from 0 (no limit) to 1e12, in bit/s"},
-    {"fmtp.pdu_bytes", KIND_UINT, AT(pdu_bytes), 0, 65504, "0 (automatic) or an integer from 256 to 65504"},
+    {"fmtp.r_uc_bps", KIND_UINT, AT(r_uc_bps), 0, 1e12,
+     "an integer from 0 (no limit) to 1e12, in bit/s"},
+    {"fmtp.pdu_bytes", KIND_UINT, AT(pdu_bytes), 0, 65504,
+     "0 (automatic) or an integer from 256 to 65504"},
     {"fmtp.mac_level", KIND_U8, AT(mac_level), 0, 2, "0 (none), 1 (HMAC-SHA256) or 2 (Ed25519)"},
     {"fmtp.repair", KIND_REPAIR, AT(unicast_repair), 0, 1, "unicast or multicast"},
     {"fmtp.ttl", KIND_U8, AT(ttl), 1, 255, "an integer from 1 to 255"},
     {"ldm6.congestion_control", KIND_WORD, AT(congestion_control), 1,
-     sizeof ((struct conf_settings *)0)->congestion_control - 1,
+     sizeof((struct conf_settings *)0)->congestion_control - 1,
      "1 to 15 letters, digits, - or _: a name in net.ipv4.tcp_available_congestion_control"},
-    {"ldm6.max_latency_s", KIND_REAL, AT(max_latency_s), 1, 1e9, "a number from 1 to 1e9, in seconds"},
-    {"ldm6.time_offset_s", KIND_REAL, AT(time_offset_s), 0, 1e9, "a number from 0 to 1e9, in seconds"},
+    {"ldm6.max_latency_s", KIND_REAL, AT(max_latency_s), 1, 1e9,
+     "a number from 1 to 1e9, in seconds"},
+    {"ldm6.time_offset_s", KIND_REAL, AT(time_offset_s), 0, 1e9,
+     "a number from 0 to 1e9, in seconds"},
     {"ldm6.anti_dos", KIND_BOOL, AT(anti_dos), 0, 1, "0 or 1"},
     {"ldm7.dead_s", KIND_UINT, AT(dead_s), 3, 3600, "an integer from 3 to 3600, in seconds"},
     {"ldm7.fallback", KIND_BOOL, AT(fallback), 0, 1, "0 or 1"},
@@ -49,8 +63,10 @@ static const struct setting {
     {"ldm7.vlanutil", KIND_PATH, AT(vlanutil), 1, CONF_TEXT - 1,
      "1 to 255 bytes: the path of vlanutil, or its name in PATH"},
     {"ldm7.verify_md5", KIND_BOOL, AT(verify_md5), 0, 1, "0 or 1"},
-    {"path.ca_file", KIND_PATH, AT(path_ca_file), 1, CONF_TEXT - 1, "1 to 255 bytes: the path of a file"},
-    {"path.grace_s", KIND_UINT, AT(path_grace_s), 0, 86400, "an integer from 0 to 86400, in seconds"},
+    {"path.ca_file", KIND_PATH, AT(path_ca_file), 1, CONF_TEXT - 1,
+     "1 to 255 bytes: the path of a file"},
+    {"path.grace_s", KIND_UINT, AT(path_grace_s), 0, 86400,
+     "an integer from 0 to 86400, in seconds"},
     {"path.name", KIND_TEMPLATE, AT(path_name), 6, 64,
      "6 to 64 letters, digits, ., _ or -, with {feed} among them"},
     {"path.rate_bps", KIND_UINT, AT(path_rate_bps), 0, 1e12,
@@ -58,7 +74,8 @@ static const struct setting {
     {"path.service", KIND_SERVICE, AT(path_service), 1, CONF_SERVICES - 1,
      "unix:/PATH (at most 107 bytes), http://HOST[:PORT] or https://HOST[:PORT], or several of them with "
      "commas between"},
-    {"path.timeout_s", KIND_UINT, AT(path_timeout_s), 1, 600, "an integer from 1 to 600, in seconds"},
+    {"path.timeout_s", KIND_UINT, AT(path_timeout_s), 1, 600,
+     "an integer from 1 to 600, in seconds"},
     {"path.token_file", KIND_PATH, AT(path_token_file), 1, CONF_TEXT - 1,
      "1 to 255 bytes: the path of a file"},
 };
@@ -66,12 +83,22 @@ enum { NSETTINGS = sizeof settings / sizeof settings[0] };
 
 void conf_set_defaults(struct conf_settings *set)
 {
-    *set = (struct conf_settings){.fmtp_layout = 2021, .f_snd = 5000, .f_rcv = 20,
-                                  .r_mc_bps = 20000000, .b_rcv_bytes = 8u << 20, .ttl = 1,
-                                  .max_latency_s = 3600, .time_offset_s = -1, .anti_dos = true,
-                                  .fallback = true, .retry_s = 60, .dead_s = 60,
-                                  .vlanutil = "vlanutil", .path_name = "{feed}",
-                                  .path_rate_bps = CONF_PATH_RATE_AS_FMTP, .path_timeout_s = 30,
+    *set = (struct conf_settings){.fmtp_layout = 2021,
+                                  .f_snd = 5000,
+                                  .f_rcv = 20,
+                                  .r_mc_bps = 20000000,
+                                  .b_rcv_bytes = 8u << 20,
+                                  .ttl = 1,
+                                  .max_latency_s = 3600,
+                                  .time_offset_s = -1,
+                                  .anti_dos = true,
+                                  .fallback = true,
+                                  .retry_s = 60,
+                                  .dead_s = 60,
+                                  .vlanutil = "vlanutil",
+                                  .path_name = "{feed}",
+                                  .path_rate_bps = CONF_PATH_RATE_AS_FMTP,
+                                  .path_timeout_s = 30,
                                   .path_grace_s = 30};
 }
 
@@ -100,7 +127,9 @@ static bool set_word(char *at, const struct setting *s, const char *value)
 
 static bool is_service(const char *value, size_t n)
 {
-    size_t scheme = strncmp(value, "http://", 7) == 0 ? 7 : strncmp(value, "https://", 8) == 0 ? 8 : 0;
+    size_t scheme = strncmp(value, "http://", 7) == 0    ? 7
+                    : strncmp(value, "https://", 8) == 0 ? 8
+                                                         : 0;
 
     if (strncmp(value, "unix:/", 6) == 0)
         return n <= 5 + UNIX_PATH_MAX_BYTES;
@@ -142,7 +171,8 @@ static bool set_number(char *at, const struct setting *s, const char *value)
     errno = 0;
     v = strtod(value, &end);
     if (errno != 0 || end == value || *end != '\0' || !isfinite(v) || v < s->min || v > s->max ||
-        (s->kind != KIND_REAL && v != floor(v)) || (s->kind == KIND_LAYOUT && v != 2017 && v != 2021))
+        (s->kind != KIND_REAL && v != floor(v)) ||
+        (s->kind == KIND_LAYOUT && v != 2017 && v != 2021))
         return false;
     switch (s->kind) {
     case KIND_REAL: memcpy(at, &v, sizeof v); break;
@@ -166,13 +196,15 @@ enum conf_set_result conf_set(struct conf_settings *set, const char *name, const
         if (strcasecmp(name, s->name) != 0)
             continue;
         if (s->kind == KIND_WORD || s->kind >= KIND_PATH ? set_text(at, s, value)
-            : s->kind == KIND_REPAIR ? set_repair(at, value) : set_number(at, s, value))
+            : s->kind == KIND_REPAIR                     ? set_repair(at, value)
+                                                         : set_number(at, s, value))
             return CONF_SET_OK;
         snprintf(valid, valid_bytes, "%s", s->valid);
         return CONF_SET_VALUE;
     }
     for (size_t i = 0; i < NSETTINGS && used < valid_bytes; i++)
-        used += (size_t)snprintf(valid + used, valid_bytes - used, "%s%s", i > 0 ? ", " : "", settings[i].name);
+        used += (size_t)snprintf(valid + used, valid_bytes - used, "%s%s", i > 0 ? ", " : "",
+                                 settings[i].name);
     return CONF_SET_NAME;
 }
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "door.h"
 
-#include "greeter.h"
-#include "common/log.h"
-#include "privileges.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/log.h"
+#include "greeter.h"
+#include "privileges.h"
+
 #define SILENT_TOTAL 1024u
 #define SILENT_PER_ADDRESS 32u
-#define OTHER_FILES 1024u              /* ends of control channels, logs, queues */
+#define OTHER_FILES 1024u /* ends of control channels, logs, queues */
 #define ACCEPTS_PER_TURN 64
 #define PAUSE_NS (NS_PER_S / 10)
 #define REPORT_NS (10 * NS_PER_S)

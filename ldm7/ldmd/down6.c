@@ -4,19 +4,18 @@
  * straight into the product queue (reference 3.4). Primary: whole products (HEREIS); alternate:
  * announcements, and blocks of what is not in the queue yet.
  */
-#include "downstream.h"
-
-#include "autoshift.h"
-#include "common/feedtype.h"
-#include "intake.h"
-#include "common/log.h"
-#include "resume.h"
-
 #include <errno.h>
 #include <stdio.h>
 
+#include "autoshift.h"
+#include "common/feedtype.h"
+#include "common/log.h"
+#include "downstream.h"
+#include "intake.h"
+#include "resume.h"
+
 #define REPLY_S 60
-#define SILENCE_S 300                  /* 10 x 30 s: reference 3.4 (5) */
+#define SILENCE_S 300 /* 10 x 30 s: reference 3.4 (5) */
 #define SAVE_S 5
 #define RECLASS_MAX 3
 
@@ -27,7 +26,7 @@ struct down6 {
     struct autoshift shift;
     struct ldm_class asked;
     int reclassed;
-    char resume[4096];                 /* file; "": none */
+    char resume[4096]; /* file; "": none */
     uint64_t saved_ns;
 };
 
@@ -59,8 +58,8 @@ static void ask(struct down6 *d, const struct ldm_class *cls)
 static void ask_first(void *ctx)
 {
     struct down6 *d = ctx;
-    struct ldm_class c = {.from = wall_time(d->ds.opt->conf->set.time_offset_s), .to = LDM_TIME_END,
-                          .n = 1};
+    struct ldm_class c = {
+        .from = wall_time(d->ds.opt->conf->set.time_offset_s), .to = LDM_TIME_END, .n = 1};
 
     c.specs[0].feedtype = d->req->feed;
     snprintf(c.specs[0].pattern, sizeof c.specs[0].pattern, "%s", d->req->ere);
@@ -135,8 +134,8 @@ static void counted(struct down6 *d, uint64_t accepted, uint64_t duplicates)
         return;
     if (!autoshift_product(&d->shift, is_new, d->ds.loop.now_ns))
         return;
-    log_note("Shifting to %s feed by %s:%u", d->shift.primary ? "primary" : "alternate", d->req->host,
-             d->req->port);
+    log_note("Shifting to %s feed by %s:%u", d->shift.primary ? "primary" : "alternate",
+             d->req->host, d->req->port);
     downstream_fails(&d->ds, false);
 }
 
@@ -245,7 +244,11 @@ static bool came_by(const struct pq_info *info, const char *host)
     return via != NULL && strcmp(via + 3, host) == 0;
 }
 
-struct newest { bool any, by_us; struct pq_info of_any, of_us; struct timeval inserted; };
+struct newest {
+    bool any, by_us;
+    struct pq_info of_any, of_us;
+    struct timeval inserted;
+};
 
 /* The newest product of the request in the queue, and the newest that came by this upstream. */
 static void look_in_queue(struct down6 *d, struct newest *n)
@@ -295,11 +298,17 @@ static void find_last(struct down6 *d)
 
 int down6_run(const struct options *opt, const struct conf_request *req)
 {
-    static const struct downstream_role role = {
-        .prog = "down6", .reply_s = REPLY_S, .ask = ask_first, .tend = tend, .ended = ended,
-        .sink = {.call = on_call, .reply = on_reply, .product_begin = product_begin,
-                 .product_end = product_end, .product_abort = product_abort,
-                 .block_begin = block_begin}};
+    static const struct downstream_role role = {.prog = "down6",
+                                                .reply_s = REPLY_S,
+                                                .ask = ask_first,
+                                                .tend = tend,
+                                                .ended = ended,
+                                                .sink = {.call = on_call,
+                                                         .reply = on_reply,
+                                                         .product_begin = product_begin,
+                                                         .product_end = product_end,
+                                                         .product_abort = product_abort,
+                                                         .block_begin = block_begin}};
     static struct down6 d;
     char feed[FEEDTYPE_TEXT_MAX];
     size_t place, upstreams = conf_redundant(opt->conf, req, &place);
@@ -307,8 +316,8 @@ int down6_run(const struct options *opt, const struct conf_request *req)
     d = (struct down6){.req = req};
     if (downstream_open(&d.ds, opt, &role, &d, req->host, req->port) < 0)
         return 1;
-    d.in = (struct intake){.queue = d.ds.queue, .from = req->host,
-                           .max_latency_s = opt->conf->set.max_latency_s};
+    d.in = (struct intake){
+        .queue = d.ds.queue, .from = req->host, .max_latency_s = opt->conf->set.max_latency_s};
     autoshift_init(&d.shift, upstreams, place, now_ns());
     feedtype_format(req->feed, feed, sizeof feed);
     find_last(&d);

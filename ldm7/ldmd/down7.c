@@ -6,9 +6,6 @@
  */
 #include "down7.h"
 
-#include "common/log.h"
-#include "vlan.h"
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -17,11 +14,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SUBSCRIBE_S 600                /* reference 4.3 (5) */
+#include "common/log.h"
+#include "vlan.h"
+
+#define SUBSCRIBE_S 600 /* reference 4.3 (5) */
 #define TEST_S 30
-#define SAVE_S 2                       /* what a crash makes us ask for again */
-#define FMTP_S 30                      /* FMTP's connection takes no longer where there is a path */
-#define FAILURES_MAX 3                 /* after so many, LDM6 takes over */
+#define SAVE_S 2       /* what a crash makes us ask for again */
+#define FMTP_S 30      /* FMTP's connection takes no longer where there is a path */
+#define FAILURES_MAX 3 /* after so many, LDM6 takes over */
 
 /* LDM7 works again: what LDM6 brought is complete, the backlog goes on from there. */
 static void end_fallback(struct down7 *d)
@@ -92,7 +92,8 @@ static bool parse_endpoint(const char *text, struct sockaddr_in *out)
     *colon++ = '\0';
     port = strtoul(colon, &end, 10);
     *out = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    return port > 0 && port <= 65535 && *end == '\0' && inet_pton(AF_INET, host, &out->sin_addr) == 1;
+    return port > 0 && port <= 65535 && *end == '\0' &&
+           inet_pton(AF_INET, host, &out->sin_addr) == 1;
 }
 
 /* FMTP's address here: of the VLAN's interface, made with the address assigned to us; of the
@@ -170,8 +171,9 @@ static void run(struct down7 *d, const struct ldm7_reply *r)
 
     inet_ntop(AF_INET, &r->addr, addr, sizeof addr);
     log_note("Subscription reply from %s: mcastGroup={feed=%s, mcastGrp=%s, fmtpSrvr=%s}, "
-             "ifaceCidrAddr=%s/%u", d->rcv->host, feedtype_format(r->feed, feed, sizeof feed),
-             r->group, r->server, addr, r->prefix_len);
+             "ifaceCidrAddr=%s/%u",
+             d->rcv->host, feedtype_format(r->feed, feed, sizeof feed), r->group, r->server, addr,
+             r->prefix_len);
     downstream_feeding(&d->ds);
     d->backlog = BACKLOG_NOT_YET;
     d->has_first = false;
@@ -180,7 +182,7 @@ static void run(struct down7 *d, const struct ldm7_reply *r)
     d->after = d->session.last;
     d->last_request_ns = now_ns();
     if (!start_fmtp(d, r)) {
-        downstream_fails(&d->ds, false);       /* NIC1 may not be up yet */
+        downstream_fails(&d->ds, false); /* NIC1 may not be up yet */
         return;
     }
     down7_request_all_missed(d);
@@ -255,8 +257,8 @@ static void ask(void *ctx)
     struct down7 *d = ctx;
 
     peer_watch(&d->ds.peer, d->ds.opt->conf->set.dead_s);
-    downstream_asked(&d->ds, peer_call(&d->ds.peer, LDM_VERS7, LDM7_SUBSCRIBE, put_subscription,
-                                       d->rcv));
+    downstream_asked(&d->ds,
+                     peer_call(&d->ds.peer, LDM_VERS7, LDM7_SUBSCRIBE, put_subscription, d->rcv));
 }
 
 static void save(struct down7 *d, uint64_t now)
@@ -280,7 +282,7 @@ static void ended_session(void *ctx)
         fmtp_client_close(d->fmtp);
     d->fmtp = NULL;
     down7_drop_flights(d);
-    rpc_stream_end(&d->ds.peer.in);    /* a product cut off is noted as missed before saving */
+    rpc_stream_end(&d->ds.peer.in); /* a product cut off is noted as missed before saving */
     save(d, now_ns());
     if (!d->receiving && (++d->failures >= FAILURES_MAX || d->hopeless))
         d->want_fallback = d->ds.opt->conf->set.fallback;
@@ -339,10 +341,16 @@ static void after_turn(void *ctx)
 
 int down7_run(const struct options *opt, const struct conf_receive *rcv)
 {
-    static const struct downstream_role role = {
-        .prog = "down7", .reply_s = SUBSCRIBE_S, .ask = ask, .tend = tend, .ended = ended_session,
-        .sink = {.call = on_call, .reply = on_reply, .product_begin = down7_product_begin,
-                 .product_end = down7_product_end, .product_abort = down7_product_abort}};
+    static const struct downstream_role role = {.prog = "down7",
+                                                .reply_s = SUBSCRIBE_S,
+                                                .ask = ask,
+                                                .tend = tend,
+                                                .ended = ended_session,
+                                                .sink = {.call = on_call,
+                                                         .reply = on_reply,
+                                                         .product_begin = down7_product_begin,
+                                                         .product_end = down7_product_end,
+                                                         .product_abort = down7_product_abort}};
     static struct down7 d;
     char addr[INET_ADDRSTRLEN];
 
@@ -356,8 +364,9 @@ int down7_run(const struct options *opt, const struct conf_receive *rcv)
         session_load(&d.session, d.path);
     inet_ntop(AF_INET, &rcv->iface, addr, sizeof addr);
     log_note("Downstream LDM7 starting up: remoteLDM7=%s:%u, feed=%s, fmtpIface=%s, "
-             "vcEndPoint={switch=%s, port=%s, vlanId=%u}, pq=\"%s\"", rcv->host, rcv->port, d.feed,
-             addr, rcv->switch_id, rcv->port_id, rcv->vlan, opt->queue);
+             "vcEndPoint={switch=%s, port=%s, vlanId=%u}, pq=\"%s\"",
+             rcv->host, rcv->port, d.feed, addr, rcv->switch_id, rcv->port_id, rcv->vlan,
+             opt->queue);
     d.saved_ns = now_ns();
     d.ds.retry.denied_s = opt->conf->set.retry_s;
     fallback_init(&d.fallback, opt, rcv);

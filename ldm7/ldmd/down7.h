@@ -6,9 +6,9 @@
 #ifndef LDMD_DOWN7_H
 #define LDMD_DOWN7_H
 
+#include "common/feedtype.h"
 #include "downstream.h"
 #include "fallback.h"
-#include "common/feedtype.h"
 #include "fmtp.h"
 #include "progress.h"
 #include "session.h"
@@ -24,12 +24,17 @@ struct flight {
     uint8_t *region;
 };
 
-/* What came while nobody listened is asked for twice: when FMTP stands, up to the end of the upstream's
- * queue, so that it does not wait for the next product; and when the first product is announced,
- * up to that one, so that nothing falls between. A NULLPROC call behind each request is answered
- * when all has been sent. */
-enum backlog_state { BACKLOG_NOT_YET, BACKLOG_TO_END, BACKLOG_AT_END, BACKLOG_TO_FIRST,
-                     BACKLOG_DONE };
+/* What came while nobody listened is asked for twice: when FMTP stands, up to the end of the
+ * upstream's queue, so that it does not wait for the next product; and when the first product is
+ * announced, up to that one, so that nothing falls between. A NULLPROC call behind each request is
+ * answered when all has been sent. */
+enum backlog_state {
+    BACKLOG_NOT_YET,
+    BACKLOG_TO_END,
+    BACKLOG_AT_END,
+    BACKLOG_TO_FIRST,
+    BACKLOG_DONE
+};
 
 struct down7 {
     struct downstream ds;
@@ -38,19 +43,19 @@ struct down7 {
     struct fmtp_client *fmtp;
     struct flight *flights[DOWN7_BUCKETS];
     bool receiving;
-    bool hopeless;                     /* no use to subscribe again soon */
-    unsigned failures;                 /* subscriptions in a row that came to nothing */
+    bool hopeless;     /* no use to subscribe again soon */
+    unsigned failures; /* subscriptions in a row that came to nothing */
     uint64_t last_request_ns, saved_ns;
     struct session session;
     struct progress progress;
     enum backlog_state backlog;
     uint32_t fence_xid;
-    struct pq_signature after, first;  /* the backlog is what lies between */
+    struct pq_signature after, first; /* the backlog is what lies between */
     bool has_after, has_first;
     struct fallback fallback;
     bool want_fallback;
-    struct in_addr iface;              /* FMTP's address here */
-    char vlan_if[32];                  /* made by vlanutil; else empty */
+    struct in_addr iface; /* FMTP's address here */
+    char vlan_if[32];     /* made by vlanutil; else empty */
     char path[4096], feed[FEEDTYPE_TEXT_MAX];
     /* product arriving over the control connection */
     struct pq_info info;

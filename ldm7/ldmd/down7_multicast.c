@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "down7.h"
+#include <openssl/evp.h>
+#include <stdlib.h>
 
 #include "common/log.h"
 #include "common/product_line.h"
-
-#include <openssl/evp.h>
-#include <stdlib.h>
+#include "down7.h"
 
 bool down7_md5_differs(const struct pq_info *info, const uint8_t *data)
 {
@@ -62,8 +61,8 @@ void *down7_begun(void *ctx, uint32_t index, uint32_t size, const void *meta, ui
     f = calloc(1, sizeof *f);
     if (f == NULL)
         abort();
-    *f = (struct flight){.index = index, .size = size, .sig = sig, .reservation = r,
-                         .region = region};
+    *f = (struct flight){
+        .index = index, .size = size, .sig = sig, .reservation = r, .region = region};
     *at = f;
     return region;
 }

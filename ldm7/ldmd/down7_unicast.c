@@ -2,10 +2,9 @@
  *
  * Backstop and backlog (reference 4.4).
  */
-#include "down7.h"
-
 #include "common/log.h"
 #include "common/product_line.h"
+#include "down7.h"
 
 /* ------------------------------------------------------------------ asking */
 
@@ -39,8 +38,8 @@ static void put_backlog(struct xout *x, const void *arg)
     xout_backlog(x, arg);
 }
 
-/* before: NULL for all there is. (The original, too, sends up to the end of its queue if it does not
- * find that signature.) */
+/* before: NULL for all there is. (The original, too, sends up to the end of its queue if it does
+ * not find that signature.) */
 static void request_backlog(struct down7 *d, const struct pq_signature *before)
 {
     const struct conf_settings *set = &d->ds.opt->conf->set;
@@ -108,7 +107,7 @@ static void settle(struct down7 *d, const struct pq_signature *sig)
 {
     if (d->is_backlog) {
         if (d->backlog == BACKLOG_TO_END && sig != NULL) {
-            d->after = *sig;           /* they come in order */
+            d->after = *sig; /* they come in order */
             d->has_after = true;
         }
         return;

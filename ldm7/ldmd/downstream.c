@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "downstream.h"
 
-#include "common/log.h"
-
 #include <errno.h>
 #include <sys/epoll.h>
 #include <unistd.h>
+
+#include "common/log.h"
 
 #define CONNECT_S 30
 
@@ -14,8 +14,13 @@ int downstream_open(struct downstream *d, const struct options *opt,
 {
     enum pq_status st;
 
-    *d = (struct downstream){.opt = opt, .role = *role, .ctx = ctx, .host = host, .port = port,
-                             .fd = -1, .src = {.fd = -1}};
+    *d = (struct downstream){.opt = opt,
+                             .role = *role,
+                             .ctx = ctx,
+                             .host = host,
+                             .port = port,
+                             .fd = -1,
+                             .src = {.fd = -1}};
     d->role.sink.ctx = ctx;
     log_set_prog(role->prog);
     if (loop_open(&d->loop) < 0) {
@@ -169,7 +174,7 @@ static void turn(struct downstream *d)
     if (d->state > DS_CONNECTING)
         loop_events(&d->loop, &d->src,
                     (uint32_t)EPOLLIN | (peer_has_output(&d->peer) ? (uint32_t)EPOLLOUT : 0u));
-    loop_once(&d->loop, ended ? now : due);    /* the role's step may have to do with it */
+    loop_once(&d->loop, ended ? now : due); /* the role's step may have to do with it */
 }
 
 void downstream_run(struct downstream *d, void (*step)(void *ctx))

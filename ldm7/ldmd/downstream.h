@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What LDM6's and LDM7's downstream share: one connection to an upstream LDM, made again whenever it
- * ends, the product queue, and the loop around both. States: idle (waiting for the next try),
+ * What LDM6's and LDM7's downstream share: one connection to an upstream LDM, made again whenever
+ * it ends, the product queue, and the loop around both. States: idle (waiting for the next try),
  * connecting, asking (the first call is on its way), feeding.
  */
 #ifndef LDMD_DOWNSTREAM_H
@@ -13,13 +13,13 @@ enum downstream_state { DS_IDLE, DS_CONNECTING, DS_ASKING, DS_FEEDING };
 
 /* What differs. All get the ctx of downstream_open(). */
 struct downstream_role {
-    const char *prog;                  /* name of the process */
-    unsigned reply_s;                  /* how long the answer to the first call may take */
-    void (*ask)(void *ctx);            /* connected: sends the first call, notes its xid */
+    const char *prog;       /* name of the process */
+    unsigned reply_s;       /* how long the answer to the first call may take */
+    void (*ask)(void *ctx); /* connected: sends the first call, notes its xid */
     /* Feeding, once a loop: may queue output or end the session. When to be called again. */
     uint64_t (*tend)(void *ctx, uint64_t now);
-    void (*ended)(void *ctx);          /* the session ends, the connection is still there; may be NULL */
-    struct rpc_sink sink;              /* its ctx is set by downstream_open() */
+    void (*ended)(void *ctx); /* the session ends, the connection is still there; may be NULL */
+    struct rpc_sink sink;     /* its ctx is set by downstream_open() */
 };
 
 struct downstream {
@@ -30,13 +30,13 @@ struct downstream {
     uint16_t port;
     struct loop loop;
     struct loop_source src;
-    struct peer peer;                  /* while asking or feeding */
+    struct peer peer; /* while asking or feeding */
     struct pq *queue;
     enum downstream_state state;
-    bool failed, denied;               /* end this session; ... and wait before the next */
-    int fd;                            /* while connecting */
-    uint32_t xid;                      /* of the first call */
-    uint64_t since_ns;                 /* of the state */
+    bool failed, denied; /* end this session; ... and wait before the next */
+    int fd;              /* while connecting */
+    uint32_t xid;        /* of the first call */
+    uint64_t since_ns;   /* of the state */
     uint64_t next_try_ns;
     struct retry retry;
 };

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fallback.h"
 
-#include "common/log.h"
-#include "privileges.h"
-#include "resume.h"
-
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -12,6 +8,10 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "common/log.h"
+#include "privileges.h"
+#include "resume.h"
 
 #define AGAIN_S 5u
 #define END_MS 5000
@@ -32,7 +32,7 @@ static void hand_over(const struct fallback *f, struct pq *queue, const struct p
     if (last == NULL || !resume_path(path, sizeof path, f->opt->queue, &f->request))
         return;
     if (pq_find(queue, last, &v) != PQ_OK)
-        return;                        /* long gone: LDM6 asks by time */
+        return; /* long gone: LDM6 asks by time */
     if (resume_save(path, &v.info) < 0)
         log_warn("cannot write %s: %s", path, strerror(errno));
     pq_release(queue, &v);
@@ -90,7 +90,8 @@ bool fallback_stop(struct fallback *f, struct pq_signature *last)
     }
     f->pid = 0;
     f->not_before_ns = 0;
-    if (!resume_path(path, sizeof path, f->opt->queue, &f->request) || !resume_load(path, &info, NULL))
+    if (!resume_path(path, sizeof path, f->opt->queue, &f->request) ||
+        !resume_load(path, &info, NULL))
         return false;
     *last = info.signature;
     return true;

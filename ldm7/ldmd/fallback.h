@@ -12,7 +12,7 @@
 struct fallback {
     const struct options *opt;
     struct conf_request request;
-    pid_t pid;                         /* 0: not running */
+    pid_t pid; /* 0: not running */
     uint64_t not_before_ns;
 };
 

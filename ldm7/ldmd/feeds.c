@@ -8,14 +8,14 @@
 #include <unistd.h>
 
 struct feed {
-    pid_t pid;                         /* 0: free */
+    pid_t pid; /* 0: free */
     struct in_addr addr;
     uint32_t n;
     struct ldm_spec specs[LDM_MAX_SPECS];
 };
 
 struct feeds {
-    pthread_mutex_t lock;              /* robust: a child may die while holding it */
+    pthread_mutex_t lock; /* robust: a child may die while holding it */
     size_t n, bytes;
     struct feed list[];
 };

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Who is being fed what: a table in memory that the server's children share. One address gets a
- * product at most once at a time (reference 3.4 (9)): a new feed ends older ones of the same address that
- * it covers (their connections may be dead), and is reduced by those that it does not.
+ * product at most once at a time (reference 3.4 (9)): a new feed ends older ones of the same
+ * address that it covers (their connections may be dead), and is reduced by those that it does not.
  */
 #ifndef LDMD_FEEDS_H
 #define LDMD_FEEDS_H
 
-#include "ldmrpc.h"
-
 #include <sys/types.h>
+
+#include "ldmrpc.h"
 
 struct feeds;
 
@@ -18,9 +18,9 @@ struct feeds *feeds_new(size_t n);
 /* For the creator, after its children ended. */
 void feeds_free(struct feeds *f);
 
-/* What of cls may be sent to addr? true: all of it; the feed of this process is entered and the ones it
- * covers got SIGTERM (*ended: how many). false: cls was reduced (n = 0: all is being sent already).
- * A full table grants. */
+/* What of cls may be sent to addr? true: all of it; the feed of this process is entered and the
+ * ones it covers got SIGTERM (*ended: how many). false: cls was reduced (n = 0: all is being sent
+ * already). A full table grants. */
 bool feeds_enter(struct feeds *f, struct in_addr addr, struct ldm_class *cls, unsigned *ended);
 /* When a feeding process is gone (by itself or by its parent). */
 void feeds_leave(struct feeds *f, pid_t pid);

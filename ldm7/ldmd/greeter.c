@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "greeter.h"
 
-#include "ldmrpc.h"
-
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define CREDENTIALS_MAX 400u           /* RFC 5531 8.2 */
+#include "ldmrpc.h"
+
+#define CREDENTIALS_MAX 400u /* RFC 5531 8.2 */
 
 struct guest {
-    struct guest *older, *newer;       /* by age; newer also links the free ones */
+    struct guest *older, *newer; /* by age; newer also links the free ones */
     struct greeter *owner;
     struct loop_source src;
     struct in_addr from;
@@ -38,15 +38,15 @@ bool greeter_plausible(const uint8_t head[GREETER_HEAD_BYTES])
     bytes = xin_u32(&x) & 0x7fffffffu;
     if (bytes < GREETER_HEAD_BYTES - 4 || bytes > RPC_HEAD_MAX)
         return false;
-    xin_u32(&x);                       /* xid */
+    xin_u32(&x); /* xid */
     type = xin_u32(&x);
     version = xin_u32(&x);
     if (type != 0 || version != 2)
-        return false;                  /* no call, or of another version of RPC */
-    xin_u32(&x);                       /* program, version, procedure: the child answers */
+        return false; /* no call, or of another version of RPC */
+    xin_u32(&x);      /* program, version, procedure: the child answers */
     xin_u32(&x);
     xin_u32(&x);
-    xin_u32(&x);                       /* flavour */
+    xin_u32(&x); /* flavour */
     return xin_u32(&x) <= CREDENTIALS_MAX;
 }
 
@@ -94,7 +94,7 @@ static void on_guest(void *ctx, uint32_t events)
     int fd, one = 1;
 
     if (n >= 0 && n < (ssize_t)sizeof head && (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) == 0)
-        return;                        /* the rest is on its way */
+        return; /* the rest is on its way */
     fd = part(v);
     if (n == (ssize_t)sizeof head && greeter_plausible(head)) {
         g->stats.plausible++;
@@ -146,7 +146,8 @@ void greeter_take(struct greeter *g, int fd, struct in_addr from, uint64_t now)
     /* Readable only when the whole header is there, or the end: a peer that sends byte by byte
      * wakes nobody. */
     setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof wanted);
-    if (v == NULL || loop_add(g->loop, &v->src, fd, (uint32_t)EPOLLIN | (uint32_t)EPOLLRDHUP, on_guest, v) < 0) {
+    if (v == NULL ||
+        loop_add(g->loop, &v->src, fd, (uint32_t)EPOLLIN | (uint32_t)EPOLLRDHUP, on_guest, v) < 0) {
         close(fd);
         return;
     }

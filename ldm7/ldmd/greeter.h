@@ -9,17 +9,19 @@
 #ifndef LDMD_GREETER_H
 #define LDMD_GREETER_H
 
-#include "loop.h"
-
 #include <netinet/in.h>
 #include <stddef.h>
 
-#define GREETER_HEAD_BYTES 44u         /* record mark and call header without credentials */
+#include "loop.h"
+
+#define GREETER_HEAD_BYTES 44u /* record mark and call header without credentials */
 #define GREETER_WAIT_S 10u
 
 struct greeter;
 
-struct greeter_limits { unsigned total, per_address; };
+struct greeter_limits {
+    unsigned total, per_address;
+};
 struct greeter_stats {
     uint64_t accepted, plausible, garbage, /* of the latter: wrong header, or closed before it */
         silent,                            /* nothing within GREETER_WAIT_S */

@@ -3,11 +3,10 @@
  * LDM6 server side of HIYA: a peer that ACCEPT entries match pushes products to us (reference
  * 3.4 (10)), by HEREIS or by COMINGSOON and BLKDATA.
  */
-#include "upstream.h"
+#include <string.h>
 
 #include "common/log.h"
-
-#include <string.h>
+#include "upstream.h"
 
 #define SILENCE_S 300
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "intake.h"
 
-#include "common/log.h"
-#include "common/product_line.h"
-
 #include <stdio.h>
 #include <time.h>
+
+#include "common/log.h"
+#include "common/product_line.h"
 
 struct ldm_time wall_time(double ago_s)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products that an LDM6 sends us, by HEREIS or by COMINGSOON and BLKDATA: which are wanted, and their
- * way into the product queue (reference 3.4 (6)). For a downstream and for the server that accepts
- * HIYA. No I/O but the queue's.
+ * Products that an LDM6 sends us, by HEREIS or by COMINGSOON and BLKDATA: which are wanted, and
+ * their way into the product queue (reference 3.4 (6)). For a downstream and for the server that
+ * accepts HIYA. No I/O but the queue's.
  */
 #ifndef LDMD_INTAKE_H
 #define LDMD_INTAKE_H
@@ -11,14 +11,14 @@
 
 struct intake {
     struct pq *queue;
-    const char *from;                  /* host of the sender, for the origin */
+    const char *from; /* host of the sender, for the origin */
     double max_latency_s;
-    struct matcher match;              /* what is wanted */
+    struct matcher match; /* what is wanted */
     /* the product that is arriving */
     struct pq_info info;
     struct pq_reservation *reservation; /* NULL: none, or its bytes are not kept */
     uint8_t *region;
-    bool coming;                       /* announced and wanted: BLKDATA follow */
+    bool coming; /* announced and wanted: BLKDATA follow */
     uint32_t received, block_size;
     /* the last product that was inserted or need not be: where to resume; as it was sent */
     bool have_last, last_changed;

@@ -3,8 +3,8 @@
 
 #define CALL 0u
 #define REPLY 1u
-#define AUTH_BYTES_MAX 400u     /* RFC 5531 8.2 */
-#define HEAD_STEP 1024u         /* bytes collected between two attempts to decode a head */
+#define AUTH_BYTES_MAX 400u /* RFC 5531 8.2 */
+#define HEAD_STEP 1024u     /* bytes collected between two attempts to decode a head */
 
 static void xin_auth(struct xin *x)
 {

@@ -7,44 +7,90 @@
 #ifndef LDMD_LDMRPC_H
 #define LDMD_LDMRPC_H
 
+#include <netinet/in.h>
+
 #include "queue/pq.h"
 #include "xdr.h"
 
-#include <netinet/in.h>
-
 #define LDM_PROGRAM 300029u
 #define LDM_PORT 388
-#define LDM_VERS5 5u              /* only its null procedure is served */
+#define LDM_VERS5 5u /* only its null procedure is served */
 #define LDM_VERS6 6u
 #define LDM_VERS7 7u
-#define RPC_HEAD_MAX 16384u       /* any message without product data is far smaller */
+#define RPC_HEAD_MAX 16384u /* any message without product data is far smaller */
 #define RPC_MAX_FRAGMENT 0x7ffffffcu
 #define LDM_MAX_SPECS 32u
 #define LDM_PATTERN_MAX 255u
 #define LDM_ENDPOINT_MAX 255u
 #define LDM_PRIMARY_HEREIS 0xffffffffu
 
-enum ldm6_proc { LDM6_NULL = 0, LDM6_HEREIS = 1, LDM6_FEEDME = 4, LDM6_HIYA = 5,
-                 LDM6_NOTIFICATION = 8, LDM6_NOTIFYME = 9, LDM6_COMINGSOON = 12,
-                 LDM6_BLKDATA = 13, LDM6_IS_ALIVE = 14 };
-enum ldm7_proc { LDM7_NULL = 0, LDM7_SUBSCRIBE = 1, LDM7_REQUEST_PRODUCT = 2,
-                 LDM7_REQUEST_BACKLOG = 3, LDM7_TEST_CONNECTION = 4, LDM7_DELIVER_MISSED = 5,
-                 LDM7_NO_SUCH_PRODUCT = 6, LDM7_DELIVER_BACKLOG = 7, LDM7_END_BACKLOG = 8 };
-enum ldm6_code { LDM6_OK = 0, LDM6_SHUTTING_DOWN = 1, LDM6_BADPATTERN = 2, LDM6_DONT_SEND = 3,
-                 LDM6_RECLASS = 7 };
-enum ldm7_status { LDM7_OK = 0, LDM7_LOGIC, LDM7_INTR, LDM7_TIMEDOUT, LDM7_RPC, LDM7_INVAL,
-                   LDM7_UNAUTH, LDM7_IPV6, LDM7_REFUSED, LDM7_SYSTEM, LDM7_MCAST, LDM7_SHUTDOWN,
-                   LDM7_NOENT, LDM7_DUP, LDM7_EXISTS, LDM7_PQ, LDM7_NORCVR, LDM7_STATUS_COUNT };
+enum ldm6_proc {
+    LDM6_NULL = 0,
+    LDM6_HEREIS = 1,
+    LDM6_FEEDME = 4,
+    LDM6_HIYA = 5,
+    LDM6_NOTIFICATION = 8,
+    LDM6_NOTIFYME = 9,
+    LDM6_COMINGSOON = 12,
+    LDM6_BLKDATA = 13,
+    LDM6_IS_ALIVE = 14
+};
+enum ldm7_proc {
+    LDM7_NULL = 0,
+    LDM7_SUBSCRIBE = 1,
+    LDM7_REQUEST_PRODUCT = 2,
+    LDM7_REQUEST_BACKLOG = 3,
+    LDM7_TEST_CONNECTION = 4,
+    LDM7_DELIVER_MISSED = 5,
+    LDM7_NO_SUCH_PRODUCT = 6,
+    LDM7_DELIVER_BACKLOG = 7,
+    LDM7_END_BACKLOG = 8
+};
+enum ldm6_code {
+    LDM6_OK = 0,
+    LDM6_SHUTTING_DOWN = 1,
+    LDM6_BADPATTERN = 2,
+    LDM6_DONT_SEND = 3,
+    LDM6_RECLASS = 7
+};
+enum ldm7_status {
+    LDM7_OK = 0,
+    LDM7_LOGIC,
+    LDM7_INTR,
+    LDM7_TIMEDOUT,
+    LDM7_RPC,
+    LDM7_INVAL,
+    LDM7_UNAUTH,
+    LDM7_IPV6,
+    LDM7_REFUSED,
+    LDM7_SYSTEM,
+    LDM7_MCAST,
+    LDM7_SHUTDOWN,
+    LDM7_NOENT,
+    LDM7_DUP,
+    LDM7_EXISTS,
+    LDM7_PQ,
+    LDM7_NORCVR,
+    LDM7_STATUS_COUNT
+};
 const char *ldm7_strstatus(uint32_t status);
 
 /* RFC 5531 9: accept_stat */
-enum rpc_accept { RPC_SUCCESS = 0, RPC_PROG_UNAVAIL = 1, RPC_PROG_MISMATCH = 2,
-                  RPC_PROC_UNAVAIL = 3, RPC_GARBAGE_ARGS = 4, RPC_SYSTEM_ERR = 5 };
+enum rpc_accept {
+    RPC_SUCCESS = 0,
+    RPC_PROG_UNAVAIL = 1,
+    RPC_PROG_MISMATCH = 2,
+    RPC_PROC_UNAVAIL = 3,
+    RPC_GARBAGE_ARGS = 4,
+    RPC_SYSTEM_ERR = 5
+};
 enum rpc_auth { RPC_AUTH_TOOWEAK = 5 };
 
 /* ------------------------------------------------------------------ types (reference 3.3, 4.1) */
 
-struct ldm_time { int32_t sec, usec; };
+struct ldm_time {
+    int32_t sec, usec;
+};
 #define LDM_TIME_ZERO ((struct ldm_time){0, 0})
 #define LDM_TIME_END ((struct ldm_time){0x7fffffff, 999999})
 int ldm_time_cmp(struct ldm_time a, struct ldm_time b);
@@ -66,8 +112,8 @@ struct ldm7_subscription {
 struct ldm7_reply {
     uint32_t status;
     uint32_t feed;
-    char group[64], server[64];     /* "a.b.c.d:port" */
-    struct in_addr addr;            /* network order in memory, byte-reversed on the wire */
+    char group[64], server[64]; /* "a.b.c.d:port" */
+    struct in_addr addr;        /* network order in memory, byte-reversed on the wire */
     uint32_t prefix_len;
 };
 struct ldm7_backlog {
@@ -78,12 +124,15 @@ struct ldm7_backlog {
 };
 
 /* BLKDATA without its data. */
-struct ldm_block { struct pq_signature signature; uint32_t pktnum, size; };
+struct ldm_block {
+    struct pq_signature signature;
+    uint32_t pktnum, size;
+};
 /* The answer to FEEDME, NOTIFYME or HIYA. */
 struct ldm6_reply {
-    uint32_t code;                  /* OK, DONT_SEND, BADPATTERN, RECLASS ... */
-    uint32_t value;                 /* OK: id, or max_hereis of HIYA */
-    struct ldm_class cls;           /* RECLASS: what is left; no specs: denied */
+    uint32_t code;        /* OK, DONT_SEND, BADPATTERN, RECLASS ... */
+    uint32_t value;       /* OK: id, or max_hereis of HIYA */
+    struct ldm_class cls; /* RECLASS: what is left; no specs: denied */
 };
 
 void xin_class(struct xin *x, struct ldm_class *out);
@@ -109,11 +158,11 @@ void xout_backlog(struct xout *x, const struct ldm7_backlog *b);
 struct rpc_msg {
     uint32_t xid;
     bool is_reply;
-    uint32_t prog, vers, proc;                    /* call */
-    bool denied;                                  /* reply: MSG_DENIED */
-    uint32_t stat;                                /* accept_stat, or reject_stat if denied */
-    uint32_t low, high;                           /* PROG_MISMATCH, RPC_MISMATCH */
-    uint32_t auth_stat;                           /* AUTH_ERROR */
+    uint32_t prog, vers, proc; /* call */
+    bool denied;               /* reply: MSG_DENIED */
+    uint32_t stat;             /* accept_stat, or reject_stat if denied */
+    uint32_t low, high;        /* PROG_MISMATCH, RPC_MISMATCH */
+    uint32_t auth_stat;        /* AUTH_ERROR */
 };
 /* Reads a call or reply header. */
 void xin_msg(struct xin *x, struct rpc_msg *out);
@@ -147,14 +196,14 @@ struct rpc_stream {
     struct rpc_sink sink;
     uint8_t mark[4];
     uint8_t mark_len;
-    bool last;                     /* current fragment is the record's last */
-    bool bulk;                     /* product data of this record go to region */
+    bool last; /* current fragment is the record's last */
+    bool bulk; /* product data of this record go to region */
     uint32_t frag_left;
     uint32_t data_left;
     uint8_t pad_left;
     uint8_t *region;
     size_t head_len;
-    const char *error;             /* why rpc_stream_feed() failed */
+    const char *error; /* why rpc_stream_feed() failed */
     uint64_t records;
     uint8_t head[RPC_HEAD_MAX];
 };

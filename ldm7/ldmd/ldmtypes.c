@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ldmrpc.h"
-
 #include <arpa/inet.h>
 
+#include "ldmrpc.h"
+
 static const char *const status_names[LDM7_STATUS_COUNT] = {
-    "OK", "logic error", "interrupted", "timed out", "RPC error", "invalid argument",
-    "not authorized", "IPv6 not supported", "refused", "system error", "multicast error",
-    "shutting down", "no such feed", "duplicate", "exists already", "product-queue error",
+    "OK",           "logic error",      "interrupted",     "timed out",
+    "RPC error",    "invalid argument", "not authorized",  "IPv6 not supported",
+    "refused",      "system error",     "multicast error", "shutting down",
+    "no such feed", "duplicate",        "exists already",  "product-queue error",
     "no receivers"};
 
 const char *ldm7_strstatus(uint32_t status)

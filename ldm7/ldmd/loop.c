@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "loop.h"
 
-#include "common/log.h"
-
 #include <errno.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "common/log.h"
 
 uint64_t now_ns(void)
 {
@@ -54,8 +54,8 @@ int loop_open(struct loop *l)
     sigset_t set;
     int fd;
 
-    *l = (struct loop){.epoll_fd = epoll_create1(EPOLL_CLOEXEC), .signals = {.fd = -1},
-                       .now_ns = now_ns()};
+    *l = (struct loop){
+        .epoll_fd = epoll_create1(EPOLL_CLOEXEC), .signals = {.fd = -1}, .now_ns = now_ns()};
     if (l->epoll_fd < 0)
         return -1;
     handled_signals(&set);

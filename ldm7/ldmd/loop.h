@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One epoll loop per process, with a signal descriptor (SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGCHLD).
+ * One epoll loop per process, with a signal descriptor (SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP,
+ * SIGCHLD).
  */
 #ifndef LDMD_LOOP_H
 #define LDMD_LOOP_H
@@ -13,7 +14,7 @@
 
 typedef void (*loop_fn)(void *ctx, uint32_t events);
 
-struct loop_source {             /* embedded by the owner; address must not change while added */
+struct loop_source { /* embedded by the owner; address must not change while added */
     int fd;
     loop_fn fn;
     void *ctx;
@@ -23,9 +24,9 @@ struct loop_source {             /* embedded by the owner; address must not chan
 struct loop {
     int epoll_fd;
     struct loop_source signals;
-    bool stop;                   /* set by SIGTERM, SIGINT or the program */
-    bool got_usr1, got_chld;     /* set by signals, cleared by the program */
-    uint64_t now_ns;             /* when the last wait ended: one clock reading per wake-up for all */
+    bool stop;               /* set by SIGTERM, SIGINT or the program */
+    bool got_usr1, got_chld; /* set by signals, cleared by the program */
+    uint64_t now_ns;         /* when the last wait ended: one clock reading per wake-up for all */
 };
 
 /* CLOCK_MONOTONIC. */
@@ -43,8 +44,8 @@ void loop_events(struct loop *l, struct loop_source *s, uint32_t events);
 /* Before its descriptor is closed. Safe if never added (fd < 0). */
 void loop_del(struct loop *l, struct loop_source *s);
 /* Waits until something happens or deadline_ns (now_ns() scale; a deadline up to now_ns of the loop
- * does not wait), sets now_ns and calls the functions of what happened. At most one source is served
- * per call, so a function may delete any source. */
+ * does not wait), sets now_ns and calls the functions of what happened. At most one source is
+ * served per call, so a function may delete any source. */
 void loop_once(struct loop *l, uint64_t deadline_ns);
 
 #endif

@@ -3,12 +3,6 @@
  * ldmd: the top process. Listens, forks a child per connection that speaks, keeps the children of
  * the configuration's entries running.
  */
-#include "children.h"
-#include "door.h"
-#include "privileges.h"
-
-#include "common/log.h"
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +12,11 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "children.h"
+#include "common/log.h"
+#include "door.h"
+#include "privileges.h"
 
 #ifndef DOWNPOUR_VERSION
 #define DOWNPOUR_VERSION "0"
@@ -119,18 +118,25 @@ static int take_option(struct arguments *a, int opt)
 
 static int parse_arguments(struct arguments *a, int argc, char **argv)
 {
-    static const struct option longs[] = {
-        {"queue", required_argument, NULL, 'q'},      {"port", required_argument, NULL, 'P'},
-        {"ip", required_argument, NULL, 'I'},         {"log", required_argument, NULL, 'l'},
-        {"log-format", required_argument, NULL, 'F'}, {"foreground", no_argument, NULL, 'f'},
-        {"max-clients", required_argument, NULL, 'M'}, {"check", no_argument, NULL, 'n'},
-        {"max-per-address", required_argument, NULL, 'A'}, {"user", required_argument, NULL, 'u'},
-        {"verbose", no_argument, NULL, 'v'},          {"debug", no_argument, NULL, 'x'},
-        {"help", no_argument, NULL, 'h'},             {"version", no_argument, NULL, 'V'},
-        {0}};
+    static const struct option longs[] = {{"queue", required_argument, NULL, 'q'},
+                                          {"port", required_argument, NULL, 'P'},
+                                          {"ip", required_argument, NULL, 'I'},
+                                          {"log", required_argument, NULL, 'l'},
+                                          {"log-format", required_argument, NULL, 'F'},
+                                          {"foreground", no_argument, NULL, 'f'},
+                                          {"max-clients", required_argument, NULL, 'M'},
+                                          {"check", no_argument, NULL, 'n'},
+                                          {"max-per-address", required_argument, NULL, 'A'},
+                                          {"user", required_argument, NULL, 'u'},
+                                          {"verbose", no_argument, NULL, 'v'},
+                                          {"debug", no_argument, NULL, 'x'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {"version", no_argument, NULL, 'V'},
+                                          {0}};
     int opt, rc;
 
-    *a = (struct arguments){.queue = "", .log = "-", .port = LDM_PORT, .max_clients = 256, .max_per_address = 32};
+    *a = (struct arguments){
+        .queue = "", .log = "-", .port = LDM_PORT, .max_clients = 256, .max_per_address = 32};
     while ((opt = getopt_long(argc, argv, "q:P:I:l:fM:u:nvxh", longs, NULL)) != -1)
         if ((rc = take_option(a, opt)) >= 0)
             return rc;
@@ -154,8 +160,10 @@ static int check_queue(const char *path)
     enum pq_status rc;
 
     if (stat(path, &st) < 0 && errno == ENOENT) {
-        fprintf(stderr, "ldmd: product queue %s does not exist; make it with: "
-                "pqcreate -s SIZE -S SLOTS -q %s\n", path, path);
+        fprintf(stderr,
+                "ldmd: product queue %s does not exist; make it with: "
+                "pqcreate -s SIZE -S SLOTS -q %s\n",
+                path, path);
         return 1;
     }
     rc = pq_open(path, true, &q);
@@ -190,7 +198,8 @@ static int open_listener(const struct arguments *a)
 
 static int run(const struct options *opt, int listen_fd, const struct arguments *a)
 {
-    struct children_limits limits = {.clients = a->max_clients, .per_address = a->max_per_address,
+    struct children_limits limits = {.clients = a->max_clients,
+                                     .per_address = a->max_per_address,
                                      .unknown = (a->max_clients + 3) / 4};
     struct loop loop;
     struct children *children = NULL;
@@ -297,8 +306,8 @@ int main(int argc, char **argv)
     if (!a.foreground && strcmp(a.log, "-") != 0)
         rc = become_daemon(&is_daemon);
     if (rc == 0 && is_daemon) {
-        log_note("Starting Up(" DOWNPOUR_VERSION "): port=%u, pq=\"%s\", conf=\"%s\"", a.port, a.queue,
-                 a.conf);
+        log_note("Starting Up(" DOWNPOUR_VERSION "): port=%u, pq=\"%s\", conf=\"%s\"", a.port,
+                 a.queue, a.conf);
         rc = run(&opt, fd, &a);
         log_note("Exiting");
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "match.h"
 
-#include "common/feedtype.h"
-
 #include <stdio.h>
 #include <time.h>
+
+#include "common/feedtype.h"
 
 int matcher_init(struct matcher *m, const struct ldm_class *cls, char *err, size_t err_bytes)
 {

@@ -6,15 +6,15 @@
 #define LDMD_MATCH_H
 
 #include "common/ere.h"
-#include "ldmrpc.h"
 #include "common/product_line.h"
+#include "ldmrpc.h"
 
 /* A compiled prod_class. Specs of feedtype 0 (such as SIG=...) match nothing. */
 struct matcher {
     struct ldm_class cls;
     uint32_t ncompiled;
     struct ere *re[LDM_MAX_SPECS];
-    bool any[LDM_MAX_SPECS];          /* pattern ".*": no need to run the expression */
+    bool any[LDM_MAX_SPECS]; /* pattern ".*": no need to run the expression */
     bool ignore_from;
 };
 /* 0, or -1: a pattern is invalid (reply BADPATTERN); err quotes it. */

@@ -5,21 +5,20 @@
  * A product gets a product index when it is offered to FMTP, that is only while there is at least
  * one receiver. What came before reaches a new subscriber as backlog, by signature.
  */
-#include "process.h"
-
-#include "common/feedtype.h"
-#include "fmtp.h"
-#include "common/log.h"
-#include "pim.h"
-#include "common/product_line.h"
-#include "subscribers.h"
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "common/feedtype.h"
+#include "common/log.h"
+#include "common/product_line.h"
+#include "fmtp.h"
+#include "pim.h"
+#include "process.h"
+#include "subscribers.h"
 
 #define PUMP_STEPS 256
 
@@ -86,7 +85,8 @@ static void receivers_changed(void *ctx, const struct sockaddr *peer, int change
 
     (void)ctx;
     inet_ntop(AF_INET, &((const struct sockaddr_in *)peer)->sin_addr, text, sizeof text);
-    log_note("Receiver %s %s, receivers=%zu", text, change > 0 ? "connected" : "disconnected", count);
+    log_note("Receiver %s %s, receivers=%zu", text, change > 0 ? "connected" : "disconnected",
+             count);
 }
 
 static void offer(struct mldm *m, const struct pq_view *v)
@@ -120,7 +120,7 @@ static void offer(struct mldm *m, const struct pq_view *v)
         return;
     }
     m->next_index++;
-    if (offered != index)              /* cannot happen: both count from the same first index */
+    if (offered != index) /* cannot happen: both count from the same first index */
         log_error("product index %u is recorded as %u", offered, index);
 }
 
@@ -222,7 +222,8 @@ static bool start_fmtp(struct mldm *m, uint32_t first_index)
     }
     fmtp_server_get_stats(m->fmtp, &stats);
     if (stats.sndbuf_granted_bytes < set->b_snd_bytes)
-        log_warn("UDP send buffer: %zu of %lu bytes granted", stats.sndbuf_granted_bytes, set->b_snd_bytes);
+        log_warn("UDP send buffer: %zu of %lu bytes granted", stats.sndbuf_granted_bytes,
+                 set->b_snd_bytes);
     return true;
 }
 
@@ -250,14 +251,15 @@ static bool start(struct mldm *m, int control_fd)
     m->next_index = pim_next_index(m->pim);
     if (!start_fmtp(m, m->next_index))
         return false;
-    m->subscribers = subscribers_open(&m->loop, m->opt, m->entry, fmtp_server_tcp_port(m->fmtp), control_fd);
+    m->subscribers =
+        subscribers_open(&m->loop, m->opt, m->entry, fmtp_server_tcp_port(m->fmtp), control_fd);
     if (m->subscribers == NULL)
         return false;
     inet_ntop(AF_INET, &m->entry->fmtp_addr, addr, sizeof addr);
     log_note("Starting up: feed=%s, fmtpSrvr=%s:%u, ttl=%u, fmtpSubnetLen=%u, firstIndex=%u%s, "
-             "pq=\"%s\"", m->feed, addr, fmtp_server_tcp_port(m->fmtp), m->opt->conf->set.ttl,
-             m->entry->subnet_len, m->next_index, fresh ? " (new map)" : "",
-             m->opt->queue);
+             "pq=\"%s\"",
+             m->feed, addr, fmtp_server_tcp_port(m->fmtp), m->opt->conf->set.ttl,
+             m->entry->subnet_len, m->next_index, fresh ? " (new map)" : "", m->opt->queue);
     return true;
 }
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pathclient.h"
 
-#include "common/log.h"
-
 #include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/log.h"
+
 #define HEADERS_MAX 65536u
 #define CONNECT_MS 5000L
 
@@ -21,13 +21,13 @@ struct pathclient {
     struct loop *loop;
     const struct conf_settings *set;
     struct pathservice *core;
-    char service[CONF_SERVICES];       /* the one that is asked now */
-    size_t service_end;                /* where it ends in the list */
+    char service[CONF_SERVICES]; /* the one that is asked now */
+    size_t service_end;          /* where it ends in the list */
     CURLM *multi;
     CURL *easy;
-    uint64_t timer_ns;                 /* curl's; LOOP_FOREVER: none */
+    uint64_t timer_ns; /* curl's; LOOP_FOREVER: none */
     bool busy;
-    struct path_request request;       /* while busy: curl points into it */
+    struct path_request request; /* while busy: curl points into it */
     struct curl_slist *headers;
     char *body;
     size_t body_bytes, header_bytes;
@@ -50,7 +50,8 @@ int pathclient_token(const char *path, char out[PATH_TOKEN_MAX], char *why, size
     else if (!S_ISREG(st.st_mode))
         snprintf(why, why_bytes, "%s is no regular file", path);
     else if ((st.st_mode & 077) != 0)
-        snprintf(why, why_bytes, "%s has mode %04o; valid: 0600 or 0400", path, st.st_mode & 07777u);
+        snprintf(why, why_bytes, "%s has mode %04o; valid: 0600 or 0400", path,
+                 st.st_mode & 07777u);
     if (fd >= 0)
         close(fd);
     if (why[0] != '\0')
@@ -61,8 +62,8 @@ int pathclient_token(const char *path, char out[PATH_TOKEN_MAX], char *why, size
         if (out[i] <= ' ' || out[i] > '~')
             n = 0;
     if (n <= 0 || n >= (ssize_t)PATH_TOKEN_MAX) {
-        snprintf(why, why_bytes, "%s holds no token; valid: one line of 1 to %u graphic characters", path,
-                 PATH_TOKEN_MAX - 1);
+        snprintf(why, why_bytes, "%s holds no token; valid: one line of 1 to %u graphic characters",
+                 path, PATH_TOKEN_MAX - 1);
         return -1;
     }
     out[n] = '\0';
@@ -78,7 +79,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
     n *= size;
     if (n > PATH_BODY_MAX - c->body_bytes) {
         c->too_long = true;
-        return 0;                      /* curl gives up */
+        return 0; /* curl gives up */
     }
     memcpy(c->body + c->body_bytes, data, n);
     c->body_bytes += n;
@@ -171,15 +172,15 @@ static void next_service(struct pathclient *c)
 
 static void take_answer(struct pathclient *c, CURLcode result, uint64_t now)
 {
-    struct path_answer a = {.body = c->body, .body_bytes = c->body_bytes,
-                            .retry_after_s = c->retry_after_s};
+    struct path_answer a = {
+        .body = c->body, .body_bytes = c->body_bytes, .retry_after_s = c->retry_after_s};
     long status = 0;
 
     if (result == CURLE_OK)
         curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
     a.status = (unsigned)status;
     if (status == 0)
-        a.why = c->too_long            ? "the answer is too long"
+        a.why = c->too_long           ? "the answer is too long"
                 : c->error[0] != '\0' ? c->error
                                       : curl_easy_strerror(result);
     curl_multi_remove_handle(c->multi, c->easy);
@@ -230,7 +231,8 @@ static bool add_headers(struct pathclient *c, char *why, size_t why_bytes)
 
     snprintf(why, why_bytes, "no memory");
     if (!add_header(c, "Accept: application/json, application/problem+json") ||
-        !add_header(c, "Expect:") || (c->request.brief && !add_header(c, "Prefer: return=minimal")) ||
+        !add_header(c, "Expect:") ||
+        (c->request.brief && !add_header(c, "Prefer: return=minimal")) ||
         (c->request.body[0] != '\0' && !add_header(c, "Content-Type: application/json")))
         return false;
     if (c->set->path_token_file[0] == '\0')
@@ -346,8 +348,12 @@ struct pathclient *pathclient_open(struct loop *loop, const struct conf_settings
         free(c);
         return NULL;
     }
-    *c = (struct pathclient){.loop = loop, .set = set, .core = core, .timer_ns = LOOP_FOREVER,
-                             .multi = curl_multi_init(), .easy = curl_easy_init(),
+    *c = (struct pathclient){.loop = loop,
+                             .set = set,
+                             .core = core,
+                             .timer_ns = LOOP_FOREVER,
+                             .multi = curl_multi_init(),
+                             .easy = curl_easy_init(),
                              .body = malloc(PATH_BODY_MAX)};
     next_service(c);
     if (c->multi != NULL && c->easy != NULL && c->body != NULL && set_options(c))

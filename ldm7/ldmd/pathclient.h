@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Carries the requests of pathservice.h over HTTP (libcurl), within a process' loop: nothing waits, no
- * answer is longer than PATH_BODY_MAX, none takes longer than PATH_REQUEST_S or path.timeout_s.
+ * Carries the requests of pathservice.h over HTTP (libcurl), within a process' loop: nothing waits,
+ * no answer is longer than PATH_BODY_MAX, none takes longer than PATH_REQUEST_S or path.timeout_s.
  */
 #ifndef LDMD_PATHCLIENT_H
 #define LDMD_PATHCLIENT_H
@@ -10,7 +10,7 @@
 #include "loop.h"
 #include "pathservice.h"
 
-#define PATH_REQUEST_S 15              /* the service waits 5 s for its switches */
+#define PATH_REQUEST_S 15 /* the service waits 5 s for its switches */
 
 struct pathclient;
 
@@ -18,11 +18,12 @@ struct pathclient;
 struct pathclient *pathclient_open(struct loop *loop, const struct conf_settings *set,
                                    struct pathservice *core);
 void pathclient_close(struct pathclient *c);
-/* To be called at each turn of the loop: sends what is to be sent. When to call again at the latest. */
+/* To be called at each turn of the loop: sends what is to be sent. When to call again at the
+ * latest. */
 uint64_t pathclient_tend(struct pathclient *c, uint64_t now);
 
-/* The token in a file that only its owner may read or write: one line of graphic characters. -1: why
- * holds the reason. */
+/* The token in a file that only its owner may read or write: one line of graphic characters. -1:
+ * why holds the reason. */
 #define PATH_TOKEN_MAX 1024u
 int pathclient_token(const char *path, char out[PATH_TOKEN_MAX], char *why, size_t why_bytes);
 

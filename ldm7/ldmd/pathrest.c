@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PORT_MAX 0xfffffeffu           /* OpenFlow: those from 0xffffff00 on are reserved */
+#define PORT_MAX 0xfffffeffu /* OpenFlow: those from 0xffffff00 on are reserved */
 #define VLAN_MAX 4094
 
 /* ------------------------------------------------------------------ endpoints */
@@ -29,7 +29,8 @@ static bool get_port(const char *text, uint32_t *port)
     errno = 0;
     v = strtoul(text, &end, 10);
     *port = (uint32_t)v;
-    return text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && v >= 1 && v <= PORT_MAX;
+    return text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && v >= 1 &&
+           v <= PORT_MAX;
 }
 
 bool path_endpoint_set(struct path_endpoint *e, const char *switch_id, const char *port,
@@ -145,7 +146,8 @@ void path_request_remove(struct path_request *r, const char *name, const struct 
 
 static json_t *load(const char *body, size_t n)
 {
-    return body == NULL || n > PATH_BODY_MAX ? NULL : json_loadb(body, n, JSON_REJECT_DUPLICATES, NULL);
+    return body == NULL || n > PATH_BODY_MAX ? NULL
+                                             : json_loadb(body, n, JSON_REJECT_DUPLICATES, NULL);
 }
 
 static bool get_integer(const json_t *object, const char *key, json_int_t min, json_int_t max,
@@ -235,7 +237,8 @@ bool path_summary_parse(const char *body, size_t n, char name[PATH_NAME_MAX + 1]
     return ok;
 }
 
-const struct path_view_leaf *path_view_find(const struct path_view *v, const struct path_endpoint *at)
+const struct path_view_leaf *path_view_find(const struct path_view *v,
+                                            const struct path_endpoint *at)
 {
     for (size_t i = 0; i < v->nleaves; i++)
         if (path_endpoint_equal(&v->leaves[i].at, at))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Requests to the path service and its answers as text (docs/contracts.md, "Controller"). Answers come
- * from the network: any bytes are taken, at most PATH_BODY_MAX of them; members not known are ignored.
+ * Requests to the path service and its answers as text (docs/contracts.md, "Controller"). Answers
+ * come from the network: any bytes are taken, at most PATH_BODY_MAX of them; members not known are
+ * ignored.
  */
 #ifndef LDMD_PATHREST_H
 #define LDMD_PATHREST_H
@@ -11,8 +12,8 @@
 #include <stdint.h>
 
 #define PATH_BODY_MAX (1u << 20)
-#define PATH_SWITCH_MAX 64u            /* bytes of a switch's name */
-#define PATH_NAME_MAX 64u              /* bytes of a path's name */
+#define PATH_SWITCH_MAX 64u /* bytes of a switch's name */
+#define PATH_NAME_MAX 64u   /* bytes of a path's name */
 #define PATH_LEAVES_MAX 4096u
 #define PATH_TEXT_MAX 512u
 
@@ -33,7 +34,7 @@ char *path_endpoint_format(const struct path_endpoint *e, char out[PATH_ENDPOINT
 
 struct path_view_leaf {
     struct path_endpoint at;
-    bool down;                         /* the service says that it is not served at present */
+    bool down; /* the service says that it is not served at present */
 };
 struct path_view {
     char name[PATH_NAME_MAX + 1];
@@ -44,14 +45,15 @@ struct path_view {
 };
 struct path_request {
     enum path_method { PATH_GET, PATH_POST, PATH_DELETE } method;
-    char target[512];                  /* such as /v1/paths/NGRID */
-    char body[512];                    /* JSON; empty: none */
-    bool brief;                        /* a summary is enough for an answer (RFC 7240) */
+    char target[512]; /* such as /v1/paths/NGRID */
+    char body[512];   /* JSON; empty: none */
+    bool brief;       /* a summary is enough for an answer (RFC 7240) */
 };
 void path_request_create(struct path_request *r, const char *name, const struct path_endpoint *root,
                          uint64_t rate_bps);
 void path_request_add(struct path_request *r, const char *name, const struct path_endpoint *leaf);
-void path_request_remove(struct path_request *r, const char *name, const struct path_endpoint *leaf);
+void path_request_remove(struct path_request *r, const char *name,
+                         const struct path_endpoint *leaf);
 /* Of the path itself: GET, DELETE. */
 void path_request_path(struct path_request *r, enum path_method method, const char *name);
 
@@ -60,7 +62,8 @@ void path_request_path(struct path_request *r, enum path_method method, const ch
 bool path_view_parse(struct path_view *v, const char *body, size_t n, const char **why);
 /* Its summary: name and state alone. false: it is none. */
 bool path_summary_parse(const char *body, size_t n, char name[PATH_NAME_MAX + 1], bool *is_up);
-const struct path_view_leaf *path_view_find(const struct path_view *v, const struct path_endpoint *at);
+const struct path_view_leaf *path_view_find(const struct path_view *v,
+                                            const struct path_endpoint *at);
 void path_view_free(struct path_view *v);
 
 /* "title: detail" of an RFC 9457 problem; of anything else its beginning. Returns out. */

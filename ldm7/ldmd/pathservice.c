@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pathservice.h"
 
-#include "common/log.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "common/log.h"
 
 #define NEVER UINT64_MAX
 #define SECOND 1000000000ull
 #define PAUSE_MIN_NS (SECOND / 4)
 #define PAUSE_MAX_NS (10 * SECOND)
 #define RETRY_AFTER_MAX_S 60u
-#define REFUSED_PAUSE_NS (60 * SECOND) /* until what the service refused is asked again unprompted */
+#define REFUSED_PAUSE_NS \
+    (60 * SECOND) /* until what the service refused is asked again unprompted */
 #define PROMPTED_PAUSE_NS (5 * SECOND) /* ... and if there is a new subscriber */
 #define SILENT_LOG_NS (60 * SECOND)
 
@@ -27,44 +28,48 @@ struct leaf {
     struct leaf *next;
     struct path_endpoint at;
     struct want *wants;
-    enum { LEAF_ABSENT, LEAF_PRESENT, LEAF_UNSURE } there;   /* at the service */
-    bool confirmed;                    /* the service answered our request for it */
-    unsigned failures;                 /* in a row */
-    bool in_full;                      /* a summary did not say enough */
-    unsigned missing;                  /* how often the service did not know the path, in a row */
-    uint64_t due_ns;                   /* nothing is asked before */
+    enum { LEAF_ABSENT, LEAF_PRESENT, LEAF_UNSURE } there; /* at the service */
+    bool confirmed;    /* the service answered our request for it */
+    unsigned failures; /* in a row */
+    bool in_full;      /* a summary did not say enough */
+    unsigned missing;  /* how often the service did not know the path, in a row */
+    uint64_t due_ns;   /* nothing is asked before */
 };
 
 /* What a request is for. */
 enum step {
     STEP_NONE,
-    STEP_CREATE,                       /* the path, or only what is there */
-    STEP_LOOK,                         /* why it could not be created */
-    STEP_REPLACE,                      /* an earlier path of ours with another rate goes */
+    STEP_CREATE,  /* the path, or only what is there */
+    STEP_LOOK,    /* why it could not be created */
+    STEP_REPLACE, /* an earlier path of ours with another rate goes */
     STEP_ADD,
     STEP_REMOVE,
-    STEP_DELETE                        /* the path, at the end */
+    STEP_DELETE /* the path, at the end */
 };
 
-struct plan { enum step step; struct leaf *leaf; uint64_t due_ns; };
+struct plan {
+    enum step step;
+    struct leaf *leaf;
+    uint64_t due_ns;
+};
 
 struct pathservice {
     struct path_config cfg;
-    struct leaf *leaves;               /* in the order of their first wants */
-    struct plan sent;                  /* step: STEP_NONE while no answer is awaited */
+    struct leaf *leaves; /* in the order of their first wants */
+    struct plan sent;    /* step: STEP_NONE while no answer is awaited */
     uint64_t sent_ns;
-    bool ready;                        /* the path is there */
-    bool unsure;                       /* ... or may be: an answer is missing */
-    enum step path_step;               /* while it is not ready */
+    bool ready;          /* the path is there */
+    bool unsure;         /* ... or may be: an answer is missing */
+    enum step path_step; /* while it is not ready */
     uint64_t path_due_ns, path_tried_ns, audit_ns;
     unsigned path_failures;
     bool path_refused, announced;
-    uint64_t service_due_ns;           /* nothing at all is asked before */
+    uint64_t service_due_ns; /* nothing at all is asked before */
     unsigned service_failures;
     uint64_t silent_logged_ns;
-    char silent_text[PATH_TEXT_MAX];   /* what was logged */
+    char silent_text[PATH_TEXT_MAX]; /* what was logged */
     bool finishing;
-    unsigned depth;                    /* of calls: leaves are freed when the outermost ends */
+    unsigned depth; /* of calls: leaves are freed when the outermost ends */
 };
 
 static uint64_t pause_ns(unsigned failures)
@@ -93,7 +98,8 @@ static size_t leaves_there(const struct pathservice *p)
     return n;
 }
 
-/* ------------------------------------------------------------------ leaves and those who want them */
+/* ------------------------------------------------------------------ leaves and those who want
+ * them */
 
 static void leave(struct pathservice *p)
 {
@@ -259,7 +265,8 @@ static struct plan next_plan(const struct pathservice *p)
                              .due_ns = is_there ? later(p->service_due_ns, p->path_due_ns) : NEVER};
     }
     if (!p->ready)
-        return (struct plan){.step = p->path_step, .due_ns = later(p->service_due_ns, p->path_due_ns)};
+        return (struct plan){.step = p->path_step,
+                             .due_ns = later(p->service_due_ns, p->path_due_ns)};
     for (struct leaf *l = p->leaves; l != NULL; l = l->next) {
         bool add = l->wants != NULL && !l->confirmed;
 
@@ -470,7 +477,8 @@ static void look(struct pathservice *p, const struct path_view *v, uint64_t now)
     }
 }
 
-static void on_path(struct pathservice *p, enum step step, const struct path_answer *a, uint64_t now)
+static void on_path(struct pathservice *p, enum step step, const struct path_answer *a,
+                    uint64_t now)
 {
     char text[PATH_TEXT_MAX];
     struct path_view v = {.leaves = NULL};
@@ -493,7 +501,8 @@ static void on_path(struct pathservice *p, enum step step, const struct path_ans
     } else if (step == STEP_REPLACE) {
         p->path_step = STEP_CREATE;
         p->path_due_ns = now;
-    } else if (!path_view_parse(&v, a->body, a->body_bytes, &why) || strcmp(v.name, p->cfg.name) != 0) {
+    } else if (!path_view_parse(&v, a->body, a->body_bytes, &why) ||
+               strcmp(v.name, p->cfg.name) != 0) {
         p->unsure = p->unsure || step == STEP_CREATE;
         path_fails(p, now);
         log_answer(p, NULL, "senseless answer", a->status, why != NULL ? why : "of another path");
@@ -518,7 +527,8 @@ static void leaf_is_refused(struct pathservice *p, struct leaf *l, const struct 
 }
 
 /* NULL: the answer confirms the leaf. A summary does if the whole path is up. */
-static const char *why_unconfirmed(const struct pathservice *p, struct leaf *l, const struct path_answer *a)
+static const char *why_unconfirmed(const struct pathservice *p, struct leaf *l,
+                                   const struct path_answer *a)
 {
     const struct path_view_leaf *found;
     char name[PATH_NAME_MAX + 1];
@@ -541,7 +551,8 @@ static const char *why_unconfirmed(const struct pathservice *p, struct leaf *l, 
     return why;
 }
 
-static void on_added(struct pathservice *p, struct leaf *l, const struct path_answer *a, uint64_t now)
+static void on_added(struct pathservice *p, struct leaf *l, const struct path_answer *a,
+                     uint64_t now)
 {
     bool was_in_full = l->in_full;
     char at[PATH_ENDPOINT_TEXT];
@@ -553,12 +564,13 @@ static void on_added(struct pathservice *p, struct leaf *l, const struct path_an
         l->in_full = false;
         l->failures = l->missing = 0;
         log_note("Path service: leaf %s: path=%s, endpoint=%s, ms=%.1f, waited_ms=%.1f, "
-                 "users=%zu, leaves=%zu", is_served(l) ? "restored" : "added", p->cfg.name, path_endpoint_format(&l->at, at),
-                 ms_since(p->sent_ns, now), ms_since(first_waiting_ns(l, now), now),
-                 count_wants(l), leaves_there(p));
+                 "users=%zu, leaves=%zu",
+                 is_served(l) ? "restored" : "added", p->cfg.name, path_endpoint_format(&l->at, at),
+                 ms_since(p->sent_ns, now), ms_since(first_waiting_ns(l, now), now), count_wants(l),
+                 leaves_there(p));
         tell(p, l, NEVER, PATH_CONFIRMED);
     } else if (l->in_full && !was_in_full) {
-        l->due_ns = now;               /* some leaf is down: is it this one? */
+        l->due_ns = now; /* some leaf is down: is it this one? */
     } else {
         if (l->failures == 0)
             log_answer(p, l, "not confirmed", a->status, why);
@@ -580,7 +592,7 @@ static void on_leaf(struct pathservice *p, enum step step, struct leaf *l,
         on_added(p, l, a, now);
     } else if (step == STEP_ADD && a->status == 404 &&
                path_problem_is(a->body, a->body_bytes, "unknown-path")) {
-        p->ready = p->announced = false;   /* it is gone: it is created again first */
+        p->ready = p->announced = false; /* it is gone: it is created again first */
         p->path_due_ns = l->missing > 0 ? now + pause_ns(l->missing) : now;
         l->missing++;
         l->due_ns = now;
@@ -608,7 +620,8 @@ static void on_deleted(struct pathservice *p, const struct path_answer *a, uint6
     }
     p->ready = p->unsure = false;
     if (is_success(a) || a->status == 404)
-        log_note("Path service: path deleted: path=%s, ms=%.1f", p->cfg.name, ms_since(p->sent_ns, now));
+        log_note("Path service: path deleted: path=%s, ms=%.1f", p->cfg.name,
+                 ms_since(p->sent_ns, now));
     else
         log_answer(p, NULL, "refused", a->status, answer_text(a, text, sizeof text));
 }

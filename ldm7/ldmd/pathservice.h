@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The multipoint path of one MULTICAST entry at the path service (DRFSM 2.2.2; REST in
- * docs/contracts.md, "Controller"): which leaves subscribers want, which the service has, and the next
- * request that brings the one to the other. No socket, no clock: requests leave by
+ * docs/contracts.md, "Controller"): which leaves subscribers want, which the service has, and the
+ * next request that brings the one to the other. No socket, no clock: requests leave by
  * pathservice_request(), answers come by pathservice_answer().
  *
- * The path is ours: it is created at the start, leaves that nobody wants are removed (those found at
- * the service after grace_ns only, so that subscribers can come back after a restart), what is missing
- * there is added again, and it is deleted at the end. Requests are idempotent and go one after the
- * other; what was not answered, or not confirmed, is asked again with growing pauses.
+ * The path is ours: it is created at the start, leaves that nobody wants are removed (those found
+ * at the service after grace_ns only, so that subscribers can come back after a restart), what is
+ * missing there is added again, and it is deleted at the end. Requests are idempotent and go one
+ * after the other; what was not answered, or not confirmed, is asked again with growing pauses.
  */
 #ifndef LDMD_PATHSERVICE_H
 #define LDMD_PATHSERVICE_H
 
 #include "pathrest.h"
 
-#define PATH_AUDIT_S 30u               /* how often the service is asked what it has */
+#define PATH_AUDIT_S 30u /* how often the service is asked what it has */
 
 enum path_verdict {
-    PATH_CONFIRMED,                    /* the leaf's flow entries are in place */
+    PATH_CONFIRMED, /* the leaf's flow entries are in place */
     PATH_REFUSED,
     PATH_TIMED_OUT
 };
@@ -27,7 +27,7 @@ struct path_config {
     char name[PATH_NAME_MAX + 1];
     struct path_endpoint root;
     uint64_t rate_bps;
-    uint64_t timeout_ns;               /* how long a subscriber waits */
+    uint64_t timeout_ns; /* how long a subscriber waits */
     uint64_t grace_ns;
     void *ctx;
     /* Once for each want, unless it is taken back before. After PATH_CONFIRMED the want lasts until
@@ -36,11 +36,11 @@ struct path_config {
 };
 
 struct path_answer {
-    unsigned status;                   /* HTTP's; 0: there was no answer */
-    unsigned retry_after_s;            /* 0: not given */
+    unsigned status;        /* HTTP's; 0: there was no answer */
+    unsigned retry_after_s; /* 0: not given */
     const char *body;
     size_t body_bytes;
-    const char *why;                   /* why there was no answer */
+    const char *why; /* why there was no answer */
 };
 
 struct pathservice;

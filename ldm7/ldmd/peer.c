@@ -18,9 +18,9 @@
 
 struct peer_msg {
     struct peer_msg *next;
-    struct iovec iov[5];            /* head, data, [mark of a second fragment, data,] padding */
+    struct iovec iov[5]; /* head, data, [mark of a second fragment, data,] padding */
     int niov, at;
-    struct pq *queue;               /* set: view is pinned */
+    struct pq *queue; /* set: view is pinned */
     struct pq_view view;
     size_t bytes;
     uint8_t mark2[4];
@@ -63,8 +63,8 @@ static void set_tcp(int fd, int option, uint64_t value)
     setsockopt(fd, IPPROTO_TCP, option, &v, sizeof v);
 }
 
-/* Silence is probed after a quarter of the time; what is sent may wait for half of it, from the moment
- * it was sent: together no more than the whole. */
+/* Silence is probed after a quarter of the time; what is sent may wait for half of it, from the
+ * moment it was sent: together no more than the whole. */
 void peer_watch(struct peer *p, uint64_t seconds)
 {
     set_tcp(p->fd, TCP_KEEPIDLE, seconds / 4);
@@ -230,7 +230,7 @@ static void enqueue_small(struct peer *p, struct xout *x)
     struct peer_msg *m;
 
     if (x->overflow)
-        abort();                    /* all types are bounded: cannot happen */
+        abort(); /* all types are bounded: cannot happen */
     rpc_finish(x, 0, true);
     m = new_msg(x->len);
     memcpy(m->head, x->buf, x->len);
@@ -314,7 +314,8 @@ void peer_send_product(struct peer *p, uint32_t vers, uint32_t proc, bool with_i
     if (with_index)
         xout_u32(&x, index);
     if (vers == LDM_VERS6 && proc == LDM6_BLKDATA)
-        xout_block(&x, &(struct ldm_block){.signature = view->info.signature, .size = (uint32_t)size});
+        xout_block(&x,
+                   &(struct ldm_block){.signature = view->info.signature, .size = (uint32_t)size});
     else
         xout_info(&x, &view->info);
     if (x.overflow)

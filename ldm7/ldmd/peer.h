@@ -9,7 +9,8 @@
 
 #include "ldmrpc.h"
 
-#define PEER_OUT_BYTES ((size_t)512 * 1024)   /* room while less than this is waiting to be written */
+/* There is room while less than this waits to be written. */
+#define PEER_OUT_BYTES ((size_t)512 * 1024)
 #define PEER_OUT_MESSAGES 256u
 #define PEER_READ_BYTES (64u * 1024)
 
@@ -17,7 +18,7 @@ struct peer_msg;
 
 struct peer {
     int fd;
-    char host[64];                  /* dotted address of the other end */
+    char host[64]; /* dotted address of the other end */
     struct in_addr addr;
     struct rpc_stream in;
     struct peer_msg *first, **last;
@@ -25,14 +26,14 @@ struct peer {
     uint32_t next_xid;
     uint64_t last_in_ns, last_out_ns; /* anything received; anything written */
     uint64_t bytes_in, bytes_out;
-    int reads_per_call;             /* of at most PEER_READ_BYTES (or product data); default 16 */
+    int reads_per_call; /* of at most PEER_READ_BYTES (or product data); default 16 */
 };
 
 /* Takes over fd (made non-blocking). */
 void peer_init(struct peer *p, int fd, const struct rpc_sink *sink, uint64_t now);
 void peer_close(struct peer *p);
-/* A host that is gone without a word is noticed within so many seconds, whether there is anything to
- * send to it or not (otherwise: 60 s after the next message). */
+/* A host that is gone without a word is noticed within so many seconds, whether there is anything
+ * to send to it or not (otherwise: 60 s after the next message). */
 void peer_watch(struct peer *p, uint64_t seconds);
 
 /* Reads a bounded amount. 1: closed by the other end, -1: error; then why holds the reason. */

@@ -133,7 +133,8 @@ struct pim *pim_open(const char *path, bool writable, uint32_t capacity, bool *r
         goto fail;
     if (lock(p, writable ? F_WRLCK : F_RDLCK) < 0 || fstat(p->fd, &st) < 0)
         goto fail;
-    p->capacity = st.st_size > (off_t)HEAD_BYTES ? ((uint64_t)st.st_size - HEAD_BYTES) / SIG_BYTES : 0;
+    p->capacity =
+        st.st_size > (off_t)HEAD_BYTES ? ((uint64_t)st.st_size - HEAD_BYTES) / SIG_BYTES : 0;
     if (writable && make_usable(p, capacity, reset != NULL ? reset : &ignored) < 0)
         goto fail;
     lock(p, F_UNLCK);
@@ -174,7 +175,7 @@ int pim_put(struct pim *p, uint32_t index, const struct pq_signature *sig)
     if (lock(p, F_WRLCK) < 0)
         return -1;
     if (p->capacity == 0) {
-        errno = EINVAL;                /* opened for reading before there was anything */
+        errno = EINVAL; /* opened for reading before there was anything */
         goto done;
     }
     if (!read_head(p, &h) || h.oldest_index + (uint32_t)h.count != index)

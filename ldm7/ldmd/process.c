@@ -12,14 +12,22 @@
 
 #define MLDM_MAGIC 0x6d6c646du
 
-struct message { uint32_t magic; struct mldm_request request; };
+struct message {
+    uint32_t magic;
+    struct mldm_request request;
+};
 
 int mldm_subscribe(int control_fd, const struct mldm_request *request)
 {
     struct message req = {MLDM_MAGIC, *request};
-    union { struct cmsghdr align; char bytes[CMSG_SPACE(sizeof(int))]; } cmsg = {0};
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } cmsg = {0};
     struct iovec iov = {&req, sizeof req};
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = cmsg.bytes,
+    struct msghdr m = {.msg_iov = &iov,
+                       .msg_iovlen = 1,
+                       .msg_control = cmsg.bytes,
                        .msg_controllen = sizeof cmsg.bytes};
     int pair[2], rc;
 
@@ -41,9 +49,14 @@ int mldm_subscribe(int control_fd, const struct mldm_request *request)
 int mldm_accept(int control_fd, struct mldm_request *request)
 {
     struct message req;
-    union { struct cmsghdr align; char bytes[CMSG_SPACE(sizeof(int))]; } cmsg;
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } cmsg;
     struct iovec iov = {&req, sizeof req};
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = cmsg.bytes,
+    struct msghdr m = {.msg_iov = &iov,
+                       .msg_iovlen = 1,
+                       .msg_control = cmsg.bytes,
                        .msg_controllen = sizeof cmsg.bytes};
     struct cmsghdr *c;
     int fd = -1;
@@ -79,12 +92,17 @@ int congestion_control_set(int fd, const char *name, char *err, size_t err_bytes
     char available[200];
     int e;
 
-    if (name[0] == '\0' || setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0)
+    if (name[0] == '\0' ||
+        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0)
         return 0;
     e = errno;
     read_line("/proc/sys/net/ipv4/tcp_available_congestion_control", available, sizeof available);
-    snprintf(err, err_bytes, "the kernel does not take congestion control \"%s\": %s; available: %s", name,
-             e == ENOENT ? "unknown name (ctcp-load gives the kernel Circuit TCP)" : e == EPERM ? "it is for root only" : strerror(e), available);
+    snprintf(err, err_bytes,
+             "the kernel does not take congestion control \"%s\": %s; available: %s", name,
+             e == ENOENT  ? "unknown name (ctcp-load gives the kernel Circuit TCP)"
+             : e == EPERM ? "it is for root only"
+                          : strerror(e),
+             available);
     return -1;
 }
 

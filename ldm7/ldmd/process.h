@@ -13,7 +13,7 @@
 #include "peer.h"
 
 struct options {
-    const char *queue;                 /* path of the product queue */
+    const char *queue; /* path of the product queue */
     struct conf *conf;
 };
 
@@ -21,9 +21,9 @@ struct options {
 
 struct upstream_env {
     const struct options *opt;
-    const int *mldm_fds;               /* one socket towards the mldm of each MULTICAST entry */
-    bool (*is_alive)(uint32_t id);     /* is this an upstream child? (IS_ALIVE) */
-    struct feeds *feeds;               /* of all upstream children; NULL: not kept */
+    const int *mldm_fds;           /* one socket towards the mldm of each MULTICAST entry */
+    bool (*is_alive)(uint32_t id); /* is this an upstream child? (IS_ALIVE) */
+    struct feeds *feeds;           /* of all upstream children; NULL: not kept */
 };
 /* Serves one accepted connection until it ends. All entry functions return an exit status. */
 int upstream_run(const struct upstream_env *env, int fd);
@@ -36,28 +36,28 @@ int down7_run(const struct options *opt, const struct conf_receive *rcv);
 
 /* What a subscription needs of mldm: that the subscriber may connect, from which address. */
 struct mldm_request {
-    struct in_addr subscriber;         /* where the subscription comes from */
-    bool wants_address;                /* one of the VLAN's subnet, instead of his own */
-    bool wants_leaf;                   /* the path of the entry is to reach his endpoint */
+    struct in_addr subscriber; /* where the subscription comes from */
+    bool wants_address;        /* one of the VLAN's subnet, instead of his own */
+    bool wants_leaf;           /* the path of the entry is to reach his endpoint */
     struct path_endpoint leaf;
-    char endpoint[ADDRESSES_KEY];      /* who keeps the same address if possible */
+    char endpoint[ADDRESSES_KEY]; /* who keeps the same address if possible */
 };
 struct mldm_answer {
-    uint32_t status;                   /* enum ldm7_status */
+    uint32_t status; /* enum ldm7_status */
     uint32_t tcp_port;
-    struct in_addr addr;               /* the subscriber's on the VLAN */
+    struct in_addr addr; /* the subscriber's on the VLAN */
     uint32_t prefix_len;
 };
-/* Asks mldm (SEQPACKET socket control_fd of its entry); what it grants lasts as long as the returned
- * channel stays open, which becomes readable with a struct mldm_answer. -1 with errno. */
+/* Asks mldm (SEQPACKET socket control_fd of its entry); what it grants lasts as long as the
+ * returned channel stays open, which becomes readable with a struct mldm_answer. -1 with errno. */
 int mldm_subscribe(int control_fd, const struct mldm_request *req);
 /* mldm's end of it: -1 if there is none waiting (or it is malformed). */
 int mldm_accept(int control_fd, struct mldm_request *req);
 
 /* ------------------------------------------------------------------ outgoing connections */
 
-/* Sets a TCP socket's congestion control; what accept makes of a listening one inherits it. 0, or -1
- * and why not, with what the kernel has. An empty name leaves the kernel's default. */
+/* Sets a TCP socket's congestion control; what accept makes of a listening one inherits it. 0, or
+ * -1 and why not, with what the kernel has. An empty name leaves the kernel's default. */
 int congestion_control_set(int fd, const char *name, char *err, size_t err_bytes);
 /* The one that dial uses from now on; the name must stay. */
 void dial_congestion_control(const char *name);
@@ -68,7 +68,11 @@ int dial_result(int fd);
 
 /* When to try again: at once after an established feed dropped (unless it lasted under 5 s), then
  * each second for a minute, then each minute; a denied request waits denied_s (0: a minute). */
-struct retry { uint64_t window_end_ns, established_ns; bool immediate; uint64_t denied_s; };
+struct retry {
+    uint64_t window_end_ns, established_ns;
+    bool immediate;
+    uint64_t denied_s;
+};
 void retry_start(struct retry *r, uint64_t now);
 uint64_t retry_at(struct retry *r, uint64_t now, bool denied);
 /* A connection was of use. */

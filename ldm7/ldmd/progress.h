@@ -9,17 +9,20 @@
 
 #include "queue/pq.h"
 
-#define PROGRESS_MAX 65536u            /* product indices between the oldest open one and the newest */
+#define PROGRESS_MAX 65536u /* product indices between the oldest open one and the newest */
 
-struct progress_cell { bool settled, has_sig; struct pq_signature sig; };
+struct progress_cell {
+    bool settled, has_sig;
+    struct pq_signature sig;
+};
 
 struct progress {
-    struct progress_cell *cells;       /* ring, index modulo cap */
-    uint32_t cap, first, count;        /* first: the oldest open index; count: known from there on */
-    bool started, passed;              /* passed: indices before first were settled */
+    struct progress_cell *cells; /* ring, index modulo cap */
+    uint32_t cap, first, count;  /* first: the oldest open index; count: known from there on */
+    bool started, passed;        /* passed: indices before first were settled */
     bool has_last;
-    struct pq_signature last;          /* of the newest one before first */
-    uint64_t given_up;                 /* open ones that PROGRESS_MAX pushed out */
+    struct pq_signature last; /* of the newest one before first */
+    uint64_t given_up;        /* open ones that PROGRESS_MAX pushed out */
 };
 
 /* A new session. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "push.h"
 
+#include <stdio.h>
+
 #include "common/log.h"
 #include "common/product_line.h"
-
-#include <stdio.h>
 
 static void put_class(struct xout *x, const void *arg)
 {

@@ -11,18 +11,18 @@
 struct push {
     const char *host;
     uint16_t port;
-    double timeout_s;                  /* for each answer */
-    struct client c;                   /* c.why says what failed */
+    double timeout_s; /* for each answer */
+    struct client c;  /* c.why says what failed */
     struct matcher accepted;
     struct ldm6_reply reply;
     uint32_t max_hereis;
-    uint32_t code;                     /* of COMINGSOON's answer */
+    uint32_t code; /* of COMINGSOON's answer */
 };
 
 /* Connects and offers products of the feed. false: c.why. c must have been opened (client_init). */
 bool push_begin(struct push *p, uint32_t feed);
-/* Sends the product, or logs that it is not accepted or not wanted. false: the connection is over; else
- * nothing refers to the data any more. */
+/* Sends the product, or logs that it is not accepted or not wanted. false: the connection is over;
+ * else nothing refers to the data any more. */
 bool push_product(struct push *p, const struct pq_view *v);
 /* The server has taken all. */
 bool push_taken(struct push *p);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "resume.h"
 
-#include "common/digest.h"
-#include "common/feedtype.h"
-#include "common/new_file.h"
-#include "common/product_line.h"
-
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
+
+#include "common/digest.h"
+#include "common/feedtype.h"
+#include "common/new_file.h"
+#include "common/product_line.h"
 
 #define HEAD "# The last product that came by this request; read when it is made again.\n"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an LDM6 downstream remembers between sessions (reference 3.4 (7)): the information of the last
- * product of a request that came from its upstream. A text file `.<md5 of the request>.info` in the
- * queue's directory.
+ * What an LDM6 downstream remembers between sessions (reference 3.4 (7)): the information of the
+ * last product of a request that came from its upstream. A text file `.<md5 of the request>.info`
+ * in the queue's directory.
  */
 #ifndef LDMD_RESUME_H
 #define LDMD_RESUME_H

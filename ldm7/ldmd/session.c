@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session.h"
 
-#include "match.h"
-#include "common/new_file.h"
-#include "common/product_line.h"
-
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "common/new_file.h"
+#include "common/product_line.h"
+#include "match.h"
 
 #define LAST "Last Multicast Product Signature: "
 #define MISSED "Missed Product Indexes:"
@@ -83,7 +83,8 @@ void session_load(struct session *s, const char *path)
         return;
     while (fgets(line, sizeof line, f) != NULL) {
         line[strcspn(line, "\r\n")] = '\0';
-        if (strncmp(line, LAST, strlen(LAST)) == 0 && signature_parse(line + strlen(LAST), &s->last))
+        if (strncmp(line, LAST, strlen(LAST)) == 0 &&
+            signature_parse(line + strlen(LAST), &s->last))
             s->has_last = true;
         else if (strncmp(line, ITEM, strlen(ITEM)) == 0)
             session_add_missed(s, (uint32_t)strtoul(line + strlen(ITEM), NULL, 10));

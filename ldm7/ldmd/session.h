@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What an LDM7 downstream remembers between sessions (reference 4.4): the signature of the newest
- * product up to which all is complete, and the indices of missed products still to be fetched. Kept as
+ * product up to which all is complete, and the indices of missed products still to be fetched. Kept
+ * as
  * `<queue directory>/<host:port>_<FEED>.yaml`.
  */
 #ifndef LDMD_SESSION_H
@@ -16,7 +17,7 @@ struct session {
     struct pq_signature last;
     uint32_t *missed;
     size_t nmissed, cap;
-    uint64_t dropped;                  /* missed products beyond SESSION_MISSED_MAX */
+    uint64_t dropped; /* missed products beyond SESSION_MISSED_MAX */
     bool dirty;
 };
 

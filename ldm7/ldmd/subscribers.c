@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "subscribers.h"
 
-#include "common/feedtype.h"
-#include "common/log.h"
-#include "pathclient.h"
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -12,17 +8,21 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/feedtype.h"
+#include "common/log.h"
+#include "pathclient.h"
+
 #define CHANNELS_MAX 1024u
 #define REFUSAL_NS (NS_PER_S / 2)
-#define END_NS (3 * NS_PER_S)          /* of the ten that ldmd gives its children */
+#define END_NS (3 * NS_PER_S) /* of the ten that ldmd gives its children */
 
 /* One per up7: its subscriber may connect as long as up7 lives. */
 struct channel {
     struct channel *next;
     struct subscribers *owner;
     struct in_addr addr;
-    bool leased;                       /* addr is of our subnet */
-    bool waits;                        /* for the path service */
+    bool leased; /* addr is of our subnet */
+    bool waits;  /* for the path service */
     struct loop_source src;
 };
 
@@ -34,7 +34,7 @@ struct subscribers {
     struct channel *channels;
     size_t nchannels;
     struct addresses *addresses;
-    struct pathservice *path;          /* NULL: no path service */
+    struct pathservice *path; /* NULL: no path service */
     struct pathclient *client;
     uint16_t tcp_port;
     uint64_t refused, refused_logged_ns;
@@ -56,7 +56,8 @@ static void log_refusal(struct subscribers *s, const char *host)
 }
 
 /* DRFSM 2.2.2: the address given to a subscriber (his own where he has no VLAN); beyond the paper,
- * addresses that ALLOW entries grant the full feed, for hosts whose address on the path is fixed. */
+ * addresses that ALLOW entries grant the full feed, for hosts whose address on the path is
+ * fixed. */
 bool subscribers_authorize(struct subscribers *s, struct in_addr peer)
 {
     char text[INET_ADDRSTRLEN];
@@ -114,7 +115,9 @@ static void on_channel(void *ctx, uint32_t events)
 static void answer(struct channel *c)
 {
     const struct subscribers *s = c->owner;
-    struct mldm_answer a = {.status = LDM7_OK, .tcp_port = s->tcp_port, .addr = c->addr,
+    struct mldm_answer a = {.status = LDM7_OK,
+                            .tcp_port = s->tcp_port,
+                            .addr = c->addr,
                             .prefix_len = c->leased ? s->entry->subnet_len : 32};
 
     c->waits = false;
@@ -148,7 +151,9 @@ static uint32_t new_channel(struct subscribers *s, int fd, const struct mldm_req
 
     if (c == NULL)
         return LDM7_SYSTEM;
-    *c = (struct channel){.owner = s, .addr = req->subscriber, .leased = req->wants_address,
+    *c = (struct channel){.owner = s,
+                          .addr = req->subscriber,
+                          .leased = req->wants_address,
                           .waits = req->wants_leaf && s->path != NULL};
     if (s->nchannels >= CHANNELS_MAX ||
         (c->leased && !addresses_take(s->addresses, req->endpoint, &c->addr))) {
@@ -208,8 +213,11 @@ static bool open_path(struct subscribers *s)
 {
     const struct conf_settings *set = &s->opt->conf->set;
     const struct conf_multicast *m = s->entry;
-    struct path_config cfg = {.rate_bps = m->path_rate_bps, .timeout_ns = set->path_timeout_s * NS_PER_S,
-                              .grace_ns = set->path_grace_s * NS_PER_S, .ctx = s, .verdict = on_verdict};
+    struct path_config cfg = {.rate_bps = m->path_rate_bps,
+                              .timeout_ns = set->path_timeout_s * NS_PER_S,
+                              .grace_ns = set->path_grace_s * NS_PER_S,
+                              .ctx = s,
+                              .verdict = on_verdict};
     const char *why;
 
     if (!conf_has_path(s->opt->conf, m))
@@ -233,7 +241,10 @@ struct subscribers *subscribers_open(struct loop *loop, const struct options *op
 
     if (s == NULL)
         return NULL;
-    *s = (struct subscribers){.loop = loop, .opt = opt, .entry = entry, .tcp_port = tcp_port,
+    *s = (struct subscribers){.loop = loop,
+                              .opt = opt,
+                              .entry = entry,
+                              .tcp_port = tcp_port,
                               .control_src = {.fd = -1},
                               .addresses = addresses_new(entry->fmtp_addr, entry->subnet_len)};
     feedtype_format(entry->feed, s->feed, sizeof s->feed);

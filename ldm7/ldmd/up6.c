@@ -4,16 +4,15 @@
  * product after product. Alternate: each is announced (COMINGSOON) and sent (BLKDATA) if the
  * subscriber does not have it; one announcement at a time, as the original expects.
  */
-#include "upstream.h"
-
-#include "common/log.h"
-#include "common/product_line.h"
-
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define TURN_AROUND_S 1                /* reference 3.4 (4): the original's client still reads */
+#include "common/log.h"
+#include "common/product_line.h"
+#include "upstream.h"
+
+#define TURN_AROUND_S 1 /* reference 3.4 (4): the original's client still reads */
 #define IDLE_S 30
 #define REPLY_S 60
 #define CLOCKS_APART_S 60
@@ -51,8 +50,8 @@ static bool reduce(struct upstream *u, struct ldm_class *c)
     return changed || n == 0;
 }
 
-/* After the product with that signature, or at what was inserted from cls->from on: less the margin,
- * as the time of creation, which counts in the end, comes from another clock. */
+/* After the product with that signature, or at what was inserted from cls->from on: less the
+ * margin, as the time of creation, which counts in the end, comes from another clock. */
 static void set_cursor(struct upstream *u, bool has_sig, const struct pq_signature *sig,
                        const struct ldm_class *cls)
 {
@@ -66,7 +65,7 @@ static void set_cursor(struct upstream *u, bool has_sig, const struct pq_signatu
         return;
     }
     u->cursor = v.seq;
-    u->match.ignore_from = true;       /* it continues exactly where it stopped */
+    u->match.ignore_from = true; /* it continues exactly where it stopped */
     pq_release(u->queue, &v);
 }
 
@@ -134,13 +133,15 @@ bool up6_feedme(struct upstream *u, const struct rpc_msg *m, struct xin *args, b
     u->role = UP_LDM6;
     u->notify = notify;
     u->alternate = max_hereis <= UINT32_MAX / 2;
-    u->unflushed = true;               /* at the queue's end NULLPROC tells so, from the start */
+    u->unflushed = true; /* at the queue's end NULLPROC tells so, from the start */
     u->start_ns = now_ns() + TURN_AROUND_S * NS_PER_S;
     set_cursor(u, has_sig, &sig, &r.cls);
     log_set_prog("up6");
     log_note("Starting Up(6): %s %s, SIG=%s, %s", u->peer.host,
              class_format(&r.cls, text, sizeof text), has_sig ? signature_format(&sig, hex) : hex,
-             notify ? "Notifier" : u->alternate ? "Alternate" : "Primary");
+             notify         ? "Notifier"
+             : u->alternate ? "Alternate"
+                            : "Primary");
     peer_reply(&u->peer, m->xid, put_reply, &r);
     return true;
 }
@@ -183,7 +184,7 @@ static void put_coming(struct xout *x, const void *arg)
     const struct pq_info *info = arg;
 
     xout_info(x, info);
-    xout_u32(x, info->size);           /* one block */
+    xout_u32(x, info->size); /* one block */
 }
 
 static void send_product(struct upstream *u, struct pq_view *v)
@@ -247,7 +248,8 @@ bool up6_pump(struct upstream *u, uint64_t now)
         u->finished = true;
         return false;
     }
-    for (int i = 0; i < PUMP_STEPS && !u->at_end && !u->coming.waits && peer_has_room(&u->peer); i++) {
+    for (int i = 0; i < PUMP_STEPS && !u->at_end && !u->coming.waits && peer_has_room(&u->peer);
+         i++) {
         enum pq_status st = pq_next(u->queue, u->cursor, &v);
 
         if (st == PQ_END) {
@@ -273,7 +275,7 @@ uint64_t up6_deadline(const struct upstream *u)
     if (u->start_ns > u->loop.now_ns)
         return u->start_ns;
     if (peer_has_output(&u->peer))
-        return LOOP_FOREVER;           /* the socket is full: it says when */
+        return LOOP_FOREVER; /* the socket is full: it says when */
     if (unanswered(u))
         return answer_due(u);
     return u->at_end ? u->peer.last_out_ns + IDLE_S * NS_PER_S : LOOP_FOREVER;

@@ -3,13 +3,6 @@
  * LDM7 upstream: subscription, backstop and backlog of one subscriber (reference 4.3, 4.4). The
  * products themselves are multicast by mldm.
  */
-#include "upstream.h"
-
-#include "common/feedtype.h"
-#include "common/log.h"
-#include "pim.h"
-#include "common/product_line.h"
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -18,7 +11,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MLDM_ANSWER_S 30               /* and as long as mldm may wait for the path service */
+#include "common/feedtype.h"
+#include "common/log.h"
+#include "common/product_line.h"
+#include "pim.h"
+#include "upstream.h"
+
+#define MLDM_ANSWER_S 30 /* and as long as mldm may wait for the path service */
 #define CLIENT_SILENT_S 60
 
 static void put_reply(struct xout *x, const void *arg)
@@ -51,8 +50,8 @@ static struct in_addr server_address(const struct upstream *u)
 
 static void accept_subscriber(struct upstream *u, const struct mldm_answer *a)
 {
-    struct ldm7_reply r = {.status = LDM7_OK, .feed = u->entry->feed, .addr = a->addr,
-                           .prefix_len = a->prefix_len};
+    struct ldm7_reply r = {
+        .status = LDM7_OK, .feed = u->entry->feed, .addr = a->addr, .prefix_len = a->prefix_len};
     struct in_addr server = server_address(u);
     char addr[INET_ADDRSTRLEN];
 
@@ -111,8 +110,8 @@ static const struct conf_multicast *find_entry(const struct conf *c, uint32_t fe
 /* "dummy" (reference 4.3) or nothing: the subscriber is on the path without a VLAN of its own. */
 static bool has_endpoint(const struct ldm7_subscription *s)
 {
-    return s->switch_id[0] != '\0' && strcmp(s->switch_id, "dummy") != 0 &&
-           s->port_id[0] != '\0' && strcmp(s->port_id, "dummy") != 0;
+    return s->switch_id[0] != '\0' && strcmp(s->switch_id, "dummy") != 0 && s->port_id[0] != '\0' &&
+           strcmp(s->port_id, "dummy") != 0;
 }
 
 static uint64_t answer_by_ns(const struct upstream *u)
@@ -133,7 +132,8 @@ static bool find_leaf(const struct upstream *u, const struct ldm7_subscription *
         return true;
     req->wants_leaf = path_endpoint_set(&req->leaf, s->switch_id, s->port_id, s->vlan, &why);
     if (!req->wants_leaf)
-        log_warn("%s: endpoint %s/%s vlan %u: %s", u->peer.host, s->switch_id, s->port_id, s->vlan, why);
+        log_warn("%s: endpoint %s/%s vlan %u: %s", u->peer.host, s->switch_id, s->port_id, s->vlan,
+                 why);
     return req->wants_leaf;
 }
 
@@ -292,8 +292,8 @@ static bool backlog_wants(const struct upstream *u, const struct pq_info *info)
     if ((info->feedtype & u->entry->feed) == 0 ||
         !conf_allows_product(u->env->opt->conf, info, u->names, u->nnames))
         return false;
-    return !u->backlog_by_time ||
-           (int64_t)info->creation.tv_sec >= (int64_t)time(NULL) - (int64_t)u->backlog.time_offset_s;
+    return !u->backlog_by_time || (int64_t)info->creation.tv_sec >=
+                                      (int64_t)time(NULL) - (int64_t)u->backlog.time_offset_s;
 }
 
 static void pump_backlog(struct upstream *u)
@@ -346,7 +346,7 @@ uint64_t up7_deadline(const struct upstream *u)
     if (!u->replied)
         return answer_by_ns(u);
     if (peer_has_output(&u->peer))
-        return LOOP_FOREVER;           /* the socket says when it takes more */
+        return LOOP_FOREVER; /* the socket says when it takes more */
     return (in > out ? in : out) + CLIENT_SILENT_S * NS_PER_S;
 }
 

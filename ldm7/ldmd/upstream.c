@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "upstream.h"
 
-#include "common/log.h"
-
 #include <errno.h>
 #include <netdb.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-#define FIRST_CALL_S 120               /* reference 3.4 (5) */
+#include "common/log.h"
+
+#define FIRST_CALL_S 120 /* reference 3.4 (5) */
 
 bool upstream_open_queue(struct upstream *u)
 {
@@ -77,13 +77,14 @@ static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *args)
     if (u->closing)
         return true;
     if (u->peer.out_messages >= PEER_OUT_MESSAGES + UP7_READ_CHUNK_REQUESTS)
-        return false;                  /* calls without reading the replies */
+        return false; /* calls without reading the replies */
     if (m->prog != LDM_PROGRAM) {
         peer_reply_error(&u->peer, m->xid, RPC_PROG_UNAVAIL);
         return true;
     }
-    if (m->proc == LDM6_NULL && u->role != UP_LDM7 && m->vers >= LDM_VERS5 && m->vers <= LDM_VERS7) {
-        peer_reply(&u->peer, m->xid, NULL, NULL);   /* the original ldmping asks in version 5 */
+    if (m->proc == LDM6_NULL && u->role != UP_LDM7 && m->vers >= LDM_VERS5 &&
+        m->vers <= LDM_VERS7) {
+        peer_reply(&u->peer, m->xid, NULL, NULL); /* the original ldmping asks in version 5 */
         return true;
     }
     if (m->vers != LDM_VERS6 && m->vers != LDM_VERS7) {
@@ -203,8 +204,11 @@ static void serve(struct upstream *u)
 int upstream_run(const struct upstream_env *env, int fd)
 {
     struct upstream *u = calloc(1, sizeof *u);
-    struct rpc_sink sink = {.call = on_call, .reply = on_reply, .product_begin = product_begin,
-                            .product_end = product_end, .product_abort = product_abort,
+    struct rpc_sink sink = {.call = on_call,
+                            .reply = on_reply,
+                            .product_begin = product_begin,
+                            .product_end = product_end,
+                            .product_abort = product_abort,
                             .block_begin = block_begin};
 
     if (u == NULL || loop_open(&u->loop) < 0)

@@ -9,9 +9,9 @@
 #include "intake.h"
 #include "process.h"
 
-#define UP7_PENDING 8192u              /* REQUEST_PRODUCT waiting for room on the connection */
-#define UP7_READ_CHUNK_REQUESTS 2048u  /* more requests than one read can bring */
-#define PUMP_STEPS 1024                /* queue positions looked at before other work gets a turn */
+#define UP7_PENDING 8192u             /* REQUEST_PRODUCT waiting for room on the connection */
+#define UP7_READ_CHUNK_REQUESTS 2048u /* more requests than one read can bring */
+#define PUMP_STEPS 1024               /* queue positions looked at before other work gets a turn */
 
 struct upstream {
     const struct upstream_env *env;
@@ -19,21 +19,26 @@ struct upstream {
     struct peer peer;
     struct loop_source peer_src, queue_src;
     struct pq *queue;
-    const char *names[2];              /* the peer: dotted address, host name if looked up */
+    const char *names[2]; /* the peer: dotted address, host name if looked up */
     size_t nnames;
     char host_name[256];
     enum { UP_WAITING, UP_LDM6, UP_HIYA, UP_LDM7 } role;
-    bool finished;                     /* end now */
-    bool closing;                      /* end when everything is written */
-    bool at_end;                       /* nothing further in the queue for now */
+    bool finished; /* end now */
+    bool closing;  /* end when everything is written */
+    bool at_end;   /* nothing further in the queue for now */
     uint64_t born_ns;
 
     /* up6 */
     struct matcher match;
     bool notify, alternate;
-    struct { bool waits; uint32_t xid; uint64_t since_ns; struct pq_view view; } coming;
-    uint64_t cursor;                   /* also of the up7 backlog */
-    uint64_t start_ns;                 /* when the connection may turn around */
+    struct {
+        bool waits;
+        uint32_t xid;
+        uint64_t since_ns;
+        struct pq_view view;
+    } coming;
+    uint64_t cursor;   /* also of the up7 backlog */
+    uint64_t start_ns; /* when the connection may turn around */
     bool unflushed, null_outstanding;
     uint32_t null_xid;
     uint64_t null_ns;
@@ -46,16 +51,16 @@ struct upstream {
     char feed_name[320];
     uint32_t subscribe_xid;
     uint64_t subscribed_ns;
-    struct loop_source channel_src;    /* to mldm */
+    struct loop_source channel_src; /* to mldm */
     bool replied;
     struct pim *pim;
     uint32_t pending[UP7_PENDING];
     size_t pending_head, pending_count;
     bool backlog_active;
-    bool fenced;                       /* a NULLPROC call waits for the end of the backlog */
+    bool fenced; /* a NULLPROC call waits for the end of the backlog */
     uint32_t fence_xid;
     struct ldm7_backlog backlog;
-    uint64_t backlog_end;              /* queue position where it ends at the latest */
+    uint64_t backlog_end; /* queue position where it ends at the latest */
     bool backlog_by_time;
 };
 

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vlan.h"
 
-#include "common/log.h"
-#include "loop.h"
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
@@ -12,6 +9,9 @@
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "common/log.h"
+#include "loop.h"
 
 #define LONGEST_MS 30000
 
@@ -58,8 +58,12 @@ int vlan_create(const char *vlanutil, const char *interface, const struct ldm7_r
                 struct in_addr server)
 {
     char addr[INET_ADDRSTRLEN], cidr[INET_ADDRSTRLEN + 4], route[INET_ADDRSTRLEN];
-    char *argv[] = {(char *)(uintptr_t)vlanutil, (char *)(uintptr_t)"create",
-                    (char *)(uintptr_t)interface, cidr, route, NULL};
+    char *argv[] = {(char *)(uintptr_t)vlanutil,
+                    (char *)(uintptr_t) "create",
+                    (char *)(uintptr_t)interface,
+                    cidr,
+                    route,
+                    NULL};
 
     inet_ntop(AF_INET, &reply->addr, addr, sizeof addr);
     inet_ntop(AF_INET, &server, route, sizeof route);
@@ -69,7 +73,7 @@ int vlan_create(const char *vlanutil, const char *interface, const struct ldm7_r
 
 void vlan_destroy(const char *vlanutil, const char *interface)
 {
-    char *argv[] = {(char *)(uintptr_t)vlanutil, (char *)(uintptr_t)"destroy",
+    char *argv[] = {(char *)(uintptr_t)vlanutil, (char *)(uintptr_t) "destroy",
                     (char *)(uintptr_t)interface, NULL};
 
     (void)run(argv);

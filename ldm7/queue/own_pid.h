@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The process's id without a system call each time (the C library asks the kernel every time): it is in
- * every log line and every operation of the queue.
+ * The process's id without a system call each time (the C library asks the kernel every time): it
+ * is in every log line and every operation of the queue.
  */
 #ifndef LDM_OWN_PID_H
 #define LDM_OWN_PID_H

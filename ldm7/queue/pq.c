@@ -53,7 +53,8 @@ static void populate(struct pq *q, uint64_t offset, uint64_t bytes)
                 from = c * PQ_CHUNK;
         } else if (run) {
             uint64_t room = q->h->data_bytes - from;
-            madvise(q->data + from, run * PQ_CHUNK < room ? run * PQ_CHUNK : room, MADV_POPULATE_WRITE);
+            madvise(q->data + from, run * PQ_CHUNK < room ? run * PQ_CHUNK : room,
+                    MADV_POPULATE_WRITE);
             run = 0;
         }
     }
@@ -118,7 +119,8 @@ enum pq_status pq_commit(struct pq *q, struct pq_reservation *r, const struct pq
                          uint32_t data_offset)
 {
     if ((uint64_t)data_offset + info->size > r->region_bytes ||
-        !memchr(info->ident, 0, sizeof info->ident) || !memchr(info->origin, 0, sizeof info->origin))
+        !memchr(info->ident, 0, sizeof info->ident) ||
+        !memchr(info->origin, 0, sizeof info->origin))
         return PQ_INVAL;
     enum pq_status s = pq_lock(q);
     if (s)
@@ -188,7 +190,8 @@ static void show(struct pq *q, uint32_t slot, struct pq_view *out)
     const struct pq_slot *s = &q->slots[slot];
     pq_pin(q, slot);
     out->info = s->info;
-    out->inserted = (struct timeval){.tv_sec = s->inserted_us / 1000000, .tv_usec = s->inserted_us % 1000000};
+    out->inserted =
+        (struct timeval){.tv_sec = s->inserted_us / 1000000, .tv_usec = s->inserted_us % 1000000};
     out->data = q->data + s->offset + s->data_offset;
     out->seq = s->seq;
     out->slot = slot;

@@ -20,26 +20,28 @@
 
 enum pq_status {
     PQ_OK = 0,
-    PQ_END,          /* no (further) product */
-    PQ_DUP,          /* a product with this signature is in the queue */
-    PQ_BIG,          /* larger than the queue can ever hold */
-    PQ_FULL,         /* the room that must be made is pinned by readers */
-    PQ_CORRUPT,      /* not a product queue, other version, or damaged */
-    PQ_SYSTEM,       /* errno says what */
+    PQ_END,     /* no (further) product */
+    PQ_DUP,     /* a product with this signature is in the queue */
+    PQ_BIG,     /* larger than the queue can ever hold */
+    PQ_FULL,    /* the room that must be made is pinned by readers */
+    PQ_CORRUPT, /* not a product queue, other version, or damaged */
+    PQ_SYSTEM,  /* errno says what */
     PQ_INVAL
 };
 const char *pq_strerror(enum pq_status st);
 
-struct pq_signature { uint8_t bytes[16]; };           /* MD5 of the data */
+struct pq_signature {
+    uint8_t bytes[16];
+}; /* MD5 of the data */
 
-struct pq_info {                                      /* LDM prod_info */
-    struct timeval creation;                          /* at the origin, CLOCK_REALTIME */
+struct pq_info {             /* LDM prod_info */
+    struct timeval creation; /* at the origin, CLOCK_REALTIME */
     struct pq_signature signature;
     char origin[PQ_ORIGIN_MAX + 1];
     uint32_t feedtype;
     uint32_t seqno;
     char ident[PQ_IDENT_MAX + 1];
-    uint32_t size;                                    /* bytes of data */
+    uint32_t size; /* bytes of data */
 };
 
 /* A process's handle, for the thread that opened it (if that thread ends, the handle counts as
@@ -76,20 +78,22 @@ void pq_discard(struct pq *q, struct pq_reservation *r);
 /* A pinned product: its bytes stay where they are until pq_release. */
 struct pq_view {
     struct pq_info info;
-    const uint8_t *data;                              /* info.size bytes */
-    uint64_t seq;                                     /* position in insertion order, from 1 */
-    struct timeval inserted;                          /* CLOCK_REALTIME here */
-    uint32_t slot;                                    /* internal */
+    const uint8_t *data;     /* info.size bytes */
+    uint64_t seq;            /* position in insertion order, from 1 */
+    struct timeval inserted; /* CLOCK_REALTIME here */
+    uint32_t slot;           /* internal */
 };
 /* The first product with position > after. after = 0: the oldest there is. O(1), or O(log slots)
  * where the product at `after` is gone. */
 enum pq_status pq_next(struct pq *q, uint64_t after, struct pq_view *out);
 enum pq_status pq_find(struct pq *q, const struct pq_signature *sig, struct pq_view *out);
 void pq_release(struct pq *q, struct pq_view *v);
-/* Where to begin with pq_next to get what was inserted at `from` or later: O((log slots)^2). No such
- * product is left out, also when the clock was set back meanwhile; then some older ones may come first. */
+/* Where to begin with pq_next to get what was inserted at `from` or later: O((log slots)^2). No
+ * such product is left out, also when the clock was set back meanwhile; then some older ones may
+ * come first. */
 enum pq_status pq_seek(struct pq *q, const struct timeval *from, uint64_t *after);
-/* Takes a product out; those who have it pinned may go on reading. PQ_END: none at that position. */
+/* Takes a product out; those who have it pinned may go on reading. PQ_END: none at that
+ * position. */
 enum pq_status pq_remove(struct pq *q, uint64_t seq);
 
 /* Position of the newest product (0: none yet). */
@@ -108,23 +112,23 @@ struct pq_stats {
     uint32_t slots, used_slots, high_water_slots;
     /* Since the creation. A process killed inside may leave one too few. */
     uint64_t inserted, evicted, removed, duplicates;
-    uint64_t recoveries;                              /* times somebody died holding the lock */
-    bool unclean;                                     /* see PQ_RESET_UNCLEAN */
-    double age_oldest_s, age_youngest_s;              /* since insertion; -1: no product */
+    uint64_t recoveries;                 /* times somebody died holding the lock */
+    bool unclean;                        /* see PQ_RESET_UNCLEAN */
+    double age_oldest_s, age_youngest_s; /* since insertion; -1: no product */
     /* used_* and high_water_* bytes are regions, rounded up to 64, reservations included;
      * *_slots above count products only. */
-    uint32_t reserved_slots;                          /* not (or no longer) products */
-    uint32_t high_water_occupied;                     /* slots, reservations included */
+    uint32_t reserved_slots;      /* not (or no longer) products */
+    uint32_t high_water_occupied; /* slots, reservations included */
     uint32_t free_extents, high_water_free_extents;
     uint64_t largest_free_bytes;
-    double min_residence_s;                           /* from creation to eviction; -1: none yet */
-    uint64_t min_residence_bytes;                     /* in use at that time */
+    double min_residence_s;       /* from creation to eviction; -1: none yet */
+    uint64_t min_residence_bytes; /* in use at that time */
     uint32_t min_residence_slots;
 };
 void pq_get_stats(struct pq *q, struct pq_stats *out);
 /* Who has the queue open, dead or alive. At most `room` are written; returns how many there are. */
 struct pq_client_info {
-    int32_t pid;                                      /* in the namespace of its own */
+    int32_t pid; /* in the namespace of its own */
     bool alive, writes, self;
     uint32_t pins, reservations;
     uint64_t reserved_bytes;
@@ -132,9 +136,10 @@ struct pq_client_info {
 unsigned pq_clients(struct pq *q, struct pq_client_info *out, unsigned room);
 
 enum pq_reset_what {
-    PQ_RESET_UNCLEAN,    /* the machine stopped, or the file was copied, while somebody had it open for
-                          * writing: what he wrote may be missing. Killed processes do not cause this. */
-    PQ_RESET_RESIDENCE   /* min_residence_* */
+    PQ_RESET_UNCLEAN, /* the machine stopped, or the file was copied, while somebody had it open for
+                       * writing: what he wrote may be missing. Killed processes do not cause
+                       * this. */
+    PQ_RESET_RESIDENCE /* min_residence_* */
 };
 enum pq_status pq_reset(struct pq *q, enum pq_reset_what what);
 /* Do all tables agree? PQ_CORRUPT if not. O(slots), under the lock. */

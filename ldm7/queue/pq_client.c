@@ -3,11 +3,11 @@
  * Who has the queue open, and what he holds: pins (a bitmap per client) and reservations. What
  * dead clients held is taken back when room or a place in the table is needed.
  */
-#include "pq_impl.h"
-
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "pq_impl.h"
 
 int pq_shared_mutex_init(pthread_mutex_t *m)
 {

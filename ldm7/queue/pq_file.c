@@ -2,9 +2,6 @@
  *
  * The queue's file: creation, opening with all that is checked, closing, the lock.
  */
-#include "own_pid.h"
-#include "pq_impl.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,6 +14,9 @@
 #include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "own_pid.h"
+#include "pq_impl.h"
 
 static const char magic[8] = {'D', 'W', 'N', 'P', 'O', 'U', 'R', 'Q'};
 enum { BYTE_ORDER_MARK = 0x01020304 };
@@ -49,8 +49,8 @@ bool pq_layout_of(uint64_t data_bytes, uint32_t slots, struct pq_layout *out)
             break;
     }
     uint64_t at = 0;
-#define PLACE(member, bytes)                                                                       \
-    l.member = at;                                                                                 \
+#define PLACE(member, bytes) \
+    l.member = at;           \
     at += ((uint64_t)(bytes) + 63) / 64 * 64
     at = (sizeof(struct pq_header) + 63) / 64 * 64;
     PLACE(clients, PQ_CLIENTS * sizeof(struct pq_client));
@@ -304,7 +304,8 @@ static enum pq_status enter(struct pq *q, const struct stat *st)
         return s;
     s = pq_verify(q) ? PQ_OK : PQ_CORRUPT;
     if (!s) {
-        pq_client_reclaim(q); /* a process that was killed is likely to be the one that comes again */
+        pq_client_reclaim(
+            q); /* a process that was killed is likely to be the one that comes again */
         s = pq_client_enter(q);
     }
     int e = errno;

@@ -3,7 +3,8 @@
  * Inside of the product queue. Not for users of pq.h.
  *
  * The file, every part 64-byte aligned and of a size that follows from (data_bytes, slots):
- *   header | clients | pin bitmaps | slots | nodes | hash cells | order cells | marks | scratch | data
+ *   header | clients | pin bitmaps | slots | nodes | hash cells | order cells | marks | scratch |
+ * data
  *
  * What is authoritative: a slot's state, region (offset, bytes), seq, owner and info, the bitmaps
  * and the clients' mutexes. All else (nodes, hash, order, marks, counters of use) is derived;
@@ -22,29 +23,29 @@
 
 #include "pq.h"
 
-#define PQ_UNIT 64u               /* regions begin and end on these boundaries */
+#define PQ_UNIT 64u /* regions begin and end on these boundaries */
 #define PQ_CHUNK (UINT64_C(256) << 10)
-#define PQ_CLIENTS 512u           /* handles open at a time, all processes together */
+#define PQ_CLIENTS 512u /* handles open at a time, all processes together */
 #define PQ_SLOTS_MAX (1u << 24)
 #define PQ_DATA_MAX (UINT64_C(1) << 46)
 #define PQ_NONE UINT32_MAX
 #define PQ_LISTENER_NAME "pq-listener"
 #define PQ_VERSION 2u
-#define PQ_MARK_LEVELS 5u         /* 64^5 >= the order cells of PQ_SLOTS_MAX */
+#define PQ_MARK_LEVELS 5u /* 64^5 >= the order cells of PQ_SLOTS_MAX */
 #define PQ_SPARE_NONE UINT64_MAX
 
 enum slot_state { SLOT_EMPTY, SLOT_RESERVED, SLOT_COMMITTED, SLOT_DOOMED };
 
 struct pq_slot {
     _Atomic uint32_t state;
-    uint32_t owner;               /* client, while RESERVED */
-    uint64_t offset, bytes;       /* region in the data area, multiples of PQ_UNIT */
+    uint32_t owner;         /* client, while RESERVED */
+    uint64_t offset, bytes; /* region in the data area, multiples of PQ_UNIT */
     uint64_t seq;
-    int64_t inserted_us;          /* CLOCK_REALTIME */
-    int64_t order_us;             /* the same, but never less than that of an older product */
+    int64_t inserted_us; /* CLOCK_REALTIME */
+    int64_t order_us;    /* the same, but never less than that of an older product */
     uint32_t data_offset;
-    uint32_t pins;                /* derived: clients that pin it */
-    uint32_t older, newer;        /* derived: neighbours in insertion order */
+    uint32_t pins;         /* derived: clients that pin it */
+    uint32_t older, newer; /* derived: neighbours in insertion order */
     struct pq_info info;
 };
 
@@ -60,8 +61,8 @@ struct pq_node {
 struct pq_client {
     pthread_mutex_t alive;
     uint32_t used;
-    uint32_t writes;              /* may insert */
-    int32_t pid;                  /* for people */
+    uint32_t writes; /* may insert */
+    int32_t pid;     /* for people */
 };
 
 struct pq_header {
@@ -76,61 +77,62 @@ struct pq_header {
     char boot_id[40];
     uint64_t inode;
 
-    pthread_mutex_t mutex;        /* robust, process-shared */
+    pthread_mutex_t mutex; /* robust, process-shared */
     /* Futex word: bit 0 somebody waits, the others change with every insertion. */
     _Atomic uint32_t wake;
-    uint32_t unclean;             /* the machine stopped, or a copy was made, while writers were open */
+    uint32_t unclean; /* the machine stopped, or a copy was made, while writers were open */
     _Atomic uint64_t last_seq;
     int64_t last_order_us;
     uint64_t inserted, evicted, removed, duplicates, recoveries;
     uint64_t high_water_bytes;
     uint32_t high_water_slots, high_water_free_nodes, high_water_used;
-    int64_t min_residence_us;     /* from creation to eviction; -1: none evicted yet */
+    int64_t min_residence_us; /* from creation to eviction; -1: none evicted yet */
     uint64_t min_residence_bytes;
     uint32_t min_residence_slots;
     /* derived */
-    uint32_t first_node, cursor;  /* cursor: where the next region is looked for; PQ_NONE: end */
+    uint32_t first_node, cursor;   /* cursor: where the next region is looked for; PQ_NONE: end */
     uint32_t free_slot, free_node; /* stacks, linked by `newer` and `after` */
     uint32_t oldest, newest;
-    uint32_t used_slots;          /* not EMPTY */
-    uint32_t products;            /* COMMITTED */
-    uint32_t free_nodes;          /* free extents in the list */
-    uint32_t reclaim_due;         /* room was passed over because somebody holds it: is he alive? */
+    uint32_t used_slots;  /* not EMPTY */
+    uint32_t products;    /* COMMITTED */
+    uint32_t free_nodes;  /* free extents in the list */
+    uint32_t reclaim_due; /* room was passed over because somebody holds it: is he alive? */
     uint64_t used_bytes;
 };
 
 struct pq_reservation {
     struct pq_reservation *prev, *next;
     uint32_t slot;
-    uint64_t region_bytes;        /* as asked */
+    uint64_t region_bytes; /* as asked */
 };
 
 struct pq {
     int fd;
     bool writable;
-    pid_t pid;                    /* that opened it */
+    pid_t pid; /* that opened it */
     uint8_t *map;
     size_t map_bytes;
     struct pq_header *h;
     struct pq_client *clients;
-    uint64_t *bitmaps;            /* [client][bitmap_words] */
+    uint64_t *bitmaps; /* [client][bitmap_words] */
     size_t bitmap_words;
     struct pq_slot *slots;
     struct pq_node *nodes;
-    uint32_t *hash;               /* slot + 1, 0: empty */
-    uint32_t *order;              /* [seq % order_cells]: slot + 1 */
-    uint64_t *marks[PQ_MARK_LEVELS]; /* level 0: a bit for each used order cell; above: for each word */
+    uint32_t *hash;  /* slot + 1, 0: empty */
+    uint32_t *order; /* [seq % order_cells]: slot + 1 */
+    uint64_t
+        *marks[PQ_MARK_LEVELS]; /* level 0: a bit for each used order cell; above: for each word */
     uint32_t mark_words[PQ_MARK_LEVELS], mark_levels;
-    uint32_t *scratch;            /* [slots], for pq_rebuild */
+    uint32_t *scratch; /* [slots], for pq_rebuild */
     uint8_t *data;
     uint32_t client;
-    uint32_t *my_pins;            /* [slots]: views this handle has given out */
-    uint64_t *mapped;             /* a bit for each PQ_CHUNK of data whose pages were asked for */
+    uint32_t *my_pins; /* [slots]: views this handle has given out */
+    uint64_t *mapped;  /* a bit for each PQ_CHUNK of data whose pages were asked for */
     struct pq_reservation *reservations;
-    uint64_t committed_seq;       /* of this handle's last product */
-    uint64_t steps;               /* cells and words look-ups have read */
+    uint64_t committed_seq; /* of this handle's last product */
+    uint64_t steps;         /* cells and words look-ups have read */
 
-    int event_fd;                 /* -1: no listener thread */
+    int event_fd; /* -1: no listener thread */
     pthread_t listener;
     _Atomic bool listener_stops;
 };
@@ -138,7 +140,7 @@ struct pq {
 struct pq_layout {
     uint64_t clients, bitmaps, slots, nodes, hash, order, marks, scratch, data, file_bytes;
     uint32_t node_count, hash_cells, order_cells, mark_words, mark_levels;
-    uint64_t data_bytes;          /* rounded up */
+    uint64_t data_bytes; /* rounded up */
     size_t bitmap_words;
 };
 
@@ -178,7 +180,7 @@ void pq_unpin(struct pq *q, uint32_t slot);
 int pq_shared_mutex_init(pthread_mutex_t *m);
 
 /* pq_notify.c */
-void pq_announce(struct pq *q);   /* under the lock */
+void pq_announce(struct pq *q); /* under the lock */
 void pq_wake(struct pq *q);
 void pq_notify_stop(struct pq *q);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Finding products: by signature (linear probing, keyed so that a peer that chooses signatures can
- * not make them collide; deletion shifts back, no tombstones); by position in the insertion order (a
- * ring of cells and a doubly linked list; where products in between are gone, a tree of bits, 64 to
- * a word, finds the next one); by time of insertion (bisection over positions).
+ * not make them collide; deletion shifts back, no tombstones); by position in the insertion order
+ * (a ring of cells and a doubly linked list; where products in between are gone, a tree of bits, 64
+ * to a word, finds the next one); by time of insertion (bisection over positions).
  */
-#include "pq_impl.h"
-
 #include <string.h>
+
+#include "pq_impl.h"
 
 static uint64_t mix(uint64_t x)
 {
@@ -23,7 +23,8 @@ static uint32_t home(const struct pq *q, const struct pq_signature *sig)
     uint64_t a, b;
     memcpy(&a, sig->bytes, 8);
     memcpy(&b, sig->bytes + 8, 8);
-    return (uint32_t)(mix(mix(a ^ q->h->hash_key[0]) + (b ^ q->h->hash_key[1]))) & (q->h->hash_cells - 1);
+    return (uint32_t)(mix(mix(a ^ q->h->hash_key[0]) + (b ^ q->h->hash_key[1]))) &
+           (q->h->hash_cells - 1);
 }
 
 /* The cell that holds the signature, or the empty one where it would go. */

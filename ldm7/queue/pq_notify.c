@@ -7,9 +7,6 @@
  * counted, nothing is left behind by a killed listener, and an announcement that nobody waits for
  * costs no system call.
  */
-#include "own_pid.h"
-#include "pq_impl.h"
-
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -17,6 +14,9 @@
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "own_pid.h"
+#include "pq_impl.h"
 
 enum { SOMEBODY_WAITS = 1 };
 

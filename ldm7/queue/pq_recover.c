@@ -2,10 +2,10 @@
  *
  * Making the derived structures again from the slots, and checking that they agree.
  */
-#include "pq_impl.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "pq_impl.h"
 
 static bool region_is_sane(const struct pq *q, const struct pq_slot *s)
 {
@@ -18,8 +18,9 @@ static bool product_is_sane(const struct pq *q, const struct pq_slot *s)
     const struct pq_info *i = &s->info;
     uint64_t last = atomic_load(&q->h->last_seq);
     return s->seq > 0 && s->seq <= last && last - s->seq < q->h->order_cells &&
-           (uint64_t)s->data_offset + i->size <= s->bytes && s->inserted_us >= 0 && s->order_us >= 0 &&
-           memchr(i->ident, 0, sizeof i->ident) && memchr(i->origin, 0, sizeof i->origin);
+           (uint64_t)s->data_offset + i->size <= s->bytes && s->inserted_us >= 0 &&
+           s->order_us >= 0 && memchr(i->ident, 0, sizeof i->ident) &&
+           memchr(i->origin, 0, sizeof i->origin);
 }
 
 static int by_offset(const void *a, const void *b, void *slots)
@@ -105,9 +106,11 @@ static void rebuild_index(struct pq *q)
     }
 }
 
-static uint32_t append_node(struct pq *q, uint32_t last, uint32_t node, uint64_t offset, uint64_t bytes)
+static uint32_t append_node(struct pq *q, uint32_t last, uint32_t node, uint64_t offset,
+                            uint64_t bytes)
 {
-    q->nodes[node] = (struct pq_node){.offset = offset, .bytes = bytes, .before = last, .after = PQ_NONE};
+    q->nodes[node] =
+        (struct pq_node){.offset = offset, .bytes = bytes, .before = last, .after = PQ_NONE};
     if (last == PQ_NONE)
         q->h->first_node = node;
     else
@@ -186,7 +189,8 @@ static bool regions_agree(const struct pq *q)
     uint64_t at = 0, used_bytes = 0;
     uint32_t used = 0, spare = 0, steps = 0, before = PQ_NONE;
     bool cursor_seen = h->cursor == PQ_NONE;
-    memset(q->scratch, 0, h->slots * sizeof *q->scratch); /* 32 bits for a slot's 2 nodes, and 3 more */
+    memset(q->scratch, 0,
+           h->slots * sizeof *q->scratch); /* 32 bits for a slot's 2 nodes, and 3 more */
     for (uint32_t n = h->first_node; n != PQ_NONE; before = n, n = q->nodes[n].after) {
         if (n >= h->nodes || ++steps > h->nodes)
             return false;
@@ -251,8 +255,8 @@ static bool index_agrees(const struct pq *q)
         if (pq_state(sl) != SLOT_COMMITTED || sl->older != older || !product_is_sane(q, sl) ||
             (older != PQ_NONE &&
              (q->slots[older].seq >= sl->seq || q->slots[older].order_us > sl->order_us)) ||
-            sl->order_us > h->last_order_us ||
-            q->order[sl->seq % h->order_cells] != s + 1 || pq_hash_find(q, &sl->info.signature) != s)
+            sl->order_us > h->last_order_us || q->order[sl->seq % h->order_cells] != s + 1 ||
+            pq_hash_find(q, &sl->info.signature) != s)
             return false;
     }
     return products == h->products && h->newest == older && pq_marks_agree(q);

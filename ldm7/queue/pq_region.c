@@ -2,13 +2,13 @@
  *
  * Room in the data area. A cursor goes round it; what it passes is evicted, so that the oldest
  * products go first, except products that are pinned and regions that are reserved: they are
- * stepped over. So are, as long as there is room elsewhere, products younger than half of all: their
- * reservation lasted so long that the cursor has come round. Nothing is evicted when no run of
- * evictable room is large enough.
+ * stepped over. So are, as long as there is room elsewhere, products younger than half of all:
+ * their reservation lasted so long that the cursor has come round. Nothing is evicted when no run
+ * of evictable room is large enough.
  */
-#include "pq_impl.h"
-
 #include <time.h>
+
+#include "pq_impl.h"
 
 uint64_t pq_round_up(uint64_t bytes)
 {
@@ -101,7 +101,8 @@ void pq_evict(struct pq *q, uint32_t slot)
     int64_t age_us; /* creation times come from the network */
     if (__builtin_sub_overflow((int64_t)now.tv_sec, (int64_t)creation->tv_sec, &age_us) ||
         __builtin_mul_overflow(age_us, INT64_C(1000000), &age_us) ||
-        __builtin_add_overflow(age_us, now.tv_nsec / 1000 - creation->tv_usec, &age_us) || age_us < 0)
+        __builtin_add_overflow(age_us, now.tv_nsec / 1000 - creation->tv_usec, &age_us) ||
+        age_us < 0)
         age_us = 0;
     if (h->min_residence_us < 0 || age_us < h->min_residence_us) {
         h->min_residence_us = age_us;
@@ -117,8 +118,10 @@ static bool room_exists(const struct pq *q, uint64_t bytes, uint64_t spare_after
 {
     for (int round = 0; round < 2; round++) {
         uint64_t run = 0;
-        for (uint32_t n = round ? q->h->first_node : q->h->cursor; n != PQ_NONE; n = q->nodes[n].after) {
-            run = pq_is_free_node(q, n) || evictable(q, n, spare_after) ? run + q->nodes[n].bytes : 0;
+        for (uint32_t n = round ? q->h->first_node : q->h->cursor; n != PQ_NONE;
+             n = q->nodes[n].after) {
+            run =
+                pq_is_free_node(q, n) || evictable(q, n, spare_after) ? run + q->nodes[n].bytes : 0;
             if (run >= bytes)
                 return true;
         }
@@ -177,7 +180,8 @@ enum pq_status pq_region_take(struct pq *q, uint64_t bytes, uint32_t owner, uint
     uint64_t spare_after = atomic_load(&h->last_seq) - h->products / 2;
     if (!room_exists(q, bytes, spare_after)) {
         spare_after = PQ_SPARE_NONE;
-        if (!room_exists(q, bytes, spare_after) && (!pq_client_reclaim(q) || !room_exists(q, bytes, spare_after)))
+        if (!room_exists(q, bytes, spare_after) &&
+            (!pq_client_reclaim(q) || !room_exists(q, bytes, spare_after)))
             return PQ_FULL;
     }
     if (h->free_slot == PQ_NONE && !free_a_slot(q) &&

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "ldmd/client.h"
 #include "common/log.h"
 #include "common/tool.h"
+#include "ldmd/client.h"
 
 static const char help[] =
     "Usage: ldmping [-t SECONDS] [-i SECONDS] [-P PORT] [-q] [-h HOST] [HOST[:PORT] ...]\n"
@@ -22,21 +22,29 @@ static const char help[] =
 
 enum { HOSTS_MAX = 1000 };
 static const struct option options[] = {
-    {"host", required_argument, NULL, 'h'}, {"port", required_argument, NULL, 'P'},
-    {"timeout", required_argument, NULL, 't'}, {"interval", required_argument, NULL, 'i'},
-    {"quiet", no_argument, NULL, 'q'}, TOOL_LONG, {NULL, 0, NULL, 0},
+    {"host", required_argument, NULL, 'h'},
+    {"port", required_argument, NULL, 'P'},
+    {"timeout", required_argument, NULL, 't'},
+    {"interval", required_argument, NULL, 'i'},
+    {"quiet", no_argument, NULL, 'q'},
+    TOOL_LONG,
+    {NULL, 0, NULL, 0},
 };
-static const char *const states[] = {"NAMED", "ADDRESSED", "SVC_UNAVAIL", "H_CLNT_FAILED", "RESPONDING"};
+static const char *const states[] = {"NAMED", "ADDRESSED", "SVC_UNAVAIL", "H_CLNT_FAILED",
+                                     "RESPONDING"};
 
-struct target { char *host; uint16_t port; };
+struct target {
+    char *host;
+    uint16_t port;
+};
 
 static bool ping(struct client *c, const struct target *t, double timeout_s)
 {
     uint64_t start = now_ns();
     bool ok = client_connect(c, t->host, t->port, timeout_s, NULL) && client_null(c, timeout_s);
 
-    log_info("%10s %10.6f %4u   %-21s %s", states[c->state], (double)(now_ns() - start) / 1e9, t->port,
-             t->host, ok ? "" : c->why);
+    log_info("%10s %10.6f %4u   %-21s %s", states[c->state], (double)(now_ns() - start) / 1e9,
+             t->port, t->host, ok ? "" : c->why);
     client_disconnect(c);
     return ok;
 }
@@ -74,7 +82,7 @@ int main(int argc, char **argv)
             tool_usage("found more hosts than %d", HOSTS_MAX);
         switch (opt) {
         case 'h':
-            if (optarg == NULL)        /* --help */
+            if (optarg == NULL) /* --help */
                 tool_option('h', help);
             hosts[n++] = optarg;
             break;

@@ -14,8 +14,8 @@
 #include "common/digest.h"
 #include "common/feedtype.h"
 #include "common/log.h"
-#include "ldmd/push.h"
 #include "common/tool.h"
+#include "ldmd/push.h"
 
 static const char help[] =
     "Usage: ldmsend [-h HOST] [-P PORT] [-f FEED] [-s SEQNO] [-t SECONDS] FILE...\n"
@@ -29,9 +29,13 @@ static const char help[] =
     "the connection fails, 2 bad usage or a FILE that can not be read.\n";
 
 static const struct option options[] = {
-    {"host", required_argument, NULL, 'h'}, {"port", required_argument, NULL, 'P'},
-    {"feed", required_argument, NULL, 'f'}, {"seqno", required_argument, NULL, 's'},
-    {"timeout", required_argument, NULL, 't'}, TOOL_LONG, {NULL, 0, NULL, 0},
+    {"host", required_argument, NULL, 'h'},
+    {"port", required_argument, NULL, 'P'},
+    {"feed", required_argument, NULL, 'f'},
+    {"seqno", required_argument, NULL, 's'},
+    {"timeout", required_argument, NULL, 't'},
+    TOOL_LONG,
+    {NULL, 0, NULL, 0},
 };
 
 struct job {
@@ -52,11 +56,13 @@ static void *load(struct job *j, const char *name, struct pq_view *v)
         exit(TOOL_USAGE);
     }
     if (strlen(name) == 0 || strlen(name) > PQ_IDENT_MAX || st.st_size > UINT32_MAX) {
-        log_error("\"%s\" can be no product; valid: a name of 1 to %d bytes, at most 4294967295 bytes",
-                  name, PQ_IDENT_MAX);
+        log_error(
+            "\"%s\" can be no product; valid: a name of 1 to %d bytes, at most 4294967295 bytes",
+            name, PQ_IDENT_MAX);
         exit(TOOL_USAGE);
     }
-    *v = (struct pq_view){.info = {.feedtype = j->feed, .seqno = j->seqno++, .size = (uint32_t)st.st_size}};
+    *v = (struct pq_view){
+        .info = {.feedtype = j->feed, .seqno = j->seqno++, .size = (uint32_t)st.st_size}};
     snprintf(v->info.ident, sizeof v->info.ident, "%s", name);
     memcpy(v->info.origin, j->origin, sizeof j->origin);
     gettimeofday(&v->info.creation, NULL);
@@ -81,7 +87,7 @@ static bool send_all(struct job *j, char **names, int n)
 
         ok = push_product(&j->push, &v);
         if (!ok)
-            client_disconnect(&j->push.c);  /* nothing refers to the data any more */
+            client_disconnect(&j->push.c); /* nothing refers to the data any more */
         if (at != NULL)
             munmap(at, v.info.size);
     }
@@ -90,7 +96,8 @@ static bool send_all(struct job *j, char **names, int n)
 
 int main(int argc, char **argv)
 {
-    struct job j = {.push = {.host = "localhost", .port = LDM_PORT, .timeout_s = 25}, .feed = FEEDTYPE_EXP};
+    struct job j = {.push = {.host = "localhost", .port = LDM_PORT, .timeout_s = 25},
+                    .feed = FEEDTYPE_EXP};
     struct push *push = &j.push;
     bool ok;
     int opt;
@@ -99,7 +106,7 @@ int main(int argc, char **argv)
     while ((opt = getopt_long(argc, argv, "h:P:f:s:t:vxl:", options, NULL)) != -1) {
         switch (opt) {
         case 'h':
-            if (optarg == NULL)        /* --help */
+            if (optarg == NULL) /* --help */
                 tool_option('h', help);
             push->host = optarg;
             break;

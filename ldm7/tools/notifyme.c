@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ldmd/client.h"
-#include "ldmd/intake.h"
 #include "common/log.h"
 #include "common/product_line.h"
 #include "common/tool.h"
+#include "ldmd/client.h"
+#include "ldmd/intake.h"
 
 static const char help[] =
     "Usage: notifyme [-h HOST] [-P PORT] [-f FEED] [-p PATTERN] [-o SECONDS] [-O] [-T SECONDS]\n"
@@ -30,11 +30,16 @@ static const char help[] =
     "usage.\n";
 
 static const struct option options[] = {
-    {"host", required_argument, NULL, 'h'}, {"port", required_argument, NULL, 'P'},
-    {"feed", required_argument, NULL, 'f'}, {"pattern", required_argument, NULL, 'p'},
-    {"offset", required_argument, NULL, 'o'}, {"origin", no_argument, NULL, 'O'},
-    {"total", required_argument, NULL, 'T'}, {"timeout", required_argument, NULL, 't'},
-    TOOL_LONG, {NULL, 0, NULL, 0},
+    {"host", required_argument, NULL, 'h'},
+    {"port", required_argument, NULL, 'P'},
+    {"feed", required_argument, NULL, 'f'},
+    {"pattern", required_argument, NULL, 'p'},
+    {"offset", required_argument, NULL, 'o'},
+    {"origin", no_argument, NULL, 'O'},
+    {"total", required_argument, NULL, 'T'},
+    {"timeout", required_argument, NULL, 't'},
+    TOOL_LONG,
+    {NULL, 0, NULL, 0},
 };
 
 enum { SILENCE_S = 300, RECLASS_MAX = 3, PAUSE_S = 2 };
@@ -47,7 +52,7 @@ struct job {
     bool origin;
     struct client c;
     struct ldm6_reply reply;
-    bool have_last;                    /* notified of: where to go on after a lost connection */
+    bool have_last; /* notified of: where to go on after a lost connection */
     struct pq_info last;
 };
 
@@ -69,7 +74,8 @@ static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *args)
     struct job *j = ctx;
     struct pq_info info;
 
-    if (m->prog != LDM_PROGRAM || m->vers != LDM_VERS6 || j->c.peer.out_messages > PEER_OUT_MESSAGES)
+    if (m->prog != LDM_PROGRAM || m->vers != LDM_VERS6 ||
+        j->c.peer.out_messages > PEER_OUT_MESSAGES)
         return false;
     if (m->proc == LDM6_NULL) {
         peer_reply(&j->c.peer, m->xid, NULL, NULL);
@@ -175,7 +181,10 @@ static int run(struct job *j)
 
 int main(int argc, char **argv)
 {
-    struct job j = {.host = "localhost", .port = LDM_PORT, .timeout_s = 25, .total_s = 300,
+    struct job j = {.host = "localhost",
+                    .port = LDM_PORT,
+                    .timeout_s = 25,
+                    .total_s = 300,
                     .cls = {.to = LDM_TIME_END, .n = 1, .specs = {{UINT32_MAX, ".*"}}}};
     double offset_s = 0;
     struct matcher m;
@@ -187,14 +196,15 @@ int main(int argc, char **argv)
     while ((opt = getopt_long(argc, argv, "h:P:f:p:o:OT:t:vxl:", options, NULL)) != -1) {
         switch (opt) {
         case 'h':
-            if (optarg == NULL)        /* --help */
+            if (optarg == NULL) /* --help */
                 tool_option('h', help);
             j.host = optarg;
             break;
         case 'P': j.port = (uint16_t)tool_u64("--port", optarg, 1, 65535); break;
         case 'f': j.cls.specs[0].feedtype = tool_feed(optarg); break;
         case 'p':
-            if (snprintf(j.cls.specs[0].pattern, LDM_PATTERN_MAX + 1, "%s", optarg) > (int)LDM_PATTERN_MAX)
+            if (snprintf(j.cls.specs[0].pattern, LDM_PATTERN_MAX + 1, "%s", optarg) >
+                (int)LDM_PATTERN_MAX)
                 tool_usage("--pattern: found more bytes than %u", LDM_PATTERN_MAX);
             break;
         case 'o': offset_s = tool_real("--offset", optarg, 0, 1e9); break;

@@ -13,10 +13,10 @@
 #include "common/digest.h"
 #include "common/feedtype.h"
 #include "common/log.h"
-#include "queue/pq.h"
 #include "common/product_line.h"
-#include "selection.h"
 #include "common/tool.h"
+#include "queue/pq.h"
+#include "selection.h"
 
 static const char help[] =
     "Usage: pqcat -q QUEUE [-f FEED] [-p PATTERN] [-o SECONDS] [-i SECONDS] [-c] [-s] [-O] [--list] [FILE]\n"
@@ -38,11 +38,17 @@ static const char help[] =
 
 enum { LIST = TOOL_OWN };
 static const struct option options[] = {
-    {"queue", required_argument, NULL, 'q'}, {"feed", required_argument, NULL, 'f'},
-    {"pattern", required_argument, NULL, 'p'}, {"list", no_argument, NULL, LIST},
-    {"check", no_argument, NULL, 'c'}, {"offset", required_argument, NULL, 'o'},
-    {"interval", required_argument, NULL, 'i'}, {"sanity", no_argument, NULL, 's'},
-    {"origin", no_argument, NULL, 'O'}, TOOL_LONG, {NULL, 0, NULL, 0},
+    {"queue", required_argument, NULL, 'q'},
+    {"feed", required_argument, NULL, 'f'},
+    {"pattern", required_argument, NULL, 'p'},
+    {"list", no_argument, NULL, LIST},
+    {"check", no_argument, NULL, 'c'},
+    {"offset", required_argument, NULL, 'o'},
+    {"interval", required_argument, NULL, 'i'},
+    {"sanity", no_argument, NULL, 's'},
+    {"origin", no_argument, NULL, 'O'},
+    TOOL_LONG,
+    {NULL, 0, NULL, 0},
 };
 
 struct job {
@@ -75,7 +81,8 @@ static bool product(struct job *j, const struct pq_view *v)
     }
     if (j->list) {
         log_escape(ident, sizeof ident, v->info.ident);
-        return fprintf(j->out, "%s %u %s\n", signature_format(&found, hex), v->info.size, ident) > 0;
+        return fprintf(j->out, "%s %u %s\n", signature_format(&found, hex), v->info.size, ident) >
+               0;
     }
     return fwrite(v->data, 1, v->info.size, j->out) == v->info.size;
 }
@@ -113,7 +120,8 @@ static bool is_sane(const struct job *j, const struct pq_stats *before)
     struct pq_stats now;
     enum pq_status s = pq_check(j->q);
     pq_get_stats(j->q, &now);
-    bool changed = now.inserted != before->inserted || now.evicted != before->evicted || now.removed != before->removed;
+    bool changed = now.inserted != before->inserted || now.evicted != before->evicted ||
+                   now.removed != before->removed;
     if (s)
         log_error("The tables of the queue do not agree: %s", pq_strerror(s));
     else if (!changed && j->met != now.used_slots)
@@ -212,7 +220,8 @@ int main(int argc, char **argv)
     if (j.out != stdout)
         ok = close_output(j.out, tmp, output, ok);
     if (!ok)
-        log_error("\"%s\" can not be written: %s", output ? output : "standard output", strerror(errno));
+        log_error("\"%s\" can not be written: %s", output ? output : "standard output",
+                  strerror(errno));
     log_info("Number of products %llu", j.products);
     if (ok && sanity && !is_sane(&j, &before))
         ok = false;

@@ -8,9 +8,9 @@
 
 #include "common/digest.h"
 #include "common/log.h"
-#include "queue/pq.h"
 #include "common/product_line.h"
 #include "common/tool.h"
+#include "queue/pq.h"
 
 enum { UNCLEAN = 3, DAMAGED = 4, CLIENTS_MAX = 512 };
 
@@ -30,8 +30,11 @@ static const char help[] =
     "-c' tells, -F accepts), 4 damaged, or no product queue, or (-c) a signature differs.\n";
 
 static const struct option options[] = {
-    {"queue", required_argument, NULL, 'q'}, {"check", no_argument, NULL, 'c'},
-    {"force", no_argument, NULL, 'F'}, TOOL_LONG, {NULL, 0, NULL, 0},
+    {"queue", required_argument, NULL, 'q'},
+    {"check", no_argument, NULL, 'c'},
+    {"force", no_argument, NULL, 'F'},
+    TOOL_LONG,
+    {NULL, 0, NULL, 0},
 };
 
 /* How many products are not what their signature says. */
@@ -41,8 +44,10 @@ static unsigned long long differing(struct pq *q)
     struct pq_signature of_data, of_ident;
     struct pq_view v;
     char line[PRODUCT_LINE_MAX];
-    for (uint64_t after = 0; !tool_stop && pq_next(q, after, &v) == PQ_OK; after = v.seq, pq_release(q, &v)) {
-        if (digest_of(v.data, v.info.size, &of_data) && memcmp(&of_data, &v.info.signature, sizeof of_data) == 0)
+    for (uint64_t after = 0; !tool_stop && pq_next(q, after, &v) == PQ_OK;
+         after = v.seq, pq_release(q, &v)) {
+        if (digest_of(v.data, v.info.size, &of_data) &&
+            memcmp(&of_data, &v.info.signature, sizeof of_data) == 0)
             continue;
         if (digest_of(v.info.ident, strlen(v.info.ident), &of_ident) &&
             memcmp(&of_ident, &v.info.signature, sizeof of_ident) == 0)
@@ -102,8 +107,9 @@ int main(int argc, char **argv)
     } else if (check && differing(q)) {
         code = DAMAGED;
     } else if (s.unclean && !force) {
-        log_warn("\"%s\": the machine stopped, or the file was copied, while it was open for writing: products may be torn",
-                 path);
+        log_warn(
+            "\"%s\": the machine stopped, or the file was copied, while it was open for writing: products may be torn",
+            path);
         code = UNCLEAN;
     } else if (force && pq_reset(q, PQ_RESET_UNCLEAN)) {
         code = TOOL_SYSTEM;

@@ -11,8 +11,8 @@
 #include <sys/statvfs.h>
 
 #include "common/log.h"
-#include "queue/pq.h"
 #include "common/tool.h"
+#include "queue/pq.h"
 
 static const char help[] =
     "Usage: pqcreate -s SIZE [-S SLOTS] [-c] [-q] PATH\n"
@@ -25,13 +25,21 @@ static const char help[] =
     "Exit status: 0 created, 1 system error, 2 bad usage.\n";
 
 static const struct option options[] = {
-    {"size", required_argument, NULL, 's'}, {"slots", required_argument, NULL, 'S'},
-    {"queue", required_argument, NULL, 'q'}, {"clobber", no_argument, NULL, 'c'},
+    {"size", required_argument, NULL, 's'},
+    {"slots", required_argument, NULL, 'S'},
+    {"queue", required_argument, NULL, 'q'},
+    {"clobber", no_argument, NULL, 'c'},
     {"fast", no_argument, NULL, 'f'},
-    TOOL_LONG, {NULL, 0, NULL, 0},
+    TOOL_LONG,
+    {NULL, 0, NULL, 0},
 };
 
-enum { DATA_MAX_SHIFT = 46, SLOTS_MAX = 1 << 24, DEFAULT_PRODUCT_BYTES = 100000, DEFAULT_SLOTS_MIN = 1000 };
+enum {
+    DATA_MAX_SHIFT = 46,
+    SLOTS_MAX = 1 << 24,
+    DEFAULT_PRODUCT_BYTES = 100000,
+    DEFAULT_SLOTS_MIN = 1000
+};
 
 static void human(uint64_t bytes, char out[32])
 {
@@ -53,15 +61,17 @@ static int explain(const char *path, uint64_t data_bytes, uint32_t slots)
     if (e == ENOSPC && statvfs(dir, &vfs) == 0) {
         human(pq_file_bytes(data_bytes, slots), need);
         human((uint64_t)vfs.f_bavail * vfs.f_frsize, room);
-        log_error("Queue \"%s\" needs %s of disk (%s), but %s are free: choose a smaller -s, or another place",
-                  path, need, "data and tables", room);
+        log_error(
+            "Queue \"%s\" needs %s of disk (%s), but %s are free: choose a smaller -s, or another place",
+            path, need, "data and tables", room);
     } else if (e == EEXIST) {
         log_error("Queue \"%s\" exists: -c replaces it", path);
     } else {
         log_error("Queue \"%s\" can not be created: %s", path, strerror(e));
     }
     free(copy);
-    return e == EEXIST || e == ENOENT || e == ENOTDIR || e == ENAMETOOLONG ? TOOL_USAGE : TOOL_SYSTEM;
+    return e == EEXIST || e == ENOENT || e == ENOTDIR || e == ENAMETOOLONG ? TOOL_USAGE
+                                                                           : TOOL_SYSTEM;
 }
 
 int main(int argc, char **argv)
@@ -77,19 +87,11 @@ int main(int argc, char **argv)
             size_text = optarg;
             size = tool_bytes("-s", optarg, UINT64_C(1) << DATA_MAX_SHIFT);
             break;
-        case 'S':
-            slots = (uint32_t)tool_u64("-S", optarg, 1, SLOTS_MAX);
-            break;
-        case 'q':
-            path = optarg;
-            break;
-        case 'c':
-            clobber = true;
-            break;
-        case 'f':
-            break;
-        default:
-            tool_option(c, help);
+        case 'S': slots = (uint32_t)tool_u64("-S", optarg, 1, SLOTS_MAX); break;
+        case 'q': path = optarg; break;
+        case 'c': clobber = true; break;
+        case 'f': break;
+        default: tool_option(c, help);
         }
     }
     if (!path && optind < argc)
@@ -122,7 +124,7 @@ int main(int argc, char **argv)
         log_error("Queue \"%s\" can not be created: %s", path, pq_strerror(s));
         return TOOL_USAGE;
     }
-    log_info("Created: \"%s\", %llu bytes of data, %u slots, %llu bytes on disk", path, (unsigned long long)size,
-             slots, (unsigned long long)pq_file_bytes(size, slots));
+    log_info("Created: \"%s\", %llu bytes of data, %u slots, %llu bytes on disk", path,
+             (unsigned long long)size, slots, (unsigned long long)pq_file_bytes(size, slots));
     return TOOL_OK;
 }

@@ -7,10 +7,10 @@
 
 #include "common/feedtype.h"
 #include "common/log.h"
-#include "queue/pq.h"
 #include "common/product_line.h"
-#include "selection.h"
 #include "common/tool.h"
+#include "queue/pq.h"
+#include "selection.h"
 
 static const char help[] =
     "Usage: pqexpire -q QUEUE [-a HOURS] [-i SECONDS] [-f FEED] [-p PATTERN]\n"
@@ -26,14 +26,19 @@ static const char help[] =
     "Exit status: 0 success, 1 system error, 2 bad usage, or QUEUE is no product queue.\n";
 
 static const struct option options[] = {
-    {"queue", required_argument, NULL, 'q'}, {"age", required_argument, NULL, 'a'},
-    {"interval", required_argument, NULL, 'i'}, {"feed", required_argument, NULL, 'f'},
-    {"pattern", required_argument, NULL, 'p'}, TOOL_LONG, {NULL, 0, NULL, 0},
+    {"queue", required_argument, NULL, 'q'},
+    {"age", required_argument, NULL, 'a'},
+    {"interval", required_argument, NULL, 'i'},
+    {"feed", required_argument, NULL, 'f'},
+    {"pattern", required_argument, NULL, 'p'},
+    TOOL_LONG,
+    {NULL, 0, NULL, 0},
 };
 
 static bool is_older(const struct timeval *t, double age_s, const struct timeval *now)
 {
-    return (double)now->tv_sec - (double)t->tv_sec + (double)(now->tv_usec - t->tv_usec) / 1e6 > age_s;
+    return (double)now->tv_sec - (double)t->tv_sec + (double)(now->tv_usec - t->tv_usec) / 1e6 >
+           age_s;
 }
 
 /* One pass; false: the queue failed. */
@@ -44,7 +49,8 @@ static bool expire(struct pq *q, const struct selection *wanted, double age_s)
     struct pq_view v;
     enum pq_status s = PQ_OK;
     gettimeofday(&now, NULL);
-    for (uint64_t after = 0; !s && !tool_stop && (s = pq_next(q, after, &v)) == PQ_OK; after = v.seq) {
+    for (uint64_t after = 0; !s && !tool_stop && (s = pq_next(q, after, &v)) == PQ_OK;
+         after = v.seq) {
         struct pq_info info = v.info;
         pq_release(q, &v);
         if (!selection_has(wanted, &info) || !is_older(&info.creation, age_s, &now))

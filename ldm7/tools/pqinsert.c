@@ -14,11 +14,11 @@
 #include "common/digest.h"
 #include "common/feedtype.h"
 #include "common/log.h"
-#include "queue/pq.h"
 #include "common/product_line.h"
-#include "replay.h"
 #include "common/tool.h"
 #include "common/trace.h"
+#include "queue/pq.h"
+#include "replay.h"
 
 static const char help[] =
     "Usage: pqinsert -q QUEUE [-f FEED] [-p IDENT] [-s SEQNO] [-i] [-n SIZE] [FILE...]\n"
@@ -67,7 +67,8 @@ static const struct option options[] = {
     {"full-wait", required_argument, NULL, FULL_WAIT},
     {"name", required_argument, NULL, NAME},
     {"origin", required_argument, NULL, ORIGIN},
-    TOOL_LONG, {NULL, 0, NULL, 0},
+    TOOL_LONG,
+    {NULL, 0, NULL, 0},
 };
 
 /* Opens an input file and says how long it is, or says why not. */
@@ -90,7 +91,7 @@ static int open_input(const char *path, struct stat *st)
 /* What pqinsert was asked for, for all its files. */
 struct source {
     struct pq *q;
-    const char *ident;            /* NULL: the file's name */
+    const char *ident; /* NULL: the file's name */
     bool sign_ident;
     struct pq_info model;
     struct digest *digest;
@@ -161,19 +162,23 @@ static int insert_file(struct source *src, const char *path, int fd, struct pq_i
     bool ok = digest_begin(src->digest) && read_into(src, fd, region, info->size, &have);
     if (ok && have == info->size)
         return finish(src, r, info);
-    log_error("\"%s\" (%u bytes) can not be read: %s", path, info->size, ok ? "it became shorter" : strerror(errno));
+    log_error("\"%s\" (%u bytes) can not be read: %s", path, info->size,
+              ok ? "it became shorter" : strerror(errno));
     pq_discard(src->q, r);
     return TOOL_SYSTEM;
 }
 
-static bool name_product(const struct source *src, const char *file, int count, struct pq_info *info)
+static bool name_product(const struct source *src, const char *file, int count,
+                         struct pq_info *info)
 {
     const char *name = src->ident ? src->ident : file;
-    int n = src->ident && count > 1 ? snprintf(info->ident, sizeof info->ident, "%s.%u", name, info->seqno)
-                                    : snprintf(info->ident, sizeof info->ident, "%s", name);
+    int n = src->ident && count > 1
+                ? snprintf(info->ident, sizeof info->ident, "%s.%u", name, info->seqno)
+                : snprintf(info->ident, sizeof info->ident, "%s", name);
     if (n >= 1 && n <= PQ_IDENT_MAX)
         return true;
-    log_error("identifier \"%.60s%s\" ; valid: 1 to %d characters", name, n > 60 ? "..." : "", PQ_IDENT_MAX);
+    log_error("identifier \"%.60s%s\" ; valid: 1 to %d characters", name, n > 60 ? "..." : "",
+              PQ_IDENT_MAX);
     return false;
 }
 
@@ -254,7 +259,8 @@ static int insert_stream(struct source *src, uint64_t most)
     }
     enum pq_status s = pq_reserve(src->q, NULL, have, &region, &r);
     if (s) {
-        log_error("standard input (%llu bytes) can not be inserted: %s", (unsigned long long)have, pq_strerror(s));
+        log_error("standard input (%llu bytes) can not be inserted: %s", (unsigned long long)have,
+                  pq_strerror(s));
         goto done;
     }
     if (have)
@@ -279,7 +285,8 @@ static int insert_stream_straight(struct source *src, uint64_t most)
         return INPUT;
     enum pq_status s = pq_reserve(src->q, NULL, most, &region, &r);
     if (s) {
-        log_error("standard input (%llu bytes) can not be inserted: %s", (unsigned long long)most, pq_strerror(s));
+        log_error("standard input (%llu bytes) can not be inserted: %s", (unsigned long long)most,
+                  pq_strerror(s));
         return s == PQ_BIG ? INPUT : TOOL_SYSTEM;
     }
     if (!digest_begin(src->digest) || !read_into(src, STDIN_FILENO, region, most, &have)) {
@@ -380,7 +387,8 @@ static void default_name(const char *path, char *out, size_t bytes)
 
 int main(int argc, char **argv)
 {
-    const char *queue = NULL, *feed = "EXP", *ident = NULL, *origin = NULL, *name = NULL, *replay_only = NULL;
+    const char *queue = NULL, *feed = "EXP", *ident = NULL, *origin = NULL, *name = NULL,
+               *replay_only = NULL;
     struct replay_options o = {.scale = 1, .full_wait_s = 60, .seed = 1};
     struct source src = {0};
     uint64_t stdin_bytes = 0;
@@ -392,16 +400,30 @@ int main(int argc, char **argv)
         switch (c) {
         case 'q': queue = optarg; break;
         case 'f': feed = optarg; break;
-        case 'p': ident = optarg; files_only = true; break;
-        case 's': src.model.seqno = (uint32_t)tool_u64("-s", optarg, 0, UINT32_MAX); files_only = true; break;
-        case 'i': src.sign_ident = true; files_only = true; break;
-        case 'n': stdin_bytes = tool_u64("-n", optarg, 1, UINT32_MAX); files_only = true; break;
+        case 'p':
+            ident = optarg;
+            files_only = true;
+            break;
+        case 's':
+            src.model.seqno = (uint32_t)tool_u64("-s", optarg, 0, UINT32_MAX);
+            files_only = true;
+            break;
+        case 'i':
+            src.sign_ident = true;
+            files_only = true;
+            break;
+        case 'n':
+            stdin_bytes = tool_u64("-n", optarg, 1, UINT32_MAX);
+            files_only = true;
+            break;
         case 'r': break;
         case TRACE: o.trace_name = optarg; break;
         case DURATION: duration_s = tool_real("--duration", optarg, 0.001, seconds_max); break;
         case SCALE: o.scale = tool_real("--scale", optarg, 1e-6, 1e6); break;
         case SEED: o.seed = tool_u64("--seed", optarg, 0, UINT64_MAX); break;
-        case START_DELAY: o.start_delay_s = tool_real("--start-delay", optarg, 0, seconds_max); break;
+        case START_DELAY:
+            o.start_delay_s = tool_real("--start-delay", optarg, 0, seconds_max);
+            break;
         case FULL_WAIT: o.full_wait_s = tool_real("--full-wait", optarg, 0, seconds_max); break;
         case NAME: name = optarg; break;
         case ORIGIN: origin = optarg; break;

@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 #include "common/log.h"
-#include "queue/pq.h"
 #include "common/tool.h"
+#include "queue/pq.h"
 
 static const char help[] =
     "Usage: pqmon -q QUEUE [-S] [-i SECONDS]\n"
@@ -26,8 +26,11 @@ static const char help[] =
     "Exit status: 0 success, 1 system error, 2 bad usage, or QUEUE is no product queue.\n";
 
 static const struct option options[] = {
-    {"queue", required_argument, NULL, 'q'}, {"summary", no_argument, NULL, 'S'},
-    {"interval", required_argument, NULL, 'i'}, TOOL_LONG, {NULL, 0, NULL, 0},
+    {"queue", required_argument, NULL, 'q'},
+    {"summary", no_argument, NULL, 'S'},
+    {"interval", required_argument, NULL, 'i'},
+    TOOL_LONG,
+    {NULL, 0, NULL, 0},
 };
 
 static void summary_line(const struct pq_stats *s)
@@ -35,17 +38,18 @@ static void summary_line(const struct pq_stats *s)
     bool none = s->min_residence_s < 0;
     printf("%s %llu %llu %llu %u %u %u %.3f %.3f %.3f %lld %lld\n", s->evicted ? "yes" : "no",
            (unsigned long long)s->data_bytes, (unsigned long long)s->high_water_bytes,
-           (unsigned long long)s->used_bytes, s->slots, s->high_water_slots, s->used_slots, s->age_oldest_s,
-           s->age_youngest_s, s->min_residence_s, none ? -1LL : (long long)s->min_residence_bytes,
+           (unsigned long long)s->used_bytes, s->slots, s->high_water_slots, s->used_slots,
+           s->age_oldest_s, s->age_youngest_s, s->min_residence_s,
+           none ? -1LL : (long long)s->min_residence_bytes,
            none ? -1LL : (long long)s->min_residence_slots);
 }
 
 static void line(const struct pq_stats *s)
 {
     printf("%u %u %u %llu %u %u %u %llu %.0f\n", s->used_slots, s->free_extents,
-           s->slots - s->used_slots - s->reserved_slots, (unsigned long long)s->used_bytes, s->high_water_slots,
-           s->high_water_free_extents, s->slots - s->high_water_occupied, (unsigned long long)s->largest_free_bytes,
-           s->age_oldest_s);
+           s->slots - s->used_slots - s->reserved_slots, (unsigned long long)s->used_bytes,
+           s->high_water_slots, s->high_water_free_extents, s->slots - s->high_water_occupied,
+           (unsigned long long)s->largest_free_bytes, s->age_oldest_s);
 }
 
 int main(int argc, char **argv)

@@ -9,10 +9,10 @@
 
 #include "common/feedtype.h"
 #include "common/log.h"
-#include "queue/pq.h"
 #include "common/product_line.h"
-#include "selection.h"
 #include "common/tool.h"
+#include "queue/pq.h"
+#include "selection.h"
 
 enum { NOT_THERE = 3, CLIENTS_MAX = 512 };
 
@@ -35,8 +35,11 @@ static const char help[] =
     "such product.\n";
 
 static const struct option options[] = {
-    {"queue", required_argument, NULL, 'q'}, {"feed", required_argument, NULL, 'f'},
-    {"pattern", required_argument, NULL, 'p'}, TOOL_LONG, {NULL, 0, NULL, 0},
+    {"queue", required_argument, NULL, 'q'},
+    {"feed", required_argument, NULL, 'f'},
+    {"pattern", required_argument, NULL, 'p'},
+    TOOL_LONG,
+    {NULL, 0, NULL, 0},
 };
 
 static bool to_signature(const char *text, struct pq_signature *out)
@@ -76,7 +79,8 @@ static int find(struct pq *q, const char *text, struct pq_view *v)
 
 static void print_product(const struct pq_view *v)
 {
-    char line[PRODUCT_LINE_MAX], escaped[4 * PRODUCT_LINE_MAX], hex[33], origin[4 * PQ_ORIGIN_MAX + 1];
+    char line[PRODUCT_LINE_MAX], escaped[4 * PRODUCT_LINE_MAX], hex[33],
+        origin[4 * PQ_ORIGIN_MAX + 1];
     log_escape(escaped, sizeof escaped, product_line_format(&v->info, line, sizeof line));
     log_escape(origin, sizeof origin, v->info.origin);
     printf("%llu %lld.%06ld %s %s %s\n", (unsigned long long)v->seq, (long long)v->inserted.tv_sec,
@@ -86,7 +90,8 @@ static void print_product(const struct pq_view *v)
 static int list(struct pq *q, const struct selection *wanted)
 {
     struct pq_view v;
-    for (uint64_t after = 0; !tool_stop && pq_next(q, after, &v) == PQ_OK; after = v.seq, pq_release(q, &v))
+    for (uint64_t after = 0; !tool_stop && pq_next(q, after, &v) == PQ_OK;
+         after = v.seq, pq_release(q, &v))
         if (selection_has(wanted, &v.info))
             print_product(&v);
     return TOOL_OK;
@@ -137,11 +142,11 @@ static int stats(struct pq *q)
     SHOW(recoveries);
     SHOW(unclean);
 #undef SHOW
-    printf("age_oldest_s=%.3f\nage_youngest_s=%.3f\nmin_residence_s=%.3f\n", s.age_oldest_s, s.age_youngest_s,
-           s.min_residence_s);
+    printf("age_oldest_s=%.3f\nage_youngest_s=%.3f\nmin_residence_s=%.3f\n", s.age_oldest_s,
+           s.age_youngest_s, s.min_residence_s);
     if (s.min_residence_s >= 0)
-        printf("min_residence_bytes=%llu\nmin_residence_slots=%u\n", (unsigned long long)s.min_residence_bytes,
-               s.min_residence_slots);
+        printf("min_residence_bytes=%llu\nmin_residence_slots=%u\n",
+               (unsigned long long)s.min_residence_bytes, s.min_residence_slots);
     return TOOL_OK;
 }
 
@@ -152,8 +157,9 @@ static int show_clients(struct pq *q)
     for (unsigned i = 0; i < n && i < CLIENTS_MAX; i++) {
         const struct pq_client_info *c = &clients[i];
         if (!c->self)
-            printf("%d %s %s %u %u %llu\n", c->pid, c->alive ? "alive" : "killed", c->writes ? "writer" : "reader",
-                   c->pins, c->reservations, (unsigned long long)c->reserved_bytes);
+            printf("%d %s %s %u %u %llu\n", c->pid, c->alive ? "alive" : "killed",
+                   c->writes ? "writer" : "reader", c->pins, c->reservations,
+                   (unsigned long long)c->reserved_bytes);
     }
     return TOOL_OK;
 }
@@ -162,15 +168,17 @@ static int show_clients(struct pq *q)
 static const struct command {
     const char *name;
     bool product, writes;
-} commands[] = {{"list", false, false},  {"find", true, false},     {"get", true, false},  {"delete", true, true},
-                {"stats", false, false}, {"clients", false, false}, {"reset", false, true}};
+} commands[] = {{"list", false, false}, {"find", true, false},   {"get", true, false},
+                {"delete", true, true}, {"stats", false, false}, {"clients", false, false},
+                {"reset", false, true}};
 
 static const struct command *command_of(const char *name)
 {
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         if (strcmp(commands[i].name, name) == 0)
             return &commands[i];
-    tool_usage("found command \"%s\" ; valid: list, find, get, delete, stats, clients, reset", name);
+    tool_usage("found command \"%s\" ; valid: list, find, get, delete, stats, clients, reset",
+               name);
 }
 
 int main(int argc, char **argv)
@@ -196,12 +204,12 @@ int main(int argc, char **argv)
         tool_usage("unexpected argument \"%s\"", argv[optind]);
     struct pq *q = tool_open(queue, c->writes);
     tool_catch_signals();
-    int code = product                            ? one(q, c->name, product)
-               : strcmp(c->name, "list") == 0     ? list(q, &wanted)
-               : strcmp(c->name, "stats") == 0    ? stats(q)
-               : strcmp(c->name, "clients") == 0  ? show_clients(q)
-               : pq_reset(q, PQ_RESET_RESIDENCE)  ? TOOL_SYSTEM
-                                                  : TOOL_OK;
+    int code = product                           ? one(q, c->name, product)
+               : strcmp(c->name, "list") == 0    ? list(q, &wanted)
+               : strcmp(c->name, "stats") == 0   ? stats(q)
+               : strcmp(c->name, "clients") == 0 ? show_clients(q)
+               : pq_reset(q, PQ_RESET_RESIDENCE) ? TOOL_SYSTEM
+                                                 : TOOL_OK;
     if (fflush(stdout) != 0) {
         log_error("standard output can not be written: %s", strerror(errno));
         code = TOOL_SYSTEM;

@@ -34,7 +34,7 @@ struct run {
     const struct replay_options *o;
     struct digest *digest;
     struct ahead ring[AHEAD_MAX];
-    size_t due, begun, complete;  /* indexes into the trace: due <= complete <= begun */
+    size_t due, begun, complete; /* indexes into the trace: due <= complete <= begun */
     uint64_t ahead_bytes, ahead_limit;
     size_t ahead_products_limit;
     int64_t start_ns, last_ns, next_progress_ns, progress_every_ns;
@@ -75,12 +75,12 @@ static void progress(struct run *r, int64_t now)
     r->next_progress_ns = now + r->progress_every_ns;
     double total_s = (double)(due_ns(r, r->t->count - 1) - r->start_ns) / 1e9;
     if (r->terminal)
-        fprintf(stderr, "\r%s: %zu of %zu products, %.1f of %.1f MB, %.0f of %.0f s\033[K", log_prog(), r->due,
-                r->t->count, (double)r->inserted_bytes / 1e6, (double)r->t->total_bytes / 1e6, elapsed_s(r, now),
-                total_s);
+        fprintf(stderr, "\r%s: %zu of %zu products, %.1f of %.1f MB, %.0f of %.0f s\033[K",
+                log_prog(), r->due, r->t->count, (double)r->inserted_bytes / 1e6,
+                (double)r->t->total_bytes / 1e6, elapsed_s(r, now), total_s);
     else
-        log_note("Progress: products=%zu of=%zu bytes=%llu elapsed_s=%.1f of_s=%.1f", r->due, r->t->count,
-                 (unsigned long long)r->inserted_bytes, elapsed_s(r, now), total_s);
+        log_note("Progress: products=%zu of=%zu bytes=%llu elapsed_s=%.1f of_s=%.1f", r->due,
+                 r->t->count, (unsigned long long)r->inserted_bytes, elapsed_s(r, now), total_s);
 }
 
 /* Makes a piece of the products to come. PQ_OK: did something; PQ_END: nothing to do now; PQ_FULL:
@@ -93,7 +93,8 @@ static enum pq_status make_ahead(struct run *r)
         if (n > CHUNK_BYTES)
             n = CHUNK_BYTES;
         noise_fill(a->key, a->made_bytes, a->region + a->made_bytes, n);
-        if ((!a->made_bytes && !digest_begin(r->digest)) || !digest_add(r->digest, a->region + a->made_bytes, n))
+        if ((!a->made_bytes && !digest_begin(r->digest)) ||
+            !digest_add(r->digest, a->region + a->made_bytes, n))
             return PQ_INVAL;
         a->made_bytes += n;
         if (a->made_bytes == a->size_bytes) {
@@ -157,8 +158,9 @@ static enum pq_status finish_due(struct run *r)
         if ((double)(now - began) / 1e9 >= r->o->full_wait_s)
             return PQ_FULL;
         if (now >= next_warning) {
-            log_warn("Queue full: readers hold the room that %u bytes need; waiting since %.0f s, at most %.0f s",
-                     r->t->entries[r->due].size_bytes, (double)(now - began) / 1e9, r->o->full_wait_s);
+            log_warn(
+                "Queue full: readers hold the room that %u bytes need; waiting since %.0f s, at most %.0f s",
+                r->t->entries[r->due].size_bytes, (double)(now - began) / 1e9, r->o->full_wait_s);
             next_warning = now + 10 * second_ns;
         }
         progress(r, now);
@@ -170,7 +172,9 @@ static enum pq_status finish_due(struct run *r)
 static enum pq_status commit_due(struct run *r)
 {
     struct ahead *a = &r->ring[r->due % AHEAD_MAX];
-    struct pq_info info = {.feedtype = r->o->feedtype, .seqno = (uint32_t)r->due, .size = a->size_bytes,
+    struct pq_info info = {.feedtype = r->o->feedtype,
+                           .seqno = (uint32_t)r->due,
+                           .size = a->size_bytes,
                            .signature = a->sig};
     struct timespec now;
     char line[PRODUCT_LINE_MAX];
@@ -208,9 +212,10 @@ static void report(struct run *r)
     qsort(r->late_ms, r->inserted, sizeof *r->late_ms, by_value);
     if (r->terminal)
         fputs("\r\033[K", stderr);
-    log_note("Replayed: products=%zu bytes=%llu elapsed_s=%.3f late_p50_ms=%.3f late_max_ms=%.3f", r->inserted,
-             (unsigned long long)r->inserted_bytes, elapsed_s(r, r->last_ns),
-             r->inserted ? r->late_ms[(r->inserted - 1) / 2] : 0, r->inserted ? r->late_ms[r->inserted - 1] : 0);
+    log_note("Replayed: products=%zu bytes=%llu elapsed_s=%.3f late_p50_ms=%.3f late_max_ms=%.3f",
+             r->inserted, (unsigned long long)r->inserted_bytes, elapsed_s(r, r->last_ns),
+             r->inserted ? r->late_ms[(r->inserted - 1) / 2] : 0,
+             r->inserted ? r->late_ms[r->inserted - 1] : 0);
 }
 
 static bool all_fit(const struct trace *t, const char *name, uint64_t data_bytes)
@@ -248,7 +253,9 @@ int replay(struct pq *q, const struct trace *t, const struct replay_options *o)
     r->o = o;
     /* A share of the queue only: what is made ahead has already pushed older products out. */
     r->ahead_limit = stats.data_bytes / 8 < AHEAD_BYTES ? stats.data_bytes / 8 : AHEAD_BYTES;
-    r->ahead_products_limit = stats.slots / 4 < 1 ? 1 : stats.slots / 4 < AHEAD_MAX ? stats.slots / 4 : AHEAD_MAX;
+    r->ahead_products_limit = stats.slots / 4 < 1           ? 1
+                              : stats.slots / 4 < AHEAD_MAX ? stats.slots / 4
+                                                            : AHEAD_MAX;
     r->terminal = isatty(STDERR_FILENO) && !log_enabled(LOG_LVL_INFO);
     r->progress_every_ns = (r->terminal ? 1 : 10) * second_ns;
     r->start_ns = r->last_ns = now_ns() + (int64_t)(o->start_delay_s * 1e9);

@@ -5,12 +5,12 @@
 #ifndef LDM_REPLAY_H
 #define LDM_REPLAY_H
 
-#include "queue/pq.h"
 #include "common/trace.h"
+#include "queue/pq.h"
 
 struct replay_options {
     const char *trace_name, *ident, *origin;
-    double scale;                 /* trace seconds per second */
+    double scale; /* trace seconds per second */
     double start_delay_s, full_wait_s;
     uint64_t seed;
     uint32_t feedtype;

@@ -13,7 +13,8 @@ void selection_pattern(struct selection *s, const char *text)
 
 bool selection_has(const struct selection *s, const struct pq_info *info)
 {
-    return (info->feedtype & s->feed) && (!s->pattern || ere_match(s->pattern, info->ident) == ERE_YES);
+    return (info->feedtype & s->feed) &&
+           (!s->pattern || ere_match(s->pattern, info->ident) == ERE_YES);
 }
 
 void selection_free(struct selection *s)

@@ -12,7 +12,7 @@
 
 struct selection {
     uint32_t feed;
-    struct ere *pattern;          /* NULL: any identifier */
+    struct ere *pattern; /* NULL: any identifier */
 };
 /* Ends the program with a message when text is no regular expression. */
 void selection_pattern(struct selection *s, const char *text);

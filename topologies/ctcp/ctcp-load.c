@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 /* linux/bpf.h may be older than the kernel. */
-#define LINK_FLAG (1U << 13)                           /* BPF_F_LINK */
+#define LINK_FLAG (1U << 13)                         /* BPF_F_LINK */
 #define STRUCT_OPS_ATTACH ((enum bpf_attach_type)44) /* BPF_STRUCT_OPS */
 
 #define NAME_SIZE 16 /* TCP_CA_NAME_MAX, with the final NUL */
@@ -87,7 +87,8 @@ static struct bpf_object *load(const char *bytes, size_t size, unsigned cwnd, bo
         return NULL;
     struct bpf_map *operations = NULL, *map;
     bool set = false;
-    bpf_object__for_each_map(map, object) {
+    bpf_object__for_each_map(map, object)
+    {
         size_t length = 0;
         if (bpf_map__type(map) == BPF_MAP_TYPE_STRUCT_OPS)
             operations = map;
@@ -198,34 +199,21 @@ int main(int argc, char **argv)
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
         char *end;
         switch (option) {
-        case 'o':
-            object = optarg;
-            break;
-        case 'n':
-            name = optarg;
-            break;
-        case 'u':
-            gone = optarg;
-            break;
-        case 'l':
-            may_link = false;
-            break;
+        case 'o': object = optarg; break;
+        case 'n': name = optarg; break;
+        case 'u': gone = optarg; break;
+        case 'l': may_link = false; break;
         case 'c':
             errno = 0;
             cwnd = strtoul(optarg, &end, 10);
             if (errno != 0 || *end != '\0' || optarg[0] < '0' || optarg[0] > '9' || cwnd < 1 ||
                 cwnd > CWND_MAX) {
-                fprintf(stderr, "ctcp-load: found --cwnd '%s'; valid: 1 to %d\n", optarg,
-                        CWND_MAX);
+                fprintf(stderr, "ctcp-load: found --cwnd '%s'; valid: 1 to %d\n", optarg, CWND_MAX);
                 return 2;
             }
             break;
-        case 'h':
-            fputs(usage, stdout);
-            return 0;
-        default:
-            fputs(usage, stderr);
-            return 2;
+        case 'h': fputs(usage, stdout); return 0;
+        default: fputs(usage, stderr); return 2;
         }
     }
     const char *named = gone != NULL ? gone : name;

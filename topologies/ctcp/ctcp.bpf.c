@@ -35,7 +35,8 @@ struct tcp_congestion_ops {
     char name[16];
 };
 
-/* TCP_CONG_NON_RESTRICTED: without it only the root network namespace may have it as its default. */
+/* TCP_CONG_NON_RESTRICTED: without it only the root network namespace may have it as its
+ * default. */
 #define NON_RESTRICTED 1
 
 /* Segments; set by ctcp-load before the program is loaded. */
@@ -80,7 +81,8 @@ SEC("struct_ops/ctcp_set_state") void ctcp_set_state(context *arguments)
 }
 
 /* The name is a placeholder of full length, which ctcp-load replaces. */
-SEC(".struct_ops") struct tcp_congestion_ops ctcp = {
+SEC(".struct_ops")
+struct tcp_congestion_ops ctcp = {
     .init = (void *)ctcp_init,
     .ssthresh = (void *)ctcp_ssthresh,
     .undo_cwnd = (void *)ctcp_undo_cwnd,

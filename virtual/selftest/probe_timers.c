@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks the kernel for every kind of wait and says how long each took by CLOCK_MONOTONIC. Output: one line
-// "NAME ASKED_NS MEASURED_NS" each; NAME tells what is measured (virtual/selftest/timers.py holds the theory).
+// Asks the kernel for every kind of wait and says how long each took by CLOCK_MONOTONIC. Output:
+// one line "NAME ASKED_NS MEASURED_NS" each; NAME tells what is measured
+// (virtual/selftest/timers.py holds the theory).
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -34,11 +35,15 @@ static int64_t clock_ns(clockid_t clock)
 {
     struct timespec t;
 
-    if (clock_gettime(clock, &t) != 0) die("clock_gettime");
+    if (clock_gettime(clock, &t) != 0)
+        die("clock_gettime");
     return t.tv_sec * NS_PER_S + t.tv_nsec;
 }
 
-static int64_t now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
+static int64_t now_ns(void)
+{
+    return clock_ns(CLOCK_MONOTONIC);
+}
 
 static struct timespec to_timespec(int64_t ns)
 {
@@ -59,14 +64,16 @@ static void sleep_ns(int64_t ns)
 {
     const struct timespec t = to_timespec(ns);
 
-    if (nanosleep(&t, NULL) != 0) die("nanosleep");
+    if (nanosleep(&t, NULL) != 0)
+        die("nanosleep");
 }
 
 static void sleep_until(int64_t due_ns)
 {
     const struct timespec t = to_timespec(due_ns);
 
-    if (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) != 0) die("clock_nanosleep");
+    if (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) != 0)
+        die("clock_nanosleep");
 }
 
 static void sleeps(void)
@@ -84,11 +91,13 @@ static void sleeps(void)
     say("clock_nanosleep", 10 * NS_PER_MS, now_ns() - began);
 
     began = now_ns();
-    for (int i = 0; i < 1000; i++) sleep_ns(NS_PER_MS);
+    for (int i = 0; i < 1000; i++)
+        sleep_ns(NS_PER_MS);
     say("nanosleep-1000", 1000 * NS_PER_MS, now_ns() - began);
 
     began = now_ns();
-    for (int i = 1; i <= 1000; i++) sleep_until(began + i * NS_PER_MS);
+    for (int i = 1; i <= 1000; i++)
+        sleep_until(began + i * NS_PER_MS);
     say("clock_nanosleep-1000", 1000 * NS_PER_MS, now_ns() - began);
 }
 
@@ -97,21 +106,25 @@ static void timeouts(void)
     static const int64_t asked_ns[] = {10 * NS_PER_MS, 250 * NS_PER_MS, 2500 * NS_PER_MS};
     const int epoll = epoll_create1(EPOLL_CLOEXEC);
 
-    if (epoll < 0) die("epoll_create1");
+    if (epoll < 0)
+        die("epoll_create1");
     for (size_t i = 0; i < sizeof asked_ns / sizeof *asked_ns; i++) {
         struct timeval limit = to_timeval(asked_ns[i]);
         struct epoll_event event;
         int64_t began = now_ns();
 
-        if (poll(NULL, 0, (int)(asked_ns[i] / NS_PER_MS)) != 0) die("poll");
+        if (poll(NULL, 0, (int)(asked_ns[i] / NS_PER_MS)) != 0)
+            die("poll");
         say("poll", asked_ns[i], now_ns() - began);
 
         began = now_ns();
-        if (select(0, NULL, NULL, NULL, &limit) != 0) die("select");
+        if (select(0, NULL, NULL, NULL, &limit) != 0)
+            die("select");
         say("select", asked_ns[i], now_ns() - began);
 
         began = now_ns();
-        if (epoll_wait(epoll, &event, 1, (int)(asked_ns[i] / NS_PER_MS)) != 0) die("epoll_wait");
+        if (epoll_wait(epoll, &event, 1, (int)(asked_ns[i] / NS_PER_MS)) != 0)
+            die("epoll_wait");
         say("epoll_wait", asked_ns[i], now_ns() - began);
     }
     close(epoll);
@@ -123,14 +136,17 @@ static void receive_timeouts(void)
     const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     char byte;
 
-    if (fd < 0) die("socket");
+    if (fd < 0)
+        die("socket");
     for (size_t i = 0; i < sizeof asked_ns / sizeof *asked_ns; i++) {
         const struct timeval limit = to_timeval(asked_ns[i]);
         int64_t began;
 
-        if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0) die("SO_RCVTIMEO");
+        if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0)
+            die("SO_RCVTIMEO");
         began = now_ns();
-        if (recv(fd, &byte, 1, 0) != -1 || errno != EAGAIN) die("recv");
+        if (recv(fd, &byte, 1, 0) != -1 || errno != EAGAIN)
+            die("recv");
         say("SO_RCVTIMEO", asked_ns[i], now_ns() - began);
     }
     close(fd);
@@ -145,16 +161,21 @@ static void timer_descriptors(void)
     uint64_t expired, count = 0;
     int64_t began;
 
-    if (fd < 0) die("timerfd_create");
+    if (fd < 0)
+        die("timerfd_create");
     began = now_ns();
-    if (timerfd_settime(fd, 0, &once, NULL) != 0) die("timerfd_settime");
-    if (read(fd, &expired, sizeof expired) != sizeof expired) die("read of a timerfd");
+    if (timerfd_settime(fd, 0, &once, NULL) != 0)
+        die("timerfd_settime");
+    if (read(fd, &expired, sizeof expired) != sizeof expired)
+        die("read of a timerfd");
     say("timerfd", 50 * NS_PER_MS, now_ns() - began);
 
     began = now_ns();
-    if (timerfd_settime(fd, 0, &often, NULL) != 0) die("timerfd_settime");
+    if (timerfd_settime(fd, 0, &often, NULL) != 0)
+        die("timerfd_settime");
     while (count < 100) {
-        if (read(fd, &expired, sizeof expired) != sizeof expired) die("read of a timerfd");
+        if (read(fd, &expired, sizeof expired) != sizeof expired)
+            die("read of a timerfd");
         count += expired;
     }
     say("timerfd-100", 1000 * NS_PER_MS, now_ns() - began);
@@ -176,27 +197,37 @@ static void interval_timers(void)
 
     sigemptyset(&set);
     sigaddset(&set, SIGALRM);
-    if (sigprocmask(SIG_BLOCK, &set, &old) != 0) die("sigprocmask");
+    if (sigprocmask(SIG_BLOCK, &set, &old) != 0)
+        die("sigprocmask");
 
     began = now_ns();
-    if (setitimer(ITIMER_REAL, &once, NULL) != 0) die("setitimer");
-    if (sigwait(&set, &signal_number) != 0) die("sigwait");
+    if (setitimer(ITIMER_REAL, &once, NULL) != 0)
+        die("setitimer");
+    if (sigwait(&set, &signal_number) != 0)
+        die("sigwait");
     say("setitimer", 50 * NS_PER_MS, now_ns() - began);
 
     began = now_ns();
-    if (setitimer(ITIMER_REAL, &often, NULL) != 0) die("setitimer");
+    if (setitimer(ITIMER_REAL, &often, NULL) != 0)
+        die("setitimer");
     for (int i = 0; i < 100; i++)
-        if (sigwait(&set, &signal_number) != 0) die("sigwait");
+        if (sigwait(&set, &signal_number) != 0)
+            die("sigwait");
     say("setitimer-100", 1000 * NS_PER_MS, now_ns() - began);
-    if (setitimer(ITIMER_REAL, &never, NULL) != 0) die("setitimer");
+    if (setitimer(ITIMER_REAL, &never, NULL) != 0)
+        die("setitimer");
 
-    if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0) die("timer_create");
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0)
+        die("timer_create");
     began = now_ns();
-    if (timer_settime(timer, 0, &posix, NULL) != 0) die("timer_settime");
-    if (sigwait(&set, &signal_number) != 0) die("sigwait");
+    if (timer_settime(timer, 0, &posix, NULL) != 0)
+        die("timer_settime");
+    if (sigwait(&set, &signal_number) != 0)
+        die("sigwait");
     say("timer_create", 50 * NS_PER_MS, now_ns() - began);
     timer_delete(timer);
-    if (sigprocmask(SIG_SETMASK, &old, NULL) != 0) die("sigprocmask");
+    if (sigprocmask(SIG_SETMASK, &old, NULL) != 0)
+        die("sigprocmask");
 }
 
 static void on_alarm(int number)
@@ -213,10 +244,13 @@ static void spinning(void)
     const struct itimerval once = {.it_value = to_timeval(2 * NS_PER_MS)};
     int64_t began, now;
 
-    if (sigaction(SIGALRM, &action, NULL) != 0) die("sigaction");
+    if (sigaction(SIGALRM, &action, NULL) != 0)
+        die("sigaction");
     began = now_ns();
-    if (setitimer(ITIMER_REAL, &once, NULL) != 0) die("setitimer");
-    do now = now_ns();
+    if (setitimer(ITIMER_REAL, &once, NULL) != 0)
+        die("setitimer");
+    do
+        now = now_ns();
     while (now < began + 5 * NS_PER_MS);
     say("spin", 5 * NS_PER_MS, now - began);
     say("signal-in-spin", 2 * NS_PER_MS, alarm_seen ? alarm_at_ns - began : 0);
@@ -229,23 +263,27 @@ static void charges(void)
     char byte;
     int64_t began = now_ns(), ended;
 
-    for (int i = 0; i < 999; i++) (void)now_ns();
+    for (int i = 0; i < 999; i++)
+        (void)now_ns();
     ended = now_ns();
     say("clock-read", 1, (ended - began) / 1000);
 
     began = now_ns();
     for (int i = 0; i < 1000; i++)
-        if (read(-1, &byte, 1) != -1) die("read of no descriptor succeeded");
+        if (read(-1, &byte, 1) != -1)
+            die("read of no descriptor succeeded");
     ended = now_ns();
     say("failed-call", 1, (ended - began) / 1000);
 
     began = now_ns();
-    for (int i = 0; i < 1000; i++) (void)getppid();
+    for (int i = 0; i < 1000; i++)
+        (void)getppid();
     ended = now_ns();
     say("good-call", 1, (ended - began) / 1000);
 
     began = now_ns();
-    for (int i = 0; i < 20000000; i++) work = work * 1664525u + 1013904223u;
+    for (int i = 0; i < 20000000; i++)
+        work = work * 1664525u + 1013904223u;
     say("computing", 0, now_ns() - began);
 }
 
@@ -270,7 +308,8 @@ int main(void)
     struct timespec tick;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (clock_getres(CLOCK_MONOTONIC_COARSE, &tick) != 0) die("clock_getres");
+    if (clock_getres(CLOCK_MONOTONIC_COARSE, &tick) != 0)
+        die("clock_getres");
     say("tick", 0, tick.tv_sec * NS_PER_S + tick.tv_nsec);
     say("slack", 0, prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0));
     clocks();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datagrams whose times are known. `send` writes its wall clock into each; `receive` takes the kernel's arrival time
-// of each (SO_TIMESTAMPNS) and prints "SEQUENCE SENT_NS ARRIVED_NS" lines. It prints "ready" first,
-// and ends when nothing came for IDLE_MS after the first datagram. With GROUP it joins that multicast group on the
-// interface with ADDRESS. SIGTERM ends both early and in order; `send` prints how many it sent.
+// Datagrams whose times are known. `send` writes its wall clock into each; `receive` takes the
+// kernel's arrival time of each (SO_TIMESTAMPNS) and prints "SEQUENCE SENT_NS ARRIVED_NS" lines. It
+// prints "ready" first, and ends when nothing came for IDLE_MS after the first datagram. With GROUP
+// it joins that multicast group on the interface with ADDRESS. SIGTERM ends both early and in
+// order; `send` prints how many it sent.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -42,7 +43,8 @@ static void die(const char *what)
 static int usage(void)
 {
     fputs("usage: selftest-udp send ADDRESS PORT COUNT SIZE INTERVAL_NS\n"
-          "       selftest-udp receive PORT IDLE_MS [GROUP ADDRESS]\n", stderr);
+          "       selftest-udp receive PORT IDLE_MS [GROUP ADDRESS]\n",
+          stderr);
     return 2;
 }
 
@@ -64,7 +66,8 @@ static int64_t clock_ns(clockid_t clock)
 {
     struct timespec t;
 
-    if (clock_gettime(clock, &t) != 0) die("clock_gettime");
+    if (clock_gettime(clock, &t) != 0)
+        die("clock_gettime");
     return t.tv_sec * NS_PER_S + t.tv_nsec;
 }
 
@@ -73,7 +76,8 @@ static void enlarge(int fd, int option)
 {
     const int bytes = BUFFER_BYTES;
 
-    if (setsockopt(fd, SOL_SOCKET, option, &bytes, sizeof bytes) != 0) die("socket buffer");
+    if (setsockopt(fd, SOL_SOCKET, option, &bytes, sizeof bytes) != 0)
+        die("socket buffer");
 }
 
 static struct in_addr address(const char *text)
@@ -100,7 +104,8 @@ static int send_all(char **argv)
 
     to.sin_port = htons((uint16_t)number(argv[1], 1, 65535));
     to.sin_addr = address(argv[0]);
-    if (fd < 0) die("socket");
+    if (fd < 0)
+        die("socket");
     enlarge(fd, SO_SNDBUFFORCE);
     began = clock_ns(CLOCK_MONOTONIC);
     for (i = 0; i < count && !stop_asked; i++) {
@@ -110,11 +115,13 @@ static int send_all(char **argv)
             const int64_t due = began + i * interval_ns;
             const struct timespec t = {.tv_sec = due / NS_PER_S, .tv_nsec = due % NS_PER_S};
 
-            if (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) != 0) break;
+            if (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) != 0)
+                break;
         }
         stamp.sent_ns = clock_ns(CLOCK_REALTIME);
         memcpy(bytes, &stamp, sizeof stamp);
-        if (sendto(fd, bytes, size, 0, (struct sockaddr *)&to, sizeof to) < 0) die("sendto");
+        if (sendto(fd, bytes, size, 0, (struct sockaddr *)&to, sizeof to) < 0)
+            die("sendto");
     }
     printf("%lld\n", i);
     close(fd);
@@ -153,11 +160,15 @@ static int receive_all(char **argv, bool multicast)
     int timeout_ms = FIRST_MS, ready = 0;
 
     at.sin_port = htons((uint16_t)number(argv[0], 1, 65535));
-    if (fd < 0) die("socket");
+    if (fd < 0)
+        die("socket");
     enlarge(fd, SO_RCVBUFFORCE);
-    if (setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on) != 0) die("SO_TIMESTAMPNS");
-    if (bind(fd, (struct sockaddr *)&at, sizeof at) != 0) die("bind");
-    if (multicast) join(fd, argv[2], argv[3]);
+    if (setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on) != 0)
+        die("SO_TIMESTAMPNS");
+    if (bind(fd, (struct sockaddr *)&at, sizeof at) != 0)
+        die("bind");
+    if (multicast)
+        join(fd, argv[2], argv[3]);
     puts("ready");
     fflush(stdout);
     while (!stop_asked && (ready = poll(&waiting, 1, timeout_ms)) > 0) {
@@ -167,15 +178,19 @@ static int receive_all(char **argv, bool multicast)
         } control;
         struct stamp stamp;
         struct iovec piece = {.iov_base = &stamp, .iov_len = sizeof stamp};
-        struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control,
+        struct msghdr message = {.msg_iov = &piece,
+                                 .msg_iovlen = 1,
+                                 .msg_control = &control,
                                  .msg_controllen = sizeof control};
 
-        if (recvmsg(fd, &message, 0) < (ssize_t)sizeof stamp) die("recvmsg");
+        if (recvmsg(fd, &message, 0) < (ssize_t)sizeof stamp)
+            die("recvmsg");
         printf("%" PRIu64 " %" PRId64 " %" PRId64 "\n", stamp.sequence, stamp.sent_ns,
                arrival_ns(&message));
         timeout_ms = idle_ms;
     }
-    if (ready < 0 && errno != EINTR) die("poll");
+    if (ready < 0 && errno != EINTR)
+        die("poll");
     close(fd);
     return 0;
 }
@@ -184,8 +199,10 @@ int main(int argc, char **argv)
 {
     const struct sigaction action = {.sa_handler = on_term};
 
-    if (sigaction(SIGTERM, &action, NULL) != 0) die("sigaction");
-    if (argc == 7 && strcmp(argv[1], "send") == 0) return send_all(argv + 2);
+    if (sigaction(SIGTERM, &action, NULL) != 0)
+        die("sigaction");
+    if (argc == 7 && strcmp(argv[1], "send") == 0)
+        return send_all(argv + 2);
     if ((argc == 4 || argc == 6) && strcmp(argv[1], "receive") == 0)
         return receive_all(argv + 2, argc == 6);
     return usage();

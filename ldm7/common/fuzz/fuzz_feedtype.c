@@ -2,12 +2,11 @@
  *
  * Feed type expressions; what was parsed is written and parsed again.
  */
-#include "fuzz.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/feedtype.h"
+#include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {

@@ -2,11 +2,10 @@
  *
  * Trace files. What is accepted must be what the header promises.
  */
-#include "fuzz.h"
-
 #include <stdlib.h>
 
 #include "common/trace.h"
+#include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
@@ -24,7 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     for (size_t i = 0; i < t.count; i++) {
         total += t.entries[i].size_bytes;
         if (!t.entries[i].size_bytes || (i && t.entries[i].time_ms < t.entries[i - 1].time_ms) ||
-            t.entries[i].time_ms < 0 || t.entries[i].time_ms >= INT64_C(253402300800000)) /* year 10000 */
+            t.entries[i].time_ms < 0 ||
+            t.entries[i].time_ms >= INT64_C(253402300800000)) /* year 10000 */
             abort();
     }
     if (total != t.total_bytes)

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "common/ere.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "common/ere.h"
 #include "common/log.h"
 
 static char err[512];
@@ -36,7 +35,7 @@ static void meaning(void **state)
         {"b", "abc", ERE_YES},
         {"^b", "abc", ERE_NO},
         {"b$", "ab", ERE_YES},
-        {"b$", "ab\n", ERE_NO},               /* $ is the end, not the last line's */
+        {"b$", "ab\n", ERE_NO}, /* $ is the end, not the last line's */
         {"a.b", "a\nb", ERE_YES},
         {"a[^x]b", "a\nb", ERE_YES},
         {"^a", "b\na", ERE_NO},
@@ -47,7 +46,7 @@ static void meaning(void **state)
         {"^(a|ab)(c|bcd)$", "abcd", ERE_YES},
         {"^(a|ab)c$", "abc", ERE_YES},
         {"^[[:digit:]]+$", "0123456789", ERE_YES},
-        {"^[\\d]$", "d", ERE_YES},            /* in brackets a backslash is one */
+        {"^[\\d]$", "d", ERE_YES}, /* in brackets a backslash is one */
         {"^[\\d]$", "\\", ERE_YES},
         {"^[\\d]$", "1", ERE_NO},
         {"^[]a]$", "]", ERE_YES},
@@ -58,8 +57,8 @@ static void meaning(void **state)
         {".*x", "ax", ERE_YES},
         {".*.*", "", ERE_YES},
         {".*|a", "b", ERE_YES},
-        {"#a b", "#a b", ERE_YES},            /* no comments, no ignored blanks */
-        {"^.$", "\xc3\xa9", ERE_NO},          /* bytes */
+        {"#a b", "#a b", ERE_YES},   /* no comments, no ignored blanks */
+        {"^.$", "\xc3\xa9", ERE_NO}, /* bytes */
         {"^.$", "\xc3", ERE_YES},
         {"^(10\\.1\\.0\\.[0-9]{1,3}|.*\\.example)$", "10.1.0.22", ERE_YES},
         {"^(a{512}|b{3}){2}$", "bbbbbb", ERE_YES},
@@ -85,7 +84,7 @@ static void groups(void **state)
     } t[] = {
         {"^(SA)US[0-9]{2} (....)", "SAUS44 KDEN 121251", {"SAUS44 KDEN", "SA", "KDEN"}},
         {"(a(b))|(c)", "xcx", {"c", NULL, NULL, "c"}},
-        {".*/(.)", "a/1/2/3", {"a/1/2/3", "3"}},   /* the longest .* there can be */
+        {".*/(.)", "a/1/2/3", {"a/1/2/3", "3"}}, /* the longest .* there can be */
         {"^(x*)y", "y", {"y", ""}},
         {"(a)?b", "b", {"b", NULL}},
         {"\\((.)\\)", "(z)", {"(z)", "z"}},
@@ -132,13 +131,42 @@ static void case_ignored(void **state)
 static void refused(void **state)
 {
     static const char *const bad[] = {
-        "(", "[", "[^]", "[[:digit:]", "[[:nonsense:]]", "[[.a.]]", "*", "a|*", "a\\", "(a)\\1",
-        "(a*)*\\1b", "\\d", "\\Qa", "\\<a", "(?=a)", "(?R)", "(?C1)a", "(*FAIL)", "(*LIMIT_MATCH=9)",
-        "a++", "a{2}+", "a**", "a{1025}", "a{1,5000}", "a{99999999999999999999}", "a{", "a{,3}",
-        "a{x}", "a{3,2}", "a{1,2,3}",
-        "(a{999}){999}", "(b|(a{33}b)|c){33}", "(a{513}b{3}){2}",
+        "(",
+        "[",
+        "[^]",
+        "[[:digit:]",
+        "[[:nonsense:]]",
+        "[[.a.]]",
+        "*",
+        "a|*",
+        "a\\",
+        "(a)\\1",
+        "(a*)*\\1b",
+        "\\d",
+        "\\Qa",
+        "\\<a",
+        "(?=a)",
+        "(?R)",
+        "(?C1)a",
+        "(*FAIL)",
+        "(*LIMIT_MATCH=9)",
+        "a++",
+        "a{2}+",
+        "a**",
+        "a{1025}",
+        "a{1,5000}",
+        "a{99999999999999999999}",
+        "a{",
+        "a{,3}",
+        "a{x}",
+        "a{3,2}",
+        "a{1,2,3}",
+        "(a{999}){999}",
+        "(b|(a{33}b)|c){33}",
+        "(a{513}b{3}){2}",
         /* 10^10 characters when written out */
-        "((((a{1,100}){1,100}){1,100}){1,100}){1,100}", "(((a{1,1000}){1,1000}){1,1000})",
+        "((((a{1,100}){1,100}){1,100}){1,100}){1,100}",
+        "(((a{1,1000}){1,1000}){1,1000})",
     };
     char longest[ERE_BYTES_MAX + 2];
     struct ere *re;
@@ -175,8 +203,12 @@ static size_t lines_with(const char *path, const char *word)
  * class at the end, since a search for one byte would be ended by a look for it. */
 static void exponential(void **state)
 {
-    static const char *const evil[] = {"(x+x+)+[yz]", "(x*)*[yz]", "(x|x)*[yz]", "(x|xx)+[yz]",
-                                       "((x{1,9}){1,9}){1,9}[yz]", "^(([a-z])+.)+[A-Z]([a-z])+$"};
+    static const char *const evil[] = {"(x+x+)+[yz]",
+                                       "(x*)*[yz]",
+                                       "(x|x)*[yz]",
+                                       "(x|xx)+[yz]",
+                                       "((x{1,9}){1,9}){1,9}[yz]",
+                                       "^(([a-z])+.)+[A-Z]([a-z])+$"};
     char path[] = "/tmp/test_ere.XXXXXX", text[ERE_BYTES_MAX + 1];
     int fd = mkstemp(path);
 
@@ -202,8 +234,8 @@ static void exponential(void **state)
     unlink(path);
 }
 
-/* 3.4 million steps (the .* choose 2 of 240 x and an end): PCRE2 without our limits, which has one of
- * 10 million, answers. */
+/* 3.4 million steps (the .* choose 2 of 240 x and an end): PCRE2 without our limits, which has one
+ * of 10 million, answers. */
 static void limit_is_ours(void **state)
 {
     struct ere *re = compiled("^.*x.*x.*[yz]$");
@@ -219,7 +251,8 @@ static void limit_is_ours(void **state)
 /* What an honest feed asks of the longest identifiers stays below the limits. */
 static void honest(void **state)
 {
-    static const char *const good[] = {"^.*x.*[yz]$", "^.*[.].*[.].*[yz]$", "([a-z]+[.])*x+$", "^(x|[.])*$"};
+    static const char *const good[] = {"^.*x.*[yz]$", "^.*[.].*[.].*[yz]$", "([a-z]+[.])*x+$",
+                                       "^(x|[.])*$"};
     char text[ERE_BYTES_MAX + 1];
 
     (void)state;
@@ -239,12 +272,8 @@ static void honest(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(meaning),
-        cmocka_unit_test(groups),
-        cmocka_unit_test(case_ignored),
-        cmocka_unit_test(refused),
-        cmocka_unit_test(exponential),
-        cmocka_unit_test(limit_is_ours),
+        cmocka_unit_test(meaning), cmocka_unit_test(groups),      cmocka_unit_test(case_ignored),
+        cmocka_unit_test(refused), cmocka_unit_test(exponential), cmocka_unit_test(limit_is_ours),
         cmocka_unit_test(honest),
     };
 

@@ -6,10 +6,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "common/feedtype.h"
 
@@ -42,7 +42,10 @@ static void test_names(void **state)
 /* Reference 3.5, every line: a value and its names. */
 static void test_whole_table(void **state)
 {
-    static const struct { uint32_t bits; const char *names; } table[] = {
+    static const struct {
+        uint32_t bits;
+        const char *names;
+    } table[] = {
         {0x0, "NONE"},
         {0x1, "PPS FT0"},
         {0x2, "DDS DOMESTIC FT1"},
@@ -113,10 +116,11 @@ static void test_errors_quote_the_text(void **state)
     (void)state;
     static const struct {
         const char *text, *quoted;
-    } bad[] = {{"NGIRD", "unknown name \"NGIRD\""}, {"", "a name is missing"}, {"NGRID|", "a name is missing"},
-               {"EXP & PPS", "unexpected \"& PPS\""}, {"0x40", "unknown name \"0x40\""}, {"(EXP", "\")\" missing"},
-               {"EXP)", "unexpected \")\""}, {"EXP PPS", "unexpected \"PPS\""}, {"$", "unexpected \"$\""},
-               {"12", "unknown name \"12\""}};
+    } bad[] = {{"NGIRD", "unknown name \"NGIRD\""}, {"", "a name is missing"},
+               {"NGRID|", "a name is missing"},     {"EXP & PPS", "unexpected \"& PPS\""},
+               {"0x40", "unknown name \"0x40\""},   {"(EXP", "\")\" missing"},
+               {"EXP)", "unexpected \")\""},        {"EXP PPS", "unexpected \"PPS\""},
+               {"$", "unexpected \"$\""},           {"12", "unknown name \"12\""}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         uint32_t f = 7;
         char err[300] = "";
@@ -171,9 +175,9 @@ static void test_every_bit_comes_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names), cmocka_unit_test(test_whole_table),          cmocka_unit_test(test_expressions),
-        cmocka_unit_test(test_errors_quote_the_text), cmocka_unit_test(test_format),
-        cmocka_unit_test(test_every_bit_comes_back),
+        cmocka_unit_test(test_names),       cmocka_unit_test(test_whole_table),
+        cmocka_unit_test(test_expressions), cmocka_unit_test(test_errors_quote_the_text),
+        cmocka_unit_test(test_format),      cmocka_unit_test(test_every_bit_comes_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

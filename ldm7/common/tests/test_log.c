@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <regex.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-
-#include <fcntl.h>
-#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 #include "common/log.h"
 #include "common/product_line.h"
@@ -49,10 +49,11 @@ static void test_line(void **state)
     char ere[200];
     clear();
     log_note("Received: {delay: %.6f s}", 0.001701);
-    snprintf(ere, sizeof ere,
-             "^20[0-9]{6}T[0-9]{6}\\.[0-9]{6}Z test_log\\[%d\\]   test_log.c:test_line:[0-9]+   NOTE Received: "
-             "\\{delay: 0\\.001701 s\\}\n$",
-             (int)getpid());
+    snprintf(
+        ere, sizeof ere,
+        "^20[0-9]{6}T[0-9]{6}\\.[0-9]{6}Z test_log\\[%d\\]   test_log.c:test_line:[0-9]+   NOTE Received: "
+        "\\{delay: 0\\.001701 s\\}\n$",
+        (int)getpid());
     assert_matches(logged(), ere);
 }
 
@@ -114,9 +115,11 @@ static void test_json(void **state)
     assert_true(log_set_format("json"));
     log_warn("say \"%s\" \\ %s \xc3\xa9 \xff", "hi", "\t");
     assert_true(log_set_format("text"));
-    assert_matches(logged(), "^\\{\"time\":\"[0-9T.]+Z\",\"prog\":\"test_log\",\"pid\":[0-9]+,\"file\":\"test_log.c\","
-                             "\"function\":\"test_json\",\"line\":[0-9]+,\"level\":\"WARN\",\"message\":\"say "
-                             "\\\\\"hi\\\\\" \\\\\\\\ \\\\u0009 \xc3\xa9 \\\\ufffd\"\\}\n$");
+    assert_matches(
+        logged(),
+        "^\\{\"time\":\"[0-9T.]+Z\",\"prog\":\"test_log\",\"pid\":[0-9]+,\"file\":\"test_log.c\","
+        "\"function\":\"test_json\",\"line\":[0-9]+,\"level\":\"WARN\",\"message\":\"say "
+        "\\\\\"hi\\\\\" \\\\\\\\ \\\\u0009 \xc3\xa9 \\\\ufffd\"\\}\n$");
 }
 
 static void test_lines_of_processes_do_not_mix(void **state)
@@ -194,11 +197,13 @@ static int show_renamed(int argc, char **argv)
     log_set_prog("mldm");
     read_proc("/proc/self/cmdline", text, sizeof text);
     read_proc("/proc/self/comm", comm, sizeof comm);
-    if (strcmp(text, "mldm --rename -q queue") != 0 || strcmp(comm, "mldm") != 0 || strcmp(log_prog(), "mldm") != 0)
+    if (strcmp(text, "mldm --rename -q queue") != 0 || strcmp(comm, "mldm") != 0 ||
+        strcmp(log_prog(), "mldm") != 0)
         return 3;
     if (strcmp(argv[2], "-q") != 0 || strcmp(argv[3], "queue") != 0 || argv[2] == kept)
         return 4;
-    log_set_prog("a_name_that_is_much_longer_than_the_room_of_the_arguments_of_this_process_together_can_hold");
+    log_set_prog(
+        "a_name_that_is_much_longer_than_the_room_of_the_arguments_of_this_process_together_can_hold");
     read_proc("/proc/self/cmdline", text, sizeof text);
     return strncmp(text, "a_name_that_is", 14) == 0 ? 0 : 5;
 }
@@ -222,7 +227,8 @@ static void test_product_line(void **state)
 {
     (void)state;
     char line[PRODUCT_LINE_MAX];
-    struct pq_info i = {.creation = {1795217967, 931833}, .feedtype = 0x40000000, .size = 120000, .ident = "t7.2"};
+    struct pq_info i = {
+        .creation = {1795217967, 931833}, .feedtype = 0x40000000, .size = 120000, .ident = "t7.2"};
     assert_string_equal(product_line_format(&i, line, sizeof line),
                         "    120000 20261120233927.931833 EXP 000  t7.2");
     i.size = 4294967295u;

@@ -6,10 +6,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "common/noise.h"
 #include "common/trace.h"
@@ -76,11 +76,11 @@ static void test_calendar(void **state)
         assert_int_equal(t.entries[0].time_ms, good[i].s * 1000);
         trace_free(&t);
     }
-    static const char *const wrong[] = {"20150229000000.000", "21000229000000.000", "20151301000000.000",
-                                        "20150001000000.000", "20150132000000.000", "20150100000000.000",
-                                        "20150101240000.000", "20150101006000.000", "20150101000060.000",
-                                        "19691231235959.999", "20150615000000",     "20150615000000.0",
-                                        "20150615000000,009", "2015061500000a.009", "20150615000000.0099"};
+    static const char *const wrong[] = {
+        "20150229000000.000", "21000229000000.000", "20151301000000.000", "20150001000000.000",
+        "20150132000000.000", "20150100000000.000", "20150101240000.000", "20150101006000.000",
+        "20150101000060.000", "19691231235959.999", "20150615000000",     "20150615000000.0",
+        "20150615000000,009", "2015061500000a.009", "20150615000000.0099"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char text[64];
         struct trace t;
@@ -103,15 +103,21 @@ static void test_all_errors_at_once(void **state)
                                "7 20150615000000.012 x\n"
                                "7 20150615000000.008\n"
                                "7 20150615\x01\xff\"\n";
-    static const char form[] = " ; valid: SIZE YYYYMMDDhhmmss.mmm, size 1 to 4294967295 bytes, a time that exists\n";
-    static const char *const found[] = {"2: found \"abc 20150615000000.010\"", "3: found \"0 20150615000000.011\"",
-                                        "4: found \"4294967296 20150615000000.011\"", "5: found \"7\"",
-                                        "6: found \"7 20150615000000.012 x\"", NULL,
-                                        "8: found \"7 20150615\\x01\\xff\\x22\""};
+    static const char form[] =
+        " ; valid: SIZE YYYYMMDDhhmmss.mmm, size 1 to 4294967295 bytes, a time that exists\n";
+    static const char *const found[] = {
+        "2: found \"abc 20150615000000.010\"",        "3: found \"0 20150615000000.011\"",
+        "4: found \"4294967296 20150615000000.011\"", "5: found \"7\"",
+        "6: found \"7 20150615000000.012 x\"",        NULL,
+        "8: found \"7 20150615\\x01\\xff\\x22\""};
     char want[2000] = "";
     for (size_t i = 0; i < 7; i++) {
         strcat(want, "t.txt:");
-        strcat(want, found[i] ? found[i] : "7: found \"7 20150615000000.008\" ; valid: a time not before that of the product above, 20150615000000.009\n");
+        strcat(
+            want,
+            found[i]
+                ? found[i]
+                : "7: found \"7 20150615000000.008\" ; valid: a time not before that of the product above, 20150615000000.009\n");
         strcat(want, found[i] ? form : "");
     }
     struct trace t;
@@ -152,7 +158,8 @@ static void test_empty(void **state)
         long bad;
         char *e = errors_of(texts[i], strlen(texts[i]), &t, &bad);
         assert_int_equal(bad, 1);
-        assert_string_equal(e, "t.txt: found no product ; valid: at least one line SIZE YYYYMMDDhhmmss.mmm\n");
+        assert_string_equal(
+            e, "t.txt: found no product ; valid: at least one line SIZE YYYYMMDDhhmmss.mmm\n");
         free(e);
     }
 }

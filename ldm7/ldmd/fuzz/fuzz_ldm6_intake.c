@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a peer sends to a downstream, or after HIYA: the RPC stream, vetting, and products in a real
- * queue. First byte: bits 0-1 = size of the pieces the rest is fed in, bit 2 = data straight to their
- * place where that is offered.
+ * queue. First byte: bits 0-1 = size of the pieces the rest is fed in, bit 2 = data straight to
+ * their place where that is offered.
  */
-#include "fuzz.h"
-
-#include "ldmd/intake.h"
-#include "common/log.h"
-
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "common/log.h"
+#include "fuzz.h"
+#include "ldmd/intake.h"
 
 static struct intake in;
 static struct pq *queue;
@@ -81,7 +80,8 @@ static void open_once(void)
     struct ldm_class c = {.to = LDM_TIME_END, .n = 1, .specs = {{0xffffffff, "^[^x]"}}};
     int fd = mkstemp(path);
 
-    require(fd >= 0 && pq_create(path, 20000, 5, true) == PQ_OK && pq_open(path, true, &queue) == PQ_OK);
+    require(fd >= 0 && pq_create(path, 20000, 5, true) == PQ_OK &&
+            pq_open(path, true, &queue) == PQ_OK);
     close(fd);
     unlink(path);
     log_set_level(LOG_LVL_ERROR);
@@ -123,6 +123,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     intake_abort(&in);
     require(pq_check(queue) == PQ_OK);
     pq_get_stats(queue, &st);
-    require(st.reserved_slots == 0);   /* whatever came, nothing is held back */
+    require(st.reserved_slots == 0); /* whatever came, nothing is held back */
     return 0;
 }

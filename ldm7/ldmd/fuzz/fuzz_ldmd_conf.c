@@ -2,11 +2,10 @@
  *
  * Configuration parser: every text is either valid or has at least one message.
  */
-#include "fuzz.h"
-
-#include "ldmd/conf.h"
-
 #include <stdlib.h>
+
+#include "fuzz.h"
+#include "ldmd/conf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -3,7 +3,6 @@
  * Patterns from the network: first line is the pattern, the rest the identifier.
  */
 #include "fuzz.h"
-
 #include "ldmd/match.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

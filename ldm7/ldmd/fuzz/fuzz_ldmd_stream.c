@@ -3,12 +3,11 @@
  * Record and message parser as server and as client use it. First byte: bit 0 = client (products
  * accepted), bits 1-2 = size of the pieces the rest is fed in.
  */
-#include "fuzz.h"
+#include <stdlib.h>
 
+#include "fuzz.h"
 #include "ldmd/ldmrpc.h"
 #include "ldmd/match.h"
-
-#include <stdlib.h>
 
 struct sink {
     uint8_t *region;
@@ -112,8 +111,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const size_t pieces[] = {1, 7, 1000, SIZE_MAX};
     struct sink s = {0};
-    struct rpc_sink client = {&s, on_call, on_reply, on_begin, on_end, on_abort,
-                              on_block};
+    struct rpc_sink client = {&s, on_call, on_reply, on_begin, on_end, on_abort, on_block};
     struct rpc_sink server = {&s, on_call, on_reply, NULL, NULL, NULL, NULL};
     static struct rpc_stream stream;
     size_t piece, k;

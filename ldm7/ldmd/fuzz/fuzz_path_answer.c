@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Answers of the path service: the first byte chooses the HTTP status, the rest is the body, given to a
- * machine that awaits an answer about a leaf. Whatever comes, it goes on asking, or has told the user.
+ * Answers of the path service: the first byte chooses the HTTP status, the rest is the body, given
+ * to a machine that awaits an answer about a leaf. Whatever comes, it goes on asking, or has told
+ * the user.
  */
-#include "fuzz.h"
-
-#include "common/log.h"
-#include "ldmd/pathservice.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "common/log.h"
+#include "fuzz.h"
+#include "ldmd/pathservice.h"
 
 static unsigned told;
 
@@ -33,7 +33,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const unsigned codes[] = {0, 200, 201, 204, 404, 409, 422, 504};
     static const char made[] = "{\"name\":\"N\",\"root\":{\"switch\":\"s\",\"port\":1,\"vlan\":2},"
                                "\"rate_bps\":1000,\"leaves\":[]}";
-    struct path_config c = {.name = "N", .root = {"s", 1, 2}, .rate_bps = 1000, .timeout_ns = 1000000000000,
+    struct path_config c = {.name = "N",
+                            .root = {"s", 1, 2},
+                            .rate_bps = 1000,
+                            .timeout_ns = 1000000000000,
                             .verdict = verdict};
     struct path_endpoint leaf = {"s", 3, 4};
     struct pathservice *p = pathservice_new(&c, 0);

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rpc_kit.h"
 
-const struct pq_info hereis_info = {
-    .creation = {0x6b00d282, 0xca47c}, .signature = {{0x9a, 0x0d, 0x74, 0x32}}, .origin = "up",
-    .feedtype = 0x40000000, .ident = "test.product.1", .size = 5000};
+const struct pq_info hereis_info = {.creation = {0x6b00d282, 0xca47c},
+                                    .signature = {{0x9a, 0x0d, 0x74, 0x32}},
+                                    .origin = "up",
+                                    .feedtype = 0x40000000,
+                                    .ident = "test.product.1",
+                                    .size = 5000};
 
 size_t unhex(const char *hex, uint8_t *out)
 {

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ldmd/addresses.h"
-
 #include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +7,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "ldmd/addresses.h"
 
 static struct in_addr ip(const char *text)
 {
@@ -50,7 +50,7 @@ static void unique_inside(void **state)
 
 static void released_and_sticky(void **state)
 {
-    struct addresses *a = subnet("10.9.8.1", 29);     /* .2 to .6 */
+    struct addresses *a = subnet("10.9.8.1", 29); /* .2 to .6 */
     struct in_addr at[5], again;
     char key[8];
 
@@ -65,7 +65,7 @@ static void released_and_sticky(void **state)
     assert_false(addresses_take(a, "new", &again));
     addresses_give_back(a, at[4]);
     addresses_give_back(a, at[1]);
-    assert_true(addresses_take(a, "new", &again));    /* away for longest: k4's */
+    assert_true(addresses_take(a, "new", &again)); /* away for longest: k4's */
     assert_int_equal(again.s_addr, at[4].s_addr);
     assert_true(addresses_take(a, "k1", &again));
     assert_int_equal(again.s_addr, at[1].s_addr);
@@ -95,7 +95,9 @@ static void same_after_restart(void **state)
 
 static void edges(void **state)
 {
-    static const struct { unsigned prefix_len, n; } cases[] = {{0, 0}, {32, 0}, {31, 1}, {30, 1}};
+    static const struct {
+        unsigned prefix_len, n;
+    } cases[] = {{0, 0}, {32, 0}, {31, 1}, {30, 1}};
     struct in_addr got;
     char key[16];
 
@@ -138,8 +140,11 @@ static void bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unique_inside), cmocka_unit_test(released_and_sticky),
-        cmocka_unit_test(same_after_restart), cmocka_unit_test(edges), cmocka_unit_test(bounded),
+        cmocka_unit_test(unique_inside),
+        cmocka_unit_test(released_and_sticky),
+        cmocka_unit_test(same_after_restart),
+        cmocka_unit_test(edges),
+        cmocka_unit_test(bounded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ldmd/conf.h"
-
 #include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +6,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "ldmd/conf.h"
 
 static char *messages;
 static size_t messages_len;
@@ -31,23 +31,26 @@ static void every_keyword(void **state)
     char ip[32];
 
     (void)state;
-    assert_int_equal(parse(&c,
-        "# comment\n\n"
-        "EXEC \"pqinsert -f NGRID \\\"a b\\\"\"\n"
-        "request\tNGRID|EXP  \".*\\.grb\"  10.0.0.1:3880   # downstream\n"
-        "REQUEST ANY-EXP x up.example.org\n"
-        "ALLOW ANY ^10\\.0\\. \"^keep\" nothing\n"
-        "ACCEPT EXP .* ^10\n"
-        "MULTICAST NGRID 224.0.1.9:38800 10.1.0.1:4000 24 101 newy et-1\n"
-        "RECEIVE NGRID 10.2.0.1:3880 10.1.0.2 starlight p2 205\n"
-        "RECEIVE EXP 10.2.0.1 10.1.0.2\n"
-        "RECEIVE WMO 10.2.0.1 eth1.205 starlight p2\n"
-        "RECEIVE NEXRAD2 up.example.org\n"
-        "MULTICAST EXP 224.0.1.10\n"
-        "SET fmtp.layout 2017\nSET fmtp.f_snd 12.5\nSET fmtp.f_rcv 2\nSET FMTP.R_MC_BPS 60000000\n"
-        "SET fmtp.r_uc_bps 5000000\nSET fmtp.pdu_bytes 1200\nSET fmtp.mac_level 2\nSET fmtp.repair Unicast\n"
-        "SET fmtp.b_rcv_bytes 600000000\nSET fmtp.b_snd_bytes 599999999\nSET fmtp.ttl 5\nSET ldm6.max_latency_s 100\n"
-        "SET ldm7.verify_md5 1\nSET ldm6.congestion_control ctcp_187\n"), 0);
+    assert_int_equal(
+        parse(
+            &c,
+            "# comment\n\n"
+            "EXEC \"pqinsert -f NGRID \\\"a b\\\"\"\n"
+            "request\tNGRID|EXP  \".*\\.grb\"  10.0.0.1:3880   # downstream\n"
+            "REQUEST ANY-EXP x up.example.org\n"
+            "ALLOW ANY ^10\\.0\\. \"^keep\" nothing\n"
+            "ACCEPT EXP .* ^10\n"
+            "MULTICAST NGRID 224.0.1.9:38800 10.1.0.1:4000 24 101 newy et-1\n"
+            "RECEIVE NGRID 10.2.0.1:3880 10.1.0.2 starlight p2 205\n"
+            "RECEIVE EXP 10.2.0.1 10.1.0.2\n"
+            "RECEIVE WMO 10.2.0.1 eth1.205 starlight p2\n"
+            "RECEIVE NEXRAD2 up.example.org\n"
+            "MULTICAST EXP 224.0.1.10\n"
+            "SET fmtp.layout 2017\nSET fmtp.f_snd 12.5\nSET fmtp.f_rcv 2\nSET FMTP.R_MC_BPS 60000000\n"
+            "SET fmtp.r_uc_bps 5000000\nSET fmtp.pdu_bytes 1200\nSET fmtp.mac_level 2\nSET fmtp.repair Unicast\n"
+            "SET fmtp.b_rcv_bytes 600000000\nSET fmtp.b_snd_bytes 599999999\nSET fmtp.ttl 5\nSET ldm6.max_latency_s 100\n"
+            "SET ldm7.verify_md5 1\nSET ldm6.congestion_control ctcp_187\n"),
+        0);
     assert_int_equal(messages_len, 0);
     assert_string_equal(c.execs[0].argv[2], "NGRID");
     assert_string_equal(c.execs[0].argv[3], "a b");
@@ -103,13 +106,13 @@ static void defaults(void **state)
     (void)state;
     assert_int_equal(parse(&c, ""), 0);
     assert_int_equal(c.set.fmtp_layout, 2021);
-    assert_true(c.set.f_snd == 5000 && c.set.f_rcv == 20);   /* mpup-ldm7 Table II */
+    assert_true(c.set.f_snd == 5000 && c.set.f_rcv == 20); /* mpup-ldm7 Table II */
     assert_true(c.set.max_latency_s == 3600);
     assert_string_equal(c.set.congestion_control, "");
     assert_true(c.set.time_offset_s == 3600 && c.set.anti_dos);
     conf_free(&c);
     assert_int_equal(parse(&c, "SET ldm6.max_latency_s 60\n"), 0);
-    assert_true(c.set.time_offset_s == 60);             /* follows, unless set */
+    assert_true(c.set.time_offset_s == 60); /* follows, unless set */
     conf_free(&c);
     assert_int_equal(parse(&c, "SET ldm6.time_offset_s 0\nSET ldm6.anti_dos 0\n"), 0);
     assert_true(c.set.time_offset_s == 0 && !c.set.anti_dos);
@@ -119,7 +122,9 @@ static void defaults(void **state)
 /* Each line is wrong in one way; all are reported in one go, with their line. */
 static void all_errors_at_once(void **state)
 {
-    static const struct { const char *line, *found; } bad[] = {
+    static const struct {
+        const char *line, *found;
+    } bad[] = {
         {"FROB a b", "FROB"},
         {" ALLOW ANY .*", "ALLOW"},
         {"REQUEST NGRYD .* host", "NGRYD"},
@@ -173,7 +178,8 @@ static void overlapping_multicast(void **state)
 
     (void)state;
     assert_int_equal(parse(&c, "MULTICAST ANY 224.0.0.1 10.1.0.1 24 0 s p\n"
-                               "MULTICAST EXP 224.0.0.2 10.1.0.1 24 0 s p\n"), -1);
+                               "MULTICAST EXP 224.0.0.2 10.1.0.1 24 0 s p\n"),
+                     -1);
     assert_non_null(strstr(messages, "test.conf:2: found \"EXP\""));
     conf_free(&c);
 }
@@ -186,14 +192,19 @@ static void overlapping_requests(void **state)
     (void)state;
     assert_int_equal(parse(&c, "REQUEST ANY .* a.example\nREQUEST ANY .* b.example\n"
                                "REQUEST NGRID .* a.example\nREQUEST ANY x a.example\n"
-                               "REQUEST ANY .* a.example:3880\n"), 0);
+                               "REQUEST ANY .* a.example:3880\n"),
+                     0);
     assert_int_equal(c.nrequests, 5);
     conf_free(&c);
-    assert_int_equal(parse(&c, "REQUEST ANY .* a.example\nREQUEST EXP .* b\nREQUEST ANY .* A.example:388\n"), -1);
+    assert_int_equal(
+        parse(&c, "REQUEST ANY .* a.example\nREQUEST EXP .* b\nREQUEST ANY .* A.example:388\n"),
+        -1);
     assert_int_equal(c.nerrors, 1);
-    assert_non_null(strstr(messages, "test.conf:3: found \"A.example\": the same REQUEST is there already; valid: "));
+    assert_non_null(strstr(
+        messages, "test.conf:3: found \"A.example\": the same REQUEST is there already; valid: "));
     conf_free(&c);
-    assert_int_equal(parse(&c, "RECEIVE ANY a 10.0.0.1\nRECEIVE EXP b 10.0.0.1\nRECEIVE EXP a\n"), -1);
+    assert_int_equal(parse(&c, "RECEIVE ANY a 10.0.0.1\nRECEIVE EXP b 10.0.0.1\nRECEIVE EXP a\n"),
+                     -1);
     assert_int_equal(c.nerrors, 1);
     assert_non_null(strstr(messages, "test.conf:3: found \"EXP\""));
     conf_free(&c);
@@ -254,7 +265,8 @@ static void allow(void **state)
     struct pq_info info = {.feedtype = 0x00800000, .ident = "keep.this"};
 
     (void)state;
-    assert_int_equal(parse(&c, "ALLOW NGRID ^10\\. ^keep secret\nALLOW EXP|NGRID \\.example\\.org$\n"), 0);
+    assert_int_equal(
+        parse(&c, "ALLOW NGRID ^10\\. ^keep secret\nALLOW EXP|NGRID \\.example\\.org$\n"), 0);
     assert_int_equal(conf_allowed(&c, 0xffffffff, ten, 1), 0x00800000);
     assert_int_equal(conf_allowed(&c, 0x40000000, ten, 1), 0);
     assert_int_equal(conf_allowed(&c, 0xffffffff, other, 2), 0x40800000);
@@ -339,9 +351,10 @@ static void matching(void **state)
 
 static void hostile_patterns(void **state)
 {
-    static const char *const bad[] = {"(a)\\1", "((a{100}){100}){100}", "a{1025}", "a{1,5000}", "(", "[",
-                                      "a{99999999999}"};
-    static const char *const good[] = {".*", ".*x", "a{10}b{10}", "\\.", "x\\{99999", "^a|b$", ".*|a"};
+    static const char *const bad[] = {"(a)\\1", "((a{100}){100}){100}", "a{1025}", "a{1,5000}", "(",
+                                      "[",      "a{99999999999}"};
+    static const char *const good[] = {".*",        ".*x",   "a{10}b{10}", "\\.",
+                                       "x\\{99999", "^a|b$", ".*|a"};
     struct ere *re;
     char err[512];
 
@@ -356,26 +369,40 @@ static void hostile_patterns(void **state)
 
 static void path_service(void **state)
 {
-    static const char *const bad[] = {
-        "path.service unix:relative", "path.service ftp://h", "path.service http://", "path.service http://h/x",
-        "path.service \"http://a b\"", "path.service http://a,", "path.service ,http://a",
-        "path.service http://a,b", "path.name NGRID", "path.name {feed}/x", "path.name {feed}{feed}",
-        "path.timeout_s 0", "path.rate_bps -1", "path.grace_s x", "ldm7.dead_s 2",
-        "fmtp.ttl 3 NGRID", "path.rate_bps 5 NOSUCH", "path.rate_bps x NGRID"};
+    static const char *const bad[] = {"path.service unix:relative",
+                                      "path.service ftp://h",
+                                      "path.service http://",
+                                      "path.service http://h/x",
+                                      "path.service \"http://a b\"",
+                                      "path.service http://a,",
+                                      "path.service ,http://a",
+                                      "path.service http://a,b",
+                                      "path.name NGRID",
+                                      "path.name {feed}/x",
+                                      "path.name {feed}{feed}",
+                                      "path.timeout_s 0",
+                                      "path.rate_bps -1",
+                                      "path.grace_s x",
+                                      "ldm7.dead_s 2",
+                                      "fmtp.ttl 3 NGRID",
+                                      "path.rate_bps 5 NOSUCH",
+                                      "path.rate_bps x NGRID"};
     struct conf c;
     char name[CONF_PATH_NAME], line[256];
 
     (void)state;
-    assert_int_equal(parse(&c,
-        "MULTICAST NGRID|EXP 224.0.1.9 10.1.0.1 24 101 newy 3\n"
-        "MULTICAST WMO 224.0.1.10 10.1.0.1 24 102 newy 4\n"
-        "MULTICAST NEXRAD2 224.0.1.11 10.1.0.1 24 0 dummy dummy\n"
-        "RECEIVE CONDUIT up.example.org\n"
-        "SET path.rate_bps 30000000 EXP\n"              /* a part of the first: not its rate */
-        "SET path.rate_bps 40000000 NGRID|EXP\nSET fmtp.r_mc_bps 5000000 ANY-WMO\n"
-        "SET path.service unix:/run/path.sock\nSET path.name ldm.{feed}-1\n"
-        "SET path.token_file /etc/token\nSET path.ca_file /etc/ca.pem\nSET path.timeout_s 7\n"
-        "SET path.grace_s 0\nSET ldm7.dead_s 10\n"), 0);
+    assert_int_equal(
+        parse(&c,
+              "MULTICAST NGRID|EXP 224.0.1.9 10.1.0.1 24 101 newy 3\n"
+              "MULTICAST WMO 224.0.1.10 10.1.0.1 24 102 newy 4\n"
+              "MULTICAST NEXRAD2 224.0.1.11 10.1.0.1 24 0 dummy dummy\n"
+              "RECEIVE CONDUIT up.example.org\n"
+              "SET path.rate_bps 30000000 EXP\n" /* a part of the first: not its rate */
+              "SET path.rate_bps 40000000 NGRID|EXP\nSET fmtp.r_mc_bps 5000000 ANY-WMO\n"
+              "SET path.service unix:/run/path.sock\nSET path.name ldm.{feed}-1\n"
+              "SET path.token_file /etc/token\nSET path.ca_file /etc/ca.pem\nSET path.timeout_s 7\n"
+              "SET path.grace_s 0\nSET ldm7.dead_s 10\n"),
+        0);
     assert_string_equal(c.set.path_service, "unix:/run/path.sock");
     assert_string_equal(c.set.path_token_file, "/etc/token");
     assert_string_equal(c.set.path_ca_file, "/etc/ca.pem");
@@ -385,13 +412,14 @@ static void path_service(void **state)
     assert_int_equal(c.set.r_mc_bps, 20000000);
     assert_int_equal(c.multicasts[0].path_rate_bps, 40000000);
     assert_int_equal(c.multicasts[0].r_mc_bps, 5000000);
-    assert_int_equal(c.multicasts[1].path_rate_bps, 20000000);     /* as fmtp.r_mc_bps */
+    assert_int_equal(c.multicasts[1].path_rate_bps, 20000000); /* as fmtp.r_mc_bps */
     assert_int_equal(c.multicasts[1].r_mc_bps, 20000000);
     assert_int_equal(c.receives[0].r_mc_bps, 5000000);
     assert_true(conf_has_path(&c, &c.multicasts[0]));
     assert_false(conf_has_path(&c, &c.multicasts[2]));
     assert_string_equal(conf_path_name(&c.set, 0x40800000, name), "ldm.EXP-NGRID-1");
-    assert_string_equal(conf_path_name(&c.set, 0x12345678, name), "ldm.0x12345678-1");  /* too long */
+    assert_string_equal(conf_path_name(&c.set, 0x12345678, name),
+                        "ldm.0x12345678-1"); /* too long */
     conf_free(&c);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         snprintf(line, sizeof line, "SET %s\n", bad[i]);
@@ -403,9 +431,11 @@ static void path_service(void **state)
     assert_int_equal(parse(&c, "MULTICAST WMO 224.0.1.10 10.1.0.1 24 102 newy et-1\n"), 0);
     conf_free(&c);
     assert_int_equal(parse(&c, "\nMULTICAST WMO 224.0.1.10 10.1.0.1 24 102 newy et-1\n"
-                               "SET path.service https://[::1]:8443,unix:/a,http://h\n"), -1);
-    assert_string_equal(messages, "test.conf:2: found \"newy\": port et-1, VLAN 102: a port is a number from "
-                                  "1 to 4294967039; valid: an endpoint of the path service, or dummy\n");
+                               "SET path.service https://[::1]:8443,unix:/a,http://h\n"),
+                     -1);
+    assert_string_equal(messages,
+                        "test.conf:2: found \"newy\": port et-1, VLAN 102: a port is a number from "
+                        "1 to 4294967039; valid: an endpoint of the path service, or dummy\n");
     conf_free(&c);
 }
 
@@ -419,12 +449,17 @@ static int cleanup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_keyword),   cmocka_unit_test(defaults),
-        cmocka_unit_test(all_errors_at_once), cmocka_unit_test(overlapping_multicast),
+        cmocka_unit_test(every_keyword),
+        cmocka_unit_test(defaults),
+        cmocka_unit_test(all_errors_at_once),
+        cmocka_unit_test(overlapping_multicast),
         cmocka_unit_test(overlapping_requests),
-        cmocka_unit_test(includes),        cmocka_unit_test(allow),
-        cmocka_unit_test(accepted),        cmocka_unit_test(redundant_requests),
-        cmocka_unit_test(matching),        cmocka_unit_test(hostile_patterns),
+        cmocka_unit_test(includes),
+        cmocka_unit_test(allow),
+        cmocka_unit_test(accepted),
+        cmocka_unit_test(redundant_requests),
+        cmocka_unit_test(matching),
+        cmocka_unit_test(hostile_patterns),
         cmocka_unit_test(path_service),
     };
 

@@ -2,8 +2,6 @@
  *
  * The congestion control that SET ldm6.congestion_control names reaches both kinds of connections.
  */
-#include "ldmd/process.h"
-
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -15,6 +13,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "ldmd/process.h"
 
 static char err[512];
 
@@ -73,7 +73,8 @@ static void default_stays(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(both_ends), cmocka_unit_test(default_stays)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(both_ends),
+                                       cmocka_unit_test(default_stays)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

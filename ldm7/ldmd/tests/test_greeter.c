@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ldmd/greeter.h"
-
 #include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,10 +8,12 @@
 
 #include <cmocka.h>
 
-/* FEEDME of reference 3.4, without its argument: mark, xid 0, CALL, RPC 2, 300029, 6, 4, AUTH_NONE. */
+#include "ldmd/greeter.h"
+
+/* FEEDME of reference 3.4, without its argument: mark, xid 0, CALL, RPC 2, 300029, 6, 4,
+ * AUTH_NONE. */
 static const uint8_t feedme[GREETER_HEAD_BYTES] = {
-    0x80, 0, 0, 0x4c, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 4, 0x93, 0xfd,
-    0, 0, 0, 6, 0, 0, 0, 4};
+    0x80, 0, 0, 0x4c, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 4, 0x93, 0xfd, 0, 0, 0, 6, 0, 0, 0, 4};
 
 static int heard;
 static struct in_addr heard_from;
@@ -50,18 +50,20 @@ static bool cut_off(int fd)
 static void headers(void **state)
 {
     uint8_t h[GREETER_HEAD_BYTES];
-    static const struct { int at, value; bool ok; } cases[] = {
-        {3, 40, true},    /* NULLPROC: no more than the header */
-        {3, 39, false},
-        {0, 0, true},     /* first fragment of several */
-        {0, 0x7f, false}, /* 2 GB */
-        {2, 0x40, false}, /* 0x404c bytes: beyond any first call */
-        {11, 1, false},   /* a reply */
-        {15, 3, false},   /* RPC 3 */
-        {19, 0, true},    /* another program: the child says so */
-        {23, 9, true},    /* another version: the same */
-        {34, 1, true},    /* 256 bytes of credentials */
-        {34, 2, false},   /* 512: RFC 5531 allows 400 */
+    static const struct {
+        int at, value;
+        bool ok;
+    } cases[] = {
+        {3, 40, true},                  /* NULLPROC: no more than the header */
+        {3, 39, false},   {0, 0, true}, /* first fragment of several */
+        {0, 0x7f, false},               /* 2 GB */
+        {2, 0x40, false},               /* 0x404c bytes: beyond any first call */
+        {11, 1, false},                 /* a reply */
+        {15, 3, false},                 /* RPC 3 */
+        {19, 0, true},                  /* another program: the child says so */
+        {23, 9, true},                  /* another version: the same */
+        {34, 1, true},                  /* 256 bytes of credentials */
+        {34, 2, false},                 /* 512: RFC 5531 allows 400 */
     };
 
     (void)state;
@@ -88,11 +90,11 @@ static void limits(void **state)
     fd[0] = guest(g, 1, NS_PER_S);
     fd[1] = guest(g, 2, 2 * NS_PER_S);
     fd[2] = guest(g, 2, 2 * NS_PER_S);
-    fd[3] = guest(g, 2, 2 * NS_PER_S);         /* the third of 10.0.0.2 displaces its first */
+    fd[3] = guest(g, 2, 2 * NS_PER_S); /* the third of 10.0.0.2 displaces its first */
     assert_true(cut_off(fd[1]));
     assert_false(cut_off(fd[0]));
     fd[4] = guest(g, 3, 3 * NS_PER_S);
-    fd[5] = guest(g, 4, 3 * NS_PER_S);         /* the fifth of all displaces the oldest */
+    fd[5] = guest(g, 4, 3 * NS_PER_S); /* the fifth of all displaces the oldest */
     assert_true(cut_off(fd[0]));
     assert_false(cut_off(fd[2]));
     assert_int_equal(greeter_tend(g, 11 * NS_PER_S), 12 * NS_PER_S);

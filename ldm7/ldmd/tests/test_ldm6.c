@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of LDM6 that decide: what is taken (intake), the shift between upstreams, the resume file,
- * one feed per address. Rules and the file's line: reference 3.4 (6) to (9).
+ * The parts of LDM6 that decide: what is taken (intake), the shift between upstreams, the resume
+ * file, one feed per address. Rules and the file's line: reference 3.4 (6) to (9).
  */
-#include "ldmd/autoshift.h"
-#include "ldmd/feeds.h"
-#include "ldmd/intake.h"
-#include "ldmd/resume.h"
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <setjmp.h>
@@ -19,6 +14,11 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "ldmd/autoshift.h"
+#include "ldmd/feeds.h"
+#include "ldmd/intake.h"
+#include "ldmd/resume.h"
 
 #define S 1000000000ull
 
@@ -35,8 +35,8 @@ static void shift_alone(void **state)
     assert_true(a.primary);
 }
 
-/* N = 3: primary goes when accepted <= rejected / 2, alternate comes back when accepted >= rejected / 2;
- * looked at when 60 s have passed and a product comes. */
+/* N = 3: primary goes when accepted <= rejected / 2, alternate comes back when accepted >= rejected
+ * / 2; looked at when 60 s have passed and a product comes. */
 static void shift_of_three(void **state)
 {
     struct autoshift a;
@@ -48,14 +48,14 @@ static void shift_of_three(void **state)
         assert_false(autoshift_product(&a, false, 59 * S));
     for (int i = 0; i < 5; i++)
         assert_false(autoshift_product(&a, true, 59 * S));
-    assert_false(autoshift_product(&a, true, 60 * S));      /* 6 > 10 / 2: stays, counts anew */
+    assert_false(autoshift_product(&a, true, 60 * S)); /* 6 > 10 / 2: stays, counts anew */
     assert_false(autoshift_product(&a, true, 61 * S));
     assert_false(autoshift_product(&a, false, 119 * S));
-    assert_true(autoshift_product(&a, false, 120 * S));     /* 1 <= 2 / 2 */
+    assert_true(autoshift_product(&a, false, 120 * S)); /* 1 <= 2 / 2 */
     assert_false(a.primary);
     assert_false(autoshift_product(&a, false, 179 * S));
-    assert_false(autoshift_product(&a, false, 180 * S));    /* 0 < 2 / 2: stays */
-    assert_true(autoshift_product(&a, true, 240 * S));      /* 1 >= 0 */
+    assert_false(autoshift_product(&a, false, 180 * S)); /* 0 < 2 / 2: stays */
+    assert_true(autoshift_product(&a, true, 240 * S));   /* 1 >= 0 */
     assert_true(a.primary);
     autoshift_init(&a, 3, 1, 0);
     assert_false(a.primary);
@@ -64,11 +64,16 @@ static void shift_of_three(void **state)
 /* ------------------------------------------------------------------ resume */
 
 static const struct pq_info noted = {
-    .creation = {1795217958, 533719}, .origin = "t6up.test_v_10.97.7.1", .feedtype = 0x40000000,
-    .ident = "t6.3", .size = 450000,
-    .signature = {{0xa5, 0x32, 0x01, 0xa8, 0x7e, 0x8d, 0x2a, 0x3b, 0x81, 0x0e, 0x6f, 0x59, 0x81, 0xc7, 0x80, 0xfe}}};
-#define NOTED "{20261120T233918.533719,EXP,0,{21,t6up.test_v_10.97.7.1},450000,{4,t6.3}," \
-              "a53201a87e8d2a3b810e6f5981c780fe}"
+    .creation = {1795217958, 533719},
+    .origin = "t6up.test_v_10.97.7.1",
+    .feedtype = 0x40000000,
+    .ident = "t6.3",
+    .size = 450000,
+    .signature = {{0xa5, 0x32, 0x01, 0xa8, 0x7e, 0x8d, 0x2a, 0x3b, 0x81, 0x0e, 0x6f, 0x59, 0x81,
+                   0xc7, 0x80, 0xfe}}};
+#define NOTED                                                                   \
+    "{20261120T233918.533719,EXP,0,{21,t6up.test_v_10.97.7.1},450000,{4,t6.3}," \
+    "a53201a87e8d2a3b810e6f5981c780fe}"
 
 static void assert_same_info(const struct pq_info *a, const struct pq_info *b)
 {
@@ -85,7 +90,9 @@ static void assert_same_info(const struct pq_info *a, const struct pq_info *b)
 static void resume_line(void **state)
 {
     static const char *const bad[] = {
-        "", "{", "{20261120T233918.533719,EXP,0,{21,short},450000,{4,t6.3},a53201a87e8d2a3b810e6f5981c780fe}",
+        "",
+        "{",
+        "{20261120T233918.533719,EXP,0,{21,short},450000,{4,t6.3},a53201a87e8d2a3b810e6f5981c780fe}",
         "{20261120T233918.533719,EXPO,0,{1,o},5,{1,i},a53201a87e8d2a3b810e6f5981c780fe}",
         "{20261120T233918.1533719,EXP,0,{1,o},5,{1,i},a53201a87e8d2a3b810e6f5981c780fe}",
         "{20261120T233918.533719,EXP,0,{1,o},4294967296,{1,i},a53201a87e8d2a3b810e6f5981c780fe}",
@@ -100,7 +107,7 @@ static void resume_line(void **state)
     assert_string_equal(resume_format(&noted, line, sizeof line), NOTED);
     assert_true(resume_parse(NOTED, &got));
     assert_same_info(&got, &noted);
-    strcpy(odd.ident, "a}, {b,");      /* lengths say where a text ends, not what is in it */
+    strcpy(odd.ident, "a}, {b,"); /* lengths say where a text ends, not what is in it */
     odd.origin[0] = '\0';
     assert_true(resume_parse(resume_format(&odd, line, sizeof line), &got));
     assert_same_info(&got, &odd);
@@ -131,12 +138,15 @@ static void resume_file(void **state)
     gettimeofday(&now, NULL);
     assert_in_range(when.tv_sec, now.tv_sec - 5, now.tv_sec + 1);
     unlink(path);
-    assert_int_equal(rmdir(dir), 0);   /* no temporary file is left */
+    assert_int_equal(rmdir(dir), 0); /* no temporary file is left */
 }
 
 /* ------------------------------------------------------------------ one feed per address */
 
-struct child { pid_t pid; int go, said; };
+struct child {
+    pid_t pid;
+    int go, said;
+};
 
 /* A process that enters cls when told, says the result, and stays until SIGTERM. */
 static struct child feeder(struct feeds *f, const char *addr, struct ldm_class cls)
@@ -183,7 +193,7 @@ static int end_of(struct child c)
     int status;
 
     if (write(c.go, "q", 1) != 1)
-        assert_int_equal(errno, EPIPE);                    /* it was ended */
+        assert_int_equal(errno, EPIPE); /* it was ended */
     close(c.go);
     close(c.said);
     assert_int_equal(waitpid(c.pid, &status, 0), c.pid);
@@ -209,22 +219,22 @@ static void one_feed_per_address(void **state)
     assert_non_null(f);
     narrow = feeder(f, "10.0.0.1", of(0x1, "^a"));
     expect_entry(narrow, true, 0, 0x1);
-    other = feeder(f, "10.0.0.1", of(0x3, "^b"));          /* another pattern: nothing in common */
+    other = feeder(f, "10.0.0.1", of(0x3, "^b")); /* another pattern: nothing in common */
     expect_entry(other, true, 0, 0x3);
     elsewhere = feeder(f, "10.0.0.2", of(0x1, "^a"));
     expect_entry(elsewhere, true, 0, 0x1);
-    same = feeder(f, "10.0.0.1", of(0x1, "^a"));           /* a connection anew: the old one ends */
+    same = feeder(f, "10.0.0.1", of(0x1, "^a")); /* a connection anew: the old one ends */
     expect_entry(same, true, 1, 0x1);
     assert_int_equal(end_of(narrow), SIGTERM);
-    wide = feeder(f, "10.0.0.1", of(0x1, ".*"));           /* covers same, not other (0x2) */
+    wide = feeder(f, "10.0.0.1", of(0x1, ".*")); /* covers same, not other (0x2) */
     expect_entry(wide, true, 1, 0x1);
     assert_int_equal(end_of(same), SIGTERM);
     assert_int_equal(end_of(other), 0);
     feeds_leave(f, other.pid);
-    narrow = feeder(f, "10.0.0.1", of(0x5, "^a"));         /* 0x1 is being sent: 0x4 is left */
+    narrow = feeder(f, "10.0.0.1", of(0x5, "^a")); /* 0x1 is being sent: 0x4 is left */
     expect_entry(narrow, false, 0, 0x4);
     expect_entry(narrow, true, 0, 0x4);
-    kill(wide.pid, SIGKILL);                               /* gone without a word */
+    kill(wide.pid, SIGKILL); /* gone without a word */
     assert_int_equal(end_of(wide), SIGKILL);
     same = feeder(f, "10.0.0.1", of(0x1, "^a"));
     expect_entry(same, true, 0, 0x1);
@@ -234,7 +244,11 @@ static void one_feed_per_address(void **state)
 
 /* ------------------------------------------------------------------ intake */
 
-struct fixture { struct intake in; struct pq *q; char path[32]; };
+struct fixture {
+    struct intake in;
+    struct pq *q;
+    char path[32];
+};
 
 static int setup(void **state)
 {
@@ -265,7 +279,8 @@ static int teardown(void **state)
 
 static struct pq_info product(uint8_t id, uint32_t size)
 {
-    struct pq_info i = {.signature = {{id}}, .origin = "maker", .feedtype = 0x40000000, .size = size};
+    struct pq_info i = {
+        .signature = {{id}}, .origin = "maker", .feedtype = 0x40000000, .size = size};
 
     gettimeofday(&i.creation, NULL);
     snprintf(i.ident, sizeof i.ident, "w.%u", id);
@@ -286,20 +301,21 @@ static void hereis(struct fixture *f, const struct pq_info *i, bool wanted)
 static void takes_whole_products(void **state)
 {
     struct fixture *f = *state;
-    struct pq_info i = product(1, 1000), other = product(2, 10), old = product(3, 10), big = product(4, 200000);
+    struct pq_info i = product(1, 1000), other = product(2, 10), old = product(3, 10),
+                   big = product(4, 200000);
     struct pq_view v;
 
     strcpy(other.ident, "other");
     old.creation.tv_sec -= 200;
     hereis(f, &i, true);
-    hereis(f, &i, false);              /* duplicate */
+    hereis(f, &i, false); /* duplicate */
     hereis(f, &other, false);
     hereis(f, &old, false);
     hereis(f, &big, false);
     assert_int_equal(f->in.accepted, 1);
     assert_int_equal(f->in.duplicates, 1);
     assert_int_equal(f->in.ignored, 3);
-    assert_string_equal(f->in.last.ident, "w.3");          /* too old, but dealt with; too big is not */
+    assert_string_equal(f->in.last.ident, "w.3"); /* too old, but dealt with; too big is not */
     assert_int_equal(pq_next(f->q, 0, &v), PQ_OK);
     assert_string_equal(v.info.origin, "maker_v_up.example.org");
     assert_int_equal(v.data[999], 1);
@@ -311,19 +327,20 @@ static void takes_announced_products(void **state)
 {
     struct fixture *f = *state;
     struct pq_info i = product(1, 1000), empty = product(2, 0);
-    struct ldm_block b = {.signature = i.signature, .size = 600}, alien = {.signature = {{9}}, .size = 1};
+    struct ldm_block b = {.signature = i.signature, .size = 600},
+                     alien = {.signature = {{9}}, .size = 1};
     struct pq_view v;
     uint8_t *at;
 
-    assert_true(intake_block(&f->in, &b, &at));            /* not announced: dropped, no harm */
+    assert_true(intake_block(&f->in, &b, &at)); /* not announced: dropped, no harm */
     assert_null(at);
     intake_end(&f->in);
     assert_true(intake_coming(&f->in, &i));
-    assert_false(intake_block(&f->in, &alien, &at));       /* of another product */
+    assert_false(intake_block(&f->in, &alien, &at)); /* of another product */
     assert_true(intake_block(&f->in, &b, &at));
     memset(at, 7, 600);
     intake_end(&f->in);
-    assert_false(intake_block(&f->in, &b, &at));           /* 1200 of 1000 bytes */
+    assert_false(intake_block(&f->in, &b, &at)); /* 1200 of 1000 bytes */
     b.size = 400;
     assert_true(intake_block(&f->in, &b, &at));
     memset(at, 8, 400);
@@ -333,7 +350,7 @@ static void takes_announced_products(void **state)
     assert_int_equal(v.data[599], 7);
     assert_int_equal(v.data[600], 8);
     pq_release(f->q, &v);
-    assert_false(intake_coming(&f->in, &i));               /* duplicate: DONT_SEND */
+    assert_false(intake_coming(&f->in, &i)); /* duplicate: DONT_SEND */
     assert_true(intake_coming(&f->in, &empty));
     b = (struct ldm_block){.signature = empty.signature};
     assert_true(intake_block(&f->in, &b, &at));
@@ -348,7 +365,7 @@ static void gives_room_back(void **state)
     struct pq_stats st;
     uint8_t *at;
 
-    for (uint8_t n = 1; n < 50; n++) {                     /* room for one of them only */
+    for (uint8_t n = 1; n < 50; n++) { /* room for one of them only */
         i = product(n, 90000);
         assert_true(intake_coming(&f->in, &i));
         intake_begin(&f->in, &i, &at);
@@ -377,9 +394,12 @@ static void origins(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shift_alone), cmocka_unit_test(shift_of_three),
-        cmocka_unit_test(resume_line), cmocka_unit_test(resume_file),
-        cmocka_unit_test(one_feed_per_address), cmocka_unit_test(origins),
+        cmocka_unit_test(shift_alone),
+        cmocka_unit_test(shift_of_three),
+        cmocka_unit_test(resume_line),
+        cmocka_unit_test(resume_file),
+        cmocka_unit_test(one_feed_per_address),
+        cmocka_unit_test(origins),
         cmocka_unit_test_setup_teardown(takes_whole_products, setup, teardown),
         cmocka_unit_test_setup_teardown(takes_announced_products, setup, teardown),
         cmocka_unit_test_setup_teardown(gives_room_back, setup, teardown),

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A MULTICAST entry's path in virtual time, against a small path service of the test's own. Targets and
- * bodies are written by hand from docs/contracts.md.
+ * A MULTICAST entry's path in virtual time, against a small path service of the test's own. Targets
+ * and bodies are written by hand from docs/contracts.md.
  */
-#include "ldmd/pathservice.h"
-
-#include "common/log.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,6 +10,9 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "common/log.h"
+#include "ldmd/pathservice.h"
 
 #define S 1000000000ull
 #define TIMEOUT_S 25u
@@ -32,7 +31,7 @@ static struct path_endpoint leaf(unsigned i)
 /* ------------------------------------------------------------------ users */
 
 #define USERS 64
-static int verdicts[USERS];            /* -1: none yet */
+static int verdicts[USERS]; /* -1: none yet */
 static unsigned nverdicts[USERS];
 
 static void verdict(void *ctx, void *user, enum path_verdict v)
@@ -46,8 +45,12 @@ static void verdict(void *ctx, void *user, enum path_verdict v)
 
 static struct pathservice *start(void)
 {
-    struct path_config c = {.name = "NGRID", .root = root, .rate_bps = 20000000,
-                            .timeout_ns = TIMEOUT_S * S, .grace_ns = GRACE_S * S, .verdict = verdict};
+    struct path_config c = {.name = "NGRID",
+                            .root = root,
+                            .rate_bps = 20000000,
+                            .timeout_ns = TIMEOUT_S * S,
+                            .grace_ns = GRACE_S * S,
+                            .verdict = verdict};
     struct pathservice *p = pathservice_new(&c, 0);
 
     assert_non_null(p);
@@ -81,7 +84,7 @@ static void expect_request(struct pathservice *p, uint64_t now, enum path_method
     assert_int_equal(r.method, method);
     assert_string_equal(r.target, target);
     assert_string_equal(r.body, body);
-    assert_false(pathservice_request(p, now, &r));     /* one at a time */
+    assert_false(pathservice_request(p, now, &r)); /* one at a time */
 }
 
 static void expect_nothing(struct pathservice *p, uint64_t now)
@@ -102,26 +105,32 @@ static void answer(struct pathservice *p, uint64_t now, unsigned status, const c
 static const char *view(unsigned leaves, unsigned down)
 {
     static char text[8192];
-    size_t n = (size_t)snprintf(text, sizeof text, "{\"name\":\"NGRID\",\"state\":\"degraded\",\"root\":{"
-                                "\"switch\":\"s1\",\"port\":1,\"vlan\":101,\"macs\":[]},\"rate_bps\":"
-                                "20000000,\"leaves\":[");
+    size_t n =
+        (size_t)snprintf(text, sizeof text,
+                         "{\"name\":\"NGRID\",\"state\":\"degraded\",\"root\":{"
+                         "\"switch\":\"s1\",\"port\":1,\"vlan\":101,\"macs\":[]},\"rate_bps\":"
+                         "20000000,\"leaves\":[");
 
     for (unsigned i = 0; i < 32; i++)
         if ((leaves & 1u << i) != 0)
             n += (size_t)snprintf(text + n, sizeof text - n,
-                                  "{\"switch\":\"sw\",\"port\":%u,\"vlan\":%u,\"macs\":[]%s},", i + 1,
-                                  200 + i, (down & 1u << i) != 0 ? ",\"state\":\"down\"" : "");
+                                  "{\"switch\":\"sw\",\"port\":%u,\"vlan\":%u,\"macs\":[]%s},",
+                                  i + 1, 200 + i,
+                                  (down & 1u << i) != 0 ? ",\"state\":\"down\"" : "");
     if (leaves != 0)
         n--;
     snprintf(text + n, sizeof text - n, "],\"edges\":[],\"groups\":[]}");
     return text;
 }
 
-#define CREATE "{\"name\":\"NGRID\",\"root\":{\"switch\":\"s1\",\"port\":1,\"vlan\":101},\"rate_bps\":20000000}"
+#define CREATE \
+    "{\"name\":\"NGRID\",\"root\":{\"switch\":\"s1\",\"port\":1,\"vlan\":101},\"rate_bps\":20000000}"
 #define LEAF0 "{\"switch\":\"sw\",\"port\":1,\"vlan\":200}"
 #define LEAF1 "{\"switch\":\"sw\",\"port\":2,\"vlan\":201}"
-#define NO_PATH "{\"type\":\"urn:downpour:problem:unknown-path\",\"title\":\"Unknown path\",\"status\":404}"
-#define PROBLEM "{\"type\":\"urn:downpour:problem:no-capacity\",\"title\":\"Not enough capacity\",\"status\":409,\"detail\":\"link a-b\"}"
+#define NO_PATH \
+    "{\"type\":\"urn:downpour:problem:unknown-path\",\"title\":\"Unknown path\",\"status\":404}"
+#define PROBLEM \
+    "{\"type\":\"urn:downpour:problem:no-capacity\",\"title\":\"Not enough capacity\",\"status\":409,\"detail\":\"link a-b\"}"
 
 static void make(struct pathservice *p, unsigned found)
 {
@@ -141,7 +150,7 @@ static void joins_and_leaves(void **state)
     want(p, 0, 0, 1 * S);
     assert_int_equal(pathservice_deadline(p), 1 * S);
     expect_request(p, 1 * S, PATH_POST, "/v1/paths/NGRID/leaves", LEAF0);
-    want(p, 1, 0, 1 * S);              /* the same rack */
+    want(p, 1, 0, 1 * S); /* the same rack */
     want(p, 2, 1, 1 * S);
     assert_int_equal(verdicts[0], -1);
     answer(p, 2 * S, 201, view(1, 0));
@@ -151,14 +160,14 @@ static void joins_and_leaves(void **state)
     expect_request(p, 2 * S, PATH_POST, "/v1/paths/NGRID/leaves", LEAF1);
     answer(p, 2 * S, 201, view(3, 0));
     assert_int_equal(verdicts[2], PATH_CONFIRMED);
-    want(p, 3, 0, 3 * S);              /* is there: nothing to ask */
+    want(p, 3, 0, 3 * S); /* is there: nothing to ask */
     assert_int_equal(verdicts[3], PATH_CONFIRMED);
     unwant(p, 0, 3 * S);
     unwant(p, 3, 3 * S);
     expect_nothing(p, 3 * S);
-    unwant(p, 1, 4 * S);               /* the last one */
+    unwant(p, 1, 4 * S); /* the last one */
     expect_request(p, 4 * S, PATH_DELETE, "/v1/paths/NGRID/leaves/sw/1/200", "");
-    want(p, 1, 0, 4 * S);              /* comes back meanwhile: to be added again */
+    want(p, 1, 0, 4 * S); /* comes back meanwhile: to be added again */
     answer(p, 4 * S, 200, view(2, 0));
     assert_int_equal(nverdicts[1], 1);
     expect_request(p, 4 * S, PATH_POST, "/v1/paths/NGRID/leaves", LEAF0);
@@ -185,7 +194,7 @@ static void leaves_while_added(void **state)
     answer(p, 2 * S, 201, view(1, 0));
     assert_int_equal(nverdicts[0], 0);
     expect_request(p, 2 * S, PATH_DELETE, "/v1/paths/NGRID/leaves/sw/1/200", "");
-    answer(p, 2 * S, 404, "{}");       /* somebody was faster */
+    answer(p, 2 * S, 404, "{}"); /* somebody was faster */
     expect_nothing(p, 2 * S);
     pathservice_free(p);
 }
@@ -207,7 +216,7 @@ static void refusals(void **state)
         answer(p, 0, codes[i], PROBLEM);
         assert_int_equal(verdicts[0], PATH_REFUSED);
         expect_nothing(p, 1 * S);
-        want(p, 0, 0, 1 * S);          /* asks again: so do we */
+        want(p, 0, 0, 1 * S); /* asks again: so do we */
         expect_request(p, 1 * S, PATH_POST, "/v1/paths/NGRID/leaves", LEAF0);
         answer(p, 1 * S, 201, view(1, 0));
         assert_int_equal(verdicts[0], PATH_CONFIRMED);
@@ -263,7 +272,7 @@ static void confirmed_later(void **state)
     answer(p, 0, 504, "{}");
     now = pathservice_deadline(p);
     expect_request(p, now, PATH_POST, "/v1/paths/NGRID/leaves", LEAF0);
-    answer(p, now, 200, view(1, 1));   /* known, but not served yet */
+    answer(p, now, 200, view(1, 1)); /* known, but not served yet */
     assert_int_equal(verdicts[0], -1);
     now = pathservice_deadline(p);
     expect_request(p, now, PATH_POST, "/v1/paths/NGRID/leaves", LEAF0);
@@ -291,10 +300,10 @@ static void summaries(void **state)
     assert_true(pathservice_request(p, 0, &r));
     answer(p, 0, 201, degraded);
     assert_int_equal(verdicts[1], -1);
-    assert_true(pathservice_request(p, 0, &r));        /* at once, in full */
+    assert_true(pathservice_request(p, 0, &r)); /* at once, in full */
     assert_string_equal(r.body, LEAF1);
     assert_false(r.brief);
-    answer(p, 0, 200, view(3, 1));     /* it is the other one */
+    answer(p, 0, 200, view(3, 1)); /* it is the other one */
     assert_int_equal(verdicts[1], PATH_CONFIRMED);
     want(p, 2, 2, 0);
     assert_true(pathservice_request(p, 0, &r));
@@ -315,9 +324,9 @@ static void retry_after(void **state)
     want(p, 1, 1, 0);
     expect_request(p, 0, PATH_POST, "/v1/paths/NGRID/leaves", LEAF0);
     pathservice_answer(p, &busy, 1 * S);
-    assert_int_equal(pathservice_deadline(p), 8 * S);  /* for everything */
+    assert_int_equal(pathservice_deadline(p), 8 * S); /* for everything */
     expect_nothing(p, 8 * S - 1);
-    busy.retry_after_s = 1000000;      /* bounded */
+    busy.retry_after_s = 1000000; /* bounded */
     expect_request(p, 8 * S, PATH_POST, "/v1/paths/NGRID/leaves", LEAF1);
     pathservice_answer(p, &busy, 8 * S);
     assert_int_equal(pathservice_deadline(p), TIMEOUT_S * S);
@@ -329,7 +338,12 @@ static void retry_after(void **state)
 static void senseless_answers(void **state)
 {
     static const char *const bodies[] = {
-        "", "x", "[]", "{}", "{\"name\":\"NGRID\"}", "{\"name\":7}",
+        "",
+        "x",
+        "[]",
+        "{}",
+        "{\"name\":\"NGRID\"}",
+        "{\"name\":7}",
         "{\"name\":\"OTHER\",\"root\":{\"switch\":\"s1\",\"port\":1,\"vlan\":101},\"rate_bps\":1,\"leaves\":[]}",
         "{\"name\":\"NGRID\",\"root\":{\"switch\":\"s1\",\"port\":1,\"vlan\":101},\"rate_bps\":1,\"leaves\":[]}",
         "{\"name\":\"NGRID\",\"root\":{\"switch\":\"s1\",\"port\":1,\"vlan\":101},\"rate_bps\":1,\"leaves\":[7]}",
@@ -366,11 +380,11 @@ static void leftovers(void **state)
     make(p, 7);
     expect_nothing(p, 1 * S);
     want(p, 0, 1, 2 * S);
-    expect_request(p, 2 * S, PATH_POST, "/v1/paths/NGRID/leaves", LEAF1);  /* asked, not believed */
+    expect_request(p, 2 * S, PATH_POST, "/v1/paths/NGRID/leaves", LEAF1); /* asked, not believed */
     answer(p, 2 * S, 200, view(7, 0));
     assert_int_equal(verdicts[0], PATH_CONFIRMED);
     want(p, 1, 2, 3 * S);
-    unwant(p, 1, 3 * S);               /* somebody came, and went: that is no leftover any more */
+    unwant(p, 1, 3 * S); /* somebody came, and went: that is no leftover any more */
     expect_request(p, 3 * S, PATH_DELETE, "/v1/paths/NGRID/leaves/sw/3/202", "");
     answer(p, 3 * S, 200, view(3, 0));
     expect_nothing(p, GRACE_S * S - 1);
@@ -397,9 +411,9 @@ static void audits(void **state)
     answer(p, 0, 201, view(3, 0));
     assert_int_equal(pathservice_deadline(p), now);
     expect_request(p, now, PATH_POST, "/v1/paths", CREATE);
-    answer(p, now, 200, view(6, 0));   /* 0 is lost, 2 is nobody's */
+    answer(p, now, 200, view(6, 0)); /* 0 is lost, 2 is nobody's */
     expect_request(p, now, PATH_POST, "/v1/paths/NGRID/leaves", LEAF0);
-    answer(p, now, 404, NO_PATH);      /* and now the path */
+    answer(p, now, 404, NO_PATH); /* and now the path */
     expect_request(p, now, PATH_POST, "/v1/paths", CREATE);
     answer(p, now, 201, view(0, 0));
     expect_request(p, now, PATH_POST, "/v1/paths/NGRID/leaves", LEAF0);
@@ -407,7 +421,7 @@ static void audits(void **state)
     expect_request(p, now, PATH_POST, "/v1/paths/NGRID/leaves", LEAF1);
     answer(p, now, 201, view(3, 0));
     expect_nothing(p, now);
-    now = 2 * PATH_AUDIT_S * S;        /* a leaf that is not served is asked for until it is */
+    now = 2 * PATH_AUDIT_S * S; /* a leaf that is not served is asked for until it is */
     expect_request(p, now, PATH_POST, "/v1/paths", CREATE);
     answer(p, now, 200, view(3, 2));
     want(p, 2, 1, now);
@@ -469,7 +483,7 @@ static void path_refused(void **state)
     answer(p, 0, 403, PROBLEM);
     assert_int_equal(verdicts[0], PATH_REFUSED);
     want(p, 0, 0, 1 * S);
-    expect_nothing(p, 5 * S - 1);      /* no storm of requests, whoever asks */
+    expect_nothing(p, 5 * S - 1); /* no storm of requests, whoever asks */
     expect_request(p, 5 * S, PATH_POST, "/v1/paths", CREATE);
     answer(p, 5 * S, 422, PROBLEM);
     assert_int_equal(nverdicts[0], 2);
@@ -482,7 +496,10 @@ static void path_refused(void **state)
 /* It may have been made all the same. */
 static void path_not_answered(void **state)
 {
-    static const struct { unsigned status; const char *body; } lost[] = {{0, ""}, {504, "{}"}, {201, "x"}};
+    static const struct {
+        unsigned status;
+        const char *body;
+    } lost[] = {{0, ""}, {504, "{}"}, {201, "x"}};
 
     (void)state;
     for (unsigned i = 0; i < sizeof lost / sizeof lost[0]; i++) {
@@ -508,10 +525,11 @@ static void path_of_somebody_else(void **state)
     expect_request(p, 0, PATH_POST, "/v1/paths", CREATE);
     answer(p, 0, 409, PROBLEM);
     expect_request(p, 0, PATH_GET, "/v1/paths/NGRID", "");
-    answer(p, 0, 200, "{\"name\":\"NGRID\",\"root\":{\"switch\":\"s1\",\"port\":1,\"vlan\":102},"
-                      "\"rate_bps\":20000000,\"leaves\":[]}");
+    answer(p, 0, 200,
+           "{\"name\":\"NGRID\",\"root\":{\"switch\":\"s1\",\"port\":1,\"vlan\":102},"
+           "\"rate_bps\":20000000,\"leaves\":[]}");
     assert_int_equal(verdicts[0], PATH_REFUSED);
-    pathservice_finish(p, 1 * S);      /* is not deleted */
+    pathservice_finish(p, 1 * S); /* is not deleted */
     assert_true(pathservice_is_finished(p));
     pathservice_free(p);
 }
@@ -525,8 +543,9 @@ static void earlier_path_with_another_rate(void **state)
     expect_request(p, 0, PATH_POST, "/v1/paths", CREATE);
     answer(p, 0, 409, PROBLEM);
     expect_request(p, 0, PATH_GET, "/v1/paths/NGRID", "");
-    answer(p, 0, 200, "{\"name\":\"NGRID\",\"root\":{\"switch\":\"s1\",\"port\":1,\"vlan\":101},"
-                      "\"rate_bps\":30000000,\"leaves\":[]}");
+    answer(p, 0, 200,
+           "{\"name\":\"NGRID\",\"root\":{\"switch\":\"s1\",\"port\":1,\"vlan\":101},"
+           "\"rate_bps\":30000000,\"leaves\":[]}");
     expect_request(p, 0, PATH_DELETE, "/v1/paths/NGRID", "");
     answer(p, 0, 204, "");
     make(p, 0);
@@ -560,7 +579,7 @@ static void endpoints(void **state)
     char text[PATH_ENDPOINT_TEXT], name[80];
 
     (void)state;
-    assert_true(path_endpoint_set(&e, "sdn-sw.ashb/1 \"", "7", 5, &why) == false);    /* blank */
+    assert_true(path_endpoint_set(&e, "sdn-sw.ashb/1 \"", "7", 5, &why) == false); /* blank */
     assert_true(path_endpoint_set(&e, "a/b?\"%", "4294967039", 4094, &why));
     assert_string_equal(path_endpoint_format(&e, text), "a/b?\"%:4294967039:4094");
     path_request_remove(&r, "x.y-1", &e);
@@ -579,7 +598,7 @@ static void endpoints(void **state)
     memset(name, 'n', 64);
     name[64] = '\0';
     assert_true(path_endpoint_set(&e, name, "7", 5, &why));
-    memset(e.switch_id, '/', 64);      /* the longest request fits */
+    memset(e.switch_id, '/', 64); /* the longest request fits */
     path_request_remove(&r, name, &e);
     assert_string_equal(r.target + strlen(r.target) - 4, "/7/5");
     memset(e.switch_id, '"', 64);
@@ -590,7 +609,8 @@ static void endpoints(void **state)
     assert_false(path_endpoint_set(&e, name, "7", 5, &why));
 }
 
-/* ------------------------------------------------------------------ anything goes wrong, at random */
+/* ------------------------------------------------------------------ anything goes wrong, at
+ * random */
 
 static uint64_t seed;
 
@@ -600,8 +620,12 @@ static unsigned draw(unsigned below)
     return (unsigned)(seed >> 33) % below;
 }
 
-/* The service: its path and leaves; does what it is told, and answers, or loses the one or the other. */
-static struct { bool exists; unsigned leaves; } service;
+/* The service: its path and leaves; does what it is told, and answers, or loses the one or the
+ * other. */
+static struct {
+    bool exists;
+    unsigned leaves;
+} service;
 
 static unsigned serve(const struct path_request *r, bool faulty)
 {
@@ -610,7 +634,7 @@ static unsigned serve(const struct path_request *r, bool faulty)
     unsigned status;
 
     if (fate == 0)
-        return 0;                      /* the request is lost */
+        return 0; /* the request is lost */
     if (fate == 1)
         return 503;
     if (strcmp(r->target, "/v1/paths") == 0) {
@@ -630,7 +654,7 @@ static unsigned serve(const struct path_request *r, bool faulty)
         service.leaves = 0;
         status = 204;
     }
-    return fate == 2 ? 0 : fate == 3 ? 504 : status;     /* the answer is lost, or late */
+    return fate == 2 ? 0 : fate == 3 ? 504 : status; /* the answer is lost, or late */
 }
 
 static void anything(void **state)
@@ -638,7 +662,7 @@ static void anything(void **state)
     (void)state;
     for (unsigned run = 0; run < 300; run++) {
         struct pathservice *p = start();
-        int at[USERS];                 /* which leaf a user wants; -1: none */
+        int at[USERS]; /* which leaf a user wants; -1: none */
         bool waiting[USERS] = {false};
         uint64_t now = 0, answer_due = UINT64_MAX;
         unsigned status = 0, wanted = 0;
@@ -649,7 +673,7 @@ static void anything(void **state)
         for (unsigned u = 0; u < USERS; u++)
             at[u] = -1;
         for (unsigned step = 0; step < 300; step++) {
-            bool quiet = step > 150;   /* no more faults, nobody comes or goes */
+            bool quiet = step > 150; /* no more faults, nobody comes or goes */
             struct path_request r;
             uint64_t due = pathservice_deadline(p);
 
@@ -673,7 +697,7 @@ static void anything(void **state)
                     want(p, u, (unsigned)at[u], now);
                 }
                 if (draw(40) == 0)
-                    service.leaves = 0;            /* restarts without its memory */
+                    service.leaves = 0; /* restarts without its memory */
                 if (draw(40) == 0) {
                     service.exists = false;
                     service.leaves = 0;
@@ -687,9 +711,10 @@ static void anything(void **state)
                 unsigned seen = service.leaves;
 
                 answer_due = UINT64_MAX;
-                answer(p, now, status, status == 200 || status == 201 ? view(seen, 0)
-                                       : status == 404                ? NO_PATH
-                                                                      : "{}");
+                answer(p, now, status,
+                       status == 200 || status == 201 ? view(seen, 0)
+                       : status == 404                ? NO_PATH
+                                                      : "{}");
             }
             for (unsigned u = 0; u < 16; u++) {
                 if (at[u] < 0 || verdicts[u] == -1)
@@ -725,15 +750,25 @@ static void anything(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(joins_and_leaves), cmocka_unit_test(leaves_while_added),
-        cmocka_unit_test(refusals), cmocka_unit_test(not_confirmed),
-        cmocka_unit_test(confirmed_later), cmocka_unit_test(retry_after),
+        cmocka_unit_test(joins_and_leaves),
+        cmocka_unit_test(leaves_while_added),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(not_confirmed),
+        cmocka_unit_test(confirmed_later),
+        cmocka_unit_test(retry_after),
         cmocka_unit_test(summaries),
-        cmocka_unit_test(senseless_answers), cmocka_unit_test(leftovers), cmocka_unit_test(audits),
-        cmocka_unit_test(other_missing_things), cmocka_unit_test(path_never_there),
-        cmocka_unit_test(path_refused), cmocka_unit_test(path_not_answered),
-        cmocka_unit_test(path_of_somebody_else), cmocka_unit_test(earlier_path_with_another_rate),
-        cmocka_unit_test(held), cmocka_unit_test(endpoints), cmocka_unit_test(anything),
+        cmocka_unit_test(senseless_answers),
+        cmocka_unit_test(leftovers),
+        cmocka_unit_test(audits),
+        cmocka_unit_test(other_missing_things),
+        cmocka_unit_test(path_never_there),
+        cmocka_unit_test(path_refused),
+        cmocka_unit_test(path_not_answered),
+        cmocka_unit_test(path_of_somebody_else),
+        cmocka_unit_test(earlier_path_with_another_rate),
+        cmocka_unit_test(held),
+        cmocka_unit_test(endpoints),
+        cmocka_unit_test(anything),
     };
 
     log_set_destination("/dev/null");

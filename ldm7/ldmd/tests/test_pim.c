@@ -1,7 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ldmd/pim.h"
-#include "ldmd/session.h"
-
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +8,9 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "ldmd/pim.h"
+#include "ldmd/session.h"
 
 static char dir[] = "/tmp/ldmd-pim-XXXXXX";
 static char path[64];
@@ -101,12 +101,12 @@ static void wraps_and_survives(void **state)
         put(w, i);
     for (uint32_t i = 3; i < 11; i++)
         assert_has(r, i);
-    put(w, 100);                                  /* a gap: starts anew there */
+    put(w, 100); /* a gap: starts anew there */
     assert_has(r, 100);
     assert_false(pim_get(r, 10, &got));
     assert_int_equal(pim_next_index(r), 101);
     put(w, UINT32_MAX);
-    put(w, 0);                                    /* indices wrap modulo 2^32 */
+    put(w, 0); /* indices wrap modulo 2^32 */
     assert_has(r, UINT32_MAX);
     assert_has(r, 0);
     pim_close(w);
@@ -189,7 +189,7 @@ static void taken_back(void **state)
     assert_non_null(w);
     put(w, 7);
     put(w, 8);
-    pim_take_back(w, 7);               /* not the newest: nothing happens */
+    pim_take_back(w, 7); /* not the newest: nothing happens */
     assert_int_equal(pim_next_index(w), 9);
     pim_take_back(w, 8);
     assert_int_equal(pim_next_index(w), 8);
@@ -202,8 +202,8 @@ static void taken_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(paths), cmocka_unit_test(wraps_and_survives), cmocka_unit_test(damaged),
-        cmocka_unit_test(taken_back),
+        cmocka_unit_test(paths),    cmocka_unit_test(wraps_and_survives),
+        cmocka_unit_test(damaged),  cmocka_unit_test(taken_back),
         cmocka_unit_test(sessions),
     };
 

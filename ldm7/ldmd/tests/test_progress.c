@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ldmd/progress.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "ldmd/progress.h"
 
 static struct pq_signature sig(uint32_t i)
 {
@@ -42,14 +42,14 @@ static void order(void **state)
     progress_known(&p, 10);
     settle(&p, 11);
     settle(&p, 13);
-    assert_false(progress_last(&p, &got));     /* 10 is open */
+    assert_false(progress_last(&p, &got)); /* 10 is open */
     settle(&p, 10);
-    assert_last(&p, 11);                       /* 12 was never heard of, but must exist */
-    progress_settled(&p, 12, NULL);            /* it never comes: 13 is the newest */
+    assert_last(&p, 11);            /* 12 was never heard of, but must exist */
+    progress_settled(&p, 12, NULL); /* it never comes: 13 is the newest */
     assert_last(&p, 13);
     progress_settled(&p, 14, NULL);
     assert_last(&p, 13);
-    settle(&p, 9);                             /* long past */
+    settle(&p, 9); /* long past */
     assert_last(&p, 13);
     progress_start(&p);
     assert_false(progress_last(&p, &got));
@@ -64,7 +64,7 @@ static void first_ones_out_of_order(void **state)
     (void)state;
     progress_start(&p);
     progress_known(&p, 2);
-    progress_known(&p, 0xfffffffeu);           /* four before it, across the wrap */
+    progress_known(&p, 0xfffffffeu); /* four before it, across the wrap */
     settle(&p, 2);
     settle(&p, 0xfffffffeu);
     assert_last(&p, 0xfffffffeu);
@@ -92,7 +92,7 @@ static void bounded(void **state)
     assert_int_equal(p.given_up, 1);
     assert_int_equal(p.cap, PROGRESS_MAX);
     assert_last(&p, PROGRESS_MAX + 99);
-    progress_known(&p, 0x40000000u);           /* a leap gives up nothing settled */
+    progress_known(&p, 0x40000000u); /* a leap gives up nothing settled */
     settle(&p, 0x40000000u);
     assert_last(&p, 0x40000000u);
     progress_known(&p, 0x40000001u);
@@ -137,8 +137,10 @@ static void permutations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(order), cmocka_unit_test(first_ones_out_of_order),
-        cmocka_unit_test(bounded), cmocka_unit_test(permutations),
+        cmocka_unit_test(order),
+        cmocka_unit_test(first_ones_out_of_order),
+        cmocka_unit_test(bounded),
+        cmocka_unit_test(permutations),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

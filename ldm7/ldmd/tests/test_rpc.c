@@ -3,10 +3,10 @@
  * The decoder of a connection: records in fragments and pieces, products into their places, what is
  * refused.
  */
-#include "rpc_kit.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "rpc_kit.h"
 
 struct seen {
     int calls, replies, begins, ends, aborts;
@@ -178,8 +178,9 @@ static void stream_products(void **state)
 
             memset(f->seen.data, 0xee, 6000);
             for (size_t i = 0; i < n; i += chunks[k])
-                assert_int_equal(rpc_stream_feed(&f->stream, bytes + i,
-                                                 n - i < chunks[k] ? n - i : chunks[k]), 0);
+                assert_int_equal(
+                    rpc_stream_feed(&f->stream, bytes + i, n - i < chunks[k] ? n - i : chunks[k]),
+                    0);
             assert_product(f, ++count, 5001);
             assert_int_equal(f->seen.data[5001], 0xee);
         }
@@ -220,9 +221,12 @@ static void stream_missed_product(void **state)
 {
     struct fixture *f = *state;
     uint8_t bytes[256];
-    size_t n = unhex(CALL7("05", "68") "00000001 6b00d86e 000941df 00112233445566778899aabbccddeeff"
-                     "00000008 7570372e74657374 40000000 00000000 00000003 622e3200 00000003 61626300",
-                     bytes);
+    size_t n = unhex(
+        CALL7(
+            "05",
+            "68") "00000001 6b00d86e 000941df 00112233445566778899aabbccddeeff"
+                  "00000008 7570372e74657374 40000000 00000000 00000003 622e3200 00000003 61626300",
+        bytes);
 
     assert_int_equal(rpc_stream_feed(&f->stream, bytes, n), 0);
     assert_int_equal(f->seen.ends, 1);
@@ -246,7 +250,7 @@ static void stream_block(void **state)
     assert_int_equal(f->seen.block.size, 0);
     assert_memory_equal(f->seen.data, "abcde", 5);
     assert_memory_equal(f->seen.block.signature.bytes, hereis_info.signature.bytes, 16);
-    n = unhex(BLKDATA("44") "00000005 61626364", bytes);       /* one byte too few */
+    n = unhex(BLKDATA("44") "00000005 61626364", bytes); /* one byte too few */
     assert_int_equal(rpc_stream_feed(&f->stream, bytes, n), -1);
 }
 
@@ -254,7 +258,8 @@ static void stream_reply(void **state)
 {
     struct fixture *f = *state;
     uint8_t bytes[64];
-    size_t n = unhex("8000001c 00000007 00000001 00000000 00000000 00000000 00000000 00000003", bytes);
+    size_t n =
+        unhex("8000001c 00000007 00000001 00000000 00000000 00000000 00000000 00000003", bytes);
 
     assert_int_equal(rpc_stream_feed(&f->stream, bytes, n), 0);
     assert_int_equal(f->seen.replies, 1);
@@ -269,9 +274,9 @@ static void stream_refuses(void **state)
 {
     struct fixture *f = *state;
     static const char *const hostile[] = {
-        "80000008 00000007 00000002",                                      /* neither call nor reply */
-        "80000004 00000007",                                               /* only an xid */
-        "80000000",                                                        /* empty record */
+        "80000008 00000007 00000002", /* neither call nor reply */
+        "80000004 00000007",          /* only an xid */
+        "80000000",                   /* empty record */
         "8000002c 00000007 00000000 00000003 000493fd 00000006 00000000 0 ", /* RPC version 3 */
         "80000028 00000007 00000000 00000002 000493fd 00000006 00000000 00000000 00001000 ",
         /* HEREIS with an origin of 65 bytes (maximum 64) */
@@ -314,8 +319,10 @@ static void stream_bounds_memory(void **state)
 {
     struct fixture *f = *state;
     uint8_t bytes[RPC_HEAD_MAX];
-    size_t n = unhex("ffffffff 00000007 00000000 00000002 000493fd 00000006 00000004 00000000 00000000"
-                     "00000000 00000000", bytes);
+    size_t n =
+        unhex("ffffffff 00000007 00000000 00000002 000493fd 00000006 00000004 00000000 00000000"
+              "00000000 00000000",
+              bytes);
 
     assert_int_equal(rpc_stream_feed(&f->stream, bytes, n), 0);
     memset(bytes, 0, sizeof bytes);

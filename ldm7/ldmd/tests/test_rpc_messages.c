@@ -2,10 +2,10 @@
  *
  * Single messages of LDM6 and LDM7, encoded and decoded.
  */
-#include "rpc_kit.h"
-
 #include <arpa/inet.h>
 #include <string.h>
+
+#include "rpc_kit.h"
 
 static void encode_feedme(void **state)
 {
@@ -36,7 +36,8 @@ static void encode_replies(void **state)
     xout_u32(&x, LDM6_OK);
     xout_u32(&x, 0x7b8f);
     rpc_finish(&x, 0, true);
-    assert_bytes(&x, "80000020 00000007 00000001 00000000 00000000 00000000 00000000 00000000 00007b8f");
+    assert_bytes(
+        &x, "80000020 00000007 00000001 00000000 00000000 00000000 00000000 00000000 00007b8f");
 
     xout_init(&x, buf, sizeof buf);
     rpc_begin_reply(&x, 7, RPC_SUCCESS);
@@ -51,14 +52,15 @@ static void encode_replies(void **state)
     xout_subscription_reply(&x, &r);
     rpc_finish(&x, 0, true);
     assert_bytes(&x, "80000050 00000007 00000001 00000000 00000000 00000000 00000000"
-                 "00000000 40000000 00000010 3232342e302e312e39393a3338383030"
-                 "0000000f 31302e39392e372e313a343634323300 0207630a 00000020");
+                     "00000000 40000000 00000010 3232342e302e312e39393a3338383030"
+                     "0000000f 31302e39392e372e313a343634323300 0207630a 00000020");
 
     /* RFC 5531: PROG_MISMATCH carries the lowest and highest version, here 6 and 7. */
     xout_init(&x, buf, sizeof buf);
     rpc_begin_reply(&x, 7, RPC_PROG_MISMATCH);
     rpc_finish(&x, 0, true);
-    assert_bytes(&x, "80000020 00000007 00000001 00000000 00000000 00000000 00000002 00000006 00000007");
+    assert_bytes(
+        &x, "80000020 00000007 00000001 00000000 00000000 00000000 00000002 00000006 00000007");
 }
 
 static void encode_ldm7_calls(void **state)
@@ -73,7 +75,9 @@ static void encode_ldm7_calls(void **state)
     rpc_begin_call(&x, 7, LDM_VERS7, LDM7_SUBSCRIBE);
     xout_subscription(&x, &s);
     rpc_finish(&x, 0, true);
-    assert_bytes(&x, CALL7("01", "48") "40000000 00000005 64756d6d79000000 00000005 64756d6d79000000 00000000");
+    assert_bytes(
+        &x,
+        CALL7("01", "48") "40000000 00000005 64756d6d79000000 00000005 64756d6d79000000 00000000");
 
     memset(b.before.bytes, 0xd6, 16);
     xout_init(&x, buf, sizeof buf);
@@ -81,7 +85,7 @@ static void encode_ldm7_calls(void **state)
     xout_backlog(&x, &b);
     rpc_finish(&x, 0, true);
     assert_bytes(&x, CALL7("03", "50") "00000000000000000000000000000000 00000000"
-                 "d6d6d6d6d6d6d6d6d6d6d6d6d6d6d6d6 00000e10");
+                                       "d6d6d6d6d6d6d6d6d6d6d6d6d6d6d6d6 00000e10");
 
     xout_init(&x, buf, sizeof buf);
     rpc_begin_call(&x, 7, LDM_VERS7, LDM7_REQUEST_PRODUCT);
@@ -100,7 +104,8 @@ static void encode_hereis(void **state)
     rpc_begin_call(&x, 7, LDM_VERS6, LDM6_HEREIS);
     xout_info(&x, &hereis_info);
     rpc_finish(&x, 5000, true);
-    assert_bytes(&x, "800013f0 00000007 00000000 00000002 000493fd 00000006 00000001 00000000 00000000"
+    assert_bytes(&x,
+                 "800013f0 00000007 00000000 00000002 000493fd 00000006 00000001 00000000 00000000"
                  "00000000 00000000 6b00d282 000ca47c 9a0d7432000000000000000000000000"
                  "00000002 75700000 40000000 00000000 0000000e 746573742e70726f647563742e310000"
                  "00001388");
@@ -111,7 +116,8 @@ static void decode_reply_address(void **state)
 {
     uint8_t bytes[256];
     size_t n = unhex("00000000 40000000 00000010 3232342e302e312e39393a3338383030"
-                     "0000000f 31302e39392e372e313a343634323300 0207630a 00000020", bytes);
+                     "0000000f 31302e39392e372e313a343634323300 0207630a 00000020",
+                     bytes);
     struct ldm7_reply r;
     struct xin x;
     char text[32];
@@ -150,18 +156,22 @@ static void decode_ldm7_calls(void **state)
     struct xin x;
 
     (void)state;
-    xin_init(&x, bytes, unhex("40000000 00000005 64756d6d79000000 00000002 70310000 000000cd", bytes));
+    xin_init(&x, bytes,
+             unhex("40000000 00000005 64756d6d79000000 00000002 70310000 000000cd", bytes));
     xin_subscription(&x, &s);
     assert_true(xin_done(&x));
     assert_int_equal(s.feed, 0x40000000);
     assert_string_equal(s.switch_id, "dummy");
     assert_string_equal(s.port_id, "p1");
     assert_int_equal(s.vlan, 205);
-    xin_init(&x, bytes, unhex("40000000 00000000 00000000 00010000", bytes));   /* a VLAN id of 17 bits */
+    xin_init(&x, bytes,
+             unhex("40000000 00000000 00000000 00010000", bytes)); /* a VLAN id of 17 bits */
     xin_subscription(&x, &s);
     assert_int_equal(x.st, XIN_BAD);
-    xin_init(&x, bytes, unhex("a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1 00000001 d6d6d6d6d6d6d6d6d6d6d6d6d6d6d6d6"
-                              "00000e10", bytes));
+    xin_init(&x, bytes,
+             unhex("a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1 00000001 d6d6d6d6d6d6d6d6d6d6d6d6d6d6d6d6"
+                   "00000e10",
+                   bytes));
     xin_backlog(&x, &b);
     assert_true(xin_done(&x));
     assert_int_equal(b.after.bytes[15], 0xa1);
@@ -175,7 +185,8 @@ static void decode_ldm7_calls(void **state)
 /* reference 3.8, as uldbutil prints it; and times that have names */
 static void format_class(void **state)
 {
-    struct ldm_class c = {.from = {1795219491, 418387}, .to = LDM_TIME_END, .n = 1, .specs = {{0xffffffff, ".*"}}};
+    struct ldm_class c = {
+        .from = {1795219491, 418387}, .to = LDM_TIME_END, .n = 1, .specs = {{0xffffffff, ".*"}}};
     char text[200], small[12];
 
     (void)state;
@@ -192,14 +203,22 @@ static void format_class(void **state)
 /* reference 3.3: fornme_reply and hiya_reply; the class is inline, without a pointer's word. */
 static void ldm6_replies(void **state)
 {
-    static const struct { bool of_hiya; struct ldm6_reply r; const char *hex; } list[] = {
+    static const struct {
+        bool of_hiya;
+        struct ldm6_reply r;
+        const char *hex;
+    } list[] = {
         {false, {.code = LDM6_OK, .value = 0x7b8f}, "00000000 00007b8f"},
         {false, {.code = LDM6_BADPATTERN}, "00000002"},
         {true, {.code = LDM6_OK, .value = 0xffffffff}, "00000000 ffffffff"},
         {true, {.code = LDM6_DONT_SEND}, "00000003"},
-        {false, {.code = LDM6_RECLASS, .cls = {.to = {0x7fffffff, 999999}, .n = 1, .specs = {{1, "a"}}}},
+        {false,
+         {.code = LDM6_RECLASS, .cls = {.to = {0x7fffffff, 999999}, .n = 1, .specs = {{1, "a"}}}},
          "00000007 00000000 00000000 7fffffff 000f423f 00000001 00000001 00000001 61000000"},
-        {true, {.code = LDM6_RECLASS, .value = 7, .cls = {.to = {0x7fffffff, 999999}, .n = 1, .specs = {{1, "a"}}}},
+        {true,
+         {.code = LDM6_RECLASS,
+          .value = 7,
+          .cls = {.to = {0x7fffffff, 999999}, .n = 1, .specs = {{1, "a"}}}},
          "00000007 00000000 00000000 7fffffff 000f423f 00000001 00000001 00000001 61000000 00000007"},
     };
     uint8_t buf[512];
@@ -224,10 +243,10 @@ static void ldm6_replies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(encode_feedme), cmocka_unit_test(encode_replies),
-        cmocka_unit_test(encode_ldm7_calls), cmocka_unit_test(encode_hereis),
+        cmocka_unit_test(encode_feedme),        cmocka_unit_test(encode_replies),
+        cmocka_unit_test(encode_ldm7_calls),    cmocka_unit_test(encode_hereis),
         cmocka_unit_test(decode_reply_address), cmocka_unit_test(encode_blkdata),
-        cmocka_unit_test(decode_ldm7_calls), cmocka_unit_test(format_class),
+        cmocka_unit_test(decode_ldm7_calls),    cmocka_unit_test(format_class),
         cmocka_unit_test(ldm6_replies),
     };
 

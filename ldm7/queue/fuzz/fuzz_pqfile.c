@@ -3,14 +3,13 @@
  * Damaged product queue files. The input is a list of changes to the tables of a good file:
  * (offset u16 big-endian, value u8) each. Opening must refuse or the queue must work.
  */
-#include "fuzz.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "fuzz.h"
 #include "queue/pq_impl.h"
 
 enum { DATA_BYTES = 4096, SLOTS = 3 };

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A queue with products whose bytes and metadata follow from their number. To be included behind cmocka.h;
- * pq_place.h says where the queue lies.
+ * A queue with products whose bytes and metadata follow from their number. To be included behind
+ * cmocka.h; pq_place.h says where the queue lies.
  */
 #ifndef PQ_KIT_H
 #define PQ_KIT_H
 
 #include <string.h>
 
-#include "queue/pq_impl.h"
 #include "pq_place.h"
+#include "queue/pq_impl.h"
 
 static inline struct pq *fresh(uint64_t data_bytes, uint32_t slots)
 {
@@ -21,7 +21,11 @@ static inline struct pq *fresh(uint64_t data_bytes, uint32_t slots)
 
 static inline struct pq_info info_of(unsigned n, uint32_t size)
 {
-    struct pq_info i = {.creation = {1000 + n, n}, .feedtype = 0x800000, .seqno = n, .size = size, .origin = "here"};
+    struct pq_info i = {.creation = {1000 + n, n},
+                        .feedtype = 0x800000,
+                        .seqno = n,
+                        .size = size,
+                        .origin = "here"};
     memcpy(i.signature.bytes, &n, sizeof n);
     snprintf(i.ident, sizeof i.ident, "p.%u", n);
     return i;
@@ -70,10 +74,10 @@ static inline void assert_holds(struct pq *q, const unsigned *want, size_t count
     assert_int_equal(pq_next(q, after, &v), PQ_END);
     assert_int_equal(pq_check(q), PQ_OK);
 }
-#define HOLDS(q, ...)                                                                              \
-    do {                                                                                           \
-        const unsigned want_[] = {__VA_ARGS__};                                                    \
-        assert_holds(q, want_, sizeof want_ / sizeof *want_);                                              \
+#define HOLDS(q, ...)                                         \
+    do {                                                      \
+        const unsigned want_[] = {__VA_ARGS__};               \
+        assert_holds(q, want_, sizeof want_ / sizeof *want_); \
     } while (0)
 
 #endif

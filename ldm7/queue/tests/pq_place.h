@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 static char dir[] = "/tmp/test-pq-XXXXXX";
-static char path[64];                  /* of the queue */
+static char path[64]; /* of the queue */
 
 static int setup(void **state)
 {

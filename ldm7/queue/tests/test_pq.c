@@ -3,14 +3,14 @@
  * Product queue within one process. Sizes are chosen so that what must happen follows by hand:
  * regions are multiples of 64 bytes, the data area here is 4096 bytes = 64 units unless said.
  */
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-
-#include <poll.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "pq_kit.h"
 
@@ -370,11 +370,16 @@ static void test_random_operations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_empty), cmocka_unit_test(test_insert_next_find),
-        cmocka_unit_test(test_duplicate), cmocka_unit_test(test_oldest_make_room),
-        cmocka_unit_test(test_wrap_skips_the_tail), cmocka_unit_test(test_slots_run_out),
-        cmocka_unit_test(test_pins), cmocka_unit_test(test_pinned_for_ever),
-        cmocka_unit_test(test_reservations), cmocka_unit_test(test_notify),
+        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_insert_next_find),
+        cmocka_unit_test(test_duplicate),
+        cmocka_unit_test(test_oldest_make_room),
+        cmocka_unit_test(test_wrap_skips_the_tail),
+        cmocka_unit_test(test_slots_run_out),
+        cmocka_unit_test(test_pins),
+        cmocka_unit_test(test_pinned_for_ever),
+        cmocka_unit_test(test_reservations),
+        cmocka_unit_test(test_notify),
         cmocka_unit_test(test_random_operations),
     };
 

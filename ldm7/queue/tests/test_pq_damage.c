@@ -2,19 +2,19 @@
  *
  * The product queue's file: what can be created, and files that are damaged or no queue at all.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 #include "pq_kit.h"
 
@@ -111,7 +111,8 @@ static void test_damaged_tables(void **state)
     uint64_t rng = 7;
     for (int i = 0; i < 400; i++) {
         rng = rng * 6364136223846793005u + 1442695040888963407u;
-        size_t at = l.slots + (size_t)(rng >> 33) % (l.scratch - l.slots); /* slots, nodes, hash, order */
+        size_t at =
+            l.slots + (size_t)(rng >> 33) % (l.scratch - l.slots); /* slots, nodes, hash, order */
         damage(image, bytes, at, (uint8_t)(1 + (rng >> 25) % 255));
         enum pq_status s = pq_open(path, true, &q);
         if (s) {
@@ -163,8 +164,10 @@ static void test_copy_of_a_live_queue(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_creation), cmocka_unit_test(test_garbage_files),
-        cmocka_unit_test(test_damaged_tables), cmocka_unit_test(test_copy_of_a_live_queue),
+        cmocka_unit_test(test_creation),
+        cmocka_unit_test(test_garbage_files),
+        cmocka_unit_test(test_damaged_tables),
+        cmocka_unit_test(test_copy_of_a_live_queue),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -3,9 +3,10 @@
  * kill -9 at random moments under load: test_pq_kill [KILLS [SEED]].
  *
  * Writers (by pq_insert; by reservation, with discards and abandoned ones), readers (following;
- * looking up and pinning), an expirer and one that opens and closes work on one small queue. In each
- * round one or several of them are killed anywhere; then those who change the queue pause and it is
- * looked through. What a writer was told is committed, it notes in shared memory, which survives it.
+ * looking up and pinning), an expirer and one that opens and closes work on one small queue. In
+ * each round one or several of them are killed anywhere; then those who change the queue pause and
+ * it is looked through. What a writer was told is committed, it notes in shared memory, which
+ * survives it.
  */
 #include <errno.h>
 #include <poll.h>
@@ -25,31 +26,41 @@
 #include "common/noise.h"
 #include "queue/pq_impl.h"
 
-enum { DATA_BYTES = 320 * 1024, SLOTS = 96, SIZE_MAX_BYTES = 9000, NOTES = 1024, HANG_S = 30, DEFAULT_KILLS = 150 };
+enum {
+    DATA_BYTES = 320 * 1024,
+    SLOTS = 96,
+    SIZE_MAX_BYTES = 9000,
+    NOTES = 1024,
+    HANG_S = 30,
+    DEFAULT_KILLS = 150
+};
 enum kind { INSERTER, RECEIVER, FOLLOWER, SEEKER, EXPIRER, OPENER };
-static const enum kind kinds[] = {INSERTER, INSERTER, RECEIVER, RECEIVER, FOLLOWER, FOLLOWER, SEEKER, EXPIRER, OPENER};
+static const enum kind kinds[] = {INSERTER, INSERTER, RECEIVER, RECEIVER, FOLLOWER,
+                                  FOLLOWER, SEEKER,   EXPIRER,  OPENER};
 enum { WORKERS = sizeof kinds / sizeof *kinds };
 
-struct note { uint64_t seq, id; };
+struct note {
+    uint64_t seq, id;
+};
 
 struct worker {
     pid_t pid;
     _Atomic uint32_t paused;
-    _Atomic uint64_t position;    /* of a follower */
-    _Atomic uint64_t noted;       /* notes[i % NOTES] is valid for i < noted */
+    _Atomic uint64_t position; /* of a follower */
+    _Atomic uint64_t noted;    /* notes[i % NOTES] is valid for i < noted */
     struct note notes[NOTES];
 };
 
 static struct shared {
-    _Atomic uint32_t pause;       /* 0: none, else the number of this one, which who pauses repeats */
+    _Atomic uint32_t pause; /* 0: none, else the number of this one, which who pauses repeats */
     _Atomic uint32_t expiring;
-    _Atomic uint64_t expired_to;  /* what has a position up to this may have been removed */
-    _Atomic uint64_t next_id;     /* of products: each is made once */
+    _Atomic uint64_t expired_to; /* what has a position up to this may have been removed */
+    _Atomic uint64_t next_id;    /* of products: each is made once */
     _Atomic uint64_t read, looked_up, removed, opened, discarded;
     _Atomic uint32_t failed;
     char failure[300];
     struct worker workers[WORKERS];
-} *shared;
+} * shared;
 
 static char path[64];
 
@@ -168,7 +179,8 @@ static void follow(struct worker *w, struct pq *q)
         pq_notify_clear(q);
         while (pq_next(q, after, &v) == PQ_OK) {
             if (v.seq <= after)
-                fail("position %llu after %llu", (unsigned long long)v.seq, (unsigned long long)after);
+                fail("position %llu after %llu", (unsigned long long)v.seq,
+                     (unsigned long long)after);
             if (!is_whole(&v))
                 fail("torn: position %llu, read in order", (unsigned long long)v.seq);
             after = v.seq;
@@ -202,7 +214,8 @@ static void seek(struct pq *q, unsigned turn)
             fail("torn: position %llu, pinned", (unsigned long long)held[i].seq);
     if (pq_find(q, &v->info.signature, &again) == PQ_OK) {
         if (again.seq != v->seq || again.data != v->data)
-            fail("found twice: %llu, %llu", (unsigned long long)v->seq, (unsigned long long)again.seq);
+            fail("found twice: %llu, %llu", (unsigned long long)v->seq,
+                 (unsigned long long)again.seq);
         pq_release(q, &again);
     }
     atomic_fetch_add(&shared->looked_up, 1);
@@ -244,7 +257,10 @@ static _Noreturn void work(unsigned i)
         case RECEIVER: receive(w, q, turn); break;
         case FOLLOWER: follow(w, q); break;
         case SEEKER: seek(q, turn); break;
-        case EXPIRER: expire(q); usleep(100); break;
+        case EXPIRER:
+            expire(q);
+            usleep(100);
+            break;
         case OPENER:
             insert(w, q, buffer);
             pq_close(q);
@@ -292,10 +308,12 @@ static bool all_follow(const bool *dead, uint64_t newest)
 {
     double began = now_s();
     for (unsigned i = 0; i < WORKERS; i++)
-        while (kinds[i] == FOLLOWER && !dead[i] && atomic_load(&shared->workers[i].position) < newest) {
+        while (kinds[i] == FOLLOWER && !dead[i] &&
+               atomic_load(&shared->workers[i].position) < newest) {
             if (now_s() - began > HANG_S) {
                 fail("reader %u is not woken: it is at %llu of %llu", i,
-                     (unsigned long long)atomic_load(&shared->workers[i].position), (unsigned long long)newest);
+                     (unsigned long long)atomic_load(&shared->workers[i].position),
+                     (unsigned long long)newest);
                 return false;
             }
             usleep(20);
@@ -303,8 +321,8 @@ static bool all_follow(const bool *dead, uint64_t newest)
     return true;
 }
 
-/* Everything in the queue is whole; whatever was noted and may not be gone yet is there. Returns how
- * many notes were checked. */
+/* Everything in the queue is whole; whatever was noted and may not be gone yet is there. Returns
+ * how many notes were checked. */
 static unsigned look_through(struct pq *q, uint64_t *newest)
 {
     static struct note there[SLOTS];
@@ -361,8 +379,8 @@ static void take_stock(struct pq *q)
     }
     pq_get_stats(q, &s);
     if (s.used_slots != SLOTS || s.reserved_slots || s.used_bytes != SLOTS * PQ_UNIT)
-        fail("slots are lost: %u of %u, %u reserved, %llu bytes", s.used_slots, SLOTS, s.reserved_slots,
-             (unsigned long long)s.used_bytes);
+        fail("slots are lost: %u of %u, %u reserved, %llu bytes", s.used_slots, SLOTS,
+             s.reserved_slots, (unsigned long long)s.used_bytes);
     struct pq_client_info clients[PQ_CLIENTS];
     struct pq *another; /* to open takes back what the dead held */
     if (pq_open(path, false, &another) || pq_clients(q, clients, PQ_CLIENTS) != 2)
@@ -378,12 +396,16 @@ static void report(struct pq *q, unsigned kills, uint64_t checked, double took)
     pq_get_stats(q, &s);
     for (unsigned i = 0; i < WORKERS; i++)
         noted += atomic_load(&shared->workers[i].noted);
-    printf("%u kills in %.1f s, %llu of them inside the lock; %llu products committed, %llu notes compared, "
-           "%llu evicted, %llu expired, %llu discarded; %llu read in order, %llu looked up, %llu times opened\n",
-           kills, took, (unsigned long long)s.recoveries, (unsigned long long)noted, (unsigned long long)checked,
-           (unsigned long long)s.evicted, (unsigned long long)atomic_load(&shared->removed),
-           (unsigned long long)atomic_load(&shared->discarded), (unsigned long long)atomic_load(&shared->read),
-           (unsigned long long)atomic_load(&shared->looked_up), (unsigned long long)atomic_load(&shared->opened));
+    printf(
+        "%u kills in %.1f s, %llu of them inside the lock; %llu products committed, %llu notes compared, "
+        "%llu evicted, %llu expired, %llu discarded; %llu read in order, %llu looked up, %llu times opened\n",
+        kills, took, (unsigned long long)s.recoveries, (unsigned long long)noted,
+        (unsigned long long)checked, (unsigned long long)s.evicted,
+        (unsigned long long)atomic_load(&shared->removed),
+        (unsigned long long)atomic_load(&shared->discarded),
+        (unsigned long long)atomic_load(&shared->read),
+        (unsigned long long)atomic_load(&shared->looked_up),
+        (unsigned long long)atomic_load(&shared->opened));
     if (!noted || !checked || !s.evicted || !atomic_load(&shared->read))
         fail("nothing happened");
 }
@@ -400,12 +422,15 @@ int main(int argc, char **argv)
     uint64_t rng = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)getpid(), checked = 0, newest;
     struct pq *q;
     if (!kills) {
-        fprintf(stderr, "test_pq_kill: found \"%s\" ; valid: how many processes to kill, from 1\n", argv[1]);
+        fprintf(stderr, "test_pq_kill: found \"%s\" ; valid: how many processes to kill, from 1\n",
+                argv[1]);
         return 2;
     }
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    snprintf(path, sizeof path, "%s/test-pq-kill-%ld", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long)getpid());
-    if (shared == MAP_FAILED || pq_create(path, DATA_BYTES, SLOTS, false) || pq_open(path, true, &q)) {
+    snprintf(path, sizeof path, "%s/test-pq-kill-%ld",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long)getpid());
+    if (shared == MAP_FAILED || pq_create(path, DATA_BYTES, SLOTS, false) ||
+        pq_open(path, true, &q)) {
         perror(path);
         return 2;
     }

@@ -4,17 +4,15 @@
  * which products make room, who has the queue open, waiting without polling. Regions are multiples
  * of 64 bytes.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <setjmp.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +20,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "queue/pq_impl.h"
-#include "pq_place.h"
+#include <cmocka.h>
 
+#include "pq_place.h"
+#include "queue/pq_impl.h"
 
 static struct pq *fresh(uint64_t data_bytes, uint32_t slots)
 {
@@ -126,7 +125,8 @@ static void test_clock_set_back(void **state)
     struct pq_view v;
     assert_int_equal(put(q, 1, 10), PQ_OK);
     assert_int_equal(pq_next(q, 0, &v), PQ_OK);
-    int64_t hour_us = INT64_C(3600) * 1000000, now_us = v.inserted.tv_sec * INT64_C(1000000) + v.inserted.tv_usec;
+    int64_t hour_us = INT64_C(3600) * 1000000,
+            now_us = v.inserted.tv_sec * INT64_C(1000000) + v.inserted.tv_usec;
     pq_release(q, &v);
     set_time(q, 1, now_us + hour_us);
     q->h->last_order_us = now_us + hour_us;
@@ -294,7 +294,8 @@ static void test_dead_pins_go(void **state)
     assert_true(WIFSIGNALED(status));
     assert_int_equal(pq_clients(q, clients, 4), 2);
     assert_true(clients[0].self && clients[0].alive && clients[0].writes && clients[0].pins == 0);
-    assert_true(!clients[1].self && !clients[1].alive && !clients[1].writes && clients[1].pins == 1);
+    assert_true(!clients[1].self && !clients[1].alive && !clients[1].writes &&
+                clients[1].pins == 1);
     assert_int_equal(clients[1].pid, pid);
     assert_int_equal(pq_clients(q, clients, 0), 2);
     assert_int_equal(put(q, 5, 1024), PQ_OK); /* passes 1 over */
@@ -407,7 +408,8 @@ static void test_waiting_is_no_polling(void **state)
     pq_close(q);
 }
 
-/* 2^32 - 1 bytes behind a header of 100: on disk, where the room is reserved without being written. */
+/* 2^32 - 1 bytes behind a header of 100: on disk, where the room is reserved without being
+ * written. */
 static void test_largest_product(void **state)
 {
     (void)state;
@@ -447,7 +449,8 @@ static void test_largest_product(void **state)
     /* 2^32 + 99 in units of 64: 2^26 + 2 */
     assert_int_equal(st.used_bytes, ((UINT64_C(1) << 26) + 2 + 125) * 64);
     pq_release(q, &v);
-    assert_int_equal(pq_reserve(q, NULL, UINT64_C(100) + UINT32_MAX, &region, &r), PQ_OK); /* it makes room */
+    assert_int_equal(pq_reserve(q, NULL, UINT64_C(100) + UINT32_MAX, &region, &r),
+                     PQ_OK); /* it makes room */
     assert_int_equal(behind(q, 0), 2);
     pq_discard(q, r);
     pq_close(q);

@@ -3,15 +3,13 @@
  * Product queue shared by processes: readers and writers at once, processes that are killed at any
  * moment, waking up, fork.
  */
+#include <errno.h>
+#include <poll.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-
-#include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,10 +19,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <cmocka.h>
+
 #include "common/digest.h"
 #include "common/noise.h"
-#include "queue/pq_impl.h"
 #include "pq_place.h"
+#include "queue/pq_impl.h"
 
 static uint8_t buffer[1 << 20];
 
@@ -62,10 +62,10 @@ static uint32_t size_of(unsigned n)
 }
 
 /* Children report by exit status: 0 or the line that failed, modulo 255. */
-#define CHECK(c)                                                                                   \
-    do {                                                                                           \
-        if (!(c))                                                                                  \
-            _exit(__LINE__ % 254 + 1);                                                             \
+#define CHECK(c)                       \
+    do {                               \
+        if (!(c))                      \
+            _exit(__LINE__ % 254 + 1); \
     } while (0)
 
 static void join_all(pid_t *pids, size_t n)
@@ -122,8 +122,8 @@ static void read_products(unsigned writers, unsigned count, unsigned min_seen)
     _exit(0);
 }
 
-static void run_together(uint64_t bytes, uint32_t slots, unsigned writers, unsigned readers, unsigned count,
-                         unsigned min_seen)
+static void run_together(uint64_t bytes, uint32_t slots, unsigned writers, unsigned readers,
+                         unsigned count, unsigned min_seen)
 {
     pid_t pids[16];
     size_t n = 0;
@@ -430,11 +430,13 @@ static void test_many_handles(void **state)
 /* The pages of a reserved region are there: filling it takes no fault for each. */
 static void test_reserved_pages_are_mapped(void **state)
 {
-#if defined MADV_POPULATE_WRITE && !defined __SANITIZE_THREAD__ /* its shadow has faults of its own */
+#if defined MADV_POPULATE_WRITE && \
+    !defined __SANITIZE_THREAD__ /* its shadow has faults of its own */
     enum { MB = 1 << 20, PAGES = MB / 4096 };
     struct pq_reservation *r;
     struct rusage before, after;
-    void *region, *probe = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *region,
+        *probe = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     (void)state;
     if (madvise(probe, 4096, MADV_POPULATE_WRITE) != 0)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Killed at each instruction: test_pq_step [EVERY]. A child does one operation, single-stepped by
- * ptrace, and is killed after n instructions; for each n that is a multiple of EVERY (1: all of them;
- * default: a dozen for each operation, others every time). Then the queue is looked at by another
- * handle: the tables agree, what was committed is there and whole unless it had to make room, what
- * was being inserted is there whole or not at all, readers have been woken for it, nothing is lost.
+ * ptrace, and is killed after n instructions; for each n that is a multiple of EVERY (1: all of
+ * them; default: a dozen for each operation, others every time). Then the queue is looked at by
+ * another handle: the tables agree, what was committed is there and whole unless it had to make
+ * room, what was being inserted is there whole or not at all, readers have been woken for it,
+ * nothing is lost.
  */
 #include <errno.h>
 #include <limits.h>
@@ -23,12 +24,21 @@
 #include "queue/pq_impl.h"
 
 /* 4 slots have 16 order cells. 64 units of room. */
-enum { DATA_BYTES = 4096, SLOTS = 4, OLD = 16, SIZE = 700, NEW = 100, NEW_SIZE = 1500, SKIPPED = 77, DEFAULT_POINTS = 12 };
+enum {
+    DATA_BYTES = 4096,
+    SLOTS = 4,
+    OLD = 16,
+    SIZE = 700,
+    NEW = 100,
+    NEW_SIZE = 1500,
+    SKIPPED = 77,
+    DEFAULT_POINTS = 12
+};
 
 static char path[64];
-static _Atomic uint32_t *returned;        /* by the child's operation */
+static _Atomic uint32_t *returned; /* by the child's operation */
 static unsigned failures;
-static struct pq_view held;               /* by a scenario's parent */
+static struct pq_view held; /* by a scenario's parent */
 
 static uint8_t byte_of(unsigned n, uint32_t at)
 {
@@ -106,7 +116,10 @@ static void op_commit(struct pq *q)
     pq_commit(q, reserved, &info, 3);
 }
 
-static void op_discard(struct pq *q) { pq_discard(q, reserved); }
+static void op_discard(struct pq *q)
+{
+    pq_discard(q, reserved);
+}
 
 static void op_read(struct pq *q)
 {
@@ -123,7 +136,10 @@ static void pin_oldest(struct pq *q)
         _exit(2);
 }
 
-static void remove_held(struct pq *q) { pq_remove(q, held.seq); }
+static void remove_held(struct pq *q)
+{
+    pq_remove(q, held.seq);
+}
 
 static void pin_and_remove(struct pq *q)
 {
@@ -131,7 +147,10 @@ static void pin_and_remove(struct pq *q)
     remove_held(q);
 }
 
-static void op_release(struct pq *q) { pq_release(q, &held); }
+static void op_release(struct pq *q)
+{
+    pq_release(q, &held);
+}
 
 static void op_remove(struct pq *q)
 {
@@ -149,7 +168,10 @@ static void hold_and_reserve(struct pq *q)
     pin_oldest(q);
 }
 
-static void op_close(struct pq *q) { pq_close(q); }
+static void op_close(struct pq *q)
+{
+    pq_close(q);
+}
 
 static void op_open(struct pq *q)
 {
@@ -159,7 +181,8 @@ static void op_open(struct pq *q)
         _exit(2);
 }
 
-/* Somebody else was killed with the lock held and the tables half written: to recover is killed, too. */
+/* Somebody else was killed with the lock held and the tables half written: to recover is killed,
+ * too. */
 static void leave_a_mess(struct pq *q)
 {
     (void)q;
@@ -179,12 +202,12 @@ static void leave_a_mess(struct pq *q)
 
 struct scenario {
     const char *name;
-    void (*parent)(struct pq *);      /* with the handle that looks on */
-    void (*before)(struct pq *);      /* in the child */
+    void (*parent)(struct pq *); /* with the handle that looks on */
+    void (*before)(struct pq *); /* in the child */
     void (*op)(struct pq *);
-    bool inserts;                     /* NEW; what is older may make room */
-    bool removes;                     /* the oldest */
-    unsigned coarser;                 /* long ones: only each of so many points */
+    bool inserts;     /* NEW; what is older may make room */
+    bool removes;     /* the oldest */
+    unsigned coarser; /* long ones: only each of so many points */
 };
 static const struct scenario scenarios[] = {
     {"insertion that evicts", NULL, NULL, op_insert, true, false, 1},
@@ -207,7 +230,8 @@ static unsigned long step(pid_t pid, unsigned long most)
     int status;
     unsigned long n = 0;
     while (n < most && !atomic_load(returned)) {
-        if (ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) || waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status))
+        if (ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) || waitpid(pid, &status, 0) != pid ||
+            !WIFSTOPPED(status))
             return 0;
         n++;
     }
@@ -251,11 +275,15 @@ static bool look(const struct scenario *s, struct pq *q, unsigned long at)
         count++;
     }
     /* The oldest three slots' worth may make room for NEW, the oldest may be removed. */
-    unsigned full = SLOTS - (pinned ? 1 : 0), least = s->inserts ? 1 : s->removes && !pinned ? full - 1 : full;
+    unsigned full = SLOTS - (pinned ? 1 : 0), least = s->inserts              ? 1
+                                                      : s->removes && !pinned ? full - 1
+                                                                              : full;
     if (last != OLD || count < least || count > full)
         return fail(s->name, at, "%u products from %u to %u are left", count, first, last);
-    if (inserted != found || (s->op == op_insert || s->op == op_commit ? atomic_load(returned) && !found : found))
-        return fail(s->name, at, "the product is %sthere, committed %d", inserted ? "" : "not ", found);
+    if (inserted != found ||
+        (s->op == op_insert || s->op == op_commit ? atomic_load(returned) && !found : found))
+        return fail(s->name, at, "the product is %sthere, committed %d", inserted ? "" : "not ",
+                    found);
     if (pinned && (!is_whole(&held)))
         return fail(s->name, at, "a pinned product was overwritten");
     pq_release(q, &held);
@@ -353,21 +381,28 @@ int main(int argc, char **argv)
 {
     unsigned long every = argc > 1 ? strtoul(argv[1], NULL, 10) : 0, points = 0, all = 0;
     if (argc > 1 && !every) {
-        fprintf(stderr, "test_pq_step: found \"%s\" ; valid: kill at each so many instructions, from 1\n", argv[1]);
+        fprintf(stderr,
+                "test_pq_step: found \"%s\" ; valid: kill at each so many instructions, from 1\n",
+                argv[1]);
         return 2;
     }
-    snprintf(path, sizeof path, "%s/test-pq-step-%ld", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long)getpid());
+    snprintf(path, sizeof path, "%s/test-pq-step-%ld",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long)getpid());
     atexit(remove_queue);
     fill(new_data, NEW, NEW_SIZE);
-    returned = mmap(NULL, sizeof *returned, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    returned =
+        mmap(NULL, sizeof *returned, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (returned == MAP_FAILED)
         return 2;
     for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios && !failures; i++) {
         const struct scenario *s = &scenarios[i];
         unsigned long length, done, n = 0;
         kill_at(s, ULONG_MAX, &length);
-        unsigned long stride = every ? every * s->coarser : length / (s->coarser > 1 ? DEFAULT_POINTS / 3 : DEFAULT_POINTS) + 1;
-        for (unsigned long at = (unsigned long)getpid() % stride; !failures && at < length; at += stride, n++)
+        unsigned long stride =
+            every ? every * s->coarser
+                  : length / (s->coarser > 1 ? DEFAULT_POINTS / 3 : DEFAULT_POINTS) + 1;
+        for (unsigned long at = (unsigned long)getpid() % stride; !failures && at < length;
+             at += stride, n++)
             if (!kill_at(s, at, &done))
                 break;
         printf("%-36s %7lu instructions, killed at %lu of them\n", s->name, length, n);

@@ -91,7 +91,8 @@ static bool write_fresh(int fd, const uint8_t *data, size_t bytes)
 
 static bool write_to(const struct target *t, const void *data, size_t bytes)
 {
-    return t->out != NULL ? output_write(t->outputs, t->out, data, bytes) : write_fresh(t->fresh->fd, data, bytes);
+    return t->out != NULL ? output_write(t->outputs, t->out, data, bytes)
+                          : write_fresh(t->fresh->fd, data, bytes);
 }
 
 static size_t stripped_bytes(const uint8_t *data, size_t bytes)
@@ -104,7 +105,8 @@ static size_t stripped_bytes(const uint8_t *data, size_t bytes)
     return n;
 }
 
-static bool write_product(const struct target *t, unsigned options, const struct pq_info *info, const uint8_t *data)
+static bool write_product(const struct target *t, unsigned options, const struct pq_info *info,
+                          const uint8_t *data)
 {
     uint8_t chunk[CHUNK_BYTES];
     bool strips = options & ACT_STRIP;
@@ -228,15 +230,17 @@ static bool expand(struct job *j, char *text, size_t room, char **argv, size_t *
     for (size_t i = 0; i < j->e->nargs; i++) {
         const struct template *t = j->e->args[i];
         size_t left = room - *bytes < ARG_MAX_BYTES ? room - *bytes : ARG_MAX_BYTES;
-        long n = template_expand(t, j->info, j->a->spans, j->a->conf->spans, text + *bytes, left, j->why,
-                                 sizeof j->why);
+        long n = template_expand(t, j->info, j->a->spans, j->a->conf->spans, text + *bytes, left,
+                                 j->why, sizeof j->why);
 
         if (n < 0)
             return false;
         argv[i] = text + *bytes;
         /* A name could otherwise pass for an option of the program. */
-        if (j->e->kind != ACT_FILE && j->e->kind != ACT_STDIOFILE && argv[i][0] == '-' && template_begins_with_group(t)) {
-            snprintf(j->why, sizeof j->why, "argument \"%.60s\" from the identifier begins with \"-\"", argv[i]);
+        if (j->e->kind != ACT_FILE && j->e->kind != ACT_STDIOFILE && argv[i][0] == '-' &&
+            template_begins_with_group(t)) {
+            snprintf(j->why, sizeof j->why,
+                     "argument \"%.60s\" from the identifier begins with \"-\"", argv[i]);
             return false;
         }
         *bytes += (size_t)n + 1;
@@ -245,7 +249,8 @@ static bool expand(struct job *j, char *text, size_t room, char **argv, size_t *
     return true;
 }
 
-static void carry_out(struct actor *a, const struct act_entry *e, const struct pq_info *info, const uint8_t *data)
+static void carry_out(struct actor *a, const struct act_entry *e, const struct pq_info *info,
+                      const uint8_t *data)
 {
     static char text[WORDS_MAX * 512];
     struct job j = {.a = a, .e = e, .info = info, .data = data};
@@ -268,16 +273,16 @@ static void carry_out(struct actor *a, const struct act_entry *e, const struct p
     }
     if (ok) {
         a->stats.actions++;
-        log_at(e->options & ACT_LOG ? LOG_LVL_NOTE : LOG_LVL_INFO, "%s: %s: %s", act_kind_name(e->kind), argv[0],
-               product_line_format(info, line, sizeof line));
+        log_at(e->options & ACT_LOG ? LOG_LVL_NOTE : LOG_LVL_INFO, "%s: %s: %s",
+               act_kind_name(e->kind), argv[0], product_line_format(info, line, sizeof line));
         return;
     }
     if (a->dir->refused != refused)
         a->stats.refused++;
     else
         a->stats.failed++;
-    log_error("%s of line %u: \"%s\": %s; product: %s", act_kind_name(e->kind), e->line, argv[0], j.why,
-              product_line_format(info, line, sizeof line));
+    log_error("%s of line %u: \"%s\": %s; product: %s", act_kind_name(e->kind), e->line, argv[0],
+              j.why, product_line_format(info, line, sizeof line));
 }
 
 void actor_product(struct actor *a, const struct pq_info *info, const uint8_t *data)
@@ -294,10 +299,11 @@ void actor_product(struct actor *a, const struct pq_info *info, const uint8_t *d
             if ((e->feed & info->feedtype) == 0 || (e->ere == NULL) != (others == 1))
                 continue;
             memset(a->spans, 0, a->conf->spans * sizeof *a->spans);
-            if (e->ere != NULL && ere_match_groups(e->ere, info->ident, a->spans, a->conf->spans) != ERE_YES)
+            if (e->ere != NULL &&
+                ere_match_groups(e->ere, info->ident, a->spans, a->conf->spans) != ERE_YES)
                 continue;
             matched = true;
-            if (e->nargs == 0)         /* NOOP */
+            if (e->nargs == 0) /* NOOP */
                 continue;
             acted = true;
             carry_out(a, e, info, data);

@@ -9,8 +9,8 @@
 #include "outputs.h"
 
 struct act_stats {
-    uint64_t products, matched, actions;   /* seen; with an entry that is not NOOP; carried out */
-    uint64_t refused, failed;              /* by a path or argument from the identifier; for other reasons */
+    uint64_t products, matched, actions; /* seen; with an entry that is not NOOP; carried out */
+    uint64_t refused, failed; /* by a path or argument from the identifier; for other reasons */
 };
 
 struct actor {
@@ -19,20 +19,21 @@ struct actor {
     struct datadir *dir;
     struct commands *commands;
     struct act_stats stats;
-    struct ere_span *spans;                /* conf->spans of them */
+    struct ere_span *spans; /* conf->spans of them */
 };
 
 /* Another configuration; the one before is the caller's again. */
 void actor_use(struct actor *a, struct actconf *conf);
 void actor_free(struct actor *a);
-/* Entries are tried in the order of the file; ^_ELSE_$ counts when no other entry matched. What fails
- * is logged and counted, and the next action goes on. */
+/* Entries are tried in the order of the file; ^_ELSE_$ counts when no other entry matched. What
+ * fails is logged and counted, and the next action goes on. */
 void actor_product(struct actor *a, const struct pq_info *info, const uint8_t *data);
 
 /* -metadata (reference 3.7), in the byte order of this machine. data_bytes: what follows it. */
 #define ACT_METADATA_MAX (4 + 16 + 4 + 8 + 4 + 4 + 4 + 4 + PQ_IDENT_MAX + 4 + PQ_ORIGIN_MAX)
 size_t act_metadata(const struct pq_info *info, uint32_t data_bytes, uint8_t out[ACT_METADATA_MAX]);
-/* -strip: without control characters, except newlines. Returns the bytes of out, which may be `data`. */
+/* -strip: without control characters, except newlines. Returns the bytes of out, which may be
+ * `data`. */
 size_t act_strip(const uint8_t *data, size_t bytes, uint8_t *out);
 
 #endif

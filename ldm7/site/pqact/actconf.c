@@ -24,9 +24,11 @@ static const struct action {
     const char *usage;
 } actions[] = {
     [ACT_NOOP] = {"NOOP", 0, "NOOP"},
-    [ACT_FILE] = {"FILE", ACT_OVERWRITE | ACT_FLUSH | ACT_CLOSE | ACT_STRIP | ACT_LOG | ACT_METADATA,
+    [ACT_FILE] = {"FILE",
+                  ACT_OVERWRITE | ACT_FLUSH | ACT_CLOSE | ACT_STRIP | ACT_LOG | ACT_METADATA,
                   "FILE [-overwrite] [-flush] [-close] [-strip] [-log] [-metadata] path"},
-    [ACT_STDIOFILE] = {"STDIOFILE", ACT_OVERWRITE | ACT_FLUSH | ACT_CLOSE | ACT_STRIP | ACT_LOG | ACT_METADATA,
+    [ACT_STDIOFILE] = {"STDIOFILE",
+                       ACT_OVERWRITE | ACT_FLUSH | ACT_CLOSE | ACT_STRIP | ACT_LOG | ACT_METADATA,
                        "STDIOFILE [-overwrite] [-flush] [-close] [-strip] [-log] [-metadata] path"},
     [ACT_PIPE] = {"PIPE", ACT_FLUSH | ACT_CLOSE | ACT_STRIP | ACT_LOG | ACT_METADATA,
                   "PIPE [-flush] [-close] [-strip] [-log] [-metadata] command [argument ...]"},
@@ -37,8 +39,13 @@ enum { ACTIONS = sizeof actions / sizeof actions[0] };
 static const struct {
     const char *name;
     unsigned bit;
-} options[] = {{"-overwrite", ACT_OVERWRITE}, {"-flush", ACT_FLUSH}, {"-close", ACT_CLOSE}, {"-strip", ACT_STRIP},
-               {"-log", ACT_LOG}, {"-metadata", ACT_METADATA}, {"-wait", ACT_WAIT}};
+} options[] = {{"-overwrite", ACT_OVERWRITE},
+               {"-flush", ACT_FLUSH},
+               {"-close", ACT_CLOSE},
+               {"-strip", ACT_STRIP},
+               {"-log", ACT_LOG},
+               {"-metadata", ACT_METADATA},
+               {"-wait", ACT_WAIT}};
 enum { OPTIONS = sizeof options / sizeof options[0] };
 
 const char *act_kind_name(enum act_kind kind)
@@ -46,7 +53,8 @@ const char *act_kind_name(enum act_kind kind)
     return actions[kind].name;
 }
 
-static void complain(struct parser *p, const char *found, const char *valid, const char *why, ...) __attribute__((format(printf, 4, 5)));
+static void complain(struct parser *p, const char *found, const char *valid, const char *why, ...)
+    __attribute__((format(printf, 4, 5)));
 static void complain(struct parser *p, const char *found, const char *valid, const char *why, ...)
 {
     va_list ap;
@@ -96,7 +104,8 @@ static bool climbs(const char *path)
 
 static bool is_shell(const char *command)
 {
-    static const char *const shells[] = {"sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "csh", "tcsh", "fish"};
+    static const char *const shells[] = {"sh",   "bash", "dash", "ash",  "ksh",
+                                         "mksh", "zsh",  "csh",  "tcsh", "fish"};
     const char *slash = strrchr(command, '/'), *name = slash != NULL ? slash + 1 : command;
 
     for (size_t i = 0; i < sizeof shells / sizeof shells[0]; i++)
@@ -111,12 +120,14 @@ static bool safe_command(struct parser *p, const struct act_entry *e, char **wor
     bool script = false;
 
     if (template_has_groups(e->args[0])) {
-        complain(p, words[0], "a command without \\1 and the like", "the identifier would choose the program");
+        complain(p, words[0], "a command without \\1 and the like",
+                 "the identifier would choose the program");
         return false;
     }
     for (size_t i = 1; i < e->nargs && is_shell(words[0]); i++) {
         if (template_has_groups(e->args[i]) && (script || i == 1)) {
-            complain(p, words[i], "a constant script that gets it as an argument: sh -c 'echo \"$1\"' sh \\1",
+            complain(p, words[i],
+                     "a constant script that gets it as an argument: sh -c 'echo \"$1\"' sh \\1",
                      "text of the identifier would be read by a shell");
             return false;
         }
@@ -132,7 +143,8 @@ static bool take_arguments(struct parser *p, struct act_entry *e, char **words, 
     char why[200];
 
     if ((is_file && n != 1) || (!is_file && n == 0)) {
-        complain(p, actions[e->kind].name, actions[e->kind].usage, "%zu argument%s", n, n == 1 ? "" : "s");
+        complain(p, actions[e->kind].name, actions[e->kind].usage, "%zu argument%s", n,
+                 n == 1 ? "" : "s");
         return false;
     }
     e->args = calloc(n, sizeof(struct template *));
@@ -144,13 +156,16 @@ static bool take_arguments(struct parser *p, struct act_entry *e, char **words, 
         if (is_file && (text = below(p, text)) == NULL)
             return false;
         if (is_file && (*text == '\0' || climbs(text))) {
-            complain(p, words[i], "the path of a file below the data directory, without ..", "%s", "");
+            complain(p, words[i], "the path of a file below the data directory, without ..", "%s",
+                     "");
             return false;
         }
         e->args[e->nargs] = template_compile(text, groups, why, sizeof why);
         if (e->args[e->nargs] == NULL) {
-            complain(p, words[i], "\\1 to \\9, \\(10) to \\(99) up to the groups there are, (\\1:yyyy), %Y, (seq)", "%s",
-                     why);
+            complain(
+                p, words[i],
+                "\\1 to \\9, \\(10) to \\(99) up to the groups there are, (\\1:yyyy), %Y, (seq)",
+                "%s", why);
             return false;
         }
         e->nargs++;
@@ -172,10 +187,12 @@ static bool take_action(struct parser *p, struct act_entry *e, char **words, siz
     for (; at < n && words[at][0] == '-'; at++) {
         size_t o = 0;
 
-        while (o < OPTIONS && (strcmp(words[at], options[o].name) != 0 || !(options[o].bit & actions[e->kind].options)))
+        while (o < OPTIONS && (strcmp(words[at], options[o].name) != 0 ||
+                               !(options[o].bit & actions[e->kind].options)))
             o++;
         if (o == OPTIONS) {
-            complain(p, words[at], actions[e->kind].usage, "unknown option of %s", actions[e->kind].name);
+            complain(p, words[at], actions[e->kind].usage, "unknown option of %s",
+                     actions[e->kind].name);
             return false;
         }
         e->options |= options[o].bit;
@@ -218,7 +235,9 @@ static void take_entry(struct parser *p, char *text)
 
     trim(rest);
     if (*pattern == '\0' || *rest == '\0') {
-        complain(p, feed, usage, "%s", *pattern == '\0' ? "no expression (is there a tab?)" : "no action (is there a tab?)");
+        complain(p, feed, usage, "%s",
+                 *pattern == '\0' ? "no expression (is there a tab?)"
+                                  : "no action (is there a tab?)");
         return;
     }
     if (!feedtype_parse(feed, &e.feed, why, sizeof why)) {
@@ -227,7 +246,8 @@ static void take_entry(struct parser *p, char *text)
         if (valid != NULL)
             *valid = '\0';
         complain(p, feed, "a feedtype such as NGRID, ANY or ANY-EXP", "%s", why);
-    } else if (strcmp(pattern, "^_ELSE_$") != 0 && ere_compile_groups(&e.ere, pattern, why, sizeof why) < 0) {
+    } else if (strcmp(pattern, "^_ELSE_$") != 0 &&
+               ere_compile_groups(&e.ere, pattern, why, sizeof why) < 0) {
         complain(p, pattern, "an extended regular expression, or ^_ELSE_$", "%s", why);
     } else if (e.ere != NULL && ere_groups(e.ere) > TEMPLATE_GROUPS_MAX) {
         complain(p, pattern, "an expression with at most 99 groups", "%s", "");
@@ -273,7 +293,8 @@ static void take_text(struct parser *p, char *text)
             /* Within an entry, too. */
         } else if (continues && entry == none) {
             p->line = line;
-            complain(p, text + strspn(text, " \t"), "a feedtype in the first column", "goes on, but nothing began");
+            complain(p, text + strspn(text, " \t"), "a feedtype in the first column",
+                     "goes on, but nothing began");
         } else if (continues) {
             text += strspn(text, " \t");
             *end++ = '\t';
@@ -292,7 +313,8 @@ static void take_text(struct parser *p, char *text)
         take_entry(p, entry);
 }
 
-int actconf_parse(struct actconf *c, const char *name, const char *text, const char *data_dir, FILE *errors)
+int actconf_parse(struct actconf *c, const char *name, const char *text, const char *data_dir,
+                  FILE *errors)
 {
     struct parser p = {.c = c, .name = name, .data_dir = data_dir, .errors = errors};
     char *copy = strdup(text);

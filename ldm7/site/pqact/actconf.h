@@ -18,16 +18,22 @@
 enum act_kind { ACT_NOOP, ACT_FILE, ACT_STDIOFILE, ACT_PIPE, ACT_EXEC };
 /* Options. */
 enum {
-    ACT_OVERWRITE = 1, ACT_FLUSH = 2, ACT_CLOSE = 4, ACT_STRIP = 8, ACT_LOG = 16, ACT_METADATA = 32, ACT_WAIT = 64
+    ACT_OVERWRITE = 1,
+    ACT_FLUSH = 2,
+    ACT_CLOSE = 4,
+    ACT_STRIP = 8,
+    ACT_LOG = 16,
+    ACT_METADATA = 32,
+    ACT_WAIT = 64
 };
 
 struct act_entry {
     unsigned line;
     uint32_t feed;
-    struct ere *ere;                   /* NULL: ^_ELSE_$ */
+    struct ere *ere; /* NULL: ^_ELSE_$ */
     enum act_kind kind;
     unsigned options;
-    struct template **args;            /* FILE, STDIOFILE: the path; PIPE, EXEC: the words */
+    struct template **args; /* FILE, STDIOFILE: the path; PIPE, EXEC: the words */
     size_t nargs;
 };
 const char *act_kind_name(enum act_kind kind);
@@ -35,14 +41,15 @@ const char *act_kind_name(enum act_kind kind);
 struct actconf {
     struct act_entry *entries;
     size_t n, nerrors;
-    unsigned spans;                    /* the most groups an expression has, plus 1 */
+    unsigned spans; /* the most groups an expression has, plus 1 */
 };
 
-/* Every error is one line `file:line: found "...": why; valid: ...` on errors (may be NULL). data_dir is
- * where FILE and STDIOFILE are confined: an absolute path of theirs must begin with it, which is taken
- * away. 0 if there was no error. Call actconf_free in any case. */
+/* Every error is one line `file:line: found "...": why; valid: ...` on errors (may be NULL).
+ * data_dir is where FILE and STDIOFILE are confined: an absolute path of theirs must begin with it,
+ * which is taken away. 0 if there was no error. Call actconf_free in any case. */
 int actconf_load(struct actconf *c, const char *path, const char *data_dir, FILE *errors);
-int actconf_parse(struct actconf *c, const char *name, const char *text, const char *data_dir, FILE *errors);
+int actconf_parse(struct actconf *c, const char *name, const char *text, const char *data_dir,
+                  FILE *errors);
 void actconf_free(struct actconf *c);
 
 #endif

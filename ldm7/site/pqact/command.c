@@ -60,7 +60,7 @@ bool command_wait_writable(struct commands *c, int fd, uint64_t deadline_ns)
         int n = wait_for(c, &p, deadline_ns);
 
         if (n > 0)
-            return true;               /* if nobody reads, write says so */
+            return true; /* if nobody reads, write says so */
         if (n == 0 || command_now_ns() >= deadline_ns) {
             errno = ETIMEDOUT;
             return false;
@@ -186,7 +186,8 @@ void commands_wait_all(struct commands *c)
     wait_until_below(c, 1);
 }
 
-pid_t command_start(struct commands *c, char *const *argv, int stdin_fd, char *err, size_t err_bytes)
+pid_t command_start(struct commands *c, char *const *argv, int stdin_fd, char *err,
+                    size_t err_bytes)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;

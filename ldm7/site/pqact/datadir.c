@@ -32,10 +32,10 @@ static int refuse(struct datadir *d, char *err, size_t err_bytes, const char *wh
     return -1;
 }
 
-/* Cuts path in place, without empty components and ".", into its directory ("" if it has none) and its
- * last name. */
-static int cut(struct datadir *d, const char *path, char clean[DATADIR_PATH_MAX], char **name, char *err,
-               size_t err_bytes)
+/* Cuts path in place, without empty components and ".", into its directory ("" if it has none) and
+ * its last name. */
+static int cut(struct datadir *d, const char *path, char clean[DATADIR_PATH_MAX], char **name,
+               char *err, size_t err_bytes)
 {
     size_t used = 0;
 
@@ -98,14 +98,16 @@ static int walk(int top, char *dir)
 static int open_dir(struct datadir *d, char *dir, char *err, size_t err_bytes)
 {
     struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
-                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+                           .resolve =
+                               RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
     int fd = -1;
 
     if (*dir == '\0')
         fd = fcntl(d->fd, F_DUPFD_CLOEXEC, 0);
     else if (!d->walk)
         fd = (int)syscall(SYS_openat2, d->fd, dir, &how, sizeof how);
-    if (fd < 0 && *dir != '\0' && (d->walk || errno == ENOSYS || errno == EPERM || errno == ENOENT)) {
+    if (fd < 0 && *dir != '\0' &&
+        (d->walk || errno == ENOSYS || errno == EPERM || errno == ENOENT)) {
         d->walk = d->walk || errno == ENOSYS || errno == EPERM;
         fd = walk(d->fd, dir);
     }
@@ -128,11 +130,14 @@ int datadir_append(struct datadir *d, const char *path, char *err, size_t err_by
         (dir = open_dir(d, name > clean ? clean : (char[]){""}, err, err_bytes)) < 0)
         return -1;
     /* O_NONBLOCK: a FIFO in its place must not stop us. */
-    fd = openat(dir, name, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+    fd = openat(dir, name,
+                O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
+                0666);
     e = errno;
     close(dir);
     if (fd < 0 && (e == ELOOP || e == ENXIO))
-        return refuse(d, err, err_bytes, "a symbolic link, FIFO or socket where the file should be");
+        return refuse(d, err, err_bytes,
+                      "a symbolic link, FIFO or socket where the file should be");
     if (fd < 0) {
         snprintf(err, err_bytes, "%s", strerror(e));
         return -1;
@@ -143,7 +148,8 @@ int datadir_append(struct datadir *d, const char *path, char *err, size_t err_by
     return refuse(d, err, err_bytes, "not a regular file");
 }
 
-int datadir_new(struct datadir *d, const char *path, struct datadir_new *out, char *err, size_t err_bytes)
+int datadir_new(struct datadir *d, const char *path, struct datadir_new *out, char *err,
+                size_t err_bytes)
 {
     static unsigned number;
     char clean[DATADIR_PATH_MAX], *name;
@@ -159,8 +165,10 @@ int datadir_new(struct datadir *d, const char *path, struct datadir_new *out, ch
         return refuse(d, err, err_bytes, "not a regular file");
     }
     for (int tries = 0; tries < 100 && out->fd < 0 && (tries == 0 || errno == EEXIST); tries++) {
-        snprintf(out->temporary, sizeof out->temporary, ".pqact.%d.%u.tmp", (int)getpid(), number++);
-        out->fd = openat(out->dir_fd, out->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        snprintf(out->temporary, sizeof out->temporary, ".pqact.%d.%u.tmp", (int)getpid(),
+                 number++);
+        out->fd = openat(out->dir_fd, out->temporary,
+                         O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     }
     if (out->fd >= 0)
         return 0;

@@ -14,8 +14,8 @@
 
 struct datadir {
     int fd;
-    bool walk;                         /* no openat2(2) here: component by component (tests set it) */
-    unsigned long refused;             /* paths that would have led out of it */
+    bool walk;             /* no openat2(2) here: component by component (tests set it) */
+    unsigned long refused; /* paths that would have led out of it */
 };
 
 /* 0 or -1 with errno. The directory itself may be reached by symbolic links. */
@@ -30,7 +30,8 @@ struct datadir_new {
     int fd, dir_fd;
     char name[256], temporary[64];
 };
-int datadir_new(struct datadir *d, const char *path, struct datadir_new *out, char *err, size_t err_bytes);
+int datadir_new(struct datadir *d, const char *path, struct datadir_new *out, char *err,
+                size_t err_bytes);
 /* keep: in its place; otherwise it is removed. Both close everything. -1 and a reason. */
 int datadir_new_finish(struct datadir_new *n, bool keep, char *err, size_t err_bytes);
 

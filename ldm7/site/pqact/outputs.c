@@ -18,9 +18,9 @@ struct output {
     struct output *next;
     enum output_kind kind;
     int fd;
-    pid_t pid;                         /* OUTPUT_PIPE */
+    pid_t pid; /* OUTPUT_PIPE */
     bool is_new;
-    char *buffer;                      /* OUTPUT_BUFFERED: BUFFER_BYTES, of which: */
+    char *buffer; /* OUTPUT_BUFFERED: BUFFER_BYTES, of which: */
     size_t buffered;
     size_t key_bytes;
     char key[];
@@ -48,7 +48,8 @@ static bool write_file(int fd, const char *data, size_t bytes)
 
 static bool write_pipe(struct outputs *o, struct output *out, const char *data, size_t bytes)
 {
-    uint64_t timeout_ns = (uint64_t)(o->commands->timeout_s * 1e9), until = command_now_ns() + timeout_ns;
+    uint64_t timeout_ns = (uint64_t)(o->commands->timeout_s * 1e9),
+             until = command_now_ns() + timeout_ns;
 
     while (bytes > 0) {
         ssize_t n = write(out->fd, data, bytes < (1u << 30) ? bytes : 1u << 30);
@@ -175,7 +176,8 @@ void outputs_make_room(struct outputs *o)
         output_close(o, last);
 }
 
-static bool start_pipe(struct outputs *o, struct output *out, char *const *argv, char *err, size_t err_bytes)
+static bool start_pipe(struct outputs *o, struct output *out, char *const *argv, char *err,
+                       size_t err_bytes)
 {
     int ends[2];
 
@@ -192,19 +194,19 @@ static bool start_pipe(struct outputs *o, struct output *out, char *const *argv,
         return false;
     }
     fcntl(out->fd, F_SETFL, O_NONBLOCK);
-    fcntl(out->fd, F_SETPIPE_SZ, PIPE_BYTES);  /* not granted: it works with less */
+    fcntl(out->fd, F_SETPIPE_SZ, PIPE_BYTES); /* not granted: it works with less */
     return true;
 }
 
-struct output *output_get(struct outputs *o, enum output_kind kind, const char *key, size_t key_bytes,
-                          char *const *argv, char *err, size_t err_bytes)
+struct output *output_get(struct outputs *o, enum output_kind kind, const char *key,
+                          size_t key_bytes, char *const *argv, char *err, size_t err_bytes)
 {
     struct output *out = o->list;
     bool opened;
 
     commands_reap(o->commands);
-    while (out != NULL &&
-           (out->kind != kind || out->key_bytes != key_bytes || memcmp(out->key, key, key_bytes) != 0))
+    while (out != NULL && (out->kind != kind || out->key_bytes != key_bytes ||
+                           memcmp(out->key, key, key_bytes) != 0))
         out = out->next;
     if (out != NULL && is_stale(o, out)) {
         if (!output_close(o, out))

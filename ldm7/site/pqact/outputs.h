@@ -18,7 +18,7 @@ enum output_kind { OUTPUT_FILE, OUTPUT_BUFFERED, OUTPUT_PIPE };
 
 struct output;
 struct outputs {
-    struct output *list;               /* newest use first */
+    struct output *list; /* newest use first */
     unsigned n, max;
     struct datadir *dir;
     struct commands *commands;
@@ -33,14 +33,14 @@ void outputs_flush(struct outputs *o);
 /* If there are as many children as there may be, closes the pipe not used for longest, so that its
  * program ends. */
 void outputs_make_room(struct outputs *o);
-/* The output for this key, opened if it is not. key: for files the path, for pipes the words, each with
- * its NUL (argv is what they are). NULL and a reason. */
-struct output *output_get(struct outputs *o, enum output_kind kind, const char *key, size_t key_bytes,
-                          char *const *argv, char *err, size_t err_bytes);
+/* The output for this key, opened if it is not. key: for files the path, for pipes the words, each
+ * with its NUL (argv is what they are). NULL and a reason. */
+struct output *output_get(struct outputs *o, enum output_kind kind, const char *key,
+                          size_t key_bytes, char *const *argv, char *err, size_t err_bytes);
 /* Has it been opened by the last output_get? */
 bool output_is_new(const struct output *out);
-/* All of it, or false with errno: EPIPE: the program at the other end is gone; ETIMEDOUT: it does not
- * read and has been killed. After an error the output must be closed. */
+/* All of it, or false with errno: EPIPE: the program at the other end is gone; ETIMEDOUT: it does
+ * not read and has been killed. After an error the output must be closed. */
 bool output_write(struct outputs *o, struct output *out, const void *data, size_t bytes);
 /* Into the file (OUTPUT_BUFFERED) and onto the disk. */
 bool output_sync(struct outputs *o, struct output *out);

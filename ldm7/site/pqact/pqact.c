@@ -15,8 +15,8 @@
 #include "common/feedtype.h"
 #include "common/log.h"
 #include "common/product_line.h"
-#include "state.h"
 #include "common/tool.h"
+#include "state.h"
 
 static const char help[] =
     "Usage: pqact -q QUEUE [-d DIR] [-f FEED] [-p ERE] [-i SECONDS] [-o SECONDS] CONF\n"
@@ -39,15 +39,22 @@ static const char help[] =
     "counts; both open the log file again; SIGUSR2 cycles the log level.\n"
     "Exit status: 0 success, 1 system error, 2 bad usage or CONF, or QUEUE is no product queue.\n";
 
-#define STOP_WAIT_S 10.0               /* at the end, for programs that run */
+#define STOP_WAIT_S 10.0 /* at the end, for programs that run */
 enum { STATE = TOOL_OWN, MAX_OPEN, MAX_CHILDREN, CHECK };
 static const struct option options[] = {
-    {"queue", required_argument, NULL, 'q'}, {"data-dir", required_argument, NULL, 'd'},
-    {"feed", required_argument, NULL, 'f'}, {"pattern", required_argument, NULL, 'p'},
-    {"interval", required_argument, NULL, 'i'}, {"offset", required_argument, NULL, 'o'},
-    {"timeout", required_argument, NULL, 't'}, {"state", required_argument, NULL, STATE},
-    {"max-open", required_argument, NULL, MAX_OPEN}, {"max-children", required_argument, NULL, MAX_CHILDREN},
-    {"check", no_argument, NULL, CHECK}, TOOL_LONG, {NULL, 0, NULL, 0},
+    {"queue", required_argument, NULL, 'q'},
+    {"data-dir", required_argument, NULL, 'd'},
+    {"feed", required_argument, NULL, 'f'},
+    {"pattern", required_argument, NULL, 'p'},
+    {"interval", required_argument, NULL, 'i'},
+    {"offset", required_argument, NULL, 'o'},
+    {"timeout", required_argument, NULL, 't'},
+    {"state", required_argument, NULL, STATE},
+    {"max-open", required_argument, NULL, MAX_OPEN},
+    {"max-children", required_argument, NULL, MAX_CHILDREN},
+    {"check", no_argument, NULL, CHECK},
+    TOOL_LONG,
+    {NULL, 0, NULL, 0},
 };
 
 struct arguments {
@@ -101,8 +108,8 @@ struct pqact {
     struct actor actor;
     struct state state;
     sigset_t waiting;
-    uint64_t after;                    /* position of the last product processed */
-    time_t created_from;               /* older products are passed over */
+    uint64_t after;      /* position of the last product processed */
+    time_t created_from; /* older products are passed over */
     bool state_failed;
 };
 
@@ -110,11 +117,12 @@ static void log_counts(const struct pqact *p)
 {
     const struct act_stats *s = &p->actor.stats;
 
-    log_note("Counts: products=%llu matched=%llu actions=%llu refused=%llu failed=%llu children_failed=%lu open=%u "
-             "children=%u",
-             (unsigned long long)s->products, (unsigned long long)s->matched, (unsigned long long)s->actions,
-             (unsigned long long)s->refused, (unsigned long long)s->failed, p->commands.failed, p->outputs.n,
-             p->commands.n);
+    log_note(
+        "Counts: products=%llu matched=%llu actions=%llu refused=%llu failed=%llu children_failed=%lu open=%u "
+        "children=%u",
+        (unsigned long long)s->products, (unsigned long long)s->matched,
+        (unsigned long long)s->actions, (unsigned long long)s->refused,
+        (unsigned long long)s->failed, p->commands.failed, p->outputs.n, p->commands.n);
 }
 
 /* What is wrong with the new one is logged, and the old one stays. */
@@ -132,7 +140,8 @@ static void read_again(struct pqact *p)
         log_error("%s", line);
     free(text);
     if (rc < 0) {
-        log_error("\"%s\" has %zu errors: the configuration read before stays", p->args->conf, fresh.nerrors);
+        log_error("\"%s\" has %zu errors: the configuration read before stays", p->args->conf,
+                  fresh.nerrors);
         actconf_free(&fresh);
         return;
     }
@@ -144,7 +153,8 @@ static void read_again(struct pqact *p)
 
 static void heed_signals(struct pqact *p)
 {
-    /* After the log's rotation: SIGHUP as for ldmd, which passes it on, SIGUSR1 as for LDM's programs. */
+    /* After the log's rotation: SIGHUP as for ldmd, which passes it on, SIGUSR1 as for LDM's
+     * programs. */
     if ((report || reread) && log_reopen() != 0)
         log_error("the log file can not be opened again: %s", strerror(errno));
     if (report) {
@@ -196,7 +206,8 @@ static int run(struct pqact *p)
 {
     struct pollfd fd = {.fd = pq_notify_fd(p->q), .events = POLLIN};
     double interval_s = p->args->interval_s;
-    struct timespec interval = {(time_t)interval_s, (long)((interval_s - (double)(time_t)interval_s) * 1e9)};
+    struct timespec interval = {(time_t)interval_s,
+                                (long)((interval_s - (double)(time_t)interval_s) * 1e9)};
     enum pq_status s;
 
     if (fd.fd < 0) {
@@ -215,7 +226,8 @@ static int run(struct pqact *p)
     return TOOL_SYSTEM;
 }
 
-/* Where to begin: behind the product of the state file if the queue still has it, else with the oldest. */
+/* Where to begin: behind the product of the state file if the queue still has it, else with the
+ * oldest. */
 static int begin(struct pqact *p)
 {
     struct pq_signature last;
@@ -223,11 +235,13 @@ static int begin(struct pqact *p)
     char path[4096], why[4600];
     bool known;
 
-    if (p->args->state == NULL && snprintf(path, sizeof path, "%s.state", p->args->conf) >= (int)sizeof path) {
+    if (p->args->state == NULL &&
+        snprintf(path, sizeof path, "%s.state", p->args->conf) >= (int)sizeof path) {
         log_error("\"%s.state\": %s", p->args->conf, strerror(ENAMETOOLONG));
         return TOOL_USAGE;
     }
-    if (state_open(&p->state, p->args->state != NULL ? p->args->state : path, &last, &known, why, sizeof why) < 0) {
+    if (state_open(&p->state, p->args->state != NULL ? p->args->state : path, &last, &known, why,
+                   sizeof why) < 0) {
         log_error("%s", why);
         return TOOL_SYSTEM;
     }
@@ -237,7 +251,8 @@ static int begin(struct pqact *p)
         p->after = v.seq;
         pq_release(p->q, &v);
     } else {
-        log_warn("the product processed last is no longer in the queue: beginning with the oldest there is");
+        log_warn(
+            "the product processed last is no longer in the queue: beginning with the oldest there is");
     }
     return TOOL_OK;
 }
@@ -246,8 +261,13 @@ static void take_arguments(struct arguments *a, int argc, char **argv)
 {
     char why[512];
 
-    *a = (struct arguments){.data_dir = ".", .feed = FEEDTYPE_ANY, .interval_s = 15, .offset_s = -1,
-                            .timeout_s = 60, .max_open = 64, .max_children = 64};
+    *a = (struct arguments){.data_dir = ".",
+                            .feed = FEEDTYPE_ANY,
+                            .interval_s = 15,
+                            .offset_s = -1,
+                            .timeout_s = 60,
+                            .max_open = 64,
+                            .max_children = 64};
     for (int c; (c = getopt_long(argc, argv, TOOL_SHORT "q:d:f:p:i:o:t:", options, NULL)) != -1;) {
         switch (c) {
         case 'q': a->queue = optarg; break;
@@ -256,14 +276,17 @@ static void take_arguments(struct arguments *a, int argc, char **argv)
         case 'p':
             ere_free(a->pattern);
             if (ere_compile(&a->pattern, optarg, false, why, sizeof why) < 0)
-                tool_usage("-p: found \"%s\" (%s) ; valid: an extended regular expression", optarg, why);
+                tool_usage("-p: found \"%s\" (%s) ; valid: an extended regular expression", optarg,
+                           why);
             break;
         case 'i': a->interval_s = tool_real("-i", optarg, 0, 86400); break;
         case 'o': a->offset_s = tool_real("-o", optarg, 0, 1e9); break;
         case 't': a->timeout_s = tool_real("-t", optarg, 0.01, 86400); break;
         case STATE: a->state = optarg; break;
         case MAX_OPEN: a->max_open = (unsigned)tool_u64("--max-open", optarg, 1, 4096); break;
-        case MAX_CHILDREN: a->max_children = (unsigned)tool_u64("--max-children", optarg, 1, 4096); break;
+        case MAX_CHILDREN:
+            a->max_children = (unsigned)tool_u64("--max-children", optarg, 1, 4096);
+            break;
         case CHECK: a->check = true; break;
         default: tool_option(c, help);
         }
@@ -307,7 +330,8 @@ int main(int argc, char **argv)
     actor_use(&p.actor, &p.conf);
     rc = begin(&p);
     if (rc == TOOL_OK) {
-        log_note("Starting Up: %zu entries of \"%s\", data directory \"%s\"", p.conf.n, a.conf, a.data_dir);
+        log_note("Starting Up: %zu entries of \"%s\", data directory \"%s\"", p.conf.n, a.conf,
+                 a.data_dir);
         rc = run(&p);
     }
     outputs_free(&p.outputs);

@@ -21,7 +21,8 @@ static bool parse(const char *text, struct pq_signature *last)
     return text[32] == ' ' && text[RECORD_BYTES - 1] == '\n' && signature_parse(hex, last);
 }
 
-int state_open(struct state *s, const char *path, struct pq_signature *last, bool *known, char *err, size_t err_bytes)
+int state_open(struct state *s, const char *path, struct pq_signature *last, bool *known, char *err,
+               size_t err_bytes)
 {
     char text[RECORD_BYTES + 2] = "";
     ssize_t n;
@@ -29,16 +30,19 @@ int state_open(struct state *s, const char *path, struct pq_signature *last, boo
     *known = false;
     s->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (s->fd < 0) {
-        snprintf(err, err_bytes, "state file \"%s\" can not be opened: %s (--state names another place)", path,
+        snprintf(err, err_bytes,
+                 "state file \"%s\" can not be opened: %s (--state names another place)", path,
                  strerror(errno));
         return -1;
     }
     if (flock(s->fd, LOCK_EX | LOCK_NB) < 0) {
-        snprintf(err, err_bytes, "state file \"%s\" is in use: another pqact works with this configuration", path);
+        snprintf(err, err_bytes,
+                 "state file \"%s\" is in use: another pqact works with this configuration", path);
     } else if ((n = pread(s->fd, text, RECORD_BYTES + 1, 0)) < 0) {
         snprintf(err, err_bytes, "state file \"%s\" can not be read: %s", path, strerror(errno));
     } else if (n > 0 && (n != RECORD_BYTES || !parse(text, last))) {
-        snprintf(err, err_bytes, "\"%s\" is not a state file of pqact; valid: one of its own, or none", path);
+        snprintf(err, err_bytes,
+                 "\"%s\" is not a state file of pqact; valid: one of its own, or none", path);
     } else {
         *known = n > 0;
         return 0;
@@ -52,7 +56,8 @@ bool state_put(struct state *s, const struct pq_info *info)
 {
     char text[RECORD_BYTES + 1], hex[33];
 
-    snprintf(text, sizeof text, "%s %20lld\n", signature_format(&info->signature, hex), (long long)info->creation.tv_sec);
+    snprintf(text, sizeof text, "%s %20lld\n", signature_format(&info->signature, hex),
+             (long long)info->creation.tv_sec);
     return pwrite(s->fd, text, RECORD_BYTES, 0) == RECORD_BYTES;
 }
 

@@ -13,14 +13,15 @@ enum piece_kind { PIECE_TEXT, PIECE_GROUP, PIECE_DATE, PIECE_TIME, PIECE_SEQ };
 struct piece {
     enum piece_kind kind;
     unsigned group;
-    unsigned part;                     /* PIECE_DATE: index into date_parts */
-    const char *at;                    /* into text; PIECE_TIME: the conversion */
+    unsigned part;  /* PIECE_DATE: index into date_parts */
+    const char *at; /* into text; PIECE_TIME: the conversion */
     size_t bytes;
 };
-struct template {
+struct template
+{
     struct piece *pieces;
     size_t n;
-    const char *plain;                 /* while it is taken apart: text that is in no piece yet */
+    const char *plain; /* while it is taken apart: text that is in no piece yet */
     char text[];
 };
 
@@ -42,7 +43,8 @@ static struct piece *push(struct template *t, struct piece piece)
 static struct piece *add(struct template *t, enum piece_kind kind, const char *at, size_t bytes)
 {
     if (at > t->plain)
-        push(t, (struct piece){.kind = PIECE_TEXT, .at = t->plain, .bytes = (size_t)(at - t->plain)});
+        push(t,
+             (struct piece){.kind = PIECE_TEXT, .at = t->plain, .bytes = (size_t)(at - t->plain)});
     t->plain = at + bytes;
     return push(t, (struct piece){.kind = kind, .at = at, .bytes = bytes});
 }
@@ -89,18 +91,21 @@ static size_t conversion_at(const char *p)
 
     if (p[n] != '\0' && strchr("-_0^#", p[n]) != NULL)
         n++;
-    return p[n] != '\0' && strchr("aAbBcCdDeFgGhHIjklmMpPrRsSTuUVwWxXyYzZ%", p[n]) != NULL ? n + 1 : 0;
+    return p[n] != '\0' && strchr("aAbBcCdDeFgGhHIjklmMpPrRsSTuUVwWxXyYzZ%", p[n]) != NULL ? n + 1
+                                                                                           : 0;
 }
 
 static bool known_group(unsigned group, unsigned groups, char *err, size_t err_bytes)
 {
     if (group <= groups)
         return true;
-    snprintf(err, err_bytes, "\\%u, but the expression has %u group%s", group, groups, groups == 1 ? "" : "s");
+    snprintf(err, err_bytes, "\\%u, but the expression has %u group%s", group, groups,
+             groups == 1 ? "" : "s");
     return false;
 }
 
-/* Takes the substitution that begins at p; its bytes, 0 if there is none (or with a reason in err). */
+/* Takes the substitution that begins at p; its bytes, 0 if there is none (or with a reason in
+ * err). */
 static size_t take(struct template *t, const char *p, unsigned groups, char *err, size_t err_bytes)
 {
     unsigned group, part;
@@ -114,7 +119,8 @@ static size_t take(struct template *t, const char *p, unsigned groups, char *err
     }
     if ((n = date_at(p, &group, &part)) > 0) {
         if (part == DATE_PARTS)
-            snprintf(err, err_bytes, "\"%.12s\" is no part of a date (yyyy, yy, mmm, mm, ddd, dd, hh)", p + n);
+            snprintf(err, err_bytes,
+                     "\"%.12s\" is no part of a date (yyyy, yy, mmm, mm, ddd, dd, hh)", p + n);
         if (part == DATE_PARTS || !known_group(group, groups, err, err_bytes))
             return 0;
         struct piece *piece = add(t, PIECE_DATE, p, n);
@@ -129,7 +135,8 @@ static size_t take(struct template *t, const char *p, unsigned groups, char *err
     if (*p != '%')
         return 0;
     if ((n = conversion_at(p)) == 0)
-        snprintf(err, err_bytes, "\"%.2s\" is no conversion of strftime (%%%% is a percent sign)", p);
+        snprintf(err, err_bytes, "\"%.2s\" is no conversion of strftime (%%%% is a percent sign)",
+                 p);
     else
         add(t, PIECE_TIME, p, n);
     return n;
@@ -223,19 +230,20 @@ bad:
 }
 
 /* Long enough for every conversion; -1: the time is out of any calendar. */
-static long put_time(const char *format, size_t format_bytes, const struct tm *tm, time_t creation, char out[256])
+static long put_time(const char *format, size_t format_bytes, const struct tm *tm, time_t creation,
+                     char out[256])
 {
     char one[8];
 
     snprintf(one, sizeof one, "%.*s", (int)format_bytes, format);
-    if (one[format_bytes - 1] == 's')      /* strftime's would be of local time */
+    if (one[format_bytes - 1] == 's') /* strftime's would be of local time */
         return snprintf(out, 256, "%lld", (long long)creation);
     *out = '\0';
     return (long)strftime(out, 256, one, tm);
 }
 
-static long put_date(const struct piece *p, const struct pq_info *info, const struct ere_span *span, char out[256],
-                     char *err, size_t err_bytes)
+static long put_date(const struct piece *p, const struct pq_info *info, const struct ere_span *span,
+                     char out[256], char *err, size_t err_bytes)
 {
     static const char *const months[] = {"jan", "feb", "mar", "apr", "may", "jun",
                                          "jul", "aug", "sep", "oct", "nov", "dec"};
@@ -253,8 +261,9 @@ static long put_date(const struct piece *p, const struct pq_info *info, const st
     return put_time(part_formats[p->part], 2, &tm, info->creation.tv_sec, out);
 }
 
-long template_expand(const struct template *t, const struct pq_info *info, const struct ere_span *spans,
-                     unsigned nspans, char *out, size_t out_bytes, char *err, size_t err_bytes)
+long template_expand(const struct template *t, const struct pq_info *info,
+                     const struct ere_span *spans, unsigned nspans, char *out, size_t out_bytes,
+                     char *err, size_t err_bytes)
 {
     static const struct ere_span none = {"", 0};
     size_t used = 0;
@@ -262,15 +271,22 @@ long template_expand(const struct template *t, const struct pq_info *info, const
 
     for (size_t i = 0; i < t->n; i++) {
         const struct piece *p = &t->pieces[i];
-        const struct ere_span *span = p->group < nspans && spans[p->group].at ? &spans[p->group] : &none;
+        const struct ere_span *span =
+            p->group < nspans && spans[p->group].at ? &spans[p->group] : &none;
         const char *from = made;
         time_t creation = info->creation.tv_sec;
         struct tm tm;
         long n = -1;
 
         switch (p->kind) {
-        case PIECE_TEXT: from = p->at; n = (long)p->bytes; break;
-        case PIECE_GROUP: from = span->at; n = (long)span->bytes; break;
+        case PIECE_TEXT:
+            from = p->at;
+            n = (long)p->bytes;
+            break;
+        case PIECE_GROUP:
+            from = span->at;
+            n = (long)span->bytes;
+            break;
         case PIECE_SEQ: n = snprintf(made, sizeof made, "%u", info->seqno); break;
         case PIECE_DATE: n = put_date(p, info, span, made, err, err_bytes); break;
         case PIECE_TIME:

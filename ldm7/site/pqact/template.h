@@ -2,11 +2,10 @@
  *
  * Texts of pqact.conf with substitutions (reference 3.7):
  *   \1..\9 \(12)     what a group of the ERE matched (empty if it took no part); \0 the whole match
- *   (\1:yyyy)        a part of the date with that day of the month (below): yyyy, yy, mm, mmm (jan),
- *                    dd, ddd (day of the year), hh
- *   %Y %m ...        strftime of the creation time (UTC); %% is a percent sign
- *   (seq)            the sequence number
- * A text is taken apart once, when it is read; what is put in is never looked at again.
+ *   (\1:yyyy)        a part of the date with that day of the month (below): yyyy, yy, mm, mmm
+ * (jan), dd, ddd (day of the year), hh %Y %m ...        strftime of the creation time (UTC); %% is
+ * a percent sign (seq)            the sequence number A text is taken apart once, when it is read;
+ * what is put in is never looked at again.
  *
  * A day of the month stands for the latest date that is less than 36 hours after the creation time.
  */
@@ -29,9 +28,10 @@ void template_free(struct template *t);
 /* Does text from the identifier get into it; does it begin with such text? */
 bool template_has_groups(const struct template *t);
 bool template_begins_with_group(const struct template *t);
-/* spans as ere_match_groups gives them, nspans of them. Bytes written (without the NUL), or -1 and why:
- * no day of a month, or no room. */
-long template_expand(const struct template *t, const struct pq_info *info, const struct ere_span *spans,
-                     unsigned nspans, char *out, size_t out_bytes, char *err, size_t err_bytes);
+/* spans as ere_match_groups gives them, nspans of them. Bytes written (without the NUL), or -1 and
+ * why: no day of a month, or no room. */
+long template_expand(const struct template *t, const struct pq_info *info,
+                     const struct ere_span *spans, unsigned nspans, char *out, size_t out_bytes,
+                     char *err, size_t err_bytes);
 
 #endif

@@ -21,7 +21,8 @@ static struct bin *find(struct bins *b, time_t hour, const struct pq_info *info)
     for (size_t i = b->n; i-- > 0;) {
         struct bin *x = &b->list[i];
 
-        if (x->hour == hour && x->feed == info->feedtype && strcasecmp(x->origin, info->origin) == 0)
+        if (x->hour == hour && x->feed == info->feedtype &&
+            strcasecmp(x->origin, info->origin) == 0)
             return x;
     }
     if (b->n == BINS_MAX)
@@ -82,18 +83,22 @@ static void format_time(time_t t, const char *format, char out[32])
 
 char *bin_format(const struct bin *b, const char *host, const char *version, char out[BIN_LINE_MAX])
 {
-    char creation[32], inserted[32], slowest[32], feed[FEEDTYPE_TEXT_MAX], origin[4 * PQ_ORIGIN_MAX + 1];
+    char creation[32], inserted[32], slowest[32], feed[FEEDTYPE_TEXT_MAX],
+        origin[4 * PQ_ORIGIN_MAX + 1];
     size_t n = 0;
 
     format_time(b->creation.tv_sec, "%Y%m%d%H%M%S", creation);
     format_time(b->inserted.tv_sec, "%Y%m%d%H%M%S", inserted);
     format_time(b->slowest, "%M%S", slowest);
-    for (const char *c = b->origin; *c != '\0'; c++)   /* columns are separated by blanks */
+    for (const char *c = b->origin; *c != '\0'; c++) /* columns are separated by blanks */
         origin[n++] = *c > ' ' && *c != 0x7f ? *c : '?';
     origin[n] = '\0';
-    snprintf(out, BIN_LINE_MAX, "%14.14s %14.14s %32.255s %7.10s %32.64s %12llu %12llu %.8g %10.2f %4.0f@%4.4s %20.20s\n",
-             creation, inserted, host, feedtype_format(b->feed, feed, sizeof feed), origin,
-             (unsigned long long)b->products, (unsigned long long)b->bytes, seconds_between(&b->creation, &b->inserted),
-             b->latency_sum_s / (double)b->products, b->latency_max_s, slowest, version);
+    snprintf(
+        out, BIN_LINE_MAX,
+        "%14.14s %14.14s %32.255s %7.10s %32.64s %12llu %12llu %.8g %10.2f %4.0f@%4.4s %20.20s\n",
+        creation, inserted, host, feedtype_format(b->feed, feed, sizeof feed), origin,
+        (unsigned long long)b->products, (unsigned long long)b->bytes,
+        seconds_between(&b->creation, &b->inserted), b->latency_sum_s / (double)b->products,
+        b->latency_max_s, slowest, version);
     return out;
 }

@@ -10,31 +10,32 @@
 
 #include "queue/pq.h"
 
-#define BINS_MAX 4096u                 /* feed types and origins come from the network */
+#define BINS_MAX 4096u /* feed types and origins come from the network */
 #define BIN_LINE_MAX 512
 
 struct bin {
-    time_t hour;                       /* of creation: its first second */
+    time_t hour; /* of creation: its first second */
     uint32_t feed;
     char origin[PQ_ORIGIN_MAX + 1];
     uint64_t products, bytes;
     struct timeval creation, inserted; /* of the latest one */
     double latency_sum_s, latency_max_s;
-    time_t slowest;                    /* creation of the one with the greatest latency */
-    bool changed;                      /* since its last report */
+    time_t slowest; /* creation of the one with the greatest latency */
+    bool changed;   /* since its last report */
 };
 struct bins {
     struct bin *list;
     size_t n;
-    uint64_t dropped;                  /* products for which there was no place */
+    uint64_t dropped; /* products for which there was no place */
 };
 
 void bins_add(struct bins *b, const struct pq_info *info, const struct timeval *inserted);
 /* Forgets hours that ended more than two hours before now and have been reported. */
 void bins_expire(struct bins *b, time_t now);
 void bins_free(struct bins *b);
-/* recent_creation recent_insertion host feed origin nprods nbytes latency avg_latency max@mmss version,
- * with a newline; the original's columns. Returns out. */
-char *bin_format(const struct bin *b, const char *host, const char *version, char out[BIN_LINE_MAX]);
+/* recent_creation recent_insertion host feed origin nprods nbytes latency avg_latency max@mmss
+ * version, with a newline; the original's columns. Returns out. */
+char *bin_format(const struct bin *b, const char *host, const char *version,
+                 char out[BIN_LINE_MAX]);
 
 #endif

@@ -48,10 +48,12 @@ bool ldmdlog_arrival(const char *line, struct arrival *out)
     const char *p;
     size_t used;
 
-    if (!take_time(line, "%Y%m%dT%H%M%S", &out->at, &used) || strncmp(line + used, "Z down7[", 8) != 0)
+    if (!take_time(line, "%Y%m%dT%H%M%S", &out->at, &used) ||
+        strncmp(line + used, "Z down7[", 8) != 0)
         return false;
     /* The message, behind "]   file:function:line   LEVEL". */
-    if ((p = strstr(line, "]   ")) == NULL || (p = strstr(p + 4, "   ")) == NULL || (p = strchr(p + 3, ' ')) == NULL)
+    if ((p = strstr(line, "]   ")) == NULL || (p = strstr(p + 4, "   ")) == NULL ||
+        (p = strchr(p + 3, ' ')) == NULL)
         return false;
     p++;
     if (strncmp(p, "Received: {", 11) == 0) {
@@ -87,7 +89,8 @@ static bool replaced(struct ldmdlog *l)
 {
     struct stat st;
 
-    return stat(l->path, &st) == 0 && (st.st_ino != l->inode || (l->file != NULL && st.st_size < ftell(l->file)));
+    return stat(l->path, &st) == 0 &&
+           (st.st_ino != l->inode || (l->file != NULL && st.st_size < ftell(l->file)));
 }
 
 const char *ldmdlog_line(struct ldmdlog *l)

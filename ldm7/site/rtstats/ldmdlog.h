@@ -14,9 +14,10 @@
 struct arrival {
     struct timeval at, creation;
     uint32_t feed, bytes;
-    bool by_fmtp;                      /* Received; else Inserted (backstop) */
+    bool by_fmtp; /* Received; else Inserted (backstop) */
 };
-/* A line of the text format by down7, `Received: {..., info: "<product>"}` or `Inserted: <product>`. */
+/* A line of the text format by down7, `Received: {..., info: "<product>"}` or `Inserted:
+ * <product>`. */
 bool ldmdlog_arrival(const char *line, struct arrival *out);
 
 /* Follows a log file as it grows and is rotated, beginning at its end. */

@@ -41,7 +41,8 @@ static void sample(struct minute_feed *f, double throughput_bps)
         f->throughputs_bps[f->nthroughputs++] = throughput_bps;
 }
 
-void minutes_add(struct minutes *m, time_t arrival, uint32_t feed, uint64_t bytes, double latency_s, bool by_fmtp)
+void minutes_add(struct minutes *m, time_t arrival, uint32_t feed, uint64_t bytes, double latency_s,
+                 bool by_fmtp)
 {
     struct minute_feed *f = find(m, feed);
 
@@ -101,10 +102,13 @@ char *minutes_format(struct minutes *m, size_t feed, const char *host, char out[
 
     if (gmtime_r(&end, &tm) != NULL)
         strftime(when, sizeof when, "%Y%m%dT%H%M%SZ", &tm);
-    snprintf(out, MINUTE_LINE_MAX, "%s,%.255s,%s,%llu,%llu,%llu,%llu,%.6f,%llu,%.6f,%llu,%.6f,%.3f,%llu\n", when, host,
+    snprintf(out, MINUTE_LINE_MAX,
+             "%s,%.255s,%s,%llu,%llu,%llu,%llu,%.6f,%llu,%.6f,%llu,%.6f,%.3f,%llu\n", when, host,
              feedtype_format(f->feed, name, sizeof name), (unsigned long long)f->complete_bytes,
-             (unsigned long long)f->received_bytes, (unsigned long long)f->complete, (unsigned long long)f->received,
-             f->latency_sum_s, (unsigned long long)f->slowest_bytes, f->slowest_s, (unsigned long long)f->thinnest_bytes,
-             f->thinnest_s, percentile_80(f), (unsigned long long)f->negative);
+             (unsigned long long)f->received_bytes, (unsigned long long)f->complete,
+             (unsigned long long)f->received, f->latency_sum_s,
+             (unsigned long long)f->slowest_bytes, f->slowest_s,
+             (unsigned long long)f->thinnest_bytes, f->thinnest_s, percentile_80(f),
+             (unsigned long long)f->negative);
     return out;
 }

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The minute record of LDM7's statistics (reference 5.2; drfsm 3.2): 14 fields, separated by commas,
- * per minute and feed type:
- *   timestamp, host, feedtype, completeSize, receivedSize, completeProd, receivedProd,
- *   aggregatedLatency, maxLatencySize, maxLatency, minThruSize, minThruLatency, percentile80Thru,
- *   negativeLatencyNum
- * timestamp: the end of the minute, YYYYMMDDThhmmssZ. Sizes in bytes, latencies (arrival - creation)
- * in seconds, throughput in bit/s. complete: all that arrived; received: by FMTP alone, without the
- * backstop; the latencies and throughputs are of these. A product with a latency of 0 or less (clocks
- * that differ) counts in the sizes and numbers and in the last field only. percentile80Thru: the smallest
- * throughput of a product that 80 % of the products do not exceed.
+ * The minute record of LDM7's statistics (reference 5.2; drfsm 3.2): 14 fields, separated by
+ * commas, per minute and feed type: timestamp, host, feedtype, completeSize, receivedSize,
+ * completeProd, receivedProd, aggregatedLatency, maxLatencySize, maxLatency, minThruSize,
+ * minThruLatency, percentile80Thru, negativeLatencyNum timestamp: the end of the minute,
+ * YYYYMMDDThhmmssZ. Sizes in bytes, latencies (arrival - creation) in seconds, throughput in bit/s.
+ * complete: all that arrived; received: by FMTP alone, without the backstop; the latencies and
+ * throughputs are of these. A product with a latency of 0 or less (clocks that differ) counts in
+ * the sizes and numbers and in the last field only. percentile80Thru: the smallest throughput of a
+ * product that 80 % of the products do not exceed.
  */
 #ifndef RTSTATS_MINUTES_H
 #define RTSTATS_MINUTES_H
@@ -20,7 +19,7 @@
 #include <time.h>
 
 #define MINUTE_FEEDS_MAX 256u
-#define MINUTE_SAMPLES_MAX 65536u      /* products of a feed and minute that the percentile is of */
+#define MINUTE_SAMPLES_MAX 65536u /* products of a feed and minute that the percentile is of */
 #define MINUTE_LINE_MAX 1024
 
 struct minute_feed {
@@ -28,23 +27,24 @@ struct minute_feed {
     uint64_t complete_bytes, received_bytes, complete, received, negative;
     double latency_sum_s;
     uint64_t slowest_bytes, thinnest_bytes;
-    double slowest_s, thinnest_s;      /* the greatest latency; that of the smallest throughput */
+    double slowest_s, thinnest_s; /* the greatest latency; that of the smallest throughput */
     double *throughputs_bps;
     size_t nthroughputs;
 };
 struct minutes {
-    time_t minute;                     /* its first second; 0: no product yet */
+    time_t minute; /* its first second; 0: no product yet */
     struct minute_feed feeds[MINUTE_FEEDS_MAX];
     size_t nfeeds;
-    uint64_t dropped;                  /* products for whose feed type there was no place */
+    uint64_t dropped; /* products for whose feed type there was no place */
 };
 
-/* Is the minute that is collected over, seen from a product that arrived, or from a clock, at `time`?
- * Then report it and call minutes_next. */
+/* Is the minute that is collected over, seen from a product that arrived, or from a clock, at
+ * `time`? Then report it and call minutes_next. */
 bool minutes_over(const struct minutes *m, time_t time);
 void minutes_next(struct minutes *m);
 /* A product that arrived at `arrival`: not after the end of the minute. */
-void minutes_add(struct minutes *m, time_t arrival, uint32_t feed, uint64_t bytes, double latency_s, bool by_fmtp);
+void minutes_add(struct minutes *m, time_t arrival, uint32_t feed, uint64_t bytes, double latency_s,
+                 bool by_fmtp);
 /* The record of a feed, with a newline; returns out. Sorts its samples. */
 char *minutes_format(struct minutes *m, size_t feed, const char *host, char out[MINUTE_LINE_MAX]);
 

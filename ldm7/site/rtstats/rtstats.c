@@ -13,13 +13,13 @@
 #include "common/digest.h"
 #include "common/ere.h"
 #include "common/feedtype.h"
-#include "ldmdlog.h"
 #include "common/log.h"
+#include "common/product_line.h"
+#include "common/tool.h"
+#include "ldmd/push.h"
+#include "ldmdlog.h"
 #include "minutes.h"
 #include "queue/pq.h"
-#include "common/product_line.h"
-#include "ldmd/push.h"
-#include "common/tool.h"
 
 static const char help[] =
     "Usage: rtstats -q QUEUE [-f FEED] [-p ERE] [-o SECONDS] [-i SECONDS] [-H HOST] [-h SERVER] [-P PORT]\n"
@@ -45,14 +45,22 @@ static const char help[] =
 
 enum { CLASSIC = TOOL_OWN, MINUTES, INSERT, LDMD_LOG, HELP };
 static const struct option options[] = {
-    {"queue", required_argument, NULL, 'q'}, {"feed", required_argument, NULL, 'f'},
-    {"pattern", required_argument, NULL, 'p'}, {"offset", required_argument, NULL, 'o'},
-    {"interval", required_argument, NULL, 'i'}, {"host", required_argument, NULL, 'H'},
-    {"send-to", required_argument, NULL, 'h'}, {"port", required_argument, NULL, 'P'},
-    {"classic", required_argument, NULL, CLASSIC}, {"minutes", required_argument, NULL, MINUTES},
-    {"insert", no_argument, NULL, INSERT}, {"ldmd-log", required_argument, NULL, LDMD_LOG},
+    {"queue", required_argument, NULL, 'q'},
+    {"feed", required_argument, NULL, 'f'},
+    {"pattern", required_argument, NULL, 'p'},
+    {"offset", required_argument, NULL, 'o'},
+    {"interval", required_argument, NULL, 'i'},
+    {"host", required_argument, NULL, 'H'},
+    {"send-to", required_argument, NULL, 'h'},
+    {"port", required_argument, NULL, 'P'},
+    {"classic", required_argument, NULL, CLASSIC},
+    {"minutes", required_argument, NULL, MINUTES},
+    {"insert", no_argument, NULL, INSERT},
+    {"ldmd-log", required_argument, NULL, LDMD_LOG},
     /* Before the common one, whose letter is -h's here. */
-    {"help", no_argument, NULL, HELP}, TOOL_LONG, {NULL, 0, NULL, 0},
+    {"help", no_argument, NULL, HELP},
+    TOOL_LONG,
+    {NULL, 0, NULL, 0},
 };
 
 /* A report on its way to a server. */
@@ -74,7 +82,7 @@ struct rtstats {
     struct ldmdlog log;
     uint64_t after;
     uint32_t seqno;
-    struct push server;                /* host NULL: none */
+    struct push server; /* host NULL: none */
     struct letter *letters;
     size_t nletters;
 };
@@ -83,7 +91,8 @@ struct rtstats {
 static void append(const char *path, const char *line)
 {
     size_t bytes = strlen(line);
-    int fd = strcmp(path, "-") == 0 ? STDOUT_FILENO : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    int fd = strcmp(path, "-") == 0 ? STDOUT_FILENO
+                                    : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
 
     if (fd < 0 || write(fd, line, bytes) != (ssize_t)bytes)
         log_error("\"%s\" can not be written: %s", path, strerror(errno));
@@ -108,8 +117,8 @@ static void keep(struct rtstats *r, const char *line, const struct pq_info *info
     snprintf(r->letters[r->nletters++].line, sizeof r->letters->line, "%s", line);
 }
 
-/* What was kept, over a connection of its own: servers come and go. What it does not take is lost; the
- * classic lines' numbers go on, so the next ones make up for it. */
+/* What was kept, over a connection of its own: servers come and go. What it does not take is lost;
+ * the classic lines' numbers go on, so the next ones make up for it. */
 static void send_kept(struct rtstats *r)
 {
     bool ok;
@@ -123,8 +132,8 @@ static void send_kept(struct rtstats *r)
             ok = push_product(&r->server, &v);
         }
         if (!ok || !push_taken(&r->server))
-            log_warn("%s:%u: %s; %zu reports may be lost", r->server.host, r->server.port, r->server.c.why,
-                     r->nletters);
+            log_warn("%s:%u: %s; %zu reports may be lost", r->server.host, r->server.port,
+                     r->server.c.why, r->nletters);
         push_end(&r->server);
         if (r->server.c.loop.stop)
             tool_stop = 1;
@@ -136,7 +145,8 @@ static void send_kept(struct rtstats *r)
 
 static void report(struct rtstats *r, const char *path, const char *line, const char *ident)
 {
-    struct pq_info info = {.feedtype = FEEDTYPE_EXP, .seqno = r->seqno++, .size = (uint32_t)strlen(line)};
+    struct pq_info info = {
+        .feedtype = FEEDTYPE_EXP, .seqno = r->seqno++, .size = (uint32_t)strlen(line)};
 
     log_info("%s: %.*s", ident, (int)strcspn(line, "\n"), line);
     if (path != NULL)
@@ -187,16 +197,17 @@ static void report_minute(struct rtstats *r)
         report(r, r->minutes_file, minutes_format(&r->minutes, i, r->host, line), ident);
     }
     if (r->minutes.dropped > 0)
-        log_warn("%llu products of more than %u feed types are in no record", (unsigned long long)r->minutes.dropped,
-                 MINUTE_FEEDS_MAX);
+        log_warn("%llu products of more than %u feed types are in no record",
+                 (unsigned long long)r->minutes.dropped, MINUTE_FEEDS_MAX);
     r->minutes.dropped = 0;
     minutes_next(&r->minutes);
 }
 
-static void arrived(struct rtstats *r, const struct timeval *at, const struct timeval *creation, uint32_t feed,
-                    uint32_t bytes, bool by_fmtp)
+static void arrived(struct rtstats *r, const struct timeval *at, const struct timeval *creation,
+                    uint32_t feed, uint32_t bytes, bool by_fmtp)
 {
-    double latency_s = (double)(at->tv_sec - creation->tv_sec) + (double)(at->tv_usec - creation->tv_usec) / 1e6;
+    double latency_s =
+        (double)(at->tv_sec - creation->tv_sec) + (double)(at->tv_usec - creation->tv_usec) / 1e6;
 
     if (minutes_over(&r->minutes, at->tv_sec))
         report_minute(r);
@@ -290,18 +301,18 @@ static void take_arguments(struct rtstats *r, const char **queue, int argc, char
         case 'p':
             ere_free(r->pattern);
             if (ere_compile(&r->pattern, optarg, false, why, sizeof why) < 0)
-                tool_usage("-p: found \"%s\" (%s) ; valid: an extended regular expression", optarg, why);
+                tool_usage("-p: found \"%s\" (%s) ; valid: an extended regular expression", optarg,
+                           why);
             break;
         case 'o': r->offset_s = tool_real("-o", optarg, 0, 1e9); break;
         case 'i': r->interval_s = tool_real("-i", optarg, 0.001, 86400); break;
         case 'H':
-            if (*optarg == '\0' || strlen(optarg) >= sizeof r->host || strpbrk(optarg, ", \t\n/") != NULL)
+            if (*optarg == '\0' || strlen(optarg) >= sizeof r->host ||
+                strpbrk(optarg, ", \t\n/") != NULL)
                 tool_usage("-H: found \"%s\" ; valid: a host's name", optarg);
             snprintf(r->host, sizeof r->host, "%s", optarg);
             break;
-        case 'h':
-            r->server.host = optarg;
-            break;
+        case 'h': r->server.host = optarg; break;
         case HELP: tool_option('h', help); break;
         case 'P': r->server.port = (uint16_t)tool_u64("--port", optarg, 1, 65535); break;
         case CLASSIC: r->classic = optarg; break;
@@ -314,7 +325,8 @@ static void take_arguments(struct rtstats *r, const char **queue, int argc, char
     if (optind < argc)
         tool_usage("unexpected argument \"%s\"", argv[optind]);
     if (r->classic == NULL && r->minutes_file == NULL && !r->insert && r->server.host == NULL)
-        tool_usage("nothing to report to ; valid: at least one of -h SERVER, --classic FILE, --minutes FILE, --insert");
+        tool_usage(
+            "nothing to report to ; valid: at least one of -h SERVER, --classic FILE, --minutes FILE, --insert");
 }
 
 int main(int argc, char **argv)

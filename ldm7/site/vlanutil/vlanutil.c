@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * vlanutil: a VLAN's interface on this host, its address, the route to the FMTP server, and at a
- * publisher the rate of what leaves by it (DRFSM 2.2.3). Everything is done by ip(8) and tc(8), which
- * are executed without a shell.
+ * publisher the rate of what leaves by it (DRFSM 2.2.3). Everything is done by ip(8) and tc(8),
+ * which are executed without a shell.
  */
-#include "common/log.h"
-#include "common/tool.h"
-
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
@@ -18,6 +15,9 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "common/log.h"
+#include "common/tool.h"
 
 #define WORDS_MAX 32
 #define OUTPUT_MAX 4096
@@ -32,9 +32,7 @@ static const char help[] =
     "create changes nothing if all is as it should be, and replaces the interface otherwise.\n"
     "\n"
     "      --path DIRS        where ip and tc are (default " PATHS ")\n"
-    "  -n, --dry-run          print the commands that would change something\n"
-    TOOL_HELP_TEXT
-    "\n"
+    "  -n, --dry-run          print the commands that would change something\n" TOOL_HELP_TEXT "\n"
     "Exit status: 0 success, 1 a command failed, 2 bad usage.\n";
 
 enum { OPT_PATH = TOOL_OWN };
@@ -131,8 +129,13 @@ static bool says(const char *command, const char *what)
 
 /* ------------------------------------------------------------------ arguments */
 
-struct vlan { char name[IFNAMSIZ], parent[IFNAMSIZ]; unsigned id; };
-struct cidr { char text[INET_ADDRSTRLEN + 4], broadcast[INET_ADDRSTRLEN]; };
+struct vlan {
+    char name[IFNAMSIZ], parent[IFNAMSIZ];
+    unsigned id;
+};
+struct cidr {
+    char text[INET_ADDRSTRLEN + 4], broadcast[INET_ADDRSTRLEN];
+};
 
 static bool is_interface(const char *name)
 {
@@ -245,7 +248,7 @@ static int create(const struct vlan *v, const struct cidr *c, const char *server
         (server == NULL || change("ip route replace %s/32 dev %s", server, v->name) == 0))
         return 0;
     if (!dry_run)
-        (void)change("ip link del dev %s", v->name);   /* all or nothing */
+        (void)change("ip link del dev %s", v->name); /* all or nothing */
     return -1;
 }
 
@@ -260,14 +263,15 @@ static int shape(const char *interface, uint64_t rate_bps, uint64_t buffer_bytes
         return -1;
     if (change("tc qdisc add dev %s root handle 1: htb default 2", interface) < 0)
         return -1;
-    for (unsigned class = 1; class <= 2; class++)
+    for (unsigned class = 1; class <= 2; class ++)
         if (change("tc class add dev %s parent 1: classid 1:%u htb rate %lubit ceil %lubit",
                    interface, class, rate_bps, rate_bps) < 0 ||
             change("tc qdisc add dev %s parent 1:%u handle %u0: bfifo limit %lu", interface, class,
                    class, buffer_bytes) < 0)
             return -1;
-    return change("tc filter add dev %s protocol ip parent 1:0 prio 1 u32 match ip dst %s flowid 1:1",
-                  interface, group);
+    return change(
+        "tc filter add dev %s protocol ip parent 1:0 prio 1 u32 match ip dst %s flowid 1:1",
+        interface, group);
 }
 
 /* ------------------------------------------------------------------ command line */

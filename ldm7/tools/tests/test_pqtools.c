@@ -4,8 +4,6 @@
  * md5sum's: "first" 8b04d5e3775d298e78455efc5ca404d5, "second" a9f0e61a137d86aa9db53465e0801612,
  * "third" dd5c8bf51558ffcbe5007071908e9524, "x" 9dd4e461268c8034f5c8564e155c67a6.
  */
-#include "tool_run.h"
-
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,6 +13,7 @@
 #include <unistd.h>
 
 #include "queue/pq_impl.h"
+#include "tool_run.h"
 
 #define FIRST "8b04d5e3775d298e78455efc5ca404d5"
 #define SECOND "a9f0e61a137d86aa9db53465e0801612"
@@ -104,17 +103,21 @@ static void test_insertion_from_standard_input(void **state)
     assert_int_equal(run("pqinsert -q queue -p two -s 8 -n 6 < b"), 0);
     assert_int_equal(run("pqinsert -q queue -p none < e"), 0);
     assert_int_equal(run("pqcat -q queue --list -c"), 0);
-    assert_string_equal(out, FIRST " 5 STDIN\n" SECOND " 6 two\nd41d8cd98f00b204e9800998ecf8427e 0 none\n");
+    assert_string_equal(out, FIRST " 5 STDIN\n" SECOND
+                                   " 6 two\nd41d8cd98f00b204e9800998ecf8427e 0 none\n");
     assert_int_equal(run("pqinsert -q queue < a"), 4);
     assert_matches(err, "ERROR Duplicate product: ");
     assert_int_equal(run("pqinsert -q queue -n 5 -p more < b"), 3);
     assert_matches(err, "ERROR -n: standard input has more than 5 bytes\n$");
     assert_int_equal(run("pqinsert -q queue -n 2000000 < b"), 3);
-    assert_matches(err, "standard input \\(2000000 bytes\\) can not be inserted: product larger than the queue\n$");
+    assert_matches(
+        err,
+        "standard input \\(2000000 bytes\\) can not be inserted: product larger than the queue\n$");
     assert_int_equal(run("pqinsert -q queue -p much < /dev/zero"), 3);
     assert_matches(err, "ERROR standard input has more than 1003520 bytes\n$");
     assert_int_equal(run("pqinsert -q queue -n 0 < a"), 2);
-    assert_matches(err, "^pqinsert: -n: found \"0\" ; valid: a whole number from 1 to 4294967295\n");
+    assert_matches(err,
+                   "^pqinsert: -n: found \"0\" ; valid: a whole number from 1 to 4294967295\n");
     assert_int_equal(run("pqinsert -q queue -n 5 a"), 2);
     assert_int_equal(run("pqinsert -q queue -p '' < a"), 3);
     assert_matches(err, "ERROR identifier \"\" ; valid: 1 to 255 characters\n$");
@@ -133,8 +136,10 @@ static void test_insertion_of_files(void **state)
     assert_int_equal(run("pqinsert -q queue -r -p id -s 7 a b"), 0);
     assert_int_equal(run("pqinsert -q queue -i -p x a"), 0);
     assert_int_equal(run("pqutil -q queue list"), 0);
-    assert_matches(out, "^1 [0-9.]+ " FIRST "          5 [0-9.]+ EXP 007  id\\.7 [^ \n]+\n2 [0-9.]+ " SECOND
-                        "          6 [0-9.]+ EXP 008  id\\.8 [^ \n]+\n3 [0-9.]+ " X "          5 [0-9.]+ EXP 000  x [^ \n]+\n$");
+    assert_matches(out, "^1 [0-9.]+ " FIRST
+                        "          5 [0-9.]+ EXP 007  id\\.7 [^ \n]+\n2 [0-9.]+ " SECOND
+                        "          6 [0-9.]+ EXP 008  id\\.8 [^ \n]+\n3 [0-9.]+ " X
+                        "          5 [0-9.]+ EXP 000  x [^ \n]+\n$");
     assert_int_equal(run("pqinsert -q queue -i -p x b"), 4);
     assert_int_equal(run("pqcheck -q queue -c"), 0); /* either signature is right */
     assert_int_equal(run("pqcat -q queue -c /dev/null"), 1);
@@ -142,13 +147,17 @@ static void test_insertion_of_files(void **state)
     assert_int_equal(run("pqinsert -q queue d missing"), 3);
     assert_matches(err, "ERROR \"missing\" can not be read: No such file");
     assert_int_equal(run("pqinsert -q queue d ."), 3);
-    assert_matches(err, "ERROR \"\\.\" is no regular file ; valid: regular files up to 4294967295 bytes");
+    assert_matches(
+        err, "ERROR \"\\.\" is no regular file ; valid: regular files up to 4294967295 bytes");
     assert_int_equal(system("truncate -s 1100000 big"), 0);
     assert_int_equal(run("pqinsert -q queue d big"), 3);
-    assert_matches(err, "ERROR \"big\" has 1100000 bytes ; valid: at most 1003520, what the queue holds\n$");
+    assert_matches(
+        err, "ERROR \"big\" has 1100000 bytes ; valid: at most 1003520, what the queue holds\n$");
     assert_int_equal(system("truncate -s 4294967296 big"), 0);
     assert_int_equal(run("pqinsert -q queue d big"), 3);
-    assert_matches(err, "ERROR \"big\" is too large for a product ; valid: regular files up to 4294967295 bytes");
+    assert_matches(
+        err,
+        "ERROR \"big\" is too large for a product ; valid: regular files up to 4294967295 bytes");
     assert_int_equal(run("pqutil -q queue stats"), 0);
     assert_matches(out, "\nused_slots=3\n"); /* d was not inserted either */
 }
@@ -162,7 +171,9 @@ static void test_expiry(void **state)
     assert_int_equal(run("pqexpire -q queue -i 0 -a 3"), 0);
     assert_matches(err, "NOTE Expired: products=0 bytes=0 left=3\n$");
     assert_int_equal(run("pqexpire -q queue -i 0 -a 0.5 -f EXP -v"), 0);
-    assert_matches(err, "INFO Expired:          5 [0-9.]+ EXP 000  a\n[^\n]*NOTE Expired: products=1 bytes=5 left=2\n$");
+    assert_matches(
+        err,
+        "INFO Expired:          5 [0-9.]+ EXP 000  a\n[^\n]*NOTE Expired: products=1 bytes=5 left=2\n$");
     assert_int_equal(run("pqexpire -q queue -i 0 -a 0.5 -p '^c$'"), 0);
     assert_matches(err, "products=0 bytes=0 left=2\n$");
     assert_int_equal(run("pqexpire -q queue -w -i 0"), 0); /* 1.0833 hours */
@@ -250,8 +261,10 @@ static void test_util(void **state)
     void *region;
     three_files();
     assert_int_equal(run("pqutil -q queue list"), 0);
-    assert_matches(out, "^1 [0-9]{10}\\.[0-9]{6} " FIRST "          5 [0-9.]+ EXP 000  a one\n2 [0-9.]+ " SECOND
-                        "          6 [0-9.]+ NGRID 000  b two\n3 [0-9.]+ " THIRD "          5 [0-9.]+ EXP 005  c three\n$");
+    assert_matches(out, "^1 [0-9]{10}\\.[0-9]{6} " FIRST
+                        "          5 [0-9.]+ EXP 000  a one\n2 [0-9.]+ " SECOND
+                        "          6 [0-9.]+ NGRID 000  b two\n3 [0-9.]+ " THIRD
+                        "          5 [0-9.]+ EXP 005  c three\n$");
     assert_int_equal(run("pqutil -q queue -f NGRID list"), 0);
     assert_matches(out, "^2 [^\n]*\n$");
     assert_int_equal(run("pqutil -q queue -p c list"), 0);
@@ -276,9 +289,11 @@ static void test_util(void **state)
     assert_string_equal(out, "firstthird");
     assert_int_equal(run("pqutil -q queue stats"), 0);
     /* 10 slots; "first" and "third" take 64 bytes each */
-    assert_matches(out, "^data_bytes=1003520\nused_bytes=128\nhigh_water_bytes=192\n.*\nslots=10\nused_slots=2\n"
-                        ".*\ninserted=3\nevicted=0\nremoved=1\nduplicates=0\nrecoveries=0\nunclean=0\n.*"
-                        "min_residence_s=-1\\.000\n$");
+    assert_matches(
+        out,
+        "^data_bytes=1003520\nused_bytes=128\nhigh_water_bytes=192\n.*\nslots=10\nused_slots=2\n"
+        ".*\ninserted=3\nevicted=0\nremoved=1\nduplicates=0\nrecoveries=0\nunclean=0\n.*"
+        "min_residence_s=-1\\.000\n$");
     assert_int_equal(pq_open("queue", true, &q), PQ_OK);
     assert_int_equal(pq_next(q, 0, &v), PQ_OK);
     assert_int_equal(pq_reserve(q, NULL, 100, &region, &r), PQ_OK);
@@ -292,7 +307,9 @@ static void test_util(void **state)
     assert_int_equal(pq_reserve(q, NULL, 1003520, &region, &r), PQ_OK);
     pq_close(q);
     assert_int_equal(run("pqutil -q queue stats"), 0);
-    assert_matches(out, "\nmin_residence_s=[0-9.]+\nmin_residence_bytes=[0-9]+\nmin_residence_slots=[0-9]+\n$");
+    assert_matches(
+        out,
+        "\nmin_residence_s=[0-9.]+\nmin_residence_bytes=[0-9]+\nmin_residence_slots=[0-9]+\n$");
     assert_int_equal(run("pqutil -q queue reset"), 0);
     assert_int_equal(run("pqmon -q queue -S"), 0);
     assert_matches(out, " -1\\.000 -1 -1\n$");
@@ -313,7 +330,8 @@ static void test_monitor_again_and_again(void **state)
     usleep(500000);
     kill(pid, SIGINT);
     assert_int_equal(finish(pid), 0);
-    assert_matches(out, "^nprods [^\n]*age\n0 1 10 0 0 0 10 1003520 -1\n0 1 10 0 0 0 10 1003520 -1\n");
+    assert_matches(out,
+                   "^nprods [^\n]*age\n0 1 10 0 0 0 10 1003520 -1\n0 1 10 0 0 0 10 1003520 -1\n");
     assert_null(strstr(strchr(out, '\n'), "nprods"));
     assert_int_equal(run("pqmon -q queue -i x"), 2);
     assert_int_equal(run("pqmon -q queue -i 1 > /dev/full"), 1);
@@ -330,10 +348,14 @@ static void test_following_is_no_polling(void **state)
     usleep(500000);
     snprintf(name, sizeof name, "/proc/%d/status", pid);
     slurp(name, text, sizeof text);
-    assert_int_equal(sscanf(strstr(text, "\nvoluntary_ctxt_switches:"), "\nvoluntary_ctxt_switches: %lu", &before), 1);
+    assert_int_equal(sscanf(strstr(text, "\nvoluntary_ctxt_switches:"),
+                            "\nvoluntary_ctxt_switches: %lu", &before),
+                     1);
     usleep(700000);
     slurp(name, text, sizeof text);
-    assert_int_equal(sscanf(strstr(text, "\nvoluntary_ctxt_switches:"), "\nvoluntary_ctxt_switches: %lu", &after), 1);
+    assert_int_equal(sscanf(strstr(text, "\nvoluntary_ctxt_switches:"),
+                            "\nvoluntary_ctxt_switches: %lu", &after),
+                     1);
     kill(pid, SIGTERM);
     assert_int_equal(finish(pid), 0);
     assert_int_equal(after, before);

@@ -9,9 +9,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-
 #include <sys/types.h>
+
+#include <cmocka.h>
 
 enum { TOOL_TEXT_MAX = 1 << 16 };
 extern char out[TOOL_TEXT_MAX], err[TOOL_TEXT_MAX]; /* of the last program run */

@@ -70,20 +70,11 @@ void line_count(struct line *line, enum line_outcome outcome, int64_t due_ns, in
 {
     struct line_stats *s = &line->stats;
     switch (outcome) {
-    case LINE_LOST:
-        s->lost++;
-        return;
-    case LINE_QUEUE_DROPPED:
-        s->queue_dropped++;
-        return;
-    case LINE_SEND_FAILED:
-        s->send_failed++;
-        return;
-    case LINE_TRUNCATED:
-        s->truncated++;
-        return;
-    case LINE_SENT:
-        break;
+    case LINE_LOST: s->lost++; return;
+    case LINE_QUEUE_DROPPED: s->queue_dropped++; return;
+    case LINE_SEND_FAILED: s->send_failed++; return;
+    case LINE_TRUNCATED: s->truncated++; return;
+    case LINE_SENT: break;
     }
     s->frames++;
     s->bytes += size_bytes;

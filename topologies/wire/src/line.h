@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One direction of a delayed link, without any input or output: given the arrival time of each
- * frame it says when the frame is due, given the frame whether it is lost, and keeps the statistics. Times are
- * nanoseconds of one clock (the relay uses CLOCK_REALTIME, the clock of the kernel's arrival
- * stamps); nothing here reads a clock.
+ * frame it says when the frame is due, given the frame whether it is lost, and keeps the
+ * statistics. Times are nanoseconds of one clock (the relay uses CLOCK_REALTIME, the clock of the
+ * kernel's arrival stamps); nothing here reads a clock.
  *
  * Frames keep their order: with jitter a frame is due no earlier than the one before it.
  */
@@ -17,13 +17,13 @@
 enum { LATENESS_BUCKETS = 2048 };
 
 struct line_stats {
-    uint64_t frames;        /* sent on */
-    uint64_t bytes;         /* of these, without FCS, with their VLAN tags */
-    uint64_t lost;          /* dropped on purpose with the line's loss probability */
-    uint64_t queue_dropped; /* refused by the outgoing interface's queueing discipline */
-    uint64_t ring_dropped;  /* arrived while the receive ring was full */
-    uint64_t send_failed;   /* other failures of sending */
-    uint64_t truncated;     /* longer than a slot of the ring; dropped */
+    uint64_t frames;           /* sent on */
+    uint64_t bytes;            /* of these, without FCS, with their VLAN tags */
+    uint64_t lost;             /* dropped on purpose with the line's loss probability */
+    uint64_t queue_dropped;    /* refused by the outgoing interface's queueing discipline */
+    uint64_t ring_dropped;     /* arrived while the receive ring was full */
+    uint64_t send_failed;      /* other failures of sending */
+    uint64_t truncated;        /* longer than a slot of the ring; dropped */
     uint64_t partial_checksum; /* left to be completed by an offload: the receiver will refuse it */
     uint64_t late_max_ns;
     uint32_t lateness[LATENESS_BUCKETS]; /* histogram, see lateness_bucket() */
@@ -34,7 +34,7 @@ struct line {
     int64_t jitter_ns; /* uniform in [-jitter, +jitter] */
     double loss;       /* probability 0..1 */
     uint64_t seed;
-    uint64_t rng; /* of jitter, and of the loss of frames without IPv4 */
+    uint64_t rng;        /* of jitter, and of the loss of frames without IPv4 */
     int64_t head_due_ns; /* valid while head_known */
     int64_t last_due_ns;
     bool head_known;
@@ -52,13 +52,7 @@ int64_t line_head(struct line *line, int64_t arrival_ns, int64_t now_ns);
  * the seed and the packet's identity decide (identity.h), of others, such as ARP, a die. */
 bool line_loses(struct line *line, const uint8_t *frame, size_t size_bytes);
 
-enum line_outcome {
-    LINE_SENT,
-    LINE_LOST,
-    LINE_QUEUE_DROPPED,
-    LINE_SEND_FAILED,
-    LINE_TRUNCATED
-};
+enum line_outcome { LINE_SENT, LINE_LOST, LINE_QUEUE_DROPPED, LINE_SEND_FAILED, LINE_TRUNCATED };
 
 /* Takes the head off. `now_ns` is the time of the attempt, `due_ns` what line_head said. */
 void line_count(struct line *line, enum line_outcome outcome, int64_t due_ns, int64_t now_ns,

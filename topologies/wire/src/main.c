@@ -146,8 +146,7 @@ int main(int argc, char **argv)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
 
-    struct rlimit files = {.rlim_cur = CONFIG_MAX_LINES + 64,
-                           .rlim_max = CONFIG_MAX_LINES + 64};
+    struct rlimit files = {.rlim_cur = CONFIG_MAX_LINES + 64, .rlim_max = CONFIG_MAX_LINES + 64};
     struct rlimit now_allowed;
     if (getrlimit(RLIMIT_NOFILE, &now_allowed) == 0 && now_allowed.rlim_cur < files.rlim_cur)
         (void)setrlimit(RLIMIT_NOFILE, &files);

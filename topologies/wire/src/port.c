@@ -181,8 +181,8 @@ static void send_batch(struct port *port, struct line *line, struct batch *batch
 {
     size_t done = 0;
     while (done < batch->n) {
-        int sent = sendmmsg(port->tx, &batch->messages[done], (unsigned)(batch->n - done),
-                            MSG_DONTWAIT);
+        int sent =
+            sendmmsg(port->tx, &batch->messages[done], (unsigned)(batch->n - done), MSG_DONTWAIT);
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent > 0) {

@@ -35,9 +35,8 @@ int report_ready(const struct config *config, const struct line *lines, bool fif
                 "%s\n  {\"link\": \"%s\", \"direction\": \"%s\", \"in\": \"%s\", \"out\": \"%s\", "
                 "\"delay_us\": %" PRId64 ", \"jitter_us\": %" PRId64
                 ", \"loss\": %.17g, \"seed\": %" PRIu64 ", \"slots\": %u}",
-                i == 0 ? "" : ",", c->link, c->direction, c->in, c->out,
-                lines[i].delay_ns / 1000, lines[i].jitter_ns / 1000, lines[i].loss, c->seed,
-                c->slots);
+                i == 0 ? "" : ",", c->link, c->direction, c->in, c->out, lines[i].delay_ns / 1000,
+                lines[i].jitter_ns / 1000, lines[i].loss, c->seed, c->slots);
     }
     fprintf(f, "\n]}\n");
     return finish(f, config->ready, temporary);

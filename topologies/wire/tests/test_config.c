@@ -72,8 +72,9 @@ static void test_errors_say_where_found_valid(void **state)
     refused("line a f x y loss=1.5\n", "f:1: found '1.5'; valid: loss=0 ... 1");
     refused("line a f x y loss=nan\n", "f:1: found 'nan'; valid: loss=0 ... 1");
     refused("line a f x y slots=0\n", "f:1: found '0'; valid: slots=8 ... 1048576");
-    refused("line a f x y fast\n",
-            "f:1: found 'fast'; valid: key=value with key delay_us, jitter_us, loss, seed or slots");
+    refused(
+        "line a f x y fast\n",
+        "f:1: found 'fast'; valid: key=value with key delay_us, jitter_us, loss, seed or slots");
     refused("line a f x y colour=red\n",
             "f:1: found 'colour'; valid: delay_us, jitter_us, loss, seed or slots");
     refused("line a f x y delay_us=10 jitter_us=11\n",

@@ -2,12 +2,11 @@
  *
  * Configuration parser: every text is either valid or has at least one message.
  */
-#include "fuzz.h"
-
-#include "site/pqact/actconf.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "fuzz.h"
+#include "site/pqact/actconf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

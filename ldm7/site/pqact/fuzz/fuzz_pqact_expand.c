@@ -3,16 +3,15 @@
  * What an identifier from the network does to an entry: lines are expression, text, identifier; the
  * first byte moves the creation time. No file opened by the result is out of the directory.
  */
-#include "fuzz.h"
-
-#include "site/pqact/datadir.h"
-#include "site/pqact/template.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "fuzz.h"
+#include "site/pqact/datadir.h"
+#include "site/pqact/template.h"
 
 static struct datadir dir;
 
@@ -27,7 +26,7 @@ static void check_file(const char *path)
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     n = readlink(link, real, sizeof real - 1);
     if (n < 0 && errno == ENAMETOOLONG) {
-        close(fd);                     /* deeper than the kernel can say */
+        close(fd); /* deeper than the kernel can say */
         return;
     }
     if (n < 0 || strncmp(real, "/dev/shm/fuzz-pqact-", 20) != 0)
@@ -46,7 +45,8 @@ static void set_up(void)
 
     if (mkdtemp(name) == NULL || datadir_open(&dir, name) < 0)
         abort();
-    snprintf(command, sizeof command, "ln -s / %s/root; ln -s .. %s/up; mkdir %s/sub", name, name, name);
+    snprintf(command, sizeof command, "ln -s / %s/root; ln -s .. %s/up; mkdir %s/sub", name, name,
+             name);
     if (system(command) != 0)
         abort();
 }
@@ -87,9 +87,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ere_text = strtok_r(text, "\n", &save);
     template_text = strtok_r(NULL, "\n", &save);
     ident = strtok_r(NULL, "", &save);
-    if (ident == NULL || strlen(ident) > PQ_IDENT_MAX || ere_compile_groups(&re, ere_text, err, sizeof err) < 0)
+    if (ident == NULL || strlen(ident) > PQ_IDENT_MAX ||
+        ere_compile_groups(&re, ere_text, err, sizeof err) < 0)
         return 0;
-    t = ere_groups(re) < 100 ? template_compile(template_text, ere_groups(re), err, sizeof err) : NULL;
+    t = ere_groups(re) < 100 ? template_compile(template_text, ere_groups(re), err, sizeof err)
+                             : NULL;
     if (t != NULL && ere_match_groups(re, ident, spans, 100) == ERE_YES) {
         long n = template_expand(t, &info, spans, 100, out, sizeof out, err, sizeof err);
 

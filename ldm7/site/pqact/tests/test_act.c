@@ -2,14 +2,12 @@
  *
  * What actions do, with real files and programs in a directory of the test's own.
  */
-#include "site/pqact/act.h"
-
+#include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +18,7 @@
 #include <cmocka.h>
 
 #include "common/log.h"
+#include "site/pqact/act.h"
 
 static char top[] = "/tmp/test-pqact-XXXXXX";
 static volatile sig_atomic_t stop;
@@ -46,8 +45,12 @@ static void begin(const char *text, unsigned max_open, unsigned max_children, do
 
 static void product(const char *ident, const void *data, size_t bytes)
 {
-    struct pq_info info = {.creation = {1434375909, 250000}, .feedtype = 0x40000000, .seqno = 7,
-                           .size = (uint32_t)bytes, .origin = "up.example", .signature = {{1, 2, 3}}};
+    struct pq_info info = {.creation = {1434375909, 250000},
+                           .feedtype = 0x40000000,
+                           .seqno = 7,
+                           .size = (uint32_t)bytes,
+                           .origin = "up.example",
+                           .signature = {{1, 2, 3}}};
 
     snprintf(info.ident, sizeof info.ident, "%s", ident);
     actor_product(&actor, &info, data);
@@ -117,7 +120,8 @@ static void files(void **state)
           "EXP\t^a\tSTDIOFILE\tbuffered\n"
           "EXP\t^a\tFILE\t-strip -close s\n"
           "NGRID\t^a\tFILE\tother-feed\n"
-          "EXP\t^A\tFILE\tother-case\n", 64, 64, 60);
+          "EXP\t^A\tFILE\tother-case\n",
+          64, 64, 60);
     say("a1", "one\r\n\001");
     say("a2", "two\x7f\n");
     say("a1", "three");
@@ -161,20 +165,24 @@ static void big_buffered(void **state)
 /* Reference 3.7, counted by hand: 4+16+4+8+4+4+4+(4+3)+(4+10) = 65 bytes. */
 static void metadata(void **state)
 {
-    static const uint8_t want[] = {
-        65, 0, 0, 0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0,
-        0xe5, 0xd6, 0x7e, 0x55, 0, 0, 0, 0,            /* 1434375909 = 0x557ed6e5 */
-        0x90, 0xd0, 3, 0, 0, 0, 0, 0x40, 7, 0, 0, 0,   /* 250000 = 0x3d090 */
-        3, 0, 0, 0, 'm', 'e', 't', 10, 0, 0, 0, 'u', 'p', '.', 'e', 'x', 'a', 'm', 'p', 'l', 'e', 'a', 'b', 'c', 'd'};
+    static const uint8_t want[] =
+        {
+            65,   0,    0,   0,   1,   2,   3,   0,    0,   0,   0,   0,    0,
+            0,    0,    0,   0,   0,   0,   0,   4,    0,   0,   0,   0xe5, 0xd6,
+            0x7e, 0x55, 0,   0,   0,   0, /* 1434375909 = 0x557ed6e5 */
+            0x90, 0xd0, 3,   0,   0,   0,   0,   0x40, 7,   0,   0,   0, /* 250000 = 0x3d090 */
+            3,    0,    0,   0,   'm', 'e', 't', 10,   0,   0,   0,   'u',  'p',
+            '.',  'e',  'x', 'a', 'm', 'p', 'l', 'e',  'a', 'b', 'c', 'd'};
 
     (void)state;
     if (*(const uint8_t *)&(uint32_t){1} != 1)
-        skip();                                        /* the bytes above are a little-endian machine's */
+        skip(); /* the bytes above are a little-endian machine's */
     begin("EXP\tmet\tFILE\t-metadata m\nEXP\tmet\tFILE\t-metadata -strip ms\n"
-          "EXP\t^met(.?)\tPIPE\t-metadata -close cp /dev/stdin mp\\1\n", 64, 64, 60);
+          "EXP\t^met(.?)\tPIPE\t-metadata -close cp /dev/stdin mp\\1\n",
+          64, 64, 60);
     say("met1", "a\002b");
     assert_int_equal(content("m")[20], 3);
-    assert_int_equal(content("ms")[20], 2);            /* what follows it */
+    assert_int_equal(content("ms")[20], 2); /* what follows it */
     unlink("m");
     say("met", "abcd");
     end();
@@ -186,7 +194,8 @@ static void pipes(void **state)
 {
     (void)state;
     begin("EXP\t^(k.)\tPIPE\tsh -c 'cat >> $0; echo end >> $0' \\1\n"
-          "EXP\t^k\tPIPE\t-close sh -c 'cat >> $0; echo end >> $0' closed\n", 64, 64, 60);
+          "EXP\t^k\tPIPE\t-close sh -c 'cat >> $0; echo end >> $0' closed\n",
+          64, 64, 60);
     say("k1", "one,");
     say("k1", "two,");
     say("k2", "other,");
@@ -217,19 +226,22 @@ static void program_that_does_not_read(void **state)
     static char data[3 << 20];
 
     (void)state;
-    begin("EXP\tbig\tPIPE\tsleep 1000\nEXP\tbig\tFILE\tafter\nEXP\tsmall\tPIPE\t-close true\n", 64, 64, 0.3);
+    begin("EXP\tbig\tPIPE\tsleep 1000\nEXP\tbig\tFILE\tafter\nEXP\tsmall\tPIPE\t-close true\n", 64,
+          64, 0.3);
     product("big", data, sizeof data);
     assert_int_equal(commands.n, 0);
     assert_int_equal(commands.failed, 1);
     assert_int_equal(actor.stats.failed, 1);
-    assert_int_equal(actor.stats.actions, 1);          /* the file all the same */
+    assert_int_equal(actor.stats.actions, 1); /* the file all the same */
     end();
 }
 
 static void missing_program(void **state)
 {
     (void)state;
-    begin("EXP\t.\tPIPE\t/no/such/program x\nEXP\t.\tEXEC\t/no/such/program\nEXP\t.\tEXEC\t-wait false\n", 64, 64, 60);
+    begin(
+        "EXP\t.\tPIPE\t/no/such/program x\nEXP\t.\tEXEC\t/no/such/program\nEXP\t.\tEXEC\t-wait false\n",
+        64, 64, 60);
     say("a", "x");
     assert_int_equal(actor.stats.failed, 3);
     end();
@@ -238,8 +250,9 @@ static void missing_program(void **state)
 /* No shell: whatever the identifier says is one argument. */
 static void exec_arguments(void **state)
 {
-    static const char *const hostile[] = {"a;touch b", "$(touch b)", "`touch b`", "a b", "*", "a\nb", "'\"", "%Y(seq)",
-                                          "> b", "$HOME", "a --version"};
+    static const char *const hostile[] = {"a;touch b", "$(touch b)", "`touch b`",  "a b",
+                                          "*",         "a\nb",       "'\"",        "%Y(seq)",
+                                          "> b",       "$HOME",      "a --version"};
 
     (void)state;
     begin("EXP\t(.*)\tEXEC\t-wait touch \\1\n", 64, 64, 60);
@@ -260,16 +273,20 @@ static void exec_arguments(void **state)
 static void exec_has_no_descriptors(void **state)
 {
     (void)state;
-    begin("EXP\t.\tFILE\topen\nEXP\t.\tPIPE\tsh -c 'ls /proc/self/fd > fds; cat > /dev/null'\n", 64, 64, 60);
+    begin("EXP\t.\tFILE\topen\nEXP\t.\tPIPE\tsh -c 'ls /proc/self/fd > fds; cat > /dev/null'\n", 64,
+          64, 60);
     say("a", "x");
     end();
-    assert_string_equal(content("fds"), "0\n1\n2\n3\n");    /* 3: ls reads the directory */
+    assert_string_equal(content("fds"), "0\n1\n2\n3\n"); /* 3: ls reads the directory */
 }
 
 static void traversal(void **state)
 {
-    static const char *const hostile[] = {"../%s", "a/../../%s", "/tmp/%s", "link/%s", "..", "a\nb", "",
-                                          "0123456789012345678901234567890123456789/../../../../../../tmp/%s"};
+    static const char *const hostile[] = {
+        "../%s",   "a/../../%s",
+        "/tmp/%s", "link/%s",
+        "..",      "a\nb",
+        "",        "0123456789012345678901234567890123456789/../../../../../../tmp/%s"};
     char name[32], above[40], in_tmp[40], ident[128];
 
     (void)state;
@@ -277,7 +294,8 @@ static void traversal(void **state)
     snprintf(above, sizeof above, "../%s", name);
     snprintf(in_tmp, sizeof in_tmp, "/tmp/%s", name);
     assert_int_equal(symlink("/tmp", "link"), 0);
-    begin("EXP\t(.*)\tFILE\t\\1\nEXP\t(.*)\tSTDIOFILE\t\\1\nEXP\t(.*)\tFILE\t-overwrite \\1\n", 64, 64, 60);
+    begin("EXP\t(.*)\tFILE\t\\1\nEXP\t(.*)\tSTDIOFILE\t\\1\nEXP\t(.*)\tFILE\t-overwrite \\1\n", 64,
+          64, 60);
     for (size_t i = 0; i < sizeof hostile / sizeof hostile[0]; i++) {
         const char *place = strstr(hostile[i], "%s");
 
@@ -299,8 +317,9 @@ static void bounded(void **state)
     char ident[20];
 
     (void)state;
-    begin("EXP\t^f(.*)\tFILE\tb/\\1\nEXP\t^p(.*)\tPIPE\tsh -c 'cat >> $0' b/p\\1\nEXP\t^e(.*)\tEXEC\tsh -c 'sleep 0.1; echo x >> $0' b/e\n",
-          2, 2, 60);
+    begin(
+        "EXP\t^f(.*)\tFILE\tb/\\1\nEXP\t^p(.*)\tPIPE\tsh -c 'cat >> $0' b/p\\1\nEXP\t^e(.*)\tEXEC\tsh -c 'sleep 0.1; echo x >> $0' b/e\n",
+        2, 2, 60);
     for (int round = 0; round < 2; round++)
         for (int i = 0; i < 5; i++) {
             snprintf(ident, sizeof ident, "f%d", i);
@@ -343,7 +362,8 @@ static void otherwise(void **state)
 {
     (void)state;
     begin("ANY\t^_ELSE_$\tFILE\telse\nEXP\t^a\tFILE\tfirst\nEXP\t^ab\tFILE\tfirst\nEXP\t^n\tNOOP\n"
-          "NGRID\t^_ELSE_$\tFILE\tno\n", 64, 64, 60);
+          "NGRID\t^_ELSE_$\tFILE\tno\n",
+          64, 64, 60);
     say("ab", "1");
     say("a", "2");
     say("n", "3");
@@ -358,11 +378,19 @@ static void otherwise(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files), cmocka_unit_test(big_buffered), cmocka_unit_test(metadata), cmocka_unit_test(pipes),
-        cmocka_unit_test(program_that_ended_is_started_again), cmocka_unit_test(program_that_does_not_read),
-        cmocka_unit_test(missing_program), cmocka_unit_test(exec_arguments),
-        cmocka_unit_test(exec_has_no_descriptors), cmocka_unit_test(traversal), cmocka_unit_test(bounded),
-        cmocka_unit_test(stuck_children), cmocka_unit_test(otherwise),
+        cmocka_unit_test(files),
+        cmocka_unit_test(big_buffered),
+        cmocka_unit_test(metadata),
+        cmocka_unit_test(pipes),
+        cmocka_unit_test(program_that_ended_is_started_again),
+        cmocka_unit_test(program_that_does_not_read),
+        cmocka_unit_test(missing_program),
+        cmocka_unit_test(exec_arguments),
+        cmocka_unit_test(exec_has_no_descriptors),
+        cmocka_unit_test(traversal),
+        cmocka_unit_test(bounded),
+        cmocka_unit_test(stuck_children),
+        cmocka_unit_test(otherwise),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

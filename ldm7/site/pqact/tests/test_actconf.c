@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "site/pqact/actconf.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +11,7 @@
 
 #include "common/conftext.h"
 #include "common/words.h"
+#include "site/pqact/actconf.h"
 
 static char *messages;
 static size_t messages_len;
@@ -38,7 +37,8 @@ static const char *argument(const struct act_entry *e, size_t i)
     struct ere_span spans[4] = {{"whole", 5}, {"one", 3}, {"two", 3}, {"three", 5}};
 
     assert_true(i < e->nargs);
-    assert_true(template_expand(e->args[i], &info, spans, 4, out, sizeof out, err, sizeof err) >= 0);
+    assert_true(template_expand(e->args[i], &info, spans, 4, out, sizeof out, err, sizeof err) >=
+                0);
     return out;
 }
 
@@ -48,16 +48,17 @@ static void entries(void **state)
 
     (void)state;
     assert_int_equal(parse(&c,
-        "# comment\n\n"
-        "ANY - EXP\t^a b\tFILE\tdata/\\0\n"
-        "NGRID\t^(.*)/(.*)\n"
-        "# a comment in it\n"
-        "\tSTDIOFILE\t-overwrite -flush\n"
-        "  -strip -log\t-metadata\t/data/ldm//x/\\1 \r\n"
-        "\n"
-        "WMO|EXP\t\t(x)\tPIPE\t-close -strip -metadata decoder \"a b\" '' \\1\n"
-        "ANY\t^_ELSE_$\tEXEC\t-wait touch \"it's \\\"so\\\"\"\n"
-        "any\tx\tnoop"), 0);
+                           "# comment\n\n"
+                           "ANY - EXP\t^a b\tFILE\tdata/\\0\n"
+                           "NGRID\t^(.*)/(.*)\n"
+                           "# a comment in it\n"
+                           "\tSTDIOFILE\t-overwrite -flush\n"
+                           "  -strip -log\t-metadata\t/data/ldm//x/\\1 \r\n"
+                           "\n"
+                           "WMO|EXP\t\t(x)\tPIPE\t-close -strip -metadata decoder \"a b\" '' \\1\n"
+                           "ANY\t^_ELSE_$\tEXEC\t-wait touch \"it's \\\"so\\\"\"\n"
+                           "any\tx\tnoop"),
+                     0);
     assert_int_equal(messages_len, 0);
     assert_int_equal(c.n, 5);
     assert_int_equal(c.spans, 3);
@@ -68,7 +69,8 @@ static void entries(void **state)
     assert_string_equal(argument(&c.entries[0], 0), "data/whole");
     assert_int_equal(c.entries[1].line, 4);
     assert_int_equal(c.entries[1].kind, ACT_STDIOFILE);
-    assert_int_equal(c.entries[1].options, ACT_OVERWRITE | ACT_FLUSH | ACT_STRIP | ACT_LOG | ACT_METADATA);
+    assert_int_equal(c.entries[1].options,
+                     ACT_OVERWRITE | ACT_FLUSH | ACT_STRIP | ACT_LOG | ACT_METADATA);
     assert_string_equal(argument(&c.entries[1], 0), "x/one");
     assert_int_equal(c.entries[2].line, 9);
     assert_int_equal(c.entries[2].nargs, 4);
@@ -86,7 +88,9 @@ static void entries(void **state)
 /* Each is wrong in one way; all are reported in one go, with their line. */
 static void all_errors_at_once(void **state)
 {
-    static const struct { const char *line, *found; } bad[] = {
+    static const struct {
+        const char *line, *found;
+    } bad[] = {
         {"NGRYD\tx\tNOOP", "NGRYD\": "},
         {"ANY\t(\tNOOP", "(\": "},
         {"ANY\tx\tDBFILE\ta", "DBFILE\": unknown action; valid: NOOP, FILE"},
@@ -106,7 +110,8 @@ static void all_errors_at_once(void **state)
         {"ANY\t^_ELSE_$\tFILE\ta\\1", "a\\1\": \\1, but"},
         {"ANY\tx\tFILE\t\"a", "FILE\t\"a\": a quote is not closed"},
         {"ANY\t(x)\tEXEC\t\\1 a", "\\1\": the identifier would choose the program"},
-        {"ANY\t(x)\tPIPE\tsh -c \"cat > \\1\"", "cat > \\1\": text of the identifier would be read by a shell"},
+        {"ANY\t(x)\tPIPE\tsh -c \"cat > \\1\"",
+         "cat > \\1\": text of the identifier would be read by a shell"},
         {"ANY\t(x)\tEXEC\t/bin/bash -xec 'rm (\\1:dd)'", "rm (\\1:dd)\": text of"},
         {"ANY\t(x)\tEXEC\t/bin/sh \\1", "\\1\": text of"},
     };
@@ -119,7 +124,8 @@ static void all_errors_at_once(void **state)
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s\n", bad[i].line);
     assert_int_equal(parse(&c, text), -1);
     assert_int_equal(c.nerrors, n + 1);
-    assert_non_null(strstr(messages, "pqact.conf:1: found \"EXEC a\": goes on, but nothing began; valid: "));
+    assert_non_null(
+        strstr(messages, "pqact.conf:1: found \"EXEC a\": goes on, but nothing began; valid: "));
     for (size_t i = 0; i < n; i++) {
         size_t used = (size_t)snprintf(want, sizeof want, "pqact.conf:%zu: found \"", i + 2);
 
@@ -185,7 +191,11 @@ static void unreadable(void **state)
 
 static void words(void **state)
 {
-    static const struct { const char *text; size_t n; const char *want[4]; } t[] = {
+    static const struct {
+        const char *text;
+        size_t n;
+        const char *want[4];
+    } t[] = {
         {"a", 1, {"a"}},
         {" a\tb  ", 2, {"a", "b"}},
         {"a\"b c\"d 'e\"f'", 2, {"ab cd", "e\"f"}},
@@ -230,9 +240,10 @@ static int cleanup(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(entries), cmocka_unit_test(all_errors_at_once),
-                                       cmocka_unit_test(shell_with_arguments), cmocka_unit_test(unreadable),
-                                       cmocka_unit_test(words)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(entries),
+                                       cmocka_unit_test(all_errors_at_once),
+                                       cmocka_unit_test(shell_with_arguments),
+                                       cmocka_unit_test(unreadable), cmocka_unit_test(words)};
 
     return cmocka_run_group_tests(tests, NULL, cleanup);
 }

@@ -2,13 +2,11 @@
  *
  * Nothing leads out of the data directory, with openat2 and without.
  */
-#include "site/pqact/datadir.h"
-
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +15,16 @@
 
 #include <cmocka.h>
 
+#include "site/pqact/datadir.h"
+
 static char top[] = "/tmp/test-datadir-XXXXXX";
 static char err[300];
 
 static int setup(void **state)
 {
     (void)state;
-    return mkdtemp(top) == NULL || chdir(top) != 0 || mkdir("in", 0700) != 0 || mkdir("out", 0700) != 0;
+    return mkdtemp(top) == NULL || chdir(top) != 0 || mkdir("in", 0700) != 0 ||
+           mkdir("out", 0700) != 0;
 }
 
 static int teardown(void **state)
@@ -66,13 +67,14 @@ static void inside(bool walk)
     assert_holds("in/x/y/c", "4");
     assert_int_equal(datadir_new(&d, "x/y/c", &n, err, sizeof err), 0);
     assert_int_equal(write(n.fd, "new", 3), 3);
-    assert_holds("in/x/y/c", "4");                     /* not before it is finished */
+    assert_holds("in/x/y/c", "4"); /* not before it is finished */
     assert_int_equal(datadir_new_finish(&n, true, err, sizeof err), 0);
     assert_holds("in/x/y/c", "new");
     assert_int_equal(datadir_new(&d, "x/y/c", &n, err, sizeof err), 0);
     assert_int_equal(datadir_new_finish(&n, false, err, sizeof err), 0);
     assert_holds("in/x/y/c", "new");
-    assert_int_equal(system("test \"$(ls -A in/x/y)\" = \"c\nz\""), 0);   /* no temporary file stays */
+    assert_int_equal(system("test \"$(ls -A in/x/y)\" = \"c\nz\""),
+                     0); /* no temporary file stays */
     assert_int_equal(d.refused, 0);
     assert_int_equal(d.walk, walk);
     datadir_close(&d);
@@ -82,15 +84,19 @@ static void inside(bool walk)
 static void outside(bool walk)
 {
     static const char *const bad[] = {
-        "", "/", ".", "./", "..", "../out/f", "a/../../out/f", "a/..", "/etc/passwd", "a/", "a/.", "a\nb", "a\177b",
-        "link/f", "link", "absolute/f", "sub/up/f", "fifo", "file/f", "sub", "dangling",
+        "",     "/",           ".",        "./",   "..",     "../out/f", "a/../../out/f",
+        "a/..", "/etc/passwd", "a/",       "a/.",  "a\nb",   "a\177b",   "link/f",
+        "link", "absolute/f",  "sub/up/f", "fifo", "file/f", "sub",      "dangling",
     };
     struct datadir_new n;
     struct datadir d;
     struct stat st;
 
-    assert_int_equal(system("mkdir in/sub && ln -s ../out in/link && ln -s $PWD/out in/absolute &&"
-                            "ln -s .. in/sub/up && mkfifo in/fifo && touch in/file && ln -s ../out/new in/dangling"), 0);
+    assert_int_equal(
+        system(
+            "mkdir in/sub && ln -s ../out in/link && ln -s $PWD/out in/absolute &&"
+            "ln -s .. in/sub/up && mkfifo in/fifo && touch in/file && ln -s ../out/new in/dangling"),
+        0);
     assert_int_equal(datadir_open(&d, "in"), 0);
     d.walk = walk;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -116,15 +122,32 @@ static void outside(bool walk)
     assert_int_equal(system("rm -rf in/*"), 0);
 }
 
-static void inside_openat2(void **state) { (void)state; inside(false); }
-static void inside_walk(void **state) { (void)state; inside(true); }
-static void outside_openat2(void **state) { (void)state; outside(false); }
-static void outside_walk(void **state) { (void)state; outside(true); }
+static void inside_openat2(void **state)
+{
+    (void)state;
+    inside(false);
+}
+static void inside_walk(void **state)
+{
+    (void)state;
+    inside(true);
+}
+static void outside_openat2(void **state)
+{
+    (void)state;
+    outside(false);
+}
+static void outside_walk(void **state)
+{
+    (void)state;
+    outside(true);
+}
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(inside_openat2), cmocka_unit_test(inside_walk),
-                                       cmocka_unit_test(outside_openat2), cmocka_unit_test(outside_walk)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(inside_openat2), cmocka_unit_test(inside_walk),
+        cmocka_unit_test(outside_openat2), cmocka_unit_test(outside_walk)};
 
     return cmocka_run_group_tests(tests, setup, teardown);
 }

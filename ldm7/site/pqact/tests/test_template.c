@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "site/pqact/template.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +7,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "site/pqact/template.h"
 
 static char err[300];
 
@@ -40,17 +40,20 @@ static const char *expanded(const char *text, const char *ere, const char *ident
 
 static void substitutions(void **state)
 {
-    static const struct { const char *text, *ere, *ident, *want; } t[] = {
+    static const struct {
+        const char *text, *ere, *ident, *want;
+    } t[] = {
         {"plain", "x", "x", "plain"},
         {"saus_\\1\\2.wmo", "^SAUS.. .... (..)(..)", "SAUS44 KDEN 1213", "saus_1213.wmo"},
-        {"\\1\\12\\(1)2", "(a)", "a", "aa2a2"},        /* one digit without parentheses */
+        {"\\1\\12\\(1)2", "(a)", "a", "aa2a2"}, /* one digit without parentheses */
         {"\\(12)\\(10)", "(1)(2)(3)(4)(5)(6)(7)(8)(9)(a)(b)(c)", "123456789abc", "ca"},
         {"<\\1>", "(a)?b", "b", "<>"},
         {"\\0", "b+", "abbc", "bb"},
         {"%Y%m%d/%H%M%S %j %a %%", "x", "x", "20150615/134509 166 Mon %"},
         {"%s %-d %e", "x", "x", "1434375909 15 15"},
         {"(seq).(seqx)", "x", "x", "7.(seqx)"},
-        {"\\1", "(.*)", "%Y(seq)\\1 `id` $HOME", "%Y(seq)\\1 `id` $HOME"},   /* never looked at again */
+        {"\\1", "(.*)", "%Y(seq)\\1 `id` $HOME",
+         "%Y(seq)\\1 `id` $HOME"}, /* never looked at again */
         {"a\\b\\", "x", "x", "a\\b\\"},
         {"(\\1)", "(x)", "x", "(x)"},
         {"", "x", "x", ""},
@@ -65,27 +68,30 @@ static void substitutions(void **state)
 static void dates(void **state)
 {
     enum { DAY = 86400 };
-    static const struct { long created; const char *day, *want; } t[] = {
+    static const struct {
+        long created;
+        const char *day, *want;
+    } t[] = {
         {16601L * DAY, "15", "2015-06-15 15 jun 166"},
-        {16601L * DAY, "16", "2015-06-16 15 jun 167"},               /* 24 hours ahead */
-        {16601L * DAY, "17", "2015-05-17 15 may 137"},               /* 48 hours would be too far */
+        {16601L * DAY, "16", "2015-06-16 15 jun 167"}, /* 24 hours ahead */
+        {16601L * DAY, "17", "2015-05-17 15 may 137"}, /* 48 hours would be too far */
         {16601L * DAY, "31", "2015-05-31 15 may 151"},
         {16601L * DAY, "1", "2015-06-01 15 jun 152"},
         {16601L * DAY, "00", "2015-06-15 15 jun 166"},
-        {16861L * DAY, "29", "2016-02-29 16 feb 060"},               /* 1 March 2016 */
+        {16861L * DAY, "29", "2016-02-29 16 feb 060"}, /* 1 March 2016 */
         {16861L * DAY, "30", "2016-01-30 16 jan 030"},
         {16861L * DAY, "02", "2016-03-02 16 mar 062"},
-        {16435L * DAY + 18 * 3600, "01", "2015-01-01 15 jan 001"},   /* 31 December 2014 */
+        {16435L * DAY + 18 * 3600, "01", "2015-01-01 15 jan 001"}, /* 31 December 2014 */
         {16435L * DAY + 18 * 3600, "02", "2014-12-02 14 dec 336"},
-        {6728L * DAY, "01", "1988-06-01 88 jun 153"},                /* 3 June 1988, a leap year */
-        {6755L * DAY, "01", "1988-07-01 88 jul 183"},                /* 30 June 1988 */
+        {6728L * DAY, "01", "1988-06-01 88 jun 153"}, /* 3 June 1988, a leap year */
+        {6755L * DAY, "01", "1988-07-01 88 jul 183"}, /* 30 June 1988 */
     };
     char text[300];
 
     (void)state;
     for (size_t i = 0; i < sizeof t / sizeof t[0]; i++) {
-        const char *got = expanded("(\\1:yyyy)-(\\1:mm)-(\\1:dd) (\\1:yy) (\\1:mmm) (\\1:ddd)", "^(.*)$", t[i].day,
-                                   t[i].created);
+        const char *got = expanded("(\\1:yyyy)-(\\1:mm)-(\\1:dd) (\\1:yy) (\\1:mmm) (\\1:ddd)",
+                                   "^(.*)$", t[i].day, t[i].created);
         snprintf(text, sizeof text, "%s", got ? got : err);
         if (strcmp(text, t[i].want) != 0)
             fail_msg("day %s: \"%s\", not \"%s\"", t[i].day, text, t[i].want);
@@ -101,7 +107,9 @@ static void dates(void **state)
 
 static void refused(void **state)
 {
-    static const struct { const char *text, *why; } t[] = {
+    static const struct {
+        const char *text, *why;
+    } t[] = {
         {"\\2", "\\2, but the expression has 1 group"},
         {"a(\\3:yy)", "\\3, but"},
         {"\\(11)", "\\11, but"},

@@ -1,8 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "site/rtstats/bins.h"
-#include "site/rtstats/ldmdlog.h"
-#include "site/rtstats/minutes.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,14 +9,21 @@
 
 #include <cmocka.h>
 
+#include "site/rtstats/bins.h"
+#include "site/rtstats/ldmdlog.h"
+#include "site/rtstats/minutes.h"
+
 /* 2015-06-15T00:00:00Z */
 #define DAY 1434326400L
 
-static void put(struct bins *b, const char *origin, long creation, long creation_us, double latency_s, uint32_t size)
+static void put(struct bins *b, const char *origin, long creation, long creation_us,
+                double latency_s, uint32_t size)
 {
-    struct pq_info info = {.creation = {DAY + creation, creation_us}, .feedtype = 0x00800000, .size = size};
+    struct pq_info info = {
+        .creation = {DAY + creation, creation_us}, .feedtype = 0x00800000, .size = size};
     double at = (double)creation_us / 1e6 + latency_s;
-    struct timeval inserted = {DAY + creation + (long)at, (long)((at - (double)(long)at) * 1e6 + 0.5)};
+    struct timeval inserted = {DAY + creation + (long)at,
+                               (long)((at - (double)(long)at) * 1e6 + 0.5)};
 
     snprintf(info.origin, sizeof info.origin, "%s", origin);
     bins_add(b, &info, &inserted);
@@ -34,22 +37,24 @@ static void classic_line(void **state)
 
     (void)state;
     put(&b, "up.example_v_mid.example", 30, 0, 0.5, 1000);
-    put(&b, "up.example_v_mid.example", 61, 250000, 2.5, 3000);      /* arrives 63.75 */
-    put(&b, "UP.example_v_mid.example", 70, 0, 0.25, 500);           /* a host's name: case does not matter */
+    put(&b, "up.example_v_mid.example", 61, 250000, 2.5, 3000); /* arrives 63.75 */
+    put(&b, "UP.example_v_mid.example", 70, 0, 0.25, 500); /* a host's name: case does not matter */
     put(&b, "other.example", 70, 0, 1, 7);
-    put(&b, "up.example_v_mid.example", 3600, 0, 1, 7);              /* another hour */
+    put(&b, "up.example_v_mid.example", 3600, 0, 1, 7); /* another hour */
     assert_int_equal(b.n, 3);
-    /* mean of 0.5, 2.5, 0.25 = 1.083..; the greatest, 2.5, is printed as %.0f: 2 (to even), of 00:01:01 */
-    snprintf(want, sizeof want, "20150615000110 20150615000110 %32s   NGRID %32s %12d %12d 0.25 %10s    2@0101 %20s\n",
+    /* mean of 0.5, 2.5, 0.25 = 1.083..; the greatest, 2.5, is printed as %.0f: 2 (to even), of
+     * 00:01:01 */
+    snprintf(want, sizeof want,
+             "20150615000110 20150615000110 %32s   NGRID %32s %12d %12d 0.25 %10s    2@0101 %20s\n",
              "here.example", "up.example_v_mid.example", 3, 4500, "1.08", "0.1.0");
     assert_string_equal(bin_format(&b.list[0], "here.example", "0.1.0", line), want);
     assert_true(b.list[0].changed);
     b.list[0].changed = b.list[1].changed = false;
     bins_expire(&b, DAY + 70 + 7200);
-    assert_int_equal(b.n, 3);                                        /* 7200 s: still there */
+    assert_int_equal(b.n, 3); /* 7200 s: still there */
     bins_expire(&b, DAY + 72 + 7200);
     assert_int_equal(b.n, 1);
-    assert_int_equal(b.list[0].hour, DAY + 3600);                    /* not yet reported */
+    assert_int_equal(b.list[0].hour, DAY + 3600); /* not yet reported */
     bins_free(&b);
 }
 
@@ -79,36 +84,43 @@ static void minute_record(void **state)
     (void)state;
     assert_false(minutes_over(&m, DAY));
     /* bytes, latency: throughput in bit/s */
-    minutes_add(&m, DAY + 120, 0x00800000, 1000, 0.5, true);          /* 16000 */
-    minutes_add(&m, DAY + 121, 0x00800000, 4000, 2, true);            /* 16000 */
-    minutes_add(&m, DAY + 122, 0x00800000, 100, 1, true);             /* 800: the smallest */
-    minutes_add(&m, DAY + 123, 0x00800000, 10000, 0.25, true);        /* 320000 */
-    minutes_add(&m, DAY + 124, 0x00800000, 500000, 4, true);          /* 1000000: the slowest */
-    minutes_add(&m, DAY + 125, 0x00800000, 77, -0.001, true);         /* clocks differ */
-    minutes_add(&m, DAY + 179, 0x00800000, 9, 100, false);            /* by the backstop */
+    minutes_add(&m, DAY + 120, 0x00800000, 1000, 0.5, true);   /* 16000 */
+    minutes_add(&m, DAY + 121, 0x00800000, 4000, 2, true);     /* 16000 */
+    minutes_add(&m, DAY + 122, 0x00800000, 100, 1, true);      /* 800: the smallest */
+    minutes_add(&m, DAY + 123, 0x00800000, 10000, 0.25, true); /* 320000 */
+    minutes_add(&m, DAY + 124, 0x00800000, 500000, 4, true);   /* 1000000: the slowest */
+    minutes_add(&m, DAY + 125, 0x00800000, 77, -0.001, true);  /* clocks differ */
+    minutes_add(&m, DAY + 179, 0x00800000, 9, 100, false);     /* by the backstop */
     minutes_add(&m, DAY + 150, 0x40000000, 5, 1, false);
     assert_false(minutes_over(&m, DAY + 179));
     assert_true(minutes_over(&m, DAY + 180));
     assert_int_equal(m.nfeeds, 2);
     /* complete 515186 bytes, 7; received 515177, 6; latencies 0.5+2+1+0.25+4 = 7.75;
      * 80 % of 5 is the 4th: 320000 */
-    assert_string_equal(minutes_format(&m, 0, "here", line),
-                        "20150615T000300Z,here,NGRID,515186,515177,7,6,7.750000,500000,4.000000,100,1.000000,"
-                        "320000.000,1\n");
-    assert_string_equal(minutes_format(&m, 1, "here", line),
-                        "20150615T000300Z,here,EXP,5,0,1,0,0.000000,0,0.000000,0,0.000000,0.000,0\n");
+    assert_string_equal(
+        minutes_format(&m, 0, "here", line),
+        "20150615T000300Z,here,NGRID,515186,515177,7,6,7.750000,500000,4.000000,100,1.000000,"
+        "320000.000,1\n");
+    assert_string_equal(
+        minutes_format(&m, 1, "here", line),
+        "20150615T000300Z,here,EXP,5,0,1,0,0.000000,0,0.000000,0,0.000000,0.000,0\n");
     minutes_next(&m);
     assert_false(minutes_over(&m, DAY + 1000000));
     minutes_add(&m, DAY + 61, 0x00800000, 1, 1, true);
-    assert_string_equal(minutes_format(&m, 0, "h", line), "20150615T000200Z,h,NGRID,1,1,1,1,1.000000,1,1.000000,1,1.000000,8.000,0\n");
+    assert_string_equal(
+        minutes_format(&m, 0, "h", line),
+        "20150615T000200Z,h,NGRID,1,1,1,1,1.000000,1,1.000000,1,1.000000,8.000,0\n");
     minutes_next(&m);
 }
 
 /* Nearest rank: ceil(0.8 n) of 1..n. */
 static void percentile(void **state)
 {
-    static const struct { unsigned n; const char *want; } t[] = {
-        {1, ",1.000,0\n"}, {4, ",4.000,0\n"}, {5, ",4.000,0\n"}, {6, ",5.000,0\n"}, {10, ",8.000,0\n"}, {101, ",81.000,0\n"}};
+    static const struct {
+        unsigned n;
+        const char *want;
+    } t[] = {{1, ",1.000,0\n"}, {4, ",4.000,0\n"},  {5, ",4.000,0\n"},
+             {6, ",5.000,0\n"}, {10, ",8.000,0\n"}, {101, ",81.000,0\n"}};
     static struct minutes m;
     char line[MINUTE_LINE_MAX];
 
@@ -136,17 +148,22 @@ static void log_lines(void **state)
 {
     static const char head[] = "20150615T000003.250000Z down7[12]   intake.c:f:1   INFO ";
     static const char *const none[] = {
-        "", "x", "20150615T000003.250000Z down6[12]   a.c:f:1   INFO Inserted:  5 20150615000001.000000 EXP 000  i",
+        "",
+        "x",
+        "20150615T000003.250000Z down6[12]   a.c:f:1   INFO Inserted:  5 20150615000001.000000 EXP 000  i",
         "20150615T000003.250000Z down7[12]   a.c:f:1   INFO Backlog:  5 20150615000001.000000 EXP 000  i",
         "20150615T000003.250000Z down7[12]   a.c:f:1   INFO Inserted:  5 2015061500000 EXP 000  i",
         "20150615T000003.250000Z down7[12]   a.c:f:1   INFO Inserted:  5 20150615000001.000000 NONSENSE 000  i",
-        "20150615T000003.250000Z down7[12]   a.c:f:1   INFO Received: {delay: 1", "20150615T000003.250000Z down7[12]"};
+        "20150615T000003.250000Z down7[12]   a.c:f:1   INFO Received: {delay: 1",
+        "20150615T000003.250000Z down7[12]"};
     struct arrival a;
     char line[300];
 
     (void)state;
-    snprintf(line, sizeof line, "%sReceived: {delay: 0.001701 s, index: 0, retrans: 6, info: \"    120000 "
-             "20150615000001.500000 NGRID 000  a , info: \\\"\"}", head);
+    snprintf(line, sizeof line,
+             "%sReceived: {delay: 0.001701 s, index: 0, retrans: 6, info: \"    120000 "
+             "20150615000001.500000 NGRID 000  a , info: \\\"\"}",
+             head);
     assert_true(ldmdlog_arrival(line, &a));
     assert_true(a.by_fmtp);
     assert_int_equal(a.bytes, 120000);
@@ -155,7 +172,8 @@ static void log_lines(void **state)
     assert_int_equal(a.at.tv_usec, 250000);
     assert_int_equal(a.creation.tv_sec, DAY + 1);
     assert_int_equal(a.creation.tv_usec, 500000);
-    snprintf(line, sizeof line, "%sInserted:        217 20150615000000.000001 NEXRAD2|EXP 012  i", head);
+    snprintf(line, sizeof line, "%sInserted:        217 20150615000000.000001 NEXRAD2|EXP 012  i",
+             head);
     assert_true(ldmdlog_arrival(line, &a));
     assert_false(a.by_fmtp);
     assert_int_equal(a.bytes, 217);
@@ -196,7 +214,7 @@ static void following(void **state)
     assert_null(ldmdlog_line(&l));
     write_file(path, "w", "three\n");
     assert_string_equal(ldmdlog_line(&l), "three\n");
-    write_file(path, "w", "x\n");                        /* cut */
+    write_file(path, "w", "x\n"); /* cut */
     assert_string_equal(ldmdlog_line(&l), "x\n");
     assert_null(ldmdlog_line(&l));
     ldmdlog_close(&l);
@@ -207,8 +225,9 @@ static void following(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(classic_line), cmocka_unit_test(hostile_origins), cmocka_unit_test(minute_record),
-        cmocka_unit_test(percentile), cmocka_unit_test(log_lines), cmocka_unit_test(following)};
+        cmocka_unit_test(classic_line),  cmocka_unit_test(hostile_origins),
+        cmocka_unit_test(minute_record), cmocka_unit_test(percentile),
+        cmocka_unit_test(log_lines),     cmocka_unit_test(following)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
