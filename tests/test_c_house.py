@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -78,3 +80,16 @@ def test_planted_violation(tmp_path: Path, path: str, line: str, said: str) -> N
     (tmp_path / path).write_text(f"/* */\n{line}\n")
     found = [one for one in violations(tmp_path) if not one.startswith("ldm7/both.h")]
     assert found == [said]
+
+
+def test_c_is_formatted() -> None:
+    tool = shutil.which("clang-format")
+    if tool is None:
+        pytest.skip("clang-format is not installed")
+    version = subprocess.run([tool, "--version"], capture_output=True, text=True, check=True).stdout
+    if " version 14." not in version:
+        pytest.skip(f"the format is that of clang-format 14; this is {version.strip()}")
+    done = subprocess.run(
+        [tool, "--dry-run", "-Werror", *c_files(ROOT)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
