@@ -30,7 +30,7 @@ FROM tools AS kernel
 ARG VIRTUAL=1
 COPY virtual/__init__.py virtual/cores.py virtual/kernel_*.py /downpour/virtual/
 COPY virtual/kernel /downpour/virtual/kernel
-COPY topologies/__init__.py topologies/shell.py topologies/units.py /downpour/topologies/
+COPY topologies/__init__.py common/shell.py common/quantities.py /downpour/topologies/
 RUN mkdir -p /kernel && if [ "$VIRTUAL" = 1 ]; then \
       .venv/bin/python -c 'from virtual.kernel_build import main; raise SystemExit(main([]))' && cd /root/.cache && cp -a --parents downpour/kernels /kernel/; fi
 

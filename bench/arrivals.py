@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from bench.jobs import Job
-from experiments.trace_model import QUANTILES
+from experiments.design.trace_model import QUANTILES
 
 SIGMA: Final = 1.0  # of the logarithm of a log-normal size
 SMALL_BYTES: Final = 100_000  # the largest "small" product: three quarters of NGRID's are smaller

@@ -18,12 +18,12 @@ from bench.markdown import markdown
 from bench.store import Store, manifest, new_directory, not_installed
 from bench.table import absent_tools, report
 from bench.tools import BY_NAME, missing, tools_of
-from topologies.shell import termination_as_interrupt
-from topologies.units import minutes_text
+from common.places import ROOT
+from common.quantities import minutes_text
+from common.shell import termination_as_interrupt
 from virtual.cores import available_cores
 from virtual.kernel_build import Kernel, find_kernel
 
-ROOT: Final = Path(__file__).resolve().parent.parent
 EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 POLL_S: Final = 0.2
 

@@ -16,9 +16,16 @@ from typing import Any, Final
 
 from bench.jobs import Job, job_from
 from bench.run import run_job
-from topologies import lifecycle
-from topologies.shell import die_with_parent, termination_as_interrupt
-from virtual.guest import CHECKOUT, EXCHANGE, ROOT, Guest, GuestError, GuestSpec
+from common.places import ROOT
+from common.shell import die_with_parent, termination_as_interrupt
+from topologies.emulate import lifecycle
+from virtual.guest import (
+    CHECKOUT,
+    EXCHANGE,
+    Guest,
+    GuestError,
+    GuestSpec,
+)
 from virtual.kernel_build import Kernel, ensure_kernel
 
 LIMIT_S: Final = 3600.0

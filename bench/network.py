@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One sender and N receivers, each in a network namespace of its own, joined by a bridge.
 
-The bridge is in the run's namespace (topologies/lifecycle.py), which this process is in: the
+The bridge is in the run's namespace (topologies/emulate/lifecycle.py), which this process is in:
+the
 kernel's own, or, in a guest, whose kernel has none, Open vSwitch as a learning switch. Rate and
 queue are HTB with a bfifo at the sender's NIC, the delay is netem at the bridge's ports in both
 directions, and loss is drawn by iptables for everything that arrives at a receiver, UDP and TCP.
@@ -17,15 +18,15 @@ from pathlib import Path
 from typing import IO, Final
 
 from bench.jobs import Job
-from topologies.openvswitch import OpenVSwitch
-from topologies.shell import (
-    LabError,
+from common.shell import (
+    NetworkError,
     check,
     check_all,
     die_with_parent,
     enter_network_namespace,
     in_node,
 )
+from topologies.emulate.openvswitch import OpenVSwitch
 
 CLONE_NEWNET: Final = 0x40000000
 QUEUE_BYTES: Final = 600_000_000
@@ -173,15 +174,17 @@ class Network:
             for i in range(1, len(self._holders)):
                 rules = check(in_node(self.pid(i), ["iptables", "-w", "-S", "INPUT"]))
                 if "statistic" not in rules:
-                    raise LabError(f"receiver {i}: no loss rule, iptables says: {rules.strip()}")
+                    raise NetworkError(
+                        f"receiver {i}: no loss rule, iptables says: {rules.strip()}"
+                    )
         if job.rate_bps:
             text = check(in_node(self.pid(0), ["tc", "class", "show", "dev", "eth0"]))
             if "rate" not in text:
-                raise LabError(f"the sender has no HTB class, tc says: {text.strip()}")
+                raise NetworkError(f"the sender has no HTB class, tc says: {text.strip()}")
         if job.delay_ms:
             text = check(["tc", "qdisc", "show", "dev", "p1"])
             if f"delay {job.delay_ms:g}" not in text:
-                raise LabError(f"port 1 has no delay, tc says: {text.strip()}")
+                raise NetworkError(f"port 1 has no delay, tc says: {text.strip()}")
 
     def sent_bytes(self) -> int:
         """What the sender's NIC has sent."""
@@ -213,7 +216,7 @@ class Network:
                 list(argv), stdin=stdin, stdout=stdout, stderr=stderr, preexec_fn=prepare
             )
         except FileNotFoundError as error:
-            raise LabError(f"{argv[0]}: not found on this machine") from error
+            raise NetworkError(f"{argv[0]}: not found on this machine") from error
         finally:
             os.close(namespace)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from controller.client import Endpoint
-from topologies.model import (
+from controller.api.path_client import Endpoint
+from topologies.model.network import (
     ControlledBy,
     Domain,
     Impairment,

@@ -26,20 +26,20 @@ import httpx
 
 from bench.path_network import ACCESS_PORT, DOMAIN, FAR, NEAR, SWITCHES, endpoint, leaves, network
 from bench.statistics import median
-from controller import rest, server
-from controller.client import Endpoint
-from controller.entries import Entry
-from controller.messages import Change, Command, Message
-from controller.service import Failure, PathService
-from controller.store import Store
-from topologies.openvswitch import OpenVSwitch
-from topologies.shell import LabError, check, die_with_parent
+from common.places import ROOT
+from common.shell import NetworkError, check, die_with_parent
+from controller.api import rest, server
+from controller.api.path_client import Endpoint
+from controller.paths.entries import Entry
+from controller.paths.messages import Change, Command, Message
+from controller.service.service import Failure, PathService
+from controller.service.store import Store
+from topologies.emulate.openvswitch import OpenVSwitch
 
 SIZES: Final = (8, 100, 1000)
 RATE_BPS: Final = 1_000_000
 CYCLES: Final = 7  # of joining and leaving, at each size
 ENTRIES: Final = 10_000
-ROOT: Final = Path(__file__).resolve().parent.parent
 READY_LIMIT_S: Final = 120.0
 
 
@@ -157,7 +157,7 @@ def _wait_until_ready(client: Client) -> None:
 
 class _FakeSwitches:
     def __init__(self) -> None:
-        from controller import compat, openflow
+        from controller.switches import compat, openflow
 
         self._datapath = compat.offline_datapath()
         self._encode = openflow.encode
@@ -327,5 +327,5 @@ def run_paths(tool: str, work: Path) -> dict[str, Any]:
     try:
         with BACKENDS[tool](work) as backend:
             return {"status": "ok", **measure(backend)}
-    except (Failed, LabError, OSError, httpx.HTTPError, json.JSONDecodeError) as error:
+    except (Failed, NetworkError, OSError, httpx.HTTPError, json.JSONDecodeError) as error:
         return {"status": "failed", "reason": str(error)}

@@ -22,7 +22,7 @@ from bench.program import Program
 from bench.statistics import percentile
 from bench.tools import BY_NAME, Context, Tool
 from bench.watch import Watch
-from topologies.shell import LabError
+from common.shell import NetworkError
 
 CONNECT_LIMIT_S: Final = 120.0
 IDLE_LIMIT_S: Final = 60.0  # without an arrival: the tool has given up
@@ -381,7 +381,7 @@ def run_job(job: Job, build: Path, work: Path) -> dict[str, Any]:
         finally:
             report = run.finish()
         return {"status": "ok", **result, **report}
-    except (RunFailed, LabError, OSError) as error:
+    except (RunFailed, NetworkError, OSError) as error:
         return {"status": "failed", "reason": str(error)}
     finally:
         if network is not None:

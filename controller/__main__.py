@@ -4,12 +4,12 @@
 import sys
 
 if sys.argv[1:2] == ["keys"]:
-    from controller.keys import main as make_keys
+    from controller.api.keys import main as make_keys
 
     sys.exit(make_keys(sys.argv[2:]))
 
 if sys.argv[1:2] == ["attend"]:
-    from controller.attend import main as attend
+    from controller.remote_controllers import main as attend
 
     sys.exit(attend(sys.argv[2:]))
 

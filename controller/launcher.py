@@ -28,20 +28,22 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from controller import auth, queue_option, southbound
-from controller.core import UnknownDomain, core_of
-from controller.events import EventLog
+from controller import southbound
+from controller.api import auth
 from controller.federation import joining
 from controller.federation.federation import Federation
 from controller.federation.front import FederatedService
 from controller.federation.peers import PeerAddress, PeerErrors, load_peers
-from controller.queues import QueueError
-from controller.service import PathService
-from controller.store import Store, StoreError
-from controller.switchboard import Switchboard
-from controller.workgroups import WorkgroupErrors, Workgroups
-from controller.workgroups import load as load_workgroups
-from topologies.model import ControlledBy, Network
+from controller.paths.core import UnknownDomain, core_of
+from controller.paths.queues import QueueError
+from controller.service.events import EventLog
+from controller.service.service import PathService
+from controller.service.store import Store, StoreError
+from controller.service.workgroups import WorkgroupErrors, Workgroups
+from controller.service.workgroups import load as load_workgroups
+from controller.switches import queue_option
+from controller.switches.switchboard import Switchboard
+from topologies.model.network import ControlledBy, Network
 
 LOG = logging.getLogger(__name__)
 RETRY_S = 2.0
@@ -240,12 +242,12 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     # Slow imports, and the framework's, only after the cheap checks.
     try:
-        from controller import compat, openflow
+        from controller.switches import compat, openflow
     except ImportError as error:
         raise UsageError(str(error)) from error
-    from controller import rest, server
-    from controller.monitor import Monitor
-    from controller.observe import router_of
+    from controller.api import rest, server
+    from controller.api.observe import router_of
+    from controller.service.monitor import Monitor
 
     switchboard = Switchboard(
         core.dpids,
@@ -334,7 +336,9 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     try:
         prober.start()
-        services = compat.start("controller.app", of_host, of_port, of_tls, switchboard=switchboard)
+        services = compat.start(
+            "controller.switches.app", of_host, of_port, of_tls, switchboard=switchboard
+        )
     except Exception:
         LOG.exception("the framework did not start")
         end("the framework did not start", 1)
@@ -369,7 +373,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 def _tls_of(arguments: argparse.Namespace) -> ssl.SSLContext | None:
     """Raises ListenError."""
-    from controller.server import Tls
+    from controller.api.server import Tls
 
     if arguments.rest_tls_key is None:
         return None

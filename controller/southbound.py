@@ -15,13 +15,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from controller.core import Core
-from controller.liveness import Liveness, Settings, watched_links
-from controller.messages import Role
-from controller.prober import Prober
-from controller.roles import Keeper, Lease, LeaseTable
-from controller.switchboard import Switchboard
-from topologies.model import Network
+from controller.paths.core import Core
+from controller.paths.messages import Role
+from controller.service.active_role import Keeper, Lease, LeaseTable
+from controller.switches.liveness import Liveness, Settings, watched_links
+from controller.switches.prober import Prober
+from controller.switches.switchboard import Switchboard
+from topologies.model.network import Network
 
 LOG = logging.getLogger(__name__)
 PERIOD_MS = 100.0
@@ -87,7 +87,7 @@ def tls_of(arguments: argparse.Namespace) -> ssl.SSLContext | None:
     """Raises OptionError if a file cannot be used."""
     if arguments.of_tls_key is None:
         return None
-    from controller import compat
+    from controller.switches import compat
 
     key, certificate, authority = (
         arguments.of_tls_key,

@@ -8,7 +8,7 @@ from pathlib import Path
 def main() -> int:
     # A cell's process imports no more than it needs: in virtual time each file costs.
     if sys.argv[1:2] == ["cell"] and len(sys.argv) == 4:
-        from experiments import cell_main
+        from experiments.cells import cell_main
 
         return cell_main.main(Path(sys.argv[2]), Path(sys.argv[3]), sys.stderr)
     from experiments import cli

@@ -16,15 +16,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from experiments import estimates, plan_text, runner
-from experiments.capture import Captures
-from experiments.capture import problems as capture_problems
-from experiments.cell_process import CellProblem, Clock, NativeClock, VirtualClock
-from experiments.manifest import machine
-from experiments.progress import make_reporter
-from experiments.rundir import FAILED, PARTIAL, latest_run, partial_runs, remove_partial
-from experiments.selection import ORDERS, ordered
-from experiments.spec import (
+from common.places import BUILD, RUNS
+from experiments.cells.captures import Captures
+from experiments.cells.captures import problems as capture_problems
+from experiments.cells.run_directory import (
+    FAILED,
+    PARTIAL,
+    latest_run,
+    partial_runs,
+    remove_partial,
+)
+from experiments.design.selection import ORDERS, ordered
+from experiments.design.spec import (
     AnySpec,
     SpecErrors,
     UsageError,
@@ -35,11 +38,22 @@ from experiments.spec import (
     load,
     override,
 )
-from topologies.capture import DEFAULT_LIMIT_BYTES
-from virtual.guest import STALL_S
-from virtual.kernel_build import find_kernel
+from experiments.runs import estimates, plan_text, runner
+from experiments.runs.manifest import machine
+from experiments.runs.options import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_INVALID,
+    EXIT_OK,
+    EXIT_USAGE,
+    add_guest_options,
+    clock_of,
+    count,
+    size_bytes,
+)
+from experiments.runs.progress import make_reporter
+from topologies.watch.capture import DEFAULT_LIMIT_BYTES
 
-EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INVALID, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 EXIT_CODES: Final = (
     "exit codes: 0 all ran and all products identical; 1 a cell failed, products differ or a "
     "metric is outside its band (regression); 2 bad usage or input; 3 all ran but a verdict is "
@@ -47,49 +61,22 @@ EXIT_CODES: Final = (
 )
 
 
-def _size(text: str) -> int:
-    """Bytes as a whole number, or with the units of experiment files."""
-    from topologies.units import parse_size_bytes
-
-    try:
-        return parse_size_bytes(int(text) if text.isdigit() else text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"found '{text}'; valid: {error}") from None
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"found '{text}'; valid: a whole number from 1 on")
-    return int(text)
-
-
 def _overrides(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="an experiment (see list) or a .yaml file")
     parser.add_argument(
         "--level", metavar="LEVEL", help="quick (minutes; the default) or paper (as the papers')"
     )
-    parser.add_argument("--repeats", type=_count, metavar="N", help="runs of each cell")
+    parser.add_argument("--repeats", type=count, metavar="N", help="runs of each cell")
     parser.add_argument("--duration", type=float, metavar="S", help="seconds of the trace")
     parser.add_argument("--receivers", type=int, metavar="M", help="number of receivers")
     parser.add_argument("--trace", metavar="FILE", help="lines 'SIZE YYYYMMDDhhmmss.mmm', or model")
     parser.add_argument("--seed", type=int, metavar="N", help="base seed")
     parser.add_argument(
-        "--queue-bytes", type=_size, metavar="N", help="sender's product queue (5GB in the paper)"
+        "--queue-bytes",
+        type=size_bytes,
+        metavar="N",
+        help="sender's product queue (5GB in the paper)",
     )
-
-
-def add_guest_options(parser: argparse.ArgumentParser) -> None:
-    """What `clock_of` reads beside `clock`."""
-    parser.add_argument(
-        "--jobs", type=_count, metavar="N", help="guests at once (virtual; default: one per core)"
-    )
-    parser.add_argument(
-        "--limit-s", type=float, metavar="S", help="real time a cell may take (virtual)"
-    )
-    parser.add_argument(
-        "--stall-s", type=float, default=STALL_S, metavar="S",
-        help="real time without virtual progress after which a guest is ended (virtual)",
-    )  # fmt: skip
 
 
 def _capture_options(parser: argparse.ArgumentParser) -> None:
@@ -99,11 +86,11 @@ def _capture_options(parser: argparse.ArgumentParser) -> None:
         "captures/LINK.pcapng; may be given several times",
     )  # fmt: skip
     parser.add_argument(
-        "--capture-bytes", type=_size, default=DEFAULT_LIMIT_BYTES, metavar="N",
+        "--capture-bytes", type=size_bytes, default=DEFAULT_LIMIT_BYTES, metavar="N",
         help="size of a capture at most: the latest frames (default: 64MB)",
     )  # fmt: skip
     parser.add_argument(
-        "--snap-bytes", type=_size, default=0, metavar="N",
+        "--snap-bytes", type=size_bytes, default=0, metavar="N",
         help="of each frame that is captured (default: all)",
     )  # fmt: skip
 
@@ -133,10 +120,10 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     run.add_argument("--resume", action="store_true", help="use cells of interrupted runs")
     run.add_argument(
-        "--build", type=Path, default=runner.BUILD, metavar="DIR", help="where the C programs are"
+        "--build", type=Path, default=BUILD, metavar="DIR", help="where the C programs are"
     )
     run.add_argument(
-        "--runs", type=Path, default=runner.RUNS, metavar="DIR",
+        "--runs", type=Path, default=RUNS, metavar="DIR",
         help="where results go (default: runs/ of the checkout)",
     )  # fmt: skip
     run.add_argument("--keep-work", action="store_true", help="keep the product queues")
@@ -181,16 +168,16 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if arguments is None else arguments)
     if argv[:1] == ["verify"]:
-        from experiments import verify
+        from experiments.runs import verify
 
         return verify.main(argv[1:])
     try:
         if argv[:1] == ["repeat"]:
-            from experiments import repeat
+            from experiments.runs import repeat
 
             return repeat.main(argv[1:])
         if argv[:1] == ["regression"]:
-            from experiments import regression
+            from experiments.bounds import regression
 
             return regression.main(argv[1:])
         options = _parser().parse_args(argv)
@@ -204,7 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (SpecErrors, UsageError) as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE
-    except (runner.RunError, runner.LabError) as error:
+    except (runner.RunError, runner.NetworkError) as error:
         print(f"experiments: {error}", file=sys.stderr)
         return EXIT_FAILED
     except OSError as error:
@@ -281,35 +268,6 @@ def _run(options: argparse.Namespace, argv: Sequence[str]) -> int:
     return _judge(result)
 
 
-def clock_of(
-    options: argparse.Namespace, planned: Sequence[runner.Planned], runs: Path = runner.RUNS
-) -> Clock:
-    """The clock asked for, fit for all that is planned, with results below `runs`. Raises
-    UsageError or RunError."""
-    if options.clock == "native":
-        if options.jobs not in (None, 1):
-            raise UsageError(
-                f"found --jobs {options.jobs}; valid: 1 with the native clock, because cells that "
-                "run at once disturb each other, or --clock virtual"
-            )
-        return NativeClock()
-    kernel = find_kernel()
-    if kernel is None:
-        raise runner.RunError(
-            "found no kernel for virtual time; valid: build it with `make virtual-kernel`"
-        )
-    clock = VirtualClock(
-        kernel, jobs=options.jobs, limit_s=options.limit_s, stall_s=options.stall_s
-    )
-    try:
-        clock.fit([(p.cell, p.trace.size_bytes) for p in planned])
-    except CellProblem as error:
-        raise runner.RunError(str(error)) from None
-    if on_disk := [p for p in planned if clock.on_disk(p.cell, p.trace.size_bytes)]:
-        runner.check_disk(on_disk, runs)
-    return clock
-
-
 def _judge(result: runner.RunResult) -> int:
     """The exit code, and on stderr why it is not 0."""
     code = EXIT_OK
@@ -350,7 +308,7 @@ def _shown(path: Path) -> Path:
 def _report(options: argparse.Namespace) -> int:
     runs: list[Path] = options.runs
     if len(runs) > 1 or options.identical or options.json is not None:
-        from experiments import compare
+        from experiments.runs import compare
 
         return compare.main(
             runs or [_newest()],
@@ -365,7 +323,7 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _newest() -> Path:
-    run = latest_run(runner.RUNS)
+    run = latest_run(RUNS)
     if run is None:
         raise runner.RunError("found no run; valid: `make experiment-lossy` first")
     return run
@@ -374,7 +332,7 @@ def _newest() -> Path:
 def _clean(everything: bool) -> int:
     """What interrupted runs left; with --all every result, too."""
     removed = 0
-    for experiment in sorted(p for p in runner.RUNS.glob("*") if p.is_dir()):
+    for experiment in sorted(p for p in RUNS.glob("*") if p.is_dir()):
         for partial in partial_runs(experiment.parent, experiment.name):
             remove_partial(partial)
             removed += 1

@@ -13,13 +13,13 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from common.shell import termination_as_interrupt
 from labs import checking, results, session
 from labs.checking import CheckProblem
 from labs.session import SessionError
 from labs.shell import shell
 from labs.spec import Lab, LabErrors, all_labs, as_words, find_lab
 from labs.workdir import LabError, Work, default_directory, open_work, read_work, reset_files
-from topologies.shell import termination_as_interrupt
 from virtual.kernel_build import KernelError, ensure_kernel
 
 EXIT_USAGE, EXIT_INTERRUPTED = 2, 130

@@ -27,16 +27,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from common.files import write_json
+from common.shell import NetworkError, termination_as_interrupt
 from labs.bash import Bash
 from labs.checking import CheckProblem, run_checks
 from labs.live import LiveNetwork
 from labs.spec import Lab, as_words, load_lab
-from topologies import lifecycle
-from topologies.lab import Lab as Emulated
-from topologies.lab import open_lab
-from topologies.model import Network
-from topologies.shell import LabError, termination_as_interrupt
-from virtual.files import write_json
+from topologies.emulate import lifecycle
+from topologies.emulate.emulation import Emulation, open_emulation
+from topologies.model.network import Network
 
 POLL_S: Final = 0.05  # how soon an interrupt is seen while a command runs
 IDLE_POLL_S: Final = 0.02  # native clock: how soon a command is seen
@@ -85,7 +84,7 @@ def main(exchange: Path) -> int:
             network = Network.from_json(job.network)
             with (
                 lifecycle.enter(job.run_id, kind=KIND, topology=network.name) as run,
-                open_lab(
+                open_emulation(
                     network,
                     run.state_dir,
                     progress=lambda t: say("progress", text=t),
@@ -98,7 +97,7 @@ def main(exchange: Path) -> int:
                 agent.serve()
     except KeyboardInterrupt:
         return 0
-    except LabError as error:
+    except NetworkError as error:
         say("failed", text=str(error))
         return 1
     except Exception as error:
@@ -114,7 +113,7 @@ class _Interrupted(Exception):
 class Agent:
     """Serves commands, one after the other; a context manager."""
 
-    def __init__(self, exchange: Path, job: Job, lab: Lab, emulated: Emulated) -> None:
+    def __init__(self, exchange: Path, job: Job, lab: Lab, emulated: Emulation) -> None:
         self._exchange, self._job, self._lab, self._emulated = exchange, job, lab, emulated
         self._network = LiveNetwork(emulated)
         self._faults_path = emulated.state_dir / "faults.sock"
@@ -153,7 +152,7 @@ class Agent:
     # -- commands
 
     def prepare(self) -> None:
-        """What the lab wants done before the student comes. LabError."""
+        """What the lab wants done before the student comes. NetworkError."""
         name = self._lab.spec.prepare
         if name is None:
             return
@@ -162,7 +161,7 @@ class Agent:
         code = self._run(0, f"( set -e; . {script} ) >{told} 2>&1")
         if code != 0:
             text = log.read_text(encoding="utf-8", errors="replace").strip()
-            raise LabError(f"{name} of the lab failed with code {code}: {text[-1000:]}")
+            raise NetworkError(f"{name} of the lab failed with code {code}: {text[-1000:]}")
 
     def serve(self) -> None:
         number = 1
@@ -201,7 +200,7 @@ class Agent:
             )
         except _Interrupted:
             return {"problem": "interrupted; no result is written"}
-        except (LabError, CheckProblem) as error:
+        except (NetworkError, CheckProblem) as error:
             return {"problem": str(error)}
         except KeyboardInterrupt:
             raise
@@ -244,11 +243,11 @@ class Agent:
             try:
                 text = self._fault(words)
                 connection.sendall(f"0{text}\n".encode())
-            except LabError as error:
+            except NetworkError as error:
                 connection.sendall(f"1{error}\n".encode())
 
     def _fault(self, words: list[str]) -> str:
-        """Does it and says what was done. LabError."""
+        """Does it and says what was done. NetworkError."""
         lab = self._emulated
         match words:
             case ["cut", link]:
@@ -266,13 +265,13 @@ class Agent:
             case ["start-controller"]:
                 lab.start_controller(self._domain())
             case _:
-                raise LabError(f"found '{' '.join(words)}'; valid: fault {FAULTS}")
+                raise NetworkError(f"found '{' '.join(words)}'; valid: fault {FAULTS}")
         return f"{' '.join(words)}: done at {time.strftime('%H:%M:%S')}"
 
     def _domain(self) -> str:
         domains = list(self._emulated.controller_sockets)
         if not domains:
-            raise LabError("this lab has no controller")
+            raise NetworkError("this lab has no controller")
         return domains[0]
 
 

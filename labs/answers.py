@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from topologies.document import TopologyErrors, read_document
+from topologies.model.document import TopologyErrors, read_document
 
 
 class NoAnswer(Exception):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m labs case N FILE.yaml CASE`: an experiment's first cell, in virtual time, with
-something done behind its back (labs/mischief.py). Its verdict is taken away: the student gives it.
+something done behind its back (labs/hidden_faults.py). Its verdict is taken away: the student
+gives it.
 """
 
 from __future__ import annotations
@@ -14,21 +15,36 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from experiments import digests
-from experiments.capture import NO_CAPTURES
-from experiments.cell_process import GUEST_OUT, VirtualClock, guest_path
-from experiments.planning import BUILD, ROOT, check_machine, plan
-from experiments.rundir import RunDirectory, write_json
-from experiments.runner import LabError as NetworkError
-from experiments.runner import RunError
-from experiments.running_cell import Failed, RunningCell
-from experiments.spec import ExperimentSpec, SpecErrors, UsageError, load, override
+from common.places import BUILD, ROOT
+from common.shell import termination_as_interrupt
+from experiments.cells.captures import NO_CAPTURES
+from experiments.cells.run_directory import RunDirectory, write_json
+from experiments.design.spec import (
+    ExperimentSpec,
+    SpecErrors,
+    UsageError,
+    load,
+    override,
+)
+from experiments.runs import digests
+from experiments.runs.cell_process import GUEST_OUT, VirtualClock, guest_path
+from experiments.runs.planning import (
+    check_machine,
+    plan,
+)
+from experiments.runs.runner import NetworkError, RunError
+from experiments.runs.running_cell import Failed, RunningCell
+from labs.hidden_faults import (
+    CASES,
+    DONE,
+    Mischief,
+    argv_of,
+    mischief,
+)
 from labs.measure import SEED, begun
-from labs.mischief import CASES, DONE, Mischief, argv_of, mischief
 from labs.runs import RUNS
 from labs.spec import Lab, LabErrors
 from labs.workdir import LabError
-from topologies.shell import termination_as_interrupt
 from virtual.guest import EXCHANGE
 from virtual.kernel_build import find_kernel
 

@@ -2,7 +2,8 @@
 """FMTP messages of a capture, read without Wireshark: what checks compare a student's reading
 with.
 
-Reads pcapng as `topologies.pcapng` writes it: Ethernet, perhaps a VLAN tag, IPv4, UDP and TCP.
+Reads pcapng as `topologies.watch.pcapng` writes it: Ethernet, perhaps a VLAN tag, IPv4, UDP and
+TCP.
 FMTP's messages: docs/fmtp.md; layout 2021, without extension 1's bodies.
 """
 

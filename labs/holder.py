@@ -23,15 +23,22 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from common.files import Tail, write_json
+from common.places import ROOT
+from common.shell import NetworkError, die_with_parent, termination_as_interrupt
 from labs import agent
 from labs.network import lab_network
 from labs.spec import Lab
 from labs.workdir import LabError, Work, read_work
-from topologies import background, lifecycle, marks
-from topologies.shell import LabError as NetworkError
-from topologies.shell import die_with_parent, termination_as_interrupt
-from virtual.files import Tail, write_json
-from virtual.guest import CHECKOUT, EXCHANGE, ROOT, Guest, GuestError, GuestSpec, Share
+from topologies.emulate import background_process, lifecycle, marks
+from virtual.guest import (
+    CHECKOUT,
+    EXCHANGE,
+    Guest,
+    GuestError,
+    GuestSpec,
+    Share,
+)
 from virtual.kernel_build import ensure_kernel
 
 STATE, LOCK, SOCKET = "state.json", "lock", "socket"
@@ -183,18 +190,20 @@ def directory_socket(path: Path) -> Callable[[], contextlib.AbstractContextManag
 def hold(lab: Lab, state: Path, work_directory: Path, clock: str, report_fd: int) -> int:
     """The process in the background. Says on `report_fd` how far it is (lines of JSON)."""
 
-    report = background.reporter(report_fd)
+    report = background_process.reporter(report_fd)
     try:
         with termination_as_interrupt(), ExitStack() as stack:
             lock = stack.enter_context((state / LOCK).open("ab"))
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                report(background.FAILED, f"lab {lab.number} is up already")
+                report(background_process.FAILED, f"lab {lab.number} is up already")
                 return 1
             work = read_work(work_directory)
             if work is None:
-                report(background.FAILED, f"{work_directory}: found no work directory of a lab")
+                report(
+                    background_process.FAILED, f"{work_directory}: found no work directory of a lab"
+                )
                 return 1
             backend: Backend = (
                 VirtualBackend(lab, work) if clock == "virtual" else NativeBackend(lab, work)
@@ -202,14 +211,14 @@ def hold(lab: Lab, state: Path, work_directory: Path, clock: str, report_fd: int
             stack.callback(backend.stop)
             holder = Holder(lab, work, clock, state, backend)
             stack.callback(holder.close)
-            holder.wait_ready(lambda text: report(background.PROGRESS, text))
-            report(background.READY, "")
+            holder.wait_ready(lambda text: report(background_process.PROGRESS, text))
+            report(background_process.READY, "")
             os.close(report_fd)
             holder.serve()
     except KeyboardInterrupt:
         return 0
     except Exception as error:  # the student sees it, whatever it is
-        report(background.FAILED, str(error))
+        report(background_process.FAILED, str(error))
         print(f"lab {lab.number}: {error}", file=sys.stderr, flush=True)
         if not isinstance(error, (Ended, LabError, NetworkError)):
             raise

@@ -20,9 +20,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from topologies.lab import Lab
-from topologies.model import Link, Network, Nic, Port
-from topologies.shell import LabError, check, namespace_of
+from common.shell import NetworkError, check, namespace_of
+from topologies.emulate.emulation import Emulation
+from topologies.model.network import (
+    Link,
+    Network,
+    Nic,
+    Port,
+)
 
 UDP_PORT: Final = 7070
 MAGIC: Final = b"DPLAB\0"
@@ -129,7 +134,7 @@ def multicast_frame(nic: Nic, group: str, vlan: int | None, data: bytes) -> byte
 class LiveNetwork:
     """The network of a lab that is up. `lab`: all that topologies can do with it."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Emulation) -> None:
         self.lab = lab
         self._streams = 0
 
@@ -140,19 +145,19 @@ class LiveNetwork:
     # -- looking
 
     def link(self, a: str, b: str) -> tuple[Link, Port, Port]:
-        """The link between two nodes, its port at `a` and its port at `b`. LabError."""
+        """The link between two nodes, its port at `a` and its port at `b`. NetworkError."""
         for link in self.network.links:
             for here, there in ((link.a, link.b), (link.b, link.a)):
                 if (here.node, there.node) == (a, b):
                     return link, here, there
-        raise LabError(f"no link between {a} and {b}")
+        raise NetworkError(f"no link between {a} and {b}")
 
     def delay_ms(self) -> float:
         """More than any path takes."""
         return sum(k.forward.delay_ms for k in self.network.links)
 
     def ofctl(self, *words: str) -> str:
-        """LabError."""
+        """NetworkError."""
         return check(["ovs-ofctl", "-O", "OpenFlow13", "--no-names", *words])
 
     def counters(self) -> dict[str, Any]:
@@ -194,7 +199,7 @@ class LiveNetwork:
         stack and its queues; `past_queues`: as frames at its NIC. `watch`: directions of links
         whose frames are counted; `events`: what is called so many seconds after the first
         datagram, beside the stream; `settle_s`: how long, beyond the links' delays, what is still
-        on its way is waited for. LabError."""
+        on its way is waited for. NetworkError."""
         source = self._nic_sender(sender, lane) if past_queues else self._udp_sender(sender, lane)
         return self._stream(
             source, receivers, count, interval_s, frame_bytes, lane, watch, events, settle_s
@@ -212,7 +217,7 @@ class LiveNetwork:
         watch: Sequence[tuple[str, str]] = (),
     ) -> Seen:
         """As `stream`, of frames with VLAN id `vlan` that come to switch `at` from the link to
-        `neighbour`, a switch. LabError."""
+        `neighbour`, a switch. NetworkError."""
         source = self._link_sender(neighbour, at, vlan)
         return self._stream(source, receivers, count, 0.005, frame_bytes, 1, watch, (), SETTLE_S)
 
@@ -260,7 +265,7 @@ class LiveNetwork:
         def guarded() -> None:
             try:
                 call()
-            except LabError as error:
+            except NetworkError as error:
                 loop.problem = error
 
         return guarded
@@ -294,7 +299,7 @@ class LiveNetwork:
             try:
                 one.bind((port.interface, ETH_P_ALL))
             except OSError as error:
-                raise LabError(f"interface {port.interface}: {error.strerror}") from error
+                raise NetworkError(f"interface {port.interface}: {error.strerror}") from error
             yield one
 
     @contextmanager
@@ -353,7 +358,7 @@ class _Loop:
         self._by_fd: dict[int, tuple[socket.socket, str | tuple[str, str]]] = {}
         self.arrivals: dict[str, list[Arrival]] = {}
         self.tags: dict[tuple[str, str], Counter[int]] = {}
-        self.problem: LabError | None = None
+        self.problem: NetworkError | None = None
 
     def add_receiver(self, host: str, one: socket.socket) -> None:
         self.arrivals[host] = []

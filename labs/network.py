@@ -8,8 +8,8 @@ from pathlib import Path
 
 from labs.spec import Lab
 from labs.workdir import filled
-from topologies.load import load
-from topologies.model import Network
+from topologies.model.load import load
+from topologies.model.network import Network
 
 
 def lab_network(lab: Lab, student: str) -> Network:

@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from common.files import write_json
 from labs.checking import CheckResult
 from labs.spec import Lab, Value
 from labs.workdir import LabError, Work
-from virtual.files import write_json
 
 FORMAT: Final = 1
 KEY_VARIABLE: Final = "DOWNPOUR_LABS_KEY"

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from experiments import digests
-from parsers.jsonfiles import BadFile
-from parsers.rundir import load_cell
-from parsers.summary import CellMetrics, summarize
+from experiments.runs import digests
+from parsers.base.jsonfiles import BadFile
+from parsers.measure.run_files import load_cell
+from parsers.measure.summary import CellMetrics, summarize
 
 RUNS: Final = "runs"  # in the work directory
 

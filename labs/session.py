@@ -19,13 +19,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from common.places import ROOT
 from labs.checking import CheckResult
 from labs.holder import SOCKET, STATE, directory_socket
 from labs.spec import Lab
 from labs.workdir import Work
-from topologies import background, marks
+from topologies.emulate import background_process, marks
 from virtual.cores import cache_directory
-from virtual.guest import ROOT
 
 STOP_S: Final = 30.0
 ANSWER_S: Final = 10.0
@@ -98,7 +98,7 @@ def start(lab: Lab, work: Work, clock: str, say: Callable[[str], None]) -> None:
     except OSError as error:
         raise SessionError(f"{error.filename}: {error.strerror}") from None
     began = time.monotonic()
-    failure = background.start(
+    failure = background_process.start(
         [
             *(sys.executable, "-m", "labs", "_hold"),
             *(str(lab.number), str(directory), str(work.directory), clock),

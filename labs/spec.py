@@ -13,7 +13,12 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from topologies.document import Document, Error, TopologyErrors, read_document
+from topologies.model.document import (
+    Document,
+    Error,
+    TopologyErrors,
+    read_document,
+)
 
 __all__ = ["CheckSpec", "Lab", "LabErrors", "LabSpec", "Value", "all_labs", "find_lab", "load_lab"]
 

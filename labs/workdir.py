@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from common.files import write_json
 from labs.spec import Lab, Value, as_words
-from virtual.files import write_json
 
 STATE: Final = ".lab.json"
 TEMPLATE: Final = ".template"

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from parsers import reading
-from parsers.formats import FORMATS
-from parsers.jsonfiles import BadFile
-from parsers.metrics import GROUP_BYTES
+from parsers.base.jsonfiles import BadFile
+from parsers.measure.metrics import GROUP_BYTES
+from parsers.read.formats import FORMATS
 
 
 def _bytes(text: str) -> int:
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from parsers import bench
 
             return bench.run(options.receivers, options.json)
-        from parsers.publish import write_report  # brings the drawing library along
+        from parsers.report.publish import write_report  # brings the drawing library along
 
         written = write_report(
             options.run_dir, options.group_bytes, include_invalid=options.include_invalid

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from parsers.formats import by_name
-from parsers.rundir import load_cell
-from parsers.summary import summarize
+from parsers.measure.run_files import load_cell
+from parsers.measure.summary import summarize
+from parsers.read.formats import by_name
 from parsers.synthetic_hour import Hour, write_cell, write_others
 
 

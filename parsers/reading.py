@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from parsers.file_sets import (
+from parsers.base.jsonfiles import BadFile
+from parsers.base.problems import Problem
+from parsers.measure.file_sets import (
     CSV_HEADER,
     FileSetRow,
     deliveries_of,
@@ -17,12 +19,17 @@ from parsers.file_sets import (
     rows,
     sent_sizes,
 )
-from parsers.formats import FORMATS, HEAD_CHARACTERS, Format, by_name, detect, json_lines
-from parsers.jsonfiles import BadFile
-from parsers.ldm_log import LdmLog, parse_ldm_log
-from parsers.papers_log import PapersLog, parse_papers_log
-from parsers.problems import Problem
-from parsers.trace import parse_any_trace
+from parsers.read.formats import (
+    FORMATS,
+    HEAD_CHARACTERS,
+    Format,
+    by_name,
+    detect,
+    json_lines,
+)
+from parsers.read.ldm_log import LdmLog, parse_ldm_log
+from parsers.read.papers_log import PapersLog, parse_papers_log
+from parsers.read.trace import parse_any_trace
 
 SHOWN_PROBLEMS = 20
 

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from topologies.ctcp_host import ctcp_name
+from topologies.emulate.ctcp_host import ctcp_name
 
 VARIABLE = "DOWNPOUR_WATCHED_BY"
 PREFIX = "downpour-"

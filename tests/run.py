@@ -27,8 +27,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from common.quantities import minutes_text
 from tests.frameworks import EXIT_NO_PACKAGE, FRAMEWORKS, RETRY
-from topologies.units import minutes_text
 
 ROOT = Path(__file__).resolve().parent.parent
 CHECKOUT = ROOT

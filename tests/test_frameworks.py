@@ -16,7 +16,7 @@ from tests.frameworks import CannotInstall, Framework, environment, install
 
 def test_unknown_choice_is_one_clear_error() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", "import controller.compat"],
+        [sys.executable, "-c", "import controller.switches.compat"],
         cwd=frameworks.ROOT,
         env={**os.environ, "DOWNPOUR_FRAMEWORK": "pox"},
         capture_output=True,

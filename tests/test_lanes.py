@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from controller.client import PathService, endpoints_of
-from topologies import lifecycle
-from topologies.lab import Lab, open_lab
-from topologies.load import load
-from topologies.processes import relay_program
+from controller.api.path_client import PathClient, endpoints_of
+from topologies.emulate import lifecycle
+from topologies.emulate.emulation import Emulation, open_emulation
+from topologies.emulate.processes import relay_program
+from topologies.model.load import load
 
 pytestmark = [
     pytest.mark.root,
@@ -53,59 +53,61 @@ control_network: { router: ctl, subnet: 10.20.0.0/16 }
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def emulation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulation]:
     path: Path = tmp_path_factory.mktemp("lanes") / "lanes.yaml"
     path.write_text(TOPOLOGY)
     with (
         lifecycle.enter(lifecycle.new_run_id("test-lanes")) as run,
-        open_lab(load(path), run.state_dir) as lab,
+        open_emulation(load(path), run.state_dir) as emulation,
     ):
-        yield lab
+        yield emulation
 
 
-def answers(lab: Lab, lane: int) -> bool:
+def answers(emulation: Emulation, lane: int) -> bool:
     """Whether the publisher answers a few pings on this lane."""
-    target = lab.network.publisher.path_nic(lane).ip
-    lab.run("sub", ["ip", "neigh", "flush", "all"])  # a failed resolution is remembered for a while
+    target = emulation.network.publisher.path_nic(lane).ip
+    emulation.run(
+        "sub", ["ip", "neigh", "flush", "all"]
+    )  # a failed resolution is remembered for a while
     ping = ["ping", "-n", "-q", "-c", "3", "-i", "0.2", "-W", "2", target]
-    text = lab.run("sub", ping, check=False).stdout
+    text = emulation.run("sub", ping, check=False).stdout
     (received,) = re.findall(r"(\d+) received", text)
     return int(received) > 0
 
 
-def arrived(lab: Lab) -> dict[str, int]:
+def arrived(emulation: Emulation) -> dict[str, int]:
     """Frames that the subscriber's path NICs have received."""
-    counters = lab.counters()["interfaces"]
-    nics = [lab.network.host("sub").path_nic(lane).interface for lane in (1, 2)]
+    counters = emulation.counters()["interfaces"]
+    nics = [emulation.network.host("sub").path_nic(lane).interface for lane in (1, 2)]
     return {nic: counters[f"sub/{nic}"]["rx_packets"] for nic in nics}
 
 
-def multicast(lab: Lab, lane: int, datagrams: int) -> None:
+def multicast(emulation: Emulation, lane: int, datagrams: int) -> None:
     """Datagrams to the lane's group; the publisher's routes choose the NIC."""
     send = (
         "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
         "s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 4)\n"
-        f"for i in range({datagrams}): s.sendto(b'x', ('{lab.network.group_of(lane)}', 5555))"
+        f"for i in range({datagrams}): s.sendto(b'x', ('{emulation.network.group_of(lane)}', 5555))"
     )
-    lab.run("pub", ["python3", "-c", send])
+    emulation.run("pub", ["python3", "-c", send])
 
 
-def test_lanes_are_apart(lab: Lab) -> None:
-    assert not answers(lab, 1)
-    assert not answers(lab, 2)
-    with PathService(lab.controller_socket) as service:
+def test_lanes_are_apart(emulation: Emulation) -> None:
+    assert not answers(emulation, 1)
+    assert not answers(emulation, 2)
+    with PathClient(emulation.controller_socket) as service:
         for lane in (2, 1):
-            root, leaves = endpoints_of(lab.network, lane)
+            root, leaves = endpoints_of(emulation.network, lane)
             (leaf,) = leaves.values()
             service.create_path(f"p{lane}", root, 10_000_000)
             service.add_leaf(f"p{lane}", leaf)
-            assert answers(lab, lane)
+            assert answers(emulation, lane)
             if lane == 2:
-                assert not answers(lab, 1)
-    first, second = arrived(lab)
+                assert not answers(emulation, 1)
+    first, second = arrived(emulation)
     for lane, nic, other in ((1, first, second), (2, second, first)):
-        before = arrived(lab)
-        multicast(lab, lane, 50)
-        after = arrived(lab)
+        before = arrived(emulation)
+        multicast(emulation, lane, 50)
+        after = arrived(emulation)
         assert after[nic] - before[nic] >= 50
         assert after[other] - before[other] < 10  # address resolution at most

@@ -16,14 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from controller.attend import Attendant
-from controller.client import PathService, PathServiceError, endpoints_of
-from topologies import lifecycle, marks, remote
-from topologies.lab import open_lab
-from topologies.load import find, load
-from topologies.processes import CHECKOUT, relay_program
-from topologies.remote import RemoteController
-from topologies.shell import LabError, check
+from common.places import ROOT
+from common.shell import NetworkError, check
+from controller.api.path_client import PathClient, PathClientError, endpoints_of
+from controller.remote_controllers import Attendant
+from topologies.emulate import lifecycle, marks, remote_controllers
+from topologies.emulate.emulation import open_emulation
+from topologies.emulate.processes import relay_program
+from topologies.emulate.remote_controllers import RemoteController
+from topologies.model.load import find, load
 
 WAIT_S = 60.0
 
@@ -40,7 +41,7 @@ def attend(root: Path, namespace: str) -> subprocess.Popen[bytes]:
     argv = [*inside, sys.executable, "-m", "controller", "attend", str(root)]
     # Without the mark of a run that this process has entered: it is none of the run's.
     env = {name: value for name, value in os.environ.items() if name != marks.MARK}
-    process = subprocess.Popen(argv, cwd=CHECKOUT, stderr=subprocess.DEVNULL, env=env)
+    process = subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.DEVNULL, env=env)
     wait_until("attendant", (root / ".attendant").exists)
     return process
 
@@ -65,8 +66,8 @@ def test_controller_elsewhere_may_be_restarted_alone(monkeypatch: pytest.MonkeyP
     if not relay_program().exists():
         pytest.skip(f"{relay_program()} is not built (make build): NOTHING of this was tested")
     namespace = f"remote-{os.getpid()}"
-    monkeypatch.setenv(remote.HOST_VARIABLE, "127.0.0.1")
-    monkeypatch.setattr(remote, "HOME_NAMESPACE", Path("/run/netns") / namespace)
+    monkeypatch.setenv(remote_controllers.HOST_VARIABLE, "127.0.0.1")
+    monkeypatch.setattr(remote_controllers, "HOME_NAMESPACE", Path("/run/netns") / namespace)
     marks.STATE_ROOT.mkdir(parents=True, exist_ok=True)
     network = load(find("geni5"), {"receivers": 4})
     root, leaves = endpoints_of(network)
@@ -75,8 +76,8 @@ def test_controller_elsewhere_may_be_restarted_alone(monkeypatch: pytest.MonkeyP
         try:
             with (
                 lifecycle.enter(lifecycle.new_run_id("test-remote")) as run,
-                open_lab(network, run.state_dir) as lab,
-                PathService(lab.controller_socket) as service,
+                open_emulation(network, run.state_dir) as emulation,
+                PathClient(emulation.controller_socket) as service,
             ):
                 service.create_path("NGRID", root, 20_000_000)
                 service.add_leaf("NGRID", leaves["wsu"])
@@ -88,15 +89,15 @@ def test_controller_elsewhere_may_be_restarted_alone(monkeypatch: pytest.MonkeyP
                 def ready() -> bool:
                     try:
                         return all(service.health()["switches"].values())
-                    except PathServiceError:
+                    except PathClientError:
                         return False
 
                 before = flows()
                 end(attendant)
-                with pytest.raises(PathServiceError):
+                with pytest.raises(PathClientError):
                     service.health()
                 assert flows() == before
-                assert lab.health() == []
+                assert emulation.health() == []
                 attendant = attend(marks.STATE_ROOT, namespace)
                 wait_until("the switches are back", ready)
                 assert [p["name"] for p in service.paths()] == ["NGRID"]
@@ -113,9 +114,9 @@ def test_controller_elsewhere_may_be_restarted_alone(monkeypatch: pytest.MonkeyP
 
 def test_lab_says_when_nobody_attends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marks, "STATE_ROOT", tmp_path)
-    monkeypatch.setattr(remote, "CONTROLLER_START_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(remote_controllers, "CONTROLLER_START_TIMEOUT_S", 0.3)
     controller = RemoteController("controller", "al2s", 6653, tmp_path)
-    with pytest.raises(LabError, match="nobody attends .* there; valid: `python -m controller"):
+    with pytest.raises(NetworkError, match="nobody attends .* there; valid: `python -m controller"):
         controller.start(tmp_path / "network.json")
 
 

@@ -13,10 +13,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from topologies.capture import DEFAULT_LIMIT_BYTES
-from topologies.describe import describe
-from topologies.load import TopologyErrors, bundled, find, load
-from topologies.shell import LabError
+from common.shell import NetworkError
+from topologies.model.describe import describe
+from topologies.model.load import (
+    TopologyErrors,
+    bundled,
+    find,
+    load,
+)
+from topologies.watch.capture import DEFAULT_LIMIT_BYTES
 
 
 def parser() -> argparse.ArgumentParser:
@@ -73,12 +78,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 def parameters(receivers: str | None, assignments: list[str]) -> dict[str, int | str]:
-    """Topology parameters of the command line. LabError for one without a value."""
+    """Topology parameters of the command line. NetworkError for one without a value."""
     found: dict[str, int | str] = {}
     for text in assignments:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise LabError(f"--set: found '{text}'; valid: NAME=VALUE")
+            raise NetworkError(f"--set: found '{text}'; valid: NAME=VALUE")
         found[name] = value
     if receivers is not None:
         found["receivers"] = receivers
@@ -86,18 +91,18 @@ def parameters(receivers: str | None, assignments: list[str]) -> dict[str, int |
 
 
 def _up(options: argparse.Namespace) -> int:
-    from topologies import keeper, lifecycle
+    from topologies.emulate import lifecycle, up_down
 
     lifecycle.require_root()
     network = load(find(options.topology), parameters(options.receivers, options.set))
     start = time.monotonic()
-    run_id = keeper.up(network, options.topology, _progress(start))
-    print(keeper.status_of(run_id), end="")
-    controllers = keeper.lab_state(run_id)["controllers"]
+    run_id = up_down.up(network, options.topology, _progress(start))
+    print(up_down.status_of(run_id), end="")
+    controllers = up_down.lab_state(run_id)["controllers"]
     print(f"\nready after {time.monotonic() - start:.1f} s. Next:")
     print(f"  make shell HOST={network.subscribers[0].name}")
     for domain, socket in controllers.items():
-        for line in keeper.curl_examples(network, domain, socket):
+        for line in up_down.curl_examples(network, domain, socket):
             print(f"  {line}")
     print("  make status, make down")
     return 0
@@ -115,34 +120,36 @@ def _progress(start: float) -> Callable[[str], None]:
 
 
 def _down(options: argparse.Namespace) -> int:
-    from topologies import keeper
+    from topologies.emulate import up_down
 
-    number = keeper.down(lambda text: print(f"removing {text}", flush=True), everything=options.all)
+    number = up_down.down(
+        lambda text: print(f"removing {text}", flush=True), everything=options.all
+    )
     print("nothing was up" if number == 0 else "down")
     return 0
 
 
 def _status() -> int:
-    from topologies import keeper, lifecycle
+    from topologies.emulate import lifecycle, up_down
 
     runs = lifecycle.live_runs()
     for run_id in runs:
-        print(keeper.status_of(run_id), end="")
+        print(up_down.status_of(run_id), end="")
     if not runs:
         print("no network is up")
     return 0
 
 
 def _shell(options: argparse.Namespace) -> int:
-    from topologies import keeper
+    from topologies.emulate import up_down
 
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
-    argv, environment = keeper.shell_command(options.run, options.host, command)
+    argv, environment = up_down.shell_command(options.run, options.host, command)
     os.execvpe(argv[0], argv, environment)
 
 
 def _capture(options: argparse.Namespace) -> int:
-    from topologies.capture_command import capture
+    from topologies.emulate.capture_command import capture
 
     found = capture(
         options.run,
@@ -159,7 +166,7 @@ def _capture(options: argparse.Namespace) -> int:
         + ("; the first ones were overwritten" if found.ring else "")
     )
     if found.problem:
-        raise LabError(found.problem)
+        raise NetworkError(found.problem)
     return 0
 
 
@@ -189,18 +196,18 @@ def run(options: argparse.Namespace) -> int:
     if verb == "validate":
         return _validate(options.files)
     if verb == "doctor":
-        from topologies.doctor import doctor
+        from topologies.emulate.doctor import doctor
 
         return doctor()
     if verb == "purge":
-        from topologies import lifecycle
+        from topologies.emulate import lifecycle
 
         lifecycle.require_root()
         lifecycle.purge(options.run_id)
         return 0
-    from topologies import keeper
+    from topologies.emulate import up_down
 
-    return keeper.keep(
+    return up_down.keep(
         options.run_id, options.topology, Path(options.network), int(options.report_fd)
     )
 
@@ -212,7 +219,7 @@ def main(argv: list[str] | None = None) -> int:
     except TopologyErrors as error:
         print(error, file=sys.stderr)
         return 2
-    except LabError as error:
+    except NetworkError as error:
         print(f"topologies {options.verb}: {error}", file=sys.stderr)
         return 2 if os.geteuid() != 0 else 1
     except KeyboardInterrupt:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from topologies.shell import termination_as_interrupt
+from common.shell import termination_as_interrupt
 from virtual import kernel_build
 from virtual.guest import GuestError, GuestSpec, Share, run_guest
 

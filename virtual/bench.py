@@ -21,10 +21,10 @@ from typing import Any, Final
 
 from ruamel.yaml import YAML
 
-from virtual.files import write_json
+from common.files import write_json
+from common.places import ROOT
 
-ROOT: Final = Path(__file__).resolve().parent.parent
-EXPERIMENT: Final = ROOT / "experiments/lossy.yaml"
+EXPERIMENT: Final = ROOT / "experiments/catalogue/lossy.yaml"
 NAME: Final = "virtual-bench"
 REPLAY: Final = "replaying the trace"
 QUEUE_BYTES: Final = 300_000_000

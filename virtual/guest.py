@@ -24,15 +24,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
-from topologies.shell import die_with_parent
+from common.files import Tail
+from common.places import ROOT
+from common.shell import die_with_parent
 from virtual import status_page
 from virtual.cores import one_core
-from virtual.files import Tail
 from virtual.kernel_build import Kernel
 
-ROOT: Final = Path(__file__).resolve().parent.parent
 INIT: Final = ROOT / "virtual/guest_init.sh"
-ROOMS: Final = ("topologies", "controller", "experiments", "parsers", "virtual", "bench", "labs")
+ROOMS: Final = (
+    "common", "topologies", "controller", "experiments", "parsers", "virtual", "bench", "labs",
+)  # fmt: skip
 # The same for everybody, because paths reach logs; a directory that no host has, because what the
 # host has at the same place could not be seen.
 CHECKOUT: Final = Path("/guest/checkout")

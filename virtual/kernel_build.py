@@ -28,8 +28,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from topologies.shell import die_with_parent
-from topologies.units import minutes_text
+from common.quantities import minutes_text
+from common.shell import die_with_parent
 from virtual import kernel_fetch, kernel_source
 from virtual.cores import cache_directory
 from virtual.kernel_fetch import Progress, Source

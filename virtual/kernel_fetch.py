@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from topologies.units import minutes_text
+from common.quantities import minutes_text
 from virtual.kernel_source import KernelError
 
 Progress = Callable[[str], None]

@@ -14,8 +14,8 @@ import pytest
 from bench.job_process import JobProcess
 from bench.jobs import Job
 from bench.tools import BY_NAME, missing
-from topologies.lifecycle import live_runs
-from virtual.guest import ROOT
+from common.places import ROOT
+from topologies.emulate.lifecycle import live_runs
 
 JOB = Job(
     "blast", "fmtp", "file", "native", 2, rate_bps=50_000_000, loss=0.01, size_bytes=1_000_000

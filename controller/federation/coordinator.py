@@ -27,7 +27,6 @@ import math
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller.core import Endpoint
 from controller.federation.trees import (
     Domains,
     Refusal,
@@ -51,6 +50,7 @@ from controller.federation.values import (
     Segment,
     Unknown,
 )
+from controller.paths.core import Endpoint
 
 REPORTED_DOWN_S = 60.0  # how long a link between other domains is avoided that one says is down
 MAX_ATTEMPTS = 8  # with other VLAN ids, before a hand-off counts as contended

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from controller.core import Endpoint, EndpointKey
 from controller.federation.coordinator import (
     Answer,
     Busy,
@@ -44,7 +43,8 @@ from controller.federation.values import (
     Request,
     Reserve,
 )
-from controller.problems import ServiceError
+from controller.paths.core import Endpoint, EndpointKey
+from controller.service.problems import ServiceError
 
 LOG = logging.getLogger(__name__)
 WORKERS = 4  # for each domain

@@ -14,15 +14,15 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TypeVar
 
-from controller.core import Endpoint, EndpointKey
 from controller.federation.coordinator import Record
 from controller.federation.federation import Federation
 from controller.federation.local import is_at_hand_off
 from controller.federation.trees import Domains, Tree
-from controller.paths import Algorithm, Edge
-from controller.problems import ServiceError
-from controller.service import PathService
-from controller.views import HoldView, PathView, PathWish
+from controller.paths.core import Endpoint, EndpointKey
+from controller.paths.multipoint_path import Algorithm, Edge
+from controller.service.problems import ServiceError
+from controller.service.service import PathService
+from controller.service.views import HoldView, PathView, PathWish
 
 PATIENCE_S = 20.0
 T = TypeVar("T")

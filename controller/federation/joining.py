@@ -15,8 +15,8 @@ from controller.federation.peers import Peer, PeerAddress
 from controller.federation.routes import make_router
 from controller.federation.store import FederationStore
 from controller.federation.trees import Domains
-from controller.store import Store
-from topologies.model import Network
+from controller.service.store import Store
+from topologies.model.network import Network
 
 
 def join(

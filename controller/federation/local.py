@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
 
-from controller.core import Endpoint, EndpointKey
 from controller.federation.trees import Domains, Refusal
 from controller.federation.values import Problem, Segment
-from controller.paths import Algorithm
-from controller.problems import ServiceError
-from controller.views import HoldView, PathView, PathWish
+from controller.paths.core import Endpoint, EndpointKey
+from controller.paths.multipoint_path import Algorithm
+from controller.service.problems import ServiceError
+from controller.service.views import HoldView, PathView, PathWish
 
 # A path service forgets what it removed even if a switch has not confirmed: that switch is
 # brought to the desired state when it is back.
@@ -21,7 +21,7 @@ _DONE_ALL_THE_SAME = frozenset({"unconfirmed", "unknown-path", "unknown-leaf"})
 
 
 class Service(Protocol):
-    """What is used of `controller.service.PathService`."""
+    """What is used of `controller.service.service.PathService`."""
 
     def path(self, name: str) -> PathView: ...
     def down_links(self) -> Mapping[str, str]: ...

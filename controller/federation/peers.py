@@ -27,8 +27,13 @@ from controller.federation.values import (
     read_reply,
     request_json,
 )
-from controller.workgroups import read_token
-from topologies.document import Document, Place, TopologyErrors, read_document
+from controller.service.workgroups import read_token
+from topologies.model.document import (
+    Document,
+    Place,
+    TopologyErrors,
+    read_document,
+)
 
 MESSAGES_URL = "/v1/domains/messages"
 # Who sends, where no token says it: on a Unix socket, which only its owner can open.

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 
-from controller.auth import Caller, caller
+from controller.api.auth import Caller, caller
 from controller.federation.federation import Federation
 from controller.federation.local import is_at_hand_off
 from controller.federation.trees import Tree, segments_of
@@ -25,8 +25,8 @@ from controller.federation.values import (
     reply_json,
 )
 from controller.federation.values import Request as DomainRequest
-from controller.problems import ServiceError
-from controller.views import PathView
+from controller.service.problems import ServiceError
+from controller.service.views import PathView
 
 Who = Annotated[Caller, Depends(caller)]
 

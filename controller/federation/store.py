@@ -11,8 +11,8 @@ from pydantic import TypeAdapter
 from controller.federation.coordinator import Record
 from controller.federation.participant import Note
 from controller.federation.values import Connection
-from controller.problems import ServiceError
-from controller.store import Fenced, Store
+from controller.service.problems import ServiceError
+from controller.service.store import Fenced, Store
 
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 _NOTE: TypeAdapter[Note] = TypeAdapter(Note)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tree of domains of a path, and the segment of each domain. Pure.
 
-The route is `topologies.paths.domain_tree`'s: every domain is entered through one hand-off link,
+The route is `topologies.model.paths.domain_tree`'s: every domain is entered through one hand-off
+link,
 the one nearest to the root when the path first needs the domain; leaves that join later use the
 same entry.
 """
@@ -11,10 +12,15 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller.core import Endpoint
 from controller.federation.values import MAX_MACS, Problem, Segment
-from topologies.model import Link, Network, Port
-from topologies.paths import NoPath, controlled_switches, domain_tree, route
+from controller.paths.core import Endpoint
+from topologies.model.network import Link, Network, Port
+from topologies.model.paths import (
+    NoPath,
+    controlled_switches,
+    domain_tree,
+    route,
+)
 
 
 class Refusal(Exception):

@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from controller.core import Endpoint
+from controller.paths.core import Endpoint
 
 MAX_LEAVES = 4096  # of one segment
 MAX_MACS = 1024  # at one endpoint, as the REST interface has it

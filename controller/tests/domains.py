@@ -7,7 +7,12 @@ from collections.abc import Iterable, Mapping
 
 from hypothesis import strategies as st
 
-from controller.core import Access, Core, Endpoint, Hop
+from controller.paths.core import (
+    Access,
+    Core,
+    Endpoint,
+    Hop,
+)
 
 ACCESS_PORTS = (91, 92)
 VLAN_RANGE = (100, 129)

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from controller.core import Core
-from controller.entries import (
+from controller.paths.core import Core
+from controller.paths.entries import (
     Action,
     Entries,
     EthMatch,
@@ -26,14 +26,19 @@ from controller.entries import (
     SetVlan,
     ToGroup,
 )
-from controller.messages import (
+from controller.paths.messages import (
     Barrier,
     Change,
     Command,
     DeleteOwnedFlows,
     Message,
 )
-from controller.stats import Count, GroupCount, MeterCount, SwitchStats
+from controller.paths.stats import (
+    Count,
+    GroupCount,
+    MeterCount,
+    SwitchStats,
+)
 
 FRAME_BYTES = 100
 

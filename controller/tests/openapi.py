@@ -8,10 +8,10 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from controller.api.observe import router_of
+from controller.api.rest import description, make_app
 from controller.federation.front import FederatedService
 from controller.federation.joining import join
-from controller.observe import router_of
-from controller.rest import description, make_app
 from controller.tests.process import CHECKOUT
 from controller.tests.rig import Rig
 

@@ -21,9 +21,9 @@ from typing import TypeVar
 
 import pytest
 
-from controller.client import PathService, PathServiceError
-from controller.core import core_of
-from controller.entries import LLDP_METER
+from controller.api.path_client import PathClient, PathClientError
+from controller.paths.core import core_of
+from controller.paths.entries import LLDP_METER
 from controller.tests import process
 from controller.tests.sample import MAC_1, network
 from controller.tests.switches import (
@@ -140,11 +140,11 @@ class Bench(Switches):
         with self.client(number) as client:
             process.wait_until("all switches ready", lambda: self._ready(controller, client), 60)
 
-    def _ready(self, controller: subprocess.Popen[str], client: PathService) -> bool:
+    def _ready(self, controller: subprocess.Popen[str], client: PathClient) -> bool:
         assert controller.poll() is None, controller.communicate()
         try:
             health = client.health()
-        except PathServiceError:
+        except PathClientError:
             return False
         return health["role"] == "standby" or all(health["switches"].values())
 
@@ -159,8 +159,8 @@ class Bench(Switches):
         controller.send_signal(how)
         controller.communicate(timeout=30)
 
-    def client(self, number: int = 0) -> PathService:
-        return PathService(self.rest_socket(number))
+    def client(self, number: int = 0) -> PathClient:
+        return PathClient(self.rest_socket(number))
 
 
 @dataclass

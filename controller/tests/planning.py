@@ -6,48 +6,60 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from controller.books import Books
-from controller.core import NOTHING_DOWN, Core, DownSet, Endpoint, EndpointKey
-from controller.entries import Entry
-from controller.messages import Delta
-from controller.paths import Path
-from controller.plan import Step, add_leaf, create_path, delete_path, remove_leaf
-from controller.replan import reroute
+from controller.paths.core import (
+    NOTHING_DOWN,
+    Core,
+    DownSet,
+    Endpoint,
+    EndpointKey,
+)
+from controller.paths.entries import Entry
+from controller.paths.messages import Delta
+from controller.paths.multipoint_path import MultipointPath
+from controller.paths.plan import (
+    Step,
+    add_leaf,
+    create_path,
+    delete_path,
+    remove_leaf,
+)
+from controller.paths.replan import reroute
+from controller.paths.reservations import Reservations
 
 
 class Desk:
     def __init__(self, core: Core) -> None:
         self.core = core
-        self.books = Books(core)
+        self.reservations = Reservations(core)
 
     def take(self, step: Step) -> Step:
-        step.apply(self.books)
+        step.apply(self.reservations)
         return step
 
-    def create(self, name: str, root: Endpoint, rate_bps: int, **more: Any) -> Path:
-        path = Path(name, self.books.next_number(), root, rate_bps, **more)
-        step = self.take(create_path(self.core, self.books, path))
+    def create(self, name: str, root: Endpoint, rate_bps: int, **more: Any) -> MultipointPath:
+        path = MultipointPath(name, self.reservations.next_number(), root, rate_bps, **more)
+        step = self.take(create_path(self.core, self.reservations, path))
         assert step.new is not None
         return step.new
 
     def add(self, name: str, leaf: Endpoint, down: DownSet = NOTHING_DOWN) -> Step:
-        return self.take(add_leaf(self.core, self.books, self[name], leaf, down))
+        return self.take(add_leaf(self.core, self.reservations, self[name], leaf, down))
 
     def remove(self, name: str, key: EndpointKey) -> Step:
-        return self.take(remove_leaf(self.core, self.books, self[name], key))
+        return self.take(remove_leaf(self.core, self.reservations, self[name], key))
 
     def delete(self, name: str, *, release: bool = True) -> Step:
         path = self[name]
-        step = self.take(delete_path(self.core, self.books, path))
+        step = self.take(delete_path(self.core, self.reservations, path))
         if release:
-            self.books.release_number(path.number)
+            self.reservations.release_number(path.number)
         return step
 
     def reroute(self, name: str, down: DownSet) -> Step:
-        return self.take(reroute(self.core, self.books, self[name], down))
+        return self.take(reroute(self.core, self.reservations, self[name], down))
 
-    def __getitem__(self, name: str) -> Path:
-        path = self.books.path(name)
+    def __getitem__(self, name: str) -> MultipointPath:
+        path = self.reservations.path(name)
         assert path is not None
         return path
 
@@ -55,10 +67,10 @@ class Desk:
         return {hop.link: hop.vlan for hop in self[name].hops}
 
 
-def grown(core: Core, path: Path, *leaves: Endpoint) -> Path:
+def grown(core: Core, path: MultipointPath, *leaves: Endpoint) -> MultipointPath:
     """`path`, alone in its domain, with leaves."""
     desk = Desk(core)
-    desk.take(create_path(core, desk.books, path))
+    desk.take(create_path(core, desk.reservations, path))
     for leaf in leaves:
         desk.add(path.name, leaf)
     return desk[path.name]

@@ -9,19 +9,19 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from controller.auth import Access
-from controller.entries import Entries
-from controller.messages import Message
-from controller.monitor import Monitor
-from controller.observe import router_of
-from controller.queues import QueueDriver
-from controller.rest import make_app
-from controller.service import Failure, PathService, Why
-from controller.stats import SwitchStats
-from controller.store import Store
+from controller.api.auth import Access
+from controller.api.observe import router_of
+from controller.api.rest import make_app
+from controller.paths.entries import Entries
+from controller.paths.messages import Message
+from controller.paths.queues import QueueDriver
+from controller.paths.stats import SwitchStats
+from controller.service.monitor import Monitor
+from controller.service.service import Failure, PathService, Why
+from controller.service.store import Store
 from controller.tests.fake_switch import FakeNetwork, Refused
 from controller.tests.sample import network
-from topologies.model import Network
+from topologies.model.network import Network
 
 
 class Clock:

@@ -18,8 +18,8 @@ e1..e4 are static edge switches; h1 publishes; e3 has two subscribers.
 
 from __future__ import annotations
 
-from controller.core import Endpoint
-from topologies.model import (
+from controller.paths.core import Endpoint
+from topologies.model.network import (
     ControlledBy,
     Domain,
     Host,

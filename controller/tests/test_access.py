@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from controller.auth import Access
-from controller.events import EventKind
+from controller.api.auth import Access
+from controller.service.events import EventKind
+from controller.service.workgroups import (
+    Grant,
+    VlanSet,
+    Workgroup,
+    Workgroups,
+)
 from controller.tests.rig import Clock, Rig, assert_problem
 from controller.tests.sample import MAC_1, MAC_2
-from controller.workgroups import Grant, VlanSet, Workgroup, Workgroups
 
 TOKENS = {name: f"the-secret-token-of-{name}" for name in ("unidata", "other", "ops", "peer")}
 
@@ -234,7 +239,7 @@ def test_standby_says_who_is_active(site: Site) -> None:
 
 
 def test_network_events_are_for_admins_and_peers(site: Site) -> None:
-    from controller.rest import _concerns
+    from controller.api.rest import _concerns
 
     log = site.rig.service.events
     of_path = log.add(EventKind.LEAF_ADDED, 0.0, "unidata", path="NGRID")

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from controller.auth import Access
-from controller.service import Failure, Why
+from controller.api.auth import Access
+from controller.service.service import Failure, Why
+from controller.service.workgroups import Workgroup, Workgroups
 from controller.tests.fake_switch import FRAME_BYTES, Frame
 from controller.tests.rig import Rig, assert_problem
 from controller.tests.sample import LEAF_2, LEAF_3, LEAF_4, MAC_1, MAC_2, MAC_4, ROOT
-from controller.workgroups import Workgroup, Workgroups
 
 MULTICAST = "01:00:5e:01:01:01"
 ARP = 0x0806

@@ -12,11 +12,16 @@ from typing import Any
 
 import pytest
 
-from controller import ctl, ctl_text, picture, rest
-from controller.client import PathService
-from controller.core import Endpoint
-from controller.observe import router_of
-from controller.server import Server, listen_unix
+from controller.api import (
+    ctl,
+    ctl_text,
+    picture,
+    rest,
+)
+from controller.api.observe import router_of
+from controller.api.path_client import PathClient
+from controller.api.server import Server, listen_unix
+from controller.paths.core import Endpoint
 from controller.tests.fake_switch import Frame
 from controller.tests.rig import Rig
 from controller.tests.sample import MAC_1, MAC_3A, MAC_3B
@@ -226,9 +231,9 @@ def test_switches_and_workgroup(run: Run, rig: Rig) -> None:
 def test_watch_prints_events_since(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stream has no end of its own: here it ends when nothing comes for half a second."""
     with_path(run)
-    events = PathService.events
+    events = PathClient.events
     monkeypatch.setattr(
-        PathService,
+        PathClient,
         "events",
         lambda service, since: events(service, since, quiet_s=0.5),
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.client import PathService, PathServiceError
+from controller.api.path_client import PathClient, PathClientError
 from controller.tests import process
 from controller.tests.ovs_bench import (
     CORE,
@@ -44,7 +44,7 @@ def active(bench: Bench) -> int:
             try:
                 if client.health()["role"] == "active":
                     return number
-            except PathServiceError:
+            except PathClientError:
                 continue
     return -1
 
@@ -53,7 +53,7 @@ def ready(bench: Bench, number: int) -> bool:
     with bench.client(number) as client:
         try:
             health = client.health()
-        except PathServiceError:
+        except PathClientError:
             return False
         return health["role"] == "active" and all(health["switches"].values())
 
@@ -157,7 +157,7 @@ def test_standby_takes_over_without_a_frame_lost(bench: Bench) -> None:
     first, second = 0, 1
     assert active(bench) == first
     with bench.client(second) as client:
-        with pytest.raises(PathServiceError, match="standby") as caught:
+        with pytest.raises(PathClientError, match="standby") as caught:
             client.create_path("other", ROOT, RATE)
         assert caught.value.status == 503
     # Switches try again after up to 8 s where nobody listened.
@@ -242,7 +242,7 @@ def test_links_that_are_wired_otherwise_are_reported_and_avoided(bench: Bench) -
     assert_undisturbed(stream, "s2", "s4")
 
 
-def uses(client: PathService, source: str, target: str) -> bool:
+def uses(client: PathClient, source: str, target: str) -> bool:
     return any((e["from"], e["to"]) == (source, target) for e in client.get("NGRID")["edges"])
 
 

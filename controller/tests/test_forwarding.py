@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import topologies
-from controller.client import endpoints_of
-from controller.core import Endpoint
-from controller.entries import BROADCAST, Entries
-from controller.forwarding import base_entries
-from controller.messages import Message
-from controller.service import Failure, PathService
+from controller.api.path_client import endpoints_of
+from controller.paths.core import Endpoint
+from controller.paths.entries import BROADCAST, Entries
+from controller.paths.forwarding import base_entries
+from controller.paths.messages import Message
+from controller.service.service import Failure, PathService
 from controller.tests.fake_switch import FakeNetwork, Frame
 from controller.tests.sample import (
     LEAF_2,
@@ -29,8 +29,8 @@ from controller.tests.sample import (
     ROOT,
     network,
 )
-from topologies.load import load
-from topologies.model import ControlledBy, Network
+from topologies.model.load import load
+from topologies.model.network import ControlledBy, Network
 
 MULTICAST = "01:00:5e:01:01:01"
 ARP = 0x0806

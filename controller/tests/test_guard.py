@@ -5,8 +5,13 @@ from __future__ import annotations
 
 import pytest
 
-from controller.guard import Bucket, Counts, Inlet, Strangers
-from controller.replies import Malformed, Type
+from controller.paths.replies import Malformed, Type
+from controller.switches.guard import (
+    Bucket,
+    Counts,
+    Inlet,
+    Strangers,
+)
 from controller.tests.test_replies import message, multipart, packet_in_message
 
 

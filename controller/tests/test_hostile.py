@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from controller.client import PathService, PathServiceError
+from controller.api.path_client import PathClient, PathClientError
 from controller.tests import process
 from controller.tests.sample import network
 from controller.tests.test_launcher import free_port
@@ -47,7 +47,7 @@ class Running:
                 *options,
             ]
         )
-        self.client = PathService(directory / "rest.sock")
+        self.client = PathClient(directory / "rest.sock")
         process.wait_until("health", self._answers, 60)
 
     def close(self) -> None:
@@ -56,7 +56,7 @@ class Running:
 
     def _answers(self) -> bool:
         assert self.process.poll() is None, self.process.communicate()
-        with contextlib.suppress(PathServiceError):
+        with contextlib.suppress(PathClientError):
             return bool(self.client.health()["status"] == "ok")
         return False
 

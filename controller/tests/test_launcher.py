@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.client import PathService, PathServiceError, endpoints_of
+from controller.api.path_client import PathClient, PathClientError, endpoints_of
 from controller.launcher import UsageError, host_and_port
-from controller.store import Store
+from controller.service.store import Store
 from controller.tests import process
 from controller.tests.sample import LEAF_2, LEAF_3, LEAF_4, ROOT, network
 
@@ -145,13 +145,13 @@ def running(network_file: Path) -> Iterator[subprocess.Popen[str]]:
         )
     )
     try:
-        with PathService(socket_path) as service:
+        with PathClient(socket_path) as service:
 
             def answers() -> bool:
                 assert started.poll() is None
                 try:
                     return bool(service.health()["status"] == "ok")
-                except PathServiceError:
+                except PathClientError:
                     return False
 
             process.wait_until("health", answers)
@@ -178,13 +178,13 @@ def test_signal_ends_it_within_a_second(
 def test_client_over_the_socket_without_switches(
     running: subprocess.Popen[str], tmp_path: Path
 ) -> None:
-    with PathService(tmp_path / "rest.sock") as service:
+    with PathClient(tmp_path / "rest.sock") as service:
         assert service.health()["switches"] == dict.fromkeys(("s1", "s2", "s3", "s4"), False)
-        with pytest.raises(PathServiceError, match="switch 's1' not connected") as caught:
+        with pytest.raises(PathClientError, match="switch 's1' not connected") as caught:
             service.create_path("p", ROOT, 1_000_000)
         assert caught.value.status == 504
         assert service.get("p")["state"] == "degraded"
-        with pytest.raises(PathServiceError, match="there is no path 'q'") as caught:
+        with pytest.raises(PathClientError, match="there is no path 'q'") as caught:
             service.get("q")
         assert (caught.value.status, caught.value.title) == (404, "Unknown path")
     assert running.poll() is None
@@ -192,8 +192,8 @@ def test_client_over_the_socket_without_switches(
 
 def test_client_without_a_service(tmp_path: Path) -> None:
     with (
-        PathService(tmp_path / "none.sock") as service,
-        pytest.raises(PathServiceError, match=r"does not answer at .*none\.sock") as caught,
+        PathClient(tmp_path / "none.sock") as service,
+        pytest.raises(PathClientError, match=r"does not answer at .*none\.sock") as caught,
     ):
         service.health()
     assert caught.value.status == 0
@@ -213,9 +213,9 @@ def start_with_store(network_file: Path, *more: str) -> subprocess.Popen[str]:
     def answers() -> bool:
         assert started.poll() is None, log.read_text() if log.exists() else "no log"
         try:
-            with PathService(network_file.parent / "rest.sock") as service:
+            with PathClient(network_file.parent / "rest.sock") as service:
                 return bool(service.health())
-        except PathServiceError:
+        except PathClientError:
             return False
 
     try:
@@ -230,13 +230,13 @@ def test_paths_and_holds_survive_a_kill(network_file: Path) -> None:
     """No switch is connected: what counts is what the next process knows."""
     first = start_with_store(network_file)
     try:
-        with PathService(network_file.parent / "rest.sock") as service:
-            with pytest.raises(PathServiceError, match="not connected"):
+        with PathClient(network_file.parent / "rest.sock") as service:
+            with pytest.raises(PathClientError, match="not connected"):
                 service.create_path("a", ROOT, 1_000_000, end_time=4e9)
             for leaf in (LEAF_2, LEAF_4):
-                with pytest.raises(PathServiceError, match="not connected"):
+                with pytest.raises(PathClientError, match="not connected"):
                     service.add_leaf("a", leaf)
-            with pytest.raises(PathServiceError, match="not connected"):
+            with pytest.raises(PathClientError, match="not connected"):
                 service.remove_leaf("a", LEAF_2)
             shown = service.get("a")
             held = service.hold(
@@ -246,10 +246,10 @@ def test_paths_and_holds_survive_a_kill(network_file: Path) -> None:
         process.end(first)  # kill -9
     second = start_with_store(network_file)
     try:
-        with PathService(network_file.parent / "rest.sock") as service:
+        with PathClient(network_file.parent / "rest.sock") as service:
             assert service.get("a") == shown
             assert service.hold_state("h") == held
-            with pytest.raises(PathServiceError, match="hold 'h' of path 'a' is open"):
+            with pytest.raises(PathClientError, match="hold 'h' of path 'a' is open"):
                 service.delete_path("a")
     finally:
         process.end(second)
@@ -278,7 +278,7 @@ def test_workgroups_are_read_again_at_sighup(network_file: Path) -> None:
     running = start_with_store(network_file, *more)
     log = network_file.parent / "log"
     try:
-        with PathService(f"http://127.0.0.1:{port}", token=TOKEN) as service:
+        with PathClient(f"http://127.0.0.1:{port}", token=TOKEN) as service:
             assert service.workgroup()["name"] == "unidata"
             good = path.read_text()
             path.write_text("workgroups: 7")

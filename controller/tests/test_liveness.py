@@ -11,9 +11,16 @@ from itertools import count
 
 import pytest
 
-from controller import lldp
-from controller.liveness import End, Liveness, News, Settings, Watched, watched_links
+from controller.paths import lldp
 from controller.southbound import probe_period_s
+from controller.switches.liveness import (
+    End,
+    Liveness,
+    News,
+    Settings,
+    Watched,
+    watched_links,
+)
 from controller.tests.sample import network
 
 KEY = b"k" * 16

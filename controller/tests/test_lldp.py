@@ -9,9 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller import lldp
-from controller.entries import CONTROLLER, Flow, Meter, Output
-from controller.lldp import NotAProbe, Probe
+from controller.paths import lldp
+from controller.paths.entries import (
+    CONTROLLER,
+    Flow,
+    Meter,
+    Output,
+)
+from controller.paths.lldp import NotAProbe, Probe
 
 KEY = b"k" * 16
 PROBE = Probe(0x0000AB0000000001, 3, 77)

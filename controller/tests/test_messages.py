@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import random
 
-from controller import compat, openflow
-from controller.core import core_of
-from controller.entries import (
+from controller.paths.core import core_of
+from controller.paths.entries import (
     ANY_MULTICAST,
     COOKIE_BASE,
     TABLE_MISS,
@@ -22,7 +21,7 @@ from controller.entries import (
     SetVlan,
     ToGroup,
 )
-from controller.messages import (
+from controller.paths.messages import (
     Barrier,
     Change,
     Command,
@@ -36,9 +35,10 @@ from controller.messages import (
     delta,
     messages_of,
 )
-from controller.paths import Path
-from controller.plan import entries_of
-from controller.replies import Multipart
+from controller.paths.multipoint_path import MultipointPath
+from controller.paths.plan import entries_of
+from controller.paths.replies import Multipart
+from controller.switches import compat, openflow
 from controller.tests.fake_switch import FakeSwitch
 from controller.tests.planning import grown
 from controller.tests.sample import LEAF_2, LEAF_3, ROOT, network
@@ -179,7 +179,7 @@ def test_flow_mod_bytes() -> None:
 
 def test_every_message_of_a_plan_serializes() -> None:
     core = core_of(network(), "core")
-    path = grown(core, Path("p", 1, ROOT, 20_000_000), LEAF_2, LEAF_3)
+    path = grown(core, MultipointPath("p", 1, ROOT, 20_000_000), LEAF_2, LEAF_3)
     for entries in entries_of(core, path).values():
         for messages in (changes(frozenset(), entries), changes(entries, frozenset())):
             for message in messages:

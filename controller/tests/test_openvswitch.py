@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.client import PathService, PathServiceError
-from controller.entries import Flow, Kind, kind_of
-from controller.forwarding import base_entries
-from controller.paths import Path as MultipointPath
-from controller.plan import entries_of
+from controller.api.path_client import PathClient, PathClientError
+from controller.paths.entries import Flow, Kind, kind_of
+from controller.paths.forwarding import base_entries
+from controller.paths.multipoint_path import MultipointPath
+from controller.paths.plan import entries_of
 from controller.tests import process
 from controller.tests.ovs_bench import (
     ARP,
@@ -51,7 +51,7 @@ def bench() -> Iterator[Bench]:
 
 
 @pytest.fixture
-def path(bench: Bench) -> Iterator[PathService]:
+def path(bench: Bench) -> Iterator[PathClient]:
     """A path with three leaves; deleted at the end."""
     with bench.client() as client:
         client.create_path("NGRID", ROOT, RATE)
@@ -72,7 +72,7 @@ def test_the_datapath_is_the_one_that_was_asked_for(bench: Bench) -> None:
         assert bench.vsctl("get", "bridge", switch, "datapath_type").strip() == DATAPATH
 
 
-def test_switches_hold_what_was_planned(bench: Bench, path: PathService) -> None:
+def test_switches_hold_what_was_planned(bench: Bench, path: PathClient) -> None:
     shown = path.get("NGRID")
     assert shown["state"] == "up"
     number = shown["meter"]["id"]
@@ -120,7 +120,7 @@ def test_other_frames_do_not_pass(bench: Bench) -> None:
     bench.expect(EVERYONE, "s1", MULTICAST, MAC_1, 101)
 
 
-def test_leaf_leaves_and_joins(bench: Bench, path: PathService) -> None:
+def test_leaf_leaves_and_joins(bench: Bench, path: PathClient) -> None:
     at_s3 = sorted(
         re.sub(r"duration=\S+ |n_\w+=\d+, |idle_age=\d+, ", "", f) for f in bench.flows("s3")
     )
@@ -136,7 +136,7 @@ def test_leaf_leaves_and_joins(bench: Bench, path: PathService) -> None:
     assert after == at_s3
 
 
-def test_delete_leaves_nothing(bench: Bench, path: PathService) -> None:
+def test_delete_leaves_nothing(bench: Bench, path: PathClient) -> None:
     path.delete_path("NGRID")
     for switch in CORE.dpids:
         wrong_vlan, miss = bench.flows(switch)
@@ -172,7 +172,7 @@ def test_meter_holds_the_rate(bench: Bench) -> None:
 
 
 def test_counters_tell_what_entered_what_leaves_got_and_what_was_dropped(
-    bench: Bench, path: PathService
+    bench: Bench, path: PathClient
 ) -> None:
     """40 multicast frames, 3 with a spoofed source at s2, 2 with a VLAN id of nobody at s4. Open
     vSwitch credits its flows every half second or so."""
@@ -223,7 +223,7 @@ def test_counters_tell_what_entered_what_leaves_got_and_what_was_dropped(
     )
 
 
-def test_switch_that_lost_everything_is_restored(bench: Bench, path: PathService) -> None:
+def test_switch_that_lost_everything_is_restored(bench: Bench, path: PathClient) -> None:
     bench.vsctl("del-controller", "s2")
     process.wait_until("degraded", lambda: path.get("NGRID")["state"] == "degraded")
     for what in ("del-flows", "del-groups", "del-meters"):
@@ -234,12 +234,12 @@ def test_switch_that_lost_everything_is_restored(bench: Bench, path: PathService
     bench.expect(EVERYONE, "s1", MULTICAST, MAC_1, 101)
 
 
-def test_refused_change_is_reported_and_undone(bench: Bench, path: PathService) -> None:
+def test_refused_change_is_reported_and_undone(bench: Bench, path: PathClient) -> None:
     """Someone takes the group id the path wants at s4: the switch's own error comes back."""
     path.remove_leaf("NGRID", LEAF_4)
     number = path.get("NGRID")["meter"]["id"]
     bench.ofctl("add-group", "s4", f"group_id={number},type=all,bucket=actions=output:1")
-    with pytest.raises(PathServiceError, match="OFPGMFC_GROUP_EXISTS") as caught:
+    with pytest.raises(PathClientError, match="OFPGMFC_GROUP_EXISTS") as caught:
         path.add_leaf("NGRID", LEAF_4)
     assert caught.value.status == 502
     shown = path.get("NGRID")

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from controller.core import (
+from controller.paths.core import (
     Bottleneck,
     Conflict,
     Core,
@@ -20,7 +20,7 @@ from controller.core import (
     Unreachable,
     core_of,
 )
-from controller.entries import (
+from controller.paths.entries import (
     ANY_MULTICAST,
     ANY_UNICAST,
     BROADCAST,
@@ -39,9 +39,14 @@ from controller.entries import (
     cookie_of,
     kind_of,
 )
-from controller.forwarding import meter_of
-from controller.paths import Algorithm, Edge, Path, edges_of
-from controller.plan import add_leaf, entries_of, set_macs
+from controller.paths.forwarding import meter_of
+from controller.paths.multipoint_path import (
+    Algorithm,
+    Edge,
+    MultipointPath,
+    edges_of,
+)
+from controller.paths.plan import add_leaf, entries_of, set_macs
 from controller.tests.planning import Desk, changed
 from controller.tests.planning import grown as grown_on
 from controller.tests.sample import (
@@ -56,17 +61,17 @@ from controller.tests.sample import (
     ROOT,
     network,
 )
-from topologies.model import Impairment
+from topologies.model.network import Impairment
 
 CORE = core_of(network(), "core")
 RATE = 20_000_000
 
 
-def grown(*leaves: Endpoint, number: int = 1, root: Endpoint = ROOT) -> Path:
-    return grown_on(CORE, Path(f"p{number}", number, root, RATE), *leaves)
+def grown(*leaves: Endpoint, number: int = 1, root: Endpoint = ROOT) -> MultipointPath:
+    return grown_on(CORE, MultipointPath(f"p{number}", number, root, RATE), *leaves)
 
 
-def vlans(path: Path) -> dict[str, int]:
+def vlans(path: MultipointPath) -> dict[str, int]:
     return {hop.link: hop.vlan for hop in path.hops}
 
 
@@ -179,18 +184,18 @@ def test_best_effort_has_no_meter_and_reserves_nothing() -> None:
     for entries in entries_of(CORE, desk["p"]).values():
         assert not [e for e in entries if isinstance(e, Meter)]
         assert all(e.meter is None for e in entries if isinstance(e, Flow))
-    assert desk.books.reserved_bps("s2:s4", "s2") == 0
+    assert desk.reservations.reserved_bps("s2:s4", "s2") == 0
 
 
 def test_queues_are_set_only_where_wanted_and_guaranteed() -> None:
     core = dataclasses.replace(CORE, set_queue=True)
-    path = grown_on(core, Path("p", 7, ROOT, RATE), LEAF_3)
+    path = grown_on(core, MultipointPath("p", 7, ROOT, RATE), LEAF_3)
     (group,) = (e for e in entries_of(core, path)["s1"] if isinstance(e, Group))
     assert group.buckets == (Bucket(300, 2, 7),)
     assert group.buckets[0].actions == (SetVlan(300), SetQueue(7), Output(2))
     back = Flow(Match(2, 300), 1000, cookie_of(Kind.UP, 7), (SetVlan(101), Output(1)))
     assert back in entries_of(core, path)["s1"]
-    free = grown_on(core, Path("p", 7, ROOT, 0), LEAF_3)
+    free = grown_on(core, MultipointPath("p", 7, ROOT, 0), LEAF_3)
     (group,) = (e for e in entries_of(core, free)["s1"] if isinstance(e, Group))
     assert group.buckets == (Bucket(300, 2),)
 
@@ -207,7 +212,7 @@ def test_queues_are_set_only_where_wanted_and_guaranteed() -> None:
     ],
 )
 def test_meter(rate_bps: int, rate_kbps: int, burst_kbit: int) -> None:
-    assert meter_of(Path("p", 3, ROOT, rate_bps)) == Meter(3, rate_kbps, burst_kbit)
+    assert meter_of(MultipointPath("p", 3, ROOT, rate_bps)) == Meter(3, rate_kbps, burst_kbit)
 
 
 def test_adding_a_leaf_changes_only_what_it_must() -> None:
@@ -248,7 +253,7 @@ def test_removing_a_leaf_is_the_inverse_of_adding_it() -> None:
     there = desk.add("p", LEAF_4)
     back = desk.remove("p", LEAF_4.key)
     assert desk["p"] == before
-    assert not desk.books.vlan_taken("s2:s4", 330)
+    assert not desk.reservations.vlan_taken("s2:s4", 330)
     assert [
         {s: (set(d.removed), set(d.added)) for s, d in phase.items()} for phase in back.phases
     ] == [{s: (set(d.removed), set(d.added)) for s, d in phase.items()} for phase in there.undoing]
@@ -292,8 +297,8 @@ def test_capacity_names_the_bottleneck() -> None:
     desk.create("more", Endpoint("s1", 1, 1009), 30_000_000)
     core = dataclasses.replace(CORE, hops=tuple(h for h in CORE.hops if h.link != "s3:s4"))
     narrow = Desk(core)
-    for path in desk.books.paths.values():
-        narrow.books.replace(None, path)
+    for path in desk.reservations.paths.values():
+        narrow.reservations.replace(None, path)
     text = r"link 's2:s4' from 's2' has 100000000 bit/s, 90000000 bit/s .* 'more' needs 30000000"
     with pytest.raises(NoCapacity, match=text) as caught:
         narrow.add("more", Endpoint("s4", 9, 2009))
@@ -357,15 +362,15 @@ def test_delay_is_per_direction() -> None:
         (fast, slow, ["s1:s2", "s2:s3"], ["s1:s3"]),
     ):
         core = _asymmetric("s2:s3", forward, backward)
-        path = Path("p", 1, Endpoint("s1", 1, 201), RATE)
+        path = MultipointPath("p", 1, Endpoint("s1", 1, 201), RATE)
         assert list(vlans(grown_on(core, path, Endpoint("s3", 9, 203)))) == there
-        path = Path("p", 1, Endpoint("s3", 9, 203), RATE)
+        path = MultipointPath("p", 1, Endpoint("s3", 9, 203), RATE)
         assert list(vlans(grown_on(core, path, Endpoint("s1", 1, 201)))) == back
 
 
 def test_capacity_of_access_links_is_per_direction() -> None:
     narrow, wide = Impairment(rate_bps=1_000_000), Impairment(rate_bps=1_000_000_000)
-    path = Path("p", 1, ROOT, RATE)
+    path = MultipointPath("p", 1, ROOT, RATE)
     # s4:e4 leaves the core forwards, e2:s2 and e1:s1 backwards.
     for name, leaf in (("s4:e4", LEAF_4), ("e2:s2", LEAF_2)):
         out, back = (narrow, wide) if name == "s4:e4" else (wide, narrow)
@@ -419,18 +424,18 @@ def test_endpoint_of_another_path() -> None:
 
 def test_unreachable() -> None:
     with pytest.raises(Unreachable, match="from switch 's1' to switch 's2'"):
-        grown_on(dataclasses.replace(CORE, hops=()), Path("p", 1, ROOT, RATE), LEAF_2)
+        grown_on(dataclasses.replace(CORE, hops=()), MultipointPath("p", 1, ROOT, RATE), LEAF_2)
 
 
 def test_a_step_fits_only_the_books_it_was_planned_on() -> None:
     desk = Desk(CORE)
     path = desk.create("p", ROOT, RATE)
-    late = add_leaf(CORE, desk.books, path, LEAF_2)
+    late = add_leaf(CORE, desk.reservations, path, LEAF_2)
     desk.add("p", LEAF_3)
     with pytest.raises(ValueError, match="books have changed"):
-        late.apply(desk.books)
+        late.apply(desk.reservations)
     with pytest.raises(ValueError, match="not what path 'p' is now"):
-        add_leaf(CORE, desk.books, path, LEAF_2)
+        add_leaf(CORE, desk.reservations, path, LEAF_2)
 
 
 def test_numbers_and_ids_of_a_deleted_path_wait_for_the_switches() -> None:
@@ -438,13 +443,13 @@ def test_numbers_and_ids_of_a_deleted_path_wait_for_the_switches() -> None:
     desk.create("a", ROOT, RATE)
     desk.add("a", LEAF_2)
     desk.delete("a", release=False)
-    assert desk.books.next_number() == 2
+    assert desk.reservations.next_number() == 2
     desk.create("b", ROOT, RATE)  # its endpoint is free at once
     desk.add("b", LEAF_2)
     assert (desk["b"].number, desk.vlans("b")) == (2, {"s1:s2": 301})
-    desk.books.release_number(2)  # in use: nothing happens
-    assert desk.books.next_number() == 3
-    desk.books.release_number(1)
+    desk.reservations.release_number(2)  # in use: nothing happens
+    assert desk.reservations.next_number() == 3
+    desk.reservations.release_number(1)
     desk.create("c", Endpoint("s1", 1, 201), RATE)
     desk.add("c", Endpoint("s2", 9, 202))
     assert (desk["c"].number, desk.vlans("c")) == (1, {"s1:s2": 300})
@@ -456,11 +461,11 @@ def test_ids_of_a_pruned_branch_can_be_set_aside() -> None:
     desk.add("p", LEAF_2)
     pruned = desk.remove("p", LEAF_2.key)
     assert pruned.old is not None
-    freed = desk.books.set_aside(pruned.old, pruned.new)
+    freed = desk.reservations.set_aside(pruned.old, pruned.new)
     assert freed == (("s1:s2", 300),)
     desk.add("p", LEAF_2)
     assert desk.vlans("p") == {"s1:s2": 301}
-    desk.books.give_back(freed)
+    desk.reservations.give_back(freed)
     desk.create("q", Endpoint("s1", 1, 201), RATE)
     desk.add("q", Endpoint("s2", 9, 202))
     assert desk.vlans("q") == {"s1:s2": 300}
@@ -473,7 +478,7 @@ def test_changing_macs_changes_the_flows_of_that_leaf_only() -> None:
     desk.add("p", LEAF_3)
     before = entries_of(CORE, desk["p"])
     (phase,) = desk.take(
-        set_macs(CORE, desk.books, desk["p"], LEAF_3.key, [MAC_3A, MAC_4.upper()])
+        set_macs(CORE, desk.reservations, desk["p"], LEAF_3.key, [MAC_3A, MAC_4.upper()])
     ).phases
     assert desk["p"].leaves == (LEAF_2, Endpoint("s3", 9, 103, (MAC_4, MAC_3A)))
     assert changed(before, phase) == entries_of(CORE, desk["p"])
@@ -487,7 +492,7 @@ def test_changing_macs_changes_the_flows_of_that_leaf_only() -> None:
         for e in touched
     )
     with pytest.raises(InvalidEndpoint, match=f"MAC {MAC_2} of leaf s3:9:103 is already at s2"):
-        set_macs(CORE, desk.books, desk["p"], LEAF_3.key, [MAC_2])
+        set_macs(CORE, desk.reservations, desk["p"], LEAF_3.key, [MAC_2])
 
 
 def test_a_path_survives_json() -> None:
@@ -498,7 +503,7 @@ def test_a_path_survives_json() -> None:
         leaf_to_leaf=True,
         end_time=1e9,
     )
-    assert Path.from_json(json.loads(json.dumps(path.to_json()))) == path
+    assert MultipointPath.from_json(json.loads(json.dumps(path.to_json()))) == path
 
 
 def test_unknown_domain_names_the_valid_ones() -> None:

@@ -11,9 +11,9 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from controller.core import Endpoint
-from controller.messages import messages_of
-from controller.plan import Step
+from controller.paths.core import Endpoint
+from controller.paths.messages import messages_of
+from controller.paths.plan import Step
 from controller.tests.domains import mac, make_core
 from controller.tests.planning import Desk
 from controller.tests.rig import Rig

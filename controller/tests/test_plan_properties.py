@@ -14,13 +14,29 @@ from collections.abc import Iterable, Mapping
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from controller.books import Books
-from controller.core import Core, DownSet, Endpoint, PlanError
-from controller.entries import BROADCAST, Entry, Flow, Group, Meter
-from controller.forwarding import base_entries
-from controller.messages import Delta
-from controller.paths import Algorithm, Path, unreached
-from controller.plan import Step, entries_of, set_macs, transition
+from controller.paths.core import (
+    Core,
+    DownSet,
+    Endpoint,
+    PlanError,
+)
+from controller.paths.entries import (
+    BROADCAST,
+    Entry,
+    Flow,
+    Group,
+    Meter,
+)
+from controller.paths.forwarding import base_entries
+from controller.paths.messages import Delta
+from controller.paths.multipoint_path import Algorithm, MultipointPath, unreached
+from controller.paths.plan import (
+    Step,
+    entries_of,
+    set_macs,
+    transition,
+)
+from controller.paths.reservations import Reservations
 from controller.tests.domains import VLAN_RANGE, cores, endpoints, mac
 from controller.tests.fake_switch import FakeNetwork, Frame
 from controller.tests.planning import Desk, changed
@@ -53,7 +69,7 @@ def network_holding(core: Core, held: Held) -> FakeNetwork:
     return net
 
 
-def routes_of(core: Core, path: Path) -> dict[Endpoint, tuple[object, ...]]:
+def routes_of(core: Core, path: MultipointPath) -> dict[Endpoint, tuple[object, ...]]:
     """The hops to each leaf that is served."""
     way: dict[str, tuple[object, ...]] = {path.root.switch: ()}
     for tree_hop in path.hops:
@@ -76,8 +92,8 @@ def check_while_under_way(
     core: Core,
     held: Held,
     step: Step,
-    before: dict[str, Path],
-    after: dict[str, Path],
+    before: dict[str, MultipointPath],
+    after: dict[str, MultipointPath],
     draw: st.DataObject,
 ) -> Held:
     """Leaves that are served before and after, by the same hops, get each frame exactly once all
@@ -107,7 +123,7 @@ def check_while_under_way(
     return held
 
 
-def check_forwarding(core: Core, held: Held, path: Path) -> None:
+def check_forwarding(core: Core, held: Held, path: MultipointPath) -> None:
     net = network_holding(core, held)
     leaves = list(routes_of(core, path))
     assert arrivals(net, path.root) == Counter({leaf.key: 1 for leaf in leaves})
@@ -141,35 +157,37 @@ def check_forwarding(core: Core, held: Held, path: Path) -> None:
                 assert [(s, p, f.vlan) for s, p, f in got] == expected
 
 
-def check_books(desk: Desk, paths: dict[str, Path]) -> None:
-    core, books = desk.core, desk.books
+def check_reservations(desk: Desk, paths: dict[str, MultipointPath]) -> None:
+    core, reservations = desk.core, desk.reservations
     reserved: Counter[tuple[str, str]] = Counter()
     vlans: Counter[tuple[str, int]] = Counter()
     for path in paths.values():
         for tree_hop in path.hops:
             reserved[tree_hop.link, tree_hop.source] += path.rate_bps
             vlans[tree_hop.link, tree_hop.vlan] += 1
-            assert books.vlan_taken(tree_hop.link, tree_hop.vlan)
-            assert path.name in books.paths_over(tree_hop.link)
+            assert reservations.vlan_taken(tree_hop.link, tree_hop.vlan)
+            assert path.name in reservations.paths_over(tree_hop.link)
         for leaf in path.leaves:
             reserved[core.access[leaf.switch, leaf.port].link, leaf.switch] += path.rate_bps
-            assert books.owner_of(leaf.key) == path.name
+            assert reservations.owner_of(leaf.key) == path.name
         ids = [tree_hop.vlan for tree_hop in path.hops]
         assert len(ids) == len(set(ids)), "an id twice in a path, though the range has many"
     for (link, node), rate_bps in reserved.items():
-        assert books.reserved_bps(link, node) == rate_bps
+        assert reservations.reserved_bps(link, node) == rate_bps
         hop = core.hop.get((link, node))
         assert hop is None or hop.rate_bps is None or rate_bps <= hop.rate_bps
     assert max(vlans.values(), default=1) == 1
     assert len({path.number for path in paths.values()}) == len(paths)
-    again = Books(core)
+    again = Reservations(core)
     for path in paths.values():
         again.replace(None, path)
-    assert all(again.path(name) == books.path(name) == path for name, path in paths.items())
+    assert all(again.path(name) == reservations.path(name) == path for name, path in paths.items())
     for hop in core.hops:
-        assert again.reserved_bps(hop.link, hop.source) == books.reserved_bps(hop.link, hop.source)
+        assert again.reserved_bps(hop.link, hop.source) == reservations.reserved_bps(
+            hop.link, hop.source
+        )
         for vlan in range(VLAN_RANGE[0], VLAN_RANGE[1] + 1):
-            assert again.vlan_taken(hop.link, vlan) == books.vlan_taken(hop.link, vlan)
+            assert again.vlan_taken(hop.link, vlan) == reservations.vlan_taken(hop.link, vlan)
 
 
 class Story:
@@ -179,7 +197,7 @@ class Story:
         self.core = core
         self.desk = Desk(core)
         self.data = data
-        self.paths: dict[str, Path] = {}
+        self.paths: dict[str, MultipointPath] = {}
         self.held: Held = {switch: frozenset() for switch in core.dpids}
 
     def tell(self, step: Step) -> None:
@@ -195,14 +213,14 @@ class Story:
             for switch, entries in entries_of(self.core, path).items():
                 expected[switch] |= entries
         assert self.held == {switch: frozenset(entries) for switch, entries in expected.items()}
-        check_books(self.desk, self.paths)
+        check_reservations(self.desk, self.paths)
 
     def act(self) -> None:
         draw, desk, core = self.data.draw, self.desk, self.core
         action = draw(st.sampled_from(["create", *["add"] * 5, "remove", "fail", "macs", "delete"]))
         try:
             if action == "create" or not self.paths:
-                name = f"p{len(self.paths)}-{desk.books.version}"
+                name = f"p{len(self.paths)}-{desk.reservations.version}"
                 desk.create(
                     name,
                     draw(endpoints(core)),
@@ -231,13 +249,15 @@ class Story:
                 if action == "remove":
                     self.tell(desk.remove(name, leaf.key))
                 else:
-                    step = set_macs(core, desk.books, self.paths[name], leaf.key, [mac(0xABCD)])
+                    step = set_macs(
+                        core, desk.reservations, self.paths[name], leaf.key, [mac(0xABCD)]
+                    )
                     self.tell(desk.take(step))
         except PlanError:
-            check_books(desk, self.paths)  # refused: nothing is left of it
+            check_reservations(desk, self.paths)  # refused: nothing is left of it
 
 
-def _all(core: Core, path: Path) -> Delta:
+def _all(core: Core, path: MultipointPath) -> Delta:
     return Delta((), tuple(entries_of(core, path)[path.root.switch]))
 
 
@@ -279,7 +299,7 @@ def test_transition_gets_from_any_state_to_any_other(data: st.DataObject) -> Non
     """As the steps do, but from the two states alone: what a held change needs after a restart."""
     story = Story(data.draw(cores()), data)
     story.desk.create("p", Endpoint("s1", 91, 99), 0)
-    states: list[Path | None] = [None, story.desk["p"]]
+    states: list[MultipointPath | None] = [None, story.desk["p"]]
     for _ in range(6):
         try:
             story.desk.add("p", data.draw(endpoints(story.core)))

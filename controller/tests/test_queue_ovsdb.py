@@ -6,7 +6,13 @@ from __future__ import annotations
 
 import pytest
 
-from controller.queue_ovsdb import (
+from controller.paths.queues import (
+    LLDP_QUEUE,
+    PortQueues,
+    QueueClass,
+    QueueError,
+)
+from controller.switches.queue_ovsdb import (
     QueueOvsdb,
     Record,
     commands,
@@ -15,7 +21,6 @@ from controller.queue_ovsdb import (
     read_back,
     without_vlans,
 )
-from controller.queues import LLDP_QUEUE, PortQueues, QueueClass, QueueError
 from controller.tests.sample import network
 
 TWO = PortQueues(120_000_000).with_share(1, 2001, 20_000_000).with_share(3, 2002, 40_000_000)

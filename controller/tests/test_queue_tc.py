@@ -11,9 +11,16 @@ from typing import Any
 
 import pytest
 
-from controller.queue_option import driver_of
-from controller.queue_ovsdb import QueueOvsdb
-from controller.queue_tc import (
+from controller.paths.queues import (
+    PortQueues,
+    QueueClass,
+    QueueError,
+    differences,
+    parse_rate,
+)
+from controller.switches.queue_option import driver_of
+from controller.switches.queue_ovsdb import QueueOvsdb
+from controller.switches.queue_tc import (
     Instruction,
     Outlet,
     QueueTc,
@@ -23,7 +30,6 @@ from controller.queue_tc import (
     read_back,
     read_outlets,
 )
-from controller.queues import PortQueues, QueueClass, QueueError, differences, parse_rate
 from controller.tests.sample import network
 
 OUTLET = Outlet(("a", 2), 1, "w0b", "1:1", 750_000)
@@ -250,7 +256,7 @@ def test_in_a_kernel(outlet: Outlet) -> None:
 def test_a_setting_that_did_not_take_is_an_error(
     outlet: Outlet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from controller import queue_tc
+    from controller.switches import queue_tc
 
     def half(*arguments: Any) -> list[str]:
         return [text.replace("rate 20000000bit", "rate 10000000bit") for text in real(*arguments)]

@@ -7,11 +7,15 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from controller.books import Books
-from controller.core import Endpoint, core_of
-from controller.paths import Path
-from controller.plan import Step, add_leaf, create_path, remove_leaf
-from controller.queues import (
+from controller.paths.core import Endpoint, core_of
+from controller.paths.multipoint_path import MultipointPath
+from controller.paths.plan import (
+    Step,
+    add_leaf,
+    create_path,
+    remove_leaf,
+)
+from controller.paths.queues import (
     PortKey,
     PortQueues,
     QueueClass,
@@ -20,7 +24,8 @@ from controller.queues import (
     queues_of,
     rated_ports,
 )
-from controller.service import ServiceError
+from controller.paths.reservations import Reservations
+from controller.service.service import ServiceError
 from controller.tests.rig import Rig
 from controller.tests.sample import LEAF_3, LEAF_4, ROOT, network
 
@@ -31,14 +36,14 @@ S3_TO_S4, S4_TO_S3 = ("s3", 3), ("s4", 2)
 FREE = PortQueues(100_000_000)
 
 
-def path_to(*leaves: Endpoint, rate_bps: int = 20_000_000, number: int = 1) -> Path:
-    books = Books(CORE)
-    step = create_path(CORE, books, Path("p", number, ROOT, rate_bps))
-    step.apply(books)
+def path_to(*leaves: Endpoint, rate_bps: int = 20_000_000, number: int = 1) -> MultipointPath:
+    reservations = Reservations(CORE)
+    step = create_path(CORE, reservations, MultipointPath("p", number, ROOT, rate_bps))
+    step.apply(reservations)
     for leaf in leaves:
-        step = add_leaf(CORE, books, books.paths["p"], leaf)
-        step.apply(books)
-    return books.paths["p"]
+        step = add_leaf(CORE, reservations, reservations.paths["p"], leaf)
+        step.apply(reservations)
+    return reservations.paths["p"]
 
 
 def test_ports_of_links_with_a_rate() -> None:
@@ -143,24 +148,24 @@ def test_several_paths_change_at_once() -> None:
 def test_incremental_is_what_the_whole_gives() -> None:
     driver = Recorder()
     keeper = QueueKeeper(CORE, driver)
-    books = Books(CORE)
+    reservations = Reservations(CORE)
     state: dict[PortKey, PortQueues] = rated_ports(CORE)
-    steps = [create_path(CORE, books, Path("p", 7, ROOT, 30_000_000))]
-    makers: list[Callable[[Path], Step]] = [
-        lambda p: add_leaf(CORE, books, p, LEAF_4),
-        lambda p: add_leaf(CORE, books, p, LEAF_3),
-        lambda p: remove_leaf(CORE, books, p, LEAF_4.key),
-        lambda p: add_leaf(CORE, books, p, LEAF_4),
+    steps = [create_path(CORE, reservations, MultipointPath("p", 7, ROOT, 30_000_000))]
+    makers: list[Callable[[MultipointPath], Step]] = [
+        lambda p: add_leaf(CORE, reservations, p, LEAF_4),
+        lambda p: add_leaf(CORE, reservations, p, LEAF_3),
+        lambda p: remove_leaf(CORE, reservations, p, LEAF_4.key),
+        lambda p: add_leaf(CORE, reservations, p, LEAF_4),
     ]
     for make in makers:
         step = steps[-1]
-        step.apply(books)
+        step.apply(reservations)
         keeper.widen([(step.old, step.new)])
         keeper.settle([(step.old, step.new)])
         for call in driver.calls:
             state.update(call)
-        assert state == queues_of(CORE, books.paths.values())
-        steps.append(make(books.paths["p"]))
+        assert state == queues_of(CORE, reservations.paths.values())
+        steps.append(make(reservations.paths["p"]))
 
 
 # -- with the path service

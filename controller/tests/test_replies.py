@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from controller import readback, replies
-from controller.entries import (
+from controller.paths import replies
+from controller.paths.entries import (
     ANY_MULTICAST,
     COOKIE_BASE,
     Bucket,
@@ -25,8 +25,14 @@ from controller.entries import (
     SetVlan,
     ToGroup,
 )
-from controller.replies import Malformed, Multipart, Type
-from controller.stats import Count, GroupCount, MeterCount, PortCount
+from controller.paths.replies import Malformed, Multipart, Type
+from controller.paths.stats import (
+    Count,
+    GroupCount,
+    MeterCount,
+    PortCount,
+)
+from controller.switches import readback
 
 COOKIE = COOKIE_BASE | 7
 

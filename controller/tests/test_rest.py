@@ -11,9 +11,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from controller.forwarding import base_entries
-from controller.rest import MAX_BODY_BYTES
-from controller.service import Failure, Why
+from controller.api.rest import MAX_BODY_BYTES
+from controller.paths.forwarding import base_entries
+from controller.service.service import Failure, Why
 from controller.tests.openapi import contract, kept, whole_app
 from controller.tests.process import wait_until
 from controller.tests.rig import Rig, assert_problem

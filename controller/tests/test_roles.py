@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.roles import Keeper, Lease, LeaseTable
+from controller.service.active_role import Keeper, Lease, LeaseTable
 
 DURATION_S = 2.0
 

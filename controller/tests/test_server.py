@@ -16,15 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from controller import server
-from controller.auth import Access
-from controller.client import PathEvent, PathService, PathServiceError
-from controller.keys import KeysError, make_keys
-from controller.rest import make_app
+from controller.api import server
+from controller.api.auth import Access
+from controller.api.keys import KeysError, make_keys
+from controller.api.path_client import PathClient, PathClientError, PathEvent
+from controller.api.rest import make_app
+from controller.service.workgroups import Workgroup, Workgroups
 from controller.tests.process import wait_until
 from controller.tests.rig import Rig
 from controller.tests.sample import LEAF_2, LEAF_4, ROOT
-from controller.workgroups import Workgroup, Workgroups
 
 TOKEN = "the-secret-of-operations"
 OPS = Workgroup("ops", (hashlib.sha256(TOKEN.encode()).digest(),), is_admin=True)
@@ -88,8 +88,8 @@ def test_keys_are_private_and_verify(keys: Path) -> None:
         make_keys(keys, ["localhost"])
 
 
-def assert_refused(service: PathService, why: str | None = None) -> None:
-    with service, pytest.raises(PathServiceError, match=why):
+def assert_refused(service: PathClient, why: str | None = None) -> None:
+    with service, pytest.raises(PathClientError, match=why):
         service.paths()
 
 
@@ -97,14 +97,14 @@ def test_https_with_a_token(tmp_path: Path, keys: Path) -> None:
     live = Live(tmp_path, server.Tls(keys / "rest-key.pem", keys / "rest-cert.pem"))
     url = f"https://127.0.0.1:{live.port}"
     try:
-        with PathService(url, token=TOKEN, ca_file=keys / "ca.pem") as service:
+        with PathClient(url, token=TOKEN, ca_file=keys / "ca.pem") as service:
             assert service.workgroup()["name"] == "ops"
             assert service.create_path("a", ROOT, 20_000_000)["workgroup"] == "ops"
-        assert_refused(PathService(url, ca_file=keys / "ca.pem"), "no token")
+        assert_refused(PathClient(url, ca_file=keys / "ca.pem"), "no token")
         # The system's authorities do not know it.
-        assert_refused(PathService(url, token=TOKEN), "certificate verify failed")
-        assert_refused(PathService(f"http://127.0.0.1:{live.port}", token=TOKEN))
-        with PathService(live.socket_path) as service:  # the socket beside it is as ever
+        assert_refused(PathClient(url, token=TOKEN), "certificate verify failed")
+        assert_refused(PathClient(f"http://127.0.0.1:{live.port}", token=TOKEN))
+        with PathClient(live.socket_path) as service:  # the socket beside it is as ever
             assert [path["name"] for path in service.paths()] == ["a"]
     finally:
         live.server.stop(5)
@@ -115,10 +115,10 @@ def test_clients_certificates_if_asked_for(tmp_path: Path, keys: Path) -> None:
     live = Live(tmp_path, tls)
     try:
         with (
-            PathService(
+            PathClient(
                 f"https://127.0.0.1:{live.port}", token=TOKEN, ca_file=keys / "ca.pem"
             ) as service,
-            pytest.raises(PathServiceError),
+            pytest.raises(PathClientError),
         ):
             service.health()
         context = ssl.create_default_context(cafile=str(keys / "ca.pem"))
@@ -173,7 +173,7 @@ def test_slow_clients_are_cut_off(live: Live, sent: bytes, monkeypatch: pytest.M
             while connection.recv(1000):
                 pass
         assert time.monotonic() - started < 10
-    with PathService(f"http://127.0.0.1:{live.port}", token=TOKEN) as service:
+    with PathClient(f"http://127.0.0.1:{live.port}", token=TOKEN) as service:
         assert service.health()["status"] == "ok"
 
 
@@ -201,7 +201,7 @@ def test_one_address_has_so_many_connections(live: Live, monkeypatch: pytest.Mon
 
     try:
         wait_until("the fourth is refused", refused)
-        with PathService(live.socket_path) as service:  # the socket's owner is not affected
+        with PathClient(live.socket_path) as service:  # the socket's owner is not affected
             assert service.health()["status"] == "ok"
     finally:
         for connection in open_ones:
@@ -209,9 +209,9 @@ def test_one_address_has_so_many_connections(live: Live, monkeypatch: pytest.Mon
 
     def served() -> bool:
         try:
-            with PathService(f"http://127.0.0.1:{live.port}", token=TOKEN) as service:
+            with PathClient(f"http://127.0.0.1:{live.port}", token=TOKEN) as service:
                 return bool(service.health())
-        except PathServiceError:
+        except PathClientError:
             return False
 
     wait_until("their places are free again", served)
@@ -233,23 +233,23 @@ def test_what_is_not_http_is_refused(live: Live, sent: bytes) -> None:
         connection.sendall(sent)
         answer = connection.recv(1000)
         assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
-    with PathService(live.socket_path) as service:
+    with PathClient(live.socket_path) as service:
         assert service.health()["status"] == "ok"
 
 
 def test_client_knows_everything(live: Live) -> None:
-    with PathService(live.socket_path) as service:
+    with PathClient(live.socket_path) as service:
         service.create_path("a", ROOT, 20_000_000, algorithm="steiner")
         assert service.add_leaf("a", LEAF_2)["leaves"][0]["state"] == "up"
         end = time.time() + 1000
         assert service.set_end_time("a", end)["end_time"] == end
-        with pytest.raises(PathServiceError, match="algorithm steiner instead of shortest"):
+        with pytest.raises(PathClientError, match="algorithm steiner instead of shortest"):
             service.hold("a", ROOT, 20_000_000, [LEAF_4])
         held = service.hold(
             "a", ROOT, 20_000_000, [LEAF_4], hold_id="h", algorithm="steiner", hold_s=99
         )
         assert held["state"] == "held"
-        with pytest.raises(PathServiceError, match="hold 'h' of path 'a' is open"):
+        with pytest.raises(PathClientError, match="hold 'h' of path 'a' is open"):
             service.add_leaf("a", LEAF_4)
         assert len(service.commit("h")["leaves"]) == 2
         assert service.hold_state("h")["state"] == "committed"
@@ -265,7 +265,7 @@ def test_events_by_the_client(live: Live) -> None:
     seen: list[PathEvent] = []
 
     def watch() -> None:
-        with PathService(live.socket_path) as watcher, contextlib.suppress(PathServiceError):
+        with PathClient(live.socket_path) as watcher, contextlib.suppress(PathClientError):
             for event in watcher.events():
                 seen.append(event)
                 if event.kind == "path-deleted":
@@ -274,7 +274,7 @@ def test_events_by_the_client(live: Live) -> None:
     watching = threading.Thread(target=watch)
     watching.start()
     wait_until("somebody watches", lambda: bool(live.rig.service.events._wakers))
-    with PathService(live.socket_path) as service:
+    with PathClient(live.socket_path) as service:
         service.create_path("a", ROOT, 20_000_000)
         service.add_leaf("a", LEAF_2)
         live.rig.service.switch_down("s2")

@@ -11,10 +11,16 @@ from typing import Any
 
 import pytest
 
-from controller.core import Endpoint
-from controller.forwarding import base_entries
-from controller.service import Failure, HoldState, PathWish, ServiceError, Why
-from controller.store import Fenced, Store
+from controller.paths.core import Endpoint
+from controller.paths.forwarding import base_entries
+from controller.service.service import (
+    Failure,
+    HoldState,
+    PathWish,
+    ServiceError,
+    Why,
+)
+from controller.service.store import Fenced, Store
 from controller.tests.process import wait_until
 from controller.tests.rig import Rig
 from controller.tests.sample import LEAF_2, LEAF_3, LEAF_4, MAC_2, ROOT, network

@@ -11,13 +11,18 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from controller.books import Books
-from controller.core import Endpoint
-from controller.forwarding import base_entries
-from controller.paths import Path
-from controller.plan import entries_of
-from controller.problems import ServiceError
-from controller.service import Failure, HoldState, PathWish, Why
+from controller.paths.core import Endpoint
+from controller.paths.forwarding import base_entries
+from controller.paths.multipoint_path import MultipointPath
+from controller.paths.plan import entries_of
+from controller.paths.reservations import Reservations
+from controller.service.problems import ServiceError
+from controller.service.service import (
+    Failure,
+    HoldState,
+    PathWish,
+    Why,
+)
 from controller.tests.rig import Rig
 
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -240,7 +245,7 @@ class Machine(RuleBasedStateMachine):
             self.rig.service.link_changed(link, True)
         self.forget_dropped_holds()
         self.rig.assert_settled()
-        assert not self.rig.service._aside._rows  # every id is free again that no path has
+        assert not self.rig.service._quarantine._rows  # every id is free again that no path has
         assert self.rig.store.load().blocked == ()
         for view in self.rig.service.paths():
             assert view.up, view.path
@@ -261,16 +266,16 @@ class Machine(RuleBasedStateMachine):
         loaded = self.rig.store.load()
         paths = {view.path.name: view.path for view in service.paths()}
         assert {path.name: path for path in loaded.paths} == paths
-        fresh = Books(service.core)
-        expected: dict[str, Path] = dict(paths)
+        fresh = Reservations(service.core)
+        expected: dict[str, MultipointPath] = dict(paths)
         for hold in service._holds._open.values():
             assert hold.new is not None
             expected[hold.name] = hold.new
         for path in expected.values():
             fresh.replace(None, path)
-        assert dict(service._books.paths) == expected
-        assert service._books._reserved == fresh._reserved
-        assert service._books._owners == fresh._owners
+        assert dict(service._reservations.paths) == expected
+        assert service._reservations._reserved == fresh._reserved
+        assert service._reservations._owners == fresh._owners
 
     @invariant()
     def desired_is_what_the_paths_need(self) -> None:

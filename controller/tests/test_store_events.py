@@ -5,14 +5,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from controller.core import Endpoint
-from controller.events import EventKind, EventLog, as_sse
-from controller.paths import Algorithm, Path, TreeHop
-from controller.store import Blocked, Change, HoldRow, Store
+from controller.paths.core import Endpoint
+from controller.paths.multipoint_path import Algorithm, MultipointPath, TreeHop
+from controller.service.events import EventKind, EventLog, as_sse
+from controller.service.store import (
+    Blocked,
+    Change,
+    HoldRow,
+    Store,
+)
 from controller.tests.sample import LEAF_2, LEAF_3, LEAF_4, ROOT
 
 HOPS = (TreeHop("s1:s2", "s1", 300), TreeHop("s2:s3", "s2", 310), TreeHop("s2:s4", "s2", 330))
-PATH = Path(
+PATH = MultipointPath(
     "a",
     7,
     ROOT,
@@ -30,7 +35,7 @@ def opened() -> Store:
     return Store(None, "sample", "core")
 
 
-def written(store: Store, old: Path | None, new: Path | None) -> int:
+def written(store: Store, old: MultipointPath | None, new: MultipointPath | None) -> int:
     """How many rows the change wrote."""
     before = store._connection.total_changes
     with store.transaction():

@@ -12,8 +12,13 @@ from typing import Any
 
 import pytest
 
-from controller.entries import TABLE_MISS, Flow, Match, Meter
-from controller.messages import (
+from controller.paths.entries import (
+    TABLE_MISS,
+    Flow,
+    Match,
+    Meter,
+)
+from controller.paths.messages import (
     Barrier,
     Change,
     Command,
@@ -23,10 +28,10 @@ from controller.messages import (
     Role,
     RoleRequest,
 )
-from controller.replies import Multipart, PacketIn
-from controller.service import Failure, Why
-from controller.stats import SwitchStats
-from controller.switchboard import Switchboard
+from controller.paths.replies import Multipart, PacketIn
+from controller.paths.stats import SwitchStats
+from controller.service.service import Failure, Why
+from controller.switches.switchboard import Switchboard
 from controller.tests.test_replies import (
     COOKIE,
     IN_PORT_3,
@@ -277,7 +282,7 @@ def test_replies_that_nobody_asked_for_are_not_kept(board: Switchboard) -> None:
 
 
 def test_reply_without_end_is_cut_off(board: Switchboard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.switchboard.REPLY_MAX_BYTES", 1000)
+    monkeypatch.setattr("controller.switches.switchboard.REPLY_MAX_BYTES", 1000)
 
     def answer(datapath: FakeDatapath, message: FakeMessage) -> None:
         for _ in range(20):

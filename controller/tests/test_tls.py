@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from controller import southbound
-from controller.keys import make_keys
+from controller.api.keys import make_keys
 from controller.tests import process
 from controller.tests.ovs_bench import EVERYONE, MULTICAST, RATE, needs_open_vswitch, open_bench
 from controller.tests.sample import LEAF_2, LEAF_3, LEAF_4, MAC_1, ROOT

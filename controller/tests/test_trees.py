@@ -5,8 +5,14 @@ from __future__ import annotations
 
 import pytest
 
-from controller.core import Core, DownSet, Endpoint, NoCapacity, Unreachable
-from controller.paths import Algorithm
+from controller.paths.core import (
+    Core,
+    DownSet,
+    Endpoint,
+    NoCapacity,
+    Unreachable,
+)
+from controller.paths.multipoint_path import Algorithm
 from controller.tests.domains import make_core
 from controller.tests.planning import Desk
 
@@ -107,8 +113,8 @@ def test_one_copy_per_link_however_many_leaves() -> None:
     for switch in ("a", "b"):
         for vlan in (2, 3):
             desk.add("p", leaf(switch, vlan))
-    assert desk.books.reserved_bps("r:a", "r") == 10_000_000
-    assert desk.books.reserved_bps("a-91", "a") == 20_000_000  # a copy per leaf of the port
+    assert desk.reservations.reserved_bps("r:a", "r") == 10_000_000
+    assert desk.reservations.reserved_bps("a-91", "a") == 20_000_000  # a copy per leaf of the port
 
 
 def test_ways_that_are_down_are_not_taken() -> None:
@@ -191,7 +197,7 @@ def test_a_lost_leaf_is_served_when_a_new_one_brings_the_tree() -> None:
     desk.reroute("p", DownSet(links=frozenset({"a:c", "b:d"})))
     desk.add("p", leaf("c", 8))
     assert set(desk.vlans("p")) == {"r:a", "r:b", "a:c"}
-    assert len(desk.books.tree("p").branches["c"]) == 2
+    assert len(desk.reservations.tree("p").branches["c"]) == 2
 
 
 def test_a_switch_that_is_down_is_gone_round() -> None:
@@ -214,6 +220,6 @@ def test_a_branch_that_led_only_to_what_moved_is_pruned() -> None:
     assert list(desk.vlans("p")) == ["r:a", "a:c", "c:d"]
     desk.reroute("p", DownSet(links=frozenset({"c:d"})))
     assert list(desk.vlans("p")) == ["r:b", "b:d"]
-    assert desk.books.paths_over("a:c") == ()
-    assert desk.books.paths_through("b") == ("p",)
-    assert desk.books.paths_through("c") == ()
+    assert desk.reservations.paths_over("a:c") == ()
+    assert desk.reservations.paths_through("b") == ("p",)
+    assert desk.reservations.paths_through("c") == ()

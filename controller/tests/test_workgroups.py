@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.core import Endpoint
-from controller.ratelimit import RateLimit
-from controller.workgroups import (
+from controller.api.ratelimit import RateLimit
+from controller.paths.core import Endpoint
+from controller.service.workgroups import (
     OWNER,
     VlanSet,
     Workgroup,

@@ -3,8 +3,13 @@
 
 from __future__ import annotations
 
-from experiments.plan import CellSpec, expand
-from experiments.spec import ExperimentSpec, at_level, find, load_as
+from experiments.design.expansion import CellSpec, expand
+from experiments.design.spec import (
+    ExperimentSpec,
+    at_level,
+    find,
+    load_as,
+)
 
 
 def spec_of(name: str, level: str) -> ExperimentSpec:

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.plan import CellSpec, expand
-from experiments.spec import ExperimentSpec, find, load_as
-from topologies.load import find as find_topology
-from topologies.load import load as load_topology
-from topologies.model import Network
+from experiments.design.expansion import CellSpec, expand
+from experiments.design.spec import ExperimentSpec, find, load_as
+from topologies.model.load import find as find_topology
+from topologies.model.load import load as load_topology
+from topologies.model.network import Network
 
 
 @pytest.fixture(scope="session")

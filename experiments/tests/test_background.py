@@ -7,28 +7,30 @@ from typing import Any, cast
 
 import pytest
 
-from experiments import background
-from experiments.evidence import congested
+from experiments.design import background_traffic
 from experiments.tests.test_verdict import SHAPED, end, queue, statuses
-from topologies.load import find, load
+from experiments.verdict.collect import congested
+from topologies.model.load import find, load
 
 
 def test_flows_are_dealt_out_in_turn() -> None:
-    assert background.shares(1, ["a", "b", "c"]) == {"a": 1}
-    assert background.shares(4, ["a", "b", "c"]) == {"a": 2, "b": 1, "c": 1}
-    assert background.shares(0, ["a"]) == {}
+    assert background_traffic.shares(1, ["a", "b", "c"]) == {"a": 1}
+    assert background_traffic.shares(4, ["a", "b", "c"]) == {"a": 2, "b": 1, "c": 1}
+    assert background_traffic.shares(0, ["a"]) == {}
 
 
 def test_what_is_reported_begins_after_slow_start() -> None:
-    words = " ".join(background.client_argv("10.10.2.2", 4, 30))
+    words = " ".join(background_traffic.client_argv("10.10.2.2", 4, 30))
     assert "-c 10.10.2.2" in words
     assert "-P 4 -C cubic -O 3 -t 30" in words
 
 
 def test_a_topology_without_a_second_lane_is_refused() -> None:
     network = load(find("geni5"))
-    with pytest.raises(background.BackgroundError, match="valid with background_flows: a topology"):
-        background.Background(cast(Any, None), network, ["wsu1"], 4)
+    with pytest.raises(
+        background_traffic.BackgroundError, match="valid with background_flows: a topology"
+    ):
+        background_traffic.Background(cast(Any, None), network, ["wsu1"], 4)
 
 
 def test_where_flows_compete() -> None:

@@ -8,11 +8,17 @@ from typing import Any
 
 import pytest
 
-from experiments import bands, cli, regression
-from experiments.bands import Band, Finding, judge
-from experiments.bands_report import Outcome, junit, markdown, table
-from experiments.spec import SpecErrors, bundled
-from topologies.document import parse_document
+from experiments import cli
+from experiments.bounds import bands, regression
+from experiments.bounds.bands import Band, Finding, judge
+from experiments.bounds.bands_report import (
+    Outcome,
+    junit,
+    markdown,
+    table,
+)
+from experiments.design.spec import SpecErrors, bundled
+from topologies.model.document import parse_document
 
 
 def metrics(

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments import burst_loss, loss_model
-from experiments.burst_loss import Burst, Pattern
+from experiments.design import burst_loss, loss_model
+from experiments.design.burst_loss import Burst, Pattern
 from experiments.tests.test_loss_model import matches
 from experiments.tests.test_verdict import GOOD
 from experiments.verdict import judge

@@ -9,12 +9,17 @@ from pathlib import Path
 import pytest
 
 from experiments import cli
-from experiments.capture import NO_CAPTURES, Captures, problems
-from experiments.job import Job
-from experiments.plan import expand
-from experiments.spec import ExperimentSpec, bundled, find, load
-from topologies.load import find as find_topology
-from topologies.load import load as load_topology
+from experiments.cells.captures import NO_CAPTURES, Captures, problems
+from experiments.cells.job import Job
+from experiments.design.expansion import expand
+from experiments.design.spec import (
+    ExperimentSpec,
+    bundled,
+    find,
+    load,
+)
+from topologies.model.load import find as find_topology
+from topologies.model.load import load as load_topology
 
 SMALL = load_topology(find_topology("geni5"), {"receivers": 4})
 LARGE = load_topology(find_topology("geni5"), {"receivers": 8})

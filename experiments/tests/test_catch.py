@@ -17,8 +17,14 @@ from typing import Any
 
 import pytest
 
-from experiments import host_lag, shaping
-from experiments.evidence import (
+from common.places import BUILD
+from common.shell import check, in_node
+from experiments.cells.fidelity import HOSTLAG, Fidelity
+from experiments.cells.run_directory import write_json
+from experiments.design import shaping
+from experiments.verdict import Check, Evidence, host_lag, network_checks
+from experiments.verdict.accounts import accounting
+from experiments.verdict.collect import (
     arrivals,
     delays,
     link_mismatches,
@@ -26,23 +32,17 @@ from experiments.evidence import (
     shaping_mismatches,
     watched,
 )
-from experiments.fidelity import HOSTLAG, Fidelity
-from experiments.rundir import write_json
-from experiments.runner import BUILD
-from experiments.verdict import Check, Evidence, network_checks
-from experiments.verdict.accounts import accounting
-from experiments.verdict.load import clock_check
-from parsers.counters import parse_counters
-from parsers.ldm_log import ReceiverStats
-from parsers.products import ContentCheck
-from topologies import wire_plan
-from topologies.lab import Lab
-from topologies.model import Impairment
-from topologies.processes import Relay
-from topologies.shell import check, in_node
+from experiments.verdict.machine import clock_check
+from parsers.read.counters import parse_counters
+from parsers.read.ldm_log import ReceiverStats
+from parsers.read.products import ContentCheck
+from topologies.emulate.emulation import Emulation
+from topologies.emulate.processes import Relay
+from topologies.model import wire_plan
+from topologies.model.network import Impairment
+from topologies.model.wire_plan import WIRE
 from topologies.tests.networks import two_hosts
-from topologies.tests.test_lab import lab_of
-from topologies.wire_plan import WIRE
+from topologies.tests.test_emulation import lab_of
 from virtual.guest import CHECKOUT, GuestSpec, run_guest
 from virtual.kernel_build import Kernel
 
@@ -90,20 +90,20 @@ print(n)
 """
 
 
-def shape(lab: Lab, fidelity: Fidelity) -> None:
+def shape(emulation: Emulation, fidelity: Fidelity) -> None:
     """The publisher's two queues and the rule that counts, as in a cell without loss."""
-    nic = lab.nic1_of("p")
-    group = lab.network.multicast_group
+    nic = emulation.nic1_of("p")
+    group = emulation.network.multicast_group
     rates = {"r_mc_bps": 50_000_000, "r_uc_bps": 10_000_000}
     sizes = {"b_mc_bytes": 1_000_000, "b_uc_bytes": 1_000_000}
     for command in shaping.htb_commands(nic, group, **rates, **sizes):
-        lab.run("p", command)
-    lab.run("q", shaping.arrival_command(lab.nic1_of("q"), udp_only=True))
+        emulation.run("p", command)
+    emulation.run("q", shaping.arrival_command(emulation.nic1_of("q"), udp_only=True))
     fidelity.read(
         lambda: shaping.read_back_htb(
-            lab.run("p", shaping.qdisc_show(nic)).stdout,
-            lab.run("p", shaping.class_show(nic)).stdout,
-            lab.run("p", shaping.filter_show(nic)).stdout,
+            emulation.run("p", shaping.qdisc_show(nic)).stdout,
+            emulation.run("p", shaping.class_show(nic)).stdout,
+            emulation.run("p", shaping.filter_show(nic)).stdout,
             group=group,
             **rates,
             **sizes,
@@ -111,39 +111,47 @@ def shape(lab: Lab, fidelity: Fidelity) -> None:
     )
 
 
-def send_all(lab: Lab) -> int:
+def send_all(emulation: Emulation) -> int:
     """500 datagrams from p to the group; how many q's program got."""
-    group, nic = lab.network.multicast_group, {h.name: h.nic1.ip for h in lab.network.hosts}
-    receiver = lab.popen(
+    group, nic = (
+        emulation.network.multicast_group,
+        {h.name: h.nic1.ip for h in emulation.network.hosts},
+    )
+    receiver = emulation.popen(
         "q", [sys.executable, "-c", RECEIVE, group, nic["q"]], stdout=subprocess.PIPE
     )
     assert receiver.stdout is not None
     assert receiver.stdout.readline() == b"ready\n"
-    lab.run("p", [sys.executable, "-c", SEND, group, nic["p"]], timeout_s=60)
+    emulation.run("p", [sys.executable, "-c", SEND, group, nic["p"]], timeout_s=60)
     return int(receiver.communicate(timeout=60)[0])
 
 
-def observe(lab: Lab, out: Path, mischief: Callable[[], object] = lambda: None) -> dict[str, Check]:
+def observe(
+    emulation: Emulation, out: Path, mischief: Callable[[], object] = lambda: None
+) -> dict[str, Check]:
     """A replay in small, watched as a cell's is; `mischief` happens after it began. The checks by
     name; those of what is not here (LDM, sar, pings) mean nothing."""
     out.mkdir(exist_ok=True)
-    fidelity = Fidelity(lab, out, BUILD)
+    fidelity = Fidelity(emulation, out, BUILD)
     fidelity.probe_links("before")
     with ExitStack() as stack:
-        shape(lab, fidelity)
+        shape(emulation, fidelity)
         stack.callback(
-            lab.run, "p", ["tc", "qdisc", "del", "dev", lab.nic1_of("p"), "root"], check=False
+            emulation.run,
+            "p",
+            ["tc", "qdisc", "del", "dev", emulation.nic1_of("p"), "root"],
+            check=False,
         )
-        stack.callback(lab.run, "q", ["iptables", "-w", "-F", "INPUT"])
+        stack.callback(emulation.run, "q", ["iptables", "-w", "-F", "INPUT"])
         with ExitStack() as watching:
             fidelity.watch(watching, long_run=False)
-            write_json(out / "counters-start.json", lab.counters())
+            write_json(out / "counters-start.json", emulation.counters())
             mischief()
-            received = send_all(lab)
-            write_json(out / "counters-end.json", lab.counters())
+            received = send_all(emulation)
+            write_json(out / "counters-end.json", emulation.counters())
         fidelity.read_again()
         fidelity.probe_links("after")
-    write_json(out / "links.json", [dataclasses.asdict(r) for r in lab.readback])
+    write_json(out / "links.json", [dataclasses.asdict(r) for r in emulation.readback])
     start, end = (
         parse_counters((out / f"counters-{when}.json").read_text(), when)
         for when in ("start", "end")
@@ -168,13 +176,13 @@ def observe(lab: Lab, out: Path, mischief: Callable[[], object] = lambda: None) 
         shaping_after=shaping_mismatches(out / "shaping-end.json"),
         probes=link_probes(out / "link-probes.json"),
         publisher="p",
-        publisher_nic1=lab.nic1_of("p"),
-        relay_delay_ms=delays(lab.network),
+        publisher_nic1=emulation.nic1_of("p"),
+        relay_delay_ms=delays(emulation.network),
         receivers={"q": ReceiverStats(**stats)},
         datagrams_sent=DATAGRAMS,
         arrived=arrivals(start, end, ["q"], 0.0),
         contents=[ContentCheck("q", 0, 0, (), (), ())],
-        clock=lab.facts.clock,
+        clock=emulation.facts.clock,
         **watched(out),
     )
     return {c.name: c for c in (*network_checks(evidence), accounting(evidence))}
@@ -193,7 +201,7 @@ def not_passed(checks: dict[str, Check], names: tuple[str, ...] = CLEAN) -> dict
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
+def emulation() -> Iterator[Emulation]:
     with lab_of(two_hosts(LINK)) as found:
         yield found
 
@@ -201,8 +209,8 @@ def lab() -> Iterator[Lab]:
 class TestInALab:
     pytestmark = ROOT_ONLY
 
-    def test_a_clean_run_passes(self, lab: Lab, tmp_path: Path) -> None:
-        checks = observe(lab, tmp_path)
+    def test_a_clean_run_passes(self, emulation: Emulation, tmp_path: Path) -> None:
+        checks = observe(emulation, tmp_path)
         assert not_passed(checks) == {}
         assert "500 sent to 1 receivers: 0 taken by the injected loss" in (
             checks["datagrams accounted for"].text
@@ -210,73 +218,79 @@ class TestInALab:
         for when in ("before", "after"):
             assert checks[f"link delays {when} the replay"].status != "fail"
 
-    def test_an_overloaded_host(self, lab: Lab, tmp_path: Path) -> None:
+    def test_an_overloaded_host(self, emulation: Emulation, tmp_path: Path) -> None:
         """All processors compute for others, 60 of each 80 ms: 3 of 4 timers come into such a
         time and wait for its end, 20 ms or more in half of all cases. (Programs of no special
         priority would not do: the scheduler lets one that has slept run before them.)"""
-        if not lab.facts.sched_fifo:
+        if not emulation.facts.sched_fifo:
             pytest.skip("SKIPPED: no real-time priority here: an overloaded host was NOT tried")
-        clean = observe(lab, tmp_path / "clean")["scheduling lag"]
+        clean = observe(emulation, tmp_path / "clean")["scheduling lag"]
         assert clean.status != "fail", clean.text
         with hogs():
-            loaded = observe(lab, tmp_path / "loaded")["scheduling lag"]
+            loaded = observe(emulation, tmp_path / "loaded")["scheduling lag"]
         assert loaded.status == "fail", loaded.text
         assert loaded.found["p50_ms"] > 3 * clean.found["p50_ms"], loaded.text
 
-    def test_loss_by_a_rule_that_is_not_ours(self, lab: Lab, tmp_path: Path) -> None:
+    def test_loss_by_a_rule_that_is_not_ours(self, emulation: Emulation, tmp_path: Path) -> None:
         """Every 20th datagram: 25 of 500."""
         every_20th = ["-m", "statistic", "--mode", "nth", "--every", "20", "--packet", "0"]
         rule = ["iptables", "-w", "-A", "INPUT", "-p", "udp", *every_20th, "-j", "DROP"]
-        checks = observe(lab, tmp_path, lambda: lab.run("q", rule))
+        checks = observe(emulation, tmp_path, lambda: emulation.run("q", rule))
         assert checks["drops nobody injected"].status == "fail"
         assert checks["drops nobody injected"].found == 25
         assert "--mode nth --every 20" in checks["drops nobody injected"].text
         assert checks["datagrams accounted for"].status == "fail"
         assert "q: 25 between NIC and program" in checks["datagrams accounted for"].text
 
-    def test_loss_that_no_counter_of_drops_shows(self, lab: Lab, tmp_path: Path) -> None:
+    def test_loss_that_no_counter_of_drops_shows(
+        self, emulation: Emulation, tmp_path: Path
+    ) -> None:
         """A filter at q's interface takes datagrams whose number ends in 0 hexadecimal: 32."""
-        nic = lab.nic1_of("q")
+        nic = emulation.nic1_of("q")
         add = ["tc", "filter", "add", "dev", nic, "ingress", "protocol", "ip", "prio", "1"]
 
         def install() -> None:
-            lab.run("q", ["tc", "qdisc", "add", "dev", nic, "clsact"])
-            lab.run("q", [*add, "bpf", "da", "bytecode", DROP_NUMBERS_ENDING_IN_0])
+            emulation.run("q", ["tc", "qdisc", "add", "dev", nic, "clsact"])
+            emulation.run("q", [*add, "bpf", "da", "bytecode", DROP_NUMBERS_ENDING_IN_0])
 
         try:
-            checks = observe(lab, tmp_path, install)
+            checks = observe(emulation, tmp_path, install)
         finally:
-            lab.run("q", ["tc", "qdisc", "del", "dev", nic, "clsact"])
+            emulation.run("q", ["tc", "qdisc", "del", "dev", nic, "clsact"])
         assert checks["datagrams accounted for"].status == "fail"
         assert "q: 32 on the way to the receiver's NIC" in checks["datagrams accounted for"].text
 
-    def test_settings_changed_while_it_ran(self, lab: Lab, tmp_path: Path) -> None:
-        nic = lab.nic1_of("p")
+    def test_settings_changed_while_it_ran(self, emulation: Emulation, tmp_path: Path) -> None:
+        nic = emulation.nic1_of("p")
         change = ["tc", "class", "change", "dev", nic, "parent", "1:", "classid", "1:1", "htb"]
         faster = [*change, "rate", "60000000bit", "ceil", "60000000bit"]
-        checks = observe(lab, tmp_path, lambda: lab.run("p", faster))
+        checks = observe(emulation, tmp_path, lambda: emulation.run("p", faster))
         found = checks["experiment's settings after the replay"]
         assert found.status == "fail"
         assert "multicast rate: asked 50000000, the kernel has 60000000" in found.text
 
-    def test_a_delay_changed_behind_its_back(self, lab: Lab, tmp_path: Path) -> None:
+    def test_a_delay_changed_behind_its_back(self, emulation: Emulation, tmp_path: Path) -> None:
         """18 ms become 48 while it runs. netem's settings show it; wire-relay does not tell of
         another one that took its place, but the probes afterwards meet it."""
-        with nullcontext() if lab.facts.delay_mechanism == "netem" else other_relay(lab) as relay:
-            checks = observe(lab, tmp_path, relay or (lambda: slow_netem(lab)))
+        with (
+            nullcontext()
+            if emulation.facts.delay_mechanism == "netem"
+            else other_relay(emulation) as relay
+        ):
+            checks = observe(emulation, tmp_path, relay or (lambda: slow_netem(emulation)))
         assert checks["link delays before the replay"].status != "fail"
         after = checks["link delays after the replay"]
         assert after.status == "fail"
         assert after.found == pytest.approx(48.0, abs=3.0)
         assert "q:sw" in after.text
-        if lab.facts.delay_mechanism == "netem":
+        if emulation.facts.delay_mechanism == "netem":
             assert checks["link settings after the replay"].status == "fail"
 
     def test_a_queue_that_is_too_small(self, tmp_path: Path) -> None:
         """3,000 bytes behind 5 Mbit/s: two of each burst of five datagrams find room."""
         small = Impairment(rate_bps=5_000_000, delay_ms=1.0, queue_bytes=6_000)
-        with lab_of(two_hosts(small)) as lab:
-            checks = observe(lab, tmp_path)
+        with lab_of(two_hosts(small)) as emulation:
+            checks = observe(emulation, tmp_path)
         assert not_passed(checks, ("link settings", "link rates", "clock")) == {}
         assert checks["drops nobody injected"].status == "fail"
         assert "qdisc drops" in checks["drops nobody injected"].text
@@ -326,19 +340,19 @@ def hogs() -> Iterator[None]:
 
 
 @contextmanager
-def other_relay(lab: Lab) -> Iterator[Callable[[], None]]:
+def other_relay(emulation: Emulation) -> Iterator[Callable[[], None]]:
     """What replaces wire-relay by another one, with 30 ms more; at the end by one as the first."""
 
     def restart(more_ms: float) -> None:
-        assert lab._relay is not None
-        lab._relay.stop()
+        assert emulation._relay is not None
+        emulation._relay.stop()
         longer = dataclasses.replace(LINK, delay_ms=LINK.delay_ms + more_ms)
-        wire = wire_plan.plan(two_hosts(longer), lab.facts.delay_mechanism)
-        (lab.state_dir / "relay-ready.json").unlink()
-        (lab.state_dir / "relay-stats.json").unlink(missing_ok=True)
-        lab._relay = Relay(lab.state_dir)
-        lab._relay.start(lab.pids[WIRE], wire)
-        lab._relay.ask_report()
+        wire = wire_plan.plan(two_hosts(longer), emulation.facts.delay_mechanism)
+        (emulation.state_dir / "relay-ready.json").unlink()
+        (emulation.state_dir / "relay-stats.json").unlink(missing_ok=True)
+        emulation._relay = Relay(emulation.state_dir)
+        emulation._relay.start(emulation.pids[WIRE], wire)
+        emulation._relay.ask_report()
 
     try:
         yield lambda: restart(30.0)
@@ -346,11 +360,11 @@ def other_relay(lab: Lab) -> Iterator[Callable[[], None]]:
         restart(0.0)
 
 
-def slow_netem(lab: Lab) -> None:
-    for d in lab._wire.directions:
+def slow_netem(emulation: Emulation) -> None:
+    for d in emulation._wire.directions:
         limit = ["handle", "1:", "netem", "limit", "1000000", "delay", "48ms"]
         change = ["tc", "qdisc", "change", "dev", d.egress, "root", *limit]
-        check(in_node(lab.pids[WIRE], change))
+        check(in_node(emulation.pids[WIRE], change))
 
 
 @BUILT

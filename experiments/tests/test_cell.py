@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from experiments import loss_model, shaping
-from experiments.cell import CellRun
-from experiments.fidelity import Fidelity
-from experiments.lab_run import CellError, until_whole_second_s
-from experiments.plan import CellSpec
-from topologies.lab import Lab
+from experiments.cells.cell_base import CellError, until_whole_second_s
+from experiments.cells.fidelity import Fidelity
+from experiments.cells.replay_cell import CellRun
+from experiments.design import loss_model, shaping
+from experiments.design.expansion import CellSpec
+from topologies.emulate.emulation import Emulation
 
 
 @pytest.mark.parametrize(
@@ -60,12 +60,12 @@ class FakeLab:
         return " ".join([*words[:at], "-c 5 500", *words[at:]]) + "\n"
 
 
-def injected(cell: CellSpec, lab: FakeLab) -> CellRun:
+def injected(cell: CellSpec, emulation: FakeLab) -> CellRun:
     """A cell's run that knows no more than injecting loss needs."""
     run = CellRun.__new__(CellRun)
-    run.cell, run.lab = cell, cast(Lab, lab)
+    run.cell, run.emulation = cell, cast(Emulation, emulation)
     run.settings, run.loss_models = [], {}
-    run.fidelity = Fidelity(run.lab, Path("/nowhere"), Path("/nowhere"))
+    run.fidelity = Fidelity(run.emulation, Path("/nowhere"), Path("/nowhere"))
     return run
 
 
@@ -98,10 +98,10 @@ def test_loss_that_cannot_be_had_ends_the_cell(cells: dict[str, CellSpec]) -> No
 
 
 def test_no_loss_no_rule_that_drops(cells: dict[str, CellSpec]) -> None:
-    lab = FakeLab(bpf=True)
-    run = injected(dataclasses.replace(cells["ldm6"], loss=0.0), lab)
+    emulation = FakeLab(bpf=True)
+    run = injected(dataclasses.replace(cells["ldm6"], loss=0.0), emulation)
     (arrived,) = run._inject_loss("uva")
     assert shaping.ARRIVED_COMMENT in arrived
-    assert not any("-j" in rule for rule in lab.rules)
+    assert not any("-j" in rule for rule in emulation.rules)
     assert run.loss_models == {}
     assert shaping.mismatches(run.settings) == []

@@ -8,9 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cell_process import (
+from common.places import ROOT
+from experiments.design.expansion import (
+    CellSpec,
+    disk_needed_bytes,
+    virtual_seconds_estimated,
+    virtual_seconds_limit,
+)
+from experiments.design.queue_place import MEMORY_RESERVE_BYTES
+from experiments.runs.cell_process import (
     DISK_GUEST_BYTES,
-    ROOT,
     CellProblem,
     NativeClock,
     VirtualClock,
@@ -19,13 +26,6 @@ from experiments.cell_process import (
     host_memory_bytes,
     parse_events,
 )
-from experiments.plan import (
-    CellSpec,
-    disk_needed_bytes,
-    virtual_seconds_estimated,
-    virtual_seconds_limit,
-)
-from experiments.queue_place import MEMORY_RESERVE_BYTES
 from virtual.kernel_build import Kernel
 
 KERNEL = Kernel(Path("/k/linux"), "7.2.11", "0123abcd", True)

@@ -12,15 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from experiments import cli, runner
-from experiments.rundir import RunDirectory
-from experiments.runner import CellResult, RunResult
-from experiments.spec import find
+from common.places import ROOT
+from experiments import cli
+from experiments.cells.run_directory import RunDirectory
+from experiments.design.spec import find
+from experiments.runs.runner import CellResult, RunResult
 
 
 @pytest.fixture(autouse=True)
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(runner, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(cli, "RUNS", tmp_path / "runs")
     return tmp_path / "runs"
 
 
@@ -91,7 +92,7 @@ def test_without_root() -> None:
     argv = ["setpriv", "--reuid=65534", sys.executable, "-m", "experiments", "run", "lossy"]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        argv, capture_output=True, text=True, cwd=runner.ROOT, env=environment, timeout=60
+        argv, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=60
     )
     assert done.returncode == 1
     assert "found user id 65534; valid: root" in done.stderr

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from experiments.cli import main as command
-from experiments.compare import EXIT_DIFFERENT, EXIT_OK, EXIT_USAGE
+from experiments.runs.compare import EXIT_DIFFERENT, EXIT_OK, EXIT_USAGE
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
 
 Output = pytest.CaptureFixture[str]

@@ -5,10 +5,10 @@ import dataclasses
 import re
 from pathlib import Path
 
-from controller.client import endpoints_of
-from experiments import configs
-from experiments.plan import CellSpec, Feed
-from topologies.model import Network
+from controller.api.path_client import endpoints_of
+from experiments.design import configs
+from experiments.design.expansion import CellSpec, Feed
+from topologies.model.network import Network
 
 FEED = Feed("NGRID", 1, 20_000_000, 20_000_000, 48_000_000)
 

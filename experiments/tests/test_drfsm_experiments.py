@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The experiment files of drfsm.txt 5.2 to 5.4 say what its text says."""
+"""The experiment files of DRFSM21 5.2 to 5.4 say what its text says."""
 
 from __future__ import annotations
 
 import pytest
 
-from experiments.networks import Networks
-from experiments.plan import expand
+from experiments.design.expansion import expand
+from experiments.design.networks import Networks
 from experiments.tests.bundled import cells_of, spec_of
 
 NAMES = ("feasibility", "vlan-rate", "loss-sweep", "ldm6-vs-ldm7")

@@ -16,8 +16,11 @@ from typing import Any
 
 import pytest
 
-from experiments.planning import BUILD, PROGRAMS, ROOT
-from topologies import marks
+from common.places import BUILD, ROOT
+from experiments.runs.planning import (
+    PROGRAMS,
+)
+from topologies.emulate import marks
 
 pytestmark = [
     pytest.mark.root,
@@ -52,7 +55,7 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for i, size in enumerate(SIZES)
         )
     )
-    text = (ROOT / "experiments/lossy.yaml").read_text()
+    text = (ROOT / "experiments/catalogue/lossy.yaml").read_text()
     for old, new in (
         ("name: lossy", f"name: emulated-{os.getpid()}"),
         ("receivers: [8]", "receivers: [2]"),

@@ -10,14 +10,20 @@ from typing import Any
 
 import pytest
 
-from experiments import estimates, planning, trace_input
-from experiments.cell_process import NativeClock
-from experiments.plan import CellSpec, expand
-from experiments.planning import Planned
-from experiments.rundir import write_json
-from experiments.spec import ExperimentSpec, Factors, find, load_as
-from experiments.trace_input import ReplayTrace
-from topologies.model import Network
+from experiments.cells.run_directory import write_json
+from experiments.design import trace_input
+from experiments.design.expansion import CellSpec, expand
+from experiments.design.spec import (
+    ExperimentSpec,
+    Factors,
+    find,
+    load_as,
+)
+from experiments.design.trace_input import ReplayTrace
+from experiments.runs import estimates, planning
+from experiments.runs.cell_process import NativeClock
+from experiments.runs.planning import Planned
+from topologies.model.network import Network
 
 MACHINE = {"cpu": "x", "cores": 2}
 TRACE = ReplayTrace("trace.txt", "t", "1 20150615000000.000\n", 1, 1000, 1000)

@@ -10,22 +10,35 @@ from pathlib import Path
 
 import pytest
 
-from controller.client import endpoints_of
-from experiments import configs, runner
-from experiments.job import Job
-from experiments.join_leave.plan import JoinLeaveCell, expand, prepare, traces_of
-from experiments.join_leave.script import (
+from controller.api.path_client import endpoints_of
+from experiments.cells.job import Job
+from experiments.design import configs
+from experiments.design.expansion import disk_needed_bytes
+from experiments.design.join_leave_expansion import (
+    JoinLeaveCell,
+    expand,
+    prepare,
+    traces_of,
+)
+from experiments.design.join_leave_script import (
     LEAST_AWAY_S,
     LEAST_SESSION_S,
     Event,
     make_script,
     stayers,
 )
-from experiments.plan import disk_needed_bytes
-from experiments.spec import JoinLeaveFactors, JoinLeaveSpec, SpecErrors, find, load, load_as
-from topologies.load import find as find_topology
-from topologies.load import load as load_topology
-from topologies.model import Network
+from experiments.design.spec import (
+    JoinLeaveFactors,
+    JoinLeaveSpec,
+    SpecErrors,
+    find,
+    load,
+    load_as,
+)
+from experiments.runs import runner
+from topologies.model.load import find as find_topology
+from topologies.model.load import load as load_topology
+from topologies.model.network import Network
 
 SUBSCRIBERS = ("uva", "uwisc", "umd", "uutah", "uwash", "ucsd", "umiss")
 FEEDS = ("NGRID", "CONDUIT", "NEXRAD3")

@@ -8,10 +8,15 @@ from typing import Any
 
 import pytest
 
-from experiments.join_leave.verdict import content_checks
-from parsers.join_leave import FeedInfo, FeedMetrics, JoinLeaveCell, JoinLeaveMetrics
-from parsers.subscriptions import Session, Subscription
-from parsers.units import Value, absent
+from experiments.verdict.join_leave import content_checks
+from parsers.base.metric_units import Value, absent
+from parsers.measure.join_leave import (
+    FeedInfo,
+    FeedMetrics,
+    JoinLeaveCell,
+    JoinLeaveMetrics,
+)
+from parsers.measure.subscriptions import Session, Subscription
 
 STAYED = Subscription(
     subscriber="uwisc",

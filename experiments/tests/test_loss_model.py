@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments import loss_model, shaping
-from topologies.wire_plan import line_seed
+from experiments.design import loss_model, shaping
+from topologies.model.wire_plan import line_seed
 
 GOLDEN = Path(__file__).parent / "golden"
 SEED = 0x0123456789ABCDEF

@@ -15,7 +15,10 @@ from typing import Any
 
 import pytest
 
-from experiments.planning import BUILD, PROGRAMS, ROOT
+from common.places import BUILD, ROOT
+from experiments.runs.planning import (
+    PROGRAMS,
+)
 
 pytestmark = [
     pytest.mark.emulated,

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The experiment files of mpup-ldm7.txt V-C to V-F say what its text says."""
+"""The experiment files of MPUP16 V-C to V-F say what its text says."""
 
 from __future__ import annotations
 
 import pytest
 
-from experiments.plan import expand
+from experiments.design.expansion import expand
 from experiments.tests.bundled import cells_of, spec_of
 
 NAMES = ("fileset", "ffdr", "throughput", "resources")

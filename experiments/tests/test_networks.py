@@ -7,9 +7,9 @@ import dataclasses
 
 import pytest
 
-from experiments.networks import Networks
-from experiments.plan import CellSpec
-from experiments.spec import UsageError
+from experiments.design.expansion import CellSpec
+from experiments.design.networks import Networks
+from experiments.design.spec import UsageError
 
 
 @pytest.fixture

@@ -8,14 +8,19 @@ import re
 
 import pytest
 
-from experiments import burst_loss
-from experiments.join_leave import plan as join_leave
-from experiments.networks import Networks, with_rtt
-from experiments.plan import CellSpec, expand
-from experiments.runner import ROOT
-from experiments.spec import JoinLeaveSpec, at_level, find, load
-from topologies.load import find as find_topology
-from topologies.load import load as load_topology
+from common.places import ROOT
+from experiments.design import burst_loss
+from experiments.design import join_leave_expansion as join_leave
+from experiments.design.expansion import CellSpec, expand
+from experiments.design.networks import Networks, with_rtt
+from experiments.design.spec import (
+    JoinLeaveSpec,
+    at_level,
+    find,
+    load,
+)
+from topologies.model.load import find as find_topology
+from topologies.model.load import load as load_topology
 
 OURS = ("timeouts", "rtt", "burst-loss", "background", "churn", "scale")
 SUBSCRIBERS = [f"s{n}" for n in range(7)]  # of drfsm8, which has seven

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from experiments import burst_loss
-from experiments.plan import (
+from experiments.design import burst_loss
+from experiments.design.expansion import (
     CellSpec,
     cell_name,
     congestion_window_bytes,
@@ -20,12 +20,18 @@ from experiments.plan import (
     receiver_queue_bytes,
     tbf_limit_bytes,
 )
-from experiments.spec import ExperimentSpec, Factors, UsageError, find, load_as
-from parsers.factors import Scalar
+from experiments.design.spec import (
+    ExperimentSpec,
+    Factors,
+    UsageError,
+    find,
+    load_as,
+)
+from parsers.base.factors import Scalar
 
 
 def test_tbf_limit_is_the_papers() -> None:
-    """mpup-ldm7.txt V-B: 60 Mbit/s, m = 24, largest RTT 90 ms: 32.4 MB."""
+    """MPUP16 V-B: 60 Mbit/s, m = 24, largest RTT 90 ms: 32.4 MB."""
     assert tbf_limit_bytes(24 * 60_000_000, 90, 24) == 32_400_000
 
 
@@ -129,7 +135,7 @@ def test_blocks_of_factors_are_put_together() -> None:
 
 
 def test_ldm6_may_have_one_rate_for_all() -> None:
-    """drfsm.txt 5.4: the rate of the VLAN; its queue is the path's 600 MB (5.1)."""
+    """DRFSM21 5.4: the rate of the VLAN; its queue is the path's 600 MB (5.1)."""
     fixed = lossy().parameters.model_copy(update={"ldm6_rate": "shared"})
     ldm7, ldm6 = expand(lossy(parameters=fixed))
     assert (ldm6.ldm6_bps, ldm6.shaped_bps, ldm6.r_vn_bps) == (20_000_000, 20_000_000, 24_000_000)

@@ -11,11 +11,12 @@ from typing import cast
 
 import pytest
 
-from experiments import configs, lab_run
-from experiments.cell_process import ROOT
-from experiments.job import Job
-from experiments.lab_run import CellError, LabRun
-from parsers.products import parse_products
+from common.places import ROOT
+from experiments.cells import cell_base
+from experiments.cells.cell_base import CellBase, CellError
+from experiments.cells.job import Job
+from experiments.design import configs
+from parsers.read.products import parse_products
 
 BUILD = ROOT / "build"
 pytestmark = pytest.mark.skipif(
@@ -26,9 +27,9 @@ BATCHES, BATCH, SIZE = 8, 3, 50_000
 PRODUCTS = BATCHES * BATCH
 
 
-def run_in(directory: Path, build: Path = BUILD) -> LabRun:
+def run_in(directory: Path, build: Path = BUILD) -> CellBase:
     """A cell's run that knows no more than queues and their lists need."""
-    run = LabRun.__new__(LabRun)
+    run = CellBase.__new__(CellBase)
     run.out, run.queues, run.logs = directory, directory / "queues", directory / "logs"
     run.job, run.followers = cast(Job, SimpleNamespace(build=build)), {}
     (directory / "products").mkdir()
@@ -36,7 +37,7 @@ def run_in(directory: Path, build: Path = BUILD) -> LabRun:
     return run
 
 
-def insert(run: LabRun, name: str, batch: int) -> None:
+def insert(run: CellBase, name: str, batch: int) -> None:
     """Three products of pseudo-random bytes, other ones for each batch."""
     trace = run.out / "trace.txt"
     trace.write_text(f"{SIZE} 20150615000000.000\n" * BATCH)
@@ -75,7 +76,7 @@ def test_all_products_are_listed_though_the_queue_holds_few(tmp_path: Path) -> N
 def test_what_never_comes_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lab_run, "LISTS_S", 0.1)
+    monkeypatch.setattr(cell_base, "LISTS_S", 0.1)
     run = run_in(tmp_path)
     run.make_queue("small", 200_000, 100)
     run.follow_queue("small")

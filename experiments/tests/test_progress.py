@@ -5,7 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.progress import CellTimes, PlainReporter, RunTimes, virtual_text
+from experiments.runs.progress import (
+    CellTimes,
+    PlainReporter,
+    RunTimes,
+    virtual_text,
+)
 from virtual.guest import Times
 
 
@@ -22,7 +27,7 @@ class Now:
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> Now:
     found = Now()
-    monkeypatch.setattr("experiments.progress.time.monotonic", found.monotonic)
+    monkeypatch.setattr("experiments.runs.progress.time.monotonic", found.monotonic)
     return found
 
 

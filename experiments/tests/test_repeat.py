@@ -10,12 +10,24 @@ from typing import Any
 
 import pytest
 
-from experiments import manifest, repeat, runner
-from experiments.cell_process import NativeClock
-from experiments.repeat import main, plan, read, refusals
-from experiments.runner import plan as plan_run
-from experiments.selection import ordered
-from experiments.spec import LEVEL_NAMES, UsageError, at_level, bundled, find, load
+from experiments.design.selection import ordered
+from experiments.design.spec import (
+    LEVEL_NAMES,
+    UsageError,
+    at_level,
+    bundled,
+    find,
+    load,
+)
+from experiments.runs import manifest, repeat, runner
+from experiments.runs.cell_process import NativeClock
+from experiments.runs.repeat import (
+    main,
+    plan,
+    read,
+    refusals,
+)
+from experiments.runs.runner import plan as plan_run
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
 
 ROOT = Path(__file__).parents[2]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments import digests
-from experiments.resume import take_over
-from experiments.rundir import RunDirectory, partial_runs, write_json
+from experiments.cells.run_directory import RunDirectory, partial_runs, write_json
+from experiments.runs import digests
+from experiments.runs.resume import take_over
 
 NOW = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
-from experiments.rundir import (
+from experiments.cells.run_directory import (
     RunDirectory,
     latest_run,
     partial_runs,

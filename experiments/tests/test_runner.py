@@ -20,14 +20,30 @@ from typing import Any
 
 import pytest
 
-from experiments import digests, manifest, runner, sweep
-from experiments.cell_process import CellProblem
-from experiments.job import Job
-from experiments.plan import CellSpec
-from experiments.progress import PlainReporter
-from experiments.resume import is_sound
-from experiments.rundir import RunDirectory, latest_run, partial_runs, write_json
-from experiments.spec import ExperimentSpec, find, load_as, override
+from common.places import ROOT
+from experiments.cells.job import Job
+from experiments.cells.run_directory import (
+    RunDirectory,
+    latest_run,
+    partial_runs,
+    write_json,
+)
+from experiments.design.expansion import CellSpec
+from experiments.design.spec import (
+    ExperimentSpec,
+    find,
+    load_as,
+    override,
+)
+from experiments.runs import (
+    digests,
+    manifest,
+    runner,
+    sweep,
+)
+from experiments.runs.cell_process import CellProblem
+from experiments.runs.progress import PlainReporter
+from experiments.runs.resume import is_sound
 
 Play = Callable[[Job, Path], Iterator[dict[str, Any]]]
 
@@ -530,7 +546,7 @@ def test_cells_of_another_state_of_the_code_are_named(
         run(tmp_path)
     monkeypatch.setattr(runner, "report", lambda _path, **_options: 0)
     other = {"commit": "0" * 40, "dirty": False}
-    monkeypatch.setattr("experiments.manifest.git_state", lambda _root: other)
+    monkeypatch.setattr("experiments.runs.manifest.git_state", lambda _root: other)
     run(tmp_path, resume=True)
     assert "run by another state of the code: ldm7-m2-r20-p1, ldm6-m2-r20-p1" in (
         capsys.readouterr().out
@@ -574,7 +590,7 @@ def test_missing_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_real_cell_process_reports_a_broken_job_and_leaves(tmp_path: Path) -> None:
     """The process protocol end to end, without a network: a job file that is not there."""
     argv = [sys.executable, "-m", "experiments", "cell", str(tmp_path / "none"), str(tmp_path)]
-    done = subprocess.run(argv, capture_output=True, text=True, cwd=runner.ROOT, timeout=60)
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
 

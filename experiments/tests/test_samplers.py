@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments import samplers
+from experiments.cells import samplers
 from experiments.verdict import ShaperSample
-from parsers.cpu_log import parse_cpu_log
-from parsers.ps_log import parse_ps_log
+from experiments.verdict.evidence import parse_shaper_log
+from parsers.read.cpu_log import parse_cpu_log
+from parsers.read.ps_log import parse_ps_log
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -144,7 +145,7 @@ def test_shaper_counters() -> None:
 def test_shaper_log_round_trip() -> None:
     sample = ShaperSample(1.25, 100, 7)
     text = samplers.shaper_line(sample) + "cut of"
-    assert samplers.parse_shaper_log(text) == [sample]
+    assert parse_shaper_log(text) == [sample]
 
 
 def test_sampler_writes_until_stopped_and_survives_a_failing_sample(tmp_path: Path) -> None:

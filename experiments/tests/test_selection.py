@@ -3,9 +3,15 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.plan import CellSpec, expand
-from experiments.selection import ordered, select
-from experiments.spec import ExperimentSpec, Factors, UsageError, find, load_as
+from experiments.design.expansion import CellSpec, expand
+from experiments.design.selection import ordered, select
+from experiments.design.spec import (
+    ExperimentSpec,
+    Factors,
+    UsageError,
+    find,
+    load_as,
+)
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from experiments import loss_model, shaping
-from experiments.shaping import Setting
+from experiments.design import loss_model, shaping
+from experiments.design.shaping import Setting
 
 GOLDEN = Path(__file__).parent / "golden"
 RATES = {

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.spec import (
-    HERE,
+from common.places import EXPERIMENTS
+from experiments.design.spec import (
     ExperimentSpec,
     SpecErrors,
     UsageError,
@@ -18,9 +18,9 @@ from experiments.spec import (
     load_as,
     override,
 )
-from parsers.published import parse_published
+from parsers.read.published import parse_published
 
-GOOD = (HERE / "lossy.yaml").read_text()
+GOOD = (EXPERIMENTS / "lossy.yaml").read_text()
 
 
 def mistakes(tmp_path: Path, text: str) -> list[str]:
@@ -46,7 +46,7 @@ def test_bundled_experiments_are_table_ii(name: str) -> None:
 
 
 def test_published_values() -> None:
-    """mpup-ldm7.txt V-D and V-F."""
+    """MPUP16 V-D and V-F."""
     lossy = {(p.metric, p.protocol, p.value) for p in load(find("lossy")).paper}
     assert ("ffdr", "ldm7", 88.7) in lossy
     assert ("nic_bandwidth", "ldm7", 21.4) in lossy
@@ -75,7 +75,9 @@ def test_derived_values_follow_from_the_published_ones(name: str) -> None:
 
 
 def test_schema_is_current() -> None:
-    assert (HERE / "schema.json").read_text() == json_schema(), "run python -m experiments.spec"
+    assert (EXPERIMENTS / "schema.json").read_text() == json_schema(), (
+        "run python -m experiments.design.spec"
+    )
 
 
 def test_all_mistakes_at_once(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.spec import SpecErrors
-from experiments.trace_input import prepare
-from parsers.trace import parse_trace
+from experiments.design.spec import SpecErrors
+from experiments.design.trace_input import prepare
+from parsers.read.trace import parse_trace
 
 LINES = """\
 100 20150615000000.009

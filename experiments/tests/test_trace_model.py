@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.trace_model import (
+from experiments.design.trace_model import (
     PRODUCTS,
     Arrival,
     format_trace,
@@ -15,7 +15,7 @@ from experiments.trace_model import (
     model_check,
     stamp,
 )
-from parsers.trace import parse_trace
+from parsers.read.trace import parse_trace
 
 SEEDS = (1, 7, 42, 2053, 99_991)
 
@@ -39,7 +39,7 @@ def test_sizes_as_published(hour: list[Arrival]) -> None:
 
 
 def test_gaps_as_published(hour: list[Arrival]) -> None:
-    """Median 8 ms, 75 % 34 ms, 90 % 297 ms, 99 % 1.86 s (mpup-ldm7.txt V-F), to 1 ms or 1 %."""
+    """Median 8 ms, 75 % 34 ms, 90 % 297 ms, 99 % 1.86 s (MPUP16 V-F), to 1 ms or 1 %."""
     gaps = np.diff([a.time_ms for a in hour])
     found = np.quantile(gaps, (0.5, 0.75, 0.9, 0.99))
     assert found == pytest.approx([8, 34, 297, 1863], rel=0.01, abs=1)

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from experiments.host_lag import HostLag
-from experiments.load import CoreLoad, Load, ProcessLoad
-from experiments.queue_watch import Queue
 from experiments.verdict import Evidence, ShaperSample, judge, summary
 from experiments.verdict.accounts import Account
-from experiments.verdict.load import CPU_CHECKS
+from experiments.verdict.cpu_load import CoreLoad, Load, ProcessLoad
+from experiments.verdict.host_lag import HostLag
 from experiments.verdict.loss import binomial_interval
+from experiments.verdict.machine import CPU_CHECKS
+from experiments.verdict.queue_watch import Queue
 from experiments.verdict.replay import backlogged_rate
-from parsers.counters import Counters
-from parsers.ldm_log import ReceiverStats, Replayed
-from parsers.products import ContentCheck
-from parsers.sar_log import CpuSample
-from topologies.link_probes import LinkProbe
+from parsers.read.counters import Counters
+from parsers.read.ldm_log import ReceiverStats, Replayed
+from parsers.read.products import ContentCheck
+from parsers.read.sar_log import CpuSample
+from topologies.watch.link_probes import LinkProbe
 
 HOSTS = ("wsu1", "sl1")
 PRODUCTS = 100

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments import digests
-from experiments.verify import main, same_value
-from parsers.agreement import leaves
-from parsers.publish import write_report
+from experiments.runs import digests
+from experiments.runs.verify import main, same_value
+from parsers.measure.agreement import leaves
+from parsers.report.publish import write_report
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
 
 

@@ -15,7 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.planning import BUILD, PROGRAMS, ROOT
+from common.places import BUILD, ROOT
+from experiments.runs.planning import (
+    PROGRAMS,
+)
 from virtual.kernel_build import Kernel
 
 pytestmark = [

@@ -14,10 +14,20 @@ from pathlib import Path
 
 import pytest
 
-from experiments import host_lag, load
-from experiments.fidelity import HOSTLAG
-from experiments.load import CoreLoad, CoreTimes, Load, LoadReading, Process, ProcessLoad, Scheduled
-from experiments.queue_watch import (
+from common.places import BUILD
+from experiments.cells.fidelity import HOSTLAG
+from experiments.cells.samplers import Repeater
+from experiments.verdict import cpu_load, host_lag
+from experiments.verdict.cpu_load import (
+    CoreLoad,
+    CoreTimes,
+    Load,
+    LoadReading,
+    Process,
+    ProcessLoad,
+    Scheduled,
+)
+from experiments.verdict.queue_watch import (
     Queue,
     QueueWatch,
     Reading,
@@ -25,8 +35,6 @@ from experiments.queue_watch import (
     parse_messages,
     udp_receive_queues,
 )
-from experiments.runner import BUILD
-from experiments.samplers import Repeater
 
 
 # -- netlink ----------------------------------------------------------------------------------
@@ -112,9 +120,9 @@ def test_receive_queues_of_sockets() -> None:
 
 # -- processors and processes -----------------------------------------------------------------
 def test_cores_of_proc_stat() -> None:
-    ticks = load.TICKS_PER_S
+    ticks = cpu_load.TICKS_PER_S
     text = f"cpu  1 2 3 4 5 6 7 8 0 0\ncpu1 {ticks} 0 {ticks} {5 * ticks} 0 0 0 {3 * ticks} 0 0\n"
-    assert load.parse_cores(text) == {"cpu1": CoreTimes(2.0, 5.0, 3.0)}
+    assert cpu_load.parse_cores(text) == {"cpu1": CoreTimes(2.0, 5.0, 3.0)}
 
 
 def test_the_difference_of_two_readings() -> None:
@@ -135,7 +143,7 @@ def test_the_difference_of_two_readings() -> None:
          11: Process("", "new", Scheduled(10**9, 0, 3))},
         2.5,
     )  # fmt: skip
-    found = load.between(before, after, "tsc")
+    found = cpu_load.between(before, after, "tsc")
     assert (found.elapsed_s, found.clocksource) == (10.0, "tsc")
     assert found.cores == (CoreLoad("cpu0", 0.6, 0.1),)
     down7, new = found.processes
@@ -147,12 +155,12 @@ def test_the_difference_of_two_readings() -> None:
 
 
 def test_this_process_is_read() -> None:
-    own = load.scheduled(os.getpid())
+    own = cpu_load.scheduled(os.getpid())
     if own is None:
         pytest.skip("SKIPPED: this kernel has no schedstat: run queues were NOT read")
     assert own.run_ns > 0
     assert own.times > 0
-    assert load.scheduled(2**22 + 1) is None
+    assert cpu_load.scheduled(2**22 + 1) is None
 
 
 # -- lag --------------------------------------------------------------------------------------
@@ -228,6 +236,6 @@ def test_a_look_that_fails_is_counted_and_the_next_one_comes() -> None:
 
 
 def test_a_missing_kernel_file_has_no_clock_source(tmp_path: Path) -> None:
-    assert load.clocksource(tmp_path / "none") == "unknown"
+    assert cpu_load.clocksource(tmp_path / "none") == "unknown"
     (tmp_path / "current").write_text("tsc\n")
-    assert load.clocksource(tmp_path / "current") == "tsc"
+    assert cpu_load.clocksource(tmp_path / "current") == "tsc"

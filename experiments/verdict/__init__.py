@@ -14,8 +14,8 @@ from __future__ import annotations
 from experiments.verdict.accounts import accounting, accounts
 from experiments.verdict.checks import Check, Limits, Status, Verdict, summary
 from experiments.verdict.evidence import Evidence, ShaperSample
-from experiments.verdict.load import clock_check, cpu, lag_check
 from experiments.verdict.loss import injected_loss, receive_buffers
+from experiments.verdict.machine import clock_check, cpu, lag_check
 from experiments.verdict.network import drops, link_delays, relay_lateness, round_trips, settings
 from experiments.verdict.queues import queue_checks
 from experiments.verdict.replay import (

@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from experiments.host_lag import HostLag
-from experiments.load import Load
-from experiments.queue_watch import Queue
-from parsers.counters import Counters
-from parsers.ldm_log import ReceiverStats, Replayed
-from parsers.products import ContentCheck
-from parsers.sar_log import CpuSample
-from topologies.facts import Clock
-from topologies.link_probes import LinkProbe
+from experiments.verdict.cpu_load import Load
+from experiments.verdict.host_lag import HostLag
+from experiments.verdict.queue_watch import Queue
+from parsers.read.counters import Counters
+from parsers.read.ldm_log import ReceiverStats, Replayed
+from parsers.read.products import ContentCheck
+from parsers.read.sar_log import CpuSample
+from topologies.emulate.facts import Clock
+from topologies.watch.link_probes import LinkProbe
 
 
 def host_of(receiver: str) -> str:
@@ -34,7 +34,7 @@ class ShaperSample:
 @dataclass(frozen=True)
 class BurstCount:
     """What one receiver's rules counted of losses in bursts, and the least and most that so many
-    consecutive packets of its pattern can show (experiments/burst_loss.py)."""
+    consecutive packets of its pattern can show (experiments/design/burst_loss.py)."""
 
     dropped: int
     begun: int  # bursts whose first packet arrived
@@ -90,3 +90,13 @@ class Evidence:
     queues: Sequence[Queue] = ()
     sockets: Mapping[str, int] = field(default_factory=dict)  # peak bytes of UDP sockets by host
     clock: Clock = "native"
+
+
+def parse_shaper_log(text: str) -> list[ShaperSample]:
+    """logs/shaper.log: `epoch_s sent_bytes backlog_bytes` per line."""
+    samples = []
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 3:
+            samples.append(ShaperSample(float(words[0]), int(words[1]), int(words[2])))
+    return samples

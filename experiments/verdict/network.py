@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from experiments.shaping import LOSS_COMMENT
+from experiments.design.shaping import LOSS_COMMENT
 from experiments.verdict.checks import Check, Limits, Status
 from experiments.verdict.evidence import Evidence
-from parsers.counters import Drop, drops_between
-from topologies.facts import Clock
-from topologies.link_probes import LinkProbe
+from parsers.read.counters import Drop, drops_between
+from topologies.emulate.facts import Clock
+from topologies.watch.link_probes import LinkProbe
 
 DROP_SHARE: Final = Limits(
     0.0,

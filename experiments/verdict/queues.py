@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from experiments.queue_watch import Queue
 from experiments.verdict.checks import Check, Limits
 from experiments.verdict.evidence import Evidence, host_of
+from experiments.verdict.queue_watch import Queue
 from experiments.verdict.replay import RATE_ERROR
 
 NEARLY_FULL: Final = Limits(

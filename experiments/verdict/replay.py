@@ -8,13 +8,13 @@ from typing import Final
 
 from experiments.verdict.checks import Check, Limits, Status
 from experiments.verdict.evidence import Evidence, ShaperSample
-from parsers.ldm_log import Replayed
-from parsers.products import ContentCheck
-from topologies.facts import Clock
+from parsers.read.ldm_log import Replayed
+from parsers.read.products import ContentCheck
+from topologies.emulate.facts import Clock
 
 LATE_P50_MS: Final[Mapping[Clock, Limits]] = {
     "native": Limits(
-        4.0, 40.0, "half of the products follow their predecessor within 8 ms (mpup-ldm7.txt data)"
+        4.0, 40.0, "half of the products follow their predecessor within 8 ms (MPUP16 data)"
     ),
     "virtual": Limits(0.2, 4.0, "a timer's slack of 0.05 ms is all that delays a process there"),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller.client import PathService, PathServiceError, endpoints_of
+from controller.api.path_client import PathClient, PathClientError, endpoints_of
 from labs.checking import Context, Outcome, failed, passed
 from labs.live import LiveNetwork, Seen
 
@@ -27,8 +27,8 @@ TOLERANCE: Final = 0.05
 TOO_FAST_BPS: Final = 60_000_000
 
 
-def service(live: LiveNetwork) -> PathService:
-    return PathService(live.lab.controller_socket)
+def service(live: LiveNetwork) -> PathClient:
+    return PathClient(live.lab.controller_socket)
 
 
 def stream(live: LiveNetwork) -> Seen:
@@ -41,7 +41,7 @@ def path(context: Context) -> Outcome:
     try:
         with service(context.live) as client:
             found = client.get(PATH)
-    except PathServiceError as error:
+    except PathClientError as error:
         hint = "no-path" if error.status == 404 else "no-service"
         return failed(tried, expected, f"status {error.status}: {error.detail}", hint)
     at = found["root"]
@@ -158,11 +158,11 @@ def refusal(context: Context) -> Outcome:
             client.create_path(name, root, TOO_FAST_BPS)
             try:
                 client.add_leaf(name, ends[f"{first}.2"])
-            except PathServiceError as error:
+            except PathClientError as error:
                 status = error.status
             finally:
                 client.delete_path(name)
-    except PathServiceError as error:
+    except PathClientError as error:
         return failed(tried, expected, f"status {error.status}: {error.detail}", "left-over")
     if status == answer:
         return passed(tried, expected, f"status {status}")

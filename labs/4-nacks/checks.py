@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from experiments import loss_model
+from experiments.design import loss_model
 from labs import fmtp_capture as fmtp
 from labs.checking import NOT_TOLD, Context, Ends, Outcome, failed, nothing, passed
 from labs.fmtp_capture import CaptureError, Message

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from experiments.planning import ROOT
-from experiments.spec import ExperimentSpec, SpecErrors, load
+from common.places import ROOT
+from experiments.design.spec import ExperimentSpec, SpecErrors, load
 from labs.checking import NOT_TOLD, Context, Ends, Outcome, failed, nothing, passed
 from labs.runs import CellOfRun, Missing, RunProblem, cells, newest, wrong_with
 from labs.workdir import filled

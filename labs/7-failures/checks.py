@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from controller.client import PathService, PathServiceError
+from common.shell import NetworkError
+from controller.api.path_client import PathClient, PathClientError
 from labs.answers import AnswerError
 from labs.checking import Context, Outcome, failed, passed
 from labs.live import LiveNetwork, Seen
-from topologies.shell import LabError
 
 FROM_C1: Final = (("c1", "c2"), ("c1", "c3"))
 INTERVAL_S: Final = 0.001
@@ -21,8 +21,8 @@ FAILOVER_MS: Final = {"virtual": 20.0, "native": 100.0}  # a busy machine is lat
 SETTLE_S: Final = 2.0  # for the controller to see mended links, and to lay the path as before
 
 
-def service(live: LiveNetwork) -> PathService:
-    return PathService(live.lab.controller_socket)
+def service(live: LiveNetwork) -> PathClient:
+    return PathClient(live.lab.controller_socket)
 
 
 def stream(
@@ -57,7 +57,7 @@ def _answers(live: LiveNetwork) -> bool:
     try:
         with service(live) as client:
             client.health()
-    except PathServiceError:
+    except PathClientError:
         return False
     return True
 
@@ -223,7 +223,7 @@ def silent_failover(context: Context) -> Outcome:
     expected = f"your answer: {'it goes on' if answer else 'it stays dark'}"
     try:
         link, seen = with_cut(context.live, 2, silent=True)
-    except LabError as error:
+    except NetworkError as error:
         return failed(tried, expected, str(error), "nothing")
     if link is None:
         return failed(tried, expected, "nothing arrives on lane 2", "nothing")

@@ -12,7 +12,12 @@ from typing import Final
 
 from labs.cases import cases_of
 from labs.checking import NOT_TOLD, Context, Outcome, failed, nothing, passed
-from labs.mischief import KINDS, SENDER, Kind, Mischief
+from labs.hidden_faults import (
+    KINDS,
+    SENDER,
+    Kind,
+    Mischief,
+)
 from labs.runs import CellOfRun, RunProblem, cells, wrong_with
 
 EXPERIMENT: Final = "truth"

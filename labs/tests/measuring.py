@@ -15,7 +15,10 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from experiments.planning import BUILD, PROGRAMS, ROOT
+from common.places import BUILD, ROOT
+from experiments.runs.planning import (
+    PROGRAMS,
+)
 from labs.checking import CheckResult, Status, run_checks
 from labs.spec import ROOM, Lab, as_words, find_lab
 from labs.workdir import Work, open_work

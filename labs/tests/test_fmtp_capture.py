@@ -10,7 +10,12 @@ import pytest
 
 from labs import fmtp_capture as fmtp
 from labs.fmtp_capture import CaptureError, messages
-from topologies.pcapng import Frame, Interface, beginning, packet
+from topologies.watch.pcapng import (
+    Frame,
+    Interface,
+    beginning,
+    packet,
+)
 
 SENDER, RECEIVER, GROUP = "10.10.1.1", "10.10.1.2", "239.10.1.1"
 KEY = b"-----BEGIN RSA PUBLIC KEY-----\nAAAA\n-----END RSA PUBLIC KEY-----\n"

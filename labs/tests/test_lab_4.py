@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from experiments.trace_input import prepare
+from experiments.design.trace_input import prepare
 from labs import fmtp_capture as fmtp
 from labs.checking import Status
 from labs.spec import Lab

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import digests
+from experiments.runs import digests
 from labs.checking import Status
 from labs.spec import Lab
 from labs.tests.measuring import (

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import digests
+from experiments.runs import digests
 from labs.checking import Status
 from labs.runs import cells, newest
 from labs.spec import Lab

@@ -16,7 +16,12 @@ import pytest
 
 from labs.cases import HIDDEN, cases_of
 from labs.checking import Status
-from labs.mischief import AMOUNTS, CASES, KINDS, mischief
+from labs.hidden_faults import (
+    AMOUNTS,
+    CASES,
+    KINDS,
+    mischief,
+)
 from labs.runs import cells
 from labs.spec import Lab
 from labs.tests.measuring import (

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from experiments import digests
+from experiments.runs import digests
 from labs import cases, measure, runs
+from labs.hidden_faults import delay_commands
 from labs.measure import arguments_of
-from labs.mischief import delay_commands
 from labs.spec import find_lab
 from labs.workdir import open_work
-from topologies.load import find, load
+from topologies.model.load import find, load
 
 
 def cell(work: Path, stamp: str, m: int, verdict: str = "faithful", seed: int = 7) -> Path:

@@ -22,7 +22,7 @@ from labs.checking import CheckResult, Context, Status, exit_code
 from labs.session import Connection, SessionError
 from labs.spec import ROOM, Lab, find_lab
 from labs.workdir import Work, open_work
-from topologies import marks
+from topologies.emulate import marks
 from virtual.guest import CHECKOUT
 from virtual.kernel_build import Kernel
 

@@ -20,7 +20,7 @@ from labs.__main__ import main
 from labs.bash import Bash
 from labs.shell import prompt
 from labs.spec import ROOM
-from topologies import marks
+from topologies.emulate import marks
 
 
 def test_a_line_of_words() -> None:

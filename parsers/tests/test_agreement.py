@@ -5,9 +5,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from parsers.agreement import Agreement, agreement, changed, identity, leaves
-from parsers.statistics import over_repeats
-from parsers.sweep import Point
+from parsers.base.intervals import over_repeats
+from parsers.measure.agreement import (
+    Agreement,
+    agreement,
+    changed,
+    identity,
+    leaves,
+)
+from parsers.measure.sweep import Point
 
 
 def point(m: int, **values: Sequence[float]) -> Point:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from parsers.publish import write_report
+from parsers.report.publish import write_report
 from parsers.tests.browser import PROGRAMS, Browser, browser, program
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run, write_synthetic_sweep
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from parsers.counters import (
+from parsers.base.jsonfiles import BadFile
+from parsers.read.counters import (
     Counters,
     Drop,
     drops_between,
@@ -16,7 +17,6 @@ from parsers.counters import (
     rule_arrivals,
     rule_drops,
 )
-from parsers.jsonfiles import BadFile
 
 RULE = "-i uva-eth0 -p udp -m statistic --mode random --probability 0.01 -j DROP"
 

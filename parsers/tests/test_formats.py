@@ -10,9 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from parsers.formats import FORMATS, HEAD_CHARACTERS, by_name, detect, json_lines
-from parsers.jsonfiles import BadFile
-from parsers.problems import Problem
+from parsers.base.jsonfiles import BadFile
+from parsers.base.problems import Problem
+from parsers.read.formats import (
+    FORMATS,
+    HEAD_CHARACTERS,
+    by_name,
+    detect,
+    json_lines,
+)
 from parsers.reading import print_records
 from parsers.synthetic_hour import Hour, write_others
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from parsers.iperf3 import parse_iperf3
-from parsers.jsonfiles import BadFile
+from parsers.base.jsonfiles import BadFile
+from parsers.read.iperf3 import parse_iperf3
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from parsers import join_leave
 from parsers.__main__ import main
-from parsers.join_leave import JoinLeaveMetrics, summarize
-from parsers.jsonfiles import BadFile
-from parsers.publish import write_report
-from parsers.rundir import load_cell, load_join_leave
+from parsers.base.jsonfiles import BadFile
+from parsers.base.metric_units import SUBSCRIPTION_METRICS
+from parsers.measure import join_leave
+from parsers.measure.join_leave import JoinLeaveMetrics, summarize
+from parsers.measure.run_files import load_cell, load_join_leave
+from parsers.report.publish import write_report
 from parsers.tests.test_subscriptions import LEAF, NUMBERS, ZERO_S, info, line, received
-from parsers.units import SUBSCRIPTION_METRICS
 
 STAYS_AT = "star:5:404"
 CELL = {

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from parsers.deliveries import receiver_of, sent_by
-from parsers.ldm_log import (
+from parsers.measure.deliveries import receiver_of, sent_by
+from parsers.read.ldm_log import (
     Backlog,
     Duplicate,
     Inserted,

@@ -7,8 +7,14 @@ import random
 
 import pytest
 
-from parsers.cpu_log import RunTimeSample
-from parsers.metrics import (
+from parsers.base.metric_units import (
+    METRICS,
+    Value,
+    absent,
+    canonical,
+    to_si,
+)
+from parsers.measure.metrics import (
     Delivery,
     FileSet,
     FmtpFile,
@@ -25,8 +31,8 @@ from parsers.metrics import (
     receiver_throughput,
     throughput,
 )
-from parsers.ps_log import ProcessSample
-from parsers.units import METRICS, Value, absent, canonical, to_si
+from parsers.read.cpu_log import RunTimeSample
+from parsers.read.ps_log import ProcessSample
 
 # Three files of 1000, 3000 and 2000 bytes; two receivers. Receiver b never got file 1 by FMTP.
 ORDER = (0, 1, 2)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from parsers.file_sets import CSV_HEADER
-from parsers.jsonfiles import BadFile
-from parsers.ldm_log import (
+from parsers.base.jsonfiles import BadFile
+from parsers.measure.file_sets import CSV_HEADER
+from parsers.read.ldm_log import (
     Backlog,
     Duplicate,
     Inserted,
@@ -20,10 +20,10 @@ from parsers.ldm_log import (
     Sending,
     parse_ldm_log,
 )
-from parsers.notifyme import parse_notifyme
-from parsers.papers_log import parse_papers_log
+from parsers.read.notifyme import parse_notifyme
+from parsers.read.papers_log import parse_papers_log
+from parsers.read.trace import TraceProduct, parse_any_trace
 from parsers.reading import print_file_sets
-from parsers.trace import TraceProduct, parse_any_trace
 
 GOLDEN = Path(__file__).parent / "golden"
 T2356 = 1_795_218_960_000_000  # 2026-11-20T23:56:00Z in microseconds

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from parsers.factors import Scalar
-from parsers.paper import NOT_RUN, compare_all, headlines
-from parsers.published import PaperValue
-from parsers.statistics import over_repeats
-from parsers.sweep import Point
-from parsers.sweep_json import headline_json
+from parsers.base.factors import Scalar
+from parsers.base.intervals import over_repeats
+from parsers.measure.paper import NOT_RUN, compare_all, headlines
+from parsers.measure.sweep import Point
+from parsers.measure.sweep_json import headline_json
+from parsers.read.published import PaperValue
 
 
 def row(**change: Any) -> PaperValue:

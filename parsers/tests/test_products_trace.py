@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from parsers.products import ListedProduct, compare_products, parse_products
-from parsers.trace import parse_trace, summarize
+from parsers.read.products import ListedProduct, compare_products, parse_products
+from parsers.read.trace import parse_trace, summarize
 
 GOLDEN = Path(__file__).parent / "golden"
 A = ListedProduct("a" * 32, 10, "NAME.000000")

@@ -6,15 +6,22 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from parsers.factors import FACTORS, Scalar, show
-from parsers.published import Claim, Figure, PaperValue, Range, Where, parse_published
+from parsers.base.factors import FACTORS, Scalar, show
+from parsers.read.published import (
+    Claim,
+    Figure,
+    PaperValue,
+    Range,
+    Where,
+    parse_published,
+)
 
 ROW: dict[str, Any] = {
     "metric": "bandwidth",
     "protocol": "ldm7",
     "value": 21.4,
     "unit": "Mbit/s",
-    "source": "mpup-ldm7.txt V-F, Fig. 6a",
+    "source": "MPUP16 V-F, Fig. 6a",
     "at": {"receivers": {"at_least": 4, "at_most": 24}, "loss": "1%", "rate_bps": "20Mbps"},
 }
 CLAIM: dict[str, Any] = {
@@ -23,12 +30,12 @@ CLAIM: dict[str, Any] = {
     "over": "receivers",
     "where": {"protocol": "ldm6", "loss": 0},
     "text": "LDM6's bandwidth grows linearly in m",
-    "source": "mpup-ldm7.txt V-F, Fig. 6a",
+    "source": "MPUP16 V-F, Fig. 6a",
 }
 FIGURE: dict[str, Any] = {
     "name": "fig4a",
     "title": "Throughput",
-    "source": "mpup-ldm7.txt Fig. 4a",
+    "source": "MPUP16 Fig. 4a",
     "kind": "lines",
     "x": "rate_bps",
     "metric": "throughput",

@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables 4 and 5 of drfsm.txt, from a log on."""
+"""Tables 4 and 5 of DRFSM21, from a log on."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from parsers.deliveries import Arrival
-from parsers.fmtp_section import fmtp_section
-from parsers.repaired import LISTED, Repaired, RepairedFile, matrix, repaired_of, sharing
-from parsers.rundir import load_cell
-from parsers.summary import summarize
+from parsers.measure.deliveries import Arrival
+from parsers.measure.repaired import (
+    LISTED,
+    Repaired,
+    RepairedFile,
+    matrix,
+    repaired_of,
+    sharing,
+)
+from parsers.measure.run_files import load_cell
+from parsers.measure.summary import summarize
+from parsers.report.fmtp_section import fmtp_section
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
 
 

@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from parsers.__main__ import main
-from parsers.comparison import group_cells, mean_of
-from parsers.jsonfiles import BadFile
-from parsers.publish import write_report
-from parsers.rundir import load_cell
-from parsers.summary import CellMetrics, summarize
+from parsers.base.jsonfiles import BadFile
+from parsers.base.metric_units import Value, absent
+from parsers.measure.comparison import group_cells, mean_of
+from parsers.measure.run_files import load_cell
+from parsers.measure.summary import CellMetrics, summarize
+from parsers.report.publish import write_report
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
-from parsers.units import Value, absent
 
 LDM7, LDM6 = SyntheticCell("ldm7"), SyntheticCell("ldm6")
 
@@ -31,7 +31,7 @@ LDM7, LDM6 = SyntheticCell("ldm7"), SyntheticCell("ldm6")
 @pytest.fixture
 def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures take most of the time; the tests of the text do without."""
-    monkeypatch.setattr("parsers.publish.render_plots", lambda *_: ())
+    monkeypatch.setattr("parsers.report.publish.render_plots", lambda *_: ())
 
 
 def metrics_of(run: Path) -> dict[str, Any]:

@@ -8,13 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from parsers.cpu_log import RunTimeSample, parse_cpu_log
-from parsers.iptables_log import Rule, parse_iptables
-from parsers.jsonfiles import BadFile
-from parsers.metrics import cumulative_cpu
-from parsers.ps_log import parse_ps_log
-from parsers.sar_log import CpuSample, InterfaceSample, parse_sar_log, shift_to
-from parsers.tc_qdisc import parse_qdiscs
+from parsers.base.jsonfiles import BadFile
+from parsers.measure.metrics import cumulative_cpu
+from parsers.read.cpu_log import RunTimeSample, parse_cpu_log
+from parsers.read.iptables_log import Rule, parse_iptables
+from parsers.read.ps_log import parse_ps_log
+from parsers.read.sar_log import (
+    CpuSample,
+    InterfaceSample,
+    parse_sar_log,
+    shift_to,
+)
+from parsers.read.tc_qdisc import parse_qdiscs
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-from parsers.claims import judge
-from parsers.factors import Scalar
-from parsers.published import Claim
-from parsers.saving import saving
-from parsers.statistics import over_repeats
-from parsers.sweep import Point
+from parsers.base.factors import Scalar
+from parsers.base.intervals import over_repeats
+from parsers.measure.claims import judge
+from parsers.measure.saving import saving
+from parsers.measure.sweep import Point
+from parsers.read.published import Claim
 
 RATES = (50.0, 100.0, 400.0, 500.0)
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from parsers.rundir import load_cell
-from parsers.side_by_side import (
+from parsers.base.metric_units import Value, absent
+from parsers.measure.run_files import load_cell
+from parsers.measure.side_by_side import (
     Column,
     clocks_of,
     compare,
@@ -20,9 +21,8 @@ from parsers.side_by_side import (
     repeats_of,
     spread_of,
 )
-from parsers.summary import summarize
+from parsers.measure.summary import summarize
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
-from parsers.units import Value, absent
 
 MBPS = "bit/s"
 

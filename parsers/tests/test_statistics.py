@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from parsers.statistics import (
+from parsers.base.intervals import (
     ONE_RUN,
     Estimate,
     bootstrap,

@@ -11,10 +11,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from parsers.jsonfiles import BadFile
-from parsers.ldm_log import LdmLog, parse_ldm_log
-from parsers.products import ListedProduct
-from parsers.subscriptions import (
+from parsers.base.jsonfiles import BadFile
+from parsers.measure.subscriptions import (
     Feed,
     ScriptEvent,
     Subscription,
@@ -24,6 +22,8 @@ from parsers.subscriptions import (
     sessions_of,
     subscription_of,
 )
+from parsers.read.ldm_log import LdmLog, parse_ldm_log
+from parsers.read.products import ListedProduct
 
 ZERO_S = calendar.timegm((2026, 11, 21, 1, 46, 0, 0, 0, 0))
 LEAF = "ashb:2:303"

@@ -8,17 +8,23 @@ from typing import Any
 
 import pytest
 
-from parsers.cell import Cell, CellTrace, Verdict
-from parsers.claims import ClaimResult, judge
-from parsers.factors import Scalar
-from parsers.metrics import FileSet
-from parsers.published import Claim
-from parsers.series import Series
-from parsers.set_throughput import FileSetMetrics
-from parsers.statistics import ONE_RUN
-from parsers.summary import CellMetrics, ReceiverMetrics
-from parsers.sweep import Point, lines, points, select, shown
-from parsers.units import Value, absent
+from parsers.base.factors import Scalar
+from parsers.base.intervals import ONE_RUN
+from parsers.base.metric_units import Value, absent
+from parsers.measure.claims import ClaimResult, judge
+from parsers.measure.metrics import FileSet
+from parsers.measure.series import Series
+from parsers.measure.set_throughput import FileSetMetrics
+from parsers.measure.summary import CellMetrics, ReceiverMetrics
+from parsers.measure.sweep import (
+    Point,
+    lines,
+    points,
+    select,
+    shown,
+)
+from parsers.read.cell_files import Cell, CellTrace, Verdict
+from parsers.read.published import Claim
 
 
 def receiver(host: str, throughput: float) -> ReceiverMetrics:
@@ -371,7 +377,7 @@ def test_two_metrics_of_one_point() -> None:
     asked = Claim.model_validate(
         {
             "kind": "above", "metric": "mplr", "against_metric": "loss_injected",
-            "text": "MPLR is higher than the injected loss", "source": "drfsm.txt 5.3.2",
+            "text": "MPLR is higher than the injected loss", "source": "DRFSM21 5.3.2",
         }
     )  # fmt: skip
     found = one(asked, made)
@@ -388,7 +394,7 @@ def test_a_growing_ratio() -> None:
         {
             "kind": "increases", "metric": "throughput", "over": "receivers",
             "where": {"subscriber": "uva"}, "against": {"subscriber": "uwash"},
-            "text": "the difference grows", "source": "drfsm.txt 5.3.1",
+            "text": "the difference grows", "source": "DRFSM21 5.3.1",
         }
     )  # fmt: skip
     found = one(asked, points(cells))

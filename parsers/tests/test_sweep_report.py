@@ -10,18 +10,18 @@ import re
 import numpy as np
 import pytest
 
-from parsers.drawing import DASHES
-from parsers.evaluate import Transports, evaluate
-from parsers.over_time import interval_s, means
-from parsers.overlays import Places, published
-from parsers.publish import Written, make_report, write_report
-from parsers.published import Figure, PaperValue
-from parsers.spreads import OUTLIERS, box
-from parsers.statistics import Estimate, over_repeats
-from parsers.sweep import Line, Point
-from parsers.sweep_sections import failed_of, interval_text
+from parsers.base.intervals import Estimate, over_repeats
+from parsers.base.metric_units import METRICS
+from parsers.measure.evaluate import Transports, evaluate
+from parsers.measure.sweep import Line, Point
+from parsers.read.published import Figure, PaperValue
+from parsers.report.drawing import DASHES
+from parsers.report.over_time import interval_s, means
+from parsers.report.overlays import Places, published
+from parsers.report.publish import Written, make_report, write_report
+from parsers.report.spreads import OUTLIERS, box
+from parsers.report.sweep_sections import failed_of, interval_text
 from parsers.tests.synthetic import SWEEP_MANIFEST, sweep_cells, write_synthetic_sweep
-from parsers.units import METRICS
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def test_cells_parsed_by_several_processes_are_the_same(
 ) -> None:
     run = written.report_dir.parent
     one_by_one = evaluate(run)
-    monkeypatch.setattr("parsers.evaluate.PARALLEL_FROM_BYTES", 0)
+    monkeypatch.setattr("parsers.measure.evaluate.PARALLEL_FROM_BYTES", 0)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     together = evaluate(run)
     assert isinstance(one_by_one, Transports) and isinstance(together, Transports)
@@ -167,7 +167,7 @@ PLACES = Places("receivers", (), False, (8, 16))
 
 
 def overlays(**row: object) -> list[tuple[float, float, float, str]]:
-    from parsers.curves import looks_of
+    from parsers.report.curves import looks_of
 
     given = {"metric": "ffdr", "protocol": "ldm7", "value": 88.7, "unit": "%", "source": "s"}
     value = PaperValue.model_validate(given | row)
@@ -197,7 +197,7 @@ def test_published_values_of_other_conditions_are_not_drawn() -> None:
 
 
 def test_lines_are_told_apart_without_colours() -> None:
-    from parsers.curves import looks_of
+    from parsers.report.curves import looks_of
 
     lines = [
         Line(f"{p} {m}", {"protocol": p, "receivers": m}, (1,), (over_repeats([1.0]),))

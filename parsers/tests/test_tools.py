@@ -7,10 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from parsers.jsonfiles import BadFile
-from parsers.ovs_ofctl import Band, Flow, Group, GroupStats, Meter, MeterStats, parse_ovs_ofctl
-from parsers.sadf import parse_sadf
-from parsers.tc_class import parse_classes
+from parsers.base.jsonfiles import BadFile
+from parsers.read.ovs_ofctl import (
+    Band,
+    Flow,
+    Group,
+    GroupStats,
+    Meter,
+    MeterStats,
+    parse_ovs_ofctl,
+)
+from parsers.read.sadf import parse_sadf
+from parsers.read.tc_class import parse_classes
 
 GOLDEN = Path(__file__).parent / "golden"
 T0 = 1_795_308_493.0  # 2026-11-22T00:48:13Z

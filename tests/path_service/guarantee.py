@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from tests.path_service.networks import make_path
 from tests.path_service.stream import OVERHEAD_BYTES, Account, Stream, rate_bps
-from topologies.lab import Lab, LabError
+from topologies.emulate.emulation import Emulation, NetworkError
 
 PAYLOAD_BYTES: Final = 1400
 WITHIN: Final = 0.99  # of its rate: what `kept` sends
@@ -46,20 +46,25 @@ def interval_us(send_bps: float) -> float:
 
 
 def keeps_its_rate(
-    lab: Lab, kept_bps: int, other_bps: int, flood: Flood, flood_bps: int, seconds: float
+    emulation: Emulation,
+    kept_bps: int,
+    other_bps: int,
+    flood: Flood,
+    flood_bps: int,
+    seconds: float,
 ) -> Kept:
     """`other_bps` 0: no second path. The flood begins before the streams and ends after them."""
-    make_path(lab, "kept", kept_bps, [HOST], lane=1)
+    make_path(emulation, "kept", kept_bps, [HOST], lane=1)
     if other_bps:
-        make_path(lab, "other", other_bps, [HOST], lane=2)
+        make_path(emulation, "other", other_bps, [HOST], lane=2)
     iperf: Iperf | None = None
     if flood != "none":
-        make_path(lab, "flood", 0, [HOST], lane=3)
-        reaches(lab, lab.network.host(HOST).path_nic(3).ip)
-        iperf = Iperf(lab, flood, flood_bps, seconds + 2.0)
+        make_path(emulation, "flood", 0, [HOST], lane=3)
+        reaches(emulation, emulation.network.host(HOST).path_nic(3).ip)
+        iperf = Iperf(emulation, flood, flood_bps, seconds + 2.0)
         time.sleep(1.0)
-    first = stream(lab, 1, WITHIN * kept_bps)
-    second = stream(lab, 2, BEYOND * other_bps) if other_bps else None
+    first = stream(emulation, 1, WITHIN * kept_bps)
+    second = stream(emulation, 2, BEYOND * other_bps) if other_bps else None
     time.sleep(seconds)
     other = second.stop() if second is not None else None
     mine = first.stop()
@@ -72,10 +77,10 @@ def keeps_its_rate(
     )
 
 
-def stream(lab: Lab, lane: int, send_bps: float) -> Stream:
+def stream(emulation: Emulation, lane: int, send_bps: float) -> Stream:
     return Stream(
-        lab,
-        lab.state_dir,
+        emulation,
+        emulation.state_dir,
         [HOST],
         lane=lane,
         payload_bytes=PAYLOAD_BYTES,
@@ -83,11 +88,11 @@ def stream(lab: Lab, lane: int, send_bps: float) -> Stream:
     )
 
 
-def metered_bps(lab: Lab, guaranteed_bps: int, seconds: float) -> float:
+def metered_bps(emulation: Emulation, guaranteed_bps: int, seconds: float) -> float:
     """What arrives of a stream of 1.5 times the path's rate, without the burst at the begin: over
     the last part of `seconds`. Counted as a meter does: Ethernet frames without tag and FCS."""
-    make_path(lab, "metered", guaranteed_bps, [HOST], lane=1)
-    sender = stream(lab, 1, 1.5 * guaranteed_bps)
+    make_path(emulation, "metered", guaranteed_bps, [HOST], lane=1)
+    sender = stream(emulation, 1, 1.5 * guaranteed_bps)
     time.sleep(seconds)
     found = sender.stop().arrivals[HOST]
     begin_ns = found[0].arrived_ns + 1_000_000_000
@@ -95,47 +100,47 @@ def metered_bps(lab: Lab, guaranteed_bps: int, seconds: float) -> float:
     return rate_bps(later, PAYLOAD_BYTES)
 
 
-def reaches(lab: Lab, address: str) -> None:
-    """Addresses are resolved and caches filled before anything is measured. LabError."""
-    publisher = lab.network.publisher.name
+def reaches(emulation: Emulation, address: str) -> None:
+    """Addresses are resolved and caches filled before anything is measured. NetworkError."""
+    publisher = emulation.network.publisher.name
     deadline = time.monotonic() + START_S
     ping = ["ping", "-n", "-q", "-c", "1", "-W", "1", address]
-    while lab.run(publisher, ping, check=False).returncode != 0:
+    while emulation.run(publisher, ping, check=False).returncode != 0:
         if time.monotonic() > deadline:
-            raise LabError(f"{address} does not answer over the best-effort path")
+            raise NetworkError(f"{address} does not answer over the best-effort path")
 
 
 class Iperf:
-    """iperf3 from the publisher to qc on lane 3, started by the constructor. LabError."""
+    """iperf3 from the publisher to qc on lane 3, started by the constructor. NetworkError."""
 
-    def __init__(self, lab: Lab, flood: Flood, flood_bps: int, seconds: float) -> None:
-        address = lab.network.host(HOST).path_nic(3).ip
+    def __init__(self, emulation: Emulation, flood: Flood, flood_bps: int, seconds: float) -> None:
+        address = emulation.network.host(HOST).path_nic(3).ip
         port = str(IPERF_PORT)
-        self._out = lab.state_dir / "iperf.json"
-        self._server = lab.popen(
+        self._out = emulation.state_dir / "iperf.json"
+        self._server = emulation.popen(
             HOST,
             ["iperf3", "-s", "-1", "-B", address, "-p", port],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.STDOUT,
         )
         deadline = time.monotonic() + START_S
-        while f"{address}:{port}" not in lab.run(HOST, ["ss", "-Hltn"]).stdout:
+        while f"{address}:{port}" not in emulation.run(HOST, ["ss", "-Hltn"]).stdout:
             if time.monotonic() > deadline:
-                raise LabError("iperf3's server did not start")
+                raise NetworkError("iperf3's server did not start")
             time.sleep(0.02)
         udp = ["-u", "-b", str(flood_bps), "-l", str(PAYLOAD_BYTES)]
         how = udp if flood == "udp" else ["-P", "4"]
         argv = ["iperf3", "-c", address, "-p", port, "-t", f"{seconds:.0f}", "-J", *how]
         with self._out.open("wb") as file:
-            publisher = lab.network.publisher.name
-            self._client = lab.popen(publisher, argv, stdout=file, stderr=subprocess.STDOUT)
+            publisher = emulation.network.publisher.name
+            self._client = emulation.popen(publisher, argv, stdout=file, stderr=subprocess.STDOUT)
 
     def received_bps(self) -> float:
-        """Waits for the end; what reached the server, payload alone. LabError."""
+        """Waits for the end; what reached the server, payload alone. NetworkError."""
         code = self._client.wait(timeout=END_S)
         text = self._out.read_text()
         if code != 0:
-            raise LabError(f"iperf3: exit code {code}: {text[-300:]}")
+            raise NetworkError(f"iperf3: exit code {code}: {text[-300:]}")
         self._server.wait(timeout=END_S)
         return goodput_bps(text)
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from controller.client import PathService, PathServiceError, endpoints_of
-from topologies.lab import Lab
+from controller.api.path_client import PathClient, PathClientError, endpoints_of
+from topologies.emulate.emulation import Emulation
 
 BUILD = Path(__file__).resolve().parents[2] / "build/ldm7"
 LDM_PORT = 388
@@ -57,22 +57,22 @@ class Join:
 class Site:
     """The ldmds of a network whose publisher has one feed."""
 
-    def __init__(self, lab: Lab, work: Path) -> None:
-        self.lab, self.work, self.network = lab, work, lab.network
-        self.publisher = lab.network.publisher.name
-        self.root, self.leaves = endpoints_of(lab.network)
+    def __init__(self, emulation: Emulation, work: Path) -> None:
+        self.emulation, self.work, self.network = emulation, work, emulation.network
+        self.publisher = emulation.network.publisher.name
+        self.root, self.leaves = endpoints_of(emulation.network)
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
     # -- the path service ---------------------------------------------------------------------
     def paths(self) -> list[dict[str, object]]:
-        with PathService(self.lab.controller_socket) as service:
+        with PathClient(self.emulation.controller_socket) as service:
             return service.paths()
 
     def leaf_keys(self) -> set[tuple[str, int, int]]:
-        with PathService(self.lab.controller_socket) as service:
+        with PathClient(self.emulation.controller_socket) as service:
             try:
                 found = service.get(FEED)["leaves"]
-            except PathServiceError:
+            except PathClientError:
                 return set()
         return {(x["switch"], x["port"], x["vlan"]) for x in found}
 
@@ -101,14 +101,14 @@ class Site:
         argv = [str(BUILD / "ldmd/ldmd"), "-f", "-v", "-q", str(self.queue(host))]
         argv += ["-P", str(LDM_PORT), "-I", self.network.host(host).nic2.ip]
         argv += ["-l", str(directory / "ldmd.log"), str(directory / "ldmd.conf")]
-        self.running[host] = self.lab.popen(host, argv)
+        self.running[host] = self.emulation.popen(host, argv)
 
     def start_publisher(
         self, *settings: str, fixed: bool = True, standby: Path | None = None
     ) -> None:
         """`fixed`: FMTP also from the addresses that hosts have on the path by themselves.
         `standby`: a second controller's socket."""
-        services = [self.lab.controller_socket, *([standby] if standby else [])]
+        services = [self.emulation.controller_socket, *([standby] if standby else [])]
         network, hosts = self.network, self.network.subscribers
         nic = network.publisher.nic1
         addresses = [h.nic2.ip for h in hosts] + [h.nic1.ip for h in hosts if fixed]
@@ -180,7 +180,7 @@ class Site:
         ]
         trace.write_text("".join(lines))
         argv = [str(BUILD / "pqinsert"), "-q", str(self.queue(self.publisher)), "-f", FEED]
-        return self.lab.popen(
+        return self.emulation.popen(
             self.publisher, [*argv, "--trace", str(trace), "-l", str(self.work / "pqinsert.log")]
         )
 

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from controller.client import PathService, endpoints_of
-from controller.core import Endpoint
+from controller.api.path_client import PathClient, endpoints_of
+from controller.paths.core import Endpoint
 from tests.path_service.stream import Stream
-from topologies import lifecycle
-from topologies.facts import KernelFacts
-from topologies.lab import Lab, open_lab
-from topologies.load import load
-from topologies.model import Impairment, Network
+from topologies.emulate import lifecycle
+from topologies.emulate.emulation import Emulation, open_emulation
+from topologies.emulate.facts import KernelFacts
+from topologies.model.load import load
+from topologies.model.network import Impairment, Network
 
 MESH: Final = Path(__file__).parent / "mesh.yaml"
 DOMAIN: Final = "core"
@@ -49,14 +49,16 @@ def lab_of(
     *,
     queues: bool = True,
     lease_s: float = 0.0,
-) -> Iterator[Lab]:
+) -> Iterator[Emulation]:
     """A lab in a run of its own, which is gone at the end."""
     run_id = lifecycle.new_run_id("paths")
     with (
         lifecycle.enter(run_id) as run,
-        open_lab(network, run.state_dir, facts=facts, queues=queues, lease_s=lease_s) as lab,
+        open_emulation(
+            network, run.state_dir, facts=facts, queues=queues, lease_s=lease_s
+        ) as emulation,
     ):
-        yield lab
+        yield emulation
 
 
 def endpoints(network: Network, lane: int = 1) -> tuple[Endpoint, dict[str, Endpoint]]:
@@ -72,22 +74,22 @@ def endpoints(network: Network, lane: int = 1) -> tuple[Endpoint, dict[str, Endp
 
 
 def make_path(
-    lab: Lab, name: str, rate_bps: int, hosts: list[str], *, lane: int = 1
+    emulation: Emulation, name: str, rate_bps: int, hosts: list[str], *, lane: int = 1
 ) -> dict[str, Endpoint]:
     """Creates a path from the publisher to `hosts`; the endpoints of all hosts."""
-    root, leaves = endpoints(lab.network, lane)
-    with PathService(lab.controller_socket) as service:
+    root, leaves = endpoints(emulation.network, lane)
+    with PathClient(emulation.controller_socket) as service:
         service.create_path(name, root, rate_bps)
         for host in hosts:
             service.add_leaf(name, leaves[host])
     return leaves
 
 
-def tidy(lab: Lab) -> None:
+def tidy(emulation: Emulation) -> None:
     """For the next test on the same lab: all links whole, no stream, no path."""
     Stream.abandon_all()
-    for link in lab.broken_links:
-        lab.mend(link)
-    with PathService(lab.controller_socket) as service:
+    for link in emulation.broken_links:
+        emulation.mend(link)
+    with PathClient(emulation.controller_socket) as service:
         for path in service.paths():
             service.delete_path(path["name"])

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from controller.client import PathService, PathServiceError
-from controller.core import Endpoint
+from common.shell import check
+from controller.api.path_client import PathClient, PathClientError
+from controller.paths.core import Endpoint
 from tests.path_service.networks import DOMAIN, endpoints, make_path
 from tests.path_service.stream import Account, Stream
-from topologies.lab import Lab, LabError
-from topologies.shell import check
+from topologies.emulate.emulation import Emulation, NetworkError
 
 PATH: Final = "counted"
 RATE_BPS: Final = 20_000_000
@@ -45,31 +45,31 @@ class Figures:
 
 
 def wait_until(what: str, condition: Callable[[], bool], step_s: float = 0.005) -> None:
-    """Raises LabError after a generous time."""
+    """Raises NetworkError after a generous time."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         if time.monotonic() > deadline:
-            raise LabError(f"not within {PATIENCE_S:g} s: {what}")
+            raise NetworkError(f"not within {PATIENCE_S:g} s: {what}")
         time.sleep(step_s)
 
 
-def started(lab: Lab, hosts: Sequence[str] = HOSTS) -> Stream:
+def started(emulation: Emulation, hosts: Sequence[str] = HOSTS) -> Stream:
     """The path stands, the stream is on its way and has reached everybody."""
-    make_path(lab, PATH, RATE_BPS, list(hosts))
-    stream = Stream(lab, lab.state_dir, hosts)
+    make_path(emulation, PATH, RATE_BPS, list(hosts))
+    stream = Stream(emulation, emulation.state_dir, hosts)
     time.sleep(SETTLE_S)
     return stream
 
 
-def counted(lab: Lab, hosts: Sequence[str]) -> Figures:
+def counted(emulation: Emulation, hosts: Sequence[str]) -> Figures:
     """A second of stream over a path that stands."""
-    stream = Stream(lab, lab.state_dir, hosts)
+    stream = Stream(emulation, emulation.state_dir, hosts)
     time.sleep(SETTLE_S)
     return ended(stream)
 
 
-def add_leaf(lab: Lab, leaf: Endpoint) -> None:
-    with PathService(lab.controller_socket) as service:
+def add_leaf(emulation: Emulation, leaf: Endpoint) -> None:
+    with PathClient(emulation.controller_socket) as service:
         service.add_leaf(PATH, leaf)
 
 
@@ -79,69 +79,69 @@ def ended(stream: Stream, times_ms: Mapping[str, float] | None = None) -> Figure
     return Figures({h: result.at(h, FIRST) for h in result.arrivals}, dict(times_ms or {}))
 
 
-def links_of(service: PathService) -> set[str]:
+def links_of(service: PathClient) -> set[str]:
     """Core links of the path's tree, both ways to write them."""
     ends = [(str(e["from"]), str(e["to"])) for e in service.get(PATH)["edges"]]
     return {f"{a}:{b}" for one, other in ends for a, b in ((one, other), (other, one))}
 
 
-def link_down(lab: Lab, *, silent: bool, link: str = "a:c") -> Figures:
+def link_down(emulation: Emulation, *, silent: bool, link: str = "a:c") -> Figures:
     """The link that feeds qc breaks; its ports see it, or (`silent`) only what crosses it tells."""
-    stream = started(lab)
-    with PathService(lab.controller_socket) as service:
+    stream = started(emulation)
+    with PathClient(emulation.controller_socket) as service:
         assert link in links_of(service)
         began = time.monotonic()
-        lab.cut(link, silent=silent)
+        emulation.cut(link, silent=silent)
         wait_until(f"the tree leaves {link}", lambda: link not in links_of(service))
         moved = time.monotonic()
         time.sleep(SETTLE_S)
-        lab.mend(link)
+        emulation.mend(link)
         time.sleep(SETTLE_S)
     return ended(stream, {"re-routed": (moved - began) * 1000})
 
 
-def switch_restart(lab: Lab, switch: str = "c") -> Figures:
+def switch_restart(emulation: Emulation, switch: str = "c") -> Figures:
     """The switch at which qc joins the core loses its power for half a second."""
-    stream = started(lab)
-    with PathService(lab.controller_socket) as service:
-        lab.stop_switch(switch)
+    stream = started(emulation)
+    with PathClient(emulation.controller_socket) as service:
+        emulation.stop_switch(switch)
         time.sleep(0.5)
         wait_until("the path is degraded", lambda: service.get(PATH)["state"] == "degraded")
         began = time.monotonic()
-        lab.start_switch(switch)
+        emulation.start_switch(switch)
         wait_until("the path is up", lambda: service.get(PATH)["state"] == "up")
     return ended(stream, {"path up again": (time.monotonic() - began) * 1000})
 
 
-def controller_restart(lab: Lab) -> tuple[Figures, dict[str, list[str]]]:
+def controller_restart(emulation: Emulation) -> tuple[Figures, dict[str, list[str]]]:
     """kill -9, a second without controller, the same controller again. Also returned: by switch,
     the path's flows that were not there all the time."""
-    stream = started(lab)
+    stream = started(emulation)
     time.sleep(SETTLE_S)
     began = time.monotonic()
-    lab.kill_controller(DOMAIN)
+    emulation.kill_controller(DOMAIN)
     time.sleep(1.0)
     again = time.monotonic()
-    lab.start_controller(DOMAIN)
+    emulation.start_controller(DOMAIN)
     ready = time.monotonic()
-    with PathService(lab.controller_socket) as service:
+    with PathClient(emulation.controller_socket) as service:
         wait_until("the path is up", lambda: service.get(PATH)["state"] == "up")
     age_s = time.monotonic() - began
     younger = {s: flows_younger_than(s, age_s) for s in "abcd"}
     return ended(stream, {"ready again": (ready - again) * 1000}), younger
 
 
-def standby_takeover(lab: Lab) -> Figures:
+def standby_takeover(emulation: Emulation) -> Figures:
     """The active controller is killed; the time until a change is done by the standby. The lab has
     a lease of LEASE_S."""
-    stream = started(lab, ["qb", "qc"])
-    standby = lab.start_standby(DOMAIN)
-    _, leaves = endpoints(lab.network)
-    with PathService(standby) as service:
+    stream = started(emulation, ["qb", "qc"])
+    standby = emulation.start_standby(DOMAIN)
+    _, leaves = endpoints(emulation.network)
+    with PathClient(standby) as service:
         refused = status_of(lambda: service.add_leaf(PATH, leaves["qd"]))
         assert refused == 503, f"the standby acts (status {refused})"
         began = time.monotonic()
-        lab.kill_controller(DOMAIN)
+        emulation.kill_controller(DOMAIN)
 
         def done() -> bool:
             return status_of(lambda: service.add_leaf(PATH, leaves["qd"])) == 200
@@ -155,18 +155,18 @@ def status_of(call: Callable[[], object]) -> int:
     """HTTP status of a call of the path service, 200 if it does what it is asked for."""
     try:
         call()
-    except PathServiceError as error:
+    except PathClientError as error:
         return error.status
     return 200
 
 
-def joins_and_leaves(lab: Lab, count: int = 50) -> Figures:
+def joins_and_leaves(emulation: Emulation, count: int = 50) -> Figures:
     """qd joins and leaves `count` times while qb and qc stay."""
-    stream = started(lab, ["qb", "qc"])
-    _, leaves = endpoints(lab.network)
+    stream = started(emulation, ["qb", "qc"])
+    _, leaves = endpoints(emulation.network)
     joins: list[float] = []
     prunes: list[float] = []
-    with PathService(lab.controller_socket) as service:
+    with PathClient(emulation.controller_socket) as service:
         for _ in range(count):
             began = time.monotonic()
             service.add_leaf(PATH, leaves["qd"])
@@ -185,7 +185,7 @@ def flow_table(switch: str) -> list[str]:
     """The controller's flows of a switch, without counters and times."""
     try:
         text = check(["ovs-ofctl", "-O", "OpenFlow13", "--no-stats", "dump-flows", switch])
-    except LabError:
+    except NetworkError:
         return []
     return sorted(line.strip() for line in text.splitlines() if OURS in line)
 

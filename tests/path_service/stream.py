@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
-from topologies.lab import Lab, LabError
+from topologies.emulate.emulation import Emulation, NetworkError
 from virtual.selftest.pair import UDP
 from virtual.selftest.parse import Arrival, arrivals
 
@@ -98,7 +98,7 @@ class Stream:
 
     def __init__(
         self,
-        lab: Lab,
+        emulation: Emulation,
         directory: Path,
         receivers: Sequence[str],
         *,
@@ -108,9 +108,9 @@ class Stream:
     ) -> None:
         self.lane = lane
         self.payload_bytes = payload_bytes
-        self._lab = lab
+        self._emulation = emulation
         self._directory = Path(tempfile.mkdtemp(prefix=f"stream-{lane}-", dir=directory))
-        self._group = lab.network.group_of(lane)
+        self._group = emulation.network.group_of(lane)
         self._port = FIRST_PORT + lane - 1
         self._receivers: dict[str, subprocess.Popen[bytes]] = {}
         for host in receivers:
@@ -118,7 +118,7 @@ class Stream:
         for host in receivers:
             self._wait_ready(host)
         words = [self._group, self._port, ENDLESS, payload_bytes, round(interval_us * 1000)]
-        self._sender = self._start(lab.network.publisher.name, "send", *words)
+        self._sender = self._start(emulation.network.publisher.name, "send", *words)
         Stream._running.append(self)
 
     @classmethod
@@ -134,10 +134,10 @@ class Stream:
         path = self._directory / host
         with path.open("wb") as out:
             argv = [str(UDP), *(str(word) for word in words)]
-            return self._lab.popen(host, argv, stdout=out, stderr=subprocess.STDOUT)
+            return self._emulation.popen(host, argv, stdout=out, stderr=subprocess.STDOUT)
 
     def _listen(self, host: str) -> None:
-        address = self._lab.network.host(host).path_nic(self.lane).ip
+        address = self._emulation.network.host(host).path_nic(self.lane).ip
         words = ["receive", self._port, IDLE_MS, self._group, address]
         self._receivers[host] = self._start(host, *words)
 
@@ -145,13 +145,13 @@ class Stream:
         deadline = time.monotonic() + START_S
         while b"ready\n" not in (self._directory / host).read_bytes():
             if time.monotonic() > deadline or self._receivers[host].poll() is not None:
-                raise LabError(f"the stream's receiver at {host} did not start")
+                raise NetworkError(f"the stream's receiver at {host} did not start")
             time.sleep(0.01)
 
     def stop(self, settle_s: float = 0.3) -> Result:
-        """The sender first; what is on the way arrives within `settle_s`. LabError."""
+        """The sender first; what is on the way arrives within `settle_s`. NetworkError."""
         Stream._running.remove(self)
-        sent = int(self._end(self._lab.network.publisher.name, self._sender))
+        sent = int(self._end(self._emulation.network.publisher.name, self._sender))
         time.sleep(settle_s)
         texts = {host: self._end(host, process) for host, process in self._receivers.items()}
         return Result(
@@ -164,5 +164,5 @@ class Stream:
         code = process.wait(timeout=END_S)
         text = (self._directory / host).read_text()
         if code != 0:
-            raise LabError(f"the stream's program at {host}: exit code {code}: {text[-300:]}")
+            raise NetworkError(f"the stream's program at {host}: exit code {code}: {text[-300:]}")
         return text

@@ -12,9 +12,9 @@ import pytest
 from tests.path_service import scenarios
 from tests.path_service.networks import DOMAIN, endpoints, lab_of, make_path, mesh, tidy
 from tests.path_service.scenarios import HOSTS, PATH, RATE_BPS, Figures
-from topologies.facts import probe
-from topologies.lab import Lab
-from topologies.processes import relay_program
+from topologies.emulate.emulation import Emulation
+from topologies.emulate.facts import probe
+from topologies.emulate.processes import relay_program
 
 pytestmark = pytest.mark.root
 STALE = "cookie=0x444f574e01000063,priority=1000,in_port=2,dl_vlan=2077,actions=drop"
@@ -22,7 +22,7 @@ FOREIGN = "cookie=0x1234,priority=7,in_port=2,dl_vlan=2078,actions=drop"
 
 
 @contextmanager
-def mesh_lab(*, lease_s: float = 0.0) -> Iterator[Lab]:
+def mesh_lab(*, lease_s: float = 0.0) -> Iterator[Emulation]:
     """Links have delays in a guest; natively rates alone, as relaying costs what is measured."""
     if not relay_program().exists():
         pytest.skip(f"{relay_program()} is not built (make build): failures were NOT tested")
@@ -32,13 +32,13 @@ def mesh_lab(*, lease_s: float = 0.0) -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[Lab]:
+def running() -> Iterator[Emulation]:
     with mesh_lab() as found:
         yield found
 
 
 @pytest.fixture
-def lab(running: Lab) -> Iterator[Lab]:
+def emulation(running: Emulation) -> Iterator[Emulation]:
     yield running
     tidy(running)
 
@@ -52,55 +52,55 @@ def show(what: str, figures: Figures) -> None:
 
 def test_standby_takes_over() -> None:
     """First: it has a lab of its own, and this process can be in one only."""
-    with mesh_lab(lease_s=scenarios.LEASE_S) as lab:
-        figures = scenarios.standby_takeover(lab)
+    with mesh_lab(lease_s=scenarios.LEASE_S) as emulation:
+        figures = scenarios.standby_takeover(emulation)
     show("active controller killed, with a standby", figures)
     figures.undisturbed(["qb", "qc"])
     assert figures.times_ms["taken over"] > 0
 
 
 @pytest.mark.parametrize("silent", [False, True], ids=["seen by its ports", "silent"])
-def test_link_breaks(lab: Lab, silent: bool) -> None:
-    figures = scenarios.link_down(lab, silent=silent)
+def test_link_breaks(emulation: Emulation, silent: bool) -> None:
+    figures = scenarios.link_down(emulation, silent=silent)
     show("link down", figures)
     figures.undisturbed(["qb", "qd"])
     qc = figures.accounts["qc"]
     assert qc.doubled == 0
     assert qc.lost > 0, "the link did not break"
-    if lab.facts.clock == "virtual":
+    if emulation.facts.clock == "virtual":
         # Probes are sent every 100 ms; three of them must be lost. In flight: 5 to 10 ms.
         assert qc.gap_ms < (450 if silent else 50)
 
 
-def test_leaves_come_and_go(lab: Lab) -> None:
-    figures = scenarios.joins_and_leaves(lab, 50)
+def test_leaves_come_and_go(emulation: Emulation) -> None:
+    figures = scenarios.joins_and_leaves(emulation, 50)
     show("50 joins and leaves", figures)
     figures.undisturbed(["qb", "qc"])
 
 
-def test_controller_is_killed_and_comes_back(lab: Lab) -> None:
-    figures, younger = scenarios.controller_restart(lab)
+def test_controller_is_killed_and_comes_back(emulation: Emulation) -> None:
+    figures, younger = scenarios.controller_restart(emulation)
     show("controller killed", figures)
     figures.undisturbed(HOSTS)
     assert younger == {"a": [], "b": [], "c": [], "d": []}, "flows were installed again"
 
 
-def test_what_a_dead_controller_left_goes_and_what_others_have_stays(lab: Lab) -> None:
-    make_path(lab, PATH, RATE_BPS, ["qc"])
+def test_what_a_dead_controller_left_goes_and_what_others_have_stays(emulation: Emulation) -> None:
+    make_path(emulation, PATH, RATE_BPS, ["qc"])
     before = scenarios.flow_table("c")
-    lab.kill_controller(DOMAIN)
+    emulation.kill_controller(DOMAIN)
     scenarios.add_flow("c", STALE)
     scenarios.add_flow("c", FOREIGN)
     lost = next(flow for flow in before if "priority=1000" in flow)
     scenarios.del_flow("c", lost)
     assert scenarios.flow_table("c") != before
-    lab.start_controller(DOMAIN)
+    emulation.start_controller(DOMAIN)
     scenarios.wait_until("the switch is as it was", lambda: scenarios.flow_table("c") == before)
     assert scenarios.has_flow("c", "cookie=0x1234"), "a flow of somebody else is gone"
 
 
-def test_switch_loses_its_power(lab: Lab) -> None:
-    figures = scenarios.switch_restart(lab)
+def test_switch_loses_its_power(emulation: Emulation) -> None:
+    figures = scenarios.switch_restart(emulation)
     show("switch without power for 500 ms", figures)
     figures.undisturbed(["qb", "qd"])
     qc = figures.accounts["qc"]
@@ -108,12 +108,12 @@ def test_switch_loses_its_power(lab: Lab) -> None:
     assert qc.lost > 400  # a datagram each millisecond
 
 
-def test_leaf_of_a_path_joins_while_the_controller_is_new(lab: Lab) -> None:
+def test_leaf_of_a_path_joins_while_the_controller_is_new(emulation: Emulation) -> None:
     """What the store says counts: a path made before the kill takes a leaf after it."""
-    make_path(lab, PATH, RATE_BPS, ["qb"])
-    lab.kill_controller(DOMAIN)
-    lab.start_controller(DOMAIN)
-    _, leaves = endpoints(lab.network)
-    scenarios.add_leaf(lab, leaves["qc"])
-    figures = scenarios.counted(lab, ["qb", "qc"])
+    make_path(emulation, PATH, RATE_BPS, ["qb"])
+    emulation.kill_controller(DOMAIN)
+    emulation.start_controller(DOMAIN)
+    _, leaves = endpoints(emulation.network)
+    scenarios.add_leaf(emulation, leaves["qc"])
+    figures = scenarios.counted(emulation, ["qb", "qc"])
     figures.undisturbed(["qb", "qc"])

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from controller.client import PathService
-from controller.queue_tc import DEFAULT, HANDLE
+from controller.api.path_client import PathClient
+from controller.switches.queue_tc import DEFAULT, HANDLE
 from tests.path_service import guarantee
 from tests.path_service.guarantee import Flood, Kept, goodput_bps, interval_us, keeps_its_rate
 from tests.path_service.networks import lab_of, mesh, tidy
-from topologies.lab import Lab
-from topologies.processes import relay_program
+from topologies.emulate.emulation import Emulation
+from topologies.emulate.processes import relay_program
 
 LINK_BPS, KEPT_BPS, OTHER_BPS, FLOOD_BPS = 20_000_000, 8_000_000, 3_000_000, 30_000_000
 SECONDS = 3.0
@@ -23,7 +23,7 @@ FULL_FRAME_BITS = (1400 + 42) * 8
 
 
 @contextmanager
-def mesh_lab(*, queues: bool) -> Iterator[Lab]:
+def mesh_lab(*, queues: bool) -> Iterator[Emulation]:
     if not relay_program().exists():
         pytest.skip(f"{relay_program()} is not built (make build): guarantees were NOT tested")
     network = mesh(lanes=3, delayed=False, rate_bps=LINK_BPS)
@@ -32,32 +32,32 @@ def mesh_lab(*, queues: bool) -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[Lab]:
+def running() -> Iterator[Emulation]:
     with mesh_lab(queues=True) as found:
         yield found
 
 
 @pytest.fixture
-def lab(running: Lab) -> Iterator[Lab]:
+def emulation(running: Emulation) -> Iterator[Emulation]:
     yield running
     tidy(running)
 
 
-def exact(lab: Lab) -> bool:
-    return lab.facts.clock == "virtual"
+def exact(emulation: Emulation) -> bool:
+    return emulation.facts.clock == "virtual"
 
 
-def number_of(lab: Lab, path: str) -> int:
-    with PathService(lab.controller_socket) as service:
+def number_of(emulation: Emulation, path: str) -> int:
+    with PathClient(emulation.controller_socket) as service:
         return int(service.get(path)["meter"]["id"])
 
 
-def dropped_by_class(lab: Lab, number: int) -> int:
+def dropped_by_class(emulation: Emulation, number: int) -> int:
     """Frames that the class of the path, or DEFAULT, dropped at all switch ports. AssertionError if
     there is no such class (userspace datapath)."""
     found = [
         record["drops"]
-        for name, record in lab.counters()["classes"].items()
+        for name, record in emulation.counters()["classes"].items()
         if name.endswith(f"/{HANDLE:x}:{number:x}")
     ]
     assert found, f"no class {number:x}"
@@ -72,17 +72,17 @@ def lost_share(found: Kept) -> float:
 def test_without_queues_it_does_not() -> None:
     """The control: the same flood takes what the path was promised. First: it has a lab of its
     own, and this process can be in one only."""
-    with mesh_lab(queues=False) as lab:
-        found = keeps_its_rate(lab, KEPT_BPS, OTHER_BPS, "udp", FLOOD_BPS, SECONDS)
+    with mesh_lab(queues=False) as emulation:
+        found = keeps_its_rate(emulation, KEPT_BPS, OTHER_BPS, "udp", FLOOD_BPS, SECONDS)
     print(f"without queues: kept {found.kept}, {found.kept_bps / 1e6:.3f} Mbit/s")
     assert lost_share(found) > 0.1
 
 
 @pytest.mark.root
 @pytest.mark.parametrize("flood", ["udp", "tcp"])
-def test_path_keeps_its_rate(lab: Lab, flood: Flood) -> None:
+def test_path_keeps_its_rate(emulation: Emulation, flood: Flood) -> None:
     """Beside iperf3, and beside another guaranteed path that sends three times its rate."""
-    found = keeps_its_rate(lab, KEPT_BPS, OTHER_BPS, flood, FLOOD_BPS, SECONDS)
+    found = keeps_its_rate(emulation, KEPT_BPS, OTHER_BPS, flood, FLOOD_BPS, SECONDS)
     print(f"{flood}: kept {found.kept}, {found.kept_bps / 1e6:.3f} Mbit/s")
     assert found.other is not None and found.flood_bps is not None
     assert found.kept.doubled == 0
@@ -90,7 +90,7 @@ def test_path_keeps_its_rate(lab: Lab, flood: Flood) -> None:
     assert found.other_bps <= (OTHER_BPS + 200_000 / SECONDS) * 1.02
     # Nobody starves: the flood gets what is left of the link, but for its headers.
     free_bps = LINK_BPS - KEPT_BPS - OTHER_BPS
-    if exact(lab):
+    if exact(emulation):
         assert found.kept.lost == 0
         assert abs(found.kept_bps / KEPT_BPS - 0.99) < 0.001
         assert found.other_bps >= OTHER_BPS * 0.999
@@ -98,17 +98,17 @@ def test_path_keeps_its_rate(lab: Lab, flood: Flood) -> None:
     else:
         # What a busy machine loses before and behind the queue is not the queue's doing (and it may
         # lose so many probes that a link looks dead): the queue itself says what it dropped.
-        assert dropped_by_class(lab, number_of(lab, "kept")) == 0
-        assert flood == "tcp" or dropped_by_class(lab, DEFAULT) > 0
+        assert dropped_by_class(emulation, number_of(emulation, "kept")) == 0
+        assert flood == "tcp" or dropped_by_class(emulation, DEFAULT) > 0
 
 
 @pytest.mark.root
-def test_meter_is_exact(lab: Lab) -> None:
+def test_meter_is_exact(emulation: Emulation) -> None:
     """Of 1.5 times its rate exactly the rate passes."""
-    found_bps = guarantee.metered_bps(lab, KEPT_BPS, SECONDS)
+    found_bps = guarantee.metered_bps(emulation, KEPT_BPS, SECONDS)
     print(f"meter: {found_bps / KEPT_BPS - 1:+.4%}")
     # 2 s hold some 1400 frames: a frame more or less are 0.07 %.
-    assert abs(found_bps / KEPT_BPS - 1) < (0.002 if exact(lab) else 0.02)
+    assert abs(found_bps / KEPT_BPS - 1) < (0.002 if exact(emulation) else 0.02)
 
 
 def test_interval() -> None:

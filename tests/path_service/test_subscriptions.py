@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from controller.client import PathService
+from controller.api.path_client import PathClient
 from tests.path_service.ldm import BUILD, FEED, Site, wait_for
-from topologies import lifecycle
-from topologies.lab import open_lab
-from topologies.load import find, load
+from topologies.emulate import lifecycle
+from topologies.emulate.emulation import open_emulation
+from topologies.model.load import find, load
 
 pytestmark = [
     pytest.mark.root,
@@ -38,9 +38,9 @@ def open_site(directory: Path, lease_s: float = 0.0) -> Iterator[Site]:
     network = load(find("geni5"), {"receivers": 5})
     with (
         lifecycle.enter(lifecycle.new_run_id("test-subscriptions")) as run,
-        open_lab(network, run.state_dir, lease_s=lease_s) as lab,
+        open_emulation(network, run.state_dir, lease_s=lease_s) as emulation,
     ):
-        site = Site(lab, directory)
+        site = Site(emulation, directory)
         try:
             yield site
         finally:
@@ -102,22 +102,22 @@ def test_subscriptions_make_the_tree(site: Site) -> None:
     took_s = wait_for("prune", partial(has_leaves, site, "wsu1", "osf1"))
     report(f"sl1's processes killed: pruned after {took_s * 1e3:.0f} ms")
     for chain in ("INPUT", "OUTPUT"):
-        site.lab.run("osf1", ["iptables", "-A", chain, "-j", "DROP"])
+        site.emulation.run("osf1", ["iptables", "-A", chain, "-j", "DROP"])
     took_s = wait_for("prune", partial(has_leaves, site, "wsu1"))
     report(f"osf1 silent, ldm7.dead_s {DEAD_S}: pruned after {took_s * 1e3:.0f} ms")
     assert took_s < DEAD_S + 16
     site.kill("osf1")
-    site.lab.run("osf1", ["iptables", "-F"])
+    site.emulation.run("osf1", ["iptables", "-F"])
 
     # The path service is killed: who receives goes on, who comes waits for its return.
-    (domain,) = site.lab.controller_sockets
-    site.lab.kill_controller(domain)
+    (domain,) = site.emulation.controller_sockets
+    site.emulation.kill_controller(domain)
     count = len(site.lines("wsu1", "Received: {"))
     site.start_subscriber("uh1")
     no_service = "Path service: no service"
     wait_for("a try", lambda: bool(site.lines(site.publisher, no_service)))
     wait_for("products without a controller", partial(has_first_product, site, "wsu1", count + 20))
-    site.lab.start_controller(domain)
+    site.emulation.start_controller(domain)
     before = len(site.lines("uh1", "Received: {"))
     took_s = wait_for("uh1's products", partial(has_first_product, site, "uh1", before))
     report(f"uh1 came while the controller was dead: first product {took_s:.1f} s after its return")
@@ -163,18 +163,20 @@ def test_refusal_falls_back_to_ldm6(site: Site) -> None:
 def test_subscriber_makes_its_vlan(site: Site) -> None:
     """Where hosts tag: the VLAN's interface is made with the address in the reply, and FMTP is let
     in from there alone (DRFSM 2.2.2 and 2.2.3)."""
-    if site.lab.facts.edge_tags:
+    if site.emulation.facts.edge_tags:
         pytest.skip("this kernel has no 802.1Q: VLANs made by subscribers were NOT tested")
     site.start_publisher(fixed=False)
     settings = f"SET ldm7.vlanutil {BUILD}/vlanutil"
     for host in ("wsu1", "wsu2", "uh1"):
-        site.lab.run(host, ["ip", "link", "delete", site.lab.nic1_of(host)])
+        site.emulation.run(host, ["ip", "link", "delete", site.emulation.nic1_of(host)])
         nic1 = site.network.host(host).nic1.interface
         site.start_subscriber(host, settings, interface=nic1)
         wait_for("multicast", partial(is_receiving, site, host))
         (reply,) = re.findall(r"ifaceCidrAddr=(\S+)", site.log(host))
         vlan = site.key_of(host)[2]
-        shown = site.lab.run(host, ["ip", "-o", "-4", "addr", "show", f"{nic1}.{vlan}"]).stdout
+        shown = site.emulation.run(
+            host, ["ip", "-o", "-4", "addr", "show", f"{nic1}.{vlan}"]
+        ).stdout
         assert f"inet {reply} " in shown
         assert f"Host {reply.split('/')[0]} is authorized" in site.log(site.publisher)
     assert has_leaves(site, "wsu1", "uh1")
@@ -189,17 +191,17 @@ def test_subscriber_makes_its_vlan(site: Site) -> None:
 def test_standby_controller_takes_over(site_with_lease: Site) -> None:
     """The controller dies and stays dead: subscriptions go on with the one that stood by."""
     site = site_with_lease
-    (domain,) = site.lab.controller_sockets
-    standby = site.lab.start_standby(domain)
+    (domain,) = site.emulation.controller_sockets
+    standby = site.emulation.start_standby(domain)
     site.start_publisher(standby=standby)
     site.start_subscriber("wsu1")
     wait_for("multicast", partial(is_receiving, site, "wsu1"))
     feeding = site.feed(600)
-    site.lab.kill_controller(domain)
+    site.emulation.kill_controller(domain)
     site.start_subscriber("uh1")
     took_s = wait_for("first product", partial(has_first_product, site, "uh1"))
     report(f"uh1 subscribed when the controller had died: first product {took_s:.1f} s later")
-    with PathService(standby) as service:
+    with PathClient(standby) as service:
         leaves = service.get(FEED)["leaves"]
     keys = {(x["switch"], x["port"], x["vlan"]) for x in leaves}
     assert keys == {site.key_of(host) for host in ("wsu1", "uh1")}
@@ -209,5 +211,5 @@ def test_standby_controller_takes_over(site_with_lease: Site) -> None:
     for host in ("wsu1", "uh1"):
         wait_for(f"all products at {host}", partial(site.has_all, host))
     site.stop(site.publisher)
-    with PathService(standby) as service:
+    with PathClient(standby) as service:
         assert service.paths() == []

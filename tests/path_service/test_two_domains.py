@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from controller.client import PathService, PathServiceError
+from controller.api.path_client import PathClient, PathClientError
 from tests.path_service.networks import endpoints, lab_of, make_path
 from tests.path_service.stream import Stream
-from topologies.lab import Lab
-from topologies.load import find, load
-from topologies.processes import relay_program
+from topologies.emulate.emulation import Emulation
+from topologies.emulate.processes import relay_program
+from topologies.model.load import find, load
 from virtual.selftest.pair import UDP
 
 pytestmark = [
@@ -34,41 +34,41 @@ MARGIN_S = 1.0
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with lab_of(load(find("twocores"))) as lab:
-        yield lab
+def emulation() -> Iterator[Emulation]:
+    with lab_of(load(find("twocores"))) as emulation:
+        yield emulation
 
 
 @pytest.fixture
-def path(lab: Lab) -> Iterator[PathService]:
+def path(emulation: Emulation) -> Iterator[PathClient]:
     """The path P with subscribers in both domains."""
-    make_path(lab, "P", RATE_BPS, [*HERE, *THERE])
-    with PathService(lab.controller_socket, timeout_s=60) as service:
+    make_path(emulation, "P", RATE_BPS, [*HERE, *THERE])
+    with PathClient(emulation.controller_socket, timeout_s=60) as service:
         yield service
         service.delete_path("P")
-    with PathService(lab.controller_sockets["geant"]) as other:
+    with PathClient(emulation.controller_sockets["geant"]) as other:
         assert other.paths() == []
 
 
 @pytest.mark.usefixtures("path")
-def test_round_trips_are_those_of_the_topology(lab: Lab) -> None:
+def test_round_trips_are_those_of_the_topology(emulation: Emulation) -> None:
     """Unicast both ways over the hand-off, address resolution included."""
     for host in ("uva", "knmi", "bologna"):
-        argv = ["ping", "-n", "-c", "20", "-i", "0.1", lab.network.host(host).nic1.ip]
-        text = lab.run(lab.network.publisher.name, argv, check=False).stdout
+        argv = ["ping", "-n", "-c", "20", "-i", "0.1", emulation.network.host(host).nic1.ip]
+        text = emulation.run(emulation.network.publisher.name, argv, check=False).stdout
         times = [float(x) for x in re.findall(r"time=([\d.]+) ms", text)]
         assert len(times) >= 6, text
-        asked_ms = lab.network.round_trip_ms[host]
+        asked_ms = emulation.network.round_trip_ms[host]
         print(f"\nround trip to {host}: asked {asked_ms:g} ms, found {min(times):.1f} ms")
         # ping prints three digits; other work on the machine delays.
         assert asked_ms - 1 <= min(times) <= 3 * asked_ms
 
 
-def test_others_come_and_go(lab: Lab, path: PathService, tmp_path: Path) -> None:
+def test_others_come_and_go(emulation: Emulation, path: PathClient, tmp_path: Path) -> None:
     """Nothing is lost or doubled at those who stay while leaves behind the same hand-off change."""
-    leaves = endpoints(lab.network)[1]
+    leaves = endpoints(emulation.network)[1]
     staying = ["uva", "knmi", "bologna"]
-    stream = Stream(lab, tmp_path, staying, interval_us=2000)
+    stream = Stream(emulation, tmp_path, staying, interval_us=2000)
     time.sleep(MARGIN_S)
     for _ in range(5):
         for host in ("dwd", "reading"):
@@ -84,11 +84,11 @@ def test_others_come_and_go(lab: Lab, path: PathService, tmp_path: Path) -> None
         assert (found.lost, found.doubled) == (0, 0)
 
 
-def test_the_hand_off_fails(lab: Lab, path: PathService, tmp_path: Path) -> None:
+def test_the_hand_off_fails(emulation: Emulation, path: PathClient, tmp_path: Path) -> None:
     """The leaves behind it get the stream by the other hand-off; the others miss nothing."""
-    stream = Stream(lab, tmp_path, [*HERE, *THERE], interval_us=2000)
+    stream = Stream(emulation, tmp_path, [*HERE, *THERE], interval_us=2000)
     time.sleep(MARGIN_S)
-    lab.cut("newy:lond")
+    emulation.cut("newy:lond")
     try:
         until = time.monotonic() + 60
         time.sleep(1)
@@ -97,7 +97,7 @@ def test_the_hand_off_fails(lab: Lab, path: PathService, tmp_path: Path) -> None
             time.sleep(0.1)
         time.sleep(MARGIN_S)
     finally:
-        lab.mend("newy:lond")
+        emulation.mend("newy:lond")
     result = stream.stop()
     print()
     for host in (*HERE, *THERE):
@@ -109,16 +109,18 @@ def test_the_hand_off_fails(lab: Lab, path: PathService, tmp_path: Path) -> None
         assert last >= result.sent - 500, f"{host} was not served to the end"
 
 
-def test_controllers_die_and_come_back(lab: Lab, path: PathService, tmp_path: Path) -> None:
+def test_controllers_die_and_come_back(
+    emulation: Emulation, path: PathClient, tmp_path: Path
+) -> None:
     """Both are killed: the stream goes on; afterwards the path can be changed as before."""
-    stream = Stream(lab, tmp_path, [*HERE, *THERE], interval_us=2000)
+    stream = Stream(emulation, tmp_path, [*HERE, *THERE], interval_us=2000)
     time.sleep(MARGIN_S)
     for domain in ("internet2", "geant"):
-        lab.kill_controller(domain)
+        emulation.kill_controller(domain)
     time.sleep(MARGIN_S)
     for domain in ("geant", "internet2"):
-        lab.start_controller(domain)
-    leaves = endpoints(lab.network)[1]
+        emulation.start_controller(domain)
+    leaves = endpoints(emulation.network)[1]
     wait_up(path)
     path.remove_leaf("P", leaves["dwd"])
     path.add_leaf("P", leaves["dwd"])
@@ -131,25 +133,25 @@ def test_controllers_die_and_come_back(lab: Lab, path: PathService, tmp_path: Pa
         assert (found.lost, found.doubled) == (0, 0)
 
 
-def wait_up(path: PathService, limit_s: float = 60) -> None:
+def wait_up(path: PathClient, limit_s: float = 60) -> None:
     until = time.monotonic() + limit_s
     while True:
         try:
             if path.get("P")["state"] == "up":
                 return
-        except PathServiceError:
+        except PathClientError:
             pass
         assert time.monotonic() < until, "the path is not up again"
         time.sleep(0.1)
 
 
-def test_a_rate_that_the_other_domain_has_not(lab: Lab) -> None:
+def test_a_rate_that_the_other_domain_has_not(emulation: Emulation) -> None:
     """150 Mbit/s do not fit into the links to Milan, which have 100; London has room."""
-    root, leaves = endpoints(lab.network)
-    with PathService(lab.controller_socket, timeout_s=60) as service:
+    root, leaves = endpoints(emulation.network)
+    with PathClient(emulation.controller_socket, timeout_s=60) as service:
         service.create_path("big", root, 150_000_000)
         try:
-            with pytest.raises(PathServiceError) as refused:
+            with pytest.raises(PathClientError) as refused:
                 service.add_leaf("big", leaves["bologna"])
             assert refused.value.status == 409
             assert str(refused.value).startswith("domain 'geant': ")
@@ -158,5 +160,5 @@ def test_a_rate_that_the_other_domain_has_not(lab: Lab) -> None:
             assert shown["state"] == "up"
         finally:
             service.delete_path("big")
-    with PathService(lab.controller_sockets["geant"]) as other:
+    with PathClient(emulation.controller_sockets["geant"]) as other:
         assert other.paths() == []

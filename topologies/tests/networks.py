@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from topologies.model import (
+from topologies.model.network import (
     ControlledBy,
     Domain,
     Host,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from topologies import build
-from topologies.facts import KernelFacts, parse_probe
-from topologies.load import find, load
-from topologies.model import Impairment
+from topologies.emulate import build
+from topologies.emulate.facts import KernelFacts, parse_probe
+from topologies.model.load import find, load
+from topologies.model.network import Impairment
 from topologies.tests.networks import two_hosts
 from topologies.tests.test_facts import NO_MODULES
 

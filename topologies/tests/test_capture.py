@@ -14,11 +14,24 @@ from typing import Any
 
 import pytest
 
-from topologies import capture
-from topologies.capture import Capture, Tap, await_listening, counts, ordered, tap_of, tcpdump_argv
-from topologies.load import find, load
-from topologies.pcapng import Frame, Interface, frames, pcapng
-from topologies.shell import LabError
+from common.shell import NetworkError
+from topologies.model.load import find, load
+from topologies.watch import capture
+from topologies.watch.capture import (
+    Capture,
+    Tap,
+    await_listening,
+    counts,
+    ordered,
+    tap_of,
+    tcpdump_argv,
+)
+from topologies.watch.pcapng import (
+    Frame,
+    Interface,
+    frames,
+    pcapng,
+)
 
 NETWORK = load(find("geni5"), {"receivers": 4})
 
@@ -34,7 +47,7 @@ def test_a_link_is_captured_at_the_end_named_first() -> None:
 
 
 def test_an_unknown_link_names_the_valid_ones() -> None:
-    with pytest.raises(LabError, match=r"found link 'core-chi:frgp'; valid.*tor-wsu:chic, "):
+    with pytest.raises(NetworkError, match=r"found link 'core-chi:frgp'; valid.*tor-wsu:chic, "):
         tap_of(NETWORK, "core-chi:frgp")
 
 
@@ -57,7 +70,7 @@ def test_counts() -> None:
         1,
         0,
     )
-    with pytest.raises(LabError, match="No such device"):
+    with pytest.raises(NetworkError, match="No such device"):
         counts("tcpdump: eth9: No such device exists\n")
 
 
@@ -123,7 +136,7 @@ def test_a_capture_too_small_is_refused(tmp_path: Path) -> None:
     def start(_node: str, _argv: Sequence[str], _errors: Any) -> subprocess.Popen[bytes]:
         raise AssertionError("must not start")
 
-    with pytest.raises(LabError, match="found a capture of 10 bytes; valid: 3000000"):
+    with pytest.raises(NetworkError, match="found a capture of 10 bytes; valid: 3000000"):
         Capture(Tap("a:b", "a", "lo", "a:b"), tmp_path, start, 10, 0)
 
 
@@ -173,7 +186,7 @@ def test_a_capture_that_cannot_begin_says_why(namespace: str, tmp_path: Path) ->
     running = Capture(
         Tap("a:b", "a", "no9", "a:b"), tmp_path, in_namespace(namespace), 3 * 10**6, 0
     )
-    with pytest.raises(LabError, match="capture of a:b: tcpdump: no9: "):
+    with pytest.raises(NetworkError, match="capture of a:b: tcpdump: no9: "):
         await_listening([running])
     running.tell_to_stop()
     assert "no9" in running.finish().problem

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 
-from topologies import counters
+from topologies.watch import counters
 
 NET_DEV = """\
 Inter-|   Receive                                                |  Transmit

@@ -15,12 +15,18 @@ from pathlib import Path
 
 import pytest
 
-from topologies import ctcp_host, lifecycle
-from topologies.ctcp_host import CircuitTcp, ctcp_name, registered, use_script
-from topologies.lab import open_lab
-from topologies.model import Impairment
-from topologies.processes import CHECKOUT, relay_program
-from topologies.shell import LabError
+from common.places import ROOT
+from common.shell import NetworkError
+from topologies.emulate import ctcp_host, lifecycle
+from topologies.emulate.ctcp_host import (
+    CircuitTcp,
+    ctcp_name,
+    registered,
+    use_script,
+)
+from topologies.emulate.emulation import open_emulation
+from topologies.emulate.processes import relay_program
+from topologies.model.network import Impairment
 from topologies.tests.networks import two_hosts
 
 CWND = 60
@@ -76,7 +82,7 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert ctcp_host.what_is_missing().startswith("ctcp-load is not built")
     (tmp_path / "ctcp-load").touch()
     assert ctcp_host.what_is_missing().startswith("ctcp.bpf.o is not built")
-    with pytest.raises(LabError, match="not built"):
+    with pytest.raises(NetworkError, match="not built"):
         CircuitTcp("x", tmp_path / "log").start(1)
     (tmp_path / "ctcp.bpf.o").touch()
     assert ctcp_host.what_is_missing() == ""
@@ -117,12 +123,12 @@ def test_built_in_takes_both_signs(built_in: Path, lacks: str) -> None:
 
 
 def test_built_in_window_that_is_refused(built_in: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(LabError, match="asked a window of 0 segments; .* has 10"):
+    with pytest.raises(NetworkError, match="asked a window of 0 segments; .* has 10"):
         monkeypatch.setattr(Path, "write_text", lambda *_args, **_kw: 0)
         ctcp_host.set_window(0)
     monkeypatch.undo()
     monkeypatch.setattr(ctcp_host, "WINDOW", built_in.parent / "none" / "cwnd")
-    with pytest.raises(LabError, match="found window '5'; valid: 1 to 1000000 segments"):
+    with pytest.raises(NetworkError, match="found window '5'; valid: 1 to 1000000 segments"):
         ctcp_host.set_window(5)
 
 
@@ -132,12 +138,12 @@ def test_loader_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     loader = tmp_path / "ctcp-load"
     loader.write_text("#!/bin/sh\necho 'ctcp-load: the kernel does not like it' >&2\nexit 1\n")
     loader.chmod(0o755)
-    with pytest.raises(LabError, match="the kernel does not like it"):
+    with pytest.raises(NetworkError, match="the kernel does not like it"):
         CircuitTcp("x", tmp_path / "log").start(1)
     loader.write_text("#!/bin/sh\nexec sleep 60\n")
     monkeypatch.setattr(ctcp_host, "START_TIMEOUT_S", 0.2)
     silent = CircuitTcp("x", tmp_path / "log")
-    with pytest.raises(LabError, match=r"no answer within 0\.2 s"):
+    with pytest.raises(NetworkError, match=r"no answer within 0\.2 s"):
         silent.start(1)
     assert not silent.alive
 
@@ -165,28 +171,33 @@ def test_window_stays_under_loss_and_timeouts() -> None:
         pytest.skip(f"{relay_program()} is not built (make build): Circuit TCP was NOT tested")
     path = Impairment(rate_bps=100_000_000, delay_ms=RTT_MS / 2, queue_bytes=1_000_000)
     run_id = lifecycle.new_run_id("test-ctcp")
-    with lifecycle.enter(run_id) as run, open_lab(two_hosts(path), run.state_dir) as lab:
-        ordinary = lab.facts.congestion_control
-        name = lab.use_ctcp(CWND)
+    with (
+        lifecycle.enter(run_id) as run,
+        open_emulation(two_hosts(path), run.state_dir) as emulation,
+    ):
+        ordinary = emulation.facts.congestion_control
+        name = emulation.use_ctcp(CWND)
         loaded = not ctcp_host.is_built_in()
-        assert name == (ctcp_name(run_id) if loaded else "ctcp"), lab.ctcp_problem
+        assert name == (ctcp_name(run_id) if loaded else "ctcp"), emulation.ctcp_problem
         assert name in ctcp_host.AVAILABLE.read_text().split()
-        assert lab.health() == []
+        assert emulation.health() == []
         show = ["sysctl", "-n", "net.ipv4.tcp_congestion_control"]
-        assert {lab.run(h, show).stdout.strip() for h in ("p", "q")} == {name}
-        drop = ["iptables", "-A", "INPUT", "-i", lab.nic1_of("q"), "-m", "statistic"]
-        lab.run("q", [*drop, "--mode", "random", "--probability", "0.02", "-j", "DROP"])
-        target = lab.network.host("q").nic1.ip
-        server = lab.popen("q", ["iperf3", "-s", "-1"], stdout=subprocess.DEVNULL)
+        assert {emulation.run(h, show).stdout.strip() for h in ("p", "q")} == {name}
+        drop = ["iptables", "-A", "INPUT", "-i", emulation.nic1_of("q"), "-m", "statistic"]
+        emulation.run("q", [*drop, "--mode", "random", "--probability", "0.02", "-j", "DROP"])
+        target = emulation.network.host("q").nic1.ip
+        server = emulation.popen("q", ["iperf3", "-s", "-1"], stdout=subprocess.DEVNULL)
         time.sleep(0.5)
-        client = lab.popen("p", ["iperf3", "-c", target, "-t", "120"], stdout=subprocess.DEVNULL)
+        client = emulation.popen(
+            "p", ["iperf3", "-c", target, "-t", "120"], stdout=subprocess.DEVNULL
+        )
         ss = ["ss", "-tinH", "dst", target]
 
         def windows() -> list[int]:
-            return [int(w) for w in re.findall(r"\bcwnd:(\d+)", lab.run("p", ss).stdout)]
+            return [int(w) for w in re.findall(r"\bcwnd:(\d+)", emulation.run("p", ss).stdout)]
 
         def sent() -> int:
-            found = re.findall(r"bytes_acked:(\d+)", lab.run("p", ss).stdout)
+            found = re.findall(r"bytes_acked:(\d+)", emulation.run("p", ss).stdout)
             return max((int(x) for x in found), default=0)
 
         time.sleep(1.5)  # the receive window grows to the congestion window first
@@ -196,13 +207,13 @@ def test_window_stays_under_loss_and_timeouts() -> None:
         ideal = CWND * 1448 * 8 / (RTT_MS / 1000)
         assert 0.8 * ideal < rate < 1.05 * ideal, f"{rate / 1e6:.2f} of {ideal / 1e6:.2f} Mbit/s"
         assert set(windows()) == {CWND}
-        dead = ["iptables", "-I", "INPUT", "1", "-i", lab.nic1_of("q"), "-j", "DROP"]
-        lab.run("q", dead)
+        dead = ["iptables", "-I", "INPUT", "1", "-i", emulation.nic1_of("q"), "-j", "DROP"]
+        emulation.run("q", dead)
         time.sleep(1)
-        text = lab.run("p", ss).stdout
+        text = emulation.run("p", ss).stdout
         assert re.search(r"\bbackoff:[1-9]", text), f"no retransmission timeout: {text}"
         assert set(windows()) == {CWND}
-        lab.run("q", [*dead[:1], "-D", "INPUT", "1"])
+        emulation.run("q", [*dead[:1], "-D", "INPUT", "1"])
         before = sent()
         wait_until(lambda: sent() > before + 200 * 1448)
         assert set(windows()) == {CWND}
@@ -211,16 +222,18 @@ def test_window_stays_under_loss_and_timeouts() -> None:
         server.terminate()
         server.wait(5)
 
-        assert lab.use_ctcp(CWND + 1) == name, "the window can be changed"
+        assert emulation.use_ctcp(CWND + 1) == name, "the window can be changed"
         if loaded:
-            lab._ctcp._process.kill()  # type: ignore[union-attr]
-            lab._ctcp._process.wait()  # type: ignore[union-attr]
-            assert lab.health() == ["ctcp-load has ended: new connections have no Circuit TCP"]
+            emulation._ctcp._process.kill()  # type: ignore[union-attr]
+            emulation._ctcp._process.wait()  # type: ignore[union-attr]
+            assert emulation.health() == [
+                "ctcp-load has ended: new connections have no Circuit TCP"
+            ]
         # What cannot be had leaves the hosts as they were, and says why.
-        assert lab.use_ctcp(0) is None
-        assert f"found {'--cwnd' if loaded else 'window'} '0'" in lab.ctcp_problem
-        assert {lab.run(h, show).stdout.strip() for h in ("p", "q")} == {ordinary}
-        assert lab.use_ctcp(CWND) == name
+        assert emulation.use_ctcp(0) is None
+        assert f"found {'--cwnd' if loaded else 'window'} '0'" in emulation.ctcp_problem
+        assert {emulation.run(h, show).stdout.strip() for h in ("p", "q")} == {ordinary}
+        assert emulation.use_ctcp(CWND) == name
     assert name not in registered(), "what the run registered is gone"
 
 
@@ -235,7 +248,7 @@ def test_nothing_stays_registered(options: tuple[str, ...], number: signal.Signa
         [sys.executable, "-c", HOLDER, run_id, *options],
         stdout=subprocess.PIPE,
         text=True,
-        cwd=CHECKOUT,
+        cwd=ROOT,
     )
     assert holder.stdout is not None
     with holder.stdout:

@@ -3,8 +3,8 @@
 
 from pathlib import Path
 
-from topologies.describe import describe, hosts_table, links_table
-from topologies.load import find, load
+from topologies.model.describe import describe, hosts_table, links_table
+from topologies.model.load import find, load
 from topologies.tests.test_validate import load_small
 
 GENI5_HOSTS = """\

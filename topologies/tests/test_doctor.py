@@ -7,9 +7,17 @@ import dataclasses
 
 import pytest
 
-from topologies import doctor
-from topologies.doctor import ADVICE, INSTEAD, MISSING, OK, Finding, kernel_findings, tool_findings
-from topologies.facts import KernelFacts, parse_probe
+from topologies.emulate import doctor
+from topologies.emulate.doctor import (
+    ADVICE,
+    INSTEAD,
+    MISSING,
+    OK,
+    Finding,
+    kernel_findings,
+    tool_findings,
+)
+from topologies.emulate.facts import KernelFacts, parse_probe
 from topologies.tests.test_facts import NO_MODULES
 
 ALL = NO_MODULES + "netem=1\nvlan_8021q=1\nkernel_openvswitch=1\n"
@@ -78,7 +86,7 @@ def test_exit_code_only_for_the_necessary(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    monkeypatch.setattr("topologies.facts.probe", lambda: facts(NO_MODULES))
+    monkeypatch.setattr("topologies.emulate.facts.probe", lambda: facts(NO_MODULES))
     versions: dict[str, str | None] = {"ip": "6.1.0", "tcpdump": None}
     monkeypatch.setattr(doctor, "tool_versions", lambda: versions)
     monkeypatch.setattr(doctor, "machine_findings", lambda: [])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from topologies.dumps import commands
-from topologies.load import find, load
+from topologies.model.load import find, load
+from topologies.watch.dumps import commands
 
 
 def test_every_switch_node_and_host_is_asked() -> None:

@@ -10,12 +10,17 @@ from collections import Counter
 
 import pytest
 
-from topologies.expand import _Numbering
-from topologies.load import find, load
-from topologies.model import ControlledBy, Impairment, Network, Role
-from topologies.paths import one_way_ms, path_to, reversed_path
+from topologies.model.expand import _Numbering
+from topologies.model.load import find, load
+from topologies.model.network import (
+    ControlledBy,
+    Impairment,
+    Network,
+    Role,
+)
+from topologies.model.paths import one_way_ms, path_to, reversed_path
 
-GENI5_RTT_MS = {"wsu": 36, "sl": 41, "uh": 50, "osf": 90}  # mpup-ldm7 V-A, Table II
+GENI5_RTT_MS = {"wsu": 36, "sl": 41, "uh": 50, "osf": 90}  # MPUP16 V-A, Table II
 
 
 def geni5(receivers: int = 8) -> Network:

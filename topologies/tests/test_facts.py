@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from topologies.facts import (
+from topologies.emulate.facts import (
     PROBES,
     KernelFacts,
     clock_of,

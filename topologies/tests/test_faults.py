@@ -10,13 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from topologies import wire_plan
-from topologies.faults import Made, cuttable, patch_peers, patch_restored
-from topologies.lab import Lab
-from topologies.model import Impairment
-from topologies.shell import LabError, check
+from common.shell import NetworkError, check
+from topologies.emulate.emulation import Emulation
+from topologies.emulate.faults import (
+    Made,
+    cuttable,
+    patch_peers,
+    patch_restored,
+)
+from topologies.model import wire_plan
+from topologies.model.network import Impairment
 from topologies.tests.networks import two_hosts
-from topologies.tests.test_lab import DELAYED, lab_of
+from topologies.tests.test_emulation import DELAYED, lab_of
 
 PATIENCE_S = 10.0
 
@@ -29,15 +34,15 @@ def ports_up(switch: str) -> dict[int, bool]:
     return {int(b.partition("(")[0]): "_DOWN" not in b for b in ports}
 
 
-def reaches(lab: Lab) -> bool:
+def reaches(emulation: Emulation) -> bool:
     """Whether q reaches p over the path network, within 0.3 s."""
-    ping = ["ping", "-n", "-q", "-c", "1", "-W", "0.3", lab.network.publisher.nic1.ip]
-    return lab.run("q", ping, check=False).returncode == 0
+    ping = ["ping", "-n", "-q", "-c", "1", "-W", "0.3", emulation.network.publisher.nic1.ip]
+    return emulation.run("q", ping, check=False).returncode == 0
 
 
-def wait_until_reaches(lab: Lab) -> None:
+def wait_until_reaches(emulation: Emulation) -> None:
     deadline = time.monotonic() + PATIENCE_S
-    while not reaches(lab):
+    while not reaches(emulation):
         assert time.monotonic() < deadline, "no answer after the link was mended"
 
 
@@ -51,33 +56,33 @@ def wait_for_port(switch: str, number: int, up: bool) -> None:
 @pytest.mark.root
 @pytest.mark.parametrize(("link", "port"), [("q:sw", 3), ("p:sw", 2)], ids=["wire", "veth"])
 def test_cut_is_seen_by_the_ports_unless_it_is_silent(link: str, port: int) -> None:
-    with lab_of(two_hosts(DELAYED)) as lab:
-        wait_until_reaches(lab)
-        lab.cut(link)
+    with lab_of(two_hosts(DELAYED)) as emulation:
+        wait_until_reaches(emulation)
+        emulation.cut(link)
         wait_for_port("sw", port, False)
-        assert not reaches(lab)
-        with pytest.raises(LabError, match="is cut already"):
-            lab.cut(link)
-        lab.mend(link)
+        assert not reaches(emulation)
+        with pytest.raises(NetworkError, match="is cut already"):
+            emulation.cut(link)
+        emulation.mend(link)
         wait_for_port("sw", port, True)
-        wait_until_reaches(lab)
-        lab.cut(link, silent=True)
-        assert not reaches(lab)
+        wait_until_reaches(emulation)
+        emulation.cut(link, silent=True)
+        assert not reaches(emulation)
         assert ports_up("sw")[port]
-        lab.mend(link)
-        wait_until_reaches(lab)
-        assert lab.health() == []
-        with pytest.raises(LabError, match="is not cut; cut: none"):
-            lab.mend(link)
+        emulation.mend(link)
+        wait_until_reaches(emulation)
+        assert emulation.health() == []
+        with pytest.raises(NetworkError, match="is not cut; cut: none"):
+            emulation.mend(link)
 
 
 @pytest.mark.root
 def test_a_cut_wire_does_not_keep_the_relay_busy() -> None:
-    with lab_of(two_hosts(DELAYED)) as lab:
-        if lab.relay_fifo is None:
+    with lab_of(two_hosts(DELAYED)) as emulation:
+        if emulation.relay_fifo is None:
             pytest.skip("this kernel has netem: wire-relay was NOT tested")
-        lab.cut("q:sw")
-        pid = relay_of(lab)
+        emulation.cut("q:sw")
+        pid = relay_of(emulation)
         used = [cpu_s(pid)]
         time.sleep(1.0)
         used.append(cpu_s(pid))
@@ -85,9 +90,9 @@ def test_a_cut_wire_does_not_keep_the_relay_busy() -> None:
         assert used[1] - used[0] < 0.4
 
 
-def relay_of(lab: Lab) -> int:
+def relay_of(emulation: Emulation) -> int:
     """The process that runs wire-relay, which may just be replacing nsenter."""
-    configuration = str(lab.state_dir / "relay.conf").encode()
+    configuration = str(emulation.state_dir / "relay.conf").encode()
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
@@ -104,16 +109,16 @@ def cpu_s(pid: int) -> float:
 @pytest.mark.root
 @pytest.mark.parametrize("uplink", [Impairment(), Impairment(rate_bps=50_000_000)])
 def test_link_between_switches(uplink: Impairment) -> None:
-    with lab_of(two_hosts(Impairment(), uplink=uplink)) as lab:
+    with lab_of(two_hosts(Impairment(), uplink=uplink)) as emulation:
         for _round in range(2):
-            lab.cut("sw:up")
+            emulation.cut("sw:up")
             # The end that is taken down, the one that loses its carrier; patch ports go.
             wait_until(lambda: not any(ports_up(s).get(1) for s in ("sw", "up")))
-            lab.mend("sw:up")
+            emulation.mend("sw:up")
             wait_until(lambda: all(ports_up(s).get(1) for s in ("sw", "up")))
-        lab.cut("sw:up", silent=True)
+        emulation.cut("sw:up", silent=True)
         assert all(ports_up(s)[1] for s in ("sw", "up"))
-        lab.mend("sw:up")
+        emulation.mend("sw:up")
 
 
 def wait_until(condition: object) -> None:
@@ -126,29 +131,29 @@ def wait_until(condition: object) -> None:
 
 @pytest.mark.root
 def test_switch_without_power_and_back() -> None:
-    with lab_of(two_hosts(DELAYED, uplink=Impairment(rate_bps=50_000_000))) as lab:
+    with lab_of(two_hosts(DELAYED, uplink=Impairment(rate_bps=50_000_000))) as emulation:
         flows = flows_of("sw")
-        lab.stop_switch("sw")
-        assert not reaches(lab)
+        emulation.stop_switch("sw")
+        assert not reaches(emulation)
         wait_for_port("up", 1, False)
-        with pytest.raises(LabError, match="'sw' is off already"):
-            lab.stop_switch("sw")
-        with pytest.raises(LabError, match="found switch 'nobody'; valid: sw, up"):
-            lab.stop_switch("nobody")
-        lab.start_switch("sw")
+        with pytest.raises(NetworkError, match="'sw' is off already"):
+            emulation.stop_switch("sw")
+        with pytest.raises(NetworkError, match="found switch 'nobody'; valid: sw, up"):
+            emulation.stop_switch("nobody")
+        emulation.start_switch("sw")
         wait_for_port("up", 1, True)
-        wait_until_reaches(lab)
+        wait_until_reaches(emulation)
         assert flows_of("sw") == flows
         # Both ends of a link lose their power; it is whole when both have it again.
         for stop, start in (("sw", "up"), ("up", "sw")):
-            lab.stop_switch(stop)
-            lab.stop_switch(start)
-            lab.start_switch(stop)
+            emulation.stop_switch(stop)
+            emulation.stop_switch(start)
+            emulation.start_switch(stop)
             assert not ports_up(stop)[1]
-            lab.start_switch(start)
+            emulation.start_switch(start)
             wait_for_port("sw", 1, True)
             wait_for_port("up", 1, True)
-        wait_until_reaches(lab)
+        wait_until_reaches(emulation)
 
 
 def flows_of(switch: str) -> list[str]:
@@ -159,7 +164,7 @@ def flows_of(switch: str) -> list[str]:
 def test_unknown_link_and_controller() -> None:
     network = two_hosts(DELAYED)
     wire = wire_plan.plan(network, "relay")
-    with pytest.raises(LabError, match="found link 'p:q'; valid: p:sw, q:sw, sw:up, r:p, r:q"):
+    with pytest.raises(NetworkError, match="found link 'p:q'; valid: p:sw, q:sw, sw:up, r:p, r:q"):
         cuttable(network, wire, "user", "p:q")
 
 

@@ -7,9 +7,9 @@ import dataclasses
 
 import pytest
 
-from topologies import wire_plan
-from topologies.handoff_loss import with_handoff_loss
-from topologies.load import find, load
+from topologies.model import wire_plan
+from topologies.model.handoff_loss import with_handoff_loss
+from topologies.model.load import find, load
 
 
 @pytest.mark.parametrize(

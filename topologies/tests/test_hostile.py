@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from topologies.load import TopologyErrors, bundled, find, load
+from topologies.model.load import (
+    TopologyErrors,
+    bundled,
+    find,
+    load,
+)
 
 WORDS = [
     "", "0", "-1", "1.5", "true", "null", "[]", "{}", "x", "host", "switch", "router", "static",

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from common.shell import NetworkError
 from topologies import __main__ as cli
-from topologies import keeper, lifecycle, marks
-from topologies.lab import open_lab
-from topologies.lifecycle import RunState
-from topologies.model import Impairment, Network
-from topologies.shell import LabError
+from topologies.emulate import lifecycle, marks, up_down
+from topologies.emulate.emulation import open_emulation
+from topologies.emulate.lifecycle import RunState
+from topologies.model.network import Impairment, Network
 from topologies.tests.networks import two_hosts
 
 
@@ -60,13 +60,13 @@ def test_down_spares_living_runs_of_others() -> None:
         "elsewhere": state(owner="/elsewhere"),
         "nameless": None,
     }
-    assert keeper.to_end(states, everything=False) == {
+    assert up_down.to_end(states, everything=False) == {
         "mine": True,
         "mine-dead": False,
         "experiment-dead": False,
         "nameless": False,
     }
-    assert set(keeper.to_end(states, everything=True)) == set(states)
+    assert set(up_down.to_end(states, everything=True)) == set(states)
 
 
 def test_mounts_below_innermost_first() -> None:
@@ -84,9 +84,9 @@ def test_mounts_below_innermost_first() -> None:
 
 @pytest.mark.parametrize("run_id", ["", "..", "a/b", "-x", "a" * 41, "a b"])
 def test_bad_run_ids_are_refused(run_id: str) -> None:
-    with pytest.raises(LabError, match="valid: up to 40 letters"):
+    with pytest.raises(NetworkError, match="valid: up to 40 letters"):
         lifecycle.purge(run_id)
-    with pytest.raises(LabError, match="valid: up to 40 letters"):
+    with pytest.raises(NetworkError, match="valid: up to 40 letters"):
         lifecycle.enter(run_id)
 
 
@@ -97,7 +97,7 @@ def test_only_single_threaded_processes_enter() -> None:
     thread = threading.Thread(target=release.wait)
     thread.start()
     try:
-        with pytest.raises(LabError, match="single thread"):
+        with pytest.raises(NetworkError, match="single thread"):
             lifecycle.enter(lifecycle.new_run_id("t"))
     finally:
         release.set()
@@ -125,15 +125,15 @@ def test_unknown_topology_and_parameter(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_hosts_table_of_a_network() -> None:
     network: Network = two_hosts(Impairment(delay_ms=18.0))
-    lines = keeper.hosts_table(network, {"p": os.getpid(), "q": os.getpid()})
+    lines = up_down.hosts_table(network, {"p": os.getpid(), "q": os.getpid()})
     assert lines[1].split() == ["p", "p", "10.9.1.1", "10.8.1.2", "publisher"]
     assert lines[2].split() == ["q", "q", "10.9.1.2", "10.8.2.2", "36", "ms"]
 
 
 def test_open_lab_wants_an_entered_run(tmp_path: Path) -> None:
     with (
-        pytest.raises(LabError, match=r"lifecycle\.enter"),
-        open_lab(two_hosts(Impairment()), tmp_path),
+        pytest.raises(NetworkError, match=r"lifecycle\.enter"),
+        open_emulation(two_hosts(Impairment()), tmp_path),
     ):
         pass
 
@@ -148,7 +148,7 @@ def test_enter_leave_purge() -> None:
         assert run_id in lifecycle.live_runs()
         found = lifecycle.read_state(run_id)
         assert found is not None and found.owner_alive and found.topology == "t"
-        with pytest.raises(LabError, match="exists already"):
+        with pytest.raises(NetworkError, match="exists already"):
             lifecycle.enter(run_id)
         memory = marks.memory_directory(run_id)
         memory.mkdir(parents=True)

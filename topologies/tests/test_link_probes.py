@@ -5,11 +5,18 @@ from __future__ import annotations
 
 import pytest
 
-from topologies.link_probes import LEAST_FRAME_BYTES, LinkProbe, Way, frame, parse, summarize
-from topologies.model import Impairment
-from topologies.shell import check, in_node
+from common.shell import check, in_node
+from topologies.model.network import Impairment
 from topologies.tests.networks import two_hosts
-from topologies.tests.test_lab import facts_with, lab_of
+from topologies.tests.test_emulation import facts_with, lab_of
+from topologies.watch.link_probes import (
+    LEAST_FRAME_BYTES,
+    LinkProbe,
+    Way,
+    frame,
+    parse,
+    summarize,
+)
 
 WAYS = (
     Way("a:b", "forward", 18.0, 0.0, 0.0, 0, 1),
@@ -39,29 +46,31 @@ def test_links_have_the_delay_asked(mechanism: str) -> None:
     """18 ms forward and backward at q's link, 7 ms at its control link; whatever the machine adds,
     no probe is faster, and the least of ten is within 2 ms."""
     network = two_hosts(Impairment(100_000_000, 18.0), control=Impairment(delay_ms=7.0))
-    with lab_of(network, facts_with(mechanism)) as lab:
-        found = {(p.link, p.direction): p for p in lab.probe_links()}
+    with lab_of(network, facts_with(mechanism)) as emulation:
+        found = {(p.link, p.direction): p for p in emulation.probe_links()}
         assert {link for link, _ in found} == {"q:sw", "r:q"}
         for (link, _), p in found.items():
             asked = 18.0 if link == "q:sw" else 7.0
             assert (p.asked_ms, p.sent, p.received) == (asked, 10, 10)
             assert p.least_ms is not None
             assert asked - 0.01 <= p.least_ms <= asked + 2.0, p
-        lab.cut("r:q")
-        assert {p.link for p in lab.probe_links()} == {"q:sw"}
+        emulation.cut("r:q")
+        assert {p.link for p in emulation.probe_links()} == {"q:sw"}
 
 
 @pytest.mark.root
 def test_links_are_read_again() -> None:
     """A rate that somebody changes after the lab was opened."""
-    with lab_of(two_hosts(Impairment(100_000_000, 18.0, queue_bytes=500_000))) as lab:
-        assert lab.read_links() == lab.readback
+    with lab_of(two_hosts(Impairment(100_000_000, 18.0, queue_bytes=500_000))) as emulation:
+        assert emulation.read_links() == emulation.readback
         (interface,) = (
-            d.egress for d in lab._wire.directions if (d.link, d.direction) == ("q:sw", "forward")
+            d.egress
+            for d in emulation._wire.directions
+            if (d.link, d.direction) == ("q:sw", "forward")
         )
-        parent = ["parent", "1:1"] if lab.readback[0].mechanism == "netem" else ["root"]
+        parent = ["parent", "1:1"] if emulation.readback[0].mechanism == "netem" else ["root"]
         tbf = ["handle", "10:", "tbf", "rate", "50mbit", "burst", "12500", "limit", "500000"]
         change = ["tc", "qdisc", "change", "dev", interface, *parent, *tbf]
-        check(in_node(lab.pids["wire"], change))
-        (bad,) = (r for r in lab.read_links() if not r.ok)
+        check(in_node(emulation.pids["wire"], change))
+        (bad,) = (r for r in emulation.read_links() if not r.ok)
         assert (bad.link, bad.direction, bad.found.rate_bps) == ("q:sw", "forward", 50_000_000)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from topologies.load import load
-from topologies.model import Impairment, Network
+from topologies.model.load import load
+from topologies.model.network import Impairment, Network
 from topologies.tests.test_validate import SMALL, load_small
 
 

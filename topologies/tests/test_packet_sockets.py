@@ -9,7 +9,7 @@ import socket
 
 import pytest
 
-from topologies import packet_sockets
+from topologies.emulate import packet_sockets
 
 pytestmark = [
     pytest.mark.root,

@@ -7,9 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from topologies.load import find, load
-from topologies.model import Impairment, Link, Network, Port
-from topologies.paths import NoPath, cost_of, domain_tree, path_to, route
+from topologies.model.load import find, load
+from topologies.model.network import (
+    Impairment,
+    Link,
+    Network,
+    Port,
+)
+from topologies.model.paths import (
+    NoPath,
+    cost_of,
+    domain_tree,
+    path_to,
+    route,
+)
 
 
 def link(a: str, b: str, delay_ms: float = 0.0, cost: float | None = None) -> Link:

@@ -7,11 +7,11 @@ import dataclasses
 
 import pytest
 
-from topologies import wire_plan
-from topologies.load import find, load
-from topologies.model import Network
-from topologies.paths import one_way_ms, path_to, reversed_path
-from topologies.round_trip import with_round_trip
+from topologies.model import wire_plan
+from topologies.model.load import find, load
+from topologies.model.network import Network
+from topologies.model.paths import one_way_ms, path_to, reversed_path
+from topologies.model.round_trip import with_round_trip
 
 
 def geni5(receivers: int = 6) -> Network:

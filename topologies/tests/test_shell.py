@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from topologies.shell import LabError, check, check_all, in_node
+from common.shell import (
+    NetworkError,
+    check,
+    check_all,
+    in_node,
+)
 
 
 def test_check_passes_input_and_returns_output() -> None:
@@ -15,15 +20,15 @@ def test_check_passes_input_and_returns_output() -> None:
 
 
 def test_failures_say_what_failed_and_why() -> None:
-    with pytest.raises(LabError, match=r"sh -c .*: no such thing$"):
+    with pytest.raises(NetworkError, match=r"sh -c .*: no such thing$"):
         check(["sh", "-c", "echo no such thing >&2; exit 3"])
-    with pytest.raises(LabError, match="sh -c exit 3: exit code 3"):
+    with pytest.raises(NetworkError, match="sh -c exit 3: exit code 3"):
         check(["sh", "-c", "exit 3"])
-    with pytest.raises(LabError, match="no-such-tool: not found on this machine"):
+    with pytest.raises(NetworkError, match="no-such-tool: not found on this machine"):
         check(["no-such-tool"])
-    with pytest.raises(LabError, match=r"sleep 60: no answer within 0\.1 s"):
+    with pytest.raises(NetworkError, match=r"sleep 60: no answer within 0\.1 s"):
         check(["sleep", "60"], timeout_s=0.1)
-    with pytest.raises(LabError, match="second: broken"):
+    with pytest.raises(NetworkError, match="second: broken"):
         check_all(
             {"first": (["true"], ""), "second": (["sh", "-c", "echo broken >&2; exit 1"], "")}
         )
@@ -32,7 +37,7 @@ def test_failures_say_what_failed_and_why() -> None:
 def test_a_node_that_is_gone_is_an_error() -> None:
     with subprocess.Popen(["true"]) as ended:
         pass
-    with pytest.raises(LabError, match=f"namespace of process {ended.pid}: No such file"):
+    with pytest.raises(NetworkError, match=f"namespace of process {ended.pid}: No such file"):
         check(in_node(ended.pid, ["true"]))
 
 
@@ -54,7 +59,7 @@ def test_commands_run_in_the_nodes_namespace_and_this_thread_stays_where_it_is()
         assert check(asked).strip() == there
         assert check_all({"a": (asked, ""), "b": (asked, "")}) == dict.fromkeys("ab", there + "\n")
         assert subprocess.run(asked, capture_output=True, text=True).stdout.strip() == there
-        with pytest.raises(LabError, match="no-such-tool"):
+        with pytest.raises(NetworkError, match="no-such-tool"):
             check(in_node(node.pid, ["no-such-tool"]))
         assert Path("/proc/self/ns/net").readlink() == here
         node.kill()

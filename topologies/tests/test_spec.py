@@ -8,8 +8,8 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from topologies.load import bundled, find
-from topologies.spec import json_schema
+from topologies.model.load import bundled, find
+from topologies.model.spec import json_schema
 
 SCHEMA = Path(__file__).parents[1] / "schema.json"
 # Mistakes within one block, which the schema alone can see.
@@ -22,7 +22,7 @@ def read(path: Path) -> object:
 
 
 def test_schema_is_current() -> None:
-    assert SCHEMA.read_text() == json_schema(), "run python -m topologies.spec"
+    assert SCHEMA.read_text() == json_schema(), "run python -m topologies.model.spec"
 
 
 def test_schema_is_valid() -> None:

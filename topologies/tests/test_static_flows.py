@@ -14,9 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from topologies.load import find, load
-from topologies.model import Network
-from topologies.static_flows import (
+from topologies.emulate.static_flows import (
     GROUP_BIT,
     Action,
     Match,
@@ -27,6 +25,8 @@ from topologies.static_flows import (
     ToGroup,
     static_flows,
 )
+from topologies.model.load import find, load
+from topologies.model.network import Network
 from topologies.tests.test_load import two_segments
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from common.places import ROOT
 from tests.machine_snapshot import Before, differences, watch
-from topologies import lifecycle, marks
-from topologies.processes import CHECKOUT, relay_program
+from topologies.emulate import lifecycle, marks
+from topologies.emulate.processes import relay_program
 
 pytestmark = pytest.mark.root
 
@@ -58,7 +59,7 @@ def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
         [*CLI, *arguments],
         capture_output=True,
         text=True,
-        cwd=CHECKOUT,
+        cwd=ROOT,
         timeout=TIMEOUT_S,
         check=False,
     )
@@ -66,7 +67,7 @@ def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def start(argv: list[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=CHECKOUT
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
     )
 
 

@@ -3,7 +3,7 @@
 
 import pytest
 
-from topologies.units import (
+from common.quantities import (
     format_rate,
     format_size,
     parse_delay_ms,

@@ -5,8 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from topologies.load import TopologyErrors, bundled, find, load
-from topologies.model import Network
+from topologies.model.load import (
+    TopologyErrors,
+    bundled,
+    find,
+    load,
+)
+from topologies.model.network import Network
 
 ERRORS = Path(__file__).parent / "errors"
 CASES = sorted(path.stem for path in ERRORS.glob("*.yaml"))

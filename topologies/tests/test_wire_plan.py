@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from topologies import wire_plan
-from topologies.model import Impairment
+from topologies.model import wire_plan
+from topologies.model.network import Impairment
+from topologies.model.wire_plan import WirePlan, plan, read_back
 from topologies.tests.networks import two_hosts
-from topologies.wire_plan import WirePlan, plan, read_back
 
 ASKED = Impairment(
     rate_bps=20_000_000, delay_ms=18.0, jitter_ms=0.5, loss=0.01, queue_bytes=250_000

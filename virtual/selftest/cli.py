@@ -14,12 +14,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from topologies.shell import die_with_parent
-from virtual.files import write_json
+from common.files import write_json
+from common.places import ROOT
+from common.shell import die_with_parent
 from virtual.guest import GuestError, GuestSpec, run_guest
 from virtual.kernel_build import Kernel, KernelError, ensure_kernel
 from virtual.selftest.inside import TIMERS
-from virtual.selftest.pair import ROOT, UDP
+from virtual.selftest.pair import (
+    UDP,
+)
 from virtual.selftest.rows import Reasons, Row, document, from_line, heading, table_line
 
 EXIT_OK, EXIT_OFF, EXIT_USAGE = 0, 1, 2

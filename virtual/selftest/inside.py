@@ -14,16 +14,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from topologies.shell import LabError, check
+from common.places import ROOT
+from common.shell import NetworkError, check
 from virtual.selftest import protocols, shapers, timers
-from virtual.selftest.pair import ROOT
 from virtual.selftest.rows import Row, to_line
 
 TIMERS: Final = ROOT / "build/virtual/selftest/selftest-timers"
 
 
 def all_rows(directory: Path) -> Iterator[Row]:
-    """Raises LabError, OSError, CalledProcessError, ValueError."""
+    """Raises NetworkError, OSError, CalledProcessError, ValueError."""
     first_ping = protocols.ping_itself(3, 1.0)  # where the clock is youngest
     found = timers.probe(str(TIMERS))
     kernel = timers.timing(found)
@@ -45,7 +45,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="selftest-") as directory:
             for row in all_rows(Path(directory)):
                 print(to_line(row), flush=True)
-    except (LabError, OSError, ValueError, subprocess.SubprocessError) as error:
+    except (NetworkError, OSError, ValueError, subprocess.SubprocessError) as error:
         print(f"selftest: {error}", file=sys.stderr)
         return 1
     return 0

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from topologies.openvswitch import OpenVSwitch
-from topologies.shell import LabError, check
+from common.places import ROOT
+from common.shell import NetworkError, check
+from topologies.emulate.openvswitch import OpenVSwitch
 from virtual.selftest import parse
 
-ROOT: Final = Path(__file__).resolve().parent.parent.parent
 UDP: Final = ROOT / "build/virtual/selftest/selftest-udp"
 ADDRESS: Final = {"a": "10.9.0.1", "b": "10.9.0.2"}
 MAC: Final = {"a": "02:00:00:00:00:0a", "b": "02:00:00:00:00:0b"}
@@ -45,7 +45,7 @@ class Host:
         return ["ip", "netns", "exec", self.name, *argv]
 
     def run(self, *argv: str, timeout_s: float = 120) -> str:
-        """Raises LabError."""
+        """Raises NetworkError."""
         return check(self.argv(*argv), timeout_s=timeout_s)
 
     def popen(self, *argv: str) -> subprocess.Popen[str]:
@@ -81,13 +81,13 @@ class Pair:
     def send(
         self, count: int, payload_bytes: int, interval_s: float, *, to: str = ADDRESS["b"]
     ) -> None:
-        """UDP from a; returns when all are queued. Raises LabError."""
+        """UDP from a; returns when all are queued. Raises NetworkError."""
         interval_ns = round(interval_s * 1e9)
         words = (to, PORT, count, payload_bytes, interval_ns)
         self.a.run(str(UDP), "send", *(str(word) for word in words))
 
     def datagrams(self, count: int, payload_bytes: int, interval_s: float) -> list[parse.Arrival]:
-        """UDP from a to b, in order of arrival. Raises LabError."""
+        """UDP from a to b, in order of arrival. Raises NetworkError."""
         receiver = self.b.popen(str(UDP), "receive", str(PORT), str(IDLE_MS))
         with receiver:
             try:
@@ -97,7 +97,7 @@ class Pair:
             finally:
                 receiver.kill()
         if receiver.returncode != 0:
-            raise LabError(f"selftest-udp receive: {err.strip()}")
+            raise NetworkError(f"selftest-udp receive: {err.strip()}")
         return parse.arrivals(out)
 
     @contextmanager
@@ -127,14 +127,14 @@ class Pair:
 
 
 def ready(process: subprocess.Popen[str], stream: object, text: str) -> None:
-    """Waits until the process says `text`. Raises LabError with its words if it never does."""
+    """Waits until the process says `text`. Raises NetworkError with its words if it never does."""
     assert hasattr(stream, "readline")
     said = ""
     while line := stream.readline():
         if text in line:
             return
         said += line
-    raise LabError(f"{process.args!r} did not start: {said.strip()[-300:]}")
+    raise NetworkError(f"{process.args!r} did not start: {said.strip()[-300:]}")
 
 
 def _hosts() -> Pair:
@@ -148,10 +148,10 @@ def _hosts() -> Pair:
 
 def _remove(*links: str) -> None:
     for name in ("a", "b"):
-        with contextlib.suppress(LabError):
+        with contextlib.suppress(NetworkError):
             check(["ip", "netns", "del", name])
     for link in links:
-        with contextlib.suppress(LabError):
+        with contextlib.suppress(NetworkError):
             check(["ip", "link", "del", link])
 
 
@@ -196,12 +196,12 @@ def switch(directory: Path) -> Iterator[Pair]:
         ])  # fmt: skip
         yield pair
     finally:
-        with contextlib.suppress(LabError):
+        with contextlib.suppress(NetworkError):
             check(["ovs-vsctl", "--timeout=5", "del-br", "br0"])
         daemons.stop()
         _remove("port-a", "port-b")
 
 
 def openflow(command: str, text: str) -> None:
-    """`ovs-ofctl COMMAND br0 TEXT`. Raises LabError."""
+    """`ovs-ofctl COMMAND br0 TEXT`. Raises NetworkError."""
     check(["ovs-ofctl", "-O", "OpenFlow13", command, "br0", text])

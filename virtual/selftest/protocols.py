@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from topologies.shell import LabError, check
+from common.shell import NetworkError, check
 from virtual.selftest import parse, theory
 from virtual.selftest.pair import ADDRESS, NOBODY, Host, Pair, cable, ready
 from virtual.selftest.rows import Row
@@ -41,7 +41,7 @@ BACKOFF: Final = (
 
 
 def ping_itself(count: int, interval_s: float) -> parse.Ping:
-    """Of the loopback interface, answered at once. Raises LabError, ValueError."""
+    """Of the loopback interface, answered at once. Raises NetworkError, ValueError."""
     words = ("-q", "-i", f"{interval_s:g}", "-c", str(count))
     return parse.ping(check(["ping", *words, "127.0.0.1"]))
 
@@ -68,7 +68,7 @@ def _ping_row(test: str, found: parse.Ping, count: int, interval_s: float, kerne
 
 def _sent_all(found: parse.Ping, count: int) -> float:
     if (found.sent, found.received) != (count, count):
-        raise LabError(f"ping: {found.sent} sent, {found.received} received; valid: {count}")
+        raise NetworkError(f"ping: {found.sent} sent, {found.received} received; valid: {count}")
     return float(found.ms)
 
 
@@ -83,7 +83,7 @@ def _ping_delayed(pair: Pair) -> Iterator[Row]:
                 "tc", "qdisc", "replace", "dev", host.interface, "root",
                 "netem", "delay", f"{PING_DELAY_S * 1e3:g}ms",
             )  # fmt: skip
-    except LabError as error:
+    except NetworkError as error:
         missing = " ".join(str(error).split())[-160:]
         yield Row(test, "ms", theory_ms, None, *tolerance, PING_LATER, missing)
         return

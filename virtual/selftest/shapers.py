@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from topologies.shell import LabError, check
+from common.shell import NetworkError, check
 from virtual.selftest import parse, theory
 from virtual.selftest.pair import MAC, Host, Pair, cable, openflow, switch
 from virtual.selftest.rows import Row
@@ -51,25 +51,25 @@ def _measured(rows: list[Row], measure: Callable[[], list[float]]) -> Iterator[R
     try:
         values: list[float | None] = list(measure())
         missing = ""
-    except LabError as error:
+    except NetworkError as error:
         values, missing = [None] * len(rows), " ".join(str(error).split())[-160:]
     for row, value in zip(rows, values, strict=True):
         yield Row(row.test, row.unit, row.theory, value, row.below, row.above, row.reason, missing)
 
 
 def one_way_s(found: list[parse.Arrival]) -> tuple[float, float]:
-    """(shortest, longest) time from the sender's stamp to the kernel's. Raises LabError if one
+    """(shortest, longest) time from the sender's stamp to the kernel's. Raises NetworkError if one
     is missing."""
     if len(found) != DELAYED:
-        raise LabError(f"{len(found)} of {DELAYED} datagrams arrived")
+        raise NetworkError(f"{len(found)} of {DELAYED} datagrams arrived")
     delays = [(a.arrived_ns - a.sent_ns) / 1e9 for a in found]
     return min(delays), max(delays)
 
 
 def span_s(found: list[parse.Arrival], count: int) -> float:
-    """First to last arrival. Raises LabError if one is missing."""
+    """First to last arrival. Raises NetworkError if one is missing."""
     if len(found) != count:
-        raise LabError(f"{len(found)} of {count} datagrams arrived")
+        raise NetworkError(f"{len(found)} of {count} datagrams arrived")
     return (found[-1].arrived_ns - found[0].arrived_ns) / 1e9
 
 
@@ -156,8 +156,8 @@ def switch_rows(directory: Path) -> Iterator[Row]:
         with switch(directory) as pair:
             yield from _measured(tests[:1], lambda: [_metered(pair)])
             yield from _measured(tests[1:], lambda: _tagged(pair))
-    except LabError as error:
-        raise LabError(f"Open vSwitch: {error}") from None
+    except NetworkError as error:
+        raise NetworkError(f"Open vSwitch: {error}") from None
 
 
 def _absent(row: Row, why: str) -> Row:
@@ -168,7 +168,7 @@ def _knows_openvswitch() -> bool:
     """Built in or loadable: the netlink family is there, or modprobe finds it."""
     try:
         check(["ovs-dpctl", "dump-dps"])
-    except LabError:
+    except NetworkError:
         return False
     return True
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from experiments.spec import ExperimentSpec, load, load_as
+from experiments.design.spec import ExperimentSpec, load, load_as
 from virtual import bench
 
 

@@ -15,11 +15,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from common.files import Tail
+from common.places import ROOT
 from virtual.cores import available_cores, one_core
-from virtual.files import Tail
 from virtual.guest import (
     EPOCH_S,
-    ROOT,
     Guest,
     GuestError,
     GuestSpec,

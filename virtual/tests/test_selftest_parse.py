@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from topologies.shell import LabError
+from common.shell import NetworkError
 from virtual.selftest import parse, shapers
 from virtual.selftest.parse import Arrival, Ping, Probe
 
@@ -62,9 +62,9 @@ def test_delays_and_spans_want_all_datagrams() -> None:
     assert shortest_s == 0.020
     assert longest_s == pytest.approx(0.020000049)
     assert shapers.span_s(found, len(found)) == pytest.approx(49 * 1.001e-6)
-    with pytest.raises(LabError, match="49 of 50"):
+    with pytest.raises(NetworkError, match="49 of 50"):
         shapers.one_way_s(found[1:])
-    with pytest.raises(LabError, match="49 of 50"):
+    with pytest.raises(NetworkError, match="49 of 50"):
         shapers.span_s(found[1:], 50)
 
 

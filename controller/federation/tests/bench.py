@@ -21,11 +21,11 @@ from pathlib import Path
 
 import httpx
 
-from controller.client import PathService, PathServiceError
+from controller.api.path_client import PathClient, PathClientError
 from controller.federation.peers import DOMAIN_HEADER
 from controller.tests import process
 from controller.tests.switches import Bridge, PatchPort, Switches
-from topologies.model import Network
+from topologies.model.network import Network
 
 FIRST_PORT = 16653
 HOSTS_PORT = 9
@@ -166,7 +166,7 @@ class Bench(Switches):
             try:
                 with self.client(domain) as client:
                     return all(client.health()["switches"].values())
-            except PathServiceError:
+            except PathClientError:
                 return False
 
         process.wait_until(f"the switches of {domain} are ready", ready, 60)
@@ -181,8 +181,8 @@ class Bench(Switches):
         self.start(domain)
         self.wait_ready(domain)
 
-    def client(self, domain: str) -> PathService:
-        return PathService(self._socket(domain), timeout_s=60)
+    def client(self, domain: str) -> PathClient:
+        return PathClient(self._socket(domain), timeout_s=60)
 
     def get(self, domain: str, url: str) -> object:
         with httpx.Client(transport=httpx.HTTPTransport(uds=str(self._socket(domain)))) as client:

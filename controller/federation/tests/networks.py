@@ -11,8 +11,8 @@ port 9 of every switch: an access port with VLAN ids 100..199, segments 101, 102
 
 from __future__ import annotations
 
-from controller.core import Endpoint
-from topologies.model import (
+from controller.paths.core import Endpoint
+from topologies.model.network import (
     ControlledBy,
     Domain,
     Host,

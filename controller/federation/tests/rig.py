@@ -11,7 +11,8 @@ from pathlib import Path
 
 from fastapi.testclient import TestClient
 
-from controller.entries import Entries
+from controller.api.observe import router_of
+from controller.api.rest import make_app
 from controller.federation.coordinator import Timing
 from controller.federation.federation import Federation
 from controller.federation.front import FederatedService
@@ -19,15 +20,14 @@ from controller.federation.joining import join
 from controller.federation.peers import DOMAIN_HEADER, MESSAGES_URL, NoReply
 from controller.federation.tests.networks import chain
 from controller.federation.values import Reply, Request, read_reply, request_json
-from controller.messages import Message
-from controller.monitor import Monitor
-from controller.observe import router_of
-from controller.rest import make_app
-from controller.service import Failure, Why
-from controller.stats import SwitchStats
-from controller.store import Store
+from controller.paths.entries import Entries
+from controller.paths.messages import Message
+from controller.paths.stats import SwitchStats
+from controller.service.monitor import Monitor
+from controller.service.service import Failure, Why
+from controller.service.store import Store
 from controller.tests.fake_switch import FakeNetwork, Frame, Refused
-from topologies.model import Network
+from topologies.model.network import Network
 
 # Lost messages are noticed at once: the limits are for a slow machine.
 TIMING = Timing(reserve_s=60, commit_s=60, release_s=60, settle_s=30, hold_s=60, retry_first_s=0.1)

@@ -9,7 +9,6 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from controller.core import Endpoint
 from controller.federation.coordinator import (
     Answer,
     Busy,
@@ -36,6 +35,7 @@ from controller.federation.values import (
     reply_json,
     request_json,
 )
+from controller.paths.core import Endpoint
 
 
 class Crash(Exception):

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from controller.core import Endpoint
 from controller.federation.tests.networks import chain, endpoint, mac
 from controller.federation.tests.rig import DomainRig, WorldRig
 from controller.federation.values import Commit, Release, Request, Reserve
-from controller.service import Failure, PathService, Why
+from controller.paths.core import Endpoint
+from controller.service.service import Failure, PathService, Why
 from controller.tests.fake_switch import Frame
-from topologies.model import Impairment
+from topologies.model.network import Impairment
 
 GROUP = "01:00:5e:01:01:01"
 RATE = 20_000_000

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from controller.client import PathServiceError
-from controller.core import Endpoint
+from controller.api.path_client import PathClientError
 from controller.federation.tests.bench import Bench
 from controller.federation.tests.networks import chain, endpoint
-from topologies.model import Impairment
+from controller.paths.core import Endpoint
+from topologies.model.network import Impairment
 
 pytestmark = [
     pytest.mark.root,
@@ -100,7 +100,7 @@ def test_a_domain_without_capacity_refuses(bench: Bench, empty: State) -> None:
         client.create_path("Q", endpoint("a1", 2), RATE)
     join(bench, endpoint("c2", 2), "Q")
     before = bench.state()
-    with pytest.raises(PathServiceError) as refused:
+    with pytest.raises(PathClientError) as refused:
         join(bench, IN_C)
     assert refused.value.status == 409
     assert str(refused.value).startswith("domain 'c': link 'c1:c2'")
@@ -115,7 +115,7 @@ def test_a_stopped_controller_does_not_answer_in_time(bench: Bench, empty: State
     bench.controllers["c"].send_signal(signal.SIGSTOP)
     try:
         started = time.monotonic()
-        with pytest.raises(PathServiceError) as late:
+        with pytest.raises(PathClientError) as late:
             join(bench, IN_C)
         took_s = time.monotonic() - started
         assert late.value.status == 504
@@ -160,7 +160,7 @@ def test_death_while_a_leaf_joins(
     it out (its answer is lost): afterwards nothing of the attempt is left, on any switch."""
     killed = kill_once(bench, kind, phase, victim)
     try:
-        with pytest.raises(PathServiceError):
+        with pytest.raises(PathClientError):
             join(bench, IN_C)
         assert killed.is_set()
     finally:
@@ -194,7 +194,7 @@ def test_death_while_a_leaf_leaves(bench: Bench, empty: State) -> None:
     join(bench, IN_C)
     killed = kill_once(bench, "release", "before", "a")
     try:
-        with pytest.raises(PathServiceError):
+        with pytest.raises(PathClientError):
             leave(bench, IN_C)
         assert killed.is_set()
     finally:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.auth import Access
-from controller.core import Endpoint
+from controller.api.auth import Access
+from controller.api.rest import make_app
+from controller.api.server import Server, listen_tcp
 from controller.federation.front import FederatedService
 from controller.federation.joining import connect, join
 from controller.federation.peers import NoReply, Peer, PeerAddress, PeerErrors, load_peers
@@ -29,10 +30,9 @@ from controller.federation.values import (
     reply_json,
     request_json,
 )
-from controller.rest import make_app
-from controller.server import Server, listen_tcp
-from controller.store import Store
-from controller.workgroups import load as load_workgroups
+from controller.paths.core import Endpoint
+from controller.service.store import Store
+from controller.service.workgroups import load as load_workgroups
 
 TOKEN_OF_A, TOKEN_OF_C, TOKEN_OF_USER = ("a" * 32, "c" * 32, "u" * 32)
 SEGMENT = Segment(Endpoint("b1", 2, 200, (mac("a1", 1),)), 1_000_000, (endpoint("b2"),))

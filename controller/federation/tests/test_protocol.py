@@ -9,12 +9,12 @@ from functools import partial
 
 import pytest
 
-from controller.core import Endpoint
 from controller.federation.coordinator import Answer, Timing
 from controller.federation.tests.networks import chain, endpoint
 from controller.federation.tests.simulation import Chaos, Node, World
 from controller.federation.trees import Domains, Tree, segments_of
 from controller.federation.values import Connection
+from controller.paths.core import Endpoint
 
 TWO, THREE = Domains(chain("ab")), Domains(chain("abc"))
 RATE = 20_000_000

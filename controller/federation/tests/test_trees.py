@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from controller.core import Endpoint
 from controller.federation.tests.networks import chain, endpoint, mac
 from controller.federation.trees import Domains, Entry, Refusal, Tree, grown, segments_of, shrunk
+from controller.paths.core import Endpoint
 
 DOMAINS = Domains(chain())
 EMPTY = Tree(endpoint("a1"), 20_000_000)

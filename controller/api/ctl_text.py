@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `python -m controller.api.ctl` understands and prints. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from controller.paths.core import Endpoint
+
+_MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
+_RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kMG]?)(?:bps|bit/s)?")
+_UNITS = {"": 1, "k": 1_000, "M": 1_000_000, "G": 1_000_000_000}
+_AFTER = re.compile(r"\+([0-9]+)([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def endpoint_of(text: str) -> Endpoint:
+    """SWITCH:PORT:VLAN[@MAC,MAC...]. Raises ValueError, which says what is valid."""
+    place, at, macs = text.partition("@")
+    parts = place.rsplit(":", 2)
+    valid = "valid: SWITCH:PORT:VLAN[@MAC,MAC...], e.g. chic:3:1201@02:00:00:00:00:01"
+    if len(parts) != 3 or not parts[0] or not all(p.isascii() and p.isdigit() for p in parts[1:]):
+        raise ValueError(f"found '{text}'; {valid}")
+    addresses = macs.split(",") if at else []
+    for mac in addresses:
+        if not _MAC.fullmatch(mac):
+            raise ValueError(f"found MAC '{mac}' in '{text}'; {valid}")
+    return Endpoint.of(parts[0], int(parts[1]), int(parts[2]), addresses)
+
+
+def rate_of(text: str) -> int:
+    """Bit/s from '20M', '1.5G', '20Mbps', '20000000'; 'best-effort' is 0. Raises ValueError."""
+    if text == "best-effort":
+        return 0
+    match = _RATE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"found '{text}'; valid: e.g. 20M, 1.5G, 500k (bit/s), or best-effort")
+    return round(float(match[1]) * _UNITS[match[2]])
+
+
+def end_of(text: str, now: float) -> float:
+    """Epoch seconds from '+90m', or an ISO 8601 time (UTC unless it says otherwise). Raises
+    ValueError."""
+    match = _AFTER.fullmatch(text)
+    if match is not None:
+        return now + int(match[1]) * _SECONDS[match[2]]
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"found '{text}'; valid: +90m (s, m, h, d), or e.g. 2026-11-21T18:00"
+        ) from None
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Columns aligned on the left; the head alone if there are no rows."""
+    lines = [list(head), *(list(row) for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def rate_text(rate_bps: int) -> str:
+    return f"{rate_bps / 1e6:g} Mbit/s" if rate_bps else "best effort"
+
+
+def time_text(time: float | None) -> str:
+    if time is None:
+        return "-"
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def place_text(endpoint: Mapping[str, Any]) -> str:
+    return f"{endpoint['switch']}:{endpoint['port']}:{endpoint['vlan']}"
+
+
+def paths_text(paths: Iterable[Mapping[str, Any]]) -> str:
+    head = ("PATH", "STATE", "RATE", "ROOT", "LEAVES", "WORKGROUP", "END")
+    return table(
+        head,
+        (
+            (
+                path["name"],
+                path["state"],
+                rate_text(path["rate_bps"]),
+                place_text(path["root"]),
+                str(len(path["leaves"])),
+                path["workgroup"] or "-",
+                time_text(path["end_time"]),
+            )
+            for path in paths
+        ),
+    )
+
+
+def path_text(path: Mapping[str, Any], counters: Mapping[str, Any]) -> str:
+    """One path: what entered, what each leaf and each edge got."""
+    entered, root = counters["entered"], counters["root"]
+    lines = [
+        f"path {path['name']}: {path['state']}, {rate_text(path['rate_bps'])}, "
+        f"{path['algorithm']} tree"
+        + (", leaf to leaf" if path["leaf_to_leaf"] else "")
+        + f", workgroup {path['workgroup'] or '-'}, end {time_text(path['end_time'])}",
+        f"root {place_text(path['root'])} ({', '.join(path['root']['macs']) or 'any MAC'})",
+        f"  entered {_count(entered['multicast'])} multicast, {_count(entered['unicast'])} unicast",
+        f"  meter dropped {_count(counters['meter_dropped'])}, passed {_count(counters['passed'])}",
+        f"  dropped {_packets(root['spoofed'])} spoofed, {_packets(root['denied'])} denied",
+    ]
+    if counters["silent"]:
+        lines.append(f"switches that do not tell their counters: {', '.join(counters['silent'])}")
+    state = {place_text(leaf): leaf["state"] for leaf in path["leaves"]}
+    head = ("LEAF", "STATE", "MULTICAST", "MISSING", "UNICAST", "SENT", "SPOOFED", "DENIED")
+    rows = [
+        (
+            place_text(leaf),
+            state.get(place_text(leaf), "?"),
+            _count(leaf["multicast"]),
+            _missing(leaf["compared"]),
+            _packets(leaf["unicast"]),
+            _packets(leaf["sent"]),
+            _packets(leaf["spoofed"]),
+            _packets(leaf["denied"]),
+        )
+        for leaf in counters["leaves"]
+    ]
+    lines += ["", table(head, rows)]
+    rows_of_edges = [
+        (
+            f"{edge['from']} -> {edge['to']}",
+            str(edge["vlan"]),
+            _count(edge["sent"]),
+            _count(edge["arrived"]),
+            _missing(edge["compared"]),
+        )
+        for edge in counters["edges"]
+    ]
+    lines += ["", table(("EDGE", "VLAN", "SENT", "ARRIVED", "MISSING"), rows_of_edges)]
+    return "\n".join(lines)
+
+
+def workgroup_text(workgroup: Mapping[str, Any]) -> str:
+    name = workgroup.get("name", "?")
+    roles = [role for role in ("admin", "peer") if workgroup.get(role)]
+    lines = [f"workgroup {name}" + (f" ({', '.join(roles)})" if roles else "")]
+    lines += [
+        f"  {e['switch']}:{e['port']} VLANs {e['vlans']}" for e in workgroup.get("endpoints", ())
+    ]
+    return "\n".join(lines)
+
+
+def event_text(kind: str, data: Mapping[str, Any]) -> str:
+    """One line: time, kind, the rest as key=value."""
+    rest = " ".join(f"{key}={_value(value)}" for key, value in data.items() if key != "time")
+    time = data.get("time")
+    stamp = time_text(time) if isinstance(time, (int, float)) else "-"
+    return f"{stamp} {kind} {rest}".rstrip()
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping) and {"switch", "port", "vlan"} <= value.keys():
+        return place_text(value)
+    if isinstance(value, list):
+        return ",".join(_value(item) for item in value)
+    return str(value)
+
+
+def _packets(count: Mapping[str, int]) -> str:
+    return f"{count['packets']:,}"
+
+
+def _count(count: Mapping[str, int]) -> str:
+    return f"{count['packets']:,} frames {count['bytes'] / 1e6:,.1f} MB"
+
+
+def _missing(compared: Mapping[str, Any] | None) -> str:
+    if compared is None:
+        return "-"
+    since = time_text(compared["since"])[11:]
+    return f"{compared['missing']:,} of {compared['sent']:,} since {since}"

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""REST routes about what the paths carry: counters as JSON, and Prometheus metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from controller.api import prometheus
+from controller.api.auth import Caller, caller
+from controller.paths.stats import Count
+from controller.service.counts import (
+    Comparison,
+    EdgeCounts,
+    EndpointCounts,
+    LeafCounts,
+    PathCounts,
+)
+from controller.service.monitor import Monitor
+from controller.service.problems import ServiceError
+from controller.service.service import PathService
+
+Who = Annotated[Caller, Depends(caller)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class CountModel(_Model):
+    """Ethernet frames without FCS, with their tag."""
+
+    packets: int
+    bytes: int
+
+    @classmethod
+    def of(cls, count: Count) -> CountModel:
+        return cls(packets=count.packets, bytes=count.size_bytes)
+
+
+class ComparisonModel(_Model):
+    """Of the `sent` frames since `since` (epoch seconds), `missing` did not come out. Frames on
+    their way count as missing until the next reading."""
+
+    since: float
+    sent: int
+    missing: int
+
+    @classmethod
+    def of(cls, compared: Comparison | None) -> ComparisonModel | None:
+        if compared is None:
+            return None
+        return cls(since=compared.since, sent=compared.sent, missing=compared.missing)
+
+
+class EndpointCountsModel(_Model):
+    """Dropped there: `spoofed`, source that the endpoint does not have; `denied`, destination that
+    its hosts may not send to."""
+
+    switch: str
+    port: int
+    vlan: int
+    denied: CountModel
+    spoofed: CountModel
+
+    @classmethod
+    def of(cls, counts: EndpointCounts) -> EndpointCountsModel:
+        endpoint = counts.endpoint
+        return cls(
+            switch=endpoint.switch,
+            port=endpoint.port,
+            vlan=endpoint.vlan,
+            denied=CountModel.of(counts.denied),
+            spoofed=CountModel.of(counts.spoofed),
+        )
+
+
+class LeafCountsModel(EndpointCountsModel):
+    """`multicast`, `unicast` to the leaf, `sent` from it to the root. `compared`: multicast that
+    passed at the root with what the leaf got; null: it has no way now."""
+
+    multicast: CountModel
+    unicast: CountModel
+    sent: CountModel
+    compared: ComparisonModel | None
+
+    @classmethod
+    def of_leaf(cls, counts: LeafCounts) -> LeafCountsModel:
+        return cls(
+            **EndpointCountsModel.of(counts).model_dump(),
+            multicast=CountModel.of(counts.multicast),
+            unicast=CountModel.of(counts.unicast),
+            sent=CountModel.of(counts.sent),
+            compared=ComparisonModel.of(counts.compared),
+        )
+
+
+class EdgeCountsModel(_Model):
+    """Multicast and broadcast `sent` into a core link, and `arrived` at its end."""
+
+    source: Annotated[str, Field(alias="from")]
+    target: Annotated[str, Field(alias="to")]
+    vlan: int
+    sent: CountModel
+    arrived: CountModel
+    compared: ComparisonModel | None
+
+    @classmethod
+    def of(cls, counts: EdgeCounts) -> EdgeCountsModel:
+        return cls(
+            source=counts.edge.source,
+            target=counts.edge.target,
+            vlan=counts.edge.vlan,
+            sent=CountModel.of(counts.sent),
+            arrived=CountModel.of(counts.arrived),
+            compared=ComparisonModel.of(counts.compared),
+        )
+
+
+class EnteredModel(_Model):
+    multicast: CountModel
+    unicast: CountModel
+
+
+class PathCountersModel(_Model):
+    """`entered` at the root, `meter_dropped` of it, `passed` the rest. `silent`: switches of the
+    path that did not tell. Sums go on when a branch comes or goes, but may lack what was counted
+    in the seconds before."""
+
+    name: str
+    time: float
+    entered: EnteredModel
+    meter_dropped: CountModel
+    passed: CountModel
+    root: EndpointCountsModel
+    leaves: list[LeafCountsModel]
+    edges: list[EdgeCountsModel]
+    silent: list[str]
+
+    @classmethod
+    def of(cls, counts: PathCounts, time: float) -> PathCountersModel:
+        return cls(
+            name=counts.name,
+            time=time,
+            entered=EnteredModel(
+                multicast=CountModel.of(counts.entered_multicast),
+                unicast=CountModel.of(counts.entered_unicast),
+            ),
+            meter_dropped=CountModel.of(counts.dropped),
+            passed=CountModel.of(counts.passed),
+            root=EndpointCountsModel.of(counts.root),
+            leaves=[LeafCountsModel.of_leaf(leaf) for leaf in counts.leaves],
+            edges=[EdgeCountsModel.of(edge) for edge in counts.edges],
+            silent=list(counts.silent),
+        )
+
+
+def router_of(
+    service: PathService,
+    monitor: Monitor,
+    connections: Callable[[], Mapping[str, int]] = dict,
+) -> APIRouter:
+    """`connections` counts what switches, and strangers, did (guard.Counts)."""
+    router = APIRouter(prefix="/v1", tags=["counters"])
+
+    @router.get("/paths/{name}/counters")
+    def path_counters(name: str, who: Who) -> PathCountersModel:
+        """What entered the path and what each edge and leaf got, not older than a second."""
+        view = service.path(name)
+        reading = monitor.read()
+        counts = reading.paths.get(name)
+        if counts is None or not who.workgroup.may_see(view.path.workgroup):
+            detail = f"there is no path '{name}'; valid: a name that GET /v1/paths lists"
+            raise ServiceError(404, "unknown-path", "Unknown path", detail)
+        return PathCountersModel.of(counts, reading.time)
+
+    @router.get(
+        "/metrics",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {}}, "description": "Prometheus text"}},
+    )
+    def prometheus_text(who: Who) -> Response:
+        """The workgroup's paths; for admins all paths, switches, ports and links, too."""
+        reading = monitor.read()
+        views = [v for v in service.domain_paths() if who.workgroup.may_see(v.path.workgroup)]
+        text = prometheus.text_of(
+            service.core,
+            [(view.path, view.up) for view in views],
+            reading.paths,
+            service.switches() if who.is_admin else {},
+            reading.unexpected if who.is_admin else {},
+            service.reserved_bps,
+            service.down_links(),
+            connections() if who.is_admin else {},
+        )
+        return Response(text, media_type=prometheus.CONTENT_TYPE)
+
+    return router

@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python client of the path service, over its Unix socket or TCP."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import httpx
+
+from controller.paths.core import Endpoint
+from topologies.model.network import Network, Segment
+
+__all__ = ["Endpoint", "PathEvent", "PathClient", "PathClientError", "endpoints_of"]
+
+# The service waits up to 5 s for its switches; a second change may have to wait for a first.
+TIMEOUT_S = 15.0
+
+
+class PathClientError(Exception):
+    """The service said no (`status` = HTTP status) or did not answer (`status` = 0). The text
+    is the problem's detail."""
+
+    def __init__(self, status: int, title: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.title = title
+        self.detail = detail
+
+
+@dataclass(frozen=True)
+class PathEvent:
+    """`id`: to go on behind it. `kind`: `path-created`, `leaf-added` ... (docs/contracts.md);
+    `resync`: events were missed, so ask for the paths again."""
+
+    id: str
+    kind: str
+    data: Mapping[str, Any]
+
+
+class PathClient:
+    """A path service at `address`: the path of its Unix socket, or an http(s):// URL.
+
+    `token`: the workgroup's (needed with a URL). `ca_file`: certificates that the server's may be
+    signed by, instead of the system's. Results are the JSON objects of docs/contracts.md. Every
+    method raises PathClientError.
+    """
+
+    def __init__(
+        self,
+        address: Path | str,
+        timeout_s: float = TIMEOUT_S,
+        *,
+        token: str | None = None,
+        ca_file: Path | None = None,
+    ) -> None:
+        self._address = str(address)
+        self._timeout_s = timeout_s
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        if self._address.startswith(("http://", "https://")):
+            verify: ssl.SSLContext | bool = True
+            if ca_file is not None:
+                try:
+                    verify = ssl.create_default_context(cafile=str(ca_file))
+                except (OSError, ssl.SSLError) as error:
+                    detail = f"{ca_file}: {error.strerror or error}; valid: PEM certificates"
+                    raise PathClientError(0, "No certificates", detail) from error
+            self._client = httpx.Client(
+                base_url=self._address, headers=headers, timeout=timeout_s, verify=verify
+            )
+        else:
+            self._client = httpx.Client(
+                transport=httpx.HTTPTransport(uds=self._address),
+                base_url="http://controller",
+                headers=headers,
+                timeout=timeout_s,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._client.close()
+
+    # -- asking
+
+    def health(self) -> dict[str, Any]:
+        return self._object("GET", "/v1/health")
+
+    def workgroup(self) -> dict[str, Any]:
+        """Who the token's workgroup is, and which endpoints it may use."""
+        return self._object("GET", "/v1/workgroups/me")
+
+    def paths(self) -> list[dict[str, Any]]:
+        """All of them, however many pages they take."""
+        result: list[dict[str, Any]] = []
+        url: str | None = "/v1/paths?limit=1000"
+        while url is not None:
+            response = self._send("GET", url)
+            result += response.json()
+            url = response.links.get("next", {}).get("url")
+        return result
+
+    def get(self, name: str) -> dict[str, Any]:
+        return self._object("GET", _path_url(name))
+
+    def counters(self, name: str) -> dict[str, Any]:
+        """What entered the path, and what each edge and leaf got."""
+        return self._object("GET", f"{_path_url(name)}/counters")
+
+    def hold_state(self, hold_id: str) -> dict[str, Any]:
+        return self._object("GET", _hold_url(hold_id))
+
+    def metrics(self) -> str:
+        """Prometheus text."""
+        return self._send("GET", "/v1/metrics").text
+
+    def events(
+        self, last_event_id: str | None = None, *, quiet_s: float | None = None
+    ) -> Iterator[PathEvent]:
+        """What happens from now on, or since `last_event_id`; without end unless nothing comes
+        for `quiet_s` or the connection breaks (PathClientError)."""
+        headers = {"accept": "text/event-stream"}
+        if last_event_id is not None:
+            headers["last-event-id"] = last_event_id
+        # The service sends something every 15 s, if only a comment.
+        timeout = httpx.Timeout(self._timeout_s, read=60.0 if quiet_s is None else quiet_s)
+        try:
+            with self._client.stream(
+                "GET", "/v1/events", headers=headers, timeout=timeout
+            ) as response:
+                if not response.is_success:
+                    response.read()
+                    raise _error_of(response)
+                yield from _events_in(response.iter_lines())
+        except httpx.ReadTimeout as error:
+            if quiet_s is None:
+                raise self._no_answer(error) from error
+        except httpx.HTTPError as error:
+            raise self._no_answer(error) from error
+
+    # -- changing
+
+    def create_path(
+        self,
+        name: str,
+        root: Endpoint,
+        rate_bps: int,
+        *,
+        workgroup: str | None = None,
+        algorithm: str | None = None,
+        leaf_to_leaf: bool = False,
+        end_time: float | None = None,
+    ) -> dict[str, Any]:
+        body = _path_body(name, root, rate_bps, workgroup, algorithm, leaf_to_leaf, end_time)
+        return self._object("POST", "/v1/paths", body)
+
+    def set_end_time(self, name: str, end_time: float | None) -> dict[str, Any]:
+        """`end_time` in epoch seconds; None: without end."""
+        return self._object("PATCH", _path_url(name), {"end_time": end_time})
+
+    def add_leaf(self, name: str, endpoint: Endpoint) -> dict[str, Any]:
+        return self._object("POST", f"{_path_url(name)}/leaves", _json_of(endpoint))
+
+    def remove_leaf(self, name: str, endpoint: Endpoint) -> dict[str, Any]:
+        switch = quote(endpoint.switch, safe="")
+        url = f"{_path_url(name)}/leaves/{switch}/{endpoint.port}/{endpoint.vlan}"
+        return self._object("DELETE", url)
+
+    def delete_path(self, name: str) -> None:
+        self._send("DELETE", _path_url(name))
+
+    def hold(
+        self,
+        name: str,
+        root: Endpoint,
+        rate_bps: int,
+        leaves: Iterable[Endpoint] = (),
+        *,
+        hold_id: str | None = None,
+        hold_s: float = 30.0,
+        workgroup: str | None = None,
+        algorithm: str | None = None,
+        leaf_to_leaf: bool = False,
+        end_time: float | None = None,
+    ) -> dict[str, Any]:
+        """Reserves what the path needs so that it has at least these leaves; `commit` installs
+        it."""
+        path = _path_body(name, root, rate_bps, workgroup, algorithm, leaf_to_leaf, end_time)
+        path["leaves"] = [_json_of(leaf) for leaf in leaves]
+        body = {"id": hold_id, "hold_s": hold_s, "path": path}
+        return self._object("POST", "/v1/holds", body)
+
+    def commit(self, hold_id: str) -> dict[str, Any]:
+        """The path."""
+        return self._object("POST", f"{_hold_url(hold_id)}/commit")
+
+    def release(self, hold_id: str) -> None:
+        self._send("DELETE", _hold_url(hold_id))
+
+    # -- inside
+
+    def _object(self, method: str, url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = self._send(method, url, body).json()
+        return result
+
+    def _send(self, method: str, url: str, body: dict[str, Any] | None = None) -> httpx.Response:
+        try:
+            response = self._client.request(method, url, json=body)
+        except httpx.HTTPError as error:
+            raise self._no_answer(error) from error
+        if not response.is_success:
+            raise _error_of(response)
+        return response
+
+    def _no_answer(self, error: httpx.HTTPError) -> PathClientError:
+        what = f"the path service does not answer at {self._address}: {error}"
+        return PathClientError(0, "No answer", what)
+
+
+def _error_of(response: httpx.Response) -> PathClientError:
+    try:
+        problem = response.json()
+        title, detail = str(problem["title"]), str(problem["detail"])
+    except (ValueError, KeyError, TypeError):
+        title, detail = response.reason_phrase, response.text[:200]
+    return PathClientError(response.status_code, title, detail)
+
+
+def _events_in(lines: Iterable[str]) -> Iterator[PathEvent]:
+    """Server-sent events (WHATWG HTML, 9.2), as the service writes them."""
+    event_id, kind, data = "", "", ""
+    for line in lines:
+        if line == "":
+            if data:
+                yield PathEvent(event_id, kind, json.loads(data))
+            kind, data = "", ""
+            continue
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "id":
+            event_id = value
+        elif name == "event":
+            kind = value
+        elif name == "data":
+            data += value
+
+
+def endpoints_of(network: Network, lane: int = 1) -> tuple[Endpoint, dict[str, Endpoint]]:
+    """The publisher's endpoint on `lane`, and the lane's other segments' by segment name.
+
+    One endpoint per static segment: the core port where it ends, its VLAN id, the MACs of its
+    hosts' NICs. Raises ValueError if the publisher has no segment.
+    """
+    publisher = network.publisher.name
+    segments = [segment for segment in network.segments if segment.lane == lane]
+    roots = [segment for segment in segments if publisher in segment.hosts]
+    if not roots:
+        raise ValueError(f"no static segment leads to the publisher '{publisher}'")
+    leaves = {s.name: _endpoint_of(network, s) for s in segments if s not in roots}
+    return _endpoint_of(network, roots[0]), leaves
+
+
+def _endpoint_of(network: Network, segment: Segment) -> Endpoint:
+    return Endpoint.of(
+        segment.endpoint_switch,
+        segment.endpoint_port,
+        segment.vlan,
+        (nic.mac for nic in network.nics_of(segment)),
+    )
+
+
+def _json_of(endpoint: Endpoint) -> dict[str, Any]:
+    return {
+        "switch": endpoint.switch,
+        "port": endpoint.port,
+        "vlan": endpoint.vlan,
+        "macs": list(endpoint.macs),
+    }
+
+
+def _path_url(name: str) -> str:
+    return f"/v1/paths/{quote(name, safe='')}"
+
+
+def _hold_url(hold_id: str) -> str:
+    return f"/v1/holds/{quote(hold_id, safe='')}"
+
+
+def _path_body(
+    name: str,
+    root: Endpoint,
+    rate_bps: int,
+    workgroup: str | None,
+    algorithm: str | None,
+    leaf_to_leaf: bool,
+    end_time: float | None,
+) -> dict[str, Any]:
+    """Without what has its default, so that older services understand it."""
+    body: dict[str, Any] = {"name": name, "root": _json_of(root), "rate_bps": rate_bps}
+    if workgroup is not None:
+        body["workgroup"] = workgroup
+    if algorithm is not None:
+        body["algorithm"] = algorithm
+    if leaf_to_leaf:
+        body["leaf_to_leaf"] = True
+    if end_time is not None:
+        body["end_time"] = end_time
+    return body

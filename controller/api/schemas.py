@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON of the northbound REST interface (docs/contracts.md, "Controller")."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
+
+from controller.paths.core import Endpoint
+from controller.paths.multipoint_path import Algorithm
+from controller.service.service import HoldView, PathView, PathWish
+from controller.service.workgroups import Workgroup
+
+MAX_MACS = 1024
+MAX_LEAVES = 1024
+MAX_HOLD_S = 3600.0
+LAST_SECOND = 253402300799.0  # of the year 9999
+
+_MAC = "02:00:00:00:00:01"
+_ENDPOINT: JsonDict = {"switch": "newy", "port": 3, "vlan": 101, "macs": [_MAC]}
+_LEAF: JsonDict = {"switch": "wash", "port": 3, "vlan": 102, "macs": ["02:00:00:00:00:02"]}
+_PATH: JsonDict = {"name": "NGRID", "root": _ENDPOINT, "rate_bps": 20_000_000}
+
+
+def _unicast(mac: str) -> str:
+    if int(mac[:2], 16) & 1:
+        raise ValueError(f"'{mac}' is a multicast address; valid: a host's unicast address")
+    return mac.lower()
+
+
+def _guaranteed_or_none(rate_bps: int) -> int:
+    if 0 < rate_bps < 1000:
+        raise ValueError("valid: 0 (best effort), or 1000 and more")
+    return rate_bps
+
+
+Mac = Annotated[
+    str, Field(pattern=r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$"), AfterValidator(_unicast)
+]
+SwitchName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[!-~]+$")]
+PortNumber = Annotated[int, Field(strict=True, ge=1, le=0xFFFFFF00 - 1)]
+VlanId = Annotated[int, Field(strict=True, ge=1, le=4094)]
+RateBps = Annotated[
+    int, Field(strict=True, ge=0, le=1_000_000_000_000), AfterValidator(_guaranteed_or_none)
+]
+PathName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+HoldId = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
+EndTime = Annotated[float, Field(gt=0, le=LAST_SECOND, allow_inf_nan=False)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class EndpointModel(_Model):
+    """A VLAN at an access port of the domain. `macs`: addresses of the hosts behind it; frames
+    with other sources are dropped, unicast reaches only these. Left out or empty: those that the
+    network description registers for the segment that ends there; none registered: any."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, json_schema_extra={"examples": [_ENDPOINT]}
+    )
+
+    switch: SwitchName
+    port: PortNumber
+    vlan: VlanId
+    macs: Annotated[list[Mac], Field(max_length=MAX_MACS)] = []
+
+    def to_endpoint(self) -> Endpoint:
+        return Endpoint.of(self.switch, self.port, self.vlan, self.macs)
+
+    @classmethod
+    def of(cls, endpoint: Endpoint) -> EndpointModel:
+        return cls.model_construct(
+            switch=endpoint.switch,
+            port=endpoint.port,
+            vlan=endpoint.vlan,
+            macs=list(endpoint.macs),
+        )
+
+
+class LeafModel(EndpointModel):
+    """`state`: "up": every switch on the way from the root has confirmed its entries. "down": a
+    switch on the way has not, or no way is left."""
+
+    state: Literal["up", "down"]
+
+
+class PathRequest(_Model):
+    """`rate_bps`: guaranteed; 0: best effort. `workgroup`: whose path it is (admins only; others:
+    their own). `end_time`: epoch seconds at which the path is deleted."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"examples": [_PATH]})
+
+    name: PathName
+    root: EndpointModel
+    rate_bps: RateBps
+    workgroup: Annotated[str, Field(max_length=64)] | None = None
+    algorithm: Algorithm = Algorithm.SHORTEST
+    leaf_to_leaf: Annotated[bool, Field(strict=True)] = False
+    end_time: EndTime | None = None
+
+    def to_wish(self, workgroup: str, leaves: tuple[Endpoint, ...] = ()) -> PathWish:
+        return PathWish(
+            name=self.name,
+            root=self.root.to_endpoint(),
+            rate_bps=self.rate_bps,
+            workgroup=workgroup,
+            algorithm=self.algorithm,
+            leaf_to_leaf=self.leaf_to_leaf,
+            end_time=self.end_time,
+            leaves=leaves,
+        )
+
+
+class PathPatch(_Model):
+    """`end_time` null: none."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, json_schema_extra={"examples": [{"end_time": 1800000000}]}
+    )
+
+    end_time: EndTime | None
+
+
+class HeldPath(PathRequest):
+    """The path as it shall be after the commit: with at least these leaves. Leaves that it has
+    already are only given other MACs, if they name any."""
+
+    leaves: Annotated[list[EndpointModel], Field(max_length=MAX_LEAVES)] = []
+
+
+class HoldRequest(_Model):
+    """Reserve now, install at commit. `id` (chosen by the caller, any if left out) makes the
+    request repeatable."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={"examples": [{"hold_s": 30, "path": {**_PATH, "leaves": [_LEAF]}}]},
+    )
+
+    id: HoldId | None = None
+    hold_s: Annotated[float, Field(gt=0, le=MAX_HOLD_S, allow_inf_nan=False)] = 30.0
+    path: HeldPath
+
+
+class HoldModel(_Model):
+    id: str
+    state: Literal["held", "committed", "released", "expired"]
+    until: float
+    path: str
+
+    @classmethod
+    def of(cls, view: HoldView) -> HoldModel:
+        return cls(id=view.id, state=view.state.value, until=view.until, path=view.path)
+
+
+class MeterModel(_Model):
+    switch: str
+    id: int
+
+
+class GroupModel(_Model):
+    switch: str
+    id: int
+
+
+class EdgeModel(_Model):
+    """A core link of the tree, away from the root, and the path's VLAN id on it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    source: Annotated[str, Field(alias="from")]
+    source_port: Annotated[int, Field(alias="from_port")]
+    target: Annotated[str, Field(alias="to")]
+    target_port: Annotated[int, Field(alias="to_port")]
+    vlan: int
+
+
+class PathSummary(_Model):
+    """The answer to a change with `Prefer: return=minimal` (RFC 7240)."""
+
+    name: str
+    state: Literal["up", "degraded"]
+
+
+class PathModel(_Model):
+    """`state` "degraded": some leaf is down. `meter` null: best effort. `groups`: the switches
+    that copy frames."""
+
+    name: str
+    state: Literal["up", "degraded"]
+    workgroup: str
+    root: EndpointModel
+    rate_bps: int
+    algorithm: Algorithm
+    leaf_to_leaf: bool
+    end_time: float | None
+    leaves: list[LeafModel]
+    meter: MeterModel | None
+    edges: list[EdgeModel]
+    groups: list[GroupModel]
+
+    @classmethod
+    def of(cls, view: PathView) -> PathModel:
+        path = view.path
+        down = view.down_leaves()
+        return cls.model_construct(
+            name=path.name,
+            state="up" if view.up else "degraded",
+            workgroup=path.workgroup,
+            root=EndpointModel.of(path.root),
+            rate_bps=path.rate_bps,
+            algorithm=path.algorithm,
+            leaf_to_leaf=path.leaf_to_leaf,
+            end_time=path.end_time,
+            leaves=[
+                LeafModel.model_construct(
+                    switch=leaf.switch,
+                    port=leaf.port,
+                    vlan=leaf.vlan,
+                    macs=list(leaf.macs),
+                    state="down" if leaf.key in down else "up",
+                )
+                for leaf in path.leaves
+            ],
+            meter=MeterModel(switch=path.root.switch, id=path.number) if path.rate_bps else None,
+            edges=[
+                EdgeModel(
+                    source=edge.source,
+                    source_port=edge.source_port,
+                    target=edge.target,
+                    target_port=edge.target_port,
+                    vlan=edge.vlan,
+                )
+                for edge in view.edges
+            ],
+            groups=[GroupModel(switch=s, id=path.number) for s in view.group_switches],
+        )
+
+
+class Health(_Model):
+    """`switches`: name -> connected, and holding what it shall. `role`: a standby takes over when
+    the active one is gone, and answers everything else with 503 until then."""
+
+    status: Literal["ok"] = "ok"
+    role: Literal["active", "standby"] = "active"
+    switches: dict[str, bool]
+
+
+class GrantModel(_Model):
+    switch: str
+    port: int
+    vlans: str
+
+
+class WorkgroupModel(_Model):
+    """`endpoints`: the VLAN ids it may use on which access ports; an admin may use all."""
+
+    name: str
+    admin: bool
+    peer: bool
+    endpoints: list[GrantModel]
+
+    @classmethod
+    def of(cls, group: Workgroup) -> WorkgroupModel:
+        return cls(
+            name=group.name,
+            admin=group.is_admin,
+            peer=group.is_peer,
+            endpoints=[
+                GrantModel(switch=g.switch, port=g.port, vlans=str(g.vlans)) for g in group.grants
+            ],
+        )
+
+
+class Problem(_Model):
+    """RFC 9457. `detail` says what is wrong and what would be valid."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:downpour:problem:no-capacity",
+                    "title": "Not enough capacity",
+                    "status": 409,
+                    "detail": "link 'newy:wash' from 'newy' has 100000000 bit/s, 90000000 bit/s "
+                    "are guaranteed to other paths, path 'NGRID' needs 20000000 bit/s",
+                }
+            ]
+        },
+    )
+
+    type: str
+    title: str
+    status: int
+    detail: str
+
+
+def jsonable(model: BaseModel) -> dict[str, Any]:
+    return model.model_dump(mode="json", by_alias=True)

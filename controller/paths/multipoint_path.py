@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a multipoint path is: values, and their JSON for the store. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import compress, count
+from operator import is_not
+from typing import Any, TypeVar
+
+from controller.paths.core import Core, Endpoint
+
+
+class Algorithm(StrEnum):
+    """How a leaf that joins finds the tree."""
+
+    SHORTEST = "shortest"  # least cost from the root to the leaf
+    STEINER = "steiner"  # least cost from the tree to the leaf (Takahashi and Matsuyama, 1980)
+
+
+@dataclass(frozen=True)
+class TreeHop:
+    """A core link of a tree, away from the root: it leaves `source`. `vlan` is the path's id on
+    the link, both ways."""
+
+    link: str
+    source: str
+    vlan: int
+
+
+@dataclass(frozen=True)
+class MultipointPath:
+    """A multipoint path in one domain.
+
+    `number` is unique among the paths of a domain: meter id at the root's switch, group id at
+    every switch of the tree, lower 24 bits of the cookies of its flows. `rate_bps` 0 means best
+    effort: no guarantee, no meter, the lowest queue. `hops` is the tree, parents before children;
+    it is state: it changes by steps (plan.py), it does not follow from the leaves. A leaf whose
+    switch is not in the tree cannot be reached just now (replan.py). `end_time` in seconds since
+    the epoch.
+    """
+
+    name: str
+    number: int
+    root: Endpoint
+    rate_bps: int
+    leaves: tuple[Endpoint, ...] = ()
+    hops: tuple[TreeHop, ...] = ()
+    workgroup: str = ""
+    algorithm: Algorithm = Algorithm.SHORTEST
+    leaf_to_leaf: bool = False
+    end_time: float | None = None
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        return (self.root, *self.leaves)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "number": self.number,
+            "root": endpoint_to_json(self.root),
+            "rate_bps": self.rate_bps,
+            "leaves": [endpoint_to_json(leaf) for leaf in self.leaves],
+            "hops": [{"link": h.link, "source": h.source, "vlan": h.vlan} for h in self.hops],
+            "workgroup": self.workgroup,
+            "algorithm": self.algorithm.value,
+            "leaf_to_leaf": self.leaf_to_leaf,
+            "end_time": self.end_time,
+        }
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> MultipointPath:
+        """Raises KeyError, TypeError or ValueError if `raw` is not what `to_json` gives."""
+        return cls(
+            name=raw["name"],
+            number=raw["number"],
+            root=endpoint_from_json(raw["root"]),
+            rate_bps=raw["rate_bps"],
+            leaves=tuple(endpoint_from_json(leaf) for leaf in raw["leaves"]),
+            hops=tuple(TreeHop(h["link"], h["source"], h["vlan"]) for h in raw["hops"]),
+            workgroup=raw["workgroup"],
+            algorithm=Algorithm(raw["algorithm"]),
+            leaf_to_leaf=raw["leaf_to_leaf"],
+            end_time=raw["end_time"],
+        )
+
+
+def endpoint_to_json(endpoint: Endpoint) -> dict[str, Any]:
+    return {
+        "switch": endpoint.switch,
+        "port": endpoint.port,
+        "vlan": endpoint.vlan,
+        "macs": list(endpoint.macs),
+    }
+
+
+def endpoint_from_json(raw: Mapping[str, Any]) -> Endpoint:
+    return Endpoint.of(raw["switch"], raw["port"], raw["vlan"], raw["macs"])
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A core link of a path, in the direction away from the root."""
+
+    source: str
+    source_port: int
+    target: str
+    target_port: int
+    vlan: int
+
+
+def edges_of(core: Core, path: MultipointPath) -> tuple[Edge, ...]:
+    edges = []
+    for tree_hop in path.hops:
+        hop = core.hop[tree_hop.link, tree_hop.source]
+        edges.append(Edge(hop.source, hop.source_port, hop.target, hop.target_port, tree_hop.vlan))
+    return tuple(edges)
+
+
+Item = TypeVar("Item")
+
+
+def trimmed(
+    old: tuple[Item, ...], new: tuple[Item, ...]
+) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
+    """Both without the objects that they share at their beginning and at their end: what differs
+    is in what is left. Takes no instruction per item, as paths differ in few of many."""
+    shared = min(len(old), len(new))
+    head = next(compress(count(), map(is_not, old, new)), shared)
+    tail = next(compress(count(), map(is_not, reversed(old), reversed(new))), shared)
+    tail = min(tail, shared - head)
+    return old[head : len(old) - tail], new[head : len(new) - tail]
+
+
+def difference(
+    old: tuple[Item, ...], new: tuple[Item, ...]
+) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
+    """(only in `old`, only in `new`), in their order."""
+    old, new = trimmed(old, new)
+    in_old, in_new = frozenset(old), frozenset(new)
+    return tuple(x for x in old if x not in in_new), tuple(x for x in new if x not in in_old)
+
+
+def unreached(core: Core, path: MultipointPath) -> tuple[Endpoint, ...]:
+    """The leaves that no tree leads to just now."""
+    inside = {path.root.switch, *(core.hop[h.link, h.source].target for h in path.hops)}
+    return tuple(leaf for leaf in path.leaves if leaf.switch not in inside)

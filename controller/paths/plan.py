@@ -1,0 +1,519 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps: what a change of one path means for each switch, in which order. Pure.
+
+A step is tried on the books and leaves them as they were; `Step.apply` writes it. Its phases are
+to be confirmed by all their switches one after the other. A branch is installed before the
+switch where it leaves the tree sends anything into it, and is fed no more before it goes; so at
+other leaves no frame is lost or doubled, wherever a step stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from controller.paths.core import (
+    NOTHING_DOWN,
+    Bottleneck,
+    Conflict,
+    Core,
+    DownSet,
+    Endpoint,
+    EndpointKey,
+    Hop,
+    InvalidEndpoint,
+    NoCapacity,
+    NoVlanLeft,
+    PlanError,
+    check_endpoint,
+)
+from controller.paths.entries import (
+    Bucket,
+    Entries,
+    Entry,
+    Flow,
+    Group,
+    Kind,
+    kind_of,
+)
+from controller.paths.forwarding import (
+    across,
+    at_switch,
+    branch,
+    from_above,
+    from_below,
+    from_leaf,
+    group_of,
+    guards,
+    meter_of,
+    to_mac,
+    way_up,
+)
+from controller.paths.messages import Delta
+from controller.paths.multipoint_path import MultipointPath, TreeHop
+from controller.paths.reservations import (
+    Ledger,
+    Reservations,
+    Tree,
+    without,
+)
+from controller.paths.trees import hops_to
+
+__all__ = [
+    "Conflict",
+    "Delta",
+    "NoCapacity",
+    "NoVlanLeft",
+    "PlanError",
+    "Step",
+    "add_leaf",
+    "create_path",
+    "delete_path",
+    "entries_of",
+    "remove_leaf",
+    "set_macs",
+    "transition",
+]
+
+
+@dataclass(frozen=True)
+class Step:
+    """`old` None: the path is new; `new` None: it is deleted."""
+
+    what: str
+    old: MultipointPath | None
+    new: MultipointPath | None
+    phases: tuple[Mapping[str, Delta], ...]
+    ledger: Ledger | None = field(default=None, repr=False, compare=False)
+    version: int = field(default=-1, repr=False, compare=False)
+
+    @property
+    def switches(self) -> frozenset[str]:
+        return frozenset(switch for phase in self.phases for switch in phase)
+
+    @property
+    def undoing(self) -> tuple[Mapping[str, Delta], ...]:
+        """The phases that take the switches back."""
+        return tuple(
+            {switch: delta.inverse for switch, delta in phase.items()}
+            for phase in reversed(self.phases)
+        )
+
+    def apply(self, reservations: Reservations) -> None:
+        """Writes the step into the books it was planned on. Raises ValueError if these have
+        changed meanwhile. (`books.replace(step.new, step.old)` takes it back.)"""
+        if self.version != reservations.version:
+            raise ValueError(f"the books have changed since this was planned: {self.what}")
+        if self.ledger is not None:
+            reservations.commit(self.ledger)
+        else:
+            reservations.replace(self.old, self.new)
+
+
+class Draft:
+    """Collects entries that go and come, by phase. An entry that goes and comes back as it was
+    is no change."""
+
+    def __init__(self, phases: int) -> None:
+        self._phases: list[dict[str, dict[object, tuple[Entry | None, Entry | None]]]] = [
+            {} for _ in range(phases)
+        ]
+
+    def remove(self, phase: int, switch: str, entries: Iterable[Entry]) -> None:
+        slots = self._phases[phase].setdefault(switch, {})
+        for entry in entries:
+            slots[entry.key] = (slots.get(entry.key, (entry, None))[0], None)
+
+    def add(self, phase: int, switch: str, entries: Iterable[Entry]) -> None:
+        slots = self._phases[phase].setdefault(switch, {})
+        for entry in entries:
+            slots[entry.key] = (slots.get(entry.key, (None, None))[0], entry)
+
+    def phases(self) -> tuple[Mapping[str, Delta], ...]:
+        result = []
+        for slots_of in self._phases:
+            phase: dict[str, Delta] = {}
+            for switch, slots in slots_of.items():
+                changed = [(old, new) for old, new in slots.values() if old != new]
+                if changed:
+                    phase[switch] = Delta(
+                        tuple(old for old, _ in changed if old is not None),
+                        tuple(new for _, new in changed if new is not None),
+                    )
+            if phase:
+                result.append(phase)
+        return tuple(result)
+
+
+# -- entries of a part of a tree, as the books have it now
+
+
+def attachment(core: Core, tree: Tree, switch: str) -> list[Entry]:
+    """What copies frames to the switch's branches."""
+    branches = tree.branches.get(switch)
+    if not branches:
+        return []
+    path = tree.now
+    return [group_of(path, branches), *from_above(path, switch, tree.up(core, switch))]
+
+
+def leaf_entries(core: Core, tree: Tree, leaf: Endpoint) -> Iterator[tuple[str, Entry]]:
+    """(switch, entry) of all else that is there for a leaf that is served."""
+    path = tree.now
+    up = tree.up(core, leaf.switch)
+    for entry in (*guards(path, leaf), *from_leaf(path, leaf, up)):
+        yield leaf.switch, entry
+    if path.leaf_to_leaf:
+        own = branch(core, path, leaf.vlan, leaf.port)
+        for mac, way in tree.below[leaf.switch].items():
+            for entry in across(path, own, leaf.macs, mac, way):
+                yield leaf.switch, entry
+    for switch, way in tree.ways(core, leaf):
+        up = tree.up(core, switch)
+        for mac in leaf.macs:
+            for entry in to_mac(path, switch, up, mac, way):
+                yield switch, entry
+            if path.leaf_to_leaf:
+                for way_in in tree.branches[switch]:
+                    other = tree.leaves.get((switch, way_in.port, way_in.vlan))
+                    sources = other.macs if other is not None else ()
+                    for entry in across(path, way_in, sources, mac, way):
+                        yield switch, entry
+
+
+def hop_entries(core: Core, tree: Tree, tree_hop: TreeHop) -> list[Entry]:
+    """What takes frames from further down at the switch that the hop leaves."""
+    path, switch = tree.now, tree_hop.source
+    way = branch(core, path, tree_hop.vlan, core.hop[tree_hop.link, switch].source_port)
+    entries: list[Entry] = list(from_below(path, switch, way, tree.up(core, switch)))
+    if path.leaf_to_leaf:
+        for mac, out in tree.below[switch].items():
+            entries += across(path, way, (), mac, out)
+    return entries
+
+
+def entries_of(core: Core, path: MultipointPath) -> dict[str, Entries]:
+    """All entries of a path, by switch, from the path alone."""
+    up = {path.root.switch: way_up(path)}
+    into: dict[str, TreeHop] = {}
+    branches: dict[str, list[Bucket]] = {path.root.switch: []}
+    below: dict[str, dict[str, Bucket]] = {path.root.switch: {}}
+    leaves: dict[str, list[Endpoint]] = {path.root.switch: []}
+    for tree_hop in path.hops:
+        hop = core.hop[tree_hop.link, tree_hop.source]
+        into[hop.target] = tree_hop
+        up[hop.target] = Bucket(tree_hop.vlan, hop.target_port)
+        branches[hop.target], below[hop.target], leaves[hop.target] = [], {}, []
+        branches[hop.source].append(branch(core, path, tree_hop.vlan, hop.source_port))
+    for leaf in path.leaves:
+        if leaf.switch not in up:
+            continue
+        switch, way = leaf.switch, branch(core, path, leaf.vlan, leaf.port)
+        branches[switch].append(way)
+        leaves[switch].append(leaf)
+        while True:
+            below[switch].update(dict.fromkeys(leaf.macs, way))
+            if switch not in into:
+                break
+            hop = core.hop[into[switch].link, into[switch].source]
+            way = branch(core, path, into[switch].vlan, hop.source_port)
+            switch = hop.source
+    return {
+        switch: frozenset(
+            at_switch(
+                path,
+                switch,
+                up[switch],
+                tuple(sorted(branches[switch], key=lambda bucket: bucket.order)),
+                leaves[switch],
+                below[switch],
+            )
+        )
+        for switch in up
+    }
+
+
+def transition(
+    core: Core, old: MultipointPath | None, new: MultipointPath | None
+) -> tuple[Mapping[str, Delta], ...]:
+    """Phases from one state of a path to another, from these two alone: what no longer gets frames
+    is fed no more, all else is changed, what is new is fed. Costs as much as the paths have
+    entries; None: nothing is there, or is to be."""
+    before = entries_of(core, old) if old is not None else {}
+    after = entries_of(core, new) if new is not None else {}
+    some = old or new
+    root = some.root.switch if some is not None else ""
+    draft = Draft(3)
+    for switch in before.keys() | after.keys():
+        held, wanted = before.get(switch, frozenset()), after.get(switch, frozenset())
+        feeds_now = {e for e in held if _feeds(e)}
+        feeds_then = {e for e in wanted if _feeds(e)}
+        if switch != root and not (held and wanted):
+            feeds_now, feeds_then = set(), set()
+        kept = _common_feeds(feeds_now, feeds_then)
+        draft.remove(0, switch, feeds_now)
+        draft.add(0, switch, kept)
+        draft.remove(1, switch, held - feeds_now)
+        draft.add(1, switch, wanted - feeds_then)
+        draft.remove(2, switch, kept)
+        draft.add(2, switch, feeds_then)
+    return draft.phases()
+
+
+def _feeds(entry: Entry) -> bool:
+    if isinstance(entry, Flow):
+        return kind_of(entry.cookie) is Kind.DATA_DOWN
+    return isinstance(entry, Group)
+
+
+def _common_feeds(now: set[Entry], then: set[Entry]) -> set[Entry]:
+    """What feeds only the branches that there are before and after."""
+    old = next((e for e in now if isinstance(e, Group)), None)
+    new = next((e for e in then if isinstance(e, Group)), None)
+    if old is None or new is None:
+        return set()
+    both = tuple(bucket for bucket in old.buckets if bucket in new.buckets)
+    if not both:
+        return set()
+    return {Group(old.number, both), *(now & then - {old, new})}
+
+
+# -- steps
+
+
+def create_path(core: Core, reservations: Reservations, path: MultipointPath) -> Step:
+    """A path without leaves; `path.number` from `books.next_number()`. Its root gets the
+    registered MACs if it names none. Raises InvalidEndpoint, Conflict, NoCapacity."""
+    if path.leaves or path.hops:
+        raise ValueError("a path is created without leaves; they are added one by one")
+    path = replace(path, root=core.with_registered_macs(path.root))
+    check_endpoint(core, path.root)
+    _check_free(reservations, path.root)
+    access = core.access[path.root.switch, path.root.port]
+    _check_capacity(reservations, path, access.link, access.neighbour, access.rate_in_bps)
+    draft = Draft(1)
+    meter = meter_of(path)
+    draft.add(0, path.root.switch, () if meter is None else (meter,))
+    draft.add(0, path.root.switch, guards(path, path.root))
+    with reservations.trial() as ledger:
+        reservations.open(ledger, path)
+    what = f"path '{path.name}' created with root {path.root}, {_rate(path)}"
+    return Step(what, None, path, draft.phases(), ledger, reservations.version)
+
+
+def add_leaf(
+    core: Core,
+    reservations: Reservations,
+    path: MultipointPath,
+    leaf: Endpoint,
+    down: DownSet = NOTHING_DOWN,
+) -> Step:
+    """One more leaf; no other moves. It gets the registered MACs if it names none.
+
+    Raises InvalidEndpoint, Unreachable, Conflict, NoVlanLeft, NoCapacity.
+    """
+    leaf = core.with_registered_macs(leaf)
+    path = current(reservations, path)
+    check_endpoint(core, leaf)
+    _check_free(reservations, leaf)
+    if (leaf.switch, leaf.port) == (path.root.switch, path.root.port):
+        raise InvalidEndpoint(
+            f"leaf {leaf} is on the port of the root of path '{path.name}' ({path.root}): "
+            "frames never go back to the port they came from"
+        )
+    tree = reservations.tree(path.name)
+    _check_macs(tree, leaf, leaf.macs)
+    access = core.access[leaf.switch, leaf.port]
+    _check_capacity(reservations, path, access.link, leaf.switch, access.rate_out_bps)
+    no_hops: tuple[TreeHop, ...] = ()
+    with reservations.trial() as ledger:
+        before = attachment(core, tree, leaf.switch)
+        reservations.join(ledger, path.name, leaf)
+        if leaf.switch in tree:
+            draft, grown = Draft(1), no_hops
+            draft.remove(0, leaf.switch, before)
+            draft.add(0, leaf.switch, attachment(core, tree, leaf.switch))
+            _add_all(draft, 0, leaf_entries(core, tree, leaf))
+        else:
+            draft = Draft(2)
+            hops = hops_to(reservations, tree, leaf.switch, down)
+            grown = graft(core, reservations, ledger, draft, tree, hops, body=0, attach=1)
+        new = replace(path, leaves=(*path.leaves, leaf), hops=(*path.hops, *grown))
+        ledger.set(tree.path, "", new)
+    what = f"path '{path.name}': leaf {leaf} added"
+    return Step(what, path, new, draft.phases(), ledger, reservations.version)
+
+
+def graft(
+    core: Core,
+    reservations: Reservations,
+    ledger: Ledger,
+    draft: Draft,
+    tree: Tree,
+    hops: Sequence[Hop],
+    *,
+    body: int,
+    attach: int,
+) -> tuple[TreeHop, ...]:
+    """Grows the tree by `hops` (parents first); the leaves at their targets are served. What feeds
+    the branch goes into phase `attach`, all else into phase `body`. Raises NoVlanLeft."""
+    name, at = tree.now.name, hops[0].source
+    before = attachment(core, tree, at)
+    grown: list[TreeHop] = []
+    for hop in hops:
+        vlan = reservations.free_vlan(tree.now, hop)
+        if vlan is None:
+            low, high = hop.vlan_range
+            raise NoVlanLeft(f"all VLAN ids {low}..{high} of link '{hop.link}' are in use")
+        grown.append(TreeHop(hop.link, hop.source, vlan))
+        reservations.extend(ledger, name, grown[-1])
+    draft.remove(attach, at, before)
+    draft.add(attach, at, attachment(core, tree, at))
+    for hop, tree_hop in zip(hops, grown, strict=True):
+        draft.add(body, hop.source, hop_entries(core, tree, tree_hop))
+        draft.add(body, hop.target, attachment(core, tree, hop.target))
+        for leaf in tree.leaves_at.get(hop.target, {}).values():
+            _add_all(draft, body, leaf_entries(core, tree, leaf))
+    return tuple(grown)
+
+
+def remove_leaf(
+    core: Core, reservations: Reservations, path: MultipointPath, key: EndpointKey
+) -> Step:
+    """The path without that leaf, and without the hops that only it needed. Raises KeyError if
+    there is no such leaf."""
+    path = current(reservations, path)
+    tree = reservations.tree(path.name)
+    leaf = tree.leaves[key]
+    gone: list[TreeHop] = []
+    draft = Draft(2)
+    with reservations.trial() as ledger:
+        if leaf.switch in tree:
+            gone = _only_for(tree, leaf)
+            at = gone[-1].source if gone else leaf.switch
+            body = 1 if gone else 0
+            _remove_all(draft, body, leaf_entries(core, tree, leaf))
+            uproot(core, draft, tree, gone, body)
+            before = attachment(core, tree, at)
+            reservations.leave(ledger, path.name, leaf)
+            for tree_hop in gone:
+                reservations.cut(ledger, path.name, tree_hop)
+            draft.remove(0, at, before)
+            draft.add(0, at, attachment(core, tree, at))
+        else:
+            reservations.leave(ledger, path.name, leaf)
+        new = replace(path, leaves=without(path.leaves, (leaf,)), hops=without(path.hops, gone))
+        ledger.set(tree.path, "", new)
+    what = f"path '{path.name}': leaf {leaf} removed"
+    return Step(what, path, new, draft.phases(), ledger, reservations.version)
+
+
+def uproot(core: Core, draft: Draft, tree: Tree, gone: Iterable[TreeHop], phase: int) -> None:
+    """The entries of hops that go, and of the switches they lead to (not of leaves there)."""
+    for tree_hop in gone:
+        target = core.hop[tree_hop.link, tree_hop.source].target
+        draft.remove(phase, tree_hop.source, hop_entries(core, tree, tree_hop))
+        draft.remove(phase, target, attachment(core, tree, target))
+
+
+def _only_for(tree: Tree, leaf: Endpoint) -> list[TreeHop]:
+    """The hops that only this leaf needs, from the leaf towards the root."""
+    hops: list[TreeHop] = []
+    switch = leaf.switch
+    while len(tree.branches[switch]) == 1 and switch in tree.into:
+        hops.append(tree.into[switch])
+        switch = hops[-1].source
+    return hops
+
+
+def delete_path(core: Core, reservations: Reservations, path: MultipointPath) -> Step:
+    """Nothing enters any more, then all goes. The number and the VLAN ids stay taken until
+    `books.release_number`."""
+    path = current(reservations, path)
+    tree = reservations.tree(path.name)
+    draft = Draft(2)
+    for switch, below in tree.below.items():
+        up, branches = tree.up(core, switch), tree.branches[switch]
+        leaves = tree.leaves_at.get(switch, {}).values()
+        phase = 0 if switch == path.root.switch else 1
+        draft.remove(phase, switch, at_switch(path, switch, up, branches, leaves, below))
+    what = f"path '{path.name}' deleted"
+    return Step(what, path, None, draft.phases(), None, reservations.version)
+
+
+def set_macs(
+    core: Core,
+    reservations: Reservations,
+    path: MultipointPath,
+    key: EndpointKey,
+    macs: Iterable[str],
+) -> Step:
+    """Other MACs behind a leaf. Raises KeyError if there is no such leaf, InvalidEndpoint."""
+    path = current(reservations, path)
+    tree = reservations.tree(path.name)
+    old = tree.leaves[key]
+    leaf = Endpoint.of(old.switch, old.port, old.vlan, macs)
+    _check_macs(tree, leaf, frozenset(leaf.macs) - frozenset(old.macs))
+    draft = Draft(1)
+    with reservations.trial() as ledger:
+        if leaf.switch in tree:
+            _remove_all(draft, 0, leaf_entries(core, tree, old))
+        reservations.leave(ledger, path.name, old)
+        reservations.join(ledger, path.name, leaf)
+        if leaf.switch in tree:
+            _add_all(draft, 0, leaf_entries(core, tree, leaf))
+        place = path.leaves.index(old)
+        leaves = (*path.leaves[:place], leaf, *path.leaves[place + 1 :])
+        new = replace(path, leaves=leaves)
+        ledger.set(tree.path, "", new)
+    what = f"path '{path.name}': leaf {leaf} has MACs {', '.join(leaf.macs) or 'any'}"
+    return Step(what, path, new, draft.phases(), ledger, reservations.version)
+
+
+# -- inside
+
+
+def current(reservations: Reservations, path: MultipointPath) -> MultipointPath:
+    """The path as the books have it. Raises ValueError if `path` is not that."""
+    now = reservations.path(path.name)
+    if now is None or (now is not path and now != path):
+        raise ValueError(f"this is not what path '{path.name}' is now")
+    return now
+
+
+def _add_all(draft: Draft, phase: int, entries: Iterable[tuple[str, Entry]]) -> None:
+    for switch, entry in entries:
+        draft.add(phase, switch, (entry,))
+
+
+def _remove_all(draft: Draft, phase: int, entries: Iterable[tuple[str, Entry]]) -> None:
+    for switch, entry in entries:
+        draft.remove(phase, switch, (entry,))
+
+
+def _rate(path: MultipointPath) -> str:
+    return f"{path.rate_bps} bit/s" if path.rate_bps else "best effort"
+
+
+def _check_free(reservations: Reservations, endpoint: Endpoint) -> None:
+    owner = reservations.owner_of(endpoint.key)
+    if owner is not None:
+        raise Conflict(f"endpoint {endpoint} is in use by path '{owner}'")
+
+
+def _check_macs(tree: Tree, leaf: Endpoint, macs: Iterable[str]) -> None:
+    for mac in sorted(macs):
+        other = tree.macs.get(mac)
+        if other is not None:
+            raise InvalidEndpoint(f"MAC {mac} of leaf {leaf} is already at {other}")
+
+
+def _check_capacity(
+    reservations: Reservations, path: MultipointPath, link: str, node: str, capacity_bps: int | None
+) -> None:
+    """Leaves on the same port with different VLAN ids each get a copy."""
+    reserved_bps = reservations.reserved_bps(link, node)
+    if path.rate_bps and capacity_bps is not None and reserved_bps + path.rate_bps > capacity_bps:
+        raise NoCapacity(
+            path.name, Bottleneck(link, node, capacity_bps, reserved_bps, path.rate_bps)
+        )

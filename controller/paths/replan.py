@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What to do about links and switches that went down or came back. Pure.
+
+Only leaves behind something that is down move, and leaves that had no way get one if there is one
+now. A leaf that has none stays a leaf of the path (paths.unreached). What is left of a branch
+that broke is no longer fed before its successor is; the successor has other VLAN ids, so frames
+of the old and of the new tree never mix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controller.paths.core import Core, DownSet, PlanError
+from controller.paths.multipoint_path import MultipointPath, TreeHop, unreached
+from controller.paths.plan import (
+    Draft,
+    Step,
+    attachment,
+    current,
+    graft,
+    leaf_entries,
+    uproot,
+)
+from controller.paths.reservations import (
+    Ledger,
+    Reservations,
+    Tree,
+    without,
+)
+from controller.paths.trees import hops_to
+
+_BREAK, _FEED, _CLEAN = range(3)
+
+
+def reroute(core: Core, reservations: Reservations, path: MultipointPath, down: DownSet) -> Step:
+    """A step without phases whose `new` is `old` if there is nothing to do."""
+    path = current(reservations, path)
+    tree = reservations.tree(path.name)
+    draft = Draft(3)
+    with reservations.trial() as ledger:
+        gone = _broken(core, path, down)
+        _detach(core, reservations, ledger, draft, tree, gone)
+        for tree_hop in gone:
+            reservations.hold_vlan(ledger, tree_hop.link, tree_hop.vlan)
+        grown = _attach(core, reservations, ledger, draft, tree, down)
+        stubs = _stubs(core, tree, path)
+        uproot(core, draft, tree, stubs, _CLEAN)
+        for tree_hop in stubs:
+            before = attachment(core, tree, tree_hop.source)
+            reservations.cut(ledger, path.name, tree_hop)
+            draft.remove(_FEED, tree_hop.source, before)
+            draft.add(_FEED, tree_hop.source, attachment(core, tree, tree_hop.source))
+        for tree_hop in gone:
+            reservations.unhold_vlan(ledger, tree_hop.link, tree_hop.vlan)
+        hops = (*without(path.hops, (*gone, *stubs)), *grown)
+        new = replace(path, hops=hops) if gone or grown or stubs else path
+        ledger.set(tree.path, "", new)
+    lost = unreached(core, new)
+    what = f"path '{path.name}' re-routed"
+    if lost:
+        what += f"; leaves without a way: {', '.join(map(str, lost))}"
+    return Step(what, path, new, draft.phases(), ledger, reservations.version)
+
+
+def _broken(core: Core, path: MultipointPath, down: DownSet) -> list[TreeHop]:
+    """The hops that are down and all further down, children before parents."""
+    gone: list[TreeHop] = []
+    cut_off: set[str] = set()
+    for tree_hop in path.hops:
+        hop = core.hop[tree_hop.link, tree_hop.source]
+        if down.hits(hop) or hop.source in cut_off:
+            gone.append(tree_hop)
+            cut_off.add(hop.target)
+    return gone[::-1]
+
+
+def _detach(
+    core: Core,
+    reservations: Reservations,
+    ledger: Ledger,
+    draft: Draft,
+    tree: Tree,
+    gone: list[TreeHop],
+) -> None:
+    targets = {core.hop[h.link, h.source].target for h in gone}
+    for switch in targets:
+        for leaf in tree.leaves_at.get(switch, {}).values():
+            for at, entry in leaf_entries(core, tree, leaf):
+                draft.remove(_BREAK, at, (entry,))
+    uproot(core, draft, tree, gone, _BREAK)
+    remaining = {h.source for h in gone} - targets
+    for switch in remaining:
+        draft.remove(_BREAK, switch, attachment(core, tree, switch))
+    for tree_hop in gone:
+        reservations.cut(ledger, tree.now.name, tree_hop)
+    for switch in remaining:
+        draft.add(_BREAK, switch, attachment(core, tree, switch))
+
+
+def _attach(
+    core: Core, reservations: Reservations, ledger: Ledger, draft: Draft, tree: Tree, down: DownSet
+) -> tuple[TreeHop, ...]:
+    """Grows the tree to every switch with leaves that it can reach."""
+    grown: list[TreeHop] = []
+    fresh: set[str] = set()
+    for switch in tuple(tree.leaves_at):
+        if switch in tree or switch in down.switches:
+            continue
+        try:
+            hops = hops_to(reservations, tree, switch, down)
+        except PlanError:
+            continue
+        attach = _BREAK if hops[0].source in fresh else _FEED
+        grown += graft(core, reservations, ledger, draft, tree, hops, body=_BREAK, attach=attach)
+        fresh.update(hop.target for hop in hops)
+    return tuple(grown)
+
+
+def _stubs(core: Core, tree: Tree, path: MultipointPath) -> list[TreeHop]:
+    """Hops of the old tree that lead to no leaf now, children before parents."""
+    stubs: list[TreeHop] = []
+    left = {switch: len(branches) for switch, branches in tree.branches.items()}
+    for tree_hop in reversed(path.hops):
+        target = core.hop[tree_hop.link, tree_hop.source].target
+        if tree.into.get(target) == tree_hop and left[target] == 0:
+            stubs.append(tree_hop)
+            left[tree_hop.source] -= 1
+    return stubs

@@ -1,0 +1,466 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is taken: rates, VLAN ids, endpoints, numbers, and the tree of each path. No I/O.
+
+Every write goes through a `Ledger`, which can take it back and do it again. So a plan is made by
+trying it on the books (`Books.trial`), and its cost follows what changes, not what exists.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import filterfalse
+from operator import attrgetter, is_
+from typing import Any
+
+from controller.paths.core import (
+    Core,
+    Endpoint,
+    EndpointKey,
+    Hop,
+    NoNumberLeft,
+)
+from controller.paths.entries import PATH_NUMBER_MAX, Bucket
+from controller.paths.forwarding import branch, way_up
+from controller.paths.multipoint_path import MultipointPath, TreeHop, difference
+
+Direction = tuple[str, str]  # link, node that the direction leaves
+SET_ASIDE = ""  # holder of what is free again but may still be on a switch
+
+_MISSING: Any = object()
+
+
+class Ledger:
+    """Writes to dictionaries, in order."""
+
+    def __init__(self) -> None:
+        self._writes: list[tuple[dict[Any, Any], Any, Any, Any]] = []
+
+    def set(self, mapping: dict[Any, Any], key: Any, value: Any) -> None:
+        self._writes.append((mapping, key, mapping.get(key, _MISSING), value))
+        mapping[key] = value
+
+    def drop(self, mapping: dict[Any, Any], key: Any) -> None:
+        self._writes.append((mapping, key, mapping[key], _MISSING))
+        del mapping[key]
+
+    def undo(self) -> None:
+        for mapping, key, old, _ in reversed(self._writes):
+            _write(mapping, key, old)
+
+    def redo(self) -> None:
+        for mapping, key, _, new in self._writes:
+            _write(mapping, key, new)
+
+
+def _write(mapping: dict[Any, Any], key: Any, value: Any) -> None:
+    if value is _MISSING:
+        del mapping[key]
+    else:
+        mapping[key] = value
+
+
+class Tree:
+    """A path's tree, by switch, and what is derived from it. Read only outside this module."""
+
+    def __init__(self, path: MultipointPath) -> None:
+        self.path: dict[str, MultipointPath] = {
+            "": path
+        }  # one value, so that it can be written as others
+        self.into: dict[str, TreeHop] = {}  # switch -> the hop that leads to it
+        self.branches: dict[str, tuple[Bucket, ...]] = {path.root.switch: ()}  # by Bucket.order
+        self.leaves: dict[EndpointKey, Endpoint] = {}
+        self.leaves_at: dict[str, dict[EndpointKey, Endpoint]] = {}  # also where no hop leads
+        self.macs: dict[str, Endpoint] = dict.fromkeys(path.root.macs, path.root)
+        self.below: dict[str, dict[str, Bucket]] = {path.root.switch: {}}  # switch -> MAC -> way
+        self.ids: dict[int, int] = {path.root.vlan: 1}  # VLAN id -> how often the path has it
+
+    def __contains__(self, switch: str) -> bool:
+        return switch in self.below
+
+    @property
+    def now(self) -> MultipointPath:
+        return self.path[""]
+
+    def up(self, core: Core, switch: str) -> Bucket:
+        """The way to the root from a switch of the tree."""
+        tree_hop = self.into.get(switch)
+        if tree_hop is None:
+            return way_up(self.now)
+        return Bucket(tree_hop.vlan, core.hop[tree_hop.link, tree_hop.source].target_port)
+
+    def ways(self, core: Core, leaf: Endpoint) -> Iterator[tuple[str, Bucket]]:
+        """From the leaf's switch, which is in the tree, to the root's: (switch, its branch that
+        leads to the leaf)."""
+        switch, way = leaf.switch, branch(core, self.now, leaf.vlan, leaf.port)
+        while True:
+            yield switch, way
+            tree_hop = self.into.get(switch)
+            if tree_hop is None:
+                return
+            hop = core.hop[tree_hop.link, tree_hop.source]
+            switch, way = hop.source, branch(core, self.now, tree_hop.vlan, hop.source_port)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What differs between two states of one path."""
+
+    leaves_gone: tuple[Endpoint, ...] = ()
+    hops_gone: tuple[TreeHop, ...] = ()  # children before parents
+    hops_new: tuple[TreeHop, ...] = ()  # parents before children
+    leaves_new: tuple[Endpoint, ...] = ()
+
+
+def _same_head(old: MultipointPath, new: MultipointPath) -> bool:
+    """Only leaves, hops and what no switch knows of differ."""
+    return (old.name, old.number, old.root, old.rate_bps, old.leaf_to_leaf) == (
+        new.name,
+        new.number,
+        new.root,
+        new.rate_bps,
+        new.leaf_to_leaf,
+    )
+
+
+def without(values: tuple[Any, ...], gone: Iterable[Any]) -> tuple[Any, ...]:
+    """`values`, which are all different, without those."""
+    for value in gone:
+        left = tuple(filterfalse(partial(is_, value), values))
+        values = left if len(left) < len(values) else tuple(v for v in values if v != value)
+    return values
+
+
+_order = attrgetter("order")
+
+
+def with_bucket(buckets: tuple[Bucket, ...], bucket: Bucket) -> tuple[Bucket, ...]:
+    place = bisect_left(buckets, bucket.order, key=_order)
+    return (*buckets[:place], bucket, *buckets[place:])
+
+
+def without_bucket(buckets: tuple[Bucket, ...], order: tuple[int, int]) -> tuple[Bucket, ...]:
+    place = bisect_left(buckets, order, key=_order)
+    assert buckets[place].order == order
+    return buckets[:place] + buckets[place + 1 :]
+
+
+class Reservations:
+    """The paths of a domain and what they hold. Not thread-safe."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.version = 0  # counts what was applied: a plan is good for the version it was made for
+        self._trees: dict[str, Tree] = {}
+        self._reserved: dict[Direction, int] = {}
+        self._vlans: dict[str, dict[int, str]] = {hop.link: {} for hop in core.hops}
+        # link -> no id of its range below this is free
+        self._hint: dict[str, int] = {hop.link: hop.vlan_range[0] for hop in core.hops}
+        self._owners: dict[EndpointKey, str] = {}
+        self._numbers: dict[int, str] = {}
+        self._free_numbers: list[int] = []
+        self._last_number = 0
+        self._through: dict[str, dict[str, None]] = {switch: {} for switch in core.dpids}
+        self._quarantine: dict[int, tuple[tuple[str, int], ...]] = {}  # number -> (link, VLAN id)
+
+    # -- questions
+
+    @property
+    def paths(self) -> Mapping[str, MultipointPath]:
+        return {name: tree.now for name, tree in self._trees.items()}
+
+    def path(self, name: str) -> MultipointPath | None:
+        tree = self._trees.get(name)
+        return tree.now if tree is not None else None
+
+    def tree(self, name: str) -> Tree:
+        """Raises KeyError."""
+        return self._trees[name]
+
+    def reserved_bps(self, link: str, node: str) -> int:
+        """Guaranteed on the direction of the link that leaves `node`."""
+        return self._reserved.get((link, node), 0)
+
+    def free_bps(self, hop: Hop) -> int | None:
+        """What a core link's direction has left to guarantee; None: it has no limit."""
+        if hop.rate_bps is None:
+            return None
+        return hop.rate_bps - self._reserved.get((hop.link, hop.source), 0)
+
+    def vlan_taken(self, link: str, vlan: int) -> bool:
+        return vlan in self._vlans[link]
+
+    def owner_of(self, key: EndpointKey) -> str | None:
+        """The path that has the endpoint."""
+        return self._owners.get(key)
+
+    def paths_over(self, link: str) -> tuple[str, ...]:
+        """Names of the paths whose trees use the core link (none: it is a hand-off)."""
+        return tuple(dict.fromkeys(name for name in self._vlans.get(link, {}).values() if name))
+
+    def paths_through(self, switch: str) -> tuple[str, ...]:
+        """Names of the paths that have the switch in their trees."""
+        return tuple(self._through[switch])
+
+    def next_number(self) -> int:
+        """The number that the next path is to have. Raises NoNumberLeft."""
+        while self._free_numbers and self._free_numbers[0] in self._numbers:
+            heapq.heappop(self._free_numbers)
+        if self._free_numbers:
+            return self._free_numbers[0]
+        while self._last_number + 1 in self._numbers:
+            self._last_number += 1
+        if self._last_number >= PATH_NUMBER_MAX:
+            raise NoNumberLeft(f"all path numbers 1..{PATH_NUMBER_MAX} are in use")
+        return self._last_number + 1
+
+    def free_vlan(self, path: MultipointPath, hop: Hop) -> int | None:
+        """An id of the link's range that is free there: different from the path's other ids and
+        from every static segment's as long as the range allows. None: all are taken."""
+        low, high = hop.vlan_range
+        taken = self._vlans[hop.link]
+        ids = self._trees[path.name].ids
+        first_free: int | None = None
+        for vlan in range(max(low, self._hint[hop.link]), high + 1):
+            if vlan in taken:
+                continue
+            if vlan not in ids and vlan not in self.core.segment_vlans:
+                return vlan
+            first_free = first_free or vlan
+        return first_free
+
+    # -- changes as a whole
+
+    def replace(self, old: MultipointPath | None, new: MultipointPath | None) -> None:
+        """`new` instead of `old` (None: there is, or will be, no such path)."""
+        self.version += 1
+        ledger = Ledger()
+        if old is not None and new is not None and _same_head(old, new):
+            leaves_gone, leaves_new = difference(old.leaves, new.leaves)
+            hops_gone, hops_new = difference(old.hops, new.hops)
+            change = Change(leaves_gone, tuple(reversed(hops_gone)), hops_new, leaves_new)
+            self._change(ledger, old.name, change, new)
+            return
+        if old is not None:
+            gone = Change(leaves_gone=old.leaves, hops_gone=tuple(reversed(old.hops)))
+            self._change(ledger, old.name, gone, old)
+            self.close(ledger, old.name, quarantine=new is None or new.number != old.number)
+        if new is not None:
+            self.open(ledger, new)
+            self._change(ledger, new.name, Change((), (), new.hops, new.leaves), new)
+
+    def _change(self, ledger: Ledger, name: str, change: Change, new: MultipointPath) -> None:
+        for leaf in change.leaves_gone:
+            self.leave(ledger, name, leaf)
+        for hop in change.hops_gone:
+            self.cut(ledger, name, hop)
+        for hop in change.hops_new:
+            self.extend(ledger, name, hop)
+        for leaf in change.leaves_new:
+            self.join(ledger, name, leaf)
+        ledger.set(self._trees[name].path, "", new)
+
+    @contextmanager
+    def trial(self) -> Iterator[Ledger]:
+        """Writes made within are taken back at the end; `commit` does them again."""
+        ledger = Ledger()
+        try:
+            yield ledger
+        finally:
+            ledger.undo()
+
+    def commit(self, ledger: Ledger) -> None:
+        """The writes of a trial; only on the version it was made for."""
+        ledger.redo()
+        self.version += 1
+
+    def release_number(self, number: int) -> None:
+        """No switch has anything of the deleted path with this number any more: the number and
+        the VLAN ids of its tree may be used again."""
+        if self._numbers.get(number, "in use") == SET_ASIDE:
+            del self._numbers[number]
+            heapq.heappush(self._free_numbers, number)
+        for link, vlan in self._quarantine.pop(number, ()):
+            self._give_back(link, vlan)
+
+    def set_aside(
+        self, old: MultipointPath, new: MultipointPath | None
+    ) -> tuple[tuple[str, int], ...]:
+        """For a change that some switch did not confirm: the VLAN ids that it freed (link, id) are
+        not used again before `give_back`."""
+        gone, _ = difference(old.hops, new.hops if new is not None else ())
+        freed = tuple((hop.link, hop.vlan) for hop in gone)
+        for link, vlan in freed:
+            self._vlans[link].setdefault(vlan, SET_ASIDE)
+        return freed
+
+    def give_back(self, freed: Iterable[tuple[str, int]]) -> None:
+        """What `set_aside` returned: all switches are known to be clean."""
+        for link, vlan in freed:
+            self._give_back(link, vlan)
+
+    def _give_back(self, link: str, vlan: int) -> None:
+        if self._vlans[link].get(vlan) == SET_ASIDE:
+            del self._vlans[link][vlan]
+            self._hint[link] = min(vlan, self._hint[link])
+
+    def keep_aside(self, number: int | None, freed: Iterable[tuple[str, int]]) -> None:
+        """What an earlier process had set aside: VLAN ids (link, id), of the deleted path with
+        that number or (None) of a tree that shrank. To be called before there are paths."""
+        freed = tuple(freed)
+        for link, vlan in freed:
+            self._vlans[link][vlan] = SET_ASIDE
+        if number is not None:
+            self._numbers[number] = SET_ASIDE
+            self._quarantine[number] = freed
+
+    # -- changes in small steps, for plans
+
+    def hold_vlan(self, ledger: Ledger, link: str, vlan: int) -> None:
+        """Nobody gets a free VLAN id until `unhold_vlan`."""
+        ledger.set(self._vlans[link], vlan, SET_ASIDE)
+
+    def unhold_vlan(self, ledger: Ledger, link: str, vlan: int) -> None:
+        ledger.drop(self._vlans[link], vlan)
+
+    def open(self, ledger: Ledger, path: MultipointPath) -> None:
+        """A path with its root alone, whatever leaves and hops `path` names."""
+        self._take_endpoint(ledger, path.root, path.name)
+        ledger.set(self._trees, path.name, Tree(path))
+        ledger.set(self._numbers, path.number, path.name)
+        ledger.set(self._through[path.root.switch], path.name, None)
+        access = self.core.access[path.root.switch, path.root.port]
+        self._reserve(ledger, (access.link, access.neighbour), path.rate_bps)
+
+    def close(self, ledger: Ledger, name: str, *, quarantine: bool = True) -> None:
+        """The root, and all that is left of the tree. With `aside` its number stays taken."""
+        path = self._trees[name].now
+        access = self.core.access[path.root.switch, path.root.port]
+        self._reserve(ledger, (access.link, access.neighbour), -path.rate_bps)
+        ledger.drop(self._through[path.root.switch], name)
+        ledger.drop(self._owners, path.root.key)
+        ledger.drop(self._trees, name)
+        if quarantine:
+            ledger.set(self._numbers, path.number, SET_ASIDE)
+            freed = tuple((h.link, h.vlan) for h in path.hops)
+            for link, vlan in freed:
+                ledger.set(self._vlans[link], vlan, SET_ASIDE)
+            ledger.set(self._quarantine, path.number, freed)
+        else:
+            ledger.drop(self._numbers, path.number)
+
+    def join(self, ledger: Ledger, name: str, leaf: Endpoint) -> None:
+        """A leaf; it is served if its switch is in the tree."""
+        tree = self._trees[name]
+        self._take_endpoint(ledger, leaf, name)
+        ledger.set(tree.leaves, leaf.key, leaf)
+        if leaf.switch not in tree.leaves_at:
+            ledger.set(tree.leaves_at, leaf.switch, {})
+        ledger.set(tree.leaves_at[leaf.switch], leaf.key, leaf)
+        for mac in leaf.macs:
+            ledger.set(tree.macs, mac, leaf)
+        ledger.set(tree.ids, leaf.vlan, tree.ids.get(leaf.vlan, 0) + 1)
+        access = self.core.access[leaf.switch, leaf.port]
+        self._reserve(ledger, (access.link, leaf.switch), tree.now.rate_bps)
+        if leaf.switch in tree:
+            self.serve(ledger, tree, leaf)
+
+    def leave(self, ledger: Ledger, name: str, leaf: Endpoint) -> None:
+        tree = self._trees[name]
+        if leaf.switch in tree:
+            self.unserve(ledger, tree, leaf)
+        access = self.core.access[leaf.switch, leaf.port]
+        self._reserve(ledger, (access.link, leaf.switch), -tree.now.rate_bps)
+        self._forget_id(ledger, tree, leaf.vlan)
+        for mac in leaf.macs:
+            ledger.drop(tree.macs, mac)
+        ledger.drop(tree.leaves_at[leaf.switch], leaf.key)
+        if not tree.leaves_at[leaf.switch]:
+            ledger.drop(tree.leaves_at, leaf.switch)
+        ledger.drop(tree.leaves, leaf.key)
+        ledger.drop(self._owners, leaf.key)
+
+    def extend(self, ledger: Ledger, name: str, tree_hop: TreeHop) -> None:
+        """A hop from a switch of the tree to one that is not; the leaves there are served."""
+        tree = self._trees[name]
+        hop = self.core.hop[tree_hop.link, tree_hop.source]
+        assert hop.source in tree and hop.target not in tree, f"{hop} does not extend the tree"
+        ledger.set(tree.into, hop.target, tree_hop)
+        ledger.set(tree.below, hop.target, {})
+        ledger.set(tree.branches, hop.target, ())
+        self._add_branch(ledger, tree, hop.source, tree_hop.vlan, hop.source_port)
+        ledger.set(tree.ids, tree_hop.vlan, tree.ids.get(tree_hop.vlan, 0) + 1)
+        self._take_vlan(ledger, hop, tree_hop.vlan, name)
+        ledger.set(self._through[hop.target], name, None)
+        self._reserve(ledger, (hop.link, hop.source), tree.now.rate_bps)
+        for leaf in tree.leaves_at.get(hop.target, {}).values():
+            self.serve(ledger, tree, leaf)
+
+    def cut(self, ledger: Ledger, name: str, tree_hop: TreeHop) -> None:
+        """A hop to a switch that has no branch; leaves there that are served are no more."""
+        tree = self._trees[name]
+        hop = self.core.hop[tree_hop.link, tree_hop.source]
+        for leaf in tree.leaves_at.get(hop.target, {}).values():
+            self.unserve(ledger, tree, leaf)
+        assert not tree.branches[hop.target], f"{hop} still leads to {tree.branches[hop.target]}"
+        self._reserve(ledger, (hop.link, hop.source), -tree.now.rate_bps)
+        ledger.drop(self._through[hop.target], name)
+        ledger.drop(self._vlans[hop.link], tree_hop.vlan)
+        ledger.set(self._hint, hop.link, min(tree_hop.vlan, self._hint[hop.link]))
+        self._forget_id(ledger, tree, tree_hop.vlan)
+        self._drop_branch(ledger, tree, hop.source, hop.source_port, tree_hop.vlan)
+        ledger.drop(tree.branches, hop.target)
+        ledger.drop(tree.below, hop.target)
+        ledger.drop(tree.into, hop.target)
+
+    def serve(self, ledger: Ledger, tree: Tree, leaf: Endpoint) -> None:
+        self._add_branch(ledger, tree, leaf.switch, leaf.vlan, leaf.port)
+        for switch, way in tree.ways(self.core, leaf):
+            for mac in leaf.macs:
+                ledger.set(tree.below[switch], mac, way)
+
+    def unserve(self, ledger: Ledger, tree: Tree, leaf: Endpoint) -> None:
+        for switch, _ in tree.ways(self.core, leaf):
+            for mac in leaf.macs:
+                ledger.drop(tree.below[switch], mac)
+        self._drop_branch(ledger, tree, leaf.switch, leaf.port, leaf.vlan)
+
+    # -- inside
+
+    def _add_branch(self, ledger: Ledger, tree: Tree, switch: str, vlan: int, port: int) -> None:
+        bucket = branch(self.core, tree.now, vlan, port)
+        ledger.set(tree.branches, switch, with_bucket(tree.branches[switch], bucket))
+
+    def _drop_branch(self, ledger: Ledger, tree: Tree, switch: str, port: int, vlan: int) -> None:
+        left = without_bucket(tree.branches[switch], (port, vlan))
+        ledger.set(tree.branches, switch, left)
+
+    def _reserve(self, ledger: Ledger, direction: Direction, rate_bps: int) -> None:
+        total_bps = self._reserved.get(direction, 0) + rate_bps
+        if total_bps:
+            ledger.set(self._reserved, direction, total_bps)
+        elif direction in self._reserved:
+            ledger.drop(self._reserved, direction)
+
+    def _take_endpoint(self, ledger: Ledger, endpoint: Endpoint, name: str) -> None:
+        assert endpoint.key not in self._owners, f"{endpoint} is taken"
+        ledger.set(self._owners, endpoint.key, name)
+
+    def _take_vlan(self, ledger: Ledger, hop: Hop, vlan: int, name: str) -> None:
+        taken = self._vlans[hop.link]
+        assert vlan not in taken, f"VLAN id {vlan} of {hop.link} is taken"
+        ledger.set(taken, vlan, name)
+        if vlan == self._hint[hop.link]:
+            while vlan in taken:
+                vlan += 1
+            ledger.set(self._hint, hop.link, vlan)
+
+    def _forget_id(self, ledger: Ledger, tree: Tree, vlan: int) -> None:
+        if tree.ids[vlan] == 1:
+            ledger.drop(tree.ids, vlan)
+        else:
+            ledger.set(tree.ids, vlan, tree.ids[vlan] - 1)

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a path carried, from the switches' counters: what entered, what edges and leaves got. Pure.
+
+Counters are matched with the path's entries by the entries' own keys (forwarding.py). A switch
+starts a group's counters anew whenever the group is changed (Open vSwitch does), that is when a
+branch at that switch comes or goes; `Ledger` adds up over that, but what was counted between the
+readings before and after the change may not be in its sums. So totals are "at least"; what is
+missing at a leaf is told exactly, but only since the counters that it is worked out from began
+(`since`).
+
+Counts of several switches are not read at one instant: frames on their way show as missing until
+the next reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller.paths.core import Core, Endpoint
+from controller.paths.entries import (
+    Flow,
+    Group,
+    Kind,
+    Meter,
+    kind_of,
+)
+from controller.paths.multipoint_path import Edge, MultipointPath, edges_of
+from controller.paths.plan import entries_of
+from controller.paths.stats import Count, SwitchStats
+
+NOTHING = Count()
+CounterId = tuple[Any, ...]
+Readings = Mapping[CounterId, Count]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Frames that were sent into something and that came out, since both are counted without a
+    break (epoch seconds). `missing` may be below 0 by frames on their way at the first reading."""
+
+    since: float
+    sent: int
+    missing: int
+
+
+@dataclass(frozen=True)
+class EndpointCounts:
+    """`denied`: allowed source, destination that it may not send to; `spoofed`: other sources."""
+
+    endpoint: Endpoint
+    denied: Count
+    spoofed: Count
+
+
+@dataclass(frozen=True)
+class LeafCounts(EndpointCounts):
+    """`multicast`, `unicast`: to the leaf; `sent`: from it to the root. `compared`: multicast that
+    passed at the root against what came here; None while the leaf has no way."""
+
+    multicast: Count
+    unicast: Count
+    sent: Count
+    compared: Comparison | None
+
+
+@dataclass(frozen=True)
+class EdgeCounts:
+    """`sent` into the link, `arrived` at its end (multicast and broadcast)."""
+
+    edge: Edge
+    sent: Count
+    arrived: Count
+    compared: Comparison | None
+
+
+@dataclass(frozen=True)
+class PathCounts:
+    """`entered` at the root (multicast, unicast), `dropped` of it by the meter, `passed`: the
+    rest. `silent`: switches of the path that did not tell."""
+
+    name: str
+    root: EndpointCounts
+    entered_multicast: Count
+    entered_unicast: Count
+    dropped: Count
+    leaves: tuple[LeafCounts, ...]
+    edges: tuple[EdgeCounts, ...]
+    silent: tuple[str, ...]
+
+    @property
+    def passed(self) -> Count:
+        entered, dropped = self.entered_multicast, self.dropped
+        return Count(
+            entered.packets + self.entered_unicast.packets - dropped.packets,
+            entered.size_bytes + self.entered_unicast.size_bytes - dropped.size_bytes,
+        )
+
+
+def readings_of(core: Core, path: MultipointPath, stats: Mapping[str, SwitchStats]) -> Readings:
+    """The path's counters by what they count. Switches that are not in `stats` have none."""
+    result: dict[CounterId, Count] = {}
+
+    def add(counter: CounterId, count: Count) -> None:
+        result[counter] = _sum(result.get(counter, NOTHING), count)
+
+    for switch, entries in entries_of(core, path).items():
+        counted = stats.get(switch)
+        if counted is None:
+            continue
+        for entry in entries:
+            match entry:
+                case Flow():
+                    count = counted.flows.get(entry.key)
+                    if count is not None:
+                        for counter in _flow_counters(switch, entry):
+                            add(counter, count)
+                case Group():
+                    group = counted.groups.get(entry.number)
+                    if group is not None and len(group.buckets) == len(entry.buckets):
+                        add(("group", switch), group.total)
+                        for bucket, count in zip(entry.buckets, group.buckets, strict=True):
+                            add(("branch", switch, *bucket.order), count)
+                case Meter():
+                    meter = counted.meters.get(entry.number)
+                    if meter is not None:
+                        add(("dropped",), meter.dropped)
+    return result
+
+
+def _flow_counters(switch: str, flow: Flow) -> Iterator[CounterId]:
+    kind = kind_of(flow.cookie)
+    port, vlan = flow.match.in_port, flow.match.vlan
+    yield kind, switch, port, vlan
+    if kind is Kind.UNICAST_DOWN and flow.match.eth_dst is not None:
+        yield kind, switch, flow.match.eth_dst.value
+
+
+def _sum(a: Count, b: Count) -> Count:
+    return Count(a.packets + b.packets, a.size_bytes + b.size_bytes)
+
+
+@dataclass
+class _Counter:
+    total: Count = NOTHING
+    last: Count = NOTHING
+    epoch: int = 0  # how often it began anew
+
+
+@dataclass
+class _PathLedger:
+    counters: dict[CounterId, _Counter] = field(default_factory=dict)
+    # what is compared -> (epochs of both, both as they were when the comparison began, since)
+    bases: dict[CounterId, tuple[tuple[int, int], tuple[int, int], float]] = field(
+        default_factory=dict
+    )
+
+
+class Ledger:
+    """Adds up readings over the life of each path (name and number)."""
+
+    def __init__(self) -> None:
+        self._paths: dict[tuple[str, int], _PathLedger] = {}
+
+    def forget_others(self, paths: Iterable[MultipointPath]) -> None:
+        """Only these paths exist."""
+        alive = {(path.name, path.number) for path in paths}
+        for key in self._paths.keys() - alive:
+            del self._paths[key]
+
+    def forget(self, name: str) -> None:
+        """The path is deleted."""
+        for key in [key for key in self._paths if key[0] == name]:
+            del self._paths[key]
+
+    def add(
+        self,
+        core: Core,
+        path: MultipointPath,
+        stats: Mapping[str, SwitchStats],
+        now: float,
+        regrouped: Container[str] = (),
+        restarted: Container[str] = (),
+    ) -> PathCounts:
+        """The path's counts after one more reading; `now` in epoch seconds. At switches that are
+        `regrouped` the path's group may have been changed since the last reading, those that are
+        `restarted` may have lost all counters: they may count anew, and be further already."""
+        ledger = self._paths.setdefault((path.name, path.number), _PathLedger())
+        for counter, count in readings_of(core, path, stats).items():
+            known = ledger.counters.setdefault(counter, _Counter())
+            kind, switch = counter[0], counter[1] if len(counter) > 1 else path.root.switch
+            if switch in restarted or (kind in ("group", "branch") and switch in regrouped):
+                known.epoch += 1
+            if count.packets < known.last.packets:
+                known.epoch += 1
+                known.last = NOTHING
+            known.total = Count(
+                known.total.packets + count.packets - known.last.packets,
+                known.total.size_bytes + count.size_bytes - known.last.size_bytes,
+            )
+            known.last = count
+        return _counts(core, path, ledger, stats, now)
+
+
+def _counts(
+    core: Core,
+    path: MultipointPath,
+    ledger: _PathLedger,
+    stats: Mapping[str, SwitchStats],
+    now: float,
+) -> PathCounts:
+    root = path.root
+
+    def total(*counter: Any) -> Count:
+        known = ledger.counters.get(counter)
+        return NOTHING if known is None else known.total
+
+    def dropped_at(endpoint: Endpoint) -> tuple[Count, Count]:
+        place = (endpoint.switch, endpoint.port, endpoint.vlan)
+        return total(Kind.DENIED, *place), total(Kind.SPOOFED, *place)
+
+    def leaf_counts(leaf: Endpoint) -> LeafCounts:
+        unicast = NOTHING
+        for mac in leaf.macs:
+            unicast = _sum(unicast, total(Kind.UNICAST_DOWN, leaf.switch, mac))
+        here = ("branch", *leaf.key)
+        return LeafCounts(
+            leaf,
+            *dropped_at(leaf),
+            multicast=total(*here),
+            unicast=unicast,
+            sent=_sum(total(Kind.UP, *leaf.key), total(Kind.ARP, *leaf.key)),
+            compared=_compare(ledger, ("group", root.switch), here, now),
+        )
+
+    def edge_counts(edge: Edge) -> EdgeCounts:
+        into = ("branch", edge.source, edge.source_port, edge.vlan)
+        out = (Kind.DATA_DOWN, edge.target, edge.target_port, edge.vlan)
+        compared = _compare(ledger, into, out, now)
+        return EdgeCounts(edge, total(*into), total(*out), compared)
+
+    edges = edges_of(core, path)
+    switches = {root.switch, *(edge.target for edge in edges)}
+    return PathCounts(
+        path.name,
+        EndpointCounts(root, *dropped_at(root)),
+        entered_multicast=total(Kind.DATA_DOWN, root.switch, root.port, root.vlan),
+        entered_unicast=total(Kind.UNICAST_DOWN, root.switch, root.port, root.vlan),
+        dropped=total("dropped"),
+        leaves=tuple(leaf_counts(leaf) for leaf in path.leaves),
+        edges=tuple(edge_counts(edge) for edge in edges),
+        silent=tuple(sorted(switches - stats.keys())),
+    )
+
+
+def _compare(ledger: _PathLedger, into: CounterId, out: CounterId, now: float) -> Comparison | None:
+    sent, got = ledger.counters.get(into), ledger.counters.get(out)
+    if sent is None or got is None:
+        return None
+    epochs = (sent.epoch, got.epoch)
+    base = ledger.bases.get((into, out))
+    if base is None or base[0] != epochs:
+        base = (epochs, (sent.last.packets, got.last.packets), now)
+        ledger.bases[into, out] = base
+    _, (sent_before, got_before), since = base
+    passed = sent.last.packets - sent_before
+    return Comparison(since, passed, passed - (got.last.packets - got_before))

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Holds: changes that are reserved in the books and not installed. Values, and the table of them;
+no I/O. A hold goes from held to committed, released or expired, and is remembered for a while so
+that a repeated request gets the same answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from controller.paths.core import Core
+from controller.paths.multipoint_path import MultipointPath, endpoint_to_json
+from controller.paths.plan import transition
+from controller.paths.reservations import Reservations
+from controller.service.problems import ServiceError
+from controller.service.store import Change, HoldRow
+from controller.service.views import HoldState, HoldView, PathWish
+from controller.switches.installer import Phase
+
+REMEMBERED_S = 3600.0
+
+
+def _request(wish: PathWish) -> str:
+    raw = {
+        "name": wish.name,
+        "root": endpoint_to_json(wish.root),
+        "rate_bps": wish.rate_bps,
+        "workgroup": wish.workgroup,
+        "algorithm": wish.algorithm.value,
+        "leaf_to_leaf": wish.leaf_to_leaf,
+        "end_time": wish.end_time,
+        "leaves": [endpoint_to_json(leaf) for leaf in sorted(wish.leaves)],
+    }
+    return json.dumps(raw, separators=(",", ":"), sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Hold:
+    """`old` None: the path is new with it. `phases` install it. `until`: when it expires or, once
+    it is over, is forgotten."""
+
+    id: str
+    name: str
+    state: HoldState
+    until: float
+    request: str
+    old: MultipointPath | None
+    new: MultipointPath | None  # None only once it is over
+    phases: tuple[Phase, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        hold_id: str,
+        wish: PathWish,
+        old: MultipointPath | None,
+        new: MultipointPath,
+        until: float,
+        phases: tuple[Phase, ...],
+    ) -> Hold:
+        return cls(hold_id, wish.name, HoldState.HELD, until, _request(wish), old, new, phases)
+
+    def finished(self, state: HoldState, now: float) -> Hold:
+        return replace(self, state=state, until=now + REMEMBERED_S, old=None, new=None, phases=())
+
+    def view(self) -> HoldView:
+        workgroup = json.loads(self.request)["workgroup"]
+        return HoldView(self.id, self.name, workgroup, self.state, self.until)
+
+    def row(self) -> HoldRow:
+        change = ""
+        if self.new is not None:
+            raw = (
+                {"path": self.new.to_json()}
+                if self.old is None
+                else {"change": Change.between(self.old, self.new).to_json()}
+            )
+            change = json.dumps(raw, separators=(",", ":"))
+        return HoldRow(self.id, self.name, self.state.value, self.until, self.request, change)
+
+    def check_same(self, wish: PathWish) -> None:
+        """Raises ServiceError 409 unless the wish is the one that was held."""
+        if self.request != _request(wish):
+            raise ServiceError(
+                409,
+                "hold-exists",
+                "Hold exists",
+                f"hold '{self.id}' exists with other content: {self.request}",
+            )
+        if self.state in (HoldState.RELEASED, HoldState.EXPIRED):
+            self.check_open()
+
+    def check_open(self) -> None:
+        """Raises ServiceError 409 if it is over."""
+        if self.state is not HoldState.HELD:
+            raise ServiceError(
+                409,
+                "hold-over",
+                "Hold is over",
+                f"hold '{self.id}' of path '{self.name}' is {self.state.value}; valid: a new hold",
+            )
+
+
+class Holds:
+    """Used under the service's lock."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Hold] = {}
+        self._open: dict[str, Hold] = {}  # by path
+
+    def load(
+        self,
+        core: Core,
+        reservations: Reservations,
+        rows: Iterable[HoldRow],
+        paths: Mapping[str, MultipointPath],
+    ) -> list[Hold]:
+        """Of an earlier process: open ones are put into the books, which have all paths. Returns
+        those whose paths are open now."""
+        for row in rows:
+            state = HoldState(row.state)
+            old = paths.get(row.path)
+            new: MultipointPath | None = None
+            phases: tuple[Phase, ...] = ()
+            if state is HoldState.HELD:
+                raw = json.loads(row.change)
+                if "path" in raw:
+                    old, new = None, MultipointPath.from_json(raw["path"])
+                elif old is not None:
+                    new = Change.from_json(raw["change"]).applied_to(old)
+                if new is None:
+                    raise ValueError(f"hold '{row.id}' is of path '{row.path}', which is missing")
+                phases = transition(core, old, new)
+                reservations.replace(old, new)
+            else:
+                old = None
+            self.put(Hold(row.id, row.path, state, row.until, row.request, old, new, phases))
+        return list(self._open.values())
+
+    def put(self, hold: Hold) -> None:
+        self._by_id[hold.id] = hold
+        if hold.state is HoldState.HELD:
+            self._open[hold.name] = hold
+        elif self._open.get(hold.name, hold).id == hold.id:
+            self._open.pop(hold.name, None)
+
+    def forget(self, hold_id: str) -> None:
+        del self._by_id[hold_id]
+
+    def find(self, hold_id: str) -> Hold | None:
+        return self._by_id.get(hold_id)
+
+    def existing(self, hold_id: str) -> Hold:
+        """Raises ServiceError 404."""
+        hold = self._by_id.get(hold_id)
+        if hold is None:
+            raise ServiceError(404, "unknown-hold", "Unknown hold", f"there is no hold '{hold_id}'")
+        return hold
+
+    def open_of(self, path: str) -> Hold | None:
+        return self._open.get(path)
+
+    def expired(self, now: float) -> list[Hold]:
+        return [hold for hold in self._open.values() if hold.until <= now]
+
+    def forgotten(self, now: float) -> list[str]:
+        return [
+            hold.id
+            for hold in self._by_id.values()
+            if hold.state is not HoldState.HELD and hold.until <= now
+        ]

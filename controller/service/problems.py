@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors as RFC 9457 problems: each says what is wrong and what would be valid."""
+
+from __future__ import annotations
+
+from starlette.responses import JSONResponse
+
+from controller.paths.core import (
+    Conflict,
+    InvalidEndpoint,
+    NoCapacity,
+    NoNumberLeft,
+    NoVlanLeft,
+    PlanError,
+    Unreachable,
+)
+
+PROBLEM_JSON = "application/problem+json"
+
+# Kind -> (status, when it occurs). The kinds are the last part of a problem's `type`.
+KINDS: dict[str, tuple[int, str]] = {
+    "unauthorized": (401, "No token, or a token of no workgroup"),
+    "not-allowed": (403, "The workgroup may not use that endpoint, or not do that"),
+    "unknown-path": (404, "No such path, or not one of the workgroup's"),
+    "unknown-leaf": (404, "The path has no such leaf"),
+    "unknown-hold": (404, "No such hold"),
+    "path-exists": (409, "The path exists, with other content"),
+    "leaf-exists": (409, "The leaf exists, with other content"),
+    "path-held": (409, "A hold on the path is open: commit or release it first"),
+    "hold-exists": (409, "A hold of that id exists, with other content"),
+    "hold-over": (409, "The hold was released, has expired, or its path was re-routed"),
+    "no-capacity": (409, "Not enough capacity on a link, which is named"),
+    "no-vlan-left": (409, "No VLAN id left on a link, which is named"),
+    "vlan-in-use": (409, "No VLAN id of a hand-off link is free on both of its sides"),
+    "no-number-left": (409, "As many paths as there are numbers for"),
+    "endpoint-in-use": (409, "Another path uses the endpoint"),
+    "invalid": (422, "Not what the schema says"),
+    "invalid-endpoint": (422, "No such switch or access port"),
+    "unreachable": (422, "No way leads to the endpoint"),
+    "too-many-requests": (429, "Asked too often; Retry-After says when again"),
+    "refused": (502, "A switch refused the change; it was undone"),
+    "queues": (502, "The queues of a switch port could not be set; the change was undone"),
+    "standby": (503, "This controller is a standby; the detail names the active one"),
+    "domain-timeout": (504, "Another domain's controller did not answer; the change is undone"),
+    "unconfirmed": (504, "A switch did not confirm in time; the path is degraded until it does"),
+}
+
+
+class ServiceError(Exception):
+    """A request that was not done (or, 504, not confirmed)."""
+
+    def __init__(self, status: int, kind: str, title: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.kind = kind
+        self.title = title
+        self.detail = detail
+
+
+# Most specific first.
+_PLAN_ERRORS: tuple[tuple[type[PlanError], int, str, str], ...] = (
+    (NoCapacity, 409, "no-capacity", "Not enough capacity"),
+    (NoVlanLeft, 409, "no-vlan-left", "No VLAN id left"),
+    (NoNumberLeft, 409, "no-number-left", "No path number left"),
+    (Conflict, 409, "endpoint-in-use", "Endpoint in use"),
+    (Unreachable, 422, "unreachable", "Endpoint cannot be reached"),
+    (InvalidEndpoint, 422, "invalid-endpoint", "Invalid endpoint"),
+)
+
+
+def of_plan_error(error: PlanError) -> ServiceError:
+    for kind_of_error, status, kind, title in _PLAN_ERRORS:
+        if isinstance(error, kind_of_error):
+            return ServiceError(status, kind, title, str(error))
+    return ServiceError(422, "invalid", "Invalid request", str(error))
+
+
+def problem_response(status: int, kind: str, title: str, detail: str) -> JSONResponse:
+    body = {
+        "type": "about:blank" if not kind else f"urn:downpour:problem:{kind}",
+        "title": title,
+        "status": status,
+        "detail": detail,
+    }
+    return JSONResponse(body, status_code=status, media_type=PROBLEM_JSON)

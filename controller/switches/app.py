@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The framework's app: a shell that passes switch events on. All decisions are elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.paths.replies import Type
+from controller.switches import compat
+from controller.switches.switchboard import Switchboard
+
+
+class PathServiceApp(compat.App):  # type: ignore[misc]
+    OFP_VERSIONS = [compat.OFP_VERSION]
+
+    def __init__(self, *args: Any, switchboard: Switchboard, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._switchboard = switchboard
+        compat.handle_raw(
+            {
+                Type.PACKET_IN: switchboard.packet_in,
+                Type.MULTIPART_REPLY: switchboard.multipart_reply,
+            }
+        )
+
+    @compat.on(compat.StateChange, compat.MAIN, compat.DEAD)
+    def state_changed(self, event: Any) -> None:
+        if event.state == compat.MAIN:
+            if self._switchboard.connected(event.datapath, compat.ports_of(event.datapath)):
+                compat.known(event.datapath)
+            else:
+                compat.COUNTS.add("unknown_switches")
+        else:
+            self._switchboard.disconnected(event.datapath)
+
+    @compat.on(compat.BarrierReply, compat.MAIN)
+    def barrier_reply(self, event: Any) -> None:
+        self._switchboard.barrier_reply(event.msg.datapath, event.msg.xid)
+
+    @compat.on(compat.ErrorMessage, *compat.ALL_STATES)
+    def error(self, event: Any) -> None:
+        message = event.msg
+        self._switchboard.error(message.datapath, message.xid, compat.error_text(message))
+
+    @compat.on(compat.PortStatus, compat.MAIN)
+    def port_status(self, event: Any) -> None:
+        message = event.msg
+        deleted = message.reason == message.datapath.ofproto.OFPPR_DELETE
+        is_up = not deleted and compat.port_is_up(message.datapath, message.desc)
+        self._switchboard.port_status(message.datapath, message.desc.port_no, is_up)
+
+    @compat.on(compat.RoleReply, compat.MAIN)
+    def role_reply(self, event: Any) -> None:
+        self._switchboard.role_reply(event.msg.datapath, event.msg.xid)

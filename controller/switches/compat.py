@@ -1,0 +1,388 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one module that knows the OpenFlow framework: os-ken (preferred) or Ryu 4.34.
+
+DOWNPOUR_FRAMEWORK=os-ken|os-ken-eventlet|ryu chooses; else the first that is installed.
+
+Threads: with os-ken's native hub everything is an ordinary thread. With the eventlet hub (Ryu;
+os-ken before 4.0, or os-ken-eventlet) the framework lives in green threads of the main thread,
+while our own threads stay real ones (nothing is monkey-patched); its queues and semaphores must
+then only be touched through `in_hub`.
+
+Two things of the framework are replaced: its listener, because connections need limits and TLS
+that works in threads, and the entry of its parser, because messages are checked before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import logging
+import os
+import queue
+import socket
+import ssl
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from controller.paths.replies import Malformed, Type
+from controller.switches.channel import Channel
+from controller.switches.guard import (
+    HANDSHAKE_S,
+    Bucket,
+    Counts,
+    Inlet,
+    Strangers,
+)
+
+LOG = logging.getLogger(__name__)
+Handler = TypeVar("Handler", bound=Callable[..., None])
+CHOICE = "DOWNPOUR_FRAMEWORK"
+PACKAGES = {"os-ken": "os_ken", "os-ken-eventlet": "os_ken", "ryu": "ryu"}
+ECHO_INTERVAL_S = 5.0
+
+
+def _root_package() -> str:
+    chosen = os.environ.get(CHOICE)
+    if chosen is not None and chosen not in PACKAGES:
+        raise ImportError(f"{CHOICE}='{chosen}': valid: {', '.join(PACKAGES)}")
+    if chosen is not None:
+        if importlib.util.find_spec(PACKAGES[chosen]) is None:
+            raise ImportError(f"{CHOICE}={chosen}: {PACKAGES[chosen]} is not installed")
+        if chosen == "os-ken-eventlet":
+            os.environ["OSKEN_HUB_TYPE"] = "eventlet"
+        return PACKAGES[chosen]
+    for name in ("os_ken", "ryu"):
+        if importlib.util.find_spec(name) is not None:
+            return name
+    raise ImportError("neither os-ken nor Ryu is installed (pip install os-ken)")
+
+
+ROOT = _root_package()
+
+warnings.filterwarnings("ignore", message=r"\s*Eventlet is deprecated")
+warnings.filterwarnings("ignore", message=r"Datapath#ports is kept")
+if ROOT == "ryu":
+    # Ryu 4.34 imports a name that eventlet removed in 0.30.3.
+    _wsgi: Any = importlib.import_module("eventlet.wsgi")
+    if not hasattr(_wsgi, "ALREADY_HANDLED"):
+        _wsgi.ALREADY_HANDLED = object()
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"{ROOT}.{name}")
+
+
+_hub = _module("lib.hub")
+_app_manager = _module("base.app_manager")
+_cfg = _module("cfg")
+_handler = _module("controller.handler")
+_ofp_event = _module("controller.ofp_event")
+_ofproto = _module("ofproto.ofproto_v1_3")
+_parser = _module("ofproto.ofproto_v1_3_parser")
+_protocol = _module("ofproto.ofproto_protocol")
+_controller = _module("controller.controller")
+_ofp_handler = _module("controller.ofp_handler")
+_ofproto_parser = _module("ofproto.ofproto_parser")
+
+IS_GREEN = _hub.HUB_TYPE == "eventlet"
+FRAMEWORK = (
+    f"{ROOT} {importlib.metadata.version(ROOT.replace('_', '-'))}"
+    f" ({'eventlet' if IS_GREEN else 'threads'})"
+)
+
+App: Any = _app_manager.OSKenApp if ROOT == "os_ken" else _app_manager.RyuApp
+OFP_VERSION: int = _ofproto.OFP_VERSION
+MAIN = _handler.MAIN_DISPATCHER
+DEAD = _handler.DEAD_DISPATCHER
+ALL_STATES = (
+    _handler.HANDSHAKE_DISPATCHER,
+    _handler.CONFIG_DISPATCHER,
+    _handler.MAIN_DISPATCHER,
+)
+StateChange = _ofp_event.EventOFPStateChange
+BarrierReply = _ofp_event.EventOFPBarrierReply
+ErrorMessage = _ofp_event.EventOFPErrorMsg
+PortStatus = _ofp_event.EventOFPPortStatus
+RoleReply = _ofp_event.EventOFPRoleReply
+
+
+def on(event: Any, *states: str) -> Callable[[Handler], Handler]:
+    """Decorator: the method handles `event` of datapaths in one of `states`."""
+    decorator: Callable[[Handler], Handler] = _handler.set_ev_cls(event, list(states))
+    return decorator
+
+
+def offline_datapath() -> Any:
+    """Something that has `ofproto` and `ofproto_parser` of OpenFlow 1.3 and no connection."""
+    return _protocol.ProtocolDesc(version=OFP_VERSION)
+
+
+def meter_instruction(parser: Any, meter_id: int) -> Any:
+    """OFPInstructionMeter: some versions want `type_` and `len_`, which they then ignore."""
+    cls = parser.OFPInstructionMeter
+    parameters = inspect.signature(cls).parameters
+    extra = {
+        name: None
+        for name in ("type_", "len_")
+        if name in parameters and parameters[name].default is inspect.Parameter.empty
+    }
+    return cls(meter_id=meter_id, **extra)
+
+
+def error_text(message: Any) -> str:
+    """Names of an OFPErrorMsg's type and code."""
+    ofproto = message.datapath.ofproto
+    try:
+        return (
+            f"{ofproto.ofp_error_type_to_str(message.type)}, "
+            f"{ofproto.ofp_error_code_to_str(message.type, message.code)}"
+        )
+    except Exception:  # an experimenter's error has other fields
+        return f"type {getattr(message, 'type', '?')}, code {getattr(message, 'code', '?')}"
+
+
+class _GreenCalls:
+    """Runs functions of other threads in a green thread of the hub, in order."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._read_fd, self._write_fd = os.pipe()
+        os.set_blocking(self._write_fd, False)
+        self._trampoline: Any = importlib.import_module("eventlet.hubs").trampoline
+
+    def post(self, call: Callable[[], None]) -> None:
+        self._calls.put(call)
+        with contextlib.suppress(BlockingIOError):  # full of wake-ups already
+            os.write(self._write_fd, b".")
+
+    def loop(self) -> None:
+        while True:
+            self._trampoline(self._read_fd, read=True)
+            os.read(self._read_fd, 4096)
+            while not self._calls.empty():
+                try:
+                    self._calls.get()()
+                except Exception:
+                    LOG.exception("call in the hub failed")
+
+
+_green_calls = _GreenCalls() if IS_GREEN else None
+
+
+def in_hub(call: Callable[[], None]) -> None:
+    """Runs `call` where the framework's objects may be used: at once in the calling thread, or
+    soon in the hub's. Calls of one thread keep their order."""
+    if _green_calls is None:
+        call()
+    else:
+        _green_calls.post(call)
+
+
+def send(datapath: Any, data: bytes) -> None:
+    """Sends encoded messages; from any thread. They are lost if the connection has ended."""
+    in_hub(lambda: datapath.send(data))
+
+
+def close(datapath: Any) -> None:
+    """Ends a connection; from any thread."""
+    in_hub(datapath.socket.abort)
+
+
+def ports_of(datapath: Any) -> dict[int, bool]:
+    """Whether each port was up when the switch connected."""
+    return {number: port_is_up(datapath, port) for number, port in datapath.ports.items()}
+
+
+def port_is_up(datapath: Any, port: Any) -> bool:
+    """Of an OFPPort description."""
+    ofproto = datapath.ofproto
+    return not (port.config & ofproto.OFPPC_PORT_DOWN or port.state & ofproto.OFPPS_LINK_DOWN)
+
+
+# What is done with messages that the framework shall not parse, once a switch is known.
+RawHandler = Callable[[Any, bytes], None]
+_raw_handlers: dict[Type, RawHandler] = {}
+COUNTS = Counts()
+_strangers = Strangers()
+_switches: set[Any] = set()  # known and connected
+_log_lines = Bucket(1.0, 20.0)
+
+
+def handle_raw(handlers: Mapping[Type, RawHandler]) -> None:
+    _raw_handlers.update(handlers)
+
+
+def known(datapath: Any) -> None:
+    """The connection is one of our switches'."""
+    datapath.socket.is_known = True
+    _strangers.leave(datapath.socket)
+    _switches.add(datapath)
+    if datapath.state == DEAD:  # it ended meanwhile
+        _switches.discard(datapath)
+
+
+def _warn(text: str, *arguments: object) -> None:
+    """What a stranger can cause must not fill the log."""
+    if _log_lines.take(time.monotonic()):
+        LOG.warning(text, *arguments)
+
+
+_parse = _ofproto_parser.msg
+# It logs every message that it cannot parse, with a traceback and all bytes.
+logging.getLogger(f"{ROOT}.ofproto.ofproto_parser").disabled = True
+
+
+def _checked_parse(
+    datapath: Any, version: int, kind: int, length: int, xid: int, data: bytes
+) -> Any:
+    """The framework's message object, or None if there is nothing for it to do."""
+    raw = bytes(data)
+    verdict = datapath.inlet.judge(raw, time.monotonic())
+    if verdict.pause_s > 0:
+        _hub.sleep(verdict.pause_s)
+    if not verdict.passes:
+        return None
+    handler = _raw_handlers.get(verdict.kind)
+    if handler is not None and datapath.state == MAIN:
+        handler(datapath, raw)
+        return None
+    if verdict.kind is Type.PACKET_IN:
+        return None
+    message = _parse(datapath, version, kind, length, xid, raw)
+    if message is None:
+        COUNTS.add("malformed_messages")
+        raise Malformed(f"{verdict.kind.name} cannot be parsed")
+    return message
+
+
+_ofproto_parser.msg = _checked_parse
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """Our key and certificate, and the authority whose certificates switches must show."""
+
+    key: Path
+    certificate: Path
+    authority: Path
+
+
+def tls_context(files: TlsFiles) -> ssl.SSLContext:
+    """Raises OSError (ssl.SSLError among them) if a file cannot be used."""
+    module: Any = importlib.import_module("eventlet.green.ssl") if IS_GREEN else ssl
+    context: ssl.SSLContext = module.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(files.certificate, files.key)
+    context.load_verify_locations(files.authority)
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+class _Listener:
+    """Stands in for the framework's OpenFlowController."""
+
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+        self._tls = tls
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._server: Any = _hub.listen((host, port), family=family)
+
+    def __call__(self) -> None:
+        while True:
+            try:
+                connection, address = self._server.accept()
+            except OSError as error:
+                _warn("a connection could not be accepted: %s", error)
+                _hub.sleep(0.1)
+                continue
+            _hub.spawn(self._serve, connection, address)
+
+    def _serve(self, connection: Any, address: Any) -> None:
+        where = f"{address[0]}:{address[1]}"
+        COUNTS.add("connections")
+        channel = Channel(connection, is_green=IS_GREEN, handshake_s=HANDSHAKE_S)
+        displaced = _strangers.enter(channel)
+        if isinstance(displaced, Channel):
+            COUNTS.add("displaced")
+            displaced.abort()
+        try:
+            if self._tls is not None:
+                channel.start_tls(self._tls)
+            self._follow(channel, address)
+        except ssl.SSLError as error:
+            COUNTS.add("tls_failures")
+            _warn("connection from %s refused: TLS: %s", where, error.reason or error)
+        except Malformed as error:
+            _warn("connection from %s closed: malformed OpenFlow: %s", where, error)
+        except Exception as error:
+            _warn("connection from %s closed: %s: %s", where, type(error).__name__, error)
+        finally:
+            if channel.has_timed_out:
+                COUNTS.add("handshake_timeouts")
+            _strangers.leave(channel)
+            channel.close()
+
+    def _follow(self, channel: Channel, address: Any) -> None:
+        datapath = _controller.Datapath(channel, address)
+        datapath.inlet = Inlet(COUNTS)
+        channel.vet = datapath.inlet.vet
+        channel.ended = partial(_ended, datapath)
+        with contextlib.closing(datapath):
+            datapath.serve()
+
+
+def _ended(datapath: Any) -> None:
+    """With os-ken 4.x's native hub the sending thread waits for ever for something to send, and
+    nobody would hear of the end before it."""
+    _switches.discard(datapath)
+    datapath.set_state(DEAD)
+    datapath.send(b"")
+
+
+def _keep_alive() -> None:
+    """Asks every switch for an echo now and then: Channel ends what is silent. (The framework
+    would take a thread for each connection, which outlives it for a while.)"""
+    while True:
+        _hub.sleep(ECHO_INTERVAL_S)
+        for datapath in list(_switches):
+            datapath.send_msg(datapath.ofproto_parser.OFPEchoRequest(datapath))
+
+
+def start(
+    app_module: str,
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None = None,
+    **app_arguments: Any,
+) -> list[Any]:
+    """Starts the OpenFlow listener and the app of `app_module` (which gets `app_arguments`).
+
+    Call from the main thread, then `wait`. Raises OSError if the address cannot be used.
+    """
+    _cfg.CONF(args=[], project="downpour", prog="controller", default_config_files=[])
+    listener = _Listener(host, port, tls)
+    _ofp_handler.OpenFlowController = lambda: listener
+    if _green_calls is not None:
+        _hub.spawn(_green_calls.loop)
+    _hub.spawn(_keep_alive)
+    manager = _app_manager.AppManager.get_instance()
+    manager.load_apps([app_module, f"{ROOT}.controller.ofp_handler"])
+    contexts = manager.create_contexts()
+    services: list[Any] = manager.instantiate_apps(**contexts, **app_arguments)
+    return services
+
+
+def wait(services: list[Any]) -> None:
+    """Blocks the main thread while the listener runs; signal handlers run meanwhile."""
+    if IS_GREEN:
+        _hub.joinall(services)
+    else:
+        while all(service.is_alive() for service in services):
+            time.sleep(0.2)

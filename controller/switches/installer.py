@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each switch shall hold, and whether it is known to: deltas are sent phase by phase, and a
+switch whose content is unknown is read and given the difference.
+
+Changes go on side by side, at the same switch too: they must not touch the same entries, which is
+for the planner to see to (changes.py). Only while a switch is read and mended it is left alone by
+others. A switch that does not answer delays only those who need it, and is left out after that
+until it is read again: no later change waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from controller.paths.entries import Entry
+from controller.paths.messages import (
+    Delta,
+    Message,
+    delta,
+    messages_of,
+)
+
+Phase = Mapping[str, Delta]
+RETRY_S = 2.0  # a switch that did not answer is not asked again sooner by a request
+
+
+class Why(StrEnum):
+    """Why a switch did not confirm."""
+
+    NOT_CONNECTED = "not connected"
+    TIMEOUT = "no answer to the barrier in time"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Failure:
+    why: Why
+    text: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.why}: {self.text}" if self.text else str(self.why)
+
+
+# Sends each switch its messages, waits until all confirmed (or a time limit), and returns the
+# failures; a switch that is not in the result has confirmed everything. Calls may overlap.
+Apply = Callable[[Mapping[str, Sequence[Message]]], Mapping[str, Failure]]
+# What each switch holds of ours.
+Read = Callable[[Iterable[str]], Mapping[str, "frozenset[Entry] | Failure"]]
+
+
+@dataclass(eq=False)
+class _Turn:
+    alone: bool
+
+
+def _may_go(turn: _Turn, queue: Sequence[_Turn]) -> bool:
+    if turn.alone:
+        return queue[0] is turn
+    return not any(earlier.alone for earlier in queue[: queue.index(turn)])
+
+
+@dataclass
+class _Switch:
+    desired: dict[object, Entry]
+    known: bool = False
+    refusing: bool = False  # not tried again until it reconnects or its desired state changes
+    failure: Failure = field(default_factory=lambda: Failure(Why.NOT_CONNECTED))
+    failed_at: float | None = None
+    epoch: int = 0  # counts connections and their ends
+    queue: list[_Turn] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`failures`: switches that have not confirmed. `undone`: all is as it was before, because a
+    switch refused."""
+
+    failures: Mapping[str, Failure]
+    undone: bool = False
+
+
+class Installer:
+    """Thread-safe. `on_known(switch, known)` is called, without a lock held, when it changes."""
+
+    def __init__(
+        self,
+        switches: Iterable[str],
+        apply: Apply,
+        read: Read,
+        on_known: Callable[[str, bool], None] = lambda _switch, _known: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._apply = apply
+        self._read = read
+        self._on_known = on_known
+        self._clock = clock
+        self._turns = threading.Condition()
+        self._switches = {name: _Switch({}) for name in switches}
+
+    # -- reading; never waits
+
+    def known(self, switch: str) -> bool:
+        return self._switches[switch].known
+
+    def all_known(self) -> dict[str, bool]:
+        return {name: self._switches[name].known for name in sorted(self._switches)}
+
+    def desired(self, switch: str) -> frozenset[Entry]:
+        return frozenset(list(self._switches[switch].desired.values()))
+
+    def failure_of(self, switch: str) -> Failure:
+        return self._switches[switch].failure
+
+    # -- turns
+
+    @contextlib.contextmanager
+    def _turn_at(self, switches: Iterable[str], *, alone: bool) -> Iterator[None]:
+        """Some may talk to a switch together, or one `alone`; first come, first served."""
+        turn = _Turn(alone)
+        queues = [self._switches[name].queue for name in frozenset(switches)]
+        with self._turns:
+            for queue in queues:
+                queue.append(turn)
+            self._turns.wait_for(lambda: all(_may_go(turn, queue) for queue in queues))
+        try:
+            yield
+        finally:
+            with self._turns:
+                for queue in queues:
+                    queue.remove(turn)
+                self._turns.notify_all()
+
+    # -- switches come and go
+
+    def connected(self, switch: str) -> Failure | None:
+        """Reads what the switch holds and sends the difference; None: done and confirmed."""
+        self._lost(switch, Failure(Why.TIMEOUT, "its content is not known yet"))
+        self._switches[switch].refusing = False
+        with self._turn_at([switch], alone=True):
+            return self._reconcile([switch]).get(switch)
+
+    def disconnected(self, switch: str) -> None:
+        self._lost(switch, Failure(Why.NOT_CONNECTED))
+
+    def _lost(self, switch: str, failure: Failure) -> None:
+        with self._turns:
+            state = self._switches[switch]
+            state.epoch += 1
+            was, state.known = state.known, False
+            state.failure, state.failed_at = failure, None
+        if was:
+            self._on_known(switch, False)
+
+    def retry(self, switches: Iterable[str], *, even_refusing: bool = False) -> dict[str, Failure]:
+        """Reconciles those whose content is unknown and leaves the rest alone. Returns the
+        failures."""
+        todo = [
+            s
+            for s in switches
+            if not self._switches[s].known and (even_refusing or not self._switches[s].refusing)
+        ]
+        if not todo:
+            return {}
+        with self._turn_at(todo, alone=True):
+            return self._reconcile([s for s in todo if not self._switches[s].known])
+
+    # -- changing
+
+    def reset(
+        self, base: Mapping[str, Iterable[Entry]], more: Mapping[str, Iterable[Entry]]
+    ) -> None:
+        """Another desired state; what the switches hold is not known. Nobody is told."""
+        with self._turns:
+            for name, state in self._switches.items():
+                entries = (*base[name], *more.get(name, ()))
+                state.desired = {entry.key: entry for entry in entries}
+                state.known = state.refusing = False
+                state.epoch += 1
+                state.failure, state.failed_at = Failure(Why.NOT_CONNECTED), None
+
+    def execute(self, phases: Sequence[Phase], *, may_undo: bool) -> Outcome:
+        """Each phase is confirmed by all its switches before the next begins. Where a switch does
+        not answer, the change goes on without it (its new desired state is kept). Where one
+        refuses and `may_undo`, all is undone in the opposite order."""
+        concerned = {switch for phase in phases for switch in phase}
+        done = 0
+        try:
+            self._reconcile_in_turn(s for s in concerned if self._worth_trying(s))
+            for phase in phases:
+                done += 1
+                with self._turn_at(phase, alone=False):
+                    failed = self._send(phase)
+                if may_undo and any(f.why is Why.REFUSED for f in failed.values()):
+                    self._undo(phases[:done])
+                    return Outcome(failed, undone=True)
+        except BaseException:
+            # Whatever it was: the desired state is the new one, what the switches hold is unknown.
+            with self._turn_at(concerned, alone=False):
+                for phase in phases[done:]:
+                    for switch, change in phase.items():
+                        _apply_to(self._switches[switch].desired, change)
+                for switch in concerned:
+                    self._set_unknown(switch, Failure(Why.TIMEOUT, "internal error"))
+            raise
+        return Outcome({s: self._switches[s].failure for s in concerned if not self.known(s)})
+
+    def _worth_trying(self, switch: str) -> bool:
+        state = self._switches[switch]
+        if state.known:
+            return False
+        return state.failed_at is None or self._clock() - state.failed_at >= RETRY_S
+
+    def _send(self, phase: Phase) -> dict[str, Failure]:
+        messages: dict[str, Sequence[Message]] = {}
+        for switch, change in phase.items():
+            state = self._switches[switch]
+            _apply_to(state.desired, change)
+            state.refusing = False
+            if state.known:
+                todo = messages_of(change)
+                if todo:
+                    messages[switch] = todo
+        return self._confirm(messages)
+
+    def _undo(self, phases: Sequence[Phase]) -> None:
+        for phase in reversed(phases):
+            with self._turn_at(phase, alone=False):
+                self._send({switch: change.inverse for switch, change in phase.items()})
+        switches = {switch for phase in phases for switch in phase}
+        self._reconcile_in_turn(s for s in switches if not self.known(s))
+
+    def _reconcile_in_turn(self, switches: Iterable[str]) -> None:
+        todo = list(switches)
+        if todo:
+            with self._turn_at(todo, alone=True):
+                self._reconcile([s for s in todo if not self.known(s)])
+
+    def _reconcile(self, switches: Iterable[str]) -> dict[str, Failure]:
+        todo = list(switches)
+        if not todo:
+            return {}
+        epochs = {switch: self._switches[switch].epoch for switch in todo}
+        failures: dict[str, Failure] = {}
+        messages: dict[str, Sequence[Message]] = {}
+        for switch, held in self._read(todo).items():
+            if isinstance(held, Failure):
+                failures[switch] = held
+                continue
+            change = messages_of(delta(held, self._switches[switch].desired.values()))
+            if change:
+                messages[switch] = change
+        failures.update(self._confirm(messages))
+        for switch in todo:
+            if switch in failures:
+                self._set_unknown(switch, failures[switch])
+            else:
+                self._set_known(switch, epochs[switch])
+        return failures
+
+    def _confirm(self, messages: Mapping[str, Sequence[Message]]) -> dict[str, Failure]:
+        failures = dict(self._apply(messages)) if messages else {}
+        for switch, failure in failures.items():
+            self._set_unknown(switch, failure)
+        return failures
+
+    def _set_known(self, switch: str, epoch: int) -> None:
+        with self._turns:
+            state = self._switches[switch]
+            if state.epoch != epoch:
+                return  # it has gone meanwhile, or come anew
+            was, state.known = state.known, True
+            state.refusing = False
+        if not was:
+            self._on_known(switch, True)
+
+    def _set_unknown(self, switch: str, failure: Failure) -> None:
+        with self._turns:
+            state = self._switches[switch]
+            was, state.known = state.known, False
+            state.failure = failure
+            state.failed_at = None if failure.why is Why.NOT_CONNECTED else self._clock()
+            state.refusing = failure.why is Why.REFUSED
+        if was:
+            self._on_known(switch, False)
+
+
+def _apply_to(desired: dict[object, Entry], change: Delta) -> None:
+    for entry in change.removed:
+        desired.pop(entry.key, None)
+    for entry in change.added:
+        desired[entry.key] = entry

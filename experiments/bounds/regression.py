@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m experiments regression [NAME]`: a run held against the accepted bands of its metrics.
+
+Exit codes: 0 every metric is within its band; 1 one is not, or the run could not be made; 2 bad
+usage or input. What is written for CI systems is complete or absent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import difflib
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from common.places import BUILD, ROOT, RUNS
+from experiments.bounds import bands
+from experiments.bounds.bands_report import (
+    Outcome,
+    junit,
+    markdown,
+    table,
+)
+from experiments.cells.run_directory import write_text
+from experiments.design.spec import (
+    UsageError,
+    at_level,
+    find,
+    load,
+    override,
+)
+from experiments.runs import runner
+from experiments.runs.options import add_guest_options, clock_of
+from experiments.runs.progress import make_reporter
+from virtual.kernel_build import find_kernel
+
+EXIT_OK, EXIT_OUTSIDE = 0, 1
+DEFAULT: Final = "regression"
+DEFAULT_TOLERANCE: Final = 0.001  # 0.1 %: for other packages' versions
+SUMMARY_VARIABLE: Final = "GITHUB_STEP_SUMMARY"
+
+
+def _share(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", text.strip())
+    if match is None or float(match[1]) > 100:
+        raise argparse.ArgumentTypeError(f"found '{text}'; valid: 0% to 100%, e.g. 0.1%")
+    return float(match[1]) / 100
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments regression",
+        description="Runs an experiment and holds its metrics against the accepted bands.",
+        epilog="exit codes: 0 every metric is within its band; 1 one is not, or the run could not "
+        "be made; 2 bad usage or input",
+    )
+    parser.add_argument("name", nargs="?", default=DEFAULT, metavar="NAME",
+                        help=f"an experiment that has bands (default: {DEFAULT})")  # fmt: skip
+    parser.add_argument("--clock", choices=("auto", "native", "virtual"), default="auto",
+                        help="auto: virtual if its kernel is built, else native")  # fmt: skip
+    parser.add_argument("--duration", type=float, metavar="S", help="seconds of the trace")
+    parser.add_argument("--run", type=Path, metavar="RUN",
+                        help="judge this run directory instead of making a run")  # fmt: skip
+    parser.add_argument("--bands", type=Path, metavar="FILE",
+                        help="other bands than experiments/catalogue/bands/NAME.yaml")  # fmt: skip
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML there")
+    parser.add_argument("--summary", type=Path, metavar="FILE",
+                        help=f"append a Markdown summary to it (default: ${SUMMARY_VARIABLE}, "
+                        "if that is set)")  # fmt: skip
+    parser.add_argument("--update-bands", type=Path, metavar="FILE",
+                        help="write a proposal of new bands there, and show what differs; the "
+                        "bands in force stay as they are")  # fmt: skip
+    parser.add_argument("--tolerance", type=_share, default=DEFAULT_TOLERANCE, metavar="P%",
+                        help="of the measured values on either side, in a proposal "
+                        "(default: 0.1%%)")  # fmt: skip
+    parser.add_argument("--build", type=Path, default=BUILD, metavar="DIR",
+                        help="where the C programs are")  # fmt: skip
+    add_guest_options(parser)
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    """Raises UsageError, SpecErrors, OSError as `cli.main` reports them."""
+    options = _parser().parse_args(argv)
+    path = options.bands if options.bands is not None else bands.path_of(options.name)
+    file = bands.load(path)
+    proposal: Path | None = options.update_bands
+    if proposal is not None and (proposal.exists() or proposal.resolve() == path.resolve()):
+        raise UsageError(
+            f"--update-bands: found {proposal}, which exists; valid: a new file, to be looked at "
+            "before it replaces the bands in force"
+        )
+    started = datetime.datetime.now(datetime.UTC)
+    began = time.monotonic()
+    failed: Mapping[str, str] = {}
+    try:
+        run = options.run if options.run is not None else _make(options, argv)
+        failed = _failed(run)
+        found = bands.judge(file.bands, _metrics(run))
+        outcome = Outcome(options.name, tuple(found), facts=_facts(run, path), failed=failed)
+    except (runner.RunError, runner.NetworkError) as error:
+        facts = {"bands": _shown(path)}
+        outcome = Outcome(options.name, problem=str(error), facts=facts, failed=failed)
+    stamp = started.isoformat(timespec="seconds").removesuffix("+00:00")
+    outcome = replace(outcome, started=stamp, took_s=time.monotonic() - began)
+    _tell(outcome, options)
+    if proposal is not None and not outcome.problem:
+        _propose(proposal, path, file.bands, outcome, options.tolerance)
+    return EXIT_OK if outcome.ok else EXIT_OUTSIDE
+
+
+# -- the run ----------------------------------------------------------------------------------
+def _make(options: argparse.Namespace, argv: Sequence[str]) -> Path:
+    """Runs the experiment. Raises RunError, NetworkError, SpecErrors or UsageError."""
+    if options.clock == "auto":
+        options.clock = "virtual" if find_kernel() is not None else "native"
+        if options.clock == "native" and os.geteuid() != 0:
+            raise runner.RunError(
+                "found no kernel for virtual time, and no root; valid: `make virtual-kernel` "
+                "first, or `make regression CLOCK=native`"
+            )
+    spec = override(at_level(load(find(options.name)), None), {"duration_s": options.duration})
+    planned = runner.plan(spec)
+    clock = clock_of(options, planned)
+    runner.check_machine(planned, RUNS, options.build, clock.name)
+    result = runner.run_experiment(
+        spec,
+        planned,
+        make_reporter(),
+        build=options.build.resolve(),
+        command=["experiments", "regression", *argv],
+        clock=clock,
+    )
+    return result.path
+
+
+def _metrics(run: Path) -> Mapping[str, Any]:
+    """Raises RunError where the run has none."""
+    path = run / "metrics.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise runner.RunError(
+            f"found no metrics in {path} ({error}); valid: a run directory with its report "
+            "(`python -m experiments report RUN` writes it again)"
+        ) from None
+    if not isinstance(found, dict) or not isinstance(found.get("cells"), dict):
+        raise runner.RunError(f"found {path} without cells; valid: metrics.json of a run")
+    return found
+
+
+def _failed(run: Path) -> dict[str, str]:
+    """Cells of a run that have no result, by its manifest, and why."""
+    try:
+        manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {cell: str(about.get("reason")) for cell, about in manifest.get("failed", {}).items()}
+
+
+def _facts(run: Path, path: Path) -> dict[str, str]:
+    metrics = _metrics(run)
+    facts = {"clock": str(metrics.get("clock", "?")), "verdict": str(metrics.get("verdict", "?"))}
+    lengths = {f"{bands.number(c['cell']['duration_s'])} s" for c in metrics["cells"].values()}
+    facts |= {"length": ", ".join(sorted(lengths))} if lengths else {}
+    return facts | {"bands": _shown(path), "run": _shown(run)}
+
+
+def _shown(path: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(ROOT))
+    except ValueError:
+        return path.name
+
+
+# -- what it leaves ---------------------------------------------------------------------------
+def _tell(outcome: Outcome, options: argparse.Namespace) -> None:
+    for name, problem in outcome.errors.items():
+        print(f"*** {name}: {problem}", file=sys.stderr)
+    if not outcome.problem:
+        print(table(outcome.findings), end="")
+    for finding in outcome.offending:
+        print(f"*** {finding}", file=sys.stderr)
+    print(outcome.headline)
+    if options.junit is not None:
+        options.junit.parent.mkdir(parents=True, exist_ok=True)
+        write_text(options.junit, junit(outcome))
+    variable = os.environ.get(SUMMARY_VARIABLE)
+    summary = options.summary or (Path(variable) if variable else None)
+    if summary is not None:
+        with summary.open("a", encoding="utf-8") as stream:
+            stream.write(markdown(outcome))
+
+
+def _propose(
+    proposal: Path, path: Path, known: Sequence[bands.Band], outcome: Outcome, share: float
+) -> None:
+    before = path.read_text(encoding="utf-8")
+    after = bands.propose(before, known, outcome.findings, share)
+    write_text(proposal, after)
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), _shown(path), str(proposal), lineterm=""
+    )
+    print("\n".join(lines) or "the measured values propose the bands that are in force")
+    print(f"Proposed bands: {proposal}; those in force, {_shown(path)}, are unchanged")

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Captures of links while a cell runs: what is asked for, and what is left in the cell's directory:
+`captures/<link>.pcapng`, and `captures.json`, which says what each of them misses."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common.shell import NetworkError
+from experiments.cells.run_directory import write_json
+from topologies.emulate.emulation import Emulation
+from topologies.model.network import Network
+from topologies.watch.capture import (
+    DEFAULT_LIMIT_BYTES,
+    LEAST_LIMIT_BYTES,
+    Capture,
+    await_listening,
+    links_of,
+    tap_of,
+)
+
+
+@dataclass(frozen=True)
+class Captures:
+    """`snap_bytes`: of each frame (0: all). It is no part of what determines a cell."""
+
+    links: tuple[str, ...] = ()
+    limit_bytes: int = DEFAULT_LIMIT_BYTES
+    snap_bytes: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Captures:
+        return cls(tuple(raw["links"]), int(raw["limit_bytes"]), int(raw["snap_bytes"]))
+
+
+NO_CAPTURES = Captures()
+
+
+def problems(captures: Captures, networks: Iterable[Network]) -> list[str]:
+    """What is wrong with what is asked for. A link must be in the network of one cell at least:
+    the number of receivers may be a factor."""
+    if not captures.links:
+        return []
+    found = []
+    if captures.limit_bytes < LEAST_LIMIT_BYTES:
+        found.append(
+            f"--capture-bytes: found {captures.limit_bytes}; valid: {LEAST_LIMIT_BYTES} or more"
+        )
+    largest = max(networks, key=lambda n: len(n.links))
+    names = {name for link in largest.links for name in (link.name, _turned(link.name))}
+    for name in captures.links:
+        if name not in names:
+            found.append(
+                f"--capture: found '{name}'; valid (or with the ends the other way round, to "
+                f"capture at the other end): {', '.join(links_of(largest))}"
+            )
+    return found
+
+
+def _turned(name: str) -> str:
+    a, _, b = name.partition(":")
+    return f"{b}:{a}"
+
+
+class Capturing:
+    """The captures of one cell, from `start` to `stop`."""
+
+    def __init__(self, captures: Captures, emulation: Emulation, out: Path) -> None:
+        self._asked, self._emulation, self._out = captures, emulation, out
+        self._running: list[Capture] = []
+        self._absent: list[dict[str, Any]] = []
+
+    def start(self) -> None:
+        """Returns when all capture. NetworkError."""
+        for name in dict.fromkeys(self._asked.links):
+            try:
+                tap_of(self._emulation.network, name)
+            except NetworkError:
+                problem = "this cell's network has no such link"
+                self._absent.append({"link": name, "problem": problem})
+                continue
+            self._running.append(
+                self._emulation.capture(
+                    name,
+                    self._out / "captures",
+                    limit_bytes=self._asked.limit_bytes,
+                    snap_bytes=self._asked.snap_bytes,
+                )
+            )
+        await_listening(self._running)
+
+    def stop(self) -> None:
+        """Ends them and writes captures.json; nothing if nothing was asked for. Idempotent."""
+        running, self._running = self._running, []
+        if not running and not self._absent:
+            return
+        for capture in running:
+            capture.tell_to_stop()
+        described = [capture.finish().to_dict() for capture in running]
+        write_json(self._out / "captures.json", [*described, *self._absent])
+        self._absent = []

@@ -1,0 +1,404 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every kind of cell does on a running network: LDM servers, queues, samples, round trips, and
+what is written down of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from common.files import tail
+from controller.api.path_client import PathClient, PathClientError
+from experiments.cells import samplers
+from experiments.cells.cell_logs import LineCounter, parse_ping_min_ms
+from experiments.cells.fidelity import Fidelity
+from experiments.cells.job import Job
+from experiments.cells.run_directory import write_json, write_text
+from experiments.design import configs, queue_place, shaping
+from experiments.design.expansion import Feed, disk_needed_bytes
+from experiments.design.shaping import Setting
+from experiments.verdict import ShaperSample
+from topologies.emulate.emulation import Emulation
+from topologies.model.network import Network
+
+LISTS_S: Final = 30.0  # for lists of products that are made as they come
+END_S: Final = 15.0  # for a program to end after SIGTERM
+PINGS: Final = 6
+POLL_S: Final = 0.2
+PROGRESS_S: Final = 1.0
+
+
+Step = tuple[str, Callable[[], None]]
+
+
+class CellError(Exception):
+    """The cell cannot go on; the text says why."""
+
+
+def emit(event: str, **values: Any) -> None:
+    sys.stdout.write(json.dumps({"event": event, **values}) + "\n")
+    sys.stdout.flush()
+
+
+def phase(text: str) -> None:
+    emit("phase", text=text)
+
+
+def until_whole_second_s(now_ns: int) -> float:
+    """Time to the next whole second of a clock that shows `now_ns`."""
+    return (1_000_000_000 - now_ns % 1_000_000_000) / 1e9
+
+
+def await_whole_second(clock: str) -> None:
+    """In virtual time every step begins at a whole second: how many microseconds the steps before
+    took depends on the machine (is a program's byte code cached, how long is a path), and what is
+    measured must not depend on that. It costs no real time there; with the native clock it would,
+    so nothing is waited for."""
+    if clock == "virtual":
+        time.sleep(until_whole_second_s(time.time_ns()))
+
+
+class CellBase:
+    """A cell on a running network. What it learns it leaves in the cell's directory `out`."""
+
+    def __init__(self, job: Job, network: Network, emulation: Emulation, out: Path) -> None:
+        self.job, self.cell, self.network, self.emulation, self.out = (
+            job,
+            job.cell,
+            network,
+            emulation,
+            out,
+        )
+        self.publisher = network.publisher.name
+        self.subscribers = self.cell.subscribing(h.name for h in network.subscribers)
+        self.logs = out / "logs"
+        self.settings: list[Setting] = []
+        self.daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self.fidelity = Fidelity(emulation, out, job.build)
+        self.followers: dict[str, subprocess.Popen[bytes]] = {}  # by the queue they list
+        self.rtt_measured_ms: dict[str, float] = {}
+        self.rtt_after_ms: dict[str, float] = {}
+        self.times: dict[str, float] = {"started": time.time()}
+        self.drained = False
+        (out / "products").mkdir(exist_ok=True)
+        self.logs.mkdir(exist_ok=True)
+        self.work = job.work
+        self.work.mkdir(parents=True, exist_ok=True)
+        needed = disk_needed_bytes(self.cell, int(job.trace_info["bytes"]))
+        self.queues, self.queues_on = queue_place.choose(
+            needed, job.run_id, self.work, keep=job.keep_work
+        )
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What is done on the network, in order, with what is said of it."""
+        raise NotImplementedError
+
+    def finish(self) -> tuple[str, bool]:
+        """cell.json and verdict.json; (verdict, all products identical)."""
+        raise NotImplementedError
+
+    # -- the network itself -------------------------------------------------------------------
+    def probe_links(self) -> None:
+        """The links' delays, before anything else is sent."""
+        self.fidelity.probe_links("before")
+
+    def look_again(self, lanes: Mapping[str, int]) -> None:
+        """After the replay: settings, links' delays, and round trips of `lanes`."""
+        self.fidelity.read_again()
+        self.fidelity.probe_links("after")
+        self.rtt_after_ms = self.measure_round_trips(lanes)
+
+    def measure_round_trips(self, lanes: Mapping[str, int]) -> dict[str, float]:
+        """Smallest of a few pings over the path, from each subscriber on its lane. Shows that the
+        path carries, and is evidence that its delays are the asked ones."""
+        publisher = self.network.publisher
+        pings = ["ping", "-n", "-q", "-c", str(PINGS), "-i", "0.2", "-W", "2"]
+        running = {
+            h: self.emulation.popen(
+                h,
+                [*pings, publisher.path_nic(lane).ip],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+            for h, lane in lanes.items()
+        }
+        measured: dict[str, float] = {}
+        silent = {}
+        for host, process in running.items():
+            output = process.communicate(timeout=30)[0].decode(errors="replace")
+            found = parse_ping_min_ms(output)
+            if found is None:
+                silent[host] = output.strip().splitlines()[-1:]
+            else:
+                measured[host] = found
+        if silent:
+            host, last = next(iter(silent.items()))
+            raise CellError(
+                f"no answer over the path from {publisher.path_nic(lanes[host]).ip} to "
+                f"{', '.join(silent)}; {host}: {' '.join(last)}"
+            )
+        return measured
+
+    # -- shaping ------------------------------------------------------------------------------
+    def shape_feed(self, feed: Feed) -> list[list[str]]:
+        """The publisher's two queues of a feed, on the NIC of its lane; the commands. What the
+        kernel then has goes to `settings`."""
+        nic = self.emulation.nic1_of(self.publisher, feed.lane)
+        group = self.network.group_of(feed.lane)
+        rates = {
+            "r_mc_bps": feed.r_mc_bps,
+            "r_uc_bps": feed.r_uc_bps,
+            "b_mc_bytes": self.cell.b_mc_bytes,
+            "b_uc_bytes": self.cell.b_uc_bytes,
+        }
+        commands = shaping.htb_commands(nic, group, **rates)
+        for command in commands:
+            self.run(self.publisher, command)
+        self.note_settings(
+            lambda: shaping.read_back_htb(
+                self.run(self.publisher, shaping.qdisc_show(nic)),
+                self.run(self.publisher, shaping.class_show(nic)),
+                self.run(self.publisher, shaping.filter_show(nic)),
+                group=group,
+                **rates,
+            ),
+            feed.label,
+        )
+        return commands
+
+    def note_settings(self, read: Callable[[], Iterable[Setting]], label: str = "") -> None:
+        """What `read` finds of the publisher's settings goes to `settings`; it is asked again
+        after the replay."""
+        where = f"{self.publisher} {label}".strip()
+
+        def named() -> list[Setting]:
+            return [dataclasses.replace(s, name=f"{where} {s.name}") for s in read()]
+
+        self.settings += self.fidelity.read(named)
+
+    # -- programs -----------------------------------------------------------------------------
+    def make_queue(self, name: str, size_bytes: int, slots: int) -> None:
+        self.queue(name).parent.mkdir(exist_ok=True)
+        argv = configs.pqcreate_argv(self.job.build, self.queue(name), size_bytes, slots)
+        done = subprocess.run(argv, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise CellError(f"{name}: {' '.join(argv)}: {done.stderr.strip()}")
+
+    def start_daemon(self, name: str, host: str, conf: str, port: int = configs.LDM_PORT) -> None:
+        """ldmd at `host`. `name`: of its queue, log and configuration file."""
+        path = self.work / f"{name}.ldmd.conf"
+        write_text(path, conf)
+        shutil.copy(path, self.logs / path.name)
+        address = configs.ldm_address(self.network.host(host), self.cell.protocol)
+        log = self.log(name)
+        argv = configs.ldmd_argv(self.job.build, self.queue(name), address, port, log, path)
+        # What goes past the log (a missing library, a sanitizer) must not be lost.
+        with log.with_suffix(".stderr").open("ab") as errors:
+            self.daemons[name] = self.emulation.popen(host, argv, stdout=errors, stderr=errors)
+
+    def check_daemons(self) -> None:
+        """Nothing that must run has ended."""
+        if problems := self.emulation.health():
+            raise CellError("; ".join(problems))
+        for name, process in self.followers.items():
+            if process.poll() is not None:
+                self._check_list(name, process)
+        for name, process in self.daemons.items():
+            if process.poll() is not None:
+                errors = tail(self.log(name).with_suffix(".stderr"))
+                raise CellError(
+                    f"ldmd of {name} ended with {process.returncode}:\n"
+                    f"{tail(self.log(name))}\n{errors}".rstrip()
+                )
+
+    def end_daemons(self) -> None:
+        """Subscribers first: none sees its publisher go. Their last lines are statistics."""
+        subscribers = [name for name in self.daemons if name != self.publisher]
+        for name in subscribers:
+            if self.daemons[name].poll() is None:
+                self.daemons[name].send_signal(signal.SIGTERM)
+        for name in [*subscribers, self.publisher]:
+            if name in self.daemons:
+                self.end(self.daemons[name], signal.SIGTERM)
+
+    def end_all(self) -> None:
+        """Whatever still runs."""
+        self.end_daemons()
+        for process in self.followers.values():
+            self.end(process, signal.SIGTERM)
+
+    # -- samples ------------------------------------------------------------------------------
+    def sample(self, stack: ExitStack, every: int, shapers: Mapping[str, tuple[str, str]]) -> None:
+        """sar, ps and the shapers at the publisher, and what the emulation does, until `stack`
+        ends. `shapers`: log's name -> interface and class ("": the root qdisc)."""
+        sar = self._start_sar(every)
+        stack.callback(self.end, sar, signal.SIGINT)
+        sampled: dict[str, Callable[[], str]] = {"ps.log": self._ps}
+        for name, (interface, classid) in shapers.items():
+            sampled[name] = partial(self._shaper, interface, classid)
+        for name, function in sampled.items():
+            sampler = samplers.Sampler(self.logs / name, every, function)
+            sampler.start()
+            stack.callback(sampler.stop)
+        self.fidelity.watch(stack, long_run=every > 1)
+
+    def _start_sar(self, every: int) -> subprocess.Popen[bytes]:
+        most = self.cell.duration_s * 1.5 + self.cell.drain_timeout_s + 60
+        argv = ["sar", "-n", "DEV", "-u", str(every), str(max(2, round(most / every)))]
+        environment = {"LC_ALL": "C", "S_TIME_FORMAT": "ISO", "TZ": "UTC"}
+        with (self.logs / "sar.log").open("wb") as log:
+            return self.emulation.popen(
+                self.publisher, argv, stdout=log, stderr=log, env=environment
+            )
+
+    def _ps(self) -> str:
+        ps, cpu = samplers.process_blocks(self.daemons[self.publisher].pid)
+        with (self.logs / "cpu.log").open("a", encoding="utf-8") as log:
+            log.write(cpu)
+        return ps
+
+    def _shaper(self, interface: str, classid: str) -> str:
+        what = "class" if classid else "qdisc"
+        argv = ["tc", "-s", what, "show", "dev", interface]
+        text = self.emulation.run(self.publisher, argv, check=False).stdout
+        found = samplers.parse_shaper(text, classid or None)
+        return "" if found is None else samplers.shaper_line(ShaperSample(time.time(), *found))
+
+    def save_state(self) -> None:
+        """state/: flows, groups, meters, queueing disciplines and settings before the replay."""
+        folder = self.out / "state"
+        folder.mkdir()
+        for name, text in self.emulation.dumps().items():
+            write_text(folder / name, text)
+
+    def save_paths(self, file: str) -> list[dict[str, Any]]:
+        """The paths as the path service shows them, also in `file`."""
+        try:
+            with PathClient(self.emulation.controller_socket) as service:
+                paths = service.paths()
+        except PathClientError as error:
+            raise CellError(f"the path service does not tell its paths: {error}") from None
+        write_json(self.out / file, paths)
+        return paths
+
+    # -- results ------------------------------------------------------------------------------
+    def list_queues(self, lists: Sequence[tuple[str, str, str | None]]) -> None:
+        """Digest, size and name of every product, recomputed from the bytes. `lists`: name of the
+        list, of the queue, and the feed (None: all)."""
+        running: dict[str, subprocess.Popen[bytes]] = {}
+        for name, queue, feed in lists:
+            argv = configs.pqcat_list_argv(self.job.build, self.queue(queue), feed)
+            running[name] = self._list_to_file(name, argv)
+            if len(running) % (os.cpu_count() or 1) == 0:
+                for process in running.values():
+                    process.wait()
+        for name, process in running.items():
+            self._check_list(name, process)
+
+    def _list_to_file(self, name: str, argv: list[str]) -> subprocess.Popen[bytes]:
+        with (
+            self.product_list(name).open("wb") as target,
+            (self.logs / f"{name}.pqcat.stderr").open("wb") as errors,
+        ):
+            return subprocess.Popen(argv, stdout=target, stderr=errors)
+
+    def _check_list(self, name: str, process: subprocess.Popen[bytes]) -> None:
+        if process.wait() != 0:
+            errors = tail(self.logs / f"{name}.pqcat.stderr")
+            raise CellError(f"pqcat of {name} ended with {process.returncode}: {errors}")
+
+    def follow_queue(self, name: str) -> None:
+        """Lists the products of a queue as they come: one that does not hold the whole replay."""
+        argv = configs.pqcat_follow_argv(self.job.build, self.queue(name))
+        self.followers[name] = self._list_to_file(name, argv)
+
+    def end_followers(self, products: int) -> None:
+        """Gives the lists time to become complete: `products` lines each."""
+        counters = {n: LineCounter(self.product_list(n), ("",)) for n in self.followers}
+        deadline = time.monotonic() + LISTS_S
+        while any(c.poll() < products for c in counters.values()) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        for name, process in self.followers.items():
+            process.send_signal(signal.SIGTERM)
+            self._check_list(name, process)
+
+    def save_description(self, state_dir: Path) -> None:
+        write_text(self.out / "network.json", self.network.to_json())
+        write_json(self.out / "facts.json", self.emulation.facts.to_dict())
+        write_json(
+            self.out / "links.json", [dataclasses.asdict(r) for r in self.emulation.readback]
+        )
+        for log in sorted(state_dir.rglob("*.log")):
+            target = self.logs / log.name
+            if not target.exists():
+                shutil.copy(log, target)
+        for errors in self.logs.glob("*.stderr"):
+            if errors.stat().st_size == 0 and errors.name != "cell.stderr":  # still open
+                errors.unlink()
+
+    def common_json(self) -> dict[str, Any]:
+        """What cell.json says of every kind of cell."""
+        cell, network = self.cell, self.network
+        return {
+            "cell": cell.cell,
+            "experiment": cell.experiment,
+            "level": cell.level,
+            "factors": dict(cell.factors),
+            "protocol": cell.protocol,
+            "m": cell.m,
+            "r_bps": cell.r_bps,
+            "loss": cell.loss,
+            "duration_s": cell.duration_s,
+            "seed": cell.seed,
+            "repeat": cell.repeat,
+            "publisher": self.publisher,
+            "subscribers": self.subscribers,
+            "site_of": {h.name: h.site for h in network.hosts},
+            "rtt_ms": {h: network.round_trip_ms[h] for h in self.subscribers},
+            "rtt_measured_ms": self.rtt_measured_ms,
+            "rtt_after_ms": self.rtt_after_ms,
+            "trace": self.job.trace_info,
+            **self.times,
+            "drained_all": self.drained,
+            "cores": os.cpu_count() or 1,
+            "clock": self.emulation.facts.clock,
+            "topology": network.name,
+            "queues": self.queues_on,
+            "digest": self.job.digest,
+        }
+
+    # -- helpers ------------------------------------------------------------------------------
+    def queue(self, name: str) -> Path:
+        return self.queues / f"{name}.pq"
+
+    def product_list(self, name: str) -> Path:
+        return self.out / "products" / f"{name}.txt"
+
+    def log(self, name: str) -> Path:
+        return self.logs / f"{name}.ldmd.log"
+
+    def run(self, host: str, argv: list[str]) -> str:
+        return self.emulation.run(host, argv).stdout
+
+    @staticmethod
+    def end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+        """Signals a program of ours and waits; SIGKILL if it does not obey."""
+        if process.poll() is None:
+            process.send_signal(number)
+        try:
+            process.wait(timeout=END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

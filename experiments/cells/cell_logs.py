@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a running cell reads in the programs' logs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from common.files import Tail
+
+
+class LineCounter:
+    """Counts lines with one of `words` in a growing log, reading only what is new."""
+
+    def __init__(self, path: Path, words: tuple[str, ...]) -> None:
+        self._tail = Tail(path)
+        self._words = tuple(w.encode() for w in words)
+        self._rest = b""
+        self.count = 0
+
+    def poll(self) -> int:
+        *lines, self._rest = (self._rest + self._tail.read()).split(b"\n")
+        self.count += sum(any(word in line for word in self._words) for line in lines)
+        return self.count
+
+
+# A product is in a subscriber's queue once one of these is in its log.
+DELIVERED: Final = {
+    "ldm7": (" Received: {", " Inserted: ", " Backlog: "),
+    "ldm6": (" Inserted: ",),
+}
+READY: Final = {"ldm7": (" Receiving",), "ldm6": ("willing to be a primary feeder",)}
+
+
+def parse_ping_min_ms(text: str) -> float | None:
+    """The smallest round trip in ping's summary, None without an answer."""
+    found = re.search(r"min/avg/max(?:/mdev)? = ([0-9.]+)/", text)
+    return float(found[1]) if found else None

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One cell, in a process of its own: brings the network up, runs it, takes the network down.
+
+`python -m experiments cell JOB.json OUT_DIR` enters the run's network namespace and writes the
+cell's directory. Progress goes to stdout, one JSON object per line: {"event": "phase", "text"},
+{"event": "progress", ...}, {"event": "done", "verdict", "identical"}, {"event": "error", "text"}.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+from experiments.cells.captures import Capturing
+from experiments.cells.cell_base import (
+    CellBase,
+    CellError,
+    await_whole_second,
+    emit,
+    phase,
+)
+from experiments.cells.job import Job
+from experiments.cells.join_leave_cell import JoinLeaveRun
+from experiments.cells.replay_cell import CellRun
+from experiments.cells.run_directory import write_json
+from experiments.design.join_leave_expansion import JoinLeaveCell
+from topologies.emulate.emulation import NetworkError, open_emulation
+from topologies.emulate.lifecycle import enter
+from topologies.model.network import Network
+
+
+def run_cell(job: Job, out: Path) -> tuple[str, bool]:
+    """Runs the cell in this process, which must have one thread. (verdict, identical)."""
+    network = Network.from_json(job.network.read_text())
+    phase("bringing the network up")
+    with (
+        enter(job.run_id, topology=network.name) as entered,
+        open_emulation(
+            network,
+            entered.state_dir,
+            progress=phase,
+            seed=job.cell.seed,
+            queues=job.cell.guarantee == "queues",
+        ) as emulation,
+    ):
+        kind = JoinLeaveRun if isinstance(job.cell, JoinLeaveCell) else CellRun
+        run: CellBase = kind(job, network, emulation, out)
+        capturing = Capturing(job.captures, emulation, out)
+        try:
+            capturing.start()
+            for text, step in run.steps:
+                await_whole_second(emulation.facts.clock)
+                phase(text)
+                step()
+        except (CellError, NetworkError):
+            # What the counters say may tell why.
+            with contextlib.suppress(Exception):
+                write_json(out / "counters-error.json", emulation.counters())
+            raise
+        finally:
+            run.end_all()
+            capturing.stop()
+            run.save_description(entered.state_dir)
+        return run.finish()
+
+
+def main(job_path: Path, out: Path, errors: IO[str]) -> int:
+    """0 if the cell ran (whatever its verdict), 1 if it could not."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)  # closes the lab on the way out
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    try:
+        job = Job.from_json(job_path.read_text())
+    except OSError as error:
+        print(f"experiments: {error.filename}: {error.strerror}", file=errors)
+        return 1
+    try:
+        verdict, identical = run_cell(job, out)
+    except (CellError, NetworkError) as error:
+        emit("error", text=str(error))
+        return 1
+    except Exception as error:
+        import traceback
+
+        traceback.print_exc(file=errors)
+        emit("error", text=f"{type(error).__name__}: {error}")
+        return 1
+    emit("done", verdict=verdict, identical=identical)
+    return 0

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is measured of the emulation itself, before, during and after a cell's replay: evidence for
+the verdict, in files of the cell's directory (docs/contracts.md)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+import subprocess
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from experiments.cells import samplers
+from experiments.cells.run_directory import write_json
+from experiments.design.shaping import Setting
+from experiments.verdict import cpu_load, queue_watch
+from experiments.verdict.queue_watch import QueueWatch, SocketWatch
+from topologies.emulate import marks
+from topologies.emulate.emulation import Emulation
+from topologies.emulate.facts import Clock
+from topologies.model import wire_plan
+from topologies.model.wire_plan import WIRE
+
+HOSTLAG: Final = "experiments/lag/hostlag"  # below the build directory
+# Of a host's samples. Ten a second cost 24 hosts 1 % of a core; where no program ever waits for a
+# processor, a few show that it is so.
+LAG_INTERVAL_US: Final[dict[Clock, int]] = {"native": 100_000, "virtual": 1_000_000}
+HOSTLAG_END_S: Final = 15.0
+
+
+class Fidelity:
+    """Evidence about the network `lab`, left in the directory `out`."""
+
+    def __init__(self, emulation: Emulation, out: Path, build: Path) -> None:
+        self._emulation, self._out, self._build = emulation, out, build
+        self._readers: list[Callable[[], Iterable[Setting]]] = []
+        self._probes: dict[str, list[dict[str, Any]]] = {}
+
+    def read(self, reader: Callable[[], Iterable[Setting]]) -> list[Setting]:
+        """What `reader` finds of the experiment's settings; it is asked once more by `after`."""
+        self._readers.append(reader)
+        return list(reader())
+
+    def probe_links(self, when: str) -> None:
+        """link-probes.json: the delays of all impaired links `when` ("before" or "after" the
+        replay), while nothing else is sent."""
+        self._probes[when] = [p.to_dict() for p in self._emulation.probe_links()]
+        write_json(self._out / "link-probes.json", self._probes)
+
+    def read_again(self) -> None:
+        """links-end.json, shaping-end.json: the settings after the replay."""
+        links = [dataclasses.asdict(r) for r in self._emulation.read_links()]
+        write_json(self._out / "links-end.json", links)
+        settings = [s.to_dict() for reader in self._readers for s in reader()]
+        write_json(self._out / "shaping-end.json", {"settings": settings})
+
+    # -- during the replay --------------------------------------------------------------------
+    def watch(self, stack: ExitStack, *, long_run: bool) -> None:
+        """Queues and sockets (queues.json), the scheduling lag in each host and its clocks
+        (host-lag.json), processors and processes (load.json; not in virtual time, where none
+        computes for any time) until `stack` ends."""
+        lags = self._start_lags()
+        stack.callback(self._end_lags, lags)
+        if self._emulation.facts.clock == "native":
+            places = cpu_load.place_names(self._emulation.pids)
+            start = cpu_load.read(self._processes(), places)
+            stack.callback(self._write_load, start, places)
+        self._watch_queues(stack, long_run=long_run)
+
+    def _processes(self) -> set[int]:
+        return marks.processes_of(self._emulation.run_id)
+
+    def _write_load(self, start: cpu_load.LoadReading, places: dict[int, str]) -> None:
+        end = cpu_load.read(self._processes(), places)
+        found = cpu_load.between(start, end, cpu_load.clocksource())
+        write_json(self._out / "load.json", found.to_dict())
+
+    def _start_lags(self) -> dict[str, subprocess.Popen[bytes]]:
+        interval_us = LAG_INTERVAL_US[self._emulation.facts.clock]
+        argv = [str(self._build / HOSTLAG), str(interval_us)]
+        hosts = [host.name for host in self._emulation.network.hosts]
+        return {h: self._emulation.popen(h, argv, stdout=subprocess.PIPE) for h in hosts}
+
+    def _end_lags(self, running: dict[str, subprocess.Popen[bytes]]) -> None:
+        found = {}
+        for process in running.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for host, process in running.items():
+            try:
+                text = process.communicate(timeout=HOSTLAG_END_S)[0]
+                found[host] = json.loads(text)
+            except (subprocess.TimeoutExpired, json.JSONDecodeError):
+                process.kill()
+                process.wait()
+        write_json(self._out / "host-lag.json", found)
+
+    def _watch_queues(self, stack: ExitStack, *, long_run: bool) -> None:
+        emulation = self._emulation
+        nodes = [emulation.network.publisher.name, *([WIRE] if WIRE in emulation.pids else [])]
+        queues = QueueWatch(emulation.pids, nodes)
+        sockets = SocketWatch(emulation.pids, [h.name for h in emulation.network.subscribers])
+
+        def look() -> None:
+            queues.look()
+            sockets.look()
+
+        interval_s = queue_watch.LONG_RUN_INTERVAL_S if long_run else queue_watch.INTERVAL_S
+        repeater = samplers.Repeater("queues", interval_s, look)
+        repeater.start()
+        wire = wire_plan.plan(emulation.network, emulation.facts.delay_mechanism)
+        links = {f"{WIRE}/{d.egress}": f"{d.link}/{d.direction}" for d in wire.directions}
+
+        def end() -> None:
+            repeater.stop()
+            found = queues.close()
+            for queue in found:
+                queue.link = links.get(queue.place.rpartition("/")[0])
+            write_json(
+                self._out / "queues.json",
+                {
+                    "interval_s": interval_s,
+                    "failed": repeater.failed,
+                    "queues": [queue.to_dict() for queue in found],
+                    "sockets": sockets.peak_bytes,
+                },
+            )
+
+        stack.callback(end)

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the runner hands over to a cell's process: a file, JOB.json."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from experiments.cells.captures import NO_CAPTURES, Captures
+from experiments.design.expansion import CellSpec
+from experiments.design.join_leave_expansion import JoinLeaveCell
+
+# The phase that a cell reports when its products begin to flow.
+REPLAYING: Final = "replaying the trace"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the parent hands over, besides the cell itself."""
+
+    cell: CellSpec
+    run_id: str
+    network: Path  # network.json
+    trace: Path  # the cut trace
+    trace_info: dict[str, Any]  # cell.json's `trace`
+    build: Path
+    work: Path
+    keep_work: bool
+    digest: str
+    captures: Captures = NO_CAPTURES
+
+    def to_json(self) -> str:
+        raw = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        raw["cell"] = self.cell.to_dict()
+        raw["captures"] = self.captures.to_dict()
+        return json.dumps(raw, default=str, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Job:
+        raw: dict[str, Any] = json.loads(text)
+        for name in ("network", "trace", "build", "work"):
+            raw[name] = Path(raw[name])
+        raw["captures"] = Captures.from_dict(raw["captures"])
+        kind = JoinLeaveCell if "script" in raw["cell"] else CellSpec
+        return cls(**{**raw, "cell": kind.from_dict(raw["cell"])})

@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One cell whose subscribers join and leave: several feeds, each with a path of its own, which the
+publisher's ldmd makes, extends and prunes as subscriptions come and go. All that the cell itself
+does to a path is to start and to end ldmd at a subscriber."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from common.files import tail
+from controller.api.path_client import (
+    Endpoint,
+    PathClient,
+    PathClientError,
+    endpoints_of,
+)
+from experiments.cells import samplers
+from experiments.cells.cell_base import (
+    POLL_S,
+    PROGRESS_S,
+    CellBase,
+    CellError,
+    Step,
+    await_whole_second,
+    emit,
+)
+from experiments.cells.cell_logs import LineCounter
+from experiments.cells.job import REPLAYING, Job
+from experiments.cells.run_directory import write_json, write_text
+from experiments.design import configs, shaping
+from experiments.design.expansion import Feed, receiver_queue_bytes, receiver_queue_slots
+from experiments.design.join_leave_expansion import FEED_SEEDS, JoinLeaveCell, traces_of
+from experiments.design.join_leave_script import Event
+from experiments.verdict.join_leave import judge_files
+from topologies.emulate.emulation import Emulation
+from topologies.model.network import Network
+
+READY_S: Final = 60.0  # until a path stands, or who stays is connected
+SETTLE_S: Final = 5.0  # after the last product: repairs, and branches to be pruned
+
+
+@dataclasses.dataclass(frozen=True)
+class Subscription:
+    """One subscriber's of one feed: an ldmd and a queue of its own."""
+
+    subscriber: str
+    feed: Feed
+    leaf: Endpoint
+    products: int  # of the feed
+
+    @property
+    def name(self) -> str:
+        return f"{self.subscriber}.{self.feed.name}"
+
+    @property
+    def port(self) -> int:
+        """The host's ldmds listen on ports of their own."""
+        return configs.LDM_PORT + self.feed.lane - 1
+
+
+class JoinLeaveRun(CellBase):
+    """The cell on a running network."""
+
+    def __init__(self, job: Job, network: Network, emulation: Emulation, out: Path) -> None:
+        super().__init__(job, network, emulation, out)
+        assert isinstance(job.cell, JoinLeaveCell)
+        self.plan: JoinLeaveCell = job.cell
+        self.traces = traces_of(job.trace.read_text(encoding="ascii"))
+        self.products = {name: len(text.splitlines()) for name, text in self.traces.items()}
+        self.roots: dict[str, Endpoint] = {}
+        self.subscriptions: dict[tuple[str, str], Subscription] = {}
+        for feed in self.plan.feeds:
+            self.roots[feed.name], leaves = endpoints_of(network, feed.lane)
+            for subscriber, name in self.plan.subscriptions:
+                if name == feed.name:
+                    segment = network.segment_of(subscriber, feed.lane)
+                    self.subscriptions[subscriber, name] = Subscription(
+                        subscriber, feed, leaves[segment.name], self.products[name]
+                    )
+        self.events: list[dict[str, Any]] = []  # events.json
+        self.ending: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return (
+            ("probing the links", self.probe_links),
+            ("shaping the sender", self.shape),
+            ("creating the product queues", self.make_queues),
+            ("starting the publisher, which makes the paths", self.start_publisher),
+            ("subscribing those who stay", self.subscribe_stayers),
+            ("measuring round trips", self.measure),
+            (REPLAYING, self.replay),
+            # Whose branches stand follows from the script: paths-end.json says which, no ping.
+            ("looking at the network again", lambda: self.look_again({})),
+            ("ending the LDM servers", self.end_daemons),
+            ("comparing the products", self.list_products),
+        )
+
+    def queue(self, name: str) -> Path:
+        """In a directory of its own: beside it ldmd keeps what it remembers of its sessions."""
+        return self.queues / name / "products.pq"
+
+    # -- set-up -------------------------------------------------------------------------------
+    def shape(self) -> None:
+        commands = [command for feed in self.plan.feeds for command in self.shape_feed(feed)]
+        write_json(
+            self.out / "shaping.json",
+            {
+                "commands": [" ".join(c) for c in commands],
+                "settings": [s.to_dict() for s in self.settings],
+            },
+        )
+        if wrong := shaping.mismatches(self.settings):
+            raise CellError("shaping is not as asked: " + "; ".join(wrong))
+
+    def make_queues(self) -> None:
+        self.make_queue(self.publisher, self.plan.q_snd_bytes, self.plan.n_snd)
+        for subscription in self.subscriptions.values():
+            text = self.traces[subscription.feed.name]
+            size = sum(int(line.split(" ", 1)[0]) for line in text.splitlines())
+            slots = receiver_queue_slots(subscription.products)
+            self.make_queue(subscription.name, receiver_queue_bytes(size), slots)
+
+    def start_publisher(self) -> None:
+        service = self.emulation.controller_socket
+        conf = configs.publisher_conf(self.network, self.plan, self.roots, service)
+        self.start_daemon(self.publisher, self.publisher, conf)
+        self._await(
+            {
+                name: LineCounter(self.log(self.publisher), (f"path ready: path={name},",))
+                for name in self.roots
+            },
+            "no path yet for",
+        )
+
+    def subscribe_stayers(self) -> None:
+        waiting = {}
+        for event in self.plan.script:
+            if event.at_s == 0:
+                self._do(event)
+                name = self.subscriptions[event.subscriber, event.feed].name
+                waiting[name] = LineCounter(self.log(name), (" Receiving",))
+        self._await(waiting, "not connected:")
+        self.save_paths("paths-start.json")
+
+    def measure(self) -> None:
+        """Over the branches of those who stay: those of the others come and go."""
+        lanes = {f.name: f.lane for f in self.plan.feeds}
+        self.rtt_measured_ms = self.measure_round_trips(
+            {e.subscriber: lanes[e.feed] for e in self.plan.script if e.at_s == 0}
+        )
+
+    def _await(self, counters: dict[str, LineCounter], what: str) -> None:
+        deadline = time.monotonic() + READY_S
+        while waiting := [name for name, counter in counters.items() if counter.poll() == 0]:
+            self.check_daemons()
+            if time.monotonic() > deadline:
+                first = waiting[0] if waiting[0] in self.daemons else self.publisher
+                raise CellError(f"{what} {', '.join(waiting)}. {first} says:\n{self._says(first)}")
+            time.sleep(POLL_S)
+
+    def _says(self, name: str) -> str:
+        return tail(self.log(name))
+
+    # -- the script ---------------------------------------------------------------------------
+    def _do(self, event: Event) -> None:
+        """A join, a leave or a kill, and its line in events.json."""
+        subscription = self.subscriptions[event.subscriber, event.feed]
+        name = subscription.name
+        self.events.append({**dataclasses.asdict(event), "time_s": time.time()})
+        if event.what == "join":
+            self._await_ended()
+            conf = configs.subscriber_conf(
+                self.network,
+                self.plan,
+                self.network.host(event.subscriber),
+                subscription.feed,
+                subscription.leaf,
+            )
+            self.start_daemon(name, event.subscriber, conf, subscription.port)
+            return
+        process = self.daemons.pop(name)
+        if event.what == "leave":
+            process.send_signal(signal.SIGTERM)
+        else:
+            os.killpg(process.pid, signal.SIGKILL)  # ldmd and its children, as one session
+        self.ending.append(process)
+
+    def _await_ended(self) -> None:
+        """A subscription's queue and ports must be free again."""
+        for process in self.ending:
+            self.end(process, signal.SIGTERM)
+        self.ending.clear()
+
+    # -- replay -------------------------------------------------------------------------------
+    def replay(self) -> None:
+        """Samples the sender, replays all traces, follows the script, waits for the products."""
+        every = samplers.interval_s(self.plan.duration_s)
+        self.save_state()
+        with ExitStack() as stack:
+            shapers = {
+                f"shaper.{feed.name}.log": (
+                    self.emulation.nic1_of(self.publisher, feed.lane),
+                    shaping.MULTICAST_CLASS,
+                )
+                for feed in self.plan.feeds
+            }
+            self.sample(stack, every, shapers)
+            time.sleep(min(every, 2) + 0.2)  # one sample of the idle sender
+            write_json(self.out / "counters-start.json", self.emulation.counters())
+            await_whole_second(self.emulation.facts.clock)
+            self._insert_and_follow()
+            self.save_paths("paths-end.json")
+            self._save_path_counters()
+            write_json(self.out / "events.json", self.events)
+            write_json(self.out / "counters-end.json", self.emulation.counters())
+            time.sleep(min(every, 2) + 0.2)  # the interval that holds the last product
+
+    def _save_path_counters(self) -> None:
+        try:
+            with PathClient(self.emulation.controller_socket) as service:
+                counters = [service.counters(name) for name in self.roots]
+        except PathClientError as error:
+            raise CellError(f"the path service does not tell its counters: {error}") from None
+        write_json(self.out / "path-counters.json", counters)
+
+    def _start_inserts(self) -> list[subprocess.Popen[bytes]]:
+        inserts = []
+        for feed in self.plan.feeds:
+            trace = self.work / f"{feed.name}.trace.txt"
+            write_text(trace, self.traces[feed.name])
+            argv = configs.pqinsert_argv(
+                self.job.build,
+                self.queue(self.publisher),
+                trace,
+                feed.name,
+                self.plan.seed + FEED_SEEDS * (feed.lane - 1),
+                self.publisher,
+            )
+            with (self.logs / f"pqinsert.{feed.name}.log").open("wb") as log:
+                inserts.append(self.emulation.popen(self.publisher, argv, stdout=log, stderr=log))
+        return inserts
+
+    def _insert_and_follow(self) -> None:
+        inserted = [
+            LineCounter(self.logs / f"pqinsert.{feed.name}.log", (" Inserted: ",))
+            for feed in self.plan.feeds
+        ]
+        last = {name: self._last_product(s) for (_, name), s in self.subscriptions.items()}
+        script = [event for event in self.plan.script if event.at_s > 0]
+        begin = time.time()
+        self.times["insertion_started"] = begin
+        inserts = self._start_inserts()
+        told, deadline = 0.0, None
+        arrived: dict[str, LineCounter] = {}
+        while True:
+            now = time.time()
+            while script and begin + script[0].at_s <= now:
+                self._do(script.pop(0))
+            if deadline is None and all(p.poll() is not None for p in inserts):
+                self._check_inserts(inserts)
+                self.times["insertion_ended"] = now
+            if deadline is None and "insertion_ended" in self.times and not script:
+                deadline = now + self.plan.drain_timeout_s
+                arrived = {
+                    name: LineCounter(self.log(name), (last[name.partition(".")[2]],))
+                    for name in self.daemons
+                    if name != self.publisher
+                }
+            if now - told >= PROGRESS_S:
+                told = now
+                emit(
+                    "progress",
+                    elapsed_s=round(now - begin, 1),
+                    products=sum(self.products.values()),
+                    inserted=sum(counter.poll() for counter in inserted),
+                    subscriptions=len(self.daemons) - 1,
+                    draining=deadline is not None,
+                )
+                self.check_daemons()
+            if deadline is not None:
+                self.drained = all(counter.poll() > 0 for counter in arrived.values())
+                if self.drained or now > deadline:
+                    break
+            wait_s = POLL_S if not script else begin + script[0].at_s - time.time()
+            time.sleep(min(POLL_S, max(0.0, wait_s)))
+        self.times["drained"] = time.time()
+        time.sleep(SETTLE_S)
+        self._await_ended()
+
+    def _last_product(self, subscription: Subscription) -> str:
+        """What the line of the feed's last product ends with, at a subscriber."""
+        return f" {subscription.feed.name}.{subscription.products - 1:06d}"
+
+    def _check_inserts(self, inserts: list[subprocess.Popen[bytes]]) -> None:
+        for feed, process in zip(self.plan.feeds, inserts, strict=True):
+            if process.returncode != 0:
+                log = self.logs / f"pqinsert.{feed.name}.log"
+                raise CellError(
+                    f"pqinsert of {feed.name} ended with {process.returncode}:\n{tail(log)}"
+                )
+
+    # -- results ------------------------------------------------------------------------------
+    def end_daemons(self) -> None:
+        self._await_ended()
+        super().end_daemons()
+
+    def list_products(self) -> None:
+        lists: list[tuple[str, str, str | None]] = [
+            (f"{self.publisher}.{feed.name}", self.publisher, feed.name) for feed in self.plan.feeds
+        ]
+        lists += [(s.name, s.name, None) for s in self.subscriptions.values()]
+        self.list_queues(lists)
+
+    def finish(self) -> tuple[str, bool]:
+        write_json(self.out / "cell.json", self._cell_json())
+        verdict = judge_files(
+            self.out, self.plan, self.network, self.settings, self.rtt_measured_ms
+        )
+        write_json(self.out / "verdict.json", verdict.to_dict())
+        identical = next(c.status for c in verdict.checks if c.name == "products identical")
+        return verdict.verdict, identical == "pass"
+
+    def _cell_json(self) -> dict[str, Any]:
+        cell, network = self.plan, self.network
+        return {
+            **self.common_json(),
+            "kind": "join-leave",
+            "feeds": [
+                {
+                    **dataclasses.asdict(feed),
+                    "products": self.products[feed.name],
+                    "group": network.group_of(feed.lane),
+                    "nic1": self.emulation.nic1_of(self.publisher, feed.lane),
+                    "stays": [
+                        e.subscriber for e in cell.script if e.at_s == 0 and e.feed == feed.name
+                    ],
+                }
+                for feed in cell.feeds
+            ],
+            "endpoints": {
+                s.name: f"{s.leaf.switch}:{s.leaf.port}:{s.leaf.vlan}"
+                for s in self.subscriptions.values()
+            },
+            "parameters": {
+                "RTT_i": sorted(set(network.round_trip_ms.values())),
+                "b_mc": cell.b_mc_bytes,
+                "b_uc": cell.b_uc_bytes,
+                "b_rcv": cell.b_rcv_bytes,
+                "f_snd": cell.f_snd,
+                "f_rcv": cell.f_rcv,
+                "q_snd": cell.q_snd_bytes,
+                "n_snd": cell.n_snd,
+                "tcp_congestion_control": self.emulation.facts.congestion_control,
+            },
+        }

@@ -1,0 +1,444 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cell of the papers' experiments: one feed, all subscribers from the start to the end, by LDM7
+or by LDM6. Replays, waits, collects, judges."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from common.files import tail
+from controller.api.path_client import PathClient, PathClientError, endpoints_of
+from experiments.cells import samplers
+from experiments.cells.cell_base import (
+    POLL_S,
+    PROGRESS_S,
+    CellBase,
+    CellError,
+    Step,
+    await_whole_second,
+    emit,
+)
+from experiments.cells.cell_logs import (
+    DELIVERED,
+    READY,
+    LineCounter,
+)
+from experiments.cells.job import REPLAYING, Job
+from experiments.cells.run_directory import write_json, write_text
+from experiments.design import (
+    burst_loss,
+    configs,
+    loss_model,
+    shaping,
+)
+from experiments.design.background_traffic import Background, BackgroundError
+from experiments.design.expansion import (
+    congestion_window_bytes,
+    congestion_window_packets,
+    holds_the_replay,
+    receiver_queue_bytes,
+    receiver_queue_slots,
+)
+from experiments.verdict import accounts, judge
+from experiments.verdict.collect import collect
+from topologies.emulate.emulation import Emulation
+from topologies.model.network import Network
+
+READY_S: Final = 30.0  # until all subscribers are connected, and 2 s more for each
+READY_PER_HOST_S: Final = 2.0
+
+
+class CellRun(CellBase):
+    """The cell on a running network. Every step leaves what it learnt in the cell's directory."""
+
+    def __init__(self, job: Job, network: Network, emulation: Emulation, out: Path) -> None:
+        super().__init__(job, network, emulation, out)
+        (self.feed,) = self.cell.feeds
+        self.nic1 = emulation.nic1_of(self.publisher)
+        self.max_rtt_ms = max(network.round_trip_ms[h] for h in self.subscribers)
+        self.tbf_limit = self.cell.tbf_limit_bytes(self.max_rtt_ms)
+        self.window_bytes = congestion_window_bytes(
+            self.cell.f_cwnd_factor, self.cell.r_uc_bps, self.max_rtt_ms
+        )
+        self.tcp_found = ""
+        self.loss_models: dict[str, str] = {}  # subscriber -> hash, bursts, or random and why
+        self.background: Background | None = None
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        prepare: tuple[Step, ...] = (
+            ("shaping the sender, injecting loss", self.shape),
+            ("creating the product queues", self.make_queues),
+            ("starting the LDM servers", self.start_daemons),
+            ("waiting for the subscribers", self.await_ready),
+        )
+        if self.cell.protocol == "ldm7":
+            # The publisher's ldmd makes the path, and subscriptions make its tree grow.
+            prepare = (
+                *prepare,
+                ("looking at the path", self.check_path),
+                ("measuring round trips", self.measure),
+            )
+        else:
+            # LDM6 knows of no path. The loss injected for it would hit pings, too.
+            prepare = (
+                ("creating the path", self.make_path),
+                ("looking at the path", self.check_path),
+                ("measuring round trips", self.measure),
+                *prepare,
+            )
+        if self.cell.background_flows:
+            prepare = (*prepare, ("starting the competing flows", self.start_background))
+        return (
+            ("probing the links", self.probe_links),
+            *prepare,
+            (REPLAYING, self.replay),
+            ("looking at the network again", self.look_back),
+            ("ending the LDM servers", self.end_daemons),
+            ("comparing the products", self.list_products),
+        )
+
+    # -- set-up -------------------------------------------------------------------------------
+    def make_path(self) -> None:
+        """The multipoint path from the publisher to every segment."""
+        root, leaves = endpoints_of(self.network)
+        try:
+            with PathClient(self.emulation.controller_socket) as service:
+                service.create_path(self.feed.name, root, self.feed.r_vn_bps)
+                for name in sorted(self._segments()):
+                    service.add_leaf(self.feed.name, leaves[name])
+        except PathClientError as error:
+            raise CellError(f"the path service refused the path: {error}") from None
+
+    def check_path(self) -> None:
+        """The path must be up, with a leaf for each segment of subscribers."""
+        paths = {path["name"]: path for path in self.save_paths("paths.json")}
+        path = paths.get(self.feed.name, {"state": "missing", "leaves": []})
+        if path["state"] != "up":
+            raise CellError(
+                f"path {self.feed.name} is {path['state']}, not up: see paths.json and "
+                "logs/controller-*.log"
+            )
+        leaves, segments = len(path["leaves"]), len(self._segments())
+        if leaves != segments:
+            raise CellError(
+                f"path {self.feed.name} has {leaves} leaves for {segments} segments: see paths.json"
+            )
+
+    def _segments(self) -> set[str]:
+        return {self.network.segment_of(host).name for host in self.subscribers}
+
+    def measure(self) -> None:
+        self.rtt_measured_ms = self.measure_round_trips(dict.fromkeys(self.subscribers, 1))
+
+    def look_back(self) -> None:
+        # The loss injected for LDM6 hits pings, too.
+        hosts = self.subscribers if self.cell.protocol == "ldm7" or self.cell.loss == 0 else []
+        self.look_again(dict.fromkeys(hosts, 1))
+
+    def shape(self) -> None:
+        """The publisher's traffic control, the subscribers' loss, and TCP's congestion control."""
+        if self.cell.protocol == "ldm7":
+            commands = self.shape_feed(self.feed)
+        else:
+            commands = shaping.tbf_commands(self.nic1, self.cell.shaped_bps, self.tbf_limit)
+            for command in commands:
+                self.run(self.publisher, command)
+            self.note_settings(
+                lambda: shaping.read_back_tbf(
+                    self.run(self.publisher, shaping.qdisc_show(self.nic1)),
+                    rate_bps=self.cell.shaped_bps,
+                    limit_bytes=self.tbf_limit,
+                )
+            )
+        loss_text = {host: self._inject_loss(host) for host in self.subscribers}
+        self.tcp_found = self._congestion_control()
+        write_json(
+            self.out / "shaping.json",
+            {
+                "commands": [" ".join(c) for c in commands],
+                "loss_commands": loss_text,
+                "loss_models": self.loss_models,
+                "settings": [s.to_dict() for s in self.settings],
+                "tcp_congestion_control": self.tcp_found,
+            },
+        )
+        if wrong := shaping.mismatches(self.settings):
+            raise CellError("shaping is not as asked: " + "; ".join(wrong))
+
+    def _inject_loss(self, host: str) -> list[str]:
+        """The loss at one subscriber, read back; its commands. Random where the kernel has no bpf
+        match."""
+        cell, nic = self.cell, self.emulation.nic1_of(host)
+        udp_only = cell.protocol == "ldm7"
+        program: str | None = None
+        if cell.bursts:
+            return self._inject_bursts(host, nic, udp_only)
+        # What arrives is counted without loss, too: nothing else may take any of it.
+        commands = [shaping.arrival_command(nic, udp_only)]
+        self.run(host, commands[0])
+        if cell.loss > 0:
+            self.loss_models[host] = cell.loss_model
+            if cell.loss_model == "hash":
+                program = loss_model.program(cell.loss, loss_model.loss_seed(cell.seed, host))
+            commands.append(shaping.loss_command(nic, cell.loss, udp_only, program))
+            done = self.emulation.run(host, commands[1], check=False)
+            if done.returncode != 0:
+                if program is None:
+                    raise CellError(f"{host}: {' '.join(commands[1])}: {done.stderr.strip()}")
+                program = None
+                self.loss_models[host] = f"random ({loss_model.not_replayable(done.stderr)})"
+                commands[1] = shaping.loss_command(nic, cell.loss, udp_only, None)
+                self.run(host, commands[1])
+        self.settings += self.fidelity.read(
+            lambda: shaping.read_back_loss(
+                self.run(host, shaping.IPTABLES_SHOW),
+                host,
+                interface=nic,
+                loss=cell.loss,
+                udp_only=udp_only,
+                program=program,
+            )
+        )
+        return [" ".join(command) for command in commands]
+
+    def _inject_bursts(self, host: str, nic: str, udp_only: bool) -> list[str]:
+        """The same, of losses in bursts; their rules are in `loss/<host>.rules`."""
+        cell = self.cell
+        seed = loss_model.loss_seed(cell.seed, host)
+        asked = burst_loss.rules(
+            burst_loss.pattern(cell.loss, cell.loss_burst_packets, seed), nic, udp_only
+        )
+        path = self.out / "loss" / f"{host}.rules"
+        path.parent.mkdir(exist_ok=True)
+        write_text(path, asked)
+        command = [*burst_loss.RESTORE, str(path)]
+        self.run(host, command)
+        self.loss_models[host] = "bursts"
+        self.settings += self.fidelity.read(
+            lambda: burst_loss.read_back(
+                self.run(host, list(burst_loss.SAVE)),
+                host,
+                asked,
+                cell.loss,
+                cell.loss_burst_packets,
+            )
+        )
+        return [" ".join(command)]
+
+    def _congestion_control(self) -> str:
+        """Sets the first asked algorithm that every host's namespace takes. What is in force, with
+        CTCP's window or why it is not CTCP."""
+        hosts = [self.publisher, *self.subscribers]
+        show = ["sysctl", "-n", "net.ipv4.tcp_congestion_control"]
+        note = ""
+        for name in self.cell.tcp_congestion_control:
+            if name == "ctcp":
+                packets = congestion_window_packets(self.window_bytes)
+                if self.emulation.use_ctcp(packets) is not None:
+                    return f"ctcp (cwnd {packets})"
+                note = f" (kernel cannot load ctcp: {self.emulation.ctcp_problem})"
+                continue
+            change = ["sysctl", "-q", "-w", f"net.ipv4.tcp_congestion_control={name}"]
+            for host in hosts:
+                self.emulation.run(host, change, check=False)
+            if all(self.run(host, show).strip() == name for host in hosts):
+                return name + note
+        return " and ".join(sorted({self.run(host, show).strip() for host in hosts})) + note
+
+    def make_queues(self) -> None:
+        products, size = self.job.trace_info["products"], self.job.trace_info["bytes"]
+        for host in [self.publisher, *self.subscribers]:
+            if host == self.publisher:
+                bytes_, slots = self.cell.q_snd_bytes, self.cell.n_snd
+            else:
+                bytes_ = receiver_queue_bytes(size, self.cell.q_rcv_bytes)
+                slots = receiver_queue_slots(products)
+            self.make_queue(host, bytes_, slots)
+            if not holds_the_replay(bytes_, size) or slots < products:
+                self.follow_queue(host)
+
+    def start_daemons(self) -> None:
+        root, leaves = endpoints_of(self.network)
+        roots = {self.feed.name: root}
+        service = self.emulation.controller_socket
+        publisher = configs.publisher_conf(self.network, self.cell, roots, service)
+        self.start_daemon(self.publisher, self.publisher, publisher)
+        for name in self.subscribers:
+            leaf = leaves[self.network.segment_of(name).name]
+            host = self.network.host(name)
+            conf = configs.subscriber_conf(self.network, self.cell, host, self.feed, leaf)
+            self.start_daemon(name, name, conf)
+
+    def await_ready(self) -> None:
+        """Until every subscriber is connected to the publisher."""
+        deadline = time.monotonic() + READY_S + READY_PER_HOST_S * self.cell.m
+        words = READY[self.cell.protocol]
+        counters = {h: LineCounter(self.log(h), words) for h in self.subscribers}
+        while True:
+            waiting = [h for h, c in counters.items() if c.poll() == 0]
+            if not waiting:
+                return
+            self.check_daemons()
+            if time.monotonic() > deadline:
+                first = waiting[0]
+                raise CellError(
+                    f"{len(waiting)} of {self.cell.m} subscribers are not connected "
+                    f"({', '.join(waiting)}). {first} says:\n{tail(self.log(first))}"
+                )
+            time.sleep(POLL_S)
+
+    def start_background(self) -> None:
+        """The competing flows, until the replay is over."""
+        flows = self.cell.background_flows
+        try:
+            self.background = Background(self.emulation, self.network, self.subscribers, flows)
+            self.background.start(self.logs, self.cell.duration_s)
+        except BackgroundError as error:
+            raise CellError(str(error)) from None
+
+    def end_all(self) -> None:
+        if self.background is not None:
+            self.background.stop()
+        super().end_all()
+
+    # -- replay -------------------------------------------------------------------------------
+    def replay(self) -> None:
+        """Samples the sender, replays the trace, waits until all products are everywhere."""
+        every = samplers.interval_s(self.cell.duration_s)
+        self.save_state()
+        with ExitStack() as stack:
+            classid = shaping.MULTICAST_CLASS if self.cell.protocol == "ldm7" else ""
+            self.sample(stack, every, {"shaper.log": (self.nic1, classid)})
+            time.sleep(min(every, 2) + 0.2)  # one sample of the idle sender
+            write_json(self.out / "counters-start.json", self.emulation.counters())
+            await_whole_second(self.emulation.facts.clock)
+            self._insert_and_wait()
+            write_json(self.out / "counters-end.json", self.emulation.counters())
+            time.sleep(min(every, 2) + 0.2)  # the interval that holds the last product
+        if self.background is not None:
+            try:
+                self.background.finish()
+            except BackgroundError as error:
+                raise CellError(str(error)) from None
+
+    def _insert_and_wait(self) -> None:
+        products: int = self.job.trace_info["products"]
+        argv = configs.pqinsert_argv(
+            self.job.build,
+            self.queue(self.publisher),
+            self.job.trace,
+            self.feed.name,
+            self.cell.seed,
+            self.publisher,
+        )
+        inserted = LineCounter(self.logs / "pqinsert.log", (" Inserted: ",))
+        words = DELIVERED[self.cell.protocol]
+        delivered = {h: LineCounter(self.log(h), words) for h in self.subscribers}
+        begin = time.time()
+        self.times["insertion_started"] = begin
+        with (self.logs / "pqinsert.log").open("wb") as log:
+            insert = self.emulation.popen(self.publisher, argv, stdout=log, stderr=log)
+        told = 0.0
+        deadline: float | None = None
+        while True:
+            code = insert.poll()
+            now = time.time()
+            if code is not None and deadline is None:
+                self.times["insertion_ended"] = now
+                if code != 0:
+                    raise CellError(
+                        f"pqinsert ended with {code}:\n{tail(self.logs / 'pqinsert.log')}"
+                    )
+                deadline = now + self.cell.drain_timeout_s
+            least = min(counter.poll() for counter in delivered.values())
+            if now - told >= PROGRESS_S:
+                told = now
+                emit(
+                    "progress",
+                    elapsed_s=round(now - begin, 1),
+                    products=products,
+                    inserted=inserted.poll(),
+                    delivered=least,
+                    draining=deadline is not None,
+                )
+                self.check_daemons()
+            self.drained = deadline is not None and least >= products
+            if self.drained or (deadline is not None and now > deadline):
+                self.times["drained"] = now
+                return
+            time.sleep(POLL_S)
+
+    # -- results ------------------------------------------------------------------------------
+    def list_products(self) -> None:
+        hosts = [self.publisher, *self.subscribers]
+        self.list_queues([(host, host, None) for host in hosts if host not in self.followers])
+        self.end_followers(self.job.trace_info["products"])
+
+    def finish(self) -> tuple[str, bool]:
+        """cell.json and verdict.json; (verdict, all products identical)."""
+        cell = self.cell
+        write_json(self.out / "cell.json", self._cell_json())
+        evidence = collect(
+            self.out,
+            cell=cell,
+            network=self.network,
+            publisher_nic1=self.nic1,
+            shaped_bps=self.cell.shaped_bps,
+            settings=self.settings,
+            products=self.job.trace_info["products"],
+            times=self.times,
+            drained=self.drained,
+            tcp_found=self.tcp_found,
+            loss_model=loss_model.used_models(self.loss_models),
+            rtt_measured_ms=self.rtt_measured_ms,
+            rtt_after_ms=self.rtt_after_ms,
+            clock=self.emulation.facts.clock,
+        )
+        write_json(
+            self.out / "losses.json", {h: a.to_dict() for h, a in accounts(evidence).items()}
+        )
+        verdict = judge(evidence)
+        write_json(self.out / "verdict.json", verdict.to_dict())
+        identical = next(c.status for c in verdict.checks if c.name == "products identical")
+        return verdict.verdict, identical == "pass"
+
+    def _cell_json(self) -> dict[str, Any]:
+        cell = self.cell
+        common = self.common_json()
+        return {
+            **common,
+            "loss_model": loss_model.used_models(self.loss_models),
+            "nic1": self.nic1,
+            "parameters": {
+                "F": self.job.trace_info["source"],
+                "m": cell.m,
+                "RTT_i": sorted(set(common["rtt_ms"].values())),
+                "p_i": cell.loss,
+                "r": cell.r_bps,
+                "r_vn": cell.r_vn_bps,
+                "r_mc": cell.r_mc_bps,
+                "r_uc": cell.r_uc_bps,
+                "b_mc": cell.b_mc_bytes,
+                "b_uc": cell.b_uc_bytes,
+                "b_rcv": cell.b_rcv_bytes,
+                **({"b_snd": cell.b_snd_bytes} if cell.b_snd_bytes else {}),
+                "f_cwnd": self.window_bytes,
+                "f_cwnd_packets": congestion_window_packets(self.window_bytes),
+                "f_snd": cell.f_snd,
+                "f_rcv": cell.f_rcv,
+                "q_snd": cell.q_snd_bytes,
+                "n_snd": cell.n_snd,
+                **({"q_rcv": cell.q_rcv_bytes} if cell.q_rcv_bytes else {}),
+                **({"tbf_limit": self.tbf_limit} if cell.protocol == "ldm6" else {}),
+                **({"rtt_ms": cell.rtt_ms} if cell.rtt_ms is not None else {}),
+                "loss_burst_packets": cell.loss_burst_packets,
+                "background_flows": cell.background_flows,
+                "guarantee": cell.guarantee,
+                # f_cwnd is CTCP's; another algorithm in force sizes its window itself.
+                "tcp_congestion_control": self.tcp_found,
+            },
+        }

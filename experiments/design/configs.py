@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configuration files and command lines of the LDM programs for one cell: pure.
+
+LDM's own connections (subscription, backstop) run over NIC2, the routed control network; FMTP and
+LDM6's data run over NIC1, the path: the papers ran both protocols over the same VLAN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from controller.api.path_client import Endpoint
+from experiments.design.expansion import CellSpec, Feed
+from topologies.model.network import Host, Network
+
+LDM_PORT: Final = 388
+GROUP_PORT: Final = 38800  # the papers' multicast port
+TTL: Final = 16
+LDMD: Final = "ldm7/ldmd/ldmd"  # below the build directory
+
+
+def ldm_address(host: Host, protocol: str) -> str:
+    """Where the host's ldmd listens: NIC2 for LDM7, NIC1 for LDM6."""
+    return host.nic2.ip if protocol == "ldm7" else host.nic1.ip
+
+
+def _settings(cell: CellSpec, service: Path | None) -> list[str]:
+    if cell.protocol == "ldm6":
+        # Nothing may be skipped as too old: a replay's products are as old as the queue delays.
+        latency = max(3600, round(2 * cell.duration_s + cell.drain_timeout_s))
+        return [f"SET ldm6.max_latency_s {latency}"]
+    settings = [
+        "SET fmtp.layout 2021",  # its time stamp in the BOP gives the FMTP delay
+        f"SET fmtp.f_snd {cell.f_snd:g}",
+        f"SET fmtp.f_rcv {cell.f_rcv:g}",
+        *(f"SET fmtp.r_mc_bps {f.r_mc_bps} {f.label}".rstrip() for f in cell.feeds),
+        f"SET fmtp.b_rcv_bytes {cell.b_rcv_bytes}",
+        *([f"SET fmtp.b_snd_bytes {cell.b_snd_bytes}"] if cell.b_snd_bytes else []),
+        f"SET fmtp.ttl {TTL}",
+        "SET ldm7.fallback 0",  # what is measured comes by LDM7 or not at all
+        "SET fmtp.repair unicast",  # the papers' protocol
+    ]
+    if cell.backlog_s is not None:
+        settings.append(f"SET ldm6.time_offset_s {cell.backlog_s:g}")
+    if service is not None:
+        settings.append(f"SET path.service unix:{service}")
+        settings += [f"SET path.rate_bps {f.r_vn_bps} {f.label}".rstrip() for f in cell.feeds]
+    return settings
+
+
+def _allow(feeds: Iterable[Feed], address: str) -> str:
+    """An entry that lets this address in and no other (expressions have at most 255 bytes)."""
+    names = "|".join(feed.name for feed in feeds)
+    return f'ALLOW {names} "^{address.replace(".", "[.]")}$"'
+
+
+def _text(cell: CellSpec, entries: Sequence[str], service: Path | None = None) -> str:
+    head = f"# {cell.experiment}/{cell.cell}, written by experiments/design/configs.py"
+    return "\n".join([head, *_settings(cell, service), *entries]) + "\n"
+
+
+def publisher_conf(
+    network: Network,
+    cell: CellSpec,
+    roots: Mapping[str, Endpoint],
+    service: Path,
+) -> str:
+    """ldmd's file at the publisher. `roots`: its endpoint at the path service by feed; `service`:
+    the socket of the path service, which ldmd asks for the paths of its feeds."""
+    publisher, feeds = network.publisher, cell.feeds
+    subscribers = [
+        network.host(name) for name in cell.subscribing(h.name for h in network.subscribers)
+    ]
+    allowed = [_allow(feeds, ldm_address(h, cell.protocol)) for h in subscribers]
+    if cell.protocol == "ldm6":
+        return _text(cell, allowed)
+    multicast = []
+    for feed in feeds:
+        nic, root = publisher.path_nic(feed.lane), roots[feed.name]
+        group = network.group_of(feed.lane)
+        multicast.append(
+            f"MULTICAST {feed.name} {group}:{GROUP_PORT} {nic.ip} {nic.prefix_len} "
+            f"{root.vlan} {root.switch} {root.port}"
+        )
+        # FMTP comes from the path.
+        allowed += [_allow([feed], h.path_nic(feed.lane).ip) for h in subscribers]
+    return _text(cell, [*multicast, *allowed], service)
+
+
+def subscriber_conf(
+    network: Network, cell: CellSpec, host: Host, feed: Feed, leaf: Endpoint
+) -> str:
+    """ldmd's file at a subscriber of `feed`. `leaf`: its segment's endpoint at the path service."""
+    upstream = f"{ldm_address(network.publisher, cell.protocol)}:{LDM_PORT}"
+    if cell.protocol == "ldm6":
+        return _text(cell, [f'REQUEST {feed.name} ".*" {upstream}'])
+    address = host.path_nic(feed.lane).ip
+    entry = f"RECEIVE {feed.name} {upstream} {address} {leaf.switch} {leaf.port} {leaf.vlan}"
+    return _text(cell, [entry])
+
+
+def ldmd_argv(
+    build: Path, queue: Path, address: str, port: int, log: Path, conf: Path
+) -> list[str]:
+    """`address`: see `ldm_address`."""
+    return [
+        str(build / LDMD),
+        *["-f", "-v", "-q", str(queue), "-I", address],
+        *["-P", str(port), "-l", str(log), str(conf)],
+    ]
+
+
+def pqcreate_argv(build: Path, queue: Path, size_bytes: int, slots: int) -> list[str]:
+    return [
+        str(build / "ldm7/pqcreate"),
+        *["-s", str(size_bytes), "-S", str(slots), "-q", str(queue)],
+    ]
+
+
+def pqinsert_argv(
+    build: Path, queue: Path, trace: Path, feed: str, seed: int, origin: str
+) -> list[str]:
+    """Products are called FEED.000000 on. `origin`: a name of the emulated network. It is part of
+    what is sent, so with the machine's name the products, and the packets that a seed loses, would
+    differ from machine to machine."""
+    return [
+        str(build / "ldm7/pqinsert"),
+        *["-v", "-q", str(queue), "-f", feed, "--trace", str(trace)],
+        *["--seed", str(seed), "--name", feed, "--origin", origin],
+    ]
+
+
+def pqcat_list_argv(build: Path, queue: Path, feed: str | None = None) -> list[str]:
+    selected = [] if feed is None else ["-f", feed]
+    return [str(build / "ldm7/pqcat"), "-q", str(queue), *selected, "--list"]
+
+
+def pqcat_follow_argv(build: Path, queue: Path) -> list[str]:
+    """The list of what comes, as it comes, until SIGTERM. An insertion wakes it; the interval is
+    for one that it missed."""
+    return [*pqcat_list_argv(build, queue), "-i", "10"]

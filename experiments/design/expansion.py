@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an experiment to its cells: pure, nothing is started here.
+
+A cell is one combination of factor levels and one repeat: one network, one replay, one set of
+logs. Cells that differ only in the protocol get the same seed, hence the same trace and the same
+bytes, so that protocols are compared on equal input.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from experiments.design.spec import (
+    BASE_FACTORS,
+    PARAMETER_FACTORS,
+    SUBSCRIPTION_FACTORS,
+    ExperimentSpec,
+)
+from parsers.base.factors import Scalar
+
+SIZE_FACTORS: Final = ("b_snd",)  # in bytes; in names of cells in MB
+LETTERS: Final = {**PARAMETER_FACTORS, **SUBSCRIPTION_FACTORS}  # of factors, in names of cells
+FEED: Final = "NGRID"  # of the papers' experiments
+QUEUE_MARGIN_BYTES: Final = 64_000_000
+QUEUE_FACTOR: Final = 1.5
+SLOT_MARGIN: Final = 1000
+PACKET_MEMORY_FACTOR: Final = 2  # kernel memory of a full datagram, by its size
+DISK_MARGIN_BYTES: Final = 256_000_000  # logs, report, file system metadata
+SETUP_S: Final = 5.0  # network, controller, programs; grows with the hosts
+SETUP_PER_HOST_S: Final = 0.5
+FINISH_S: Final = 8.0  # counters, digests, teardown
+# Of a guest, measured on one core of a 2-core virtual machine (docs/virtual-time.md).
+VIRTUAL_START_S: Final = 6.0
+VIRTUAL_PER_HOST_S: Final = 0.6
+VIRTUAL_SECOND_S: Final = 0.06
+VIRTUAL_SESSION_S: Final = 0.5  # an ldmd's start and end, where subscribers come and go
+VIRTUAL_PACKET_S: Final = {"ldm7": 32e-6, "ldm6": 17e-6}
+LEAST_WINDOW_PACKETS: Final = 10  # RFC 6928
+FRAME_BYTES: Final = 1514  # of a full segment
+TCP_PAYLOAD_BYTES: Final = 1448  # of a segment: MTU 1500, IPv4, TCP with time stamps
+TBF_BURST_BYTES: Final = 50 * 1024  # `50kb` of tc, MPUP16 V-B
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A file-stream with a path of its own (DRFSM21 2.1.3)."""
+
+    name: str  # LDM's feedtype
+    lane: int
+    r_mc_bps: int
+    r_uc_bps: int
+    r_vn_bps: int
+    size_factor: float = 1.0  # of the trace's sizes
+    label: str = ""  # in messages and names of files; empty where there is one feed
+
+
+@dataclass(frozen=True)
+class CellSpec:
+    """Everything that decides what a cell does; `to_dict` goes to the cell's process."""
+
+    cell: str
+    experiment: str
+    level: str | None
+    factors: Mapping[str, Scalar]  # name -> level, of those that the experiment varies
+    topology: str
+    protocol: str
+    m: int
+    subscribers: tuple[str, ...] | None  # None: the first m of the topology
+    r_bps: int
+    loss: float
+    loss_model: str
+    loss_burst_packets: float
+    rtt_ms: float | None  # None: the topology's
+    handoff_loss: float  # on the publisher's hand-off link, away from him
+    background_flows: int
+    guarantee: str  # of the path's rate: none, queues
+    duration_s: float
+    drain_timeout_s: float
+    repeat: int
+    seed: int
+    f_snd: float
+    f_rcv: float
+    r_mc_bps: int
+    r_uc_bps: int
+    r_vn_bps: int
+    ldm6_rate: str  # per-receiver, shared
+    ldm6_bps: int  # rate of LDM6's token bucket filter
+    b_mc_bytes: int
+    b_uc_bytes: int
+    b_rcv_bytes: int
+    b_snd_bytes: int  # 0: the system's default
+    q_snd_bytes: int
+    n_snd: int
+    q_rcv_bytes: int  # 0: the whole replay fits
+    f_cwnd_factor: float
+    tcp_congestion_control: tuple[str, ...]
+
+    @property
+    def feeds(self) -> tuple[Feed, ...]:
+        return (Feed(FEED, 1, self.r_mc_bps, self.r_uc_bps, self.r_vn_bps),)
+
+    @property
+    def backlog_s(self) -> float | None:
+        """How far back a first subscription asks for products; None: as far as LDM does."""
+        return None
+
+    @property
+    def session_count(self) -> int:
+        """How often a subscriber joins while the cell runs."""
+        return 0
+
+    @property
+    def shaped_bps(self) -> int:
+        """Rate of the sender's queue that carries the products."""
+        return self.r_mc_bps if self.protocol == "ldm7" else self.ldm6_bps
+
+    def tbf_limit_bytes(self, max_rtt_ms: float) -> int:
+        """Limit of LDM6's token bucket filter. A rate that all share is the path's: its queue is
+        the path's, too (DRFSM21 5.1)."""
+        if self.ldm6_rate == "shared":
+            return self.b_mc_bytes
+        return tbf_limit_bytes(self.ldm6_bps, max_rtt_ms, self.m)
+
+    @property
+    def bursts(self) -> bool:
+        """Losses come in bursts, not independently."""
+        return self.loss > 0 and self.loss_burst_packets > 1
+
+    def subscribing(self, hosts: Iterable[str]) -> list[str]:
+        """Who takes part, of the topology's subscribers."""
+        return list(self.subscribers) if self.subscribers is not None else [*hosts][: self.m]
+
+    @property
+    def queue_count(self) -> int:
+        """Product queues of subscribers."""
+        return self.m
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: dict[str, Any]) -> CellSpec:
+        return cls(**{**raw, **cls._tuples(raw)})
+
+    @staticmethod
+    def _tuples(raw: dict[str, Any]) -> dict[str, Any]:
+        """What JSON has as lists."""
+        names = ("subscribers", "tcp_congestion_control")
+        return {name: tuple(raw[name]) for name in names if raw[name] is not None}
+
+    def digest(self, trace_text: str) -> str:
+        """Identifies what is run: a finished cell with the same digest need not run again."""
+        text = json.dumps(self.to_dict(), sort_keys=True) + trace_text
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def cell_name(factors: Mapping[str, Scalar], repeat: int, repeats: int) -> str:
+    """ldm7-m8-r20-p1: rate in Mbit/s, loss in percent; then what else varies, e.g. -fsnd500-rtt10;
+    -n2 for the second of several repeats."""
+    base = (
+        f"{factors['protocol']}-m{factors['receivers']}"
+        f"-r{float(factors['rate_bps']) / 1e6:g}-p{float(factors['loss']) * 100:g}"
+    )
+    further = [
+        f"{letters}{_short(n, factors[n])}" for n, letters in LETTERS.items() if n in factors
+    ]
+    return "-".join([base, *further, *([f"n{repeat + 1}"] if repeats > 1 else [])])
+
+
+def _short(name: str, level: Scalar) -> str:
+    if isinstance(level, str):
+        return level
+    return f"{level / 1e6:g}M" if name in SIZE_FACTORS else f"{level:g}"
+
+
+def levels_of(spec: ExperimentSpec) -> list[dict[str, Scalar]]:
+    """The levels of all factors, for each combination; one that is in two blocks is there once. A
+    factor that one block varies has its parameter's level in the others."""
+    varied = [n for n in PARAMETER_FACTORS if any(getattr(b, n) for b in spec.factors)]
+    found: dict[str, dict[str, Scalar]] = {}
+    for block in spec.factors:
+        lists: dict[str, tuple[Scalar, ...]] = {
+            "receivers": block.receivers,
+            "rate_bps": block.rate_bps,
+            "loss": block.loss,
+            **{n: getattr(block, n) or (getattr(spec.parameters, n),) for n in varied},
+            "protocol": block.protocol,
+        }
+        for combination in itertools.product(*lists.values()):
+            levels = dict(zip(lists, combination, strict=True))
+            # A parameter may have no level of its own: the topology's round trips.
+            ordered = {n: levels[n] for n in (*BASE_FACTORS, *varied) if levels[n] is not None}
+            found.setdefault(cell_name(ordered, 0, 1), ordered)
+    return list(found.values())
+
+
+def expand(spec: ExperimentSpec, level: str | None = None) -> tuple[CellSpec, ...]:
+    """The cells in the order of the file: repeat by repeat, protocols next to each other. A seed
+    depends on the repeat only, so that all levels are compared on the same trace and losses.
+    `level`: the one that `spec` is at."""
+    fixed = spec.parameters
+    cells = []
+    for repeat, factors in itertools.product(range(spec.repeats), levels_of(spec)):
+        protocol, m = str(factors["protocol"]), int(factors["receivers"])
+        r_bps = int(factors["rate_bps"])
+        varied = fixed.model_copy(update={n: v for n, v in factors.items() if n in LETTERS})
+        r_mc = round(fixed.r_mc * r_bps)
+        r_uc = round(fixed.r_uc * r_bps)
+        ldm6_bps = m * r_bps if fixed.ldm6_rate == "per-receiver" else r_bps
+        # Table II: r_vn >= r_mc + r_uc (LDM7), >= m x r (LDM6). The headroom keeps the path's
+        # meter, which counts VLAN tags too, from dropping what the sender's tc lets pass.
+        needed = r_mc + r_uc if protocol == "ldm7" else ldm6_bps
+        cells.append(
+            CellSpec(
+                cell=cell_name(factors, repeat, spec.repeats),
+                experiment=spec.name,
+                level=level,
+                factors=factors,
+                topology=spec.topology,
+                protocol=protocol,
+                m=m,
+                subscribers=fixed.subscribers[:m] if fixed.subscribers is not None else None,
+                r_bps=r_bps,
+                loss=float(factors["loss"]),
+                loss_model=fixed.loss_model,
+                loss_burst_packets=varied.loss_burst_packets,
+                rtt_ms=varied.rtt_ms,
+                handoff_loss=fixed.handoff_loss,
+                background_flows=varied.background_flows,
+                guarantee=varied.guarantee,
+                duration_s=spec.duration_s,
+                drain_timeout_s=spec.drain_timeout_s,
+                repeat=repeat,
+                seed=spec.base_seed + repeat,
+                f_snd=varied.f_snd,
+                f_rcv=varied.f_rcv,
+                r_mc_bps=r_mc,
+                r_uc_bps=r_uc,
+                r_vn_bps=round(fixed.headroom * needed),
+                ldm6_rate=fixed.ldm6_rate,
+                ldm6_bps=ldm6_bps,
+                b_mc_bytes=fixed.b_mc,
+                b_uc_bytes=fixed.b_uc,
+                b_rcv_bytes=fixed.b_rcv,
+                b_snd_bytes=varied.b_snd or 0,
+                q_snd_bytes=fixed.q_snd,
+                n_snd=fixed.n_snd,
+                q_rcv_bytes=fixed.q_rcv or 0,
+                f_cwnd_factor=fixed.f_cwnd_factor,
+                tcp_congestion_control=fixed.tcp_congestion_control,
+            )
+        )
+    return tuple(cells)
+
+
+def receiver_queue_bytes(trace_bytes: int, q_rcv_bytes: int = 0) -> int:
+    """A receiver's queue: it holds the whole replay, unless `q_rcv_bytes` is less."""
+    whole = math.ceil(QUEUE_FACTOR * trace_bytes) + QUEUE_MARGIN_BYTES
+    return min(whole, q_rcv_bytes) if q_rcv_bytes else whole
+
+
+def holds_the_replay(queue_bytes: int, trace_bytes: int) -> bool:
+    """All products are still in a queue of this size when the replay is over. Regions of products
+    that do not come may take some of it for a while."""
+    return queue_bytes >= QUEUE_FACTOR * trace_bytes
+
+
+def receiver_queue_slots(trace_products: int) -> int:
+    return math.ceil(QUEUE_FACTOR * trace_products) + SLOT_MARGIN
+
+
+def disk_needed_bytes(cell: CellSpec, trace_bytes: int) -> int:
+    """Space the cell's queues reserve, and a margin."""
+    # Of several feeds each queue holds its own: together as much as one that holds all.
+    receivers = cell.m * (receiver_queue_bytes(trace_bytes, cell.q_rcv_bytes) - QUEUE_MARGIN_BYTES)
+    return cell.q_snd_bytes + receivers + cell.queue_count * QUEUE_MARGIN_BYTES + DISK_MARGIN_BYTES
+
+
+def queues_written_bytes(cell: CellSpec, trace_bytes: int) -> int:
+    """What is written to the cell's queues, and to the sender's traffic control, at most."""
+    receiver = min(trace_bytes, receiver_queue_bytes(trace_bytes, cell.q_rcv_bytes))
+    waiting = min(trace_bytes, cell.b_snd_bytes) * PACKET_MEMORY_FACTOR
+    return min(trace_bytes, cell.q_snd_bytes) + cell.m * receiver + waiting
+
+
+def seconds_estimated(cell: CellSpec) -> float:
+    """Time a cell takes when the replay drains at once."""
+    return SETUP_S + SETUP_PER_HOST_S * (cell.m + 1) + cell.duration_s + FINISH_S
+
+
+def seconds_limit(cell: CellSpec) -> float:
+    """After this the cell's process is ended: nothing it waits for takes longer."""
+    return 180.0 + 10.0 * cell.m + cell.duration_s * 1.5 + cell.drain_timeout_s
+
+
+def virtual_seconds_estimated(cell: CellSpec, trace_bytes: int) -> float:
+    """Real time a cell takes in a guest with a core of its own: start and end, the samplers of each
+    virtual second, and the packets that reach receivers."""
+    packets = cell.m * trace_bytes / TCP_PAYLOAD_BYTES
+    sessions = VIRTUAL_SESSION_S * cell.session_count
+    start_end = sessions + VIRTUAL_START_S + VIRTUAL_PER_HOST_S * (cell.m + 1)
+    per_packet = VIRTUAL_PACKET_S[cell.protocol]
+    return start_end + VIRTUAL_SECOND_S * cell.duration_s + per_packet * packets
+
+
+def virtual_seconds_limit(cell: CellSpec, trace_bytes: int) -> float:
+    """After this real time a cell's guest is ended: a machine of a tenth of the speed does it."""
+    return 300.0 + 10.0 * virtual_seconds_estimated(cell, trace_bytes)
+
+
+def tbf_limit_bytes(rate_bps: int, max_rtt_ms: float, m: int) -> int:
+    """Limit of LDM6's token bucket filter: m x 2 x r x max RTT, for a rate of m x r
+    (MPUP16 V-B); at least two of the least windows of each receiver, since what does not
+    fit is dropped."""
+    least = 2 * m * LEAST_WINDOW_PACKETS * FRAME_BYTES
+    return max(least, round(2 * rate_bps * max_rtt_ms / 1000 / 8))
+
+
+def congestion_window_bytes(factor: float, r_uc_bps: int, max_rtt_ms: float) -> int:
+    """f_cwnd = factor x r_uc x max RTT; Table II: factor 1.2. At least TCP's initial window: with
+    less than two segments on their way each waits for a delayed acknowledgement."""
+    least = LEAST_WINDOW_PACKETS * TCP_PAYLOAD_BYTES
+    return max(least, round(factor * r_uc_bps * max_rtt_ms / 1000 / 8))
+
+
+def congestion_window_packets(window_bytes: int) -> int:
+    """The window as the kernel counts it: in segments, rounded up."""
+    return math.ceil(window_bytes / TCP_PAYLOAD_BYTES)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The network of a cell: its topology with as many receivers as take part."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from experiments.design import background_traffic
+from experiments.design.expansion import CellSpec
+from experiments.design.spec import UsageError
+from topologies.model.document import TopologyErrors, read_document
+from topologies.model.handoff_loss import with_handoff_loss
+from topologies.model.load import find, load
+from topologies.model.network import Network
+from topologies.model.round_trip import with_round_trip
+
+__all__ = ["Networks"]
+
+RECEIVERS = "receivers"  # the parameter of a topology whose subscribers are generated
+LANES = "lanes"  # the parameter of a topology whose hosts may be on several paths
+
+
+# topology, m, named subscribers, lanes
+Key = tuple[str, int, tuple[str, ...] | None, int]
+
+
+class Networks:
+    """Makes each network once."""
+
+    def __init__(self) -> None:
+        self._found: dict[Key, Network] = {}
+        self._changed: dict[tuple[Key, float | None, float], Network] = {}
+
+    def of(self, cell: CellSpec) -> Network:
+        """With the round trip that the cell asks for, and a lane for competing flows if it has
+        some. Raises TopologyErrors, or UsageError if the topology cannot be that."""
+        lanes = background_traffic.LANE if cell.background_flows else 1
+        key = (cell.topology, cell.m, cell.subscribers, lanes)
+        if key not in self._found:
+            path = find(cell.topology)
+            has = _parameters(path)
+            more: dict[str, int] = {}
+            if lanes > 1:
+                if LANES not in has:
+                    raise UsageError(
+                        f"background_flows: found {cell.background_flows} on {cell.topology}; "
+                        f"valid: 0, or a topology with a parameter {LANES}, such as bottleneck"
+                    )
+                more = {LANES: lanes}
+            if RECEIVERS in has:
+                self._found[key] = _generated(path, cell.m, cell.subscribers, more)
+            else:
+                self._found[key] = _fixed(path, cell.m, cell.subscribers, more)
+        changed = (key, cell.rtt_ms, cell.handoff_loss)
+        if changed not in self._changed:
+            network = with_rtt(self._found[key], cell.rtt_ms)
+            self._changed[changed] = with_handoff_loss(network, cell.handoff_loss)
+        return self._changed[changed]
+
+
+def with_rtt(network: Network, rtt_ms: float | None) -> Network:
+    """None: as the topology has it. Raises UsageError if it cannot be had."""
+    if rtt_ms is None:
+        return network
+    try:
+        return with_round_trip(network, rtt_ms)
+    except ValueError as error:
+        raise UsageError(f"rtt_ms: {error}") from None
+
+
+def _parameters(path: Path) -> Collection[str]:
+    data = read_document(path).data
+    parameters = data.get("parameters") if isinstance(data, dict) else None
+    return list(parameters) if isinstance(parameters, dict) else []
+
+
+def _names(network: Network) -> list[str]:
+    return [host.name for host in network.subscribers]
+
+
+def _fixed(path: Path, m: int, wanted: Sequence[str] | None, more: Mapping[str, int]) -> Network:
+    network = load(path, more)
+    names = _names(network)
+    _check(network.name, names, wanted or ())
+    if m > len(names):
+        raise UsageError(
+            f"receivers: found {m}; valid: at most {len(names)}, the subscribers of {network.name}"
+        )
+    return network
+
+
+def _generated(
+    path: Path, m: int, wanted: Sequence[str] | None, more: Mapping[str, int]
+) -> Network:
+    """With m receivers, or with as few more as the wanted ones are among."""
+    network = load(path, {RECEIVERS: m, **more})
+    count = m
+    while wanted is not None and not set(wanted) <= set(_names(network)):
+        count += 1
+        try:
+            network = load(path, {RECEIVERS: count, **more})
+        except TopologyErrors:  # more than it can have
+            _check(network.name, _names(network), wanted)
+            raise
+    return network
+
+
+def _check(topology: str, names: Sequence[str], wanted: Sequence[str]) -> None:
+    if missing := [name for name in wanted if name not in names]:
+        raise UsageError(
+            f"subscribers: found {', '.join(missing)}; valid: the subscribers of {topology}, "
+            f"{', '.join(names)}"
+        )

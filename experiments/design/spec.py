@@ -1,0 +1,548 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an experiment file may say, and its reading with every mistake at once.
+
+The units are those of topology files (`20Mbps`, `600MB`, `1%`). `schema.json` is generated from
+the models (`python -m experiments.design.spec`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    WithJsonSchema,
+)
+
+from common.places import EXPERIMENTS
+from experiments.design.loss_model import LossModel
+from experiments.design.spec_reports import Reports, keys_by_block, quote
+from parsers.read.published import (
+    Claim,
+    Figure,
+    PaperValue,
+    Where,
+)
+from topologies.model.document import (
+    Document,
+    Error,
+    Place,
+    TopologyErrors,
+    read_document,
+)
+from topologies.model.spec import (
+    NAME_PATTERN,
+    Loss,
+    RateBps,
+    SizeBytes,
+    Text,
+)
+
+__all__ = [
+    "Error",
+    "ExperimentSpec",
+    "SpecErrors",
+    "UsageError",
+    "at_level",
+    "bundled",
+    "find",
+    "level_of",
+    "load",
+    "override",
+]
+
+
+class UsageError(Exception):
+    """Bad arguments: one line per mistake, `what: found ...; valid: ...`."""
+
+
+SpecErrors = TopologyErrors  # one line per mistake: `file:line: found ...; valid: ...`
+
+MAX_RECEIVERS = 200
+MAX_DURATION_S = 24 * 3600
+MAX_REPEATS = 1000
+Protocol = Literal["ldm7", "ldm6"]
+Guarantee = Literal["none", "queues"]
+Clocks = Literal["any", "native", "virtual"]
+Receivers = Annotated[int, Field(strict=True, ge=1, le=MAX_RECEIVERS)]
+Factor = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+Slots = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
+Seconds = Annotated[float, Field(ge=5, le=MAX_DURATION_S, allow_inf_nan=False)]
+Duration = Annotated[float, Field(gt=0, le=MAX_DURATION_S, allow_inf_nan=False)]
+Repeats = Annotated[int, Field(strict=True, ge=1, le=MAX_REPEATS)]
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
+MetricName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+HostName = Annotated[str, Field(pattern=NAME_PATTERN)]
+RttMs = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
+BurstPackets = Annotated[float, Field(ge=1, le=10_000, allow_inf_nan=False)]
+Flows = Annotated[int, Field(strict=True, ge=0, le=1000)]
+AlgorithmName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,14}$")]
+
+
+class Block(BaseModel):
+    """A block of the file: unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Factors(Block):
+    """What varies; a cell is run for each combination of levels. A factor with the name of a
+    parameter takes that parameter's place."""
+
+    protocol: tuple[Protocol, ...] = Field(min_length=1, description="ldm7, ldm6 or both")
+    receivers: tuple[Receivers, ...] = Field(min_length=1, description="m")
+    rate_bps: tuple[RateBps, ...] = Field(min_length=1, description="base rate r")
+    loss: tuple[Loss, ...] = Field(min_length=1, description="p_i, the same at every receiver")
+    f_snd: tuple[Factor, ...] | None = Field(default=None, min_length=1)
+    f_rcv: tuple[Factor, ...] | None = Field(default=None, min_length=1)
+    rtt_ms: tuple[RttMs, ...] | None = Field(default=None, min_length=1)
+    loss_burst_packets: tuple[BurstPackets, ...] | None = Field(default=None, min_length=1)
+    background_flows: tuple[Flows, ...] | None = Field(default=None, min_length=1)
+    b_snd: tuple[SizeBytes, ...] | None = Field(default=None, min_length=1)
+    guarantee: tuple[Guarantee, ...] | None = Field(default=None, min_length=1)
+
+
+BASE_FACTORS: Final = ("protocol", "receivers", "rate_bps", "loss")
+# The factors that vary a parameter, in the order of cell names, each with its letters there.
+PARAMETER_FACTORS: Final = {
+    "f_snd": "fsnd",
+    "f_rcv": "frcv",
+    "rtt_ms": "rtt",
+    "loss_burst_packets": "burst",
+    "background_flows": "bg",
+    "b_snd": "bsnd",
+    "guarantee": "g",
+}
+
+
+class Parameters(Block):
+    """What stays fixed, by the symbols of MPUP16 Tables I and II."""
+
+    f_snd: Factor = Field(description="FMTP sender timeout factor, equation (1)")
+    f_rcv: Factor = Field(description="FMTP receiver timeout factor, equation (2)")
+    r_mc: Factor = Field(1.0, description="sender multicast rate, as a multiple of r")
+    r_uc: Factor = Field(1.0, description="sender unicast rate, as a multiple of r")
+    b_mc: SizeBytes = Field(description="sender traffic-control multicast buffer")
+    b_uc: SizeBytes = Field(description="sender traffic-control unicast buffer")
+    b_rcv: SizeBytes = Field(description="receiver UDP buffer")
+    b_snd: SizeBytes | None = Field(
+        None,
+        description="sender UDP buffer of the multicast; left out: the system's default, and "
+        "products wait in the file queue; as large as b_mc: they wait in the traffic-control "
+        "queue, as in the papers, while tau_snd runs",
+    )
+    q_snd: SizeBytes = Field(description="sender file queue")
+    n_snd: Slots = Field(description="sender limit on files in the queue")
+    q_rcv: SizeBytes | None = Field(
+        None, description="receivers' file queue; left out: the whole replay fits"
+    )
+    f_cwnd_factor: Annotated[float, Field(ge=1.0, le=100.0, allow_inf_nan=False)] = Field(
+        1.2,
+        description="sender CTCP congestion window f_cwnd = f_cwnd_factor x r_uc x max RTT_i",
+    )
+    headroom: Annotated[float, Field(ge=1.0, le=10.0, allow_inf_nan=False)] = Field(
+        1.2,
+        description="r_vn = headroom x (r_mc + r_uc) for LDM7, headroom x m x r for LDM6; Table II "
+        "asks for at least 1",
+    )
+    loss_model: LossModel = Field(
+        "hash",
+        description="hash: which packets are lost follows from the seed, the receiver and the "
+        "packet; random: drawn by the kernel",
+    )
+    tcp_congestion_control: tuple[AlgorithmName, ...] = Field(
+        ("ctcp", "bbr"),
+        min_length=1,
+        description="the first of these that can be had; ctcp: the papers' CTCP, whose window is "
+        "fixed at f_cwnd",
+    )
+    rtt_ms: RttMs | None = Field(
+        None,
+        description="the same round trip between the publisher and every receiver, half of it per "
+        "direction; without it the topology's",
+    )
+    handoff_loss: Loss = Field(
+        0.0,
+        description="loss on the publisher's hand-off link, before the tree branches: the same "
+        "frames are missing at all receivers (DRFSM21 5.2)",
+    )
+    loss_burst_packets: BurstPackets = Field(
+        1.0,
+        description="mean length of a burst of losses; 1: independent losses, above: "
+        "Gilbert-Elliott with the same mean loss p_i",
+    )
+    background_flows: Flows = Field(
+        0,
+        description="competing TCP flows (iperf3, cubic) over the same links, on a path of their "
+        "own without a guarantee; the topology needs a parameter `lanes`",
+    )
+    guarantee: Guarantee = Field(
+        "none",
+        description="queues: switch ports whose link has a rate have a queue for each path "
+        "(docs/path-service.md); none: one queue for all",
+    )
+    ldm6_rate: Literal["per-receiver", "shared"] = Field(
+        "per-receiver",
+        description="rate of LDM6's token bucket filter; per-receiver: m x r (MPUP16 V-B), "
+        "shared: r for all receivers (DRFSM21 5.4)",
+    )
+    subscribers: tuple[HostName, ...] | None = Field(
+        None,
+        min_length=1,
+        description="hosts of the topology; the factor receivers takes the first m of them. "
+        "Without it: the topology's, in its order",
+    )
+
+
+def _blocks(value: object) -> object:
+    """`factors` as a list of blocks; one block need not be in a list."""
+    return [value] if isinstance(value, (Mapping, Factors)) else value
+
+
+def _some_of(model: type[BaseModel]) -> WithJsonSchema:
+    """The schema of some of a block's keys, for editors."""
+    schema = model.model_json_schema()
+    schema.pop("required", None)
+    return WithJsonSchema({**schema, "description": "some of them, in place of the file's"})
+
+
+class Level(Block):
+    """What a level of the experiment has in place of the file's."""
+
+    duration_s: Duration | None = None
+    drain_timeout_s: Duration | None = None
+    repeats: Repeats | None = None
+    trace: Text | None = None
+    factors: dict[str, Any] | list[dict[str, Any]] = Field(
+        {}, description="levels of factors by name, in every block; a list: other blocks"
+    )
+    parameters: Annotated[dict[str, Any], _some_of(Parameters)] = {}
+    subscriptions: dict[str, Any] = Field({}, description="of kind join-leave")
+
+
+LevelName = Literal["quick", "paper"]
+LEVEL_NAMES: Final[tuple[LevelName, ...]] = get_args(LevelName)
+
+
+class Levels(Block):
+    """How thoroughly the experiment is run: quick takes minutes, paper as long as the papers'."""
+
+    quick: Level
+    paper: Level
+
+
+class Spec(Block):
+    """What every experiment file has."""
+
+    name: Name
+    description: Text
+    topology: Text = Field(description="name of a topology of Downpour, or the path of a file")
+    parameters: Parameters
+    repeats: Repeats = 1
+    base_seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]
+    trace: Text = Field("model", description="model, or the path of a trace file")
+    duration_s: Duration = Field(description="how much of the trace is replayed")
+    drain_timeout_s: Duration = Field(
+        120.0, description="how long to wait after the last insertion for the last product"
+    )
+    levels: Levels | None = None
+    paper: tuple[PaperValue, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    figures: tuple[Figure, ...] = ()
+
+
+class ExperimentSpec(Spec):
+    """An experiment file of Downpour: a cell for each combination of the factors' levels."""
+
+    factors: Annotated[tuple[Factors, ...], BeforeValidator(_blocks)] = Field(
+        min_length=1, description="one block, or a list of blocks whose cells are put together"
+    )
+
+
+class FeedSpec(Block):
+    """A file-stream with a path of its own. Its products are the trace's, with sizes of their
+    own."""
+
+    feed: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9]{0,15}$")] = Field(
+        description="LDM's feedtype, e.g. NGRID"
+    )
+    rate_bps: RateBps = Field(description="r of this feed: its multicast and its unicast rate")
+    size_factor: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)] = Field(
+        description="of the trace's sizes"
+    )
+
+
+class SubscriptionsSpec(Block):
+    """How subscribers come and go. One of each feed stays; every other subscriber is now and then
+    subscribed to each feed. Runs of less than 600 s shorten both means, to a quarter at most."""
+
+    stay_s: Seconds = Field(description="mean length of a session in 600 s")
+    away_s: Seconds = Field(description="mean time between two sessions in 600 s")
+    killed: Loss = Field(description="share of sessions that end by kill -9")
+
+
+class JoinLeaveFactors(Block):
+    """What varies; each takes the place of the key of `subscriptions`."""
+
+    stay_s: tuple[Seconds, ...] | None = Field(default=None, min_length=1)
+    away_s: tuple[Seconds, ...] | None = Field(default=None, min_length=1)
+    killed: tuple[Loss, ...] | None = Field(default=None, min_length=1)
+
+
+SUBSCRIPTION_FACTORS: Final = {"stay_s": "stay", "away_s": "away", "killed": "killed"}
+
+
+class JoinLeaveSpec(Spec):
+    """An experiment file of Downpour: subscribers join and leave feeds under load."""
+
+    kind: Literal["join-leave"] = Field(description="join-leave")
+    feeds: tuple[FeedSpec, ...] = Field(min_length=1, description="one lane of the topology each")
+    subscriptions: SubscriptionsSpec
+    factors: JoinLeaveFactors = JoinLeaveFactors()
+
+
+AnySpec = ExperimentSpec | JoinLeaveSpec
+S = TypeVar("S", bound=Spec)
+
+
+def json_schema() -> str:
+    """The text of schema.json."""
+    schema = TypeAdapter(AnySpec).json_schema()
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
+
+
+def bundled() -> tuple[str, ...]:
+    """Names of the experiments that come with Downpour."""
+    return tuple(sorted(path.stem for path in EXPERIMENTS.glob("*.yaml")))
+
+
+def find(name: str) -> Path:
+    """The file of a bundled experiment, or `name` itself if it is a path to a YAML file.
+    Raises UsageError."""
+    if name in bundled():
+        return EXPERIMENTS / f"{name}.yaml"
+    if name.endswith((".yaml", ".yml")):
+        return Path(name)
+    close = difflib.get_close_matches(name, bundled(), n=1)
+    hint = f" (did you mean '{close[0]}'?)" if close else ""
+    valid = f"{', '.join(bundled())}, or the path of a .yaml file{hint}"
+    raise UsageError(f"experiment: found '{name}'; valid: {valid}")
+
+
+def load(path: Path) -> AnySpec:
+    """Reads and checks an experiment file. Raises SpecErrors with every mistake found."""
+    return validate(read_document(path))
+
+
+def load_as(kind: type[S], path: Path) -> S:
+    """`load`, of a file that must be of this kind."""
+    spec = load(path)
+    if not isinstance(spec, kind):
+        found = f"an experiment of kind '{getattr(spec, 'kind', 'factors')}'"
+        raise SpecErrors([Error(str(path), 1, found, kind.__name__)])
+    return spec
+
+
+def validate(document: Document) -> AnySpec:
+    """The checked file; raises SpecErrors with every mistake, those of its levels included."""
+    spec: AnySpec | None = None
+    if not isinstance(document.data, dict):
+        document.report((), quote(document.data), "an experiment: keys such as name, factors")
+    else:
+        spec = _checked(document, _model_of(document.data), document.data, None)
+    if spec is not None and spec.levels is not None and not document.errors:
+        for name in LEVEL_NAMES:
+            _checked(document, type(spec), _merged(spec, name), name)
+    if document.errors or spec is None:
+        raise SpecErrors(document.errors)
+    return spec
+
+
+def _checked(
+    document: Document,
+    model: type[ExperimentSpec] | type[JoinLeaveSpec],
+    data: Mapping[str, Any],
+    level: str | None,
+) -> AnySpec | None:
+    """`data`, the document's, as it is or at a level; mistakes go to the document."""
+    reports = Reports(document, level, _keys_of(model))
+    spec = reports.read(model, data)
+    if spec is not None:
+        _check_whole(reports, spec)
+    return spec
+
+
+def _model_of(data: Mapping[str, Any]) -> type[ExperimentSpec] | type[JoinLeaveSpec]:
+    return JoinLeaveSpec if "kind" in data else ExperimentSpec
+
+
+def _keys_of(whole: type[BaseModel]) -> Callable[[Place], list[str]]:
+    """What keys are valid at a place of the file."""
+    blocks: dict[str, type[BaseModel]] = {
+        "factors": JoinLeaveFactors if whole is JoinLeaveSpec else Factors,
+        "parameters": Parameters,
+        "levels": Levels,
+        "paper": PaperValue,
+        "claims": Claim,
+        "figures": Figure,
+        "feeds": FeedSpec,
+        "subscriptions": SubscriptionsSpec,
+    }
+
+    plain = keys_by_block(whole, blocks)
+
+    def keys(place: Place) -> list[str]:
+        if place[0] == "levels" and len(place) == 3:
+            return list(Level.model_fields)
+        if {"at", "where", "against"} & set(place[1:-1]):
+            return list(Where.model_fields)
+        return plain(place)
+
+    return keys
+
+
+def _check_factors(reports: Reports, spec: ExperimentSpec) -> None:
+    names = spec.parameters.subscribers
+    if names is not None and len(set(names)) < len(names):
+        reports.add(("parameters", "subscribers"), "subscribers with a host twice", "each once")
+    for number, block in enumerate(spec.factors):
+        for name, levels in block.model_dump(exclude_none=True).items():
+            if len(set(levels)) < len(levels):
+                found = f"factors.{name} with a level twice"
+                reports.add(("factors", number, name), found, "each level once")
+        for index, level in enumerate(block.loss):
+            if level >= 1.0:
+                place: Place = ("factors", number, "loss", index)
+                reports.add(place, f"loss {level:g}", "a probability below 1, e.g. 1%")
+        for index, m in enumerate(block.receivers):
+            if names is not None and m > len(names):
+                place = ("factors", number, "receivers", index)
+                valid = f"at most {len(names)}, the number of parameters.subscribers"
+                reports.add(place, f"m = {m}", valid)
+
+
+def _check_timeouts(reports: Reports, spec: AnySpec) -> None:
+    """f_snd is above f_rcv in every cell."""
+    fixed = spec.parameters
+    cases: list[tuple[Place, float, float]] = []
+    if isinstance(spec, JoinLeaveSpec):
+        cases.append((("parameters", "f_snd"), fixed.f_snd, fixed.f_rcv))
+    else:
+        for number, block in enumerate(spec.factors):
+            place: Place = ("factors", number, "f_snd") if block.f_snd else ("parameters", "f_snd")
+            f_rcv = max(block.f_rcv or (fixed.f_rcv,))
+            cases.append((place, min(block.f_snd or (fixed.f_snd,)), f_rcv))
+    for place, f_snd, f_rcv in cases:
+        if f_snd <= f_rcv:
+            reports.add(place, f"f_snd {f_snd:g}", f"above f_rcv, {f_rcv:g} (MPUP16 II)")
+
+
+def _check_feeds(reports: Reports, spec: JoinLeaveSpec) -> None:
+    names = [feed.feed for feed in spec.feeds]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            reports.add(("feeds", index, "feed"), f"feed '{name}' twice", "each feed once")
+
+
+def _check_whole(reports: Reports, spec: AnySpec) -> None:
+    """What must hold between blocks."""
+    if isinstance(spec, JoinLeaveSpec):
+        _check_feeds(reports, spec)
+        if flows := spec.parameters.background_flows:
+            place = ("parameters", "background_flows")
+            reports.add(place, f"background_flows {flows}", "0: not with kind join-leave")
+    else:
+        _check_factors(reports, spec)
+    _check_timeouts(reports, spec)
+    if (loss := spec.parameters.handoff_loss) >= 1.0:
+        found = f"handoff_loss {loss:g}"
+        reports.add(("parameters", "handoff_loss"), found, "a probability below 1, e.g. 0.01%")
+
+
+# -- levels and options -----------------------------------------------------------------------
+def at_level(spec: S, level: str | None) -> S:
+    """A checked experiment at a level, which it then has no more of. None: its quick level, or
+    itself if it has no levels. Raises UsageError."""
+    name = level_of(spec, level)
+    return spec if name is None else type(spec).model_validate(_merged(spec, name))
+
+
+def level_of(spec: Spec, level: str | None) -> str | None:
+    """The level that `at_level` gives. Raises UsageError."""
+    if level is not None and level not in LEVEL_NAMES:
+        raise UsageError(_option("--level", level, " or ".join(LEVEL_NAMES)))
+    if spec.levels is None and level is not None:
+        raise UsageError(_option("--level", level, f"without it: {spec.name} has no levels"))
+    return None if spec.levels is None else level or LEVEL_NAMES[0]
+
+
+def _merged(spec: Spec, level: str) -> dict[str, Any]:
+    """The experiment's data with the level's in place."""
+    chosen: Level = getattr(spec.levels, level)
+    data = spec.model_dump(mode="json", exclude={"levels"}, exclude_none=True)
+    given = chosen.model_dump(mode="json", exclude_none=True)
+    factors = given.pop("factors")
+    if isinstance(factors, list):
+        data["factors"] = factors
+    elif isinstance(spec, ExperimentSpec):
+        data["factors"] = [{**block, **factors} for block in data["factors"]]
+    elif factors:
+        data["factors"] = {**data.get("factors", {}), **factors}
+    for block in ("parameters", "subscriptions"):
+        if changes := given.pop(block):
+            data[block] = {**data.get(block, {}), **changes}
+    return {**data, **given}
+
+
+def override(spec: S, given: Mapping[str, Any]) -> S:
+    """`spec` with what the command line says: duration_s, receivers, repeats, trace, seed,
+    queue_bytes (None: as in the file). Raises UsageError that names the options."""
+    parameters = spec.parameters
+    changes: dict[str, Any] = {}
+    errors: list[str] = []
+    if (m := given.get("receivers")) is not None:
+        if not isinstance(spec, ExperimentSpec):
+            errors.append(_option("--receivers", m, "without it: the topology gives them"))
+        elif not 1 <= m <= MAX_RECEIVERS:
+            errors.append(_option("--receivers", m, f"1 to {MAX_RECEIVERS} receivers"))
+        else:
+            blocks = [block.model_copy(update={"receivers": (m,)}) for block in spec.factors]
+            changes["factors"] = tuple(blocks)
+    if (duration := given.get("duration_s")) is not None:
+        if not 0 < duration <= MAX_DURATION_S:  # also refuses NaN
+            errors.append(_option("--duration", duration, f"above 0 to {MAX_DURATION_S} seconds"))
+        changes["duration_s"] = float(duration)
+    if (repeats := given.get("repeats")) is not None:
+        if not 1 <= repeats <= MAX_REPEATS:
+            errors.append(_option("--repeats", repeats, f"1 to {MAX_REPEATS}"))
+        changes["repeats"] = repeats
+    if (seed := given.get("seed")) is not None:
+        if not 0 <= seed < 2**31:
+            errors.append(_option("--seed", seed, "0 to 2147483647"))
+        changes["base_seed"] = seed
+    if (size := given.get("queue_bytes")) is not None:
+        if size < 1_000_000:
+            errors.append(_option("--queue-bytes", size, "at least 1000000 bytes"))
+        changes["parameters"] = parameters.model_copy(update={"q_snd": size})
+    if given.get("trace") is not None:
+        changes["trace"] = str(given["trace"])
+    if errors:
+        raise UsageError("\n".join(errors))
+    return spec.model_copy(update=changes)
+
+
+def _option(option: str, found: object, valid: str) -> str:
+    return f"{option}: found '{found}'; valid: {valid}"
+
+
+if __name__ == "__main__":
+    EXPERIMENTS.joinpath("schema.json").write_text(json_schema())

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes of an experiment file, each with its place in the file."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from topologies.model.document import Document, Place
+
+B = TypeVar("B", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Reports:
+    """Takes mistakes of a checked file down in its document. `level`: the file was checked as it is
+    at this level; what the level says is reported where the level says it. `keys`: the valid keys
+    at a place."""
+
+    document: Document
+    level: str | None
+    keys: Callable[[Place], list[str]]
+
+    def add(self, place: Place, found: str, valid: str) -> None:
+        self.document.report(self._written(place), found, valid)
+
+    def read(self, model: type[B], data: Any) -> B | None:
+        """`data` as `model`; None, with every mistake taken down, if it is none."""
+        try:
+            return model.model_validate(data)
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+        for detail in details:
+            # A list that is too short only because its items are wrong is not reported twice.
+            if detail["type"] == "too_short" and any(
+                d is not detail and d["loc"][: len(detail["loc"])] == detail["loc"] for d in details
+            ):
+                continue
+            self._detail(detail)
+        return None
+
+    def _written(self, place: Place) -> Place:
+        """Where in the file this is written: a level's own, and one block of factors, which the
+        model has in a list, perhaps without one."""
+        variants = [place]
+        if len(place) > 1 and place[0] == "factors" and isinstance(place[1], int):
+            variants.append(("factors", *place[2:]))
+        for variant in variants:
+            at: Place = ("levels", self.level or "", *variant)
+            if self.level is not None and at[:4] in self.document.lines:
+                return at
+        whole = self.document.data.get("factors") if isinstance(self.document.data, dict) else None
+        return variants[-1] if isinstance(whole, Mapping) else place
+
+    def _detail(self, detail: ErrorDetails) -> None:
+        place = self._written(tuple(detail["loc"]))
+        names = [str(p) if isinstance(p, str) else f"[{p}]" for p in place[:-1]]
+        where = f" in {'.'.join(names).replace('.[', '[')}" if names else ""
+        key = place[-1] if place else ""
+        kind = detail["type"]
+        if kind == "extra_forbidden":
+            keys = self.keys(tuple(detail["loc"]))
+            close = difflib.get_close_matches(str(key), keys, n=1)
+            hint = f" (did you mean '{close[0]}'?)" if close else ""
+            valid = ", ".join(keys) + hint
+            self.document.report(place, f"unknown key '{key}'{where}", valid)
+        elif kind == "missing":
+            self.document.report(place[:-1], f"no '{key}'{where}", f"a value for '{key}'")
+        else:
+            context = detail.get("ctx", {})
+            said = str(detail["msg"])
+            valid = str(context["valid"]) if "valid" in context else said[:1].lower() + said[1:]
+            if kind == "literal_error":
+                valid = str(context["expected"])
+            name = f"{key} " if isinstance(key, str) else ""
+            self.document.report(place, f"{name}{quote(detail['input'])}{where}", valid)
+
+
+def keys_by_block(
+    whole: type[BaseModel], blocks: Mapping[str, type[BaseModel]]
+) -> Callable[[Place], list[str]]:
+    """The keys of `whole`, and of the models of its keys' items."""
+
+    def keys(place: Place) -> list[str]:
+        model = blocks.get(str(place[0]), whole) if len(place) > 1 else whole
+        return list(model.model_fields)
+
+    return keys
+
+
+def quote(value: object) -> str:
+    """A value of the file for a message."""
+    text = "nothing" if value is None else "a mapping" if isinstance(value, dict) else str(value)
+    text = text if len(text) <= 60 else text[:57] + "..."
+    return f"'{text}'" if isinstance(value, str) else text

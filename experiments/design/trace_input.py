@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The input of a run: a trace file (the papers' format, or a log of notifyme), or a generated hour,
+cut to the replay's duration."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from experiments.design import trace_model
+from experiments.design.spec import Error, SpecErrors
+from parsers.base.times import MICROSECONDS
+from parsers.read.trace import Trace, parse_any_trace, parse_trace
+
+MODEL: Final = "model"
+MAX_TRACE_BYTES: Final = 256_000_000
+FORMAT: Final = (
+    "'SIZE YYYYMMDDhhmmss.mmm' per line, e.g. '90654 20150615000000.009', or a log of notifyme"
+)
+
+
+@dataclass(frozen=True)
+class ReplayTrace:
+    """What pqinsert replays. `text` is the cut trace in the papers' format; `file`: its name in the
+    run's directory."""
+
+    file: str
+    source: str
+    text: str
+    products: int
+    size_bytes: int
+    largest_bytes: int
+    model_check: tuple[trace_model.ModelRow, ...] = field(default=())
+
+    @cached_property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, object]:
+        """cell.json's `trace`."""
+        rows = [row.to_dict() for row in self.model_check]
+        found: dict[str, object] = {
+            "source": self.source,
+            "products": self.products,
+            "bytes": self.size_bytes,
+        }
+        return {**found, "model_check": rows} if rows else found
+
+
+def prepare(trace: str, duration_s: float, seed: int) -> ReplayTrace:
+    """`trace`: "model" or a path. Raises SpecErrors with every broken line (file:line)."""
+    if trace == MODEL:
+        return from_model(duration_s, seed)
+    return from_file(Path(trace), duration_s)
+
+
+def from_model(duration_s: float, seed: int) -> ReplayTrace:
+    """The first seconds of a generated hour, which is checked against the published one."""
+    hour = trace_model.generate_hour(seed)
+    source = f"NGRID model, seed {seed}"
+    parsed = parse_trace(trace_model.format_trace(hour), source)
+    check = tuple(trace_model.model_check(hour))
+    return _cut(parsed, duration_s, file_of(seed), source, check)
+
+
+def file_of(seed: int) -> str:
+    """Name of a generated trace's file in the run's directory."""
+    return f"trace-{seed}.txt"
+
+
+def from_file(path: Path, duration_s: float) -> ReplayTrace:
+    try:
+        if path.stat().st_size > MAX_TRACE_BYTES:
+            valid = f"a trace of at most {MAX_TRACE_BYTES} bytes"
+            raise SpecErrors([Error(str(path), 1, f"{path.stat().st_size} bytes", valid)])
+        text = path.read_text(encoding="ascii", errors="replace")
+    except OSError as error:
+        found = f"no readable file ({error.strerror or error})"
+        raise SpecErrors([Error(str(path), 1, found, f"model, or a trace: {FORMAT}")]) from None
+    parsed = parse_any_trace(text, str(path))
+    broken = [p for p in parsed.problems if not p.is_cut_off]
+    if broken or not parsed.products:
+        raise SpecErrors(
+            [
+                Error(p.file, max(1, p.line), f"{p.text!r} ({p.reason})", FORMAT)
+                for p in (broken or parsed.problems)[:20]
+            ]
+        )
+    return _cut(parsed, duration_s, "trace.txt", path.name, ())
+
+
+def _cut(
+    trace: Trace,
+    duration_s: float,
+    file: str,
+    source: str,
+    check: tuple[trace_model.ModelRow, ...],
+) -> ReplayTrace:
+    """The products of the first `duration_s` seconds, counted from the first product."""
+    end_us = trace.products[0].time_us + duration_s * MICROSECONDS
+    kept = [p for p in trace.products if p.time_us < end_us]
+    return ReplayTrace(
+        file=file,
+        source=source,
+        text="".join(f"{p.size_bytes} {trace_model.stamp(p.time_us)}\n" for p in kept),
+        products=len(kept),
+        size_bytes=sum(p.size_bytes for p in kept),
+        largest_bytes=max(p.size_bytes for p in kept),
+        model_check=check,
+    )

@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process of a cell, by the clock it runs under: on this kernel, or in a guest whose clock is
+virtual. The runner starts, polls and stops both alike; the cell itself is the same program."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Final, Protocol
+
+from common.files import Tail
+from common.places import ROOT
+from common.shell import die_with_parent
+from experiments.cells.job import REPLAYING, Job
+from experiments.cells.run_directory import write_json, write_text
+from experiments.design.expansion import (
+    PACKET_MEMORY_FACTOR,
+    CellSpec,
+    disk_needed_bytes,
+    queues_written_bytes,
+    seconds_estimated,
+    seconds_limit,
+    virtual_seconds_estimated,
+    virtual_seconds_limit,
+)
+from experiments.design.queue_place import MEMORY_RESERVE_BYTES
+from topologies.emulate.facts import memory_available_bytes
+from topologies.emulate.lifecycle import new_run_id, purge
+from virtual.cores import available_cores
+from virtual.guest import (
+    CHECKOUT,
+    EXCHANGE,
+    STALL_S,
+    Guest,
+    GuestError,
+    GuestSpec,
+    Share,
+    Times,
+)
+from virtual.kernel_build import Kernel
+
+STOP_S: Final = 20.0  # for a cell's process to take its network down
+GUEST_OUT: Final = Path("/guest/cell")
+GUEST_WORK: Final = Path("/guest/work")  # on disk for `keep_work` and what memory does not hold
+PAGE_BYTES, PAGE_RECORD_BYTES = 4096, 64  # the kernel's own record of each page of its memory
+GUEST_MEMORY_BYTES: Final = 500_000_000  # kernel, programs, their files
+# A guest whose queues lie on disk: too small for queues in memory, the rest caches their files.
+DISK_GUEST_BYTES: Final = MEMORY_RESERVE_BYTES + 2 * GUEST_MEMORY_BYTES
+
+
+class CellProblem(Exception):
+    """The cell's process did not do its work; the text says why."""
+
+
+class CellProcess(Protocol):
+    """A started cell. `poll` gives what is new of its events (dictionaries with `event`) and raises
+    CellProblem; `code` is its exit code once it has ended and all events were given."""
+
+    def poll(self) -> list[dict[str, Any]]: ...
+    @property
+    def code(self) -> int | None: ...
+    @property
+    def times(self) -> Times | None: ...
+    def stop(self) -> None: ...
+
+
+class Clock(Protocol):
+    """How cells are run. `jobs`: how many at once."""
+
+    name: str
+    jobs: int
+
+    def start(self, job: Job, out: Path) -> CellProcess: ...
+    def estimate_s(self, cell: CellSpec, trace_bytes: int) -> float: ...
+    def describe(self) -> dict[str, Any]: ...
+
+
+def parse_events(lines: Sequence[str]) -> list[dict[str, Any]]:
+    """The events among lines of a cell's output."""
+    events = []
+    for line in lines:
+        with contextlib.suppress(json.JSONDecodeError):
+            event = json.loads(line)
+            if isinstance(event, dict) and "event" in event:
+                events.append(event)
+    return events
+
+
+# -- native -----------------------------------------------------------------------------------
+class NativeProcess:
+    """The cell as a process of this machine; `stop` ends it and removes all it made."""
+
+    times = None
+
+    def __init__(self, job: Job, out: Path) -> None:
+        self._run_id = job.run_id
+        path = job.work / "job.json"
+        write_text(path, job.to_json())
+        self._errors = (out / "logs/cell.stderr").open("wb")
+        argv = [sys.executable, "-m", "experiments", "cell", str(path), str(out)]
+        # A session of its own: Ctrl-C reaches this process only, which then ends the cell.
+        self._process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            cwd=ROOT,
+            start_new_session=True,
+            # If this process is killed, the cell still takes its network down.
+            preexec_fn=die_with_parent(signal.SIGTERM),
+        )
+        self._limit_s = seconds_limit(job.cell)
+        self._deadline = time.monotonic() + self._limit_s
+        self._lines: SimpleQueue[str | None] = SimpleQueue()
+        self._ended = False
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line.decode("utf-8", "replace"))
+        self._lines.put(None)
+
+    def poll(self) -> list[dict[str, Any]]:
+        lines = []
+        with contextlib.suppress(Empty):
+            while (line := self._lines.get_nowait()) is not None:
+                lines.append(line)
+            self._ended = True
+        if not self._ended and time.monotonic() > self._deadline:
+            raise CellProblem(f"no end within {self._limit_s:.0f} s")
+        return parse_events(lines)
+
+    @property
+    def code(self) -> int | None:
+        return self._process.wait(timeout=STOP_S) if self._ended else None
+
+    def stop(self) -> None:
+        """Idempotent. A second Ctrl-C does not cut it short."""
+        held = threading.current_thread() is threading.main_thread()
+        old = signal.signal(signal.SIGINT, signal.SIG_IGN) if held else None
+        try:
+            if self._process.poll() is None:
+                self._process.terminate()
+                try:
+                    self._process.wait(timeout=STOP_S)
+                except subprocess.TimeoutExpired:
+                    self._process.kill()
+                    self._process.wait()
+            self._reader.join(timeout=STOP_S)
+            self._errors.close()
+            purge(self._run_id)
+        finally:
+            if held:
+                signal.signal(signal.SIGINT, old)
+
+
+class NativeClock:
+    """This machine's clock and kernel: one cell at a time, or they disturb each other."""
+
+    name = "native"
+    jobs = 1
+
+    def start(self, job: Job, out: Path) -> NativeProcess:
+        named = dataclasses.replace(job, run_id=new_run_id(job.run_id))
+        return NativeProcess(named, out)
+
+    def estimate_s(self, cell: CellSpec, trace_bytes: int) -> float:
+        del trace_bytes
+        return seconds_estimated(cell)
+
+    def describe(self) -> dict[str, Any]:
+        return {"clock": self.name}
+
+
+# -- virtual ----------------------------------------------------------------------------------
+def guest_path(path: Path) -> Path:
+    """Where the guest sees a file of the checkout (other files: where they are)."""
+    absolute = path.resolve()
+    return CHECKOUT / absolute.relative_to(ROOT) if absolute.is_relative_to(ROOT) else absolute
+
+
+def guest_memory_bytes(cell: CellSpec, trace_bytes: int) -> int:
+    """Memory of a cell's guest: its queues as `queue_place` asks for them, what waits in the
+    sender's traffic control, and its programs. Only what is written takes memory of the machine."""
+    waiting = PACKET_MEMORY_FACTOR * cell.b_snd_bytes
+    needed = disk_needed_bytes(cell, trace_bytes) + waiting
+    usable = needed + MEMORY_RESERVE_BYTES + GUEST_MEMORY_BYTES
+    return usable * PAGE_BYTES // (PAGE_BYTES - PAGE_RECORD_BYTES)
+
+
+def host_memory_bytes(cell: CellSpec, trace_bytes: int) -> int:
+    """What a cell's guest really takes of this machine's memory, at most: what is written to its
+    queues, and what a guest without queues takes."""
+    return queues_written_bytes(cell, trace_bytes) + 800_000_000
+
+
+class VirtualProcess:
+    """The cell in a guest of its own, with the same paths on every machine: they reach logs."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        job: Job,
+        out: Path,
+        *,
+        on_disk: bool,
+        limit_s: float | None,
+        stall_s: float,
+        beside: Sequence[str] = (),
+    ) -> None:
+        self._out = out
+        shares = [Share(out.resolve(), GUEST_OUT, writable=True)]
+        if job.keep_work or on_disk:
+            shares.append(Share(job.work.resolve(), GUEST_WORK, writable=True))
+        cell = job.cell
+        other = f"{shlex.join(beside)} >/dev/null 2>&1 & " if beside else ""
+        argv = [
+            *("sh", "-c", f'{other}exec "$@" 2>/guest/cell/logs/cell.stderr', "cell"),
+            *(str(guest_path(ROOT / ".venv")) + "/bin/python", "-m", "experiments", "cell"),
+            *(str(EXCHANGE / "job.json"), str(GUEST_OUT)),
+        ]
+        spec = GuestSpec(
+            argv=tuple(argv),
+            shares=tuple(shares),
+            memory_bytes=DISK_GUEST_BYTES
+            if on_disk
+            else guest_memory_bytes(cell, int(job.trace_info["bytes"])),
+            seed=cell.seed,
+            limit_s=limit_s or virtual_seconds_limit(cell, int(job.trace_info["bytes"])),
+            stall_s=stall_s,
+        )
+        inside = dataclasses.replace(
+            job,
+            network=EXCHANGE / "network.json",
+            trace=EXCHANGE / "trace.txt",
+            build=guest_path(job.build),
+            work=GUEST_WORK,
+        )
+        network, trace = job.network.read_text(), job.trace.read_text()
+
+        def prepare(exchange: Path) -> None:
+            write_text(exchange / "job.json", inside.to_json())
+            write_text(exchange / "network.json", network)
+            write_text(exchange / "trace.txt", trace)
+
+        try:
+            self._guest = Guest(kernel, spec, prepare=prepare)
+        except GuestError as error:
+            raise CellProblem(str(error)) from None
+        self._tail = Tail(self._guest.exchange / "stdout")
+        self._rest = b""
+        self._code: int | None = None
+        self._phases: list[dict[str, Any]] = []
+        self._described = False
+
+    @property
+    def times(self) -> Times:
+        return self._guest.times
+
+    def poll(self) -> list[dict[str, Any]]:
+        try:
+            code = self._guest.poll()
+        except GuestError as error:
+            raise CellProblem(f"{error}{self._complaint()}") from None
+        *lines, self._rest = (self._rest + self._tail.read()).split(b"\n")
+        events = parse_events([line.decode("utf-8", "replace") for line in lines])
+        times = self.times
+        for event in events:
+            if event["event"] == "phase":
+                self._phases.append(
+                    {
+                        "text": event["text"],
+                        "real_s": round(times.real_s, 3),
+                        "virtual_s": round(times.virtual_s, 6),
+                    }
+                )
+        if code is not None and self._code is None:
+            self._code = code
+            self._describe(times)
+        return events
+
+    def _complaint(self) -> str:
+        text = (self._guest.exchange / "stderr").read_text(errors="replace").strip()
+        return "\n" + "\n".join(text.splitlines()[-5:]) if text else ""
+
+    def _describe(self, times: Times) -> None:
+        """virtual.json: what the launcher knows and the cell does not."""
+        kernel, spec = self._guest.kernel, self._guest.spec
+        started = self._phases[0]["real_s"] if self._phases else None
+        replay = [p["real_s"] for p in self._phases if p["text"] == REPLAYING]
+        write_json(
+            self._out / "virtual.json",
+            {
+                "kernel": kernel.version,
+                "kernel_digest": kernel.digest,
+                "mode": "seccomp" if kernel.seccomp else "ptrace",
+                "seed": spec.seed,
+                "real_s": round(times.real_s, 3),
+                "virtual_s": round(times.virtual_s, 6),
+                "boot_real_s": started,
+                "ready_real_s": replay[0] if replay else None,
+                "phases": self._phases,
+            },
+        )
+
+    @property
+    def code(self) -> int | None:
+        return self._code
+
+    def stop(self) -> None:
+        self._guest.stop()
+
+
+class VirtualClock:
+    """Guests in virtual time: one per core, of this user, without root. `beside`: a program that
+    runs in each guest beside the cell, for who wants to disturb it."""
+
+    name = "virtual"
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        *,
+        jobs: int | None = None,
+        limit_s: float | None = None,
+        stall_s: float = STALL_S,
+        beside: Sequence[str] = (),
+    ) -> None:
+        self.kernel = kernel
+        self._beside = tuple(beside)
+        self._limit_s, self._stall_s = limit_s, stall_s
+        self.jobs = jobs if jobs is not None else len(available_cores())
+        self._share_bytes: int | None = None
+
+    def fit(self, cells: Sequence[tuple[CellSpec, int]], free: int | None = None) -> None:
+        """Lowers `jobs` to what memory (`free` bytes; default: what is free) holds at once, with
+        the queues of the largest cells on disk. `cells`: with the bytes of their traces. Raises
+        CellProblem if it does not hold one."""
+        if free is None:
+            free = memory_available_bytes(Path("/proc/meminfo").read_text())
+        most = max(host_memory_bytes(cell, size) for cell, size in cells)
+        most = min(most, DISK_GUEST_BYTES)
+        if free < most:
+            raise CellProblem(
+                f"found {free / 1e9:.1f} GB of free memory; valid: {most / 1e9:.1f} GB for the "
+                "guest of the largest cell"
+            )
+        self.jobs = max(1, min(self.jobs, len(cells), free // most))
+        self._share_bytes = free // self.jobs
+
+    def on_disk(self, cell: CellSpec, trace_bytes: int) -> bool:
+        """True: its queues do not fit into this guest's part of the memory."""
+        needed = host_memory_bytes(cell, trace_bytes)
+        return self._share_bytes is not None and needed > self._share_bytes
+
+    def start(self, job: Job, out: Path) -> VirtualProcess:
+        return VirtualProcess(
+            self.kernel,
+            job,
+            out,
+            on_disk=self.on_disk(job.cell, int(job.trace_info["bytes"])),
+            limit_s=self._limit_s,
+            stall_s=self._stall_s,
+            beside=self._beside,
+        )
+
+    def estimate_s(self, cell: CellSpec, trace_bytes: int) -> float:
+        return virtual_seconds_estimated(cell, trace_bytes)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "clock": self.name,
+            "virtual_kernel": {
+                "version": self.kernel.version,
+                "digest": self.kernel.digest,
+                "mode": "seccomp" if self.kernel.seccomp else "ptrace",
+            },
+        }

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SHA-256 of every file of a run, so that `verify` can tell whether one was changed since.
+
+A cell's directory gets a `digests.json` when the cell is complete, the run's directory when the run
+is: the latter covers the files on top and each cell's digests.json, hence everything. metrics.json
+and report/ can be made again and are left out, and so is work/ (product queues that were kept).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from experiments.cells.run_directory import write_json
+
+NAME: Final = "digests.json"
+LEFT_OUT: Final = frozenset({"metrics.json", "report", "work", NAME})
+WITH_THEIR_OWN: Final = ("cells", "set-aside")  # directories of cells
+
+
+@dataclass(frozen=True)
+class Digest:
+    sha256: str
+    size_bytes: int
+
+
+class NoDigests(Exception):
+    """There is no usable digests.json; the text is one clear message."""
+
+
+def digest_of(path: Path) -> Digest:
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256")
+        return Digest(found.hexdigest(), file.tell())
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    """Files and links below, by name; what is not there any more is no error."""
+    for path in sorted(directory.iterdir()):
+        if path.is_dir() and not path.is_symlink():
+            yield from _files(path)
+        else:
+            yield path
+
+
+def cell_files(cell: Path) -> list[Path]:
+    """What a cell's digests.json covers."""
+    return [p for p in _files(cell) if p != cell / NAME]
+
+
+def run_files(run: Path) -> list[Path]:
+    """What the run's digests.json covers: see above."""
+    own = [run / name for name in WITH_THEIR_OWN]
+    found = [
+        p
+        for top in sorted(run.iterdir())
+        if top.name not in LEFT_OUT and top not in own
+        for p in ([top] if not top.is_dir() else _files(top))
+    ]
+    return found + [
+        p for folder in own if folder.is_dir() for p in sorted(folder.glob(f"*/{NAME}"))
+    ]
+
+
+def _write(directory: Path, files: list[Path]) -> None:
+    described = {}
+    for path in files:
+        digest = digest_of(path)
+        name = str(path.relative_to(directory))
+        described[name] = {"sha256": digest.sha256, "size_bytes": digest.size_bytes}
+    write_json(directory / NAME, {"algorithm": "sha256", "files": described})
+
+
+def write_cell(cell: Path) -> None:
+    """Writes a complete cell's digests.json; nothing of the cell may change afterwards."""
+    _write(cell, cell_files(cell))
+
+
+def write_run(run: Path) -> None:
+    """Writes the run's digests.json, after those of its cells."""
+    _write(run, run_files(run))
+
+
+def read(directory: Path) -> dict[str, Digest]:
+    """Name -> digest. Raises NoDigests."""
+    path = directory / NAME
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        return {
+            str(name): Digest(str(d["sha256"]), int(d["size_bytes"]))
+            for name, d in raw["files"].items()
+        }
+    except FileNotFoundError:
+        raise NoDigests(f"no {NAME}") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise NoDigests(f"{NAME} cannot be read: {error}") from None
+
+
+def compare(directory: Path, files: list[Path], expected: Mapping[str, Digest]) -> list[str]:
+    """`changed: logs/sar.log (...)`, `missing: ...`, `extra: ...`; nothing if all is as it was."""
+    there = {str(p.relative_to(directory)): p for p in files}
+    problems = [f"missing: {name}" for name in expected if name not in there]
+    problems += [f"extra: {name}" for name in there if name not in expected]
+    for name, path in there.items():
+        if (before := expected.get(name)) is None:
+            continue
+        try:
+            now = digest_of(path)
+        except OSError as error:
+            problems.append(f"unreadable: {name} ({error.strerror})")
+            continue
+        if now != before:
+            sizes = f"{before.size_bytes} bytes then, {now.size_bytes} now"
+            problems.append(f"changed: {name} ({sizes})")
+    return sorted(problems)

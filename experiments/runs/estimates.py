@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long cells will take: from what earlier runs on this machine took, else by formula.
+
+An earlier cell tells by how much the formula was wrong; the formula scales to another duration, m
+and number of bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from experiments.design.expansion import CellSpec
+from experiments.design.join_leave_expansion import JoinLeaveCell
+from experiments.runs.cell_process import Clock
+from experiments.runs.planning import Planned
+
+MOST_RUNS: Final = 30  # the newest
+MOST_CELLS: Final = 20  # that an estimate rests on
+
+
+@dataclass(frozen=True)
+class Measured:
+    """An earlier cell. `ratio`: its real time over what the formula says."""
+
+    run: str
+    kind: str
+    cell: str
+    ratio: float
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def kind_of(cell: CellSpec) -> str:
+    return "join-leave" if isinstance(cell, JoinLeaveCell) else cell.protocol
+
+
+class Estimates:
+    """`measured`: of this machine and clock, the newest first."""
+
+    def __init__(self, clock: Clock, measured: Sequence[Measured] = ()) -> None:
+        self._clock, self._measured = clock, measured
+        self._rests_on: set[Measured] = set()
+
+    def of(self, planned: Planned) -> float:
+        """Seconds of real time."""
+        formula = self._clock.estimate_s(planned.cell, planned.trace.size_bytes)
+        found = self._like(planned.cell)
+        self._rests_on |= set(found)
+        return formula * (statistics.median(m.ratio for m in found) if found else 1.0)
+
+    def _like(self, cell: CellSpec) -> list[Measured]:
+        """The same cell's runs, else those of its kind."""
+        kind = [m for m in self._measured if m.kind == kind_of(cell)]
+        return ([m for m in kind if m.cell == cell.cell] or kind)[:MOST_CELLS]
+
+    @property
+    def basis(self) -> str:
+        """What the estimates given so far rest on."""
+        if not self._rests_on:
+            return "by formula: no earlier run of such cells on this machine"
+        runs = sorted({m.run for m in self._rests_on}, key=lambda r: r.rpartition("/")[2])
+        more = f" and {len(runs) - 1} earlier" if len(runs) > 1 else ""
+        cells, of = _count(len(self._rests_on), "cell"), _count(len(runs), "run")
+        return f"from {cells} of {of} on this machine ({runs[-1]}{more})"
+
+
+def read(runs: Path, clock: Clock, machine: Mapping[str, Any]) -> Estimates:
+    """From the newest complete runs below `runs`. Runs that say too little count for nothing."""
+    newest = sorted(
+        (p for p in runs.glob("*/[!.]*/manifest.json") if not p.parent.is_symlink()),
+        key=lambda p: p.parent.name,
+        reverse=True,
+    )
+    measured = [m for path in newest[:MOST_RUNS] for m in _of_run(path, clock, machine)]
+    return Estimates(clock, measured)
+
+
+def _of_run(path: Path, clock: Clock, machine: Mapping[str, Any]) -> list[Measured]:
+    try:
+        manifest = json.loads(path.read_text())
+        there = manifest["machine"]
+        if manifest["clock"] != clock.name or any(
+            there[name] != machine[name] for name in ("cpu", "cores")
+        ):
+            return []
+        seconds, traces = manifest["cell_seconds"], manifest["traces"]
+        run = f"{path.parent.parent.name}/{path.parent.name}"
+        found = []
+        for raw in manifest["cells"]:
+            kind = JoinLeaveCell if "script" in raw else CellSpec
+            cell = kind.from_dict(raw)
+            if cell.cell in seconds:
+                formula = clock.estimate_s(cell, int(traces[str(cell.seed)]["bytes"]))
+                ratio = float(seconds[cell.cell]) / formula
+                found.append(Measured(run, kind_of(cell), cell.cell, ratio))
+        return found
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError):
+        return []

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run would do, in words: its cells, the time and the disk space they take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from common.quantities import minutes_text
+from experiments.design.spec import AnySpec
+from experiments.runs.estimates import Estimates
+from experiments.runs.planning import Planned
+from parsers.base.factors import FACTORS, Scalar
+
+
+def summary(
+    spec: AnySpec,
+    planned: Sequence[Planned],
+    estimates: Estimates,
+    *,
+    order: str,
+    clock: str,
+    jobs: int,
+) -> list[str]:
+    """The lines that come before a run: what varies, how many cells, how long, by what estimate."""
+    cells = [item.cell for item in planned]
+    level = f", {cells[0].level} level" if cells[0].level is not None else ""
+    total_s = sum(estimates.of(item) for item in planned)
+    lines = [f"{spec.name}: {spec.description}{level}"]
+    lines += [f"  {name}: {text}" for name, text in _varied(planned)]
+    seeds = sorted({cell.seed for cell in cells})
+    several = f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
+    in_order = "in the order of the file" if order == "file" else "in random order"
+    plural = "s" if len(cells) > 1 else ""
+    repeats = len({cell.repeat for cell in cells})
+    lines.append(
+        f"  {len(cells)} cell{plural} ({repeats} of each kind, {several}) of "
+        f"{cells[0].duration_s:g} s, "
+        f"{in_order}; {clock} clock"
+    )
+    at_once = min(jobs, len(cells))
+    shared = f" with {at_once} at once" if at_once > 1 else ""
+    most = max(item.disk_bytes for item in planned)
+    lines.append(
+        f"  about {minutes_text(total_s / at_once)} min{shared} (estimated {estimates.basis}); "
+        f"{most / 1e9:.2f} GB for the queues of the largest cell"
+    )
+    return lines
+
+
+def _varied(planned: Sequence[Planned]) -> list[tuple[str, str]]:
+    """Factor -> its levels, of those with several."""
+    levels: dict[str, dict[Scalar, None]] = {}
+    for item in planned:
+        for name, level in item.cell.factors.items():
+            levels.setdefault(name, {})[level] = None
+    return [
+        (name, ", ".join(_shown(name, level) for level in found))
+        for name, found in levels.items()
+        if len(found) > 1
+    ]
+
+
+def _shown(name: str, level: Scalar) -> str:
+    if isinstance(level, str):
+        return level
+    factor = FACTORS.get(name)
+    if factor is None:
+        return f"{level:g}"
+    return f"{level / factor.scale:g} {factor.shown_unit}".rstrip()
+
+
+def cell_lines(planned: Sequence[Planned], estimates: Estimates) -> list[str]:
+    """A line for each cell, in the order in which they are run."""
+    width = max(len(item.cell.cell) for item in planned)
+    return [
+        f"  {number:4} {item.cell.cell:{width}}  {item.trace.products} products, "
+        f"{item.trace.size_bytes / 1e6:.1f} MB ({item.trace.source}), about "
+        f"{minutes_text(estimates.of(item))} min, {item.disk_bytes / 1e9:.2f} GB of disk"
+        for number, item in enumerate(planned, start=1)
+    ]

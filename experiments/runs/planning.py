@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an experiment to cells with all they need, checked before anything starts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from common.places import BUILD
+from experiments.cells.fidelity import HOSTLAG
+from experiments.design import burst_loss, queue_place, trace_input
+from experiments.design import join_leave_expansion as join_leave
+from experiments.design.configs import LDMD
+from experiments.design.expansion import CellSpec, disk_needed_bytes, expand
+from experiments.design.networks import Networks, with_rtt
+from experiments.design.selection import select
+from experiments.design.spec import AnySpec, JoinLeaveSpec
+from experiments.design.trace_input import ReplayTrace
+from topologies.model.handoff_loss import with_handoff_loss
+from topologies.model.load import find as find_topology
+from topologies.model.load import load as load_topology
+from topologies.model.network import Network
+
+PROGRAMS: Final = (
+    LDMD,
+    "ldm7/pqcreate",
+    "ldm7/pqinsert",
+    "ldm7/pqcat",
+    "topologies/wire/wire-relay",
+    HOSTLAG,
+)
+
+
+class RunError(Exception):
+    """The run cannot start or go on; the text is one clear message."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A cell with all it needs, checked."""
+
+    cell: CellSpec
+    network: Network
+    trace: ReplayTrace
+
+    def digest(self, clock: str) -> str:
+        """Of all that decides what the cell does, the clock included."""
+        return self.cell.digest(self.trace.sha256 + self.network.to_json() + clock)
+
+    @property
+    def disk_bytes(self) -> int:
+        return disk_needed_bytes(self.cell, self.trace.size_bytes)
+
+
+def plan(spec: AnySpec, level: str | None = None, only: Sequence[str] = ()) -> tuple[Planned, ...]:
+    """Expands the experiment, which is at `level`, with its traces and networks, in the order of
+    the file. `only`: expressions that cells must meet. Raises SpecErrors, TopologyErrors or
+    UsageError."""
+    if isinstance(spec, JoinLeaveSpec):
+        return _plan_join_leave(spec, level, only)
+    cells = select(expand(spec, level), only)
+    burst_loss.check(cells)
+    traces: dict[int, ReplayTrace] = {}
+    networks = Networks()
+    planned = []
+    for cell in cells:
+        # A trace file is the same for all seeds.
+        key = cell.seed if spec.trace == trace_input.MODEL else 0
+        if key not in traces:
+            traces[key] = trace_input.prepare(spec.trace, spec.duration_s, cell.seed)
+        planned.append(Planned(cell, networks.of(cell), traces[key]))
+    return tuple(planned)
+
+
+def _plan_join_leave(
+    spec: JoinLeaveSpec, level: str | None, only: Sequence[str]
+) -> tuple[Planned, ...]:
+    network = load_topology(find_topology(spec.topology), {"lanes": len(spec.feeds)})
+    subscribers = [host.name for host in network.subscribers]
+    network = with_rtt(network, spec.parameters.rtt_ms)
+    cells = select(join_leave.expand(spec, subscribers, level), only)
+    network = with_handoff_loss(network, spec.parameters.handoff_loss)
+    traces: dict[int, ReplayTrace] = {}
+    for cell in cells:
+        if cell.seed not in traces:
+            traces[cell.seed] = join_leave.prepare(spec, cell)
+    return tuple(Planned(cell, network, traces[cell.seed]) for cell in cells)
+
+
+def check_machine(
+    planned: Sequence[Planned], runs: Path, build: Path = BUILD, clock: str = "native"
+) -> None:
+    """Root (not needed in virtual time), programs, disk. Raises RunError."""
+    if clock == "native" and os.geteuid() != 0:
+        raise RunError(
+            f"found user id {os.geteuid()}; valid: root, which making network namespaces needs "
+            "(sudo make experiment-NAME), or virtual time, which needs no rights (CLOCK=virtual)"
+        )
+    missing = [name for name in PROGRAMS if not os.access(build / name, os.X_OK)]
+    if missing:
+        raise RunError(
+            f"found no program {', '.join(missing)} in {build}; valid: build them with `make build`"
+        )
+    check_queues(planned)
+    if clock == "native":
+        check_disk(planned, runs)
+
+
+def check_queues(planned: Sequence[Planned]) -> None:
+    for item in planned:
+        cell, largest = item.cell, item.trace.largest_bytes
+        for whose, size in (("sender", cell.q_snd_bytes), ("receiver", cell.q_rcv_bytes)):
+            if 0 < size < 2 * largest:
+                raise RunError(
+                    f"found a {whose} queue of {size} bytes; valid: at least "
+                    f"{2 * largest}, twice the largest product of the trace ({largest} bytes)"
+                )
+
+
+def check_disk(planned: Sequence[Planned], runs: Path) -> None:
+    """The largest cell must fit, unless its queues lie in memory; cells run one after the other and
+    remove their queues."""
+    place = runs
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    largest = max(planned, key=lambda p: p.disk_bytes)
+    needed = largest.disk_bytes
+    if queue_place.memory_free_bytes() >= needed:
+        return
+    if needed > free:
+        raise RunError(
+            f"found {free / 1e9:.2f} GB free in {place}; valid: {needed / 1e9:.2f} GB for the "
+            f"product queues of {largest.cell.cell} (sender {largest.cell.q_snd_bytes / 1e9:.2f} "
+            "GB). Lower it with QUEUE_BYTES= (--queue-bytes), DURATION= or RECEIVERS="
+        )

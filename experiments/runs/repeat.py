@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a run again from its manifest alone, and says whether the same came out.
+
+What decides the outcome must be there again: the cells with their parameters and seeds, the
+networks, the traces, the programs of the system and, in virtual time, the guest's kernel; else it
+is refused. Other versions of Python packages, another kernel or another state of the code are told.
+
+In virtual time, on the same software, the figures must be the same to the last digit; else they
+must agree within their error bars (`parsers.measure.agreement`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from common.places import BUILD, RUNS
+from experiments.design.spec import (
+    AnySpec,
+    ExperimentSpec,
+    JoinLeaveSpec,
+    UsageError,
+)
+from experiments.design.trace_input import MODEL
+from experiments.runs import manifest, runner
+from experiments.runs.cell_process import Clock
+from experiments.runs.options import add_guest_options, clock_of
+from experiments.runs.planning import Planned
+from experiments.runs.progress import make_reporter
+from parsers.base.factors import Scalar
+from parsers.base.jsonfiles import BadFile
+from parsers.base.metric_units import METRICS
+from parsers.measure.agreement import (
+    DECISIVE,
+    Agreement,
+    Identity,
+    agreement,
+    changed,
+    identity,
+)
+from parsers.measure.evaluate import Subscriptions, Transports, evaluate
+from parsers.measure.sweep import shown
+from parsers.report.document import (
+    Banner,
+    Report,
+    Section,
+    Table,
+    render_text,
+)
+
+EXIT_OK, EXIT_DIFFERS, EXIT_USAGE = 0, 1, 2
+LISTED: Final = 8
+
+
+@dataclass(frozen=True)
+class Original:
+    """A run directory's manifest, read."""
+
+    path: Path
+    raw: Mapping[str, Any]
+    spec: AnySpec
+    level: str | None
+    clock: str
+    cells: Mapping[str, Mapping[str, Any]]  # name -> its CellSpec
+
+
+def read(run: Path) -> Original:
+    """Raises UsageError with what the manifest lacks."""
+    path = run / "manifest.json"
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(raw, dict):
+            raise ValueError("not an object")
+    except FileNotFoundError:
+        raise UsageError(f"{path}: found nothing; valid: a run, runs/EXPERIMENT/STAMP") from None
+    except ValueError as error:
+        raise UsageError(f"{path}: not a manifest: {error}") from None
+    if missing := [k for k in ("spec", "cells", "traces", "order", "programs") if k not in raw]:
+        raise UsageError(
+            f"{path}: found no '{missing[0]}'; valid: the manifest of a run that can be repeated"
+        )
+    spec, model = raw["spec"], ExperimentSpec
+    try:
+        found: AnySpec = (JoinLeaveSpec if "kind" in spec else model).model_validate(spec)
+    except (ValidationError, TypeError) as error:
+        first = str(error).splitlines()
+        raise UsageError(
+            f"{path}: spec: {' '.join(first[1:3])}; valid: an experiment as this version knows it"
+        ) from None
+    cells = {str(cell["cell"]): cell for cell in raw["cells"]}
+    return Original(run, raw, found, raw.get("level"), str(raw.get("clock", "native")), cells)
+
+
+def plan(original: Original) -> list[Planned]:
+    """The same cells, of the same trace. Raises UsageError as `read`, and what planning raises."""
+    spec = original.spec
+    if spec.trace != MODEL and not Path(spec.trace).is_file():
+        copies = {str(t["file"]) for t in original.raw["traces"].values()}
+        spec = spec.model_copy(update={"trace": str(original.path / min(copies))})
+    planned = {p.cell.cell: p for p in runner.plan(spec, original.level)}
+    if absent := [name for name in original.cells if name not in planned]:
+        raise UsageError(f"found no cell {', '.join(absent)} in the plan; valid: the run's cells")
+    return [planned[name] for name in original.cells]
+
+
+def refusals(original: Original, planned: Sequence[Planned]) -> list[str]:
+    """What is not what it was and decides the outcome."""
+    found: list[str] = []
+    traces: set[str] = set()
+    for item in planned:
+        name = item.cell.cell
+        before = original.cells[name]
+        now = json.loads(json.dumps(item.cell.to_dict()))
+        for key, value in before.items():
+            if now.get(key) != value:
+                found.append(f"{name}: {key} was {value!r}, is {now.get(key)!r}")
+        written = original.raw["traces"].get(str(item.cell.seed), {}).get("sha256")
+        if written != item.trace.sha256 and str(written) not in traces:
+            traces.add(str(written))
+            found.append(
+                f"trace of seed {item.cell.seed}: SHA-256 was {written}, is {item.trace.sha256}"
+            )
+        network = original.path / "cells" / name / "network.json"
+        if network.is_file() and json.loads(network.read_text()) != json.loads(
+            item.network.to_json()
+        ):
+            found.append(f"{name}: the topology '{item.cell.topology}' makes another network now")
+    return found
+
+
+def programs_of(raw: Mapping[str, Any]) -> dict[str, Scalar | None]:
+    """What must be the same for the same outcome: programs, and the guest's kernel."""
+    found: dict[str, Scalar | None] = dict(raw.get("programs") or {})
+    kernel = raw.get("virtual_kernel")
+    if isinstance(kernel, Mapping):
+        found["guest kernel"] = f"{kernel.get('version')}, {kernel.get('digest')}"
+    return found
+
+
+def surroundings_of(raw: Mapping[str, Any]) -> dict[str, Scalar | None]:
+    """What is told where it differs: code, packages, kernel."""
+    git, python = raw.get("git") or {}, raw.get("python") or {}
+    found: dict[str, Scalar | None] = {
+        "commit": git.get("commit"),
+        "uncommitted changes": str(git.get("dirty")),
+        "Python": python.get("version"),
+        "kernel": raw.get("kernel"),
+    }
+    return found | {f"package {n}": v for n, v in (python.get("packages") or {}).items()}
+
+
+def _changes(found: Mapping[str, tuple[Scalar | None, Scalar | None]]) -> list[str]:
+    return [f"{name} was {then}, is {now}" for name, (then, now) in found.items()]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came out. `identities`: to the digit, where that can be asked for; else None."""
+
+    identities: tuple[Identity, ...] | None
+    agreement: Agreement
+
+    @property
+    def same(self) -> bool:
+        if self.identities is not None:
+            return all(i.identical for i in self.identities)
+        return self.agreement.verdict == "agree"
+
+
+Measured = Transports | Subscriptions
+
+
+def compare(then: Measured, now: Measured, *, to_the_digit: bool) -> Outcome:
+    found = agreement(then.points, now.points)
+    if not to_the_digit:
+        return Outcome(None, found)
+    documents = (json.loads(json.dumps(m.document["cells"])) for m in (then, now))
+    return Outcome(identity(*documents), found)
+
+
+def report(original: str, again: str, outcome: Outcome, notes: Sequence[str]) -> str:
+    """Tables and verdict, as text."""
+    rows = []
+    for c in outcome.agreement.compared:
+        if c.metric in DECISIVE:
+            metric = METRICS[c.metric]
+            covers = {True: "yes", False: "NO", None: "one run"}[c.covers]
+            change = f"{c.difference.mean / metric.scale:+.{metric.digits + 1}f}"
+            then, now = shown(c.metric, c.then), shown(c.metric, c.now)
+            rows.append((c.label, metric.label, then, now, change, covers))
+    header = ("At", "Metric", "then", "now", "difference", "includes 0")
+    tables = [Table("", header, tuple(rows), frozenset({"At", "Metric"}), 28)] if rows else []
+    sentences = list(notes)
+    if outcome.identities is not None:
+        different = [i for i in outcome.identities if not i.identical]
+        values = sum(i.values for i in outcome.identities)
+        for found in different:
+            named = ", ".join(found.different[:LISTED])
+            more = len(found.different) - LISTED
+            sentences.append(f"{found.cell}: {named}" + (f" and {more} more" if more > 0 else ""))
+        verdict = "REPRODUCED to the last digit" if outcome.same else "NOT REPRODUCED"
+        line = f"{values} values of {len(outcome.identities)} cells, {len(different)} cells differ"
+    else:
+        found_verdict = outcome.agreement.verdict
+        verdict = {
+            "agree": "REPRODUCED within the error bars",
+            "differ": "NOT REPRODUCED",
+            "not decidable": "NOT DECIDABLE",
+        }[found_verdict]
+        line = outcome.agreement.reason
+    banner = Banner("faithful" if outcome.same else "invalid", f"{verdict}: {line}.", (), "Repeat")
+    section = Section("Then and now", tuple(sentences), tuple(tables))
+    return render_text(Report("Downpour: repeat", f"{original}, {again}", banner, (section,)))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments repeat",
+        description="Runs a run again from its manifest and compares what comes out.",
+        epilog="exit codes: 0 reproduced; 1 not, or not decidable; 2 bad usage, or refused",
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="runs/EXPERIMENT/STAMP")
+    parser.add_argument(
+        "--clock", choices=("native", "virtual"), help="default: the one that the run had"
+    )
+    parser.add_argument(
+        "--other-programs",
+        action="store_true",
+        help="go on with other versions of programs than the run had",
+    )
+    parser.add_argument(
+        "--against",
+        type=Path,
+        metavar="RUN",
+        help="run nothing: compare with this run, a repetition that there is already",
+    )
+    parser.add_argument("--build", type=Path, default=BUILD, metavar="DIR",
+                        help="where the C programs are")  # fmt: skip
+    add_guest_options(parser)
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Raises UsageError, SpecErrors, RunError, OSError as `cli.main` reports them."""
+    options = _parser().parse_args(arguments)
+    original = read(options.run)
+    try:
+        then = evaluate(original.path)
+    except BadFile as error:
+        raise UsageError(str(error)) from None
+    if options.against is not None:
+        again = options.against
+        known: Mapping[str, Any] = read(again).raw
+    else:
+        again = _run(original, options, arguments)
+        known = read(again).raw
+    notes = [f"Other than in the run: {text}." for text in
+             _changes(changed(surroundings_of(original.raw), surroundings_of(known)))]  # fmt: skip
+    programs = _changes(changed(programs_of(original.raw), programs_of(known)))
+    notes += [f"Another program: {text}." for text in programs]
+    both_virtual = original.clock == known.get("clock") == "virtual"
+    outcome = compare(then, evaluate(again), to_the_digit=both_virtual and not notes)
+    if both_virtual and notes:
+        notes.append("So the digits need not be the same: error bars decide.")
+    print(report(_name(original.path), _name(again), outcome, notes), end="")
+    return EXIT_OK if outcome.same else EXIT_DIFFERS
+
+
+def _name(run: Path) -> str:
+    target = run.resolve()
+    return f"{target.parent.name}/{target.name}"
+
+
+def _run(original: Original, options: argparse.Namespace, arguments: Sequence[str]) -> Path:
+    """Checks that it can be repeated, and runs it."""
+    options.clock = options.clock or original.clock
+    planned = plan(original)
+    wrong = refusals(original, planned)
+    clock: Clock = clock_of(options, planned)
+    here = {"programs": manifest.programs(), **clock.describe()}
+    programs = changed(programs_of(original.raw), programs_of(here))
+    if options.clock != original.clock:
+        programs.pop("guest kernel", None)
+    if not options.other_programs:
+        wrong += _changes(programs)
+    if wrong:
+        more = "; --other-programs goes on all the same" if programs else ""
+        listed = "\n".join(f"  {text}" for text in wrong)
+        raise UsageError(f"found what is not as {original.path} had it{more}:\n{listed}")
+    runner.check_machine(planned, RUNS, options.build, clock.name)
+    result = runner.run_experiment(
+        original.spec,
+        planned,
+        make_reporter(),
+        order=original.raw["order"],
+        build=options.build.resolve(),
+        command=["experiments", "repeat", *arguments],
+        clock=clock,
+    )
+    print(f"Repeated as {result.path}", file=sys.stderr)
+    return result.path

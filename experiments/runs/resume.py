@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run takes over from runs that were interrupted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from experiments.cells.run_directory import (
+    FAILED,
+    RunDirectory,
+    partial_runs,
+    remove_partial,
+)
+from experiments.runs import digests
+
+
+def is_sound(cell: Path) -> bool:
+    """Is every file of a complete cell as it was written?"""
+    try:
+        return not digests.compare(cell, digests.cell_files(cell), digests.read(cell))
+    except digests.NoDigests:
+        return False
+
+
+def _digest_of(cell: Path) -> str | None:
+    """The digest in a complete cell's cell.json."""
+    try:
+        found = json.loads((cell / "cell.json").read_text()).get("digest")
+    except (OSError, json.JSONDecodeError, AttributeError):
+        return None
+    return found if isinstance(found, str) else None
+
+
+def run_of(cell: Path) -> dict[str, Any]:
+    """A cell's run.json: when and by what it was run. Empty if it has none."""
+    try:
+        found = json.loads((cell / "run.json").read_text())
+    except (OSError, json.JSONDecodeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def take_over(
+    run: RunDirectory, root: Path, experiment: str, wanted: Mapping[str, str]
+) -> list[str]:
+    """Moves sound cells with the wanted digests (cell -> digest) from partial runs into `run`, with
+    what wanted cells that failed left; removes the partial runs that then have no cell. Returns
+    the cells taken."""
+    taken: list[str] = []
+    for partial in partial_runs(root, experiment):
+        for cell, digest in wanted.items():
+            source = partial / "cells" / cell
+            if cell in taken or not source.is_dir() or _digest_of(source) != digest:
+                continue
+            if is_sound(source):
+                source.rename(run.cells / cell)
+                taken.append(cell)
+        _take_failed(partial, run, wanted)
+        if not any((partial / "cells").glob("[!.]*")):
+            remove_partial(partial)
+    return taken
+
+
+def _take_failed(partial: Path, run: RunDirectory, wanted: Mapping[str, str]) -> None:
+    for cell in wanted:
+        source = partial / FAILED / cell
+        if not source.is_dir():
+            continue
+        target = run.path / FAILED / cell
+        target.mkdir(parents=True, exist_ok=True)
+        for attempt in sorted(source.iterdir()):
+            number = 1 + sum(1 for _ in target.iterdir())
+            attempt.rename(target / f"attempt-{number}")

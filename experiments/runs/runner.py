@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs an experiment: checks everything first, then cell by cell in processes of their own, then
+the report. Whatever happens, nothing of a cell's network is left, and complete cells are kept."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common.places import BUILD, ROOT, RUNS
+from common.shell import NetworkError, termination_as_interrupt
+from experiments.cells.captures import NO_CAPTURES, Captures
+from experiments.cells.run_directory import FAILED, RunDirectory, write_json
+from experiments.design.selection import Order, ordered
+from experiments.design.spec import AnySpec
+from experiments.runs import digests, estimates, manifest
+from experiments.runs.cell_process import Clock, NativeClock
+from experiments.runs.planning import (
+    Planned,
+    RunError,
+    check_disk,
+    check_machine,
+    check_queues,
+    plan,
+)
+from experiments.runs.progress import Reporter
+from experiments.runs.resume import run_of, take_over
+from experiments.runs.sweep import (
+    INVALID,
+    CellResult,
+    Outcome,
+    Sweep,
+    resumed,
+)
+
+__all__ = [
+    "CellResult",
+    "NetworkError",
+    "Planned",
+    "RunError",
+    "RunResult",
+    "check_disk",
+    "check_machine",
+    "check_queues",
+    "plan",
+    "report",
+    "run_experiment",
+]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A run that is complete. `problems`: of cells that failed, each run's."""
+
+    path: Path
+    cells: tuple[CellResult, ...]
+    report_ok: bool
+    problems: dict[str, list[str]]
+
+    @property
+    def identical(self) -> bool:
+        return all(c.identical for c in self.cells)
+
+    @property
+    def invalid(self) -> tuple[str, ...]:
+        return tuple(c.cell for c in self.cells if c.verdict == INVALID)
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """Cells without a result."""
+        there = {c.cell for c in self.cells}
+        return tuple(cell for cell in self.problems if cell not in there)
+
+
+def in_force(run: RunDirectory, cell: str) -> str:
+    """TCP's congestion control at the hosts of a complete cell."""
+    described: dict[str, Any] = json.loads((run.path / "cells" / cell / "cell.json").read_text())
+    return str(described.get("parameters", {}).get("tcp_congestion_control", "unknown"))
+
+
+def run_experiment(
+    spec: AnySpec,
+    planned: Sequence[Planned],
+    reporter: Reporter,
+    *,
+    runs: Path = RUNS,
+    order: Order = "random",
+    resume: bool = False,
+    keep_work: bool = False,
+    build: Path = BUILD,
+    command: Sequence[str] = (),
+    clock: Clock | None = None,
+    captures: Captures = NO_CAPTURES,
+    include_invalid: bool = False,
+) -> RunResult:
+    """Runs the planned cells and writes the report. Raises NetworkError, OSError or
+    KeyboardInterrupt
+    after cleaning up; complete cells are then kept for `resume`."""
+    clock = clock if clock is not None else NativeClock()
+    run = RunDirectory(runs, spec.name, datetime.datetime.now(datetime.UTC))
+    complete = False
+    try:
+        with termination_as_interrupt():
+            in_order = ordered(planned, order, spec.base_seed)
+            described = manifest.build(
+                spec,
+                planned,
+                root=ROOT,
+                started=time.time(),
+                command=command,
+                order=order,
+                names_in_order=[p.cell.cell for p in in_order],
+            )
+            described |= clock.describe()
+            write_json(run.path / "manifest.json", described)
+            taken: list[str] = []
+            if resume:
+                wanted = {p.cell.cell: p.digest(clock.name) for p in planned}
+                taken = take_over(run, runs, spec.name, wanted)
+                _tell_resumed(run, taken, described["git"], reporter)
+            known = estimates.read(runs, clock, described["machine"])
+            sweep = Sweep(
+                run,
+                clock,
+                reporter,
+                estimate_s=known.of,
+                described={"git": described["git"], "jobs": clock.jobs},
+                keep_work=keep_work,
+                build=build,
+                captures=captures,
+            )
+            sweep.outcome.results |= {name: resumed(run, name) for name in taken}
+            sweep.cells([p for p in in_order if p.cell.cell not in taken])
+            outcome = sweep.outcome
+            described |= _ended(run, planned, outcome, taken)
+            write_json(run.path / "manifest.json", described)
+            report_ok = _report(run, outcome, reporter, include_invalid)
+            if not keep_work:
+                run.remove_work()
+            digests.write_run(run.path)
+            path = run.complete()
+            complete = True
+            results = [
+                outcome.results[p.cell.cell] for p in planned if p.cell.cell in outcome.results
+            ]
+            return RunResult(path, tuple(results), report_ok, outcome.problems)
+    finally:
+        if not complete and run.abandon():
+            reporter.note(f"complete cells are kept in {run.path}: --resume (RESUME=1) uses them")
+
+
+def _tell_resumed(
+    run: RunDirectory, taken: Sequence[str], git: dict[str, Any], reporter: Reporter
+) -> None:
+    if not taken:
+        reporter.note("resumed: no complete cell of an interrupted run fits")
+        return
+    reporter.note(f"resumed: {', '.join(taken)}")
+    other = [name for name in taken if run_of(run.cells / name).get("git") != git]
+    if other:
+        reporter.note(f"*** of these, run by another state of the code: {', '.join(other)}")
+
+
+def _ended(
+    run: RunDirectory, planned: Sequence[Planned], outcome: Outcome, taken: Sequence[str]
+) -> dict[str, Any]:
+    """What the manifest says once all cells have ended."""
+    results = [outcome.results[p.cell.cell] for p in planned if p.cell.cell in outcome.results]
+    seconds = {r.cell: run_of(run.cells / r.cell).get("real_s") for r in results}
+    return {
+        "ended": time.time(),
+        "cells_resumed": list(taken),
+        "runs": {r.cell: r.runs for r in results},
+        "cell_seconds": {cell: s for cell, s in seconds.items() if s is not None},
+        "failed": {
+            cell: {"reason": outcome.problems[cell][-1], "artefacts": f"{FAILED}/{cell}"}
+            for cell in outcome.failed
+        },
+        "problems": outcome.problems,
+        "tcp_congestion_control": {r.cell: in_force(run, r.cell) for r in results},
+    }
+
+
+def _report(run: RunDirectory, outcome: Outcome, reporter: Reporter, include_invalid: bool) -> bool:
+    if not outcome.results:
+        reporter.note("no cell has a result: there is nothing to report")
+        return False
+    reporter.note("writing the report")
+    return report(run.path, quiet=True, include_invalid=include_invalid) == 0
+
+
+def report(path: Path, *, quiet: bool = False, include_invalid: bool = False) -> int:
+    """Writes the report of a run directory (parsers' work) and, unless quiet, prints it."""
+    argv = [sys.executable, "-m", "parsers", "report", str(path)]
+    argv += ["--include-invalid"] if include_invalid else []
+    done = subprocess.run(argv, cwd=ROOT, capture_output=quiet, text=True, check=False)
+    if done.returncode != 0 and quiet:
+        sys.stderr.write(done.stdout + done.stderr)
+    return done.returncode

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cell on its way: started, followed, ended, and completed in the run's directory."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.cells.captures import Captures
+from experiments.cells.job import Job
+from experiments.cells.run_directory import RunDirectory, write_json, write_text
+from experiments.runs import digests
+from experiments.runs.cell_process import CellProblem, CellProcess, Clock
+from experiments.runs.planning import Planned
+from virtual.guest import Times
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A cell that ran. `seconds`: real time from its start to its end."""
+
+    verdict: str
+    identical: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A cell that could not run; `problem` says why."""
+
+    problem: str
+    seconds: float
+
+
+class RunningCell:
+    """`step` moves it on without waiting, `stop` ends it and cleans up. `described`: what else its
+    run.json says."""
+
+    def __init__(
+        self,
+        planned: Planned,
+        run: RunDirectory,
+        clock: Clock,
+        *,
+        keep_work: bool,
+        build: Path,
+        captures: Captures,
+        described: Mapping[str, Any],
+    ) -> None:
+        self.planned, self._run, self._keep_work = planned, run, keep_work
+        self._described = described
+        self._begin = time.monotonic()
+        self._started = time.time()
+        cell = planned.cell
+        self.name = cell.cell
+        self._out = run.partial_cell(cell.cell)
+        self._errors = self._out / "logs/cell.stderr"
+        self._errors.parent.mkdir()
+        self._work = run.work / cell.cell
+        shutil.rmtree(self._work, ignore_errors=True)
+        self._work.mkdir(parents=True)
+        write_text(self._work / "network.json", planned.network.to_json())
+        trace_path = run.path / planned.trace.file
+        if not trace_path.exists():
+            write_text(trace_path, planned.trace.text)
+        job = Job(
+            cell=cell,
+            run_id=f"x-{cell.protocol}-m{cell.m}",
+            network=self._work / "network.json",
+            trace=trace_path,
+            trace_info=planned.trace.to_dict(),
+            build=build,
+            work=self._work,
+            keep_work=keep_work,
+            digest=planned.digest(clock.name),
+            captures=captures,
+        )
+        self._done: dict[str, Any] | None = None
+        self._problem = ""
+        self._process: CellProcess | None = None
+        try:
+            self._process = clock.start(job, self._out)
+        except CellProblem as error:
+            self._problem = str(error)
+
+    @property
+    def times(self) -> Times | None:
+        return self._process.times if self._process is not None else None
+
+    def step(self, report: Callable[[dict[str, Any]], None]) -> Finished | Failed | None:
+        """Reports what is new; how it went once the cell has ended. What a failed one has written
+        is then where the run keeps such."""
+        if self._process is None:
+            return self._fail(1)
+        try:
+            events = self._process.poll()
+        except CellProblem as error:
+            self._problem = self._problem or str(error)
+            return self._fail(1)
+        for event in events:
+            if event["event"] == "done":
+                self._done = event
+            elif event["event"] == "error":
+                self._problem = str(event["text"])
+            else:
+                report(event)
+        code = self._process.code
+        if code is None:
+            return None
+        if self._done is None or code != 0:
+            return self._fail(code)
+        self.stop()
+        if self._errors.exists() and self._errors.stat().st_size == 0:
+            self._errors.unlink()
+        seconds = time.monotonic() - self._begin
+        found = {
+            "started": self._started,
+            "ended": self._started + seconds,
+            "real_s": round(seconds, 3),
+        }
+        write_json(self._out / "run.json", {**found, **self._described})
+        digests.write_cell(self._out)
+        self._run.complete_cell(self.name)
+        return Finished(str(self._done["verdict"]), bool(self._done["identical"]), seconds)
+
+    def _fail(self, code: int) -> Failed:
+        self.stop()
+        problem = self._problem
+        if not problem:
+            text = self._errors.read_text(errors="replace") if self._errors.exists() else ""
+            problem = f"its process ended with {code}: " + "\n".join(text.strip().splitlines()[-5:])
+        write_text(self._out / "problem.txt", problem + "\n")
+        self._run.keep_failed(self.name)
+        return Failed(problem, time.monotonic() - self._begin)
+
+    def stop(self) -> None:
+        """Idempotent."""
+        if self._process is not None:
+            self._process.stop()
+        if not self._keep_work:
+            shutil.rmtree(self._work, ignore_errors=True)

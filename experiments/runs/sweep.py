@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the cells of a sweep, some at once; runs what fails or cannot be trusted once more."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from common.shell import interrupts_deferred
+from experiments.cells.captures import Captures
+from experiments.cells.run_directory import FAILED, RunDirectory
+from experiments.runs.cell_process import Clock
+from experiments.runs.planning import Planned
+from experiments.runs.progress import Reporter
+from experiments.runs.running_cell import Failed, Finished, RunningCell
+
+TICK_S: Final = 0.2
+INVALID: Final = "invalid"
+MOST_RUNS: Final = 2  # of a cell
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """A complete cell. `runs`: more than one if others failed or had an invalid verdict."""
+
+    cell: str
+    verdict: str
+    identical: bool
+    resumed: bool = False
+    runs: int = 1
+
+
+@dataclass
+class Outcome:
+    """What became of the cells: each has a result, or failed at its last run, too."""
+
+    results: dict[str, CellResult] = field(default_factory=dict)
+    problems: dict[str, list[str]] = field(default_factory=dict)  # of each run that failed
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        return tuple(cell for cell in self.problems if cell not in self.results)
+
+
+class Sweep:
+    """The cells that are still to be run, in their order. `estimate_s`: of each in real time;
+    `described`: what the cells' run.json say of this run."""
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        clock: Clock,
+        reporter: Reporter,
+        *,
+        estimate_s: Callable[[Planned], float],
+        described: Mapping[str, Any],
+        keep_work: bool,
+        build: Path,
+        captures: Captures,
+    ) -> None:
+        self._run, self._clock, self._reporter = run, clock, reporter
+        self._estimate_s, self._described = estimate_s, described
+        self._keep_work, self._build, self._captures = keep_work, build, captures
+        self._running: dict[str, RunningCell] = {}
+        self._numbers: dict[str, int] = {}
+        self._runs: dict[str, int] = {}
+        self._aside: dict[str, Finished] = {}  # cells with an invalid verdict, set aside
+        self.outcome = Outcome()
+
+    def cells(self, items: Sequence[Planned]) -> None:
+        """Runs them. Whatever is raised, no cell is left running."""
+        waiting = list(items)
+        if not waiting:
+            self._reporter.note("no cell is left to run")
+            return
+        self._numbers = {item.cell.cell: n for n, item in enumerate(waiting, start=1)}
+        clock, reporter = self._clock, self._reporter
+        try:
+            with reporter:
+                total_s = sum(self._estimate_s(p) for p in waiting)
+                reporter.total(len(waiting), total_s, clock.jobs)
+                while waiting or self._running:
+                    while waiting and len(self._running) < clock.jobs:
+                        self._start(waiting.pop(0))
+                    time.sleep(TICK_S)
+                    for name, cell in list(self._running.items()):
+                        ended = cell.step(self._reporting(cell))
+                        if ended is None:
+                            reporter.tick(name, cell.times)
+                            continue
+                        del self._running[name]
+                        if self._settle(name, ended):
+                            waiting.insert(0, cell.planned)
+                        else:
+                            reporter.done(name, failed=name not in self.outcome.results)
+        finally:
+            with interrupts_deferred():  # a second Ctrl-C does not cut this short
+                for cell in self._running.values():
+                    cell.stop()
+
+    def _start(self, item: Planned) -> None:
+        name = item.cell.cell
+        self._runs[name] = self._runs.get(name, 0) + 1
+        self._reporter.cell(name, self._numbers[name], self._estimate_s(item))
+        with interrupts_deferred():
+            self._running[name] = RunningCell(
+                item,
+                self._run,
+                self._clock,
+                keep_work=self._keep_work,
+                build=self._build,
+                captures=self._captures,
+                described={"attempt": self._runs[name], **self._described},
+            )
+
+    def _reporting(self, cell: RunningCell) -> Callable[[dict[str, Any]], None]:
+        duration_s = cell.planned.cell.duration_s
+
+        def report(event: dict[str, Any]) -> None:
+            replaying = event["event"] == "progress"
+            part = event.get("elapsed_s", 0.0) / duration_s if replaying else None
+            self._reporter.event(cell.name, event, part, cell.times)
+
+        return report
+
+    def _settle(self, name: str, ended: Finished | Failed) -> bool:
+        """Takes down how a cell ended. True: it is to be run once more, because it failed or the
+        emulation's evidence says that its figures are not to be trusted. What was measured decides
+        nothing."""
+        again = self._runs[name] < MOST_RUNS
+        note = self._reporter.note
+        if isinstance(ended, Failed):
+            self.outcome.problems.setdefault(name, []).append(ended.problem)
+            note(f"{name}: FAILED: {ended.problem}")
+            if again:
+                note(f"{name}: run once more; its logs are in {FAILED}/{name}")
+                return True
+            if name in self._aside:  # an invalid verdict is more than none
+                self._run.take_back(name)
+                self._complete(name, self._aside[name])
+            else:
+                note(f"{name}: given up; its logs are in {self._run.path / FAILED / name}")
+            return False
+        if ended.verdict == INVALID and again:
+            note(f"{name}: verdict: invalid; run once more, this one set aside")
+            self._run.set_aside(name)
+            self._aside[name] = ended
+            return True
+        self._complete(name, ended)
+        return False
+
+    def _complete(self, name: str, ended: Finished) -> None:
+        self.outcome.results[name] = CellResult(
+            name, ended.verdict, ended.identical, runs=self._runs[name]
+        )
+        same = "all products identical" if ended.identical else "PRODUCTS DIFFER"
+        self._reporter.note(f"{name}: {same}; verdict: {ended.verdict}")
+
+
+def resumed(run: RunDirectory, name: str) -> CellResult:
+    """The result of a cell that was taken over."""
+    raw = json.loads((run.cells / name / "verdict.json").read_text())
+    same = any(c["name"] == "products identical" and c["status"] == "pass" for c in raw["checks"])
+    return CellResult(name, raw["verdict"], same, resumed=True)

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is a run still what it was, and do its logs give the figures that metrics.json has?
+
+Every file is checked against the digests that were written when its cell was complete; then every
+metric is computed from the raw logs once more. Counts and texts must be equal, other numbers to a
+relative 1e-9 (another version of a library may sum in another order).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from experiments.runs import digests
+from parsers.base.jsonfiles import BadFile
+from parsers.measure.agreement import leaves
+from parsers.measure.evaluate import evaluate
+from parsers.measure.metrics import GROUP_BYTES
+
+EXIT_OK, EXIT_DIFFERS, EXIT_USAGE = 0, 1, 2
+RELATIVE: Final = 1e-9
+LISTED: Final = 10  # differences of a cell, then how many more
+THE_RUN: Final = "the run as a whole"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was found of one cell, or of the run as a whole."""
+
+    name: str
+    files: int
+    values: int
+    problems: tuple[str, ...]
+
+    @property
+    def line(self) -> str:
+        state = "ok" if not self.problems else f"{len(self.problems)} PROBLEMS"
+        return f"{self.name}: {self.files} files, {self.values} values: {state}"
+
+
+def check_files(directory: Path, files: list[Path]) -> list[str]:
+    """What is not as its digests.json says."""
+    try:
+        expected = digests.read(directory)
+    except digests.NoDigests as error:
+        return [f"{error}: whether its files were changed can not be told"]
+    return digests.compare(directory, files, expected)
+
+
+def same_value(a: Any, b: Any) -> bool:
+    """Numbers to RELATIVE, whole ones exactly; all else equal and of the same type."""
+    numbers = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in (a, b))
+    if not numbers:
+        return type(a) is type(b) and bool(a == b)
+    if float(a).is_integer() and float(b).is_integer():
+        return float(a) == float(b)
+    return math.isclose(a, b, rel_tol=RELATIVE, abs_tol=0.0)
+
+
+def compare_values(written: Any, computed: Any) -> tuple[int, list[str]]:
+    """(number of values compared, differences) of a part of metrics.json."""
+    then, now = dict(leaves(written)), dict(leaves(computed))
+    problems = []
+    for place in dict.fromkeys([*then, *now]):
+        if place not in now:
+            problems.append(f"{place}: metrics.json has {_shown(then[place])}, the logs give none")
+        elif place not in then:
+            problems.append(f"{place}: the logs give {_shown(now[place])}, metrics.json has none")
+        elif not same_value(then[place], now[place]):
+            problems.append(
+                f"{place}: metrics.json has {_shown(then[place])}, the logs give"
+                f" {_shown(now[place])}"
+            )
+    return len(now), problems
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def verify(run: Path, progress: Any = None) -> tuple[Checked, ...]:
+    """Checks a run directory: its cells by name, then the whole. `progress(text)` is told what goes
+    on. Raises BadFile or OSError if there is nothing to compare."""
+    tell = progress if progress is not None else lambda _: None
+    metrics_file = run / "metrics.json"
+    try:
+        written = json.loads(metrics_file.read_text(encoding="utf-8"))
+        if not isinstance(written, dict) or not isinstance(written.get("cells"), dict):
+            raise ValueError("no cells in it")
+    except FileNotFoundError:
+        raise BadFile(f"{metrics_file}: found nothing; valid: a complete run directory") from None
+    except ValueError as error:
+        raise BadFile(f"{metrics_file}: not the metrics of a run: {error}") from None
+    names = sorted(p.name for p in (run / "cells").iterdir() if p.is_dir())
+    aside = sorted(p for p in (run / "set-aside").glob("*") if p.is_dir())
+    wrong_files: dict[str, list[str]] = {}
+    for number, name in enumerate(names, start=1):
+        tell(f"[{number}/{len(names)}] files of {name}")
+        cell = run / "cells" / name
+        wrong_files[name] = check_files(cell, digests.cell_files(cell))
+    whole = check_files(run, digests.run_files(run))
+    for cell in aside:
+        found = check_files(cell, digests.cell_files(cell))
+        whole += [f"set-aside/{cell.name}: {problem}" for problem in found]
+    count = iter(range(1, len(names) + 1))
+    computed = evaluate(
+        run,
+        int(written.get("file_set_bytes", GROUP_BYTES)),
+        include_invalid=bool(written.get("include_invalid", False)),
+        on_cell=lambda name: tell(f"[{next(count)}/{len(names)}] metrics of {name}"),
+    ).document
+    document = json.loads(json.dumps(computed))
+    checked = []
+    of_cells_then, of_cells_now = written.pop("cells"), document.pop("cells")
+    for name in dict.fromkeys([*names, *of_cells_then]):
+        values, differences = compare_values(of_cells_then.get(name), of_cells_now.get(name))
+        files = len(digests.cell_files(run / "cells" / name)) if name in names else 0
+        checked.append(Checked(name, files, values, (*wrong_files.get(name, ()), *differences)))
+    values, differences = compare_values(written, document)
+    own = len(digests.run_files(run))
+    return (*checked, Checked(THE_RUN, own, values, (*whole, *differences)))
+
+
+def report(checked: Sequence[Checked]) -> str:
+    """One line per cell, with its problems below, and the verdict."""
+    lines = []
+    for found in checked:
+        lines.append(found.line)
+        lines += [f"  {problem}" for problem in found.problems[:LISTED]]
+        if len(found.problems) > LISTED:
+            lines.append(f"  ... and {len(found.problems) - LISTED} more")
+    files, values = (sum(getattr(c, n) for c in checked) for n in ("files", "values"))
+    wrong = [c.name for c in checked if c.problems]
+    text = f"{len(checked) - 1} cells, {files} files, {values} values"
+    if wrong:
+        lines.append(f"NOT VERIFIED: {text}; problems: {', '.join(wrong)}")
+    else:
+        lines.append(f"Verified: {text} are as they were and follow from the logs")
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit code: 0 verified, 1 something differs, 2 bad usage or input."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments verify",
+        description="Checks every file's digest and computes every metric from the logs again.",
+        epilog="exit codes: 0 verified; 1 something differs; 2 bad usage or input",
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="runs/EXPERIMENT/STAMP")
+    parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
+    options = parser.parse_args(arguments)
+
+    def progress(text: str) -> None:
+        if not options.quiet:
+            print(text, file=sys.stderr, flush=True)
+
+    try:
+        if not (options.run / "cells").is_dir():
+            raise BadFile(f"found {options.run}; valid: a run directory, runs/EXPERIMENT/STAMP")
+        checked = verify(options.run, progress)
+    except BadFile as error:
+        print(f"verify: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except OSError as error:
+        print(f"verify: {error.filename}: {error.strerror}", file=sys.stderr)
+        return EXIT_USAGE
+    print(report(checked), end="")
+    return EXIT_DIFFERS if any(c.problems for c in checked) else EXIT_OK

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a cell's files into the verdict's `Evidence`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TypedDict
+
+from experiments.design import burst_loss, loss_model, shaping
+from experiments.design.expansion import CellSpec
+from experiments.design.shaping import Setting
+from experiments.verdict import Evidence, host_lag
+from experiments.verdict.cpu_load import Load
+from experiments.verdict.evidence import BurstCount, parse_shaper_log
+from experiments.verdict.host_lag import HostLag
+from experiments.verdict.queue_watch import Queue
+from parsers.measure.deliveries import receiver_stats
+from parsers.read.cell_files import lossy_link_directions
+from parsers.read.counters import Counters, parse_counters, rule_bursts
+from parsers.read.ldm_log import (
+    LdmLog,
+    ReceiverStats,
+    Replayed,
+    SenderStats,
+    parse_ldm_log,
+)
+from parsers.read.products import (
+    ContentCheck,
+    ListedProduct,
+    compare_products,
+    parse_products,
+)
+from parsers.read.sar_log import CpuSample, parse_sar_log, shift_to
+from topologies.emulate.facts import Clock
+from topologies.model import wire_plan
+from topologies.model.network import Network
+from topologies.model.wire_plan import WIRE
+from topologies.watch.link_probes import LinkProbe
+
+
+def collect(
+    out: Path,
+    *,
+    cell: CellSpec,
+    network: Network,
+    publisher_nic1: str,
+    shaped_bps: int,
+    settings: Sequence[Setting],
+    products: int,
+    times: Mapping[str, float],
+    drained: bool,
+    tcp_found: str,
+    loss_model: str,
+    rtt_measured_ms: Mapping[str, float],
+    rtt_after_ms: Mapping[str, float],
+    clock: Clock,
+) -> Evidence:
+    """The evidence in the cell's directory `out`."""
+    subscribers = cell.subscribing(h.name for h in network.subscribers)
+    wrong_links, links = link_mismatches(out / "links.json")
+    start = _counters(out / "counters-start.json")
+    end = _counters(out / "counters-end.json")
+    return Evidence(
+        protocol=cell.protocol,
+        m=cell.m,
+        loss=cell.loss,
+        loss_model=loss_model,
+        shaped_bps=shaped_bps,
+        b_rcv_bytes=cell.b_rcv_bytes,
+        products=products,
+        link_mismatches=wrong_links,
+        links_checked=links,
+        shaping_mismatches=shaping.mismatches(settings),
+        shaping_checked=len(settings),
+        links_after=link_mismatches(out / "links-end.json"),
+        shaping_after=shaping_mismatches(out / "shaping-end.json"),
+        probes=link_probes(out / "link-probes.json"),
+        **watched(out),
+        start=start,
+        end=end,
+        publisher=network.publisher.name,
+        publisher_nic1=publisher_nic1,
+        lossy_links=lossy_link_directions(network.to_json(), "network.json"),
+        relay_delay_ms=delays(network),
+        cpu=cpu_samples(out / "logs/sar.log", times),
+        replayed=_replayed(out / "logs/pqinsert.log"),
+        receivers={h: _receiver_stats(out / f"logs/{h}.ldmd.log") for h in subscribers},
+        datagrams_sent=_datagrams_sent(out / f"logs/{network.publisher.name}.ldmd.log"),
+        arrived=arrivals(start, end, subscribers, cell.loss),
+        loss_burst_packets=cell.loss_burst_packets,
+        bursts=_bursts(cell, start, end, subscribers) if cell.bursts else {},
+        congested=congested(network) if cell.background_flows else frozenset(),
+        contents=_contents(out / "products", network.publisher.name, subscribers),
+        drained=drained,
+        drain_s=times["drained"] - times["insertion_ended"],
+        shaper=parse_shaper_log(_text(out / "logs/shaper.log")),
+        tcp_asked=cell.tcp_congestion_control,
+        tcp_found=tcp_found,
+        rtt_asked_ms={h: network.round_trip_ms[h] for h in subscribers},
+        rtt_measured_ms=rtt_measured_ms,
+        rtt_after_ms=rtt_after_ms,
+        clock=clock,
+    )
+
+
+def congested(network: Network) -> frozenset[str]:
+    """Where competing flows fill queues: "<node>/<interface>" at both ends of what a link with a
+    rate is made of."""
+    found = set()
+    for link in wire_plan.plan(network, "netem").links:
+        for direction, source in zip(link.directions, (link.link.a, link.link.b), strict=True):
+            if direction.asked.rate_bps is not None:
+                found |= {f"{WIRE}/{direction.egress}", f"{source.node}/{source.interface}"}
+    return frozenset(found)
+
+
+def _bursts(
+    cell: CellSpec, start: Counters, end: Counters, subscribers: Iterable[str]
+) -> dict[str, BurstCount]:
+    """Where a counter is missing, the receiver is left out: `arrived` tells."""
+    found = {}
+    for host in subscribers:
+        begun = rule_bursts(host, start, end)
+        counts = arrivals(start, end, [host], cell.loss)
+        if begun is None or host not in counts:
+            continue
+        arrived, dropped = counts[host]
+        seed = loss_model.loss_seed(cell.seed, host)
+        bounds = burst_loss.pattern(cell.loss, cell.loss_burst_packets, seed).bounds(arrived)
+        slack = burst_loss.SLACK_PACKETS
+        found[host] = BurstCount(
+            dropped,
+            begun,
+            (bounds.lost[0] - slack, bounds.lost[1] + slack),
+            (bounds.bursts[0] - slack, bounds.bursts[1] + slack),
+        )
+    return found
+
+
+def link_mismatches(path: Path) -> tuple[list[str], int]:
+    """One text per direction of a link that is not as asked, and how many were read back."""
+    links = json.loads(path.read_text())
+    wrong = [
+        f"{link['link']} {link['direction']}: asked {link['asked']}, found {link['found']} "
+        f"({link['note']})"
+        for link in links
+        if not link["ok"]
+    ]
+    return wrong, len(links)
+
+
+def shaping_mismatches(path: Path) -> tuple[list[str], int]:
+    """One text per setting of the experiment that is not as asked, and how many were read back."""
+    settings = [
+        Setting(s["name"], s["asked"], s["found"], s["tolerance"])
+        for s in json.loads(path.read_text())["settings"]
+    ]
+    return shaping.mismatches(settings), len(settings)
+
+
+def link_probes(path: Path) -> dict[str, list[LinkProbe]]:
+    """The probes "before" and "after" the replay."""
+    return {when: [LinkProbe(**p) for p in ps] for when, ps in json.loads(path.read_text()).items()}
+
+
+class Watched(TypedDict):
+    """The fields of Evidence that come from what was watched during the replay."""
+
+    lags: dict[str, HostLag]
+    load: Load | None
+    queues: list[Queue]
+    sockets: dict[str, int]
+
+
+def watched(out: Path) -> Watched:
+    """host-lag.json, load.json (not there in virtual time) and queues.json of a cell."""
+    lags = json.loads((out / "host-lag.json").read_text())
+    seen = json.loads((out / "queues.json").read_text())
+    load = out / "load.json"
+    return {
+        "lags": {host: host_lag.parse(raw) for host, raw in lags.items()},
+        "load": Load.from_dict(json.loads(load.read_text())) if load.exists() else None,
+        "queues": [Queue(**queue) for queue in seen["queues"]],
+        "sockets": seen["sockets"],
+    }
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _counters(path: Path) -> Counters:
+    return parse_counters(path.read_text(), path.name)
+
+
+def delays(network: Network) -> dict[str, float]:
+    """One-way delay by "<link>/<direction>"."""
+    found = {}
+    for link in network.links:
+        found[f"{link.name}/forward"] = link.forward.delay_ms
+        found[f"{link.name}/backward"] = link.backward.delay_ms
+    return found
+
+
+def cpu_samples(path: Path, times: Mapping[str, float]) -> list[CpuSample]:
+    """The machine's CPU samples while products were on their way."""
+    begin, end = times["insertion_started"], times["drained"]
+    log = shift_to(parse_sar_log(_text(path), path.name), begin)
+    return [s for s in log.cpus if s.time_s > begin and s.time_s - s.interval_s < end]
+
+
+def _replayed(path: Path) -> Replayed | None:
+    found = _statistics(path, "Replayed").of(Replayed)
+    return found[-1] if found else None
+
+
+def _statistics(path: Path, words: str) -> LdmLog:
+    """The lines of a log with these words: a log of an hour has a few of them at its end."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            return parse_ldm_log("".join(line for line in lines if words in line), path.name)
+    except OSError:
+        return parse_ldm_log("", path.name)
+
+
+def _receiver_stats(path: Path) -> ReceiverStats | None:
+    """What the FMTP receivers of a subscriber counted, None if it wrote none (always for LDM6)."""
+    return receiver_stats(_statistics(path, "FMTP receiver:"))
+
+
+def _datagrams_sent(path: Path) -> int | None:
+    """By all multicast senders of the log; None if it has no statistics of one."""
+    last = {s.pid: s.datagrams for s in _statistics(path, "FMTP sender:").of(SenderStats)}
+    return sum(last.values()) if last else None
+
+
+def arrivals(
+    start: Counters, end: Counters, subscribers: Iterable[str], loss: float
+) -> dict[str, tuple[int, int]]:
+    """Per subscriber (packets that reached the loss rule, packets it dropped)."""
+    found = {}
+    for host in subscribers:
+        arrived = _rule_packets(end, host, shaping.ARRIVED_COMMENT)
+        dropped = _rule_packets(end, host, shaping.LOSS_COMMENT) if loss > 0 else 0
+        if arrived is not None and dropped is not None:
+            found[host] = (
+                arrived - (_rule_packets(start, host, shaping.ARRIVED_COMMENT) or 0),
+                dropped - (_rule_packets(start, host, shaping.LOSS_COMMENT) or 0),
+            )
+    return found
+
+
+def _rule_packets(counters: Counters, host: str, comment: str) -> int | None:
+    return next((r.packets for r in counters.rules(host) if comment in r.rule), None)
+
+
+def _contents(directory: Path, publisher: str, subscribers: Iterable[str]) -> list[ContentCheck]:
+    published = _listed(directory / f"{publisher}.txt")
+    return [compare_products(h, published, _listed(directory / f"{h}.txt")) for h in subscribers]
+
+
+def _listed(path: Path) -> tuple[ListedProduct, ...]:
+    return parse_products(_text(path), path.name).products

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How full the queues of a network become: every queueing discipline of a few namespaces, asked by
+netlink several times a second (starting `tc` as often would be a load of its own)."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from common.shell import (
+    NetworkError,
+    check,
+    in_node,
+    namespace_of,
+)
+from topologies.model.wire_plan import tbf_limit_bytes
+
+INTERVAL_S: Final = 0.1
+LONG_RUN_INTERVAL_S: Final = 1.0
+RATE_WINDOW_S: Final = 1.0
+
+# linux/rtnetlink.h, linux/pkt_sched.h, linux/gen_stats.h
+RTM_NEWQDISC: Final = 36
+RTM_GETQDISC: Final = 38
+NLM_F_REQUEST: Final = 0x001
+NLM_F_DUMP: Final = 0x300
+NLMSG_ERROR: Final = 2
+NLMSG_DONE: Final = 3
+TCA_KIND: Final = 1
+TCA_STATS2: Final = 7
+TCA_STATS_BASIC: Final = 1
+TCA_STATS_QUEUE: Final = 3
+NESTED: Final = 0x3FFF  # an attribute's type without its flags
+_MESSAGE: Final = struct.Struct("=IHHII")
+_TC: Final = struct.Struct("=BxxxiIII")
+_ATTRIBUTE: Final = struct.Struct("=HH")
+_BASIC: Final = struct.Struct("=QI")
+_QUEUE: Final = struct.Struct("=IIIII")
+
+
+class Reading(NamedTuple):
+    """One queueing discipline at one instant."""
+
+    interface: int  # its index
+    handle: str  # "10:"
+    kind: str
+    sent_bytes: int
+    backlog_packets: int
+    backlog_bytes: int
+    drops: int
+
+
+@dataclass
+class Queue:
+    """What was seen of one queue. `place`: "<node>/<interface>/<handle>". Limits: of the queue
+    itself; None: it has none of the kind, or (rate) does not shape."""
+
+    place: str
+    kind: str
+    limit_bytes: int | None = None
+    limit_packets: int | None = None
+    rate_bps: float | None = None
+    burst_bytes: int = 0
+    peak_backlog_bytes: int = 0
+    peak_backlog_packets: int = 0
+    peak_at_s: float = 0.0  # CLOCK_REALTIME of the largest backlog
+    sent_bytes: int = 0
+    drops: int = 0
+    peak_rate_bps: float = 0.0  # over a second
+    peak_rate_s: float = 0.0  # how long that second was
+    samples: int = 0
+    link: str | None = None  # "<link>/<direction>" whose queue it is, None: no link's
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """(type, value) of netlink attributes. Raises ValueError on a length that can not be."""
+    at = 0
+    while at + _ATTRIBUTE.size <= len(data):
+        length, kind = _ATTRIBUTE.unpack_from(data, at)
+        if length < _ATTRIBUTE.size or at + length > len(data):
+            raise ValueError(f"netlink attribute of {length} bytes, {len(data) - at} are left")
+        yield kind & NESTED, data[at + _ATTRIBUTE.size : at + length]
+        at += (length + 3) & ~3
+
+
+def parse_messages(data: bytes) -> tuple[list[Reading], bool]:
+    """The queues in a piece of the kernel's answer, and whether that was the last one. ValueError
+    if it is malformed, OSError if the kernel refuses."""
+    found: list[Reading] = []
+    at = 0
+    while at + _MESSAGE.size <= len(data):
+        length, kind, *_ = _MESSAGE.unpack_from(data, at)
+        if length < _MESSAGE.size or at + length > len(data):
+            raise ValueError(f"netlink message of {length} bytes, {len(data) - at} are left")
+        body = data[at + _MESSAGE.size : at + length]
+        if kind == NLMSG_DONE:
+            return found, True
+        if kind == NLMSG_ERROR:
+            number = -struct.unpack_from("=i", body)[0]
+            raise OSError(number, os.strerror(number))
+        if kind == RTM_NEWQDISC:
+            found.append(_reading(body))
+        at += (length + 3) & ~3
+    return found, False
+
+
+def _reading(body: bytes) -> Reading:
+    _, index, handle, _, _ = _TC.unpack_from(body)
+    kind, sent, packets, backlog, drops = "", 0, 0, 0, 0
+    for number, value in attributes(body[_TC.size :]):
+        if number == TCA_KIND:
+            kind = value.rstrip(b"\0").decode()
+        elif number == TCA_STATS2:
+            for inner, statistics in attributes(value):
+                if inner == TCA_STATS_BASIC:
+                    sent, _ = _BASIC.unpack_from(statistics)
+                elif inner == TCA_STATS_QUEUE:
+                    packets, backlog, drops, _, _ = _QUEUE.unpack_from(statistics)
+    return Reading(index, f"{handle >> 16:x}:", kind, sent, packets, backlog, drops)
+
+
+def parse_limits(text: str) -> dict[tuple[str, str], Queue]:
+    """`tc -r -j qdisc show` -> (interface, handle) -> the queue with its limits, of those that have
+    one."""
+    found = {}
+    for entry in json.loads(text or "[]"):
+        kind, options = str(entry.get("kind")), entry.get("options", {})
+        queue = Queue(f"{entry.get('dev')}/{entry.get('handle')}", kind)
+        if kind == "tbf":
+            queue.rate_bps = float(options["rate"]) * 8
+            queue.burst_bytes = int(options["burst"])
+            queue.limit_bytes = tbf_limit_bytes(options)
+        elif kind == "bfifo":
+            queue.limit_bytes = int(options["limit"])
+        elif kind == "netem":
+            queue.limit_packets = int(options["limit"])
+        else:
+            continue
+        found[str(entry.get("dev")), str(entry.get("handle"))] = queue
+    return found
+
+
+class QueueWatch:
+    """Looks at the queues of some nodes."""
+
+    def __init__(self, pids: Mapping[str, int], nodes: Sequence[str]) -> None:
+        """`pids`: node -> a process in its namespace. NetworkError."""
+        self._windows: dict[str, tuple[float, int]] = {}  # where a rate's second began
+        self._begun: dict[str, tuple[int, int]] = {}  # sent and dropped before
+        self._nodes = [self._open(node, pids[node]) for node in nodes]
+
+    @staticmethod
+    def _open(node: str, pid: int) -> tuple[socket.socket, dict[tuple[int, str], Queue]]:
+        limits = parse_limits(check(in_node(pid, ["tc", "-r", "-j", "qdisc", "show"])))
+        with namespace_of(pid):
+            try:
+                one = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+                one.bind((0, 0))
+            except OSError as error:
+                raise NetworkError(f"{node}: netlink: {error.strerror}") from error
+            names = dict(socket.if_nameindex())
+        queues = {}
+        for index, name in names.items():
+            for (interface, handle), queue in limits.items():
+                if interface == name:
+                    queue.place = f"{node}/{name}/{handle}"
+                    queues[index, handle] = queue
+        return one, queues
+
+    def look(self) -> None:
+        """OSError, ValueError: the kernel did not answer as it should."""
+        for one, queues in self._nodes:
+            now = time.time()
+            one.send(_MESSAGE.pack(36, RTM_GETQDISC, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + bytes(20))
+            last = False
+            while not last:
+                readings, last = parse_messages(one.recv(1 << 16))
+                for reading in readings:
+                    queue = queues.get((reading.interface, reading.handle))
+                    if queue is not None:
+                        self.note(queue, reading, now)
+
+    def note(self, queue: Queue, reading: Reading, now: float) -> None:
+        sent, dropped = self._begun.setdefault(queue.place, (reading.sent_bytes, reading.drops))
+        queue.sent_bytes, queue.drops = reading.sent_bytes - sent, reading.drops - dropped
+        queue.samples += 1
+        queue.peak_backlog_packets = max(queue.peak_backlog_packets, reading.backlog_packets)
+        if reading.backlog_bytes > queue.peak_backlog_bytes:
+            queue.peak_backlog_bytes, queue.peak_at_s = reading.backlog_bytes, now
+        began, at = self._windows.setdefault(queue.place, (now, reading.sent_bytes))
+        span = now - began
+        if span >= RATE_WINDOW_S:
+            rate_bps = 8 * (reading.sent_bytes - at) / span
+            if rate_bps > queue.peak_rate_bps:
+                queue.peak_rate_bps, queue.peak_rate_s = rate_bps, span
+            self._windows[queue.place] = (now, reading.sent_bytes)
+
+    def close(self) -> list[Queue]:
+        """What was seen."""
+        for one, _ in self._nodes:
+            one.close()
+        return [queue for _, queues in self._nodes for queue in queues.values()]
+
+
+class SocketWatch:
+    """Looks at how full the UDP sockets of some hosts are."""
+
+    def __init__(self, pids: Mapping[str, int], hosts: Sequence[str]) -> None:
+        self._files = {host: Path(f"/proc/{pids[host]}/net/udp") for host in hosts}
+        self.peak_bytes = dict.fromkeys(hosts, 0)  # of a socket's memory, frames with overhead
+
+    def look(self) -> None:
+        for host, path in self._files.items():
+            waiting = udp_receive_queues(path.read_text(encoding="ascii"))
+            self.peak_bytes[host] = max(self.peak_bytes[host], *waiting, 0)
+
+
+def udp_receive_queues(text: str) -> list[int]:
+    """/proc/PID/net/udp -> bytes of memory that each socket's received datagrams take."""
+    rows = (line.split() for line in text.splitlines()[1:])
+    return [int(row[4].partition(":")[2], 16) for row in rows if len(row) > 4]

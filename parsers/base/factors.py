@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names, units and labels of factors: what `at`, `where` and `over` of an experiment file, a
+point of metrics.json and an axis of a figure may name.
+
+A level is a JSON scalar in the unit of the factor's name (bit/s, ms, a probability for `loss`).
+Two of the factors are no property of a cell: `subscriber` takes a metric at one receiver instead of
+over all, `file_set_bytes` cuts the same run into file-sets of another aggregate size G
+(MPUP16 III-B).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+Scalar = float | int | str
+
+_QUANTITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([A-Za-z%]+)", re.ASCII)
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """How a factor's levels are written and shown: level / `scale` with `shown_unit`."""
+
+    name: str
+    label: str
+    symbol: str  # of the papers, or as short
+    shown_unit: str = ""
+    scale: float = 1.0
+    units: Mapping[str, float] = field(default_factory=dict)  # written behind a number
+    whole: bool = False  # levels are whole numbers
+    least: float = 0.0
+    most: float = math.inf
+    names: tuple[str, ...] | None = None  # levels are texts: one of these, or () for any name
+    valid: str = ""
+
+    def read(self, value: object) -> Scalar:
+        """A level as it is written in an experiment file or in JSON. ValueError: what is valid."""
+        if self.names is not None:
+            known = isinstance(value, str) and (
+                value in self.names if self.names else _NAME.fullmatch(value) is not None
+            )
+            if not known:
+                raise ValueError(self.valid)
+            return str(value)
+        number: float | None = None
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            number = float(value)
+        elif isinstance(value, str) and (match := _QUANTITY.fullmatch(value)):
+            unit = self.units.get(match[2])
+            number = None if unit is None else float(Decimal(match[1]) * Decimal(str(unit)))
+        if number is None or not self.least <= number <= self.most:  # also refuses NaN
+            raise ValueError(self.valid)
+        if self.whole:
+            if number != int(number):
+                raise ValueError(self.valid)
+            return int(number)
+        return number
+
+    def show(self, level: Scalar) -> str:
+        """`r = 20 Mbit/s`; of a text the text alone."""
+        if isinstance(level, str):
+            return level.upper() if self.name == "protocol" else level
+        unit = f" {self.shown_unit}" if self.shown_unit else ""
+        return f"{self.symbol} = {level / self.scale:g}{unit}"
+
+
+_RATES = {"bps": 1.0, "kbps": 1e3, "Mbps": 1e6, "Gbps": 1e9}
+_SIZES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
+
+FACTORS: dict[str, Factor] = {
+    f.name: f
+    for f in (
+        Factor("protocol", "Protocol", "", names=("ldm7", "ldm6"), valid="ldm7 or ldm6"),
+        Factor("receivers", "Receivers m", "m", whole=True, least=1, valid="a whole number from 1"),
+        Factor(
+            "rate_bps", "Base rate r", "r", "Mbit/s", 1e6, _RATES, whole=True, least=1,
+            valid="a rate above 0: bits per second, or a number with bps, kbps, Mbps or Gbps",
+        ),
+        Factor(
+            "loss", "Packet loss p", "p", "%", 0.01, {"%": 0.01}, most=1.0,
+            valid="a probability from 0 to 1, or a percentage, e.g. 0.01 or 1%",
+        ),
+        Factor("f_snd", "Sender timeout factor f_snd", "f_snd", valid="a number from 0"),
+        Factor("f_rcv", "Receiver timeout factor f_rcv", "f_rcv", valid="a number from 0"),
+        Factor("rtt_ms", "Round-trip time", "RTT", "ms", valid="milliseconds, 0 or more"),
+        Factor(
+            "loss_burst_packets", "Mean length of a loss burst", "burst", "packets", least=1,
+            valid="packets, 1 or more",
+        ),
+        Factor(
+            "background_flows", "Competing TCP flows", "TCP flows", whole=True,
+            valid="a whole number from 0",
+        ),
+        Factor(
+            "b_snd", "Sender's UDP socket buffer b_snd", "b_snd", "MB", 1e6, _SIZES, whole=True,
+            valid="a size: bytes, or a number with B, kB, MB, GB, KiB, MiB or GiB",
+        ),
+        Factor(
+            "guarantee", "Guarantee of the path's rate", "", names=("none", "queues"),
+            valid="none or queues",
+        ),
+        Factor("stay_s", "Mean length of a session", "stay", "s", valid="seconds, 0 or more"),
+        Factor("away_s", "Mean time between sessions", "away", "s", valid="seconds, 0 or more"),
+        Factor(
+            "killed", "Sessions that end by kill -9", "killed", "%", 0.01, {"%": 0.01}, most=1.0,
+            valid="a probability from 0 to 1, or a percentage, e.g. 0.5 or 50%",
+        ),
+        Factor("subscriber", "Subscriber", "", names=(), valid="the name of a subscriber's host"),
+        Factor(
+            "file_set_bytes", "File-set size G", "G", "MB", 1e6, _SIZES, whole=True, least=1,
+            valid="a size above 0: bytes, or a number with B, kB, MB, GB, KiB, MiB or GiB",
+        ),
+    )
+}  # fmt: skip
+
+
+def same(a: Scalar, b: Scalar) -> bool:
+    """Levels are equal: texts exactly, numbers to 1e-9 of the greater."""
+    if isinstance(a, str) or isinstance(b, str):
+        return a == b
+    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def show(factors: Mapping[str, Scalar]) -> str:
+    """`LDM7, m = 8, r = 20 Mbit/s, p = 1 %`, in the order of FACTORS."""
+    known = [FACTORS[name].show(factors[name]) for name in FACTORS if name in factors]
+    return ", ".join(known + [f"{n} = {v}" for n, v in factors.items() if n not in FACTORS])

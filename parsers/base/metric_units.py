@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names and units of the metrics: what metrics.json, the reports and a `paper:` block may name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A metric's value in its SI unit (bit/s, s, %, products). None always has a reason."""
+
+    value: float | None
+    unit: str
+    reason: str = ""  # why there is no value
+    note: str = ""  # how to read it
+
+    def __post_init__(self) -> None:
+        if (self.value is None) != bool(self.reason):
+            raise ValueError("a value and a reason exclude each other; one of them must be there")
+
+
+def absent(unit: str, reason: str) -> Value:
+    return Value(None, unit, reason=reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """How a metric is shown: value / `scale`, with `shown_unit` and `digits` decimals."""
+
+    name: str
+    label: str
+    unit: str
+    shown_unit: str
+    scale: float
+    digits: int
+    source: str
+
+    def show(self, value: float) -> str:
+        return f"{value / self.scale:.{self.digits}f} {self.shown_unit}".rstrip()
+
+
+_MBPS = ("bit/s", "Mbit/s", 1e6, 2)
+_PERCENT = ("%", "%", 1.0, 2)
+_MS = ("s", "ms", 1e-3, 1)
+_PRODUCTS = ("products", "", 1.0, 0)
+
+# Of cells that compare LDM7 with LDM6.
+TRANSPORT_METRICS: dict[str, Metric] = {
+    m.name: m
+    for m in (
+        Metric("throughput", "Throughput", *_MBPS, "MPUP16 eq. 3"),
+        Metric("throughput_whole", "Throughput, whole run", *_MBPS, "MPUP16 eq. 3"),
+        Metric("throughput_median", "Throughput, median of file-sets", *_MBPS, "MPUP16 V-C"),
+        Metric("throughput_iqr", "Throughput, IQR of file-sets", *_MBPS, "MPUP16 V-C"),
+        Metric("file_sets", "File-sets", "", "", 1.0, 0, "MPUP16 V-C"),
+        Metric("throughput_fmtp", "FMTP throughput, all", *_MBPS, "DRFSM21 eq. 1"),
+        Metric("throughput_mc", "FMTP throughput, no retx", *_MBPS, "DRFSM21 eq. 2"),
+        Metric("throughput_retx", "FMTP throughput, with retx", *_MBPS, "DRFSM21 eq. 3"),
+        Metric("ffdr", "FFDR", *_PERCENT, "MPUP16 eq. 4"),
+        Metric("ffdr_count", "FFDR by count, of received", *_PERCENT, "DRFSM21 eq. 4"),
+        Metric("ffdr_size", "FFDR by size, of received", *_PERCENT, "DRFSM21 eq. 5"),
+        Metric("mplr", "MPLR", *_PERCENT, "DRFSM21 eq. 6"),
+        Metric("repaired_files", "Files that needed repair", *_PERCENT, "receiver logs"),
+        Metric("nic_bandwidth", "Sender NIC bandwidth", *_MBPS, "MPUP16 eq. 5, sar"),
+        Metric("nic_bandwidth_counters", "NIC bandwidth by counters", *_MBPS, "MPUP16 eq. 5"),
+        Metric("input_rate", "Input rate", *_MBPS, "pqinsert.log"),
+        Metric("cpu", "Sender CPU, all cores", *_PERCENT, "MPUP16 III-B"),
+        Metric("cpu_one_core", "Sender CPU, of one core", *_PERCENT, "MPUP16 III-B"),
+        Metric("cpu_ps", "CPU by ps, all cores", *_PERCENT, "MPUP16 III-B, ps"),
+        Metric("latency_p50", "Latency p50", *_MS, "receiver logs"),
+        Metric("latency_p90", "Latency p90", *_MS, "receiver logs"),
+        Metric("latency_p99", "Latency p99", *_MS, "receiver logs"),
+        Metric("latency_max", "Latency max", *_MS, "receiver logs"),
+        Metric("latency_mean", "Latency mean", *_MS, "receiver logs"),
+        Metric("fmtp_delay_p50", "FMTP delay p50 (from BOP)", *_MS, "receiver logs"),
+        Metric("fmtp_delay_p99", "FMTP delay p99 (from BOP)", *_MS, "receiver logs"),
+        Metric("retransmitted_blocks", "Blocks retransmitted", "blocks", "", 1.0, 0, "DRFSM21 B_t"),
+        Metric("bandwidth_over_offered", "NIC bandwidth / input rate", "", "", 1.0, 2, "sar"),
+        Metric("products_identical", "Receivers identical, share", "", "", 1.0, 3, "pqcat --list"),
+        Metric("verdict_invalid", "Verdict is invalid", "", "", 1.0, 0, "verdict.json"),
+        Metric("loss_injected", "Loss injected", "%", "%", 1.0, 3, "cell.json"),
+        Metric("loss_measured", "Loss measured", "%", "%", 1.0, 3, "iptables counters"),
+        Metric(
+            "loss_burst", "Mean burst of losses", "packets", "packets", 1.0, 2, "iptables counters"
+        ),
+        Metric("background_goodput", "Competing TCP's goodput", *_MBPS, "iperf3"),
+    )
+}
+
+# Of cells whose subscribers come and go.
+SUBSCRIPTION_METRICS: dict[str, Metric] = {
+    m.name: m
+    for m in (
+        Metric("lost_products", "Products lost", *_PRODUCTS, "pqcat --list"),
+        Metric("lost_products_stayed", "Lost at those who stayed", *_PRODUCTS, "pqcat --list"),
+        Metric("not_recovered_products", "Not recovered after a break", *_PRODUCTS, "pqcat --list"),
+        Metric("duplicate_products", "Products twice in a queue", *_PRODUCTS, "pqcat --list"),
+        Metric("damaged_products", "Products damaged", *_PRODUCTS, "pqcat --list"),
+        Metric("throughput_stayed", "Throughput, who stayed", *_MBPS, "MPUP16 eq. 3"),
+        Metric("ffdr_stayed", "FFDR, who stayed", *_PERCENT, "MPUP16 eq. 4"),
+        Metric("latency_p50_stayed", "Latency p50, who stayed", *_MS, "receiver logs"),
+        Metric("latency_p99_stayed", "Latency p99, who stayed", *_MS, "receiver logs"),
+        Metric("joins", "Joins", "sessions", "", 1.0, 0, "events.json"),
+        Metric("ends", "Leaves and kills", "sessions", "", 1.0, 0, "events.json"),
+        Metric("path_setup", "Path set up, mean", *_MS, "publisher's log"),
+        Metric("leaf_setup_p50", "Leaf set up p50", *_MS, "publisher's log"),
+        Metric("leaf_setup_max", "Leaf set up max", *_MS, "publisher's log"),
+        Metric("join_ready_p50", "Join to FMTP p50", *_MS, "subscribers' logs"),
+        Metric("join_ready_max", "Join to FMTP max", *_MS, "subscribers' logs"),
+        Metric("join_product_p50", "Join to first product p50", *_MS, "subscribers' logs"),
+        Metric("join_product_max", "Join to first product max", *_MS, "subscribers' logs"),
+        Metric("prune_p50", "Leave to pruned branch p50", *_MS, "publisher's log"),
+        Metric("prune_max", "Leave to pruned branch max", *_MS, "publisher's log"),
+        TRANSPORT_METRICS["verdict_invalid"],
+    )
+}
+METRICS: dict[str, Metric] = {**TRANSPORT_METRICS, **SUBSCRIPTION_METRICS}
+
+# Longer names that a `paper:` block may use for the same metric.
+ALIASES = {
+    "nic": "nic_bandwidth",
+    "bandwidth": "nic_bandwidth",
+    "nic_bw": "nic_bandwidth",
+    "sender_bandwidth": "nic_bandwidth",
+    "sender_nic_bandwidth": "nic_bandwidth",
+    "cpu_utilization": "cpu",
+    "cpu_utilisation": "cpu",
+    "sender_cpu": "cpu",
+    "sender_cpu_utilization": "cpu",
+    "latency_median": "latency_p50",
+}
+_SUFFIXES = ("_bps", "_mbps", "_percent", "_pct", "_s", "_ms")
+
+_FACTORS: dict[str, dict[str, float]] = {
+    "bit/s": {
+        "bit/s": 1.0,
+        "bps": 1.0,
+        "kbit/s": 1e3,
+        "kbps": 1e3,
+        "mbit/s": 1e6,
+        "mbps": 1e6,
+        "mb/s": 1e6,
+        "gbit/s": 1e9,
+        "gbps": 1e9,
+    },
+    "%": {"%": 1.0, "percent": 1.0, "ratio": 100.0, "fraction": 100.0, "1": 100.0},
+    "s": {"s": 1.0, "ms": 1e-3, "us": 1e-6},
+    "blocks": {"blocks": 1.0, "1": 1.0},
+    "products": {"products": 1.0, "1": 1.0},
+    "packets": {"packets": 1.0, "1": 1.0},
+    "sessions": {"sessions": 1.0, "1": 1.0},
+    "": {"": 1.0, "1": 1.0},
+}
+
+
+def canonical(name: str) -> str | None:
+    """The metric's name in `METRICS`, also from an alias or with a unit suffix; None if unknown."""
+    name = name.strip().lower().replace("-", "_").replace(" ", "_")
+    candidates = [name]
+    candidates += [name[: -len(suffix)] for suffix in _SUFFIXES if name.endswith(suffix)]
+    for candidate in candidates:
+        found = ALIASES.get(candidate, candidate)
+        if found in METRICS:
+            return found
+    return None
+
+
+def to_si(value: float, unit: str, metric: Metric) -> float:
+    """`value` in the metric's own unit. ValueError names the units that are valid."""
+    factors = _FACTORS[metric.unit]
+    factor = factors.get(unit.strip().lower())
+    if factor is None:
+        raise ValueError(f"unit {unit!r} of {metric.name}: valid are {', '.join(factors)}")
+    return value * factor

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Do two runs of the same experiment agree: to the digit, or within their error bars?
+
+Within error bars is decided over all points together: of the intervals of n differences that are
+all truly 0, one in twenty misses it. The runs agree unless more miss it than 99 of 100 pairs of
+equal runs would show. Metrics that say nearly the same as another one are not counted (`DECISIVE`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from scipy import stats
+
+from parsers.base import intervals
+from parsers.base.factors import Scalar, same
+from parsers.base.intervals import CONFIDENCE, Estimate
+from parsers.measure.sweep import APART, Point
+
+DECISIVE = (
+    "throughput",
+    "ffdr",
+    "mplr",
+    "nic_bandwidth",
+    "cpu",
+    "latency_p50",
+    "latency_p99",
+    "loss_measured",
+)
+SURE = 0.99
+Verdict = Literal["agree", "differ", "not decidable"]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A metric at one point in both runs. `covers`: the interval of the difference includes 0;
+    None: one run each."""
+
+    label: str
+    metric: str
+    then: Estimate
+    now: Estimate
+    difference: Estimate  # now - then
+    covers: bool | None
+
+
+@dataclass(frozen=True)
+class Agreement:
+    compared: tuple[Compared, ...]
+    only_then: tuple[str, ...]  # points, or values, that the other run has not
+    only_now: tuple[str, ...]
+
+    @property
+    def decided(self) -> tuple[Compared, ...]:
+        return tuple(c for c in self.compared if c.metric in DECISIVE and c.covers is not None)
+
+    @property
+    def outside(self) -> tuple[Compared, ...]:
+        return tuple(c for c in self.decided if not c.covers)
+
+    @property
+    def allowed(self) -> int:
+        """How many intervals may miss 0 by chance."""
+        return int(stats.binom.ppf(SURE, len(self.decided), 1 - CONFIDENCE))
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.only_then or self.only_now:
+            return "differ"
+        if not self.decided:
+            return "not decidable"
+        return "agree" if len(self.outside) <= self.allowed else "differ"
+
+    @property
+    def reason(self) -> str:
+        if self.only_then or self.only_now:
+            missing = [f"{label} (then)" for label in self.only_then]
+            missing += [f"{label} (now)" for label in self.only_now]
+            return f"only one of the runs has: {'; '.join(missing)}"
+        if not self.decided:
+            return "one run of each point has no error bar"
+        return (
+            f"{len(self.outside)} of {len(self.decided)} intervals of the differences do not"
+            f" include 0; up to {self.allowed} are chance"
+        )
+
+
+def _matching(point: Point, points: Sequence[Point]) -> Point | None:
+    for other in points:
+        if other.factors.keys() == point.factors.keys() and all(
+            same(level, other.factors[name]) for name, level in point.factors.items()
+        ):
+            return other
+    return None
+
+
+def _plain(points: Sequence[Point]) -> list[Point]:
+    return [p for p in points if not any(name in p.factors for name in APART)]
+
+
+def agreement(then: Sequence[Point], now: Sequence[Point]) -> Agreement:
+    """Compares the points of two runs with the same base seed: repeats of a number are paired."""
+    before, after = _plain(then), _plain(now)
+    compared: list[Compared] = []
+    only_then: list[str] = []
+    only_now = [p.label for p in after if _matching(p, before) is None]
+    for point in before:
+        other = _matching(point, after)
+        if other is None:
+            only_then.append(point.label)
+            continue
+        for metric in dict.fromkeys([*point.estimates, *other.estimates]):
+            a, b = point.estimates.get(metric), other.estimates.get(metric)
+            if a is None or b is None:
+                (only_now if a is None else only_then).append(f"{metric} at {point.label}")
+                continue
+            change = intervals.difference(b, a)
+            covers = change.covers(0.0) if change.has_interval else None
+            compared.append(Compared(point.label, metric, a, b, change, covers))
+    return Agreement(tuple(compared), tuple(only_then), tuple(only_now))
+
+
+# -- to the digit -----------------------------------------------------------------------------
+MEASURED = ("values", "receivers", "file_sets", "file_sets_by", "series", "subscriptions", "feeds")
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every number, text, flag and null of a JSON document with its place; empty lists and objects
+    as such, so that none can appear or vanish unseen."""
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from leaves(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list) and value:
+        for index, item in enumerate(value):
+            yield from leaves(item, f"{path}[{index}]")
+    else:
+        yield path, value
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A cell's figures in both runs."""
+
+    cell: str
+    values: int
+    different: tuple[str, ...]  # places of values that are not the same to the last digit
+
+    @property
+    def identical(self) -> bool:
+        return not self.different
+
+
+def identity(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Identity, ...]:
+    """Cell by cell, of the `cells` of two metrics.json."""
+    found = []
+    for cell in dict.fromkeys([*then, *now]):
+        if cell not in then or cell not in now:
+            found.append(Identity(cell, 0, (f"only {'now' if cell in now else 'then'}",)))
+            continue
+        a, b = (
+            dict(leaves({n: run[cell][n] for n in MEASURED if n in run[cell]}))
+            for run in (then, now)
+        )
+        places = dict.fromkeys([*a, *b])
+        missing = object()
+        different = tuple(p for p in places if a.get(p, missing) != b.get(p, missing))
+        found.append(Identity(cell, len(places), different))
+    return tuple(found)
+
+
+def changed(
+    then: Mapping[str, Scalar | None], now: Mapping[str, Scalar | None]
+) -> dict[str, tuple[Scalar | None, Scalar | None]]:
+    """Name -> (then, now) of what is not the same in both."""
+    names = dict.fromkeys([*then, *now])
+    return {n: (then.get(n), now.get(n)) for n in names if then.get(n) != now.get(n)}

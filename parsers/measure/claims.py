@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Do the points of a sweep bear a paper's qualitative claim out?
+
+A claim is held or not held only where 95 % intervals decide it; else it is not decidable, with the
+reason. What the values alone would say is told then. A claim about several lines or pairs of points
+is held if it is for every one of them, and not held if it fails for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from parsers.base import intervals
+from parsers.base.factors import FACTORS, Scalar, show
+from parsers.base.intervals import Estimate
+from parsers.base.metric_units import METRICS
+from parsers.measure.saving import Saving, saving
+from parsers.measure.sweep import (
+    EVERYTHING,
+    Line,
+    Point,
+    counterpart,
+    lines,
+    select,
+    shown,
+    varying,
+)
+from parsers.read.published import OVER_A_FACTOR, Claim
+
+Verdict = Literal["held", "not held", "not decidable"]
+HELD: Verdict = "held"
+NOT_HELD: Verdict = "not held"
+NOT_DECIDABLE: Verdict = "not decidable"
+
+LEAST_R2 = 0.98
+FLAT_AT_MOST = 0.1  # change over the range, of the mean
+EQUAL_AT_MOST = 0.1  # difference, of the counterpart
+TREND_P = 0.05
+RANKED_FROM = 6  # repeats; with fewer no p of Wilcoxon's test is below 0.05
+
+
+@dataclass(frozen=True)
+class Part:
+    """The claim at one line or pair of points."""
+
+    label: str
+    verdict: Verdict
+    numbers: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class ClaimResult:
+    claim: Claim
+    verdict: Verdict
+    numbers: str  # figures with units, in one line
+    reason: str  # why the verdict is what it is
+    parts: tuple[Part, ...] = ()
+
+
+def judge(claims: Sequence[Claim], points: Sequence[Point]) -> tuple[ClaimResult, ...]:
+    """Every claim by the points of a run."""
+    return tuple(_judge(claim, points) for claim in claims)
+
+
+def _judge(claim: Claim, points: Sequence[Point]) -> ClaimResult:
+    if claim.kind == "saving":
+        parts, without = _savings(claim, points)
+    elif claim.kind in OVER_A_FACTOR:
+        parts, without = _over(claim, points)
+    else:
+        parts, without = _pairs(claim, points)
+    if not parts:
+        return ClaimResult(claim, NOT_DECIDABLE, "", without or _nothing(claim, points))
+    verdicts = {part.verdict for part in parts}
+    verdict = next((v for v in (NOT_HELD, NOT_DECIDABLE) if v in verdicts), HELD)
+    several = len(parts) > 1
+    numbers = "; ".join(f"{p.label}: {p.numbers}" if several else p.numbers for p in parts)
+    reasons = [
+        f"{p.label}: {p.reason}" if several else p.reason
+        for p in parts
+        if p.verdict == verdict and (p.reason and not (several and verdict == HELD))
+    ]
+    if several and verdict == HELD:
+        reasons = [f"all {len(parts)} hold"]
+    return ClaimResult(
+        claim,
+        verdict,
+        numbers,
+        "; ".join([*reasons, *([without] if without else [])]),
+        tuple(parts),
+    )
+
+
+def _nothing(claim: Claim, points: Sequence[Point]) -> str:
+    """Why there is nothing to judge."""
+    there = select(points, claim.where, (claim.over,))
+    if not there:
+        return "no cell was run under these conditions"
+    if excluded := [name for p in there for name in p.excluded]:
+        return f"the verdict of {', '.join(excluded)} is invalid"
+    reasons = [p.reasons[claim.metric] for p in there if claim.metric in p.reasons]
+    return reasons[0] if reasons else "no value"
+
+
+# -- over a factor ----------------------------------------------------------------------------
+Lined = Callable[[Claim, Line], Part]
+
+
+def _over(claim: Claim, points: Sequence[Point]) -> tuple[list[Part], str]:
+    assert claim.over is not None
+    found = lines(points, x=claim.over, metric=claim.metric, where=claim.where)
+    if claim.against is not None or claim.against_metric is not None:
+        found = tuple(r for line in found if (r := _ratios(claim, line, points)) is not None)
+    judges: dict[str, Lined] = {
+        "linear": _linear,
+        "flat": _flat,
+        "increases": _monotonic,
+        "decreases": _monotonic,
+    }
+    return [judges[claim.kind](claim, line) for line in found], ""
+
+
+def _ratios(claim: Claim, line: Line, points: Sequence[Point]) -> Line | None:
+    """The line of the ratios to the counterparts; None without any."""
+    found = [
+        (x, ratio)
+        for x, y, point in zip(line.x, line.y, line.points, strict=True)
+        if (other := _other(claim, point, points)) is not None
+        and (ratio := intervals.ratio(y, other)) is not None
+    ]
+    if not found:
+        return None
+    return Line(line.label, line.factors, tuple(x for x, _ in found), tuple(r for _, r in found))
+
+
+def _numbers(line: Line) -> list[float]:
+    return [float(x) for x in line.x]
+
+
+def _range(claim: Claim, line: Line) -> str:
+    assert claim.over is not None
+    factor = FACTORS[claim.over]
+    ends = [f"{x / factor.scale:g}" for x in (min(_numbers(line)), max(_numbers(line)))]
+    unit = f" {factor.shown_unit}" if factor.shown_unit else ""
+    runs = sorted({e.n if e.repeats else 1 for e in line.y})
+    repeats = "one run each" if runs == [1] else f"{' to '.join(map(str, runs))} repeats"
+    return f"{factor.symbol} = {ends[0]} to {ends[1]}{unit}, {len(line.x)} points, {repeats}"
+
+
+def _too_few(claim: Claim, line: Line, needed: int) -> Part:
+    values = ", ".join(_shown(claim, e) for e in line.y)
+    reason = f"{len(line.x)} of at least {needed} points"
+    return Part(line.label, NOT_DECIDABLE, values, reason)
+
+
+def _shown(claim: Claim, estimate: Estimate) -> str:
+    if claim.against is None and claim.against_metric is None:
+        return shown(claim.metric, estimate)
+    if not estimate.has_interval:
+        return f"{estimate.mean:.3g} (one run)"
+    return f"{estimate.mean:.3g} [{estimate.low:.3g}, {estimate.high:.3g}]"
+
+
+def _linear(claim: Claim, line: Line) -> Part:
+    if len(set(line.x)) < 3:
+        return _too_few(claim, line, 3)
+    assert claim.over is not None
+    fit = intervals.regression(_numbers(line), line.y)
+    factor, metric = FACTORS[claim.over], METRICS[claim.metric]
+    per = 1 / metric.scale * factor.scale
+    unit = f"{metric.shown_unit or '1'} per {factor.shown_unit or factor.symbol}"
+    numbers = (
+        f"slope {fit.slope.mean * per:.4g} [{fit.slope.low * per:.4g}, {fit.slope.high * per:.4g}]"
+        f" {unit}, intercept {metric.show(fit.intercept)}, R² {fit.r2:.4f}; {_range(claim, line)}"
+    )
+    least = LEAST_R2 if claim.at_least is None else claim.at_least
+    if fit.slope.low <= 0 <= fit.slope.high:
+        return Part(line.label, NOT_DECIDABLE, numbers, "the slope's interval includes 0")
+    if fit.slope.high < 0:
+        return Part(line.label, NOT_HELD, numbers, "it falls")
+    if fit.r2 < least:
+        return Part(line.label, NOT_HELD, numbers, f"R² is below {least:g}: it rises otherwise")
+    return Part(line.label, HELD, numbers, f"R² is at least {least:g} ({fit.slope.method})")
+
+
+def _flat(claim: Claim, line: Line) -> Part:
+    limit = FLAT_AT_MOST if claim.at_most is None else claim.at_most
+    means = [e.mean for e in line.y]
+    mean = sum(means) / len(means)
+    if len(set(line.x)) < 2 or mean == 0:
+        return _too_few(claim, line, 2)
+    top, bottom = (f(line.y, key=lambda e: e.mean) for f in (max, min))
+    span = intervals.difference(top, bottom)
+    share = abs(span.mean / mean)
+    if len(set(line.x)) > 2:
+        fit = intervals.regression(_numbers(line), line.y)
+        width = (max(_numbers(line)) - min(_numbers(line))) / abs(mean)
+        change, low, high = (v * width for v in (fit.slope.mean, fit.slope.low, fit.slope.high))
+        if share == 0:  # the same everywhere: a regression has no residuals to go by
+            change = low = high = 0.0
+    elif span.has_interval:
+        change, low, high = (v / abs(mean) for v in (span.mean, span.low, span.high))
+    else:
+        numbers = f"change {100 * share:.1f} %; {_range(claim, line)}"
+        return Part(line.label, NOT_DECIDABLE, numbers, "two points of one run each")
+    numbers = (
+        f"change over the range {100 * change:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}] %,"
+        f" largest less smallest {100 * share:.1f} % of the mean,"
+        f" {METRICS[claim.metric].show(mean)}; {_range(claim, line)}"
+    )
+    text = f"{100 * limit:g} %"
+    if low > limit or high < -limit:
+        return Part(line.label, NOT_HELD, numbers, f"it changes by more than {text}")
+    if span.has_interval and span.low / abs(mean) > limit:
+        return Part(line.label, NOT_HELD, numbers, f"two points differ by more than {text}")
+    if -limit <= low and high <= limit and share <= limit:
+        return Part(line.label, HELD, numbers, f"within {text}")
+    return Part(line.label, NOT_DECIDABLE, numbers, f"the intervals reach beyond {text}")
+
+
+def _monotonic(claim: Claim, line: Line) -> Part:
+    if len(line.x) < 2:
+        return _too_few(claim, line, 2)
+    sign, word = (1, "rises") if claim.kind == "increases" else (-1, "falls")
+    steps = [intervals.difference(b, a) for a, b in zip(line.y, line.y[1:], strict=False)]
+    values = " → ".join(_shown(claim, e) for e in line.y)
+    numbers = f"{values}; {_range(claim, line)}"
+    right = sum(sign * s.mean > 0 for s in steps)
+    if all(not s.has_interval for s in steps):
+        p = intervals.trend_p([e.mean for e in line.y])
+        rising = sign * (line.y[-1].mean - line.y[0].mean) > 0
+        test = f"one run each: Kendall's trend test, p = {p:.3g}"
+        if p < TREND_P and not rising:
+            return Part(line.label, NOT_HELD, numbers, test)
+        if p < TREND_P and right == len(steps):
+            return Part(line.label, HELD, numbers, f"at every step; {test}")
+        reason = f"it {word} at {right} of {len(steps)} steps; {test}"
+        return Part(line.label, NOT_DECIDABLE, numbers, reason)
+    sure = sum((s.low if sign > 0 else -s.high) > 0 and s.has_interval for s in steps)
+    against = sum((-s.high if sign > 0 else s.low) > 0 and s.has_interval for s in steps)
+    if against:
+        reason = f"the interval of {against} of {len(steps)} steps says the opposite"
+        return Part(line.label, NOT_HELD, numbers, reason)
+    reason = f"it {word} at {right} of {len(steps)} steps, by its interval at {sure}"
+    return Part(line.label, HELD if sure == len(steps) else NOT_DECIDABLE, numbers, reason)
+
+
+# -- point against point ----------------------------------------------------------------------
+def _other(claim: Claim, point: Point, points: Sequence[Point]) -> Estimate | None:
+    """What the point is set against."""
+    instead: dict[str, Scalar] = claim.against.single() if claim.against is not None else {}
+    other = counterpart(point, points, instead) if instead else point
+    if other is None or (other is point and claim.against_metric is None):
+        return None
+    return other.estimates.get(claim.against_metric or claim.metric)
+
+
+def _pairs(claim: Claim, points: Sequence[Point]) -> tuple[list[Part], str]:
+    chosen = [p for p in select(points, claim.where) if claim.metric in p.estimates]
+    names = varying(chosen)
+    parts = []
+    lonely = []
+    for point in chosen:
+        label = show({n: point.factors[n] for n in names if n in point.factors}) or point.label
+        other = _other(claim, point, points)
+        if other is None:
+            lonely.append(label)
+            continue
+        parts.append(_compared(claim, label, point.estimates[claim.metric], other))
+    without = f"nothing to compare with at {', '.join(lonely)}" if lonely else ""
+    return parts, without
+
+
+def _savings(claim: Claim, points: Sequence[Point]) -> tuple[list[Part], str]:
+    """Each point at `where` against the line of all levels of `over`."""
+    assert claim.over is not None and claim.against is not None
+    instead = claim.against.single()
+    parts = []
+    lonely = []
+    for point in select(points, claim.where, (claim.over,)):
+        if claim.metric not in point.estimates:
+            continue
+        others = [
+            other
+            for p in select(points, EVERYTHING, point.factors)
+            if (other := counterpart(point, points, {**instead, claim.over: p.factors[claim.over]}))
+            and claim.metric in other.estimates
+        ]
+        line = {float(p.factors[claim.over]): p.estimates[claim.metric] for p in others}
+        levels = sorted(line)
+        found = saving(
+            float(point.factors[claim.over]),
+            point.estimates[claim.metric],
+            levels,
+            [line[x] for x in levels],
+        ) if levels else None  # fmt: skip
+        if found is None:
+            lonely.append(point.label)
+        else:
+            parts.append(_saved(claim, point, levels, found))
+    without = f"nothing to compare with at {', '.join(lonely)}" if lonely else ""
+    return parts, without
+
+
+def _saved(claim: Claim, point: Point, levels: Sequence[float], found: Saving) -> Part:
+    assert claim.over is not None and claim.at_least is not None
+    factor = FACTORS[claim.over]
+    bound = f"{found.bound} " if found.bound else ""
+    above = {"at least": "above ", "at most": "at most "}.get(found.bound, "")
+    needed = f"{above}{found.needed / factor.scale:.4g} {factor.shown_unit}".rstrip()
+    ends = f"{levels[0] / factor.scale:g} to {levels[-1] / factor.scale:g} {factor.shown_unit}"
+    numbers = (
+        f"{shown(claim.metric, point.estimates[claim.metric])}, for which the others need {needed}"
+        f" (measured {ends}): saving {bound}{_interval(found.share, 0.01, '%')}"
+    )
+    if found.bound == "at most" or (found.bound and not found.share.low >= claim.at_least):
+        reason = "what was measured does not reach far enough"
+        sure = found.bound == "at most" and found.share.high < claim.at_least
+        return Part(point.label, NOT_HELD if sure else NOT_DECIDABLE, numbers, reason)
+    text = f"at least {100 * claim.at_least:g} %"
+    return _within(point.label, numbers, found.share, (claim.at_least, None), text)
+
+
+def _compared(claim: Claim, label: str, ours: Estimate, other: Estimate) -> Part:
+    both = f"{shown(claim.metric, ours)} against "
+    both += shown(claim.against_metric or claim.metric, other)
+    if claim.kind == "ratio":
+        quotient = intervals.ratio(ours, other)
+        if quotient is None:
+            return Part(label, NOT_DECIDABLE, both, "no ratio: a value is not above 0")
+        bounds = (claim.at_least, claim.at_most)
+        text = " and ".join(
+            f"{word} {bound:g}"
+            for word, bound in zip(("at least", "at most"), bounds, strict=True)
+            if bound is not None
+        )
+        numbers = f"{both}: ratio {_interval(quotient, 1, '')}"
+        return _within(label, numbers, quotient, bounds, text)
+    found = intervals.difference(ours, other)
+    if claim.kind == "above":
+        return _above(claim, label, both, found, intervals.wilcoxon_p(ours, other))
+    limit = EQUAL_AT_MOST if claim.at_most is None else claim.at_most
+    if other.mean == 0:
+        if found.low == found.high == 0:
+            return _within(label, both, found, (0.0, 0.0), "equal")
+        return Part(label, NOT_DECIDABLE, both, "no relative difference to 0")
+    relative = abs(other.mean) / 100
+    numbers = f"{both}: difference {_interval(found, relative, '%')}"
+    bound = limit * abs(other.mean)
+    return _within(label, numbers, found, (-bound, bound), f"within ±{100 * limit:g} %")
+
+
+def _interval(estimate: Estimate, scale: float, unit: str) -> str:
+    mean, low, high = (f"{v / scale:.3g}" for v in (estimate.mean, estimate.low, estimate.high))
+    text = f"{mean} [{low}, {high}]" if estimate.has_interval else mean
+    return f"{text} {unit}".rstrip()
+
+
+def _above(claim: Claim, label: str, both: str, found: Estimate, p: float | None) -> Part:
+    """`p`: of Wilcoxon's test, told where there are enough repeats for it to say anything."""
+    metric = METRICS[claim.metric]
+    numbers = f"{both}: difference {_interval(found, metric.scale, metric.shown_unit)}"
+    if p is not None and found.n >= RANKED_FROM:
+        numbers += f", Wilcoxon's signed-rank test p = {p:.2g}"
+    if not found.has_interval:
+        alone = "it would hold" if found.mean > 0 else "it would not hold"
+        return Part(label, NOT_DECIDABLE, numbers, f"{found.method}; by the values alone {alone}")
+    if found.low > 0:
+        return Part(label, HELD, numbers, f"above 0 ({found.method})")
+    if found.high <= 0:
+        return Part(label, NOT_HELD, numbers, f"not above 0 ({found.method})")
+    return Part(label, NOT_DECIDABLE, numbers, f"the interval includes 0 ({found.method})")
+
+
+def _within(
+    label: str,
+    numbers: str,
+    found: Estimate,
+    bounds: tuple[float | None, float | None],
+    text: str,
+) -> Part:
+    """Is the interval within the bounds, outside of them, or across one?"""
+    low, high = bounds
+
+    def inside(value: float) -> bool:
+        return (low is None or value >= low) and (high is None or value <= high)
+
+    if not found.has_interval:
+        alone = "it would hold" if inside(found.mean) else "it would not hold"
+        reason = f"{found.method}; by the values alone {alone} ({text})"
+        return Part(label, NOT_DECIDABLE, numbers, reason)
+    if inside(found.low) and inside(found.high):
+        return Part(label, HELD, numbers, f"{text} ({found.method})")
+    if (low is not None and found.high < low) or (high is not None and found.low > high):
+        return Part(label, NOT_HELD, numbers, f"not {text} ({found.method})")
+    return Part(label, NOT_DECIDABLE, numbers, f"the interval is not all {text} ({found.method})")

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run directory's files -> everything that was measured, without drawing or writing anything.
+
+The report is made of this, and `verify` sets it against the metrics.json that there is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from parsers.base.metric_units import SUBSCRIPTION_METRICS
+from parsers.measure import (
+    claims,
+    join_leave,
+    metrics,
+    sweep,
+)
+from parsers.measure.claims import ClaimResult
+from parsers.measure.comparison import Group, group_cells, to_json
+from parsers.measure.join_leave import JoinLeaveMetrics
+from parsers.measure.paper import Headline, headlines
+from parsers.measure.run_files import (
+    cell_directories,
+    load_cell,
+    load_join_leave,
+    read_text,
+)
+from parsers.measure.summary import CellMetrics, summarize
+from parsers.measure.sweep import Point
+from parsers.measure.sweep_json import sweep_json
+from parsers.read.cell_files import Manifest, parse_manifest
+from parsers.read.published import Published, parse_published
+
+PARALLEL_FROM_BYTES: Final = 30_000_000  # of logs: below, starting processes takes longer
+
+OnCell = Callable[[str], None]  # called with the name of each cell whose logs were read
+
+
+@dataclass(frozen=True)
+class Transports:
+    """A run whose cells compare LDM7 with LDM6."""
+
+    experiment: str
+    manifest: Manifest
+    complaints: tuple[str, ...]  # about the manifest's blocks
+    published: Published
+    cells: tuple[CellMetrics, ...]
+    groups: tuple[Group, ...]
+    points: tuple[Point, ...]
+    claims: tuple[ClaimResult, ...]
+    headlines: tuple[Headline, ...]
+    document: dict[str, Any]  # metrics.json
+
+
+@dataclass(frozen=True)
+class Subscriptions:
+    """A run whose subscribers join and leave."""
+
+    experiment: str
+    manifest: Manifest
+    complaints: tuple[str, ...]
+    published: Published
+    cells: tuple[JoinLeaveMetrics, ...]
+    points: tuple[Point, ...]
+    claims: tuple[ClaimResult, ...]
+    headlines: tuple[Headline, ...]
+    document: dict[str, Any]
+
+
+def evaluate(
+    run_dir: Path,
+    group_bytes: int = metrics.GROUP_BYTES,
+    *,
+    include_invalid: bool = False,
+    on_cell: OnCell = lambda _: None,
+) -> Transports | Subscriptions:
+    """Reads and measures all cells of a run. Raises `BadFile` or `OSError`."""
+    directories = cell_directories(run_dir)
+    manifest_file = run_dir / "manifest.json"
+    manifest = Manifest()
+    complaints: tuple[str, ...] = ("manifest.json is missing: no published values to compare with",)
+    published = Published()
+    if manifest_file.is_file():
+        manifest = parse_manifest(read_text(manifest_file), str(manifest_file))
+        published, complaints = parse_published(manifest.raw)
+    described = [d / "cell.json" for d in directories if (d / "cell.json").is_file()]
+    if all(join_leave.is_join_leave(read_text(file)) for file in described):
+        return _subscriptions(
+            directories, manifest, published, complaints, include_invalid, on_cell
+        )
+    return _transports(
+        directories, manifest, published, complaints, group_bytes, include_invalid, on_cell
+    )
+
+
+def _transports(
+    directories: Sequence[Path],
+    manifest: Manifest,
+    published: Published,
+    complaints: tuple[str, ...],
+    group_bytes: int,
+    include_invalid: bool,
+    on_cell: OnCell,
+) -> Transports:
+    cells = list(_summaries(directories, group_bytes, published.file_set_bytes, on_cell))
+    groups = group_cells(cells, published.paper, include_invalid=include_invalid)
+    points = sweep.points(cells, include_invalid=include_invalid)
+    judged = claims.judge(published.claims, points)
+    beside = headlines(published.paper, points)
+    experiment = manifest.name or cells[0].cell.experiment
+    document = {
+        **to_json(experiment, groups, complaints),
+        **sweep_json(points, judged, beside),
+        "file_set_bytes": group_bytes,
+        "include_invalid": include_invalid,
+    }
+    return Transports(
+        experiment,
+        manifest,
+        complaints,
+        published,
+        tuple(cells),
+        groups,
+        points,
+        judged,
+        beside,
+        document,
+    )
+
+
+def _summaries(
+    directories: Sequence[Path],
+    group_bytes: int,
+    other_group_bytes: Sequence[int],
+    on_cell: OnCell,
+) -> Iterator[CellMetrics]:
+    """The metrics of cells, in their order. Large ones are parsed by a process for each core, each
+    of which holds one cell's records at a time."""
+    one = partial(_summary, group_bytes=group_bytes, other_group_bytes=tuple(other_group_bytes))
+    size = sum(f.stat().st_size for d in directories for f in d.glob("logs/*"))
+    jobs = min(len(directories), len(os.sched_getaffinity(0)))
+    with ExitStack() as stack:
+        found: Iterator[CellMetrics] = map(one, directories)
+        if jobs > 1 and size >= PARALLEL_FROM_BYTES:
+            found = stack.enter_context(ProcessPoolExecutor(jobs)).map(one, directories)
+        for directory, cell in zip(directories, found, strict=True):
+            on_cell(directory.name)
+            yield cell
+
+
+def _summary(directory: Path, group_bytes: int, other_group_bytes: tuple[int, ...]) -> CellMetrics:
+    return summarize(load_cell(directory), group_bytes, other_group_bytes)
+
+
+def _subscriptions(
+    directories: Sequence[Path],
+    manifest: Manifest,
+    published: Published,
+    complaints: tuple[str, ...],
+    include_invalid: bool,
+    on_cell: OnCell,
+) -> Subscriptions:
+    cells = []
+    for directory in directories:
+        cells.append(join_leave.summarize(load_join_leave(directory)))
+        on_cell(directory.name)
+    points = sweep.points(cells, include_invalid=include_invalid)
+    judged = claims.judge(published.claims, points)
+    beside = headlines(published.paper, points)
+    experiment = manifest.name or cells[0].cell.experiment
+    document = {
+        "experiment": experiment,
+        "verdict": join_leave.worst_verdict(cells),
+        "clock": " and ".join(sorted({c.cell.clock for c in cells})),
+        "metrics": {
+            m.name: {"label": m.label, "unit": m.unit, "source": m.source}
+            for m in SUBSCRIPTION_METRICS.values()
+        },
+        "cells": join_leave.to_json(cells),
+        **sweep_json(points, judged, beside),
+        "include_invalid": include_invalid,
+        "paper_problems": list(complaints),
+    }
+    return Subscriptions(
+        experiment,
+        manifest,
+        complaints,
+        published,
+        tuple(cells),
+        points,
+        judged,
+        beside,
+        document,
+    )

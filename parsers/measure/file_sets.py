@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The papers' metrics of one receiver's log, by file-sets in sending order, as their scripts put
+them into CSV files.
+
+Throughput of a file-set: 8 x sum of sizes / sum of (arrival - creation) over the files that FMTP
+delivered (with LDM6: that arrived); FFDR: how many per cent of the files that arrived at all FMTP
+delivered alone. What is not defined is -1, as in the scripts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from parsers.measure.deliveries import receiver_of
+from parsers.measure.metrics import FileSet, file_sets
+from parsers.read.ldm_log import LdmLog, Product, Received
+from parsers.read.papers_log import PapersDelivery, PapersLog
+
+CSV_HEADER = (
+    "Sent first prodindex, Sent last prodindex, Sender aggregate size (B), "
+    "Successfully received aggregate size (B), Throughput (bps), FFDR (%)"
+)
+_TRAILING_NUMBER = re.compile(r"(\d+)$", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class FileSetRow:
+    """None: not defined (no file arrived; LDM6 has no FFDR)."""
+
+    first_index: int
+    last_index: int
+    sent_bytes: int
+    received_bytes: float
+    throughput_bps: float | None
+    ffdr_percent: float | None
+
+    def csv(self) -> str:
+        """A line of the papers' CSV files."""
+        rate = -1 if self.throughput_bps is None else round(self.throughput_bps, 3)
+        ffdr = -1 if self.ffdr_percent is None else round(self.ffdr_percent, 4)
+        received = f"{self.received_bytes:.0f}"
+        return f"{self.first_index},{self.last_index},{self.sent_bytes},{received},{rate},{ffdr}"
+
+
+def deliveries_of(log: LdmLog | PapersLog) -> dict[int, PapersDelivery]:
+    """A product's first arrival by its index: FMTP's, else the number at the end of its name.
+    ValueError for a product that has none. The backlog of an earlier session does not count."""
+    if isinstance(log, PapersLog):
+        first: dict[int, PapersDelivery] = {}
+        for delivery in log.deliveries:
+            known = first.get(delivery.index)
+            if known is None or delivery.time_us < known.time_us:
+                first[delivery.index] = delivery
+        return first
+    index_of = {r.product: r.index for r in log.of(Received)}
+    found = {}
+    for product, arrival in receiver_of(log).arrivals.items():
+        if arrival.how != "backlog":
+            index = index_of.get(product)
+            if index is None:
+                index = numbered(product)
+            found[index] = PapersDelivery(
+                arrival.time_us, arrival.how, product.size_bytes, product.created_us, index
+            )
+    return found
+
+
+def numbered(product: Product) -> int:
+    """The number that ends the product's name, by which it has its place in the trace."""
+    match = _TRAILING_NUMBER.search(product.ident)
+    if match is None:
+        raise ValueError(f"product {product.ident!r}: its name ends with no number")
+    return int(match[1])
+
+
+def sent_sizes(receivers: Iterable[Mapping[int, PapersDelivery]]) -> dict[int, int]:
+    """Index -> size of all that arrived anywhere: what was sent, as far as the logs know."""
+    sizes = {index: d.size_bytes for found in receivers for index, d in found.items()}
+    return dict(sorted(sizes.items()))
+
+
+def rows(
+    sent: Mapping[int, int], received: Mapping[int, PapersDelivery], group_bytes: int
+) -> list[FileSetRow]:
+    """One row for each file-set of `group_bytes` and more of what was `sent` (index -> size, in
+    order). If all together is less, one row of everything."""
+    order = list(sent)
+    if not order:
+        return []
+    sizes = list(sent.values())
+    sets = file_sets(sizes, group_bytes) or [FileSet(0, len(order) - 1, sum(sizes))]
+    found = []
+    for chosen in sets:
+        indices = order[chosen.first : chosen.last + 1]
+        arrived = [received[i] for i in indices if i in received]
+        counted = [d for d in arrived if d.how != "backstop"]
+        size, latency = sum(d.size_bytes for d in counted), sum(d.latency_s for d in counted)
+        is_ldm7 = any(d.how in ("fmtp", "backstop") for d in arrived)
+        found.append(
+            FileSetRow(
+                indices[0],
+                indices[-1],
+                chosen.size_bytes,
+                size,
+                8 * size / latency if latency > 0 else None,
+                100 * len(counted) / len(arrived) if is_ldm7 else None,
+            )
+        )
+    return found
+
+
+def mean_of(receivers: Sequence[Sequence[FileSetRow]]) -> list[FileSetRow]:
+    """Row by row the mean over all receivers (MPUP16 eq. 3, 4); not defined if it is not
+    for one of them."""
+
+    def mean(values: Sequence[float | None]) -> float | None:
+        defined = [v for v in values if v is not None]
+        return sum(defined) / len(values) if len(defined) == len(values) else None
+
+    return [
+        FileSetRow(
+            same[0].first_index,
+            same[0].last_index,
+            same[0].sent_bytes,
+            sum(r.received_bytes for r in same) / len(same),
+            mean([r.throughput_bps for r in same]),
+            mean([r.ffdr_percent for r in same]),
+        )
+        for same in zip(*receivers, strict=True)
+    ]

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The papers' metrics as formulas over plain numbers.
+
+Symbols: MPUP16 III-B (throughput eq. 3, FFDR eq. 4, bandwidth eq. 5, CPU), DRFSM21 3.2
+(harmonic-mean throughputs eq. 1-3, FFDR eq. 4-5, MPLR eq. 6). Sizes are bytes, times seconds, rates
+bits/s, shares per cent. What is undefined is a `Value` without value and with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from parsers.base.metric_units import Value, absent
+from parsers.read.cpu_log import RunTimeSample
+from parsers.read.ps_log import ProcessSample
+
+GROUP_BYTES = 200_000_000  # G of MPUP16 V-C; gives its 27 file-sets for the NGRID hour
+PCPU_STEP = 0.1  # per cent of a core: ps prints pcpu with one decimal
+BLOCK_BYTES = 1448  # FMTP payload of a datagram, DRFSM21 eq. 6
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """File j at receiver i: size S_j and latency D_ij."""
+
+    size_bytes: int
+    latency_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class FileSet:
+    """Files first..last (inclusive positions in sending order) with their total size."""
+
+    first: int
+    last: int
+    size_bytes: int
+
+
+def file_sets(sizes: Sequence[int], group_bytes: int = GROUP_BYTES) -> list[FileSet]:
+    """Cuts the files into consecutive sets: each ends with the file that makes its sum reach G.
+
+    sum(S[I1..I2-1]) < G <= sum(S[I1..I2]) as eq. 3 asks; a rest that does not reach G is left out.
+    """
+    if group_bytes <= 0:
+        raise ValueError("the file-set size G must be positive")
+    found: list[FileSet] = []
+    first = 0
+    total = 0
+    for position, size in enumerate(sizes):
+        total += size
+        if total >= group_bytes:
+            found.append(FileSet(first, position, total))
+            first = position + 1
+            total = 0
+    return found
+
+
+def receiver_throughput(deliveries: Iterable[Delivery]) -> Value:
+    """Sum of sizes over sum of latencies, in bits/s: one receiver's term of eq. 3.
+
+    Also the harmonic-mean throughput of DRFSM21 eq. 1 and 2.
+    """
+    size = 0
+    latency = 0.0
+    count = 0
+    for delivery in deliveries:
+        size += delivery.size_bytes
+        latency += delivery.latency_s
+        count += 1
+    if count == 0:
+        return absent("bit/s", "no file received")
+    if latency <= 0:
+        return absent("bit/s", f"the latencies sum to {latency:.6f} s")
+    return Value(8.0 * size / latency, "bit/s")
+
+
+def throughput(
+    order: Sequence[int], received: Mapping[str, Mapping[int, Delivery]], files: FileSet
+) -> Value:
+    """Gamma(I1, I2), eq. 3: the mean over all m receivers of their file-set throughput.
+
+    `order` gives the file ids in sending order, `received` per receiver the files of Z_i by id. A
+    receiver that received no file of the set leaves the mean undefined.
+    """
+    if not received:
+        return absent("bit/s", "no receiver")
+    ids = order[files.first : files.last + 1]
+    terms: list[float] = []
+    for receiver, files_of in sorted(received.items()):
+        term = receiver_throughput(files_of[j] for j in ids if j in files_of)
+        if term.value is None:
+            return absent("bit/s", f"{receiver}: {term.reason}")
+        terms.append(term.value)
+    return Value(sum(terms) / len(terms), "bit/s")
+
+
+def ffdr(
+    order: Sequence[int], received: Mapping[str, Mapping[int, Delivery]], files: FileSet
+) -> Value:
+    """Lambda(I1, I2), eq. 4: mean over the receivers of |Z_i| / N, in per cent."""
+    if not received:
+        return absent("%", "no receiver")
+    ids = order[files.first : files.last + 1]
+    if not ids:
+        return absent("%", "no file was multicast")
+    ratios = [sum(1 for j in ids if j in files_of) / len(ids) for files_of in received.values()]
+    return Value(100.0 * sum(ratios) / len(ratios), "%")
+
+
+@dataclass(frozen=True, slots=True)
+class FmtpFile:
+    """A file that FMTP delivered, with its log line's delay and count of retransmitted blocks."""
+
+    size_bytes: int
+    delay_s: float
+    retrans: int
+
+
+@dataclass(frozen=True, slots=True)
+class FmtpMetrics:
+    """DRFSM21 3.2 for one receiver (or, given all receivers' files together, for all)."""
+
+    throughput_fmtp: Value  # eq. 1
+    throughput_mc: Value  # eq. 2, files that needed no retransmission
+    throughput_retx: Value  # eq. 3, files that needed some
+    ffdr_count: Value  # eq. 4
+    ffdr_size: Value  # eq. 5
+    mplr: Value  # eq. 6
+    repaired_files: Value  # share of the files that needed a retransmission
+    retx_blocks: int  # B_t
+
+
+def fmtp_metrics(files: Sequence[FmtpFile], backstop_sizes: Sequence[int]) -> FmtpMetrics:
+    """`files`: FMTP-received ones (N'); `backstop_sizes`: sizes of those the backstop brought."""
+
+    def harmonic(chosen: list[FmtpFile], what: str) -> Value:
+        term = receiver_throughput(Delivery(f.size_bytes, f.delay_s) for f in chosen)
+        return term if chosen else absent("bit/s", f"no {what} file")
+
+    size = sum(f.size_bytes for f in files)
+    total_count = len(files) + len(backstop_sizes)
+    total_size = size + sum(backstop_sizes)
+    blocks = sum(f.retrans for f in files)
+    none = "no file received"
+    return FmtpMetrics(
+        throughput_fmtp=harmonic(list(files), "FMTP-received"),
+        throughput_mc=harmonic([f for f in files if f.retrans == 0], "multicast-sufficient"),
+        throughput_retx=harmonic([f for f in files if f.retrans > 0], "retransmission-needing"),
+        ffdr_count=Value(100.0 * len(files) / total_count, "%")
+        if total_count
+        else absent("%", none),
+        ffdr_size=Value(100.0 * size / total_size, "%") if total_size else absent("%", none),
+        mplr=Value(100.0 * blocks * BLOCK_BYTES / size, "%")
+        if size
+        else absent("%", "FMTP delivered no byte"),
+        repaired_files=Value(100.0 * sum(f.retrans > 0 for f in files) / len(files), "%")
+        if files
+        else absent("%", "FMTP delivered no file"),
+        retx_blocks=blocks,
+    )
+
+
+def bandwidth(bytes_1: int, time_1_s: float, bytes_2: int, time_2_s: float) -> Value:
+    """Theta(t1, t2), eq. 5, in bits/s."""
+    if time_2_s <= time_1_s:
+        return absent("bit/s", f"the readings are {time_2_s - time_1_s:.3f} s apart")
+    if bytes_2 < bytes_1:
+        return absent("bit/s", f"the byte counter went back from {bytes_1} to {bytes_2}")
+    return Value(8.0 * (bytes_2 - bytes_1) / (time_2_s - time_1_s), "bit/s")
+
+
+@dataclass(frozen=True, slots=True)
+class RateSample:
+    """A mean rate over the `interval_s` seconds that end at `time_s`."""
+
+    time_s: float
+    interval_s: float
+    rate: float
+
+
+def mean_rate(samples: Sequence[RateSample], time_1_s: float, time_2_s: float) -> float | None:
+    """Time-weighted mean of the samples over [t1, t2]; None unless they cover 90 % of it."""
+    covered = 0.0
+    total = 0.0
+    for sample in samples:
+        begin = max(time_1_s, sample.time_s - sample.interval_s)
+        overlap = min(time_2_s, sample.time_s) - begin
+        if overlap > 0:
+            covered += overlap
+            total += overlap * sample.rate
+    if time_2_s <= time_1_s or covered < 0.9 * (time_2_s - time_1_s):
+        return None
+    return total / covered
+
+
+@dataclass(frozen=True, slots=True)
+class CpuUse:
+    """CPU seconds of the sender's processes within an interval, and as utilisation."""
+
+    cpu_s: Value
+    utilization: Value  # Phi: of all cores' time
+    one_core: Value  # of one core's time, may exceed 100
+
+
+CpuSample = ProcessSample | RunTimeSample
+
+
+def _age(sample: CpuSample) -> int:
+    """What never goes back as long as the process is the same."""
+    return sample.etimes_s if isinstance(sample, ProcessSample) else sample.run_ns
+
+
+def cumulative_cpu(samples: Sequence[CpuSample]) -> list[tuple[float, float]]:
+    """(time of a block, CPU seconds all processes seen so far have used), in order of time.
+
+    The samples are all of ps.log or all of cpu.log. ps's CPU seconds come from pcpu x etimes
+    because cputimes has a granularity of 1 s; see `ProcessSample.cpu_s`. An ended process keeps
+    what its last sample said; a process whose age (ps) or run time goes back is another one with
+    the same id.
+    """
+    latest: dict[int, CpuSample] = {}
+    closed = 0.0
+    found: list[tuple[float, float]] = []
+    ordered = sorted(samples, key=lambda s: (s.time_s, s.pid))
+    for position, sample in enumerate(ordered):
+        before = latest.get(sample.pid)
+        if before is not None and _age(sample) < _age(before):
+            closed += before.cpu_s
+        latest[sample.pid] = sample
+        if position + 1 == len(ordered) or ordered[position + 1].time_s > sample.time_s:
+            found.append((sample.time_s, closed + sum(s.cpu_s for s in latest.values())))
+    return found
+
+
+def cpu_use(samples: Sequence[CpuSample], time_1_s: float, time_2_s: float, cores: int) -> CpuUse:
+    """Phi(t1, t2): what all sampled processes used in [t1, t2], over the CPU time there was.
+
+    t1 and t2 move to the last block up to each of them, as the counters are known there only.
+    Without a block up to t1 the counters begin at t1 with 0: what ran before counts as well.
+    """
+    if time_2_s <= time_1_s:
+        reason = "the interval is empty"
+        return CpuUse(absent("s", reason), absent("%", reason), absent("%", reason))
+    begin = (time_1_s, 0.0)
+    end = None
+    for block in cumulative_cpu(samples):
+        if block[0] <= time_1_s:
+            begin = block
+        elif block[0] <= time_2_s:
+            end = block
+    if end is None:
+        reason = "no sample of the processes in the interval"
+        return CpuUse(absent("s", reason), absent("%", reason), absent("%", reason))
+    used = max(0.0, end[1] - begin[1])
+    span = end[0] - begin[0]
+    last = [s for s in samples if s.time_s == end[0]]
+    processes = len({s.pid for s in last})
+    plural = "" if processes == 1 else "es"
+    if isinstance(last[0], RunTimeSample):
+        note = f"by cpu.log: run times in ns of {processes} process{plural}"
+    else:
+        note = (
+            f"by ps: {processes} process{plural}; ps cuts each one's share to {PCPU_STEP:g} % of a"
+            f" core, so up to {PCPU_STEP * processes:g} % of one core is not seen"
+        )
+    return CpuUse(
+        Value(used, "s"),
+        Value(100.0 * used / (span * cores), "%", note=note),
+        Value(100.0 * used / span, "%", note=note),
+    )
+
+
+def quantile(values: Sequence[float], probability: float, unit: str) -> Value:
+    """Linearly interpolated quantile."""
+    if not values:
+        return absent(unit, "no sample")
+    return Value(float(np.quantile(np.asarray(values), probability)), unit)
+
+
+def mean(values: Sequence[float], unit: str) -> Value:
+    if not values:
+        return absent(unit, "no sample")
+    return Value(float(sum(values)) / len(values), unit)
+
+
+def cdf(values: Sequence[float], points: int = 400) -> list[tuple[float, float]]:
+    """(value, share of the samples <= value), thinned to about `points` steps, both ends kept."""
+    ordered = sorted(values)
+    n = len(ordered)
+    if n == 0:
+        return []
+    ranks = sorted({round(k * (n - 1) / max(1, points - 1)) for k in range(points)})
+    return [(ordered[k], (k + 1) / n) for k in ranks]

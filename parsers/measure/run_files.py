@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the cells of a run directory (`publish` writes its report): with it the only module of
+this room that touches files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from parsers.base.jsonfiles import BadFile
+from parsers.base.problems import Lines
+from parsers.measure import join_leave
+from parsers.measure.join_leave import JoinLeaveData
+from parsers.measure.subscriptions import parse_events
+from parsers.measure.summary import CellData
+from parsers.read.cell_files import (
+    lossy_link_directions,
+    parse_cell,
+    parse_verdict,
+    parse_virtual,
+)
+from parsers.read.counters import parse_counters
+from parsers.read.cpu_log import parse_cpu_log
+from parsers.read.iperf3 import parse_iperf3
+from parsers.read.ldm_log import parse_ldm_log
+from parsers.read.products import parse_products
+from parsers.read.ps_log import parse_ps_log
+from parsers.read.sar_log import parse_sar_log
+
+T = TypeVar("T")
+
+
+def read_text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+class _Directory:
+    """A cell's directory. `missing`: files asked for that are not there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.missing: list[str] = []
+
+    def document(self, name: str, parse: Callable[[str, str], T]) -> T | None:
+        path = self.path / name
+        return parse(read_text(path), _shown(path)) if self._has(name) else None
+
+    def log(self, name: str, parse: Callable[[Lines, str], T]) -> T | None:
+        """Line by line: the text of a log is never in memory as a whole."""
+        if not self._has(name):
+            return None
+        path = self.path / name
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+            return parse(lines, _shown(path))
+
+    def _has(self, name: str) -> bool:
+        if (self.path / name).is_file():
+            return True
+        self.missing.append(name)
+        return False
+
+
+def _iperf3(host: str) -> str:
+    """The report of the competing flows to a subscriber."""
+    return f"logs/iperf3.{host}.json"
+
+
+def _present(found: Mapping[str, T | None]) -> dict[str, T]:
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def load_cell(directory: Path) -> CellData:
+    """Reads `cells/<cell>/`. `BadFile` if cell.json is missing or a JSON file is malformed; every
+    other file may be missing, which is told in `missing`."""
+    files = _Directory(directory)
+    cell_file = directory / "cell.json"
+    if not cell_file.is_file():
+        raise BadFile(f"{cell_file} is missing: {directory} is not the directory of a cell")
+    text = read_text(cell_file)
+    if join_leave.is_join_leave(text):
+        raise BadFile(f"{cell_file}: found a cell of kind '{join_leave.KIND}'; valid: LDM7 or LDM6")
+    cell = parse_cell(text, str(cell_file))
+    hosts = (cell.publisher, *cell.subscribers)
+    logs = {h: files.log(f"logs/{h}.ldmd.log", parse_ldm_log) for h in hosts}
+    products = {h: files.log(f"products/{h}.txt", parse_products) for h in hosts}
+    virtual = files.document("virtual.json", parse_virtual)
+    if virtual is None and cell.clock == "native":
+        files.missing.remove("virtual.json")
+    flows = [h for h in cell.subscribers if (directory / _iperf3(h)).is_file()]
+    return CellData(
+        cell=cell,
+        verdict=files.document("verdict.json", parse_verdict),
+        logs=_present(logs),
+        ingest=files.log("logs/pqinsert.log", parse_ldm_log),
+        sar=files.log("logs/sar.log", parse_sar_log),
+        ps=files.log("logs/ps.log", parse_ps_log),
+        cpu=files.log("logs/cpu.log", parse_cpu_log),
+        products=_present(products),
+        counters_start=files.document("counters-start.json", parse_counters),
+        counters_end=files.document("counters-end.json", parse_counters),
+        virtual=virtual,
+        lossy_links=files.document("network.json", lossy_link_directions) or frozenset(),
+        background=_present({h: files.document(_iperf3(h), parse_iperf3) for h in flows}),
+        missing=tuple(files.missing),
+    )
+
+
+def load_join_leave(directory: Path) -> JoinLeaveData:
+    """Reads `cells/<cell>/` of a cell whose subscribers join and leave. `BadFile` as `load_cell`;
+    without events.json nothing can be said of it."""
+    files = _Directory(directory)
+    cell = join_leave.parse_cell(read_text(directory / "cell.json"), str(directory / "cell.json"))
+    events = files.document("events.json", parse_events)
+    if events is None:
+        raise BadFile(f"{directory / 'events.json'} is missing: who joined what is not known")
+    names = list(cell.endpoints)
+    feeds = [feed.name for feed in cell.feeds]
+    lists = [*(f"{cell.publisher}.{feed}" for feed in feeds), *names]
+    virtual = files.document("virtual.json", parse_virtual)
+    if virtual is None and cell.clock == "native":
+        files.missing.remove("virtual.json")
+    return JoinLeaveData(
+        cell=cell,
+        verdict=files.document("verdict.json", parse_verdict),
+        events=events,
+        logs=_present(
+            {n: files.log(f"logs/{n}.ldmd.log", parse_ldm_log) for n in (cell.publisher, *names)}
+        ),
+        ingest=_present({f: files.log(f"logs/pqinsert.{f}.log", parse_ldm_log) for f in feeds}),
+        products=_present({n: files.log(f"products/{n}.txt", parse_products) for n in lists}),
+        counters_start=files.document("counters-start.json", parse_counters),
+        counters_end=files.document("counters-end.json", parse_counters),
+        paths_end=files.document("paths-end.json", join_leave.parse_paths) or (),
+        path_counters=files.document("path-counters.json", join_leave.parse_path_counters) or (),
+        lossy_links=files.document("network.json", lossy_link_directions) or frozenset(),
+        virtual=virtual,
+        missing=tuple(files.missing),
+    )
+
+
+def _shown(path: Path) -> str:
+    """The path from its cell on, as problems name it."""
+    parts = path.parts
+    if "cells" in parts:
+        return "/".join(parts[len(parts) - parts[::-1].index("cells") :])
+    return str(path)
+
+
+def cell_directories(run_dir: Path) -> list[Path]:
+    """The cells of a run, by name. `BadFile` if there is none."""
+    cells = run_dir / "cells"
+    found = (
+        sorted(d for d in cells.iterdir() if d.is_dir() and not d.name.startswith("."))
+        if cells.is_dir()
+        else []
+    )
+    if not found:
+        raise BadFile(f"{run_dir}: not a run directory: no cells/<cell>/ in it")
+    return found

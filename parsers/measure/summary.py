@@ -1,0 +1,553 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One cell's records -> all its metrics and time series."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from parsers.base.metric_units import Value, absent
+from parsers.base.problems import Problem
+from parsers.base.times import MICROSECONDS
+from parsers.measure import metrics
+from parsers.measure.deliveries import (
+    Receiver,
+    Sent,
+    ingested,
+    receiver_of,
+    sent_by,
+)
+from parsers.measure.metrics import (
+    CpuSample,
+    Delivery,
+    FmtpFile,
+    FmtpMetrics,
+    RateSample,
+)
+from parsers.measure.repaired import Repaired, repaired_of
+from parsers.measure.series import (
+    Series,
+    cpu_series,
+    input_series,
+    per_minute,
+)
+from parsers.measure.set_throughput import (
+    FileSetMetrics,
+    counts,
+    cutter,
+    throughput,
+)
+from parsers.read.cell_files import (
+    NO_CPU,
+    Cell,
+    Verdict,
+    VirtualRun,
+)
+from parsers.read.counters import (
+    Counters,
+    Drop,
+    drops_between,
+    rule_arrivals,
+    rule_bursts,
+    rule_drops,
+)
+from parsers.read.cpu_log import CpuLog
+from parsers.read.iperf3 import IperfReport
+from parsers.read.ldm_log import LdmLog, Notice, Replayed
+from parsers.read.products import ContentCheck, ProductList, compare_products
+from parsers.read.ps_log import PsLog
+from parsers.read.sar_log import SarLog, shift_to
+
+LISTED_NAMES = 20
+
+
+@dataclass(frozen=True)
+class CellData:
+    """A cell's directory as records. None or absent: the file was not there."""
+
+    cell: Cell
+    verdict: Verdict | None = None
+    logs: Mapping[str, LdmLog] = field(default_factory=dict)  # per host
+    ingest: LdmLog | None = None
+    sar: SarLog | None = None
+    ps: PsLog | None = None
+    cpu: CpuLog | None = None
+    products: Mapping[str, ProductList] = field(default_factory=dict)  # per host
+    counters_start: Counters | None = None
+    counters_end: Counters | None = None
+    lossy_links: frozenset[str] = frozenset()
+    virtual: VirtualRun | None = None
+    background: Mapping[str, IperfReport] = field(default_factory=dict)  # per host that has flows
+    missing: tuple[str, ...] = ()  # files that were not there
+
+
+@dataclass(frozen=True)
+class ReceiverMetrics:
+    host: str
+    site: str
+    rtt_ms: float | None
+    throughput: Value
+    by: Mapping[str, int]  # how a product came -> count
+    missed: int
+    duplicates: int
+    fmtp: FmtpMetrics | None
+    latency_p50: Value
+    latency_p99: Value
+    loss_measured: Value
+    content: ContentCheck | None
+    repaired: Repaired = Repaired()
+
+
+@dataclass(frozen=True)
+class CellMetrics:
+    cell: Cell
+    verdict: Verdict | None
+    active_s: tuple[float, float]  # first insertion .. last arrival, s after the first insertion
+    sent: int
+    sent_source: str
+    values: Mapping[str, Value]
+    file_sets: tuple[FileSetMetrics, ...]
+    file_sets_complete: bool  # False: the run is smaller than G; one set of everything
+    receivers: tuple[ReceiverMetrics, ...]
+    identical: Value  # number of receivers whose products equal the publisher's
+    drops: tuple[Drop, ...]
+    drops_known: bool
+    series: Series
+    notices: tuple[Notice, ...]
+    problems: tuple[Problem, ...]
+    missing: tuple[str, ...]
+    virtual: VirtualRun | None = None
+    file_sets_by: Mapping[int, tuple[FileSetMetrics, ...]] = field(default_factory=dict)  # other G
+
+    @property
+    def uninjected(self) -> tuple[Drop, ...]:
+        return tuple(d for d in self.drops if not d.injected)
+
+
+def summarize(
+    data: CellData,
+    group_bytes: int = metrics.GROUP_BYTES,
+    other_group_bytes: Sequence[int] = (),
+) -> CellMetrics:
+    """All metrics of a cell, the file-sets of other sizes G too. What cannot be computed says why;
+    nothing raises."""
+    cell = data.cell
+    sent = sent_by(cell.protocol, data.logs.get(cell.publisher), data.ingest)
+    receivers = {
+        host: receiver_of(data.logs[host]) for host in cell.subscribers if host in data.logs
+    }
+    begin, end = _active(cell, receivers)
+    values: dict[str, Value] = {}
+    cut = cutter(cell, sent, receivers)
+    sets, complete = throughput(cell, sent, receivers, group_bytes, cut, values)
+    _fmtp(cell, receivers, values)
+    latencies = _latencies(cell, sent, receivers, values)
+    sar = shift_to(data.sar, cell.insertion_started) if data.sar is not None else None
+    nic = _nic(data, sar, begin, end, values)
+    _cpu(data, begin, end, values)
+    loss = _loss(data, receivers, values)
+    _bursts(data, values)
+    content = _content(data)
+    identical = _identical(cell, data, content)
+    _background(data, values)
+    values["products_identical"] = (
+        Value(identical.value / cell.m, "") if identical.value is not None else identical
+    )
+    values["verdict_invalid"] = (
+        Value(float(data.verdict.verdict == "invalid"), "")
+        if data.verdict is not None
+        else absent("", "no verdict.json")
+    )
+    drops, drops_known = _drops(data)
+    return CellMetrics(
+        cell=cell,
+        verdict=data.verdict,
+        active_s=(0.0, end - begin),
+        sent=len(sent.order),
+        sent_source=sent.source,
+        values=values,
+        file_sets=tuple(sets),
+        file_sets_complete=complete,
+        receivers=tuple(
+            _receiver(cell, host, receivers.get(host), loss[host], content.get(host))
+            for host in cell.subscribers
+        ),
+        identical=identical,
+        drops=drops,
+        drops_known=drops_known,
+        series=_series(data, sar, nic, begin, end, latencies),
+        notices=tuple(n for log in _all_logs(data) for n in log.of(Notice)),
+        problems=_problems(data),
+        missing=data.missing,
+        virtual=data.virtual,
+        file_sets_by={size: tuple(cut(size)) for size in other_group_bytes},
+    )
+
+
+def _all_logs(data: CellData) -> list[LdmLog]:
+    return [*data.logs.values(), *([data.ingest] if data.ingest is not None else [])]
+
+
+def _problems(data: CellData) -> tuple[Problem, ...]:
+    found = [p for log in _all_logs(data) for p in log.problems]
+    found += [p for listing in data.products.values() for p in listing.problems]
+    found += data.sar.problems if data.sar is not None else ()
+    found += data.ps.problems if data.ps is not None else ()
+    found += data.cpu.problems if data.cpu is not None else ()
+    return tuple(sorted(found))
+
+
+def _active(cell: Cell, receivers: Mapping[str, Receiver]) -> tuple[float, float]:
+    """From the first insertion to the last arrival anywhere, but not before the last insertion."""
+    arrivals = [a.time_us for r in receivers.values() for a in r.arrivals.values()]
+    last = max(arrivals) / MICROSECONDS if arrivals else (cell.drained or cell.insertion_ended)
+    return cell.insertion_started, max(cell.insertion_ended, last)
+
+
+def _fmtp_of(receiver: Receiver) -> FmtpMetrics:
+    files = [
+        FmtpFile(p.size_bytes, a.delay_s, a.retrans)
+        for p, a in receiver.arrivals.items()
+        if a.how == "fmtp" and a.delay_s is not None
+    ]
+    backstop = [p.size_bytes for p, a in receiver.arrivals.items() if a.how == "backstop"]
+    return metrics.fmtp_metrics(sorted(files, key=attrgetter("delay_s")), backstop)
+
+
+def _fmtp(cell: Cell, receivers: Mapping[str, Receiver], values: dict[str, Value]) -> None:
+    """DRFSM21 3.2 over all receivers' files together, and the delays from the BOP."""
+    names = ("throughput_fmtp", "throughput_mc", "throughput_retx")
+    shares = ("ffdr_count", "ffdr_size", "mplr", "repaired_files")
+    delays = sorted(
+        a.delay_s for r in receivers.values() for a in r.arrivals.values() if a.delay_s is not None
+    )
+    if cell.protocol != "ldm7" or not receivers:
+        reason = "defined for LDM7 only" if cell.protocol != "ldm7" else "no receiver's log"
+        values.update({name: absent("bit/s", reason) for name in names})
+        values.update({name: absent("%", reason) for name in shares})
+        values.update({f"fmtp_delay_{q}": absent("s", reason) for q in ("p50", "p99")})
+        values["retransmitted_blocks"] = absent("blocks", reason)
+        return
+    files = sorted(
+        (
+            FmtpFile(p.size_bytes, a.delay_s, a.retrans)
+            for r in receivers.values()
+            for p, a in r.arrivals.items()
+            if a.how == "fmtp" and a.delay_s is not None
+        ),
+        key=attrgetter("delay_s", "size_bytes"),
+    )
+    backstop = [
+        p.size_bytes
+        for r in receivers.values()
+        for p, a in r.arrivals.items()
+        if a.how == "backstop"
+    ]
+    together = metrics.fmtp_metrics(files, backstop)
+    for name in (*names, *shares):
+        values[name] = getattr(together, name)
+    values["retransmitted_blocks"] = Value(float(together.retx_blocks), "blocks")
+    values["fmtp_delay_p50"] = metrics.quantile(delays, 0.5, "s")
+    values["fmtp_delay_p99"] = metrics.quantile(delays, 0.99, "s")
+
+
+def _latencies(
+    cell: Cell, sent: Sent, receivers: Mapping[str, Receiver], values: dict[str, Value]
+) -> list[float]:
+    """Creation to arrival, however the product came, over all receivers."""
+    found = sorted(a.latency_s(p) for r in receivers.values() for p, a in r.arrivals.items())
+    expected = len(sent.order) * cell.m
+    note = ""
+    if expected > len(found):
+        note = f"{expected - len(found)} of {expected} arrivals are missing"
+    if negative := sum(1 for latency in found if latency < 0):
+        note += f"{'; ' if note else ''}{negative} negative: the clocks differ"
+    quantiles = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+    for name, probability in quantiles.items():
+        value = metrics.quantile(found, probability, "s")
+        values[f"latency_{name}"] = Value(value.value, value.unit, value.reason, note)
+    value = metrics.mean(found, "s")
+    values["latency_mean"] = Value(value.value, value.unit, value.reason, note)
+    return found
+
+
+def _interface(name: str) -> str:
+    return name.rsplit("/", 1)[-1]
+
+
+def _nic(
+    data: CellData, sar: SarLog | None, begin: float, end: float, values: dict[str, Value]
+) -> list[RateSample]:
+    """Eq. 5 between the counter readings, and by sar from first insertion to last arrival."""
+    cell = data.cell
+    nic = _interface(cell.nic1)
+    key = f"{cell.publisher}/{nic}"
+    start, stop = data.counters_start, data.counters_end
+    if start is None or stop is None:
+        counted = absent("bit/s", "no counters of start and end")
+    elif key not in start.interfaces or key not in stop.interfaces:
+        counted = absent("bit/s", f"the counters have no interface {key}")
+    else:
+        counted = metrics.bandwidth(
+            start.interfaces[key].tx_bytes, start.time, stop.interfaces[key].tx_bytes, stop.time
+        )
+        if counted.value is not None:
+            note = f"over {stop.time - start.time:.1f} s between the readings"
+            counted = Value(counted.value, counted.unit, note=note)
+    values["nic_bandwidth_counters"] = counted
+
+    samples = [
+        RateSample(s.time_s, s.interval_s, 8.0 * s.tx_bytes_per_s)
+        for s in (sar.interfaces if sar is not None else ())
+        if s.interface == nic
+    ]
+    rate = metrics.mean_rate(samples, begin, end)
+    if rate is not None:
+        note = f"over the {end - begin:.1f} s from first insertion to last arrival"
+        values["nic_bandwidth"] = Value(rate, "bit/s", note=note)
+    elif sar is None:
+        values["nic_bandwidth"] = _instead(counted, "no sar.log")
+    elif not samples:
+        seen = ", ".join(sorted({s.interface for s in sar.interfaces})) or "none"
+        values["nic_bandwidth"] = _instead(counted, f"sar has no interface {nic}, only: {seen}")
+    else:
+        values["nic_bandwidth"] = _instead(counted, "sar covers less than 90 % of the run")
+
+    size = sum(p.size_bytes for p in ingested(data.ingest))
+    if size and end > begin:
+        offered = 8.0 * size / (end - begin)
+        values["input_rate"] = Value(
+            8.0 * size / max(1e-9, cell.insertion_ended - cell.insertion_started), "bit/s"
+        )
+        used = values["nic_bandwidth"].value
+        values["bandwidth_over_offered"] = (
+            Value(used / offered, "", note="both from first insertion to last arrival")
+            if used is not None and rate is not None
+            else absent("", values["nic_bandwidth"].reason or "no bandwidth by sar")
+        )
+    else:
+        reason = "no Inserted line in pqinsert.log"
+        values["input_rate"] = absent("bit/s", reason)
+        values["bandwidth_over_offered"] = absent("", reason)
+    return samples
+
+
+def _instead(counted: Value, why: str) -> Value:
+    if counted.value is None:
+        return absent("bit/s", f"{why}; {counted.reason}")
+    return Value(counted.value, counted.unit, note=f"by the counters ({counted.note}): {why}")
+
+
+def _cpu(data: CellData, begin: float, end: float, values: dict[str, Value]) -> None:
+    """Phi by cpu.log where it is there, else by ps, which the papers used."""
+    cores = data.cell.cores
+    if data.cell.clock == "virtual":
+        values.update({name: absent("%", NO_CPU) for name in ("cpu", "cpu_one_core", "cpu_ps")})
+        return
+    if data.ps is None:
+        values["cpu_ps"] = absent("%", "no ps.log")
+    else:
+        values["cpu_ps"] = metrics.cpu_use(data.ps.samples, begin, end, cores).utilization
+    source, samples = _cpu_samples(data)
+    if not source:
+        values["cpu"] = values["cpu_one_core"] = absent("%", "neither cpu.log nor ps.log")
+        return
+    use = metrics.cpu_use(samples, begin, end, cores)
+    values["cpu"] = use.utilization
+    values["cpu_one_core"] = use.one_core
+
+
+def _cpu_samples(data: CellData) -> tuple[str, Sequence[CpuSample]]:
+    """(source, samples) of the sender's CPU; a cpu.log without a sample is as good as none."""
+    if data.cpu is not None and data.cpu.samples:
+        return "cpu.log", data.cpu.samples
+    if data.ps is not None:
+        return "ps", data.ps.samples
+    return "", ()
+
+
+def _loss(
+    data: CellData, receivers: Mapping[str, Receiver], values: dict[str, Value]
+) -> dict[str, Value]:
+    """Measured loss per receiver: what the DROP rules took of what arrived at them."""
+    cell = data.cell
+    values["loss_injected"] = Value(100.0 * cell.loss, "%")
+    found: dict[str, Value] = {}
+    all_dropped = all_arrived = 0
+    start, end = data.counters_start, data.counters_end
+    for host in cell.subscribers:
+        if start is None or end is None:
+            found[host] = absent("%", "no counters of start and end")
+            continue
+        dropped, interface = rule_drops(host, start, end)
+        arrived = rule_arrivals(host, start, end)
+        key = f"{host}/{_interface(interface)}" if interface else ""
+        receiver = receivers.get(host)
+        if arrived is not None:
+            passed = arrived - dropped
+        elif cell.protocol == "ldm7" and receiver is not None and receiver.stats is not None:
+            passed = receiver.stats.datagrams + receiver.stats.socket_drops
+        elif cell.protocol == "ldm6" and key in end.interfaces:
+            before = start.interfaces.get(key)
+            packets = end.interfaces[key].rx_packets - (before.rx_packets if before else 0)
+            passed = packets - dropped
+        elif cell.loss == 0 and dropped == 0:
+            found[host] = Value(0.0, "%", note="no DROP rule took a packet")
+            continue
+        else:
+            found[host] = absent("%", "the number of packets that passed the rule is not known")
+            continue
+        if passed + dropped <= 0:
+            found[host] = absent("%", "no packet arrived")
+            continue
+        found[host] = Value(100.0 * dropped / (passed + dropped), "%")
+        all_dropped += dropped
+        all_arrived += passed + dropped
+    if all_arrived:
+        values["loss_measured"] = Value(100.0 * all_dropped / all_arrived, "%")
+    elif all(v.value == 0 for v in found.values()):
+        values["loss_measured"] = Value(0.0, "%", note="no DROP rule took a packet")
+    else:
+        values["loss_measured"] = next(v for v in found.values() if v.value is None)
+    return found
+
+
+def _bursts(data: CellData, values: dict[str, Value]) -> None:
+    """Mean length of the bursts in which packets were lost, where losses come in bursts."""
+    start, end = data.counters_start, data.counters_end
+    if start is None or end is None:
+        values["loss_burst"] = absent("packets", "no counters of start and end")
+        return
+    begun = [rule_bursts(host, start, end) for host in data.cell.subscribers]
+    if all(b is None for b in begun):
+        values["loss_burst"] = absent("packets", "losses do not come in bursts")
+        return
+    total = sum(b or 0 for b in begun)
+    dropped = sum(rule_drops(host, start, end)[0] for host in data.cell.subscribers)
+    values["loss_burst"] = (
+        Value(dropped / total, "packets") if total else absent("packets", "no burst began")
+    )
+
+
+def _background(data: CellData, values: dict[str, Value]) -> None:
+    """Goodput of all competing flows together, where there are any."""
+    if not data.background:
+        values["background_goodput"] = absent("bit/s", "no competing flows")
+        return
+    found = {host: report.goodput_bps for host, report in data.background.items()}
+    without = sorted(host for host, goodput in found.items() if goodput is None)
+    if without:
+        reason = data.background[without[0]].error or "iperf3 does not say what arrived"
+        values["background_goodput"] = absent("bit/s", f"{without[0]}: {reason}")
+        return
+    flows = sum(report.flows for report in data.background.values())
+    values["background_goodput"] = Value(
+        sum(g for g in found.values() if g is not None), "bit/s", note=f"{flows} flows"
+    )
+
+
+def _content(data: CellData) -> dict[str, ContentCheck]:
+    published = data.products.get(data.cell.publisher)
+    if published is None:
+        return {}
+    return {
+        host: compare_products(host, published.products, data.products[host].products)
+        for host in data.cell.subscribers
+        if host in data.products
+    }
+
+
+def _identical(cell: Cell, data: CellData, content: Mapping[str, ContentCheck]) -> Value:
+    published = data.products.get(cell.publisher)
+    if published is None:
+        return absent("", f"no products/{cell.publisher}.txt")
+    if not published.products:
+        return absent("", f"products/{cell.publisher}.txt lists no product")
+    without = [h for h in cell.subscribers if h not in content]
+    count = sum(1 for check in content.values() if check.identical)
+    note = f"no list of {', '.join(without)}" if without else ""
+    return Value(float(count), "", note=note)
+
+
+def _drops(data: CellData) -> tuple[tuple[Drop, ...], bool]:
+    if data.counters_start is None or data.counters_end is None:
+        return (), False
+    return drops_between(data.counters_start, data.counters_end, data.lossy_links), True
+
+
+def _receiver(
+    cell: Cell,
+    host: str,
+    receiver: Receiver | None,
+    loss: Value,
+    content: ContentCheck | None,
+) -> ReceiverMetrics:
+    site = cell.site_of.get(host, "?")
+    rtt = cell.rtt_ms.get(host)
+    if receiver is None:
+        reason = f"no log of {host}"
+        none = absent("s", reason)
+        return ReceiverMetrics(
+            host, site, rtt, absent("bit/s", reason), {}, 0, 0, None, none, none, loss, content
+        )
+    by: dict[str, int] = {}
+    for arrival in receiver.arrivals.values():
+        by[arrival.how] = by.get(arrival.how, 0) + 1
+    counted = sorted(
+        (
+            Delivery(p.size_bytes, a.latency_s(p))
+            for p, a in receiver.arrivals.items()
+            if counts(cell.protocol, a)
+        ),
+        key=attrgetter("latency_s", "size_bytes"),
+    )
+    latencies = [a.latency_s(p) for p, a in receiver.arrivals.items()]
+    return ReceiverMetrics(
+        host=host,
+        site=site,
+        rtt_ms=rtt,
+        throughput=metrics.receiver_throughput(counted),
+        by=by,
+        missed=receiver.missed,
+        duplicates=receiver.duplicates,
+        fmtp=_fmtp_of(receiver) if cell.protocol == "ldm7" else None,
+        latency_p50=metrics.quantile(latencies, 0.5, "s"),
+        latency_p99=metrics.quantile(latencies, 0.99, "s"),
+        loss_measured=loss,
+        content=content,
+        repaired=repaired_of(receiver.arrivals.values()),
+    )
+
+
+def _series(
+    data: CellData,
+    sar: SarLog | None,
+    nic: list[RateSample],
+    begin: float,
+    end: float,
+    latencies: list[float],
+) -> Series:
+    machine: tuple[tuple[float, float], ...] = ()
+    source, samples = _cpu_samples(data)
+    if data.cell.clock == "virtual":
+        source, samples = "", ()
+    elif sar is not None:
+        machine = tuple(
+            (s.time_s - begin, s.user + s.nice + s.system) for s in sar.cpus if s.cpu == "all"
+        )
+    return Series(
+        nic_bps=tuple((s.time_s - begin, s.rate) for s in nic),
+        nic_bps_per_minute=per_minute(nic, begin, end),
+        input_bps=input_series(ingested(data.ingest), begin, end),
+        machine_cpu=machine,
+        sender_cpu=cpu_series(samples, data.cell.cores, begin),
+        sender_cpu_source=source,
+        latency_cdf=tuple(metrics.cdf(latencies)),
+    )
+
+
+def replayed(data: CellData) -> Replayed | None:
+    """pqinsert's own account of the replay."""
+    records = data.ingest.of(Replayed) if data.ingest is not None else []
+    return max(records, key=lambda r: r.time_us) if records else None

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cells of a sweep -> points: combinations of factor levels, with estimates over their repeats.
+
+Cells whose verdict is invalid are named and left out, unless they are asked for. A point whose
+factors include `subscriber` holds what one receiver measured, one with `file_set_bytes` what the
+same run gives when it is cut into file-sets of that size; the others hold the cell's metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from parsers.base import intervals
+from parsers.base.factors import (
+    FACTORS,
+    Scalar,
+    same,
+    show,
+)
+from parsers.base.intervals import Estimate
+from parsers.base.metric_units import METRICS, Value
+from parsers.measure.join_leave import JoinLeaveCell, JoinLeaveMetrics
+from parsers.measure.set_throughput import FileSetMetrics, file_set_values
+from parsers.measure.summary import CellMetrics, ReceiverMetrics
+from parsers.read.cell_files import Cell
+from parsers.read.published import Where
+
+APART = ("subscriber", "file_set_bytes")  # no property of a cell: see above
+
+
+@dataclass(frozen=True)
+class Point:
+    """What was measured at one combination of levels; values in the metrics' SI units."""
+
+    factors: Mapping[str, Scalar]
+    estimates: Mapping[str, Estimate]
+    cells: tuple[str, ...]  # whose values are in the estimates
+    excluded: tuple[str, ...] = ()  # cells with an invalid verdict
+    fixed: Mapping[str, Scalar] = field(default_factory=dict)  # what else the cells have in common
+    reasons: Mapping[str, str] = field(default_factory=dict)  # metric -> why (some) have no value
+
+    @property
+    def conditions(self) -> dict[str, Scalar]:
+        return {**self.fixed, **self.factors}
+
+    @property
+    def label(self) -> str:
+        return show(self.factors)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What `points` takes of a cell, of whatever kind it is."""
+
+    cell: str
+    repeat: int
+    factors: Mapping[str, Scalar]
+    fixed: Mapping[str, Scalar]
+    verdict: str | None
+    values: Mapping[str, Value]
+    at_subscribers: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    file_sets_by: Mapping[int, Sequence[FileSetMetrics]] = field(default_factory=dict)
+
+
+def measured(metrics: CellMetrics | JoinLeaveMetrics) -> Measured:
+    cell = metrics.cell
+    common = Measured(
+        cell.cell,
+        cell.repeat,
+        cell.factors,
+        fixed_of(cell),
+        metrics.verdict.verdict if metrics.verdict is not None else None,
+        metrics.values,
+    )
+    if isinstance(metrics, JoinLeaveMetrics):
+        return common
+    at_subscribers = {r.host: subscriber_values(r) for r in metrics.receivers}
+    return replace(common, at_subscribers=at_subscribers, file_sets_by=metrics.file_sets_by)
+
+
+def fixed_of(cell: Cell | JoinLeaveCell) -> dict[str, Scalar]:
+    """Levels of what did not vary, as far as the cell tells them."""
+    found: dict[str, Scalar] = {"loss_burst_packets": 1.0, "background_flows": 0}
+    for name in FACTORS:
+        level = cell.parameters.get(name)
+        if isinstance(level, (int, float, str)) and not isinstance(level, bool):
+            found[name] = level
+    run: dict[str, Scalar] = {"duration_s": cell.duration_s, "clock": cell.clock}
+    return {"protocol": cell.protocol, **found, **run}
+
+
+def points(
+    cells: Iterable[CellMetrics | JoinLeaveMetrics], *, include_invalid: bool = False
+) -> tuple[Point, ...]:
+    """All points, in order of their levels; of each, first the cell's own, then file-sets, then
+    subscribers. Cells of different length or clock make different points."""
+    ordered = sorted((measured(c) for c in cells), key=lambda c: (c.repeat, c.cell))
+    of_run = {name: {c.fixed[name] for c in ordered} for name in ("duration_s", "clock")}
+    also = [name for name, levels in of_run.items() if len(levels) > 1]
+    groups: dict[tuple[tuple[str, Scalar], ...], list[Measured]] = {}
+    for cell in ordered:
+        factors = {**cell.factors, **{name: cell.fixed[name] for name in also}}
+        groups.setdefault(tuple(sorted(factors.items())), []).append(cell)
+    return tuple(
+        point
+        for key in sorted(groups, key=lambda k: _order(dict(k)))
+        for point in _points(dict(key), groups[key], include_invalid)
+    )
+
+
+def _order(factors: Mapping[str, Scalar]) -> tuple[tuple[int, float, str], ...]:
+    """Numbers ascending, protocols as FACTORS names them and last of all, so that LDM7 and LDM6
+    stand beside each other."""
+    names = [n for n in FACTORS if n in factors and n != "protocol"]
+    names += [n for n in sorted(factors) if n not in FACTORS] + ["protocol"]
+    found = []
+    for name in names:
+        level = factors.get(name, "")
+        listed = FACTORS[name].names if name in FACTORS else None
+        if isinstance(level, str):
+            found.append((listed.index(level) if listed and level in listed else 99, 0.0, level))
+        else:
+            found.append((0, float(level), ""))
+    return tuple(found)
+
+
+def _points(
+    factors: dict[str, Scalar], cells: Sequence[Measured], include_invalid: bool
+) -> Iterator[Point]:
+    invalid = [c.cell for c in cells if c.verdict == "invalid"]
+    used = [c for c in cells if include_invalid or c.cell not in invalid]
+    excluded = () if include_invalid else tuple(invalid)
+    fixed = {n: v for n, v in cells[0].fixed.items() if n not in factors}
+
+    def point(more: Mapping[str, Scalar], of: Sequence[Mapping[str, Value]]) -> Point:
+        estimates, reasons = _estimates(of, [c.repeat for c in used])
+        return Point(
+            {**factors, **more},
+            estimates,
+            tuple(c.cell for c in used),
+            excluded,
+            {n: v for n, v in fixed.items() if n not in more},
+            reasons,
+        )
+
+    yield point({}, [c.values for c in used])
+    for size in sorted({size for c in used for size in c.file_sets_by}):
+        cut = [c.file_sets_by.get(size, ()) for c in used]
+        found = point({"file_set_bytes": size}, [file_set_values(sets) for sets in cut])
+        if len(used) == 1:  # no repeats: how sure its file-sets make the figures
+            found = replace(found, estimates={**found.estimates, **_over_file_sets(cut[0])})
+        yield found
+    for host in dict.fromkeys(host for c in used for host in c.at_subscribers):
+        yield point({"subscriber": host}, [c.at_subscribers.get(host, {}) for c in used])
+
+
+def _over_file_sets(sets: Sequence[FileSetMetrics]) -> dict[str, Estimate]:
+    values = [s.throughput.value for s in sets if s.throughput.value is not None]
+    if len(values) < 2:
+        return {}
+    return {
+        "throughput": intervals.bootstrap(values, np.mean, "mean"),
+        "throughput_median": intervals.bootstrap(values, np.median, "median"),
+        "throughput_iqr": intervals.bootstrap(values, intervals.iqr, "IQR"),
+    }
+
+
+def _estimates(
+    of: Sequence[Mapping[str, Value]], repeats: Sequence[int]
+) -> tuple[dict[str, Estimate], dict[str, str]]:
+    """Per metric the estimate over the repeats that have a value, and why others have none."""
+    estimates: dict[str, Estimate] = {}
+    reasons: dict[str, str] = {}
+    for name in dict.fromkeys(n for values in of for n in values):
+        pairs = [(v.get(name), r) for v, r in zip(of, repeats, strict=True)]
+        known = [(v.value, r) for v, r in pairs if v is not None and v.value is not None]
+        missing = [v.reason if v is not None else "not measured" for v, _ in pairs
+                   if v is None or v.value is None]  # fmt: skip
+        if missing:
+            of_all = f"{len(missing)} of {len(pairs)} repeats: " if len(pairs) > 1 else ""
+            reasons[name] = of_all + missing[0]
+        if known:
+            estimates[name] = intervals.over_repeats([v for v, _ in known], [r for _, r in known])
+    return estimates, reasons
+
+
+_FMTP = (
+    "throughput_fmtp",
+    "throughput_mc",
+    "throughput_retx",
+    "ffdr_count",
+    "ffdr_size",
+    "mplr",
+    "repaired_files",
+)
+
+
+def subscriber_values(receiver: ReceiverMetrics) -> dict[str, Value]:
+    """A receiver's metrics by the names of the cell's."""
+    found = {
+        "throughput": receiver.throughput,
+        "latency_p50": receiver.latency_p50,
+        "latency_p99": receiver.latency_p99,
+        "loss_measured": receiver.loss_measured,
+    }
+    if (fmtp := receiver.fmtp) is not None:
+        found |= {name: getattr(fmtp, name) for name in _FMTP}
+        found["retransmitted_blocks"] = Value(float(fmtp.retx_blocks), "blocks")
+    return found
+
+
+def shown(metric: str, estimate: Estimate) -> str:
+    """`12.40 [12.31, 12.49] Mbit/s`, or `12.40 Mbit/s (one run)`."""
+    how = METRICS[metric]
+    mean, low, high = (
+        f"{v / how.scale:.{how.digits}f}" for v in (estimate.mean, estimate.low, estimate.high)
+    )
+    if not estimate.has_interval:
+        return f"{mean} {how.shown_unit}".rstrip() + " (one run)"
+    return f"{mean} [{low}, {high}] {how.shown_unit}".rstrip()
+
+
+Demands = Where | Mapping[str, Any]
+EVERYTHING = Where()
+
+
+def select(
+    points: Iterable[Point], where: Demands, also: Iterable[str | None] = ()
+) -> tuple[Point, ...]:
+    """The points that meet `where`. Points at single subscribers or of file-sets only if `where`
+    or `also` (names of factors) speak of these, and then no others."""
+    where = where if isinstance(where, Where) else Where.model_validate(where)
+    named = {*where.levels, *also}
+    return tuple(
+        p
+        for p in points
+        if all((name in p.factors) == (name in named) for name in APART)
+        and where.holds(p.conditions)
+    )
+
+
+def varying(points: Sequence[Point]) -> tuple[str, ...]:
+    """Factors with more than one level among the points, in the order of FACTORS."""
+    names = dict.fromkeys([*FACTORS, *(n for p in points for n in p.factors)])
+    return tuple(n for n in names if len({p.factors.get(n) for p in points}) > 1)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A metric over one factor, all else being equal. `factors`: what tells it from other lines."""
+
+    label: str
+    factors: Mapping[str, Scalar]
+    x: tuple[Scalar, ...]
+    y: tuple[Estimate, ...]
+    points: tuple[Point, ...] = ()
+
+
+def lines(
+    points: Iterable[Point],
+    *,
+    x: str,
+    metric: str,
+    by: Sequence[str] = (),
+    where: Demands = EVERYTHING,
+) -> tuple[Line, ...]:
+    """One line per combination of levels of `by`, and of every other factor that varies (nothing
+    is averaged but repeats). Points without a value of the metric are left out."""
+    chosen = [
+        p for p in select(points, where, (x, *by)) if metric in p.estimates and x in p.factors
+    ]
+    others = [n for n in varying(chosen) if n != x and n not in by]
+    found: dict[tuple[Scalar | None, ...], list[Point]] = {}
+    for point in chosen:
+        key = tuple(point.factors.get(n) for n in (*by, *others))
+        found.setdefault(key, []).append(point)
+    made = []
+    for key, members in found.items():
+        levels = zip((*by, *others), key, strict=True)
+        factors = {n: level for n, level in levels if level is not None}
+        if not any(isinstance(p.factors[x], str) for p in members):
+            members = sorted(members, key=lambda p: float(p.factors[x]))
+        made.append(
+            Line(
+                show(factors) or "all",
+                factors,
+                tuple(p.factors[x] for p in members),
+                tuple(p.estimates[metric] for p in members),
+                tuple(members),
+            )
+        )
+    return tuple(made)
+
+
+def counterpart(
+    point: Point, points: Iterable[Point], instead: Mapping[str, Scalar]
+) -> Point | None:
+    """The point that has the levels `instead`, and else the same as `point`."""
+    wanted = {**point.factors, **instead}
+    for other in points:
+        if other.factors.keys() == wanted.keys() and all(
+            same(other.factors[n], level) for n, level in wanted.items()
+        ):
+            return other
+    return None

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cell.json, verdict.json, manifest.json and what of network.json the report needs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from parsers.base.jsonfiles import BadFile, describe
+
+VERDICTS = ("faithful", "degraded", "invalid")
+NO_CPU = "virtual time: the processor is infinitely fast there"
+
+Clock = Literal["native", "virtual"]
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class ModelCheck(_File):
+    """One published statistic of the trace and the generated trace's value for it."""
+
+    statistic: str = Field(validation_alias=AliasChoices("statistic", "name"))
+    unit: str = ""
+    published: float | str | None = None
+    model: float | str | None = None
+    difference: float | str | None = None
+
+
+class CellTrace(_File):
+    source: str
+    products: int | None = None
+    bytes: int | None = None
+    model_check: tuple[ModelCheck, ...] = ()
+
+
+class Cell(_File):
+    """Parameters of one cell (docs/contracts.md)."""
+
+    cell: str
+    experiment: str
+    protocol: Literal["ldm7", "ldm6"]
+    m: int = Field(ge=1)
+    r_bps: float = Field(gt=0)
+    loss: float = Field(ge=0, le=1)
+    duration_s: float
+    seed: int | str | None = None
+    repeat: int = Field(0, ge=0)
+    level: str | None = None  # of the experiment: quick, paper; none if it has none
+    factors: dict[str, float | int | str] = {}  # levels; see `_from_the_old_fields`
+    publisher: str
+    subscribers: tuple[str, ...] = Field(min_length=1)
+    site_of: dict[str, str] = {}
+    rtt_ms: dict[str, float] = {}
+    nic1: str
+    parameters: dict[str, Any] = {}
+    trace: CellTrace
+    started: float | None = None
+    insertion_started: float
+    insertion_ended: float
+    drained: float | None = None
+    cores: int = Field(ge=1)
+    clock: Clock = "native"  # runs from before there was another do not say
+    rtt_measured_ms: dict[str, float] = {}
+    topology: str = ""
+    loss_model: str = ""
+
+    @model_validator(mode="after")
+    def _from_the_old_fields(self) -> Cell:
+        """Cells from before factors were told by name have the four that there were."""
+        if not self.factors:
+            self.factors.update(
+                protocol=self.protocol, receivers=self.m, rate_bps=self.r_bps, loss=self.loss
+            )
+        return self
+
+
+class VirtualRun(_File):
+    """virtual.json, which the launcher writes beside a cell in virtual time: what it cost."""
+
+    kernel: str
+    kernel_digest: str = ""
+    mode: str = ""
+    seed: int | None = None
+    real_s: float = Field(gt=0)
+    virtual_s: float | None = None
+    boot_real_s: float | None = None
+    ready_real_s: float | None = None
+    packets_delivered: int | None = None
+
+
+class Check(_File):
+    name: str
+    status: Literal["pass", "warn", "fail", "n/a"]
+    asked: Any = None
+    found: Any = None
+    text: str = ""
+
+
+class Verdict(_File):
+    verdict: Literal["faithful", "degraded", "invalid"]
+    checks: tuple[Check, ...] = ()
+
+
+class Manifest(_File):
+    experiment: Any = None
+    raw: dict[str, Any] = {}
+
+    @property
+    def name(self) -> str:
+        if isinstance(self.experiment, dict):
+            return str(self.experiment.get("name", ""))
+        return str(self.experiment or "")
+
+
+def parse_cell(text: str, file: str) -> Cell:
+    try:
+        return Cell.model_validate_json(text)
+    except ValidationError as error:
+        raise BadFile(describe(error, file)) from None
+
+
+def parse_verdict(text: str, file: str) -> Verdict:
+    try:
+        return Verdict.model_validate_json(text)
+    except ValidationError as error:
+        raise BadFile(describe(error, file)) from None
+
+
+def parse_virtual(text: str, file: str) -> VirtualRun:
+    try:
+        return VirtualRun.model_validate_json(text)
+    except ValidationError as error:
+        raise BadFile(describe(error, file)) from None
+
+
+def parse_manifest(text: str, file: str) -> Manifest:
+    try:
+        raw = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise BadFile(f"{file}:{error.lineno}: not JSON: {error.msg}") from None
+    if not isinstance(raw, dict):
+        raise BadFile(f"{file}: expected an object, found {type(raw).__name__}")
+    return Manifest(experiment=raw.get("experiment"), raw=raw)
+
+
+def lossy_link_directions(network_text: str, file: str) -> frozenset[str]:
+    """Where network.json asks for loss, by the names of counters: "<link>/forward" and
+    "<link>/backward" of relays, "wire/w<n>b" and "wire/w<n>a" of netem, n being the number of the
+    link among those that impair frames (topologies/model/wire_plan.py)."""
+    try:
+        links = json.loads(network_text)["links"]
+        found: set[str] = set()
+        impaired = [k for k in links if any(_impairs(k[d]) for d in ("forward", "backward"))]
+        for number, link in enumerate(impaired):
+            for direction, egress in (("forward", "b"), ("backward", "a")):
+                if link[direction]["loss"] > 0:
+                    found |= {f"{link['name']}/{direction}", f"wire/w{number}{egress}"}
+        return frozenset(found)
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise BadFile(f"{file}: not a network: {error!r}") from None
+
+
+def _impairs(direction: dict[str, Any]) -> bool:
+    return any(value for value in direction.values())

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`counters-start.json`, `counters-end.json` (docs/contracts.md) -> typed counters, and what got
+lost between the two that nobody injected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from parsers.base.jsonfiles import BadFile, describe
+from parsers.read.iptables_log import Rule
+
+
+class _Counters(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class InterfaceCounters(_Counters):
+    rx_bytes: int = 0
+    rx_packets: int = 0
+    rx_dropped: int = 0
+    tx_bytes: int = 0
+    tx_packets: int = 0
+    tx_dropped: int = 0
+
+
+class QueueCounters(_Counters):
+    """A qdisc or a class."""
+
+    kind: str = ""
+    sent_bytes: int = 0
+    sent_packets: int = 0
+    drops: int = 0
+    overlimits: int = 0
+    backlog_bytes: int = 0
+    backlog_packets: int = 0
+
+
+class MeterCounters(_Counters):
+    in_bytes: int = 0
+    in_packets: int = 0
+    drop_bytes: int = 0
+    drop_packets: int = 0
+
+
+class UdpCounters(_Counters):
+    in_datagrams: int = 0
+    in_errors: int = 0
+    rcvbuf_errors: int = 0
+    sndbuf_errors: int = 0
+
+
+class RuleCounters(_Counters):
+    chain: str
+    packets: int
+    bytes: int
+    rule: str
+
+
+class RelayCounters(_Counters):
+    frames: int = 0
+    bytes: int = 0
+    dropped: int = 0
+    late_p50_us: float | None = None
+    late_p99_us: float | None = None
+    late_max_us: float | None = None
+
+
+class SwitchPortCounters(_Counters):
+    rx_packets: int = 0
+    rx_dropped: int = 0
+    tx_packets: int = 0
+    tx_dropped: int = 0
+    tx_errors: int = 0
+    socket_drops: int = 0  # lost before the userspace datapath read them
+
+
+class Counters(_Counters):
+    """All counters of a network at one instant. Keys as docs/contracts.md gives them."""
+
+    time: float
+    interfaces: dict[str, InterfaceCounters] = {}
+    qdiscs: dict[str, QueueCounters] = {}
+    classes: dict[str, QueueCounters] = {}
+    meters: dict[str, MeterCounters] = {}
+    udp: dict[str, UdpCounters] = {}
+    iptables: dict[str, list[RuleCounters]] = {}
+    relay: dict[str, RelayCounters] = {}
+    openvswitch: dict[str, SwitchPortCounters] = {}
+
+    def rules(self, host: str) -> tuple[Rule, ...]:
+        return tuple(Rule(r.chain, r.packets, r.bytes, r.rule) for r in self.iptables.get(host, []))
+
+
+def parse_counters(text: str, file: str) -> Counters:
+    """Raises `BadFile` if the text is not such a file."""
+    try:
+        return Counters.model_validate_json(text)
+    except ValidationError as error:
+        raise BadFile(describe(error, file)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Packets lost at one place between two readings. `injected`: the experiment asked for it."""
+
+    place: str
+    what: str
+    packets: int
+    injected: bool
+
+
+def _lost(
+    what: str,
+    start: Mapping[str, _Counters],
+    end: Mapping[str, _Counters],
+    names: tuple[str, ...],
+) -> Iterator[Drop]:
+    for place, after in end.items():
+        before = start.get(place)
+        for name in names:
+            lost = getattr(after, name) - (getattr(before, name) if before else 0)
+            if lost > 0:
+                yield Drop(place, f"{what} {name}", lost, injected=False)
+
+
+def _queue_drops(start: Counters, end: Counters) -> dict[str, Drop]:
+    """Per interface the qdisc that dropped most; on a tie the leaf, whose handle is the longer."""
+    found: dict[str, Drop] = {}
+    for drop in _lost("qdisc", start.qdiscs, end.qdiscs, ("drops",)):
+        interface = drop.place.rsplit("/", 1)[0]
+        known = found.get(interface)
+        if known is None or (drop.packets, len(drop.place)) > (known.packets, len(known.place)):
+            found[interface] = drop
+    return found
+
+
+def _interface_drops(start: Counters, end: Counters, queues: Mapping[str, Drop]) -> Iterator[Drop]:
+    for drop in _lost("interface", start.interfaces, end.interfaces, ("tx_dropped",)):
+        queue = queues.get(drop.place)
+        rest = drop.packets - (queue.packets if queue else 0)
+        if rest > 0:
+            yield Drop(drop.place, drop.what, rest, injected=False)
+
+
+def _injected(start: Counters, end: Counters) -> Iterator[Drop]:
+    for host in end.iptables:
+        dropped, _ = rule_drops(host, start, end)
+        if dropped:
+            yield Drop(host, "iptables", dropped, injected=True)
+
+
+def drops_between(
+    start: Counters, end: Counters, lossy_link_directions: frozenset[str] = frozenset()
+) -> tuple[Drop, ...]:
+    """Every loss the counters show, largest first.
+
+    `lossy_link_directions` ("<link>/forward", "wire/w0b", ...) are those whose loss the topology
+    asks for; what a netem drops there is taken for injected.
+    Counters that began after `start` count from 0. What one lost packet adds to several counters
+    is told once: a class and a classful qdisc repeat their leaf's drops, an interface those of its
+    qdiscs. UDP's sndbuf_errors are no loss: the send fails and the program tries again.
+    """
+    queues = _queue_drops(start, end)
+    found = [
+        *(
+            replace(
+                drop,
+                injected=interface in lossy_link_directions
+                and end.qdiscs[drop.place].kind == "netem",
+            )
+            for interface, drop in queues.items()
+        ),
+        *_lost("meter", start.meters, end.meters, ("drop_packets",)),
+        *_lost("UDP", start.udp, end.udp, ("rcvbuf_errors",)),
+        *_lost("interface", start.interfaces, end.interfaces, ("rx_dropped",)),
+        *_interface_drops(start, end, queues),
+        *_lost(
+            "switch port",
+            start.openvswitch,
+            end.openvswitch,
+            ("rx_dropped", "tx_dropped", "tx_errors", "socket_drops"),
+        ),
+        *(
+            Drop(d.place, d.what, d.packets, injected=d.place in lossy_link_directions)
+            for d in _lost("relay", start.relay, end.relay, ("dropped",))
+        ),
+        *_injected(start, end),
+    ]
+    return tuple(sorted(found, key=lambda d: (d.injected, -d.packets, d.place, d.what)))
+
+
+def rule_drops(host: str, start: Counters, end: Counters) -> tuple[int, str | None]:
+    """(packets that the host's DROP rules took, input interface of the first such rule)."""
+    before: dict[tuple[str, str], int] = {}
+    for rule in start.rules(host):
+        key = (rule.chain, rule.rule)
+        before[key] = before.get(key, 0) + rule.packets
+    total = 0
+    interface: str | None = None
+    for rule in end.rules(host):
+        if not rule.is_drop:
+            continue
+        key = (rule.chain, rule.rule)
+        total += rule.packets - min(before.pop(key, 0), rule.packets)
+        interface = interface or rule.interface
+    return total, interface
+
+
+BURST_COMMENT = "downpour-burst"
+
+
+def rule_bursts(host: str, start: Counters, end: Counters) -> int | None:
+    """Bursts of losses that began between the two readings: packets at the host's rules that match
+    a burst's first one. None if its losses do not come in bursts."""
+
+    def count(rules: tuple[Rule, ...]) -> int | None:
+        marked = [r.packets for r in rules if BURST_COMMENT in r.rule]
+        return sum(marked) if marked else None
+
+    after = count(end.rules(host))
+    return None if after is None else after - (count(start.rules(host)) or 0)
+
+
+ARRIVED_COMMENT = "downpour-arrived"
+
+
+def rule_arrivals(host: str, start: Counters, end: Counters) -> int | None:
+    """Packets counted by the host's rule without target that stands before the DROP rule.
+
+    It is known by its comment. None if the host has no such rule.
+    """
+
+    def count(rules: tuple[Rule, ...]) -> int | None:
+        marked = [r.packets for r in rules if ARRIVED_COMMENT in r.rule]
+        return sum(marked) if marked else None
+
+    after = count(end.rules(host))
+    before = count(start.rules(host)) or 0
+    return None if after is None else after - min(before, after)

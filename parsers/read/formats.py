@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All formats that this room reads, by name: how each is told by its first lines, and its records
+as JSON objects."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from parsers.base.problems import Lines, Problem
+from parsers.read import notifyme, papers_log
+from parsers.read.counters import parse_counters
+from parsers.read.cpu_log import parse_cpu_log
+from parsers.read.iperf3 import parse_iperf3
+from parsers.read.iptables_log import parse_iptables
+from parsers.read.ldm_log import parse_ldm_log
+from parsers.read.ovs_ofctl import parse_ovs_ofctl
+from parsers.read.products import parse_products
+from parsers.read.ps_log import parse_ps_log
+from parsers.read.sadf import parse_sadf
+from parsers.read.sar_log import parse_sar_log
+from parsers.read.tc_class import parse_classes
+from parsers.read.tc_qdisc import parse_qdiscs
+from parsers.read.trace import parse_trace
+
+Records = tuple[Iterable[Any], tuple[Problem, ...]]
+HEAD_CHARACTERS = 4096  # enough of a file to tell its format
+
+
+@dataclass(frozen=True)
+class Format:
+    """`is_document`: its text is one JSON document, which a parser needs as a whole; else lines.
+    `head`: what the beginning of such a file looks like."""
+
+    name: str
+    what: str
+    head: re.Pattern[str]
+    read: Callable[[Any, str], Records]
+    is_document: bool = False
+
+
+def _logged(
+    parse: Callable[[Lines, str], Any] | Callable[[str, str], Any], *names: str
+) -> Callable[[Any, str], Records]:
+    """Reads a log whose records are the fields of these names."""
+
+    def read(text: Any, file: str) -> Records:
+        log = parse(text, file)
+        return [record for name in names for record in getattr(log, name)], log.problems
+
+    return read
+
+
+def _iperf3(text: str, file: str) -> Records:
+    report = parse_iperf3(text, file)
+    return [dataclasses.replace(report, problems=())], report.problems
+
+
+def _head(pattern: str, flags: re.RegexFlag = re.ASCII) -> re.Pattern[str]:
+    return re.compile(pattern, flags | re.MULTILINE)
+
+
+_STAMP = r"\A\s*\d{8}T\d{6}(?:\.\d+)?Z?\s+"
+# In the order in which a file is tried: what is more particular stands first.
+FORMATS = (
+    Format(
+        "notifyme",
+        "log of notifyme",
+        _head(rf"{_STAMP}\S*notifyme\S*\[\d+\]"),
+        _logged(notifyme.parse_notifyme, "notifications"),
+    ),
+    Format(
+        "papers-log",
+        "log of the LDM7 or LDM6 of 2015/16, by the columns of the papers' scripts",
+        _head(rf"{_STAMP}\S+\[\d+\]\s+(?=\S)(?!\S+:\S+:\d+\s)"),
+        _logged(papers_log.parse_papers_log, "deliveries"),
+    ),
+    Format(
+        "ldm-log",
+        "log of our LDM programs, or of the original LDM6 and LDM7 (6.13 and later)",
+        _head(rf"{_STAMP}\S+\[\d+\]\s+\S+:\S+:\d+\s"),
+        _logged(parse_ldm_log, "records"),
+    ),
+    Format(
+        "trace",
+        "trace in the papers' format: size and time",
+        _head(r"\A\s*\d+[ \t]+\d{14}\.\d{1,6}[ \t]*$"),
+        _logged(parse_trace, "products"),
+    ),
+    Format(
+        "products",
+        "pqcat --list: digest, size and name",
+        _head(r"\A\s*[0-9a-f]{32}\s+\d+\s+\S"),
+        _logged(parse_products, "products"),
+    ),
+    Format(
+        "sar",
+        "sar -n DEV -u, text",
+        _head(r"\A\s*Linux \S+ .*_\(?\d* ?|\A\s*\d\d:\d\d:\d\d(?: [AP]M)?\s+(?:CPU|IFACE)\s"),
+        _logged(parse_sar_log, "interfaces", "cpus"),
+    ),
+    Format(
+        "sadf",
+        "sadf -j, JSON",
+        _head(r'\A\s*\{\s*"sysstat"'),
+        _logged(parse_sadf, "interfaces", "cpus"),
+        is_document=True,
+    ),
+    Format(
+        "ps",
+        "blocks of ps -o pid,ppid,pcpu,cputimes,etimes,rss,args",
+        _head(r"\A\s*@ [\d.]+\s*\n\s*PID\s+PPID\s"),
+        _logged(parse_ps_log, "samples"),
+    ),
+    Format(
+        "cpu",
+        "blocks of pid, name and nanoseconds on a CPU",
+        _head(r"\A\s*@ [\d.]+\s*\n\d+ \S+ \d+$"),
+        _logged(parse_cpu_log, "samples"),
+    ),
+    Format(
+        "tc-class",
+        "tc -s class show, text",
+        _head(r"\A\s*class \S+ \S+ (?:root|parent)\b"),
+        _logged(parse_classes, "classes"),
+    ),
+    Format(
+        "tc-qdisc",
+        "tc -s -j qdisc show, JSON",
+        _head(r'\A\s*\[\s*\{\s*"kind"'),
+        lambda text, file: (parse_qdiscs(text, file), ()),
+        is_document=True,
+    ),
+    Format(
+        "ovs-ofctl",
+        "ovs-ofctl dump-flows, dump-groups, dump-group-stats, dump-meters, meter-stats",
+        _head(r"\A\s*(?:\w+ reply .*xid=|cookie=0x|group_id=|meter[=:]\d)"),
+        _logged(parse_ovs_ofctl, "records"),
+    ),
+    Format(
+        "iptables",
+        "iptables -nvxL, or iptables-save -c",
+        _head(r"\A\s*(?:Chain \S+ \(|# Generated by iptables-save|\*\w+$|\[\d+:\d+\] -A )"),
+        _logged(parse_iptables, "rules"),
+    ),
+    Format(
+        "iperf3",
+        "iperf3 -J, JSON",
+        _head(r'\A\s*\{\s*"start"'),
+        _iperf3,
+        is_document=True,
+    ),
+    Format(
+        "counters",
+        "counters-start.json or counters-end.json of a cell",
+        _head(r'\A\s*\{\s*"time":\s*[\d.]+'),
+        lambda text, file: ([parse_counters(text, file)], ()),
+        is_document=True,
+    ),
+)  # fmt: skip
+
+
+def by_name(name: str) -> Format:
+    """ValueError: there is none of that name."""
+    for known in FORMATS:
+        if known.name == name:
+            return known
+    raise ValueError(f"found format {name!r}; valid: auto, {', '.join(f.name for f in FORMATS)}")
+
+
+def detect(head: str) -> Format | None:
+    """The format of a file that begins so; None if it is none of ours."""
+    return next((known for known in FORMATS if known.head.search(head)), None)
+
+
+def json_lines(records: Iterable[Any]) -> Iterator[str]:
+    """One JSON object per record: its type's name as `record`, then its fields."""
+    for record in records:
+        if isinstance(record, BaseModel):
+            fields = record.model_dump()
+        else:
+            fields = dataclasses.asdict(record)
+        yield json.dumps({"record": type(record).__name__, **fields}, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump() if isinstance(value, BaseModel) else str(value)

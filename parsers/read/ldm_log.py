@@ -1,0 +1,444 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Log lines of the LDM programs, ours and the originals (from 6.13 on) -> typed records.
+
+Line format (DRFSM21 Table 2 and Fig. 5; docs/contracts.md):
+`YYYYMMDDThhmmss.ffffffZ prog[pid]   file.c:function:line   LEVEL message`, UTC. The message's first
+words say which record it is. Lines with other messages are counted; warnings and errors among them
+are kept as `Notice`. A line that begins like a record but is none is a `Problem`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Literal, NamedTuple, TypeVar
+
+from parsers.base.problems import (
+    Lines,
+    Problem,
+    cut_off,
+    numbered_lines,
+    problem,
+)
+from parsers.base.times import MICROSECONDS, utc_microseconds, utc_seconds
+
+Via = Literal["ingest", "backstop", "ldm6"]
+
+# Groups: date, clock, fraction, prog, pid, file, function, level, message.
+# By which way a product reached a receiver.
+How = Literal["fmtp", "backstop", "backlog", "ldm6"]
+
+_LINE = re.compile(
+    r"(\d{8})T(\d{6})\.(\d{6})Z\s+([^\s\[\]]+)\[(\d+)\]\s+"
+    r"([^\s:]+):(\S+):\d+\s+([A-Z]+)\s+(\S.*)",
+    re.ASCII,
+)
+_PRODUCT = re.compile(r"\s*(\d+) +(\d{14})\.(\d{6}) +(\S+) +(\d{3,}) {1,2}(\S.*)", re.ASCII)
+_MULTICASTED = re.compile(r'Multicasted: prodIndex=(\d+), prodInfo="(.*)"', re.ASCII)
+_RELEASED = re.compile(r"Released: prodIndex=(\d+), why=(all-done|timeout|closed)", re.ASCII)
+_RECEIVED = re.compile(
+    r'Received: \{delay: (-?\d+(?:\.\d+)?) s, index: (\d+), retrans: (\d+), info: "(.*)"\}',
+    re.ASCII,
+)
+_DUPLICATE = re.compile(r"Duplicate product: sig=([0-9a-f]+), size=(\d+)", re.ASCII)
+_MISSED = re.compile(r"Missed: index=(\d+)", re.ASCII)
+_REPLAYED = re.compile(
+    r"Replayed: products=(\d+) bytes=(\d+) elapsed_s=(-?[\d.]+) late_p50_ms=(-?[\d.]+)"
+    r" late_max_ms=(-?[\d.]+)",
+    re.ASCII,
+)
+PRODUCTS_REMEMBERED = 1 << 17  # of the latest logs: some 60 MB; four hours of the NGRID feed
+FORMAT = "YYYYMMDDThhmmss.ffffffZ prog[pid] file:function:line LEVEL message"
+_KEPT_LEVELS = frozenset({"WARN", "ERROR", "FATAL", "CRIT", "ALERT", "EMERG"})
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Product:
+    """A product as its log line describes it; the same product has the same value everywhere."""
+
+    size_bytes: int
+    created_us: int  # microseconds since 1970, UTC
+    feed: str
+    seqno: int
+    ident: str
+
+    def __hash__(self) -> int:
+        return hash((self.created_us, self.ident))  # enough to tell them apart, and quick
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What all log records have: when (microseconds since 1970, UTC) and which process."""
+
+    time_us: int
+    prog: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Received(Record):
+    """FMTP delivered a product: multicast plus `retrans` retransmitted blocks."""
+
+    delay_s: float  # since the BOP's time stamp
+    index: int
+    retrans: int
+    product: Product
+
+
+@dataclass(frozen=True, slots=True)
+class Inserted(Record):
+    """A product entered a queue: from the ingester, by LDM7's backstop, or by LDM6."""
+
+    via: Via
+    product: Product
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog(Record):
+    product: Product
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate(Record):
+    signature: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Missed(Record):
+    """FMTP gave the product up; the backstop asks for it."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Multicasted(Record):
+    index: int
+    product: Product
+
+
+@dataclass(frozen=True, slots=True)
+class Released(Record):
+    index: int
+    why: str  # all-done, timeout or closed
+
+
+@dataclass(frozen=True, slots=True)
+class Sending(Record):
+    """LDM6 upstream hands a product to one connection."""
+
+    product: Product
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed(Record):
+    """Summary of `pqinsert --trace`: how much, and how late against the trace's times."""
+
+    products: int
+    size_bytes: int
+    elapsed_s: float
+    late_p50_ms: float
+    late_max_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class SenderStats(Record):
+    """Counters of the FMTP sender since its start."""
+
+    products: int
+    datagrams: int
+    datagram_bytes: int
+    blocks: int
+    retx_requests: int
+    retx_blocks: int
+    retx_bytes: int
+    rejects: int
+    timeouts: int
+    bad_messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverStats(Record):
+    """Counters of one FMTP receiver since its start."""
+
+    datagrams: int
+    blocks: int
+    duplicate_blocks: int
+    products: int
+    missed: int
+    retx_requests: int
+    retx_blocks: int
+    bad_messages: int
+    socket_drops: int
+    rcvbuf_granted_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receiving(Record):
+    """The FMTP connection of a subscription stands."""
+
+
+PathChange = Literal["path ready", "leaf added", "leaf removed", "path deleted"]
+
+
+@dataclass(frozen=True, slots=True)
+class PathEvent(Record):
+    """The publisher's path service confirmed a change of a feed's path, `took_s` after it was
+    asked. `endpoint` (switch:port:VLAN): of the leaf, or of the root."""
+
+    what: PathChange
+    path: str
+    endpoint: str
+    took_s: float
+    leaves: int | None  # at the path afterwards
+
+
+@dataclass(frozen=True, slots=True)
+class Notice(Record):
+    """A warning or error with no record type of its own."""
+
+    level: str
+    message: str
+
+
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(frozen=True, slots=True)
+class LdmLog:
+    """All records of one log file, in the file's order."""
+
+    file: str
+    records: tuple[Record, ...]
+    problems: tuple[Problem, ...]
+    lines: int
+    other_lines: int  # well-formed lines of no interest here
+
+    def of(self, kind: type[R]) -> list[R]:
+        """The records of this type."""
+        return [r for r in self.records if isinstance(r, kind)]
+
+
+@functools.lru_cache(maxsize=PRODUCTS_REMEMBERED)
+def parse_product(text: str) -> Product:
+    """`%10u YYYYMMDDhhmmss.uuuuuu FEED %03u  ident`. ValueError if the text is no product.
+
+    All receivers' logs describe the same products in the same words: each is made once and shared.
+    """
+    match = _PRODUCT.fullmatch(text)
+    if match is None:
+        raise ValueError("expected a product: SIZE YYYYMMDDhhmmss.uuuuuu FEED SEQNO  IDENT")
+    size, when, fraction, feed, seqno, ident = match.groups()
+    return Product(int(size), utc_microseconds(when, fraction), feed, int(seqno), ident)
+
+
+class _Line(NamedTuple):
+    time_us: int
+    prog: str
+    pid: int
+    source: str  # file of the program
+    function: str
+    message: str
+
+
+def _groups(pattern: re.Pattern[str], line: _Line, expected: str) -> tuple[str, ...]:
+    match = pattern.fullmatch(line.message)
+    if match is None:
+        raise ValueError(f"expected {expected}")
+    return match.groups()
+
+
+def _after_colon(line: _Line) -> Product:
+    return parse_product(line.message.split(":", 1)[1])
+
+
+def _received(line: _Line) -> Record:
+    delay, index, retrans, info = _groups(
+        _RECEIVED, line, 'Received: {delay: D s, index: I, retrans: N, info: "PRODUCT"}'
+    )
+    return Received(
+        line.time_us,
+        line.prog,
+        line.pid,
+        float(delay),
+        int(index),
+        int(retrans),
+        parse_product(info),
+    )
+
+
+def _inserted(line: _Line) -> Record:
+    via: Via
+    # The originals' processes are called after the host they serve; the file tells them apart.
+    program = line.source.removesuffix(".c")
+    if line.function == "dh_saveProd" or "down6" in (line.prog, program):
+        via = "ldm6"
+    elif "pqinsert" in (line.prog, program):
+        via = "ingest"
+    elif "down7" in (line.prog, program):
+        via = "backstop"
+    else:
+        raise ValueError("'Inserted' by neither pqinsert, down6 (dh_saveProd) nor down7")
+    return Inserted(line.time_us, line.prog, line.pid, via, _after_colon(line))
+
+
+def _bare_product(line: _Line) -> Record | None:
+    """The original LDM6's downstream names a product that it stored without a word before it."""
+    if line.function != "dh_saveProd" or not line.message[0].isdigit():
+        return None
+    return Inserted(line.time_us, line.prog, line.pid, "ldm6", parse_product(line.message))
+
+
+def _multicasted(line: _Line) -> Record:
+    index, info = _groups(_MULTICASTED, line, 'Multicasted: prodIndex=I, prodInfo="PRODUCT"')
+    return Multicasted(line.time_us, line.prog, line.pid, int(index), parse_product(info))
+
+
+def _released(line: _Line) -> Record:
+    index, why = _groups(_RELEASED, line, "Released: prodIndex=I, why=all-done, timeout or closed")
+    return Released(line.time_us, line.prog, line.pid, int(index), why)
+
+
+def _backlog(line: _Line) -> Record:
+    return Backlog(line.time_us, line.prog, line.pid, _after_colon(line))
+
+
+def _sending(line: _Line) -> Record:
+    return Sending(line.time_us, line.prog, line.pid, _after_colon(line))
+
+
+def _duplicate(line: _Line) -> Record:
+    signature, size = _groups(_DUPLICATE, line, "Duplicate product: sig=HEX, size=N")
+    return Duplicate(line.time_us, line.prog, line.pid, signature, int(size))
+
+
+def _missed(line: _Line) -> Record:
+    (index,) = _groups(_MISSED, line, "Missed: index=I")
+    return Missed(line.time_us, line.prog, line.pid, int(index))
+
+
+def _replayed(line: _Line) -> Record:
+    products, size, elapsed, p50, highest = _groups(
+        _REPLAYED,
+        line,
+        "Replayed: products=N bytes=N elapsed_s=X late_p50_ms=X late_max_ms=X",
+    )
+    return Replayed(
+        line.time_us,
+        line.prog,
+        line.pid,
+        int(products),
+        int(size),
+        float(elapsed),
+        float(p50),
+        float(highest),
+    )
+
+
+def _stats(kind: type[SenderStats] | type[ReceiverStats]) -> Callable[[_Line], Record]:
+    names = [f.name for f in fields(kind)][3:]
+
+    def build(line: _Line) -> Record:
+        given: dict[str, int] = {}
+        for item in line.message.split(":", 1)[1].split():
+            name, equals, digits = item.partition("=")
+            if not equals or not digits.isascii() or not digits.isdigit():
+                raise ValueError(f"expected NAME=NUMBER, found {item!r}")
+            given[name] = int(digits)
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise ValueError(f"counters missing: {', '.join(missing)}")
+        # Names this version does not know are a newer program's: no error.
+        return kind(line.time_us, line.prog, line.pid, **{name: given[name] for name in names})
+
+    return build
+
+
+_PATH_CHANGE = re.compile(
+    r"Path service: (path ready|leaf added|leaf removed|path deleted): (.*)", re.ASCII
+)
+
+
+def _path_event(line: _Line) -> Record | None:
+    match = _PATH_CHANGE.fullmatch(line.message)
+    if match is None:
+        return None  # a refusal, or that the service does not answer
+    given = dict(item.partition("=")[::2] for item in match[2].split(", "))
+    needed = {"leaf added": ("endpoint", "leaves"), "leaf removed": ("endpoint", "leaves")}
+    for name in ("path", "ms", *needed.get(match[1], ())):
+        if not given.get(name):
+            raise ValueError(f"expected {name}=...")
+    what: PathChange = match[1]  # type: ignore[assignment]
+    leaves = given.get("leaves")
+    return PathEvent(
+        line.time_us,
+        line.prog,
+        line.pid,
+        what,
+        given["path"],
+        given.get("endpoint") or given.get("root") or "",
+        float(given["ms"]) / 1000,
+        None if leaves is None else int(leaves),
+    )
+
+
+def _receiving(line: _Line) -> Record:
+    return Receiving(line.time_us, line.prog, line.pid)
+
+
+_BUILDERS: dict[str, Callable[[_Line], Record | None]] = {
+    "Receiving": _receiving,
+    "Path service": _path_event,
+    "Received": _received,
+    "Inserted": _inserted,
+    "Backlog": _backlog,
+    "Duplicate product": _duplicate,
+    "Missed": _missed,
+    "Multicasted": _multicasted,
+    "Released": _released,
+    "sending": _sending,
+    "Replayed": _replayed,
+    "FMTP sender": _stats(SenderStats),
+    "FMTP receiver": _stats(ReceiverStats),
+}
+
+
+def parse_ldm_log(text: Lines, file: str) -> LdmLog:
+    """Parses a whole log. Never raises: what is malformed is in `problems`, as file:line.
+
+    A last line without its newline is a problem even if it parses: a cut-off name or number would
+    go unnoticed otherwise.
+    """
+    records: list[Record] = []
+    problems: list[Problem] = []
+    lines = 0
+    other = 0
+    for number, raw, complete in numbered_lines(text):
+        lines += 1
+        if not complete:
+            problems.append(cut_off(file, number, raw))
+            continue
+        if not raw.strip():
+            other += 1
+            continue
+        match = _LINE.fullmatch(raw)
+        if match is None:
+            problems.append(problem(file, number, raw, f"not a log line; expected {FORMAT}"))
+            continue
+        date, clock, fraction, prog, pid, source, function, level, message = match.groups()
+        try:
+            time_us = utc_seconds(date + clock) * MICROSECONDS + int(fraction)
+            line = _Line(time_us, sys.intern(prog), int(pid), source, function, message)
+            record = _BUILDERS.get(message.partition(":")[0], _bare_product)(line)
+            if record is not None:
+                records.append(record)
+            elif level in _KEPT_LEVELS:
+                records.append(Notice(time_us, line.prog, line.pid, level, message))
+            else:
+                other += 1
+        except ValueError as error:
+            problems.append(problem(file, number, raw, str(error)))
+    return LdmLog(file, tuple(records), tuple(problems), lines, other)

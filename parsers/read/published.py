@@ -1,0 +1,425 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `paper:`, `claims:` and `figures:` blocks of an experiment file, and their copy in
+manifest.json: what the papers published, what they claim, and which figures are drawn.
+
+The models are strict: unknown keys, factors, metrics and units are errors.
+`experiments.design.spec` reads
+the file with them and says where a mistake is; here they read the manifest again.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    WithJsonSchema,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from parsers.base.factors import FACTORS, Scalar, same
+from parsers.base.metric_units import METRICS, canonical, to_si
+
+Protocol = Literal["ldm7", "ldm6"]
+TOLERANCE = 0.10  # relative difference from which a sentence points it out, without error bars
+
+
+class Block(BaseModel):
+    """A block of the file: unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _wrong(valid: str) -> PydanticCustomError:
+    """An error whose text is what would be valid, as in experiment and topology files."""
+    # Braces would be taken for template fields.
+    return PydanticCustomError("published", "{valid}", {"valid": valid})
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise _wrong("a text that is not empty")
+    return " ".join(value.split())
+
+
+def _metric(value: object) -> str:
+    name = canonical(value) if isinstance(value, str) else None
+    if name is None:
+        close = difflib.get_close_matches(str(value), METRICS, n=1)
+        hint = f" (did you mean '{close[0]}'?)" if close else ""
+        raise _wrong(f"{', '.join(METRICS)}{hint}")
+    return name
+
+
+def _factor(value: object) -> str:
+    if not isinstance(value, str) or value not in FACTORS:
+        close = difflib.get_close_matches(str(value), FACTORS, n=1)
+        hint = f" (did you mean '{close[0]}'?)" if close else ""
+        raise _wrong(f"{', '.join(FACTORS)}{hint}")
+    return value
+
+
+Text = Annotated[str, BeforeValidator(_text)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+MetricName = Annotated[str, BeforeValidator(_metric)]
+FactorName = Annotated[str, BeforeValidator(_factor)]
+
+
+class Range(Block):
+    """All levels from `at_least` to `at_most`, both included."""
+
+    at_least: Scalar | None = None
+    at_most: Scalar | None = None
+
+
+Levels = tuple[Scalar, ...] | Range
+
+
+def _levels(name: str) -> Callable[[object], Levels | None]:
+    """Reads one level, a list of levels or `{at_least, at_most}` of the factor `name`."""
+    factor = FACTORS[name]
+
+    def run(value: object) -> Levels | None:
+        try:
+            return read(value)
+        except ValueError as error:
+            raise _wrong(str(error)) from None
+
+    def read(value: object) -> Levels | None:
+        if value is None:
+            return None
+        if isinstance(value, Range):
+            return value
+        if isinstance(value, Mapping):
+            ends = {key: value.get(key) for key in ("at_least", "at_most")}
+            if set(value) - set(ends) or all(v is None for v in ends.values()):
+                raise ValueError(f"{factor.valid}; a list of such; or {{at_least, at_most}}")
+            return Range(**{k: factor.read(v) for k, v in ends.items() if v is not None})
+        if isinstance(value, (list, tuple)):
+            if not value:
+                raise ValueError(f"at least one level: {factor.valid}")
+            return tuple(factor.read(v) for v in value)
+        return (factor.read(value),)
+
+    return run
+
+
+_LEVEL = {"type": ["number", "string"]}
+_SCHEMA = WithJsonSchema(
+    {
+        "anyOf": [
+            _LEVEL,
+            {"type": "array", "items": _LEVEL, "minItems": 1},
+            {
+                "type": "object",
+                "properties": {"at_least": _LEVEL, "at_most": _LEVEL},
+                "additionalProperties": False,
+            },
+        ]
+    }
+)
+
+
+class Where(Block):
+    """Demands on factors; a factor that is not named may have any level."""
+
+    protocol: Annotated[Levels | None, BeforeValidator(_levels("protocol")), _SCHEMA] = None
+    receivers: Annotated[Levels | None, BeforeValidator(_levels("receivers")), _SCHEMA] = None
+    rate_bps: Annotated[Levels | None, BeforeValidator(_levels("rate_bps")), _SCHEMA] = None
+    loss: Annotated[Levels | None, BeforeValidator(_levels("loss")), _SCHEMA] = None
+    f_snd: Annotated[Levels | None, BeforeValidator(_levels("f_snd")), _SCHEMA] = None
+    f_rcv: Annotated[Levels | None, BeforeValidator(_levels("f_rcv")), _SCHEMA] = None
+    rtt_ms: Annotated[Levels | None, BeforeValidator(_levels("rtt_ms")), _SCHEMA] = None
+    loss_burst_packets: Annotated[
+        Levels | None, BeforeValidator(_levels("loss_burst_packets")), _SCHEMA
+    ] = None
+    background_flows: Annotated[
+        Levels | None, BeforeValidator(_levels("background_flows")), _SCHEMA
+    ] = None
+    b_snd: Annotated[Levels | None, BeforeValidator(_levels("b_snd")), _SCHEMA] = None
+    guarantee: Annotated[Levels | None, BeforeValidator(_levels("guarantee")), _SCHEMA] = None
+    stay_s: Annotated[Levels | None, BeforeValidator(_levels("stay_s")), _SCHEMA] = None
+    away_s: Annotated[Levels | None, BeforeValidator(_levels("away_s")), _SCHEMA] = None
+    killed: Annotated[Levels | None, BeforeValidator(_levels("killed")), _SCHEMA] = None
+    subscriber: Annotated[Levels | None, BeforeValidator(_levels("subscriber")), _SCHEMA] = None
+    file_set_bytes: Annotated[
+        Levels | None, BeforeValidator(_levels("file_set_bytes")), _SCHEMA
+    ] = None
+
+    @model_serializer(mode="wrap")
+    def _named(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without the factors that are not named: versions that know others read it as well."""
+        return {name: demand for name, demand in handler(self).items() if demand is not None}
+
+    @property
+    def levels(self) -> dict[str, Levels]:
+        """Factor -> its demand, of the factors that are named."""
+        found = {name: getattr(self, name) for name in FACTORS}
+        return {name: demand for name, demand in found.items() if demand is not None}
+
+    def holds(self, factors: Mapping[str, Scalar]) -> bool:
+        """Do these levels meet every demand? A factor that is demanded and unknown does not."""
+        return all(
+            name in factors and meets(factors[name], demand) for name, demand in self.levels.items()
+        )
+
+    def single(self) -> dict[str, Scalar]:
+        """Factor -> level, of those with a demand of exactly one level."""
+        return {
+            name: demand[0]
+            for name, demand in self.levels.items()
+            if isinstance(demand, tuple) and len(demand) == 1
+        }
+
+
+def meets(level: Scalar, demand: Levels) -> bool:
+    """Is the level one of, or within, what is demanded?"""
+    if isinstance(demand, tuple):
+        return any(same(level, wanted) for wanted in demand)
+    if isinstance(level, str):
+        return False
+    for end, above in ((demand.at_least, True), (demand.at_most, False)):
+        if end is None or same(level, end):
+            continue
+        if isinstance(end, str) or (level < end) == above:
+            return False
+    return True
+
+
+class PaperValue(Block):
+    """A published value, for the column beside ours; or, without a value, what the text says."""
+
+    metric: MetricName = Field(description="name of the metric")
+    protocol: Protocol | Literal["both"]
+    value: Finite | None = Field(None, description="left out where the text gives a relation only")
+    unit: str = Field("", description="of the value, e.g. %, Mbit/s")
+    source: Text = Field(description="section, figure or table")
+    at: Where = Field(Where(), description="factor: level, under which the value was found")
+    conditions: str = Field("", description="the same and more in words, for the reader")
+    published_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        None, description="how long the published run was"
+    )
+    subscriber: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")] | None = Field(
+        None, description="the value is of this subscriber, not of all"
+    )
+    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        TOLERANCE, description="relative difference from which a report points it out"
+    )
+    text: Text | None = Field(None, description="the statement, where it is not a number")
+
+    @model_validator(mode="after")
+    def _complete(self) -> PaperValue:
+        if self.value is None and self.text is None:
+            raise _wrong("a value or a text")
+        try:
+            self.value_si  # noqa: B018
+        except ValueError as error:
+            raise _wrong(str(error)) from None
+        return self
+
+    @property
+    def value_si(self) -> float | None:
+        """The value in the metric's own unit (bit/s, s, %)."""
+        if self.value is None:
+            return None
+        return to_si(self.value, self.unit, METRICS[self.metric])
+
+    @property
+    def derived(self) -> bool:
+        """Not published but computed from published figures."""
+        return self.source.lower().startswith("derived")
+
+    @property
+    def protocols(self) -> tuple[str, ...]:
+        return ("ldm7", "ldm6") if self.protocol == "both" else (self.protocol,)
+
+    @property
+    def where(self) -> Where:
+        """`at` together with the subscriber; the protocol stays apart."""
+        if self.subscriber is None:
+            return self.at
+        return self.at.model_copy(update={"subscriber": (self.subscriber,)})
+
+
+OVER_A_FACTOR = ("linear", "flat", "increases", "decreases")
+AGAINST_ANOTHER = ("equal", "ratio", "above")
+
+
+class Claim(Block):
+    """A qualitative claim of a paper, as `parsers.measure.claims` decides it.
+
+    linear: over `over`, R2 >= at_least (0.98) and the slope's interval above 0. flat: the change
+    over the range is at most at_most (0.1) of the mean. increases, decreases: each step of `over`,
+    by the interval of the paired difference; with `against`, the ratio to the other points does.
+
+    With `against` each point at `where` is set against the one that has the levels of `against`
+    instead, and `against_metric` if it is given. equal: the interval of the difference within
+    +-at_most (0.1) of the latter; ratio: between at_least and at_most; above: greater.
+
+    saving: the point at `where` reaches its value with so much less of `over` than the line of the
+    points that have the levels of `against` instead, as a share; at least at_least.
+    """
+
+    kind: Literal["linear", "flat", "increases", "decreases", "equal", "ratio", "above", "saving"]
+    metric: MetricName
+    over: FactorName | None = Field(None, description="the factor on the x axis")
+    where: Where = Field(Where(), description="of which points")
+    against: Where | None = Field(None, description="the levels that the other points have instead")
+    against_metric: MetricName | None = Field(
+        None, description="the other points' metric, if it is another one"
+    )
+    at_least: Finite | None = None
+    at_most: Finite | None = None
+    text: Text = Field(description="the claim in words")
+    source: Text = Field(description="section, figure or table")
+
+    @model_validator(mode="after")
+    def _complete(self) -> Claim:
+        if self.kind in OVER_A_FACTOR or self.kind == "saving":
+            if self.over is None or isinstance(FACTORS[self.over].names, tuple):
+                raise _wrong(f"kind {self.kind}: over: a factor with numbers, e.g. receivers")
+            compared = self.against is not None or self.against_metric is not None
+            if compared and self.kind in ("linear", "flat"):
+                raise _wrong(f"kind {self.kind}: no against: it is about one line of points")
+        else:
+            if self.against is None and self.against_metric is None:
+                raise _wrong(f"kind {self.kind}: against or against_metric: what it is set to")
+            if self.over is not None:
+                raise _wrong(f"kind {self.kind}: no over: it compares points one by one")
+        if self.against is not None:
+            several = sorted(set(self.against.levels) - set(self.against.single()))
+            if several:
+                raise _wrong(f"kind {self.kind}: against: one level of {several[0]}")
+        if self.kind == "saving" and (self.against is None or self.at_least is None):
+            raise _wrong("kind saving: against and at_least")
+        if self.kind == "ratio" and self.at_least is None and self.at_most is None:
+            raise _wrong("kind ratio: at_least or at_most")
+        return self
+
+
+class Figure(Block):
+    """A figure of the report; the paper's rows that match metric and `where` are drawn into it.
+
+    lines: `metric` over `x`, a line per combination of the levels of `by`, with error bars. bars:
+    the same as bars. boxes: the distribution over file-sets against G, `x` is file_set_bytes.
+    minutes: the per-minute series of the first repeat of the cells at `where`, a line per level of
+    `by` (the protocols).
+    """
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
+    title: Text
+    source: str = Field("", description="the paper's figure, or what else it shows")
+    kind: Literal["lines", "bars", "boxes", "minutes"]
+    x: FactorName | None = None
+    metric: MetricName | None = None
+    second: MetricName | None = Field(None, description="dashed, with an axis of its own")
+    by: tuple[FactorName, ...] = ()
+    where: Where = Where()
+    log: tuple[Literal["x", "y"], ...] = Field((), description="logarithmic axes")
+    caption: str = ""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Figure:
+        if self.kind == "minutes":
+            if self.x is not None:
+                raise _wrong("kind minutes: no x: time is")
+            return self
+        if self.x is None:
+            raise _wrong(f"kind {self.kind}: x: the factor on the axis")
+        if self.metric is None:
+            raise _wrong(f"kind {self.kind}: metric: what is drawn over x")
+        if (self.kind == "boxes") != (self.x == "file_set_bytes"):
+            raise _wrong("x: file_set_bytes with kind boxes, and with no other")
+        return self
+
+
+class Published(Block):
+    """The three blocks together."""
+
+    paper: tuple[PaperValue, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    figures: tuple[Figure, ...] = ()
+
+    @property
+    def file_set_bytes(self) -> tuple[int, ...]:
+        """The sizes G that any block names, for which file-sets are to be cut."""
+        demands = [row.at for row in self.paper] + [figure.where for figure in self.figures]
+        for claim in self.claims:
+            demands += [claim.where, *([claim.against] if claim.against is not None else [])]
+        found = {
+            int(level)
+            for demand in demands
+            if isinstance(demand.file_set_bytes, tuple)
+            for level in demand.file_set_bytes
+        }
+        return tuple(sorted(found))
+
+    @property
+    def per_subscriber(self) -> bool:
+        """Does any block ask for values at single subscribers?"""
+        named = [row.where for row in self.paper] + [claim.where for claim in self.claims]
+        named += [figure.where for figure in self.figures]
+        return any(w.subscriber is not None for w in named) or any(
+            "subscriber" in (*figure.by, figure.x) for figure in self.figures
+        )
+
+
+T = TypeVar("T", bound=Block)
+
+
+def parse_published(manifest: Mapping[str, Any]) -> tuple[Published, tuple[str, ...]]:
+    """(blocks, complaints) of a manifest, whose `spec` is the experiment's file. An item that can
+    not be used is a complaint that names it; never raises."""
+    spec = manifest.get("spec")
+    blocks = {**manifest, **(spec if isinstance(spec, Mapping) else {})}
+    complaints: list[str] = []
+    return (
+        Published(
+            paper=_items(PaperValue, "paper", _dated(blocks.get("paper"), complaints), complaints),
+            claims=_items(Claim, "claims", blocks.get("claims"), complaints),
+            figures=_items(Figure, "figures", blocks.get("figures"), complaints),
+        ),
+        tuple(complaints),
+    )
+
+
+def _dated(block: Any, complaints: list[str]) -> Any:
+    """Without the rows that do not say at which levels they were found: manifests have `at` in
+    every row, except those from before there was such a thing."""
+    if not isinstance(block, list):
+        return block
+    found = []
+    for number, raw in enumerate(block, start=1):
+        if isinstance(raw, Mapping) and "at" not in raw:
+            complaints.append(f"paper {number}: no at: it is not known what it is to be beside")
+        else:
+            found.append(raw)
+    return found
+
+
+def _items(model: type[T], name: str, block: Any, complaints: list[str]) -> tuple[T, ...]:
+    if block is None:
+        return ()
+    if not isinstance(block, Sequence) or isinstance(block, str):
+        complaints.append(f"{name}: expected a list, found {type(block).__name__}")
+        return ()
+    found = []
+    for number, raw in enumerate(block, start=1):
+        try:
+            found.append(model.model_validate(raw))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join(str(p) for p in first["loc"])
+            text = str(first["msg"]).removeprefix("Value error, ")
+            where = f" {place}:" if place else ""
+            complaints.append(f"{name} {number}:{where} found {first['input']!r}; valid: {text}")
+    return tuple(found)

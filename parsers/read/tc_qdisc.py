@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tc -s -j qdisc` JSON -> queueing disciplines with their counters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from parsers.base.jsonfiles import BadFile, describe
+
+
+class Qdisc(BaseModel):
+    """One queueing discipline. `options` are its own parameters, as tc names them."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+    kind: str
+    handle: str
+    device: str = Field(default="", alias="dev")  # absent when tc was asked for one device
+    parent: str = ""  # empty for the root
+    root: bool = False
+    options: dict[str, Any] = {}
+    sent_bytes: int = Field(default=0, alias="bytes")
+    sent_packets: int = Field(default=0, alias="packets")
+    drops: int = 0
+    overlimits: int = 0
+    backlog_bytes: int = Field(default=0, alias="backlog")
+    backlog_packets: int = Field(default=0, alias="qlen")
+
+
+_QDISCS = TypeAdapter(list[Qdisc])
+
+
+def parse_qdiscs(text: str, file: str) -> tuple[Qdisc, ...]:
+    """Raises `BadFile` (file and what was found) if the text is not tc's JSON."""
+    try:
+        return tuple(_QDISCS.validate_json(text))
+    except ValidationError as error:
+        raise BadFile(describe(error, file)) from None

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures that an experiment file asks for (`figures:`): a sweep's points as lines or bars with
+error bars, distributions over file-sets as boxes, bandwidth per minute. Published values whose
+metric and conditions match are drawn as hollow markers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from parsers.measure.summary import CellMetrics
+from parsers.measure.sweep import Point
+from parsers.read.published import Figure, PaperValue
+from parsers.report import curves, over_time, spreads
+from parsers.report.drawing import Plot, style
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The figures that there is data for, and a sentence for each of the others."""
+
+    plots: tuple[Plot, ...]
+    left_out: tuple[str, ...]
+
+
+def draw(
+    figures: Sequence[Figure],
+    points: Sequence[Point],
+    cells: Sequence[CellMetrics],
+    paper: Sequence[PaperValue],
+) -> Drawn:
+    """All of `figures`, in their order. `cells`: without those that the points exclude."""
+    plots: list[Plot] = []
+    left_out: list[str] = []
+    for figure in figures:
+        with style():
+            found = _draw(figure, points, cells, paper)
+        if isinstance(found, str):
+            left_out.append(f"Figure '{figure.title}' is left out: {found}.")
+        else:
+            plots.append(found)
+    return Drawn(tuple(plots), tuple(left_out))
+
+
+def _draw(
+    figure: Figure,
+    points: Sequence[Point],
+    cells: Sequence[CellMetrics],
+    paper: Sequence[PaperValue],
+) -> Plot | str:
+    if figure.kind == "minutes":
+        return over_time.draw(figure, cells)
+    if figure.kind == "boxes":
+        return spreads.draw(figure, points, cells, paper)
+    return curves.draw(figure, points, paper)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes what a run directory says: metrics.json and report/. With `rundir`, which reads, the only
+module of this room that touches files."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from parsers.measure import metrics
+from parsers.measure.evaluate import Subscriptions, Transports, evaluate
+from parsers.report import join_leave_report
+from parsers.report.document import Report, render_text
+from parsers.report.drawing import Plot
+from parsers.report.figures import draw
+from parsers.report.markdown import render_markdown
+from parsers.report.page import render_html
+from parsers.report.plots import render_plots
+from parsers.report.sections import build_report
+from parsers.report.tidy import cells_csv, points_csv
+
+FIGURES_OF_GROUPS: Final = 4  # more groups of cells have no figures of their own
+
+
+@dataclass(frozen=True)
+class Written:
+    """What `write_report` made. `text` is the contents of report.txt."""
+
+    report: Report
+    text: str
+    metrics_path: Path
+    report_dir: Path
+
+
+def write_report(
+    run_dir: Path, group_bytes: int = metrics.GROUP_BYTES, *, include_invalid: bool = False
+) -> Written:
+    """Re-creates metrics.json and report/ of a run from its other files.
+
+    Nothing else is changed and nothing is left half-written: files are made under temporary names
+    and renamed. Running it again gives the same bytes. `include_invalid`: cells whose verdict is
+    invalid are taken into means, figures and claims. Raises `BadFile` or `OSError`.
+    """
+    found = evaluate(run_dir, group_bytes, include_invalid=include_invalid)
+    stamp = run_dir.resolve().name.removeprefix(".").removesuffix(".partial")
+    report = make_report(found, f"{found.experiment}/{stamp}")
+    text = render_text(report)
+    document = json.dumps(found.document, indent=1, sort_keys=True, allow_nan=False)
+    metrics_path = run_dir / "metrics.json"
+    _replace_file(metrics_path, document + "\n")
+    report_dir = run_dir / "report"
+    files = {
+        "report.txt": text.encode(),
+        "index.html": render_html(report).encode(),
+        "report.md": render_markdown(report).encode(),
+        "points.csv": points_csv(found.points).encode(),
+        **{n: b for plot in report.plots for n, b in plot.files.items()},
+    }
+    if isinstance(found, Transports):
+        files["cells.csv"] = cells_csv(found.cells).encode()
+    _replace_directory(report_dir, files)
+    return Written(report, text, metrics_path, report_dir)
+
+
+def make_report(found: Transports | Subscriptions, run: str) -> Report:
+    """Draws the figures and words the report; writes nothing. `run`: EXPERIMENT/STAMP."""
+    published = found.published
+    excluded = {name for point in found.points for name in point.excluded}
+    cells = found.cells if isinstance(found, Transports) else ()
+    used = [cell for cell in cells if cell.cell.cell not in excluded]
+    drawn = draw(published.figures, found.points, used, published.paper)
+    if isinstance(found, Subscriptions):
+        return join_leave_report.build_report(run, found, drawn)
+    groups = found.groups
+    plots: dict[str, tuple[Plot, ...]] = {}
+    if not published.figures and len(groups) <= FIGURES_OF_GROUPS:
+        plots = {
+            group.slug: render_plots(group, "" if len(groups) == 1 else f"-{group.slug}")
+            for group in groups
+        }
+    return build_report(run, found, drawn, plots)
+
+
+def _replace_file(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _replace_directory(path: Path, files: dict[str, bytes]) -> None:
+    """rename() cannot replace a non-empty directory: the old one steps aside for an instant."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    old = path.with_name(f".{path.name}.{os.getpid()}.old.tmp")
+    try:
+        fresh.mkdir()
+        for name, contents in files.items():
+            (fresh / name).write_bytes(contents)
+        if path.exists():
+            path.rename(old)
+        fresh.rename(path)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)

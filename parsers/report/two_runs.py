@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Points of several runs side by side, with the difference of two, and what differs in how the runs
+were made. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from parsers.base.factors import same, show
+from parsers.base.intervals import Estimate
+from parsers.base.metric_units import METRICS
+from parsers.measure.agreement import (
+    DECISIVE,
+    Agreement,
+    agreement,
+    leaves,
+)
+from parsers.measure.sweep import APART, Point, varying
+from parsers.read.published import Published
+from parsers.report.document import Section, Table
+from parsers.report.sweep_sections import asked, interval_text
+
+# Parts of manifest.json that say how a run was made; the rest is its outcome or its time.
+MADE_BY = ("level", "git", "kernel", "python", "programs", "sysctls", "machine", "spec")
+NOT_SHOWN = ("spec.paper", "spec.claims", "spec.figures", "spec.levels", "machine.load_before")
+LISTED = 60
+
+
+def differences_section(manifests: Mapping[str, Mapping[str, Any]]) -> Section | None:
+    """What the manifests (letter -> manifest.json) do not have in common."""
+    told = {
+        letter: {
+            place: value
+            for name in MADE_BY
+            for place, value in leaves(manifest.get(name), name)
+            if not place.startswith(NOT_SHOWN)
+        }
+        for letter, manifest in manifests.items()
+    }
+    places = list(dict.fromkeys(place for found in told.values() for place in found))
+    rows = [
+        (place, *(_text(found.get(place, "")) for found in told.values()))
+        for place in places
+        if len({_text(found.get(place, "")) for found in told.values()}) > 1
+    ]
+    if not rows:
+        return None
+    header = ("What", *told)
+    more = (f"{len(rows) - LISTED} more are not shown.",) if len(rows) > LISTED else ()
+    table = Table("", header, tuple(rows[:LISTED]), frozenset(header), 34)
+    return Section("What differs in versions and settings", more, (table,))
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def points_section(points: Mapping[str, Sequence[Point]], published: Published) -> Section | None:
+    """The points of each run (by letter) that more than one of them has."""
+    plain = {letter: _plain(found) for letter, found in points.items()}
+    names = list(
+        dict.fromkeys([*asked(published, [p for f in plain.values() for p in f]), *DECISIVE])
+    )
+    metrics = [n for n in METRICS if n in names]
+    if len(plain) == 2:
+        (a, then), (b, now) = plain.items()
+        found = agreement(then, now)
+        short, at = _short_labels([*then, *now])
+        tables = tuple(_pair_tables(found, metrics, a, b, short, at))
+        sentences = [
+            f"{b} - {a}: over repeats of the same number, which have the same seed, where both runs"
+            " have them; 95 % confidence intervals; one run of a point has none. 0 in bar: the"
+            " interval of the difference includes 0.",
+            f"{agreement_text(found, a, b)}.",
+        ]
+    else:
+        tables = tuple(_many_tables(plain, metrics))
+        sentences = ["95 % confidence intervals over the repeats; one run has none."]
+    return Section("Points side by side", tuple(sentences), tables) if tables else None
+
+
+def agreement_text(found: Agreement, a: str, b: str) -> str:
+    """The finding in one sentence."""
+    verdicts = {"agree": "agree within their error bars", "differ": "differ"}
+    verdict = verdicts.get(found.verdict, "cannot be held against their error bars")
+    reason = found.reason.replace("(then)", f"({a})").replace("(now)", f"({b})")
+    return f"{a} and {b} {verdict}: {reason}"
+
+
+def _plain(points: Sequence[Point]) -> list[Point]:
+    return [p for p in points if not any(name in p.factors for name in APART)]
+
+
+def _short_labels(points: Sequence[Point]) -> tuple[dict[str, str], str]:
+    """Label of a point -> what tells it from the others; and what all have in common."""
+    names = varying(points)
+    common = {n: v for n, v in points[0].factors.items() if n not in names} if points else {}
+    told = {p.label: show({n: v for n, v in p.factors.items() if n in names}) for p in points}
+    return {label: text or label for label, text in told.items()}, show(common)
+
+
+def _pair_tables(
+    found: Agreement,
+    metrics: Sequence[str],
+    a: str,
+    b: str,
+    short: Mapping[str, str],
+    at: str,
+) -> Iterator[Table]:
+    for name in metrics:
+        metric = METRICS[name]
+        rows = []
+        for c in (c for c in found.compared if c.metric == name):
+            change = interval_text(metric, c.difference)
+            share = 100 * c.difference.mean / abs(c.then.mean) if c.then.mean else None
+            rows.append(
+                (
+                    short.get(c.label, c.label),
+                    interval_text(metric, c.then),
+                    interval_text(metric, c.now),
+                    change if change.startswith("-") else f"+{change}",
+                    "" if share is None else f"{share:+.1f} %",
+                    "" if c.covers is None else "yes" if c.covers else "NO",
+                )
+            )
+        if rows:
+            unit = f", {metric.shown_unit}" if metric.shown_unit else ""
+            header = ("At", a, b, f"{b} - {a}", f"of {a}", "0 in bar")
+            title = f"{metric.label}{unit}" + (f"; {at}" if at and len(rows) > 1 else "")
+            yield Table(title, header, tuple(rows), frozenset({"At"}))
+
+
+def _many_tables(points: Mapping[str, Sequence[Point]], metrics: Sequence[str]) -> Iterator[Table]:
+    every: list[Point] = []
+    for found in points.values():
+        every += [p for p in found if _like(p, every) is None]
+    for name in metrics:
+        metric = METRICS[name]
+        rows = []
+        for point in every:
+            of_runs = [_like(point, found) for found in points.values()]
+            values: list[Estimate | None] = [p.estimates.get(name) if p else None for p in of_runs]
+            if any(v is not None for v in values):
+                shown = ("n/a" if v is None else interval_text(metric, v) for v in values)
+                rows.append((point.label, *shown))
+        if rows:
+            unit = f", {metric.shown_unit}" if metric.shown_unit else ""
+            yield Table(f"{metric.label}{unit}", ("At", *points), tuple(rows), frozenset({"At"}))
+
+
+def _like(point: Point, points: Sequence[Point]) -> Point | None:
+    for other in points:
+        if other.factors.keys() == point.factors.keys() and all(
+            same(level, other.factors[name]) for name, level in point.factors.items()
+        ):
+            return other
+    return None
+
+
+def marked(points: Mapping[str, Sequence[Point]]) -> list[Point]:
+    """All points together; the factor `run` tells whose they are, so that figures have a line of
+    each run."""
+    return [
+        replace(point, factors={**point.factors, "run": letter})
+        for letter, found in points.items()
+        for point in found
+    ]

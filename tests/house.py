@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rule of imports: which room, and which wing of a room, may import which others.
+
+A room is a folder at the top (`controller`), a wing a package inside it (`controller.paths`). The
+modules that lie directly in a room are that room's top floor, written as the room's name. A place
+may import from itself and from the places that the rule names for it; naming a room permits all of
+its wings, naming a module permits that module alone. Arrows point downward only: a circle between
+places is an error. `docs/develop/architecture.md` draws this rule.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+
+# Place -> what it may import. From the ground floor upwards.
+MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
+    "common": (),
+    "topologies.model": ("common",),
+    "topologies.watch": ("common", "topologies.model"),
+    "topologies.emulate": ("common", "topologies.model", "topologies.watch"),
+    "topologies": ("common", "topologies.model", "topologies.watch", "topologies.emulate"),
+    "controller.paths": ("topologies.model.network",),
+    "controller.switches": ("topologies.model.network", "controller.paths"),
+    "controller.service": (
+        "topologies.model.document",
+        "topologies.model.network",
+        "controller.paths",
+        "controller.switches",
+    ),
+    "controller.api": ("topologies.model.network", "controller.paths", "controller.service"),
+    "controller.federation": (
+        "topologies.model.document",
+        "topologies.model.network",
+        "topologies.model.paths",
+        "controller.paths",
+        "controller.service",
+        "controller.api",
+    ),
+    "controller": (
+        "topologies.model.network",
+        "controller.paths",
+        "controller.switches",
+        "controller.service",
+        "controller.api",
+        "controller.federation",
+    ),
+    "parsers.base": (),
+    "parsers.read": ("parsers.base",),
+    "parsers.measure": ("parsers.base", "parsers.read"),
+    "parsers.report": ("parsers.base", "parsers.read", "parsers.measure"),
+    "parsers": ("parsers.base", "parsers.read", "parsers.measure", "parsers.report"),
+    "virtual": ("common", "topologies.emulate.openvswitch"),
+    "experiments.design": (
+        "common",
+        "topologies.model",
+        "topologies.emulate",
+        "controller.api.path_client",
+        "parsers.base",
+        "parsers.read",
+    ),
+    "experiments.verdict": (
+        "common",
+        "topologies.model",
+        "topologies.watch",
+        "topologies.emulate.facts",
+        "parsers.read",
+        "parsers.measure",
+        "experiments.design",
+    ),
+    "experiments.cells": (
+        "common",
+        "topologies.model",
+        "topologies.watch",
+        "topologies.emulate",
+        "controller.api.path_client",
+        "experiments.design",
+        "experiments.verdict",
+    ),
+    "experiments.runs": (
+        "common",
+        "topologies.model",
+        "topologies.emulate",
+        "parsers",
+        "virtual",
+        "experiments.design",
+        "experiments.cells",
+    ),
+    "experiments.bounds": (
+        "common",
+        "topologies.model",
+        "parsers.base",
+        "virtual",
+        "experiments.design",
+        "experiments.cells",
+        "experiments.runs",
+    ),
+    "experiments": (
+        "common",
+        "topologies.watch.capture",
+        "experiments.design",
+        "experiments.cells",
+        "experiments.runs",
+        "experiments.bounds",
+    ),
+    "bench": (
+        "common",
+        "topologies.model.network",
+        "topologies.emulate",
+        "controller",
+        "experiments.design.trace_model",
+        "virtual",
+    ),
+    "labs": (
+        "common",
+        "topologies.model",
+        "topologies.emulate",
+        "controller.api.path_client",
+        "experiments",
+        "parsers.base",
+        "parsers.measure",
+        "virtual",
+    ),
+}
+ROOMS: Final = tuple(dict.fromkeys(place.split(".")[0] for place in MAY_IMPORT))
+
+
+def imported(source: str) -> set[str]:
+    """Return the modules that a source file imports; `from package import name` as package.name."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def place_of(module: str) -> str:
+    """Return the place of a module: its wing if the rule has one, else its room."""
+    wing = ".".join(module.split(".")[:2])
+    return wing if wing in MAY_IMPORT else module.split(".")[0]
+
+
+def _is_at(module: str, place: str) -> bool:
+    return module == place or module.startswith(f"{place}.")
+
+
+def arrow_for(module: str, place: str) -> str | None:
+    """Return the entry of the rule that lets `place` import `module`; None: the rule forbids it."""
+    return next((entry for entry in MAY_IMPORT[place] if _is_at(module, entry)), None)
+
+
+def sources() -> Iterator[tuple[str, Path]]:
+    """Yield (place, file) of every module of the rooms, tests left out."""
+    for room in ROOMS:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            if "tests" not in parts:
+                yield place_of(".".join(parts)), path
+
+
+def foreign_imports(place: str, source: str) -> Iterator[str]:
+    """Yield what a source file at `place` imports from other places of the house."""
+    for module in sorted(imported(source)):
+        if module.split(".")[0] in ROOMS and place_of(module) != place:
+            yield module
+
+
+def violations(files: Iterable[tuple[str, Path]]) -> list[str]:
+    """Return a line for every import that the rule forbids."""
+    return [
+        f"{path.relative_to(ROOT)} ({place}) imports {module}; "
+        f"valid: {', '.join(MAY_IMPORT[place])}"
+        for place, path in files
+        for module in foreign_imports(place, path.read_text())
+        if arrow_for(module, place) is None
+    ]
+
+
+def circles() -> list[str]:
+    """Return the pairs of places whose modules import each other, directly."""
+    arrows = {
+        (place, place_of(module))
+        for place, path in sources()
+        for module in foreign_imports(place, path.read_text())
+    }
+    return sorted(f"{a} <-> {b}" for a, b in arrows if a < b and (b, a) in arrows)

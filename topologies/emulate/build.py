@@ -1,0 +1,435 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes, links and switches of a network with Mininet, in this process's network namespace.
+
+Mininet makes the nodes (a namespace each), the switches and their ports; interfaces of veth links
+are made and configured in a few batches instead, because one process per small command would take
+tens of seconds with 25 hosts. Mininet's global side effects are kept off: it may not set system
+limits (`Mininet.inited`) and its clean-up (`mn -c`) is never called.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import resource
+import subprocess
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # Mininet 2.3 uses distutils
+    from mininet.link import Intf, Link, OVSLink
+    from mininet.log import setLogLevel
+    from mininet.net import Mininet
+    from mininet.node import Node, OVSSwitch
+
+from common.shell import (
+    NetworkError,
+    check,
+    check_all,
+    in_node,
+)
+from topologies.emulate.facts import KernelFacts
+from topologies.model.network import Host, Network
+from topologies.model.wire_plan import WIRE, WirePlan
+
+# Mininet makes its own class that of every logger to come, and that one swallows information.
+logging.setLoggerClass(logging.Logger)
+
+MULTICAST_PREFIX = "239.0.0.0/8"  # administratively scoped (RFC 2365)
+DESCRIPTORS_OF_NODE = 6  # a node of Mininet takes four of this process's
+SPARE_DESCRIPTORS = 32
+# The kernel tells of a lost carrier at once, but after up to 1 s if both ends of a veth pair happen
+# to have the same index, each in its namespace (linkwatch). So both are given.
+A_INDEX_FIRST, B_INDEX_FIRST = 10_000, 1_000_000
+OFFLOADS_OFF = ("tx-checksumming", "tcp-segmentation-offload")
+
+
+class ReadyIntf(Intf):  # type: ignore[misc]
+    """An interface that is made and configured by our batches: Mininet only has to know it."""
+
+    def ifconfig(self, *_arguments: str) -> str:
+        return ""
+
+
+class VethLink(Link):  # type: ignore[misc]
+    """A veth pair that already exists."""
+
+    def __init__(self, node1: Node, node2: Node, **parameters: Any) -> None:
+        parameters.update(cls1=ReadyIntf, cls2=ReadyIntf, fast=True)
+        Link.__init__(self, node1, node2, **parameters)
+
+    @classmethod
+    def makeIntfPair(cls, *_arguments: Any, **_parameters: Any) -> None:  # noqa: N802
+        return None
+
+
+@dataclass(frozen=True)
+class Built:
+    """`pids`: node -> a process that holds its namespace (hosts, routers, wire)."""
+
+    mininet: Mininet
+    pids: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A veth pair to make: interface, MAC (None: any) and node of both ends."""
+
+    a: str
+    a_mac: str | None
+    a_node: str
+    b: str
+    b_mac: str | None
+    b_node: str
+
+
+def new_mininet() -> Mininet:
+    setLogLevel("critical")
+    Mininet.inited = True  # or it would raise limits and write sysctls of the whole machine
+    return Mininet(topo=None, build=False, controller=None, cleanup=False)
+
+
+def build(
+    network: Network,
+    facts: KernelFacts,
+    wire: WirePlan,
+    built: Callable[[Built], None],
+    progress: Callable[[str], None],
+) -> Built:
+    """Make everything but shaping, flows and controllers. `built` is called as soon as there is
+    something to tear down. NetworkError if something cannot be made."""
+    mininet = new_mininet()
+    result = Built(mininet, {})
+    built(result)
+    _add_nodes(network, facts, wire, result, progress)
+    pairs = _add_links(network, facts, wire, mininet)
+    _make_pairs(pairs, result.pids)
+    progress("switches")
+    _start_switches(mininet.switches)
+    check_ports(network)
+    progress("interfaces, addresses, routes")
+    _configure_nodes(network, facts, wire, result.pids)
+    return result
+
+
+def _add_nodes(
+    network: Network,
+    facts: KernelFacts,
+    wire: WirePlan,
+    result: Built,
+    progress: Callable[[str], None],
+) -> None:
+    names = [h.name for h in network.hosts] + [r.name for r in network.routers]
+    if wire.links:
+        if WIRE in names or WIRE in (s.name for s in network.switches):
+            raise NetworkError(f"node '{WIRE}': this name is taken by the links' namespace")
+        names.append(WIRE)
+    progress(f"{len(names)} namespaces")
+    with _few_descriptors(len(names) + len(network.switches)):
+        for name in names:
+            node = result.mininet.addHost(name, ip=None)
+            result.pids[name] = node.pid
+        for switch in network.switches:
+            result.mininet.addSwitch(
+                switch.name,
+                cls=OVSSwitch,
+                dpid=f"{switch.dpid:016x}",
+                datapath=facts.datapath,
+                protocols="OpenFlow13",
+                failMode="secure",
+                batch=True,
+            )
+
+
+@contextmanager
+def _few_descriptors(nodes: int) -> Iterator[None]:
+    """Mininet's shells are started by a program that closes every descriptor that its limit
+    allows, one system call each: often 1024, on some machines a million."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    in_use = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
+    needed = in_use + DESCRIPTORS_OF_NODE * nodes + SPARE_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft <= needed:
+        yield
+        return
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def _add_links(
+    network: Network, facts: KernelFacts, wire: WirePlan, mininet: Mininet
+) -> list[Pair]:
+    """Tell Mininet of all links; the veth pairs that are to be made for them."""
+    pairs: list[Pair] = []
+    switches = {s.name for s in network.switches}
+    impaired = {w.link.name: w for w in wire.links}
+    for link in network.links:
+        ends = {
+            "port1": link.a.number,
+            "port2": link.b.number,
+            "intfName1": link.a.interface,
+            "intfName2": link.b.interface,
+        }
+        between_switches = link.a.node in switches and link.b.node in switches
+        if link.name in impaired:
+            w = impaired[link.name]
+            for port, inner in ((link.a, w.a_interface), (link.b, w.b_interface)):
+                mininet.addLink(
+                    mininet[port.node],
+                    mininet[WIRE],
+                    cls=VethLink,
+                    port1=port.number,
+                    intfName1=port.interface,
+                    intfName2=inner,
+                )
+                pairs.append(Pair(port.interface, port.mac, port.node, inner, None, WIRE))
+        elif between_switches and facts.datapath == "user":
+            mininet.addLink(mininet[link.a.node], mininet[link.b.node], cls=OVSLink, **ends)
+        else:
+            mininet.addLink(mininet[link.a.node], mininet[link.b.node], cls=VethLink, **ends)
+            a, b = link.a, link.b
+            pairs.append(Pair(a.interface, a.mac, a.node, b.interface, b.mac, b.node))
+    return pairs
+
+
+def pair_commands(pairs: Iterable[Pair], pids: dict[str, int]) -> str:
+    """Input of `ip -batch -`: nodes without a process (switches) are in the calling namespace."""
+    lines = []
+    for number, p in enumerate(pairs):
+        a = _end(p.a, p.a_mac, pids.get(p.a_node))
+        b = _end(p.b, p.b_mac, pids.get(p.b_node))
+        a += f" index {A_INDEX_FIRST + number}"
+        b += f" index {B_INDEX_FIRST + number}"
+        lines.append(f"link add {a} type veth peer {b}")
+        for name, node in ((p.a, p.a_node), (p.b, p.b_node)):
+            if node not in pids:
+                lines.append(f"link set dev {name} up")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _end(name: str, mac: str | None, pid: int | None) -> str:
+    text = f"name {name}"
+    if mac is not None:
+        text += f" address {mac}"
+    if pid is not None:
+        text += f" netns {pid}"
+    return text
+
+
+def _make_pairs(pairs: list[Pair], pids: dict[str, int]) -> None:
+    # Neighbour discovery on switch ports would only be noise.
+    check(["sh", "-s"], stdin=_IPV6_OFF)
+    check(["ip", "-batch", "-"], stdin=pair_commands(pairs, pids))
+
+
+def restart_switch(mininet: Mininet, name: str) -> None:
+    """Make a switch whose bridge was deleted once more, with the ports it had. NetworkError if it
+    cannot be made."""
+    switch = mininet[name]
+    switch.commands, switch.batch = [], True
+    _start_switches([switch])
+
+
+def _start_switches(switches: list[OVSSwitch]) -> None:
+    def run(command: str, shell: bool = False) -> tuple[str, str, int]:
+        result = subprocess.run(command, shell=shell, capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            raise NetworkError(f"ovs-vsctl: {result.stderr.strip()[-1000:]}")
+        return result.stdout, result.stderr, result.returncode
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        for switch in switches:
+            switch.start([])
+        OVSSwitch.batchStartup(switches, run=run)
+
+
+def check_ports(network: Network, *, without: Iterable[str] = ()) -> None:
+    """OpenFlow port numbers must be the network's: flows and the controller rely on them. Links
+    `without` are not looked at. NetworkError."""
+    text = check(["ovs-vsctl", "--format=json", "--columns=name,ofport,error", "list", "Interface"])
+    found = {row[0]: (row[1], row[2]) for row in json.loads(text)["data"]}
+    switches = {s.name for s in network.switches}
+    left_out = set(without)
+    for link in network.links:
+        for port in (link.a, link.b):
+            if port.node not in switches or link.name in left_out:
+                continue
+            number, error = found.get(port.interface, (None, "not there"))
+            if number != port.number:
+                raise NetworkError(
+                    f"switch {port.node}, interface {port.interface}: asked for port "
+                    f"{port.number}, found {number} ({error})"
+                )
+
+
+_IPV6_OFF = """\
+for n in all default; do
+  f=/proc/sys/net/ipv6/conf/$n/disable_ipv6
+  if [ -w $f ]; then echo 1 > $f; fi
+done
+"""
+_SEPARATOR = "----"
+
+
+def nic1_interface(network: Network, host: Host, facts: KernelFacts, lane: int = 1) -> str:
+    """The interface with the path's address: an 802.1Q sub-interface where hosts tag."""
+    if facts.edge_tags:
+        return host.path_nic(lane).interface
+    return f"vlan{network.segment_of(host.name, lane).vlan}"
+
+
+def host_script(network: Network, host: Host, facts: KernelFacts) -> str:
+    """Shell script that configures a host inside its namespace and prints what it then has."""
+    ip, routes = ["link set dev lo up"], []
+    for nic in (host.nic1, host.nic2, *host.lanes):
+        ip.append(f"link set dev {nic.interface} gso_max_segs 1 up")
+    for lane in range(1, network.lane_count + 1):
+        nic, path = host.path_nic(lane), nic1_interface(network, host, facts, lane)
+        if path != nic.interface:
+            vlan = network.segment_of(host.name, lane).vlan
+            ip.append(f"link add link {nic.interface} name {path} type vlan id {vlan}")
+            ip.append(f"link set dev {path} gso_max_segs 1 up")
+        ip.append(f"address add {nic.ip}/{nic.prefix_len} dev {path}")
+        groups = MULTICAST_PREFIX if lane == 1 else f"{network.group_of(lane)}/32"
+        routes.append(f"route add {groups} dev {path}")
+    ip.append(f"address add {host.nic2.ip}/{host.nic2.prefix_len} dev {host.nic2.interface}")
+    ip += [*routes, f"route add default via {host.gateway2} dev {host.nic2.interface}"]
+    interfaces = [nic.interface for nic in (host.nic1, host.nic2, *host.lanes)]
+    control = f"echo {facts.congestion_control} > /proc/sys/net/ipv4/tcp_congestion_control"
+    return _node_script(ip, interfaces, [control])
+
+
+def router_script(interfaces: list[tuple[str, str]]) -> str:
+    """The same for a router: (interface, address/prefix)."""
+    ip = ["link set dev lo up"]
+    for interface, address in interfaces:
+        ip.append(f"link set dev {interface} gso_max_segs 1 up")
+        ip.append(f"address add {address} dev {interface}")
+    return _node_script(ip, [i for i, _ in interfaces], ["echo 1 > /proc/sys/net/ipv4/ip_forward"])
+
+
+def wire_script(interfaces: Iterable[str]) -> str:
+    return _IPV6_OFF + _batch(f"link set dev {name} up" for name in interfaces)
+
+
+def _batch(lines: Iterable[str]) -> str:
+    body = "".join(f"{line}\n" for line in lines)
+    return f"ip -batch - <<'END' || exit 1\n{body}END\n"
+
+
+def _node_script(ip: list[str], interfaces: list[str], more: list[str]) -> str:
+    off = "".join(f"ethtool -K {name} tx off tso off >/dev/null || exit 1\n" for name in interfaces)
+    show = "".join(f"echo {_SEPARATOR}\nethtool -k {name}\n" for name in interfaces)
+    return (
+        _IPV6_OFF
+        + off
+        + _batch(ip)
+        + "".join(f"{line} || exit 1\n" for line in more)
+        + "ip -j -d address show\n"
+        + f"echo {_SEPARATOR}\n"
+        + "cat /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/tcp_congestion_control\n"
+        + show
+    )
+
+
+@dataclass(frozen=True)
+class NodeReadback:
+    """What a node printed: interface -> details of `ip -d address`, sysctls, interface ->
+    offloads that are on."""
+
+    interfaces: dict[str, dict[str, Any]]
+    ip_forward: bool
+    congestion_control: str
+    offloads_on: dict[str, set[str]]
+
+
+def parse_node_readback(text: str) -> NodeReadback:
+    addresses, sysctls, *features = text.split(f"{_SEPARATOR}\n")
+    forward, control = sysctls.split()
+    on: dict[str, set[str]] = {}
+    for block in features:
+        head, *lines = block.splitlines()
+        name = head.removeprefix("Features for ").rstrip(":")
+        pairs = (line.strip().partition(":") for line in lines)
+        on[name] = {key for key, _, value in pairs if value.strip().startswith("on")}
+    return NodeReadback(
+        interfaces={i["ifname"]: i for i in json.loads(addresses)},
+        ip_forward=forward == "1",
+        congestion_control=control,
+        offloads_on=on,
+    )
+
+
+def node_problems(node: str, found: NodeReadback, expected: dict[str, str]) -> list[str]:
+    """What is not as asked; `expected`: interface -> address/prefix ('' for none of its own)."""
+    problems = []
+    for name, address in expected.items():
+        interface = found.interfaces.get(name)
+        if interface is None:
+            problems.append(f"{node}: interface {name} is missing")
+            continue
+        have = {
+            f"{a['local']}/{a['prefixlen']}"
+            for a in interface.get("addr_info", ())
+            if a.get("family") == "inet"
+        }
+        if have != ({address} if address else set()):
+            problems.append(
+                f"{node}, {name}: address asked {address or 'none'}, found {sorted(have)}"
+            )
+        if "UP" not in interface["flags"]:
+            problems.append(f"{node}, {name}: asked up, found {interface['flags']}")
+        if interface.get("gso_max_segs") != 1:
+            problems.append(
+                f"{node}, {name}: gso_max_segs asked 1, found {interface.get('gso_max_segs')}"
+            )
+        for feature in OFFLOADS_OFF:
+            if feature in found.offloads_on.get(name, set()):
+                problems.append(f"{node}, {name}: {feature} asked off, found on")
+    return problems
+
+
+def _configure_nodes(
+    network: Network, facts: KernelFacts, wire: WirePlan, pids: dict[str, int]
+) -> None:
+    scripts: dict[str, str] = {}
+    expected: dict[str, dict[str, str]] = {}
+    for host in network.hosts:
+        scripts[host.name] = host_script(network, host, facts)
+        expected[host.name] = {host.nic2.interface: f"{host.nic2.ip}/{host.nic2.prefix_len}"}
+        for lane in range(1, network.lane_count + 1):
+            nic, path = host.path_nic(lane), nic1_interface(network, host, facts, lane)
+            expected[host.name] |= {nic.interface: "", path: f"{nic.ip}/{nic.prefix_len}"}
+    for router in network.routers:
+        addresses = [(n.interface, f"{n.ip}/{n.prefix_len}") for n in router.nics]
+        scripts[router.name] = router_script(addresses)
+        expected[router.name] = dict(addresses)
+    wire_interfaces = [i for w in wire.links for i in (w.a_interface, w.b_interface)]
+    if wire_interfaces:
+        scripts[WIRE] = wire_script(wire_interfaces)
+    outputs = check_all(
+        {name: (in_node(pids[name], ["sh", "-s"]), text) for name, text in scripts.items()}
+    )
+    problems: list[str] = []
+    for name, wanted in expected.items():
+        found = parse_node_readback(outputs[name])
+        problems += node_problems(name, found, wanted)
+        if name in {r.name for r in network.routers} and not found.ip_forward:
+            problems.append(f"{name}: ip_forward asked 1, found 0")
+        if name in {h.name for h in network.hosts} and (
+            found.congestion_control != facts.congestion_control
+        ):
+            problems.append(
+                f"{name}: TCP congestion control asked {facts.congestion_control}, "
+                f"found {found.congestion_control}"
+            )
+    if problems:
+        raise NetworkError("; ".join(problems[:5]))

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controllers of a lab: one of each controller domain, and its standby. They are started, and
+the domain's switches are told where they listen."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from common.shell import NetworkError, check
+from topologies.emulate.processes import Controller
+from topologies.emulate.remote_controllers import make_controller
+from topologies.model.network import ControlledBy, Network
+
+__all__ = ["Controllers"]
+
+OPENFLOW_PORT = 6653
+STANDBY_PORT_OFFSET = 500
+
+
+class Controllers:
+    """`queues`: what `--queues` shall say, or ""; `lease_s`: 0 where no domain has a standby;
+    not `wanted`: no domain has one."""
+
+    def __init__(
+        self,
+        network: Network,
+        state_dir: Path,
+        *,
+        queues: str = "",
+        lease_s: float = 0.0,
+        wanted: bool = True,
+    ) -> None:
+        self.each: list[Controller] = []  # one of each domain
+        self._standbys: dict[str, Controller] = {}
+        self._network = network
+        self._state_dir = state_dir
+        self._queues = queues
+        self._lease_s = lease_s
+        self._wanted = wanted
+
+    def all(self) -> list[Controller]:
+        """With the standbys."""
+        return [*self.each, *self._standbys.values()]
+
+    def of(self, domain: str) -> Controller:
+        """The domain's first. NetworkError."""
+        for controller in self.each:
+            if controller.domain == domain:
+                return controller
+        valid = ", ".join(c.domain for c in self.each) or "none"
+        raise NetworkError(f"found controller domain '{domain}'; valid: {valid}")
+
+    def start(self) -> None:
+        """Before there is a switch."""
+        self._network_file.write_text(self._network.to_json(), encoding="utf-8")
+        domains = [
+            d.name
+            for d in self._network.domains
+            if self._wanted and d.controlled_by is ControlledBy.CONTROLLER
+        ]
+        for index, domain in enumerate(domains):
+            options = self._options(domain, domains)
+            port = OPENFLOW_PORT + index
+            self.each.append(make_controller(domain, port, self._state_dir, options=options))
+        for controller in self.each:
+            controller.start(self._network_file)
+
+    def connect(self) -> None:
+        """Returns when every switch is connected to its controller. NetworkError."""
+        for controller in self.each:
+            controller.wait_listening()
+        self.tell_switches([s.name for s in self._network.switches])
+        for controller in self.each:
+            controller.wait_connected(self._switches_of(controller.domain))
+
+    def start_again(self, domain: str, *, without: Collection[str] = ()) -> None:
+        """After its end, with the store it had; returns when the domain's switches (`without` those
+        that are off) are connected and hold what they shall. NetworkError."""
+        controller = self.of(domain)
+        if controller.alive:
+            raise NetworkError(f"the controller of {domain} runs already")
+        controller.start(self._network_file)
+        controller.wait_listening()
+        controller.wait_connected(self._switches_of(domain) - set(without))
+
+    def start_standby(self, domain: str, *, without: Collection[str] = ()) -> Path:
+        """A second controller of the domain on the same store, to which its switches connect,
+        too. Returns its northbound socket. NetworkError."""
+        first = self.of(domain)
+        if not self._lease_s:
+            raise NetworkError(f"{domain}: no standby without a lease (open_lab: lease_s)")
+        if domain in self._standbys:
+            raise NetworkError(f"{domain} has a standby already")
+        port = first.port + STANDBY_PORT_OFFSET
+        standby = make_controller(
+            domain, port, self._state_dir, role="standby", options=first.options
+        )
+        self._standbys[domain] = standby
+        standby.start(self._network_file)
+        standby.wait_listening()
+        self.tell_switches(sorted(self._switches_of(domain) - set(without)))
+        return standby.socket
+
+    def tell_switches(self, switches: Sequence[str]) -> None:
+        """Where the controllers of their domain listen. NetworkError."""
+        argv = ["ovs-vsctl"]
+        for switch in self._network.switches:
+            ours = [c for c in self.all() if c.domain == switch.domain]
+            if switch.name not in switches or not ours:
+                continue
+            names = [f"@c{number}-{switch.name}" for number in range(len(ours))]
+            for name, controller in zip(names, ours, strict=True):
+                target = f'target="tcp:127.0.0.1:{controller.port}"'
+                argv += ["--", f"--id={name}", "create", "Controller", target]
+                argv += ["max_backoff=1000", "inactivity_probe=10000"]
+            argv += ["--", "set", "Bridge", switch.name, f"controller=[{','.join(names)}]"]
+        if len(argv) > 1:
+            check(argv)
+
+    @property
+    def _network_file(self) -> Path:
+        return self._state_dir / "network.json"
+
+    def _switches_of(self, domain: str) -> set[str]:
+        return {s.name for s in self._network.switches if s.domain == domain}
+
+    def _options(self, domain: str, domains: Sequence[str]) -> list[str]:
+        """The controllers of the other domains where there are any, a queue driver."""
+        options: list[str] = []
+        others = [other for other in domains if other != domain]
+        if others:
+            peers = self._state_dir / f"peers-{domain}.yaml"
+            lines = (f"  {other}: {{ at: {self._peer_sockets(other)} }}\n" for other in others)
+            peers.write_text(f"peers:\n{''.join(lines)}", encoding="utf-8")
+            options += ["--peers", str(peers)]
+        if self._lease_s:
+            options += ["--lease-s", f"{self._lease_s:g}"]
+        if self._queues:
+            options += ["--queues", self._queues]
+        return options
+
+    def _peer_sockets(self, domain: str) -> str:
+        """A YAML list: the first controller's socket, then where a standby's would be."""
+        roles = ("", "standby")
+        sockets = (make_controller(domain, 0, self._state_dir, role=role).socket for role in roles)
+        return f"[{', '.join(f'unix:{socket}' for socket in sockets)}]"

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Circuit TCP in a run: how it gets into the kernel, and the hosts that use it.
+
+The kernel's list of congestion controls is the one thing that all namespaces share, so each run
+registers its own under a name of its own: `ctcp_name`. A kernel that has it built in (the guest's
+in virtual time, where no other run is) is only told the window.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from common.places import BUILD
+from common.shell import (
+    NetworkError,
+    check_all,
+    die_with_parent,
+    in_node,
+)
+from topologies.emulate import marks
+
+PROGRAMS = BUILD / "topologies" / "ctcp"
+BTF = Path("/sys/kernel/btf/vmlinux")
+AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+BUILT_IN = "ctcp"
+WINDOW = Path("/sys/module/tcp_ctcp/parameters/cwnd")  # of new connections, only where built in
+START_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S = 3.0
+# Room for a window in flight and as much out of order, at the kernel's cost of a segment (2.3 kB
+# and up to a page), which buffers are counted in.
+BUFFER_BYTES_PER_SEGMENT = 12_000
+
+
+def loader_program() -> Path:
+    return PROGRAMS / "ctcp-load"
+
+
+def object_file() -> Path:
+    return PROGRAMS / "ctcp.bpf.o"
+
+
+def ctcp_name(run_id: str) -> str:
+    """The run's congestion control: "ctcp_" and 10 hexadecimal digits (15 is the most)."""
+    return f"ctcp_{hashlib.sha256(run_id.encode()).hexdigest()[:10]}"
+
+
+def is_built_in() -> bool:
+    """The running kernel has ctcp without a loader."""
+    with contextlib.suppress(OSError):
+        return WINDOW.exists() and BUILT_IN in AVAILABLE.read_text(encoding="utf-8").split()
+    return False
+
+
+def what_is_missing() -> str:
+    """Why ctcp cannot be tried on this machine, "" if it can."""
+    if is_built_in():
+        return ""
+    if not BTF.exists():
+        return f"the kernel has no {BTF} (CONFIG_DEBUG_INFO_BTF)"
+    for path in (loader_program(), object_file()):
+        if not path.exists():
+            return f"{path.name} is not built (needs clang and libbpf-dev; then: make build)"
+    return ""
+
+
+def registered(text: str | None = None) -> frozenset[str]:
+    """The runs' congestion controls in `text` (default: what the kernel has now)."""
+    if text is None:
+        with contextlib.suppress(OSError):
+            text = AVAILABLE.read_text(encoding="utf-8")
+    return frozenset(n for n in (text or "").split() if n.startswith("ctcp_"))
+
+
+def remove_leftover(run_id: str) -> str:
+    """Unregister what a killed loader left on a kernel without links; "" or the complaint."""
+    name = ctcp_name(run_id)
+    if name not in registered():
+        return ""
+    try:
+        result = subprocess.run(
+            [str(loader_program()), "--unregister", name],
+            capture_output=True,
+            text=True,
+            timeout=STOP_TIMEOUT_S,
+            check=False,
+        )
+        complaint = result.stderr.strip()
+    except (OSError, subprocess.TimeoutExpired) as error:
+        complaint = str(error)
+    return complaint if name in registered() else ""
+
+
+class CircuitTcp:
+    """The run's congestion control: the kernel's own, else the one that ctcp-load holds."""
+
+    def __init__(self, run_id: str, log: Path, *, options: tuple[str, ...] = ()) -> None:
+        self._built_in = is_built_in()
+        self.name = BUILT_IN if self._built_in else ctcp_name(run_id)
+        self._run_id = run_id
+        self._log = log
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, cwnd_packets: int) -> None:
+        """Until it is there with this window. NetworkError: why it is not."""
+        if self._built_in:
+            set_window(cwnd_packets)
+            return
+        if missing := what_is_missing():
+            raise NetworkError(missing)
+        argv = [str(loader_program()), "--object", str(object_file()), "--name", self.name]
+        argv += ["--cwnd", str(cwnd_packets), *self._options]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, marks.MARK: self._run_id},
+                start_new_session=True,
+                # Not SIGKILL: kernels without links need it to unregister.
+                preexec_fn=die_with_parent(signal.SIGTERM),
+            )
+        assert self._process.stdout is not None
+        with self._process.stdout as stream:
+            # Its one line is written at once.
+            answered, _, _ = select.select([stream], [], [], START_TIMEOUT_S)
+            line = os.read(stream.fileno(), 200).decode(errors="replace") if answered else ""
+        if not line.startswith(f"ready name={self.name} cwnd={cwnd_packets} "):
+            self.stop()
+            text = self._log.read_text(encoding="utf-8", errors="replace").strip()
+            silent = "" if answered else f"no answer within {START_TIMEOUT_S:g} s"
+            last = text.splitlines()[-1].strip() if text else "no reason given"
+            raise NetworkError(silent or last)
+
+    @property
+    def alive(self) -> bool:
+        if self._built_in:
+            return True
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self) -> None:
+        """Unregister what was registered. Connections that use it go on with it."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        # Gone from the list a moment later (links are released in the background).
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while self.name in registered() and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+
+def set_window(cwnd_packets: int) -> None:
+    """The window of new connections with the built-in ctcp. NetworkError if the kernel refuses."""
+    try:
+        WINDOW.write_text(f"{cwnd_packets}\n", encoding="utf-8")
+        found = WINDOW.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise NetworkError(
+            f"found window '{cwnd_packets}'; valid: 1 to 1000000 segments "
+            f"({WINDOW}: {error.strerror})"
+        ) from None
+    if found != str(cwnd_packets):
+        raise NetworkError(f"asked a window of {cwnd_packets} segments; {WINDOW} has {found}")
+
+
+def use_script(name: str, cwnd_packets: int) -> str:
+    """Shell script for a host's namespace: congestion control, and buffers that do not limit the
+    window. Prints what then is in force."""
+    need = cwnd_packets * BUFFER_BYTES_PER_SEGMENT
+    lines = [
+        "cd /proc/sys/net/ipv4 || exit 1",
+        "for f in tcp_wmem tcp_rmem; do",
+        "  set -- $(cat $f)  # (read takes single bytes, which sysctl files refuse)",
+        f'  if [ "$3" -lt {need} ]; then echo "$1 $2 {need}" > $f || exit 1; fi',
+        "done",
+        f"echo {name} > tcp_congestion_control || exit 1",
+        "cat tcp_congestion_control",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def use_in(pids: Mapping[str, int], name: str, cwnd_packets: int) -> None:
+    """Make `name` the congestion control of all new connections of these hosts (host -> process).
+    NetworkError names what was read back otherwise."""
+    script = use_script(name, cwnd_packets)
+    found = check_all({h: (in_node(pid, ["sh", "-s"]), script) for h, pid in pids.items()})
+    wrong = [f"{h} has {text.strip()}" for h, text in found.items() if text.strip() != name]
+    if wrong:
+        raise NetworkError(f"asked {name} in every host; {', '.join(wrong[:3])}")

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a run lives and how all of it is found and removed again, whatever happened to it.
+
+A run is: a network namespace `downpour-<run-id>`, a directory /run/downpour/<run-id>, and processes
+marked with DOWNPOUR_RUN=<run-id>; with Circuit TCP also a congestion control of the kernel's, named
+after the run. Nothing else of the machine is changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from common.places import ROOT
+from common.shell import NetworkError, check, enter_network_namespace
+from topologies.emulate import ctcp_host, marks
+from topologies.emulate.marks import (
+    MARK,
+    RUN_ID,
+    namespace_name,
+    namespace_path,
+    state_directory,
+)
+
+KIND_UP, KIND_EXPERIMENT = "up", "experiment"
+STATE_FILE = "state.json"
+
+
+def this_owner() -> str:
+    """Who `up` and `down` act for: the checkout, unless DOWNPOUR_OWNER names another."""
+    return os.environ.get("DOWNPOUR_OWNER") or str(ROOT)
+
+
+@dataclass(frozen=True)
+class RunState:
+    """What the run's directory says about its owner, the process that called `enter`."""
+
+    run_id: str
+    kind: str
+    owner: str  # whose `up` network it is: by default the checkout's path
+    owner_pid: int
+    owner_start_ticks: int
+    started: float  # epoch, seconds
+    topology: str
+
+    @property
+    def owner_alive(self) -> bool:
+        return marks.start_time_ticks(self.owner_pid) == self.owner_start_ticks
+
+
+class Run:
+    """The run this process is in. `leave()` goes back (it removes nothing: `purge` does); as a
+    context manager it leaves and purges at the end."""
+
+    def __init__(self, run_id: str, home_fd: int) -> None:
+        self.run_id = run_id
+        self.state_dir = state_directory(run_id)
+        self._home_fd = home_fd
+
+    def leave(self) -> None:
+        if self._home_fd < 0:
+            return
+        enter_network_namespace(self._home_fd)
+        os.close(self._home_fd)
+        self._home_fd = -1
+        os.environ.pop(MARK, None)
+        for name in ("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR"):
+            os.environ.pop(name, None)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.leave()
+        purge(self.run_id)
+
+
+def new_run_id(prefix: str) -> str:
+    """A run id that no run has: `prefix`, a dash and six random hexadecimal digits."""
+    return f"{prefix[:30]}-{secrets.token_hex(3)}"
+
+
+def require_root() -> None:
+    if os.geteuid() != 0:
+        raise NetworkError(
+            "an emulated network needs root (network namespaces, Open vSwitch); valid: run it with "
+            "sudo"
+        )
+
+
+def enter(run_id: str, *, kind: str = KIND_EXPERIMENT, topology: str = "") -> Run:
+    """Make the run's namespace and directory and move this process there, marked.
+
+    NetworkError if the id is invalid or taken, without root, or in a process with several threads
+    (only the calling one would move).
+    """
+    if not RUN_ID.fullmatch(run_id):
+        raise NetworkError(
+            f"found run id '{run_id}'; valid: up to 40 letters, digits, '.', '_', '-'"
+        )
+    require_root()
+    if threading.active_count() != 1:
+        raise NetworkError("a run can only be entered by a process with a single thread")
+    state_dir = state_directory(run_id)
+    if state_dir.exists() or namespace_path(run_id).exists():
+        raise NetworkError(f"run '{run_id}' exists already (end it with: down)")
+    home_fd = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        # First the directory with the owner's name: from now on the run can be found.
+        state_dir.mkdir(parents=True)
+        _write_state(run_id, kind, topology)
+        check(["ip", "netns", "add", namespace_name(run_id)])
+        fd = os.open(namespace_path(run_id), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            enter_network_namespace(fd)
+        finally:
+            os.close(fd)
+        os.environ[MARK] = run_id
+        check(["ip", "link", "set", "dev", "lo", "up"])
+    except BaseException:
+        with contextlib.suppress(OSError):
+            enter_network_namespace(home_fd)
+        os.close(home_fd)
+        os.environ.pop(MARK, None)
+        purge(run_id)
+        raise
+    return Run(run_id, home_fd)
+
+
+def _write_state(run_id: str, kind: str, topology: str) -> None:
+    pid = os.getpid()
+    state = RunState(
+        run_id=run_id,
+        kind=kind,
+        owner=this_owner(),
+        owner_pid=pid,
+        owner_start_ticks=marks.start_time_ticks(pid) or 0,
+        started=time.time(),
+        topology=topology,
+    )
+    temporary = state_directory(run_id) / f".{STATE_FILE}"
+    temporary.write_text(json.dumps(asdict(state), indent=2) + "\n", encoding="utf-8")
+    temporary.rename(state_directory(run_id) / STATE_FILE)
+
+
+def read_state(run_id: str) -> RunState | None:
+    """None if the directory does not say (the run is a leftover)."""
+    try:
+        raw: dict[str, Any] = json.loads(
+            (state_directory(run_id) / STATE_FILE).read_text(encoding="utf-8")
+        )
+        return RunState(**raw)
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def live_runs() -> tuple[str, ...]:
+    """Run ids of which anything is left on this machine: directory, namespace or process."""
+    found: set[str] = set()
+    with contextlib.suppress(OSError):
+        found |= {p.name for p in marks.STATE_ROOT.iterdir() if p.is_dir()}
+    with contextlib.suppress(OSError):
+        found |= {p.name for p in marks.MEMORY_ROOT.iterdir() if p.is_dir()}
+    with contextlib.suppress(OSError):
+        found |= {
+            p.name.removeprefix(marks.NAMESPACE_PREFIX)
+            for p in marks.NAMESPACE_DIRECTORY.iterdir()
+            if p.name.startswith(marks.NAMESPACE_PREFIX)
+        }
+    found |= set(marks.marked_processes().values())
+    return tuple(sorted(r for r in found if RUN_ID.fullmatch(r)))
+
+
+def purge(run_id: str) -> None:
+    """Remove all of a run, whatever state it is in: processes, namespace, directory.
+
+    Does nothing if there is nothing. This process and its ancestors are spared. NetworkError names
+    what could not be removed.
+    """
+    if not RUN_ID.fullmatch(run_id):
+        raise NetworkError(
+            f"found run id '{run_id}'; valid: up to 40 letters, digits, '.', '_', '-'"
+        )
+    problems = []
+    left = marks.end_processes(run_id)
+    if left:
+        problems.append(f"processes {sorted(left)} do not end")
+    if complaint := ctcp_host.remove_leftover(run_id):
+        problems.append(f"congestion control {ctcp_host.ctcp_name(run_id)}: {complaint}")
+    if namespace_path(run_id).exists():
+        result = subprocess.run(
+            ["ip", "netns", "delete", namespace_name(run_id)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if result.returncode != 0:
+            problems.append(f"namespace {namespace_name(run_id)}: {result.stderr.strip()}")
+    state_dir = state_directory(run_id)
+    _unmount_below(state_dir)
+    if state_dir.exists():
+        try:
+            shutil.rmtree(state_dir)
+        except OSError as error:
+            problems.append(f"{state_dir}: {error.strerror}")
+    shutil.rmtree(marks.memory_directory(run_id), ignore_errors=True)
+    for root in (marks.STATE_ROOT, marks.MEMORY_ROOT):
+        with contextlib.suppress(OSError):
+            root.rmdir()  # only if no other run is there
+    if problems:
+        raise NetworkError(f"run {run_id}: {'; '.join(problems)}")
+
+
+def mounts_below(directory: Path, mountinfo: str) -> list[str]:
+    """Mount points at or below `directory` in the text of /proc/self/mountinfo, innermost first."""
+    prefix = f"{directory}/"
+    points = [fields[4] for line in mountinfo.splitlines() if len(fields := line.split()) > 4]
+    mine = [p for p in points if p == str(directory) or p.startswith(prefix)]
+    return sorted(mine, key=len, reverse=True)
+
+
+def _unmount_below(directory: Path) -> None:
+    mountinfo = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+    for point in mounts_below(directory, mountinfo):
+        subprocess.run(["umount", "-l", point], capture_output=True, check=False)

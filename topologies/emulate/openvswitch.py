@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An Open vSwitch of a run's own: private database, daemon, sockets and logs in one directory.
+
+The directory is named by the environment variables that Open vSwitch's own tools (and so Mininet)
+obey: OVS_RUNDIR, OVS_DBDIR, OVS_LOGDIR.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from common.shell import NetworkError, check, die_with_parent
+
+SCHEMAS = (
+    Path("/usr/share/openvswitch/vswitch.ovsschema"),
+    Path("/usr/local/share/openvswitch/vswitch.ovsschema"),
+)
+DAEMON_DIRECTORIES = ("/usr/sbin", "/usr/local/sbin", "/usr/lib/openvswitch-switch")
+START_TIMEOUT_S = 20.0
+# A switch forwards whatever the hosts' processors do: in the kernel it would go before all
+# processes. In userspace it competes with them.
+SWITCH_NICE = -10
+
+
+def daemon(name: str) -> str:
+    """Path of an Open vSwitch daemon (they are not on every user's PATH)."""
+    for directory in (*os.environ.get("PATH", "").split(":"), *DAEMON_DIRECTORIES):
+        path = Path(directory) / name
+        if directory and os.access(path, os.X_OK):
+            return str(path)
+    raise NetworkError(
+        f"{name}: not found on this machine (Debian: apt install openvswitch-switch)"
+    )
+
+
+def _listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+class OpenVSwitch:
+    """Started by `start()`; `stop()` ends both daemons."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._daemons: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def environment(self) -> dict[str, str]:
+        where = str(self.directory)
+        return {"OVS_RUNDIR": where, "OVS_DBDIR": where, "OVS_LOGDIR": where}
+
+    @property
+    def database_socket(self) -> Path:
+        return self.directory / "db.sock"
+
+    def start(self) -> None:
+        """Start both daemons in this process's network namespace and point this process's
+        environment at them. NetworkError if they do not come up."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        os.environ.update(self.environment)
+        schema = next((p for p in SCHEMAS if p.exists()), None)
+        if schema is None:
+            raise NetworkError(f"{SCHEMAS[0]}: not found (Debian: apt install openvswitch-switch)")
+        database = self.directory / "conf.db"
+        check(["ovsdb-tool", "create", str(database), str(schema)])
+        remote = self.database_socket
+        self._spawn("ovsdb-server", f"--remote=punix:{remote}", str(database))
+        self._wait_for(remote)
+        check(["ovs-vsctl", "--no-wait", "--timeout=10", "init"])
+        self._spawn("ovs-vswitchd", f"unix:{remote}", nice=SWITCH_NICE)
+
+    def _spawn(self, name: str, *arguments: str, nice: int = 0) -> None:
+        log = self.directory / f"{name}.log"
+        pidfile = self.directory / f"{name}.pid"
+        argv = [daemon(name), *arguments, f"--log-file={log}", f"--pidfile={pidfile}"]
+        if nice:
+            argv = ["nice", "-n", str(nice), *argv]
+        self._daemons.append(
+            subprocess.Popen(
+                [*argv, "-vconsole:off"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=die_with_parent(),
+            )
+        )
+
+    def _wait_for(self, path: Path) -> None:
+        """Until somebody listens there: the file alone may be too early."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not _listens(path):
+            if self._daemons[-1].poll() is not None or time.monotonic() > deadline:
+                raise NetworkError(f"Open vSwitch did not start: {self.log_tail()}")
+            time.sleep(0.01)
+
+    def log_tail(self, lines: int = 5) -> str:
+        text = ""
+        for path in sorted(self.directory.glob("ovs*.log")):
+            with contextlib.suppress(OSError):
+                tail = path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+                text += "\n".join((f"{path.name}:", *tail, ""))
+        return text or "no log"
+
+    @property
+    def alive(self) -> bool:
+        return bool(self._daemons) and all(d.poll() is None for d in self._daemons)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return tuple(d.pid for d in self._daemons)
+
+    @property
+    def datapath_pid(self) -> int:
+        """The switch daemon; in userspace it is the datapath too."""
+        return self._daemons[-1].pid
+
+    def stop(self) -> None:
+        """The switch daemon first: it writes to the database."""
+        for process in reversed(self._daemons):
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._daemons.clear()

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two long-running programs of a lab besides Open vSwitch: wire-relay and the controller."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from common.places import BUILD, ROOT
+from common.shell import NetworkError, die_with_parent, in_node
+from topologies.model.wire_plan import WirePlan, relay_configuration
+
+RELAY_START_TIMEOUT_S = 10.0
+RELAY_REPORT_TIMEOUT_S = 2.0
+CONTROLLER_START_TIMEOUT_S = 20.0
+CONTROLLER_CONNECT_TIMEOUT_S = 15.0
+
+
+def relay_program() -> Path:
+    return BUILD / "topologies" / "wire" / "wire-relay"
+
+
+class Relay:
+    """wire-relay in the namespace `wire`."""
+
+    def __init__(self, state_dir: Path, *, program: Path | None = None) -> None:
+        self._program = program or relay_program()
+        self._configuration = state_dir / "relay.conf"
+        self._ready = state_dir / "relay-ready.json"
+        self._stats = state_dir / "relay-stats.json"
+        self._log = state_dir / "relay.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._asked_after = 0
+
+    def start(self, wire_pid: int, wire: WirePlan, *, seed: int = 1) -> Mapping[str, Any]:
+        """Start and wait until all lines stand; returns the accepted configuration."""
+        if not self._program.exists():
+            raise NetworkError(f"{self._program}: not built (run: make build)")
+        text = relay_configuration(wire, ready=self._ready, stats=self._stats, seed=seed)
+        self._configuration.write_text(text, encoding="utf-8")
+        argv = in_node(wire_pid, [str(self._program), str(self._configuration)])
+        with self._log.open("wb") as log:
+            self._process = start_process(argv, log)
+        deadline = time.monotonic() + RELAY_START_TIMEOUT_S
+        while not self._ready.exists():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise NetworkError(f"wire-relay did not start: {self.complaint()}")
+            time.sleep(0.01)
+        ready: Mapping[str, Any] = json.loads(self._ready.read_text(encoding="utf-8"))
+        return ready
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def complaint(self) -> str:
+        with contextlib.suppress(OSError):
+            return self._log.read_text(encoding="utf-8", errors="replace").strip()[-500:]
+        return ""
+
+    def _read(self) -> Mapping[str, Any]:
+        try:
+            found: Mapping[str, Any] = json.loads(self._stats.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {"sequence": 0, "lines": {}}
+        return found
+
+    def ask_report(self) -> None:
+        """Ask for a new report; `report()` waits for it."""
+        if not self.alive:
+            raise NetworkError(f"wire-relay has ended: {self.complaint()}")
+        assert self._process is not None
+        self._asked_after = int(self._read()["sequence"])
+        self._process.send_signal(signal.SIGUSR1)
+
+    def report(self) -> dict[str, Any]:
+        """ "link/direction" -> statistics, no older than the last `ask_report()`."""
+        deadline = time.monotonic() + RELAY_REPORT_TIMEOUT_S
+        while True:
+            found = self._read()
+            if int(found["sequence"]) > self._asked_after:
+                return dict(found["lines"])
+            if time.monotonic() > deadline:
+                raise NetworkError("wire-relay: no statistics")
+            time.sleep(0.005)
+
+    def tell_to_stop(self) -> None:
+        tell_to_stop(self._process)
+
+    def stop(self) -> None:
+        end_process(self._process)
+
+
+class Controller:
+    """`python -m controller` for one domain, in this process's namespace. `role` tells the
+    instances of a domain apart ("" is the first); `options` are added to the command line."""
+
+    def __init__(
+        self,
+        domain: str,
+        port: int,
+        state_dir: Path,
+        *,
+        role: str = "",
+        options: Sequence[str] = (),
+    ) -> None:
+        self.name = f"controller-{domain}{'-' if role else ''}{role}"
+        self.domain = domain
+        self.port = port
+        self.options = tuple(options)
+        self.socket = state_dir / f"{self.name}.sock"
+        self.log = state_dir / f"{self.name}.log"
+        self._state_dir = state_dir
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def store(self) -> Path:
+        """Paths over a restart. A domain's instances share it."""
+        return self._state_dir / f"controller-{self.domain}.sqlite"
+
+    def arguments(self, network_file: Path, listen: str) -> list[str]:
+        """Of `python -m controller`."""
+        return [
+            *("--network", str(network_file), "--domain", self.domain, "--of-listen", listen),
+            *("--rest-socket", str(self.socket), "--log", str(self.log)),
+            *("--store", str(self.store), *self.options),
+        ]
+
+    def start(self, network_file: Path) -> None:
+        """Also after its end: the logs go on."""
+        listen = f"127.0.0.1:{self.port}"
+        argv = [sys.executable, "-m", "controller", *self.arguments(network_file, listen)]
+        with self.log.with_suffix(".stderr").open("ab") as complaints:
+            self._process = start_process(argv, complaints, cwd=ROOT)
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def log_tail(self, lines: int = 8) -> str:
+        tail: list[str] = []
+        for path in (self.log, self.log.with_suffix(".stderr")):
+            with contextlib.suppress(OSError):
+                tail += path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+        return "\n".join(tail) or "no log"
+
+    def _switches(self) -> Mapping[str, bool] | None:
+        """Switch -> connected, None while the controller does not answer."""
+        try:
+            found = get_json(self.socket, "/v1/health")
+            switches: Mapping[str, bool] = found["switches"]
+        except (OSError, http.client.HTTPException, ValueError, KeyError):
+            return None
+        return switches
+
+    def _answers(self) -> bool:
+        """With any HTTP status: a standby says that it is one."""
+        try:
+            get_json(self.socket, "/v1/health")
+        except ValueError:
+            return True
+        except (OSError, http.client.HTTPException):
+            return False
+        return True
+
+    def wait_listening(self) -> None:
+        deadline = time.monotonic() + CONTROLLER_START_TIMEOUT_S
+        while not self._answers():
+            self._give_up_after(deadline, f"does not answer at {self.socket}")
+            time.sleep(0.05)
+
+    def wait_connected(self, names: set[str]) -> None:
+        """Until all switches are connected; NetworkError with the log's end otherwise."""
+        deadline = time.monotonic() + CONTROLLER_CONNECT_TIMEOUT_S
+        while True:
+            switches = self._switches() or {}
+            missing = sorted(n for n in names if not switches.get(n))
+            if not missing:
+                return
+            self._give_up_after(deadline, f"has no connection from {', '.join(missing)}")
+            time.sleep(0.05)
+
+    def _give_up_after(self, deadline: float, what: str) -> None:
+        if not self.alive:
+            raise NetworkError(
+                f"the controller of {self.domain} ended (exit code {self.exit_code}): "
+                f"{self.log_tail()}"
+            )
+        if time.monotonic() > deadline:
+            raise NetworkError(f"the controller of {self.domain} {what}: {self.log_tail()}")
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def exit_code(self) -> int | None:
+        """None: it runs, or never did."""
+        return self._process.returncode if self._process is not None else None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that runs; None: none does."""
+        return self._process.pid if self._process is not None and self.alive else None
+
+    def tell_to_stop(self) -> None:
+        tell_to_stop(self._process)
+
+    def stop(self) -> None:
+        end_process(self._process)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+def get_json(path: Path, target: str, *, timeout_s: float = 2.0) -> Any:
+    """GET over a Unix socket. OSError, HTTPException or ValueError if there is no such answer."""
+    connection = _UnixConnection(path, timeout_s)
+    try:
+        connection.request("GET", target)
+        response = connection.getresponse()
+        body = response.read()
+        if response.status != 200:
+            raise ValueError(f"{target}: HTTP status {response.status}")
+        return json.loads(body)
+    finally:
+        connection.close()
+
+
+def start_process(
+    argv: Sequence[str], log: IO[bytes], *, cwd: Path | None = None
+) -> subprocess.Popen[bytes]:
+    """A program that leads a session of its own, says all to `log` and ends with this process."""
+    return subprocess.Popen(
+        argv,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        preexec_fn=die_with_parent(),
+    )
+
+
+def tell_to_stop(process: subprocess.Popen[bytes] | None) -> None:
+    if process is not None and process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+
+
+def end_process(process: subprocess.Popen[bytes] | None, *, grace_s: float = 3.0) -> None:
+    if process is None:
+        return
+    tell_to_stop(process)
+    try:
+        process.wait(timeout=grace_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A controller that runs somewhere else: in another container, beside which the lab's state
+directory is mounted at the same path (docker-compose.yml).
+
+The lab asks for it by a file; `python -m controller attend` there starts what is asked for, and
+again after its own restart. Northbound REST is a Unix socket in the shared directory. OpenFlow is
+TCP over the network between the containers: the lab's switches, in a network namespace of the run's
+own, connect to its loopback address, from where socat takes it on by a Unix socket into the
+container's namespace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from common.shell import NetworkError
+from topologies.emulate import marks
+from topologies.emulate.processes import (
+    CONTROLLER_START_TIMEOUT_S,
+    Controller,
+    end_process,
+    start_process,
+    tell_to_stop,
+)
+
+HOST_VARIABLE: Final = "DOWNPOUR_CONTROLLER_HOST"  # where the controllers run; unset: here
+REQUEST_SUFFIX: Final = ".request.json"
+ENDED_SUFFIX: Final = ".ended.json"  # beside the request, while what it asked for does not run
+HOME_NAMESPACE: Final = Path("/proc/1/ns/net")  # of the container, or of the machine
+
+
+def attendant_file(root: Path) -> Path:
+    """Who attends writes it; its owner is who the controllers run as."""
+    return root / ".attendant"
+
+
+def make_controller(
+    domain: str, port: int, state_dir: Path, *, role: str = "", options: Sequence[str] = ()
+) -> Controller:
+    """Here, or where HOST_VARIABLE says."""
+    host = os.environ.get(HOST_VARIABLE)
+    if host:
+        return RemoteController(host, domain, port, state_dir, role=role, options=options)
+    return Controller(domain, port, state_dir, role=role, options=options)
+
+
+class RemoteController(Controller):
+    """What it writes is in a directory of its own, given to the user who attends."""
+
+    def __init__(
+        self,
+        host: str,
+        domain: str,
+        port: int,
+        state_dir: Path,
+        *,
+        role: str = "",
+        options: Sequence[str] = (),
+    ) -> None:
+        super().__init__(domain, port, state_dir, role=role, options=options)
+        self.host = host
+        self._run_directory = state_dir
+        self._own = state_dir / self.name
+        self.socket = self._own / "rest.sock"
+        self.log = self._own / f"{self.name}.log"
+        self._request = state_dir / f"{self.name}{REQUEST_SUFFIX}"
+        self._ended = self._own / f"{self.name}{ENDED_SUFFIX}"
+        self._between = state_dir / f"{self.name}.of.sock"  # the two namespaces
+        self._socats: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def store(self) -> Path:
+        return self._run_directory / f"controller-{self.domain}" / "store.sqlite"
+
+    def start(self, network_file: Path) -> None:
+        attendant = attendant_file(marks.STATE_ROOT)
+        deadline = time.monotonic() + CONTROLLER_START_TIMEOUT_S
+        while not attendant.exists():
+            if time.monotonic() > deadline:
+                raise NetworkError(
+                    f"{HOST_VARIABLE}={self.host}: nobody attends {marks.STATE_ROOT} there; valid: "
+                    f"`python -m controller attend {marks.STATE_ROOT}` in the other container"
+                )
+            time.sleep(0.1)
+        owner = attendant.stat()
+        self._own.mkdir(exist_ok=True)
+        os.chown(self._own, owner.st_uid, owner.st_gid)
+        self._ended.unlink(missing_ok=True)
+        arguments = self.arguments(network_file, f"0.0.0.0:{self.port}")
+        temporary = self._request.with_suffix(".tmp")
+        temporary.write_text(json.dumps({"arguments": arguments}), encoding="utf-8")
+        temporary.rename(self._request)
+        if not self._socats:
+            self._start_socats()
+
+    def _start_socats(self) -> None:
+        if shutil.which("socat") is None:
+            raise NetworkError("socat: not found on this machine (Debian: apt install socat)")
+        home = ["nsenter", f"--net={HOME_NAMESPACE}", "--"]
+        here = f"TCP-LISTEN:{self.port},bind=127.0.0.1,reuseaddr,fork"
+        there = f"TCP:{self.host}:{self.port}"
+        for argv in (
+            [*home, "socat", f"UNIX-LISTEN:{self._between},fork", there],
+            ["socat", here, f"UNIX-CONNECT:{self._between}"],
+        ):
+            with (self._run_directory / f"{self.name}.socat.log").open("ab") as log:
+                self._socats.append(start_process(argv, log))
+
+    @property
+    def alive(self) -> bool:
+        """Asked for, and not known to have ended. It may be starting again."""
+        return self._request.exists() and not self._ended.exists()
+
+    @property
+    def exit_code(self) -> int | None:
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            return int(json.loads(self._ended.read_text(encoding="utf-8"))["code"])
+        return None
+
+    @property
+    def pid(self) -> int | None:
+        return None
+
+    def kill(self) -> None:
+        raise NetworkError(f"the controller of {self.domain} runs at {self.host}: kill it there")
+
+    def tell_to_stop(self) -> None:
+        self._request.unlink(missing_ok=True)
+        for socat in self._socats:
+            tell_to_stop(socat)
+
+    def stop(self) -> None:
+        self.tell_to_stop()
+        for socat in self._socats:
+            end_process(socat)
+        self._socats.clear()

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`up`, `down`, `status`, `shell`: a network to play with, held by a keeper process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from common.places import ROOT
+from common.shell import NetworkError
+from topologies.emulate import background_process, lifecycle, marks
+from topologies.emulate.emulation import Emulation, open_emulation
+from topologies.emulate.lifecycle import KIND_UP, RunState
+from topologies.emulate.processes import get_json
+from topologies.model.network import Network, Segment
+
+STOP_TIMEOUT_S = 15.0
+HEALTH_PERIOD_S = 2.0
+
+
+# -- the keeper process -------------------------------------------------------------------------
+
+
+def keep(run_id: str, topology: str, network_file: Path, report_fd: int) -> int:
+    """The keeper: build the network, say so on `report_fd`, hold it until SIGTERM, remove it."""
+
+    say = background_process.reporter(report_fd)
+
+    def stop(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    try:
+        network = Network.from_json(network_file.read_text(encoding="utf-8"))
+        with lifecycle.enter(run_id, kind=KIND_UP, topology=topology) as run:
+            network_file.unlink(missing_ok=True)
+            log = run.state_dir / "keeper.log"
+            with open_emulation(
+                network, run.state_dir, progress=lambda t: say(background_process.PROGRESS, t)
+            ) as emulation:
+                say(background_process.READY, "")
+                os.close(report_fd)
+                _hold(emulation, log)
+    except KeyboardInterrupt:
+        return 0
+    except NetworkError as error:
+        say(background_process.FAILED, str(error))
+        return 1
+    except Exception as error:  # a fault of ours: say it where somebody reads it
+        say(background_process.FAILED, f"{type(error).__name__}: {error}")
+        raise
+    return 0
+
+
+def _hold(emulation: Emulation, log: Path) -> None:
+    """Until a signal; what ends meanwhile is written to `log`, which `status` shows."""
+    said: list[str] = []
+    while True:
+        time.sleep(HEALTH_PERIOD_S)
+        problems = emulation.health()
+        if problems != said:
+            said = problems
+            stamp = time.strftime("%H:%M:%S")
+            with log.open("a", encoding="utf-8") as file:
+                file.writelines(f"{stamp} {problem}\n" for problem in problems)
+
+
+# -- up -----------------------------------------------------------------------------------------
+
+
+def up(network: Network, topology: str, progress: Callable[[str], None]) -> str:
+    """Start a keeper and wait until its network is ready; returns the run id. NetworkError if
+    not."""
+    lifecycle.require_root()
+    running = own_networks()
+    if running:
+        raise NetworkError(f"network '{running[0]}' is up already (end it with: down)")
+    run_id = lifecycle.new_run_id("up")
+    network_file = Path(f"/run/downpour-{run_id}.json")
+    network_file.write_text(network.to_json(), encoding="utf-8")
+    complaints = Path(f"/run/downpour-{run_id}.stderr")
+    try:
+        failure = background_process.start(
+            [
+                *(sys.executable, "-m", "topologies", "_keep"),
+                *(run_id, topology, str(network_file)),
+            ],
+            progress,
+            lambda keeper: _end_keeper(keeper.pid, run_id),
+            log=complaints,
+            cwd=ROOT,
+            env={**os.environ, marks.MARK: run_id},
+        )
+        if failure is not None:
+            raise NetworkError(failure)
+    finally:
+        complaints.unlink(missing_ok=True)
+        network_file.unlink(missing_ok=True)
+    return run_id
+
+
+def _end_keeper(pid: int, run_id: str) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while time.monotonic() < deadline and marks.start_time_ticks(pid) is not None:
+        time.sleep(0.05)
+    lifecycle.purge(run_id)
+
+
+# -- down ---------------------------------------------------------------------------------------
+
+
+def ours(state: RunState | None) -> bool:
+    """A network that `up` of this checkout made."""
+    return state is not None and state.kind == KIND_UP and state.owner == lifecycle.this_owner()
+
+
+def own_networks() -> list[str]:
+    """Run ids of this checkout's live `up` networks."""
+    found = []
+    for run_id in lifecycle.live_runs():
+        state = lifecycle.read_state(run_id)
+        if state is not None and ours(state) and state.owner_alive:
+            found.append(run_id)
+    return found
+
+
+def to_end(states: Mapping[str, RunState | None], *, everything: bool) -> dict[str, bool]:
+    """Which runs `down` ends: run id -> True if its owner is alive (and must be told)."""
+    chosen: dict[str, bool] = {}
+    for run_id, state in states.items():
+        alive = state is not None and state.owner_alive
+        if everything or not alive or ours(state):
+            chosen[run_id] = alive
+    return chosen
+
+
+def down(progress: Callable[[str], None], *, everything: bool = False) -> int:
+    """End this checkout's `up` networks and remove what dead runs left; with `everything` also
+    live runs of other owners. Returns how many. NetworkError if something cannot be removed."""
+    lifecycle.require_root()
+    states = {run_id: lifecycle.read_state(run_id) for run_id in lifecycle.live_runs()}
+    chosen = to_end(states, everything=everything)
+    problems = []
+    for run_id, alive in chosen.items():
+        state = states[run_id]
+        progress(f"{run_id}: {'network' if alive else 'leftovers of a run that ended'}")
+        try:
+            if alive and state is not None:
+                _end_keeper(state.owner_pid, run_id)
+            lifecycle.purge(run_id)
+        except NetworkError as error:
+            problems.append(str(error))
+    for leftover in Path("/run").glob("downpour-up-*.*"):
+        if leftover.name.split(".")[0].removeprefix("downpour-") not in lifecycle.live_runs():
+            leftover.unlink(missing_ok=True)
+    if problems:
+        raise NetworkError("; ".join(problems))
+    return len(chosen)
+
+
+# -- status -------------------------------------------------------------------------------------
+
+
+def lab_state(run_id: str) -> dict[str, Any]:
+    """What the lab wrote when it was ready; {} before."""
+    path = marks.state_directory(run_id) / "lab.json"
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def network_of(run_id: str) -> Network | None:
+    path = marks.state_directory(run_id) / "network.json"
+    try:
+        return Network.from_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def status_of(run_id: str) -> str:
+    """One run in words: owner, hosts, controller, paths, troubles."""
+    state, emulation, network = lifecycle.read_state(run_id), lab_state(run_id), network_of(run_id)
+    if state is None or not state.owner_alive:
+        return f"{run_id}: leftovers of a run that ended (remove them with: down)\n"
+    minutes = (time.time() - state.started) / 60
+    lines = [f"{run_id}: {state.kind}, {state.topology or 'no name'}, {minutes:.0f} min old"]
+    if network is None or not emulation:
+        return f"{lines[0]}, being built\n"
+    facts = emulation["facts"]
+    lines.append(
+        f"  Open vSwitch datapath {facts['datapath']}, delays by {facts['delay_mechanism']}, "
+        f"VLAN tags by {'edge switches' if facts['edge_tags'] else 'hosts'}, "
+        f"TCP {facts['congestion_control']}"
+    )
+    if emulation["relay_fifo"] is False:
+        lines.append("  wire-relay was refused SCHED_FIFO: delays may be late on a busy machine")
+    lines += hosts_table(network, emulation["pids"])
+    for domain, socket in emulation["controllers"].items():
+        lines += _controller_lines(domain, Path(socket))
+    with contextlib.suppress(OSError):
+        log = marks.state_directory(run_id) / "keeper.log"
+        lines += [f"  trouble: {line}" for line in log.read_text(encoding="utf-8").splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def hosts_table(network: Network, pids: Mapping[str, int]) -> list[str]:
+    """Hosts with addresses and the round trip asked for."""
+    lines = [f"  {'host':<11} {'site':<10} {'NIC1 (path)':<16} {'NIC2 (routed)':<16} RTT asked"]
+    for host in network.hosts:
+        rtt = network.round_trip_ms.get(host.name)
+        asked = "publisher" if rtt is None or host is network.publisher else f"{rtt:g} ms"
+        gone = "" if Path(f"/proc/{pids.get(host.name, 0)}").exists() else "  (gone)"
+        lines.append(
+            f"  {host.name:<11} {host.site:<10} {host.nic1.ip:<16} {host.nic2.ip:<16} {asked}{gone}"
+        )
+    return lines
+
+
+def _controller_lines(domain: str, socket: Path) -> list[str]:
+    try:
+        health = get_json(socket, "/v1/health")
+        answer = get_json(socket, "/v1/paths")
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return [f"  controller of {domain}: no answer ({error})"]
+    switches: Mapping[str, bool] = health.get("switches", {})
+    connected = sum(1 for up in switches.values() if up)
+    lines = [f"  controller of {domain}: {connected} of {len(switches)} switches connected"]
+    paths: list[dict[str, Any]] = answer if isinstance(answer, list) else []
+    for path in paths:
+        lines.append(
+            f"    path {path['name']}: {path['state']}, {path['rate_bps'] / 1e6:g} Mbit/s, "
+            f"{len(path['leaves'])} leaves"
+        )
+    if not paths:
+        lines.append("    no paths")
+    return lines
+
+
+def curl_examples(network: Network, domain: str, socket: str) -> list[str]:
+    """Commands that make a path from the publisher to the first subscriber's segment, if both end
+    in the domain, and show it."""
+    curl = f"curl -s --unix-socket {socket} -H 'Content-Type: application/json'"
+    inside = {s.name for s in network.switches if s.domain == domain}
+    root = network.segment_of(network.publisher.name)
+    leaves = [
+        s
+        for s in network.segments
+        if s is not root and s.lane == root.lane and s.endpoint_switch in inside
+    ]
+    lines = []
+    if root.endpoint_switch in inside and leaves:
+        path = {"name": "p1", "root": _endpoint(network, root), "rate_bps": 20_000_000}
+        leaf = _endpoint(network, leaves[0])
+        lines.append(f"{curl} http://localhost/v1/paths -d '{json.dumps(path)}'")
+        lines.append(f"{curl} http://localhost/v1/paths/p1/leaves -d '{json.dumps(leaf)}'")
+    return [*lines, f"{curl} http://localhost/v1/paths"]
+
+
+def _endpoint(network: Network, segment: Segment) -> dict[str, object]:
+    macs = [nic.mac for nic in network.nics_of(segment)]
+    return {
+        "switch": segment.endpoint_switch,
+        "port": segment.endpoint_port,
+        "vlan": segment.vlan,
+        "macs": macs,
+    }
+
+
+# -- shell --------------------------------------------------------------------------------------
+
+
+def shell_command(
+    run_id: str | None, host: str, argv: list[str]
+) -> tuple[list[str], dict[str, str]]:
+    """The command and environment to become a shell (or `argv`) in a host. NetworkError if there is
+    no such network or host."""
+    lifecycle.require_root()
+    candidates = own_networks() if run_id is None else [run_id]
+    if not candidates:
+        raise NetworkError("no network is up (start one with: up)")
+    chosen = candidates[0]
+    pids: Mapping[str, int] = lab_state(chosen).get("pids", {})
+    pid = pids.get(host)
+    if pid is None:
+        valid = ", ".join(pids) or "none yet: the network is being built"
+        raise NetworkError(f"found host '{host}'; valid: {valid}")
+    if marks.marked_processes().get(pid) != chosen:
+        raise NetworkError(f"host '{host}' of {chosen} has ended (see: status)")
+    ovs = str(marks.state_directory(chosen) / "ovs")
+    environment = {
+        **os.environ,
+        marks.MARK: chosen,
+        "OVS_RUNDIR": ovs,
+        "OVS_DBDIR": ovs,
+        "OVS_LOGDIR": ovs,
+        "PS1": f"{host}:\\w\\$ ",
+    }
+    return ["mnexec", "-a", str(pid), *(argv or ["bash", "--norc"])], environment

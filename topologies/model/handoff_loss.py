@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A network that loses frames before its multicast trees branch. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from topologies.model.network import Link, Network
+
+
+def with_handoff_loss(network: Network, loss: float) -> Network:
+    """`network` whose publisher's hand-off link loses each frame of his with probability `loss`.
+
+    The hand-off link joins his static segment to the path service: what is lost there is missing
+    at all subscribers, as DRFSM21 5.2 (Table 5) supposes of the publisher's regional network.
+    Frames towards the publisher are not lost. Raises ValueError for no probability.
+    """
+    if not 0 <= loss < 1:
+        raise ValueError(f"found a loss of {loss:g}; valid: a probability below 1")
+    segment = network.segment_of(network.publisher.name)
+    ends = {segment.edge_switch, segment.endpoint_switch}
+
+    def changed(link: Link) -> Link:
+        if {link.a.node, link.b.node} != ends:
+            return link
+        away = "forward" if link.a.node == segment.edge_switch else "backward"
+        impaired = dataclasses.replace(getattr(link, away), loss=loss)
+        return dataclasses.replace(link, **{away: impaired})
+
+    return dataclasses.replace(network, links=tuple(changed(link) for link in network.links))

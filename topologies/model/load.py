@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Topology file -> `Network`: the one function the rest of Downpour calls."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+
+from common.places import TOPOLOGIES
+from topologies.model.document import Error, TopologyErrors, read_document
+from topologies.model.expand import expand
+from topologies.model.network import Network
+from topologies.model.validate import validate
+
+__all__ = ["Error", "TopologyErrors", "bundled", "find", "load"]
+
+
+def load(path: Path, parameters: Mapping[str, int | str] | None = None) -> Network:
+    """Read, check and expand a topology file.
+
+    `parameters` overrides the file's parameters, e.g. {"receivers": 24}; text values are read as
+    whole numbers. Raises TopologyErrors with every mistake found.
+    """
+    document = read_document(path)
+    spec, counts = validate(document, parameters or {})
+    return expand(spec, counts)
+
+
+def bundled() -> tuple[str, ...]:
+    """Names of the topologies that come with Downpour."""
+    return tuple(sorted(path.stem for path in TOPOLOGIES.glob("*.yaml")))
+
+
+def find(name: str) -> Path:
+    """The file of a bundled topology, or `name` itself if it is a path to a YAML file.
+
+    Raises TopologyErrors if there is no such topology.
+    """
+    if name in bundled():
+        return TOPOLOGIES / f"{name}.yaml"
+    if name.endswith((".yaml", ".yml")):
+        return Path(name)  # load() says if it cannot be read
+    close = difflib.get_close_matches(name, bundled(), n=1)
+    hint = f" (did you mean '{close[0]}'?)" if close else ""
+    valid = f"{', '.join(bundled())}, or the path of a .yaml file{hint}"
+    raise TopologyErrors([Error("topology", 0, f"'{name}'", valid)])

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The neutral network graph: what the network is, with every address and number explicit.
+
+A `Network` is what the YAML files of this room expand to. It is immutable, knows nothing of
+Mininet or of OpenFlow, and is the contract with the rooms above: `to_json`/`from_json` carry it
+between processes (`network.json` of a run directory).
+
+Units are in the names. Frames are Ethernet frames without FCS, as tc and OpenFlow meters count.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class ControlledBy(StrEnum):
+    """How a domain's switches are programmed."""
+
+    CONTROLLER = "controller"  # the dynamic multipoint path service (DMPS) of DRFSM21 2.1.1
+    STATIC = "static"  # static path segments (SPS), installed when the network is built
+
+
+class Role(StrEnum):
+    PUBLISHER = "publisher"
+    SUBSCRIBER = "subscriber"
+
+
+@dataclass(frozen=True)
+class Domain:
+    name: str
+    controlled_by: ControlledBy
+
+
+@dataclass(frozen=True)
+class Impairment:
+    """One direction of a link. None = not limited / not set."""
+
+    rate_bps: int | None = None
+    delay_ms: float = 0.0
+    jitter_ms: float = 0.0
+    loss: float = 0.0  # probability 0..1, uniformly random
+    queue_bytes: int | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        return self == Impairment()
+
+
+@dataclass(frozen=True)
+class Port:
+    """One end of a link. `number` is the OpenFlow port on switches, the index on other nodes."""
+
+    node: str
+    number: int
+    interface: str  # at most 15 characters, unique in the network
+    mac: str
+
+
+@dataclass(frozen=True)
+class Link:
+    """`forward` impairs frames from a to b, `backward` frames from b to a."""
+
+    name: str  # "a:b", unique
+    a: Port
+    b: Port
+    forward: Impairment
+    backward: Impairment
+    vlan_range: tuple[int, int]  # ids the path service may use on this link, inclusive
+    cost: float | None = None  # what crossing it costs a path; None: delay in us, plus 1
+
+    @property
+    def is_plain(self) -> bool:
+        return self.forward.is_plain and self.backward.is_plain
+
+
+@dataclass(frozen=True)
+class Switch:
+    name: str  # at most 10 characters
+    domain: str
+    dpid: int
+
+
+@dataclass(frozen=True)
+class Nic:
+    interface: str
+    mac: str
+    ip: str
+    prefix_len: int
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host with two NICs (DRFSM21 2.1.2): nic1 on the path service, nic2 on the routed
+    control network. Where it may be on several paths at once, one for each file-stream, each
+    further path has a lane: a NIC and a static segment of its own."""
+
+    name: str
+    domain: str
+    site: str
+    role: Role
+    nic1: Nic
+    nic2: Nic
+    gateway2: str  # the router's address on nic2's subnet
+    lanes: tuple[Nic, ...] = ()  # NICs on the path service of lanes 2, 3, ...; lane 1 is nic1
+
+    def path_nic(self, lane: int = 1) -> Nic:
+        return self.nic1 if lane == 1 else self.lanes[lane - 2]
+
+
+@dataclass(frozen=True)
+class Router:
+    """A Linux router of the control network; one subnet per attached host."""
+
+    name: str
+    nics: tuple[Nic, ...]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A static path segment (SPS, DRFSM21 2.1.1) through one static domain: from the port of
+    the dynamic domain's switch where it ends (`endpoint_*`) to one or more hosts. On the wire
+    between the two domains its frames carry `vlan`. It ends at the hosts' NIC of `lane`."""
+
+    name: str
+    domain: str
+    vlan: int
+    edge_switch: str
+    edge_port: int  # port of edge_switch towards the dynamic domain
+    endpoint_switch: str
+    endpoint_port: int  # port of endpoint_switch towards the edge
+    hosts: tuple[str, ...]
+    lane: int = 1
+
+
+@dataclass(frozen=True)
+class Network:
+    name: str
+    description: str
+    domains: tuple[Domain, ...]
+    switches: tuple[Switch, ...]
+    hosts: tuple[Host, ...]
+    routers: tuple[Router, ...]
+    links: tuple[Link, ...]
+    segments: tuple[Segment, ...]
+    multicast_group: str  # IPv4 group used on the paths
+    round_trip_ms: dict[str, float]  # host -> RTT over the path service to the publisher
+    lane_groups: tuple[str, ...] = ()  # IPv4 groups of lanes 2, 3, ...
+
+    @property
+    def publisher(self) -> Host:
+        return next(h for h in self.hosts if h.role is Role.PUBLISHER)
+
+    @property
+    def subscribers(self) -> tuple[Host, ...]:
+        return tuple(h for h in self.hosts if h.role is Role.SUBSCRIBER)
+
+    def host(self, name: str) -> Host:
+        return next(h for h in self.hosts if h.name == name)
+
+    @property
+    def lane_count(self) -> int:
+        """How many paths, one for each file-stream, a host may be on at once."""
+        return 1 + len(self.lane_groups)
+
+    def group_of(self, lane: int) -> str:
+        """The multicast group of a lane."""
+        return self.multicast_group if lane == 1 else self.lane_groups[lane - 2]
+
+    def segment_of(self, host: str, lane: int = 1) -> Segment:
+        return next(s for s in self.segments if host in s.hosts and s.lane == lane)
+
+    def nics_of(self, segment: Segment) -> tuple[Nic, ...]:
+        """The NICs at which a segment ends, in the order of its hosts."""
+        return tuple(self.host(name).path_nic(segment.lane) for name in segment.hosts)
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Network:
+        raw: dict[str, Any] = json.loads(text)
+        return cls(
+            name=raw["name"],
+            description=raw["description"],
+            domains=tuple(
+                Domain(d["name"], ControlledBy(d["controlled_by"])) for d in raw["domains"]
+            ),
+            switches=tuple(Switch(**s) for s in raw["switches"]),
+            hosts=tuple(
+                Host(
+                    **{
+                        **h,
+                        "role": Role(h["role"]),
+                        "nic1": Nic(**h["nic1"]),
+                        "nic2": Nic(**h["nic2"]),
+                        "lanes": tuple(Nic(**n) for n in h.get("lanes", ())),
+                    }
+                )
+                for h in raw["hosts"]
+            ),
+            routers=tuple(
+                Router(r["name"], tuple(Nic(**n) for n in r["nics"])) for r in raw["routers"]
+            ),
+            links=tuple(
+                Link(
+                    name=k["name"],
+                    a=Port(**k["a"]),
+                    b=Port(**k["b"]),
+                    forward=Impairment(**k["forward"]),
+                    backward=Impairment(**k["backward"]),
+                    vlan_range=(k["vlan_range"][0], k["vlan_range"][1]),
+                    cost=k.get("cost"),
+                )
+                for k in raw["links"]
+            ),
+            segments=tuple(Segment(**{**s, "hosts": tuple(s["hosts"])}) for s in raw["segments"]),
+            multicast_group=raw["multicast_group"],
+            round_trip_ms=dict(raw["round_trip_ms"]),
+            lane_groups=tuple(raw.get("lane_groups", ())),
+        )
