@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK, EXIT_USAGE
 from common.places import BUILD, RUNS
 from experiments.cells.captures import Captures
 from experiments.cells.captures import problems as capture_problems
@@ -41,11 +42,6 @@ from experiments.design.spec import (
 from experiments.runs import estimates, plan_text, runner
 from experiments.runs.manifest import machine
 from experiments.runs.options import (
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_INVALID,
-    EXIT_OK,
-    EXIT_USAGE,
     add_guest_options,
     clock_of,
     count,

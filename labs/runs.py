@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from common.contracts import INVALID
 from experiments.runs import digests
 from parsers.base.jsonfiles import BadFile
 from parsers.measure.run_files import load_cell
@@ -104,6 +105,6 @@ def wrong_with(cell: CellOfRun, **wanted: Any) -> list[str]:
     for name, value in wanted.items():
         if cell.described.get(name) != value:
             problems.append(f"{cell.shown}: {name} is {cell.described.get(name)}, not {value}")
-    if cell.verdict == "invalid":
+    if cell.verdict == INVALID:
         problems.append(f"{cell.shown}: its verdict is invalid")
     return problems

@@ -24,8 +24,8 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "topologies.watch": ("common", "topologies.model"),
     "topologies.emulate": ("common", "topologies.model", "topologies.watch"),
     "topologies": ("common", "topologies.model", "topologies.watch", "topologies.emulate"),
-    "controller.paths": ("topologies.model.network",),
-    "controller.switches": ("topologies.model.network", "controller.paths"),
+    "controller.paths": ("common.contracts", "topologies.model.network"),
+    "controller.switches": ("common.contracts", "topologies.model.network", "controller.paths"),
     "controller.service": (
         "topologies.model.document",
         "topologies.model.network",
@@ -50,9 +50,9 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "controller.federation",
     ),
     "parsers.base": (),
-    "parsers.read": ("parsers.base",),
-    "parsers.measure": ("parsers.base", "parsers.read"),
-    "parsers.report": ("parsers.base", "parsers.read", "parsers.measure"),
+    "parsers.read": ("common.contracts", "parsers.base"),
+    "parsers.measure": ("common.contracts", "parsers.base", "parsers.read"),
+    "parsers.report": ("common.contracts", "parsers.base", "parsers.read", "parsers.measure"),
     "parsers": ("parsers.base", "parsers.read", "parsers.measure", "parsers.report"),
     "virtual": ("common", "topologies.emulate.openvswitch"),
     "experiments.design": (

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from common.contracts import FRAME_BYTES
 from controller.paths.core import Core, Endpoint
 from controller.paths.multipoint_path import (
     MultipointPath,
@@ -35,7 +36,6 @@ QUEUE_MAX = LLDP_QUEUE - 1  # of a path
 # Probes that tell whether a link is alive must not drown in a flood, else it looks dead. They take
 # some 6 kbit/s.
 LLDP_BPS = 64_000
-FRAME_BYTES: Final = 1518
 BURST_S: Final = 0.002  # what a late timer may catch up
 RATE_TOLERANCE: Final = 0.001  # tc prints three digits or more
 

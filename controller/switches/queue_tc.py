@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from common.contracts import FRAME_BYTES
 from controller.paths.queues import (
-    FRAME_BYTES,
     LLDP_BPS,
     LLDP_QUEUE,
     PortKey,

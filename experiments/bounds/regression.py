@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from common.exit_codes import EXIT_FAILED, EXIT_OK
 from common.places import BUILD, ROOT, RUNS
 from experiments.bounds import bands
 from experiments.bounds.bands_report import (
@@ -41,7 +42,6 @@ from experiments.runs.options import add_guest_options, clock_of
 from experiments.runs.progress import make_reporter
 from virtual.kernel_build import find_kernel
 
-EXIT_OK, EXIT_OUTSIDE = 0, 1
 DEFAULT: Final = "regression"
 DEFAULT_TOLERANCE: Final = 0.001  # 0.1 %: for other packages' versions
 SUMMARY_VARIABLE: Final = "GITHUB_STEP_SUMMARY"
@@ -113,7 +113,7 @@ def main(argv: Sequence[str]) -> int:
     _tell(outcome, options)
     if proposal is not None and not outcome.problem:
         _propose(proposal, path, file.bands, outcome, options.tolerance)
-    return EXIT_OK if outcome.ok else EXIT_OUTSIDE
+    return EXIT_OK if outcome.ok else EXIT_FAILED
 
 
 # -- the run ----------------------------------------------------------------------------------

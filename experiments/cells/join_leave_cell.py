@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
+from common.contracts import JOIN_LEAVE
 from common.files import tail
 from controller.api.path_client import (
     Endpoint,
@@ -332,7 +333,7 @@ class JoinLeaveRun(CellBase):
         cell, network = self.plan, self.network
         return {
             **self.common_json(),
-            "kind": "join-leave",
+            "kind": JOIN_LEAVE,
             "feeds": [
                 {
                     **dataclasses.asdict(feed),

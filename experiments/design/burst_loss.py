@@ -28,6 +28,7 @@ from typing import Final
 
 import numpy as np
 
+from common.contracts import ARRIVED_COMMENT, BURST_COMMENT, LOSS_COMMENT
 from experiments.design.expansion import CellSpec
 from experiments.design.loss_model import (
     JEQ,
@@ -40,19 +41,13 @@ from experiments.design.loss_model import (
     parse_program,
     program_text,
 )
-from experiments.design.shaping import (
-    ARRIVED_COMMENT,
-    LOSS_COMMENT,
-    Setting,
-    selection,
-)
+from experiments.design.shaping import Setting, selection
 from experiments.design.spec import UsageError
 
 CIRCLE: Final = 65_536  # values of IPv4's identification
 IDENTIFICATION_OFFSET: Final = 4
 BURSTS_MIN: Final = 4  # fewer are no sample of a length
 BURSTS_MAX: Final = 4_000  # 134 programs; each packet runs through them
-BURST_COMMENT: Final = "downpour-burst"
 BURST_CHAIN: Final = "dp-burst"
 LOST_CHAIN: Final = "dp-lost"
 # Packets of other flows on the NIC, e.g. a control connection's: they may hit or miss a burst.

@@ -42,7 +42,7 @@ VIRTUAL_SECOND_S: Final = 0.06
 VIRTUAL_SESSION_S: Final = 0.5  # an ldmd's start and end, where subscribers come and go
 VIRTUAL_PACKET_S: Final = {"ldm7": 32e-6, "ldm6": 17e-6}
 LEAST_WINDOW_PACKETS: Final = 10  # RFC 6928
-FRAME_BYTES: Final = 1514  # of a full segment
+SEGMENT_FRAME_BYTES: Final = 1514  # of a full TCP segment, without a VLAN tag
 TCP_PAYLOAD_BYTES: Final = 1448  # of a segment: MTU 1500, IPv4, TCP with time stamps
 TBF_BURST_BYTES: Final = 50 * 1024  # `50kb` of tc, MPUP16 V-B
 
@@ -318,7 +318,7 @@ def tbf_limit_bytes(rate_bps: int, max_rtt_ms: float, m: int) -> int:
     """Limit of LDM6's token bucket filter: m x 2 x r x max RTT, for a rate of m x r
     (MPUP16 V-B); at least two of the least windows of each receiver, since what does not
     fit is dropped."""
-    least = 2 * m * LEAST_WINDOW_PACKETS * FRAME_BYTES
+    least = 2 * m * LEAST_WINDOW_PACKETS * SEGMENT_FRAME_BYTES
     return max(least, round(2 * rate_bps * max_rtt_ms / 1000 / 8))
 
 

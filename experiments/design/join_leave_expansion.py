@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from common.contracts import JOIN_LEAVE
 from experiments.design import trace_input
 from experiments.design.expansion import LETTERS, CellSpec, Feed
 from experiments.design.join_leave_script import Event, make_script
 from experiments.design.spec import SUBSCRIPTION_FACTORS, JoinLeaveSpec
 from experiments.design.trace_input import ReplayTrace
 
-KIND: Final = "join-leave"
 SECTION: Final = "# feed "  # before the lines of each feed, in the text of all feeds' traces
 FEED_SEEDS: Final = 1000  # distance of the seeds of a run's feeds
 
@@ -80,7 +80,7 @@ def expand(
         changed = dict(zip(varied, combination, strict=True))
         subscriptions = spec.subscriptions.model_copy(update=changed)
         parts = [
-            f"{KIND}-m{len(subscribers)}-f{len(feeds)}",
+            f"{JOIN_LEAVE}-m{len(subscribers)}-f{len(feeds)}",
             *(f"{LETTERS[name]}{found:g}" for name, found in changed.items()),
             *([f"n{repeat + 1}"] if spec.repeats > 1 else []),
         ]

@@ -16,13 +16,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from common.contracts import ARRIVED_COMMENT, LOSS_COMMENT
 from experiments.design import loss_model
 from experiments.design.expansion import TBF_BURST_BYTES
 
 MULTICAST_CLASS: Final = "1:1"
 UNICAST_CLASS: Final = "1:2"
-LOSS_COMMENT: Final = "downpour-loss"
-ARRIVED_COMMENT: Final = "downpour-arrived"
 # The kernel keeps rates in bytes per second and the probability in 1/2^31.
 RATE_TOLERANCE: Final = 1e-3
 TC_TIME_UNIT_S: Final = 1e-6  # in which tc says how long TBF's burst takes at the rate

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from experiments.cells.run_directory import write_json
 from parsers.base.jsonfiles import BadFile
 from parsers.measure import join_leave, sweep
@@ -66,7 +67,6 @@ from parsers.report.two_runs import (
     points_section,
 )
 
-EXIT_OK, EXIT_DIFFERENT, EXIT_USAGE = 0, 1, 2
 FOLDED_FROM: Final = 5  # comparisons from which on their tables are folded, and left out of text
 LISTED: Final = 12  # findings before "and N more"
 FIGURES: Final = ("lines", "bars")  # kinds that can have a line of each run
@@ -318,7 +318,7 @@ def main(
     print(f"Report: {target / 'index.html'}", file=sys.stderr)
     if identical and not _all_identical(found.comparisons):
         print("report: --identical, but there are no identical repeats", file=sys.stderr)
-        return EXIT_DIFFERENT
+        return EXIT_FAILED
     return EXIT_OK
 
 

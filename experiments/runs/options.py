@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options and exit codes that several commands of the experiments share."""
+"""Options that several commands of the experiments share."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from experiments.runs import runner
 from experiments.runs.cell_process import CellProblem, Clock, NativeClock, VirtualClock
 from virtual.guest import STALL_S
 from virtual.kernel_build import find_kernel
-
-EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INVALID, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def size_bytes(text: str) -> int:

@@ -21,6 +21,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from common.contracts import FAITHFUL, INVALID
+from common.exit_codes import EXIT_FAILED, EXIT_OK
 from common.places import BUILD, RUNS
 from experiments.design.spec import (
     AnySpec,
@@ -55,7 +57,6 @@ from parsers.report.document import (
     render_text,
 )
 
-EXIT_OK, EXIT_DIFFERS, EXIT_USAGE = 0, 1, 2
 LISTED: Final = 8
 
 
@@ -215,7 +216,7 @@ def report(original: str, again: str, outcome: Outcome, notes: Sequence[str]) ->
             "not decidable": "NOT DECIDABLE",
         }[found_verdict]
         line = outcome.agreement.reason
-    banner = Banner("faithful" if outcome.same else "invalid", f"{verdict}: {line}.", (), "Repeat")
+    banner = Banner(FAITHFUL if outcome.same else INVALID, f"{verdict}: {line}.", (), "Repeat")
     section = Section("Then and now", tuple(sentences), tuple(tables))
     return render_text(Report("Downpour: repeat", f"{original}, {again}", banner, (section,)))
 
@@ -270,7 +271,7 @@ def main(arguments: Sequence[str]) -> int:
     if both_virtual and notes:
         notes.append("So the digits need not be the same: error bars decide.")
     print(report(_name(original.path), _name(again), outcome, notes), end="")
-    return EXIT_OK if outcome.same else EXIT_DIFFERS
+    return EXIT_OK if outcome.same else EXIT_FAILED
 
 
 def _name(run: Path) -> str:

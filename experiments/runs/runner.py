@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from common.contracts import INVALID
 from common.places import BUILD, ROOT, RUNS
 from common.shell import NetworkError, termination_as_interrupt
 from experiments.cells.captures import NO_CAPTURES, Captures
@@ -33,7 +34,6 @@ from experiments.runs.planning import (
 from experiments.runs.progress import Reporter
 from experiments.runs.resume import run_of, take_over
 from experiments.runs.sweep import (
-    INVALID,
     CellResult,
     Outcome,
     Sweep,

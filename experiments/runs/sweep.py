@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from common.contracts import INVALID
 from common.shell import interrupts_deferred
 from experiments.cells.captures import Captures
 from experiments.cells.run_directory import FAILED, RunDirectory
@@ -19,7 +20,6 @@ from experiments.runs.progress import Reporter
 from experiments.runs.running_cell import Failed, Finished, RunningCell
 
 TICK_S: Final = 0.2
-INVALID: Final = "invalid"
 MOST_RUNS: Final = 2  # of a cell
 
 

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from experiments.runs import digests
 from parsers.base.jsonfiles import BadFile
 from parsers.measure.agreement import leaves
 from parsers.measure.evaluate import evaluate
 from parsers.measure.metrics import GROUP_BYTES
 
-EXIT_OK, EXIT_DIFFERS, EXIT_USAGE = 0, 1, 2
 RELATIVE: Final = 1e-9
 LISTED: Final = 10  # differences of a cell, then how many more
 THE_RUN: Final = "the run as a whole"
@@ -172,4 +172,4 @@ def main(arguments: Sequence[str]) -> int:
         print(f"verify: {error.filename}: {error.strerror}", file=sys.stderr)
         return EXIT_USAGE
     print(report(checked), end="")
-    return EXIT_DIFFERS if any(c.problems for c in checked) else EXIT_OK
+    return EXIT_FAILED if any(c.problems for c in checked) else EXIT_OK

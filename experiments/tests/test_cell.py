@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from common.contracts import ARRIVED_COMMENT
 from experiments.cells.cell_base import CellError, until_whole_second_s
 from experiments.cells.fidelity import Fidelity
 from experiments.cells.replay_cell import CellRun
@@ -73,7 +74,7 @@ def test_loss_by_hash(cells: dict[str, CellSpec]) -> None:
     for protocol, cell in cells.items():
         run = injected(cell, FakeLab(bpf=True))
         arrived, lost = run._inject_loss("uva")
-        assert shaping.ARRIVED_COMMENT in arrived
+        assert ARRIVED_COMMENT in arrived
         assert loss_model.program(0.01, loss_model.loss_seed(cell.seed, "uva")) in lost
         assert ("-p udp" in lost) == (protocol == "ldm7")
         assert run.loss_models == {"uva": "hash"}
@@ -101,7 +102,7 @@ def test_no_loss_no_rule_that_drops(cells: dict[str, CellSpec]) -> None:
     emulation = FakeLab(bpf=True)
     run = injected(dataclasses.replace(cells["ldm6"], loss=0.0), emulation)
     (arrived,) = run._inject_loss("uva")
-    assert shaping.ARRIVED_COMMENT in arrived
+    assert ARRIVED_COMMENT in arrived
     assert not any("-j" in rule for rule in emulation.rules)
     assert run.loss_models == {}
     assert shaping.mismatches(run.settings) == []

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from experiments.cli import main as command
-from experiments.runs.compare import EXIT_DIFFERENT, EXIT_OK, EXIT_USAGE
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
 
 Output = pytest.CaptureFixture[str]
@@ -53,7 +53,7 @@ def test_repeats_that_differ_are_told_where(tmp_path: Path, capsys: Output) -> N
     runs = [
         run(tmp_path, str(us), SyntheticCell("ldm7", clock="virtual", late_us=us)) for us in (0, 3)
     ]
-    assert main([*runs, "--identical"]) == EXIT_DIFFERENT
+    assert main([*runs, "--identical"]) == EXIT_FAILED
     out = capsys.readouterr()
     text = flat(out.out)
     assert "not identical: " in text

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from common.contracts import DEGRADED, FAITHFUL, INVALID, VerdictWord
+
 Status = Literal["pass", "warn", "fail", "n/a"]
 
 
@@ -44,7 +46,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Verdict:
-    verdict: str
+    verdict: VerdictWord
     checks: tuple[Check, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -57,7 +59,7 @@ def worst(statuses: Iterable[Status]) -> Status:
     return "fail" if "fail" in found else "warn" if "warn" in found else "pass"
 
 
-def summary(checks: Iterable[Check]) -> str:
-    """invalid, degraded or faithful."""
+def summary(checks: Iterable[Check]) -> VerdictWord:
+    """Return the verdict that these checks add up to."""
     statuses = {c.status for c in checks}
-    return "invalid" if "fail" in statuses else "degraded" if "warn" in statuses else "faithful"
+    return INVALID if "fail" in statuses else DEGRADED if "warn" in statuses else FAITHFUL

@@ -18,7 +18,7 @@ from experiments.verdict.host_lag import HostLag
 from experiments.verdict.queue_watch import Queue
 from parsers.measure.deliveries import receiver_stats
 from parsers.read.cell_files import lossy_link_directions
-from parsers.read.counters import Counters, parse_counters, rule_bursts
+from parsers.read.counters import Counters, injected_loss, parse_counters, rule_bursts
 from parsers.read.ldm_log import (
     LdmLog,
     ReceiverStats,
@@ -245,18 +245,11 @@ def arrivals(
     """Per subscriber (packets that reached the loss rule, packets it dropped)."""
     found = {}
     for host in subscribers:
-        arrived = _rule_packets(end, host, shaping.ARRIVED_COMMENT)
-        dropped = _rule_packets(end, host, shaping.LOSS_COMMENT) if loss > 0 else 0
-        if arrived is not None and dropped is not None:
-            found[host] = (
-                arrived - (_rule_packets(start, host, shaping.ARRIVED_COMMENT) or 0),
-                dropped - (_rule_packets(start, host, shaping.LOSS_COMMENT) or 0),
-            )
+        injected = injected_loss(host, start, end)
+        dropped = injected.dropped if loss > 0 else 0
+        if injected.arrived is not None and dropped is not None:
+            found[host] = (injected.arrived, dropped)
     return found
-
-
-def _rule_packets(counters: Counters, host: str, comment: str) -> int | None:
-    return next((r.packets for r in counters.rules(host) if comment in r.rule), None)
 
 
 def _contents(directory: Path, publisher: str, subscribers: Iterable[str]) -> list[ContentCheck]:

@@ -7,7 +7,7 @@ import math
 from statistics import NormalDist
 from typing import Final
 
-from experiments.design.shaping import LOSS_COMMENT
+from common.contracts import LOSS_COMMENT
 from experiments.verdict.checks import Check, Status
 from experiments.verdict.evidence import Evidence
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from experiments.design.shaping import LOSS_COMMENT
 from experiments.verdict.checks import Check, Limits, Status
 from experiments.verdict.evidence import Evidence
 from parsers.read.counters import Drop, drops_between
@@ -73,7 +72,6 @@ def drops(evidence: Evidence) -> list[Check]:
     wanted = [d for d in lost if _interface(d) in evidence.congested and d not in shaper]
     elsewhere = [d for d in lost if d not in shaper and d not in repeated and d not in wanted]
     socket = sum(s.socket_drops for s in evidence.receivers.values() if s is not None)
-    elsewhere += foreign_rules(evidence)
     packets = _expected_packets(evidence)
     checks = [
         _drop_check(
@@ -121,21 +119,6 @@ def drops(evidence: Evidence) -> list[Check]:
 def _interface(drop: Drop) -> str:
     """ "<node>/<interface>" of a drop at a queue or an interface."""
     return "/".join(drop.place.split("/")[:2])
-
-
-def foreign_rules(evidence: Evidence) -> list[Drop]:
-    """What rules of the hosts' firewalls took that are not the experiment's."""
-    found = []
-    for host in evidence.end.iptables:
-        before = {(r.chain, r.rule): r.packets for r in evidence.start.rules(host)}
-        for rule in evidence.end.rules(host):
-            words = rule.rule.split()
-            if LOSS_COMMENT in rule.rule or not {"DROP", "REJECT"} & set(words):
-                continue
-            taken = rule.packets - before.get((rule.chain, rule.rule), 0)
-            if taken > 0:
-                found.append(Drop(host, f"iptables rule '{rule.rule}'", taken, injected=False))
-    return found
 
 
 def _expected_packets(evidence: Evidence) -> int:

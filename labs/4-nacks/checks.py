@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from common.contracts import BLOCK_BYTES
 from experiments.design import loss_model
 from labs import fmtp_capture as fmtp
 from labs.checking import NOT_TOLD, Context, Ends, Outcome, failed, nothing, passed
@@ -25,7 +26,6 @@ from labs.runs import CellOfRun, Missing, RunProblem, cells, newest, wrong_with
 
 EXPERIMENT: Final = "nacks"
 CAPTURE: Final = "captures/tor-umass-newy.pcapng"
-BLOCK_BYTES: Final = 1448
 _RETRANS = re.compile(r"Received: \{.*\bretrans: (\d+)")
 _DATAGRAMS = re.compile(r"FMTP (?:sender|receiver):.*? datagrams=(\d+)")
 

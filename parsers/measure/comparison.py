@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from common.contracts import UNKNOWN, WORST_FIRST
 from parsers.base.factors import Scalar, show
 from parsers.base.metric_units import TRANSPORT_METRICS, Value, absent
 from parsers.measure.paper import Comparisons, compare_all
@@ -19,7 +20,6 @@ from parsers.read.cell_files import Clock
 from parsers.read.published import PaperValue
 
 PROTOCOLS = ("ldm7", "ldm6")
-_WORST_FIRST = ("invalid", "unknown", "degraded", "faithful")
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def verdict_of(cell: CellMetrics) -> str:
 
 def worst_verdict(cells: Iterable[CellMetrics]) -> str:
     found = {verdict_of(cell) for cell in cells}
-    return next((v for v in _WORST_FIRST if v in found), "unknown")
+    return next((v for v in WORST_FIRST if v in found), UNKNOWN)
 
 
 def clocks_of(cells: Iterable[CellMetrics]) -> str:

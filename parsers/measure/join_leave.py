@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from common.contracts import INVALID, JOIN_LEAVE, WORST_FIRST
 from parsers.base.factors import Scalar
 from parsers.base.jsonfiles import BadFile, describe
 from parsers.base.metric_units import Value, absent
@@ -40,10 +41,6 @@ from parsers.read.ldm_log import (
     Received,
 )
 from parsers.read.products import ProductList
-
-KIND = "join-leave"
-
-_WORST_FIRST = ("invalid", "unknown", "degraded", "faithful")
 
 
 class _File(BaseModel):
@@ -97,7 +94,7 @@ def is_join_leave(text: str) -> bool:
         raw = json.loads(text)
     except json.JSONDecodeError:
         return False
-    return isinstance(raw, dict) and raw.get("kind") == KIND
+    return isinstance(raw, dict) and raw.get("kind") == JOIN_LEAVE
 
 
 def parse_cell(text: str, file: str) -> JoinLeaveCell:
@@ -364,7 +361,7 @@ def _values(
         "prune_max": _quantile(pruned, 1.0),
         "verdict_invalid": absent("", "no verdict.json")
         if data.verdict is None
-        else Value(float(data.verdict.verdict == "invalid"), ""),
+        else Value(float(data.verdict.verdict == INVALID), ""),
     }
 
 
@@ -428,7 +425,7 @@ def verdict_of(cell: JoinLeaveMetrics) -> str:
 
 def worst_verdict(cells: Sequence[JoinLeaveMetrics]) -> str:
     found = {verdict_of(cell) for cell in cells}
-    return next(v for v in _WORST_FIRST if v in found)
+    return next(v for v in WORST_FIRST if v in found)
 
 
 def to_json(found: Sequence[JoinLeaveMetrics]) -> dict[str, Any]:

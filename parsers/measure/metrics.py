@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from common.contracts import BLOCK_BYTES
 from parsers.base.metric_units import Value, absent
 from parsers.read.cpu_log import RunTimeSample
 from parsers.read.ps_log import ProcessSample
 
 GROUP_BYTES = 200_000_000  # G of MPUP16 V-C; gives its 27 file-sets for the NGRID hour
 PCPU_STEP = 0.1  # per cent of a core: ps prints pcpu with one decimal
-BLOCK_BYTES = 1448  # FMTP payload of a datagram, DRFSM21 eq. 6
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from common.contracts import JOIN_LEAVE
 from parsers.base.jsonfiles import BadFile
 from parsers.base.problems import Lines
 from parsers.measure import join_leave
@@ -79,7 +80,7 @@ def load_cell(directory: Path) -> CellData:
         raise BadFile(f"{cell_file} is missing: {directory} is not the directory of a cell")
     text = read_text(cell_file)
     if join_leave.is_join_leave(text):
-        raise BadFile(f"{cell_file}: found a cell of kind '{join_leave.KIND}'; valid: LDM7 or LDM6")
+        raise BadFile(f"{cell_file}: found a cell of kind '{JOIN_LEAVE}'; valid: LDM7 or LDM6")
     cell = parse_cell(text, str(cell_file))
     hosts = (cell.publisher, *cell.subscribers)
     logs = {h: files.log(f"logs/{h}.ldmd.log", parse_ldm_log) for h in hosts}

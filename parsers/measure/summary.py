@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
+from common.contracts import INVALID
 from parsers.base.metric_units import Value, absent
 from parsers.base.problems import Problem
 from parsers.base.times import MICROSECONDS
@@ -48,9 +49,8 @@ from parsers.read.counters import (
     Counters,
     Drop,
     drops_between,
-    rule_arrivals,
+    injected_loss,
     rule_bursts,
-    rule_drops,
 )
 from parsers.read.cpu_log import CpuLog
 from parsers.read.iperf3 import IperfReport
@@ -155,7 +155,7 @@ def summarize(
         Value(identical.value / cell.m, "") if identical.value is not None else identical
     )
     values["verdict_invalid"] = (
-        Value(float(data.verdict.verdict == "invalid"), "")
+        Value(float(data.verdict.verdict == INVALID), "")
         if data.verdict is not None
         else absent("", "no verdict.json")
     )
@@ -370,7 +370,7 @@ def _cpu_samples(data: CellData) -> tuple[str, Sequence[CpuSample]]:
 def _loss(
     data: CellData, receivers: Mapping[str, Receiver], values: dict[str, Value]
 ) -> dict[str, Value]:
-    """Measured loss per receiver: what the DROP rules took of what arrived at them."""
+    """Measured loss per receiver: what the experiment's rules took of what arrived at them."""
     cell = data.cell
     values["loss_injected"] = Value(100.0 * cell.loss, "%")
     found: dict[str, Value] = {}
@@ -380,9 +380,9 @@ def _loss(
         if start is None or end is None:
             found[host] = absent("%", "no counters of start and end")
             continue
-        dropped, interface = rule_drops(host, start, end)
-        arrived = rule_arrivals(host, start, end)
-        key = f"{host}/{_interface(interface)}" if interface else ""
+        injected = injected_loss(host, start, end)
+        arrived, dropped = injected.arrived, injected.dropped or 0
+        key = f"{host}/{_interface(injected.interface)}" if injected.interface else ""
         receiver = receivers.get(host)
         if arrived is not None:
             passed = arrived - dropped
@@ -424,7 +424,7 @@ def _bursts(data: CellData, values: dict[str, Value]) -> None:
         values["loss_burst"] = absent("packets", "losses do not come in bursts")
         return
     total = sum(b or 0 for b in begun)
-    dropped = sum(rule_drops(host, start, end)[0] for host in data.cell.subscribers)
+    dropped = sum(injected_loss(host, start, end).dropped or 0 for host in data.cell.subscribers)
     values["loss_burst"] = (
         Value(dropped / total, "packets") if total else absent("packets", "no burst began")
     )

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from common.contracts import INVALID
 from parsers.base import intervals
 from parsers.base.factors import (
     FACTORS,
@@ -131,7 +132,7 @@ def _order(factors: Mapping[str, Scalar]) -> tuple[tuple[int, float, str], ...]:
 def _points(
     factors: dict[str, Scalar], cells: Sequence[Measured], include_invalid: bool
 ) -> Iterator[Point]:
-    invalid = [c.cell for c in cells if c.verdict == "invalid"]
+    invalid = [c.cell for c in cells if c.verdict == INVALID]
     used = [c for c in cells if include_invalid or c.cell not in invalid]
     excluded = () if include_invalid else tuple(invalid)
     fixed = {n: v for n, v in cells[0].fixed.items() if n not in factors}

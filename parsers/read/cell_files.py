@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from common.contracts import VerdictWord
 from parsers.base.jsonfiles import BadFile, describe
 
-VERDICTS = ("faithful", "degraded", "invalid")
 NO_CPU = "virtual time: the processor is infinitely fast there"
 
 Clock = Literal["native", "virtual"]
@@ -101,7 +101,7 @@ class Check(_File):
 
 
 class Verdict(_File):
-    verdict: Literal["faithful", "degraded", "invalid"]
+    verdict: VerdictWord
     checks: tuple[Check, ...] = ()
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`counters-start.json`, `counters-end.json` (docs/contracts.md) -> typed counters, and what got
-lost between the two that nobody injected."""
+lost between the two, injected or not."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from common.contracts import ARRIVED_COMMENT, BURST_COMMENT, LOSS_COMMENT
 from parsers.base.jsonfiles import BadFile, describe
 from parsers.read.iptables_log import Rule
 
@@ -145,11 +146,11 @@ def _interface_drops(start: Counters, end: Counters, queues: Mapping[str, Drop])
             yield Drop(drop.place, drop.what, rest, injected=False)
 
 
-def _injected(start: Counters, end: Counters) -> Iterator[Drop]:
+def _rule_drops(start: Counters, end: Counters) -> Iterator[Drop]:
     for host in end.iptables:
-        dropped, _ = rule_drops(host, start, end)
-        if dropped:
+        if dropped := injected_loss(host, start, end).dropped:
             yield Drop(host, "iptables", dropped, injected=True)
+        yield from foreign_drops(host, start, end)
 
 
 def drops_between(
@@ -187,56 +188,56 @@ def drops_between(
             Drop(d.place, d.what, d.packets, injected=d.place in lossy_link_directions)
             for d in _lost("relay", start.relay, end.relay, ("dropped",))
         ),
-        *_injected(start, end),
+        *_rule_drops(start, end),
     ]
     return tuple(sorted(found, key=lambda d: (d.injected, -d.packets, d.place, d.what)))
 
 
-def rule_drops(host: str, start: Counters, end: Counters) -> tuple[int, str | None]:
-    """(packets that the host's DROP rules took, input interface of the first such rule)."""
+def _growth(host: str, start: Counters, end: Counters) -> Iterator[tuple[Rule, int]]:
+    """Yield each rule of a host with the packets it counted between the two readings; a rule that
+    came after the first reading counts from 0."""
     before: dict[tuple[str, str], int] = {}
     for rule in start.rules(host):
         key = (rule.chain, rule.rule)
         before[key] = before.get(key, 0) + rule.packets
-    total = 0
-    interface: str | None = None
     for rule in end.rules(host):
-        if not rule.is_drop:
-            continue
-        key = (rule.chain, rule.rule)
-        total += rule.packets - min(before.pop(key, 0), rule.packets)
-        interface = interface or rule.interface
-    return total, interface
+        yield rule, rule.packets - min(before.pop((rule.chain, rule.rule), 0), rule.packets)
 
 
-BURST_COMMENT = "downpour-burst"
+def _counted(host: str, start: Counters, end: Counters, comment: str) -> int | None:
+    """Return the packets at the host's rules with this comment; None if it has no such rule."""
+    found = [n for rule, n in _growth(host, start, end) if comment in rule.rule]
+    return sum(found) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class InjectedLoss:
+    """What the experiment's own rules did at one host, None where the host has no such rule."""
+
+    arrived: int | None  # packets that reached the rule that drops
+    dropped: int | None
+    interface: str | None  # the input interface of the rule that drops
+
+
+def injected_loss(host: str, start: Counters, end: Counters) -> InjectedLoss:
+    """Return the loss that the experiment injected at a host: what the rules with its comment took.
+    Whatever other rules dropped is foreign (`foreign_drops`)."""
+    ours = [rule for rule in end.rules(host) if LOSS_COMMENT in rule.rule]
+    return InjectedLoss(
+        _counted(host, start, end, ARRIVED_COMMENT),
+        _counted(host, start, end, LOSS_COMMENT),
+        next((rule.interface for rule in ours if rule.interface), None),
+    )
+
+
+def foreign_drops(host: str, start: Counters, end: Counters) -> Iterator[Drop]:
+    """Yield what rules of the host's firewall took that are not the experiment's."""
+    for rule, packets in _growth(host, start, end):
+        if rule.discards and LOSS_COMMENT not in rule.rule and packets > 0:
+            yield Drop(host, f"iptables rule '{rule.rule}'", packets, injected=False)
 
 
 def rule_bursts(host: str, start: Counters, end: Counters) -> int | None:
-    """Bursts of losses that began between the two readings: packets at the host's rules that match
-    a burst's first one. None if its losses do not come in bursts."""
-
-    def count(rules: tuple[Rule, ...]) -> int | None:
-        marked = [r.packets for r in rules if BURST_COMMENT in r.rule]
-        return sum(marked) if marked else None
-
-    after = count(end.rules(host))
-    return None if after is None else after - (count(start.rules(host)) or 0)
-
-
-ARRIVED_COMMENT = "downpour-arrived"
-
-
-def rule_arrivals(host: str, start: Counters, end: Counters) -> int | None:
-    """Packets counted by the host's rule without target that stands before the DROP rule.
-
-    It is known by its comment. None if the host has no such rule.
-    """
-
-    def count(rules: tuple[Rule, ...]) -> int | None:
-        marked = [r.packets for r in rules if ARRIVED_COMMENT in r.rule]
-        return sum(marked) if marked else None
-
-    after = count(end.rules(host))
-    before = count(start.rules(host)) or 0
-    return None if after is None else after - min(before, after)
+    """Return how many bursts of losses began between the two readings: packets at the host's rules
+    that match a burst's first one. None if its losses do not come in bursts."""
+    return _counted(host, start, end, BURST_COMMENT)

@@ -31,8 +31,9 @@ class Rule:
     rule: str
 
     @property
-    def is_drop(self) -> bool:
-        return "DROP" in self.rule.split()
+    def discards(self) -> bool:
+        """Whether packets that match are lost."""
+        return not {"DROP", "REJECT"}.isdisjoint(self.rule.split())
 
     @property
     def probability(self) -> float | None:

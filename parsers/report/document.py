@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table as RichTable
 
+from common.contracts import FAITHFUL
 from parsers.report.drawing import Plot
 
 WIDTH = 100
@@ -90,7 +91,7 @@ def render_text(report: Report) -> str:
         Panel(
             escape("\n".join((report.banner.headline, *report.banner.lines))),
             title=escape(report.banner.title),
-            box=box.DOUBLE if report.banner.verdict != "faithful" else box.ROUNDED,
+            box=box.DOUBLE if report.banner.verdict != FAITHFUL else box.ROUNDED,
             title_align="left",
         )
     )

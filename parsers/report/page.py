@@ -8,9 +8,10 @@ import re
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from common.contracts import INVALID
 from parsers.report.document import Report, Section
 
-BAD_CELLS = frozenset({"NO", "FAIL", "UNINJECTED", "invalid", "not held", "failed"})
+BAD_CELLS = frozenset({"NO", "FAIL", "UNINJECTED", INVALID, "not held", "failed"})
 GOOD_CELLS = frozenset({"held"})
 CONTENTS_FROM = 4  # sections from which on a page lists them on top
 

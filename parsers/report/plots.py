@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from common.contracts import FAITHFUL
 from parsers.measure.comparison import PROTOCOLS, Group, worst_verdict
 from parsers.measure.series import thinned
 from parsers.measure.summary import CellMetrics, ReceiverMetrics
@@ -138,11 +139,11 @@ def _finish(figure: Figure, axes: Axes, group: Group) -> None:
         0.985,
         group.label
         + (f"; first of {repeats} repeats" if repeats > 1 else "")
-        + ("" if verdict == "faithful" else f"; verdict: {verdict.upper()}"),
+        + ("" if verdict == FAITHFUL else f"; verdict: {verdict.upper()}"),
         ha="left",
         va="top",
         fontsize=9,
-        color="#555555" if verdict == "faithful" else "#a03000",
+        color="#555555" if verdict == FAITHFUL else "#a03000",
     )
     handles, labels = axes.get_legend_handles_labels()
     if handles:

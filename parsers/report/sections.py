@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from common.contracts import DEGRADED, FAITHFUL, INVALID
 from parsers.base.metric_units import METRICS, Value
 from parsers.measure.comparison import (
     PROTOCOLS,
@@ -43,9 +44,9 @@ from parsers.report.sweep_sections import (
 )
 
 HEADLINES = {
-    "faithful": "FAITHFUL: the emulation did what was asked of it.",
-    "degraded": "DEGRADED: read these figures with the evidence below.",
-    "invalid": "INVALID: do not use these figures.",
+    FAITHFUL: "FAITHFUL: the emulation did what was asked of it.",
+    DEGRADED: "DEGRADED: read these figures with the evidence below.",
+    INVALID: "INVALID: do not use these figures.",
     "unknown": "UNKNOWN: a cell has no verdict; nothing vouches for these figures.",
 }
 _LISTED = 12  # lines of evidence of one kind before "and N more"
@@ -526,7 +527,7 @@ def _banner(cells: Sequence[CellMetrics]) -> Banner:
             (c for c in checks if c.status in ("fail", "warn")),
             key=lambda c: ("fail", "warn").index(c.status),
         )
-        if verdict_of(cell) != "faithful":
+        if verdict_of(cell) != FAITHFUL:
             lines.append(f"{name}: {verdict_of(cell)}")
         lines += [
             f"{name}: {c.status}: {c.name}{': ' + c.text if c.text else ''}" for c in bad[:_LISTED]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from common.contracts import DEGRADED, FAITHFUL, INVALID, UNKNOWN, WORST_FIRST
 from parsers.base.factors import FACTORS, Scalar
 from parsers.base.factors import show as show_factors
 from parsers.base.intervals import ONE_RUN, Estimate
@@ -27,7 +28,6 @@ DEFAULT_METRICS = ("throughput", "ffdr", "nic_bandwidth", "latency_p50")
 METRICS_AT_ONCE = 4  # columns of a table of points
 Run = Transports | Subscriptions
 DEFAULT_AT_MOST = 8  # metrics of a run of another kind, where its file names none
-WORST_FIRST = ("invalid", "unknown", "degraded", "faithful")
 LISTED = 12  # lines of one kind before "and N more"
 
 
@@ -79,19 +79,19 @@ def banner(found: Run, lines: Sequence[str]) -> Banner:
     """Counts of verdicts; `lines`: what spoils cells."""
     verdicts = {c.cell.cell: c.verdict.verdict if c.verdict else "unknown" for c in found.cells}
     counts = Counter(verdicts.values())
-    parts = [f"{counts[v]} {v}" for v in ("faithful", "degraded", "unknown") if counts[v]]
+    parts = [f"{counts[v]} {v}" for v in (FAITHFUL, DEGRADED, UNKNOWN) if counts[v]]
     excluded = excluded_of(found)
     failed = failed_of(found.manifest.raw)
-    if counts["invalid"]:
-        kept = counts["invalid"] - len(excluded)
+    if counts[INVALID]:
+        kept = counts[INVALID] - len(excluded)
         parts += [f"{len(excluded)} invalid and excluded"] if excluded else []
         parts += [f"{kept} INVALID but not excluded, as was asked"] if kept else []
     if failed:
         parts.append(f"{len(failed)} failed")
     used = {verdicts[name] for name in verdicts if name not in excluded}
-    verdict = next((v for v in WORST_FIRST if v in used), "invalid")
-    if verdict == "faithful" and (excluded or failed):
-        verdict = "degraded"
+    verdict = next((v for v in WORST_FIRST if v in used), INVALID)
+    if verdict == FAITHFUL and (excluded or failed):
+        verdict = DEGRADED
     total = len(found.cells) + len(failed)
     headline = f"{total} {'cell' if total == 1 else 'cells'}: {', '.join(parts)}."
     return Banner(verdict, headline, tuple(lines))

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from common.contracts import LOSS_COMMENT
+
 START_S = 1_795_226_400  # 2026-11-21T02:00:00Z: the first insertion
 SIZE_BYTES = 250_000
 GAP_S = 0.5
@@ -155,7 +157,10 @@ def _counters(cell: SyntheticCell, hosts: list[str], end: bool) -> dict[str, Any
     sent = int(25 * cell.nic_bps / 8) if end else 0
     arrived = 10_000 if end else 0
     dropped = round(arrived * cell.loss)
-    rule = "-i nic1 -m statistic --mode random --probability 0.00999999978 -j DROP"
+    rule = (
+        "-i nic1 -m statistic --mode random --probability 0.00999999978 "
+        f"-m comment --comment {LOSS_COMMENT} -j DROP"
+    )
     return {
         "time": START_S - 2 + (30 if end else 0),
         "interfaces": {

@@ -12,13 +12,17 @@ from parsers.base.jsonfiles import BadFile
 from parsers.read.counters import (
     Counters,
     Drop,
+    InjectedLoss,
     drops_between,
+    foreign_drops,
+    injected_loss,
     parse_counters,
-    rule_arrivals,
-    rule_drops,
 )
 
-RULE = "-i uva-eth0 -p udp -m statistic --mode random --probability 0.01 -j DROP"
+RULE = (
+    "-i uva-eth0 -p udp -m statistic --mode random --probability 0.01 "
+    "-m comment --comment downpour-loss -j DROP"
+)
 
 
 def counters(**parts: Any) -> Counters:
@@ -75,14 +79,29 @@ def test_nothing_lost() -> None:
     assert drops_between(same, same) == ()
 
 
-def test_rule_drops_count_from_the_start() -> None:
-    dropped, interface = rule_drops(
-        "uva", counters(iptables=iptables(30)), counters(iptables=iptables(130))
-    )
-    assert (dropped, interface) == (100, "uva-eth0")
+def test_injected_loss_counts_from_the_start() -> None:
+    start, end = counters(iptables=iptables(30)), counters(iptables=iptables(130))
+    assert injected_loss("uva", start, end) == InjectedLoss(None, 100, "uva-eth0")
     # A rule inserted after the first reading counts from 0; an accounting rule is no drop.
-    assert rule_drops("uva", counters(), counters(iptables=iptables(130, 10))) == (130, "uva-eth0")
-    assert rule_drops("umd", counters(), counters(iptables=iptables(130))) == (0, None)
+    late = counters(iptables=iptables(130, 10))
+    assert injected_loss("uva", counters(), late) == InjectedLoss(None, 130, "uva-eth0")
+    assert injected_loss("umd", counters(), end) == InjectedLoss(None, None, None)
+
+
+@pytest.mark.parametrize("target", ["DROP", "REJECT --reject-with icmp-port-unreachable"])
+def test_only_rules_with_the_comment_are_injected(target: str) -> None:
+    foreign = f"-A INPUT -p udp -j {target}"
+
+    def rules(taken: int, dropped: int) -> dict[str, Any]:
+        found = iptables(dropped)
+        found["uva"].insert(0, {"chain": "INPUT", "packets": taken, "bytes": 1, "rule": foreign})
+        return found
+
+    start, end = counters(iptables=rules(5, 0)), counters(iptables=rules(305, 100))
+    assert injected_loss("uva", start, end).dropped == 100
+    other = Drop("uva", f"iptables rule '{foreign}'", 300, injected=False)
+    assert list(foreign_drops("uva", start, end)) == [other]
+    assert drops_between(start, end) == (other, Drop("uva", "iptables", 100, injected=True))
 
 
 def test_arrivals_are_counted_by_the_marked_rule() -> None:
@@ -91,10 +110,11 @@ def test_arrivals_are_counted_by_the_marked_rule() -> None:
         return {"uva": [{"chain": "INPUT", "packets": packets, "bytes": 1, "rule": rule}]}
 
     start, end = counters(iptables=rules(200)), counters(iptables=rules(1200))
-    assert rule_arrivals("uva", start, end) == 1000
-    assert rule_arrivals("uva", counters(), end) == 1200
-    assert rule_arrivals("umd", start, end) is None
-    assert rule_arrivals("uva", start, counters(iptables=iptables(5, 10))) is None
+    assert injected_loss("uva", start, end).arrived == 1000
+    assert injected_loss("uva", counters(), end).arrived == 1200
+    assert injected_loss("umd", start, end).arrived is None
+    unmarked = counters(iptables=iptables(5, 10))
+    assert injected_loss("uva", start, unmarked).arrived is None
 
 
 def test_bad_counters_name_file_and_place() -> None:

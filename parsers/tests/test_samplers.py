@@ -192,7 +192,7 @@ def test_iptables_captures() -> None:
             ("INPUT", 2, 2856),
             ("INPUT", 558, 796824),
         ]
-        assert [r.is_drop for r in rules] == [True, False]
+        assert [r.discards for r in rules] == [True, False]
         assert rules[0].probability == pytest.approx(0.01, rel=1e-6)
         assert rules[1].probability is None
         assert rules[0].interface == "lo"
@@ -212,7 +212,7 @@ def test_probability_of_a_hash_rule(end: str, p: float | None) -> None:
     text = f'[9:900] -A INPUT -i e0 -p udp -m bpf --bytecode "{program}" -j DROP\n'
     (rule,) = parse_iptables(text, "i").rules
     assert rule.probability == (None if p is None else pytest.approx(p, abs=2**-32))
-    assert rule.is_drop
+    assert rule.discards
     assert rule.interface == "e0"
 
 

@@ -23,13 +23,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from common.contracts import FRAME_BYTES
 from topologies.model.network import Impairment, Link, Network
 
 WIRE = "wire"
 FORWARD, BACKWARD = "forward", "backward"
 NETEM_HANDLE, SHAPER_HANDLE = "1:", "10:"
 
-FRAME_BYTES = 1518  # an Ethernet frame of 1500 bytes of payload, with a VLAN tag, without FCS
 LEAST_FRAME_BYTES = 60
 TYPICAL_SMALL_FRAME_BYTES = 500  # mean size assumed when sizing what counts frames, not bytes
 UNLIMITED_BPS = 1_000_000_000  # assumed where a delayed link has no rate

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words and sizes that one room writes and another reads."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+# Comments of the iptables rules at a receiver. A rule without them is not the experiment's.
+LOSS_COMMENT: Final = "downpour-loss"  # drops what the experiment injects
+ARRIVED_COMMENT: Final = "downpour-arrived"  # counts what reaches the rule that drops
+BURST_COMMENT: Final = "downpour-burst"  # counts the first packet of each burst of losses
+
+JOIN_LEAVE: Final = "join-leave"  # `kind` of an experiment whose subscribers join and leave
+
+VerdictWord = Literal["faithful", "degraded", "invalid"]
+FAITHFUL: Final = "faithful"
+DEGRADED: Final = "degraded"
+INVALID: Final = "invalid"
+UNKNOWN: Final = "unknown"  # of a cell without verdict.json
+VERDICTS: Final[tuple[VerdictWord, ...]] = (FAITHFUL, DEGRADED, INVALID)
+WORST_FIRST: Final = (INVALID, UNKNOWN, DEGRADED, FAITHFUL)
+
+BLOCK_BYTES: Final = 1448  # FMTP payload of a datagram (DRFSM21 eq. 6)
+FRAME_BYTES: Final = 1518  # Ethernet, payload of 1500 bytes, with a VLAN tag, without FCS
