@@ -4,7 +4,7 @@
 Who may do what is decided here: a workgroup sees and changes its own paths and uses the endpoints
 that it was granted; an admin everything. Every error, whoever raises it, is an RFC 9457 problem.
 What only reads is a coroutine and waits for nothing; what changes paths runs in a worker thread.
-The OpenAPI description is served at /openapi.json (docs/openapi.json is a copy).
+The OpenAPI description is served at /openapi.json; `make docs` writes it to a file.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def make_app(
 
 
 def description(app: FastAPI) -> str:
-    """The OpenAPI document, as docs/openapi.json has it."""
+    """Return the app's OpenAPI document as JSON text."""
     return json.dumps(app.openapi(), indent=1, sort_keys=True) + "\n"
 
 

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Markdown files of the repository name exists: links, and paths in backticks."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.prose import ROOT, headings, markdown_files, prose_lines, repository_files
+
+LINK: Final = re.compile(r"\]\(<?([^)\s>]+)>?(?: \"[^\"]*\")?\)")
+CODE: Final = re.compile(r"`([^`\n]+)`")
+# A path in backticks is one of the repository if it begins with one of its folders.
+FOLDERS: Final = tuple(
+    sorted(p.name for p in ROOT.iterdir() if p.is_dir() and p.name not in ("build", "runs"))
+)
+PLACEHOLDER: Final = re.compile(r"(?:\b|_)(?:N|NAME)\b")
+PATH: Final = re.compile(rf"(?:{'|'.join(map(re.escape, FOLDERS))})/[\w./-]*[\w/]")
+SOURCE: Final = re.compile(r"[\w./-]+\.(?:py|c|h)")
+
+
+@cache
+def sources() -> frozenset[str]:
+    """Return every name of a source file: its path, and each end of it."""
+    files = [p for ext in ("py", "c", "h") for p in repository_files(ext)]
+    return frozenset(
+        "/".join(parts[start:])
+        for parts in (file.relative_to(ROOT).parts for file in files)
+        for start in range(len(parts))
+    )
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that a page's headings give it."""
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower().replace("`", "")).replace(" ", "-")
+        for heading in headings(page)
+    }
+
+
+@pytest.mark.parametrize("page", markdown_files(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    missing = []
+    for number, line in prose_lines(page):
+        for target in LINK.findall(CODE.sub("", line)):
+            if re.match(r"[a-z]+:", target):
+                continue
+            name, _, anchor = target.partition("#")
+            file = page if not name else page.parent / name
+            if not file.exists():
+                missing.append(f"{page.relative_to(ROOT)}:{number}: found link to {target}")
+            elif anchor and anchor not in anchors(file):
+                missing.append(f"{page.relative_to(ROOT)}:{number}: found no heading {target}")
+    assert not missing, "\n".join(missing)
+
+
+@pytest.mark.parametrize("page", markdown_files(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_paths_in_backticks_exist(page: Path) -> None:
+    missing = []
+    for number, line in prose_lines(page):
+        for code in CODE.findall(line):
+            path = code.partition(":")[0]
+            if PLACEHOLDER.search(path):
+                continue
+            if (PATH.fullmatch(path) and not (ROOT / path).exists()) or (
+                SOURCE.fullmatch(path) and path not in sources()
+            ):
+                missing.append(f"{page.relative_to(ROOT)}:{number}: found `{path}`: no such file")
+    assert not missing, "\n".join(missing)
+
+
+def test_a_result_page_has_one_small_picture() -> None:
+    pages = sorted((ROOT / "docs").glob("experiments/*/report.md"))
+    assert len(pages) >= 14
+    for page in pages:
+        pictures = [*page.parent.glob("*.png")]
+        assert len(pictures) == 1, page
+        assert pictures[0].stat().st_size <= 60_000, pictures[0]
+        assert f"]({pictures[0].name})" in page.read_text(), page
+
+
+def test_nothing_generated_is_committed() -> None:
+    assert [*(ROOT / "docs").rglob("*.svg"), *(ROOT / "docs").rglob("*.json")] == []
