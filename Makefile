@@ -40,9 +40,8 @@ build: setup ## build the C programs into build/
 	@if ninja -C build -n 2>/dev/null | grep -q 'no work to do'; then :; else echo "build: compiling the C programs"; ninja -C build; fi
 
 .PHONY: doctor
-doctor: setup ## what this machine has, what is used instead, what is missing
-	$(call as_root,-m topologies doctor)
-	@$(PY) -m virtual status
+doctor: ## what works here, what is missing and how to get it (installs nothing; root adds the kernel's features)
+	@PYTHONPATH=$(CURDIR) python3 -B -m downpour.doctor
 
 # In virtual time nothing needs root; the guest's kernel is built once.
 experiment-%: build $(if $(filter virtual,$(CLOCK)),virtual-kernel) ## run experiments/NAME.yaml and print its report (make experiments: which there are)

@@ -125,6 +125,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "parsers.measure",
         "virtual",
     ),
+    "downpour": ("common", "topologies.emulate", "virtual"),
 }
 ROOMS: Final = tuple(dict.fromkeys(place.split(".")[0] for place in MAY_IMPORT))
 

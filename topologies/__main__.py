@@ -63,8 +63,6 @@ def parser() -> argparse.ArgumentParser:
         "--snap-bytes", type=int, default=0, metavar="N", help="of each frame (default: all)"
     )
 
-    verbs.add_parser("doctor", help="what this machine has, and what is missing")
-
     validate = verbs.add_parser("validate", help="check topology files and show what they make")
     validate.add_argument("files", nargs="+", metavar="FILE")
 
@@ -195,10 +193,6 @@ def run(options: argparse.Namespace) -> int:
         return _capture(options)
     if verb == "validate":
         return _validate(options.files)
-    if verb == "doctor":
-        from topologies.emulate.doctor import doctor
-
-        return doctor()
     if verb == "purge":
         from topologies.emulate import lifecycle
 

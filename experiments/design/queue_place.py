@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from topologies.emulate.facts import memory_available_bytes
+from common.machine import memory_available_bytes
 from topologies.emulate.marks import MEMORY_ROOT, memory_directory
 
 MEMORY_RESERVE_BYTES: Final = 2_000_000_000  # left to the programs and the kernel

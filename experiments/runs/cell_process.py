@@ -19,6 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol
 
 from common.files import Tail
+from common.machine import memory_available_bytes
 from common.places import ROOT
 from common.shell import die_with_parent
 from experiments.cells.job import REPLAYING, Job
@@ -34,7 +35,6 @@ from experiments.design.expansion import (
     virtual_seconds_limit,
 )
 from experiments.design.queue_place import MEMORY_RESERVE_BYTES
-from topologies.emulate.facts import memory_available_bytes
 from topologies.emulate.lifecycle import new_run_id, purge
 from virtual.cores import available_cores
 from virtual.guest import (

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from common.machine import memory_available_bytes
 from experiments.design import queue_place
 from topologies.emulate import marks
-from topologies.emulate.facts import memory_available_bytes
 
 MEMINFO = (
     "MemTotal:       24000000 kB\nMemFree:  1 kB\nMemAvailable:    8000000 kB\nBuffers: 2 kB\n"

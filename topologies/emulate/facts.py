@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from common.machine import memory_available_bytes
 from topologies.emulate import ctcp_host
 
 MODULES = (
@@ -54,7 +55,7 @@ PROBES: tuple[tuple[str, str], ...] = (
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """True: it works here. `congestion_control` is what hosts use until `Lab.use_ctcp`;
+    """True: it works here. `congestion_control` is what hosts use until `Emulation.use_ctcp`;
     `ctcp_missing` says why that cannot be tried ("": it can). `clock` "virtual": time passes only
     while all processes sleep, so that no computation takes time."""
 
@@ -158,16 +159,8 @@ def parse_probe(
     )
 
 
-def memory_available_bytes(meminfo: str) -> int:
-    """MemAvailable of the text of /proc/meminfo, 0 if it does not say."""
-    for line in meminfo.splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return 0
-
-
 def load_modules() -> None:
-    """Ask the kernel for the modules we would like; each may be missing (or built in)."""
+    """Ask the kernel for the modules that networks use; each may be missing (or built in)."""
     names = " ".join(MODULES)
     subprocess.run(
         ["sh", "-c", f"for m in {names}; do modprobe -q $m; done"],
@@ -177,9 +170,10 @@ def load_modules() -> None:
     )
 
 
-def probe() -> KernelFacts:
-    """Find out (root; about 0.1 s)."""
-    if Path("/proc/modules").exists():
+def probe(*, load: bool = True) -> KernelFacts:
+    """Find out (root; about 0.1 s). Not `load`: leave the kernel's modules as they are, except for
+    those that the kernel itself loads on demand."""
+    if load and Path("/proc/modules").exists():
         load_modules()
     try:
         result = subprocess.run(

@@ -7,11 +7,11 @@ import os
 
 import pytest
 
+from common.machine import memory_available_bytes
 from topologies.emulate.facts import (
     PROBES,
     KernelFacts,
     clock_of,
-    memory_available_bytes,
     parse_probe,
     probe,
     probe_script,

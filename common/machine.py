@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine as it is: system, Python, cores, load, memory, disk. Only the standard library.
+
+Every function reads below `root`, so that a test can show it another machine.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from common.findings import ADVICE, MISSING, OK, Finding
+
+LEAST_PYTHON: Final = (3, 11)
+LEAST_CORES: Final = 2
+LEAST_MEMORY_BYTES: Final = 2 * 1024**3
+LEAST_DISK_BYTES: Final = 5 * 1024**3
+_GIB: Final = 1024**3
+
+
+def system_name(root: Path = Path("/")) -> str:
+    """Return the name that /etc/os-release gives; "unknown system" if it does not say."""
+    try:
+        text = (root / "etc/os-release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "unknown system"
+    found = re.search(r"""^PRETTY_NAME=["']?([^"'\n]*)""", text, re.MULTILINE)
+    return found[1] if found else "unknown system"
+
+
+def memory_available_bytes(meminfo: str) -> int:
+    """MemAvailable of the text of /proc/meminfo, 0 if it does not say."""
+    for line in meminfo.splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def load_average(root: Path = Path("/")) -> float | None:
+    """Return the machine's load over the last minute, None if the kernel does not say."""
+    try:
+        return float((root / "proc/loadavg").read_text(encoding="utf-8").split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def machine_findings(
+    disk: Path,
+    *,
+    root: Path = Path("/"),
+    cores: int | None = None,
+    python: Sequence[int] | None = None,
+) -> list[Finding]:
+    """What this machine is. `disk`: where results go; `cores` and `python`: None, as they are."""
+    number = len(os.sched_getaffinity(0)) if cores is None else cores
+    return [
+        Finding(
+            OK, "system", f"{system_name(root)}, Linux {platform.release()}, {platform.machine()}"
+        ),
+        _python(tuple(platform.python_version_tuple()) if python is None else python),
+        _cores(number),
+        _load(load_average(root), number),
+        _memory(root),
+        _disk(disk),
+    ]
+
+
+def _python(version: Sequence[int | str]) -> Finding:
+    text = ".".join(map(str, version))
+    if tuple(map(int, version[:2])) < LEAST_PYTHON:
+        return Finding(MISSING, "Python", f"found {text}; valid: 3.11 or later")
+    return Finding(OK, "Python", text)
+
+
+def _cores(number: int) -> Finding:
+    if number < LEAST_CORES:
+        text = f"found {number}; native: at least {LEAST_CORES}; virtual time: 1 is enough"
+        return Finding(ADVICE, "cores", text)
+    return Finding(OK, "cores", str(number))
+
+
+def _load(load: float | None, cores: int) -> Finding:
+    if load is None:
+        return Finding(OK, "load", "unknown")
+    if load >= cores:
+        text = (
+            f"{load:.1f} on {cores} cores: a busy machine gives degraded native verdicts; "
+            "virtual time takes longer, its figures stay the same"
+        )
+        return Finding(ADVICE, "load", text)
+    return Finding(OK, "load", f"{load:.1f} on {cores} cores")
+
+
+def _memory(root: Path) -> Finding:
+    try:
+        text = (root / "proc/meminfo").read_text(encoding="utf-8")
+    except OSError:
+        text = ""
+    available = memory_available_bytes(text)
+    if available < LEAST_MEMORY_BYTES:
+        text = f"found {available / _GIB:.1f} GiB available; valid: at least 2 GiB"
+        return Finding(ADVICE, "memory", text)
+    return Finding(OK, "memory", f"{available / _GIB:.1f} GiB available")
+
+
+def _disk(place: Path) -> Finding:
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    text = f"{free / _GIB:.1f} GiB free below {place}"
+    if free < LEAST_DISK_BYTES:
+        return Finding(ADVICE, "disk", f"found {text}; valid: at least 5 GiB")
+    return Finding(OK, "disk", text)
