@@ -37,7 +37,7 @@ setup: ## install what is missing (Ansible; returns at once when nothing is)
 .PHONY: build
 build: setup ## build the C programs into build/
 	@[ -f build/build.ninja ] || { echo "build: configuring"; meson setup build -Dbuildtype=release >build.log 2>&1 || { cat build.log; rm -rf build build.log; exit 1; }; rm -f build.log; }
-	@if ninja -C build -n 2>/dev/null | grep -q 'no work to do'; then :; else echo "build: compiling the C programs"; ninja -C build; fi
+	@if ninja -C build -n programs 2>/dev/null | grep -q 'no work to do'; then :; else echo "build: compiling the C programs"; ninja -C build programs; fi
 
 .PHONY: doctor
 doctor: ## what works here, what is missing and how to get it (installs nothing; root adds the kernel's features)
@@ -102,9 +102,13 @@ lab-reset: ## the lab's start state again; your files are kept aside
 lab-stop: ## end the lab's network; your files stay
 	$(call lab,stop $(LAB_ARGS))
 
-.PHONY: test test-setup test-frameworks test-container test-labs lint analyze coverage bench fuzz
-test: build ## all tests: lint, C under sanitizers, Python, emulated 8-receiver regression
-	$(call as_root,-m tests.run)
+.PHONY: check test test-all test-setup test-frameworks test-container test-labs lint analyze coverage bench fuzz
+check: build ## the quick tests: lint, types, C under sanitizers, Python; no root
+	@$(PY) -m tests.run check
+test: build ## what CI runs: check, slow tests, the 8-receiver regression in virtual time, a native smoke test
+	$(call as_root,-m tests.run test)
+test-all: build ## everything: the emulated network, labs in guests, other frameworks, analyzers, coverage
+	$(call as_root,-m tests.run all)
 test-setup: setup ## install what only tests use: a browser for the reports, tshark for captures (else their tests are skipped)
 	@{ command -v tshark && command -v chromium-headless-shell; } >/dev/null || ansible/setup --tags testtools
 test-frameworks: setup ## the controller's tests over Open vSwitch with os-ken's eventlet hub, os-ken 3.1 and Ryu 4.34

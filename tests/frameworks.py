@@ -21,7 +21,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 WHERE = ROOT / "build" / "frameworks"
-RETRY = ("--reruns", "1", "--reruns-delay", "2", "-rfEs")  # of pytest-rerunfailures
 EXIT_FAILED, EXIT_USAGE, EXIT_NO_PACKAGE = 1, 2, 3
 TESTS = (
     "controller/tests/test_openvswitch.py",
@@ -103,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CannotInstall as error:
         print(error)
         return EXIT_NO_PACKAGE
-    pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *RETRY, *TESTS]
+    pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS]
     if options.junit is not None:
         pytest.append(f"--junitxml={options.junit}")
     done = subprocess.run(pytest, cwd=ROOT, env=environment(framework, target))

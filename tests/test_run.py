@@ -1,111 +1,129 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runner of `make test`: what it runs, skips and counts."""
+"""The runner of the test tiers: what it runs, skips and counts."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests import run
-from tests.frameworks import RETRY
-from tests.run import Step, run_steps, skip_reason, steps
+from tests.run import TIERS, Step, count_junit, main, run_steps, steps, why_not
+
+JUNIT = """<testsuites><testsuite>
+<testcase classname="a" name="passes"/>
+<testcase classname="a" name="fails"><failure message="no"/></testcase>
+<testcase classname="a" name="breaks"><error message="no"/></testcase>
+<testcase classname="a" name="waits"><skipped message="no root"/></testcase>
+<testcase name="meson"><skipped/><system-out>one
+needs a kernel</system-out></testcase>
+</testsuite></testsuites>"""
 
 
 @pytest.fixture(autouse=True)
 def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "LOGS", tmp_path)
     monkeypatch.setattr(run, "ROOT", tmp_path)
+    monkeypatch.setattr(run, "DURATIONS", tmp_path / "durations.json")
 
 
 def ends_with(code: int, text: str = "") -> tuple[tuple[str, ...], ...]:
     return ((sys.executable, "-c", f"print({text!r}); raise SystemExit({code})"),)
 
 
-def chain(code: int) -> list[Step]:
-    return [
-        Step("first", "the first", ends_with(code, "no network"), 1, skip_code=3),
-        Step("second", "the second", ends_with(0), 1, needs="first"),
-        Step("other", "in place of the second", ends_with(0), 1, instead_of="second"),
-    ]
+def test_junit_is_counted_with_every_reason() -> None:
+    count = count_junit(JUNIT)
+    assert (count.passed, count.failed) == (1, 2)
+    assert count.failures == ["a.fails", "a.breaks"]
+    assert count.skipped == ["a.waits: no root", "meson: needs a kernel"]
 
 
 @pytest.mark.parametrize(
     ("code", "passed", "failed", "skipped"),
     [
         (0, 2, 0, []),
-        (3, 1, 0, ["first (the first): no network", "second (the second): first: no network"]),
-        (1, 1, 1, ["second (the second): step 'first' failed"]),
+        (3, 0, 0, ["first (the first): no network", "second (the second): step 'first' did not"]),
+        (1, 0, 1, ["second (the second): step 'first' did not pass"]),
     ],
 )
-def test_what_is_skipped_is_counted_and_replaced(
+def test_what_is_skipped_is_counted(
     code: int, passed: int, failed: int, skipped: list[str]
 ) -> None:
-    total, took = run_steps(chain(code), {})
-    assert (total.passed, total.failed, total.skipped) == (passed, failed, skipped)
-    assert set(took) == ({"first", "second"} if code == 0 else {"first", "other"})
+    chain = [
+        Step("first", "the first", ends_with(code, "no network"), 1, skip_code=3),
+        Step("second", "the second", ends_with(0), 1, needs="first"),
+    ]
+    total, took = run_steps(chain, {})
+    assert (total.passed, total.failed) == (passed, failed)
+    assert [s.startswith(e) for s, e in zip(total.skipped, skipped, strict=True)] == [True] * len(
+        skipped
+    )
+    assert set(took) == ({"first", "second"} if code == 0 else set())
+
+
+def test_a_report_without_failures_does_not_hide_a_bad_exit(tmp_path: Path) -> None:
+    """A pytest that dies after it wrote its report, or one that collected nothing (exit 5)."""
+    junit = tmp_path / "made.xml"
+    text = '<testsuite><testcase name="x"/></testsuite>'
+    write = (
+        sys.executable,
+        "-c",
+        f"open({str(junit)!r}, 'w').write({text!r}); raise SystemExit(5)",
+    )
+    total, _ = run_steps([Step("python", "Python", (write,), 1, junit)], {})
+    assert (total.passed, total.failed) == (1, 1)
+    assert total.failures == ["python: exit status 5"]
+
+
+def test_an_old_report_is_not_counted(tmp_path: Path) -> None:
+    junit = tmp_path / "old.xml"
+    junit.write_text(JUNIT)
+    total, _ = run_steps([Step("python", "Python", ends_with(1), 1, junit)], {})
+    assert (total.passed, total.failed) == (0, 1)
+
+
+def test_root_is_asked_for_only_where_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = Step("smoke", "smoke", (), 1, root=True)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert why_not(step, set()) == "needs root"
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert why_not(step, set()) is None
+
+
+def test_each_tier_has_the_steps_of_the_one_before() -> None:
+    names = [[step.name for step in steps("python", tier)] for tier in TIERS]
+    assert names[0] == names[1][: len(names[0])]
+    assert names[1] == names[2][: len(names[1])]
+    assert len(names[0]) < len(names[1]) < len(names[2])
+
+
+def test_the_quick_tier_needs_no_root_and_no_kernel() -> None:
+    quick = steps("python", "check")
+    assert not any(step.root or step.needs for step in quick)
+    (marks,) = [a for s in quick for c in s.commands for a in c if a.startswith("not slow")]
+    assert marks == "not slow and not root and not emulated"
 
 
 def test_every_condition_names_a_step_that_comes_before() -> None:
     known: set[str] = set()
-    for step in steps("python", quick=False):
+    for step in steps("python", "all"):
         assert step.needs is None or step.needs in known
-        assert step.instead_of is None or step.instead_of in known
         known.add(step.name)
 
 
-def test_every_room_is_tested_in_one_of_the_python_steps() -> None:
-    commands = {s.name: s.commands[0] for s in steps("python", quick=True)}
-    rooms = run.rooms_with_tests()
-    assert commands["controller"][-1] == "controller"
-    assert [*commands["python"][-len(rooms) + 1 :], "controller"] == sorted(
-        rooms, key=lambda r: r == "controller"
-    )
+def test_a_misspelt_tier_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["al"])
+    assert ended.value.code == 2
+    assert "'al'" in capsys.readouterr().err
 
 
-def test_a_replacement_runs_only_where_the_other_was_skipped() -> None:
-    other = chain(0)[2]
-    assert skip_reason(other, {}, set()) == ""
-    assert skip_reason(other, {"second": "why"}, set()) is None
-
-
-def test_busy_steps_run_beside_the_next_and_are_counted(tmp_path: Path) -> None:
-    """The waiting step ends only if the first of the others has begun; the second one fails."""
-    seen = tmp_path / "seen"
-    todo = [
-        Step("busy", "busy", (("sh", "-c", f"touch {seen}"),), 1, beside_next=True),
-        Step("fails", "fails", (("false",),), 1, beside_next=True),
-        Step("waits", "waits", (("sh", "-c", f"until [ -e {seen} ]; do sleep 0.1; done"),), 1),
-        Step("last", "last", (("true",),), 1, beside_next=True),
-    ]
-    total, took = run_steps(todo, {})
-    assert (total.passed, total.failed) == (3, 1)
-    assert total.failures == ["fails: false: exit status 1"]
-    assert set(took) == {"busy", "fails", "waits", "last"}
-
-
-FLAKY = """
-import pathlib
-def test_first_fails():
-    seen = pathlib.Path("seen")
-    before = seen.exists()
-    seen.touch()
-    assert before
-def test_always_fails():
-    assert False
-def test_passes():
-    pass
-"""
-
-
-def test_a_test_that_passes_at_the_second_try_is_named_and_no_failure(tmp_path: Path) -> None:
-    tests = tmp_path / "test_flaky.py"
-    tests.write_text(FLAKY)
-    junit = tmp_path / "junit.xml"
-    pytest_ = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *RETRY)
-    command = (*pytest_, f"--rootdir={tmp_path}", f"--junitxml={junit}", str(tests))
-    total, _ = run_steps([Step("python", "Python tests", (command,), 1, junit)], {})
-    assert (total.passed, total.failed) == (2, 1)
-    assert total.failures == ["test_flaky.test_always_fails"]
-    assert total.second_tries == ["test_flaky.test_first_fails"]
+def test_the_last_line_is_the_count(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chain = [Step("a", "a", ends_with(0), 1), Step("b", "b", ends_with(1), 1)]
+    monkeypatch.setattr(run, "steps", lambda *_: chain)
+    assert main(["check"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "1 passed, 1 failed, 0 skipped"
