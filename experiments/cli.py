@@ -243,15 +243,17 @@ def _run(options: argparse.Namespace, argv: Sequence[str]) -> int:
         spec,
         planned,
         make_reporter(),
-        runs=runs,
-        order=options.order,
-        resume=options.resume,
-        keep_work=options.keep_work,
-        build=options.build.resolve(),
-        command=["experiments", *argv],
-        clock=clock,
-        captures=captures,
-        include_invalid=options.include_invalid,
+        runner.RunOptions(
+            runs=runs,
+            order=options.order,
+            resume=options.resume,
+            keep_work=options.keep_work,
+            build=options.build.resolve(),
+            command=["experiments", *argv],
+            clock=clock,
+            captures=captures,
+            include_invalid=options.include_invalid,
+        ),
     )
     text = result.path / "report/report.txt"
     if text.exists():

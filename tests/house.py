@@ -58,7 +58,6 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "experiments.design": (
         "common",
         "topologies.model",
-        "topologies.emulate",
         "controller.api.path_client",
         "parsers.base",
         "parsers.read",

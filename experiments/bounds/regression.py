@@ -134,9 +134,11 @@ def _make(options: argparse.Namespace, argv: Sequence[str]) -> Path:
         spec,
         planned,
         make_reporter(),
-        build=options.build.resolve(),
-        command=["experiments", "regression", *argv],
-        clock=clock,
+        runner.RunOptions(
+            build=options.build.resolve(),
+            command=["experiments", "regression", *argv],
+            clock=clock,
+        ),
     )
     return result.path
 

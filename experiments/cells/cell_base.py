@@ -20,12 +20,12 @@ from typing import Any, Final
 
 from common.files import tail
 from controller.api.path_client import PathClient, PathClientError
-from experiments.cells import samplers
+from experiments.cells import queue_place, samplers
 from experiments.cells.cell_logs import LineCounter, parse_ping_min_ms
 from experiments.cells.fidelity import Fidelity
 from experiments.cells.job import Job
 from experiments.cells.run_directory import write_json, write_text
-from experiments.design import configs, queue_place, shaping
+from experiments.design import configs, shaping
 from experiments.design.expansion import Feed, disk_needed_bytes
 from experiments.design.shaping import Setting
 from experiments.verdict import ShaperSample

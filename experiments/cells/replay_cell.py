@@ -12,6 +12,7 @@ from typing import Any, Final
 from common.files import tail
 from controller.api.path_client import PathClient, PathClientError, endpoints_of
 from experiments.cells import samplers
+from experiments.cells.background_traffic import Background, BackgroundError
 from experiments.cells.cell_base import (
     POLL_S,
     PROGRESS_S,
@@ -34,7 +35,6 @@ from experiments.design import (
     loss_model,
     shaping,
 )
-from experiments.design.background_traffic import Background, BackgroundError
 from experiments.design.expansion import (
     congestion_window_bytes,
     congestion_window_packets,
@@ -43,7 +43,7 @@ from experiments.design.expansion import (
     receiver_queue_slots,
 )
 from experiments.verdict import accounts, judge
-from experiments.verdict.collect import collect
+from experiments.verdict.collect import Observed, collect
 from topologies.emulate.emulation import Emulation
 from topologies.model.network import Network
 
@@ -170,40 +170,52 @@ class CellRun(CellBase):
             raise CellError("shaping is not as asked: " + "; ".join(wrong))
 
     def _inject_loss(self, host: str) -> list[str]:
-        """The loss at one subscriber, read back; its commands. Random where the kernel has no bpf
-        match."""
+        """Inject the loss at one subscriber and read it back; return the commands."""
         cell, nic = self.cell, self.emulation.nic1_of(host)
         udp_only = cell.protocol == "ldm7"
-        program: str | None = None
         if cell.bursts:
             return self._inject_bursts(host, nic, udp_only)
         # What arrives is counted without loss, too: nothing else may take any of it.
         commands = [shaping.arrival_command(nic, udp_only)]
         self.run(host, commands[0])
+        program = None
         if cell.loss > 0:
+            command, program = self._drop_packets(host, nic, udp_only)
+            commands.append(command)
+        self._read_back_loss(host, nic, udp_only, program)
+        return [" ".join(command) for command in commands]
+
+    def _drop_packets(self, host: str, nic: str, udp_only: bool) -> tuple[list[str], str | None]:
+        """Add the rule that drops packets; return its command and its BPF program. Where the
+        kernel has no bpf match it draws the packets at random (program None)."""
+        cell = self.cell
+        program: str | None = None
+        if cell.loss_model == "hash":
+            program = loss_model.program(cell.loss, loss_model.loss_seed(cell.seed, host))
+        command = shaping.loss_command(nic, cell.loss, udp_only, program)
+        done = self.emulation.run(host, command, check=False)
+        if done.returncode == 0:
             self.loss_models[host] = cell.loss_model
-            if cell.loss_model == "hash":
-                program = loss_model.program(cell.loss, loss_model.loss_seed(cell.seed, host))
-            commands.append(shaping.loss_command(nic, cell.loss, udp_only, program))
-            done = self.emulation.run(host, commands[1], check=False)
-            if done.returncode != 0:
-                if program is None:
-                    raise CellError(f"{host}: {' '.join(commands[1])}: {done.stderr.strip()}")
-                program = None
-                self.loss_models[host] = f"random ({loss_model.not_replayable(done.stderr)})"
-                commands[1] = shaping.loss_command(nic, cell.loss, udp_only, None)
-                self.run(host, commands[1])
+            return command, program
+        if program is None:
+            raise CellError(f"{host}: {' '.join(command)}: {done.stderr.strip()}")
+        self.loss_models[host] = f"random ({loss_model.not_replayable(done.stderr)})"
+        command = shaping.loss_command(nic, cell.loss, udp_only, None)
+        self.run(host, command)
+        return command, None
+
+    def _read_back_loss(self, host: str, nic: str, udp_only: bool, program: str | None) -> None:
+        """Note what the kernel has of the loss at one subscriber."""
         self.settings += self.fidelity.read(
             lambda: shaping.read_back_loss(
                 self.run(host, shaping.IPTABLES_SHOW),
                 host,
                 interface=nic,
-                loss=cell.loss,
+                loss=self.cell.loss,
                 udp_only=udp_only,
                 program=program,
             )
         )
-        return [" ".join(command) for command in commands]
 
     def _inject_bursts(self, host: str, nic: str, udp_only: bool) -> list[str]:
         """The same, of losses in bursts; their rules are in `loss/<host>.rules`."""
@@ -380,14 +392,9 @@ class CellRun(CellBase):
 
     def finish(self) -> tuple[str, bool]:
         """cell.json and verdict.json; (verdict, all products identical)."""
-        cell = self.cell
         write_json(self.out / "cell.json", self._cell_json())
-        evidence = collect(
-            self.out,
-            cell=cell,
-            network=self.network,
+        seen = Observed(
             publisher_nic1=self.nic1,
-            shaped_bps=self.cell.shaped_bps,
             settings=self.settings,
             products=self.job.trace_info["products"],
             times=self.times,
@@ -398,6 +405,7 @@ class CellRun(CellBase):
             rtt_after_ms=self.rtt_after_ms,
             clock=self.emulation.facts.clock,
         )
+        evidence = collect(self.out, self.cell, self.network, seen)
         write_json(
             self.out / "losses.json", {h: a.to_dict() for h, a in accounts(evidence).items()}
         )

@@ -21,6 +21,8 @@ from experiments.design.spec import (
     PARAMETER_FACTORS,
     SUBSCRIPTION_FACTORS,
     ExperimentSpec,
+    Parameters,
+    Spec,
 )
 from parsers.base.factors import Scalar
 
@@ -200,62 +202,106 @@ def levels_of(spec: ExperimentSpec) -> list[dict[str, Scalar]]:
     return list(found.values())
 
 
+@dataclass(frozen=True)
+class Combination:
+    """What sets a cell apart from the others of its experiment."""
+
+    cell: str
+    factors: Mapping[str, Scalar]  # all of them, by name
+    repeat: int
+    m: int
+    subscribers: tuple[str, ...] | None  # None: the first m of the topology
+
+    @property
+    def protocol(self) -> str:
+        """Return the protocol that distributes the products."""
+        return str(self.factors["protocol"])
+
+    @property
+    def r_bps(self) -> int:
+        """Return the base rate r."""
+        return int(self.factors["rate_bps"])
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The sender's rates and its path's, of all feeds together."""
+
+    r_mc_bps: int
+    r_uc_bps: int
+    r_vn_bps: int
+    ldm6_bps: int
+
+
+def build_cell(
+    spec: Spec, level: str | None, chosen: Combination, fixed: Parameters, rates: Rates
+) -> CellSpec:
+    """Return the cell of a combination. `level`: the one that `spec` is at. `fixed`: the
+    parameters, with the combination's factors in their place."""
+    return CellSpec(
+        cell=chosen.cell,
+        experiment=spec.name,
+        level=level,
+        factors=chosen.factors,
+        topology=spec.topology,
+        protocol=chosen.protocol,
+        m=chosen.m,
+        subscribers=chosen.subscribers,
+        r_bps=chosen.r_bps,
+        loss=float(chosen.factors["loss"]),
+        loss_model=fixed.loss_model,
+        loss_burst_packets=fixed.loss_burst_packets,
+        rtt_ms=fixed.rtt_ms,
+        handoff_loss=fixed.handoff_loss,
+        background_flows=fixed.background_flows,
+        guarantee=fixed.guarantee,
+        duration_s=spec.duration_s,
+        drain_timeout_s=spec.drain_timeout_s,
+        repeat=chosen.repeat,
+        seed=spec.base_seed + chosen.repeat,
+        f_snd=fixed.f_snd,
+        f_rcv=fixed.f_rcv,
+        r_mc_bps=rates.r_mc_bps,
+        r_uc_bps=rates.r_uc_bps,
+        r_vn_bps=rates.r_vn_bps,
+        ldm6_rate=fixed.ldm6_rate,
+        ldm6_bps=rates.ldm6_bps,
+        b_mc_bytes=fixed.b_mc,
+        b_uc_bytes=fixed.b_uc,
+        b_rcv_bytes=fixed.b_rcv,
+        b_snd_bytes=fixed.b_snd or 0,
+        q_snd_bytes=fixed.q_snd,
+        n_snd=fixed.n_snd,
+        q_rcv_bytes=fixed.q_rcv or 0,
+        f_cwnd_factor=fixed.f_cwnd_factor,
+        tcp_congestion_control=fixed.tcp_congestion_control,
+    )
+
+
+def rates_of(fixed: Parameters, protocol: str, m: int, r_bps: int) -> Rates:
+    """Return the rates of a cell with one feed. Table II: r_vn >= r_mc + r_uc (LDM7), >= m x r
+    (LDM6). The headroom keeps the path's meter, which counts VLAN tags too, from dropping what
+    the sender's tc lets pass."""
+    r_mc, r_uc = round(fixed.r_mc * r_bps), round(fixed.r_uc * r_bps)
+    ldm6_bps = m * r_bps if fixed.ldm6_rate == "per-receiver" else r_bps
+    needed = r_mc + r_uc if protocol == "ldm7" else ldm6_bps
+    return Rates(r_mc, r_uc, round(fixed.headroom * needed), ldm6_bps)
+
+
 def expand(spec: ExperimentSpec, level: str | None = None) -> tuple[CellSpec, ...]:
-    """The cells in the order of the file: repeat by repeat, protocols next to each other. A seed
-    depends on the repeat only, so that all levels are compared on the same trace and losses.
+    """Return the cells in the order of the file: repeat by repeat, protocols next to each other. A
+    seed depends on the repeat only, so that all levels are compared on the same trace and losses.
     `level`: the one that `spec` is at."""
-    fixed = spec.parameters
+    hosts = spec.parameters.subscribers
     cells = []
     for repeat, factors in itertools.product(range(spec.repeats), levels_of(spec)):
-        protocol, m = str(factors["protocol"]), int(factors["receivers"])
-        r_bps = int(factors["rate_bps"])
-        varied = fixed.model_copy(update={n: v for n, v in factors.items() if n in LETTERS})
-        r_mc = round(fixed.r_mc * r_bps)
-        r_uc = round(fixed.r_uc * r_bps)
-        ldm6_bps = m * r_bps if fixed.ldm6_rate == "per-receiver" else r_bps
-        # Table II: r_vn >= r_mc + r_uc (LDM7), >= m x r (LDM6). The headroom keeps the path's
-        # meter, which counts VLAN tags too, from dropping what the sender's tc lets pass.
-        needed = r_mc + r_uc if protocol == "ldm7" else ldm6_bps
-        cells.append(
-            CellSpec(
-                cell=cell_name(factors, repeat, spec.repeats),
-                experiment=spec.name,
-                level=level,
-                factors=factors,
-                topology=spec.topology,
-                protocol=protocol,
-                m=m,
-                subscribers=fixed.subscribers[:m] if fixed.subscribers is not None else None,
-                r_bps=r_bps,
-                loss=float(factors["loss"]),
-                loss_model=fixed.loss_model,
-                loss_burst_packets=varied.loss_burst_packets,
-                rtt_ms=varied.rtt_ms,
-                handoff_loss=fixed.handoff_loss,
-                background_flows=varied.background_flows,
-                guarantee=varied.guarantee,
-                duration_s=spec.duration_s,
-                drain_timeout_s=spec.drain_timeout_s,
-                repeat=repeat,
-                seed=spec.base_seed + repeat,
-                f_snd=varied.f_snd,
-                f_rcv=varied.f_rcv,
-                r_mc_bps=r_mc,
-                r_uc_bps=r_uc,
-                r_vn_bps=round(fixed.headroom * needed),
-                ldm6_rate=fixed.ldm6_rate,
-                ldm6_bps=ldm6_bps,
-                b_mc_bytes=fixed.b_mc,
-                b_uc_bytes=fixed.b_uc,
-                b_rcv_bytes=fixed.b_rcv,
-                b_snd_bytes=varied.b_snd or 0,
-                q_snd_bytes=fixed.q_snd,
-                n_snd=fixed.n_snd,
-                q_rcv_bytes=fixed.q_rcv or 0,
-                f_cwnd_factor=fixed.f_cwnd_factor,
-                tcp_congestion_control=fixed.tcp_congestion_control,
-            )
-        )
+        m = int(factors["receivers"])
+        name = cell_name(factors, repeat, spec.repeats)
+        chosen = Combination(name, factors, repeat, m, hosts[:m] if hosts is not None else None)
+        changed = {n: v for n, v in factors.items() if n in LETTERS}
+        fixed = spec.parameters.model_copy(update=changed)
+        rates = rates_of(fixed, chosen.protocol, m, chosen.r_bps)
+        cells.append(build_cell(spec, level, chosen, fixed, rates))
     return tuple(cells)
 
 

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from common.contracts import JOIN_LEAVE
 from experiments.design import trace_input
-from experiments.design.expansion import LETTERS, CellSpec, Feed
+from experiments.design.expansion import LETTERS, CellSpec, Combination, Feed, Rates, build_cell
 from experiments.design.join_leave_script import Event, make_script
-from experiments.design.spec import SUBSCRIPTION_FACTORS, JoinLeaveSpec
+from experiments.design.spec import SUBSCRIPTION_FACTORS, JoinLeaveSpec, SubscriptionsSpec
 from experiments.design.trace_input import ReplayTrace
+from parsers.base.factors import Scalar
 
 SECTION: Final = "# feed "  # before the lines of each feed, in the text of all feeds' traces
 FEED_SEEDS: Final = 1000  # distance of the seeds of a run's feeds
@@ -68,80 +69,61 @@ def feeds_of(spec: JoinLeaveSpec) -> tuple[Feed, ...]:
 def expand(
     spec: JoinLeaveSpec, subscribers: Sequence[str], level: str | None = None
 ) -> tuple[JoinLeaveCell, ...]:
-    """A cell for each combination of the factors' levels and each repeat, with a script of its
-    own. `level`: the one that `spec` is at."""
-    fixed, feeds = spec.parameters, feeds_of(spec)
-    rate_bps = sum(feed.rate_bps for feed in spec.feeds)
+    """Return a cell for each combination of the factors' levels and each repeat, with a script of
+    its own. `level`: the one that `spec` is at."""
+    feeds = feeds_of(spec)
     varied = {n: v for n in SUBSCRIPTION_FACTORS if (v := getattr(spec.factors, n)) is not None}
+    # A leaver's products must stay in its queue until it is judged.
+    fixed = spec.parameters.model_copy(update={"q_rcv": None})
+    rates = Rates(
+        sum(feed.r_mc_bps for feed in feeds),
+        sum(feed.r_uc_bps for feed in feeds),
+        sum(feed.r_vn_bps for feed in feeds),
+        ldm6_bps=0,
+    )
     cells = []
-    for repeat, combination in itertools.product(
+    for repeat, levels in itertools.product(
         range(spec.repeats), itertools.product(*varied.values())
     ):
-        changed = dict(zip(varied, combination, strict=True))
-        subscriptions = spec.subscriptions.model_copy(update=changed)
-        parts = [
-            f"{JOIN_LEAVE}-m{len(subscribers)}-f{len(feeds)}",
-            *(f"{LETTERS[name]}{found:g}" for name, found in changed.items()),
-            *([f"n{repeat + 1}"] if spec.repeats > 1 else []),
-        ]
-        seed = spec.base_seed + repeat
-        cells.append(
-            JoinLeaveCell(
-                cell="-".join(parts),
-                experiment=spec.name,
-                level=level,
-                factors={
-                    "protocol": "ldm7",
-                    "receivers": len(subscribers),
-                    "rate_bps": rate_bps,
-                    "loss": 0.0,
-                    **changed,
-                },
-                topology=spec.topology,
-                protocol="ldm7",
-                m=len(subscribers),
-                subscribers=None,
-                r_bps=rate_bps,
-                loss=0.0,
-                loss_model=fixed.loss_model,
-                loss_burst_packets=fixed.loss_burst_packets,
-                rtt_ms=fixed.rtt_ms,
-                background_flows=fixed.background_flows,
-                handoff_loss=fixed.handoff_loss,
-                guarantee=fixed.guarantee,
-                duration_s=spec.duration_s,
-                drain_timeout_s=spec.drain_timeout_s,
-                repeat=repeat,
-                seed=seed,
-                f_snd=fixed.f_snd,
-                f_rcv=fixed.f_rcv,
-                r_mc_bps=sum(feed.r_mc_bps for feed in feeds),
-                r_uc_bps=sum(feed.r_uc_bps for feed in feeds),
-                r_vn_bps=sum(feed.r_vn_bps for feed in feeds),
-                ldm6_rate=fixed.ldm6_rate,
-                ldm6_bps=0,
-                b_mc_bytes=fixed.b_mc,
-                b_uc_bytes=fixed.b_uc,
-                b_rcv_bytes=fixed.b_rcv,
-                b_snd_bytes=fixed.b_snd or 0,
-                q_snd_bytes=fixed.q_snd,
-                n_snd=fixed.n_snd,
-                q_rcv_bytes=0,  # a leaver's products must be there until he is judged
-                f_cwnd_factor=fixed.f_cwnd_factor,
-                tcp_congestion_control=fixed.tcp_congestion_control,
-                streams=feeds,
-                script=make_script(
-                    subscribers,
-                    [feed.name for feed in feeds],
-                    duration_s=spec.duration_s,
-                    stay_s=subscriptions.stay_s,
-                    away_s=subscriptions.away_s,
-                    killed=subscriptions.killed,
-                    seed=seed,
-                ),
-            )
-        )
+        changed = dict(zip(varied, levels, strict=True))
+        chosen = _combination(spec, len(subscribers), changed, repeat)
+        base = build_cell(spec, level, chosen, fixed, rates)
+        script = _script(spec.subscriptions.model_copy(update=changed), base, subscribers, feeds)
+        cells.append(JoinLeaveCell(**vars(base), streams=feeds, script=script))
     return tuple(cells)
+
+
+def _combination(
+    spec: JoinLeaveSpec, m: int, changed: Mapping[str, Scalar], repeat: int
+) -> Combination:
+    """Return what sets a cell apart; `changed`: the levels of its factors."""
+    name = [
+        f"{JOIN_LEAVE}-m{m}-f{len(spec.feeds)}",
+        *(f"{LETTERS[factor]}{level:g}" for factor, level in changed.items()),
+        *([f"n{repeat + 1}"] if spec.repeats > 1 else []),
+    ]
+    factors: dict[str, Scalar] = {
+        "protocol": "ldm7",
+        "receivers": m,
+        "rate_bps": sum(feed.rate_bps for feed in spec.feeds),
+        "loss": 0.0,
+        **changed,
+    }
+    return Combination("-".join(name), factors, repeat, m, None)
+
+
+def _script(
+    asked: SubscriptionsSpec, cell: CellSpec, subscribers: Sequence[str], feeds: Sequence[Feed]
+) -> tuple[Event, ...]:
+    return make_script(
+        subscribers,
+        [feed.name for feed in feeds],
+        duration_s=cell.duration_s,
+        stay_s=asked.stay_s,
+        away_s=asked.away_s,
+        killed=asked.killed,
+        seed=cell.seed,
+    )
 
 
 def prepare(spec: JoinLeaveSpec, cell: JoinLeaveCell) -> ReplayTrace:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
-from experiments.design import background_traffic
 from experiments.design.expansion import CellSpec
 from experiments.design.spec import UsageError
 from topologies.model.document import TopologyErrors, read_document
@@ -19,6 +19,7 @@ __all__ = ["Networks"]
 
 RECEIVERS = "receivers"  # the parameter of a topology whose subscribers are generated
 LANES = "lanes"  # the parameter of a topology whose hosts may be on several paths
+BACKGROUND_LANE: Final = 2  # of the path of competing flows
 
 
 # topology, m, named subscribers, lanes
@@ -35,7 +36,7 @@ class Networks:
     def of(self, cell: CellSpec) -> Network:
         """With the round trip that the cell asks for, and a lane for competing flows if it has
         some. Raises TopologyErrors, or UsageError if the topology cannot be that."""
-        lanes = background_traffic.LANE if cell.background_flows else 1
+        lanes = BACKGROUND_LANE if cell.background_flows else 1
         key = (cell.topology, cell.m, cell.subscribers, lanes)
         if key not in self._found:
             path = find(cell.topology)

@@ -23,6 +23,7 @@ from common.machine import memory_available_bytes
 from common.places import ROOT
 from common.shell import die_with_parent
 from experiments.cells.job import REPLAYING, Job
+from experiments.cells.queue_place import MEMORY_RESERVE_BYTES
 from experiments.cells.run_directory import write_json, write_text
 from experiments.design.expansion import (
     PACKET_MEMORY_FACTOR,
@@ -34,7 +35,6 @@ from experiments.design.expansion import (
     virtual_seconds_estimated,
     virtual_seconds_limit,
 )
-from experiments.design.queue_place import MEMORY_RESERVE_BYTES
 from topologies.emulate.lifecycle import new_run_id, purge
 from virtual.cores import available_cores
 from virtual.guest import (

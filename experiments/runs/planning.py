@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from common.places import BUILD
+from experiments.cells import queue_place
 from experiments.cells.fidelity import HOSTLAG
-from experiments.design import burst_loss, queue_place, trace_input
+from experiments.design import burst_loss, trace_input
 from experiments.design import join_leave_expansion as join_leave
 from experiments.design.configs import LDMD
 from experiments.design.expansion import CellSpec, disk_needed_bytes, expand

@@ -300,10 +300,12 @@ def _run(original: Original, options: argparse.Namespace, arguments: Sequence[st
         original.spec,
         planned,
         make_reporter(),
-        order=original.raw["order"],
-        build=options.build.resolve(),
-        command=["experiments", "repeat", *arguments],
-        clock=clock,
+        runner.RunOptions(
+            order=original.raw["order"],
+            build=options.build.resolve(),
+            command=["experiments", "repeat", *arguments],
+            clock=clock,
+        ),
     )
     print(f"Repeated as {result.path}", file=sys.stderr)
     return result.path

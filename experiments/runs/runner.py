@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from common.contracts import INVALID
 from common.places import BUILD, ROOT, RUNS
@@ -45,6 +45,7 @@ __all__ = [
     "NetworkError",
     "Planned",
     "RunError",
+    "RunOptions",
     "RunResult",
     "check_disk",
     "check_machine",
@@ -85,64 +86,46 @@ def in_force(run: RunDirectory, cell: str) -> str:
     return str(described.get("parameters", {}).get("tcp_congestion_control", "unknown"))
 
 
+@dataclass(frozen=True)
+class RunOptions:
+    """How an experiment is run."""
+
+    runs: Path = RUNS  # where results go
+    order: Order = "random"  # of the cells
+    resume: bool = False  # take over complete cells of an interrupted run
+    keep_work: bool = False
+    build: Path = BUILD
+    command: Sequence[str] = ()  # for the manifest
+    clock: Clock | None = None  # None: native
+    captures: Captures = NO_CAPTURES
+    include_invalid: bool = False  # in the report's statistics
+
+
+DEFAULTS: Final = RunOptions()
+
+
 def run_experiment(
     spec: AnySpec,
     planned: Sequence[Planned],
     reporter: Reporter,
-    *,
-    runs: Path = RUNS,
-    order: Order = "random",
-    resume: bool = False,
-    keep_work: bool = False,
-    build: Path = BUILD,
-    command: Sequence[str] = (),
-    clock: Clock | None = None,
-    captures: Captures = NO_CAPTURES,
-    include_invalid: bool = False,
+    options: RunOptions = DEFAULTS,
 ) -> RunResult:
-    """Runs the planned cells and writes the report. Raises NetworkError, OSError or
-    KeyboardInterrupt
-    after cleaning up; complete cells are then kept for `resume`."""
-    clock = clock if clock is not None else NativeClock()
-    run = RunDirectory(runs, spec.name, datetime.datetime.now(datetime.UTC))
+    """Run the planned cells and write the report. Raises NetworkError, OSError or
+    KeyboardInterrupt after cleaning up; complete cells are then kept for `resume`."""
+    clock = options.clock if options.clock is not None else NativeClock()
+    run = RunDirectory(options.runs, spec.name, datetime.datetime.now(datetime.UTC))
     complete = False
     try:
         with termination_as_interrupt():
-            in_order = ordered(planned, order, spec.base_seed)
-            described = manifest.build(
-                spec,
-                planned,
-                root=ROOT,
-                started=time.time(),
-                command=command,
-                order=order,
-                names_in_order=[p.cell.cell for p in in_order],
-            )
-            described |= clock.describe()
+            in_order = ordered(planned, options.order, spec.base_seed)
+            described = _described(spec, planned, in_order, clock, options)
             write_json(run.path / "manifest.json", described)
-            taken: list[str] = []
-            if resume:
-                wanted = {p.cell.cell: p.digest(clock.name) for p in planned}
-                taken = take_over(run, runs, spec.name, wanted)
-                _tell_resumed(run, taken, described["git"], reporter)
-            known = estimates.read(runs, clock, described["machine"])
-            sweep = Sweep(
-                run,
-                clock,
-                reporter,
-                estimate_s=known.of,
-                described={"git": described["git"], "jobs": clock.jobs},
-                keep_work=keep_work,
-                build=build,
-                captures=captures,
-            )
-            sweep.outcome.results |= {name: resumed(run, name) for name in taken}
-            sweep.cells([p for p in in_order if p.cell.cell not in taken])
-            outcome = sweep.outcome
+            taken = _taken_over(run, planned, clock, described, reporter) if options.resume else []
+            outcome = _run_cells(run, in_order, taken, clock, described, options, reporter)
             described |= _ended(run, planned, outcome, taken)
             write_json(run.path / "manifest.json", described)
-            report_ok = _report(run, outcome, reporter, include_invalid)
-            if not keep_work:
+            report_ok = _report(run, outcome, reporter, options.include_invalid)
+            if not options.keep_work:
                 run.remove_work()
             digests.write_run(run.path)
             path = run.complete()
@@ -154,6 +137,66 @@ def run_experiment(
     finally:
         if not complete and run.abandon():
             reporter.note(f"complete cells are kept in {run.path}: --resume (RESUME=1) uses them")
+
+
+def _described(
+    spec: AnySpec,
+    planned: Sequence[Planned],
+    in_order: Sequence[Planned],
+    clock: Clock,
+    options: RunOptions,
+) -> dict[str, Any]:
+    """Return the manifest as far as it is known before the first cell."""
+    described = manifest.build(
+        spec,
+        planned,
+        root=ROOT,
+        started=time.time(),
+        command=options.command,
+        order=options.order,
+        names_in_order=[p.cell.cell for p in in_order],
+    )
+    return described | clock.describe()
+
+
+def _taken_over(
+    run: RunDirectory,
+    planned: Sequence[Planned],
+    clock: Clock,
+    described: dict[str, Any],
+    reporter: Reporter,
+) -> list[str]:
+    """Take complete cells over from an interrupted run; return their names."""
+    wanted = {p.cell.cell: p.digest(clock.name) for p in planned}
+    taken = take_over(run, run.parent.parent, run.parent.name, wanted)
+    _tell_resumed(run, taken, described["git"], reporter)
+    return taken
+
+
+def _run_cells(
+    run: RunDirectory,
+    in_order: Sequence[Planned],
+    taken: Sequence[str],
+    clock: Clock,
+    described: dict[str, Any],
+    options: RunOptions,
+    reporter: Reporter,
+) -> Outcome:
+    """Run the cells that were not taken over."""
+    known = estimates.read(options.runs, clock, described["machine"])
+    sweep = Sweep(
+        run,
+        clock,
+        reporter,
+        estimate_s=known.of,
+        described={"git": described["git"], "jobs": clock.jobs},
+        keep_work=options.keep_work,
+        build=options.build,
+        captures=options.captures,
+    )
+    sweep.outcome.results |= {name: resumed(run, name) for name in taken}
+    sweep.cells([p for p in in_order if p.cell.cell not in taken])
+    return sweep.outcome
 
 
 def _tell_resumed(

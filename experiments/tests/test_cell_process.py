@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from common.places import ROOT
+from experiments.cells.queue_place import MEMORY_RESERVE_BYTES
 from experiments.design.expansion import (
     CellSpec,
     disk_needed_bytes,
     virtual_seconds_estimated,
     virtual_seconds_limit,
 )
-from experiments.design.queue_place import MEMORY_RESERVE_BYTES
 from experiments.runs.cell_process import (
     DISK_GUEST_BYTES,
     CellProblem,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from common.machine import memory_available_bytes
-from experiments.design import queue_place
+from experiments.cells import queue_place
 from topologies.emulate import marks
 
 MEMINFO = (

@@ -143,7 +143,9 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
 def run(tmp_path: Path, **options: Any) -> runner.RunResult:
     given = spec(tmp_path)
     options = {"runs": tmp_path / "runs", "order": "file", **options}
-    return runner.run_experiment(given, runner.plan(given), PlainReporter(), **options)
+    return runner.run_experiment(
+        given, runner.plan(given), PlainReporter(), runner.RunOptions(**options)
+    )
 
 
 def test_a_complete_run(tmp_path: Path, stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
@@ -209,7 +211,7 @@ def test_the_order_of_cells_is_random_but_the_seeds(tmp_path: Path, stage: Stage
     for _ in range(2):
         stage.played = []
         result = runner.run_experiment(
-            given, runner.plan(given), PlainReporter(), runs=tmp_path / "runs"
+            given, runner.plan(given), PlainReporter(), runner.RunOptions(runs=tmp_path / "runs")
         )
         played.append(stage.played)
         assert [c.cell for c in result.cells] == names
@@ -223,7 +225,8 @@ def test_the_order_of_cells_is_random_but_the_seeds(tmp_path: Path, stage: Stage
 def test_some_of_the_cells(tmp_path: Path, stage: Stage) -> None:
     given = spec(tmp_path)
     planned = runner.plan(given, only=["protocol=ldm6"])
-    result = runner.run_experiment(given, planned, PlainReporter(), runs=tmp_path / "runs")
+    options = runner.RunOptions(runs=tmp_path / "runs")
+    result = runner.run_experiment(given, planned, PlainReporter(), options)
     assert stage.played == [c.cell for c in result.cells] == ["ldm6-m2-r20-p1"]
 
 

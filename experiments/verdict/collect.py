@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
@@ -40,24 +41,24 @@ from topologies.model.wire_plan import WIRE
 from topologies.watch.link_probes import LinkProbe
 
 
-def collect(
-    out: Path,
-    *,
-    cell: CellSpec,
-    network: Network,
-    publisher_nic1: str,
-    shaped_bps: int,
-    settings: Sequence[Setting],
-    products: int,
-    times: Mapping[str, float],
-    drained: bool,
-    tcp_found: str,
-    loss_model: str,
-    rtt_measured_ms: Mapping[str, float],
-    rtt_after_ms: Mapping[str, float],
-    clock: Clock,
-) -> Evidence:
-    """The evidence in the cell's directory `out`."""
+@dataclass(frozen=True)
+class Observed:
+    """What a cell learnt while it ran that its files do not say."""
+
+    publisher_nic1: str
+    settings: Sequence[Setting]  # of traffic control and loss, read back
+    products: int  # of the trace
+    times: Mapping[str, float]
+    drained: bool
+    tcp_found: str
+    loss_model: str
+    rtt_measured_ms: Mapping[str, float]
+    rtt_after_ms: Mapping[str, float]
+    clock: Clock
+
+
+def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evidence:
+    """Return the evidence of a cell, from what was seen and the files in its directory `out`."""
     subscribers = cell.subscribing(h.name for h in network.subscribers)
     wrong_links, links = link_mismatches(out / "links.json")
     start = _counters(out / "counters-start.json")
@@ -66,14 +67,14 @@ def collect(
         protocol=cell.protocol,
         m=cell.m,
         loss=cell.loss,
-        loss_model=loss_model,
-        shaped_bps=shaped_bps,
+        loss_model=seen.loss_model,
+        shaped_bps=cell.shaped_bps,
         b_rcv_bytes=cell.b_rcv_bytes,
-        products=products,
+        products=seen.products,
         link_mismatches=wrong_links,
         links_checked=links,
-        shaping_mismatches=shaping.mismatches(settings),
-        shaping_checked=len(settings),
+        shaping_mismatches=shaping.mismatches(seen.settings),
+        shaping_checked=len(seen.settings),
         links_after=link_mismatches(out / "links-end.json"),
         shaping_after=shaping_mismatches(out / "shaping-end.json"),
         probes=link_probes(out / "link-probes.json"),
@@ -81,10 +82,10 @@ def collect(
         start=start,
         end=end,
         publisher=network.publisher.name,
-        publisher_nic1=publisher_nic1,
+        publisher_nic1=seen.publisher_nic1,
         lossy_links=lossy_link_directions(network.to_json(), "network.json"),
         relay_delay_ms=delays(network),
-        cpu=cpu_samples(out / "logs/sar.log", times),
+        cpu=cpu_samples(out / "logs/sar.log", seen.times),
         replayed=_replayed(out / "logs/pqinsert.log"),
         receivers={h: _receiver_stats(out / f"logs/{h}.ldmd.log") for h in subscribers},
         datagrams_sent=_datagrams_sent(out / f"logs/{network.publisher.name}.ldmd.log"),
@@ -93,15 +94,15 @@ def collect(
         bursts=_bursts(cell, start, end, subscribers) if cell.bursts else {},
         congested=congested(network) if cell.background_flows else frozenset(),
         contents=_contents(out / "products", network.publisher.name, subscribers),
-        drained=drained,
-        drain_s=times["drained"] - times["insertion_ended"],
+        drained=seen.drained,
+        drain_s=seen.times["drained"] - seen.times["insertion_ended"],
         shaper=parse_shaper_log(_text(out / "logs/shaper.log")),
         tcp_asked=cell.tcp_congestion_control,
-        tcp_found=tcp_found,
+        tcp_found=seen.tcp_found,
         rtt_asked_ms={h: network.round_trip_ms[h] for h in subscribers},
-        rtt_measured_ms=rtt_measured_ms,
-        rtt_after_ms=rtt_after_ms,
-        clock=clock,
+        rtt_measured_ms=seen.rtt_measured_ms,
+        rtt_after_ms=seen.rtt_after_ms,
+        clock=seen.clock,
     )
 
 

@@ -17,10 +17,10 @@ from typing import Final
 
 from common.files import tail
 from controller.api.path_client import PathClient, PathClientError, endpoints_of
+from experiments.design.networks import BACKGROUND_LANE
 from topologies.emulate.emulation import Emulation
 from topologies.model.network import Network
 
-LANE: Final = 2
 PATH: Final = "background"
 PORT: Final = 5201
 LEAD_S: Final = 3  # before the replay: slow start is over, and not counted
@@ -61,7 +61,7 @@ class Background:
     def __init__(
         self, emulation: Emulation, network: Network, subscribers: Sequence[str], flows: int
     ) -> None:
-        if network.lane_count < LANE:
+        if network.lane_count < BACKGROUND_LANE:
             raise BackgroundError(
                 f"{network.name}: found {network.lane_count} lane; valid with background_flows: a "
                 "topology with a parameter `lanes`, such as bottleneck"
@@ -116,12 +116,12 @@ class Background:
                 process.wait(timeout=END_S)
 
     def _address(self, host: str) -> str:
-        return self._network.host(host).path_nic(LANE).ip
+        return self._network.host(host).path_nic(BACKGROUND_LANE).ip
 
     def _make_path(self) -> None:
         """Best effort (rate 0), to the segments of those who get flows."""
-        root, leaves = endpoints_of(self._network, LANE)
-        segments = {self._network.segment_of(host, LANE).name for host in self._shares}
+        root, leaves = endpoints_of(self._network, BACKGROUND_LANE)
+        segments = {self._network.segment_of(host, BACKGROUND_LANE).name for host in self._shares}
         try:
             with PathClient(self._emulation.controller_socket) as service:
                 service.create_path(PATH, root, 0)
