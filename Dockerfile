@@ -51,7 +51,7 @@ RUN set -eu; \
     apt-mark auto ansible-core >/dev/null; \
     apt-get -qq -y autoremove --purge >/dev/null; \
     : "Python packages that had come with the tools"; \
-    /downpour/.venv/bin/python -m pip install --quiet -r /downpour/ansible/requirements.txt; \
+    /downpour/.venv/bin/python -m pip install --quiet --require-hashes -r /downpour/ansible/requirements.lock; \
     find /downpour/.venv /usr/lib/python3 -depth -type d \( -name tests -o -name test \) -path '*-packages/*' -exec rm -rf {} +; \
     rm -rf /downpour/.venv/lib/*/site-packages/pip /root/.ansible /root/.cache /var/lib/apt/lists/* /var/cache/apt/* /var/log/* /tmp/*
 RUN useradd --create-home --uid 1000 downpour && install -d -o downpour -g downpour /downpour/runs /run/downpour /home/downpour/.cache

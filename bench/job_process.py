@@ -25,6 +25,7 @@ from virtual.guest import (
     Guest,
     GuestError,
     GuestSpec,
+    guest_python,
 )
 from virtual.kernel_build import Kernel, ensure_kernel
 
@@ -79,7 +80,7 @@ def run_virtual(job: Job, kernel: Kernel) -> dict[str, Any]:
         (exchange / "job.json").write_text(job.key)
 
     argv = (
-        *(f"{CHECKOUT}/.venv/bin/python", "-m", "bench", "job", f"{EXCHANGE}/job.json"),
+        *(guest_python(), "-m", "bench", "job", f"{EXCHANGE}/job.json"),
         *(f"{EXCHANGE}/result.json", f"{CHECKOUT}/build"),
     )
     spec = GuestSpec(

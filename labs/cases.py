@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from common.places import BUILD, ROOT
+from common.places import BUILD
 from common.shell import termination_as_interrupt
 from experiments.cells.captures import NO_CAPTURES
 from experiments.cells.run_directory import RunDirectory, write_json
@@ -27,7 +27,7 @@ from experiments.design.spec import (
     override,
 )
 from experiments.runs import digests
-from experiments.runs.cell_process import GUEST_OUT, VirtualClock, guest_path
+from experiments.runs.cell_process import GUEST_OUT, VirtualClock
 from experiments.runs.planning import (
     check_machine,
     plan,
@@ -45,7 +45,7 @@ from labs.measure import SEED, begun
 from labs.runs import RUNS
 from labs.spec import Lab, LabErrors
 from labs.workdir import LabError
-from virtual.guest import EXCHANGE
+from virtual.guest import EXCHANGE, guest_python
 from virtual.kernel_build import find_kernel
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
@@ -73,7 +73,7 @@ def run_case(lab: Lab, student: str, work: Path, file: Path, case: str) -> Path:
         raise LabError("found no kernel for virtual time; valid: build it: make virtual-kernel")
     check_machine([planned], work / RUNS, BUILD, "virtual")
     receivers = [h.name for h in planned.network.subscribers]
-    python = str(guest_path(ROOT / ".venv")) + "/bin/python"
+    python = guest_python()
     found = cases_of(lab, student, receivers)[case]
     clock = VirtualClock(
         kernel, jobs=1, beside=argv_of(found, python, EXCHANGE / "network.json", GUEST_OUT)

@@ -38,6 +38,7 @@ from virtual.guest import (
     GuestError,
     GuestSpec,
     Share,
+    guest_python,
 )
 from virtual.kernel_build import ensure_kernel
 
@@ -85,7 +86,7 @@ class VirtualBackend:
         )  # fmt: skip
         spec = GuestSpec(
             argv=(
-                f"{CHECKOUT}/.venv/bin/python", "-m", "labs.agent", str(EXCHANGE)
+                guest_python(), "-m", "labs.agent", str(EXCHANGE)
             ),
             shares=(Share(work.directory, work.directory, writable=True),),
             memory_bytes=lab.spec.memory_mb * 2**20,

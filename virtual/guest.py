@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from common.files import Tail
-from common.places import ROOT
+from common.places import PYTHON, ROOT
 from common.shell import die_with_parent
 from virtual import status_page
 from virtual.cores import one_core
@@ -87,6 +87,12 @@ class Times:
     def ratio(self) -> float:
         """Virtual seconds per real second."""
         return self.virtual_s / self.real_s if self.real_s > 0 else 0.0
+
+
+def guest_python() -> str:
+    """Return the path of this installation's Python in a guest, which sees the host's files."""
+    inside = PYTHON.is_relative_to(ROOT)
+    return str(CHECKOUT / PYTHON.relative_to(ROOT) if inside else PYTHON)
 
 
 def job_script(spec: GuestSpec) -> str:

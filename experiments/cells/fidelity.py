@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
+from common.places import PROGRAMS, program
 from experiments.cells import samplers
 from experiments.cells.run_directory import write_json
 from experiments.design.shaping import Setting
@@ -24,7 +25,7 @@ from topologies.emulate.facts import Clock
 from topologies.model import wire_plan
 from topologies.model.wire_plan import WIRE
 
-HOSTLAG: Final = "experiments/lag/hostlag"  # below the build directory
+HOSTLAG: Final = PROGRAMS["hostlag"]  # below the build directory
 # Of a host's samples. Ten a second cost 24 hosts 1 % of a core; where no program ever waits for a
 # processor, a few show that it is so.
 LAG_INTERVAL_US: Final[dict[Clock, int]] = {"native": 100_000, "virtual": 1_000_000}
@@ -80,7 +81,7 @@ class Fidelity:
 
     def _start_lags(self) -> dict[str, subprocess.Popen[bytes]]:
         interval_us = LAG_INTERVAL_US[self._emulation.facts.clock]
-        argv = [str(self._build / HOSTLAG), str(interval_us)]
+        argv = [str(program("hostlag", self._build)), str(interval_us)]
         hosts = [host.name for host in self._emulation.network.hosts]
         return {h: self._emulation.popen(h, argv, stdout=subprocess.PIPE) for h in hosts}
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from common.places import program
 from controller.api.path_client import Endpoint
 from experiments.design.expansion import CellSpec, Feed
 from topologies.model.network import Host, Network
@@ -18,7 +19,6 @@ from topologies.model.network import Host, Network
 LDM_PORT: Final = 388
 GROUP_PORT: Final = 38800  # the papers' multicast port
 TTL: Final = 16
-LDMD: Final = "ldm7/ldmd/ldmd"  # below the build directory
 
 
 def ldm_address(host: Host, protocol: str) -> str:
@@ -106,7 +106,7 @@ def ldmd_argv(
 ) -> list[str]:
     """`address`: see `ldm_address`."""
     return [
-        str(build / LDMD),
+        str(program("ldmd", build)),
         *["-f", "-v", "-q", str(queue), "-I", address],
         *["-P", str(port), "-l", str(log), str(conf)],
     ]
@@ -114,7 +114,7 @@ def ldmd_argv(
 
 def pqcreate_argv(build: Path, queue: Path, size_bytes: int, slots: int) -> list[str]:
     return [
-        str(build / "ldm7/pqcreate"),
+        str(program("pqcreate", build)),
         *["-s", str(size_bytes), "-S", str(slots), "-q", str(queue)],
     ]
 
@@ -126,7 +126,7 @@ def pqinsert_argv(
     what is sent, so with the machine's name the products, and the packets that a seed loses, would
     differ from machine to machine."""
     return [
-        str(build / "ldm7/pqinsert"),
+        str(program("pqinsert", build)),
         *["-v", "-q", str(queue), "-f", feed, "--trace", str(trace)],
         *["--seed", str(seed), "--name", feed, "--origin", origin],
     ]
@@ -134,7 +134,7 @@ def pqinsert_argv(
 
 def pqcat_list_argv(build: Path, queue: Path, feed: str | None = None) -> list[str]:
     selected = [] if feed is None else ["-f", feed]
-    return [str(build / "ldm7/pqcat"), "-q", str(queue), *selected, "--list"]
+    return [str(program("pqcat", build)), "-q", str(queue), *selected, "--list"]
 
 
 def pqcat_follow_argv(build: Path, queue: Path) -> list[str]:

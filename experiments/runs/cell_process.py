@@ -46,6 +46,7 @@ from virtual.guest import (
     GuestSpec,
     Share,
     Times,
+    guest_python,
 )
 from virtual.kernel_build import Kernel
 
@@ -228,7 +229,7 @@ class VirtualProcess:
         other = f"{shlex.join(beside)} >/dev/null 2>&1 & " if beside else ""
         argv = [
             *("sh", "-c", f'{other}exec "$@" 2>/guest/cell/logs/cell.stderr', "cell"),
-            *(str(guest_path(ROOT / ".venv")) + "/bin/python", "-m", "experiments", "cell"),
+            *(guest_python(), "-m", "experiments", "cell"),
             *(str(EXCHANGE / "job.json"), str(GUEST_OUT)),
         ]
         spec = GuestSpec(

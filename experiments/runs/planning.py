@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from common import places
 from common.places import BUILD
 from experiments.cells import queue_place
-from experiments.cells.fidelity import HOSTLAG
 from experiments.design import burst_loss, trace_input
 from experiments.design import join_leave_expansion as join_leave
-from experiments.design.configs import LDMD
 from experiments.design.expansion import CellSpec, disk_needed_bytes, expand
 from experiments.design.networks import Networks, with_rtt
 from experiments.design.selection import select
@@ -26,14 +25,8 @@ from topologies.model.load import find as find_topology
 from topologies.model.load import load as load_topology
 from topologies.model.network import Network
 
-PROGRAMS: Final = (
-    LDMD,
-    "ldm7/pqcreate",
-    "ldm7/pqinsert",
-    "ldm7/pqcat",
-    "topologies/wire/wire-relay",
-    HOSTLAG,
-)
+NEEDED: Final = ("ldmd", "pqcreate", "pqinsert", "pqcat", "wire-relay", "hostlag")
+PROGRAMS: Final = tuple(places.PROGRAMS[name] for name in NEEDED)  # below the build directory
 
 
 class RunError(Exception):
@@ -101,11 +94,8 @@ def check_machine(
             f"found user id {os.geteuid()}; valid: root, which making network namespaces needs "
             "(sudo make experiment-NAME), or virtual time, which needs no rights (CLOCK=virtual)"
         )
-    missing = [name for name in PROGRAMS if not os.access(build / name, os.X_OK)]
-    if missing:
-        raise RunError(
-            f"found no program {', '.join(missing)} in {build}; valid: build them with `make build`"
-        )
+    if (missing := places.absent_programs(NEEDED, build)) is not None:
+        raise RunError(missing)
     check_queues(planned)
     if clock == "native":
         check_disk(planned, runs)

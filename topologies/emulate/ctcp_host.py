@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from common.places import BUILD
+from common.places import program
 from common.shell import (
     NetworkError,
     check_all,
@@ -27,7 +27,6 @@ from common.shell import (
 )
 from topologies.emulate import marks
 
-PROGRAMS = BUILD / "topologies" / "ctcp"
 BTF = Path("/sys/kernel/btf/vmlinux")
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 BUILT_IN = "ctcp"
@@ -40,11 +39,11 @@ BUFFER_BYTES_PER_SEGMENT = 12_000
 
 
 def loader_program() -> Path:
-    return PROGRAMS / "ctcp-load"
+    return program("ctcp-load")
 
 
 def object_file() -> Path:
-    return PROGRAMS / "ctcp.bpf.o"
+    return program("ctcp.bpf.o")
 
 
 def ctcp_name(run_id: str) -> str:

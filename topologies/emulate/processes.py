@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from common.places import BUILD, ROOT
+from common.places import ROOT, absent_programs, program
 from common.shell import NetworkError, die_with_parent, in_node
 from topologies.model.wire_plan import WirePlan, relay_configuration
 
@@ -26,7 +26,7 @@ CONTROLLER_CONNECT_TIMEOUT_S = 15.0
 
 
 def relay_program() -> Path:
-    return BUILD / "topologies" / "wire" / "wire-relay"
+    return program("wire-relay")
 
 
 class Relay:
@@ -44,7 +44,9 @@ class Relay:
     def start(self, wire_pid: int, wire: WirePlan, *, seed: int = 1) -> Mapping[str, Any]:
         """Start and wait until all lines stand; returns the accepted configuration."""
         if not self._program.exists():
-            raise NetworkError(f"{self._program}: not built (run: make build)")
+            raise NetworkError(
+                absent_programs(["wire-relay"]) or f"found no program {self._program}"
+            )
         text = relay_configuration(wire, ready=self._ready, stats=self._stats, seed=seed)
         self._configuration.write_text(text, encoding="utf-8")
         argv = in_node(wire_pid, [str(self._program), str(self._configuration)])

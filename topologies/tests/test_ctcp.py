@@ -78,7 +78,7 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setattr(ctcp_host, "BTF", tmp_path / "vmlinux")
     assert "CONFIG_DEBUG_INFO_BTF" in ctcp_host.what_is_missing()
     (tmp_path / "vmlinux").touch()
-    monkeypatch.setattr(ctcp_host, "PROGRAMS", tmp_path)
+    monkeypatch.setattr(ctcp_host, "program", lambda name: tmp_path / name)
     assert ctcp_host.what_is_missing().startswith("ctcp-load is not built")
     (tmp_path / "ctcp-load").touch()
     assert ctcp_host.what_is_missing().startswith("ctcp.bpf.o is not built")
@@ -97,7 +97,7 @@ def built_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(ctcp_host, "AVAILABLE", available)
     monkeypatch.setattr(ctcp_host, "WINDOW", window)
     monkeypatch.setattr(ctcp_host, "BTF", tmp_path / "none")
-    monkeypatch.setattr(ctcp_host, "PROGRAMS", tmp_path / "none")
+    monkeypatch.setattr(ctcp_host, "program", lambda name: tmp_path / "none" / name)
     return window
 
 
@@ -134,7 +134,7 @@ def test_built_in_window_that_is_refused(built_in: Path, monkeypatch: pytest.Mon
 
 def test_loader_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(ctcp_host, "what_is_missing", lambda: "")
-    monkeypatch.setattr(ctcp_host, "PROGRAMS", tmp_path)
+    monkeypatch.setattr(ctcp_host, "program", lambda name: tmp_path / name)
     loader = tmp_path / "ctcp-load"
     loader.write_text("#!/bin/sh\necho 'ctcp-load: the kernel does not like it' >&2\nexit 1\n")
     loader.chmod(0o755)

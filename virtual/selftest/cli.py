@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from common.files import write_json
-from common.places import ROOT
+from common.places import PYTHON, ROOT
 from common.shell import die_with_parent
-from virtual.guest import GuestError, GuestSpec, run_guest
+from virtual.guest import GuestError, GuestSpec, guest_python, run_guest
 from virtual.kernel_build import Kernel, KernelError, ensure_kernel
 from virtual.selftest.inside import TIMERS
 from virtual.selftest.pair import (
@@ -27,10 +27,10 @@ from virtual.selftest.rows import Reasons, Row, document, from_line, heading, ta
 
 EXIT_OK, EXIT_OFF, EXIT_USAGE = 0, 1, 2
 LIMIT_S: Final = 600.0
-INSIDE: Final = (
+ALONE: Final = (
     "unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
-    ".venv/bin/python", "-m", "virtual.selftest.inside",
 )  # fmt: skip
+INSIDE: Final = ("-m", "virtual.selftest.inside")
 
 
 class SelftestError(Exception):
@@ -98,7 +98,7 @@ def _virtual(table: Table, kernel: Kernel) -> dict[str, Any]:
     complaints: list[str] = []
     code, times = run_guest(
         kernel,
-        GuestSpec(INSIDE, limit_s=LIMIT_S),
+        GuestSpec((*ALONE, guest_python(), *INSIDE), limit_s=LIMIT_S),
         stdout=Lines(table.take),
         stderr=Lines(complaints.append),
     )
@@ -112,7 +112,7 @@ def _native(table: Table) -> dict[str, Any]:
     began = time.monotonic()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     with subprocess.Popen(
-        INSIDE,
+        (*ALONE, str(PYTHON), *INSIDE),
         cwd=ROOT,
         env=environment,
         stdin=subprocess.DEVNULL,

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from common.places import ROOT
+from common.places import program
 from common.shell import NetworkError, check
 from virtual.selftest import protocols, shapers, timers
 from virtual.selftest.rows import Row, to_line
 
-TIMERS: Final = ROOT / "build/virtual/selftest/selftest-timers"
+TIMERS: Final = program("selftest-timers")
 
 
 def all_rows(directory: Path) -> Iterator[Row]:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from common.places import ROOT
+from common.places import program
 from common.shell import NetworkError, check
 from topologies.emulate.openvswitch import OpenVSwitch
 from virtual.selftest import parse
 
-UDP: Final = ROOT / "build/virtual/selftest/selftest-udp"
+UDP: Final = program("selftest-udp")
 ADDRESS: Final = {"a": "10.9.0.1", "b": "10.9.0.2"}
 MAC: Final = {"a": "02:00:00:00:00:0a", "b": "02:00:00:00:00:0b"}
 NOBODY: Final = "10.9.0.77"  # frames for it reach b, which drops them: it is no router

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which Downpour this is."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+
+from common.places import IN_CHECKOUT, ROOT
+
+
+def version() -> str:
+    """Return the version: of the checkout by tools/version, else of the installed package."""
+    if not IN_CHECKOUT:
+        return importlib.metadata.version("downpour")
+    argv = [sys.executable, str(ROOT / "tools/version")]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
