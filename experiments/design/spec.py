@@ -38,6 +38,7 @@ from topologies.model.document import (
     TopologyErrors,
     read_document,
 )
+from topologies.model.load import bundled as bundled_topologies
 from topologies.model.spec import (
     NAME_PATTERN,
     Loss,
@@ -64,6 +65,7 @@ class UsageError(Exception):
     """Bad arguments: one line per mistake, `what: found ...; valid: ...`."""
 
 
+MODEL: Final = "model"  # the trace that Downpour generates
 SpecErrors = TopologyErrors  # one line per mistake: `file:line: found ...; valid: ...`
 
 MAX_RECEIVERS = 200
@@ -244,11 +246,16 @@ class Spec(Block):
 
     name: Name
     description: Text
-    topology: Text = Field(description="name of a topology of Downpour, or the path of a file")
+    topology: Text = Field(
+        description="name of a topology of Downpour, or the path of a file, relative to the "
+        "experiment file"
+    )
     parameters: Parameters
     repeats: Repeats = 1
     base_seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]
-    trace: Text = Field("model", description="model, or the path of a trace file")
+    trace: Text = Field(
+        MODEL, description="model, or the path of a trace file, relative to the experiment file"
+    )
     duration_s: Duration = Field(description="how much of the trace is replayed")
     drain_timeout_s: Duration = Field(
         120.0, description="how long to wait after the last insertion for the last product"
@@ -339,8 +346,31 @@ def find(name: str) -> Path:
 
 
 def load(path: Path) -> AnySpec:
-    """Reads and checks an experiment file. Raises SpecErrors with every mistake found."""
-    return validate(read_document(path))
+    """Read and check an experiment file; paths that it names come out absolute. Raises SpecErrors
+    with every mistake found."""
+    return _with_paths_from(path.absolute().parent, validate(read_document(path)))
+
+
+def is_topology_file(topology: str) -> bool:
+    """Tell whether an experiment's topology is a file of its own, not a bundled one."""
+    return topology not in bundled_topologies() and topology.endswith((".yaml", ".yml"))
+
+
+def _with_paths_from(folder: Path, spec: S) -> S:
+    """Return the experiment with its paths, which are relative to `folder`, made absolute."""
+
+    def trace(name: str | None) -> str | None:
+        return name if name in (None, MODEL) else str(folder / name)
+
+    changes: dict[str, object] = {"trace": trace(spec.trace)}
+    if is_topology_file(spec.topology):
+        changes["topology"] = str(folder / spec.topology)
+    if spec.levels is not None:
+        levels = {name: getattr(spec.levels, name) for name in LEVEL_NAMES}
+        changes["levels"] = Levels(
+            **{n: v.model_copy(update={"trace": trace(v.trace)}) for n, v in levels.items()}
+        )
+    return spec.model_copy(update=changes)
 
 
 def load_as(kind: type[S], path: Path) -> S:

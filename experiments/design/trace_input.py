@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from experiments.design import trace_model
-from experiments.design.spec import Error, SpecErrors
+from experiments.design.spec import MODEL, Error, SpecErrors
 from parsers.base.times import MICROSECONDS
 from parsers.read.trace import Trace, parse_any_trace, parse_trace
 
-MODEL: Final = "model"
 MAX_TRACE_BYTES: Final = 256_000_000
 FORMAT: Final = (
     "'SIZE YYYYMMDDhhmmss.mmm' per line, e.g. '90654 20150615000000.009', or a log of notifyme"

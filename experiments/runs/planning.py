@@ -18,7 +18,7 @@ from experiments.design import join_leave_expansion as join_leave
 from experiments.design.expansion import CellSpec, disk_needed_bytes, expand
 from experiments.design.networks import Networks, with_rtt
 from experiments.design.selection import select
-from experiments.design.spec import AnySpec, JoinLeaveSpec
+from experiments.design.spec import MODEL, AnySpec, JoinLeaveSpec
 from experiments.design.trace_input import ReplayTrace
 from topologies.model.handoff_loss import with_handoff_loss
 from topologies.model.load import find as find_topology
@@ -63,7 +63,7 @@ def plan(spec: AnySpec, level: str | None = None, only: Sequence[str] = ()) -> t
     planned = []
     for cell in cells:
         # A trace file is the same for all seeds.
-        key = cell.seed if spec.trace == trace_input.MODEL else 0
+        key = cell.seed if spec.trace == MODEL else 0
         if key not in traces:
             traces[key] = trace_input.prepare(spec.trace, spec.duration_s, cell.seed)
         planned.append(Planned(cell, networks.of(cell), traces[key]))

@@ -15,7 +15,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,17 +25,19 @@ from common.contracts import FAITHFUL, INVALID
 from common.exit_codes import EXIT_FAILED, EXIT_OK
 from common.places import BUILD, RUNS
 from experiments.design.spec import (
+    MODEL,
     AnySpec,
     ExperimentSpec,
     JoinLeaveSpec,
     UsageError,
+    is_topology_file,
 )
-from experiments.design.trace_input import MODEL
 from experiments.runs import manifest, runner
 from experiments.runs.cell_process import Clock
 from experiments.runs.options import add_guest_options, clock_of
 from experiments.runs.planning import Planned
 from experiments.runs.progress import make_reporter
+from experiments.runs.runner import TOPOLOGY_COPY
 from parsers.base.factors import Scalar
 from parsers.base.jsonfiles import BadFile
 from parsers.base.metric_units import METRICS
@@ -100,12 +102,19 @@ def read(run: Path) -> Original:
 
 
 def plan(original: Original) -> list[Planned]:
-    """The same cells, of the same trace. Raises UsageError as `read`, and what planning raises."""
+    """Return the same cells, of the same trace and topology; where a file of these is gone, the
+    run's copy takes its place. Raises UsageError as `read`, and what planning raises."""
     spec = original.spec
     if spec.trace != MODEL and not Path(spec.trace).is_file():
         copies = {str(t["file"]) for t in original.raw["traces"].values()}
         spec = spec.model_copy(update={"trace": str(original.path / min(copies))})
+    copied = is_topology_file(spec.topology) and not Path(spec.topology).is_file()
+    if copied:
+        spec = spec.model_copy(update={"topology": str(original.path / TOPOLOGY_COPY)})
     planned = {p.cell.cell: p for p in runner.plan(spec, original.level)}
+    if copied:  # the network is the same, but its file had another name
+        name = original.spec.topology
+        planned = {n: replace(p, cell=replace(p.cell, topology=name)) for n, p in planned.items()}
     if absent := [name for name in original.cells if name not in planned]:
         raise UsageError(f"found no cell {', '.join(absent)} in the plan; valid: the run's cells")
     return [planned[name] for name in original.cells]

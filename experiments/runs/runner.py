@@ -18,9 +18,9 @@ from common.contracts import INVALID
 from common.places import BUILD, ROOT, RUNS
 from common.shell import NetworkError, termination_as_interrupt
 from experiments.cells.captures import NO_CAPTURES, Captures
-from experiments.cells.run_directory import FAILED, RunDirectory, write_json
+from experiments.cells.run_directory import FAILED, RunDirectory, write_json, write_text
 from experiments.design.selection import Order, ordered
-from experiments.design.spec import AnySpec
+from experiments.design.spec import AnySpec, is_topology_file
 from experiments.runs import digests, estimates, manifest
 from experiments.runs.cell_process import Clock, NativeClock
 from experiments.runs.planning import (
@@ -102,6 +102,7 @@ class RunOptions:
 
 
 DEFAULTS: Final = RunOptions()
+TOPOLOGY_COPY: Final = "topology.yaml"  # of an experiment with a topology file of its own
 
 
 def run_experiment(
@@ -119,6 +120,8 @@ def run_experiment(
         with termination_as_interrupt():
             in_order = ordered(planned, options.order, spec.base_seed)
             described = _described(spec, planned, in_order, clock, options)
+            if is_topology_file(spec.topology):
+                write_text(run.path / TOPOLOGY_COPY, Path(spec.topology).read_text())
             write_json(run.path / "manifest.json", described)
             taken = _taken_over(run, planned, clock, described, reporter) if options.resume else []
             outcome = _run_cells(run, in_order, taken, clock, described, options, reporter)

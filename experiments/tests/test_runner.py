@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from common.places import ROOT
+from common.places import ROOT, TOPOLOGIES
 from experiments.cells.job import Job
 from experiments.cells.run_directory import (
     RunDirectory,
@@ -186,6 +186,16 @@ def test_a_complete_run(tmp_path: Path, stage: Stage, capsys: pytest.CaptureFixt
     lines = capsys.readouterr().out.splitlines()
     assert any("ldm7-m2-r20-p1 (1/2): replaying" in line for line in lines)
     assert "ldm6-m2-r20-p1: all products identical; verdict: faithful" in lines
+
+
+def test_a_run_keeps_a_topology_of_its_own(tmp_path: Path, stage: Stage) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text((TOPOLOGIES / "geni5.yaml").read_text())
+    given = spec(tmp_path).model_copy(update={"topology": str(own)})
+    chosen = runner.RunOptions(runs=tmp_path / "runs")
+    result = runner.run_experiment(given, runner.plan(given), PlainReporter(), chosen)
+    assert stage.running == set()
+    assert (result.path / runner.TOPOLOGY_COPY).read_text() == own.read_text()
 
 
 def test_cells_run_at_once_and_results_keep_the_order_of_the_plan(
