@@ -26,12 +26,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from fastapi import APIRouter
-
 from controller import southbound
 from controller.api import auth
 from controller.federation import joining
-from controller.federation.federation import Federation
 from controller.federation.front import FederatedService
 from controller.federation.peers import PeerAddress, PeerErrors, load_peers
 from controller.paths.core import UnknownDomain, core_of
@@ -214,16 +211,15 @@ def read_peers(arguments: argparse.Namespace, network: Network) -> dict[str, Pee
 def _join(
     arguments: argparse.Namespace,
     network: Network,
-    service: PathService,
+    own: PathService,
     store: Store,
     peers: dict[str, PeerAddress] | None,
-) -> tuple[Federation | None, list[APIRouter]]:
+) -> joining.Joined | None:
     """Raises PeerErrors."""
-    if peers is None or not isinstance(service, FederatedService):
-        return None, []
+    if peers is None:
+        return None
     exchanges = joining.connect(arguments.domain, peers)
-    federation, router = joining.join(network, arguments.domain, service, store, exchanges)
-    return federation, [router]
+    return joining.join(network, arguments.domain, own, store, exchanges)
 
 
 def _serve(arguments: argparse.Namespace) -> int:
@@ -268,8 +264,7 @@ def _serve(arguments: argparse.Namespace) -> int:
             (sockets if tls is None else tls_sockets).append(listener)
         store = Store(arguments.store, network.name, arguments.domain)
         set_up_logging(arguments.log, arguments.verbose)
-        service_class = PathService if peers is None else FederatedService
-        service = service_class(
+        own = PathService(
             network,
             arguments.domain,
             switchboard.apply,
@@ -278,7 +273,8 @@ def _serve(arguments: argparse.Namespace) -> int:
             events=EventLog(f"{int(time.time() * 1000):x}"),
             queue_driver=queue_driver,
         )
-        federation, routers = _join(arguments, network, service, store, peers)
+        joined = _join(arguments, network, own, store, peers)
+        service: PathService | FederatedService = own if joined is None else joined.service
         if arguments.rest_socket is not None:
             sockets.append(server.listen_unix(arguments.rest_socket))
             unlink.append(arguments.rest_socket)
@@ -286,16 +282,19 @@ def _serve(arguments: argparse.Namespace) -> int:
         if arguments.lease_s:
             address = arguments.rest_listen or str(arguments.rest_socket)
             keeper = southbound.keeper_of(
-                arguments.store, address, arguments.lease_s, service, switchboard
+                arguments.store, address, arguments.lease_s, own, switchboard
             )
     except (server.ListenError, StoreError, PeerErrors, southbound.OptionError) as error:
         raise UsageError(str(error)) from error
     prober = southbound.prober_of(
-        network, core, switchboard, service.switches, arguments.liveness_period_ms
+        network, core, switchboard, own.switches, arguments.liveness_period_ms
     )
 
-    monitor = Monitor(service, switchboard.stats)
-    app = rest.make_app(service, access, [*routers, router_of(service, monitor, compat.COUNTS.all)])
+    monitor = Monitor(own, switchboard.stats)
+    routers = [router_of(own, monitor, compat.COUNTS.all)]
+    if joined is not None:
+        routers.insert(0, joined.router)
+    app = rest.make_app(service, access, routers)
     rest_server = server.Server(app, sockets, tls_sockets, tls)
     ending = threading.Lock()
 
@@ -344,9 +343,9 @@ def _serve(arguments: argparse.Namespace) -> int:
         end("the framework did not start", 1)
         raise
     followers: tuple[tuple[str, Callable[[], None]], ...] = (
-        ("switches", partial(_follow_switches, service, switchboard)),
-        ("retry", partial(_every, RETRY_S, partial(_retry, service, switchboard))),
-        ("clock", partial(_every, CLOCK_S, service.expire)),
+        ("switches", partial(_follow_switches, own, service.note_link, switchboard)),
+        ("retry", partial(_every, RETRY_S, partial(_retry, own, switchboard))),
+        ("clock", partial(_every, CLOCK_S, own.expire)),
         ("counters", partial(monitor.run, threading.Event())),
     )
     if keeper is not None:
@@ -354,8 +353,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     for name, follow in followers:
         threading.Thread(target=follow, name=name, daemon=True).start()
     rest_server.start()
-    if federation is not None:
-        federation.start()
+    if joined is not None:
+        joined.federation.start()
     LOG.info(
         "controlling domain '%s' of network '%s' (%d switches) with %s; switches connect to %s:%d",
         arguments.domain,
@@ -380,7 +379,11 @@ def _tls_of(arguments: argparse.Namespace) -> ssl.SSLContext | None:
     return Tls(arguments.rest_tls_key, arguments.rest_tls_cert, arguments.rest_tls_ca).context()
 
 
-def _follow_switches(service: PathService, switchboard: Switchboard) -> None:
+def _follow_switches(
+    service: PathService,
+    note_link: Callable[[str, bool, str], frozenset[str]],
+    switchboard: Switchboard,
+) -> None:
     """What must be in order is done here, what waits for switches by workers."""
     with ThreadPoolExecutor(WORKERS, thread_name_prefix="follow") as pool:
         while True:
@@ -391,7 +394,7 @@ def _follow_switches(service: PathService, switchboard: Switchboard) -> None:
                     case ("down", switch):
                         service.switch_down(switch)
                     case ("link", link, is_up, why):
-                        concerned = service.note_link(link, is_up, why)
+                        concerned = note_link(link, is_up, why)
                         pool.submit(_logged, service.reroute, concerned, link)
             except Exception:
                 LOG.exception("following the switches failed")

@@ -185,7 +185,7 @@ def router_of(
     def prometheus_text(who: Who) -> Response:
         """The workgroup's paths; for admins all paths, switches, ports and links, too."""
         reading = monitor.read()
-        views = [v for v in service.domain_paths() if who.workgroup.may_see(v.path.workgroup)]
+        views = [v for v in service.paths() if who.workgroup.may_see(v.path.workgroup)]
         text = prometheus.text_of(
             service.core,
             [(view.path, view.up) for view in views],

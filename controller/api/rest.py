@@ -59,7 +59,8 @@ from controller.service.problems import (
     ServiceError,
     problem_response,
 )
-from controller.service.service import PathService, PathView
+from controller.service.requests import PathRequests
+from controller.service.views import PathView
 from controller.service.workgroups import Workgroups
 
 LOG = logging.getLogger(__name__)
@@ -123,7 +124,7 @@ class _LimitBody:
 
 
 def make_app(
-    service: PathService,
+    service: PathRequests,
     access: Access | None = None,
     routers: Iterable[APIRouter] = (),
 ) -> FastAPI:
@@ -159,7 +160,7 @@ def description(app: FastAPI) -> str:
 # -- permissions
 
 
-def _visible(service: PathService, name: str, who: Caller) -> PathView:
+def _visible(service: PathRequests, name: str, who: Caller) -> PathView:
     """The path, which for others than its workgroup does not exist. Raises ServiceError 404."""
     view = service.path(name)
     if not who.workgroup.may_see(view.path.workgroup):
@@ -176,7 +177,7 @@ def _check_endpoints(who: Caller, endpoints: Sequence[Endpoint]) -> None:
             raise ServiceError(403, "not-allowed", "Not allowed", objection)
 
 
-def _owner(service: PathService, request: PathRequest, who: Caller) -> str:
+def _owner(service: PathRequests, request: PathRequest, who: Caller) -> str:
     """The workgroup of a new path. Raises ServiceError 403, 409."""
     asked = request.workgroup
     if asked is not None and asked != who.name and not who.is_admin:
@@ -217,7 +218,7 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 }
 
 
-def _paths(service: PathService) -> APIRouter:
+def _paths(service: PathRequests) -> APIRouter:
     router = APIRouter(prefix="/v1/paths", tags=["paths"])
 
     @router.post("", status_code=201, response_model=PathModel, responses=_CREATED)
@@ -301,7 +302,7 @@ def _paths(service: PathService) -> APIRouter:
 Id = Annotated[HoldId, PathParameter()]
 
 
-def _holds(service: PathService) -> APIRouter:
+def _holds(service: PathRequests) -> APIRouter:
     router = APIRouter(prefix="/v1/holds", tags=["holds"])
 
     def visible(hold_id: str, who: Caller) -> None:
@@ -339,7 +340,7 @@ def _holds(service: PathService) -> APIRouter:
     return router
 
 
-def _about(service: PathService) -> APIRouter:
+def _about(service: PathRequests) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["about"])
 
     @router.get("/health")

@@ -82,69 +82,40 @@ class FederatedView(PathView):
         return self._own.up and not self._down
 
 
-class OwnDomain:
-    """A FederatedService as the path service of its domain alone (`local.Service`)."""
+class FederatedService:
+    """The path service of a domain with peers. `own` is the path service of the domain alone."""
 
-    def __init__(self, service: PathService) -> None:
-        self._service = service
-
-    def path(self, name: str) -> PathView:
-        return PathService.path(self._service, name)
-
-    def down_links(self) -> dict[str, str]:
-        return self._service.down_links()
-
-    def owner_of(self, key: EndpointKey) -> str | None:
-        return self._service.owner_of(key)
-
-    def open_hold(self, name: str) -> HoldView | None:
-        return self._service.open_hold(name)
-
-    def hold(self, hold_id: str, wish: PathWish, hold_until: float) -> HoldView:
-        return PathService.hold(self._service, hold_id, wish, hold_until)
-
-    def commit(self, hold_id: str) -> PathView:
-        return self._service.commit(hold_id)
-
-    def release(self, hold_id: str) -> None:
-        self._service.release(hold_id)
-
-    def add_leaf(self, name: str, leaf: Endpoint) -> tuple[PathView, bool]:
-        return PathService.add_leaf(self._service, name, leaf)
-
-    def remove_leaf(self, name: str, key: EndpointKey) -> PathView:
-        return PathService.remove_leaf(self._service, name, key)
-
-    def set_macs(self, name: str, key: EndpointKey, macs: Iterable[str]) -> PathView:
-        return self._service.set_macs(name, key, macs)
-
-    def delete(self, name: str) -> None:
-        PathService.delete(self._service, name)
-
-
-class FederatedService(PathService):
-    """`federate` must be called before the first request."""
-
-    _federation: Federation
-
-    def own_domain(self) -> OwnDomain:
-        """The path service of this domain alone, for the federation."""
-        return OwnDomain(self)
-
-    def federate(self, federation: Federation) -> None:
+    def __init__(self, own: PathService, federation: Federation) -> None:
+        self._own = own
         self._federation = federation
+        self.events = own.events
 
     @property
     def _domains(self) -> Domains:
         return self._federation.domains
 
+    @property
+    def is_active(self) -> bool:
+        """Return whether this controller acts; a standby does not."""
+        return self._own.is_active
+
+    def check_active(self) -> None:
+        """Raise ServiceError 503 on a standby."""
+        self._own.check_active()
+
     # -- reading
 
+    def switches(self) -> dict[str, bool]:
+        """Return, by switch of this domain, whether it is connected and holds what it should."""
+        return self._own.switches()
+
     def path(self, name: str) -> PathView:
-        return self._seen(super().path(name))
+        """Return a path with its leaves in all domains. Raises ServiceError 404."""
+        return self._seen(self._own.path(name))
 
     def paths(self) -> list[PathView]:
-        return [self._seen(view) for view in super().paths()]
+        """Return all paths with their leaves in all domains."""
+        return [self._seen(view) for view in self._own.paths()]
 
     def _seen(self, view: PathView) -> PathView:
         record = self._federation.record(view.path.name)
@@ -166,8 +137,9 @@ class FederatedService(PathService):
         leaf_to_leaf: bool = False,
         end_time: float | None = None,
     ) -> tuple[PathView, bool]:
+        """Create a path without leaves; see PathService.create."""
         self._check_no_hand_off(root)
-        view, is_new = super().create(
+        view, is_new = self._own.create(
             name,
             root,
             rate_bps,
@@ -179,11 +151,12 @@ class FederatedService(PathService):
         return self._seen(view), is_new
 
     def add_leaf(self, name: str, leaf: Endpoint) -> tuple[PathView, bool]:
+        """Add a leaf in any domain; see PathService.add_leaf."""
         if self._is_here(leaf.switch):
             self._check_no_hand_off(leaf)
-            view, is_new = self._patiently(name, lambda: self.own_domain().add_leaf(name, leaf))
+            view, is_new = self._patiently(name, lambda: self._own.add_leaf(name, leaf))
             return self._seen(view), is_new
-        path = super().path(name).path
+        path = self._own.path(name).path
         leaf = self._domains.with_macs(leaf)
         record = self._federation.record(name)
         known = {known.key: known for known in record.tree.all_leaves} if record else {}
@@ -216,12 +189,12 @@ class FederatedService(PathService):
         return self.path(name), True
 
     def remove_leaf(self, name: str, key: EndpointKey) -> PathView:
+        """Remove a leaf in any domain; see PathService.remove_leaf."""
         if self._is_here(key[0]):
             if self._domains.hand_off_at(key[0], key[1]) is not None:
                 raise self._no_leaf(name, key)
-            own = self.own_domain()
-            return self._seen(self._patiently(name, lambda: own.remove_leaf(name, key)))
-        super().path(name)
+            return self._seen(self._patiently(name, lambda: self._own.remove_leaf(name, key)))
+        self._own.path(name)
         record = self._federation.record(name)
         leaves = (*record.tree.all_leaves, *record.wanted) if record is not None else ()
         if key not in {leaf.key for leaf in leaves}:
@@ -229,13 +202,25 @@ class FederatedService(PathService):
         self._federation.remove_leaves(name, {key})
         return self.path(name)
 
+    def set_end_time(self, name: str, end_time: float | None) -> PathView:
+        """Set when the path ends; see PathService.set_end_time."""
+        return self._own.set_end_time(name, end_time)
+
     def delete(self, name: str) -> None:
-        super().path(name)
+        """Delete a path in all domains; see PathService.delete."""
+        self._own.path(name)
         if self._federation.record(name) is not None:
             self._federation.remove_leaves(name, None)
-        self._patiently(name, lambda: self.own_domain().delete(name))
+        self._patiently(name, lambda: self._own.delete(name))
+
+    # -- holds: of endpoints in this domain
+
+    def hold_view(self, hold_id: str) -> HoldView:
+        """Return a hold, open or over. Raises ServiceError 404."""
+        return self._own.hold_view(hold_id)
 
     def hold(self, hold_id: str, wish: PathWish, hold_until: float) -> HoldView:
+        """Reserve what a wish takes; see PathService.hold."""
         for endpoint in (wish.root, *wish.leaves):
             if not self._is_here(endpoint.switch):
                 raise ServiceError(
@@ -246,10 +231,21 @@ class FederatedService(PathService):
                     f"in a hold: endpoints of domain '{self._federation.home}'",
                 )
             self._check_no_hand_off(endpoint)
-        return super().hold(hold_id, wish, hold_until)
+        return self._own.hold(hold_id, wish, hold_until)
+
+    def commit(self, hold_id: str) -> PathView:
+        """Install what is held; see PathService.commit."""
+        return self._own.commit(hold_id)
+
+    def release(self, hold_id: str) -> None:
+        """Give back what is held; see PathService.release."""
+        self._own.release(hold_id)
+
+    # -- links
 
     def note_link(self, link: str, up: bool, why: str = "") -> frozenset[str]:
-        concerned = super().note_link(link, up, why)
+        """Avoid a link in plans from now on, or use it again; return the paths to re-route."""
+        concerned = self._own.note_link(link, up, why)
         self._federation.link_changed(link, up)
         return concerned
 
@@ -262,7 +258,7 @@ class FederatedService(PathService):
             try:
                 return change()
             except ServiceError as error:
-                hold = super().open_hold(name)
+                hold = self._own.open_hold(name)
                 ours = hold is None or hold.id.startswith(f"{self._federation.home}:{name}:")
                 if error.kind != "path-held" or not ours or time.monotonic() > until:
                     raise

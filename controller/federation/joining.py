@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from fastapi import APIRouter
 
@@ -15,34 +16,47 @@ from controller.federation.peers import Peer, PeerAddress
 from controller.federation.routes import make_router
 from controller.federation.store import FederationStore
 from controller.federation.trees import Domains
+from controller.service.service import PathService
 from controller.service.store import Store
 from topologies.model.network import Network
+
+
+@dataclass(frozen=True)
+class Joined:
+    """`router`: the REST routes about other domains."""
+
+    service: FederatedService
+    federation: Federation
+    router: APIRouter
 
 
 def join(
     network: Network,
     home: str,
-    service: FederatedService,
+    own: PathService,
     store: Store,
     peers: Mapping[str, Exchange],
     *,
     timing: Timing | None = None,
     audit_s: float = AUDIT_S,
-) -> tuple[Federation, APIRouter]:
-    """`Federation.start` is the caller's, once the domain's REST interface is served."""
+) -> Joined:
+    """Return a domain's path service together with its peers'.
+
+    The caller calls `Federation.start` once the domain's REST interface is served.
+    """
     domains = Domains(network)
     federation = Federation(
         domains,
         home,
-        ServicePaths(domains, home, service.own_domain()),
+        ServicePaths(domains, home, own),
         FederationStore(store),
         peers,
         timing=timing,
         audit_s=audit_s,
-        is_active=lambda: service.is_active,
+        is_active=lambda: own.is_active,
     )
-    service.federate(federation)
-    return federation, make_router(federation, service.path)
+    service = FederatedService(own, federation)
+    return Joined(service, federation, make_router(federation, service.path))
 
 
 def connect(home: str, addresses: Mapping[str, PeerAddress]) -> dict[str, Exchange]:

@@ -1,49 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a change of paths comes about: planned, entered into the books, written to the store, sent,
-and settled or taken back. The state that the path service (service.py) acts upon.
+"""How a change of paths runs: planned and recorded under the lock, sent to the switches phase by
+phase, and then settled, or undone if a switch refused it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import sqlite3
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from controller.paths.core import (
-    Core,
-    DownSet,
-    EndpointKey,
-    PlanError,
-    core_of,
-)
-from controller.paths.entries import Entry, Group
+from controller.paths.core import EndpointKey, PlanError
+from controller.paths.entries import Group
 from controller.paths.forwarding import base_entries
 from controller.paths.messages import Delta
-from controller.paths.multipoint_path import (
-    MultipointPath,
-    edges_of,
-    trimmed,
-    unreached,
-)
-from controller.paths.plan import Step, entries_of
+from controller.paths.multipoint_path import MultipointPath, edges_of, trimmed
+from controller.paths.plan import Step
 from controller.paths.queues import QueueDriver, QueueError, QueueKeeper
 from controller.paths.replan import reroute
-from controller.paths.reservations import Reservations
-from controller.service.events import EventKind, EventLog
-from controller.service.holds import Hold, Holds
+from controller.service.events import EventKind
+from controller.service.holds import Hold
 from controller.service.problems import ServiceError, of_plan_error
-from controller.service.quarantine import Quarantine, rows_of
-from controller.service.store import (
-    NO_GENERATION,
-    Blocked,
-    Fenced,
-    Store,
-    check_fits,
-)
+from controller.service.state import PathState
+from controller.service.store import Blocked
 from controller.service.views import HoldState, PathView
 from controller.switches.installer import (
     Apply,
@@ -53,14 +32,12 @@ from controller.switches.installer import (
     Phase,
     Read,
 )
-from topologies.model.network import Network
 
-LOG = logging.getLogger("controller.service.service")
-BUSY_TIMEOUT_S = 30.0  # a change waits so long for an earlier one of the same path
+LOG = logging.getLogger("controller.service.service")  # one name for the path service's log lines
 
 
 @dataclass
-class _Work:
+class Work:
     """Steps that are planned and written, not yet sent."""
 
     steps: tuple[Step, ...]
@@ -70,151 +47,37 @@ class _Work:
     started: float
 
 
-class Changes:
-    """See PathService."""
+class ChangeRunner:
+    """Brings the switches to what a `PathState` wants. `installer` and `queues` are what it acts
+    through."""
 
     def __init__(
-        self,
-        network: Network,
-        domain: str,
-        apply: Apply,
-        read: Read,
-        *,
-        store: Store | None = None,
-        events: EventLog | None = None,
-        extra_entries: Mapping[str, Iterable[Entry]] | None = None,
-        queue_driver: QueueDriver | None = None,
-        clock: Callable[[], float] = time.time,
+        self, state: PathState, apply: Apply, read: Read, queue_driver: QueueDriver | None
     ) -> None:
-        """`extra_entries`: what switches hold besides the paths'. `queue_driver` sets the queues
-        of their ports; None: nobody does. Raises UnknownDomain, StoreError."""
-        set_queue = queue_driver is not None and queue_driver.sets_queue
-        self.core: Core = core_of(network, domain, set_queue=set_queue)
-        self._queues = QueueKeeper(self.core, queue_driver)
-        self.events = events if events is not None else EventLog("0")
-        self._store = store if store is not None else Store(None, network.name, domain)
-        self._clock = clock
-        self._base: dict[str, frozenset[Entry]] = {
-            switch: entries | frozenset((extra_entries or {}).get(switch, ()))
-            for switch, entries in base_entries(self.core).items()
-        }
-        self._installer = Installer(self.core.dpids, apply, read, self._on_known)
-        self._lock = threading.Lock()  # planning; never held while a switch is waited for
-        self._idle = threading.Condition(self._lock)
+        self._state = state
+        self._base = base_entries(state.core)
         self._group_changes: dict[tuple[str, int], int] = {}
-        # Paths with a change that is planned and not finished, and the endpoints that it frees:
-        # another path's entries there would have the keys of those that are being deleted.
-        self._busy: set[str | EndpointKey] = set()
-        self._down_links: dict[str, str] = {}  # name -> why
-        self._standby_of: str | None = None
-        self._load()
+        self.queues = QueueKeeper(state.core, queue_driver)
+        self.installer = Installer(state.core.dpids, apply, read, self._on_known)
 
-    # -- life
+    def load(self) -> None:
+        """Read the store; no switch is known to hold anything then. Raises StoreError."""
+        desired = self._state.load()
+        self.queues.load(self._state.paths.values())
+        self.installer.reset(self._base, desired)
 
-    def _load(self) -> None:
-        """Raises StoreError."""
-        loaded = self._store.load()
-        self._reservations = Reservations(self.core)
-        # Single items are replaced, never modified: reads need no lock.
-        self._paths: dict[str, MultipointPath] = {}
-        self._quarantine = Quarantine(self._reservations)
-        self._quarantine.load(loaded.blocked)
-        self._incomplete: set[str] = set()  # paths with leaves that cannot be reached just now
-        desired: dict[str, list[Entry]] = {}
-        for path in loaded.paths:
-            check_fits(self.core, path)
-            self._reservations.replace(None, path)
-            self._paths[path.name] = path
-            if unreached(self.core, path):
-                self._incomplete.add(path.name)
-            for switch, entries in entries_of(self.core, path).items():
-                desired.setdefault(switch, []).extend(entries)
-        self._holds = Holds()
-        self._holds.load(self.core, self._reservations, loaded.holds, self._paths)
-        self._queues.load(self._paths.values())
-        self._degraded = set(self._paths)  # no switch is known to hold anything
-        self._installer.reset(self._base, desired)
-        if self._paths:
-            LOG.info(
-                "recovered from the store: %d paths, %d leaves, %d holds",
-                len(self._paths),
-                sum(len(path.leaves) for path in self._paths.values()),
-                len(loaded.holds),
-            )
+    def view(self, path: MultipointPath) -> PathView:
+        """Return the path with what the switches have confirmed of it."""
+        return PathView(path, self._state.core, self.installer.known)
 
-    def activate(self, generation: int | None) -> None:
-        """From now on this controller acts: the store is read anew (it was another's), and guarded
-        by the lease's generation. The switches are to be reported by switch_up again."""
-        with self._lock:
-            self._idle.wait_for(lambda: not self._busy, BUSY_TIMEOUT_S)
-            self._store.fence(generation)
-            self._load()
-            self._standby_of = None
-        LOG.info("active: generation=%s paths=%d", generation, len(self._paths))
+    def group_changes(self) -> dict[tuple[str, int], int]:
+        """Return how often a change of each group, (switch, number), began or ended."""
+        with self._state.lock:
+            return dict(self._group_changes)
 
-    def deactivate(self, active: str) -> None:
-        """From now on another controller acts, whose address is `active` ('': not known)."""
-        with self._lock:
-            self._standby_of = active
-            self._store.fence(NO_GENERATION)
-        LOG.info("standby: the active controller is %s", active or "not known")
+    # -- one change from the request to the answer
 
-    @property
-    def is_active(self) -> bool:
-        return self._standby_of is None
-
-    def check_active(self) -> None:
-        """Raises ServiceError 503."""
-        active = self._standby_of
-        if active is not None:
-            raise ServiceError(
-                503,
-                "standby",
-                "Standby",
-                f"this controller is a standby; the active one is {active or 'not known yet'}",
-            )
-
-    # -- inside: one change from the request to the answer
-
-    @property
-    def _down(self) -> DownSet:
-        return DownSet(links=frozenset(self._down_links))
-
-    def _existing(self, name: str) -> MultipointPath:
-        path = self._paths.get(name)
-        if path is None:
-            detail = f"there is no path '{name}'; valid: a name that GET /v1/paths lists"
-            raise ServiceError(404, "unknown-path", "Unknown path", detail)
-        return path
-
-    def _view(self, path: MultipointPath) -> PathView:
-        return PathView(path, self.core, self._installer.known)
-
-    def _wait_until_idle(self, name: str, endpoints: Iterable[EndpointKey] = ()) -> None:
-        """Until no change of the path is under way, nor one that frees the endpoints. Called with
-        the lock. Raises ServiceError 504."""
-        keys = frozenset([name, *endpoints])
-        if not self._idle.wait_for(lambda: not keys & self._busy, BUSY_TIMEOUT_S):
-            raise ServiceError(
-                504,
-                "unconfirmed",
-                "The switches did not confirm in time",
-                f"an earlier change of path '{name}' has not ended after {BUSY_TIMEOUT_S:g} s",
-            )
-
-    def _check_not_held(self, name: str) -> None:
-        """Raises ServiceError 409."""
-        hold = self._holds.open_of(name)
-        if hold is not None:
-            raise ServiceError(
-                409,
-                "path-held",
-                "Path is held",
-                f"hold '{hold.id}' of path '{name}' is open until {hold.until:.3f}; valid: to "
-                "commit or release it first",
-            )
-
-    def _change(
+    def change(
         self,
         name: str,
         plan: Callable[[], Step | None],
@@ -224,121 +87,58 @@ class Changes:
         may_undo: bool,
         endpoints: Iterable[EndpointKey] = (),
     ) -> tuple[PathView, bool]:
-        """`plan` returns None if all is as asked for: then the path's switches that have not
-        confirmed are tried once more. `endpoints`: what it wants to use."""
-        self.check_active()
-        with self._lock:
-            self._wait_until_idle(name, endpoints)
+        """Plan and run a change of one path; return the path and whether anything changed.
+
+        `plan` returns None if all is as asked for: then the path's switches that have not
+        confirmed are tried once more. `endpoints` are those that the change wants to use.
+        Raises ServiceError.
+        """
+        state = self._state
+        state.check_active()
+        with state.lock:
+            state.wait_until_idle(name, endpoints)
             try:
                 step = plan()
             except PlanError as error:
                 raise of_plan_error(error) from error
             if step is not None:
-                work = self._begin([step])
+                work = self.begin([step])
         if step is None:
             self._repair(name)
-            return self._view(self._existing(name)), False
-        self._run(work, kind, data, may_undo=may_undo)
-        path = step.new if step.new is not None else step.old
-        assert path is not None
-        return self._view(path), True
+            return self.view(state.existing(name)), False
+        self.run(work, kind, data, may_undo=may_undo)
+        return self.view(_path_of(step)), True
 
-    def _begin(
-        self,
-        steps: Sequence[Step],
-        *,
-        entered: bool = False,
-        hold: Hold | None = None,
-    ) -> _Work:
-        """Books, store, and the place at each switch. Called with the lock; where the store fails,
-        nothing has changed. `entered`: the books have the steps already. `hold`: to be written
-        with them, its reservation staying as it is where that fails."""
+    def begin(
+        self, steps: Sequence[Step], *, entered: bool = False, hold: Hold | None = None
+    ) -> Work:
+        """Record the steps, and mark their paths busy; see `PathState.record`.
+
+        Called with the lock.
+        """
         started = time.monotonic()
-        rows: list[Blocked] = []
-        for step in steps:
-            if not entered:
-                self._enter(step)
-            rows += rows_of(self.core, step.old, step.new, step.switches)
-        try:
-            with self._writing():
-                for step in steps:
-                    self._store.replace(step.old, step.new)
-                self._store.block(rows)
-                if hold is not None:
-                    self._store.put_hold(hold.row())
-        except BaseException:
-            if hold is None:
-                for step in reversed(steps):
-                    self._take_back(step)
-            raise
-        self._quarantine.begin(rows)
-        for step in steps:
-            self._show(step.old, step.new)
-        keys: frozenset[str | EndpointKey] = frozenset(map(_name_of, steps)).union(
-            *map(_given_up, steps)
-        )
-        self._busy |= keys
+        rows = self._state.record(steps, entered=entered, hold=hold)
+        names = frozenset(_path_of(step).name for step in steps)
+        keys: frozenset[str | EndpointKey] = frozenset(names).union(*map(_given_up, steps))
+        self._state.busy |= keys
         phases = merged([step.phases for step in steps])
         self._note_groups(phases)
-        return _Work(tuple(steps), phases, tuple(rows), keys, started)
+        return Work(tuple(steps), phases, rows, keys, started)
 
-    def _enter(self, step: Step) -> None:
-        """Into the books; what it frees is not given to others yet."""
-        step.apply(self._reservations)
-        if step.old is not None and step.new is not None:
-            self._reservations.set_aside(step.old, step.new)
-
-    def _take_back(self, step: Step) -> None:
-        """The opposite of `_enter`, for a step that no switch has heard of."""
-        if step.old is not None and step.new is not None:
-            kept = frozenset(step.new.hops)
-            self._reservations.give_back((h.link, h.vlan) for h in step.old.hops if h not in kept)
-        elif step.old is not None:
-            self._reservations.release_number(step.old.number)
-        self._reservations.replace(step.new, step.old)
-        if step.old is None and step.new is not None:
-            self._reservations.release_number(step.new.number)
-
-    def _show(self, old: MultipointPath | None, new: MultipointPath | None) -> None:
-        if new is not None:
-            self._paths[new.name] = new
-        elif old is not None:
-            del self._paths[old.name]
-            self._degraded.discard(old.name)
-            self._incomplete.discard(old.name)
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """A transaction of the store. Raises ServiceError 503, 507."""
-        try:
-            with self._store.transaction():
-                yield
-        except Fenced as error:
-            self._standby_of = ""
-            LOG.error("another controller has taken over; this one is a standby now")
-            raise ServiceError(
-                503, "standby", "Standby", "another controller has taken over meanwhile"
-            ) from error
-        except sqlite3.Error as error:
-            LOG.error("the store cannot be written: %s", error)
-            raise ServiceError(
-                507, "store", "Store cannot be written", f"nothing was changed: {error}"
-            ) from error
-
-    def _run(
+    def run(
         self,
-        work: _Work,
+        work: Work,
         kind: EventKind,
         data: Mapping[str, object],
         *,
         may_undo: bool,
     ) -> None:
-        """Tells the switches and waits. Raises ServiceError 502 (undone), 504."""
+        """Send the work to the switches and wait. Raises ServiceError 502 (undone), 504."""
         outcome = Outcome({})
         problem = self._widen_queues(work, may_undo=may_undo)
         try:
             if problem is None:
-                outcome = self._installer.execute(work.phases, may_undo=may_undo)
+                outcome = self.installer.execute(work.phases, may_undo=may_undo)
             else:
                 outcome = Outcome({}, undone=True)
         finally:
@@ -355,19 +155,19 @@ class Changes:
         if outcome.failures:
             raise _unconfirmed(what, outcome.failures, undone=outcome.undone)
 
-    def _widen_queues(self, work: _Work, *, may_undo: bool) -> str | None:
-        """Why the change must not be made; None: it may."""
+    def _widen_queues(self, work: Work, *, may_undo: bool) -> str | None:
+        """Return why the change must not be made; None: it may."""
         try:
-            self._queues.widen([(step.old, step.new) for step in work.steps])
+            self.queues.widen([(step.old, step.new) for step in work.steps])
         except QueueError as error:
             LOG.error("queues: %s", error)
             return str(error) if may_undo else None
         return None
 
-    def _settle_queues(self, work: _Work, *, undone: bool) -> None:
+    def _settle_queues(self, work: Work, *, undone: bool) -> None:
         changes = [(step.old, step.new) for step in work.steps]
         try:
-            self._queues.settle([(new, old) for old, new in changes] if undone else changes)
+            self.queues.settle([(new, old) for old, new in changes] if undone else changes)
         except QueueError as error:
             LOG.error("queues: %s", error)
 
@@ -380,8 +180,7 @@ class Changes:
         took_ms: float,
         phases: int,
     ) -> None:
-        path = step.new if step.new is not None else step.old
-        assert path is not None
+        path = _path_of(step)
         LOG.info(
             "path=%s workgroup=%s action=%s %s result=%s switches=%d phases=%d took_ms=%.1f",
             path.name,
@@ -394,28 +193,24 @@ class Changes:
             took_ms,
         )
         if result != "undone":
-            self.events.add(
-                kind, self._clock(), path.workgroup, path=path.name, **data, result=result
+            state = self._state
+            state.events.add(
+                kind, state.clock(), path.workgroup, path=path.name, **data, result=result
             )
 
-    def _finish(self, work: _Work, outcome: Outcome) -> None:
-        known = self._installer.known
-        with self._lock:
+    def _finish(self, work: Work, outcome: Outcome) -> None:
+        state = self._state
+        with state.lock:
             try:
                 if outcome.undone:
-                    self._undo(work)
-                self._forget(self._quarantine.settle(work.rows, known))
+                    work.rows = (*work.rows, *state.undo(work.steps))
+                state.unblock(state.quarantine.settle(work.rows, self.installer.known))
             finally:
-                self._busy -= work.keys
-                self._idle.notify_all()
+                state.busy -= work.keys
+                state.idle.notify_all()
                 self._note_groups(work.phases)
                 for step in work.steps:
-                    self._note_state(_name_of(step))
-
-    def group_changes(self) -> dict[tuple[str, int], int]:
-        """(switch, number of the group) -> how often a change of it began or ended."""
-        with self._lock:
-            return dict(self._group_changes)
+                    self._note_state(_path_of(step).name)
 
     def _note_groups(self, phases: Iterable[Phase]) -> None:
         for phase in phases:
@@ -425,115 +220,75 @@ class Changes:
                         key = (switch, entry.number)
                         self._group_changes[key] = self._group_changes.get(key, 0) + 1
 
-    def _forget(self, rows: Sequence[Blocked]) -> None:
-        """Nobody waits for these any more. Should the store fail, it only blocks them longer."""
-        if rows:
-            with contextlib.suppress(ServiceError), self._writing():
-                self._store.unblock(rows)
-
-    def _undo(self, work: _Work) -> None:
-        """The switches have taken the steps back, or will when they are known again."""
-        rows: list[Blocked] = []
-        for step in reversed(work.steps):
-            self._reservations.replace(step.new, step.old)
-            if step.new is not None:
-                if step.old is not None:
-                    self._reservations.set_aside(step.new, step.old)
-                rows += rows_of(self.core, step.new, step.old, step.switches)
-            self._show(step.new, step.old)
-        self._quarantine.begin(rows)
-        work.rows = (*work.rows, *rows)
-        with self._writing():
-            for step in reversed(work.steps):
-                self._store.replace(step.new, step.old)
-            self._store.block(rows)
-
-    def _drop_hold(self, hold: Hold, state: HoldState, why: str) -> None:
-        done = hold.finished(state, self._clock())
-        with self._writing():
-            self._store.put_hold(done.row())
-        self._unreserve(hold.old, hold.new)
-        self._holds.put(done)
-        LOG.info("hold=%s path=%s action=%s", hold.id, hold.name, why)
-
-    def _unreserve(self, old: MultipointPath | None, new: MultipointPath | None) -> None:
-        if new is not None and new != old:
-            self._reservations.replace(new, old)
-            if old is None:  # no switch has ever heard of its number
-                self._reservations.release_number(new.number)
-
     def _repair(self, name: str) -> None:
-        """For a repeated request: switches of the path that are in an unknown state, once more.
-        Raises ServiceError 504."""
-        path = self._existing(name)
-        switches = {path.root.switch, *(edge.target for edge in edges_of(self.core, path))}
-        failures = self._installer.retry(switches, even_refusing=True)
+        """Retry the path's switches that are in an unknown state, for a repeated request.
+
+        Raises ServiceError 504.
+        """
+        path = self._state.existing(name)
+        edges = edges_of(self._state.core, path)
+        switches = {path.root.switch, *(edge.target for edge in edges)}
+        failures = self.installer.retry(switches, even_refusing=True)
         if failures:
             raise _unconfirmed(f"path '{name}' exists", failures, undone=False)
 
-    def _reroute(self, names: Iterable[str], link: str) -> None:
-        """Moves what a link's change concerns: all paths at once that no request is changing just
-        now, the others as soon as these are done."""
+    # -- links change
+
+    def reroute(self, names: Iterable[str], link: str) -> None:
+        """Move paths off or back to a link: first those that no request is changing now, together,
+        then the others as soon as those requests are done."""
         todo = set(names)
         while todo:
-            with self._lock:
-                self._idle.wait_for(lambda: any(name not in self._busy for name in todo))
-                ready = sorted(name for name in todo if name not in self._busy)
+            with self._state.lock:
+                ready = self._state.wait_for_ready(todo)
                 todo.difference_update(ready)
                 steps = self._rerouted(ready)
-                work = self._begin(steps, entered=True) if steps else None
+                work = self.begin(steps, entered=True) if steps else None
             if work is None:
                 continue
             try:
-                self._run(work, EventKind.REROUTED, {"link": link}, may_undo=False)
+                self.run(work, EventKind.REROUTED, {"link": link}, may_undo=False)
             except ServiceError as error:
                 LOG.warning("%s", error.detail)
 
     def _rerouted(self, names: Iterable[str]) -> list[Step]:
+        state = self._state
         steps: list[Step] = []
         for name in names:
-            hold = self._holds.open_of(name)
+            hold = state.holds.open_of(name)
             if hold is not None:
-                self._drop_hold(hold, HoldState.RELEASED, "released: a link of the path changed")
-            path = self._paths.get(name)
+                state.drop_hold(hold, HoldState.RELEASED, "released: a link of the path changed")
+            path = state.paths.get(name)
             if path is None:
                 continue
-            step = reroute(self.core, self._reservations, path, self._down)
+            step = reroute(state.core, state.reservations, path, state.down)
             if step.new != path:
-                self._enter(step)
+                state.enter(step)
                 steps.append(step)
-            self._note_reach(step.new or path)
+            state.note_reach(step.new or path)
         return steps
 
-    def _note_reach(self, path: MultipointPath) -> None:
-        lost = unreached(self.core, path)
-        if lost:
-            self._incomplete.add(path.name)
-            LOG.error(
-                "path=%s no way leads to: %s", path.name, ", ".join(str(leaf) for leaf in lost)
-            )
-        else:
-            self._incomplete.discard(path.name)
-
-    # -- inside: up or degraded
+    # -- up or degraded
 
     def _on_known(self, switch: str, known: bool) -> None:
-        """Called by the installer, from whatever thread."""
-        with self._lock:
+        """Called by the installer, from any thread."""
+        state = self._state
+        with state.lock:
             if known:
-                self._forget(self._quarantine.switch_known(switch))
-            for name in self._reservations.paths_through(switch):
+                state.unblock(state.quarantine.switch_known(switch))
+            for name in state.reservations.paths_through(switch):
                 self._note_state(name)
         kind = EventKind.SWITCH_UP if known else EventKind.SWITCH_DOWN
-        self.events.add(kind, self._clock(), switch=switch)
+        state.events.add(kind, state.clock(), switch=switch)
 
     def _note_state(self, name: str) -> None:
-        path = self._paths.get(name)
+        state = self._state
+        path = state.paths.get(name)
         if path is None:
             return
-        up = self._view(path).up
-        if up == (name in self._degraded):
-            (self._degraded.discard if up else self._degraded.add)(name)
+        up = self.view(path).up
+        if up == (name in state.degraded):
+            (state.degraded.discard if up else state.degraded.add)(name)
             LOG.log(
                 logging.INFO if up else logging.WARNING,
                 "path=%s workgroup=%s state=%s",
@@ -542,13 +297,13 @@ class Changes:
                 "up" if up else "degraded",
             )
             kind = EventKind.PATH_UP if up else EventKind.PATH_DEGRADED
-            self.events.add(kind, self._clock(), path.workgroup, path=name)
+            state.events.add(kind, state.clock(), path.workgroup, path=name)
 
 
-def _name_of(step: Step) -> str:
+def _path_of(step: Step) -> MultipointPath:
     path = step.new if step.new is not None else step.old
     assert path is not None
-    return path.name
+    return path
 
 
 def _given_up(step: Step) -> frozenset[EndpointKey]:
@@ -559,7 +314,7 @@ def _given_up(step: Step) -> frozenset[EndpointKey]:
 
 
 def merged(plans: Sequence[Sequence[Phase]]) -> tuple[Phase, ...]:
-    """The first phases of all together, then the second ones, and so on."""
+    """Return the first phases of all plans together, then the second ones, and so on."""
     result: list[dict[str, Delta]] = []
     for plan in plans:
         for index, phase in enumerate(plan):

@@ -116,9 +116,9 @@ class Holds:
         reservations: Reservations,
         rows: Iterable[HoldRow],
         paths: Mapping[str, MultipointPath],
-    ) -> list[Hold]:
-        """Of an earlier process: open ones are put into the books, which have all paths. Returns
-        those whose paths are open now."""
+    ) -> None:
+        """Load an earlier process's holds, and reserve what open ones take; all paths are reserved
+        already."""
         for row in rows:
             state = HoldState(row.state)
             old = paths.get(row.path)
@@ -137,7 +137,6 @@ class Holds:
             else:
                 old = None
             self.put(Hold(row.id, row.path, state, row.until, row.request, old, new, phases))
-        return list(self._open.values())
 
     def put(self, hold: Hold) -> None:
         self._by_id[hold.id] = hold
@@ -161,6 +160,10 @@ class Holds:
 
     def open_of(self, path: str) -> Hold | None:
         return self._open.get(path)
+
+    def open(self) -> list[Hold]:
+        """Return the holds that are open."""
+        return list(self._open.values())
 
     def expired(self, now: float) -> list[Hold]:
         return [hold for hold in self._open.values() if hold.until <= now]

@@ -72,7 +72,7 @@ class Monitor:
     def _read(self) -> Reading:
         service = self._service
         connected = [switch for switch, known in service.switches().items() if known]
-        paths = [view.path for view in service.domain_paths()]
+        paths = [view.path for view in service.paths()]
         changes = service.group_changes()
         answers = self._stats(connected)
         changes_then = service.group_changes()

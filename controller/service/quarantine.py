@@ -57,6 +57,11 @@ class Quarantine:
             freed = {(row.link, row.vlan) for row in waiting if row.link}
             self._reservations.keep_aside(key if isinstance(key, int) else None, freed)
 
+    @property
+    def is_empty(self) -> bool:
+        """Return whether every number and VLAN id may be given to paths again."""
+        return not self._rows
+
     def begin(self, rows: Iterable[Blocked]) -> None:
         """The books have what is freed as set aside; the switches have not confirmed yet."""
         for row in rows:

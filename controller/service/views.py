@@ -16,6 +16,7 @@ from controller.paths.multipoint_path import (
     MultipointPath,
     edges_of,
 )
+from controller.service.problems import ServiceError
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,14 @@ class PathWish:
         return ", ".join(
             f"{what} {found} instead of {asked}" for what, found, asked in pairs if found != asked
         )
+
+    def check_same(self, path: MultipointPath) -> None:
+        """Raise ServiceError 409, which says what differs, if `path` is not as wished."""
+        differences = self.differences(path)
+        if differences:
+            raise ServiceError(
+                409, "path-exists", "Path exists", f"path '{path.name}' exists with {differences}"
+            )
 
 
 def _macs(endpoint: Endpoint) -> str:

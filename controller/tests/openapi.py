@@ -11,16 +11,16 @@ from fastapi import FastAPI
 
 from controller.api.observe import router_of
 from controller.api.rest import description, make_app
-from controller.federation.front import FederatedService
 from controller.federation.joining import join
+from controller.service.service import PathService
 from controller.tests.rig import Rig
 
 
 def whole_app(rig: Rig) -> FastAPI:
     """Return an app with every route that a controller can have."""
-    service = FederatedService(rig.of, "core", rig.apply, rig.read)
-    _, router = join(rig.of, "core", service, rig.store, {})
-    return make_app(service, None, [router_of(service, rig.monitor), router])
+    own = PathService(rig.of, "core", rig.apply, rig.read)
+    joined = join(rig.of, "core", own, rig.store, {})
+    return make_app(joined.service, None, [router_of(own, rig.monitor), joined.router])
 
 
 def contract(openapi: dict[str, Any]) -> dict[str, Any]:

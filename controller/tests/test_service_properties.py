@@ -93,7 +93,7 @@ class Machine(RuleBasedStateMachine):
             self.wishes = {
                 name: wish
                 for name, wish in self.wishes.items()
-                if self.rig.service._holds.existing(name).state is HoldState.HELD
+                if self.rig.service.hold_view(name).state is HoldState.HELD
             }
             return False
         return True
@@ -245,7 +245,7 @@ class Machine(RuleBasedStateMachine):
             self.rig.service.link_changed(link, True)
         self.forget_dropped_holds()
         self.rig.assert_settled()
-        assert not self.rig.service._quarantine._rows  # every id is free again that no path has
+        assert self.rig.service.state.quarantine.is_empty  # every id is free again that no path has
         assert self.rig.store.load().blocked == ()
         for view in self.rig.service.paths():
             assert view.up, view.path
@@ -268,14 +268,14 @@ class Machine(RuleBasedStateMachine):
         assert {path.name: path for path in loaded.paths} == paths
         fresh = Reservations(service.core)
         expected: dict[str, MultipointPath] = dict(paths)
-        for hold in service._holds._open.values():
+        for hold in service.state.holds.open():
             assert hold.new is not None
             expected[hold.name] = hold.new
         for path in expected.values():
             fresh.replace(None, path)
-        assert dict(service._reservations.paths) == expected
-        assert service._reservations._reserved == fresh._reserved
-        assert service._reservations._owners == fresh._owners
+        assert dict(service.state.reservations.paths) == expected
+        assert service.state.reservations._reserved == fresh._reserved
+        assert service.state.reservations._owners == fresh._owners
 
     @invariant()
     def desired_is_what_the_paths_need(self) -> None:
@@ -295,7 +295,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def nobody_is_busy(self) -> None:
-        assert not self.rig.service._busy
+        assert not self.rig.service.state.busy
 
 
 TestService = Machine.TestCase

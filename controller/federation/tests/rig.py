@@ -14,8 +14,6 @@ from fastapi.testclient import TestClient
 from controller.api.observe import router_of
 from controller.api.rest import make_app
 from controller.federation.coordinator import Timing
-from controller.federation.federation import Federation
-from controller.federation.front import FederatedService
 from controller.federation.joining import join
 from controller.federation.peers import DOMAIN_HEADER, MESSAGES_URL, NoReply
 from controller.federation.tests.networks import chain
@@ -24,7 +22,7 @@ from controller.paths.entries import Entries
 from controller.paths.messages import Message
 from controller.paths.stats import SwitchStats
 from controller.service.monitor import Monitor
-from controller.service.service import Failure, Why
+from controller.service.service import Failure, PathService, Why
 from controller.service.store import Store
 from controller.tests.fake_switch import FakeNetwork, Frame, Refused
 from topologies.model.network import Network
@@ -71,24 +69,24 @@ class DomainRig:
             name: Wire(home, partial(world.http_of, name)) for name in world.names if name != home
         }
         self.start()
-        self.net = FakeNetwork(self.service.core)
+        self.net = FakeNetwork(self.own.core)
         self.connect_switches()
 
     def start(self) -> None:
         network = self.world.network
         self.store = store = Store(self._file, network.name, self.home)
-        self.service = FederatedService(network, self.home, self.apply, self.read, store=store)
-        self.federation: Federation
-        self.federation, router = join(
-            network, self.home, self.service, store, self.wires, timing=TIMING, audit_s=0.3
-        )
-        self.monitor = Monitor(self.service, self.stats)
-        app = make_app(self.service, None, [router, router_of(self.service, self.monitor)])
+        self.own = PathService(network, self.home, self.apply, self.read, store=store)
+        joined = join(network, self.home, self.own, store, self.wires, timing=TIMING, audit_s=0.3)
+        self.service = joined.service
+        self.federation = joined.federation
+        self.monitor = Monitor(self.own, self.stats)
+        routers = [joined.router, router_of(self.own, self.monitor)]
+        app = make_app(self.service, None, routers)
         self.http: TestClient = TestClient(app, raise_server_exceptions=False, client=("", 1))
 
     def connect_switches(self) -> None:
         for switch in self.net.switches:
-            self.service.switch_up(switch)
+            self.own.switch_up(switch)
 
     def restart(self) -> None:
         self.federation.stop()

@@ -14,7 +14,7 @@ from controller.federation.tests.networks import chain, endpoint, mac
 from controller.federation.tests.rig import DomainRig, WorldRig
 from controller.federation.values import Commit, Release, Request, Reserve
 from controller.paths.core import Endpoint
-from controller.service.service import Failure, PathService, Why
+from controller.service.service import Failure, Why
 from controller.tests.fake_switch import Frame
 from topologies.model.network import Impairment
 
@@ -171,7 +171,7 @@ def test_a_vlan_id_that_only_the_other_side_has_given_away(world: WorldRig, a: D
     b = world.domains["b"]
     for number, vlan in ((1, 200), (2, 201)):
         root = Endpoint("b1", 2, vlan, (mac("b1", number),))
-        PathService.create(b.service, f"x{number}", root, 1000)
+        b.own.create(f"x{number}", root, 1000)
     join(a, IN_B)
     entry = a.http.get("/v1/domains/paths/P").json()["segments"][1]
     assert (entry["link"], entry["vlan"]) == ("a2:b1", 202)
@@ -256,7 +256,7 @@ def test_a_switch_that_refuses_or_is_not_there(world: WorldRig, a: DomainRig) ->
     b.failing = {"b1": Failure(Why.NOT_CONNECTED)}
     assert "domain 'b'" in join(a, IN_C, 504)["detail"]
     b.failing = {}
-    b.service.switch_up("b1")
+    b.own.switch_up("b1")
     world.wait_for("undone", lambda: world.entries() == before)
     assert b.http.get("/v1/paths").json() == []
 
@@ -291,7 +291,7 @@ def test_a_domain_that_lost_its_segment_gets_it_back(world: WorldRig, a: DomainR
     join(a, IN_C)
     before = world.entries()
     b = world.domains["b"]
-    b.service.own_domain().delete("a:P")
+    b.own.delete("a:P")
     assert from_root(world) == []
     world.wait_for("all is back", lambda: world.entries() == before)
     world.wait_for("up", lambda: a.http.get("/v1/paths/P").json()["state"] == "up")
@@ -312,7 +312,7 @@ def test_a_controller_that_is_not_active_any_more_decides_nothing(
 
 def test_a_path_that_ends_by_itself_ends_everywhere(world: WorldRig, a: DomainRig) -> None:
     join(a, IN_C)
-    a.service.own_domain().delete("P")  # as when its end time comes
+    a.own.delete("P")  # as when its end time comes
     c = world.domains["c"]
     world.wait_for("c is empty", lambda: c.http.get("/v1/paths").json() == [])
     world.wait_for("forgotten", lambda: a.federation.record("P") is None)

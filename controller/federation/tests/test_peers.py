@@ -12,7 +12,6 @@ import pytest
 from controller.api.auth import Access
 from controller.api.rest import make_app
 from controller.api.server import Server, listen_tcp
-from controller.federation.front import FederatedService
 from controller.federation.joining import connect, join
 from controller.federation.peers import NoReply, Peer, PeerAddress, PeerErrors, load_peers
 from controller.federation.tests.networks import chain, endpoint, mac
@@ -31,6 +30,7 @@ from controller.federation.values import (
     request_json,
 )
 from controller.paths.core import Endpoint
+from controller.service.service import PathService
 from controller.service.store import Store
 from controller.service.workgroups import load as load_workgroups
 
@@ -121,16 +121,17 @@ def address(tmp_path: Path) -> Iterator[str]:
     )
     network = chain("abc")
     store = Store(None, network.name, "b")
-    service = FederatedService(network, "b", lambda _changes: {}, lambda _switches: {}, store=store)
-    federation, router = join(network, "b", service, store, connect("b", {}))
+    own = PathService(network, "b", lambda _changes: {}, lambda _switches: {}, store=store)
+    joined = join(network, "b", own, store, connect("b", {}))
     listener = listen_tcp("--rest-listen", "127.0.0.1", 0)
     port = listener.getsockname()[1]
-    server = Server(make_app(service, Access(load_workgroups(groups)), [router]), [listener])
-    federation.start()
+    app = make_app(joined.service, Access(load_workgroups(groups)), [joined.router])
+    server = Server(app, [listener])
+    joined.federation.start()
     server.start()
     yield f"http://127.0.0.1:{port}"
     server.stop(5)
-    federation.stop()
+    joined.federation.stop()
 
 
 def peer_at(address: str, directory: Path, token: str | None, home: str) -> Peer:

@@ -1,0 +1,340 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the controller knows of its domain's paths: the reservations, the paths and holds, what is
+in quarantine, and the store that all of it is read from at a start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from controller.paths.core import Core, DownSet, Endpoint, EndpointKey
+from controller.paths.entries import Entry
+from controller.paths.multipoint_path import MultipointPath, unreached
+from controller.paths.plan import Step, entries_of
+from controller.paths.reservations import Reservations
+from controller.service.events import EventLog
+from controller.service.holds import Hold, Holds
+from controller.service.problems import ServiceError
+from controller.service.quarantine import Quarantine, rows_of
+from controller.service.store import (
+    NO_GENERATION,
+    Blocked,
+    Fenced,
+    Store,
+    check_fits,
+)
+from controller.service.views import HoldState, PathWish
+
+LOG = logging.getLogger("controller.service.service")  # one name for the path service's log lines
+BUSY_TIMEOUT_S = 30.0  # how long a change waits for an earlier one of the same path
+
+
+class PathState:
+    """The paths of a domain as they are wanted, whatever the switches say.
+
+    `lock` guards every change and is never held while a switch is waited for. Single items are
+    replaced, never modified: reads need no lock. Attributes that `load` sets are replaced when a
+    standby becomes active.
+    """
+
+    def __init__(
+        self, core: Core, store: Store, events: EventLog, clock: Callable[[], float]
+    ) -> None:
+        self.core = core
+        self.store = store
+        self.events = events
+        self.clock = clock
+        self.lock = threading.Lock()
+        self.idle = threading.Condition(self.lock)
+        # Paths with a change that is planned and not finished, and the endpoints that it frees:
+        # another path's entries there would have the keys of those that are being deleted.
+        self.busy: set[str | EndpointKey] = set()
+        self.down_links: dict[str, str] = {}  # name -> why
+        self._standby_of: str | None = None
+
+    def load(self) -> dict[str, list[Entry]]:
+        """Read the store, and return the entries that its paths need, by switch.
+
+        Raises StoreError.
+        """
+        loaded = self.store.load()
+        self.reservations = Reservations(self.core)
+        self.paths: dict[str, MultipointPath] = {}
+        self.quarantine = Quarantine(self.reservations)
+        self.quarantine.load(loaded.blocked)
+        self.incomplete: set[str] = set()  # paths with leaves that cannot be reached now
+        desired: dict[str, list[Entry]] = {}
+        for path in loaded.paths:
+            check_fits(self.core, path)
+            self.reservations.replace(None, path)
+            self.paths[path.name] = path
+            if unreached(self.core, path):
+                self.incomplete.add(path.name)
+            for switch, entries in entries_of(self.core, path).items():
+                desired.setdefault(switch, []).extend(entries)
+        self.holds = Holds()
+        self.holds.load(self.core, self.reservations, loaded.holds, self.paths)
+        self.degraded = set(self.paths)  # no switch is known to hold anything
+        if self.paths:
+            LOG.info(
+                "recovered from the store: %d paths, %d leaves, %d holds",
+                len(self.paths),
+                sum(len(path.leaves) for path in self.paths.values()),
+                len(loaded.holds),
+            )
+        return desired
+
+    # -- active or standby
+
+    @property
+    def is_active(self) -> bool:
+        """Return whether this controller acts; a standby does not."""
+        return self._standby_of is None
+
+    def become_active(self) -> None:
+        """Act from now on."""
+        self._standby_of = None
+
+    def become_standby(self, active: str) -> None:
+        """Leave the domain to the controller at the address `active` ('': not known)."""
+        self._standby_of = active
+        self.store.fence(NO_GENERATION)
+
+    def check_active(self) -> None:
+        """Raise ServiceError 503 on a standby."""
+        active = self._standby_of
+        if active is not None:
+            raise ServiceError(
+                503,
+                "standby",
+                "Standby",
+                f"this controller is a standby; the active one is {active or 'not known yet'}",
+            )
+
+    # -- reading
+
+    @property
+    def down(self) -> DownSet:
+        """Return what plans have to avoid."""
+        return DownSet(links=frozenset(self.down_links))
+
+    def existing(self, name: str) -> MultipointPath:
+        """Return the path of that name. Raises ServiceError 404."""
+        path = self.paths.get(name)
+        if path is None:
+            detail = f"there is no path '{name}'; valid: a name that GET /v1/paths lists"
+            raise ServiceError(404, "unknown-path", "Unknown path", detail)
+        return path
+
+    def leaf_of(self, path: MultipointPath, key: EndpointKey) -> Endpoint | None:
+        """Return the path's leaf at `key`; leaves that a hold has only reserved do not count."""
+        if self.holds.open_of(path.name) is None:
+            return self.reservations.tree(path.name).leaves.get(key)
+        return next((leaf for leaf in path.leaves if leaf.key == key), None)
+
+    def new_path(self, wish: PathWish) -> MultipointPath:
+        """Return the path of a wish, without leaves and with a number of its own."""
+        return MultipointPath(
+            name=wish.name,
+            number=self.reservations.next_number(),
+            root=wish.root,
+            rate_bps=wish.rate_bps,
+            workgroup=wish.workgroup,
+            algorithm=wish.algorithm,
+            leaf_to_leaf=wish.leaf_to_leaf,
+            end_time=wish.end_time,
+        )
+
+    def check_end_time(self, end_time: float | None) -> None:
+        """Raise ServiceError 422 if the end time is over."""
+        if end_time is not None and end_time <= self.clock():
+            raise ServiceError(
+                422,
+                "invalid",
+                "Invalid request",
+                f"end_time {end_time:.3f} is over; valid: after now ({self.clock():.3f})",
+            )
+
+    def check_not_held(self, name: str) -> None:
+        """Raise ServiceError 409 while a hold of the path is open."""
+        hold = self.holds.open_of(name)
+        if hold is not None:
+            raise ServiceError(
+                409,
+                "path-held",
+                "Path is held",
+                f"hold '{hold.id}' of path '{name}' is open until {hold.until:.3f}; valid: to "
+                "commit or release it first",
+            )
+
+    # -- turns; called with the lock
+
+    def wait_until_quiet(self) -> None:
+        """Wait until no change is under way, at most BUSY_TIMEOUT_S."""
+        self.idle.wait_for(lambda: not self.busy, BUSY_TIMEOUT_S)
+
+    def wait_until_idle(self, name: str, endpoints: Iterable[EndpointKey] = ()) -> None:
+        """Wait until no change of the path is under way, nor one that frees the endpoints.
+
+        Raises ServiceError 504 after BUSY_TIMEOUT_S.
+        """
+        keys = frozenset([name, *endpoints])
+        if not self.idle.wait_for(lambda: not keys & self.busy, BUSY_TIMEOUT_S):
+            raise ServiceError(
+                504,
+                "unconfirmed",
+                "The switches did not confirm in time",
+                f"an earlier change of path '{name}' has not ended after {BUSY_TIMEOUT_S:g} s",
+            )
+
+    def wait_for_ready(self, names: set[str]) -> list[str]:
+        """Wait until one of the paths or more have no change under way, and return those."""
+        self.idle.wait_for(lambda: any(name not in self.busy for name in names))
+        return sorted(name for name in names if name not in self.busy)
+
+    # -- changing; called with the lock
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Run the block in a transaction of the store. Raises ServiceError 503, 507."""
+        try:
+            with self.store.transaction():
+                yield
+        except Fenced as error:
+            self._standby_of = ""
+            LOG.error("another controller has taken over; this one is a standby now")
+            raise ServiceError(
+                503, "standby", "Standby", "another controller has taken over meanwhile"
+            ) from error
+        except sqlite3.Error as error:
+            LOG.error("the store cannot be written: %s", error)
+            raise ServiceError(
+                507, "store", "Store cannot be written", f"nothing was changed: {error}"
+            ) from error
+
+    def enter(self, step: Step) -> None:
+        """Reserve what a step takes; what it frees stays reserved for now."""
+        step.apply(self.reservations)
+        if step.old is not None and step.new is not None:
+            self.reservations.set_aside(step.old, step.new)
+
+    def record(
+        self, steps: Sequence[Step], *, entered: bool, hold: Hold | None
+    ) -> tuple[Blocked, ...]:
+        """Reserve, write and show the steps, and return the ids that they free.
+
+        If the store fails, nothing has changed. `entered`: the steps are reserved already.
+        `hold` is written with them; its reservation stays if that fails.
+        """
+        rows: list[Blocked] = []
+        for step in steps:
+            if not entered:
+                self.enter(step)
+            rows += rows_of(self.core, step.old, step.new, step.switches)
+        try:
+            with self.writing():
+                for step in steps:
+                    self.store.replace(step.old, step.new)
+                self.store.block(rows)
+                if hold is not None:
+                    self.store.put_hold(hold.row())
+        except BaseException:
+            if hold is None:
+                for step in reversed(steps):
+                    self._take_back(step)
+            raise
+        self.quarantine.begin(rows)
+        for step in steps:
+            self._show(step.old, step.new)
+        return tuple(rows)
+
+    def undo(self, steps: Sequence[Step]) -> tuple[Blocked, ...]:
+        """Reverse steps that the switches have taken back, or will once they are known again.
+
+        Returns the ids that this frees.
+        """
+        rows: list[Blocked] = []
+        for step in reversed(steps):
+            self.reservations.replace(step.new, step.old)
+            if step.new is not None:
+                if step.old is not None:
+                    self.reservations.set_aside(step.new, step.old)
+                rows += rows_of(self.core, step.new, step.old, step.switches)
+            self._show(step.new, step.old)
+        self.quarantine.begin(rows)
+        with self.writing():
+            for step in reversed(steps):
+                self.store.replace(step.new, step.old)
+            self.store.block(rows)
+        return tuple(rows)
+
+    def _take_back(self, step: Step) -> None:
+        """Reverse `enter` for a step that was sent to no switch."""
+        if step.old is not None and step.new is not None:
+            kept = frozenset(step.new.hops)
+            self.reservations.give_back((h.link, h.vlan) for h in step.old.hops if h not in kept)
+        elif step.old is not None:
+            self.reservations.release_number(step.old.number)
+        self.reservations.replace(step.new, step.old)
+        if step.old is None and step.new is not None:
+            self.reservations.release_number(step.new.number)
+
+    def _show(self, old: MultipointPath | None, new: MultipointPath | None) -> None:
+        if new is not None:
+            self.paths[new.name] = new
+        elif old is not None:
+            del self.paths[old.name]
+            self.degraded.discard(old.name)
+            self.incomplete.discard(old.name)
+
+    def unblock(self, rows: Sequence[Blocked]) -> None:
+        """Forget rows that all switches have confirmed; if the store fails, they stay longer."""
+        if rows:
+            with contextlib.suppress(ServiceError), self.writing():
+                self.store.unblock(rows)
+
+    def put_hold(self, hold: Hold) -> None:
+        """Write a hold, then show it. Raises ServiceError 503, 507."""
+        with self.writing():
+            self.store.put_hold(hold.row())
+        self.holds.put(hold)
+
+    def drop_hold(self, hold: Hold, state: HoldState, why: str) -> None:
+        """End an open hold and give back what it reserves. Raises ServiceError 503, 507."""
+        done = hold.finished(state, self.clock())
+        with self.writing():
+            self.store.put_hold(done.row())
+        self.unreserve(hold.old, hold.new)
+        self.holds.put(done)
+        LOG.info("hold=%s path=%s action=%s", hold.id, hold.name, why)
+
+    def unreserve(self, old: MultipointPath | None, new: MultipointPath | None) -> None:
+        """Replace a reservation that was sent to no switch by the one before it."""
+        if new is not None and new != old:
+            self.reservations.replace(new, old)
+            if old is None:  # no switch has ever seen its number
+                self.reservations.release_number(new.number)
+
+    def expire_holds(self, now: float) -> None:
+        """End holds that were not committed in time; forget those that ended long ago."""
+        for hold in self.holds.expired(now):
+            self.drop_hold(hold, HoldState.EXPIRED, "expired")
+        for hold_id in self.holds.forgotten(now):
+            with self.writing():
+                self.store.delete_hold(hold_id)
+            self.holds.forget(hold_id)
+
+    def note_reach(self, path: MultipointPath) -> None:
+        """Remember, and log, whether the path has leaves that cannot be reached now."""
+        lost = unreached(self.core, path)
+        if lost:
+            self.incomplete.add(path.name)
+            LOG.error(
+                "path=%s no way leads to: %s", path.name, ", ".join(str(leaf) for leaf in lost)
+            )
+        else:
+            self.incomplete.discard(path.name)
