@@ -102,7 +102,7 @@ lab-reset: ## the lab's start state again; your files are kept aside
 lab-stop: ## end the lab's network; your files stay
 	$(call lab,stop $(LAB_ARGS))
 
-.PHONY: check test test-all test-setup test-frameworks test-container test-labs lint analyze coverage bench fuzz
+.PHONY: docs check test test-all test-setup test-frameworks test-container test-labs lint analyze coverage bench fuzz
 check: build ## the quick tests: lint, types, C under sanitizers, Python; no root
 	@$(PY) -m tests.run check
 test: build ## what CI runs: check, slow tests, the 8-receiver regression in virtual time, a native smoke test
@@ -117,6 +117,8 @@ test-container: setup ## docker-compose.yml for real, with an engine of its own 
 	@$(SUDO) tests/container.sh
 test-labs: build virtual-kernel ## every lab in guests: start state, solution, wrong answers (10 minutes)
 	@DOWNPOUR_TEST_LABS=1 $(PY) -m pytest -q -p no:cacheprovider -m emulated labs
+docs: setup ## the documentation as a site, with generated reference pages, in build/docs
+	@$(PY) -m tools.docs
 lint: setup ## ruff and mypy
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && for f in labs/[0-9]*/checks.py; do .venv/bin/mypy $$f || exit; done
 analyze: setup ## gcc -fanalyzer and clang-tidy over the C programs

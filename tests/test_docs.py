@@ -10,7 +10,12 @@ from typing import Final
 
 import pytest
 
+from tests.c_house import MAY_INCLUDE
+from tests.house import MAY_IMPORT
 from tests.prose import ROOT, headings, markdown_files, prose_lines, repository_files
+from tools.docs import house_graph
+from tools.docs.__main__ import main as build_site
+from tools.docs.schema_pages import schema_page
 
 LINK: Final = re.compile(r"\]\(<?([^)\s>]+)>?(?: \"[^\"]*\")?\)")
 CODE: Final = re.compile(r"`([^`\n]+)`")
@@ -85,3 +90,56 @@ def test_a_result_page_has_one_small_picture() -> None:
 
 def test_nothing_generated_is_committed() -> None:
     assert [*(ROOT / "docs").rglob("*.svg"), *(ROOT / "docs").rglob("*.json")] == []
+
+
+def test_the_drawing_of_the_house_is_current() -> None:
+    page = house_graph.PAGE.read_text()
+    assert page.count("```mermaid") == 2
+    assert house_graph.drawn(page) == page, "`python -m tools.docs.house_graph` draws it"
+
+
+def test_every_room_is_on_the_page_of_the_architecture() -> None:
+    page = house_graph.PAGE.read_text()
+    rooms = {place.split(".")[0] for place in MAY_IMPORT} | {
+        place.split("/")[0] for place in MAY_INCLUDE
+    }
+    assert [room for room in sorted(rooms) if f"| `{room}/` |" not in page] == []
+
+
+def test_the_drawing_leaves_out_what_other_arrows_imply() -> None:
+    arrows = [("b.up", "b.low"), ("b.low", "a"), ("b.up", "a"), ("c", "b.up"), ("c", "a")]
+    assert house_graph.mermaid(house_graph.reduced(arrows)).splitlines() == [
+        "flowchart TD",
+        "  a[a]",
+        "  subgraph room_b[b/]",
+        "    b_low[low]",
+        "    b_up[up]",
+        "  end",
+        "  c[c]",
+        "  b_low --> a",
+        "  b_up --> b_low",
+        "  c --> b_up",
+    ]
+
+
+def test_the_page_of_a_schema() -> None:
+    rate = {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}
+    hosts = {"type": "array", "items": {"$ref": "#/$defs/Host"}, "description": "who | where"}
+    block = {"properties": {"rate": rate, "hosts": hosts}, "required": ["hosts"]}
+    assert schema_page("File", {"$defs": {"Net": block}}).splitlines()[2:] == [
+        "## Net",
+        "",
+        "| key | type | default | meaning |",
+        "|---|---|---|---|",
+        "| `rate` | integer | `None` |  |",
+        "| `hosts` | list of [Host](#host) | required | who \\| where |",
+    ]
+
+
+@pytest.mark.slow
+def test_the_site_builds(tmp_path: Path) -> None:
+    assert build_site(tmp_path / "docs") == 0
+    site = tmp_path / "docs/site"
+    assert "house-python.svg" in (site / "develop/architecture.html").read_text()
+    assert "/v1/paths" in (site / "reference/openapi.json").read_text()
+    assert "delay_ms" in (site / "reference/topology-file.html").read_text()

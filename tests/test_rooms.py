@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may know whom (docs/architecture.md), and rooms that compute the same thing twice agree."""
+"""Who may know whom (docs/develop/architecture.md); rooms that compute the same thing agree."""
 
 from __future__ import annotations
 

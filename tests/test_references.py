@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every source that code and documents cite by a key is in docs/references.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tests.prose import ROOT, repository_files
+
+PAGE: Final = ROOT / "docs/references.md"
+CITING: Final = ("md", "py", "yaml", "yml", "txt", "sh", "template", "build")
+# How the papers' and programs' keys look; SHA256 and the like are no keys.
+KEY: Final = re.compile(
+    r"\b(?:MPUP\d+|DRFSM\d+|FCAST\d+|M2C\d+|LDM-6\.\d+\.\d+|FMTPv3-\d{4}|RFC \d+)\b"
+)
+# Files and numberings that no reader has.
+DANGLING: Final = re.compile(
+    r"mpup-ldm7|drfsm\.txt|fcast\.txt|m2c-sequencer|seeds-check|science\.md|design card"
+    r"|\breference \d",
+    re.IGNORECASE,
+)
+
+
+def known() -> set[str]:
+    """Return the keys of the bibliography."""
+    return set(re.findall(r"^\| ([\w. -]+?) \|", PAGE.read_text(), re.MULTILINE)) - {"key"}
+
+
+def lines() -> Iterator[tuple[str, str]]:
+    """Yield (place, line) of every line that could cite, this file's left out."""
+    for extension in CITING:
+        for path in repository_files(extension):
+            if path in (PAGE, Path(__file__).resolve()):
+                continue
+            for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+                yield f"{path.relative_to(ROOT)}:{number}", line
+
+
+def test_every_key_is_in_the_bibliography() -> None:
+    keys = known()
+    assert {"MPUP16", "DRFSM21", "RFC 5531"} <= keys
+    unknown = [
+        f"{at}: {key}" for at, line in lines() for key in KEY.findall(line) if key not in keys
+    ]
+    assert not unknown, "\n".join(unknown)
+
+
+def test_no_citation_of_what_is_not_there() -> None:
+    dangling = [f"{at}: {found[0]}" for at, line in lines() if (found := DANGLING.search(line))]
+    assert not dangling, "\n".join(dangling)
+
+
+def test_the_patterns_find_what_they_are_for() -> None:
+    assert KEY.findall("as MPUP16 V-F and RFC 5531 8 say, not SHA256") == ["MPUP16", "RFC 5531"]
+    assert DANGLING.search("see reference 4.3") and not DANGLING.search("a reference to it")

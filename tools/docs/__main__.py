@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m tools.docs`: the documentation as a site that works from disk, in build/docs.
+
+Generated pages: the REST interface's OpenAPI document, the keys of topology and experiment files,
+and the drawing of the house by Graphviz.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from controller.api.rest import description
+from controller.tests.openapi import whole_app
+from controller.tests.rig import Rig
+from tools.docs.house_graph import c_house, graphviz, python_house
+from tools.docs.schema_pages import schema_page
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PAGES: Final = ROOT / "docs"
+BUILD: Final = ROOT / "build/docs"
+SCHEMAS: Final = {
+    "topology-file": ("Topology file", ROOT / "topologies/schema.json"),
+    "experiment-file": ("Experiment file", ROOT / "experiments/catalogue/schema.json"),
+}
+
+
+def main(folder: Path) -> int:
+    """Build the site in `folder`, which is emptied first; return mkdocs' exit code."""
+    source = folder / "source"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(PAGES, source)
+    for page in source.rglob("*.md"):
+        page.write_text(_inside(page.read_text(), page.relative_to(source)))
+    _reference(source / "reference")
+    _drawings(source / "develop")
+    shutil.copy(Path(__file__).with_name("mkdocs.yml"), folder)
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    code = subprocess.run(command, check=False, env=environment, cwd=folder).returncode
+    if code == 0:
+        print(f"docs: {folder / 'site/index.html'}")
+    return code
+
+
+def _inside(text: str, page: Path) -> str:
+    """Return a page's text with its links to files outside docs/ replaced by those files' names."""
+
+    def link(match: re.Match[str]) -> str:
+        target = match[2].partition("#")[0]
+        file = (PAGES / page.parent / target).resolve()
+        if re.match(r"[a-z]+:", match[2]) or not target or file.is_relative_to(PAGES):
+            return match[0]
+        return f"{match[1]} (`{file.relative_to(ROOT)}`)"
+
+    return re.sub(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)", link, text)
+
+
+def _reference(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "openapi.json").write_text(description(whole_app(Rig())))
+    for name, (title, file) in SCHEMAS.items():
+        schema = json.loads(file.read_text())
+        (folder / f"{name}.md").write_text(schema_page(title, schema))
+
+
+def _drawings(folder: Path) -> None:
+    """Replace the Mermaid text of the house, which needs a script from the web, by SVG."""
+    page = folder / "architecture.md"
+    text = page.read_text()
+    for name, house in (("python", python_house()), ("c", c_house())):
+        file = folder / f"house-{name}.svg"
+        subprocess.run(["dot", "-Tsvg", "-o", file], input=graphviz(house), text=True, check=True)
+        text = re.sub(
+            rf"(<!-- house: {name} -->\n)```mermaid\n.*?```\n",
+            rf"\1![Rooms and wings]({file.name})\n",
+            text,
+            flags=re.DOTALL,
+        )
+    page.write_text(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main(BUILD))
