@@ -9,6 +9,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -247,26 +249,27 @@ def test_a_stream_that_is_not_utf8_gets_replacements() -> None:
     assert raw.getvalue().decode("latin-1") == "Title\nok      disk  below /tmp/?/ü\n"
 
 
-def bare_checkout(tmp_path: Path) -> Path:
-    """The rooms without .venv and build, readable for everybody."""
-    place = tmp_path / "check out"
-    for room in ("common", "topologies", "virtual", "downpour"):
-        shutil.copytree(
-            ROOT / room, place / room, ignore=shutil.ignore_patterns("__pycache__", "tests")
-        )
-    for path in (tmp_path, *tmp_path.parents[:2]):
-        path.chmod(0o755)
-    return place
+@pytest.fixture
+def bare_checkout() -> Iterator[Path]:
+    """The rooms without .venv and build, where everybody may read (pytest's directories are the
+    caller's alone)."""
+    with tempfile.TemporaryDirectory(prefix="downpour ") as name:
+        place = Path(name)
+        for room in ("common", "topologies", "virtual", "downpour"):
+            shutil.copytree(
+                ROOT / room, place / room, ignore=shutil.ignore_patterns("__pycache__", "tests")
+            )
+        place.chmod(0o755)
+        yield place
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
 @pytest.mark.parametrize("privileged", [True, False])
-def test_on_a_bare_machine_it_works_and_changes_nothing(tmp_path: Path, privileged: bool) -> None:
+def test_on_a_bare_machine_it_works_and_changes_nothing(
+    bare_checkout: Path, privileged: bool
+) -> None:
     """Nothing but Python's standard library, no programs, no home directory, an ASCII terminal."""
-    if not privileged and os.geteuid() != 0:
-        pytest.skip("becoming another user needs root")
-    if privileged and os.geteuid() != 0:
-        pytest.skip("needs root")
-    place = bare_checkout(tmp_path)
+    place = bare_checkout
     before = sorted(place.rglob("*"))
     user = [] if privileged else ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}"]
     result = subprocess.run(
@@ -284,7 +287,7 @@ def test_on_a_bare_machine_it_works_and_changes_nothing(tmp_path: Path, privileg
     assert "This machine\nok      system" in result.stdout
     assert result.stdout.isascii()
     # A path is never broken, however long.
-    words = [line for line in result.stdout.splitlines() if str(tmp_path) not in line]
+    words = [line for line in result.stdout.splitlines() if str(place) not in line]
     assert max(map(len, words)) <= 80
     # The copy has neither .venv nor what the modules of one bring.
     assert result.returncode == 1 and "missing modules" in result.stdout
