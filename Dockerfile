@@ -30,9 +30,9 @@ FROM tools AS kernel
 ARG VIRTUAL=1
 COPY virtual/__init__.py virtual/cores.py virtual/kernel_*.py /downpour/virtual/
 COPY virtual/kernel /downpour/virtual/kernel
-COPY topologies/__init__.py common/shell.py common/quantities.py /downpour/topologies/
+COPY common /downpour/common
 RUN mkdir -p /kernel && if [ "$VIRTUAL" = 1 ]; then \
-      .venv/bin/python -c 'from virtual.kernel_build import main; raise SystemExit(main([]))' && cd /root/.cache && cp -a --parents downpour/kernels /kernel/; fi
+      .venv/bin/python -c 'from virtual.kernel_command import main; raise SystemExit(main([]))' && cd /var/cache && cp -a --parents downpour/kernels /kernel/; fi
 
 FROM tools AS builder
 COPY . /downpour

@@ -22,7 +22,7 @@ from common.places import ROOT
 from common.quantities import minutes_text
 from common.shell import termination_as_interrupt
 from virtual.cores import available_cores
-from virtual.kernel_build import Kernel, find_kernel
+from virtual.kernel_build import Kernel, KernelError, find_kernel
 
 EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 POLL_S: Final = 0.2
@@ -164,7 +164,10 @@ def words(result: dict[str, object]) -> str:
 
 def _run(options: argparse.Namespace) -> int:
     build = ROOT / "build"
-    kernel = find_kernel()
+    try:
+        kernel = find_kernel()
+    except KernelError as error:
+        raise UsageError(str(error)) from None
     jobs = plan(options, kernel, build)
     if not jobs:
         raise UsageError("found nothing to measure: no cell and tool fit --only, --cells, --tools")

@@ -94,3 +94,9 @@ def _format_quantity(quantity: int, units: dict[str, int]) -> str:
 def minutes_text(seconds: float) -> str:
     """m:ss"""
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+def duration_text(seconds: float) -> str:
+    """A duration as people read it: "45 s" below a minute, else "3:20 min"."""
+    whole = max(0, round(seconds))
+    return f"{whole} s" if whole < 60 else f"{minutes_text(whole)} min"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common.shell import termination_as_interrupt
-from virtual import kernel_build
+from virtual import kernel_build, kernel_command
 from virtual.guest import GuestError, GuestSpec, Share, run_guest
 
 EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _dispatch(argv: list[str]) -> int:
     if argv and argv[0] == "kernel":
-        return kernel_build.main(argv[1:])
+        return kernel_command.main(argv[1:])
     if argv and argv[0] == "selftest":
         from virtual import selftest
 

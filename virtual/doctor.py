@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from common.findings import ADVICE, MISSING, OK, Finding
-from virtual import kernel_build
-from virtual.kernel_build import KernelError
+from virtual import kernel_cache
+from virtual.kernel_source import KernelError
 
 REMEDY = "make virtual-kernel"
 
@@ -15,7 +15,7 @@ REMEDY = "make virtual-kernel"
 def guest_findings(missing_packages: Sequence[str]) -> list[Finding]:
     """What there is of the guest's kernel. `missing_packages`: what a build of it lacks."""
     try:
-        kernel = kernel_build.find_kernel()
+        kernel = kernel_cache.find_kernel()
     except KernelError as error:
         return [Finding(MISSING, "kernel", str(error))]
     if kernel is not None:

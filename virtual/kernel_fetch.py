@@ -9,7 +9,6 @@ apt verifies the signature with the keys of the machine's debian-archive-keyring
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -21,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from common.quantities import minutes_text
+from common.quantities import duration_text
 from virtual.kernel_source import KernelError
 
 Progress = Callable[[str], None]
@@ -203,7 +202,7 @@ class Apt:
                     here += sum(p.stat().st_size for p in self._directory.rglob("partial/*.deb*"))
                     progress(
                         f"fetched {here >> 20} of {size >> 20} MB of {name}, "
-                        f"{minutes_text(time.monotonic() - began)} elapsed"
+                        f"{duration_text(time.monotonic() - began)} elapsed"
                     )
         finally:
             if process.poll() is None:
@@ -266,11 +265,6 @@ def fetch(store: Path, progress: Progress, skip: Sequence[Version] = ()) -> Sour
             except KernelError as error:
                 complaints.append(f"{mirror}: {error}")
     raise KernelError("; ".join(complaints))
-
-
-def sha256_of(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def unpack(source: Source, tree: Path) -> None:

@@ -40,7 +40,7 @@ from experiments.design.spec import (
 from experiments.runs import runner
 from experiments.runs.options import add_guest_options, clock_of
 from experiments.runs.progress import make_reporter
-from virtual.kernel_build import find_kernel
+from virtual.kernel_build import KernelError, find_kernel
 
 DEFAULT: Final = "regression"
 DEFAULT_TOLERANCE: Final = 0.001  # 0.1 %: for other packages' versions
@@ -120,7 +120,10 @@ def main(argv: Sequence[str]) -> int:
 def _make(options: argparse.Namespace, argv: Sequence[str]) -> Path:
     """Runs the experiment. Raises RunError, NetworkError, SpecErrors or UsageError."""
     if options.clock == "auto":
-        options.clock = "virtual" if find_kernel() is not None else "native"
+        try:
+            options.clock = "virtual" if find_kernel() is not None else "native"
+        except KernelError as error:
+            raise runner.RunError(str(error)) from None
         if options.clock == "native" and os.geteuid() != 0:
             raise runner.RunError(
                 "found no kernel for virtual time, and no root; valid: `make virtual-kernel` "

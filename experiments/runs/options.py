@@ -13,7 +13,7 @@ from experiments.design.spec import UsageError
 from experiments.runs import runner
 from experiments.runs.cell_process import CellProblem, Clock, NativeClock, VirtualClock
 from virtual.guest import STALL_S
-from virtual.kernel_build import find_kernel
+from virtual.kernel_build import KernelError, find_kernel
 
 
 def size_bytes(text: str) -> int:
@@ -56,7 +56,10 @@ def clock_of(
                 "run at once disturb each other, or --clock virtual"
             )
         return NativeClock()
-    kernel = find_kernel()
+    try:
+        kernel = find_kernel()
+    except KernelError as error:
+        raise runner.RunError(str(error)) from None
     if kernel is None:
         raise runner.RunError(
             "found no kernel for virtual time; valid: build it with `make virtual-kernel`"

@@ -7,34 +7,35 @@ import fcntl
 import io
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from virtual import kernel_build, kernel_fetch, kernel_source
+from virtual import kernel_build, kernel_cache, kernel_fetch, kernel_source
 from virtual.kernel_build import (
-    CONFIG,
     Kernel,
     KernelError,
-    Printer,
     asked_options,
     check_required,
-    digest_of,
     dropped_options,
     ensure_kernel,
     find_kernel,
     is_step,
     last_words,
-    main,
-    progress_line,
     required_options,
 )
-from virtual.tests.test_kernel_source import fake_tree
+from virtual.kernel_cache import CONFIG, digest_of
+from virtual.kernel_command import main
+from virtual.kernel_estimate import TYPICAL_FILES, Estimate, learn, rounded
+from virtual.kernel_progress import Printer
+from virtual.tests.played_machine import Machine
 
 ROOT = Path(__file__).resolve().parents[2]
 FRAGMENT = (
@@ -101,13 +102,56 @@ def test_steps_of_a_build(line: str, step: bool) -> None:
 
 
 def test_progress_says_what_is_left_once_it_can() -> None:
-    total = kernel_build.TYPICAL_FILES
-    assert progress_line(3, 2.0) == f"compiled 3 of about {total} files, 0:02 elapsed"
+    total = TYPICAL_FILES
+    line = Estimate().line
+    assert line(3, 2.0) == f"compiled 3 of about {total} files, 2 s elapsed"
     # Half of the files in 100 s: the other half takes 100 s more.
-    assert progress_line(total // 2, 100.0) == (
-        f"compiled {total // 2} of about {total} files, 1:40 elapsed, about 1:40 left"
+    assert line(total // 2, 100.0) == (
+        f"compiled {total // 2} of about {total} files, 1:40 min elapsed, about 1:40 min left"
     )
-    assert progress_line(total + 9, 61.0).startswith(f"compiled {total + 9} of about {total + 9} ")
+    assert line(total + 9, 61.0) == (
+        f"compiled {total + 9} of about {total + 9} files, 1:01 min elapsed, longer than usual"
+    )
+
+
+def test_an_earlier_build_says_what_to_expect_until_this_one_can() -> None:
+    estimate = Estimate(total_files=1000, usual_s=400.0)
+    assert estimate.left_s(0, 0.0) == 400
+    # This machine is twice as slow now: the more it has compiled, the more that counts.
+    left = [estimate.left_s(done, 0.8 * done) for done in (10, 100, 200, 300, 900)]
+    assert left[0] is not None and 396 <= left[0] < 410
+    assert left[1:] == [
+        pytest.approx((1 / 3) * 720 + (2 / 3) * 360),
+        pytest.approx((2 / 3) * 640 + (1 / 3) * 320),
+        pytest.approx(560),
+        pytest.approx(80),
+    ]
+    assert estimate.line(3, 401.0).endswith("6:41 min elapsed, longer than usual")
+
+
+def test_no_line_ever_says_that_nothing_is_left() -> None:
+    for estimate in (Estimate(), Estimate(1000, 1.0), Estimate(1000, 4000.0)):
+        for done in range(0, 1400, 7):
+            line = estimate.line(done, 5.0 + done / 3)
+            assert not re.search(r"\b0 s left|0:00", line), line
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "5 s"), (44, "45 s"), (59, "1:00 min"), (196, "3:20 min"), (3601, "60:00 min")],
+)
+def test_a_time_that_is_left_is_rounded(seconds: float, text: str) -> None:
+    assert rounded(seconds) == text
+
+
+def test_only_builds_of_this_machine_are_learnt_from(machine: Machine) -> None:
+    machine.source("7.2", seccomp=True)
+    machine.ensure()
+    (_, build) = kernel_cache.cached(machine.cache / "kernels")[0]
+    own = replace(build, files=1300, compile_s=200.0)
+    given = replace(own, origin="installed", compile_s=9000.0)
+    assert learn([given]) == Estimate() == learn([])
+    assert learn([own, given, replace(own, compile_s=300.0)]) == Estimate(1300, 300.0)
 
 
 def test_the_errors_of_a_log_are_quoted() -> None:
@@ -119,78 +163,6 @@ def test_the_errors_of_a_log_are_quoted() -> None:
 
 
 # --- with a played source, make and archive -------------------------------------------------------
-
-MAKE = """#!{python}
-import os, pathlib, sys, time
-log = pathlib.Path({log!r})
-with log.open("a") as stream:
-    stream.write(" ".join(sys.argv[1:]) + "\\n")
-if "allnoconfig" in sys.argv:
-    text = pathlib.Path(os.environ["KCONFIG_ALLCONFIG"]).read_text()
-    drop = os.environ.get("PATH", "").partition("drop=")[2].partition(":")[0]
-    lines = [l for l in text.splitlines() if not drop or drop not in l]
-    pathlib.Path(".config").write_text("\\n".join(lines))
-else:
-    assert pathlib.Path("include/linux/downpour.h").exists()
-    print("  CC      a.o", flush=True)
-    mode = pathlib.Path({mode!r}).read_text() if pathlib.Path({mode!r}).exists() else ""
-    if mode == "fail":
-        print("a.c:1:1: error: no such thing"); sys.exit(2)
-    if mode == "slow":
-        time.sleep(60)
-    pathlib.Path("linux").write_text("#!/bin/sh\\n")
-    pathlib.Path("linux").chmod(0o755)
-"""
-
-
-class Machine:
-    """A machine on which nothing is real but tar and the files."""
-
-    def __init__(self, tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.tmp = tmp
-        self.cache = tmp / "cache"
-        self.calls = tmp / "make.log"
-        self.mode = tmp / "mode"
-        self.monkeypatch = monkeypatch
-        tools = tmp / "bin"
-        tools.mkdir()
-        make = tools / "make"
-        make.write_text(
-            MAKE.format(python=sys.executable, log=str(self.calls), mode=str(self.mode))
-        )
-        make.chmod(0o755)
-        for tool in ("flex", "bison", "bc"):
-            (tools / tool).symlink_to("/bin/true")
-        self.path = f"{tools}:{os.environ['PATH']}"
-        monkeypatch.setenv("PATH", self.path)
-        monkeypatch.setenv("DOWNPOUR_CACHE", str(self.cache))
-        monkeypatch.setattr(kernel_fetch, "USR_SRC", tmp / "src")
-        monkeypatch.setattr(kernel_fetch, "KEYRING", tmp / "no-keyring")
-        monkeypatch.setattr(kernel_fetch.installed, "__defaults__", (tmp / "src",))
-        (tmp / "src").mkdir()
-        self.said: list[str] = []
-
-    def source(self, series: str, *, seccomp: bool, folder: Path | None = None) -> Path:
-        top = self.tmp / f"linux-source-{series}"
-        fake_tree(top)
-        major, minor = series.split(".")
-        makefile = f"VERSION = {major}\nPATCHLEVEL = {minor}\nSUBLEVEL = 4\n"
-        (top / "Makefile").write_text(makefile)
-        start = top / "arch/um/os-Linux/start_up.c"
-        start.parent.mkdir(parents=True, exist_ok=True)
-        start.write_text('__uml_setup("seccomp=", x,\n' if seccomp else "\n")
-        path = (folder or self.tmp / "src") / f"linux-source-{series}.tar.gz"
-        subprocess.run(["tar", "-caf", path, "-C", self.tmp, top.name], check=True)
-        return path
-
-    def ensure(self, *, source: Path | None = None, download: bool = True) -> Kernel:
-        return ensure_kernel(self.said.append, source=source, download=download)
-
-    def compiled(self) -> int:
-        return self.calls.read_text().count(" linux\n") if self.calls.exists() else 0
-
-    def leftovers(self) -> list[str]:
-        return [p.name for p in (self.cache / "kernels").glob(".build-*")]
 
 
 @pytest.fixture
@@ -216,7 +188,7 @@ def test_built_once_then_found(machine: Machine) -> None:
 def test_what_we_put_in_changes_the_kernel(machine: Machine) -> None:
     machine.source("7.2", seccomp=True)
     first = machine.ensure()
-    machine.monkeypatch.setattr(kernel_build, "compiler", lambda: "another gcc")
+    machine.monkeypatch.setattr(kernel_cache, "compiler", lambda: "another gcc")
     assert find_kernel() is None, "another compiler makes another kernel"
     second = machine.ensure()
     assert first.digest != second.digest and machine.compiled() == 2
@@ -225,7 +197,7 @@ def test_what_we_put_in_changes_the_kernel(machine: Machine) -> None:
 def test_without_a_compiler_another_machines_kernel_will_do(machine: Machine) -> None:
     machine.source("7.2", seccomp=True)
     kernel = machine.ensure()
-    machine.monkeypatch.setattr(kernel_build, "compiler", lambda: "")
+    machine.monkeypatch.setattr(kernel_cache, "compiler", lambda: "")
     assert find_kernel() == kernel == machine.ensure()
     machine.monkeypatch.setattr(kernel_source, "EDITS", ())
     assert find_kernel() is None, "of other edits it is another kernel"
@@ -375,9 +347,9 @@ def test_interrupt_leaves_nothing_half(machine: Machine) -> None:
     machine.mode.write_text("slow")
     code = (
         "import pathlib, sys\n"
-        "from virtual import kernel_build, kernel_fetch\n"
+        "from virtual import kernel_command, kernel_fetch\n"
         f"kernel_fetch.installed.__defaults__ = (pathlib.Path({str(machine.tmp / 'src')!r}),)\n"
-        "sys.exit(kernel_build.main([]))\n"
+        "sys.exit(kernel_command.main([]))\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE, text=True
@@ -397,7 +369,7 @@ def test_interrupt_leaves_nothing_half(machine: Machine) -> None:
 def test_command(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     source = machine.source("7.2", seccomp=True, folder=machine.tmp)
     assert main(["--source", str(source)]) == 0
-    assert "kernel: Linux 7.2.4 (seccomp mode) is ready after 0:0" in capsys.readouterr().out
+    assert "kernel: Linux 7.2.4 (seccomp mode) is ready after " in capsys.readouterr().out
     assert main([]) == 0
     assert "kernel: Linux 7.2.4 (seccomp mode) is there: " in capsys.readouterr().out
     assert main(["--source", str(machine.tmp / "linux-source-9.9.tar.xz")]) == 1

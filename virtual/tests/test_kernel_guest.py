@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from virtual import kernel_build, status_page
+from virtual import kernel_cache, status_page
 from virtual.guest import Guest, GuestSpec, run_guest
 from virtual.kernel_build import Kernel
 
@@ -135,6 +135,6 @@ def test_circuit_tcp_keeps_its_window_in_a_network(kernel: Kernel) -> None:
 
 
 def test_the_kernel_is_of_what_is_put_in_now(kernel: Kernel) -> None:
-    assert kernel.digest == kernel_build.current_digest()
+    assert kernel.digest == kernel_cache.current_digest()
     release = run(kernel, "sh", "-c", "echo release $(uname -r)")["release"]
     assert release == f"{kernel.version}-downpour"

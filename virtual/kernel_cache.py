@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where built kernels of guests lie, and which of them fits what this version puts in.
+
+A kernel belongs to a digest of all its inputs: configuration, drop-ins, edits, compiler. Looked
+for in this order: the file that DOWNPOUR_KERNEL names; the user's cache; the machine's cache, which
+root fills and everybody reads; what packages have installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import functools
+import hashlib
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final, Literal
+
+from virtual import kernel_source
+from virtual.cores import cache_directory
+from virtual.kernel_source import DROP_INS, KernelError
+
+CONFIG: Final = DROP_INS / "downpour.config"
+KERNEL_FILE: Final = "DOWNPOUR_KERNEL"  # environment: a built kernel to use
+CACHE: Final = "DOWNPOUR_CACHE"  # environment: the only cache there is
+# Root's builds go here; users only read it.
+MACHINE_CACHE: Final = Path("/var/cache/downpour")
+PACKAGED: Final = tuple(
+    dict.fromkeys(Path(prefix) / "lib/downpour" for prefix in (sys.prefix, "/usr/local", "/usr"))
+)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A built kernel. `version` as "7.2.11"; `digest` of what we put in; `seccomp`: it can run
+    programs without ptrace (twice as fast)."""
+
+    path: Path
+    version: str
+    digest: str
+    seccomp: bool
+
+
+@dataclass(frozen=True)
+class Build:
+    """`build.json` beside a kernel. Times in seconds of real time; `options_dropped`: asked for,
+    not known to this version; `origin`: this machine built it, or a file was installed; `sha256`
+    of the kernel, "" for one that was built before this was noted."""
+
+    version: str
+    package_version: str
+    source: str
+    source_sha256: str
+    digest: str
+    compiler: str
+    seccomp: bool
+    fetch_s: float
+    unpack_s: float
+    compile_s: float
+    files: int
+    options_dropped: list[str]
+    origin: Literal["built", "installed"] = "built"
+    sha256: str = ""
+
+
+def parse_build(text: str) -> Build:
+    """Read the text of build.json; keys that this version does not know are left out. ValueError
+    says what is missing or of the wrong type."""
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError("found no object; valid: a JSON object")
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(Build):
+        value = found.get(field.name)
+        if value is None and field.default is not dataclasses.MISSING:
+            continue
+        number = field.name in ("fetch_s", "unpack_s", "compile_s", "files")
+        kind = (
+            (int, float) if number
+            else bool if field.name == "seccomp"
+            else list if field.name == "options_dropped"
+            else str
+        )  # fmt: skip
+        if not isinstance(value, kind):
+            raise ValueError(f"found {field.name} {json.dumps(value)}")
+        values[field.name] = value
+    return Build(**values)
+
+
+# --- what goes in -------------------------------------------------------------------------------
+
+
+def digest_of(inputs: Mapping[str, bytes]) -> str:
+    """12 hexadecimal digits over names and contents."""
+    total = hashlib.sha256()
+    for name, data in sorted(inputs.items()):
+        total.update(f"{name}\0{len(data)}\0".encode() + data)
+    return total.hexdigest()[:12]
+
+
+@functools.cache
+def compiler() -> str:
+    """The first line of gcc --version; "" if there is none."""
+    with contextlib.suppress(OSError):
+        result = subprocess.run(["gcc", "--version"], capture_output=True, text=True, check=False)
+        return result.stdout.partition("\n")[0]
+    return ""
+
+
+def current_digest(built_by: str | None = None) -> str:
+    """Of configuration, drop-ins and edits as they are now, and of the compiler: this machine's, or
+    the one that is named."""
+    inputs = {file.name: (DROP_INS / file.name).read_bytes() for file in kernel_source.FILES}
+    inputs["config"] = CONFIG.read_bytes()
+    inputs["places"] = repr((kernel_source.FILES, kernel_source.EDITS)).encode()
+    inputs["compiler"] = (compiler() if built_by is None else built_by).encode()
+    return digest_of(inputs)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the digest of a file's bytes as 64 hexadecimal digits. OSError."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+# --- where kernels lie --------------------------------------------------------------------------
+
+
+def kernels_directory() -> Path:
+    """Where this user's builds go: DOWNPOUR_CACHE, else the machine's cache for root, else the
+    user's own."""
+    if os.geteuid() == 0 and CACHE not in os.environ:
+        return MACHINE_CACHE / "kernels"
+    return cache_directory() / "kernels"
+
+
+def sources_directory() -> Path:
+    """Where fetched kernel sources are kept."""
+    return kernels_directory().parent / "sources"
+
+
+def read_directories() -> list[Path]:
+    """The directories of kernels, in the order in which they are looked at. DOWNPOUR_CACHE stands
+    for all of them."""
+    places = [cache_directory()]
+    if CACHE not in os.environ:
+        places += [MACHINE_CACHE, *PACKAGED]
+    return [place / "kernels" for place in dict.fromkeys(places) if _is_trusted(place)]
+
+
+def _is_trusted(place: Path) -> bool:
+    """Whether only root and this user can put programs there. A place that is not there is."""
+    try:
+        found = place.stat()
+    except OSError:
+        return True
+    return found.st_uid in (0, os.geteuid()) and not found.st_mode & stat.S_IWOTH
+
+
+def built_in(directory: Path) -> tuple[Kernel, Build] | None:
+    """The kernel in a directory of its own, None if there is none."""
+    try:
+        build = parse_build((directory / "build.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    path = directory / "linux"
+    if not os.access(path, os.X_OK):
+        return None
+    return Kernel(path, build.version, build.digest, build.seccomp), build
+
+
+def _version_key(entry: tuple[Kernel, Build]) -> list[int]:
+    return [int(n) for n in entry[0].version.split(".")]
+
+
+def fits(build: Build, digest: str = "") -> bool:
+    """Whether a kernel is made of what goes in now. `digest`: by this machine's compiler; "": by
+    any. A kernel that was installed from a file may come from any compiler."""
+    if digest and build.origin == "built":
+        return build.digest == digest
+    return build.digest == current_digest(build.compiler)
+
+
+def cached(directory: Path, digest: str = "") -> list[tuple[Kernel, Build]]:
+    """The kernels of a directory that `fits` (with `digest`), the newest first."""
+    found = [built_in(path) for path in directory.glob("*-*") if not path.name.startswith(".")]
+    return sorted(
+        (entry for entry in found if entry is not None and fits(entry[1], digest)),
+        key=_version_key,
+        reverse=True,
+    )
+
+
+def find_kernel() -> Kernel | None:
+    """The first kernel that fits in the order above, of several in a place the newest; None if
+    there is none. Builds nothing. A machine without a compiler (a container, a student's seat)
+    takes what another's has built. KernelError if DOWNPOUR_KERNEL names none that fits."""
+    if given := os.environ.get(KERNEL_FILE):
+        return named_kernel(Path(given))
+    own = current_digest() if compiler() else ""
+    for directory in read_directories():
+        packaged = directory.parent in PACKAGED
+        if found := cached(directory, "" if packaged else own):
+            return found[0][0]
+    return None
+
+
+# --- a kernel in a file -------------------------------------------------------------------------
+
+
+def description_of(file: Path) -> Build:
+    """Read the digest file of a kernel: FILE.json, or build.json in its directory. KernelError
+    if there is none, or if it describes a kernel of other inputs than this version's."""
+    candidates = (file.with_name(f"{file.name}.json"), file.with_name("build.json"))
+    for candidate in candidates:
+        try:
+            build = parse_build(candidate.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as error:
+            raise KernelError(
+                f"{candidate}: {error}; valid: as `virtual kernel --export` writes"
+            ) from None
+        if not fits(build):
+            raise KernelError(
+                f"{candidate}: found configuration digest {build.digest}; valid: "
+                f"{current_digest(build.compiler)}, which this version of Downpour puts in"
+            )
+        return build
+    raise KernelError(
+        f"{file}: found no {' and no '.join(c.name for c in candidates)} beside it; "
+        "valid: a kernel with its digest file, as `virtual kernel --export` writes"
+    )
+
+
+def check_content(file: Path, build: Build) -> None:
+    """KernelError unless the bytes of the kernel `file` are those that `build` describes."""
+    try:
+        found = sha256_of(file)
+    except OSError as error:
+        raise KernelError(f"{file}: {error.strerror}") from None
+    if build.sha256 and found != build.sha256:
+        raise KernelError(f"{file}: found sha256 {found}; valid: {build.sha256}")
+
+
+def named_kernel(file: Path) -> Kernel:
+    """The kernel in `file`, after its digest file was checked. KernelError."""
+    try:
+        if not file.is_file():
+            raise KernelError(f"{KERNEL_FILE}: found '{file}'; valid: a file with a built kernel")
+        build = description_of(file)
+        check_content(file, build)
+    except OSError as error:
+        raise KernelError(f"{KERNEL_FILE}: {file}: {error.strerror}") from None
+    if not os.access(file, os.X_OK):
+        raise KernelError(
+            f"{KERNEL_FILE}: found '{file}', which cannot be executed; valid: a built kernel, or "
+            f"`python -m virtual kernel --from {file}` installs a compressed one"
+        )
+    return Kernel(file.resolve(), build.version, build.digest, build.seccomp)
+
+
+# --- one builder at a time ----------------------------------------------------------------------
+
+
+def _flock(stream: IO[bytes], waits: Callable[[], None]) -> bool:
+    """Lock `stream`; if another process has it, call `waits`, wait for it, and return True."""
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        waits()
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        return True
+    return False
+
+
+def waited_for_machine_build(waits: Callable[[], None]) -> bool:
+    """Whether root was building a kernel for all users; `waits` is called then, and this returns
+    when that build has ended."""
+    if CACHE in os.environ or kernels_directory().parent == MACHINE_CACHE:
+        return False
+    with contextlib.suppress(OSError), (MACHINE_CACHE / "kernels/lock").open("rb") as stream:
+        return _flock(stream, waits)
+    return False
+
+
+@contextmanager
+def only_builder(waits: Callable[[], None]) -> Iterator[None]:
+    """The right to write to this user's kernels. Removes what a killed builder has left."""
+    directory = kernels_directory()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        stream = (directory / "lock").open("ab")
+        if directory.parent == MACHINE_CACHE:
+            # Other users read it, whatever root's umask.
+            for place, mode in ((MACHINE_CACHE, 0o755), (directory, 0o755), ("lock", 0o644)):
+                (directory / place).chmod(mode)
+    except OSError as error:
+        raise KernelError(
+            f"cannot write to {directory}: {error.strerror}; "
+            f"valid: {CACHE}=a directory that you may write to"
+        ) from None
+    with stream:
+        _flock(stream, waits)
+        for rest in directory.glob(".build-*"):
+            shutil.rmtree(rest, ignore_errors=True)
+        yield
+
+
+def store(work: Path, kernel: Path, config: Path | None, build: Build) -> Kernel:
+    """Move a built kernel to its place in one rename. `work`: a directory beside it. OSError."""
+    result = work / "result"
+    result.mkdir()
+    kernel.rename(result / "linux")
+    if config is not None:
+        config.rename(result / ".config")
+    text = json.dumps(dataclasses.asdict(build), indent=1) + "\n"
+    (result / "build.json").write_text(text, encoding="utf-8")
+    result.chmod(0o755)
+    (result / "linux").chmod(0o755)
+    (result / "build.json").chmod(0o644)
+    place = kernels_directory() / f"{build.version}-{build.digest}"
+    if place.exists():
+        place.rename(work / "replaced")
+    result.rename(place)
+    return Kernel(place / "linux", build.version, build.digest, build.seccomp)
