@@ -65,4 +65,4 @@ def test_what_it_runs_exists(path: Path) -> None:
         for target in line.split()
         if "=" not in target
     ]
-    assert {"regression", "test"} <= set(called) <= targets()
+    assert {"check", "regression", "test", "test-all"} <= set(called) <= targets()
