@@ -46,6 +46,10 @@ class Outcome:
         """regression: 11 of 12 bands hold, outside: ffdr"""
         if self.problem:
             return f"{self.experiment}: the run could not be made"
+        if self.failed and not self.findings:
+            return (
+                f"{self.experiment}: no cell has a result, failed: {', '.join(sorted(self.failed))}"
+            )
         held = len(self.asked) - len(self.offending)
         text = f"{self.experiment}: {held} of {len(self.asked)} bands hold"
         if self.offending:
@@ -128,7 +132,7 @@ def markdown(outcome: Outcome) -> str:
         lines += [" · ".join(f"{k}: {_cell(v)}" for k, v in outcome.facts.items()), ""]
     for name, problem in outcome.errors.items():
         lines += [f"**{name}**", "```", problem.strip(), "```", ""]
-    if outcome.problem:
+    if not outcome.findings:
         return "\n".join(lines)
     if outcome.offending:
         lines += [f"- **{_cell(str(f))}**" for f in outcome.offending] + [""]

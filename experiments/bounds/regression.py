@@ -29,7 +29,7 @@ from experiments.bounds.bands_report import (
     markdown,
     table,
 )
-from experiments.cells.run_directory import write_text
+from experiments.cells.run_directory import FAILED, write_text
 from experiments.design.spec import (
     UsageError,
     at_level,
@@ -44,6 +44,8 @@ from virtual.kernel_build import KernelError, find_kernel
 
 DEFAULT: Final = "regression"
 DEFAULT_TOLERANCE: Final = 0.001  # 0.1 %: for other packages' versions
+METRICS: Final = "metrics.json"
+FAILED_LOGS: Final = "logs of failed cells"
 SUMMARY_VARIABLE: Final = "GITHUB_STEP_SUMMARY"
 
 
@@ -103,8 +105,11 @@ def main(argv: Sequence[str]) -> int:
     try:
         run = options.run if options.run is not None else _make(options, argv)
         failed = _failed(run)
-        found = bands.judge(file.bands, _metrics(run))
-        outcome = Outcome(options.name, tuple(found), facts=_facts(run, path), failed=failed)
+        if failed and not (run / METRICS).exists():  # no cell has a result: these are the reasons
+            outcome = Outcome(options.name, facts=_places(run, path), failed=failed)
+        else:
+            found = bands.judge(file.bands, _metrics(run))
+            outcome = Outcome(options.name, tuple(found), facts=_facts(run, path), failed=failed)
     except (runner.RunError, runner.NetworkError) as error:
         facts = {"bands": _shown(path)}
         outcome = Outcome(options.name, problem=str(error), facts=facts, failed=failed)
@@ -148,7 +153,7 @@ def _make(options: argparse.Namespace, argv: Sequence[str]) -> Path:
 
 def _metrics(run: Path) -> Mapping[str, Any]:
     """Raises RunError where the run has none."""
-    path = run / "metrics.json"
+    path = run / METRICS
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -175,7 +180,13 @@ def _facts(run: Path, path: Path) -> dict[str, str]:
     facts = {"clock": str(metrics.get("clock", "?")), "verdict": str(metrics.get("verdict", "?"))}
     lengths = {f"{bands.number(c['cell']['duration_s'])} s" for c in metrics["cells"].values()}
     facts |= {"length": ", ".join(sorted(lengths))} if lengths else {}
-    return facts | {"bands": _shown(path), "run": _shown(run)}
+    return facts | _places(run, path)
+
+
+def _places(run: Path, path: Path) -> dict[str, str]:
+    """Return what is where: bands, the run, and what failed cells left."""
+    found = {"bands": _shown(path), "run": _shown(run)}
+    return found | ({FAILED_LOGS: _shown(run / FAILED)} if (run / FAILED).is_dir() else {})
 
 
 def _shown(path: Path) -> str:
@@ -189,11 +200,13 @@ def _shown(path: Path) -> str:
 def _tell(outcome: Outcome, options: argparse.Namespace) -> None:
     for name, problem in outcome.errors.items():
         print(f"*** {name}: {problem}", file=sys.stderr)
-    if not outcome.problem:
+    if outcome.findings:
         print(table(outcome.findings), end="")
     for finding in outcome.offending:
         print(f"*** {finding}", file=sys.stderr)
     print(outcome.headline)
+    if FAILED_LOGS in outcome.facts:
+        print(f"Logs of failed cells: {outcome.facts[FAILED_LOGS]} (in CI, keep this directory)")
     if options.junit is not None:
         options.junit.parent.mkdir(parents=True, exist_ok=True)
         write_text(options.junit, junit(outcome))

@@ -46,6 +46,11 @@ class RunDirectory:
         self._lock = _lock_of(self.path).open("w")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
 
+    @property
+    def final(self) -> Path:
+        """Return the run's directory once it is complete: the one that messages name."""
+        return self.parent / self.stamp
+
     def _exists(self, stamp: str) -> bool:
         return (self.parent / stamp).exists() or (self.parent / f".{stamp}{PARTIAL}").exists()
 
@@ -104,13 +109,11 @@ class RunDirectory:
         shutil.rmtree(self.work, ignore_errors=True)
 
     def complete(self) -> Path:
-        """Renames the run to its final name and, if it has results, points `latest` to it."""
-        target = self.parent / self.stamp
+        """Rename the run to its final name and point `latest` to it, with or without results."""
+        target = self.final
         self.path.rename(target)
         self._unlock()
         self.path = target
-        if not self.complete_cells():
-            return target
         latest = self.parent / "latest"
         temporary = self.parent / f".latest.{os.getpid()}"
         temporary.symlink_to(self.stamp)
@@ -162,7 +165,8 @@ def remove_partial(partial: Path) -> None:
 
 
 def latest_run(root: Path, experiment: str | None = None) -> Path | None:
-    """The newest complete run that has results, of one experiment or of all."""
+    """Return the newest complete run that has results, of one experiment or of all. The link
+    `latest` of an experiment points to its newest run, which may have none."""
     runs = {
         p.parents[2]
         for p in root.glob(f"{experiment or '*'}/*/cells/*/cell.json")

@@ -138,8 +138,16 @@ def run_experiment(
             ]
             return RunResult(path, tuple(results), report_ok, outcome.problems)
     finally:
-        if not complete and run.abandon():
-            reporter.note(f"complete cells are kept in {run.path}: --resume (RESUME=1) uses them")
+        if not complete:
+            _tell_abandoned(run, reporter)
+
+
+def _tell_abandoned(run: RunDirectory, reporter: Reporter) -> None:
+    """Clean up after an interruption, and say what is kept."""
+    if run.abandon():
+        reporter.note(f"complete cells are kept in {run.path}: --resume (RESUME=1) uses them")
+    if (run.path / FAILED).is_dir():
+        reporter.note(f"logs of failed cells are kept in {run.path / FAILED}")
 
 
 def _described(

@@ -133,8 +133,11 @@ class RunningCell:
         if not problem:
             text = self._errors.read_text(errors="replace") if self._errors.exists() else ""
             problem = f"its process ended with {code}: " + "\n".join(text.strip().splitlines()[-5:])
-        write_text(self._out / "problem.txt", problem + "\n")
-        self._run.keep_failed(self.name)
+        kept = self._run.keep_failed(self.name)
+        # A path that the problem names is to exist when it is read: after the run.
+        last = self._run.final / kept.relative_to(self._run.path)
+        problem = problem.replace(str(self._out), str(last))
+        write_text(kept / "problem.txt", problem + "\n")
         return Failed(problem, time.monotonic() - self._begin)
 
     def stop(self) -> None:

@@ -137,13 +137,14 @@ class Sweep:
             self.outcome.problems.setdefault(name, []).append(ended.problem)
             note(f"{name}: FAILED: {ended.problem}")
             if again:
-                note(f"{name}: run once more; its logs are in {FAILED}/{name}")
+                note(f"{name}: run once more")
                 return True
             if name in self._aside:  # an invalid verdict is more than none
                 self._run.take_back(name)
                 self._complete(name, self._aside[name])
             else:
-                note(f"{name}: given up; its logs are in {self._run.path / FAILED / name}")
+                logs = self._run.final / FAILED / name
+                note(f"{name}: given up; once the run has ended, its logs are in {logs}")
             return False
         if ended.verdict == INVALID and again:
             note(f"{name}: verdict: invalid; run once more, this one set aside")

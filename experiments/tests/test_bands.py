@@ -289,6 +289,25 @@ def test_a_run_without_metrics_is_an_error_in_junit(
     assert len(list(ET.parse(xml).iter("error"))) == 1
 
 
+def test_a_run_whose_cells_all_failed_has_no_error_that_follows_from_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, xml, summary = tmp_path / "run", tmp_path / "junit.xml", tmp_path / "s.md"
+    (run / "failed/ldm7-x").mkdir(parents=True)
+    reasons = {name: {"reason": "no end within 9 s"} for name in ("ldm6-y", "ldm7-x")}
+    (run / "manifest.json").write_text(json.dumps({"failed": reasons}))
+    argv = ["regression", "--run", str(run), "--junit", str(xml), "--summary", str(summary)]
+    assert cli.main(argv) == 1
+    captured = capsys.readouterr()
+    assert captured.err == "*** ldm6-y: no end within 9 s\n*** ldm7-x: no end within 9 s\n"
+    first, last = captured.out.splitlines()
+    assert first == "regression: no cell has a result, failed: ldm6-y, ldm7-x"
+    assert last == "Logs of failed cells: failed (in CI, keep this directory)"
+    assert [e.get("message") for e in ET.parse(xml).iter("error")] == ["no end within 9 s"] * 2
+    assert "no end within 9 s" in summary.read_text()
+    assert "| cell |" not in summary.read_text()
+
+
 def test_no_kernel_and_no_root(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -300,6 +301,17 @@ def test_a_failed_cell_is_run_once_more(
     assert attempt == 2
 
 
+def test_a_problem_names_files_where_they_stay(tmp_path: Path, stage: Stage) -> None:
+    def says_where(_job: Job, out: Path) -> Iterator[dict[str, Any]]:
+        (out / "ldmd.log").write_text("why")
+        yield {"event": "error", "text": f"see {out / 'ldmd.log'}"}
+
+    stage.play = sometimes(says_where, "ldm7", 2)
+    result = run(tmp_path)
+    for problem in result.problems["ldm7-m2-r20-p1"]:
+        assert Path(problem.removeprefix("see ")).read_text() == "why"
+
+
 @pytest.mark.parametrize(("way", "problem"), WAYS)
 def test_a_cell_that_fails_twice_is_reported_and_the_sweep_goes_on(
     tmp_path: Path, stage: Stage, way: Play, problem: str, capsys: pytest.CaptureFixture[str]
@@ -330,15 +342,21 @@ def test_a_cell_that_fails_twice_is_reported_and_the_sweep_goes_on(
     assert "1 FAILED]" in out or "(2/2)" in out
 
 
-def test_a_run_without_any_result_is_kept_but_not_the_latest(tmp_path: Path, stage: Stage) -> None:
+def test_a_run_without_any_result_is_the_latest_but_none_to_report(
+    tmp_path: Path, stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = run(tmp_path)
     stage.play = says_error
     result = run(tmp_path)
     assert result.cells == ()
     assert not result.report_ok
     assert set(result.failed) == {"ldm7-m2-r20-p1", "ldm6-m2-r20-p1"}
     assert (result.path / "failed/ldm6-m2-r20-p1/attempt-2/problem.txt").exists()
-    assert not (tmp_path / "runs/lossy/latest").exists()
-    assert latest_run(tmp_path / "runs") is None
+    assert (tmp_path / "runs/lossy/latest").resolve() == result.path != before.path
+    assert latest_run(tmp_path / "runs") == before.path
+    named = re.findall(r"its logs are in (\S+)", capsys.readouterr().out)
+    assert len(named) == 2
+    assert all(Path(path).is_dir() for path in named)
 
 
 def test_an_invalid_cell_whose_second_run_fails_is_taken_back(tmp_path: Path, stage: Stage) -> None:
