@@ -186,7 +186,11 @@ def _facts(run: Path, path: Path) -> dict[str, str]:
 def _places(run: Path, path: Path) -> dict[str, str]:
     """Return what is where: bands, the run, and what failed cells left."""
     found = {"bands": _shown(path), "run": _shown(run)}
-    return found | ({FAILED_LOGS: _shown(run / FAILED)} if (run / FAILED).is_dir() else {})
+    logs = (run / FAILED).resolve()
+    if not logs.is_dir():
+        return found
+    place = logs.relative_to(ROOT) if logs.is_relative_to(ROOT) else logs
+    return {**found, FAILED_LOGS: str(place)}
 
 
 def _shown(path: Path) -> str:

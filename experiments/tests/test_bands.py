@@ -302,7 +302,7 @@ def test_a_run_whose_cells_all_failed_has_no_error_that_follows_from_it(
     assert captured.err == "*** ldm6-y: no end within 9 s\n*** ldm7-x: no end within 9 s\n"
     first, last = captured.out.splitlines()
     assert first == "regression: no cell has a result, failed: ldm6-y, ldm7-x"
-    assert last == "Logs of failed cells: failed (in CI, keep this directory)"
+    assert last == f"Logs of failed cells: {run}/failed (in CI, keep this directory)"
     assert [e.get("message") for e in ET.parse(xml).iter("error")] == ["no end within 9 s"] * 2
     assert "no end within 9 s" in summary.read_text()
     assert "| cell |" not in summary.read_text()
