@@ -7,6 +7,7 @@ and number of bytes.
 
 from __future__ import annotations
 
+import functools
 import json
 import statistics
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from experiments.design.expansion import CellSpec
 from experiments.design.join_leave_expansion import JoinLeaveCell
 from experiments.runs.cell_process import Clock
 from experiments.runs.planning import Planned
+from experiments.runs.resume import run_of
 
 MOST_RUNS: Final = 30  # the newest
 MOST_CELLS: Final = 20  # that an estimate rests on
@@ -31,6 +33,8 @@ class Measured:
     kind: str
     cell: str
     ratio: float
+    duration_s: float
+    directory: Path
 
 
 def _count(number: int, what: str) -> str:
@@ -60,6 +64,16 @@ class Estimates:
         kind = [m for m in self._measured if m.kind == kind_of(cell)]
         return ([m for m in kind if m.cell == cell.cell] or kind)[:MOST_CELLS]
 
+    def rest_of(self, planned: Planned) -> dict[str, float]:
+        """Return by phase what share of a cell's time is left when the phase begins, as the median
+        of earlier cells of the same duration. Empty: none told its phases."""
+        shares: dict[str, list[float]] = {}
+        for measured in self._like(planned.cell):
+            if measured.duration_s == planned.cell.duration_s:
+                for text, share in _rest(measured.directory).items():
+                    shares.setdefault(text, []).append(share)
+        return {text: statistics.median(found) for text, found in shares.items()}
+
     @property
     def basis(self) -> str:
         """What the estimates given so far rest on."""
@@ -69,6 +83,20 @@ class Estimates:
         more = f" and {len(runs) - 1} earlier" if len(runs) > 1 else ""
         cells, of = _count(len(self._rests_on), "cell"), _count(len(runs), "run")
         return f"from {cells} of {of} on this machine ({runs[-1]}{more})"
+
+
+@functools.cache
+def _rest(cell: Path) -> dict[str, float]:
+    """Return by phase what share of a complete cell's time was left when the phase began."""
+    ran = run_of(cell)
+    try:
+        total_s = float(ran["real_s"])
+        found: dict[str, float] = {}
+        for phase in ran["phases"]:
+            found.setdefault(str(phase["text"]), 1 - float(phase["real_s"]) / total_s)
+        return found
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        return {}
 
 
 def read(runs: Path, clock: Clock, machine: Mapping[str, Any]) -> Estimates:
@@ -99,7 +127,10 @@ def _of_run(path: Path, clock: Clock, machine: Mapping[str, Any]) -> list[Measur
             if cell.cell in seconds:
                 formula = clock.estimate_s(cell, int(traces[str(cell.seed)]["bytes"]))
                 ratio = float(seconds[cell.cell]) / formula
-                found.append(Measured(run, kind_of(cell), cell.cell, ratio))
+                directory = path.parent / "cells" / cell.cell
+                found.append(
+                    Measured(run, kind_of(cell), cell.cell, ratio, cell.duration_s, directory)
+                )
         return found
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError):
         return []

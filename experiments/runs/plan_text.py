@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from common.quantities import minutes_text
+from common.quantities import duration_text
 from experiments.design.spec import AnySpec
 from experiments.runs.estimates import Estimates
 from experiments.runs.planning import Planned
@@ -41,7 +41,7 @@ def summary(
     shared = f" with {at_once} at once" if at_once > 1 else ""
     most = max(item.disk_bytes for item in planned)
     lines.append(
-        f"  about {minutes_text(total_s / at_once)} min{shared} (estimated {estimates.basis}); "
+        f"  about {duration_text(total_s / at_once)}{shared} (estimated {estimates.basis}); "
         f"{most / 1e9:.2f} GB for the queues of the largest cell"
     )
     return lines
@@ -75,6 +75,6 @@ def cell_lines(planned: Sequence[Planned], estimates: Estimates) -> list[str]:
     return [
         f"  {number:4} {item.cell.cell:{width}}  {item.trace.products} products, "
         f"{item.trace.size_bytes / 1e6:.1f} MB ({item.trace.source}), about "
-        f"{minutes_text(estimates.of(item))} min, {item.disk_bytes / 1e9:.2f} GB of disk"
+        f"{duration_text(estimates.of(item))}, {item.disk_bytes / 1e9:.2f} GB of disk"
         for number, item in enumerate(planned, start=1)
     ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
@@ -20,17 +20,21 @@ from rich.progress import (
 )
 from rich.table import Column
 
-from common.quantities import minutes_text
+from common.quantities import duration_text, minutes_text
 from virtual.guest import Times
 
 PLAIN_EVERY_S: Final = 10.0
 PACE_FROM: Final = 0.1
 FINISH_S: Final = 5.0  # counters, digests, teardown
+PACES: Final = (0.5, 4.0)  # by which a cell may be slower than expected so far, to be believed
+NO_REST: Final[Mapping[str, float]] = {}
+OVERDUE: Final = "longer than usual"
 
 
 class Reporter(Protocol):
     """Told by the runner what happens. `estimate_s`: how long the cell, all cells, will take in
-    real time; `part`: how much of its replay a cell has done (above 1 while it drains)."""
+    real time; `rest`: what share of that is left when a phase begins, where it is known; `part`:
+    how much of its replay a cell has done (above 1 while it drains)."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -40,7 +44,9 @@ class Reporter(Protocol):
         trace: TracebackType | None,
     ) -> None: ...
     def total(self, cells: int, estimate_s: float, jobs: int) -> None: ...
-    def cell(self, name: str, number: int, estimate_s: float) -> None: ...
+    def cell(
+        self, name: str, number: int, estimate_s: float, rest: Mapping[str, float] = NO_REST
+    ) -> None: ...
     def event(
         self, name: str, event: Mapping[str, Any], part: float | None, times: Times | None
     ) -> None: ...
@@ -67,20 +73,66 @@ def virtual_text(times: Times | None) -> str:
     return f"; virtual {minutes_text(times.virtual_s)}, {times.ratio:.2f} of real time"
 
 
+def left_text(seconds: float) -> str:
+    """Return how long it will still take, in words."""
+    return f"about {duration_text(seconds)} left" if seconds >= 1 else OVERDUE
+
+
 @dataclass
 class CellTimes:
-    """One cell's time. Its own pace replaces the estimate once a tenth of the replay is done."""
+    """One cell's time. What earlier cells took from each phase on replaces the estimate, and its
+    own pace replaces both once a tenth of the replay is done."""
 
     number: int
     estimate_s: float
     begin: float
+    rest: Mapping[str, float] = field(
+        default_factory=dict
+    )  # phase -> share of the time that is left when it begins
     text: str = "starting"
     replay_begin: float | None = None
     part: float = 0.0
+    known_at: float | None = None  # since when `known_s` was left
+    known_s: float = 0.0
+    current: str = ""  # phase
+
+    def phase(self, text: str, now: float) -> None:
+        """Note that a phase begins."""
+        self.current = text
+        if (share := self.rest.get(text)) is not None:
+            expected_s = (1 - share) * self.estimate_s
+            pace = (now - self.begin) / expected_s if expected_s > 0 else 1.0
+            slow = min(max(pace, PACES[0]), PACES[1])
+            self._know(share * self.estimate_s * slow, now)
+        elif self.replay_begin is not None and self.part < 1:
+            self._know(FINISH_S, now)
+        if self.replay_begin is not None:
+            self.part = 1.0
+
+    def replayed(self, part: float, now: float) -> None:
+        """Note how much of the replay is done."""
+        if self.replay_begin is None:
+            self.replay_begin = now
+        if part >= 1 > self.part:
+            self._know(self._finish_s, now)
+        self.part = min(1.0, part)
+
+    @property
+    def _finish_s(self) -> float:
+        """Return what the phases behind the current one take."""
+        now = self.rest.get(self.current, 0.0)
+        later = [share for share in self.rest.values() if share < now]
+        return max(later) * self.estimate_s if later else FINISH_S
+
+    def _know(self, seconds: float, now: float) -> None:
+        self.known_s, self.known_at = seconds, now
 
     def remaining_s(self, now: float) -> float:
-        if self.replay_begin is not None and self.part >= PACE_FROM:
-            return max(0.0, (now - self.replay_begin) * (1 - self.part) / self.part) + FINISH_S
+        """Return the seconds left; 0: more has gone by than was estimated."""
+        if self.replay_begin is not None and PACE_FROM <= self.part < 1:
+            return (now - self.replay_begin) * (1 - self.part) / self.part + self._finish_s
+        if self.known_at is not None:
+            return max(0.0, self.known_s - (now - self.known_at))
         return max(0.0, self.estimate_s - (now - self.begin))
 
 
@@ -101,8 +153,10 @@ class RunTimes:
         self.total_s = estimate_s / max(1, min(jobs, cells))
         self._waiting_s = estimate_s
 
-    def cell(self, name: str, number: int, estimate_s: float) -> None:
-        self.running[name] = CellTimes(number, estimate_s, time.monotonic())
+    def cell(
+        self, name: str, number: int, estimate_s: float, rest: Mapping[str, float] = NO_REST
+    ) -> None:
+        self.running[name] = CellTimes(number, estimate_s, time.monotonic(), rest)
         if number not in self._numbers:  # not a cell that is run again
             self._numbers.add(number)
             self._waiting_s = max(0.0, self._waiting_s - estimate_s)
@@ -111,9 +165,9 @@ class RunTimes:
         cell = self.running[name]
         cell.text = describe(event).partition("\n")[0]
         if part is not None:
-            if cell.replay_begin is None:
-                cell.replay_begin = time.monotonic()
-            cell.part = min(1.0, part)
+            cell.replayed(part, time.monotonic())
+        elif event.get("event") == "phase":
+            cell.phase(cell.text, time.monotonic())
 
     def done(self, name: str, *, failed: bool = False) -> None:
         self.running.pop(name, None)
@@ -132,8 +186,14 @@ class RunTimes:
     def elapsed_s(self) -> float:
         return time.monotonic() - self.begin
 
+    @property
+    def left_text(self) -> str:
+        """Return how long all cells will still take, in words."""
+        return left_text(self.remaining_s())
+
     def remaining_s(self) -> float:
-        """Of all: what waits is shared out, and the slowest running cell must end."""
+        """Return the seconds left of all: what waits is shared out, and the slowest running cell
+        must end. 0: more has gone by than was estimated."""
         now = time.monotonic()
         rest = [cell.remaining_s(now) for cell in self.running.values()]
         return max([(self._waiting_s + sum(rest)) / max(1, self.jobs), *rest])
@@ -160,10 +220,12 @@ class PlainReporter:
     def total(self, cells: int, estimate_s: float, jobs: int) -> None:
         self._times.start(cells, estimate_s, jobs)
         at_once = f", {jobs} at once" if jobs > 1 else ""
-        self.note(f"{cells} cells{at_once}, about {minutes_text(self._times.total_s)} min")
+        self.note(f"{cells} cells{at_once}, about {duration_text(self._times.total_s)}")
 
-    def cell(self, name: str, number: int, estimate_s: float) -> None:
-        self._times.cell(name, number, estimate_s)
+    def cell(
+        self, name: str, number: int, estimate_s: float, rest: Mapping[str, float] = NO_REST
+    ) -> None:
+        self._times.cell(name, number, estimate_s, rest)
         self._said[name] = 0.0
 
     def event(
@@ -191,7 +253,7 @@ class PlainReporter:
         self._said[name] = time.monotonic()
         self.note(
             f"[{minutes_text(all_times.elapsed_s)}, "
-            f"about {minutes_text(all_times.remaining_s())} left, {all_times.counts}] "
+            f"{all_times.left_text}, {all_times.counts}] "
             f"{name} ({cell.number}/{all_times.cells}): {cell.text}{virtual_text(times)}"
         )
 
@@ -231,8 +293,10 @@ class TerminalReporter:
             "", total=max(1.0, self._times.total_s), label=f"all {cells} cells", left="", text=""
         )
 
-    def cell(self, name: str, number: int, estimate_s: float) -> None:
-        self._times.cell(name, number, estimate_s)
+    def cell(
+        self, name: str, number: int, estimate_s: float, rest: Mapping[str, float] = NO_REST
+    ) -> None:
+        self._times.cell(name, number, estimate_s, rest)
         self._remove(name)
         label = f"{name} ({number}/{self._times.cells})"
         self._bars[name] = self._progress.add_task(
@@ -253,7 +317,7 @@ class TerminalReporter:
             self._progress.update(
                 self._bars[name],
                 completed=min(elapsed / max(0.1, elapsed + left), 0.99),
-                left=f"~{minutes_text(left)} left",
+                left=left_text(left),
                 text=cell.text + virtual_text(times),
             )
         if self._all is not None:
@@ -263,7 +327,7 @@ class TerminalReporter:
                 self._all,
                 total=total,
                 completed=min(elapsed, 0.99 * total),
-                left=f"~{minutes_text(left)} left",
+                left=left_text(left),
             )
 
     def done(self, name: str, *, failed: bool = False) -> None:

@@ -199,7 +199,7 @@ def _run_cells(
         run,
         clock,
         reporter,
-        estimate_s=known.of,
+        estimates=known,
         described={"git": described["git"], "jobs": clock.jobs},
         keep_work=options.keep_work,
         build=options.build,

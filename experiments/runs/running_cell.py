@@ -79,6 +79,7 @@ class RunningCell:
             digest=planned.digest(clock.name),
             captures=captures,
         )
+        self._phases: list[dict[str, Any]] = []  # for estimates of later runs
         self._done: dict[str, Any] | None = None
         self._problem = ""
         self._process: CellProcess | None = None
@@ -107,6 +108,9 @@ class RunningCell:
             elif event["event"] == "error":
                 self._problem = str(event["text"])
             else:
+                if event["event"] == "phase":
+                    begin_s = round(time.monotonic() - self._begin, 3)
+                    self._phases.append({"text": event["text"], "real_s": begin_s})
                 report(event)
         code = self._process.code
         if code is None:
@@ -121,6 +125,7 @@ class RunningCell:
             "started": self._started,
             "ended": self._started + seconds,
             "real_s": round(seconds, 3),
+            "phases": self._phases,
         }
         write_json(self._out / "run.json", {**found, **self._described})
         digests.write_cell(self._out)

@@ -15,6 +15,7 @@ from common.shell import interrupts_deferred
 from experiments.cells.captures import Captures
 from experiments.cells.run_directory import FAILED, RunDirectory
 from experiments.runs.cell_process import Clock
+from experiments.runs.estimates import Estimates
 from experiments.runs.planning import Planned
 from experiments.runs.progress import Reporter
 from experiments.runs.running_cell import Failed, Finished, RunningCell
@@ -47,8 +48,8 @@ class Outcome:
 
 
 class Sweep:
-    """The cells that are still to be run, in their order. `estimate_s`: of each in real time;
-    `described`: what the cells' run.json say of this run."""
+    """The cells that are still to be run, in their order. `described`: what the cells' run.json say
+    of this run."""
 
     def __init__(
         self,
@@ -56,14 +57,14 @@ class Sweep:
         clock: Clock,
         reporter: Reporter,
         *,
-        estimate_s: Callable[[Planned], float],
+        estimates: Estimates,
         described: Mapping[str, Any],
         keep_work: bool,
         build: Path,
         captures: Captures,
     ) -> None:
         self._run, self._clock, self._reporter = run, clock, reporter
-        self._estimate_s, self._described = estimate_s, described
+        self._estimates, self._described = estimates, described
         self._keep_work, self._build, self._captures = keep_work, build, captures
         self._running: dict[str, RunningCell] = {}
         self._numbers: dict[str, int] = {}
@@ -81,7 +82,7 @@ class Sweep:
         clock, reporter = self._clock, self._reporter
         try:
             with reporter:
-                total_s = sum(self._estimate_s(p) for p in waiting)
+                total_s = sum(self._estimates.of(p) for p in waiting)
                 reporter.total(len(waiting), total_s, clock.jobs)
                 while waiting or self._running:
                     while waiting and len(self._running) < clock.jobs:
@@ -105,7 +106,8 @@ class Sweep:
     def _start(self, item: Planned) -> None:
         name = item.cell.cell
         self._runs[name] = self._runs.get(name, 0) + 1
-        self._reporter.cell(name, self._numbers[name], self._estimate_s(item))
+        known = self._estimates
+        self._reporter.cell(name, self._numbers[name], known.of(item), known.rest_of(item))
         with interrupts_deferred():
             self._running[name] = RunningCell(
                 item,

@@ -82,6 +82,24 @@ def test_the_same_cell_counts_more_than_its_kind(
     assert found.of(planned(dataclasses.replace(other, cell="new"), geni5)) == 155.0  # the median
 
 
+def test_phases_of_earlier_cells_are_learnt(
+    tmp_path: Path, cells: dict[str, CellSpec], geni5: Network
+) -> None:
+    for number, replay_s in enumerate((40.0, 50.0, 90.0)):
+        stamp = f"20260101T00000{number}Z"
+        earlier(tmp_path, stamp, [cells["ldm7"]], 100.0)
+        folder = tmp_path / "lossy" / stamp / "cells" / cells["ldm7"].cell
+        folder.mkdir(parents=True)
+        phases = [{"text": "links", "real_s": 20.0}, {"text": "replaying", "real_s": replay_s}]
+        write_json(folder / "run.json", {"real_s": 100.0, "phases": phases})
+    found = estimates.read(tmp_path, NativeClock(), MACHINE)
+    item = planned(cells["ldm7"], geni5)
+    assert found.rest_of(item) == {"links": 0.8, "replaying": 0.5}  # the median
+    longer = dataclasses.replace(cells["ldm7"], duration_s=600.0)
+    assert found.rest_of(planned(longer, geni5)) == {}
+    assert found.rest_of(planned(cells["ldm6"], geni5)) == {}
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -297,8 +297,10 @@ def test_a_failed_cell_is_run_once_more(
     assert (kept / "problem.txt").read_text() == problem + "\n"
     assert (kept / "logs/cell.stderr").exists() == (way is not cannot_start)
     assert (kept / "captures/core.pcapng").exists() == (way is says_error)
-    attempt = json.loads((result.path / "cells/ldm7-m2-r20-p1/run.json").read_text())["attempt"]
-    assert attempt == 2
+    ran = json.loads((result.path / "cells/ldm7-m2-r20-p1/run.json").read_text())
+    assert ran["attempt"] == 2
+    assert [phase["text"] for phase in ran["phases"]] == ["replaying"]
+    assert 0 <= ran["phases"][0]["real_s"] <= ran["real_s"]
 
 
 def test_a_problem_names_files_where_they_stay(tmp_path: Path, stage: Stage) -> None:
