@@ -59,4 +59,4 @@ COPY . /downpour
 COPY --from=builder /out/build /downpour/build
 COPY --from=kernel --chown=downpour /kernel/ /home/downpour/.cache/
 WORKDIR /downpour
-CMD [".venv/bin/python", "-m", "experiments", "list"]
+CMD [".venv/bin/python", "-m", "downpour", "experiments"]

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m bench`: runs what was asked, prints tables, can be interrupted and resumed."""
+"""The commands that measure beside peers: print tables, can be interrupted and resumed."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final, Literal
+
+import typer
 
 from bench import job_process
 from bench.jobs import SECTIONS, Clock, Job, cells_of, jobs_of
@@ -18,13 +20,15 @@ from bench.markdown import markdown
 from bench.store import Store, manifest, new_directory, not_installed
 from bench.table import absent_tools, report
 from bench.tools import BY_NAME, missing, tools_of
-from common.places import ROOT
+from common.command_line import Failure, command, count, group, run, unknown, whole
+from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
+from common.places import ROOT, RUNS
 from common.quantities import minutes_text
 from common.shell import termination_as_interrupt
 from virtual.cores import available_cores
 from virtual.kernel_build import Kernel, KernelError, find_kernel
 
-EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+app = group("Measure fmtp-send/recv and the product queue beside their peers.")
 POLL_S: Final = 0.2
 
 
@@ -32,42 +36,67 @@ class UsageError(Exception):
     """What was asked cannot be; the text says what can."""
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench",
-        description="Measures fmtp-send/recv and the product queue beside their peers.",
-        epilog="exit code: 0 measured (whatever the figures), 1 our own tool failed, 2 bad usage, "
-        "130 interrupted (--resume goes on)",
-    )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    run = commands.add_parser("run", help="measure")
-    run.add_argument("--only", default="", metavar="SECTION,...", help=", ".join(SECTIONS))
-    run.add_argument("--tools", default="", metavar="TOOL,...", help=", ".join(BY_NAME))
-    run.add_argument("--cells", default="", metavar="REGEX", help="conditions, as tables show them")
-    run.add_argument("--repeats", type=int, default=5, metavar="N")
-    run.add_argument(
-        "--clock", choices=("auto", "native", "virtual"), default="auto",
-        help="of shaped, stream and small (auto: virtual if there is a kernel for it)",
-    )  # fmt: skip
-    run.add_argument("--jobs", type=int, default=0, metavar="N", help="guests at once")
-    run.add_argument("--resume", action="store_true", help="go on with the newest run")
-    run.add_argument("--runs", type=Path, default=ROOT / "runs" / "bench", metavar="DIR")
-    again = commands.add_parser("report", help="the tables of a run")
-    again.add_argument("directory", type=Path, nargs="?", default=ROOT / "runs/bench/latest")
-    again.add_argument("--markdown", action="store_true", help="as in docs/benchmarks.md")
-    for name, text in (("job", "one job, here"), ("guest", "one job, in virtual time")):
-        one = commands.add_parser(name, help=f"{text} (used by run)")
-        one.add_argument("job", type=Path)
-        one.add_argument("result", type=Path)
-        one.add_argument("build", type=Path)
-    return parser
+@contextmanager
+def told() -> Iterator[None]:
+    """Make one line and an exit code of what goes wrong in a command."""
+    try:
+        with termination_as_interrupt():
+            yield
+    except UsageError as error:
+        raise Failure(f"bench: {error}", EXIT_USAGE) from error
+    except KeyboardInterrupt:
+        text = "\nbench: interrupted; what was measured is kept, --resume goes on"
+        raise Failure(text, EXIT_INTERRUPTED) from None
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command of this room."""
+    return run(app, arguments, "downpour bench")
+
+
+@dataclass(kw_only=True)
+class RunOptions:
+    """Of `bench run`."""
+
+    only: Annotated[
+        str, typer.Option(metavar="SECTION,...", help=f"Of: {', '.join(SECTIONS)}.")
+    ] = ""
+    tools: Annotated[str, typer.Option(metavar="TOOL,...", help=f"Of: {', '.join(BY_NAME)}.")] = ""
+    cells: Annotated[
+        str, typer.Option(metavar="REGEX", help="Conditions, as the tables show them.")
+    ] = ""
+    repeats: Annotated[
+        int, typer.Option(parser=count, metavar="N", help="Of each measurement.")
+    ] = 5
+    clock: Annotated[
+        Literal["auto", "native", "virtual"],
+        typer.Option(help="Of shaped, stream, small; auto: virtual if there is a kernel for it."),
+    ] = "auto"
+    jobs: Annotated[
+        int, typer.Option(parser=whole, metavar="N", help="Guests at once (0: one per core).")
+    ] = 0
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest run.")] = False
+    plan: Annotated[bool, typer.Option("--plan", help="Check the options, and end.")] = False
+    runs: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where results go.", show_default=False)
+    ] = RUNS / "bench"
+
+
+@dataclass(kw_only=True)
+class ReportOptions:
+    """Of `bench report`."""
+
+    directory: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="Default: the newest.", show_default=False)
+    ] = RUNS / "bench/latest"
+    markdown: Annotated[bool, typer.Option("--markdown", help="As in docs/benchmarks.md.")] = False
 
 
 def chosen(text: str, valid: Sequence[str], what: str) -> list[str]:
     names = [name for name in text.split(",") if name] or list(valid)
     for name in names:
         if name not in valid:
-            raise UsageError(f"found {what} '{name}'; valid: {', '.join(valid)}")
+            raise UsageError(unknown(what, name, valid))
     return names
 
 
@@ -77,12 +106,10 @@ def clock_of(asked: str, kernel: Kernel | None) -> Clock:
     return "native" if asked == "native" or kernel is None else "virtual"
 
 
-def plan(options: argparse.Namespace, kernel: Kernel | None, build: Path) -> list[Job]:
+def plan(options: RunOptions, kernel: Kernel | None, build: Path) -> list[Job]:
     sections = chosen(options.only, SECTIONS, "section")
     names = chosen(options.tools, list(BY_NAME), "tool")
     clock = clock_of(options.clock, kernel)
-    if options.repeats < 1:
-        raise UsageError(f"found --repeats {options.repeats}; valid: 1 or more")
     cells = [cell for section in sections for cell in cells_of(section, clock)]
     try:
         cells = [cell for cell in cells if re.search(options.cells, cell.cell)]
@@ -162,7 +189,13 @@ def words(result: dict[str, object]) -> str:
     return ", ".join(f"{k} {float(str(v)):,.0f}" for k, v in rates.items())
 
 
-def _run(options: argparse.Namespace) -> int:
+@command(app, "run", told=told)
+def run_command(options: RunOptions) -> int:
+    """Measure.
+
+    Exit code: 0 measured (whatever the figures), 1 our own tool failed, 2 bad usage, 130
+    interrupted (--resume goes on).
+    """
     build = ROOT / "build"
     try:
         kernel = find_kernel()
@@ -171,6 +204,9 @@ def _run(options: argparse.Namespace) -> int:
     jobs = plan(options, kernel, build)
     if not jobs:
         raise UsageError("found nothing to measure: no cell and tool fit --only, --cells, --tools")
+    if options.plan:
+        print(f"{len(jobs)} jobs")
+        return EXIT_OK
     latest = options.runs / "latest"
     if options.resume and latest.exists():
         store = Store(latest.resolve())
@@ -190,7 +226,7 @@ def _run(options: argparse.Namespace) -> int:
         runner.run()
     finally:
         _report(store)
-    return EXIT_FAILED if runner.failed_ours else 0
+    return EXIT_FAILED if runner.failed_ours else EXIT_OK
 
 
 def _report(store: Store) -> None:
@@ -201,27 +237,14 @@ def _report(store: Store) -> None:
     print(text)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
-    try:
-        if options.command == "job":
-            return job_process.main_job(options.job, options.result, options.build)
-        if options.command == "guest":
-            return job_process.main_guest(options.job, options.result)
-        if options.command == "report":
-            if not (options.directory / "results.jsonl").exists():
-                raise UsageError(f"found no results.jsonl in '{options.directory}'")
-            store = Store(options.directory.resolve())
-            if options.markdown:
-                print(markdown(store.results), end="")
-            else:
-                _report(store)
-            return 0
-        with termination_as_interrupt():
-            return _run(options)
-    except UsageError as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return EXIT_USAGE
-    except KeyboardInterrupt:
-        print("\nbench: interrupted; what was measured is kept, --resume goes on", file=sys.stderr)
-        return EXIT_INTERRUPTED
+@command(app, "report", told=told)
+def report_command(options: ReportOptions) -> int:
+    """Print the tables of a run again."""
+    if not (options.directory / "results.jsonl").exists():
+        raise UsageError(f"found no results.jsonl in '{options.directory}'")
+    store = Store(options.directory.resolve())
+    if options.markdown:
+        print(markdown(store.results), end="")
+    else:
+        _report(store)
+    return EXIT_OK

@@ -1,20 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m experiments`: run experiments and report them."""
+"""`python -m experiments cell JOB.json OUT_DIR`: one cell, in a process that the runner starts."""
 
 import sys
 from pathlib import Path
 
-
-def main() -> int:
-    # A cell's process imports no more than it needs: in virtual time each file costs.
-    if sys.argv[1:2] == ["cell"] and len(sys.argv) == 4:
-        from experiments.cells import cell_main
-
-        return cell_main.main(Path(sys.argv[2]), Path(sys.argv[3]), sys.stderr)
-    from experiments import cli
-
-    return cli.main()
-
+from experiments.cells import cell_main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1:2] != ["cell"] or len(sys.argv) != 4:
+        sys.exit("experiments: found no cell; valid: the command `downpour run`")
+    sys.exit(cell_main.main(Path(sys.argv[2]), Path(sys.argv[3]), sys.stderr))

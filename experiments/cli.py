@@ -1,54 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command line of the experiments.
+"""The commands that run experiments and report them.
 
 Exit codes: 0 every cell ran and all products were identical (regression: and every metric is within
 its band); 1 a cell failed, products differ or a metric is outside; 2 bad usage or input; 3 all ran,
-but a verdict is invalid: the figures are not to be trusted; 130 interrupted.
+but a verdict is invalid: do not trust the figures; 130 interrupted.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import typer
+
+from common.command_line import (
+    EXPERIMENTS,
+    PROGRAM,
+    Failure,
+    command,
+    given_arguments,
+    group,
+    run,
+)
 from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK, EXIT_USAGE
-from common.places import BUILD, RUNS
-from experiments.cells.captures import Captures
-from experiments.cells.captures import problems as capture_problems
-from experiments.cells.run_directory import (
-    FAILED,
-    PARTIAL,
-    latest_run,
-    partial_runs,
-    remove_partial,
-)
-from experiments.design.selection import ORDERS, ordered
-from experiments.design.spec import (
-    AnySpec,
-    SpecErrors,
-    UsageError,
-    at_level,
-    bundled,
-    find,
-    level_of,
-    load,
-    override,
-)
-from experiments.runs import estimates, plan_text, runner
-from experiments.runs.manifest import machine
+from common.places import RUNS
 from experiments.runs.options import (
-    add_guest_options,
-    clock_of,
-    count,
-    size_bytes,
+    RegressionOptions,
+    RepeatOptions,
+    ReportOptions,
+    RunChoices,
+    RunOptions,
+    VerifyOptions,
 )
-from experiments.runs.progress import make_reporter
-from topologies.watch.capture import DEFAULT_LIMIT_BYTES
+
+if TYPE_CHECKING:
+    from experiments.design.spec import AnySpec
+    from experiments.runs.runner import RunResult
 
 EXIT_CODES: Final = (
     "exit codes: 0 all ran and all products identical; 1 a cell failed, products differ or a "
@@ -56,150 +49,127 @@ EXIT_CODES: Final = (
     "invalid; 130 interrupted"
 )
 
-
-def _overrides(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="an experiment (see list) or a .yaml file")
-    parser.add_argument(
-        "--level", metavar="LEVEL", help="quick (minutes; the default) or paper (as the papers')"
-    )
-    parser.add_argument("--repeats", type=count, metavar="N", help="runs of each cell")
-    parser.add_argument("--duration", type=float, metavar="S", help="seconds of the trace")
-    parser.add_argument("--receivers", type=int, metavar="M", help="number of receivers")
-    parser.add_argument("--trace", metavar="FILE", help="lines 'SIZE YYYYMMDDhhmmss.mmm', or model")
-    parser.add_argument("--seed", type=int, metavar="N", help="base seed")
-    parser.add_argument(
-        "--queue-bytes",
-        type=size_bytes,
-        metavar="N",
-        help="sender's product queue (5GB in the paper)",
-    )
+app = group("Run experiments and report them.")
 
 
-def _capture_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--capture", action="append", default=[], metavar="LINK",
-        help="capture this link while cells run (a:b: at a's end, b:a: at b's), into the cell's "
-        "captures/LINK.pcapng; may be given several times",
-    )  # fmt: skip
-    parser.add_argument(
-        "--capture-bytes", type=size_bytes, default=DEFAULT_LIMIT_BYTES, metavar="N",
-        help="size of a capture at most: the latest frames (default: 64MB)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--snap-bytes", type=size_bytes, default=0, metavar="N",
-        help="of each frame that is captured (default: all)",
-    )  # fmt: skip
+@contextmanager
+def told() -> Iterator[None]:
+    """Make one line and an exit code of what goes wrong in a command."""
+    from common.shell import NetworkError
+    from experiments.design.spec import SpecErrors, UsageError
+    from experiments.runs.runner import RunError
 
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments",
-        description="Runs experiments on the emulated network and reports them.",
-        epilog=EXIT_CODES,
-    )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    run = commands.add_parser("run", help="run an experiment and print its report")
-    _overrides(run)
-    run.add_argument(
-        "--only", action="append", default=[], metavar="EXPR",
-        help="cells with these levels (receivers=8,16; repeat=1), or whose name has this regular "
-        "expression; may be given several times: all must hold",
-    )  # fmt: skip
-    run.add_argument("--dry-run", action="store_true", help="show the plan and end")
-    run.add_argument(
-        "--order", choices=ORDERS, default=ORDERS[0],
-        help="of the cells: random (by the base seed; the default), or as in the file",
-    )  # fmt: skip
-    run.add_argument(
-        "--include-invalid", action="store_true",
-        help="the report's means also count cells whose verdict is invalid",
-    )  # fmt: skip
-    run.add_argument("--resume", action="store_true", help="use cells of interrupted runs")
-    run.add_argument(
-        "--build", type=Path, default=BUILD, metavar="DIR", help="where the C programs are"
-    )
-    run.add_argument(
-        "--runs", type=Path, default=RUNS, metavar="DIR",
-        help="where results go (default: runs/ of the checkout)",
-    )  # fmt: skip
-    run.add_argument("--keep-work", action="store_true", help="keep the product queues")
-    _capture_options(run)
-    run.add_argument(
-        "--clock",
-        choices=("native", "virtual"),
-        default="native",
-        help="virtual: in guests whose clock jumps from event to event; no root, no kernel modules",
-    )
-    add_guest_options(run)
-    commands.add_parser("list", help="the experiments there are")
-    report = commands.add_parser(
-        "report", help="write and print a run's report again, or that of several runs side by side"
-    )
-    report.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="default: the newest")
-    report.add_argument(
-        "--include-invalid",
-        action="store_true",
-        help="cells with an invalid verdict are taken into means, figures and claims (one run)",
-    )
-    report.add_argument(
-        "--identical",
-        action="store_true",
-        help="exit 1 unless all repeats, of one run or of several, are identical to the last digit",
-    )
-    report.add_argument(
-        "--output", type=Path, metavar="DIR",
-        help="where the comparison of runs is written (default: runs/compared/RUN--RUN)",
-    )  # fmt: skip
-    report.add_argument(
-        "--json", type=Path, metavar="FILE", help="the comparison's figures with all digits"
-    )
-    commands.add_parser("repeat", help="run a run again from its manifest, and compare")
-    commands.add_parser("verify", help="check a run's files, and its metrics against its logs")
-    commands.add_parser("regression", help="a run held against the accepted bands of its metrics")
-    clean = commands.add_parser("clean", help="remove what interrupted and failed runs left")
-    clean.add_argument("--all", action="store_true", help="all results, too")
-    return parser
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    argv = list(sys.argv[1:] if arguments is None else arguments)
-    if argv[:1] == ["verify"]:
-        from experiments.runs import verify
-
-        return verify.main(argv[1:])
     try:
-        if argv[:1] == ["repeat"]:
-            from experiments.runs import repeat
-
-            return repeat.main(argv[1:])
-        if argv[:1] == ["regression"]:
-            from experiments.bounds import regression
-
-            return regression.main(argv[1:])
-        options = _parser().parse_args(argv)
-        if options.command == "list":
-            return _list()
-        if options.command == "report":
-            return _report(options)
-        if options.command == "clean":
-            return _clean(options.all)
-        return _run(options, argv)
+        yield
     except (SpecErrors, UsageError) as error:
-        print(error, file=sys.stderr)
-        return EXIT_USAGE
-    except (runner.RunError, runner.NetworkError) as error:
-        print(f"experiments: {error}", file=sys.stderr)
-        return EXIT_FAILED
+        raise Failure(str(error), EXIT_USAGE) from error
+    except (RunError, NetworkError) as error:
+        raise Failure(f"{PROGRAM}: {error}", EXIT_FAILED) from error
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        print(f"experiments: {error.filename}: {error.strerror}", file=sys.stderr)
-        return EXIT_FAILED
+        raise Failure(f"{PROGRAM}: {error.filename}: {error.strerror}", EXIT_FAILED) from error
     except KeyboardInterrupt:
-        print("\nexperiments: interrupted; the network is down", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        raise Failure(f"\n{PROGRAM}: interrupted; the network is down", EXIT_INTERRUPTED) from None
 
 
-def _spec(options: argparse.Namespace) -> tuple[AnySpec, str | None]:
-    """The experiment as it is to be run, and at which level."""
+def main(arguments: Sequence[str]) -> int:
+    """Run one command of this room."""
+    return run(app, arguments)
+
+
+@command(app, "run", told=told, panel=EXPERIMENTS)
+def run_command(options: RunOptions) -> int:
+    """Run an experiment and print its report."""
+    return run_experiment(options.name, options.clock, options)
+
+
+@command(app, "experiments", told=told, panel=EXPERIMENTS)
+def experiments_command() -> int:
+    """List the experiments."""
+    from experiments.design.spec import bundled, find, load
+
+    for name in bundled():
+        print(f"{name:12} {load(find(name)).description}")
+    return EXIT_OK
+
+
+@command(app, "report", told=told, panel=EXPERIMENTS)
+def report_command(options: ReportOptions) -> int:
+    """Write and print a run's report again, or compare runs."""
+    from experiments.runs import runner
+
+    runs = options.runs or []
+    if len(runs) > 1 or options.identical or options.json is not None:
+        from experiments.runs import compare
+
+        return compare.main(
+            runs or [_newest()],
+            output=options.output,
+            json_file=options.json,
+            identical=options.identical,
+        )
+    found = runs[0] if runs else _newest()
+    if not (found / "cells").is_dir():
+        raise Failure(
+            f"{PROGRAM}: found {found}; valid: a run directory, runs/EXPERIMENT/STAMP", EXIT_USAGE
+        )
+    return runner.report(found, include_invalid=options.include_invalid)
+
+
+@command(app, "regression", told=told, panel=EXPERIMENTS)
+def regression_command(options: RegressionOptions) -> int:
+    """Hold a run against the accepted bands of its metrics."""
+    from experiments.bounds import regression
+
+    return regression.main(options)
+
+
+@command(app, "repeat", told=told, panel=EXPERIMENTS)
+def repeat_command(options: RepeatOptions) -> int:
+    """Run a run again from its manifest, and compare."""
+    from experiments.runs import repeat
+
+    return repeat.main(options)
+
+
+@command(app, "verify", told=told, panel=EXPERIMENTS)
+def verify_command(options: VerifyOptions) -> int:
+    """Check a run's files, and its metrics against its logs."""
+    from experiments.runs import verify
+
+    return verify.main(options)
+
+
+@dataclass(kw_only=True)
+class CleanOptions:
+    """Of `clean`."""
+
+    all: Annotated[bool, typer.Option("--all", help="All results, too.")] = False
+
+
+@command(app, "clean", told=told, panel=EXPERIMENTS)
+def clean_command(options: CleanOptions) -> int:
+    """Remove what interrupted and failed runs left."""
+    from experiments.cells.run_directory import PARTIAL, partial_runs, remove_partial
+
+    removed = 0
+    for experiment in sorted(p for p in RUNS.glob("*") if p.is_dir()):
+        for partial in partial_runs(experiment.parent, experiment.name):
+            remove_partial(partial)
+            removed += 1
+        if options.all and not any(experiment.glob(f".*{PARTIAL}")):  # none is being made
+            shutil.rmtree(experiment)
+            removed += 1
+    print(f"removed {removed} directories")
+    return EXIT_OK
+
+
+# -- a run ------------------------------------------------------------------------------------
+def _spec(name: str, options: RunChoices) -> tuple[AnySpec, str | None]:
+    """Return the experiment as it is to be run, and its level."""
+    from experiments.design.spec import at_level, find, level_of, load, override
+
     given: dict[str, Any] = {
         "duration_s": options.duration,
         "receivers": options.receivers,
@@ -208,24 +178,31 @@ def _spec(options: argparse.Namespace) -> tuple[AnySpec, str | None]:
         "seed": options.seed,
         "queue_bytes": options.queue_bytes,
     }
-    spec = load(find(options.name))
+    spec = load(find(name))
     return override(at_level(spec, options.level), given), level_of(spec, options.level)
 
 
-def _list() -> int:
-    for name in bundled():
-        print(f"{name:12} {load(find(name)).description}")
-    return EXIT_OK
+def run_experiment(name: str, clock_name: str, options: RunChoices) -> int:
+    """Run the experiment, or show its plan. Return the exit code.
 
+    Raises SpecErrors, UsageError, RunError, NetworkError, OSError.
+    """
+    from experiments.cells.captures import Captures
+    from experiments.cells.captures import problems as capture_problems
+    from experiments.design.selection import ordered
+    from experiments.design.spec import UsageError
+    from experiments.runs import estimates, plan_text, runner
+    from experiments.runs.clocks import clock_of
+    from experiments.runs.manifest import machine
+    from experiments.runs.progress import make_reporter
 
-def _run(options: argparse.Namespace, argv: Sequence[str]) -> int:
-    spec, level = _spec(options)
+    spec, level = _spec(name, options)
     planned = runner.plan(spec, level, options.only)
     captures = Captures(tuple(options.capture), options.capture_bytes, options.snap_bytes)
     if wrong := capture_problems(captures, (p.network for p in planned)):
         raise UsageError("\n".join(wrong))
-    runs: Path = options.runs.resolve()
-    clock = clock_of(options, planned, runs)
+    runs = options.runs.resolve()
+    clock = clock_of(clock_name, options, planned, runs, plan_only=options.dry_run)
     known = estimates.read(runs, clock, machine())
     lines = plan_text.summary(
         spec, planned, known, order=options.order, clock=clock.name, jobs=clock.jobs
@@ -249,25 +226,29 @@ def _run(options: argparse.Namespace, argv: Sequence[str]) -> int:
             resume=options.resume,
             keep_work=options.keep_work,
             build=options.build.resolve(),
-            command=["experiments", *argv],
+            command=[PROGRAM, *given_arguments()],
             clock=clock,
             captures=captures,
             include_invalid=options.include_invalid,
         ),
     )
-    text = result.path / "report/report.txt"
-    if text.exists():
-        print(text.read_text(), end="")
-        print(
-            f"Results: {_shown(result.path)}, report: {_shown(result.path / 'report/index.html')}"
-        )
-    else:
-        print(f"Results: {_shown(result.path)}")
+    _tell(result)
     return _judge(result)
 
 
-def _judge(result: runner.RunResult) -> int:
+def _tell(result: RunResult) -> None:
+    text = result.path / "report/report.txt"
+    if not text.exists():
+        print(f"Results: {_shown(result.path)}")
+        return
+    print(text.read_text(encoding="utf-8"), end="")
+    print(f"Results: {_shown(result.path)}, report: {_shown(result.path / 'report/index.html')}")
+
+
+def _judge(result: RunResult) -> int:
     """The exit code, and on stderr why it is not 0."""
+    from experiments.cells.run_directory import FAILED
+
     code = EXIT_OK
     for name in result.invalid:
         _shout(f"{name}: verdict INVALID: its figures are not to be trusted")
@@ -303,39 +284,11 @@ def _shown(path: Path) -> Path:
         return path
 
 
-def _report(options: argparse.Namespace) -> int:
-    runs: list[Path] = options.runs
-    if len(runs) > 1 or options.identical or options.json is not None:
-        from experiments.runs import compare
-
-        return compare.main(
-            runs or [_newest()],
-            output=options.output,
-            json_file=options.json,
-            identical=options.identical,
-        )
-    run = runs[0] if runs else _newest()
-    if not (run / "cells").is_dir():
-        raise runner.RunError(f"found {run}; valid: a run directory, runs/EXPERIMENT/STAMP")
-    return runner.report(run, include_invalid=options.include_invalid)
-
-
 def _newest() -> Path:
-    run = latest_run(RUNS)
-    if run is None:
-        raise runner.RunError("found no run; valid: `make experiment-lossy` first")
-    return run
+    from experiments.cells.run_directory import latest_run
+    from experiments.runs.runner import RunError
 
-
-def _clean(everything: bool) -> int:
-    """What interrupted runs left; with --all every result, too."""
-    removed = 0
-    for experiment in sorted(p for p in RUNS.glob("*") if p.is_dir()):
-        for partial in partial_runs(experiment.parent, experiment.name):
-            remove_partial(partial)
-            removed += 1
-        if everything and not any(experiment.glob(f".*{PARTIAL}")):  # none is being made
-            shutil.rmtree(experiment)
-            removed += 1
-    print(f"removed {removed} directories")
-    return EXIT_OK
+    found = latest_run(RUNS)
+    if found is None:
+        raise RunError("found no run; valid: `make experiment-lossy` first")
+    return found

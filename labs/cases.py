@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m labs case N FILE.yaml CASE`: an experiment's first cell, in virtual time, with
+"""`downpour lab case N FILE.yaml CASE`: an experiment's first cell, in virtual time, with
 something done behind its back (labs/hidden_faults.py). Its verdict is taken away: the student
 gives it.
 """
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import json
 import sys
@@ -21,8 +20,6 @@ from experiments.cells.captures import NO_CAPTURES
 from experiments.cells.run_directory import RunDirectory, write_json
 from experiments.design.spec import (
     ExperimentSpec,
-    SpecErrors,
-    UsageError,
     load,
     override,
 )
@@ -32,10 +29,8 @@ from experiments.runs.planning import (
     check_machine,
     plan,
 )
-from experiments.runs.runner import NetworkError, RunError
 from experiments.runs.running_cell import Failed, RunningCell
 from labs.hidden_faults import (
-    CASES,
     DONE,
     Mischief,
     argv_of,
@@ -43,7 +38,7 @@ from labs.hidden_faults import (
 )
 from labs.measure import SEED, begun
 from labs.runs import RUNS
-from labs.spec import Lab, LabErrors
+from labs.spec import Lab
 from labs.workdir import LabError
 from virtual.guest import EXCHANGE, guest_python
 from virtual.kernel_build import find_kernel
@@ -115,32 +110,11 @@ def _tell(event: dict[str, Any]) -> None:
         print(f"  {event['text']}", file=sys.stderr, flush=True)
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m labs case",
-        description="Runs an experiment in virtual time, with something done behind its back.",
-        epilog="exit codes: 0 it ran; 1 it could not; 2 bad usage or input; 130 interrupted",
-    )
-    parser.add_argument("number", type=int, metavar="N", help="of the lab")
-    parser.add_argument("file", metavar="FILE", help="an experiment in the work directory")
-    parser.add_argument("case", choices=CASES)
-    parser.add_argument("--dir", type=Path, metavar="DIR", help="the work directory")
-    options = parser.parse_args(list(arguments))
-    try:
-        lab, work = begun(options.number, options.dir)
-        if CASE_SEED not in lab.spec.parameters:
-            raise LabError(f"found lab {lab.number}; valid: one with a parameter {CASE_SEED}")
-        place = run_case(
-            lab, work.student, work.directory, work.directory / options.file, options.case
-        )
-    except (LabErrors, LabError, SpecErrors, UsageError) as error:
-        print(f"labs: {error}", file=sys.stderr)
-        return EXIT_USAGE
-    except (RunError, NetworkError) as error:
-        print(f"labs: {error}", file=sys.stderr)
-        return EXIT_FAILED
-    except KeyboardInterrupt:
-        print("\nlabs: interrupted; the network is gone", file=sys.stderr)
-        return EXIT_INTERRUPTED
-    print(f"case {options.case}: its evidence, without a verdict, is in {place}")
+def main(number: int, directory: Path | None, file: str, case: str) -> int:
+    """Run the case. Raises LabErrors, LabError, SpecErrors, UsageError, RunError, NetworkError."""
+    lab, work = begun(number, directory)
+    if CASE_SEED not in lab.spec.parameters:
+        raise LabError(f"found lab {lab.number}; valid: one with a parameter {CASE_SEED}")
+    place = run_case(lab, work.student, work.directory, work.directory / file, case)
+    print(f"case {case}: its evidence, without a verdict, is in {place}")
     return EXIT_OK

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m parsers bench`: how fast each format is read, and what a cell of the papers' length
+"""`downpour bench parsers`: how fast each format is read, and what a cell of the papers' length
 costs. Every measurement is a process of its own: CPU time, and its peak of resident memory."""
 
 from __future__ import annotations

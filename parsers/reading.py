@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single files by their format, for `python -m parsers read` and `ldm-log`: reads them, prints."""
+"""Single files by their format, for `downpour parse` and `ldm-log`: reads them, prints."""
 
 from __future__ import annotations
 

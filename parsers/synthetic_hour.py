@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A SYNTHETIC cell of the papers' length for `python -m parsers bench`: nothing was measured.
+"""A SYNTHETIC cell of the papers' length for `downpour bench parsers`: nothing was measured.
 
 Sizes and gaps are random (seeded) with about the NGRID hour's totals; every file has as many lines
 as a real one.

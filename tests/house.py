@@ -32,7 +32,12 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "controller.paths",
         "controller.switches",
     ),
-    "controller.api": ("topologies.model.network", "controller.paths", "controller.service"),
+    "controller.api": (
+        "common",
+        "topologies.model.network",
+        "controller.paths",
+        "controller.service",
+    ),
     "controller.federation": (
         "topologies.model.document",
         "topologies.model.network",
@@ -53,7 +58,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "parsers.read": ("common.contracts", "parsers.base"),
     "parsers.measure": ("common.contracts", "parsers.base", "parsers.read"),
     "parsers.report": ("common.contracts", "parsers.base", "parsers.read", "parsers.measure"),
-    "parsers": ("parsers.base", "parsers.read", "parsers.measure", "parsers.report"),
+    "parsers": ("common", "parsers.base", "parsers.read", "parsers.measure", "parsers.report"),
     "virtual": ("common", "topologies.emulate.openvswitch"),
     "experiments.design": (
         "common",
@@ -83,6 +88,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "experiments.runs": (
         "common",
         "topologies.model",
+        "topologies.watch.capture",
         "topologies.emulate",
         "parsers",
         "virtual",
@@ -100,7 +106,6 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "experiments": (
         "common",
-        "topologies.watch.capture",
         "experiments.design",
         "experiments.cells",
         "experiments.runs",
@@ -124,7 +129,16 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "parsers.measure",
         "virtual",
     ),
-    "downpour": ("common", "topologies.emulate", "virtual"),
+    "downpour": (
+        "common",
+        "topologies",
+        "virtual",
+        "controller.api.ctl",
+        "parsers",
+        "experiments",
+        "bench",
+        "labs",
+    ),
 }
 ROOMS: Final = tuple(dict.fromkeys(place.split(".")[0] for place in MAY_IMPORT))
 

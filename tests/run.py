@@ -135,7 +135,7 @@ def _c(python: str, tier: str) -> list[Step]:
 
 
 def _regressions(python: str) -> list[Step]:
-    regression = (python, "-m", "experiments", "regression")
+    regression = (python, "-m", "downpour", "regression")
 
     def junit(name: str) -> tuple[str, str]:
         return ("--junit", str(LOGS / f"{name}.xml"))
@@ -144,7 +144,7 @@ def _regressions(python: str) -> list[Step]:
         Step(
             "kernel",
             "kernel for virtual time",
-            ((python, "-m", "virtual", "kernel"),),
+            ((python, "-m", "downpour", "virtual", "kernel"),),
             240,
             skip_code=EXIT_NO_SOURCE,
         ),

@@ -27,7 +27,7 @@ TESTS = (
 def test_kernel_datapath() -> None:
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "virtual", "run", "--limit-s", "900", "--"),
+            *(sys.executable, "-m", "downpour", "virtual", "run", "--limit-s", "900", "--"),
             *("/usr/bin/env", "DOWNPOUR_TEST_DATAPATH=system"),
             *(sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", *TESTS),
         ],

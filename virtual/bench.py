@@ -8,7 +8,6 @@ is one that NIC1 of a receiver took between the two readings of the counters.
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import subprocess
@@ -28,7 +27,7 @@ EXPERIMENT: Final = ROOT / "experiments/catalogue/lossy.yaml"
 NAME: Final = "virtual-bench"
 REPLAY: Final = "replaying the trace"
 QUEUE_BYTES: Final = 300_000_000
-EXIT_FAILED, EXIT_USAGE = 1, 2
+EXIT_FAILED = 1
 RAN: Final = (0, 3)  # 3: a verdict is invalid, which says nothing about speed
 
 
@@ -135,42 +134,31 @@ def table(rows: Sequence[Row]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _numbers(text: str) -> list[int]:
-    words = text.split(",")
-    if not all(word.isdigit() and int(word) > 0 for word in words):
-        raise argparse.ArgumentTypeError(f"found '{text}'; valid: whole numbers, as 1,4,8")
-    return [int(word) for word in words]
+@dataclass(frozen=True)
+class Choices:
+    """What is measured. `build`: where the C programs are (None: the checkout's)."""
+
+    receivers: Sequence[int]
+    rates_mbps: Sequence[int]
+    protocols: Sequence[str]
+    duration_s: float
+    repeats: int
+    build: Path | None
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m virtual bench",
-        description="Real time of the lossy experiment in virtual time, one guest at a time. "
-        "Compare figures of one machine only, and repeat them: other programs slow it down.",
-    )
-    parser.add_argument("--receivers", type=_numbers, default=[1, 4, 8, 16, 24], metavar="M,...")
-    parser.add_argument("--rates-mbps", type=_numbers, default=[20], metavar="R,...")
-    parser.add_argument("--protocols", default="ldm7", metavar="ldm7,ldm6")
-    parser.add_argument("--duration", type=float, default=20.0, metavar="S", help="of the trace")
-    parser.add_argument("--repeats", type=int, default=1, metavar="N")
-    parser.add_argument("--build", type=Path, metavar="DIR", help="where the C programs are")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there, too")
-    return parser
-
-
-def _run(options: argparse.Namespace, directory: Path) -> Path:
+def _run(options: Choices, directory: Path) -> Path:
     """Runs the experiment; the directory of its cells. Raises BenchError."""
     text = experiment_text(
         EXPERIMENT.read_text(encoding="utf-8"),
-        protocols=options.protocols.split(","),
+        protocols=options.protocols,
         receivers=options.receivers,
         rates_bps=[rate * 1_000_000 for rate in options.rates_mbps],
-        duration_s=options.duration,
+        duration_s=options.duration_s,
         repeats=options.repeats,
     )
     path = directory / f"{NAME}.yaml"
     path.write_text(text, encoding="utf-8")
-    argv = [sys.executable, "-m", "experiments", "run", str(path), "--clock", "virtual"]
+    argv = [sys.executable, "-m", "downpour", "run", str(path), "--clock", "virtual"]
     argv += ["--jobs", "1", "--queue-bytes", str(QUEUE_BYTES)]
     if options.build is not None:
         argv += ["--build", str(options.build)]
@@ -183,8 +171,8 @@ def _run(options: argparse.Namespace, directory: Path) -> Path:
     return made[-1] / "cells"
 
 
-def main(arguments: Sequence[str]) -> int:
-    options = _parser().parse_args(arguments)
+def main(options: Choices, json_file: Path | None = None) -> int:
+    """Measure and print the table. Return the exit code."""
     try:
         with tempfile.TemporaryDirectory(prefix="downpour-bench-") as name:
             cells = _run(options, Path(name))
@@ -194,11 +182,11 @@ def main(arguments: Sequence[str]) -> int:
         return EXIT_FAILED
     rows.sort(key=lambda row: (row.protocol, row.m, row.r_bps))
     print(table(rows), end="")
-    if options.json is not None:
+    if json_file is not None:
         values = [
             asdict(r)
             | {"packets_per_real_s": r.packets_per_real_s, "virtual_per_real": r.virtual_per_real}
             for r in rows
         ]
-        write_json(options.json, values)
+        write_json(json_file, values)
     return 0

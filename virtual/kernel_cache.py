@@ -264,7 +264,7 @@ def named_kernel(file: Path) -> Kernel:
     if not os.access(file, os.X_OK):
         raise KernelError(
             f"{KERNEL_FILE}: found '{file}', which cannot be executed; valid: a built kernel, or "
-            f"`python -m virtual kernel --from {file}` installs a compressed one"
+            f"`downpour virtual kernel --from {file}` installs a compressed one"
         )
     return Kernel(file.resolve(), build.version, build.digest, build.seccomp)
 

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command of the guest's kernel: find it, build it, install it from a file, write it to one.
 
-python -m virtual kernel [--source FILE] [--no-download] [--from FILE] [--export DIR]
+downpour virtual kernel [--source FILE] [--no-download] [--from FILE] [--export DIR]
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from common.quantities import duration_text
@@ -22,32 +20,11 @@ from virtual.kernel_source import KernelError, NoSourceError
 EXIT_OK, EXIT_FAILED, EXIT_NO_SOURCE, EXIT_INTERRUPTED = 0, 1, 3, 130
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m virtual kernel",
-        description="Builds the guest's kernel; returns at once if it is built.",
-        epilog="DOWNPOUR_KERNEL=FILE names a built kernel; DOWNPOUR_CACHE=DIR, the only cache. "
-        "Root builds for all users, in /var/cache/downpour.",
-    )
-    parser.add_argument("--source", type=Path, metavar="FILE", help="linux-source-*.tar.xz or .deb")
-    parser.add_argument(
-        "--no-download", action="store_true", help="only what lies in /usr/src, even if it is old"
-    )
-    files = parser.add_mutually_exclusive_group()
-    files.add_argument(
-        "--from", dest="file", type=Path, metavar="FILE",
-        help="install the kernel in FILE, which --export wrote, after checking its digest file",
-    )  # fmt: skip
-    files.add_argument(
-        "--export", type=Path, metavar="DIR", help="write the kernel and its digest file to DIR"
-    )
-    return parser
-
-
 def run(
     *, source: Path | None, download: bool, file: Path | None = None, export: Path | None = None
 ) -> int:
-    """Do what the options say. Exit codes: see `main`."""
+    """Do what the options say. Exit codes: 0 there is a kernel, 1 there is none, 3 there is none
+    because its source cannot be had here, 130 interrupted."""
     printer = Printer(sys.stderr)
     began = time.monotonic()
     try:
@@ -76,15 +53,3 @@ def _say_result(kernel: Kernel, known: Kernel | None, took_s: float) -> None:
     mode = "seccomp" if kernel.seccomp else "ptrace"
     what = "is there" if kernel == known else f"is ready after {duration_text(took_s)}"
     print(f"kernel: Linux {kernel.version} ({mode} mode) {what}: {kernel.path}")
-
-
-def main(argv: Sequence[str]) -> int:
-    """The command line. Exit codes: 0 there is a kernel, 1 there is none, 2 bad usage, 3 there is
-    none because its source cannot be got here, 130 interrupted."""
-    options = _parser().parse_args(argv)
-    return run(
-        source=options.source,
-        download=not options.no_download,
-        file=options.file,
-        export=options.export,
-    )

@@ -38,7 +38,7 @@ def export_kernel(directory: Path) -> Path:
     KernelError if there is no kernel, or it cannot be written."""
     kernel = kernel_cache.find_kernel()
     if kernel is None:
-        raise KernelError("found no kernel to export; valid: build one: python -m virtual kernel")
+        raise KernelError("found no kernel to export; valid: build one: downpour virtual kernel")
     build = kernel_cache.description_of(kernel.path)
     kernel_cache.check_content(kernel.path, build)
     build = dataclasses.replace(

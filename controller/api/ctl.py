@@ -1,104 +1,89 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m controller.api.ctl`: the path service from the command line.
+"""`downpour paths`: the path service from the command line.
 
 Exit codes: 0 done, 1 the service refused, 2 bad usage, 3 the service does not answer.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Final
 
+import typer
+
+from common.command_line import Failure, command, group, run
+from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from controller.api import ctl_text, picture
 from controller.api.path_client import PathClient, PathClientError
 from controller.paths.core import Endpoint
 
-EXIT_REFUSED, EXIT_USAGE, EXIT_NO_ANSWER = 1, 2, 3
-ADDRESS = "DOWNPOUR_PATH_SERVICE"
+EXIT_NO_ANSWER: Final = 3
+ADDRESS: Final = "DOWNPOUR_PATH_SERVICE"
+PLACE: Final = "SWITCH:PORT:VLAN[@MAC,MAC...]"
+
+app = group("The dynamic multipoint path service from the command line.")
 
 
 class UsageError(Exception):
-    pass
+    """What was asked cannot be; the text says what can."""
 
 
-def _value(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """`parse`, with its words for argparse's message."""
+@dataclass(frozen=True)
+class Service:
+    """Which service, and how its answers are shown."""
 
-    def parsed(text: str) -> Any:
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from error
-
-    return parsed
+    address: str | None
+    token_file: Path | None
+    ca_file: Path | None
+    json: bool
 
 
-def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
-        prog="python -m controller.api.ctl",
-        description="The dynamic multipoint path service from the command line.",
-        epilog="Exit codes: 0 done, 1 refused, 2 bad usage, 3 no answer.",
-    )
-    top.add_argument(
-        "--at",
-        metavar="ADDRESS",
-        default=os.environ.get(ADDRESS),
-        help=f"Unix socket or http(s)://HOST:PORT (default: ${ADDRESS})",
-    )
-    top.add_argument("--token-file", type=Path, metavar="FILE", help="the workgroup's token")
-    top.add_argument("--ca-file", type=Path, metavar="FILE", help="who signed the server's key")
-    top.add_argument("--json", action="store_true", help="print what the service answered")
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+_SERVICE: ContextVar[Service] = ContextVar("service")
 
-    def command(name: str, text: str, *, path: bool = False) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=text, description=text)
-        if path:
-            made.add_argument("path", metavar="PATH", help="name of the path")
-        return made
 
-    endpoint = _value(ctl_text.endpoint_of)
-    place = "SWITCH:PORT:VLAN[@MAC,MAC...]"
-    command("paths", "list paths")
-    command("show", "a path: what entered, what each edge and leaf got", path=True)
-    create = command("create", "make a path", path=True)
-    create.add_argument("--root", required=True, type=endpoint, metavar=place)
-    create.add_argument(
-        "--rate",
-        required=True,
-        type=_value(ctl_text.rate_of),
-        metavar="RATE",
-        help="e.g. 20M (bit/s), or best-effort",
-    )
-    create.add_argument("--steiner", action="store_true", help="leaves join the tree, not the root")
-    create.add_argument("--leaf-to-leaf", action="store_true", help="unicast between leaves, too")
-    create.add_argument(
-        "--end",
-        type=_value(lambda text: ctl_text.end_of(text, time.time())),
-        metavar="TIME",
-        help="+90m, or e.g. 2026-11-21T18:00 (UTC)",
-    )
-    create.add_argument("--workgroup", metavar="NAME", help="whose path it is (admins only)")
-    for name, text in (("add", "add leaves to a path"), ("remove", "remove leaves of a path")):
-        made = command(name, text, path=True)
-        made.add_argument("leaves", nargs="+", type=endpoint, metavar=place)
-    command("delete", "delete a path", path=True)
-    watch = command("watch", "print what happens, a line per event, without end")
-    watch.add_argument("--since", metavar="ID", help="also what happened after this event")
-    drawn = command("picture", "paths as DOT or SVG, with the VLAN id on each edge")
-    drawn.add_argument("paths", nargs="*", metavar="PATH", help="default: all")
-    drawn.add_argument("--counters", action="store_true", help="with frames sent and arrived")
-    drawn.add_argument(
-        "--output", type=Path, metavar="FILE", help="FILE.svg or FILE.dot (default: DOT on stdout)"
-    )
-    command("workgroup", "who the token's workgroup is, and what it may use")
-    command("switches", "the switches, and whether they hold what they shall")
-    return top
+@app.callback()
+def _service(
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", envvar=ADDRESS, help="Unix socket or http(s)://HOST:PORT."),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The workgroup's token.")
+    ] = None,
+    ca_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Who signed the server's key.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print what the service answered.")
+    ] = False,
+) -> None:
+    _SERVICE.set(Service(at, token_file, ca_file, as_json))
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Make one line and an exit code of what goes wrong in a command."""
+    try:
+        yield
+    except (UsageError, picture.PictureError) as error:
+        raise Failure(f"paths: {error}", EXIT_USAGE) from error
+    except PathClientError as error:
+        code = EXIT_FAILED if error.status else EXIT_NO_ANSWER
+        raise Failure(f"paths: {error.title}: {error}", code) from error
+    except KeyboardInterrupt:
+        raise Failure("", EXIT_INTERRUPTED) from None
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command of this room."""
+    return run(app, arguments, "downpour paths")
 
 
 def token_of(path: Path | None) -> str | None:
@@ -115,70 +100,186 @@ def token_of(path: Path | None) -> str | None:
     return token
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    top = parser()
-    arguments = top.parse_args(argv)
-    if not arguments.at:
-        top.error(f"no --at ADDRESS and no ${ADDRESS}; valid: a Unix socket or http(s)://HOST:PORT")
+def _asked() -> Service:
+    return _SERVICE.get()
+
+
+@contextmanager
+def _client() -> Iterator[PathClient]:
+    """Open the service that the command line names. UsageError."""
+    asked = _asked()
+    if not asked.address:
+        raise UsageError(
+            f"found no --at ADDRESS and no ${ADDRESS}; valid: a Unix socket or http(s)://HOST:PORT"
+        )
+    token = token_of(asked.token_file)
+    with PathClient(asked.address, token=token, ca_file=asked.ca_file) as service:
+        yield service
+
+
+def _tell(result: Any, text: Callable[[], str]) -> int:
+    print(json.dumps(result, indent=2) if _asked().json else text())
+    return EXIT_OK
+
+
+def _endpoint(text: str | Endpoint) -> Endpoint:
+    if isinstance(text, Endpoint):
+        return text
     try:
-        token = token_of(arguments.token_file)
-        with PathClient(arguments.at, token=token, ca_file=arguments.ca_file) as service:
-            run(service, arguments)
-    except (UsageError, picture.PictureError) as error:
-        print(f"ctl: {error}", file=sys.stderr)
-        return EXIT_USAGE
-    except PathClientError as error:
-        print(f"ctl: {error.title}: {error}", file=sys.stderr)
-        return EXIT_REFUSED if error.status else EXIT_NO_ANSWER
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+        return ctl_text.endpoint_of(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
-def run(service: PathClient, arguments: argparse.Namespace) -> None:
-    """Raises PathClientError, PictureError, UsageError."""
+def _rate(text: str | int) -> int:
+    try:
+        return text if isinstance(text, int) else ctl_text.rate_of(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
-    def tell(result: Any, text: Callable[[], str]) -> None:
-        print(json.dumps(result, indent=2) if arguments.json else text())
 
-    match arguments.command:
-        case "paths":
-            paths = service.paths()
-            tell(paths, lambda: ctl_text.paths_text(paths))
-        case "show":
-            path, counters = service.get(arguments.path), service.counters(arguments.path)
-            tell({"path": path, "counters": counters}, lambda: ctl_text.path_text(path, counters))
-        case "create":
-            made = service.create_path(
-                arguments.path,
-                arguments.root,
-                arguments.rate,
-                workgroup=arguments.workgroup,
-                algorithm="steiner" if arguments.steiner else None,
-                leaf_to_leaf=arguments.leaf_to_leaf,
-                end_time=arguments.end,
-            )
-            tell(made, lambda: _line(made))
-        case "add" | "remove":
-            change = service.add_leaf if arguments.command == "add" else service.remove_leaf
-            changed = _each(arguments.path, arguments.leaves, change)
-            tell(changed, lambda: _line(changed))
-        case "delete":
-            service.delete_path(arguments.path)
-            tell({}, lambda: f"path {arguments.path} deleted")
-        case "watch":
-            _watch(service, arguments)
-        case "picture":
-            _picture(service, arguments)
-        case "workgroup":
-            workgroup = service.workgroup()
-            tell(workgroup, lambda: ctl_text.workgroup_text(workgroup))
-        case "switches":
-            switches = service.health()["switches"]
-            rows = [(name, "up" if known else "down") for name, known in switches.items()]
-            tell(switches, lambda: ctl_text.table(("SWITCH", "STATE"), rows))
+def _end(text: str | float) -> float:
+    try:
+        return text if isinstance(text, float) else ctl_text.end_of(text, time.time())
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+@dataclass(kw_only=True)
+class PathOptions:
+    """Which path."""
+
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Name of the path.")]
+
+
+@command(app, "list", told=told)
+def list_command() -> int:
+    """List paths."""
+    with _client() as service:
+        paths = service.paths()
+        return _tell(paths, lambda: ctl_text.paths_text(paths))
+
+
+@command(app, "show", told=told)
+def show_command(options: PathOptions) -> int:
+    """Show a path: what entered, what each edge and leaf got."""
+    with _client() as service:
+        path, counters = service.get(options.path), service.counters(options.path)
+        result = {"path": path, "counters": counters}
+        return _tell(result, lambda: ctl_text.path_text(path, counters))
+
+
+@dataclass(kw_only=True)
+class CreateOptions(PathOptions):
+    """Of `paths create`."""
+
+    root: Annotated[Endpoint, typer.Option(parser=_endpoint, metavar=PLACE, help="Its root.")]
+    rate: Annotated[
+        int,
+        typer.Option(parser=_rate, metavar="RATE", help="e.g. 20M (bit/s), or best-effort."),
+    ]
+    steiner: Annotated[
+        bool, typer.Option("--steiner", help="Leaves join the tree, not the root.")
+    ] = False
+    leaf_to_leaf: Annotated[
+        bool, typer.Option("--leaf-to-leaf", help="Unicast between leaves, too.")
+    ] = False
+    end: Annotated[
+        float | None,
+        typer.Option(parser=_end, metavar="TIME", help="+90m, or e.g. 2026-11-21T18:00 (UTC)."),
+    ] = None
+    workgroup: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Whose path it is (admins only).")
+    ] = None
+
+
+@command(app, "create", told=told)
+def create_command(options: CreateOptions) -> int:
+    """Make a path."""
+    with _client() as service:
+        made = service.create_path(
+            options.path,
+            options.root,
+            options.rate,
+            workgroup=options.workgroup,
+            algorithm="steiner" if options.steiner else None,
+            leaf_to_leaf=options.leaf_to_leaf,
+            end_time=options.end,
+        )
+        return _tell(made, lambda: _line(made))
+
+
+@dataclass(kw_only=True)
+class LeavesOptions(PathOptions):
+    """Of `paths add` and `paths remove`."""
+
+    leaves: Annotated[
+        list[Endpoint],
+        typer.Argument(parser=_endpoint, metavar="LEAF...", help=f"Each: {PLACE}."),
+    ]
+
+
+@command(app, "add", told=told)
+def add_command(options: LeavesOptions) -> int:
+    """Add leaves to a path."""
+    with _client() as service:
+        changed = _each(options.path, options.leaves, service.add_leaf)
+        return _tell(changed, lambda: _line(changed))
+
+
+@command(app, "remove", told=told)
+def remove_command(options: LeavesOptions) -> int:
+    """Remove leaves of a path."""
+    with _client() as service:
+        changed = _each(options.path, options.leaves, service.remove_leaf)
+        return _tell(changed, lambda: _line(changed))
+
+
+@command(app, "delete", told=told)
+def delete_command(options: PathOptions) -> int:
+    """Delete a path."""
+    with _client() as service:
+        service.delete_path(options.path)
+        return _tell({}, lambda: f"path {options.path} deleted")
+
+
+@dataclass(kw_only=True)
+class WatchOptions:
+    """Of `paths watch`."""
+
+    since: Annotated[
+        str | None, typer.Option(metavar="ID", help="Also what happened after this event.")
+    ] = None
+
+
+@command(app, "watch", told=told)
+def watch_command(options: WatchOptions) -> int:
+    """Print what happens, a line per event, without end."""
+    with _client() as service:
+        for event in service.events(options.since):
+            if _asked().json:
+                shown = {"id": event.id, "kind": event.kind, "data": event.data}
+                print(json.dumps(shown), flush=True)
+            else:
+                print(ctl_text.event_text(event.kind, event.data), flush=True)
+    return EXIT_OK
+
+
+@command(app, "workgroup", told=told)
+def workgroup_command() -> int:
+    """Say who the token's workgroup is, and what it may use."""
+    with _client() as service:
+        workgroup = service.workgroup()
+        return _tell(workgroup, lambda: ctl_text.workgroup_text(workgroup))
+
+
+@command(app, "switches", told=told)
+def switches_command() -> int:
+    """List the switches, and whether they hold what they should."""
+    with _client() as service:
+        switches = service.health()["switches"]
+        rows = [(name, "up" if known else "down") for name, known in switches.items()]
+        return _tell(switches, lambda: ctl_text.table(("SWITCH", "STATE"), rows))
 
 
 def _each(
@@ -203,16 +304,31 @@ def _line(path: Mapping[str, Any]) -> str:
     return f"path {path['name']}: {path['state']}, {len(path['leaves'])} leaves"
 
 
-def _watch(service: PathClient, arguments: argparse.Namespace) -> None:
-    for event in service.events(arguments.since):
-        if arguments.json:
-            shown = {"id": event.id, "kind": event.kind, "data": event.data}
-            print(json.dumps(shown), flush=True)
-        else:
-            print(ctl_text.event_text(event.kind, event.data), flush=True)
+@dataclass(kw_only=True)
+class PictureOptions:
+    """Of `paths picture`."""
+
+    paths: Annotated[
+        list[str] | None, typer.Argument(metavar="[PATH]...", help="Default: all.")
+    ] = None
+    counters: Annotated[bool, typer.Option("--counters", help="With frames sent and arrived.")] = (
+        False
+    )
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="FILE.svg or FILE.dot (default: DOT on stdout)."),
+    ] = None
 
 
-def _picture(service: PathClient, arguments: argparse.Namespace) -> None:
+@command(app, "picture", told=told)
+def picture_command(options: PictureOptions) -> int:
+    """Draw paths as DOT or SVG, with the VLAN id on each edge."""
+    with _client() as service:
+        _picture(service, options)
+    return EXIT_OK
+
+
+def _picture(service: PathClient, arguments: PictureOptions) -> None:
     output: Path | None = arguments.output
     if output is not None and output.suffix not in (".dot", ".svg"):
         raise UsageError(f"--output {output}: valid: a name that ends with .svg or .dot")
@@ -235,7 +351,3 @@ def _picture(service: PathClient, arguments: argparse.Namespace) -> None:
     except OSError as error:
         partial.unlink(missing_ok=True)
         raise UsageError(f"--output {output}: {error.strerror}") from error
-
-
-if __name__ == "__main__":
-    sys.exit(main())

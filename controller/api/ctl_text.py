@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `python -m controller.api.ctl` understands and prints. Pure."""
+"""What `downpour paths` understands and prints. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m experiments regression [NAME]`: a run held against the accepted bands of its metrics.
+"""`downpour regression [NAME]`: a run held against the accepted bands of its metrics.
 
 Exit codes: 0 every metric is within its band; 1 one is not, or the run could not be made; 2 bad
 usage or input. What is written for CI systems is complete or absent.
@@ -7,12 +7,10 @@ usage or input. What is written for CI systems is complete or absent.
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import difflib
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -20,8 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from common.command_line import PROGRAM, given_arguments
 from common.exit_codes import EXIT_FAILED, EXIT_OK
-from common.places import BUILD, ROOT, RUNS
+from common.places import ROOT, RUNS
 from experiments.bounds import bands
 from experiments.bounds.bands_report import (
     Outcome,
@@ -38,59 +37,17 @@ from experiments.design.spec import (
     override,
 )
 from experiments.runs import runner
-from experiments.runs.options import add_guest_options, clock_of
+from experiments.runs.clocks import clock_of
+from experiments.runs.options import RegressionOptions
 from experiments.runs.progress import make_reporter
 from virtual.kernel_build import KernelError, find_kernel
 
-DEFAULT: Final = "regression"
-DEFAULT_TOLERANCE: Final = 0.001  # 0.1 %: for other packages' versions
 METRICS: Final = "metrics.json"
 FAILED_LOGS: Final = "logs of failed cells"
-SUMMARY_VARIABLE: Final = "GITHUB_STEP_SUMMARY"
 
 
-def _share(text: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", text.strip())
-    if match is None or float(match[1]) > 100:
-        raise argparse.ArgumentTypeError(f"found '{text}'; valid: 0% to 100%, e.g. 0.1%")
-    return float(match[1]) / 100
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments regression",
-        description="Runs an experiment and holds its metrics against the accepted bands.",
-        epilog="exit codes: 0 every metric is within its band; 1 one is not, or the run could not "
-        "be made; 2 bad usage or input",
-    )
-    parser.add_argument("name", nargs="?", default=DEFAULT, metavar="NAME",
-                        help=f"an experiment that has bands (default: {DEFAULT})")  # fmt: skip
-    parser.add_argument("--clock", choices=("auto", "native", "virtual"), default="auto",
-                        help="auto: virtual if its kernel is built, else native")  # fmt: skip
-    parser.add_argument("--duration", type=float, metavar="S", help="seconds of the trace")
-    parser.add_argument("--run", type=Path, metavar="RUN",
-                        help="judge this run directory instead of making a run")  # fmt: skip
-    parser.add_argument("--bands", type=Path, metavar="FILE",
-                        help="other bands than experiments/catalogue/bands/NAME.yaml")  # fmt: skip
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML there")
-    parser.add_argument("--summary", type=Path, metavar="FILE",
-                        help=f"append a Markdown summary to it (default: ${SUMMARY_VARIABLE}, "
-                        "if that is set)")  # fmt: skip
-    parser.add_argument("--update-bands", type=Path, metavar="FILE",
-                        help="write a proposal of new bands there, and show what differs; the "
-                        "bands in force stay as they are")  # fmt: skip
-    parser.add_argument("--tolerance", type=_share, default=DEFAULT_TOLERANCE, metavar="P%",
-                        help="of the measured values on either side, in a proposal "
-                        "(default: 0.1%%)")  # fmt: skip
-    parser.add_argument("--build", type=Path, default=BUILD, metavar="DIR",
-                        help="where the C programs are")  # fmt: skip
-    add_guest_options(parser)
-    return parser
-
-
-def main(argv: Sequence[str]) -> int:
+def main(options: RegressionOptions) -> int:
     """Raises UsageError, SpecErrors, OSError as `cli.main` reports them."""
-    options = _parser().parse_args(argv)
     path = options.bands if options.bands is not None else bands.path_of(options.name)
     file = bands.load(path)
     proposal: Path | None = options.update_bands
@@ -103,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
     began = time.monotonic()
     failed: Mapping[str, str] = {}
     try:
-        run = options.run if options.run is not None else _make(options, argv)
+        run = options.run if options.run is not None else _make(options)
         failed = _failed(run)
         if failed and not (run / METRICS).exists():  # no cell has a result: these are the reasons
             outcome = Outcome(options.name, facts=_places(run, path), failed=failed)
@@ -122,21 +79,22 @@ def main(argv: Sequence[str]) -> int:
 
 
 # -- the run ----------------------------------------------------------------------------------
-def _make(options: argparse.Namespace, argv: Sequence[str]) -> Path:
+def _make(options: RegressionOptions) -> Path:
     """Runs the experiment. Raises RunError, NetworkError, SpecErrors or UsageError."""
-    if options.clock == "auto":
+    asked = options.clock
+    if asked == "auto":
         try:
-            options.clock = "virtual" if find_kernel() is not None else "native"
+            asked = "virtual" if find_kernel() is not None else "native"
         except KernelError as error:
             raise runner.RunError(str(error)) from None
-        if options.clock == "native" and os.geteuid() != 0:
+        if asked == "native" and os.geteuid() != 0:
             raise runner.RunError(
                 "found no kernel for virtual time, and no root; valid: `make virtual-kernel` "
                 "first, or `make regression CLOCK=native`"
             )
     spec = override(at_level(load(find(options.name)), None), {"duration_s": options.duration})
     planned = runner.plan(spec)
-    clock = clock_of(options, planned)
+    clock = clock_of(asked, options, planned)
     runner.check_machine(planned, RUNS, options.build, clock.name)
     result = runner.run_experiment(
         spec,
@@ -144,7 +102,7 @@ def _make(options: argparse.Namespace, argv: Sequence[str]) -> Path:
         make_reporter(),
         runner.RunOptions(
             build=options.build.resolve(),
-            command=["experiments", "regression", *argv],
+            command=[PROGRAM, *given_arguments()],
             clock=clock,
         ),
     )
@@ -159,7 +117,7 @@ def _metrics(run: Path) -> Mapping[str, Any]:
     except (OSError, ValueError) as error:
         raise runner.RunError(
             f"found no metrics in {path} ({error}); valid: a run directory with its report "
-            "(`python -m experiments report RUN` writes it again)"
+            "(`downpour report RUN` writes it again)"
         ) from None
     if not isinstance(found, dict) or not isinstance(found.get("cells"), dict):
         raise runner.RunError(f"found {path} without cells; valid: metrics.json of a run")
@@ -201,7 +159,7 @@ def _shown(path: Path) -> str:
 
 
 # -- what it leaves ---------------------------------------------------------------------------
-def _tell(outcome: Outcome, options: argparse.Namespace) -> None:
+def _tell(outcome: Outcome, options: RegressionOptions) -> None:
     for name, problem in outcome.errors.items():
         print(f"*** {name}: {problem}", file=sys.stderr)
     if outcome.findings:
@@ -214,10 +172,8 @@ def _tell(outcome: Outcome, options: argparse.Namespace) -> None:
     if options.junit is not None:
         options.junit.parent.mkdir(parents=True, exist_ok=True)
         write_text(options.junit, junit(outcome))
-    variable = os.environ.get(SUMMARY_VARIABLE)
-    summary = options.summary or (Path(variable) if variable else None)
-    if summary is not None:
-        with summary.open("a", encoding="utf-8") as stream:
+    if options.summary is not None:
+        with options.summary.open("a", encoding="utf-8") as stream:
             stream.write(markdown(outcome))
 
 

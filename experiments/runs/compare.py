@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m experiments report RUN RUN ...`: runs side by side.
+"""`downpour report RUN RUN ...`: runs side by side.
 
 Points (combinations of factor levels) are set beside each other with their error bars. Cells under
 the same conditions (topology, factors, duration) are compared wherever they were made: those of one

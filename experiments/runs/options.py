@@ -1,76 +1,278 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that several commands of the experiments share."""
+"""Options of the commands that run and judge experiments, as Typer reads them."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, Final, Literal
 
-from common.places import RUNS
-from common.quantities import parse_size_bytes
-from experiments.design.spec import UsageError
-from experiments.runs import runner
-from experiments.runs.cell_process import CellProblem, Clock, NativeClock, VirtualClock
+import typer
+
+from common.command_line import count, number, size_bytes, whole
+from common.places import BUILD, RUNS
+from topologies.watch.capture import DEFAULT_LIMIT_BYTES
 from virtual.guest import STALL_S
-from virtual.kernel_build import KernelError, find_kernel
+
+NativeOrVirtual = Literal["native", "virtual"]
+Duration = Annotated[
+    float | None, typer.Option(parser=number, metavar="S", help="Seconds of the trace.")
+]
 
 
-def size_bytes(text: str) -> int:
-    """Bytes as a whole number, or with the units of experiment files."""
-    try:
-        return parse_size_bytes(int(text) if text.isdigit() else text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"found '{text}'; valid: {error}") from None
+@dataclass(kw_only=True)
+class GuestOptions:
+    """Of guests in virtual time."""
+
+    jobs: Annotated[
+        int | None,
+        typer.Option(parser=count, metavar="N", help="Guests at once (default: one per core)."),
+    ] = None
+    limit_s: Annotated[
+        float | None,
+        typer.Option(
+            "--limit-s", parser=number, metavar="S", help="Real seconds a cell may take (virtual)."
+        ),
+    ] = None
+    stall_s: Annotated[
+        float,
+        typer.Option(
+            "--stall-s",
+            parser=number,
+            metavar="S",
+            help="Real seconds without virtual progress that end a guest.",
+        ),
+    ] = STALL_S
 
 
-def count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"found '{text}'; valid: a whole number from 1 on")
-    return int(text)
+@dataclass(kw_only=True)
+class BuildOptions(GuestOptions):
+    """And where the C programs are."""
+
+    build: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where the C programs are.", show_default=False)
+    ] = BUILD
 
 
-def add_guest_options(parser: argparse.ArgumentParser) -> None:
-    """What `clock_of` reads beside `clock`."""
-    parser.add_argument(
-        "--jobs", type=count, metavar="N", help="guests at once (virtual; default: one per core)"
+@dataclass(kw_only=True)
+class Overrides(BuildOptions):
+    """What takes the place of values of the experiment's file."""
+
+    level: Annotated[
+        str | None,
+        typer.Option(metavar="LEVEL", help="quick (the default) or paper (as the papers')."),
+    ] = None
+    repeats: Annotated[
+        int | None, typer.Option(parser=count, metavar="N", help="Runs of each cell.")
+    ] = None
+    duration: Annotated[
+        float | None, typer.Option(parser=number, metavar="S", help="Seconds of the trace.")
+    ] = None
+    receivers: Annotated[
+        int | None, typer.Option(parser=whole, metavar="M", help="Number of receivers.")
+    ] = None
+    trace: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Lines 'SIZE YYYYMMDDhhmmss.mmm', or: model."),
+    ] = None
+    seed: Annotated[int | None, typer.Option(parser=whole, metavar="N", help="Base seed.")] = None
+    queue_bytes: Annotated[
+        int | None,
+        typer.Option(parser=size_bytes, metavar="N", help="Sender's product queue (paper: 5GB)."),
+    ] = None
+
+
+@dataclass(kw_only=True)
+class RunChoices(Overrides):
+    """How an experiment is run."""
+
+    only: Annotated[
+        list[str],
+        typer.Option(
+            metavar="EXPR",
+            help="Cells with these levels (receivers=8,16; repeat=1), or whose name matches "
+            "this regular expression. Several: all must hold.",
+        ),
+    ] = field(default_factory=list)
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and end.")] = False
+    order: Annotated[
+        Literal["random", "file"],
+        typer.Option(help="Of the cells: by seed, or as in the file."),
+    ] = "random"
+    include_invalid: Annotated[
+        bool,
+        typer.Option("--include-invalid", help="Means also count cells whose verdict is invalid."),
+    ] = False
+    resume: Annotated[bool, typer.Option("--resume", help="Use the cells of interrupted runs.")] = (
+        False
     )
-    parser.add_argument(
-        "--limit-s", type=float, metavar="S", help="real time a cell may take (virtual)"
-    )
-    parser.add_argument(
-        "--stall-s", type=float, default=STALL_S, metavar="S",
-        help="real time without virtual progress after which a guest is ended (virtual)",
-    )  # fmt: skip
+    runs: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where results go.", show_default=False)
+    ] = RUNS
+    keep_work: Annotated[bool, typer.Option("--keep-work", help="Keep the product queues.")] = False
+    capture: Annotated[
+        list[str],
+        typer.Option(
+            metavar="LINK",
+            help="Capture this link while cells run (a:b: at a's end, b:a: at b's) into "
+            "captures/LINK.pcapng of the cell. Several are possible.",
+        ),
+    ] = field(default_factory=list)
+    capture_bytes: Annotated[
+        int,
+        typer.Option(
+            parser=size_bytes,
+            metavar="N",
+            help="Size of a capture at most: the latest frames.",
+            show_default="64MB",
+        ),
+    ] = DEFAULT_LIMIT_BYTES
+    snap_bytes: Annotated[
+        int,
+        typer.Option(
+            parser=size_bytes, metavar="N", help="Of each captured frame.", show_default="all"
+        ),
+    ] = 0
 
 
-def clock_of(
-    options: argparse.Namespace, planned: Sequence[runner.Planned], runs: Path = RUNS
-) -> Clock:
-    """The clock asked for, fit for all that is planned, with results below `runs`. Raises
-    UsageError or RunError."""
-    if options.clock == "native":
-        if options.jobs not in (None, 1):
-            raise UsageError(
-                f"found --jobs {options.jobs}; valid: 1 with the native clock, because cells that "
-                "run at once disturb each other, or --clock virtual"
-            )
-        return NativeClock()
+@dataclass(kw_only=True)
+class RunOptions(RunChoices):
+    """Of `run`."""
+
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="An experiment, or a .yaml file."),
+    ]
+    clock: Annotated[
+        NativeOrVirtual,
+        typer.Option(help="virtual: guests whose clock jumps from event to event; needs no root."),
+    ] = "native"
+
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run: runs/EXPERIMENT/STAMP.")]
+
+
+@dataclass(kw_only=True)
+class RepeatOptions(BuildOptions):
+    """Of `repeat`."""
+
+    run: Run
+    clock: Annotated[
+        NativeOrVirtual | None, typer.Option(help="Default: the one that the run had.")
+    ] = None
+    other_programs: Annotated[
+        bool,
+        typer.Option("--other-programs", help="Go on with other programs than the run had."),
+    ] = False
+    against: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Run nothing: compare with this repetition."),
+    ] = None
+
+
+@dataclass(kw_only=True)
+class VerifyOptions:
+    """Of `verify`."""
+
+    run: Run
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")] = False
+
+
+def _share(text: str | float) -> float:
+    if isinstance(text, float):
+        return text
+    word = text.strip()
+    number = word.removesuffix("%").rstrip() if word.endswith("%") else ""
     try:
-        kernel = find_kernel()
-    except KernelError as error:
-        raise runner.RunError(str(error)) from None
-    if kernel is None:
-        raise runner.RunError(
-            "found no kernel for virtual time; valid: build it with `make virtual-kernel`"
-        )
-    clock = VirtualClock(
-        kernel, jobs=options.jobs, limit_s=options.limit_s, stall_s=options.stall_s
+        share = float(number) / 100
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1 or not number[:1].isdigit():
+        raise typer.BadParameter(f"found '{text}'; valid: 0% to 100%, e.g. 0.1%")
+    return share
+
+
+DEFAULT_TOLERANCE: Final = 0.001  # 0.1 %: for other packages' versions
+
+
+@dataclass(kw_only=True)
+class RegressionOptions(BuildOptions):
+    """Of `regression`."""
+
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="An experiment that has bands.")] = (
+        "regression"
     )
-    try:
-        clock.fit([(p.cell, p.trace.size_bytes) for p in planned])
-    except CellProblem as error:
-        raise runner.RunError(str(error)) from None
-    if on_disk := [p for p in planned if clock.on_disk(p.cell, p.trace.size_bytes)]:
-        runner.check_disk(on_disk, runs)
-    return clock
+    clock: Annotated[
+        Literal["auto", "native", "virtual"],
+        typer.Option(help="auto: virtual if its kernel is built, else native."),
+    ] = "auto"
+    duration: Annotated[
+        float | None, typer.Option(parser=number, metavar="S", help="Seconds of the trace.")
+    ] = None
+    run: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Judge this run directory instead of making a run."),
+    ] = None
+    bands: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Other bands than catalogue/bands/NAME.yaml."),
+    ] = None
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write JUnit XML there.")] = (
+        None
+    )
+    summary: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Append a Markdown summary to it.",
+            envvar="GITHUB_STEP_SUMMARY",
+        ),
+    ] = None
+    update_bands: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a proposal of new bands there and show what differs; the bands in force "
+            "stay as they are.",
+        ),
+    ] = None
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            parser=_share,
+            metavar="P%",
+            help="Of the measured values on either side, in a proposal.",
+            show_default="0.1%",
+        ),
+    ] = DEFAULT_TOLERANCE
+
+
+@dataclass(kw_only=True)
+class ReportOptions:
+    """Of `report`."""
+
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[RUN]...", help="Default: the newest. Several: side by side."),
+    ] = None
+    full: Annotated[bool, typer.Option("--full", help="Print the whole report.")] = False
+    include_invalid: Annotated[
+        bool,
+        typer.Option("--include-invalid", help="Means also count cells whose verdict is invalid."),
+    ] = False
+    identical: Annotated[
+        bool,
+        typer.Option(
+            "--identical", help="Exit code 1 unless all repeats are the same to the last digit."
+        ),
+    ] = False
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where the comparison goes (default: runs/compared/RUN--RUN).",
+        ),
+    ] = None
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The comparison's figures, all digits.")
+    ] = None

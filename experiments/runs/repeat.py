@@ -11,7 +11,6 @@ must agree within their error bars (`parsers.measure.agreement`).
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,9 +20,10 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from common.command_line import PROGRAM, given_arguments
 from common.contracts import FAITHFUL, INVALID
 from common.exit_codes import EXIT_FAILED, EXIT_OK
-from common.places import BUILD, RUNS
+from common.places import RUNS
 from experiments.design.spec import (
     MODEL,
     AnySpec,
@@ -34,7 +34,8 @@ from experiments.design.spec import (
 )
 from experiments.runs import manifest, runner
 from experiments.runs.cell_process import Clock
-from experiments.runs.options import add_guest_options, clock_of
+from experiments.runs.clocks import clock_of
+from experiments.runs.options import RepeatOptions
 from experiments.runs.planning import Planned
 from experiments.runs.progress import make_reporter
 from experiments.runs.runner import TOPOLOGY_COPY
@@ -230,36 +231,8 @@ def report(original: str, again: str, outcome: Outcome, notes: Sequence[str]) ->
     return render_text(Report("Downpour: repeat", f"{original}, {again}", banner, (section,)))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments repeat",
-        description="Runs a run again from its manifest and compares what comes out.",
-        epilog="exit codes: 0 reproduced; 1 not, or not decidable; 2 bad usage, or refused",
-    )
-    parser.add_argument("run", type=Path, metavar="RUN", help="runs/EXPERIMENT/STAMP")
-    parser.add_argument(
-        "--clock", choices=("native", "virtual"), help="default: the one that the run had"
-    )
-    parser.add_argument(
-        "--other-programs",
-        action="store_true",
-        help="go on with other versions of programs than the run had",
-    )
-    parser.add_argument(
-        "--against",
-        type=Path,
-        metavar="RUN",
-        help="run nothing: compare with this run, a repetition that there is already",
-    )
-    parser.add_argument("--build", type=Path, default=BUILD, metavar="DIR",
-                        help="where the C programs are")  # fmt: skip
-    add_guest_options(parser)
-    return parser
-
-
-def main(arguments: Sequence[str]) -> int:
+def main(options: RepeatOptions) -> int:
     """Raises UsageError, SpecErrors, RunError, OSError as `cli.main` reports them."""
-    options = _parser().parse_args(arguments)
     original = read(options.run)
     try:
         then = evaluate(original.path)
@@ -269,7 +242,7 @@ def main(arguments: Sequence[str]) -> int:
         again = options.against
         known: Mapping[str, Any] = read(again).raw
     else:
-        again = _run(original, options, arguments)
+        again = _run(original, options)
         known = read(again).raw
     notes = [f"Other than in the run: {text}." for text in
              _changes(changed(surroundings_of(original.raw), surroundings_of(known)))]  # fmt: skip
@@ -288,15 +261,15 @@ def _name(run: Path) -> str:
     return f"{target.parent.name}/{target.name}"
 
 
-def _run(original: Original, options: argparse.Namespace, arguments: Sequence[str]) -> Path:
+def _run(original: Original, options: RepeatOptions) -> Path:
     """Checks that it can be repeated, and runs it."""
-    options.clock = options.clock or original.clock
+    asked = options.clock or original.clock
     planned = plan(original)
     wrong = refusals(original, planned)
-    clock: Clock = clock_of(options, planned)
+    clock: Clock = clock_of(asked, options, planned)
     here = {"programs": manifest.programs(), **clock.describe()}
     programs = changed(programs_of(original.raw), programs_of(here))
-    if options.clock != original.clock:
+    if asked != original.clock:
         programs.pop("guest kernel", None)
     if not options.other_programs:
         wrong += _changes(programs)
@@ -312,7 +285,7 @@ def _run(original: Original, options: argparse.Namespace, arguments: Sequence[st
         runner.RunOptions(
             order=original.raw["order"],
             build=options.build.resolve(),
-            command=["experiments", "repeat", *arguments],
+            command=[PROGRAM, *given_arguments()],
             clock=clock,
         ),
     )

@@ -8,7 +8,6 @@ relative 1e-9 (another version of a library may sum in another order).
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
@@ -19,6 +18,7 @@ from typing import Any, Final
 
 from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from experiments.runs import digests
+from experiments.runs.options import VerifyOptions
 from parsers.base.jsonfiles import BadFile
 from parsers.measure.agreement import leaves
 from parsers.measure.evaluate import evaluate
@@ -146,16 +146,8 @@ def report(checked: Sequence[Checked]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(options: VerifyOptions) -> int:
     """Exit code: 0 verified, 1 something differs, 2 bad usage or input."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments verify",
-        description="Checks every file's digest and computes every metric from the logs again.",
-        epilog="exit codes: 0 verified; 1 something differs; 2 bad usage or input",
-    )
-    parser.add_argument("run", type=Path, metavar="RUN", help="runs/EXPERIMENT/STAMP")
-    parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
-    options = parser.parse_args(arguments)
 
     def progress(text: str) -> None:
         if not options.quiet:

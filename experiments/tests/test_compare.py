@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m experiments report RUN RUN` on SYNTHETIC runs (parsers/tests/synthetic.py)."""
+"""`downpour report RUN RUN` on SYNTHETIC runs (parsers/tests/synthetic.py)."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def traces() -> dict[str, Any]:
 
 
 def start(experiment: Path, *options: str) -> subprocess.Popen[str]:
-    argv = [sys.executable, "-m", "experiments", "run", str(experiment), *options]
+    argv = [sys.executable, "-m", "downpour", "run", str(experiment), *options]
     return subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
     )

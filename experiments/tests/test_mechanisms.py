@@ -60,7 +60,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     trace.write_text("".join(f"100000 201506150000{n // 10:02d}.{n % 10}00\n" for n in range(40)))
     path = folder / "mechanisms.yaml"
     path.write_text(EXPERIMENT.format(name=name, trace=trace))
-    argv = [sys.executable, "-m", "experiments", "run", str(path), "--clock", "virtual"]
+    argv = [sys.executable, "-m", "downpour", "run", str(path), "--clock", "virtual"]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=600)
     try:
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

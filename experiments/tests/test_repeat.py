@@ -21,6 +21,7 @@ from experiments.design.spec import (
 )
 from experiments.runs import manifest, repeat, runner
 from experiments.runs.cell_process import NativeClock
+from experiments.runs.options import RepeatOptions
 from experiments.runs.repeat import (
     main,
     plan,
@@ -144,7 +145,7 @@ def test_other_programs_are_refused(run: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(runner, "run_experiment", lambda *_, **__: pytest.fail("it ran"))
     monkeypatch.setattr(repeat, "evaluate", lambda _: None)
     with pytest.raises(UsageError) as caught:
-        main([str(changed(run, change))])
+        main(RepeatOptions(run=changed(run, change)))
     assert "tc was tc utility, iproute2-1.0, is " in str(caught.value)
     assert "--other-programs goes on all the same" in str(caught.value)
 
@@ -191,10 +192,10 @@ def test_virtual_time_is_the_same_to_the_digit(
 ) -> None:
     then = made(tmp_path, "then", regression, *repeats(), clock="virtual")
     now = made(tmp_path, "now", regression, *repeats(), clock="virtual")
-    assert main([str(then), "--against", str(now)]) == 0
+    assert main(RepeatOptions(run=then, against=now)) == 0
     assert "REPRODUCED to the last digit" in capsys.readouterr().out
     other = made(tmp_path, "other", regression, *repeats(late_us=(0, 0, 1)), clock="virtual")
-    assert main([str(then), "--against", str(other)]) == 1
+    assert main(RepeatOptions(run=then, against=other)) == 1
     text = capsys.readouterr().out
     assert "NOT REPRODUCED" in text
     assert "ldm7-m2-r20-p1-n3: " in text
@@ -208,13 +209,13 @@ def test_other_software_is_judged_by_the_error_bars(
     other = {**regression["git"], "commit": "f" * 40}
     late = (300, -200, -50)  # us: about as much too late as too early
     now = made(tmp_path, "now", regression, *repeats(late_us=late), clock="virtual", git=other)
-    assert main([str(then), "--against", str(now)]) == 0
+    assert main(RepeatOptions(run=then, against=now)) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "REPRODUCED within the error bars" in text
     assert f"commit was {regression['git']['commit']}, is {'f' * 40}" in text
     late = (5000, 5010, 5020)  # us: always
     now = made(tmp_path, "late", regression, *repeats(late_us=late), clock="virtual", git=other)
-    assert main([str(then), "--against", str(now)]) == 1
+    assert main(RepeatOptions(run=then, against=now)) == 1
     assert "NOT REPRODUCED" in capsys.readouterr().out
 
 
@@ -222,5 +223,5 @@ def test_one_native_run_each_decides_nothing(
     tmp_path: Path, regression: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     then, now = (made(tmp_path, n, regression, SyntheticCell("ldm7")) for n in ("then", "now"))
-    assert main([str(then), "--against", str(now)]) == 1
+    assert main(RepeatOptions(run=then, against=now)) == 1
     assert "NOT DECIDABLE" in capsys.readouterr().out

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments.runs import digests
+from experiments.runs.options import VerifyOptions
 from experiments.runs.verify import main, same_value
 from parsers.measure.agreement import leaves
 from parsers.report.publish import write_report
@@ -33,7 +34,7 @@ def run(original: Path, tmp_path: Path) -> Path:
 
 
 def verified(run: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    code = main([str(run), "--quiet"])
+    code = main(VerifyOptions(run=run, quiet=True))
     return code, capsys.readouterr().out
 
 
@@ -118,13 +119,13 @@ def test_without_digests_nothing_is_verified(run: Path, capsys: pytest.CaptureFi
 
 
 def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(tmp_path)]) == 2
+    assert main(VerifyOptions(run=tmp_path)) == 2
     assert "valid: a run directory" in capsys.readouterr().err
     (tmp_path / "cells").mkdir()
-    assert main([str(tmp_path)]) == 2
+    assert main(VerifyOptions(run=tmp_path)) == 2
     assert "metrics.json: found nothing" in capsys.readouterr().err
     (tmp_path / "metrics.json").write_text("[1]")
-    assert main([str(tmp_path)]) == 2
+    assert main(VerifyOptions(run=tmp_path)) == 2
     assert "not the metrics of a run" in capsys.readouterr().err
 
 

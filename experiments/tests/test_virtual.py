@@ -66,7 +66,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory, kernel: Kernel) -> Path:
 def start(checkout: Path, *arguments: str) -> subprocess.Popen[str]:
     python = str(checkout / ".venv/bin/python")
     drop = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
-    argv = [*(drop if os.geteuid() == 0 else []), python, "-m", "experiments", *arguments]
+    argv = [*(drop if os.geteuid() == 0 else []), python, "-m", "downpour", *arguments]
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(checkout.parent),
@@ -140,7 +140,7 @@ def test_an_interrupted_run_leaves_nothing(checkout: Path, number: signal.Signal
 
 def test_what_is_missing_is_said_in_one_line(checkout: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "DOWNPOUR_CACHE": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    argv = [sys.executable, "-m", "experiments", "run", *SMALL]
+    argv = [sys.executable, "-m", "downpour", "run", *SMALL]
     done = subprocess.run(
         argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
     )

@@ -236,7 +236,7 @@ def measure(context: Context, pairs: Sequence[Timers]) -> None:
     file = context.work / OWN_RUNS / "chosen.yaml"
     file.write_text(text)
     context.progress(f"measuring {'; '.join(shown(p) for p in pairs)} (half a minute)")
-    argv = [sys.executable, "-m", "experiments", "run", str(file), "--clock", "virtual"]
+    argv = [sys.executable, "-m", "downpour", "run", str(file), "--clock", "virtual"]
     try:
         done = subprocess.run(
             [*argv, "--runs", str(context.work / OWN_RUNS / "runs")],

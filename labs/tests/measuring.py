@@ -51,9 +51,9 @@ def begin(number: int, directory: Path, student: str = STUDENT) -> tuple[Lab, Wo
 
 
 def labs_verb(*words: str) -> str:
-    """What `python -m labs ...` says, both streams; it must end with 0."""
+    """What `downpour lab ...` says, both streams; it must end with 0."""
     done = subprocess.run(
-        [sys.executable, "-m", "labs", *words],
+        [sys.executable, "-m", "downpour", "lab", *words],
         cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=1200,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:]

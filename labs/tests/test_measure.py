@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from experiments.runs import digests
-from labs import cases, measure, runs
+from experiments.runs.options import RunChoices
+from labs import measure, runs
+from labs.cli import main
 from labs.hidden_faults import delay_commands
-from labs.measure import arguments_of
 from labs.spec import find_lab
 from labs.workdir import open_work
 from topologies.model.load import find, load
@@ -33,20 +34,28 @@ def cell(work: Path, stamp: str, m: int, verdict: str = "faithful", seed: int = 
     return place
 
 
-def test_experiments_is_called_with_the_students_seed_and_directory(tmp_path: Path) -> None:
+def test_a_run_has_the_students_seed_and_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lab = find_lab(5)
-    work, _ = open_work(lab, tmp_path / "w", "ann")
-    seed = str(lab.parameters("ann")["seed"])
-    argv = ["run", "scaling.yaml", "--clock", "virtual", "--runs", str(tmp_path / "w/runs")]
-    assert arguments_of(lab, work, "scaling.yaml", "virtual", []) == [*argv, "--seed", seed]
-    own = ["--seed", "9", "--only", "receivers=2"]
-    assert arguments_of(lab, work, "scaling.yaml", "virtual", own) == [*argv, *own]
+    open_work(lab, tmp_path / "w", "ann")
+    monkeypatch.chdir(tmp_path)
+    options = RunChoices(only=["receivers=2"])
+    measure.prepare(5, tmp_path / "w", "scaling.yaml", options)
+    assert options.runs == tmp_path / "w/runs" and options.only == ["receivers=2"]
+    assert options.seed == lab.parameters("ann")["seed"]
+    assert Path.cwd() == tmp_path / "w"
+    own = RunChoices(seed=9)
+    measure.prepare(5, tmp_path / "w", "scaling.yaml", own)
+    assert own.seed == 9
 
 
-@pytest.mark.parametrize("verb", [measure.main, cases.main])
-def test_a_lab_that_was_not_started(verb, tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
-    more = ["a"] if verb is cases.main else []
-    assert verb(["8", "truth.yaml", *more, "--dir", str(tmp_path / "none")]) == 2
+@pytest.mark.parametrize("verb", ["measure", "case"])
+def test_a_lab_that_was_not_started(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = ["a"] if verb == "case" else []
+    assert main([verb, "8", "truth.yaml", *more, "--dir", str(tmp_path / "none")]) == 2
     said = capsys.readouterr().err
     assert f"found no work directory of lab 8 at {tmp_path}/none; valid: start the lab" in said
     assert "Traceback" not in said
@@ -56,12 +65,12 @@ def test_another_labs_directory_and_a_file_that_is_not_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     open_work(find_lab(5), tmp_path / "w", "ann")
-    assert measure.main(["6", "sweep.yaml", "--dir", str(tmp_path / "w")]) == 2
+    assert main(["measure", "6", "sweep.yaml", "--dir", str(tmp_path / "w")]) == 2
     assert "is the work directory of lab 5; valid: one of 6" in capsys.readouterr().err
-    assert measure.main(["5", "sclaing.yaml", "--dir", str(tmp_path / "w")]) == 2
+    assert main(["measure", "5", "sclaing.yaml", "--dir", str(tmp_path / "w")]) == 2
     assert "found no file sclaing.yaml" in (said := capsys.readouterr().err)
     assert "scaling.yaml" in said.split("valid:")[1]
-    assert cases.main(["5", "scaling.yaml", "a", "--dir", str(tmp_path / "w")]) == 2
+    assert main(["case", "5", "scaling.yaml", "a", "--dir", str(tmp_path / "w")]) == 2
     assert "found lab 5; valid: one with a parameter case_seed" in capsys.readouterr().err
 
 

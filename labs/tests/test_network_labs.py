@@ -118,7 +118,17 @@ def test_time_stands_still_and_a_shell_lasts(kernel: Kernel, tmp_path: Path) -> 
         busy = [(p / "stat").read_text().rpartition(")")[2].split()[11:13] for p in kernels]
         time.sleep(1.0)
         assert busy == [(p / "stat").read_text().rpartition(")")[2].split()[11:13] for p in kernels]
-        argv = [sys.executable, "-m", "labs", "run", "1", "--dir", str(work.directory), "--"]
+        argv = [
+            sys.executable,
+            "-m",
+            "downpour",
+            "lab",
+            "run",
+            "1",
+            "--dir",
+            str(work.directory),
+            "--",
+        ]
         endless = subprocess.Popen(
             [*argv, "echo begun; while :; do sleep 1; done"],
             cwd=ROOM.parent,
@@ -134,7 +144,7 @@ def test_time_stands_still_and_a_shell_lasts(kernel: Kernel, tmp_path: Path) -> 
         endless.stdout.close()
         assert run(connection, "echo $x") == "17\n", "the shell is the same"
 
-        argv[3] = "check"
+        argv[4] = "check"
         checks = subprocess.Popen(
             argv[:-1], cwd=ROOM.parent, stderr=subprocess.PIPE, text=True, start_new_session=True
         )

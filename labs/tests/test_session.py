@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from labs import holder, session
-from labs.__main__ import main
 from labs.bash import Bash
+from labs.cli import main
 from labs.shell import prompt
 from labs.spec import ROOM
 from topologies.emulate import marks
@@ -152,10 +152,10 @@ def test_messages_and_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert " 1  A first multipoint VLAN by hand (network, 90 min, 100 points)" in out
     for line in (
         "lab: found '77'; valid: 1, ",
-        f"labs shell: found no lab 1 in {tmp_path}/none; valid: start it first (make lab N=1)",
+        f"lab: found no lab 1 in {tmp_path}/none; valid: start it first (make lab N=1)",
         f"nothing to check: found no lab 1 in {tmp_path}/none",
-        "labs run: found no command; valid: python -m labs run N -- COMMAND",
-        f"labs grade: {tmp_path}: found no result-N.json",
+        "lab: found no command; valid: downpour lab run N -- COMMAND",
+        f"lab: {tmp_path}: found no result-N.json",
     ):
         assert line in err
 
@@ -191,6 +191,6 @@ def test_native_needs_root(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_module_runs() -> None:
-    done = subprocess.run([sys.executable, "-m", "labs", "status"], cwd=ROOM.parent,
+    done = subprocess.run([sys.executable, "-m", "downpour", "lab", "status"], cwd=ROOM.parent,
                           capture_output=True, text=True, check=True)  # fmt: skip
     assert done.stdout == "no lab is up\n"

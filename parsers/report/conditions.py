@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from parsers.read.cell_files import CellTrace
 from parsers.report.document import Section, Table
 
-PROGRAM = ".venv/bin/python -m experiments"
+PROGRAM = "downpour"
 
 
 class Described(Protocol):
@@ -112,7 +112,7 @@ def repeat_section(manifest: Mapping[str, Any], run: str) -> Section:
         commands.append(f"git checkout {git['commit']}")
     if isinstance(command, list) and command:
         words = [str(word) for word in command]
-        rest = words[1:] if words[0].endswith("experiments") else words
+        rest = words[1:] if words[0] in ("experiments", PROGRAM) else words
         commands.append(f"{PROGRAM} {shlex.join(rest)}")
     commands += [
         f"{PROGRAM} repeat runs/{run}",

@@ -46,9 +46,9 @@ def test_text_has_what_was_found_and_not_every_table(written: Written) -> None:
     assert "Figure 'Nothing to see' is left out: no valid cell has throughput over rtt_ms." in text
     assert "ldm6-m16-r20-p1 no memory failed/x" in text
     assert "ldm6-m8-r20-p1-n3 host CPU: the host was saturated" in text
-    assert "-m experiments run synthetic --level quick" in text
+    assert "downpour run synthetic --level quick" in text
     assert "git checkout 0123456789abcdef" in text
-    assert "-m experiments verify runs/synthetic/s1" in text
+    assert "downpour verify runs/synthetic/s1" in text
     assert "Deliver" not in text  # the receivers' tables
     assert len(written.text.splitlines()) < 150
     assert max(len(line) for line in written.text.splitlines()) <= 100

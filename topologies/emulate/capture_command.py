@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m topologies capture LINK`: captures a link of a network that is up, until Ctrl-C."""
+"""`downpour capture LINK`: captures a link of a network that is up, until Ctrl-C."""
 
 from __future__ import annotations
 

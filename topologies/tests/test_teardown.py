@@ -22,7 +22,7 @@ from topologies.emulate.processes import relay_program
 
 pytestmark = pytest.mark.root
 
-CLI = [sys.executable, "-m", "topologies"]
+CLI = [sys.executable, "-m", "downpour"]
 TIMEOUT_S = 60.0
 
 # Holds a lab like an experiment does, until it is told to end by a line on its standard input.

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m virtual selftest`: is virtual time true? Every timer and shaper against theory."""
+"""`downpour virtual selftest`: is virtual time true? Every timer and shaper against theory."""
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import platform
@@ -78,21 +77,6 @@ class Table:
             print(f"  {line}")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m virtual selftest",
-        description="Measures every kind of timer and shaper in a guest and compares with theory.",
-        epilog="exit code: 0 all within tolerance, 1 something is off or failed, 2 bad usage",
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there, too")
-    parser.add_argument(
-        "--native",
-        action="store_true",
-        help="measure this machine's own kernel instead (root); reported, not judged",
-    )
-    return parser
-
-
 def _virtual(table: Table, kernel: Kernel) -> dict[str, Any]:
     """Fills the table from a guest. Raises GuestError, SelftestError."""
     complaints: list[str] = []
@@ -131,38 +115,34 @@ def _native(table: Table) -> dict[str, Any]:
     return {"kernel": platform.release(), "real_s": time.monotonic() - began}
 
 
-def _problem(options: argparse.Namespace) -> str:
-    if options.json is not None and not options.json.parent.is_dir():
-        return f"found --json '{options.json}'; valid: a file in a directory that exists"
-    if options.native and os.geteuid() != 0:
+def _problem(json_file: Path | None, native: bool) -> str:
+    if json_file is not None and not json_file.parent.is_dir():
+        return f"found --json '{json_file}'; valid: a file in a directory that exists"
+    if native and os.geteuid() != 0:
         return "found --native as an ordinary user; valid: as root (it makes network namespaces)"
     return ""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """See `--help`. Raises GuestError and KernelError, as the other commands of `virtual`."""
-    try:
-        options = _parser().parse_args(argv)
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else EXIT_USAGE
-    if problem := _problem(options):
+def main(json_file: Path | None = None, *, native: bool = False) -> int:
+    """Measure and judge. Return the exit code. Raises GuestError and KernelError."""
+    if problem := _problem(json_file, native):
         print(f"selftest: {problem}", file=sys.stderr)
         return EXIT_USAGE
     missing = next((path for path in (TIMERS, UDP) if not path.exists()), None)
     if missing is not None:
         print(f"selftest: {missing} is not built; valid: after `make build`", file=sys.stderr)
         return EXIT_OFF
-    judged = not options.native
+    judged = not native
     table = Table(judged=judged)
     try:
-        facts = _native(table) if options.native else _virtual(table, ensure_kernel())
+        facts = _native(table) if native else _virtual(table, ensure_kernel())
     except SelftestError as error:
         print(f"selftest: {error}", file=sys.stderr)
         return EXIT_OFF
     table.legend()
     found = document(table.rows, clock="virtual" if judged else "native", facts=facts)
-    if options.json is not None:
-        write_json(options.json, found)
+    if json_file is not None:
+        write_json(json_file, found)
     return _summary(table.rows, facts, judged=judged)
 
 

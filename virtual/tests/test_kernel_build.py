@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from virtual import kernel_build, kernel_cache, kernel_fetch, kernel_source
+from virtual import cli, kernel_build, kernel_cache, kernel_fetch, kernel_source
 from virtual.kernel_build import (
     Kernel,
     KernelError,
@@ -32,7 +32,6 @@ from virtual.kernel_build import (
     required_options,
 )
 from virtual.kernel_cache import CONFIG, digest_of
-from virtual.kernel_command import main
 from virtual.kernel_estimate import TYPICAL_FILES, Estimate, learn, rounded
 from virtual.kernel_progress import Printer
 from virtual.tests.played_machine import Machine
@@ -250,9 +249,9 @@ def test_no_source_to_be_had_is_told_apart_from_one_that_does_not_build(machine:
         raise KernelError("cannot resolve")
 
     machine.monkeypatch.setattr(kernel_fetch, "fetch", unreachable)
-    assert main([]) == 3
-    assert main(["--no-download"]) == 3
-    assert main(["--source", "/none/linux-source-7.2.tar.xz"]) == 1
+    assert cli.main(["kernel"]) == 3
+    assert cli.main(["kernel", "--no-download"]) == 3
+    assert cli.main(["kernel", "--source", "/none/linux-source-7.2.tar.xz"]) == 1
 
 
 def test_nothing_to_build_from(machine: Machine) -> None:
@@ -347,9 +346,9 @@ def test_interrupt_leaves_nothing_half(machine: Machine) -> None:
     machine.mode.write_text("slow")
     code = (
         "import pathlib, sys\n"
-        "from virtual import kernel_command, kernel_fetch\n"
+        "from virtual import cli, kernel_fetch\n"
         f"kernel_fetch.installed.__defaults__ = (pathlib.Path({str(machine.tmp / 'src')!r}),)\n"
-        "sys.exit(kernel_command.main([]))\n"
+        "sys.exit(cli.main(['kernel']))\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE, text=True
@@ -368,16 +367,14 @@ def test_interrupt_leaves_nothing_half(machine: Machine) -> None:
 
 def test_command(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     source = machine.source("7.2", seccomp=True, folder=machine.tmp)
-    assert main(["--source", str(source)]) == 0
+    assert cli.main(["kernel", "--source", str(source)]) == 0
     assert "kernel: Linux 7.2.4 (seccomp mode) is ready after " in capsys.readouterr().out
-    assert main([]) == 0
+    assert cli.main(["kernel"]) == 0
     assert "kernel: Linux 7.2.4 (seccomp mode) is there: " in capsys.readouterr().out
-    assert main(["--source", str(machine.tmp / "linux-source-9.9.tar.xz")]) == 1
+    assert cli.main(["kernel", "--source", str(machine.tmp / "linux-source-9.9.tar.xz")]) == 1
     said = capsys.readouterr()
     assert "linux-source-9.9.tar.xz: No such file or directory" in said.err and said.out == ""
-    with pytest.raises(SystemExit) as caught:
-        main(["--sauce"])
-    assert caught.value.code == 2
+    assert cli.main(["kernel", "--sauce"]) == 2
 
 
 def test_printer_is_plain_without_a_terminal() -> None:

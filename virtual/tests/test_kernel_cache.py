@@ -16,10 +16,9 @@ from pathlib import Path
 import pytest
 
 from common.places import ROOT
-from virtual import kernel_cache, kernel_file, kernel_source
+from virtual import cli, kernel_cache, kernel_file, kernel_source
 from virtual.kernel_build import Kernel, KernelError, ensure_kernel, find_kernel
 from virtual.kernel_cache import parse_build
-from virtual.kernel_command import main
 from virtual.kernel_file import export_kernel, install_kernel
 from virtual.tests.played_machine import Machine
 
@@ -171,9 +170,9 @@ def test_a_builder_that_was_killed_leaves_no_kernel(machine: Machine) -> None:
     machine.mode.write_text("slow")
     code = (
         "import pathlib, sys\n"
-        "from virtual import kernel_command, kernel_fetch\n"
+        "from virtual import cli, kernel_fetch\n"
         f"kernel_fetch.installed.__defaults__ = (pathlib.Path({str(machine.tmp / 'src')!r}),)\n"
-        "sys.exit(kernel_command.main([]))\n"
+        "sys.exit(cli.main(['kernel']))\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.DEVNULL, text=True
@@ -218,7 +217,7 @@ def test_a_named_kernel_that_does_not_fit_is_an_error(
     patch.setenv("DOWNPOUR_KERNEL", "/none/linux")
     with pytest.raises(KernelError, match="DOWNPOUR_KERNEL: found '/none/linux'; valid: a file"):
         find_kernel()
-    assert main([]) == 1
+    assert cli.main(["kernel"]) == 1
     assert capsys.readouterr().err.startswith("kernel: DOWNPOUR_KERNEL: found '/none/linux'; ")
     patch.setenv("DOWNPOUR_KERNEL", str(kernel.path))
     assert find_kernel() == kernel
@@ -245,7 +244,7 @@ def test_exported_then_installed_elsewhere(
     machine.source("7.2", seccomp=True)
     kernel = machine.ensure()
     release = machine.tmp / "release"
-    assert main(["--export", str(release)]) == 0
+    assert cli.main(["kernel", "--export", str(release)]) == 0
     (file,) = release.glob("*.xz")
     assert file.name.startswith(f"downpour-kernel-7.2.4-{kernel.digest}-")
     assert lzma.decompress(file.read_bytes()) == kernel.path.read_bytes()
@@ -254,7 +253,7 @@ def test_exported_then_installed_elsewhere(
     machine.monkeypatch.setenv("DOWNPOUR_CACHE", str(machine.tmp / "elsewhere"))
     machine.monkeypatch.setattr(kernel_cache, "compiler", lambda: "another gcc")
     assert find_kernel() is None
-    assert main(["--from", str(file)]) == 0
+    assert cli.main(["kernel", "--from", str(file)]) == 0
     found = find_kernel()
     assert found is not None and found.path.is_relative_to(machine.tmp / "elsewhere")
     assert found.path.read_bytes() == kernel.path.read_bytes() and os.access(found.path, os.X_OK)
@@ -319,7 +318,7 @@ def test_a_kernel_that_does_not_run_here_is_refused(machine: Machine) -> None:
 
 
 def test_nothing_to_export(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--export", str(machine.tmp / "release")]) == 1
+    assert cli.main(["kernel", "--export", str(machine.tmp / "release")]) == 1
     assert "found no kernel to export; valid: build one" in capsys.readouterr().err
     assert not (machine.tmp / "release").exists()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from virtual.selftest import cli
+from virtual import cli
 from virtual.selftest.inside import TIMERS
 from virtual.selftest.pair import UDP
 
@@ -21,7 +21,7 @@ LEAST_ROWS = 68
 @pytest.mark.usefixtures("kernel")
 def test_virtual_time_is_true(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert TIMERS.exists() and UDP.exists(), "the probes are not built: `make build`"
-    code = cli.main(["--json", str(tmp_path / "found.json")])
+    code = cli.main(["selftest", "--json", str(tmp_path / "found.json")])
     shown = capsys.readouterr()
     assert (tmp_path / "found.json").exists(), shown.err
     found = json.loads((tmp_path / "found.json").read_text())

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from virtual.cli import main
 from virtual.guest import Times
 from virtual.kernel_build import Kernel
 from virtual.selftest import cli, timers
@@ -162,7 +163,7 @@ def test_all_right_is_zero(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     guest_says(monkeypatch, to_line(ROW))
-    assert cli.main(["--json", str(tmp_path / "found.json")]) == 0
+    assert main(["selftest", "--json", str(tmp_path / "found.json")]) == 0
     assert "1 of 1 tests within tolerance (kernel 7.2.11)" in capsys.readouterr().out
     found = json.loads((tmp_path / "found.json").read_text())
     assert (found["clock"], found["ok"], found["virtual_s"]) == ("virtual", True, 147.0)
@@ -173,20 +174,20 @@ def test_one_that_is_off_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     guest_says(monkeypatch, to_line(ROW), to_line(replace(ROW, test="late", measured=30.0)))
-    assert cli.main([]) == 1
+    assert main(["selftest"]) == 1
     assert capsys.readouterr().out.endswith("\n  OFF: late\n")
 
 
 def test_no_row_at_all_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
     guest_says(monkeypatch)
-    assert cli.main([]) == 1
+    assert main(["selftest"]) == 1
 
 
 def test_a_guest_that_fails_is_quoted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     guest_says(monkeypatch, to_line(ROW), code=3)
-    assert cli.main([]) == 1
+    assert main(["selftest"]) == 1
     assert "in the guest, exit code 3: selftest: no veth" in capsys.readouterr().err
 
 
@@ -194,13 +195,13 @@ def test_noise_in_the_output_is_quoted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     guest_says(monkeypatch, "Segmentation fault")
-    assert cli.main([]) == 1
+    assert main(["selftest"]) == 1
     assert "found 'Segmentation fault'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["--fast"], ["--json", "/nowhere/found.json"], ["surplus"]])
 def test_bad_usage_is_two(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(arguments) == 2
+    assert main(["selftest", *arguments]) == 2
     assert arguments[-1] in capsys.readouterr().err
 
 
@@ -208,7 +209,7 @@ def test_native_wants_root(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert cli.main(["--native"]) == 2
+    assert main(["selftest", "--native"]) == 2
     assert "as root" in capsys.readouterr().err
 
 
@@ -216,5 +217,5 @@ def test_programs_that_are_not_built_are_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(cli, "TIMERS", tmp_path / "selftest-timers")
-    assert cli.main([]) == 1
+    assert main(["selftest"]) == 1
     assert "make build" in capsys.readouterr().err

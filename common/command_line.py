@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands of all rooms share: how they are declared, and how they refuse bad input.
+
+A command is a function that takes one dataclass of options, or nothing, and returns an exit code
+(common/exit_codes.py). Whatever goes wrong is one line on stderr.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from typing import Any, Final, TypeVar, get_type_hints
+
+import typer
+from typer.core import TyperGroup
+
+from common.exit_codes import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
+from common.quantities import parse_size_bytes
+
+PROGRAM: Final = "downpour"
+# Headings of the list of commands, in this order.
+EXPERIMENTS, NETWORKS, LABS, DEVELOPERS = "Experiments", "Networks", "Labs", "Developers"
+PANELS: Final = (EXPERIMENTS, NETWORKS, LABS, DEVELOPERS)
+
+_GIVEN: ContextVar[tuple[str, ...]] = ContextVar("given", default=())
+_Command = TypeVar("_Command", bound=Callable[..., int])
+
+
+class Failure(Exception):
+    """A command ends with `code`, and says `text` on stderr."""
+
+    def __init__(self, text: str, code: int = EXIT_USAGE) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Commands(TyperGroup):
+    """A group that lists its commands under their headings, in plain text."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands, one heading after the other."""
+        shown = [
+            (name, command)
+            for name in self.list_commands(ctx)
+            if (command := self.get_command(ctx, name)) is not None and not command.hidden
+        ]
+        limit = formatter.width - 6 - max((len(name) for name, _ in shown), default=0)
+        for panel in (*PANELS, None):
+            rows = [
+                (name, command.get_short_help_str(limit))
+                for name, command in shown
+                if getattr(command, "rich_help_panel", None) == panel
+                or (panel is None and getattr(command, "rich_help_panel", None) not in PANELS)
+            ]
+            if rows:
+                with formatter.section(panel or "Commands"):
+                    formatter.write_dl(rows)
+
+
+def group(text: str) -> typer.Typer:
+    """Return an empty set of commands; `text` says what they are about."""
+    return typer.Typer(
+        cls=Commands,
+        help=text,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        subcommand_metavar="COMMAND ...",
+    )
+
+
+def command(
+    app: typer.Typer,
+    name: str,
+    *,
+    told: Callable[[], AbstractContextManager[None]],
+    panel: str | None = None,
+    rest: bool = False,
+    hidden: bool = False,
+) -> Callable[[_Command], _Command]:
+    """Declare a command of `app`.
+
+    Inside `told` errors of the room become a Failure. `rest`: what follows the arguments is not
+    looked at (a command line of another program).
+    """
+    settings: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+    if rest:
+        settings |= {"allow_interspersed_args": False}
+
+    def declare(function: _Command) -> _Command:
+        called = _called(function, told)
+        app.command(name, rich_help_panel=panel, hidden=hidden, context_settings=settings)(called)
+        return function
+
+    return declare
+
+
+def _called(
+    function: Callable[..., int], told: Callable[[], AbstractContextManager[None]]
+) -> Callable[..., int]:
+    """Return `function` as Typer reads it: the fields of its options become parameters."""
+    hints = get_type_hints(function)
+    kind: Any = next((kind for name, kind in hints.items() if name != "return"), None)
+    types = get_type_hints(kind, include_extras=True) if kind is not None else {}
+
+    @functools.wraps(function)
+    def called(**values: Any) -> int:
+        with told():
+            code = function(kind(**values)) if kind is not None else function()
+        return code  # noqa: RET504 (told() may end the command)
+
+    fields = dataclasses.fields(kind) if kind is not None else ()
+    parameters = [_parameter(field, types[field.name]) for field in fields]
+    vars(called).pop("__wrapped__")
+    vars(called)["__signature__"] = inspect.Signature(parameters)
+    called.__annotations__ = types
+    return called
+
+
+def _parameter(field: dataclasses.Field[Any], annotation: Any) -> inspect.Parameter:
+    if field.default is not dataclasses.MISSING:
+        default = field.default
+    elif field.default_factory is not dataclasses.MISSING:
+        default = field.default_factory()
+    else:
+        default = inspect.Parameter.empty
+    return inspect.Parameter(
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
+
+
+def given_arguments() -> tuple[str, ...]:
+    """Return the words of the command line that is running, without the program's name."""
+    return _GIVEN.get()
+
+
+def run(app: typer.Typer, arguments: Sequence[str], program: str = PROGRAM) -> int:
+    """Run a command line. Return its exit code; errors are told on stderr."""
+    token = _GIVEN.set(tuple(arguments))
+    try:
+        made = typer.main.get_command(app)
+        code = made.main(list(arguments), prog_name=program, standalone_mode=False)
+        return code if isinstance(code, int) else EXIT_OK
+    except Failure as failure:
+        print(failure, file=sys.stderr)
+        return failure.code
+    except typer.TyperException as error:
+        print(usage_text(error), file=sys.stderr)
+        return EXIT_USAGE
+    except (KeyboardInterrupt, typer.Abort):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+    finally:
+        _GIVEN.reset(token)
+
+
+# -- bad usage --------------------------------------------------------------------------------
+def nearest(found: str, valid: Iterable[str]) -> str:
+    """Return " (nearest: NAME)", or nothing where no name is near."""
+    near = difflib.get_close_matches(found, list(valid), 1, 0.5)
+    return f" (nearest: {near[0]})" if near else ""
+
+
+def unknown(what: str, found: str, valid: Sequence[str]) -> str:
+    """Return the line that refuses a name."""
+    return f"found {what} '{found}'; valid: {', '.join(valid)}{nearest(found, valid)}"
+
+
+def usage_text(error: Any) -> str:
+    """Return one line for a mistake in the command line."""
+    context: Any = getattr(error, "ctx", None)
+    place = context.command_path if context is not None else PROGRAM
+    message = str(getattr(error, "message", error))
+    name = type(error).__name__
+    if name == "NoSuchOption":
+        valid = [max(p.opts, key=len) for p in context.command.get_params(context)
+                 if p.param_type_name == "option" and not getattr(p, "hidden", False)]  # fmt: skip
+        return f"{place}: {unknown('option', error.option_name, valid)}"
+    if name == "MissingParameter":
+        text = " ".join((getattr(error.param, "help", None) or "").split()).rstrip(".")
+        return f"{place}: found no {_label(error.param)}; valid: {text or place + ' --help'}"
+    if name == "BadOptionUsage":
+        option = error.option_name
+        return f"{place}: found {option} without a value; valid: {option} VALUE"
+    if name == "BadParameter":
+        label = f"{_label(error.param)}: " if getattr(error, "param", None) is not None else ""
+        return f"{label}{_bad_value(message)}"
+    if match := re.match(r"No such command '(.*?)'", message):
+        return f"{place}: {unknown('command', match[1], _names(context))}"
+    if match := re.match(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)", message):
+        usage = " ".join(context.command.collect_usage_pieces(context))
+        return f"{place}: found '{match[1]}' too many; valid: {place} {usage}"
+    if message.startswith("Missing command"):
+        return f"{place}: found no COMMAND; valid: {', '.join(_names(context))}"
+    return f"{place}: {' '.join(message.split())}"
+
+
+def _names(context: Any) -> list[str]:
+    commands = context.command.commands
+    return [name for name, made in commands.items() if not made.hidden]
+
+
+def _label(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return str(parameter.metavar or parameter.name.upper()).strip("[].")
+    return str(max(parameter.opts, key=len))
+
+
+def _bad_value(message: str) -> str:
+    """Return "found X; valid: Y" for what a type refused."""
+    text = " ".join(message.split()).removeprefix("Value error, ")
+    if match := re.match(r"'(.*)' is not (?:one of )?((?:'[^']*'(?:, )?)+)\.?$", text):
+        valid = re.findall(r"'([^']*)'", match[2])
+        return f"found '{match[1]}'; valid: {', '.join(valid)}{nearest(match[1], valid)}"
+    return text
+
+
+# -- types of options -------------------------------------------------------------------------
+# Typer also converts defaults, which are numbers already.
+def count(text: str | int) -> int:
+    """Return a whole number from 1 on."""
+    if isinstance(text, int):
+        return text
+    if not (text.isascii() and text.isdigit()) or int(text) < 1:
+        raise typer.BadParameter(f"found '{text}'; valid: a whole number from 1 on")
+    return int(text)
+
+
+def whole(text: str | int) -> int:
+    """Return a whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"found '{text}'; valid: a whole number") from None
+
+
+def number(text: str | float) -> float:
+    """Return a number."""
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"found '{text}'; valid: a number") from None
+
+
+def size_bytes(text: str | int) -> int:
+    """Return bytes from a whole number, or from one with the units of experiment files."""
+    if isinstance(text, int):
+        return text
+    try:
+        return parse_size_bytes(int(text) if text.isdigit() else text)
+    except ValueError as error:
+        raise typer.BadParameter(f"found '{text}'; valid: {error}") from None

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m downpour`: the command without its script. `doctor` needs nothing but Python."""
+
+import sys
+
+
+def main() -> int:
+    """Run the command line of this process. Return its exit code."""
+    if sys.argv[1:] == ["doctor"]:
+        sys.dont_write_bytecode = True
+        from downpour import doctor
+
+        return doctor.main()
+    from downpour import cli
+
+    return cli.main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

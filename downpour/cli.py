@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command `downpour`: the commands of all rooms under one name.
+
+Exit codes: 0 all is well; 1 a cell failed, products differ, or a metric is outside its band; 2 bad
+input; 3 a verdict is invalid; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+import typer
+
+from bench import cli as bench
+from common.command_line import (
+    DEVELOPERS,
+    EXPERIMENTS,
+    LABS,
+    NETWORKS,
+    PROGRAM,
+    Failure,
+    command,
+    group,
+    run,
+)
+from common.exit_codes import EXIT_OK
+from controller.api import ctl
+from downpour import skeleton
+from downpour.version import version
+from experiments import cli as experiments
+from labs import cli as labs
+from parsers import cli as parsers
+from topologies import cli as topologies
+from virtual import cli as virtual
+
+TEXT: Final = """A testbed in a box for reliable multicast file-stream distribution.
+
+Exit codes: 0 all is well; 1 a cell failed, products differ, or a metric is outside its band; 2 bad
+input; 3 a verdict is invalid; 130 interrupted."""
+
+app = group(TEXT)
+app._add_completion = True  # --install-completion, --show-completion
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Let the commands below report their own errors."""
+    yield
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"{PROGRAM} {version()}")
+        raise typer.Exit(EXIT_OK)
+
+
+@app.callback(invoke_without_command=True)
+def _top(
+    context: typer.Context,
+    _version_asked: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit(EXIT_OK)
+
+
+@command(app, "doctor", told=told, panel=EXPERIMENTS)
+def doctor_command() -> int:
+    """Say what works on this machine, and what is missing."""
+    from downpour import doctor
+
+    return doctor.main()
+
+
+@dataclass(kw_only=True)
+class CompletionOptions:
+    """Of `completion`."""
+
+    shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="SHELL")]
+
+
+@command(app, "completion", told=told, panel=DEVELOPERS)
+def completion_command(options: CompletionOptions) -> int:
+    """Print the completion script for bash, zsh or fish."""
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+
+    variable = f"_{PROGRAM.upper()}_COMPLETE"
+    print(get_completion_script(prog_name=PROGRAM, complete_var=variable, shell=options.shell))
+    return EXIT_OK
+
+
+def _compose() -> None:
+    for room in (experiments, parsers, topologies):
+        app.add_typer(room.app)
+    app.add_typer(topologies.topology, name="topology", rich_help_panel=NETWORKS)
+    app.add_typer(ctl.app, name="paths", rich_help_panel=NETWORKS)
+    app.add_typer(virtual.app, name="virtual", rich_help_panel=NETWORKS)
+    app.add_typer(labs.app, name="lab", rich_help_panel=LABS)
+    command(bench.app, "parsers", told=parsers.told)(parsers.speed_command)
+    app.add_typer(bench.app, name="bench", rich_help_panel=DEVELOPERS)
+    app.add_typer(skeleton.app, name="new", rich_help_panel=DEVELOPERS)
+
+
+_compose()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line. Return its exit code."""
+    return run(app, sys.argv[1:] if arguments is None else arguments)
+
+
+__all__ = ["Failure", "app", "main"]

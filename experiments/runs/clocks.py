@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The clock that a command line asks for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from common.places import RUNS
+from experiments.design.spec import UsageError
+from experiments.runs import runner
+from experiments.runs.cell_process import CellProblem, Clock, NativeClock, VirtualClock
+from experiments.runs.options import GuestOptions
+from virtual.kernel_build import Kernel, KernelError, find_kernel
+
+# A plan starts no guest: it is the same with a kernel that is yet to be built.
+_NOT_BUILT: Final = Kernel(Path("not-built"), "not built yet", "", seccomp=False)
+
+
+def needs_root() -> str:
+    """Return why this user cannot use the native clock; "" for root."""
+    if os.geteuid() == 0:
+        return ""
+    return (
+        f"found user id {os.geteuid()}; valid: root, or virtual time: add --clock virtual "
+        "(make: CLOCK=virtual)"
+    )
+
+
+def clock_of(
+    name: str,
+    options: GuestOptions,
+    planned: Sequence[runner.Planned],
+    runs: Path = RUNS,
+    *,
+    plan_only: bool = False,
+) -> Clock:
+    """Return the clock asked for, fit for all that is planned, with results below `runs`.
+
+    Raises UsageError or RunError. `plan_only`: nothing will run, so a kernel may be missing.
+    """
+    if name == "native":
+        if options.jobs not in (None, 1):
+            raise UsageError(
+                f"found --jobs {options.jobs}; valid: 1 with the native clock, because cells that "
+                "run at once disturb each other, or --clock virtual"
+            )
+        if not plan_only and (problem := needs_root()):
+            raise UsageError(problem)
+        return NativeClock()
+    try:
+        kernel = find_kernel()
+    except KernelError as error:
+        raise runner.RunError(str(error)) from None
+    if kernel is None and plan_only:
+        kernel = _NOT_BUILT
+    if kernel is None:
+        raise runner.RunError(
+            "found no kernel for virtual time; valid: build it with `downpour virtual kernel` "
+            "(make: virtual-kernel)"
+        )
+    clock = VirtualClock(
+        kernel, jobs=options.jobs, limit_s=options.limit_s, stall_s=options.stall_s
+    )
+    try:
+        clock.fit([(p.cell, p.trace.size_bytes) for p in planned])
+    except CellProblem as error:
+        raise runner.RunError(str(error)) from None
+    if on_disk := [p for p in planned if clock.on_disk(p.cell, p.trace.size_bytes)]:
+        runner.check_disk(on_disk, runs)
+    return clock

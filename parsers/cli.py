@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that read single files: logs of any age, and outputs of tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from common.command_line import (
+    EXPERIMENTS,
+    Failure,
+    command,
+    count,
+    group,
+    run,
+    size_bytes,
+    unknown,
+)
+from common.exit_codes import EXIT_FAILED, EXIT_USAGE
+
+app = group("Read logs and outputs of tools.")
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Make one line and an exit code of what goes wrong in a command."""
+    from parsers.base.jsonfiles import BadFile
+
+    try:
+        yield
+    except BadFile as error:
+        raise Failure(str(error), EXIT_USAGE) from error
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        text = f"{error.filename or ''}: {error.strerror}".lstrip(": ")
+        raise Failure(text, EXIT_FAILED) from error
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command of this room."""
+    return run(app, arguments)
+
+
+def _format(text: str) -> str:
+    from parsers.read.formats import FORMATS
+
+    names = ["auto", *(known.name for known in FORMATS)]
+    if text not in names:
+        raise typer.BadParameter(unknown("format", text, names))
+    return text
+
+
+@dataclass(kw_only=True)
+class ParseOptions:
+    """Of `parse`."""
+
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A log, or an output of a tool.")]
+    format: Annotated[
+        str,
+        typer.Option(
+            parser=_format, metavar="NAME", help="Of the file; auto: told by its beginning."
+        ),
+    ] = "auto"
+
+
+@command(app, "parse", told=told, panel=EXPERIMENTS)
+def parse_command(options: ParseOptions) -> int:
+    """Print a log's records as JSON lines.
+
+    Lines that are not understood go to stderr as file:line (exit code 1). A wrong --format names
+    all formats.
+    """
+    from parsers import reading
+
+    return reading.run_read(options.file, options.format)
+
+
+@dataclass(kw_only=True)
+class FileSetOptions:
+    """Of `ldm-log`."""
+
+    logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="Logs of receivers.")]
+    metadata: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The trace that was sent (default: the logs)."),
+    ] = None
+    group_bytes: Annotated[
+        int,
+        typer.Option(
+            parser=size_bytes,
+            metavar="G",
+            help="Bytes of a file-set (the papers' scripts: 209715200).",
+        ),
+    ] = 200_000_000
+
+
+@command(app, "ldm-log", told=told, panel=EXPERIMENTS)
+def file_sets_command(options: FileSetOptions) -> int:
+    """Print the papers' metrics of receivers' logs, as CSV.
+
+    Throughput and FFDR by file-sets of G bytes in sending order. One table for each log, and of
+    several logs their mean; -1: not defined.
+    """
+    from parsers import reading
+
+    return reading.run_file_sets(options.logs, options.metadata, options.group_bytes)
+
+
+@dataclass(kw_only=True)
+class SpeedOptions:
+    """Of `bench parsers`."""
+
+    receivers: Annotated[
+        int, typer.Option(parser=count, metavar="M", help="Whose logs are read.")
+    ] = 24
+    json: Annotated[Path | None, typer.Option(metavar="FILE", help="The figures, too.")] = None
+
+
+def speed_command(options: SpeedOptions) -> int:
+    """Measure how fast each format is read, and with what memory."""
+    from parsers import bench
+
+    return bench.run(options.receivers, options.json)
