@@ -45,14 +45,14 @@ doctor: ## what works here, what is missing and how to get it (installs nothing;
 
 # In virtual time nothing needs root; the guest's kernel is built once.
 experiment-%: build $(if $(filter virtual,$(CLOCK)),virtual-kernel) ## run experiments/NAME.yaml and print its report (make experiments: which there are)
-	$(if $(filter virtual,$(CLOCK)),@PYTHONPATH=$(CURDIR) $(PY) -m experiments run $* $(EXPERIMENT_ARGS),$(call as_root,-m experiments run $* $(EXPERIMENT_ARGS)))
+	$(if $(filter virtual,$(CLOCK)),@PYTHONPATH=$(CURDIR) $(PY) -m downpour run $* $(EXPERIMENT_ARGS),$(call as_root,-m downpour run $* $(EXPERIMENT_ARGS)))
 
 .PHONY: experiments
 experiments: setup ## the experiments there are
-	@$(PY) -m experiments list
+	@$(PY) -m downpour experiments
 
 # JUNIT= and SUMMARY= are for CI systems; which clock: virtual if its kernel is built, else this machine's.
-REGRESSION_ARGS = -m experiments regression $(if $(CLOCK),--clock $(CLOCK)) $(if $(JOBS),--jobs $(JOBS)) \
+REGRESSION_ARGS = -m downpour regression $(if $(CLOCK),--clock $(CLOCK)) $(if $(JOBS),--jobs $(JOBS)) \
   $(if $(DURATION),--duration $(DURATION)) $(if $(JUNIT),--junit $(JUNIT)) $(if $(SUMMARY),--summary $(SUMMARY))
 .PHONY: regression
 regression: build $(if $(filter virtual,$(CLOCK)),virtual-kernel) ## the 8-receiver run against the accepted bands of its metrics (CLOCK= JUNIT=file SUMMARY=file)
@@ -60,28 +60,28 @@ regression: build $(if $(filter virtual,$(CLOCK)),virtual-kernel) ## the 8-recei
 
 .PHONY: report
 report: setup ## write the report of the newest run (or RUN=directory) again
-	$(call as_root,-m experiments report $(RUN))
+	$(call as_root,-m downpour report $(RUN))
 
 .PHONY: up status shell down
 up: build ## bring a network up to play with (TOPOLOGY=, RECEIVERS=)
-	$(call as_root,-m topologies up $(TOPOLOGY) $(if $(RECEIVERS),--receivers $(RECEIVERS)))
+	$(call as_root,-m downpour up $(TOPOLOGY) $(if $(RECEIVERS),--receivers $(RECEIVERS)))
 status: setup ## what is up
-	$(call as_root,-m topologies status)
+	$(call as_root,-m downpour status)
 shell: setup ## a shell in a host of the network that is up (HOST=uva)
 	$(if $(HOST),,$(error found no HOST; valid: make shell HOST=name, with a name that `make status` lists))
-	$(call as_root,-m topologies shell $(HOST))
+	$(call as_root,-m downpour shell $(HOST))
 down: setup ## take the network down, and leftovers of dead runs
-	$(call as_root,-m topologies down)
+	$(call as_root,-m downpour down)
 
 # Labs run as you; on the native clock their networks need root.
 LAB_ARGS = $(if $(N),$(N),$(error found no N; valid: make $@ N=1, with a number that `make labs` lists)) $(if $(DIR),--dir $(DIR))
 LAB_CLOCK = $(if $(CLOCK),--clock $(CLOCK)) $(if $(STUDENT),--student '$(STUDENT)')
 define lab
-@$(if $(filter native,$(CLOCK)),$(SUDO) ,)env PYTHONPATH=$(CURDIR) $(PY) -m labs $(1)
+@$(if $(filter native,$(CLOCK)),$(SUDO) ,)env PYTHONPATH=$(CURDIR) $(PY) -m downpour lab $(1)
 endef
 .PHONY: labs lab lab-shell lab-check lab-reset lab-stop
 labs: setup ## the labs for a class there are (docs/labs.md)
-	@$(PY) -m labs list
+	@$(PY) -m downpour lab list
 # Students of one machine share a checkout that they may not write to: somebody else has built it.
 ifeq ($(shell test -w $(CURDIR) && echo yes),yes)
 LAB_NEEDS := build $(if $(filter native,$(CLOCK)),,virtual-kernel)
@@ -90,7 +90,7 @@ LAB_NEEDS := $(if $(filter native,$(CLOCK)),,shared-kernel)
 endif
 .PHONY: shared-kernel
 shared-kernel:
-	@$(PY) -B -m virtual kernel
+	@$(PY) -B -m downpour virtual kernel
 lab: $(LAB_NEEDS) ## start a lab (N=3 STUDENT=name DIR=~/downpour-labs/3 CLOCK=native)
 	$(call lab,start $(LAB_ARGS) $(LAB_CLOCK))
 lab-shell: ## a prompt in the lab's network (N=3); its time passes only while a command runs
@@ -126,11 +126,11 @@ analyze: setup ## gcc -fanalyzer and clang-tidy over the C programs
 coverage: setup ## line coverage of the C programs by their tests, with the shares that must be met
 	@$(PY) -m tests.quality coverage
 bench: build bench-setup ## beside UFTP, UDPcast, NORM, FLUTE, TCP, LMDB (ONLY=blast,shaped,stream,small,receivers,queue,paths REPEATS=5 TOOLS= CELLS= RESUME=1)
-	$(call as_root,-m bench run $(if $(ONLY),--only $(ONLY)) $(if $(REPEATS),--repeats $(REPEATS)) $(if $(TOOLS),--tools $(TOOLS)) $(if $(CELLS),--cells '$(CELLS)') $(if $(CLOCK),--clock $(CLOCK)) $(if $(JOBS),--jobs $(JOBS)) $(if $(RESUME),--resume))
+	$(call as_root,-m downpour bench run $(if $(ONLY),--only $(ONLY)) $(if $(REPEATS),--repeats $(REPEATS)) $(if $(TOOLS),--tools $(TOOLS)) $(if $(CELLS),--cells '$(CELLS)') $(if $(CLOCK),--clock $(CLOCK)) $(if $(JOBS),--jobs $(JOBS)) $(if $(RESUME),--resume))
 PATH_TESTS := -m pytest -q -s -p no:cacheprovider tests/path_service/test_failures.py tests/path_service/test_guarantees.py
 .PHONY: path-figures
 path-figures: build ## what failures of the path service cost and what its guarantees hold, in figures (CLOCK=virtual)
-	$(if $(filter virtual,$(CLOCK)),@$(PY) -m virtual run -- $(PY) $(PATH_TESTS),$(call as_root,$(PATH_TESTS)))
+	$(if $(filter virtual,$(CLOCK)),@$(PY) -m downpour virtual run -- $(PY) $(PATH_TESTS),$(call as_root,$(PATH_TESTS)))
 fuzz: setup ## libFuzzer on every parser of bytes (SECONDS_EACH=60 TARGETS="fuzz_xdr ...")
 	@ansible/setup --tags fuzz
 	@[ -f build-fuzz/build.ninja ] || CC=clang meson setup build-fuzz -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false
@@ -146,10 +146,10 @@ bench-setup: setup ## install what `make bench` compares with
 
 .PHONY: virtual-kernel
 virtual-kernel: setup ## build the kernel of virtual time's guests (once, some minutes; SOURCE=file, NO_DOWNLOAD=1)
-	@$(PY) -m virtual kernel $(if $(SOURCE),--source $(SOURCE)) $(if $(NO_DOWNLOAD),--no-download)
+	@$(PY) -m downpour virtual kernel $(if $(SOURCE),--source $(SOURCE)) $(if $(NO_DOWNLOAD),--no-download)
 .PHONY: virtual-selftest
 virtual-selftest: build ## is virtual time true? every timer and shaper in a guest against theory
-	@$(PY) -m virtual selftest $(if $(JSON),--json $(JSON))
+	@$(PY) -m downpour virtual selftest $(if $(JSON),--json $(JSON))
 
 .PHONY: clean
 clean: ## remove what was built (runs/ and .venv/ stay; `make distclean` removes .venv/ too)
