@@ -31,8 +31,8 @@ help: ## this list
 	@echo "           TOPOLOGY=geni5|drfsm8|bottleneck|twocores RECEIVERS=8 for up; HOST=name for shell."
 
 .PHONY: setup
-setup: ## install what is missing (Ansible; returns at once when nothing is)
-	@ansible/setup
+setup: ## install what is missing (Ansible; returns at once when nothing is; BUNDLE=DIR: without network)
+	@ansible/setup $(if $(BUNDLE),--bundle '$(abspath $(BUNDLE))')
 
 .PHONY: build
 build: setup ## build the C programs into build/
@@ -151,9 +151,11 @@ virtual-kernel: setup ## build the kernel of virtual time's guests (once, some m
 virtual-selftest: build ## is virtual time true? every timer and shaper in a guest against theory
 	@$(PY) -m downpour virtual selftest $(if $(JSON),--json $(JSON))
 
+include tools/package.mk
+
 .PHONY: clean
 clean: ## remove what was built (runs/ and .venv/ stay; `make distclean` removes .venv/ too)
-	rm -rf build build-asan build-fuzz build-analyze build-coverage build-tsan .pytest_cache .mypy_cache .ruff_cache
+	rm -rf build build-install build-python build-asan build-fuzz build-analyze build-coverage build-tsan .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 .PHONY: distclean
 distclean: clean

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -29,4 +30,7 @@ class Sdist(sdist):
         (Path(base_dir) / "VERSION").write_text(version() + "\n", encoding="utf-8")
 
 
-setup(version=version(), cmdclass={"sdist": Sdist})
+# build/ is Meson's; what a build before left must not get into a wheel.
+WORK = "build-python"
+shutil.rmtree(ROOT / WORK, ignore_errors=True)
+setup(version=version(), cmdclass={"sdist": Sdist}, options={"build": {"build_base": WORK}})

@@ -19,9 +19,18 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 IN_CHECKOUT: Final = (ROOT / "meson.build").is_file()
 VARIABLE: Final = "DOWNPOUR_PROGRAMS"  # a directory with the C programs that goes before all others
 LIBEXEC: Final = "libexec/downpour"  # below a prefix: programs that only Downpour itself starts
-PREFIXES: Final = tuple(
-    dict.fromkeys((Path(sys.prefix), ROOT.parents[1], Path("/usr/local"), Path("/usr")))
-)
+OWN: Final = Path("lib/downpour")  # below a prefix: the Python environment of `make install`
+
+
+def _prefixes() -> tuple[Path, ...]:
+    """Return where programs may be installed, the nearest first."""
+    here = Path(sys.prefix)
+    if here.parts[-2:] == OWN.parts:
+        here = here.parents[1]
+    return tuple(dict.fromkeys((here, Path("/usr/local"), Path("/usr"))))
+
+
+PREFIXES: Final = _prefixes()
 
 
 def _build() -> Path:

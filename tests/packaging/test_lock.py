@@ -81,3 +81,12 @@ def test_lock_alone_installs_what_the_rooms_import(tmp_path: Path) -> None:
     )
     code += ", jinja2, markdown_it, prometheus_client, pydantic, rich, ruamel.yaml, typer, uvicorn"
     subprocess.run([python, "-c", code], check=True, cwd=ROOT)
+
+
+def test_page_of_licences_has_every_pin() -> None:
+    page = (ROOT / "docs/reference/licences.md").read_text()
+    for name, number in pinned(ROOT / "ansible/requirements.lock").items():
+        row = rf"^\| {re.escape(name)} \| {re.escape(number)} \| .+ \|$"
+        elsewhere = name in ("colorama", "legacy-cgi")  # for other systems or later Pythons
+        assert elsewhere or re.search(row, page, re.M), f"{name} {number}: run `make licences`"
+    assert "not stated" not in page
