@@ -80,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
 
 @command(app, "run", told=told, panel=EXPERIMENTS)
 def run_command(options: RunOptions) -> int:
-    """Run an experiment and print its report."""
+    """Run an experiment and print its result."""
     return run_experiment(options.name, options.clock, options)
 
 
@@ -108,13 +108,14 @@ def report_command(options: ReportOptions) -> int:
             output=options.output,
             json_file=options.json,
             identical=options.identical,
+            full=options.full,
         )
     found = runs[0] if runs else _newest()
     if not (found / "cells").is_dir():
         raise Failure(
             f"{PROGRAM}: found {found}; valid: a run directory, runs/EXPERIMENT/STAMP", EXIT_USAGE
         )
-    return runner.report(found, include_invalid=options.include_invalid)
+    return runner.report(found, include_invalid=options.include_invalid, full=options.full)
 
 
 @command(app, "regression", told=told, panel=EXPERIMENTS)
@@ -232,17 +233,23 @@ def run_experiment(name: str, clock_name: str, options: RunChoices) -> int:
             include_invalid=options.include_invalid,
         ),
     )
-    _tell(result)
-    return _judge(result)
+    code = _judge(result)
+    _conclude(result.path)
+    return code
 
 
-def _tell(result: RunResult) -> None:
-    text = result.path / "report/report.txt"
-    if not text.exists():
-        print(f"Results: {_shown(result.path)}")
+def _conclude(run: Path) -> None:
+    """Print what the run found, last of all."""
+    from parsers.report.brief import BRIEF_FILE, Brief, shown_brief
+
+    file = run / "report" / BRIEF_FILE
+    if not file.is_file():
+        print(f"Results: {_shown(run)}")
         return
-    print(text.read_text(encoding="utf-8"), end="")
-    print(f"Results: {_shown(result.path)}, report: {_shown(result.path / 'report/index.html')}")
+    brief = Brief.model_validate_json(file.read_text(encoding="utf-8"))
+    page = str(_shown(run / "report/index.html"))
+    hint = f"The whole report: {PROGRAM} report --full {_shown(run)}"
+    print(shown_brief(brief, page, hint), end="")
 
 
 def _judge(result: RunResult) -> int:
@@ -269,7 +276,7 @@ def _judge(result: RunResult) -> int:
 
 
 def _failed_checks(path: Path) -> list[str]:
-    checks = json.loads(path.read_text())["checks"]
+    checks = json.loads(path.read_text(encoding="utf-8"))["checks"]
     return [f"{c['name']}: {c['text']}" for c in checks if c["status"] == "fail"]
 
 

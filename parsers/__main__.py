@@ -8,11 +8,17 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from common.terminal import columns, is_ascii_only, never_fail
 from parsers import reading
 from parsers.base.jsonfiles import BadFile
 from parsers.measure.metrics import GROUP_BYTES
 from parsers.read.formats import FORMATS
+from parsers.report.brief import shown_brief
+
+if TYPE_CHECKING:
+    from parsers.report.publish import Written
 
 
 def _bytes(text: str) -> int:
@@ -34,7 +40,10 @@ def _parser() -> argparse.ArgumentParser:
 
     report = commands.add_parser("report", help="metrics.json and report/ of a run directory")
     report.add_argument("run_dir", type=Path, metavar="RUN_DIR")
-    report.add_argument("--quiet", action="store_true", help="do not print report.txt")
+    report.add_argument("--quiet", action="store_true", help="print nothing of the report")
+    report.add_argument(
+        "--full", action="store_true", help="print the whole report (default: its result)"
+    )
     report.add_argument(
         "--include-invalid",
         action="store_true",
@@ -82,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0 done, 1 system error or a malformed line, 2 bad usage or input."""
     options = _parser().parse_args(arguments)
+    never_fail(sys.stdout)
     try:
         if options.command == "read":
             return reading.run_read(options.file, options.format)
@@ -106,9 +116,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{error.filename or ''}: {error.strerror}".lstrip(": "), file=sys.stderr)
         return 1
     if not options.quiet:
-        print(written.text, end="")
-    print(f"Report: {written.report_dir / 'index.html'}", file=sys.stderr)
+        print(_shown(written, options.full), end="")
     return 0
+
+
+def _shown(written: Written, full: bool) -> str:
+    """The report, or its result, for the terminal's width and characters."""
+    page = str(written.report_dir / "index.html")
+    if not full:
+        return shown_brief(written.brief, page)
+    from parsers.report.document import render_text
+
+    text = render_text(written.report, columns(), ascii_only=is_ascii_only(sys.stdout))
+    return f"{text}\nReport: {page}\n"
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "parsers.base": (),
     "parsers.read": ("common.contracts", "parsers.base"),
     "parsers.measure": ("common.contracts", "parsers.base", "parsers.read"),
-    "parsers.report": ("common.contracts", "parsers.base", "parsers.read", "parsers.measure"),
+    "parsers.report": ("common", "parsers.base", "parsers.read", "parsers.measure"),
     "parsers": ("common", "parsers.base", "parsers.read", "parsers.measure", "parsers.report"),
     "virtual": ("common", "topologies.emulate.openvswitch"),
     "experiments.design": (
@@ -106,6 +106,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "experiments": (
         "common",
+        "parsers.report.brief",
         "experiments.design",
         "experiments.cells",
         "experiments.runs",

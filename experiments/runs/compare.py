@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
+from common.terminal import columns, is_ascii_only
 from experiments.cells.run_directory import write_json
 from parsers.base.jsonfiles import BadFile
 from parsers.measure import join_leave, sweep
@@ -41,11 +42,13 @@ from parsers.measure.summary import CellMetrics, summarize
 from parsers.measure.sweep import Point
 from parsers.read.cell_files import Cell, parse_cell, parse_manifest
 from parsers.read.published import Published, parse_published
+from parsers.report.brief import BriefTable, shown_brief
 from parsers.report.document import (
     Banner,
     Report,
     Section,
     Table,
+    brief_of,
     render_text,
 )
 from parsers.report.figures import Drawn, draw
@@ -63,6 +66,7 @@ from parsers.report.sweep_sections import figures_section, folded
 from parsers.report.two_runs import (
     agreement_text,
     differences_section,
+    differing_table,
     marked,
     points_section,
 )
@@ -259,9 +263,12 @@ def build(found: Compared) -> Report:
         f"{len(found.columns)} cells of {len(found.runs)} runs; the worst verdict is {verdict}."
     )
     lines = findings(found.comparisons)
+    main_tables: tuple[BriefTable, ...] = ()
     if len(found.runs) == 2:
         a, b = letters
-        lines.insert(0, f"{agreement_text(agreement(found.points[a], found.points[b]), a, b)}.")
+        agreed = agreement(found.points[a], found.points[b])
+        lines.insert(0, f"{agreement_text(agreed, a, b)}.")
+        main_tables = (differing_table(agreed, found.points),)
     if len(lines) > LISTED:
         lines = [*lines[:LISTED], f"and {len(lines) - LISTED} more"]
     names = ", ".join(f"{run.letter} = {run.name}" for run in found.runs)
@@ -270,6 +277,7 @@ def build(found: Compared) -> Report:
         names,
         Banner(verdict, headline, tuple(lines), "Comparison"),
         tuple(s for s in sections if s is not None),
+        main_tables=main_tables,
     )
 
 
@@ -287,9 +295,10 @@ def main(
     output: Path | None = None,
     json_file: Path | None = None,
     identical: bool = False,
+    full: bool = False,
 ) -> int:
-    """Compares the runs, prints the text, and writes page, Markdown and figures to `output`; files
-    only when all went well."""
+    """Compare the runs, print the result (`full`: the whole text), and write page, Markdown and
+    figures to `output`, unless anything goes wrong. Returns the exit code."""
     try:
         runs = find_runs(paths)
         found = compare_runs(runs)
@@ -314,8 +323,12 @@ def main(
     except OSError as error:
         print(f"report: {error.filename}: {error.strerror}", file=sys.stderr)
         return EXIT_USAGE
-    print(text, end="")
-    print(f"Report: {target / 'index.html'}", file=sys.stderr)
+    page = str(target / "index.html")
+    if full:
+        ascii_only = is_ascii_only(sys.stdout)
+        print(f"{render_text(report, columns(), ascii_only=ascii_only)}\nReport: {page}")
+    else:
+        print(shown_brief(brief_of(report), page), end="")
     if identical and not _all_identical(found.comparisons):
         print("report: --identical, but there are no identical repeats", file=sys.stderr)
         return EXIT_FAILED

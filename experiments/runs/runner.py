@@ -82,7 +82,9 @@ class RunResult:
 
 def in_force(run: RunDirectory, cell: str) -> str:
     """TCP's congestion control at the hosts of a complete cell."""
-    described: dict[str, Any] = json.loads((run.path / "cells" / cell / "cell.json").read_text())
+    described: dict[str, Any] = json.loads(
+        (run.path / "cells" / cell / "cell.json").read_text("utf-8")
+    )
     return str(described.get("parameters", {}).get("tcp_congestion_control", "unknown"))
 
 
@@ -250,11 +252,20 @@ def _report(run: RunDirectory, outcome: Outcome, reporter: Reporter, include_inv
     return report(run.path, quiet=True, include_invalid=include_invalid) == 0
 
 
-def report(path: Path, *, quiet: bool = False, include_invalid: bool = False) -> int:
-    """Writes the report of a run directory (parsers' work) and, unless quiet, prints it."""
-    argv = [sys.executable, "-m", "parsers", "report", str(path)]
+def report(
+    path: Path, *, quiet: bool = False, include_invalid: bool = False, full: bool = False
+) -> int:
+    """Write the report of a run directory (the parsers' work) and print its result, or all of it.
+
+    `quiet`: print nothing unless it fails. Returns the exit code of `python -m parsers report`.
+    """
+    argv = [sys.executable, "-m", "parsers", "report", str(path.resolve())]
     argv += ["--include-invalid"] if include_invalid else []
-    done = subprocess.run(argv, cwd=ROOT, capture_output=quiet, text=True, check=False)
+    argv += ["--full"] if full else []
+    argv += ["--quiet"] if quiet else []
+    done = subprocess.run(
+        argv, cwd=ROOT, capture_output=quiet, encoding="utf-8", errors="replace", check=False
+    )
     if done.returncode != 0 and quiet:
         sys.stderr.write(done.stdout + done.stderr)
     return done.returncode

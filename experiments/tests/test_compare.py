@@ -21,8 +21,13 @@ def run(tmp_path: Path, name: str, *cells: SyntheticCell) -> Path:
     return write_synthetic_run(tmp_path / "lossy" / name, *cells)
 
 
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+
+
 def main(arguments: list[Any]) -> int:
-    return command(["report", *(str(a) for a in arguments)])
+    return command(["report", "--full", *(str(a) for a in arguments)])
 
 
 def flat(text: str) -> str:

@@ -74,6 +74,13 @@ class Headline:
         return self.difference is not None and abs(self.difference) > limit
 
     @property
+    def why(self) -> str:
+        """The known reason for this difference, a clause; empty if there is none."""
+        if self.difference is None or not self.beyond_tolerance:
+            return ""
+        return (self.paper.why.above if self.difference > 0 else self.paper.why.below) or ""
+
+    @property
     def sentence(self) -> str:
         """What there is to point out; empty within the tolerance."""
         metric = METRICS[self.metric]
@@ -92,6 +99,7 @@ class Headline:
         return (
             f"{label}: ours {shown(self.metric, self.ours)} is {by} the paper's {published} of"
             f" {self.source}{where}; tolerance {tolerance}{bar}."
+            + (f" The reason: {self.why}." if self.why else "")
             + (f" Note: {self.context}." if self.context else "")
         )
 

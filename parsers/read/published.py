@@ -195,6 +195,13 @@ def meets(level: Scalar, demand: Levels) -> bool:
     return True
 
 
+class Why(Block):
+    """Why ours differs from the published value, as a clause after "because"."""
+
+    above: Text | None = Field(default=None, description="where ours is above the published value")
+    below: Text | None = Field(default=None, description="where ours is below it")
+
+
 class PaperValue(Block):
     """A published value, for the column beside ours; or, without a value, what the text says."""
 
@@ -215,6 +222,9 @@ class PaperValue(Block):
         TOLERANCE, description="relative difference from which a report points it out"
     )
     text: Text | None = Field(None, description="the statement, where it is not a number")
+    why: Why = Field(
+        default=Why(), description="known reasons for a difference, clauses after 'because'"
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> PaperValue:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from rich import box
 from rich.console import Console
@@ -18,9 +19,13 @@ from rich.panel import Panel
 from rich.table import Table as RichTable
 
 from common.contracts import FAITHFUL
+from common.terminal import to_ascii
+from parsers.report.brief import Brief, BriefTable
 from parsers.report.drawing import Plot
 
-WIDTH = 100
+WIDTH: Final = 80  # of report.txt
+LEAST_TEXT: Final = 12  # columns that a column of text may be squeezed to
+GAP: Final = 3  # between columns, as rich draws them
 
 
 @dataclass(frozen=True)
@@ -69,10 +74,14 @@ class Banner:
 
 @dataclass(frozen=True)
 class Report:
+    """`result`: what was found, in a few sentences. `main_tables`: those that are printed."""
+
     title: str
     subtitle: str
     banner: Banner
     sections: tuple[Section, ...]
+    result: tuple[str, ...] = ()
+    main_tables: tuple[BriefTable, ...] = ()
 
     @property
     def plots(self) -> tuple[Plot, ...]:
@@ -80,13 +89,36 @@ class Report:
         return tuple(p for s in self.sections for part in s.walk() for p in part.plots)
 
 
-def render_text(report: Report) -> str:
-    """At most `WIDTH` columns, no control sequences."""
+def brief_of(report: Report) -> Brief:
+    """Return what is printed of the report. A report without a result has the banner's lines."""
+    title, banner = f"Downpour: {report.subtitle}", report.banner
+    if not report.result:
+        lines = (banner.headline, *banner.lines)
+        return Brief(title=title, verdict=banner.verdict, result=lines, tables=report.main_tables)
+    return Brief(
+        title=title,
+        verdict=banner.verdict,
+        headline=banner.headline,
+        result=report.result,
+        tables=report.main_tables,
+        doubts=banner.lines,
+    )
+
+
+def render_text(report: Report, width: int = WIDTH, *, ascii_only: bool = False) -> str:
+    """Return the whole report in at most `width` columns, without control sequences.
+
+    Names of files and commands for a shell are never broken, so they alone may be longer.
+    """
+    if ascii_only:
+        report = _ascii(report)
     out = io.StringIO()
     console = Console(
-        file=out, width=WIDTH, color_system=None, force_terminal=False, highlight=False, emoji=False
+        file=out, width=width, color_system=None, force_terminal=False, highlight=False, emoji=False
     )
     console.print(f"{escape(report.title)}    {escape(report.subtitle)}")
+    for sentence in report.result:
+        console.print(escape(_bullet(sentence, width)))
     console.print(
         Panel(
             escape("\n".join((report.banner.headline, *report.banner.lines))),
@@ -97,7 +129,47 @@ def render_text(report: Report) -> str:
     )
     for section in report.sections:
         _print_section(console, section)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    text = "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    return to_ascii(text) if ascii_only else text
+
+
+def _ascii(report: Report) -> Report:
+    """Before it is laid out: some characters become several."""
+    banner = replace(
+        report.banner,
+        headline=to_ascii(report.banner.headline),
+        lines=tuple(map(to_ascii, report.banner.lines)),
+    )
+    return replace(
+        report,
+        title=to_ascii(report.title),
+        subtitle=to_ascii(report.subtitle),
+        banner=banner,
+        sections=tuple(map(_ascii_section, report.sections)),
+        result=tuple(map(to_ascii, report.result)),
+    )
+
+
+def _ascii_section(section: Section) -> Section:
+    tables = tuple(
+        replace(
+            table,
+            title=to_ascii(table.title),
+            header=tuple(map(to_ascii, table.header)),
+            rows=tuple(tuple(map(to_ascii, row)) for row in table.rows),
+            left=frozenset(map(to_ascii, table.left)),
+        )
+        for table in section.tables
+    )
+    return replace(
+        section,
+        title=to_ascii(section.title),
+        sentences=tuple(map(to_ascii, section.sentences)),
+        tables=tables,
+        commands=tuple(map(to_ascii, section.commands)),
+        plots=tuple(replace(plot, title=to_ascii(plot.title)) for plot in section.plots),
+        parts=tuple(map(_ascii_section, section.parts)),
+    )
 
 
 def _print_section(console: Console, section: Section, level: int = 0) -> None:
@@ -109,19 +181,63 @@ def _print_section(console: Console, section: Section, level: int = 0) -> None:
     else:
         console.rule(escape(section.title), align="left", characters="─")
     for table in section.tables:
-        console.print(_rich_table(table))
+        for part in _side_by_side(table, console.width):
+            console.print(_rich_table(part))
     for sentence in section.sentences:
-        console.print(escape(_bullet(sentence)))
+        console.print(escape(_bullet(sentence, console.width)))
     for command in section.commands:
         console.print(f"    {escape(command)}", soft_wrap=True)
     for plot in section.plots:
-        console.print(escape(_bullet(f"{plot.title}: {plot.name}.png, .svg, .pdf")))
-    for part in section.parts:
-        _print_section(console, part, level + 1)
+        text = f"{plot.title}: {plot.name}.png, .svg, .pdf"
+        console.print(escape(_bullet(text, console.width)))
+    for inner in section.parts:
+        _print_section(console, inner, level + 1)
 
 
-def _bullet(sentence: str) -> str:
-    return textwrap.fill(sentence, WIDTH, initial_indent="- ", subsequent_indent="  ")
+def _bullet(sentence: str, width: int) -> str:
+    return textwrap.fill(sentence, width, initial_indent="- ", subsequent_indent="  ")
+
+
+def _side_by_side(table: Table, width: int) -> Iterator[Table]:
+    """The table, or as many as its columns need: each begins with the columns that name a row."""
+    columns = list(zip(table.header, *table.rows, strict=True))
+    needed = [_needed(table, column) for column in columns]
+    names = list(range(_names(table)))
+    while len(names) > 1 and sum(needed[n] + GAP for n in names) > width // 2:
+        names.pop()
+    begin = sum(needed[n] + GAP for n in names)
+    chosen: list[int] = []
+    total, title = begin, table.title
+    for number in range(len(names), len(columns)):
+        if chosen and total + needed[number] + 1 > width:
+            yield _columns(table, [*names, *chosen], title)
+            chosen, total, title = [], begin, ""
+        chosen.append(number)
+        total += needed[number] + GAP
+    yield _columns(table, [*names, *chosen], title)
+
+
+def _names(table: Table) -> int:
+    """How many of the first columns tell the rows apart; 1 if not even all do."""
+    for count in range(1, len(table.header)):
+        if len({row[:count] for row in table.rows}) == len(table.rows):
+            return count
+    return 1
+
+
+def _needed(table: Table, column: Sequence[str]) -> int:
+    """Columns of the terminal that a column of the table needs at least: numbers are not broken."""
+    longest = max(map(len, column))
+    return min(longest, LEAST_TEXT) if column[0] in table.left else longest
+
+
+def _columns(table: Table, numbers: Sequence[int], title: str) -> Table:
+    return replace(
+        table,
+        title=title,
+        header=tuple(table.header[n] for n in numbers),
+        rows=tuple(tuple(row[n] for n in numbers) for row in table.rows),
+    )
 
 
 def _rich_table(table: Table) -> RichTable:

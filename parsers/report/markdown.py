@@ -14,6 +14,8 @@ def render_markdown(report: Report, *, figures: str = "") -> str:
     """`figures` is put before the names of the figures' files ("" or "directory/"). Sections that
     report.txt leaves out are left out here, too: index.html has them."""
     lines = [f"# {plain(report.title)}", "", plain(report.subtitle), ""]
+    for sentence in report.result:
+        lines += [plain(sentence), ""]
     lines += [f"**{plain(report.banner.headline)}**", ""]
     lines += [f"- {plain(line)}" for line in report.banner.lines]
     for section in report.sections:

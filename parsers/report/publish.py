@@ -7,19 +7,21 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from parsers.measure import metrics
 from parsers.measure.evaluate import Subscriptions, Transports, evaluate
 from parsers.report import join_leave_report
-from parsers.report.document import Report, render_text
+from parsers.report.brief import BRIEF_FILE, Brief
+from parsers.report.document import Report, brief_of, render_text
 from parsers.report.drawing import Plot
 from parsers.report.figures import draw
 from parsers.report.markdown import render_markdown
 from parsers.report.page import render_html
 from parsers.report.plots import render_plots
+from parsers.report.result import result_of
 from parsers.report.sections import build_report
 from parsers.report.tidy import cells_csv, points_csv
 
@@ -31,6 +33,7 @@ class Written:
     """What `write_report` made. `text` is the contents of report.txt."""
 
     report: Report
+    brief: Brief
     text: str
     metrics_path: Path
     report_dir: Path
@@ -48,13 +51,14 @@ def write_report(
     found = evaluate(run_dir, group_bytes, include_invalid=include_invalid)
     stamp = run_dir.resolve().name.removeprefix(".").removesuffix(".partial")
     report = make_report(found, f"{found.experiment}/{stamp}")
-    text = render_text(report)
+    text, brief = render_text(report), brief_of(report)
     document = json.dumps(found.document, indent=1, sort_keys=True, allow_nan=False)
     metrics_path = run_dir / "metrics.json"
     _replace_file(metrics_path, document + "\n")
     report_dir = run_dir / "report"
     files = {
         "report.txt": text.encode(),
+        BRIEF_FILE: (brief.model_dump_json(indent=1) + "\n").encode(),
         "index.html": render_html(report).encode(),
         "report.md": render_markdown(report).encode(),
         "points.csv": points_csv(found.points).encode(),
@@ -63,7 +67,7 @@ def write_report(
     if isinstance(found, Transports):
         files["cells.csv"] = cells_csv(found.cells).encode()
     _replace_directory(report_dir, files)
-    return Written(report, text, metrics_path, report_dir)
+    return Written(report, brief, text, metrics_path, report_dir)
 
 
 def make_report(found: Transports | Subscriptions, run: str) -> Report:
@@ -74,15 +78,21 @@ def make_report(found: Transports | Subscriptions, run: str) -> Report:
     used = [cell for cell in cells if cell.cell.cell not in excluded]
     drawn = draw(published.figures, found.points, used, published.paper)
     if isinstance(found, Subscriptions):
-        return join_leave_report.build_report(run, found, drawn)
+        report = join_leave_report.build_report(run, found, drawn)
+    else:
+        report = build_report(run, found, drawn, _plots_of_groups(found))
+    result = result_of(found)
+    return replace(report, result=result.sentences, main_tables=result.tables)
+
+
+def _plots_of_groups(found: Transports) -> dict[str, tuple[Plot, ...]]:
     groups = found.groups
-    plots: dict[str, tuple[Plot, ...]] = {}
-    if not published.figures and len(groups) <= FIGURES_OF_GROUPS:
-        plots = {
-            group.slug: render_plots(group, "" if len(groups) == 1 else f"-{group.slug}")
-            for group in groups
-        }
-    return build_report(run, found, drawn, plots)
+    if found.published.figures or len(groups) > FIGURES_OF_GROUPS:
+        return {}
+    return {
+        group.slug: render_plots(group, "" if len(groups) == 1 else f"-{group.slug}")
+        for group in groups
+    }
 
 
 def _replace_file(path: Path, text: str) -> None:

@@ -14,13 +14,16 @@ from parsers.base.metric_units import METRICS
 from parsers.measure.agreement import (
     DECISIVE,
     Agreement,
+    Compared,
     agreement,
     leaves,
 )
 from parsers.measure.sweep import APART, Point, varying
 from parsers.read.published import Published
+from parsers.report.brief import BriefTable
 from parsers.report.document import Section, Table
 from parsers.report.sweep_sections import asked, interval_text
+from parsers.report.wording import labelled
 
 # Parts of manifest.json that say how a run was made; the rest is its outcome or its time.
 MADE_BY = ("level", "git", "kernel", "python", "programs", "sysctls", "machine", "spec")
@@ -91,6 +94,28 @@ def agreement_text(found: Agreement, a: str, b: str) -> str:
 
 def _plain(points: Sequence[Point]) -> list[Point]:
     return [p for p in points if not any(name in p.factors for name in APART)]
+
+
+def differing_table(found: Agreement, points: Mapping[str, Sequence[Point]]) -> BriefTable:
+    """Return the decisive metrics at each point of two runs, those that differ most first."""
+    a, b = points
+    short, _ = _short_labels([p for of_run in points.values() for p in _plain(of_run)])
+    rows = []
+    for one in sorted((c for c in found.compared if c.metric in DECISIVE), key=_rank):
+        metric = METRICS[one.metric]
+        then, now = (f"{e.mean / metric.scale:.{metric.digits}f}" for e in (one.then, one.now))
+        change = one.difference.mean / abs(one.then.mean) if one.then.mean else None
+        share = "" if change is None else f"{100 * change:+.1f} %"
+        within = {True: "yes", False: "no", None: ""}[one.covers]
+        rows.append(
+            (f"{labelled(one.metric)}: {short.get(one.label, one.label)}", then, now, share, within)
+        )
+    header = ("Metric", a, b, "diff.", "in bar")
+    return BriefTable(header=header, rows=tuple(rows), optional=("in bar", "diff."))
+
+
+def _rank(one: Compared) -> tuple[bool, float]:
+    return one.covers is not False, -abs(one.difference.mean / (one.then.mean or 1.0))
 
 
 def _short_labels(points: Sequence[Point]) -> tuple[dict[str, str], str]:

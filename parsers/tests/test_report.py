@@ -22,6 +22,7 @@ from parsers.base.metric_units import Value, absent
 from parsers.measure.comparison import group_cells, mean_of
 from parsers.measure.run_files import load_cell
 from parsers.measure.summary import CellMetrics, summarize
+from parsers.report.document import render_text
 from parsers.report.publish import write_report
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
 
@@ -127,7 +128,8 @@ def test_a_report_says_which_clock_made_it(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path, VIRTUAL7, SyntheticCell("ldm6", clock="virtual"))
     written = write_report(run)
     flat = " ".join(written.text.split())
-    assert "clock: virtual" in written.text.splitlines()[0]
+    assert written.report.subtitle.endswith("clock: virtual")
+    assert written.report.subtitle in flat
     # 20 s / 25 s
     assert (
         "ldm7-m2-r20-p1: clock: virtual (kernel 7.2.11, seed 1, 20 s took 25.0 s of real time,"
@@ -151,12 +153,14 @@ def test_a_report_says_which_clock_made_it(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("no_plots")
 def test_cells_of_different_clocks_are_never_one_figure(tmp_path: Path) -> None:
-    """A mean over two clocks would be nobody's; LDM7 of one beside LDM6 of the other, too."""
+    """A mean over two clocks would mean nothing; LDM7 of one beside LDM6 of the other, too."""
     cells = (SyntheticCell("ldm7", clock="native"), SyntheticCell("ldm6", clock="virtual"))
     run = write_synthetic_run(tmp_path, *cells)
     written = write_report(run)
-    assert "CLOCKS DIFFER: native: ldm7-m2-r20-p1; virtual: ldm6-m2-r20-p1" in written.text
-    assert "clock: native and virtual" in written.text.splitlines()[0]
+    flat = " ".join(written.text.replace("║", " ").split())
+    assert "CLOCKS DIFFER: native: ldm7-m2-r20-p1; virtual: ldm6-m2-r20-p1" in flat
+    assert written.report.subtitle.endswith("clock: native and virtual")
+    assert written.report.subtitle in flat
     groups = metrics_of(run)["groups"]
     assert [(g["clock"], list(g["cells"])) for g in groups] == [
         ("native", ["ldm7"]),
@@ -235,11 +239,11 @@ def test_cpu_by_ps_where_there_is_no_cpu_log(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_plots")
 def test_the_cpu_rows_name_their_source(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path)
-    text = write_report(run).text
+    text = render_text(write_report(run).report, 100)
     assert re.search(r"CPU by cpu\.log, all cores, % +12\.50 +n/a +12\.50", text)
     assert re.search(r"CPU by ps, all cores, % +10\.00 +10\.00", text)
     (run / "cells" / LDM6.name / "logs" / "cpu.log").unlink()
-    text = write_report(run).text
+    text = render_text(write_report(run).report, 100)
     assert re.search(r"CPU by cpu\.log or ps, all +12\.50 +n/a +10\.00", text)
     assert max(len(line) for line in text.splitlines()) <= 100
 
@@ -306,7 +310,7 @@ def test_damaged_contents_are_named(tmp_path: Path) -> None:
     top = written.text[: written.text.index("Metric")]
     assert "CONTENTS DIFFER: only 1 of 2" in top
     assert "r2: 1 missing: NAME.000003." in written.text
-    assert re.search(r"identical files\s+2/2\s+n/a\s+1/2", written.text)
+    assert re.search(r"identical files\s+2/2\s+n/a\s+1/2", render_text(written.report, 100))
 
 
 def test_report_files_and_width(tmp_path: Path) -> None:
@@ -315,9 +319,12 @@ def test_report_files_and_width(tmp_path: Path) -> None:
     names = {p.name for p in written.report_dir.iterdir()}
     kinds = ("throughput", "bandwidth", "cpu", "latency")
     plots = {f"{kind}.{ending}" for kind in kinds for ending in ("png", "svg", "pdf")}
-    assert names == {"report.txt", "report.md", "index.html", "points.csv", "cells.csv"} | plots
+    texts = {"report.txt", "report.md", "brief.json", "index.html", "points.csv", "cells.csv"}
+    assert names == texts | plots
     text = (written.report_dir / "report.txt").read_text(encoding="utf-8")
     assert text == written.text
+    assert max(len(line) for line in text.splitlines()) <= 80
+    text = render_text(written.report, 100)
     assert max(len(line) for line in text.splitlines()) <= 100
     assert "\x1b" not in text
     for name in plots:
@@ -522,14 +529,23 @@ def test_repeats_are_averaged(tmp_path: Path) -> None:
     assert undefined == absent("%", "1 of 2 repeats: no ps.log")
 
 
-def test_command_line(tmp_path: Path) -> None:
+def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a pipe: 80 columns. What is not UTF-8 gets ASCII, and the files are UTF-8 all the same."""
     run = write_synthetic_run(tmp_path / "run")
     root = Path(__file__).resolve().parents[2]
-    command = [sys.executable, "-m", "parsers", "report", str(run)]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == (run / "report" / "report.txt").read_text(encoding="utf-8")
-    assert done.stderr == f"Report: {run / 'report' / 'index.html'}\n"
+    monkeypatch.delenv("COLUMNS", raising=False)
+    command = [sys.executable, "-m", "parsers", "report", "--full", str(run)]
+    for encoding, ascii_only in (("utf-8", False), ("latin-1", True)):
+        monkeypatch.setenv("PYTHONIOENCODING", encoding)
+        done = subprocess.run(command, cwd=root, capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
+        text = done.stdout.decode("ascii" if ascii_only else "utf-8")
+        body, _, last = text.rstrip().rpartition("\n\n")
+        assert last == f"Report: {run / 'report' / 'index.html'}"
+        assert max(len(line) for line in body.splitlines()) <= 80
+        stored = (run / "report" / "report.txt").read_text(encoding="utf-8")
+        assert "─" in stored
+        assert (body.rstrip() == stored.rstrip()) == (not ascii_only)
 
 
 @pytest.mark.parametrize(

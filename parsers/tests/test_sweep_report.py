@@ -15,6 +15,7 @@ from parsers.base.metric_units import METRICS
 from parsers.measure.evaluate import Transports, evaluate
 from parsers.measure.sweep import Line, Point
 from parsers.read.published import Figure, PaperValue
+from parsers.report.document import render_text
 from parsers.report.drawing import DASHES
 from parsers.report.over_time import interval_s, means
 from parsers.report.overlays import Places, published
@@ -34,7 +35,8 @@ def flat(text: str) -> str:
 
 
 def test_text_has_what_was_found_and_not_every_table(written: Written) -> None:
-    text = flat(written.text)
+    whole = render_text(written.report, 100)
+    text = flat(whole)
     assert "19 cells: 17 faithful, 1 invalid and excluded, 1 failed." in text
     # 500, 1000, 2000 kB/s more for each two receivers: 4.096 Mbit/s for each, no scatter.
     assert "held slope 4.096 [4.096, 4.096]" in text
@@ -50,8 +52,10 @@ def test_text_has_what_was_found_and_not_every_table(written: Written) -> None:
     assert "git checkout 0123456789abcdef" in text
     assert "downpour verify runs/synthetic/s1" in text
     assert "Deliver" not in text  # the receivers' tables
-    assert len(written.text.splitlines()) < 150
-    assert max(len(line) for line in written.text.splitlines()) <= 100
+    assert len(whole.splitlines()) < 150
+    for width in (60, 80, 100):
+        lines = render_text(written.report, width).splitlines()
+        assert max(len(line) for line in lines if "python -m" not in line) <= width
 
 
 def test_page_and_markdown_have_the_same_findings(written: Written) -> None:

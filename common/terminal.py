@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the reader's terminal can show: its width in columns, and its characters."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import shutil
+import unicodedata
+from typing import IO, Final
+
+LEAST_COLUMNS: Final = 40
+MOST_COLUMNS: Final = 120  # longer lines are hard to read
+DEFAULT_COLUMNS: Final = 80  # in a pipe
+
+_ASCII: Final = str.maketrans(
+    {
+        **dict.fromkeys("‐‑‒–—−─━═", "-"),
+        **dict.fromkeys("│┃║", "|"),
+        **dict.fromkeys("╭╮╰╯┌┐└┘╔╗╚╝├┤┬┴┼╞╡╪", "+"),
+        **dict.fromkeys("‘’", "'"),
+        **dict.fromkeys("“”„", '"'),
+        "×": "x",
+        "±": "+/-",
+        "…": "...",
+        "≤": "<=",
+        "≥": ">=",
+        "µ": "u",
+        "μ": "u",
+        "Γ": "Gamma",
+        "τ": "tau",
+        "•": "*",
+        "→": "->",
+    }
+)
+
+
+def columns() -> int:
+    """Return the columns of the terminal, or of COLUMNS; 80 in a pipe."""
+    found = shutil.get_terminal_size((DEFAULT_COLUMNS, 24)).columns
+    return max(LEAST_COLUMNS, min(MOST_COLUMNS, found))
+
+
+def is_ascii_only(stream: IO[str]) -> bool:
+    """Return whether `stream` may be unable to show more than ASCII: it is not UTF-8."""
+    try:
+        return codecs.lookup(getattr(stream, "encoding", None) or "ascii").name != "utf-8"
+    except LookupError:
+        return True
+
+
+def to_ascii(text: str) -> str:
+    """Return `text` in ASCII: the nearest characters, `?` where there are none."""
+    plain = unicodedata.normalize("NFKD", text.translate(_ASCII))
+    kept = "".join(c for c in plain if not unicodedata.combining(c))
+    return kept.encode("ascii", "replace").decode("ascii")
+
+
+def never_fail(stream: IO[str]) -> None:
+    """Make `stream` escape the characters that it cannot encode; without this, print raises."""
+    if isinstance(stream, io.TextIOWrapper) and is_ascii_only(stream):
+        stream.reconfigure(errors="backslashreplace")

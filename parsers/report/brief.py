@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run prints at its end: the result, the main table, doubts, where the page is. Pure.
+
+`Brief` is what a report says first. It is stored as report/brief.json, so that a program that did
+not make the report can print it at the width and in the characters of its own terminal. This module
+draws nothing, so importing it is cheap.
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Sequence
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+from common.contracts import FAITHFUL
+from common.terminal import columns, is_ascii_only, to_ascii
+
+BRIEF_FILE: Final = "brief.json"  # in a run's report/
+LINES: Final = 40  # at most, altogether
+RESULT_LINES: Final = 18
+DOUBT_LINES: Final = 2  # of one doubt
+TABLE_ROWS: Final = 16
+LEAST_TABLE: Final = 4  # lines: a header, a rule, a row, and how many more there are
+GAP: Final = 2  # columns between two columns of a table
+LEAST_LABEL: Final = 10  # columns of a table's first column
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class BriefTable(_Part):
+    """Rows of text, the first column aligned left. `optional` names the columns that a narrow
+    terminal goes without, the first one first."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    optional: tuple[str, ...] = ()
+    left: frozenset[int] = frozenset({0})
+
+
+class Brief(_Part):
+    """`verdict`: faithful, degraded, invalid or unknown. `doubts`: the lines of the verdict that
+    warn or fail, the worst first, with what else spoils the figures."""
+
+    title: str
+    verdict: str
+    result: tuple[str, ...]
+    headline: str = ""  # what the verdict means
+    tables: tuple[BriefTable, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+
+def render_brief(
+    brief: Brief, page: str, *, width: int = 80, ascii_only: bool = False, hint: str = ""
+) -> str:
+    """Return at most `LINES` lines of at most `width` columns; `page` alone may be longer.
+
+    `page`: where the report's page is, the last line. `hint`: the command that prints the rest.
+    """
+    if ascii_only:
+        brief, page, hint = _ascii(brief), to_ascii(page), to_ascii(hint)
+    end = [*_wrapped(hint, width), *_page_lines(page, width)]
+    top = [*_wrapped(f"{brief.title}: {brief.verdict.upper()}", width), ""]
+    top += _whole_sentences(brief.result, width, RESULT_LINES)
+    left = LINES - len(top) - len(end) - 1
+    doubts = _doubts(brief, width)
+    table: list[str] = []
+    for one in brief.tables:
+        # Tables give way to at most a third of the doubts.
+        room = left - len(table) - min(len(doubts), max(4, left // 3))
+        if one.rows and room > LEAST_TABLE:
+            table += ["", *_table(one, width, room - 1)]
+    doubts = _cut(doubts, left - len(table), "More doubts: see the page.")
+    return "\n".join([*top, *table, *doubts, "", *end]) + "\n"
+
+
+def _ascii(brief: Brief) -> Brief:
+    """Before the lines are laid out: some characters become several."""
+    tables = [
+        BriefTable(
+            header=tuple(map(to_ascii, table.header)),
+            rows=tuple(tuple(map(to_ascii, row)) for row in table.rows),
+            optional=tuple(map(to_ascii, table.optional)),
+            left=table.left,
+        )
+        for table in brief.tables
+    ]
+    return Brief(
+        title=to_ascii(brief.title),
+        verdict=brief.verdict,
+        headline=to_ascii(brief.headline),
+        result=tuple(map(to_ascii, brief.result)),
+        tables=tuple(tables),
+        doubts=tuple(map(to_ascii, brief.doubts)),
+    )
+
+
+def shown_brief(brief: Brief, page: str, hint: str = "") -> str:
+    """Return `render_brief` for the width and the characters of standard output."""
+    return render_brief(
+        brief, page, width=columns(), ascii_only=is_ascii_only(sys.stdout), hint=hint
+    )
+
+
+def _page_lines(page: str, width: int) -> list[str]:
+    line = f"Report: {page}"
+    return [line] if len(line) <= width else ["Report:", page]
+
+
+def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    return textwrap.wrap(" ".join(text.split()), width, initial_indent="", subsequent_indent=indent)
+
+
+def _whole_sentences(sentences: Sequence[str], width: int, most: int) -> list[str]:
+    lines: list[str] = []
+    for sentence in sentences:
+        wrapped = _wrapped(sentence, width)
+        if len(lines) + len(wrapped) > most - 1 and sentence != sentences[-1]:
+            return [*lines, *_wrapped("The page says more.", width)]
+        lines += wrapped
+    return lines if len(lines) <= most else [*lines[: most - 1], "..."]
+
+
+def _doubts(brief: Brief, width: int) -> list[str]:
+    if not brief.doubts and (brief.verdict == FAITHFUL or not brief.headline):
+        return []
+    lines = ["", *_wrapped(brief.headline, width)]
+    for doubt in brief.doubts:
+        wrapped = _wrapped(f"- {doubt}", width, "  ")
+        if len(wrapped) > DOUBT_LINES:
+            wrapped = [*wrapped[:DOUBT_LINES]]
+            wrapped[-1] = wrapped[-1][: width - 4].rstrip() + " ..."
+        lines += wrapped
+    return lines
+
+
+def _cut(lines: list[str], most: int, instead: str) -> list[str]:
+    return lines if len(lines) <= most else [*lines[: max(0, most - 1)], instead]
+
+
+# -- the table --------------------------------------------------------------------------------
+def _table(table: BriefTable, width: int, most: int) -> list[str]:
+    """The header and as many rows as fit into `most` lines."""
+    table = _fitting(table, width)
+    widths = _widths(table)
+    room = width - sum(widths[1:]) - GAP * (len(widths) - 1)
+    widths[0] = min(widths[0], max(LEAST_LABEL, room))
+    lines = _row(table.header, widths, table.left)
+    lines.append("-" * (sum(widths) + GAP * (len(widths) - 1)))
+    for number, row in enumerate(table.rows):
+        made = _row(row, widths, table.left)
+        rest = len(table.rows) - number
+        if number == TABLE_ROWS or len(lines) + len(made) + (1 if rest > 1 else 0) > most:
+            return [*lines, f"({rest} more in the page)"]
+        lines += made
+    return lines
+
+
+def _widths(table: BriefTable) -> list[int]:
+    return [max(map(len, column)) for column in zip(table.header, *table.rows, strict=True)]
+
+
+def _fitting(table: BriefTable, width: int) -> BriefTable:
+    """Without as many of the optional columns as make it fit; then without the last ones."""
+    names = list(table.optional)
+    while True:
+        widths = _widths(table)
+        label = min(widths[0], max(LEAST_LABEL, 24))
+        if label + sum(widths[1:]) + GAP * (len(widths) - 1) <= width or len(widths) <= 2:
+            return table
+        gone = names.pop(0) if names else None
+        keep = [i for i, name in enumerate(table.header) if i == 0 or name != gone]
+        if gone is None:
+            keep = keep[:-1]
+        table = BriefTable(
+            header=tuple(table.header[i] for i in keep),
+            rows=tuple(tuple(row[i] for i in keep) for row in table.rows),
+            left=frozenset(n for n, i in enumerate(keep) if i in table.left),
+        )
+
+
+def _row(cells: Sequence[str], widths: Sequence[int], left: frozenset[int]) -> list[str]:
+    """One row; a label that is too long goes on below."""
+    label = textwrap.wrap(cells[0], widths[0], subsequent_indent="  ") or [""]
+    rest = [
+        cell.ljust(size) if number in left else cell.rjust(size)
+        for number, (cell, size) in enumerate(zip(cells[1:], widths[1:], strict=True), start=1)
+    ]
+    first = (" " * GAP).join([label[0].ljust(widths[0]), *rest]).rstrip()
+    return [first, *label[1:]]
