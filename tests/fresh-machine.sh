@@ -23,6 +23,7 @@ machine="$work/machine.$$"
 mkdir -p "$machine"/{upper,work,root}
 # A mount namespace of its own: whatever happens, no mount outlives this script.
 export machine work root command
+# shellcheck disable=SC2016 # the inner shell expands them
 unshare --mount --propagation private bash -euo pipefail -c '
   new=$machine/root
   mount -t overlay overlay -o "lowerdir=$work/base,upperdir=$machine/upper,workdir=$machine/work" "$new"
@@ -44,4 +45,4 @@ unshare --mount --propagation private bash -euo pipefail -c '
     bash -c "$command"
 ' && code=0 || code=$?
 rm -rf "$machine"
-exit $code
+exit "$code"

@@ -22,16 +22,16 @@ for layout in 2021 2017; do
     timeout 60 "$send" --group $group --address 127.0.0.1 --receivers 2 --layout $layout \
         --rate 200M "$dir"/in/* >"$dir/send.out" 2>"$dir/send.err" &
     sender=$! pids=$!
-    port= tries=0
+    port='' tries=0
     while [ -z "$port" ] && [ $tries -lt 100 ]; do
         sleep 0.05; tries=$((tries + 1))
         port=$(sed -n 's/.*TCP port //p' "$dir/send.err")
     done
     [ -n "$port" ] || fail "no port"
-    timeout 60 "$recv" --server 127.0.0.1:$port --group $group --interface 127.0.0.1 \
+    timeout 60 "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 \
         --layout $layout --rate 200M --sha256 "$dir/out1" >"$dir/1.out" 2>"$dir/1.err" &
     one=$! pids="$pids $!"
-    timeout 60 "$recv" --server 127.0.0.1:$port --group $group --interface 127.0.0.1 \
+    timeout 60 "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 \
         --layout $layout --rate 200M --count 3 "$dir/out2" >"$dir/2.out" 2>"$dir/2.err" &
     two=$! pids="$pids $!"
     wait $one || fail "receiver 1, layout $layout"
@@ -53,12 +53,12 @@ timeout 60 "$send" --group $group --address 127.0.0.1 --stdin --rate 200M <"$dir
     >"$dir/send.out" 2>"$dir/send.err" &
 sender=$! pids="$pids $!"
 exec 4>"$dir/names"
-port= tries=0
+port='' tries=0
 while [ -z "$port" ] && [ $tries -lt 100 ]; do
     sleep 0.05; tries=$((tries + 1))
     port=$(sed -n 's/.*TCP port //p' "$dir/send.err")
 done
-timeout 60 "$recv" --server 127.0.0.1:$port --group $group --interface 127.0.0.1 --rate 200M \
+timeout 60 "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 --rate 200M \
     "$dir/out3" >"$dir/3.out" 2>"$dir/3.err" 4>&- &
 three=$! pids="$pids $!"
 echo "$dir/in/large" >&4
@@ -80,14 +80,14 @@ group2=239.193.$(($$ % 250 + 1)).78:${group##*:}
 for start in 0 3; do
     rm -f "$dir"/out1/*
     : >"$dir/send.err"
-    timeout 60 "$send" --group $group --group $group2 --address 127.0.0.1 --receivers 2 --mac 1 \
+    timeout 60 "$send" --group "$group" --group "$group2" --address 127.0.0.1 --receivers 2 --mac 1 \
         --state "$dir/state" --rate 200M "$dir"/in/* >"$dir/send.out" 2>"$dir/send.err" &
     sender=$! pids="$pids $!" tries=0
     while [ -z "$(port_of 2)" ] && [ $tries -lt 100 ]; do
         sleep 0.05; tries=$((tries + 1))
     done
-    timeout 60 "$recv" --server 127.0.0.1:$(port_of 1) --group $group --server 127.0.0.1:$(port_of 2) \
-        --group $group2 --interface 127.0.0.1 --mac 1 --count 6 --rate 200M "$dir/out1" \
+    timeout 60 "$recv" --server "127.0.0.1:$(port_of 1)" --group "$group" --server "127.0.0.1:$(port_of 2)" \
+        --group "$group2" --interface 127.0.0.1 --mac 1 --count 6 --rate 200M "$dir/out1" \
         >"$dir/1.out" 2>"$dir/1.err" || fail "receiver of two feeds"
     wait $sender || fail "sender of two feeds"
     diff -r "$dir/in" "$dir/out1" || fail "files of two feeds differ"
@@ -101,12 +101,12 @@ port=$((${group##*:} + 1))
 timeout 60 "$send" --group $group --address 127.0.0.1 --port $port --state "$dir/state" --rate 200M \
     "$dir/in/large" --stdin <"$dir/fifo" >"$dir/send.out" 2>"$dir/send.err" &
 sender=$! pids="$pids $!"
-timeout 60 "$recv" --server 127.0.0.1:$port --group $group --interface 127.0.0.1 --reconnect 20 --count 2 \
+timeout 60 "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 --reconnect 20 --count 2 \
     --rate 200M "$dir/out1" >"$dir/1.out" 2>"$dir/1.err" &
 one=$! pids="$pids $!" tries=0
 exec 3>"$dir/fifo"
 while [ ! -f "$dir/out1/large" ] && [ $tries -lt 200 ]; do sleep 0.05; tries=$((tries + 1)); done
-kill -9 $(ps -o pid= --ppid $sender); wait $sender; exec 3>&-
+kill -9 "$(ps -o pid= --ppid "$sender" | tr -d " ")"; wait $sender; exec 3>&-
 timeout 60 "$send" --group $group --address 127.0.0.1 --port $port --state "$dir/state" --rate 200M \
     "$dir/in/name with spaces" >"$dir/send.out" 2>"$dir/send.err" || fail "sender started again"
 wait $one || fail "receiver of a sender started again"

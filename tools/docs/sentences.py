@@ -38,12 +38,9 @@ CODE: Final = re.compile(r"(`+)(?:(?!\1).)+\1")
 
 
 def pages() -> list[Path]:
-    """Return the pages that people write."""
-    return [
-        page
-        for page in markdown_files()
-        if page.name != "report.md" or "docs" not in page.parts[-4:-2]
-    ]
+    """Return the pages that people write: all but the reports of runs."""
+    reports = set((ROOT / "docs/experiments").glob("*/report.md"))
+    return [page for page in markdown_files() if page not in reports]
 
 
 def sentences(paragraph: str) -> list[str]:

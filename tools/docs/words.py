@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words to avoid (words.txt): `python -m tools.docs.words [FILE...]` names them, with the remedy.
+
+Without files: every Markdown page that people write. Code in backticks and in blocks is left out.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from tests.prose import prose_lines
+from tools.docs.sentences import CODE, pages
+
+LIST: Final = Path(__file__).with_name("words.txt")
+
+
+@cache
+def words() -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Return (pattern, remedy) of each line of the list."""
+    lines = [line for line in LIST.read_text().splitlines() if line and not line.startswith("#")]
+    pairs = [line.split("\t") for line in lines]
+    return tuple((re.compile(pattern, re.IGNORECASE), remedy) for pattern, remedy in pairs)
+
+
+def findings(text: str) -> Iterator[str]:
+    """Yield what is wrong in a line, with what to write instead."""
+    plain = CODE.sub("``", text)
+    for pattern, remedy in words():
+        for match in pattern.finditer(plain):
+            yield f'found "{match[0]}"; valid: {remedy}'
+
+
+def main(files: list[str]) -> int:
+    """Print each finding as FILE:LINE; return 1 if there is one."""
+    code = 0
+    for page in [Path(file) for file in files] or pages():
+        for number, line in prose_lines(page):
+            for finding in findings(line):
+                print(f"{page}:{number}: {finding}")
+                code = 1
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
