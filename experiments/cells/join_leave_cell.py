@@ -12,7 +12,7 @@ import subprocess
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from common.contracts import JOIN_LEAVE
 from common.files import tail
@@ -85,7 +85,7 @@ class JoinLeaveRun(CellBase):
                     self.subscriptions[subscriber, name] = Subscription(
                         subscriber, feed, leaves[segment.name], self.products[name]
                     )
-        self.events: list[dict[str, Any]] = []  # events.json
+        self.events: list[dict[str, object]] = []  # events.json
         self.ending: list[subprocess.Popen[bytes]] = []
 
     @property
@@ -278,12 +278,14 @@ class JoinLeaveRun(CellBase):
             if now - told >= PROGRESS_S:
                 told = now
                 emit(
-                    "progress",
-                    elapsed_s=round(now - begin, 1),
-                    products=sum(self.products.values()),
-                    inserted=sum(counter.poll() for counter in inserted),
-                    subscriptions=len(self.daemons) - 1,
-                    draining=deadline is not None,
+                    {
+                        "event": "progress",
+                        "elapsed_s": round(now - begin, 1),
+                        "products": sum(self.products.values()),
+                        "inserted": sum(counter.poll() for counter in inserted),
+                        "subscriptions": len(self.daemons) - 1,
+                        "draining": deadline is not None,
+                    }
                 )
                 self.check_daemons()
             if deadline is not None:
@@ -329,10 +331,11 @@ class JoinLeaveRun(CellBase):
         identical = next(c.status for c in verdict.checks if c.name == "products identical")
         return verdict.verdict, identical == "pass"
 
-    def _cell_json(self) -> dict[str, Any]:
+    def _cell_json(self) -> dict[str, object]:
         cell, network = self.plan, self.network
         return {
             **self.common_json(),
+            **self.times,
             "kind": JOIN_LEAVE,
             "feeds": [
                 {

@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from common.files import tail
 from controller.api.path_client import PathClient, PathClientError, endpoints_of
@@ -370,12 +370,14 @@ class CellRun(CellBase):
             if now - told >= PROGRESS_S:
                 told = now
                 emit(
-                    "progress",
-                    elapsed_s=round(now - begin, 1),
-                    products=products,
-                    inserted=inserted.poll(),
-                    delivered=least,
-                    draining=deadline is not None,
+                    {
+                        "event": "progress",
+                        "elapsed_s": round(now - begin, 1),
+                        "products": products,
+                        "inserted": inserted.poll(),
+                        "delivered": least,
+                        "draining": deadline is not None,
+                    }
                 )
                 self.check_daemons()
             self.drained = deadline is not None and least >= products
@@ -414,11 +416,12 @@ class CellRun(CellBase):
         identical = next(c.status for c in verdict.checks if c.name == "products identical")
         return verdict.verdict, identical == "pass"
 
-    def _cell_json(self) -> dict[str, Any]:
+    def _cell_json(self) -> dict[str, object]:
         cell = self.cell
         common = self.common_json()
         return {
             **common,
+            **self.times,
             "loss_model": loss_model.used_models(self.loss_models),
             "nic1": self.nic1,
             "parameters": {

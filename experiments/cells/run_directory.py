@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 PARTIAL: Final = ".partial"
 LOCK: Final = ".lock"
@@ -27,7 +27,7 @@ def write_text(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: object) -> None:
     write_text(path, json.dumps(value, indent=2) + "\n")
 
 

@@ -143,7 +143,7 @@ class CellSpec:
         """Product queues of subscribers."""
         return self.m
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return asdict(self)
 
     @classmethod

@@ -45,7 +45,7 @@ class Setting:
             return self.asked == self.found
         return abs(self.asked - self.found) <= self.tolerance
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {**asdict(self), "ok": self.ok}
 
 

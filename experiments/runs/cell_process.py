@@ -16,12 +16,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Final, Protocol
+from typing import Final, Protocol, cast
 
 from common.files import Tail
 from common.machine import memory_available_bytes
 from common.places import ROOT
 from common.shell import die_with_parent
+from experiments.cells.events import Event, GuestPhase
 from experiments.cells.job import REPLAYING, Job
 from experiments.cells.queue_place import MEMORY_RESERVE_BYTES
 from experiments.cells.run_directory import write_json, write_text
@@ -35,6 +36,7 @@ from experiments.design.expansion import (
     virtual_seconds_estimated,
     virtual_seconds_limit,
 )
+from experiments.runs.records import ClockRecord
 from topologies.emulate.lifecycle import new_run_id, purge
 from virtual.cores import available_cores
 from virtual.guest import (
@@ -67,7 +69,7 @@ class CellProcess(Protocol):
     """A started cell. `poll` gives what is new of its events (dictionaries with `event`) and raises
     CellProblem; `code` is its exit code once it has ended and all events were given."""
 
-    def poll(self) -> list[dict[str, Any]]: ...
+    def poll(self) -> list[Event]: ...
     @property
     def code(self) -> int | None: ...
     @property
@@ -83,17 +85,17 @@ class Clock(Protocol):
 
     def start(self, job: Job, out: Path) -> CellProcess: ...
     def estimate_s(self, cell: CellSpec, trace_bytes: int) -> float: ...
-    def describe(self) -> dict[str, Any]: ...
+    def describe(self) -> ClockRecord: ...
 
 
-def parse_events(lines: Sequence[str]) -> list[dict[str, Any]]:
+def parse_events(lines: Sequence[str]) -> list[Event]:
     """The events among lines of a cell's output."""
-    events = []
+    events: list[Event] = []
     for line in lines:
         with contextlib.suppress(json.JSONDecodeError):
             event = json.loads(line)
             if isinstance(event, dict) and "event" in event:
-                events.append(event)
+                events.append(cast(Event, event))
     return events
 
 
@@ -133,7 +135,7 @@ class NativeProcess:
             self._lines.put(line.decode("utf-8", "replace"))
         self._lines.put(None)
 
-    def poll(self) -> list[dict[str, Any]]:
+    def poll(self) -> list[Event]:
         lines = []
         with contextlib.suppress(Empty):
             while (line := self._lines.get_nowait()) is not None:
@@ -181,7 +183,7 @@ class NativeClock:
         del trace_bytes
         return seconds_estimated(cell)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> ClockRecord:
         return {"clock": self.name}
 
 
@@ -263,14 +265,14 @@ class VirtualProcess:
         self._tail = Tail(self._guest.exchange / "stdout")
         self._rest = b""
         self._code: int | None = None
-        self._phases: list[dict[str, Any]] = []
+        self._phases: list[GuestPhase] = []
         self._described = False
 
     @property
     def times(self) -> Times:
         return self._guest.times
 
-    def poll(self) -> list[dict[str, Any]]:
+    def poll(self) -> list[Event]:
         try:
             code = self._guest.poll()
         except GuestError as error:
@@ -380,7 +382,7 @@ class VirtualClock:
     def estimate_s(self, cell: CellSpec, trace_bytes: int) -> float:
         return virtual_seconds_estimated(cell, trace_bytes)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> ClockRecord:
         return {
             "clock": self.name,
             "virtual_kernel": {

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Final, Protocol, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -21,6 +21,7 @@ from rich.progress import (
 from rich.table import Column
 
 from common.quantities import duration_text, minutes_text
+from experiments.cells.events import Event
 from virtual.guest import Times
 
 PLAIN_EVERY_S: Final = 10.0
@@ -47,15 +48,13 @@ class Reporter(Protocol):
     def cell(
         self, name: str, number: int, estimate_s: float, rest: Mapping[str, float] = NO_REST
     ) -> None: ...
-    def event(
-        self, name: str, event: Mapping[str, Any], part: float | None, times: Times | None
-    ) -> None: ...
+    def event(self, name: str, event: Event, part: float | None, times: Times | None) -> None: ...
     def tick(self, name: str, times: Times | None) -> None: ...
     def done(self, name: str, *, failed: bool = False) -> None: ...
     def note(self, text: str) -> None: ...
 
 
-def describe(event: Mapping[str, Any]) -> str:
+def describe(event: Event) -> str:
     """The text of an event of the cell's process."""
     if event.get("event") == "progress":
         n, of = event["inserted"], event["products"]
@@ -161,7 +160,7 @@ class RunTimes:
             self._numbers.add(number)
             self._waiting_s = max(0.0, self._waiting_s - estimate_s)
 
-    def event(self, name: str, event: Mapping[str, Any], part: float | None) -> None:
+    def event(self, name: str, event: Event, part: float | None) -> None:
         cell = self.running[name]
         cell.text = describe(event).partition("\n")[0]
         if part is not None:
@@ -228,9 +227,7 @@ class PlainReporter:
         self._times.cell(name, number, estimate_s, rest)
         self._said[name] = 0.0
 
-    def event(
-        self, name: str, event: Mapping[str, Any], part: float | None, times: Times | None
-    ) -> None:
+    def event(self, name: str, event: Event, part: float | None, times: Times | None) -> None:
         self._times.event(name, event, part)
         if event.get("event") == "phase":
             self._say(name, times)
@@ -303,9 +300,7 @@ class TerminalReporter:
             "", total=1.0, label=label, left="", text="starting"
         )
 
-    def event(
-        self, name: str, event: Mapping[str, Any], part: float | None, times: Times | None
-    ) -> None:
+    def event(self, name: str, event: Event, part: float | None, times: Times | None) -> None:
         self._times.event(name, event, part)
         self.tick(name, times)
 

@@ -229,6 +229,8 @@ class TestInALab:
         with hogs():
             loaded = observe(emulation, tmp_path / "loaded")["scheduling lag"]
         assert loaded.status == "fail", loaded.text
+        assert isinstance(loaded.found, dict)
+        assert isinstance(clean.found, dict)
         assert loaded.found["p50_ms"] > 3 * clean.found["p50_ms"], loaded.text
 
     def test_loss_by_a_rule_that_is_not_ours(self, emulation: Emulation, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
 from experiments.design.shaping import MULTICAST_CLASS
 from experiments.verdict.checks import Check
@@ -43,7 +43,7 @@ class Account:
             if before is not None and after is not None and before != after
         }
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {**asdict(self), "losses": self.losses}
 
 

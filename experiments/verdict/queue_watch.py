@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from common.shell import (
     NetworkError,
@@ -78,7 +78,7 @@ class Queue:
     samples: int = 0
     link: str | None = None  # "<link>/<direction>" whose queue it is, None: no link's
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return asdict(self)
 
 
