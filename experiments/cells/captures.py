@@ -41,10 +41,12 @@ class Captures:
     snap_bytes: int = 0
 
     def to_dict(self) -> dict[str, object]:
+        """Return what `from_dict` reads."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, raw: CapturesJson) -> Captures:
+        """Return the captures that `to_dict` described."""
         return cls(tuple(raw["links"]), int(raw["limit_bytes"]), int(raw["snap_bytes"]))
 
 

@@ -224,6 +224,7 @@ class CellBase:
 
     # -- programs -----------------------------------------------------------------------------
     def make_queue(self, name: str, size_bytes: int, slots: int) -> None:
+        """Make an empty product queue. Raises CellError."""
         self.queue(name).parent.mkdir(exist_ok=True)
         argv = configs.pqcreate_argv(self.job.build, self.queue(name), size_bytes, slots)
         done = subprocess.run(argv, capture_output=True, text=True)
@@ -369,6 +370,7 @@ class CellBase:
             self._check_list(name, process)
 
     def save_description(self, state_dir: Path) -> None:
+        """Write what the network is, what the kernel can do, and the controller's logs."""
         write_text(self.out / "network.json", self.network.to_json())
         write_json(self.out / "facts.json", self.emulation.facts.to_dict())
         write_json(
@@ -414,20 +416,24 @@ class CellBase:
 
     # -- helpers ------------------------------------------------------------------------------
     def queue(self, name: str) -> Path:
+        """Return the file of a product queue."""
         return self.queues / f"{name}.pq"
 
     def product_list(self, name: str) -> Path:
+        """Return the file that lists a queue's products."""
         return self.out / "products" / f"{name}.txt"
 
     def log(self, name: str) -> Path:
+        """Return the log of an ldmd."""
         return self.logs / f"{name}.ldmd.log"
 
     def run(self, host: str, argv: list[str]) -> str:
+        """Run a program at a host; return what it prints. Raises NetworkError."""
         return self.emulation.run(host, argv).stdout
 
     @staticmethod
     def end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-        """Signals a program of ours and waits; SIGKILL if it does not obey."""
+        """Signal a program and wait; kill it if it does not end."""
         if process.poll() is None:
             process.send_signal(number)
         try:

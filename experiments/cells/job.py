@@ -34,6 +34,7 @@ class Job:
     captures: Captures = NO_CAPTURES
 
     def to_json(self) -> str:
+        """Return the text of JOB.json."""
         raw = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         raw["cell"] = self.cell.to_dict()
         raw["captures"] = self.captures.to_dict()
@@ -41,6 +42,7 @@ class Job:
 
     @classmethod
     def from_json(cls, text: str) -> Job:
+        """Return the job that a text of `to_json` describes."""
         raw: dict[str, Any] = json.loads(text)
         for name in ("network", "trace", "build", "work"):
             raw[name] = Path(raw[name])

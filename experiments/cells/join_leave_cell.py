@@ -58,6 +58,7 @@ class Subscription:
 
     @property
     def name(self) -> str:
+        """Return the name of the subscription's queue, log and list."""
         return f"{self.subscriber}.{self.feed.name}"
 
     @property
@@ -90,6 +91,7 @@ class JoinLeaveRun(CellBase):
 
     @property
     def steps(self) -> tuple[Step, ...]:
+        """Return the steps of the cell, in order."""
         return (
             ("probing the links", self.probe_links),
             ("shaping the sender", self.shape),
@@ -110,6 +112,7 @@ class JoinLeaveRun(CellBase):
 
     # -- set-up -------------------------------------------------------------------------------
     def shape(self) -> None:
+        """Set and read back each feed's traffic control at the publisher."""
         commands = [command for feed in self.plan.feeds for command in self.shape_feed(feed)]
         write_json(
             self.out / "shaping.json",
@@ -122,6 +125,7 @@ class JoinLeaveRun(CellBase):
             raise CellError("shaping is not as asked: " + "; ".join(wrong))
 
     def make_queues(self) -> None:
+        """Make a queue for the publisher and one for each subscription."""
         self.make_queue(self.publisher, self.plan.q_snd_bytes, self.plan.n_snd)
         for subscription in self.subscriptions.values():
             text = self.traces[subscription.feed.name]
@@ -130,6 +134,7 @@ class JoinLeaveRun(CellBase):
             self.make_queue(subscription.name, receiver_queue_bytes(size), slots)
 
     def start_publisher(self) -> None:
+        """Start the publisher's ldmd."""
         service = self.emulation.controller_socket
         conf = configs.publisher_conf(self.network, self.plan, self.roots, service)
         self.start_daemon(self.publisher, self.publisher, conf)
@@ -142,6 +147,7 @@ class JoinLeaveRun(CellBase):
         )
 
     def subscribe_stayers(self) -> None:
+        """Start the subscriptions that stay from the start to the end."""
         waiting = {}
         for event in self.plan.script:
             if event.at_s == 0:
@@ -312,10 +318,12 @@ class JoinLeaveRun(CellBase):
 
     # -- results ------------------------------------------------------------------------------
     def end_daemons(self) -> None:
+        """End every ldmd, and wait for those that leave."""
         self._await_ended()
         super().end_daemons()
 
     def list_products(self) -> None:
+        """List what the publisher and each subscription hold."""
         lists: list[tuple[str, str, str | None]] = [
             (f"{self.publisher}.{feed.name}", self.publisher, feed.name) for feed in self.plan.feeds
         ]
@@ -323,6 +331,8 @@ class JoinLeaveRun(CellBase):
         self.list_queues(lists)
 
     def finish(self) -> tuple[str, bool]:
+        """Write cell.json and verdict.json; return the verdict, and whether all products are
+        identical."""
         write_json(self.out / "cell.json", self._cell_json())
         verdict = judge_files(
             self.out, self.plan, self.network, self.settings, self.rtt_measured_ms

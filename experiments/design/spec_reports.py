@@ -27,6 +27,7 @@ class Reports:
     keys: Callable[[Place], list[str]]
 
     def add(self, place: Place, found: str, valid: str) -> None:
+        """Report a mistake at a place of the file."""
         self.document.report(self._written(place), found, valid)
 
     def read(self, model: type[B], data: object) -> B | None:

@@ -46,6 +46,7 @@ class ReplayTrace:
 
     @cached_property
     def sha256(self) -> str:
+        """Return the digest of the cut trace."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def to_dict(self) -> TraceInfo:
@@ -82,6 +83,7 @@ def file_of(seed: int) -> str:
 
 
 def from_file(path: Path, duration_s: float) -> ReplayTrace:
+    """Read a trace file and cut it. Raises SpecErrors with every broken line (file:line)."""
     try:
         if path.stat().st_size > MAX_TRACE_BYTES:
             valid = f"a trace of at most {MAX_TRACE_BYTES} bytes"

@@ -69,12 +69,19 @@ class CellProcess(Protocol):
     """A started cell. `poll` gives what is new of its events (dictionaries with `event`) and raises
     CellProblem; `code` is its exit code once it has ended and all events were given."""
 
-    def poll(self) -> list[Event]: ...
+    def poll(self) -> list[Event]:
+        """Return the events that are new. Raises CellProblem."""
+
     @property
-    def code(self) -> int | None: ...
+    def code(self) -> int | None:
+        """Return the exit code once the cell has ended and all events were given; else None."""
+
     @property
-    def times(self) -> Times | None: ...
-    def stop(self) -> None: ...
+    def times(self) -> Times | None:
+        """Return how far the guest's clock is; None: the cell runs natively."""
+
+    def stop(self) -> None:
+        """End the cell and remove all it made. Idempotent."""
 
 
 class Clock(Protocol):
@@ -83,9 +90,14 @@ class Clock(Protocol):
     name: str
     jobs: int
 
-    def start(self, job: Job, out: Path) -> CellProcess: ...
-    def estimate_s(self, cell: CellSpec, trace_bytes: int) -> float: ...
-    def describe(self) -> ClockRecord: ...
+    def start(self, job: Job, out: Path) -> CellProcess:
+        """Start a cell that writes to `out`. Raises CellProblem."""
+
+    def estimate_s(self, cell: CellSpec, trace_bytes: int) -> float:
+        """Return the seconds of real time that a cell takes, by formula."""
+
+    def describe(self) -> ClockRecord:
+        """Return what the manifest says of the clock."""
 
 
 def parse_events(lines: Sequence[str]) -> list[Event]:
@@ -136,6 +148,7 @@ class NativeProcess:
         self._lines.put(None)
 
     def poll(self) -> list[Event]:
+        """Return the events that are new. Raises CellProblem."""
         lines = []
         with contextlib.suppress(Empty):
             while (line := self._lines.get_nowait()) is not None:
@@ -147,6 +160,7 @@ class NativeProcess:
 
     @property
     def code(self) -> int | None:
+        """Return the exit code once the cell has ended and all events were given; else None."""
         return self._process.wait(timeout=STOP_S) if self._ended else None
 
     def stop(self) -> None:
@@ -176,14 +190,17 @@ class NativeClock:
     jobs = 1
 
     def start(self, job: Job, out: Path) -> NativeProcess:
+        """Start a cell that writes to `out`. Raises CellProblem."""
         named = dataclasses.replace(job, run_id=new_run_id(job.run_id))
         return NativeProcess(named, out)
 
     def estimate_s(self, cell: CellSpec, trace_bytes: int) -> float:
+        """Return the seconds of real time that a cell takes, by formula."""
         del trace_bytes
         return seconds_estimated(cell)
 
     def describe(self) -> ClockRecord:
+        """Return what the manifest says of the clock."""
         return {"clock": self.name}
 
 
@@ -270,9 +287,11 @@ class VirtualProcess:
 
     @property
     def times(self) -> Times:
+        """Return how far the guest's clock is; None: the cell runs natively."""
         return self._guest.times
 
     def poll(self) -> list[Event]:
+        """Return the events that are new. Raises CellProblem."""
         try:
             code = self._guest.poll()
         except GuestError as error:
@@ -320,9 +339,11 @@ class VirtualProcess:
 
     @property
     def code(self) -> int | None:
+        """Return the exit code once the cell has ended and all events were given; else None."""
         return self._code
 
     def stop(self) -> None:
+        """End the cell and remove all it made. Idempotent."""
         self._guest.stop()
 
 
@@ -369,6 +390,7 @@ class VirtualClock:
         return self._share_bytes is not None and needed > self._share_bytes
 
     def start(self, job: Job, out: Path) -> VirtualProcess:
+        """Start a cell that writes to `out`. Raises CellProblem."""
         return VirtualProcess(
             self.kernel,
             job,
@@ -380,9 +402,11 @@ class VirtualClock:
         )
 
     def estimate_s(self, cell: CellSpec, trace_bytes: int) -> float:
+        """Return the seconds of real time that a cell takes, by formula."""
         return virtual_seconds_estimated(cell, trace_bytes)
 
     def describe(self) -> ClockRecord:
+        """Return what the manifest says of the clock."""
         return {
             "clock": self.name,
             "virtual_kernel": {

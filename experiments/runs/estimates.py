@@ -43,6 +43,7 @@ def _count(number: int, what: str) -> str:
 
 
 def kind_of(cell: CellSpec) -> str:
+    """Return what cells must share for their times to be compared."""
     return "join-leave" if isinstance(cell, JoinLeaveCell) else cell.protocol
 
 

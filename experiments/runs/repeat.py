@@ -183,6 +183,7 @@ class Outcome:
 
     @property
     def same(self) -> bool:
+        """Tell whether the run was reproduced."""
         if self.identities is not None:
             return all(i.identical for i in self.identities)
         return self.agreement.verdict == "agree"
@@ -192,6 +193,7 @@ Measured = Transports | Subscriptions
 
 
 def compare(then: Measured, now: Measured, *, to_the_digit: bool) -> Outcome:
+    """Compare two runs, to the digit or by their error bars."""
     found = agreement(then.points, now.points)
     if not to_the_digit:
         return Outcome(None, found)

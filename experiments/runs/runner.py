@@ -68,10 +68,12 @@ class RunResult:
 
     @property
     def identical(self) -> bool:
+        """Tell whether every cell delivered all products unchanged."""
         return all(c.identical for c in self.cells)
 
     @property
     def invalid(self) -> tuple[str, ...]:
+        """Return the cells whose verdict is invalid."""
         return tuple(c.cell for c in self.cells if c.verdict == INVALID)
 
     @property

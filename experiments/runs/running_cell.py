@@ -91,6 +91,7 @@ class RunningCell:
 
     @property
     def times(self) -> Times | None:
+        """Return how far the guest's clock is; None: the cell runs natively."""
         return self._process.times if self._process is not None else None
 
     def step(self, report: Callable[[Event], None]) -> Finished | Failed | None:

@@ -45,6 +45,7 @@ class Outcome:
 
     @property
     def failed(self) -> tuple[str, ...]:
+        """Return the cells without a result."""
         return tuple(cell for cell in self.problems if cell not in self.results)
 
 

@@ -40,6 +40,7 @@ class Checked:
 
     @property
     def line(self) -> str:
+        """Return the finding as one line."""
         state = "ok" if not self.problems else f"{len(self.problems)} PROBLEMS"
         return f"{self.name}: {self.files} files, {self.values} values: {state}"
 
@@ -49,7 +50,7 @@ def check_files(directory: Path, files: list[Path]) -> list[str]:
     try:
         expected = digests.read(directory)
     except digests.NoDigests as error:
-        return [f"{error}: whether its files were changed can not be told"]
+        return [f"{error}: it cannot be told whether its files were changed"]
     return digests.compare(directory, files, expected)
 
 

@@ -21,6 +21,7 @@ class Limits:
     reason: str
 
     def status(self, value: float) -> Status:
+        """Return the status of a measured value."""
         return "pass" if value <= self.warn else "warn" if value <= self.fail else "fail"
 
 

@@ -87,10 +87,12 @@ class Load:
     clocksource: str
 
     def to_dict(self) -> dict[str, object]:
+        """Return the load as load.json has it."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, raw: LoadJson) -> Load:
+        """Return the load that `to_dict` described."""
         return cls(
             raw["elapsed_s"],
             tuple(CoreLoad(**core) for core in raw["cores"]),
