@@ -28,9 +28,9 @@ from common.command_line import (
     run,
 )
 from common.exit_codes import EXIT_OK
+from common.version import version
 from controller.api import ctl
 from downpour import skeleton
-from downpour.version import version
 from experiments import cli as experiments
 from labs import cli as labs
 from parsers import cli as parsers

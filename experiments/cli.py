@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -30,7 +30,6 @@ from common.command_line import (
 )
 from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK, EXIT_USAGE
 from common.places import RUNS
-from experiments.design.spec import Overrides
 from experiments.runs.options import (
     RegressionOptions,
     RepeatOptions,
@@ -172,7 +171,7 @@ def _spec(name: str, options: RunChoices) -> tuple[AnySpec, str | None]:
     """Return the experiment as it is to be run, and its level."""
     from experiments.design.spec import at_level, find, level_of, load, override
 
-    given: Overrides = {
+    given: dict[str, Any] = {
         "duration_s": options.duration,
         "receivers": options.receivers,
         "repeats": options.repeats,

@@ -10,16 +10,15 @@ from __future__ import annotations
 import functools
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from experiments.design.expansion import CellSpec
 from experiments.design.join_leave_expansion import JoinLeaveCell
 from experiments.runs.cell_process import Clock
 from experiments.runs.planning import Planned
-from experiments.runs.records import Machine
 from experiments.runs.resume import run_of
 
 MOST_RUNS: Final = 30  # the newest
@@ -43,7 +42,6 @@ def _count(number: int, what: str) -> str:
 
 
 def kind_of(cell: CellSpec) -> str:
-    """Return what cells must share for their times to be compared."""
     return "join-leave" if isinstance(cell, JoinLeaveCell) else cell.protocol
 
 
@@ -101,7 +99,7 @@ def _rest(cell: Path) -> dict[str, float]:
         return {}
 
 
-def read(runs: Path, clock: Clock, machine: Machine) -> Estimates:
+def read(runs: Path, clock: Clock, machine: Mapping[str, Any]) -> Estimates:
     """From the newest complete runs below `runs`. Runs that say too little count for nothing."""
     newest = sorted(
         (p for p in runs.glob("*/[!.]*/manifest.json") if not p.parent.is_symlink()),
@@ -112,12 +110,12 @@ def read(runs: Path, clock: Clock, machine: Machine) -> Estimates:
     return Estimates(clock, measured)
 
 
-def _of_run(path: Path, clock: Clock, machine: Machine) -> list[Measured]:
+def _of_run(path: Path, clock: Clock, machine: Mapping[str, Any]) -> list[Measured]:
     try:
         manifest = json.loads(path.read_text())
         there = manifest["machine"]
         if manifest["clock"] != clock.name or any(
-            there.get(name) != machine.get(name) for name in ("cpu", "cores")
+            there[name] != machine[name] for name in ("cpu", "cores")
         ):
             return []
         seconds, traces = manifest["cell_seconds"], manifest["traces"]

@@ -10,12 +10,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from experiments.design.selection import Order
 from experiments.design.spec import AnySpec
 from experiments.runs.planning import Planned
-from experiments.runs.records import GitState, Machine, Manifest, TraceRecord
 
 PACKAGES: Final = (
     "fastapi",
@@ -63,7 +61,7 @@ def _output(argv: Sequence[str], cwd: Path | None = None) -> str | None:
     return text.splitlines()[0] if done.returncode == 0 and text else None
 
 
-def git_state(root: Path) -> GitState:
+def git_state(root: Path) -> dict[str, Any]:
     """Commit and whether the checkout differs from it; None where there is no repository."""
     # Under sudo the checkout belongs to somebody else, which git refuses by default.
     git = ["git", "-c", f"safe.directory={root}"]
@@ -101,7 +99,7 @@ def programs() -> dict[str, str | None]:
     return {name: _output(argv) for name, argv in PROGRAMS}
 
 
-def machine() -> Machine:
+def machine() -> dict[str, Any]:
     """What this machine is."""
     cpuinfo = Path("/proc/cpuinfo")
     return {
@@ -111,9 +109,9 @@ def machine() -> Machine:
     }
 
 
-def traces_of(planned: Sequence[Planned]) -> dict[str, TraceRecord]:
+def traces_of(planned: Sequence[Planned]) -> dict[str, Any]:
     """By seed: the trace, with its file in the run's directory and the file's digest."""
-    found: dict[str, TraceRecord] = {}
+    found: dict[str, Any] = {}
     for item in planned:
         seed = str(item.cell.seed)
         if seed not in found:
@@ -132,9 +130,9 @@ def build(
     root: Path,
     started: float,
     command: Sequence[str],
-    order: Order,
+    order: str,
     names_in_order: Sequence[str],
-) -> Manifest:
+) -> dict[str, Any]:
     """The manifest before the first cell runs."""
     cells = [item.cell for item in planned]
     return {

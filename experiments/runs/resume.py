@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from experiments.cells.run_directory import (
     FAILED,
@@ -14,7 +15,6 @@ from experiments.cells.run_directory import (
     remove_partial,
 )
 from experiments.runs import digests
-from experiments.runs.records import RunRecord
 
 
 def is_sound(cell: Path) -> bool:
@@ -34,10 +34,10 @@ def _digest_of(cell: Path) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def run_of(cell: Path) -> RunRecord:
+def run_of(cell: Path) -> dict[str, Any]:
     """A cell's run.json: when and by what it was run. Empty if it has none."""
     try:
-        found: RunRecord = json.loads((cell / "run.json").read_text())
+        found = json.loads((cell / "run.json").read_text())
     except (OSError, json.JSONDecodeError):
         return {}
     return found if isinstance(found, dict) else {}

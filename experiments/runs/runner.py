@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from common.contracts import INVALID
 from common.places import BUILD, ROOT, RUNS
@@ -32,7 +32,6 @@ from experiments.runs.planning import (
     plan,
 )
 from experiments.runs.progress import Reporter
-from experiments.runs.records import GitState, Manifest
 from experiments.runs.resume import run_of, take_over
 from experiments.runs.sweep import (
     CellResult,
@@ -68,12 +67,10 @@ class RunResult:
 
     @property
     def identical(self) -> bool:
-        """Tell whether every cell delivered all products unchanged."""
         return all(c.identical for c in self.cells)
 
     @property
     def invalid(self) -> tuple[str, ...]:
-        """Return the cells whose verdict is invalid."""
         return tuple(c.cell for c in self.cells if c.verdict == INVALID)
 
     @property
@@ -85,7 +82,9 @@ class RunResult:
 
 def in_force(run: RunDirectory, cell: str) -> str:
     """TCP's congestion control at the hosts of a complete cell."""
-    described = json.loads((run.path / "cells" / cell / "cell.json").read_text("utf-8"))
+    described: dict[str, Any] = json.loads(
+        (run.path / "cells" / cell / "cell.json").read_text("utf-8")
+    )
     return str(described.get("parameters", {}).get("tcp_congestion_control", "unknown"))
 
 
@@ -128,7 +127,7 @@ def run_experiment(
             write_json(run.path / "manifest.json", described)
             taken = _taken_over(run, planned, clock, described, reporter) if options.resume else []
             outcome = _run_cells(run, in_order, taken, clock, described, options, reporter)
-            described = {**described, **_ended(run, planned, outcome, taken)}
+            described |= _ended(run, planned, outcome, taken)
             write_json(run.path / "manifest.json", described)
             report_ok = _report(run, outcome, reporter, options.include_invalid)
             if not options.keep_work:
@@ -159,7 +158,7 @@ def _described(
     in_order: Sequence[Planned],
     clock: Clock,
     options: RunOptions,
-) -> Manifest:
+) -> dict[str, Any]:
     """Return the manifest as far as it is known before the first cell."""
     described = manifest.build(
         spec,
@@ -170,14 +169,14 @@ def _described(
         order=options.order,
         names_in_order=[p.cell.cell for p in in_order],
     )
-    return {**described, **clock.describe()}
+    return described | clock.describe()
 
 
 def _taken_over(
     run: RunDirectory,
     planned: Sequence[Planned],
     clock: Clock,
-    described: Manifest,
+    described: dict[str, Any],
     reporter: Reporter,
 ) -> list[str]:
     """Take complete cells over from an interrupted run; return their names."""
@@ -192,7 +191,7 @@ def _run_cells(
     in_order: Sequence[Planned],
     taken: Sequence[str],
     clock: Clock,
-    described: Manifest,
+    described: dict[str, Any],
     options: RunOptions,
     reporter: Reporter,
 ) -> Outcome:
@@ -214,7 +213,7 @@ def _run_cells(
 
 
 def _tell_resumed(
-    run: RunDirectory, taken: Sequence[str], git: GitState, reporter: Reporter
+    run: RunDirectory, taken: Sequence[str], git: dict[str, Any], reporter: Reporter
 ) -> None:
     if not taken:
         reporter.note("resumed: no complete cell of an interrupted run fits")
@@ -227,7 +226,7 @@ def _tell_resumed(
 
 def _ended(
     run: RunDirectory, planned: Sequence[Planned], outcome: Outcome, taken: Sequence[str]
-) -> Manifest:
+) -> dict[str, Any]:
     """What the manifest says once all cells have ended."""
     results = [outcome.results[p.cell.cell] for p in planned if p.cell.cell in outcome.results]
     seconds = {r.cell: run_of(run.cells / r.cell).get("real_s") for r in results}

@@ -35,7 +35,6 @@ from experiments.design.spec import (
     load,
     load_as,
 )
-from experiments.design.trace_input import TraceInfo
 from experiments.runs import runner
 from topologies.model.load import find as find_topology
 from topologies.model.load import load as load_topology
@@ -125,8 +124,7 @@ def test_feeds_have_lanes_and_rates_of_their_own(cell: JoinLeaveCell) -> None:
 
 def test_a_cell_is_the_same_after_its_way_to_the_process(cell: JoinLeaveCell) -> None:
     here = Path("/x")
-    trace = TraceInfo(source="t", products=1, bytes=1)
-    job = Job(cell, "x-1", here, here, trace, here, here, False, "d")
+    job = Job(cell, "x-1", here, here, {"bytes": 1}, here, here, False, "d")
     assert Job.from_json(job.to_json()) == job
     assert cell.digest("trace") == JoinLeaveCell.from_dict(
         json.loads(json.dumps(cell.to_dict()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import Any, Literal
 
 from common.contracts import DEGRADED, FAITHFUL, INVALID, VerdictWord
 
@@ -21,25 +21,7 @@ class Limits:
     reason: str
 
     def status(self, value: float) -> Status:
-        """Return the status of a measured value."""
         return "pass" if value <= self.warn else "warn" if value <= self.fail else "fail"
-
-
-class CheckJson(TypedDict):
-    """A check as verdict.json has it."""
-
-    name: str
-    status: Status
-    asked: object
-    found: object
-    text: str
-
-
-class VerdictJson(TypedDict):
-    """verdict.json."""
-
-    verdict: VerdictWord
-    checks: list[CheckJson]
 
 
 @dataclass(frozen=True)
@@ -48,12 +30,11 @@ class Check:
 
     name: str
     status: Status
-    asked: object
-    found: object
+    asked: Any
+    found: Any
     text: str
 
-    def to_dict(self) -> CheckJson:
-        """Return the check as verdict.json has it."""
+    def to_dict(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "status": self.status,
@@ -68,8 +49,7 @@ class Verdict:
     verdict: VerdictWord
     checks: tuple[Check, ...]
 
-    def to_dict(self) -> VerdictJson:
-        """Return the content of verdict.json."""
+    def to_dict(self) -> dict[str, Any]:
         return {"verdict": self.verdict, "checks": [c.to_dict() for c in self.checks]}
 
 

@@ -49,7 +49,6 @@ RTT_ERROR_SHARE: Final = Limits(
 
 
 def settings(name: str, wrong: Sequence[str], checked: int) -> Check:
-    """Check that every value read back is the one asked for. `wrong`: one text per other value."""
     if checked == 0:
         return Check(name, "fail", "read back", "nothing", "no value was read back")
     if wrong:
@@ -59,7 +58,7 @@ def settings(name: str, wrong: Sequence[str], checked: int) -> Check:
 
 
 def drops(evidence: Evidence) -> list[Check]:
-    """Check for losses that were not injected, by where they happened."""
+    """Losses that nobody injected, by where they happened."""
     lost = [
         d
         for d in drops_between(evidence.start, evidence.end, evidence.lossy_links)
@@ -84,7 +83,7 @@ def drops(evidence: Evidence) -> list[Check]:
             worst="warn" if evidence.protocol == "ldm6" else "fail",
         ),
         _drop_check(
-            "uninjected drops",
+            "drops nobody injected",
             [f"{d.place}: {d.packets} ({d.what})" for d in elsewhere],
             sum(d.packets for d in elsewhere),
             packets,
