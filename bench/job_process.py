@@ -146,6 +146,7 @@ class JobProcess:
             self._directory.cleanup()
 
     def stop(self) -> None:
+        """End the process and remove its directory."""
         self._end()
         self._directory.cleanup()
 

@@ -68,10 +68,12 @@ class Job:
         return json.dumps(asdict(self), sort_keys=True)
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the job as plain data."""
         return asdict(self)
 
 
 def job_from(data: dict[str, Any]) -> Job:
+    """Return the job that `to_dict` described."""
     return Job(**data)
 
 

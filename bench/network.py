@@ -63,6 +63,7 @@ def htb_commands(rate_bps: int) -> list[list[str]]:
 
 
 def loss_command(loss: float) -> list[str]:
+    """Return the command that drops a share of the arriving packets."""
     return [
         *("iptables", "-w", "-A", "INPUT", "-i", "eth0", "-m", "statistic", "--mode", "random"),
         *("--probability", f"{loss:.6f}", "-j", "DROP"),
@@ -110,6 +111,7 @@ class Network:
         return subprocess.Popen(["sleep", "infinity"], preexec_fn=prepare)
 
     def pid(self, host: int) -> int:
+        """Return a process in a host's network namespace."""
         return self._holders[host].pid
 
     def _links(self) -> None:
@@ -221,6 +223,7 @@ class Network:
             os.close(namespace)
 
     def close(self) -> None:
+        """Take the network down."""
         if self._switch is not None:
             self._switch.stop()
         for holder in self._holders:

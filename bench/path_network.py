@@ -41,6 +41,7 @@ def _port(node: str, number: int) -> Port:
 
 
 def network() -> Network:
+    """Return a ring of regions with sites, all of one controller."""
     pairs = [(1, region) for region in REGIONS]
     pairs += [(a, b) for a, b in zip(REGIONS, [*REGIONS[1:], REGIONS[0]], strict=True)]
     pairs += list(_sites())

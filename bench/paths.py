@@ -41,6 +41,7 @@ RATE_BPS: Final = 1_000_000
 CYCLES: Final = 7  # of joining and leaving, at each size
 ENTRIES: Final = 10_000
 READY_LIMIT_S: Final = 120.0
+OF_PORT: Final = 16653
 
 
 class Failed(Exception):
@@ -59,6 +60,7 @@ class Client:
         )
 
     def close(self) -> None:
+        """Close the connection."""
         self._http.close()
 
     def _request(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> float:
@@ -71,10 +73,12 @@ class Client:
         return took_s
 
     def create(self, name: str, root: Endpoint) -> float:
+        """Create a path; return how long it took, in seconds."""
         body = {"name": name, "root": _json_of(root), "rate_bps": RATE_BPS}
         return self._request("POST", "/v1/paths", body)
 
     def add(self, name: str, leaf: Endpoint) -> float:
+        """Add a leaf; return how long it took, in seconds."""
         return self._request("POST", f"/v1/paths/{name}/leaves", _json_of(leaf))
 
     def fill(self, name: str, root: Endpoint, leaves: Sequence[Endpoint]) -> None:
@@ -86,6 +90,7 @@ class Client:
         self._request("POST", f"/v1/holds/{hold_id}/commit")
 
     def remove(self, name: str, leaf: Endpoint) -> float:
+        """Remove a leaf; return how long it took, in seconds."""
         place = f"{leaf.switch}/{leaf.port}/{leaf.vlan}"
         return self._request("DELETE", f"/v1/paths/{name}/leaves/{place}")
 
@@ -181,6 +186,7 @@ class _FakeSwitches:
 
 @contextmanager
 def fake(work: Path) -> Iterator[Backend]:
+    """Yield the path service over switches that confirm at once."""
     switches = _FakeSwitches()
     store = Store(work / "paths.db", "paths", DOMAIN)
     service = PathService(network(), DOMAIN, switches.apply, switches.read, store=store)
@@ -245,78 +251,100 @@ def _controllers(net_port: int) -> list[str]:
     return arguments
 
 
-@contextmanager
-def ovs(work: Path) -> Iterator[Backend]:
-    """In this process's network namespace."""
-    port, path = 16653, work / "rest.sock"
-    (work / "network.json").write_text(network().to_json())
-    check(["ip", "link", "set", "lo", "up"])
-    switch = OpenVSwitch(work / "ovs")
-    controller: subprocess.Popen[bytes] | None = None
-    client: Client | None = None
+class _OpenVSwitches:
+    """Open vSwitch and a controller process in this process's network namespace."""
 
-    def vsctl(arguments: Sequence[str]) -> None:
-        check(["ovs-vsctl", "--timeout=60", *arguments[1:]])
+    def __init__(self, work: Path) -> None:
+        self._work = work
+        self._socket = work / "rest.sock"
+        self._switch = OpenVSwitch(work / "ovs")
+        self._controller: subprocess.Popen[bytes] | None = None
+        self.client: Client | None = None
 
-    def management(bridge: str) -> str:
-        return f"unix:{work / 'ovs' / bridge}.mgmt"
+    def start(self) -> Client:
+        """Return a client of the controller to which all switches are connected."""
+        (self._work / "network.json").write_text(network().to_json())
+        check(["ip", "link", "set", "lo", "up"])
+        self._switch.start()
+        argv = [
+            *(sys.executable, "-m", "controller", "--network", str(self._work / "network.json")),
+            *("--domain", DOMAIN, "--of-listen", f"127.0.0.1:{OF_PORT}"),
+            *("--rest-socket", str(self._socket), "--store", str(self._work / "paths.db")),
+            *("--log", str(self._work / "controller.log"), "--liveness-period-ms", "0"),
+        ]
+        with (self._work / "controller.err").open("wb") as err:
+            self._controller = subprocess.Popen(
+                argv, cwd=ROOT, stderr=err, preexec_fn=die_with_parent()
+            )
+        _vsctl(_bridges(OF_PORT))
+        self.client = Client(self._socket)
+        _wait_until_ready(self.client)
+        return self.client
 
-    def ofctl(*arguments: str) -> str:
-        done = subprocess.run(
-            ["ovs-ofctl", "-O", "OpenFlow13", *arguments], capture_output=True, text=True
-        )
-        if done.returncode:
-            raise Failed(f"ovs-ofctl {' '.join(arguments)}: {done.stderr.strip()}")
-        return done.stdout
+    def stop(self) -> None:
+        """End the controller and the switches."""
+        if self.client is not None:
+            self.client.close()
+        if self._controller is not None:
+            self._controller.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._controller.wait(10)
+            if self._controller.poll() is None:
+                self._controller.kill()
+        self._switch.stop()
 
-    def entries() -> int:
+    def entries(self) -> int:
+        """Return how many flows, groups and meters the switches hold."""
         count = 0
         for bridge in SWITCHES:
-            text = ofctl("dump-aggregate", management(bridge))
+            text = _ofctl("dump-aggregate", self._management(bridge))
             count += int(text.rpartition("flow_count=")[2].split()[0])
-            count += ofctl("dump-groups", management(bridge)).count("group_id=")
-        return count + ofctl("dump-meters", management("s1")).count("meter=")
+            count += _ofctl("dump-groups", self._management(bridge)).count("group_id=")
+        return count + _ofctl("dump-meters", self._management("s1")).count("meter=")
 
-    def reconnect(empty: bool) -> float:
-        assert client is not None
-        vsctl([word for bridge in SWITCHES for word in ("--", "del-controller", bridge)])
+    def reconnect(self, empty: bool) -> float:
+        """Take the controller away and give it back; return the seconds until all were ready."""
+        assert self.client is not None
+        _vsctl([word for bridge in SWITCHES for word in ("--", "del-controller", bridge)])
         deadline = time.monotonic() + READY_LIMIT_S
-        while any(client._http.get("/v1/health").json()["switches"].values()):
+        while any(self.client._http.get("/v1/health").json()["switches"].values()):
             if time.monotonic() > deadline:
                 raise Failed("switches whose controller was taken away are still connected")
             time.sleep(0.05)
         for bridge in SWITCHES if empty else ():
             for what in ("del-flows", "del-groups", "del-meters"):
-                ofctl(what, management(bridge))
+                _ofctl(what, self._management(bridge))
         began = time.perf_counter()
-        vsctl(_controllers(port))
-        _wait_until_ready(client)
+        _vsctl(_controllers(OF_PORT))
+        _wait_until_ready(self.client)
         return time.perf_counter() - began
 
+    def _management(self, bridge: str) -> str:
+        return f"unix:{self._work / 'ovs' / bridge}.mgmt"
+
+
+def _vsctl(arguments: Sequence[str]) -> None:
+    check(["ovs-vsctl", "--timeout=60", *arguments[1:]])
+
+
+def _ofctl(*arguments: str) -> str:
+    done = subprocess.run(
+        ["ovs-ofctl", "-O", "OpenFlow13", *arguments], capture_output=True, text=True
+    )
+    if done.returncode:
+        raise Failed(f"ovs-ofctl {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+@contextmanager
+def ovs(work: Path) -> Iterator[Backend]:
+    """Yield the path service over Open vSwitch, in this process's network namespace."""
+    switches = _OpenVSwitches(work)
     try:
-        switch.start()
-        argv = [
-            *(sys.executable, "-m", "controller", "--network", str(work / "network.json")),
-            *("--domain", DOMAIN, "--of-listen", f"127.0.0.1:{port}"),
-            *("--rest-socket", str(path), "--store", str(work / "paths.db")),
-            *("--log", str(work / "controller.log"), "--liveness-period-ms", "0"),
-        ]
-        with (work / "controller.err").open("wb") as err:
-            controller = subprocess.Popen(argv, cwd=ROOT, stderr=err, preexec_fn=die_with_parent())
-        vsctl(_bridges(port))
-        client = Client(path)
-        _wait_until_ready(client)
-        yield Backend(client, reconnect, entries)
+        client = switches.start()
+        yield Backend(client, switches.reconnect, switches.entries)
     finally:
-        if client is not None:
-            client.close()
-        if controller is not None:
-            controller.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                controller.wait(10)
-            if controller.poll() is None:
-                controller.kill()
-        switch.stop()
+        switches.stop()
 
 
 BACKENDS: Final = {"paths-fake": fake, "paths-ovs": ovs}

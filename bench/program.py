@@ -26,6 +26,7 @@ class Usage:
     peak_bytes: int = 0
 
     def minus(self, earlier: Usage) -> Usage:
+        """Return what was used since `earlier`; the peak stays."""
         return Usage(
             self.total_s - earlier.total_s,
             self.user_s - earlier.user_s,
@@ -57,6 +58,7 @@ class Program:
 
     @property
     def pid(self) -> int:
+        """Return the process id."""
         return self.popen.pid
 
     @property
@@ -87,6 +89,7 @@ class Program:
         return Usage(total_s, user_s, system_s, self._peak()).minus(self.began)
 
     def mark(self) -> None:
+        """Count the usage from now on."""
         self.began = Usage()
         self.began = self.usage()
 
@@ -95,6 +98,7 @@ class Program:
         return self.log.read_text(errors="replace")
 
     def printed(self) -> str:
+        """Return what the program has printed."""
         return self.log.with_suffix(".out").read_text(errors="replace")
 
     def wait(self, limit_s: float) -> bool:
@@ -105,6 +109,7 @@ class Program:
         return self.code is not None
 
     def stop(self) -> None:
+        """End the program: SIGTERM, then SIGKILL."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             if self.code is None:
                 os.kill(self.pid, number)

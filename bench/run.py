@@ -40,6 +40,7 @@ def limit_s(job: Job) -> float:
 
 
 def write_source(path: Path, size: int, seed: int) -> None:
+    """Write a file of random bytes that follow from the seed."""
     path.write_bytes(np.random.default_rng(seed).bytes(size))
 
 
@@ -67,6 +68,7 @@ class Run:
         self.watch = Watch([context.inbox(i) for i in range(job.receivers)])
 
     def start(self, host: int, argv: Sequence[str], name: str, *, stdin: bool = False) -> Program:
+        """Start a program in a host; with `stdin` it reads what `tell` writes."""
         log = self.context.work / f"{name}.err"
         read, write = os.pipe() if stdin else (-1, -1)
         with log.open("wb") as err, log.with_suffix(".out").open("wb") as out:
@@ -79,11 +81,13 @@ class Run:
         return Program(popen, log)
 
     def start_receivers(self) -> None:
+        """Start a receiver in each receiving host."""
         for i in range(self.job.receivers):
             argv = self.tool.receiver(self.context, i)
             self.receivers.append(self.start(i + 1, argv, f"receiver{i}"))
 
     def start_sender(self, files: Sequence[Path], *, stdin: bool) -> Program:
+        """Start the tool's sender for some files."""
         argv = self.tool.sender(self.context, files)
         sender = self.start(0, argv, f"sender{len(self.senders)}", stdin=stdin)
         self.senders.append(sender)
@@ -111,6 +115,7 @@ class Run:
             program.mark()
 
     def check_alive(self) -> None:
+        """Raise RunFailed if a program has failed."""
         for program in (*self.senders, *self.receivers):
             if program.code not in (None, 0):
                 raise RunFailed(f"exit code {program.code}; {self.complaint()}")
@@ -125,11 +130,13 @@ class Run:
         return f"the sender says: {said[-1][:200]}" if said else "nothing was said"
 
     def tell(self, path: Path) -> None:
+        """Name a file to the sender that reads standard input."""
         os.write(self.pipe, f"{path}\n".encode())
 
     # ------------------------------------------------------------------ one file
 
     def transfer(self) -> dict[str, Any]:
+        """Send one file to all receivers and measure it."""
         path = self.context.source / "file"
         write_source(path, self.job.size_bytes, self.job.seed)
         self.get_ready()
@@ -159,6 +166,7 @@ class Run:
         }
 
     def collect_file(self, began: float) -> None:
+        """Wait until every receiver has the file. Raises RunFailed."""
         end = began + limit_s(self.job)
         while True:
             for i, name in self.watch.wait(TICK_S):
@@ -179,6 +187,7 @@ class Run:
                 )
 
     def usage(self) -> dict[str, Any]:
+        """Return the processors' seconds and the peak memory of all programs."""
         sender = [p.usage() for p in self.senders]
         receivers = [p.usage() for p in self.receivers]
         both = {
@@ -198,6 +207,7 @@ class Run:
     # ------------------------------------------------------------------ a stream of files
 
     def stream(self) -> dict[str, Any]:
+        """Send a stream of files at their times and measure their delays."""
         plan = arrivals(self.job)
         for n, arrival in enumerate(plan):
             write_source(self.context.source / arrival.name, arrival.size_bytes, self.job.seed + n)
@@ -224,6 +234,7 @@ class Run:
         }
 
     def feed_stream(self, plan: Sequence[Arrival]) -> list[float]:
+        """Feed the sender and collect; return the delays, in seconds."""
         began = time.monotonic()
         due = {a.name: began + a.time_s for a in plan}
         missing = {(i, a.name) for a in plan for i in range(self.job.receivers)}
@@ -263,6 +274,7 @@ class Run:
     # ------------------------------------------------------------------ ceilings
 
     def bare(self) -> dict[str, Any]:
+        """Measure bare system calls with the same packets."""
         path = self.context.source / "file"
         write_source(path, self.job.size_bytes, self.job.seed)
         self.get_ready()
@@ -282,6 +294,7 @@ class Run:
         }
 
     def iperf3(self) -> dict[str, Any]:
+        """Measure iperf3's UDP from the sender to each receiver."""
         self.get_ready()
         for i in range(self.job.receivers):
             argv = self.tool.sender(self.context, [])
@@ -300,6 +313,7 @@ class Run:
         }
 
     def measure(self) -> dict[str, Any]:
+        """Measure the job in the way that suits its tool and kind."""
         if self.tool.feed == "bare":
             return self.bare()
         if self.tool.feed == "iperf3":
@@ -347,6 +361,7 @@ def parse_rates(text: str) -> dict[str, float]:
 
 
 def run_queue(context: Context) -> dict[str, Any]:
+    """Measure a product queue, without a network."""
     argv = BY_NAME[context.job.tool].sender(context, [])
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     rates = parse_rates(done.stdout)

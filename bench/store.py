@@ -37,20 +37,24 @@ class Store:
 
     @property
     def results(self) -> list[Result]:
+        """Return the results so far."""
         return parse_results(self._lines.read_text()) if self._lines.exists() else []
 
     def add(self, job: Job, result: dict[str, Any]) -> None:
+        """Append a result."""
         line = json.dumps({"job": job.to_dict(), "result": result}, sort_keys=True)
         with self._lines.open("a", encoding="utf-8") as out:
             out.write(line + "\n")
 
     def write(self, name: str, text: str) -> None:
+        """Write a file whole, or not at all."""
         temporary = self.directory / f".{name}.partial"
         temporary.write_text(text, encoding="utf-8")
         temporary.rename(self.directory / name)
 
 
 def new_directory(runs: Path) -> Path:
+    """Make a directory named after the time, and point `latest` to it."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     directory = runs / stamp
     directory.mkdir(parents=True)

@@ -72,6 +72,7 @@ def cpu_per_gb(job: Job, values: dict[str, float]) -> float:
 
 
 def percent_of_rate(job: Job, values: dict[str, float]) -> float:
+    """Return the goodput in percent of the link's rate."""
     return 100 * values["goodput_bps"] / job.rate_bps
 
 
@@ -149,6 +150,7 @@ _NOTES: Final = {
 
 
 def title(tool: str) -> str:
+    """Return how a tool is called in tables."""
     return BY_NAME[tool].title if tool in BY_NAME else tool
 
 
@@ -167,7 +169,7 @@ def text_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def _ratio(row: Row, ours: Row | None) -> str:
-    """Goodput (or median delay, or inserts) of ours over this one's."""
+    """Goodput (or median delay, or inserts) of Downpour's tool over this one's."""
     if ours is None or row is ours or not row.runs or not ours.runs:
         return ""
     name = next((n for n in ("p50_s", "goodput_bps", "inserts_1000_per_s") if n in row.values), "")
@@ -177,6 +179,7 @@ def _ratio(row: Row, ours: Row | None) -> str:
 
 
 def section_text(section: str, found: Sequence[Row], absent: Sequence[str]) -> str:
+    """Return the tables of a section as Markdown."""
     columns = _COLUMNS[section]
     out = [f"## {section}", _NOTES[section], ""]
     places = list(dict.fromkeys((row.job.clock, row.job.cell) for row in found))
@@ -218,6 +221,7 @@ def _spread(row: Row) -> str:
 
 
 def absent_tools(section: str, not_installed: dict[str, list[str]]) -> list[str]:
+    """Return a line for each tool that is not installed."""
     return [
         f"{tool.title}: {', '.join(not_installed[tool.name])} not found"
         + (f" (make bench-setup installs {tool.package})" if tool.package else "")
@@ -257,6 +261,7 @@ CEILING_FRACTION: Final = 0.6
 
 
 def targets(found: Sequence[Row]) -> list[Target]:
+    """Return the targets with what was measured."""
     out: list[Target] = []
     shaped = SHAPED_PERCENT.items() if _find(found, "shaped", OURS) else ()
     for (receivers, loss), percent in shaped:
@@ -304,6 +309,7 @@ def _blast_targets(found: Sequence[Row], row: Row) -> list[Target]:
 
 
 def targets_text(found: Sequence[Target]) -> str:
+    """Return the table of the targets."""
     if not found:
         return ""
     mark = {True: "met", False: "MISSED", None: "-"}
@@ -312,6 +318,7 @@ def targets_text(found: Sequence[Target]) -> str:
 
 
 def report(results: Sequence[Result], not_installed: dict[str, list[str]]) -> str:
+    """Return the whole report as Markdown."""
     found = rows(results)
     sections = list(dict.fromkeys(row.job.section for row in found))
     parts = []

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -33,29 +33,42 @@ class Context:
     work: Path
 
     def program(self, name: str) -> str:
+        """Return the path of a program of this project."""
         return str(self.build / name)
 
     def inbox(self, receiver: int) -> Path:
+        """Return where a receiver puts its files."""
         return self.work / f"r{receiver}"
 
     @property
     def source(self) -> Path:
+        """Return where the sender finds its files."""
         return self.work / "source"
 
 
 @dataclass(frozen=True)
 class Tool:
+    """How a tool is started, and in which sections it takes part."""
+
     name: str
     title: str
     feed: Feed
     needs: tuple[str, ...]  # programs: of the build (with a slash) or of the system
-    receiver: Callable[[Context, int], list[str]]
-    sender: Callable[[Context, Sequence[Path]], list[str]]
+    # The commands of a receiver (by its number) and of the sender (of some files).
+    commands: tuple[Callable[..., list[str]], Callable[..., list[str]]]
+    sections: frozenset[str]
     receivers_first: bool = True  # or, for those that connect, the sender
     ready: str = ""  # what the sender's stderr says when receivers have connected
     settle_s: float = 0.5  # until receivers that say nothing are up
-    sections: frozenset[str] = field(default=frozenset())
     package: str = ""  # what `make bench-setup` installs for it
+
+    def receiver(self, context: Context, number: int) -> list[str]:
+        """Return the command of a receiver."""
+        return self.commands[0](context, number)
+
+    def sender(self, context: Context, files: Sequence[Path]) -> list[str]:
+        """Return the command of the sender."""
+        return self.commands[1](context, files)
 
 
 def missing(tool: Tool, build: Path) -> list[str]:
@@ -259,81 +272,62 @@ _OURS: Final = ("fmtp/fmtp-send", "fmtp/fmtp-recv")
 _CONNECTED: Final = "receivers connected"
 
 
-def _tool(
-    name: str,
-    title: str,
-    feed: Feed,
-    needs: tuple[str, ...],
-    pair: tuple[Callable[..., list[str]], Callable[..., list[str]]],
-    sections: frozenset[str],
-    *,
-    ready: str = "",
-    receivers_first: bool = True,
-    settle_s: float = 0.5,
-    package: str = "",
-) -> Tool:
-    return Tool(
-        name, title, feed, needs, pair[0], pair[1], receivers_first, ready, settle_s, sections,
-        package,
-    )  # fmt: skip
-
-
 TOOLS: Final[tuple[Tool, ...]] = (
-    _tool(
+    Tool(
         "fmtp", "fmtp-send/recv", "stdin", _OURS, _fmtp(), _ALL,
         ready=_CONNECTED, receivers_first=False, settle_s=0,
     ),
-    _tool(
+    Tool(
         "uftp", "UFTP", "command", ("uftp", "uftpd"), (_uftp_receiver, _uftp_sender),
         frozenset({"blast", "shaped", "stream"}), package="uftp",
     ),
-    _tool(
+    Tool(
         "udpcast", "UDPcast", "command", ("udp-sender", "udp-receiver"),
         (_udpcast_receiver, _udpcast_sender), _FILES, package="udpcast",
     ),
-    _tool(
+    Tool(
         "norm", "NORM", "stdin", ("bench/peers/bench-norm",), _norm(0),
         frozenset({"blast", "shaped", "stream"}), package="libnorm-dev",
     ),
-    _tool(
+    Tool(
         "norm-fec", "NORM, proactive FEC", "stdin", ("bench/peers/bench-norm",), _norm(4),
         frozenset({"shaped", "stream"}), package="libnorm-dev",
     ),
     *(
-        _tool(name, title, "carousel", (f"{FLUTE}/flute-sender", f"{FLUTE}/flute-receiver"),
+        Tool(name, title, "carousel", (f"{FLUTE}/flute-sender", f"{FLUTE}/flute-receiver"),
               _flute(scheme, block), frozenset({"shaped"}), package=FLUTE_CRATE)
         for name, title, scheme, block in (
             ("flute-rs", "FLUTE, Reed-Solomon", "reed-solomon", 200),
             ("flute-rq", "FLUTE, RaptorQ", "raptorq", 2000),
         )
     ),
-    _tool(
+    Tool(
         "tcp", "TCP to each", "stdin", ("bench/peers/bench-tcp",), (_tcp_receiver, _tcp_sender),
         frozenset({"blast", "shaped", "stream"}),
         ready=_CONNECTED, receivers_first=False, settle_s=0,
     ),
-    _tool(
+    Tool(
         "iperf3", "iperf3 UDP to each", "iperf3", ("iperf3",), (_iperf3_receiver, _iperf3_sender),
         frozenset({"blast"}), package="iperf3",
     ),
-    _tool(
+    Tool(
         "bare", "ceiling: bare datagrams", "bare", ("bench/peers/bench-bare",),
         _bare(offload=False, window=True), frozenset({"blast"}),
     ),
-    _tool(
+    Tool(
         "bare-gso", "ceiling: bare, GSO/GRO", "bare", ("bench/peers/bench-bare",),
         _bare(offload=True, window=True), frozenset({"blast"}),
     ),
-    _tool(
+    Tool(
         "bare-file", "ceiling: the same into files", "bare", ("bench/peers/bench-bare",),
         _bare(offload=True, window=True, keep=True), frozenset({"blast"}),
     ),
-    _tool(
+    Tool(
         "bare-open", "bare, GSO/GRO, no window", "bare", ("bench/peers/bench-bare",),
         _bare(offload=True, window=False), frozenset({"blast"}),
     ),
     *(
-        _tool(name, title, "queue", (f"bench/peers/{program}",), _store(name, program),
+        Tool(name, title, "queue", (f"bench/peers/{program}",), _store(name, program),
               frozenset({"queue"}), package=package)
         for name, title, program, package in (
             ("pq", "product queue", "bench-queue", ""),
@@ -342,7 +336,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         )
     ),
     *(
-        _tool(name, title, "paths", needs, (_nothing, _nothing), frozenset({"paths"}))
+        Tool(name, title, "paths", needs, (_nothing, _nothing), frozenset({"paths"}))
         for name, title, needs in (
             ("paths-fake", "switches that confirm at once", ()),
             ("paths-ovs", "Open vSwitch", ("ovs-vswitchd", "ovsdb-server")),
@@ -353,4 +347,5 @@ BY_NAME: Final = {tool.name: tool for tool in TOOLS}
 
 
 def tools_of(section: str) -> list[Tool]:
+    """Return the tools that take part in a section."""
     return [tool for tool in TOOLS if section in tool.sections]

@@ -58,4 +58,5 @@ class Watch:
         return found
 
     def close(self) -> None:
+        """Stop watching."""
         os.close(self._fd)

@@ -60,11 +60,13 @@ class Job:
     frozen: bool
 
     def to_json(self) -> str:
+        """Return the job as text."""
         values = {**self.__dict__, "folder": str(self.folder), "work": str(self.work)}
         return json.dumps(values)
 
     @classmethod
     def from_json(cls, text: str) -> Job:
+        """Return the job that `to_json` wrote."""
         raw = json.loads(text)
         return cls(**{**raw, "folder": Path(raw["folder"]), "work": Path(raw["work"])})
 
@@ -164,6 +166,7 @@ class Agent:
             raise NetworkError(f"{name} of the lab failed with code {code}: {text[-1000:]}")
 
     def serve(self) -> None:
+        """Do one command after the other, forever."""
         number = 1
         while True:
             command = self._next(number)

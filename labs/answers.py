@@ -25,6 +25,7 @@ class Answers:
     lines: dict[str, int]
 
     def where(self, name: str) -> str:
+        """Return `file:line` of an answer, or the file where it is missing."""
         return f"{self.file}:{self.lines[name]}" if name in self.lines else self.file
 
 

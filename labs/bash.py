@@ -62,6 +62,7 @@ class Bash:
             self._process.stdin.flush()
 
     def begin(self, line: str) -> None:
+        """Start a line in the shell; `finished` tells when it has ended."""
         self._number += 1
         script = self._exchange / f"line-{self._number}"
         script.write_text(line + "\n", encoding="utf-8")
@@ -109,6 +110,7 @@ class Bash:
                 self._process.stdin.close()
 
     def close(self) -> None:
+        """End the shell with what it started, and forget its files."""
         self.interrupt(hard=True)
         self._process.wait()
         self._forget()

@@ -47,10 +47,12 @@ class Outcome:
 
 
 def passed(tried: str, expected: str, found: str) -> Outcome:
+    """Return the outcome of a check that passed."""
     return Outcome(Status.PASSED, tried, expected, found)
 
 
 def failed(tried: str, expected: str, found: str, hint: str) -> Outcome:
+    """Return the outcome of a check that failed, with a hint."""
     return Outcome(Status.FAILED, tried, expected, found, hint)
 
 
@@ -87,6 +89,7 @@ class Context:
 
     @property
     def live(self) -> LiveNetwork:
+        """Return the running network; only network labs have one."""
         assert self.network is not None, "a measuring lab has no network"
         return self.network
 
@@ -102,6 +105,7 @@ class Context:
         return " ".join(value) if isinstance(value, list) else str(value)
 
     def words(self, name: str) -> list[str]:
+        """Return a parameter as a list of words."""
         value = self.parameters[name]
         return list(value) if isinstance(value, list) else [str(value)]
 
@@ -148,13 +152,16 @@ class CheckResult:
 
     @property
     def score(self) -> int:
+        """Return the points that the student gets."""
         return self.points if self.status is Status.PASSED else 0
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the result as result-N.json has it."""
         return {**asdict(self), "status": str(self.status), "score": self.score}
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> CheckResult:
+        """Return the result that `to_dict` wrote. Raises KeyError, TypeError, ValueError."""
         words = {n: str(raw[n]) for n in ("name", "title", "tried", "expected", "found", "hint")}
         return cls(points=int(raw["points"]), status=Status(raw["status"]), **words)
 

@@ -39,6 +39,7 @@ class Submission:
 
     @property
     def student(self) -> str:
+        """Return the student's name, as the file has it."""
         return str(self.values.get("student", ""))
 
 
@@ -56,7 +57,7 @@ def find_files(folder: Path) -> list[Path]:
 
 
 def read(path: Path, name: str) -> Submission:
-    """A file that is none of ours gets a remark."""
+    """A file that no check wrote gets a remark."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ValueError("more than 1 MB")
@@ -133,6 +134,7 @@ def compare(submissions: Sequence[Submission]) -> None:
 
 
 def row(submission: Submission) -> dict[str, object]:
+    """Return the submission's row of the CSV file."""
     values = submission.values
     checks = values.get("checks", [])
     try:

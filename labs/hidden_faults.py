@@ -97,16 +97,19 @@ def delay_commands(network: Network, receiver: str, more_ms: int) -> list[list[s
 
 
 def rate_command(nic: str, rate_mbps: int) -> list[str]:
+    """Return the command that sets the rate of the sender's multicast."""
     change = ["tc", "class", "change", "dev", nic, "parent", "1:", "classid", MULTICAST_CLASS]
     return [*change, "htb", "rate", f"{rate_mbps}mbit", "ceil", f"{rate_mbps}mbit"]
 
 
 def queue_command(nic: str, limit_bytes: int) -> list[str]:
+    """Return the command that sets the sender's multicast queue, in bytes."""
     change = ["tc", "qdisc", "change", "dev", nic, "parent", MULTICAST_CLASS, "handle", "11:"]
     return [*change, "bfifo", "limit", str(limit_bytes)]
 
 
 def rule_command(nic: str, every: int) -> list[str]:
+    """Return the command that drops every n-th datagram at a receiver."""
     nth = ["-m", "statistic", "--mode", "nth", "--every", str(every), "--packet", "0"]
     return ["iptables", "-w", "-A", "INPUT", "-i", nic, "-p", "udp", *nth, "-j", "DROP"]
 

@@ -60,14 +60,24 @@ class Backend(Protocol):
 
     exchange: Path
 
-    def poll(self) -> None: ...  # raises Ended
-    def pause(self) -> None: ...
-    def resume(self) -> None: ...
-    def now_s(self) -> float: ...
-    def stop(self) -> None: ...
+    def poll(self) -> None:
+        """Raise Ended if the network is gone."""
+
+    def pause(self) -> None:
+        """Stop the network's clock."""
+
+    def resume(self) -> None:
+        """Let the network's clock run."""
+
+    def now_s(self) -> float:
+        """Return the network's time, in seconds."""
+
+    def stop(self) -> None:
+        """Take the network down."""
 
 
 def fill_exchange(exchange: Path, job: agent.Job) -> None:
+    """Write the files through which the agent is spoken to."""
     (exchange / "job.json").write_text(job.to_json(), encoding="utf-8")
     for name in ("commands", "done"):
         (exchange / name).mkdir()
@@ -102,6 +112,7 @@ class VirtualBackend:
         self.exchange = self._guest.exchange
 
     def poll(self) -> None:
+        """Raise Ended if the guest has ended."""
         try:
             code = self._guest.poll()
         except GuestError as error:
@@ -111,20 +122,24 @@ class VirtualBackend:
             raise Ended(f"its guest has ended with code {code}: {errors[-2000:]}")
 
     def pause(self) -> None:
+        """Stop the guest, and so its clock."""
         self._guest.pause()
 
     def resume(self) -> None:
+        """Let the guest go on."""
         self._guest.resume()
 
     def now_s(self) -> float:
+        """Return the guest's virtual time, in seconds."""
         return self._guest.times.virtual_s
 
     def stop(self) -> None:
+        """End the guest."""
         self._guest.stop()
 
 
 class NativeBackend:
-    """A process of this machine, as root: time goes on while nobody types."""
+    """A process of this machine, as root: time goes on while no command runs."""
 
     def __init__(self, lab: Lab, work: Work) -> None:
         lifecycle.require_root()
@@ -151,21 +166,26 @@ class NativeBackend:
             )
 
     def poll(self) -> None:
+        """Raise Ended if the agent's process has ended."""
         code = self._process.poll()
         if code is not None:
             errors = (self.exchange / "stderr").read_text(errors="replace").strip()
             raise Ended(f"its process has ended with code {code}: {errors[-2000:]}")
 
     def pause(self) -> None:
+        """Do nothing: this machine's time goes on."""
         pass
 
     def resume(self) -> None:
+        """Do nothing: see `pause`."""
         pass
 
     def now_s(self) -> float:
+        """Return this machine's monotonic time, in seconds."""
         return time.monotonic()
 
     def stop(self) -> None:
+        """End the agent and remove all that its network left."""
         if self._process.poll() is None:
             agent.end(self._process.pid)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -246,6 +266,7 @@ class Holder:
         self._listener.listen(8)
 
     def close(self) -> None:
+        """Close the socket and remove the files that lead to it."""
         self._listener.close()
         for name in (SOCKET, STATE):
             (self._state / name).unlink(missing_ok=True)
@@ -289,7 +310,7 @@ class Holder:
         )
 
     def serve(self) -> None:
-        """Until nobody came for IDLE_LIMIT_S. Ended."""
+        """Serve commands until none came for IDLE_LIMIT_S. Raises Ended."""
         while True:
             with selectors.DefaultSelector() as selector:
                 selector.register(self._listener, selectors.EVENT_READ)
@@ -368,7 +389,7 @@ class Holder:
 
 
 class _Client:
-    """Who waits for a command. When he is gone the command is interrupted, as by Ctrl-C."""
+    """The client that waits for a command. When it is gone, Ctrl-C ends the command."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

@@ -70,9 +70,11 @@ class Seen:
         return len({a.number for a in self.arrivals[host]})
 
     def doubled(self, host: str) -> int:
+        """Return how many of the arrivals at a host were copies."""
         return len(self.arrivals[host]) - self.received(host)
 
     def lost(self, host: str) -> int:
+        """Return how many of those sent did not reach a host."""
         return self.sent - self.received(host)
 
     def frames(self, a: str, b: str) -> int:
@@ -98,11 +100,12 @@ class Seen:
 
 
 def payload(stream: int, number: int, size: int) -> bytes:
+    """Return the bytes of a datagram: stream, number, time sent, padding."""
     return _PAYLOAD.pack(MAGIC, stream, number, time.time_ns()).ljust(size, b"\0")
 
 
 def parse(data: bytes) -> tuple[int, int, int] | None:
-    """(stream, number, time sent) in the bytes of a datagram or frame; None: not one of ours."""
+    """Return (stream, number, time sent) of a datagram or frame; None: not of this module."""
     at = data.find(MAGIC)
     if at < 0 or len(data) < at + _PAYLOAD.size:
         return None
@@ -131,6 +134,25 @@ def multicast_frame(nic: Nic, group: str, vlan: int | None, data: bytes) -> byte
     return macs + tag + struct.pack("!H", ETHERTYPE_IPV4) + header + udp + data
 
 
+@dataclass(frozen=True)
+class Traffic:
+    """What is sent: `count` datagrams, one each `interval_s` (0: a burst), in frames of
+    `frame_bytes` (without tag and FCS).
+
+    `watch`: directions of links whose frames are counted; `events`: what is called so many seconds
+    after the first datagram, beside the stream; `settle_s`: how long, beyond the links' delays, to
+    wait for what is still on its way.
+    """
+
+    count: int
+    interval_s: float = 0.005
+    frame_bytes: int = 200
+    lane: int = 1
+    watch: Sequence[tuple[str, str]] = ()
+    events: Sequence[tuple[float, Callable[[], None]]] = ()
+    settle_s: float = SETTLE_S
+
+
 class LiveNetwork:
     """The network of a lab that is up. `lab`: all that topologies can do with it."""
 
@@ -140,6 +162,7 @@ class LiveNetwork:
 
     @property
     def network(self) -> Network:
+        """Return what the network is."""
         return self.lab.network
 
     # -- looking
@@ -161,6 +184,7 @@ class LiveNetwork:
         return check(["ovs-ofctl", "-O", "OpenFlow13", "--no-names", *words])
 
     def counters(self) -> dict[str, Any]:
+        """Return the counters of the running network."""
         return self.lab.counters()
 
     def ping(self, source: str, address: str, count: int = PINGS) -> int:
@@ -181,29 +205,16 @@ class LiveNetwork:
     # -- streams
 
     def stream(
-        self,
-        sender: str,
-        receivers: Sequence[str],
-        *,
-        count: int,
-        interval_s: float = 0.005,
-        frame_bytes: int = 200,
-        lane: int = 1,
-        past_queues: bool = False,
-        watch: Sequence[tuple[str, str]] = (),
-        events: Sequence[tuple[float, Callable[[], None]]] = (),
-        settle_s: float = SETTLE_S,
+        self, sender: str, receivers: Sequence[str], traffic: Traffic, *, past_queues: bool = False
     ) -> Seen:
-        """Sends `count` numbered datagrams, one each `interval_s` (0: a burst), in frames of
-        `frame_bytes` (without tag and FCS) to the lane's multicast group, through the sender's
-        stack and its queues; `past_queues`: as frames at its NIC. `watch`: directions of links
-        whose frames are counted; `events`: what is called so many seconds after the first
-        datagram, beside the stream; `settle_s`: how long, beyond the links' delays, what is still
-        on its way is waited for. NetworkError."""
+        """Send numbered datagrams to the lane's multicast group and say what arrived.
+
+        They go through the sender's stack and its queues; `past_queues`: as frames at its NIC.
+        Raises NetworkError.
+        """
+        lane = traffic.lane
         source = self._nic_sender(sender, lane) if past_queues else self._udp_sender(sender, lane)
-        return self._stream(
-            source, receivers, count, interval_s, frame_bytes, lane, watch, events, settle_s
-        )
+        return self._stream(source, receivers, traffic)
 
     def inject(
         self,
@@ -211,54 +222,45 @@ class LiveNetwork:
         neighbour: str,
         vlan: int,
         receivers: Sequence[str],
-        *,
-        count: int,
-        frame_bytes: int = 200,
-        watch: Sequence[tuple[str, str]] = (),
+        traffic: Traffic,
     ) -> Seen:
         """As `stream`, of frames with VLAN id `vlan` that come to switch `at` from the link to
         `neighbour`, a switch. NetworkError."""
         source = self._link_sender(neighbour, at, vlan)
-        return self._stream(source, receivers, count, 0.005, frame_bytes, 1, watch, (), SETTLE_S)
+        return self._stream(source, receivers, traffic)
 
     def _stream(
         self,
         source: contextlib.AbstractContextManager[Callable[[bytes], None]],
         receivers: Sequence[str],
-        count: int,
-        interval_s: float,
-        frame_bytes: int,
-        lane: int,
-        watch: Sequence[tuple[str, str]],
-        events: Sequence[tuple[float, Callable[[], None]]],
-        settle_s: float,
+        traffic: Traffic,
     ) -> Seen:
         self._streams = number = self._streams % 0xFFFF + 1
-        size = max(frame_bytes - HEADER_BYTES, LEAST_PAYLOAD_BYTES)
+        size = max(traffic.frame_bytes - HEADER_BYTES, LEAST_PAYLOAD_BYTES)
         with ExitStack() as stack:
             loop = _Loop(number)
             for host in receivers:
-                loop.add_receiver(host, stack.enter_context(self._receiver(host, lane)))
-            for a, b in watch:
+                loop.add_receiver(host, stack.enter_context(self._receiver(host, traffic.lane)))
+            for a, b in traffic.watch:
                 _, _, port = self.link(a, b)
                 loop.add_tap((a, b), stack.enter_context(self._tap(port)))
             send = stack.enter_context(source)
-            timers = [threading.Timer(at, self._guarded(call, loop)) for at, call in events]
+            timers = [threading.Timer(at, self._guarded(call, loop)) for at, call in traffic.events]
             began_ns, start = time.time_ns(), time.monotonic()
             for timer in timers:
                 timer.start()
-            for index in range(count):
-                if interval_s:
-                    loop.until(start + index * interval_s)
+            for index in range(traffic.count):
+                if traffic.interval_s:
+                    loop.until(start + index * traffic.interval_s)
                 send(payload(number, index, size))
             for timer in timers:
                 while timer.is_alive():
                     loop.until(time.monotonic() + 0.05)
                 timer.join()
-            loop.until(time.monotonic() + self.delay_ms() / 1000 + settle_s)
+            loop.until(time.monotonic() + self.delay_ms() / 1000 + traffic.settle_s)
             if loop.problem is not None:
                 raise loop.problem
-            return Seen(count, began_ns, loop.arrivals, loop.tags)
+            return Seen(traffic.count, began_ns, loop.arrivals, loop.tags)
 
     @staticmethod
     def _guarded(call: Callable[[], None], loop: _Loop) -> Callable[[], None]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The network of a lab for a student: its topology file with his parameters filled in."""
+"""The network of a lab for a student: its topology file with the student's parameters filled in."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""prediction.yaml: what a student wrote down before he measured. Whether it was before is told by
+"""prediction.yaml: what a student wrote down before measuring. Whether it was before is told by
 the file's time, which somebody who wants to can set."""
 
 from __future__ import annotations

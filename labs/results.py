@@ -42,6 +42,7 @@ def digest_of(values: Mapping[str, Any], key: bytes | None) -> str:
 
 
 def parameters_digest(parameters: Mapping[str, Value]) -> str:
+    """Return the SHA-256 of a lab's parameters, in hex."""
     text = json.dumps(parameters, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A student's own runs, as checks look at them: found in his work directory, and vetted (his seed,
+"""A student's own runs, as checks look at them: found in the work directory, and vetted (seed,
 files as the run wrote them)."""
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class CellOfRun:
 
     @property
     def factors(self) -> Mapping[str, Any]:
+        """Return the cell's factors and their levels."""
         factors: Mapping[str, Any] = self.described["factors"]
         return factors
 

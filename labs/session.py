@@ -48,6 +48,7 @@ def state_root() -> Path:
 
 
 def state_directory(number: int) -> Path:
+    """Return where a running lab keeps its state."""
     return state_root() / str(number)
 
 

@@ -25,6 +25,7 @@ ended. Put a sleep into it.
 
 
 def prompt(number: int, now_s: float, clock: str) -> str:
+    """Return the prompt, with the network's time."""
     return f"lab {number} [{now_s:.3f} s{'' if clock == 'virtual' else ', native'}] > "
 
 

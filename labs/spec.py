@@ -40,7 +40,7 @@ class Block(BaseModel):
 
 
 class Parameter(Block):
-    """A value that each student has of his own: a whole number between two bounds (both included),
+    """A value of each student's own: a whole number between two bounds (both included),
     one of a list, or `number` different ones of a list."""
 
     text: Text
@@ -127,18 +127,21 @@ class Lab:
 
     @property
     def number(self) -> int:
+        """Return the lab's number."""
         return self.spec.lab
 
     @property
     def points(self) -> int:
+        """Return the points of all checks together."""
         return sum(c.points for c in self.spec.checks)
 
     @property
     def handout(self) -> Path:
+        """Return the path of the handout."""
         return self.folder / "handout.md"
 
     def parameters(self, student: str) -> dict[str, Value]:
-        """The student's own: they follow from his name, the lab and the parameter's name."""
+        """Return the student's values: they follow from the names of student, lab and parameter."""
         return {
             name: parameter.value(_seed(student, self.number, name))
             for name, parameter in self.spec.parameters.items()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The student's work directory: who he is, the start state of his files, putting it back."""
+"""The student's work directory: whose it is, the start state of its files, putting it back."""
 
 from __future__ import annotations
 
@@ -39,10 +39,12 @@ class Work:
 
 
 def default_directory(number: int) -> Path:
+    """Return the work directory where none is given."""
     return Path.home() / "downpour-labs" / str(number)
 
 
 def default_student() -> str:
+    """Return the student's name where none is given: the login."""
     return os.environ.get("SUDO_USER") or os.environ.get("USER") or f"user-{os.getuid()}"
 
 
@@ -142,7 +144,7 @@ def write_parameters(lab: Lab, directory: Path, student: str, parameters: dict[s
 
 
 def set_aside(work: Work) -> Path | None:
-    """Moves all of the student's files into `before-TIME` of his directory; earlier ones stay.
+    """Moves all of the student's files into `before-TIME` of the work directory; earlier ones stay.
     Returns it, None if there was nothing."""
     keep = {STATE}
     mine = [p for p in work.directory.iterdir() if p.name not in keep and not _is_aside(p)]

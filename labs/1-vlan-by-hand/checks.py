@@ -8,11 +8,11 @@ from collections import Counter
 from typing import Final
 
 from labs.checking import Context, Outcome, failed, passed
-from labs.live import UNTAGGED, LiveNetwork, Seen
+from labs.live import UNTAGGED, LiveNetwork, Seen, Traffic
 
 FRAMES: Final = 30
 ATTEMPTS: Final = 5
-STRANGE_VLAN: Final = 150  # nobody's: the students' begin below
+STRANGE_VLAN: Final = 150  # no student's: theirs begin below
 HOSTS: Final = ("east", "west", "north")
 LAST: Final = {"east": ("c2", "sw-east"), "west": ("c3", "sw-west"), "north": ("c3", "sw-north")}
 INTO_CORE: Final = ("sw-south", "c1")
@@ -21,7 +21,8 @@ SENT: Final = f"{FRAMES} numbered datagrams from pub to the group"
 
 
 def stream(live: LiveNetwork) -> Seen:
-    return live.stream("pub", HOSTS, count=FRAMES, watch=(INTO_CORE, *CORE, *LAST.values()))
+    """Send the frames from pub and watch every link that they may cross."""
+    return live.stream("pub", HOSTS, Traffic(FRAMES, watch=(INTO_CORE, *CORE, *LAST.values())))
 
 
 def tags(found: Counter[int]) -> str:
@@ -33,6 +34,7 @@ def tags(found: Counter[int]) -> str:
 
 
 def arrives(context: Context) -> Outcome:
+    """Check that one host gets every frame, once."""
     host = str(context.arguments["host"])
     first = "c2" if host == "east" else "c3"
     seen = stream(context.live)
@@ -57,6 +59,7 @@ def arrives(context: Context) -> Outcome:
 
 
 def translation(context: Context) -> Outcome:
+    """Check the VLAN id on each link."""
     asked = {
         ("c1", "c2"): context.integer("vlan_c1c2"),
         ("c1", "c3"): context.integer("vlan_c1c3"),
@@ -80,6 +83,7 @@ def translation(context: Context) -> Outcome:
 
 
 def one_copy(context: Context) -> Outcome:
+    """Check that no link carries a frame twice, and that no frame goes astray."""
     seen = stream(context.live)
     between = seen.frames("c2", "c3") + seen.frames("c3", "c2")
     strangers = seen.frames(*LAST["north"])
@@ -103,7 +107,7 @@ def one_copy(context: Context) -> Outcome:
 def counted(live: LiveNetwork, frame_bytes: int = 200) -> list[tuple[int, int, list[int]]]:
     """(packets, bytes, packets of each bucket) by which the groups of c1 grow for FRAMES frames."""
     before = live.counters()["groups"]
-    live.stream("pub", ("east",), count=FRAMES, frame_bytes=frame_bytes)
+    live.stream("pub", ("east",), Traffic(FRAMES, frame_bytes=frame_bytes))
     time.sleep(1)  # what the datapath counts reaches the group within a second
     after = live.counters()["groups"]
     grown = []
@@ -121,6 +125,7 @@ def counted(live: LiveNetwork, frame_bytes: int = 200) -> list[tuple[int, int, l
 
 
 def group(context: Context) -> Outcome:
+    """Check that an OpenFlow group of c1 replicates the frames."""
     tried = f"{SENT}, and read dump-group-stats of c1 before and after"
     expected = f"a group that counts {FRAMES} packets, two buckets of it as many each"
     grown = counted(context.live)
@@ -134,12 +139,13 @@ def group(context: Context) -> Outcome:
 
 
 def strangers(context: Context) -> Outcome:
+    """Check that frames with a foreign VLAN id do not leave c1."""
     live = context.live
     tried = f"{FRAMES} datagrams from the publisher's port with VLAN id {STRANGE_VLAN}"
     expected = "no frame of them leaves c1"
     if not stream(live).received("east"):
         return failed(tried, expected, "not tried: nothing arrives at east yet", "nothing")
-    seen = live.inject("c1", "sw-south", STRANGE_VLAN, HOSTS, count=FRAMES, watch=CORE)
+    seen = live.inject("c1", "sw-south", STRANGE_VLAN, HOSTS, Traffic(FRAMES, watch=CORE))
     onward = sum(seen.frames(*way) for way in CORE)
     got = sum(seen.received(h) for h in HOSTS)
     found = f"{onward} frames on the core's links, {got} datagrams at hosts"
@@ -149,6 +155,7 @@ def strangers(context: Context) -> Outcome:
 
 
 def back(context: Context) -> Outcome:
+    """Check that pings from pub to the receivers are answered."""
     answered, found = context.live.all_answer("pub", ("east", "west"))
     tried, expected = "3 pings from pub to east and to west", "3 answers of each"
     if answered:
@@ -157,6 +164,7 @@ def back(context: Context) -> Outcome:
 
 
 def bytes_counted(context: Context) -> Outcome:
+    """Check the answer: how many bytes a switch counts for each frame."""
     answer = context.number("bytes_for_each_frame")
     size = context.integer("frame_bytes")
     tried = f"{FRAMES} frames of {size} bytes, and read dump-group-stats of c1 before and after"

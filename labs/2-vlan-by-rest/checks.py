@@ -7,7 +7,7 @@ from typing import Final
 
 from controller.api.path_client import PathClient, PathClientError, endpoints_of
 from labs.checking import Context, Outcome, failed, passed
-from labs.live import LiveNetwork, Seen
+from labs.live import LiveNetwork, Seen, Traffic
 
 PATH: Final = "lesson"
 FRAMES: Final = 30
@@ -28,14 +28,17 @@ TOO_FAST_BPS: Final = 60_000_000
 
 
 def service(live: LiveNetwork) -> PathClient:
+    """Return a client of the lab's path service."""
     return PathClient(live.lab.controller_socket)
 
 
 def stream(live: LiveNetwork) -> Seen:
-    return live.stream("pub", HOSTS, count=FRAMES, watch=(*CORE, *LAST))
+    """Send the frames from pub and watch every link that they may cross."""
+    return live.stream("pub", HOSTS, Traffic(FRAMES, watch=(*CORE, *LAST)))
 
 
 def path(context: Context) -> Outcome:
+    """Check that the path exists, is up and starts at the publisher."""
     tried, expected = f"GET /v1/paths/{PATH}", 'a path from the publisher\'s segment, state "up"'
     root, _ = endpoints_of(context.live.network)
     try:
@@ -61,6 +64,7 @@ def _got(seen: Seen) -> str:
 
 
 def leaves(context: Context) -> Outcome:
+    """Check that each leaf of the student gets every frame, once."""
     mine = context.words("leaves")
     seen = stream(context.live)
     tried, expected = SENT, f"{FRAMES} at {' and '.join(mine)}, each once"
@@ -80,6 +84,7 @@ def leaves(context: Context) -> Outcome:
 
 
 def nobody_else(context: Context) -> Outcome:
+    """Check that no other host gets a frame."""
     mine = context.words("leaves")
     others = [h for h in HOSTS if h not in mine]
     seen = stream(context.live)
@@ -95,15 +100,14 @@ def nobody_else(context: Context) -> Outcome:
 
 
 def rate(context: Context) -> Outcome:
+    """Check that the path's meter limits its rate."""
     asked = context.integer("rate_bps")
     host = context.words("leaves")[0]
     interval_s = FRAME_BYTES * 8 / (asked * OFFERED)
     seen = context.live.stream(
         "pub",
         (host,),
-        count=int(SECONDS / interval_s),
-        interval_s=interval_s,
-        frame_bytes=FRAME_BYTES,
+        Traffic(int(SECONDS / interval_s), interval_s=interval_s, frame_bytes=FRAME_BYTES),
     )
     tried = f"{asked * OFFERED / 1e6:g} Mbit/s for {SECONDS:g} s from pub"
     expected = f"{asked / 1e6:g} Mbit/s at {host} after the first second, ±{TOLERANCE:.0%}"
@@ -121,6 +125,7 @@ def rate(context: Context) -> Outcome:
 
 
 def back(context: Context) -> Outcome:
+    """Check that pings from pub to the leaves are answered."""
     mine = context.words("leaves")
     answered, found = context.live.all_answer("pub", mine)
     tried, expected = f"3 pings from pub to {' and to '.join(mine)}", "3 answers of each"
@@ -130,6 +135,7 @@ def back(context: Context) -> Outcome:
 
 
 def vlan(context: Context) -> Outcome:
+    """Check the answer: the VLAN id on the last link to the first leaf."""
     answer = context.number("vlan_at_first_leaf")
     first = context.words("leaves")[0]
     switch = SWITCH_OF[first]
@@ -146,6 +152,7 @@ def vlan(context: Context) -> Outcome:
 
 
 def refusal(context: Context) -> Outcome:
+    """Check the answer: the HTTP status of a refused path."""
     answer = context.number("refused_with_status")
     first = context.words("leaves")[0]
     root, ends = endpoints_of(context.live.network, lane=2)

@@ -7,7 +7,7 @@ import time
 from typing import Final
 
 from labs.checking import Context, Outcome, failed, passed
-from labs.live import Seen
+from labs.live import Seen, Traffic
 
 FRAME_BYTES: Final = 1000
 SECONDS: Final = 3.0
@@ -29,11 +29,13 @@ def _offer(context: Context, *, past_queues: bool, frames: int | None = None) ->
     return context.live.stream(
         "pub",
         ("east",),
-        count=frames or int(SECONDS / interval_s),
-        interval_s=interval_s,
-        frame_bytes=FRAME_BYTES,
+        Traffic(
+            frames or int(SECONDS / interval_s),
+            interval_s=interval_s,
+            frame_bytes=FRAME_BYTES,
+            settle_s=0.5 if past_queues else 4.0,
+        ),
         past_queues=past_queues,
-        settle_s=0.5 if past_queues else 4.0,
     )
 
 
@@ -42,11 +44,8 @@ def _burst(context: Context, frames: int, *, past_queues: bool) -> Seen:
     return context.live.stream(
         "pub",
         ("east",),
-        count=frames,
-        interval_s=0,
-        frame_bytes=FRAME_BYTES,
+        Traffic(frames, interval_s=0, frame_bytes=FRAME_BYTES, settle_s=3.0),
         past_queues=past_queues,
-        settle_s=3.0,
     )
 
 
@@ -56,7 +55,8 @@ def _is_metered(context: Context) -> bool:
 
 
 def path(context: Context) -> Outcome:
-    seen = context.live.stream("pub", ("east",), count=20, interval_s=0.05)
+    """Check that the path carries frames at all."""
+    seen = context.live.stream("pub", ("east",), Traffic(20, interval_s=0.05))
     tried, expected = "20 small datagrams from pub, one each 50 ms", "20 at east"
     found = f"{seen.received('east')} at east"
     if seen.received("east") == 20:
@@ -65,6 +65,7 @@ def path(context: Context) -> Outcome:
 
 
 def meter_rate(context: Context) -> Outcome:
+    """Check the meter's rate against twice that much traffic."""
     asked = context.integer("meter_kbps") * 1000
     seen = _offer(context, past_queues=True)
     got = seen.rate_bps("east", FRAME_BYTES, SETTLED_S)
@@ -81,6 +82,7 @@ def meter_rate(context: Context) -> Outcome:
 
 
 def burst_passes(context: Context) -> Outcome:
+    """Check that the meter lets the burst asked for through."""
     frames = context.integer("burst_frames")
     tried = f"{frames} frames of {FRAME_BYTES} bytes at once, past all queues of pub"
     expected = f"all {frames} at east, and a meter that limits what comes for longer"
@@ -93,6 +95,7 @@ def burst_passes(context: Context) -> Outcome:
 
 
 def burst_bounded(context: Context) -> Outcome:
+    """Check that the meter drops what exceeds its burst."""
     allowed = context.integer("burst_frames")
     tried = f"{TIMES * allowed} frames of {FRAME_BYTES} bytes at once, past all queues of pub"
     expected = f"at most {2 * allowed} at east"
@@ -104,6 +107,7 @@ def burst_bounded(context: Context) -> Outcome:
 
 
 def shaped(context: Context) -> Outcome:
+    """Check that the student's shaper saves frames that the meter would drop."""
     asked = context.integer("meter_kbps") * 1000
     tried = f"a program at pub sends {SHAPED_FRAMES} frames with {2 * asked / 1e6:g} Mbit/s"
     expected = "all frames at east, later, and fewer than that without HTB"
@@ -124,6 +128,7 @@ def shaped(context: Context) -> Outcome:
 
 
 def shaped_rate(context: Context) -> Outcome:
+    """Check that the shaper uses the rate that the meter allows."""
     asked = context.integer("meter_kbps") * 1000
     tried = f"a program at pub sends {SHAPED_FRAMES} frames with {2 * asked / 1e6:g} Mbit/s"
     expected = f"{LEAST_SHAPED:.0%} to 100 % of {asked / 1e6:g} Mbit/s at east"
@@ -138,6 +143,7 @@ def shaped_rate(context: Context) -> Outcome:
 
 
 def dropped(context: Context) -> Outcome:
+    """Check the answer: how many frames of the burst the meter dropped."""
     answer = context.number("dropped_of_burst")
     frames = TIMES * context.integer("burst_frames")
     tried = f"{frames} frames of {FRAME_BYTES} bytes at once, past all queues of pub"
@@ -151,6 +157,7 @@ def dropped(context: Context) -> Outcome:
 
 
 def delay(context: Context) -> Outcome:
+    """Check the answer: the greatest delay at the shaper, in ms."""
     answer = context.number("greatest_delay_ms")
     tried = f"a program at pub sends {BURST_FRAMES} frames of {FRAME_BYTES} bytes at once"
     expected = f"your answer: a greatest delay of {answer:g} ms, ±{DELAY_TOLERANCE:.0%}"

@@ -50,6 +50,7 @@ class Reading:
 
     @property
     def receivers(self) -> list[str]:
+        """Return the names of the receiving hosts."""
         return list(self.cell.described["subscribers"])
 
 
@@ -93,18 +94,21 @@ def lost_by_hash(found: Reading, host: str) -> int:
 
 
 def blocks_wanted(requests: Sequence[Message]) -> int:
+    """Return how many blocks some retransmission requests ask for."""
     return sum(math.ceil(m.length / BLOCK_BYTES) for m in requests)
 
 
 def in_ms(begin: Message, end: Message) -> float:
+    """Return the time between two messages, in ms."""
     return (end.time_ns - begin.time_ns) / 1e6
 
 
 def number(value: float) -> str:
+    """Return a number as text, with separators of thousands."""
     return f"{value:,.10g}"
 
 
-READ: Final = "reading your capture by a program of ours"
+READ: Final = "reading your capture with our own program"
 
 
 def captured(context: Context) -> Reading:
@@ -117,6 +121,7 @@ def captured(context: Context) -> Reading:
 
 # -- the checks --------------------------------------------------------------------------------
 def capture(context: Context) -> Outcome:
+    """Check that the run exists, with a capture and the student's loss and seed."""
     tried = "looking for your run with a capture"
     expected = f"loss {context.integer('loss_percent')} %, seed {context.integer('seed')}, complete"
     try:
@@ -146,6 +151,7 @@ def datagrams(cell: CellOfRun, host: str) -> int:
 
 
 def stream(context: Context) -> Outcome:
+    """Check the answers: products and blocks in the multicast stream."""
     tried = "counting BOP and MEM_DATA in your capture"
     found = captured(context)
     yours = (context.number("products"), context.number("blocks"))
@@ -159,6 +165,7 @@ def stream(context: Context) -> Outcome:
 
 
 def lost(context: Context) -> Outcome:
+    """Check the answer: how many datagrams one receiver lost."""
     host = context.word("receiver")
     tried = f"applying the rule of the loss to each datagram of your capture, for {host}"
     found = captured(context)
@@ -182,6 +189,7 @@ def lost(context: Context) -> Outcome:
 
 
 def asked(context: Context) -> Outcome:
+    """Check the answer: for how many blocks one receiver asked."""
     host = context.word("receiver")
     tried = f"{READ}: RETX_REQ from {host}"
     found = captured(context)
@@ -205,6 +213,7 @@ def asked(context: Context) -> Outcome:
 
 
 def first(context: Context) -> Outcome:
+    """Check the answers about a receiver's first request and its repair."""
     host = context.word("receiver")
     tried = f"{READ}: {host}'s first RETX_REQ, and the block it asks for"
     found = captured(context)
@@ -238,10 +247,12 @@ def first(context: Context) -> Outcome:
 
 
 def same_block(message: Message, request: Message) -> bool:
+    """Return whether a message carries the block that a request names."""
     return message.index == request.index and message.seq == request.seq
 
 
 def beginnings(context: Context) -> Outcome:
+    """Check the answer: how many BOP requests a receiver sent."""
     host = context.word("receiver")
     tried = f"{READ}: BOP_REQ from {host}"
     found = captured(context)
@@ -253,6 +264,7 @@ def beginnings(context: Context) -> Outcome:
 
 
 def overhead(context: Context) -> Outcome:
+    """Check the answers: retransmitted bytes, and their share of the stream."""
     tried = f"{READ}: RETX_DATA to all receivers"
     found = captured(context)
     answer, share = context.number("retransmitted_bytes"), context.number("overhead_percent")
@@ -286,6 +298,7 @@ def shares_whole(cell: CellOfRun) -> dict[str, tuple[int, int]]:
 
 
 def whole_percent(cell: CellOfRun) -> float:
+    """Return the share of products that arrived without repair, in percent."""
     counts = shares_whole(cell).values()
     return 100 * sum(w for w, _ in counts) / sum(n for _, n in counts)
 
@@ -297,6 +310,7 @@ def sizes_of(cell: CellOfRun) -> list[int]:
 
 
 def prediction(context: Context) -> Outcome:
+    """Check the prediction for more loss against the second run."""
     tried = "your prediction against the second run's logs"
     yours = predicted(context.work, "products_without_repair_percent")
     said = f"{yours:g} %"
@@ -328,6 +342,7 @@ def prediction(context: Context) -> Outcome:
 
 
 def whole(context: Context) -> Outcome:
+    """Check the answer: products without repair in the second run."""
     tried = "counting 'retrans: 0' in the four receivers' logs of the second run"
     try:
         cell = cell_of(context, "more_loss_percent")

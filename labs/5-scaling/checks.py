@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lab 5: a student's table of bandwidths, plot, slope and prediction against the sender's counters
-(his came from sar), of his own runs."""
+(the student's came from sar), of the student's own runs."""
 
 from __future__ import annotations
 
@@ -73,11 +73,13 @@ def line_of(bandwidths: Bandwidths, protocol: str) -> tuple[float, float]:
 
 
 def shown(bandwidths: Bandwidths) -> str:
+    """Return bandwidths as text, in Mbit/s."""
     return ", ".join(f"{p} m={m}: {v:.2f}" for (p, m), v in sorted(bandwidths.items()))
 
 
 # -- the checks --------------------------------------------------------------------------------
 def runs(context: Context) -> Outcome:
+    """Check that all runs exist, with the student's seed."""
     tried = "looking for your runs below runs/scaling"
     expected = f"ldm6 and ldm7 with 2, 4, 8 receivers, seed {context.integer('seed')}"
     try:
@@ -95,10 +97,12 @@ def runs(context: Context) -> Outcome:
 
 
 def wrong(context: Context, cell: CellOfRun) -> list[str]:
+    """Return what a run has that the lab did not ask for."""
     return wrong_with(cell, seed=context.integer("seed"), duration_s=DURATION_S, loss=0.0)
 
 
 def table(context: Context) -> Outcome:
+    """Check bandwidth.csv against the counters of the sender's interface."""
     tried = "comparing bandwidth.csv with the counters of the sender's interface"
     counted = by_counters(context, tried)
     expected = f"{shown(counted)} Mbit/s, to 1 %"
@@ -147,6 +151,7 @@ def read_table(path: Path) -> Bandwidths:
 
 
 def plot(context: Context) -> Outcome:
+    """Check that bandwidth.png was drawn from bandwidth.csv."""
     tried = "looking which table bandwidth.png was drawn from"
     expected = "the bandwidth.csv that lies beside it"
     picture, csv_file = context.work / "bandwidth.png", context.work / "bandwidth.csv"
@@ -166,6 +171,7 @@ def plot(context: Context) -> Outcome:
 
 
 def slope(context: Context) -> Outcome:
+    """Check the answer: LDM6's bandwidth for each receiver, in Mbit/s."""
     tried = "least squares through LDM6's three points"
     bandwidths = by_counters(context, tried)
     answer = context.number("ldm6_mbit_per_s_per_receiver")
@@ -185,6 +191,7 @@ def slope(context: Context) -> Outcome:
 
 
 def flat(context: Context) -> Outcome:
+    """Check the answer: how LDM7's bandwidth grows from 2 to 8 receivers, in percent."""
     tried = "LDM7's bandwidth with 8 receivers against that with 2"
     bandwidths = by_counters(context, tried)
     answer = context.number("ldm7_growth_percent")
@@ -201,6 +208,7 @@ def flat(context: Context) -> Outcome:
 
 
 def limit(context: Context) -> Outcome:
+    """Check the answer: how many receivers LDM6 can serve at 1 Gbit/s."""
     tried = "your straight line at 1 Gbit/s"
     bandwidths = by_counters(context, tried)
     answer = context.number("ldm6_receivers_at_1_gbit_per_s")
@@ -220,6 +228,7 @@ def limit(context: Context) -> Outcome:
 
 
 def prediction(context: Context) -> Outcome:
+    """Check the prediction for 24 receivers against the student's run."""
     tried = "your prediction against your run with 24 receivers"
     tolerance = float(context.arguments["tolerance"])
     yours = {p: predicted(context.work, f"{p}_24_receivers_mbit_per_s") for p in PROTOCOLS}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lab 6: a student's timers, run in virtual time under his conditions, beside those that they are
-held against; and what he read from his sweep."""
+"""Lab 6: a student's timers, run in virtual time beside those they are held against, and what the
+student read from the sweep."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ Timers = tuple[float, float]  # f_snd, f_rcv
 
 
 def shown(timers: Timers) -> str:
+    """Return the two timers as text."""
     return f"f_snd {timers[0]:g}, f_rcv {timers[1]:g}"
 
 
@@ -47,6 +48,7 @@ def cells_of(work: Path, name: str, wanted: Sequence[Timers]) -> dict[Timers, Ce
 
 
 def wrong(context: Context, cell: CellOfRun) -> list[str]:
+    """Return what a run has that the lab did not ask for."""
     loss = context.integer("loss_percent") / 100
     problems = wrong_with(cell, seed=context.integer("seed"), m=4, loss=loss)
     burst = cell.described["parameters"]["loss_burst_packets"]
@@ -57,6 +59,7 @@ def wrong(context: Context, cell: CellOfRun) -> list[str]:
 
 # -- the student's sweep -----------------------------------------------------------------------
 def sweep(context: Context) -> Outcome:
+    """Check that the sweep is complete, with the student's parameters."""
     tried, expected = "looking for your sweep below runs/sweep", f"{len(SWEPT)} cells of yours"
     try:
         found = cells_of(context.work, SWEEP, SWEPT)
@@ -71,6 +74,7 @@ def sweep(context: Context) -> Outcome:
 
 
 def reading(context: Context) -> Outcome:
+    """Check the three values that the student read from the sweep."""
     tried = "computing the three values from your sweep's logs once more"
     try:
         found = {t: c.metrics() for t, c in cells_of(context.work, SWEEP, SWEPT).items()}
@@ -103,6 +107,7 @@ def reading(context: Context) -> Outcome:
 
 
 def near(value: float, others: Sequence[float], tolerance: float) -> bool:
+    """Return whether `value` is within `tolerance` of one of the others."""
     return any(abs(value - other) <= tolerance for other in others)
 
 
@@ -113,6 +118,7 @@ def sizes_bytes(context: Context) -> list[int]:
 
 
 def tau(context: Context) -> Outcome:
+    """Check the answers: tau_snd of the smallest and the largest file, in ms."""
     tried = "equation (1) with f_snd = 5, for the smallest and the largest file of stream.txt"
     sizes = sizes_bytes(context)
     pairs = [
@@ -157,6 +163,7 @@ def chosen(context: Context) -> tuple[ExperimentSpec, ExperimentSpec]:
 
 
 def without_timers(spec: ExperimentSpec) -> dict[str, Any]:
+    """Return an experiment as plain data, without f_snd and f_rcv."""
     raw = spec.model_dump()
     for name in ("f_snd", "f_rcv"):
         del raw["parameters"][name]
@@ -164,11 +171,12 @@ def without_timers(spec: ExperimentSpec) -> dict[str, Any]:
 
 
 def timers_of(spec: ExperimentSpec) -> Timers:
+    """Return an experiment's f_snd and f_rcv."""
     return float(spec.parameters.f_snd), float(spec.parameters.f_rcv)
 
 
 def own_choice(context: Context) -> Timers:
-    """The student's timers. Raises Ends: why they can not be judged."""
+    """The student's timers. Raises Ends: why they cannot be judged."""
     tried, expected = "reading chosen.yaml", "the given conditions, with timers of your own"
     try:
         yours, given = chosen(context)
@@ -185,6 +193,7 @@ def own_choice(context: Context) -> Timers:
 
 
 def conditions(context: Context) -> Outcome:
+    """Check that chosen.yaml differs from the lab's network in the two timers only."""
     timers = own_choice(context)
     return passed("reading chosen.yaml", "only f_snd and f_rcv changed", shown(timers))
 
@@ -265,6 +274,7 @@ def judged(context: Context) -> tuple[Timers, dict[str, Mapping[str, float]]]:
 
 
 def ffdr(context: Context) -> Outcome:
+    """Check that the chosen timers reach the target FFDR."""
     timers, values = judged(context)
     target = float(context.arguments["target_percent"])
     tried = f"running your network with {shown(timers)}"
@@ -275,6 +285,7 @@ def ffdr(context: Context) -> Outcome:
 
 
 def latency(context: Context) -> Outcome:
+    """Check that the chosen timers beat the paper's in latency or bandwidth."""
     timers, values = judged(context)
     yours, paper = values["yours"], values["paper"]
     name = "nic_bandwidth_counters"
@@ -294,6 +305,7 @@ def latency(context: Context) -> Outcome:
 
 
 def thrift(context: Context) -> Outcome:
+    """Check that half of the chosen f_snd would miss the target."""
     timers, values = judged(context)
     target = float(context.arguments["target_percent"])
     tried = f"running your network with half your f_snd, {timers[0] / 2:g}"

@@ -11,7 +11,7 @@ from common.shell import NetworkError
 from controller.api.path_client import PathClient, PathClientError
 from labs.answers import AnswerError
 from labs.checking import Context, Outcome, failed, passed
-from labs.live import LiveNetwork, Seen
+from labs.live import LiveNetwork, Seen, Traffic
 
 FROM_C1: Final = (("c1", "c2"), ("c1", "c3"))
 INTERVAL_S: Final = 0.001
@@ -22,6 +22,7 @@ SETTLE_S: Final = 2.0  # for the controller to see mended links, and to lay the 
 
 
 def service(live: LiveNetwork) -> PathClient:
+    """Return a client of the lab's path service."""
     return PathClient(live.lab.controller_socket)
 
 
@@ -32,14 +33,17 @@ def stream(
     seconds: float = 0.2,
     events: tuple[tuple[float, Callable[[], None]], ...] = (),
 ) -> Seen:
+    """Send a datagram each INTERVAL_S from pub to east on a lane, with events on the way."""
     return live.stream(
         "pub",
         ("east",),
-        count=round(seconds / INTERVAL_S),
-        interval_s=INTERVAL_S,
-        lane=lane,
-        watch=FROM_C1,
-        events=events,
+        Traffic(
+            round(seconds / INTERVAL_S),
+            interval_s=INTERVAL_S,
+            lane=lane,
+            watch=FROM_C1,
+            events=events,
+        ),
     )
 
 
@@ -50,6 +54,7 @@ def used_link(seen: Seen) -> str | None:
 
 
 def is_whole(live: LiveNetwork) -> bool:
+    """Return whether no link is cut and the controller answers."""
     return not live.lab.broken_links and _answers(live)
 
 
@@ -69,6 +74,7 @@ def start_controller(live: LiveNetwork) -> None:
 
 
 def whole(context: Context) -> Outcome:
+    """Check that the network is whole and the path works."""
     live = context.live
     tried = "looked for cut links, asked the controller, sent 200 datagrams on feed"
     expected = "no cut link, an answer, 200 at east"
@@ -96,6 +102,7 @@ def with_cut(live: LiveNetwork, lane: int, *, silent: bool) -> tuple[str | None,
 
 
 def gap(context: Context) -> Outcome:
+    """Check the answer: how long the path is dark after a cut, in ms."""
     live = context.live
     answer = context.number(str(context.arguments["answer"]))
     silent = bool(context.arguments["silent"])
@@ -117,6 +124,7 @@ def gap(context: Context) -> Outcome:
 
 
 def killed(context: Context) -> Outcome:
+    """Check the answer: how many datagrams a killed controller costs."""
     live = context.live
     answer = context.number("lost_by_kill")
     tried = "1000 datagrams on feed, one each 2 ms; killed the controller after 0.5 s"
@@ -125,7 +133,7 @@ def killed(context: Context) -> Outcome:
         return failed(tried, expected, "not tried", "not-whole")
     try:
         kill = (0.5, lambda: live.lab.kill_controller("core"))
-        seen = live.stream("pub", ("east",), count=1000, interval_s=0.002, events=(kill,))
+        seen = live.stream("pub", ("east",), Traffic(1000, interval_s=0.002, events=(kill,)))
     finally:
         start_controller(live)
     lost = seen.lost("east")
@@ -144,6 +152,7 @@ def yes_or_no(context: Context, name: str) -> bool:
 
 
 def nobody_repairs(context: Context) -> Outcome:
+    """Check the answer: does a path come back without a controller?"""
     live = context.live
     answer = yes_or_no(context, "comes_back_without_controller")
     tried = f"killed the controller, cut the link that feed uses, looked for {DARK_S:g} s"
@@ -168,6 +177,7 @@ def arrives_late(seen: Seen) -> bool:
 
 
 def by_hand(context: Context) -> Outcome:
+    """Check that the student's own path on lane 2 works."""
     seen = stream(context.live, lane=2)
     tried, expected = "200 datagrams from pub on lane 2", "200 at east, each once"
     ways = ", ".join(f"{seen.frames(a, b)} from {a} to {b}" for a, b in FROM_C1)
@@ -182,6 +192,7 @@ def by_hand(context: Context) -> Outcome:
 
 
 def protected(context: Context) -> Outcome:
+    """Check that the path on lane 2 survives a cut without a controller."""
     live = context.live
     tried = "killed the controller; one datagram each ms on lane 2; cut the link of c1 that it uses"
     most_ms = FAILOVER_MS[live.lab.facts.clock]
@@ -218,6 +229,7 @@ def protected(context: Context) -> Outcome:
 
 
 def silent_failover(context: Context) -> Outcome:
+    """Check the answer: does fast failover notice a silent cut?"""
     answer = yes_or_no(context, "failover_survives_silent_cut")
     tried = "cut silently the link of c1 that lane 2 uses"
     expected = f"your answer: {'it goes on' if answer else 'it stays dark'}"

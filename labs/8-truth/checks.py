@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lab 8: repeats to the last digit, what was done behind the backs of a student's cases (worked out
-from his case_seed, and from the evidence where the amount is counted), and clocks compared."""
+"""Lab 8: repeats to the last digit, faults hidden in a student's cases, and clocks compared.
+
+The right answers follow from the student's case_seed and, for amounts, from the evidence.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +45,12 @@ def of_seed(context: Context, parameter: str) -> list[CellOfRun]:
 
 
 def clean(context: Context) -> CellOfRun | None:
+    """Return the newest run of the student's seed; None: there is none."""
     return next(iter(of_seed(context, "seed")), None)
 
 
 def twice(context: Context) -> Outcome:
+    """Check that two runs of one seed are the same to the last digit."""
     tried = "comparing every metric of your two newest runs of truth.yaml, from their logs"
     expected = f"two runs of seed {context.integer('seed')}, faithful, the same to the last digit"
     try:
@@ -67,6 +71,7 @@ def twice(context: Context) -> Outcome:
 
 
 def verdict(context: Context) -> Outcome:
+    """Check the answer: how many checks the verdict makes."""
     tried = "counting the checks in verdict.json of your newest run"
     try:
         cell = clean(context)
@@ -85,6 +90,7 @@ def verdict(context: Context) -> Outcome:
 
 
 def seeds(context: Context) -> Outcome:
+    """Check the answer: how far two seeds differ."""
     tried = "comparing the median latency of your two seeds"
     try:
         mine = clean(context)
@@ -115,18 +121,22 @@ def seeds(context: Context) -> Outcome:
 
 # -- the cases ---------------------------------------------------------------------------------
 def case_a(context: Context) -> Outcome:
+    """Check the diagnosis of case a."""
     return case(context, "a")
 
 
 def case_b(context: Context) -> Outcome:
+    """Check the diagnosis of case b."""
     return case(context, "b")
 
 
 def case_c(context: Context) -> Outcome:
+    """Check the diagnosis of case c."""
     return case(context, "c")
 
 
 def case(context: Context, name: str) -> Outcome:
+    """Check the diagnosis of a case: where, what, and how much."""
     tried = f"your case {name}: its files, and what was done to it"
     found = sorted((context.work / f"runs/case-{name}").glob("[0-9]*/cells/*/cell.json"))
     if not found:
@@ -168,6 +178,7 @@ def amount_of(done: Mischief, ran: CellOfRun) -> float:
 
 # -- the clocks --------------------------------------------------------------------------------
 def clocks(context: Context) -> Outcome:
+    """Check the answers about native figures beside those of virtual time."""
     tried = "the recorded figures of start/native.csv"
     path = context.lab.folder / "start/native.csv"
     with path.open(newline="") as file:

@@ -24,6 +24,7 @@ def sent_bytes(sar_log: Path, interface: str) -> float:
 
 
 def main() -> None:
+    """Write bandwidth.csv from the logs of the runs."""
     rows = {}
     for cell in sorted(Path("runs/scaling").glob("[0-9]*/cells/*/cell.json")):
         described = json.loads(cell.read_text())
