@@ -1,0 +1,439 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Makefile's targets mean; their variables are checked before anything is installed.
+
+    python3 -B tools/front_door.py check NAMES GOAL...   refuse what is wrong (NAMES: as given)
+    python3 -B tools/front_door.py run GOAL [ARGV...]    run the target's command of `downpour`
+    python3 -B tools/front_door.py help                  list the targets
+
+Values come from the environment, where make puts them: blanks and quotes survive. Needs nothing but
+Python's standard library.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NoReturn
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+PYTHON: Final = ROOT / ".venv/bin/python"
+EXIT_USAGE: Final = 2
+NO: Final = ("", "0", "no", "false", "off")
+MEANINGS: Final = {
+    1: "a cell failed, products differ, or a metric is outside its band",
+    3: "a verdict is invalid: do not trust the figures",
+    130: "interrupted",
+}
+ROOT_IN_VAIN: Final = (
+    "found user id {uid}; valid: root, or virtual time: add --clock virtual (make: CLOCK=virtual)"
+)
+ROOT_ALWAYS: Final = "found user id {uid}; valid: root, which {goal} needs on this machine"
+
+
+class Wrong(Exception):
+    """What was asked for cannot be; the text says what can."""
+
+
+def nearest(found: str, valid: Sequence[str]) -> str:
+    """Return " (nearest: NAME)", or nothing where no name is near."""
+    near = difflib.get_close_matches(found, valid, 1, 0.5)
+    return f" (nearest: {near[0]})" if near else ""
+
+
+def is_on(value: str) -> bool:
+    """Return whether a switch such as DRY_RUN=1 is on."""
+    return value.strip().lower() not in NO
+
+
+# -- variables ----------------------------------------------------------------------------------
+def _whole(value: str) -> str:
+    return "" if value.isascii() and value.isdigit() else "a whole number"
+
+
+def _number(value: str) -> str:
+    try:
+        float(value)
+    except ValueError:
+        return "a number"
+    return ""
+
+
+def _file(value: str) -> str:
+    if value == "model" or Path(value).expanduser().exists():
+        return ""
+    return "a file that exists"
+
+
+def _directory(value: str) -> str:
+    return "" if Path(value).is_dir() else "a directory that exists"
+
+
+def _one_of(*names: str) -> Callable[[str], str]:
+    def check(value: str) -> str:
+        return "" if value in names else f"{', '.join(names)}{nearest(value, names)}"
+
+    return check
+
+
+def _some_of(names: Callable[[], Sequence[str]]) -> Callable[[str], str]:
+    def check(value: str) -> str:
+        valid = names()
+        wrong = [name for name in value.split(",") if name and name not in valid]
+        return f"{', '.join(valid)}{nearest(wrong[0], valid)}" if wrong else ""
+
+    return check
+
+
+def _any(_value: str) -> str:
+    return ""
+
+
+def _sections() -> Sequence[str]:
+    from bench.jobs import SECTIONS
+
+    return SECTIONS
+
+
+def _tools() -> Sequence[str]:
+    from bench.tools import BY_NAME
+
+    return list(BY_NAME)
+
+
+def labs() -> dict[str, str]:
+    """Return number -> folder of the labs there are."""
+    found = {p.parent.name.split("-")[0]: p.parent.name for p in ROOT.glob("labs/[0-9]*/lab.yaml")}
+    return dict(sorted(found.items(), key=lambda item: int(item[0])))
+
+
+def _lab(value: str) -> str:
+    return "" if value in labs() else ", ".join(labs())
+
+
+@dataclass(frozen=True)
+class Variable:
+    """`option`: what it becomes ("": an argument); `many`: one for each word; `check`: what would
+    be valid instead of a value, "" for a good one."""
+
+    option: str
+    check: Callable[[str], str] = _any
+    flag: bool = False
+    many: bool = False
+
+    def words(self, value: str) -> list[str]:
+        """Return the words of the command line."""
+        if self.flag:
+            return [self.option] if is_on(value) else []
+        values = value.split() if self.many else [value]
+        return [word for one in values for word in ([self.option] if self.option else []) + [one]]
+
+
+CLOCK: Final = {"CLOCK": Variable("--clock", _one_of("native", "virtual"))}
+JOBS: Final = {"JOBS": Variable("--jobs", _whole)}
+DURATION: Final = {"DURATION": Variable("--duration", _number)}
+RECEIVERS: Final = {"RECEIVERS": Variable("--receivers", _whole)}
+EXPERIMENT: Final = {
+    **CLOCK, **JOBS, **DURATION, **RECEIVERS,
+    "DRY_RUN": Variable("--dry-run", flag=True),
+    "LEVEL": Variable("--level"),
+    "REPEATS": Variable("--repeats", _whole),
+    "ONLY": Variable("--only", many=True),
+    "TRACE": Variable("--trace", _file),
+    "SEED": Variable("--seed", _whole),
+    "QUEUE_BYTES": Variable("--queue-bytes"),
+    "ORDER": Variable("--order", _one_of("random", "file")),
+    "CAPTURE": Variable("--capture", many=True),
+    "RESUME": Variable("--resume", flag=True),
+}  # fmt: skip
+LAB: Final = {"N": Variable("", _lab), "DIR": Variable("--dir")}
+# Any target: what C compilers and builds read.
+COMMON: Final = ("CC", "CXX", "CFLAGS", "LDFLAGS")
+
+
+# -- targets --------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Target:
+    """`command`: of downpour ((): make runs the target itself); `root`: when it needs root: never,
+    native (unless CLOCK=virtual), asked (CLOCK=native), always; `need`: a variable it must have."""
+
+    group: str
+    text: str
+    command: tuple[str, ...] = ()
+    variables: Mapping[str, Variable] = field(default_factory=dict)
+    root: str = "never"
+    need: str = ""
+
+
+FIRST, NETWORKS, LABS, DEVELOPERS, INSTALL = (
+    "First result", "Networks", "Labs", "Developers", "This machine",
+)  # fmt: skip
+GROUPS: Final = (FIRST, NETWORKS, LABS, INSTALL, DEVELOPERS)
+TARGETS: Final[Mapping[str, Target]] = {
+    "doctor": Target(FIRST, "what works here, and what is missing (installs nothing)"),
+    "experiments": Target(FIRST, "the experiments there are", ("experiments",)),
+    "experiment-NAME": Target(
+        FIRST, "run an experiment and print its report", ("run",), EXPERIMENT, "native"
+    ),
+    "regression": Target(
+        FIRST, "the 8-receiver run against the accepted bands", ("regression",),
+        {
+            **CLOCK, **JOBS, **DURATION,
+            "JUNIT": Variable("--junit"), "SUMMARY": Variable("--summary"),
+        },
+        "asked",
+    ),
+    "report": Target(
+        FIRST, "write and print the newest run's report again", ("report",),
+        {"RUN": Variable("", _directory), "FULL": Variable("--full", flag=True)},
+    ),
+    "up": Target(
+        NETWORKS, "bring a network up to play with", ("up",),
+        {"TOPOLOGY": Variable(""), **RECEIVERS}, "always",
+    ),
+    "status": Target(NETWORKS, "what is up", ("status",)),
+    "shell": Target(
+        NETWORKS, "a shell in a host of the network", ("shell",), {"HOST": Variable("")},
+        "always", "HOST",
+    ),
+    "down": Target(
+        NETWORKS, "end the network, and leftovers of dead runs", ("down",), {}, "always"
+    ),
+    "labs": Target(LABS, "the labs for a class", ("lab", "list")),
+    "lab": Target(
+        LABS, "start a lab", ("lab", "start"), {**LAB, **CLOCK, "STUDENT": Variable("--student")},
+        "asked", "N",
+    ),
+    "lab-shell": Target(
+        LABS, "a prompt in the lab's network", ("lab", "shell"), LAB, "asked", "N"
+    ),
+    "lab-check": Target(
+        LABS, "what is done: tried, expected, found", ("lab", "check"), LAB, "asked", "N"
+    ),
+    "lab-reset": Target(
+        LABS, "the start state again; your files are kept", ("lab", "reset"), LAB, "asked", "N"
+    ),
+    "lab-stop": Target(
+        LABS, "end the lab's network; your files stay", ("lab", "stop"), LAB, "asked", "N"
+    ),
+    "setup": Target(INSTALL, "install what is missing (returns at once if nothing is)"),
+    "build": Target(INSTALL, "build the C programs into build/"),
+    "virtual-kernel": Target(
+        INSTALL, "build the kernel of virtual time's guests, once", ("virtual", "kernel"),
+        {
+            "SOURCE": Variable("--source", _file), "FROM": Variable("--from", _file),
+            "NO_DOWNLOAD": Variable("--no-download", flag=True), "EXPORT": Variable("--export"),
+        },
+    ),
+    "virtual-selftest": Target(
+        INSTALL, "hold timers and shapers of a guest against theory", ("virtual", "selftest"),
+        {"JSON": Variable("--json")},
+    ),
+    "install": Target(INSTALL, "install programs and command (PREFIX= DESTDIR=)", (),
+        {"PREFIX": Variable(""), "DESTDIR": Variable("")}),
+    "uninstall": Target(INSTALL, "remove what install installed", (),
+        {"PREFIX": Variable(""), "DESTDIR": Variable("")}),
+    "clean": Target(INSTALL, "remove what was built (runs/ and .venv/ stay)"),
+    "distclean": Target(INSTALL, "clean, and remove .venv/"),
+    "check": Target(DEVELOPERS, "the quick tests, without root"),
+    "test": Target(DEVELOPERS, "the tests that CI runs", (), {}, "always"),
+    "test-all": Target(DEVELOPERS, "everything", (), {}, "always"),
+    "test-setup": Target(DEVELOPERS, "install what only tests use (browser, tshark)"),
+    "test-frameworks": Target(DEVELOPERS, "the controller on os-ken's variants and on Ryu"),
+    "test-container": Target(
+        DEVELOPERS, "docker-compose.yml for real (10 minutes)", (), {}, "always"
+    ),
+    "test-labs": Target(DEVELOPERS, "every lab in guests (10 minutes)"),
+    "docs": Target(DEVELOPERS, "the documentation as a site, in build/docs"),
+    "lint": Target(DEVELOPERS, "ruff and mypy"),
+    "analyze": Target(DEVELOPERS, "gcc -fanalyzer and clang-tidy over the C programs"),
+    "coverage": Target(DEVELOPERS, "line coverage of the C programs"),
+    "bench": Target(
+        DEVELOPERS, "beside UFTP, UDPcast, NORM, FLUTE, TCP, LMDB", ("bench", "run"),
+        {
+            **CLOCK, **JOBS,
+            "ONLY": Variable("--only", _some_of(_sections)),
+            "TOOLS": Variable("--tools", _some_of(_tools)), "CELLS": Variable("--cells"),
+            "REPEATS": Variable("--repeats", _whole),
+            "RESUME": Variable("--resume", flag=True),
+        },
+        "always",
+    ),
+    "bench-setup": Target(DEVELOPERS, "install what bench compares with"),
+    "path-figures": Target(
+        DEVELOPERS, "failures and guarantees of the path service, in figures", (), CLOCK, "native"
+    ),
+    "fuzz": Target(
+        DEVELOPERS, "libFuzzer on every parser of bytes", (),
+        {"SECONDS_EACH": Variable("", _whole), "TARGETS": Variable("")},
+    ),
+    "help": Target(DEVELOPERS, "this list"),
+}  # fmt: skip
+PATTERN: Final = "experiment-"
+
+
+def experiments() -> list[str]:
+    """Return the names of the bundled experiments."""
+    return sorted(path.stem for path in ROOT.glob("experiments/catalogue/*.yaml"))
+
+
+def target_of(goal: str) -> Target:
+    """Return what a goal means. Wrong if there is no such target."""
+    if goal.startswith(PATTERN) and goal != "experiment-NAME":
+        name = goal.removeprefix(PATTERN)
+        if name not in experiments():
+            valid = experiments()
+            raise Wrong(
+                f"found experiment '{name}'; valid: {', '.join(valid)}{nearest(name, valid)}"
+            )
+        return TARGETS["experiment-NAME"]
+    if goal not in TARGETS:
+        raise Wrong(f"found target '{goal}'; valid: see make help{nearest(goal, list(TARGETS))}")
+    return TARGETS[goal]
+
+
+def given(target: Target, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the target's variables that have a value."""
+    return {name: value for name in target.variables if (value := environment.get(name, ""))}
+
+
+def arguments(goal: str, environment: Mapping[str, str]) -> list[str]:
+    """Return the words for `downpour`. Wrong."""
+    target = target_of(goal)
+    words = list(target.command)
+    values = given(target, environment)
+    if goal == "up":
+        values = {"TOPOLOGY": "geni5"} | values
+    if goal.startswith(PATTERN):
+        words.append(goal.removeprefix(PATTERN))
+    # Arguments first: what follows a shell's host is a command.
+    for name in sorted(values, key=lambda name: target.variables[name].option != ""):
+        words += target.variables[name].words(values[name])
+    return words
+
+
+def needs_root(goal: str, environment: Mapping[str, str]) -> bool:
+    """Return whether the target needs root with these variables. Wrong."""
+    target, clock = target_of(goal), environment.get("CLOCK", "")
+    if target.root == "native":
+        return clock != "virtual" and not is_on(environment.get("DRY_RUN", ""))
+    return target.root == "always" or (target.root == "asked" and clock == "native")
+
+
+def check(names: Sequence[str], goals: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Refuse unknown variables, values that cannot be, and what needs root and has none. Wrong."""
+    targets = {goal: target_of(goal) for goal in goals}
+    known = [name for target in targets.values() for name in target.variables]
+    if any(goal.startswith("lab") for goal in goals):
+        known.append("CLOCK")
+    for name in names:
+        if name not in (*known, *COMMON):
+            valid = ", ".join(dict.fromkeys(known)) or f"none for make {' '.join(goals)}"
+            raise Wrong(f"found {name}; valid: {valid}{nearest(name, known)}")
+    for goal, target in targets.items():
+        values = given(target, environment)
+        if target.need and target.need not in values:
+            listed = {
+                "N": "a number that `make labs` lists",
+                "HOST": "a name that `make status` lists",
+            }
+            example = {"N": "1", "HOST": "uva"}[target.need]
+            raise Wrong(
+                f"found no {target.need}; valid: make {goal} {target.need}={example}, with "
+                f"{listed[target.need]}"
+            )
+        for name, value in values.items():
+            if valid := target.variables[name].check(value):
+                raise Wrong(f"{name}: found '{value}'; valid: {valid}")
+        if needs_root(goal, environment) and os.geteuid() != 0 and shutil.which("sudo") is None:
+            text = ROOT_IN_VAIN if target.root in ("native", "asked") else ROOT_ALWAYS
+            raise Wrong(text.format(uid=os.geteuid(), goal=goal))
+
+
+# -- running --------------------------------------------------------------------------------------
+def _as_root(argv: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a command by sudo; what it wrote to runs/ becomes the user's."""
+    kept = [f"{name}={environment[name]}" for name in ("PYTHONPATH", "PATH") if name in environment]
+    code = subprocess.run(["sudo", "-E", "env", *kept, *argv], env=dict(environment)).returncode
+    runs = ROOT / "runs"
+    if runs.is_dir():
+        subprocess.run(["sudo", "chown", "-R", f"{os.getuid()}:{os.getgid()}", str(runs)])
+    return code
+
+
+def run(goal: str, environment: Mapping[str, str], argv: Sequence[str] = ()) -> int:
+    """Run the target's command, as root where it needs that. Return its exit code. Wrong."""
+    words = arguments(goal, environment)
+    argv = argv or [str(PYTHON), "-m", "downpour", *words]
+    # What make and the shell say to make's targets is not for the program.
+    environment = {**environment, "PYTHONPATH": str(ROOT)}
+    if needs_root(goal, environment) and os.geteuid() != 0:
+        code = _as_root(argv, environment)
+    else:
+        code = subprocess.run(argv, env=environment).returncode
+    if code not in (0, EXIT_USAGE):
+        meaning = f": {MEANINGS[code]}" if code in MEANINGS and target_of(goal).command else ""
+        print(f"make {goal}: exit code {code}{meaning}", file=sys.stderr)
+    return code
+
+
+# -- help -----------------------------------------------------------------------------------------
+def help_text() -> str:
+    """Return the list of targets, at most 80 columns wide."""
+    lines = ["Downpour: a testbed in a box for reliable multicast file-stream distribution"]
+    for group in GROUPS:
+        lines += ["", f"{group}:"]
+        lines += [f"  make {name:17} {t.text}" for name, t in TARGETS.items() if t.group == group]
+        if group == FIRST:
+            lines += [
+                "    CLOCK=virtual needs no root: virtual time, in guests (JOBS=2 at once)",
+                "    LEVEL=quick|paper REPEATS=5 ONLY='receivers=8 protocol=ldm7' ORDER=file",
+                "    DURATION=60 RECEIVERS=8 TRACE=FILE SEED=1 QUEUE_BYTES=5000000000",
+                "    DRY_RUN=1 shows the plan; RESUME=1; CAPTURE=LINK; JUNIT=FILE SUMMARY=FILE",
+                "    RUN=DIRECTORY FULL=1 for report",
+            ]
+        if group == NETWORKS:
+            lines.append("    TOPOLOGY=geni5|drfsm8|bottleneck|twocores RECEIVERS=8; HOST=NAME")
+        if group == LABS:
+            lines.append("    N=3 STUDENT=NAME DIR=DIRECTORY CLOCK=native")
+    lines += [
+        "",
+        "make ends with 2 whatever went wrong. The line \"exit code N\" says which code the",
+        "program had: 1 a cell failed or a metric is outside its band, 2 bad input,",
+        "3 a verdict is invalid, 130 interrupted. `.venv/bin/downpour` gives it to you.",
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def main(words: Sequence[str]) -> int:
+    """See the module's text."""
+    sys.path.insert(0, str(ROOT))
+    match words:
+        case ["help"]:
+            print(help_text(), end="")
+            return 0
+        case ["check", names, *goals]:
+            check(names.split(), goals, os.environ)
+            return 0
+        case ["run", goal, *argv]:
+            return run(goal, os.environ, argv)
+    raise Wrong(f"front_door: found {' '.join(words)!r}; valid: check, run, help")
+
+
+def _end(text: str) -> NoReturn:
+    print(text, file=sys.stderr)
+    sys.exit(EXIT_USAGE)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except Wrong as wrong:
+        _end(str(wrong))
+    except KeyboardInterrupt:
+        sys.exit(130)
