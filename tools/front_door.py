@@ -151,6 +151,7 @@ EXPERIMENT: Final = {
     "CAPTURE": Variable("--capture", many=True),
     "RESUME": Variable("--resume", flag=True),
 }  # fmt: skip
+PLACES: Final = {"PREFIX": Variable(""), "DESTDIR": Variable("")}
 LAB: Final = {"N": Variable("", _lab), "DIR": Variable("--dir")}
 # Any target: what C compilers and builds read.
 COMMON: Final = ("CC", "CXX", "CFLAGS", "LDFLAGS")
@@ -221,7 +222,10 @@ TARGETS: Final[Mapping[str, Target]] = {
     "lab-stop": Target(
         LABS, "end the lab's network; your files stay", ("lab", "stop"), LAB, "asked", "N"
     ),
-    "setup": Target(INSTALL, "install what is missing (returns at once if nothing is)"),
+    "setup": Target(
+        INSTALL, "install what is missing (returns at once if nothing is)", (),
+        {"BUNDLE": Variable("", _directory)},
+    ),
     "build": Target(INSTALL, "build the C programs into build/"),
     "virtual-kernel": Target(
         INSTALL, "build the kernel of virtual time's guests, once", ("virtual", "kernel"),
@@ -234,10 +238,11 @@ TARGETS: Final[Mapping[str, Target]] = {
         INSTALL, "hold timers and shapers of a guest against theory", ("virtual", "selftest"),
         {"JSON": Variable("--json")},
     ),
-    "install": Target(INSTALL, "install programs and command (PREFIX= DESTDIR=)", (),
-        {"PREFIX": Variable(""), "DESTDIR": Variable("")}),
-    "uninstall": Target(INSTALL, "remove what install installed", (),
-        {"PREFIX": Variable(""), "DESTDIR": Variable("")}),
+    "install": Target(
+        INSTALL, "install programs and command below /usr/local", (),
+        {**PLACES, "BUNDLE": Variable("", _directory)},
+    ),
+    "uninstall": Target(INSTALL, "remove what install installed", (), PLACES),
     "clean": Target(INSTALL, "remove what was built (runs/ and .venv/ stay)"),
     "distclean": Target(INSTALL, "clean, and remove .venv/"),
     "check": Target(DEVELOPERS, "the quick tests, without root"),
@@ -268,6 +273,10 @@ TARGETS: Final[Mapping[str, Target]] = {
     "path-figures": Target(
         DEVELOPERS, "failures and guarantees of the path service, in figures", (), CLOCK, "native"
     ),
+    "deb": Target(DEVELOPERS, "the Debian packages, into dist/"),
+    "bundle": Target(DEVELOPERS, "what a machine without network installs from"),
+    "release": Target(DEVELOPERS, "all that a release has, into dist/"),
+    "licences": Target(DEVELOPERS, "write the licences of what Downpour runs with"),
     "fuzz": Target(
         DEVELOPERS, "libFuzzer on every parser of bytes", (),
         {"SECONDS_EACH": Variable("", _whole), "TARGETS": Variable("")},
@@ -293,7 +302,8 @@ def target_of(goal: str) -> Target:
             )
         return TARGETS["experiment-NAME"]
     if goal not in TARGETS:
-        raise Wrong(f"found target '{goal}'; valid: see make help{nearest(goal, list(TARGETS))}")
+        names = [*TARGETS, *(PATTERN + name for name in experiments())]
+        raise Wrong(f"found target '{goal}'; valid: see make help{nearest(goal, names)}")
     return TARGETS[goal]
 
 
@@ -350,9 +360,14 @@ def check(names: Sequence[str], goals: Sequence[str], environment: Mapping[str, 
         for name, value in values.items():
             if valid := target.variables[name].check(value):
                 raise Wrong(f"{name}: found '{value}'; valid: {valid}")
-        if needs_root(goal, environment) and os.geteuid() != 0 and shutil.which("sudo") is None:
-            text = ROOT_IN_VAIN if target.root in ("native", "asked") else ROOT_ALWAYS
-            raise Wrong(text.format(uid=os.geteuid(), goal=goal))
+        _refuse_without_root(goal, environment)
+
+
+def _refuse_without_root(goal: str, environment: Mapping[str, str]) -> None:
+    if os.geteuid() == 0 or not needs_root(goal, environment) or shutil.which("sudo"):
+        return
+    text = ROOT_IN_VAIN if target_of(goal).root in ("native", "asked") else ROOT_ALWAYS
+    raise Wrong(text.format(uid=os.geteuid(), goal=goal))
 
 
 # -- running --------------------------------------------------------------------------------------
@@ -369,6 +384,7 @@ def _as_root(argv: Sequence[str], environment: Mapping[str, str]) -> int:
 def run(goal: str, environment: Mapping[str, str], argv: Sequence[str] = ()) -> int:
     """Run the target's command, as root where it needs that. Return its exit code. Wrong."""
     words = arguments(goal, environment)
+    _refuse_without_root(goal, environment)
     argv = argv or [str(PYTHON), "-m", "downpour", *words]
     # What make and the shell say to make's targets is not for the program.
     environment = {**environment, "PYTHONPATH": str(ROOT)}
@@ -399,6 +415,10 @@ def help_text() -> str:
             ]
         if group == NETWORKS:
             lines.append("    TOPOLOGY=geni5|drfsm8|bottleneck|twocores RECEIVERS=8; HOST=NAME")
+        if group == INSTALL:
+            lines.append(
+                "    PREFIX=/usr/local DESTDIR=DIRECTORY BUNDLE=DIRECTORY (without network)"
+            )
         if group == LABS:
             lines.append("    N=3 STUDENT=NAME DIR=DIRECTORY CLOCK=native")
     lines += [

@@ -3,17 +3,18 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 BUNDLE ?=
-INSTALL_ARGS = --prefix '$(PREFIX)' --destdir '$(DESTDIR)' $(if $(BUNDLE),--bundle '$(abspath $(BUNDLE))')
+export PREFIX DESTDIR BUNDLE
+INSTALL_ARGS = --prefix "$$PREFIX" --destdir "$$DESTDIR" $(if $(BUNDLE),--bundle "$$BUNDLE")
 .PHONY: install uninstall deb bundle release licences
-install: ## install the programs and `downpour` below PREFIX=/usr/local (DESTDIR= BUNDLE=)
+install: arguments
 	@tools/install install $(INSTALL_ARGS)
-uninstall: ## remove what `make install` installed (PREFIX= DESTDIR=)
-	@tools/install uninstall --prefix '$(PREFIX)' --destdir '$(DESTDIR)'
-deb: ## the Debian packages downpour and downpour-ldm, into dist/
+uninstall: arguments
+	@tools/install uninstall --prefix "$$PREFIX" --destdir "$$DESTDIR"
+deb: arguments
 	@tools/deb
-bundle: ## what a machine without network installs from, into dist/bundle/ (there: make setup BUNDLE=DIR)
+bundle: arguments
 	@tools/bundle
-release: ## source archive, wheel, Debian packages, guest's kernel and checksums into dist/
+release: arguments
 	@tools/release
-licences: ## write the licences of what Downpour runs with to docs/reference/licences.md
+licences: arguments
 	@.venv/bin/python tools/licences
