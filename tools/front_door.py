@@ -352,7 +352,7 @@ def check(names: Sequence[str], goals: Sequence[str], environment: Mapping[str, 
                 "N": "a number that `make labs` lists",
                 "HOST": "a name that `make status` lists",
             }
-            example = {"N": "1", "HOST": "uva"}[target.need]
+            example = {"N": "1", "HOST": "name"}[target.need]
             raise Wrong(
                 f"found no {target.need}; valid: make {goal} {target.need}={example}, with "
                 f"{listed[target.need]}"
