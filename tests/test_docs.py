@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import typer
 
+from downpour.cli import app
 from tests.c_house import MAY_INCLUDE
 from tests.house import MAY_IMPORT
 from tests.prose import ROOT, headings, markdown_files, prose_lines, repository_files
@@ -134,6 +136,40 @@ def test_the_page_of_a_schema() -> None:
         "| `rate` | integer | `None` |  |",
         "| `hosts` | list of [Host](#host) | required | who \\| where |",
     ]
+
+
+COMMAND: Final = re.compile(r"(?:^|\s|bin/)downpour((?: [a-z][a-z-]*)+)")
+
+
+def unknown_command(words: list[str]) -> str | None:
+    """Return the word of `downpour WORDS...` that names no command; None: all is well."""
+    command = typer.main.get_command(app)
+    for word in words:
+        below = getattr(command, "commands", None)  # none: what follows are arguments
+        if below is None:
+            return None
+        if word not in below:
+            return word
+        command = below[word]
+    return None
+
+
+@pytest.mark.parametrize("page", markdown_files(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_commands_exist(page: Path) -> None:
+    text = page.read_text()
+    code = [*re.findall(r"^```\w*\n(.*?)^```", text, re.DOTALL | re.MULTILINE), *CODE.findall(text)]
+    wrong = [
+        f"{page.relative_to(ROOT)}: found downpour{words}: no command {unknown}"
+        for one in code
+        for words in COMMAND.findall(one)
+        if (unknown := unknown_command(words.split()))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_an_unknown_command_is_found() -> None:
+    assert unknown_command(["virtual", "fly"]) == "fly"
+    assert unknown_command(["run", "lossy"]) is None
 
 
 @pytest.mark.slow
