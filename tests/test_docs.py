@@ -13,7 +13,7 @@ import typer
 
 from downpour.cli import app
 from tests.c_house import MAY_INCLUDE
-from tests.house import MAY_IMPORT
+from tests.house import MAY_IMPORT, ROOMS
 from tests.prose import ROOT, headings, markdown_files, prose_lines, repository_files
 from tools.docs import house_graph
 from tools.docs.__main__ import main as build_site
@@ -78,6 +78,42 @@ def test_paths_in_backticks_exist(page: Path) -> None:
             ):
                 missing.append(f"{page.relative_to(ROOT)}:{number}: found `{path}`: no such file")
     assert not missing, "\n".join(missing)
+
+
+FILE_ENDINGS: Final = ("json", "log", "conf", "yaml", "txt")
+DOTTED: Final = re.compile(rf"(?:{'|'.join(ROOMS)})(?:\.\w+)+")
+
+
+def missing_name(dotted: str) -> str | None:
+    """Return the first part of `room.module.Name` that does not exist; None: all does."""
+    place = ROOT
+    for part in dotted.split("."):
+        if (place / part).is_dir():
+            place = place / part
+        elif (place / f"{part}.py").exists():
+            place = place / f"{part}.py"
+        else:
+            source = (place / "__init__.py" if place.is_dir() else place).read_text()
+            found = re.search(rf"^\s*(?:def|class) {part}\b|^\s*{part}\b.*=", source, re.MULTILINE)
+            return None if found else part
+    return None
+
+
+@pytest.mark.parametrize("page", markdown_files(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_names_of_the_code_exist(page: Path) -> None:
+    missing = [
+        f"{page.relative_to(ROOT)}:{number}: found `{match[0]}`: no {part}"
+        for number, line in prose_lines(page)
+        for code in CODE.findall(line)
+        if (match := DOTTED.match(code)) and match[0].rsplit(".", 1)[-1] not in FILE_ENDINGS
+        if (part := missing_name(match[0]))
+    ]
+    assert not missing, "\n".join(missing)
+
+
+def test_a_missing_name_is_found() -> None:
+    assert missing_name("topologies.model.load.load") is None
+    assert missing_name("topologies.model.load.lode") == "lode"
 
 
 def test_a_result_page_has_one_small_picture() -> None:
