@@ -18,7 +18,7 @@ from fastapi import Request
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from controller.api.ratelimit import RateLimit
+from controller.api.ratelimit import REQUESTS_PER_S, RateLimit
 from controller.service.problems import problem_response
 from controller.service.workgroups import (
     MAX_TOKEN_CHARS,
@@ -29,7 +29,6 @@ from controller.service.workgroups import (
 
 LOG = logging.getLogger(__name__)
 
-REQUESTS_PER_S = 100.0  # of one token; the owner of the socket is not limited
 # Of one address, whatever its tokens: several workgroups may share a machine.
 ADDRESS_FACTOR = 4
 BURST_S = 2.0

@@ -9,19 +9,19 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
 from common.command_line import Failure, command, group, run
 from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from controller.api import ctl_text, picture
-from controller.api.path_client import PathClient, PathClientError
+from controller.api.path_client import PathAnswer, PathClient, PathClientError
 from controller.paths.core import Endpoint
 
 EXIT_NO_ANSWER: Final = 3
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def token_of(path: Path | None) -> str | None:
-    """Raises UsageError."""
+    """Read a token file. Raises UsageError."""
     if path is None:
         return None
     try:
@@ -117,7 +117,7 @@ def _client() -> Iterator[PathClient]:
         yield service
 
 
-def _tell(result: Any, text: Callable[[], str]) -> int:
+def _tell(result: object, text: Callable[[], str]) -> int:
     print(json.dumps(result, indent=2) if _asked().json else text())
     return EXIT_OK
 
@@ -283,24 +283,24 @@ def switches_command() -> int:
 
 
 def _each(
-    path: str, leaves: Sequence[Endpoint], change: Callable[[str, Endpoint], dict[str, Any]]
-) -> dict[str, Any]:
-    """One leaf after the other; what was done before an error stays, and is said."""
-    result: dict[str, Any] = {}
-    for done, leaf in enumerate(leaves):
+    path: str, leaves: Sequence[Endpoint], change: Callable[[str, Endpoint], PathAnswer]
+) -> PathAnswer:
+    """Change one leaf after the other; what was done before an error stays, and is said."""
+    results: list[PathAnswer] = []
+    for leaf in leaves:
         try:
-            result = change(path, leaf)
+            results.append(change(path, leaf))
         except PathClientError as error:
-            if done:
-                said = ", ".join(map(str, leaves[:done]))
+            if results:
+                said = ", ".join(map(str, leaves[: len(results)]))
                 raise PathClientError(
                     error.status, error.title, f"{error} (done before: {said})"
                 ) from error
             raise
-    return result
+    return results[-1]
 
 
-def _line(path: Mapping[str, Any]) -> str:
+def _line(path: PathAnswer) -> str:
     return f"path {path['name']}: {path['state']}, {len(path['leaves'])} leaves"
 
 

@@ -6,9 +6,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
+from controller.api.answers import (
+    ComparisonAnswer,
+    CountAnswer,
+    CountersAnswer,
+    EndpointCountsAnswer,
+    PathAnswer,
+    WorkgroupAnswer,
+)
 from controller.paths.core import Endpoint
+from controller.paths.multipoint_path import EndpointDocument
 
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 _RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kMG]?)(?:bps|bit/s)?")
@@ -18,7 +26,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def endpoint_of(text: str) -> Endpoint:
-    """SWITCH:PORT:VLAN[@MAC,MAC...]. Raises ValueError, which says what is valid."""
+    """Parse SWITCH:PORT:VLAN[@MAC,MAC...]. Raises ValueError, which says what is valid."""
     place, at, macs = text.partition("@")
     parts = place.rsplit(":", 2)
     valid = "valid: SWITCH:PORT:VLAN[@MAC,MAC...], e.g. chic:3:1201@02:00:00:00:00:01"
@@ -32,7 +40,10 @@ def endpoint_of(text: str) -> Endpoint:
 
 
 def rate_of(text: str) -> int:
-    """Bit/s from '20M', '1.5G', '20Mbps', '20000000'; 'best-effort' is 0. Raises ValueError."""
+    """Return bit/s from '20M', '1.5G', '20Mbps', '20000000'; 'best-effort' is 0.
+
+    Raises ValueError.
+    """
     if text == "best-effort":
         return 0
     match = _RATE.fullmatch(text)
@@ -42,8 +53,7 @@ def rate_of(text: str) -> int:
 
 
 def end_of(text: str, now: float) -> float:
-    """Epoch seconds from '+90m', or an ISO 8601 time (UTC unless it says otherwise). Raises
-    ValueError."""
+    """Return epoch seconds from '+90m' or an ISO 8601 time (UTC by default). Raises ValueError."""
     match = _AFTER.fullmatch(text)
     if match is not None:
         return now + int(match[1]) * _SECONDS[match[2]]
@@ -57,7 +67,7 @@ def end_of(text: str, now: float) -> float:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns aligned on the left; the head alone if there are no rows."""
+    """Return rows under a head, columns aligned on the left."""
     lines = [list(head), *(list(row) for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     return "\n".join(
@@ -67,20 +77,24 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def rate_text(rate_bps: int) -> str:
+    """Return a rate in Mbit/s; 0: "best effort"."""
     return f"{rate_bps / 1e6:g} Mbit/s" if rate_bps else "best effort"
 
 
 def time_text(time: float | None) -> str:
+    """Return epoch seconds as ISO 8601 in UTC; None: "-"."""
     if time is None:
         return "-"
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def place_text(endpoint: Mapping[str, Any]) -> str:
+def place_text(endpoint: EndpointDocument | EndpointCountsAnswer) -> str:
+    """Return an endpoint as SWITCH:PORT:VLAN."""
     return f"{endpoint['switch']}:{endpoint['port']}:{endpoint['vlan']}"
 
 
-def paths_text(paths: Iterable[Mapping[str, Any]]) -> str:
+def paths_text(paths: Iterable[PathAnswer]) -> str:
+    """Return a table of paths."""
     head = ("PATH", "STATE", "RATE", "ROOT", "LEAVES", "WORKGROUP", "END")
     return table(
         head,
@@ -99,8 +113,8 @@ def paths_text(paths: Iterable[Mapping[str, Any]]) -> str:
     )
 
 
-def path_text(path: Mapping[str, Any], counters: Mapping[str, Any]) -> str:
-    """One path: what entered, what each leaf and each edge got."""
+def path_text(path: PathAnswer, counters: CountersAnswer) -> str:
+    """Return one path: what entered, what each leaf and each edge got."""
     entered, root = counters["entered"], counters["root"]
     lines = [
         f"path {path['name']}: {path['state']}, {rate_text(path['rate_bps'])}, "
@@ -144,9 +158,14 @@ def path_text(path: Mapping[str, Any], counters: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def workgroup_text(workgroup: Mapping[str, Any]) -> str:
+def workgroup_text(workgroup: WorkgroupAnswer) -> str:
+    """Return who a workgroup is, and what it may use."""
     name = workgroup.get("name", "?")
-    roles = [role for role in ("admin", "peer") if workgroup.get(role)]
+    roles = [
+        role
+        for role, is_set in (("admin", workgroup.get("admin")), ("peer", workgroup.get("peer")))
+        if is_set
+    ]
     lines = [f"workgroup {name}" + (f" ({', '.join(roles)})" if roles else "")]
     lines += [
         f"  {e['switch']}:{e['port']} VLANs {e['vlans']}" for e in workgroup.get("endpoints", ())
@@ -154,31 +173,31 @@ def workgroup_text(workgroup: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def event_text(kind: str, data: Mapping[str, Any]) -> str:
-    """One line: time, kind, the rest as key=value."""
+def event_text(kind: str, data: Mapping[str, object]) -> str:
+    """Return an event as one line: time, kind, the rest as key=value."""
     rest = " ".join(f"{key}={_value(value)}" for key, value in data.items() if key != "time")
     time = data.get("time")
     stamp = time_text(time) if isinstance(time, (int, float)) else "-"
     return f"{stamp} {kind} {rest}".rstrip()
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     if isinstance(value, Mapping) and {"switch", "port", "vlan"} <= value.keys():
-        return place_text(value)
+        return f"{value['switch']}:{value['port']}:{value['vlan']}"
     if isinstance(value, list):
         return ",".join(_value(item) for item in value)
     return str(value)
 
 
-def _packets(count: Mapping[str, int]) -> str:
+def _packets(count: CountAnswer) -> str:
     return f"{count['packets']:,}"
 
 
-def _count(count: Mapping[str, int]) -> str:
+def _count(count: CountAnswer) -> str:
     return f"{count['packets']:,} frames {count['bytes'] / 1e6:,.1f} MB"
 
 
-def _missing(compared: Mapping[str, Any] | None) -> str:
+def _missing(compared: ComparisonAnswer | None) -> str:
     if compared is None:
         return "-"
     since = time_text(compared["since"])[11:]

@@ -9,15 +9,32 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from urllib.parse import quote
 
 import httpx
 
+from controller.api.answers import (
+    CountersAnswer,
+    HealthAnswer,
+    HoldAnswer,
+    PathAnswer,
+    PathBody,
+    WorkgroupAnswer,
+)
 from controller.paths.core import Endpoint
+from controller.paths.multipoint_path import endpoint_to_json
 from topologies.model.network import Network, Segment
 
-__all__ = ["Endpoint", "PathEvent", "PathClient", "PathClientError", "endpoints_of"]
+__all__ = [
+    "Endpoint",
+    "PathAnswer",
+    "PathClient",
+    "PathClientError",
+    "PathEvent",
+    "PathOptions",
+    "endpoints_of",
+]
 
 # The service waits up to 5 s for its switches; a second change may have to wait for a first.
 TIMEOUT_S = 15.0
@@ -41,7 +58,20 @@ class PathEvent:
 
     id: str
     kind: str
-    data: Mapping[str, Any]
+    data: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class PathOptions:
+    """What a path may have besides root, rate and leaves. `end_time`: epoch seconds."""
+
+    workgroup: str | None = None  # None: the client's own
+    algorithm: str | None = None  # None: the service's default
+    leaf_to_leaf: bool = False
+    end_time: float | None = None
+
+
+DEFAULTS = PathOptions()
 
 
 class PathClient:
@@ -94,20 +124,24 @@ class PathClient:
         self.close()
 
     def close(self) -> None:
+        """Close the connection."""
         self._client.close()
 
     # -- asking
 
-    def health(self) -> dict[str, Any]:
-        return self._object("GET", "/v1/health")
+    def health(self) -> HealthAnswer:
+        """Return the service's role and the state of its switches."""
+        answer: HealthAnswer = self._send("GET", "/v1/health").json()
+        return answer
 
-    def workgroup(self) -> dict[str, Any]:
-        """Who the token's workgroup is, and which endpoints it may use."""
-        return self._object("GET", "/v1/workgroups/me")
+    def workgroup(self) -> WorkgroupAnswer:
+        """Return the token's workgroup, and which endpoints it may use."""
+        answer: WorkgroupAnswer = self._send("GET", "/v1/workgroups/me").json()
+        return answer
 
-    def paths(self) -> list[dict[str, Any]]:
-        """All of them, however many pages they take."""
-        result: list[dict[str, Any]] = []
+    def paths(self) -> list[PathAnswer]:
+        """Return all paths, however many pages they take."""
+        result: list[PathAnswer] = []
         url: str | None = "/v1/paths?limit=1000"
         while url is not None:
             response = self._send("GET", url)
@@ -115,25 +149,30 @@ class PathClient:
             url = response.links.get("next", {}).get("url")
         return result
 
-    def get(self, name: str) -> dict[str, Any]:
-        return self._object("GET", _path_url(name))
+    def get(self, name: str) -> PathAnswer:
+        """Return a path."""
+        return self._path("GET", _path_url(name))
 
-    def counters(self, name: str) -> dict[str, Any]:
-        """What entered the path, and what each edge and leaf got."""
-        return self._object("GET", f"{_path_url(name)}/counters")
+    def counters(self, name: str) -> CountersAnswer:
+        """Return what entered the path, and what each edge and leaf got."""
+        answer: CountersAnswer = self._send("GET", f"{_path_url(name)}/counters").json()
+        return answer
 
-    def hold_state(self, hold_id: str) -> dict[str, Any]:
-        return self._object("GET", _hold_url(hold_id))
+    def hold_state(self, hold_id: str) -> HoldAnswer:
+        """Return a hold, open or over."""
+        return self._hold("GET", _hold_url(hold_id))
 
     def metrics(self) -> str:
-        """Prometheus text."""
+        """Return the metrics as Prometheus text."""
         return self._send("GET", "/v1/metrics").text
 
     def events(
         self, last_event_id: str | None = None, *, quiet_s: float | None = None
     ) -> Iterator[PathEvent]:
-        """What happens from now on, or since `last_event_id`; without end unless nothing comes
-        for `quiet_s` or the connection breaks (PathClientError)."""
+        """Yield what happens from now on, or since `last_event_id`.
+
+        Ends only when nothing comes for `quiet_s`; raises PathClientError if the connection breaks.
+        """
         headers = {"accept": "text/event-stream"}
         if last_event_id is not None:
             headers["last-event-id"] = last_event_id
@@ -165,23 +204,27 @@ class PathClient:
         algorithm: str | None = None,
         leaf_to_leaf: bool = False,
         end_time: float | None = None,
-    ) -> dict[str, Any]:
-        body = _path_body(name, root, rate_bps, workgroup, algorithm, leaf_to_leaf, end_time)
-        return self._object("POST", "/v1/paths", body)
+    ) -> PathAnswer:
+        """Create a path without leaves. `end_time`: epoch seconds."""
+        options = PathOptions(workgroup, algorithm, leaf_to_leaf, end_time)
+        return self._path("POST", "/v1/paths", _path_body(name, root, rate_bps, options))
 
-    def set_end_time(self, name: str, end_time: float | None) -> dict[str, Any]:
-        """`end_time` in epoch seconds; None: without end."""
-        return self._object("PATCH", _path_url(name), {"end_time": end_time})
+    def set_end_time(self, name: str, end_time: float | None) -> PathAnswer:
+        """Set when the path ends (epoch seconds; None: never)."""
+        return self._path("PATCH", _path_url(name), {"end_time": end_time})
 
-    def add_leaf(self, name: str, endpoint: Endpoint) -> dict[str, Any]:
-        return self._object("POST", f"{_path_url(name)}/leaves", _json_of(endpoint))
+    def add_leaf(self, name: str, endpoint: Endpoint) -> PathAnswer:
+        """Add a leaf."""
+        return self._path("POST", f"{_path_url(name)}/leaves", endpoint_to_json(endpoint))
 
-    def remove_leaf(self, name: str, endpoint: Endpoint) -> dict[str, Any]:
+    def remove_leaf(self, name: str, endpoint: Endpoint) -> PathAnswer:
+        """Remove a leaf."""
         switch = quote(endpoint.switch, safe="")
         url = f"{_path_url(name)}/leaves/{switch}/{endpoint.port}/{endpoint.vlan}"
-        return self._object("DELETE", url)
+        return self._path("DELETE", url)
 
     def delete_path(self, name: str) -> None:
+        """Delete a path."""
         self._send("DELETE", _path_url(name))
 
     def hold(
@@ -193,32 +236,35 @@ class PathClient:
         *,
         hold_id: str | None = None,
         hold_s: float = 30.0,
-        workgroup: str | None = None,
-        algorithm: str | None = None,
-        leaf_to_leaf: bool = False,
-        end_time: float | None = None,
-    ) -> dict[str, Any]:
-        """Reserves what the path needs so that it has at least these leaves; `commit` installs
-        it."""
-        path = _path_body(name, root, rate_bps, workgroup, algorithm, leaf_to_leaf, end_time)
-        path["leaves"] = [_json_of(leaf) for leaf in leaves]
+        options: PathOptions = DEFAULTS,
+    ) -> HoldAnswer:
+        """Reserve what a path with at least these leaves needs, until `commit` installs it."""
+        path = _path_body(name, root, rate_bps, options)
+        path["leaves"] = [endpoint_to_json(leaf) for leaf in leaves]
         body = {"id": hold_id, "hold_s": hold_s, "path": path}
-        return self._object("POST", "/v1/holds", body)
+        return self._hold("POST", "/v1/holds", body)
 
-    def commit(self, hold_id: str) -> dict[str, Any]:
-        """The path."""
-        return self._object("POST", f"{_hold_url(hold_id)}/commit")
+    def commit(self, hold_id: str) -> PathAnswer:
+        """Install what is held, and return the path."""
+        return self._path("POST", f"{_hold_url(hold_id)}/commit")
 
     def release(self, hold_id: str) -> None:
+        """Give back what is held."""
         self._send("DELETE", _hold_url(hold_id))
 
     # -- inside
 
-    def _object(self, method: str, url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = self._send(method, url, body).json()
-        return result
+    def _path(self, method: str, url: str, body: Mapping[str, object] | None = None) -> PathAnswer:
+        answer: PathAnswer = self._send(method, url, body).json()
+        return answer
 
-    def _send(self, method: str, url: str, body: dict[str, Any] | None = None) -> httpx.Response:
+    def _hold(self, method: str, url: str, body: Mapping[str, object] | None = None) -> HoldAnswer:
+        answer: HoldAnswer = self._send(method, url, body).json()
+        return answer
+
+    def _send(
+        self, method: str, url: str, body: Mapping[str, object] | None = None
+    ) -> httpx.Response:
         try:
             response = self._client.request(method, url, json=body)
         except httpx.HTTPError as error:
@@ -261,7 +307,7 @@ def _events_in(lines: Iterable[str]) -> Iterator[PathEvent]:
 
 
 def endpoints_of(network: Network, lane: int = 1) -> tuple[Endpoint, dict[str, Endpoint]]:
-    """The publisher's endpoint on `lane`, and the lane's other segments' by segment name.
+    """Return the publisher's endpoint on `lane`, and the lane's other segments' by segment name.
 
     One endpoint per static segment: the core port where it ends, its VLAN id, the MACs of its
     hosts' NICs. Raises ValueError if the publisher has no segment.
@@ -284,15 +330,6 @@ def _endpoint_of(network: Network, segment: Segment) -> Endpoint:
     )
 
 
-def _json_of(endpoint: Endpoint) -> dict[str, Any]:
-    return {
-        "switch": endpoint.switch,
-        "port": endpoint.port,
-        "vlan": endpoint.vlan,
-        "macs": list(endpoint.macs),
-    }
-
-
 def _path_url(name: str) -> str:
     return f"/v1/paths/{quote(name, safe='')}"
 
@@ -301,23 +338,14 @@ def _hold_url(hold_id: str) -> str:
     return f"/v1/holds/{quote(hold_id, safe='')}"
 
 
-def _path_body(
-    name: str,
-    root: Endpoint,
-    rate_bps: int,
-    workgroup: str | None,
-    algorithm: str | None,
-    leaf_to_leaf: bool,
-    end_time: float | None,
-) -> dict[str, Any]:
-    """Without what has its default, so that older services understand it."""
-    body: dict[str, Any] = {"name": name, "root": _json_of(root), "rate_bps": rate_bps}
-    if workgroup is not None:
-        body["workgroup"] = workgroup
-    if algorithm is not None:
-        body["algorithm"] = algorithm
-    if leaf_to_leaf:
+def _path_body(name: str, root: Endpoint, rate_bps: int, options: PathOptions) -> PathBody:
+    body: PathBody = {"name": name, "root": endpoint_to_json(root), "rate_bps": rate_bps}
+    if options.workgroup is not None:
+        body["workgroup"] = options.workgroup
+    if options.algorithm is not None:
+        body["algorithm"] = options.algorithm
+    if options.leaf_to_leaf:
         body["leaf_to_leaf"] = True
-    if end_time is not None:
-        body["end_time"] = end_time
+    if options.end_time is not None:
+        body["end_time"] = options.end_time
     return body

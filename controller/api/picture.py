@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+
+from controller.api.answers import CountersAnswer, EndpointCountsAnswer, PathAnswer
+from controller.paths.multipoint_path import EndpointDocument
 
 DOT_TIMEOUT_S = 60.0
 # Dark enough on white, and different for those who see few colours (P. Tol's "bright").
@@ -17,11 +19,13 @@ class PictureError(Exception):
 
 
 def dot_of(
-    paths: Iterable[Mapping[str, Any]], counters: Mapping[str, Mapping[str, Any]] | None = None
+    paths: Iterable[PathAnswer], counters: Mapping[str, CountersAnswer] | None = None
 ) -> str:
-    """A directed graph: switches as boxes, roots as houses, leaves as ellipses (dashed: down),
-    with the VLAN id on each edge. `counters` by path: edges and leaves say how many multicast
-    frames arrived of those sent, too."""
+    """Return a directed graph in DOT.
+
+    Switches are boxes, roots houses, leaves ellipses (dashed: down); each edge has its VLAN id.
+    With `counters`, by path, edges and leaves also say how many of the multicast frames arrived.
+    """
     lines = [
         "digraph paths {",
         "  rankdir=LR;",
@@ -31,7 +35,7 @@ def dot_of(
     switches: dict[str, None] = {}
     body: list[str] = []
     for number, path in enumerate(paths):
-        body += _path(path, (counters or {}).get(path["name"], {}), COLOURS[number % len(COLOURS)])
+        body += _path(path, (counters or {}).get(path["name"]), COLOURS[number % len(COLOURS)])
         for endpoint in (path["root"], *(e for e in path["leaves"] if e.get("state") != "down")):
             switches[endpoint["switch"]] = None
         for edge in path["edges"]:
@@ -41,7 +45,7 @@ def dot_of(
 
 
 def svg_of(dot: str) -> str:
-    """Raises PictureError."""
+    """Draw DOT as SVG. Raises PictureError."""
     try:
         done = subprocess.run(
             ["dot", "-Tsvg"], input=dot, capture_output=True, text=True, timeout=DOT_TIMEOUT_S
@@ -56,10 +60,10 @@ def svg_of(dot: str) -> str:
     return done.stdout
 
 
-def _path(path: Mapping[str, Any], counted: Mapping[str, Any], colour: str) -> Iterator[str]:
+def _path(path: PathAnswer, counted: CountersAnswer | None, colour: str) -> Iterator[str]:
     name = path["name"]
-    leaves = {_key(leaf): leaf for leaf in counted.get("leaves", ())}
-    edges = {(e["from"], e["to"]): e for e in counted.get("edges", ())}
+    leaves = {_key(leaf): leaf for leaf in (counted["leaves"] if counted else ())}
+    edges = {(e["from"], e["to"]): e for e in (counted["edges"] if counted else ())}
     rate_bps = path["rate_bps"]
     rate = f"{rate_bps / 1e6:g} Mbit/s" if rate_bps else "best effort"
     root = _quoted(f"root {name}")
@@ -81,9 +85,9 @@ def _path(path: Mapping[str, Any], counted: Mapping[str, Any], colour: str) -> I
         if is_down:
             continue
         texts = [f"VLAN {leaf['vlan']}"]
-        found = leaves.get(_key(leaf))
-        if found is not None:
-            texts.append(f"{found['multicast']['packets']} frames")
+        got = leaves.get(_key(leaf))
+        if got is not None:
+            texts.append(f"{got['multicast']['packets']} frames")
         yield _edge(_switch(leaf["switch"]), node, colour, texts)
 
 
@@ -95,11 +99,11 @@ def _switch(name: str) -> str:
     return _quoted(f"switch {name}")
 
 
-def _key(endpoint: Mapping[str, Any]) -> tuple[str, int, int]:
+def _key(endpoint: EndpointDocument | EndpointCountsAnswer) -> tuple[str, int, int]:
     return endpoint["switch"], endpoint["port"], endpoint["vlan"]
 
 
-def _place(endpoint: Mapping[str, Any]) -> str:
+def _place(endpoint: EndpointDocument | EndpointCountsAnswer) -> str:
     return f"{endpoint['switch']}:{endpoint['port']}:{endpoint['vlan']}"
 
 

@@ -16,6 +16,9 @@ class _Bucket:
     filled: float  # when
 
 
+REQUESTS_PER_S = 100.0  # of one token; the owner of the socket is not limited
+
+
 class RateLimit:
     """`rate_per_s` requests per second and key in the long run, `burst` at once.
 

@@ -74,10 +74,11 @@ HEARTBEAT_S = 15.0
 OPEN = frozenset({"/v1/health", "/v1/metrics", "/openapi.json"})  # a standby answers these
 
 Who = Annotated[Caller, Depends(caller)]
+Responses = dict[int | str, dict[str, Any]]  # as FastAPI declares them
 
 
-def _responses() -> dict[int | str, dict[str, Any]]:
-    """All problems for the OpenAPI description, by status."""
+def _responses() -> Responses:
+    """Return all problems for the OpenAPI description, by status."""
     texts: dict[int, list[str]] = {}
     for kind, (status, text) in KINDS.items():
         texts.setdefault(status, []).append(f"{kind}: {text}")
@@ -213,7 +214,7 @@ def _answer(view: PathView, status: int, prefer: str | None) -> Response:
 
 
 Prefer = Annotated[str | None, Header(description="'return=minimal': a summary is enough")]
-_CREATED: dict[int | str, dict[str, Any]] = {
+_CREATED: Responses = {
     200: {"model": PathModel, "description": "It was there already, and is as asked for"}
 }
 
@@ -489,7 +490,7 @@ def _add_error_handlers(app: FastAPI) -> None:
 
 
 def _invalid(item: Mapping[str, Any]) -> str:
-    """One of pydantic's errors: place, what is wrong, what was found."""
+    """Return one of pydantic's errors: place, what is wrong, what was found."""
     place = ".".join(str(part)[:40] for part in item["loc"][:8])
     found = repr(item.get("input"))
     found = found if len(found) <= 80 else found[:77] + "..."

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
@@ -300,7 +300,3 @@ class Problem(_Model):
     title: str
     status: int
     detail: str
-
-
-def jsonable(model: BaseModel) -> dict[str, Any]:
-    return model.model_dump(mode="json", by_alias=True)

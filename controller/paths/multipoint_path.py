@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import compress, count
 from operator import is_not
-from typing import Any, TypeVar
+from typing import TypedDict, TypeVar
 
 from controller.paths.core import Core, Endpoint
 
@@ -28,6 +27,38 @@ class TreeHop:
     link: str
     source: str
     vlan: int
+
+
+class EndpointDocument(TypedDict):
+    """An endpoint as JSON has it."""
+
+    switch: str
+    port: int
+    vlan: int
+    macs: list[str]
+
+
+class HopDocument(TypedDict):
+    """A `TreeHop` as JSON has it."""
+
+    link: str
+    source: str
+    vlan: int
+
+
+class PathDocument(TypedDict):
+    """A `MultipointPath` as the store and holds keep it."""
+
+    name: str
+    number: int
+    root: EndpointDocument
+    rate_bps: int
+    leaves: list[EndpointDocument]
+    hops: list[HopDocument]
+    workgroup: str
+    algorithm: str
+    leaf_to_leaf: bool
+    end_time: float | None
 
 
 @dataclass(frozen=True)
@@ -55,9 +86,11 @@ class MultipointPath:
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
+        """Return the root and the leaves."""
         return (self.root, *self.leaves)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> PathDocument:
+        """Return the path as the store and holds keep it."""
         return {
             "name": self.name,
             "number": self.number,
@@ -72,8 +105,8 @@ class MultipointPath:
         }
 
     @classmethod
-    def from_json(cls, raw: Mapping[str, Any]) -> MultipointPath:
-        """Raises KeyError, TypeError or ValueError if `raw` is not what `to_json` gives."""
+    def from_json(cls, raw: PathDocument) -> MultipointPath:
+        """Read what `to_json` gives. Raises KeyError, TypeError, ValueError."""
         return cls(
             name=raw["name"],
             number=raw["number"],
@@ -88,7 +121,8 @@ class MultipointPath:
         )
 
 
-def endpoint_to_json(endpoint: Endpoint) -> dict[str, Any]:
+def endpoint_to_json(endpoint: Endpoint) -> EndpointDocument:
+    """Return an endpoint as JSON has it."""
     return {
         "switch": endpoint.switch,
         "port": endpoint.port,
@@ -97,7 +131,8 @@ def endpoint_to_json(endpoint: Endpoint) -> dict[str, Any]:
     }
 
 
-def endpoint_from_json(raw: Mapping[str, Any]) -> Endpoint:
+def endpoint_from_json(raw: EndpointDocument) -> Endpoint:
+    """Read what `endpoint_to_json` gives."""
     return Endpoint.of(raw["switch"], raw["port"], raw["vlan"], raw["macs"])
 
 
@@ -113,6 +148,7 @@ class Edge:
 
 
 def edges_of(core: Core, path: MultipointPath) -> tuple[Edge, ...]:
+    """Return the core links of the path, parents before children."""
     edges = []
     for tree_hop in path.hops:
         hop = core.hop[tree_hop.link, tree_hop.source]
@@ -145,6 +181,6 @@ def difference(
 
 
 def unreached(core: Core, path: MultipointPath) -> tuple[Endpoint, ...]:
-    """The leaves that no tree leads to just now."""
+    """Return the leaves that the tree does not lead to now."""
     inside = {path.root.switch, *(core.hop[h.link, h.source].target for h in path.hops)}
     return tuple(leaf for leaf in path.leaves if leaf.switch not in inside)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import filterfalse
 from operator import attrgetter, is_
-from typing import Any
+from typing import TypeVar
 
 from controller.paths.core import (
     Core,
@@ -31,37 +31,40 @@ from controller.paths.multipoint_path import MultipointPath, TreeHop, difference
 Direction = tuple[str, str]  # link, node that the direction leaves
 SET_ASIDE = ""  # holder of what is free again but may still be on a switch
 
-_MISSING: Any = object()
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Ledger:
     """Writes to dictionaries, in order."""
 
     def __init__(self) -> None:
-        self._writes: list[tuple[dict[Any, Any], Any, Any, Any]] = []
+        self._writes: list[tuple[Callable[[], object], Callable[[], object]]] = []  # undo, redo
 
-    def set(self, mapping: dict[Any, Any], key: Any, value: Any) -> None:
-        self._writes.append((mapping, key, mapping.get(key, _MISSING), value))
+    def set(self, mapping: dict[K, V], key: K, value: V) -> None:
+        """Write a value."""
+        if key in mapping:
+            undo: Callable[[], object] = partial(mapping.__setitem__, key, mapping[key])
+        else:
+            undo = partial(mapping.__delitem__, key)
+        self._writes.append((undo, partial(mapping.__setitem__, key, value)))
         mapping[key] = value
 
-    def drop(self, mapping: dict[Any, Any], key: Any) -> None:
-        self._writes.append((mapping, key, mapping[key], _MISSING))
+    def drop(self, mapping: dict[K, V], key: K) -> None:
+        """Delete a key."""
+        undo = partial(mapping.__setitem__, key, mapping[key])
+        self._writes.append((undo, partial(mapping.__delitem__, key)))
         del mapping[key]
 
     def undo(self) -> None:
-        for mapping, key, old, _ in reversed(self._writes):
-            _write(mapping, key, old)
+        """Take all writes back."""
+        for undo, _ in reversed(self._writes):
+            undo()
 
     def redo(self) -> None:
-        for mapping, key, _, new in self._writes:
-            _write(mapping, key, new)
-
-
-def _write(mapping: dict[Any, Any], key: Any, value: Any) -> None:
-    if value is _MISSING:
-        del mapping[key]
-    else:
-        mapping[key] = value
+        """Repeat all writes, after `undo`."""
+        for _, redo in self._writes:
+            redo()
 
 
 class Tree:
@@ -127,8 +130,8 @@ def _same_head(old: MultipointPath, new: MultipointPath) -> bool:
     )
 
 
-def without(values: tuple[Any, ...], gone: Iterable[Any]) -> tuple[Any, ...]:
-    """`values`, which are all different, without those."""
+def without(values: tuple[V, ...], gone: Iterable[V]) -> tuple[V, ...]:
+    """Return `values`, which are all different, without those in `gone`."""
     for value in gone:
         left = tuple(filterfalse(partial(is_, value), values))
         values = left if len(left) < len(values) else tuple(v for v in values if v != value)

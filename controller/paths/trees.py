@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import networkx as nx
 
@@ -112,7 +111,7 @@ def _best(hops: tuple[Hop, ...], weigh: Weigh) -> tuple[float, Hop] | None:
 def _search(
     reservations: Reservations, tree: Tree, switch: str, weigh: Weigh
 ) -> tuple[Hop, ...] | None:
-    def weight(_source: str, _target: str, edge: dict[str, Any]) -> float | None:
+    def weight(_source: str, _target: str, edge: dict[str, tuple[Hop, ...]]) -> float | None:
         best = _best(edge["hops"], weigh)
         return None if best is None else best[0]
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from controller.paths.core import Core, Endpoint
 from controller.paths.entries import (
@@ -31,7 +30,7 @@ from controller.paths.plan import entries_of
 from controller.paths.stats import Count, SwitchStats
 
 NOTHING = Count()
-CounterId = tuple[Any, ...]
+CounterId = tuple[str | int | None, ...]
 Readings = Mapping[CounterId, Count]
 
 
@@ -152,8 +151,8 @@ class _Counter:
 class _PathLedger:
     counters: dict[CounterId, _Counter] = field(default_factory=dict)
     # what is compared -> (epochs of both, both as they were when the comparison began, since)
-    bases: dict[CounterId, tuple[tuple[int, int], tuple[int, int], float]] = field(
-        default_factory=dict
+    bases: dict[tuple[CounterId, CounterId], tuple[tuple[int, int], tuple[int, int], float]] = (
+        field(default_factory=dict)
     )
 
 
@@ -212,7 +211,7 @@ def _counts(
 ) -> PathCounts:
     root = path.root
 
-    def total(*counter: Any) -> Count:
+    def total(*counter: str | int | None) -> Count:
         known = ledger.counters.get(counter)
         return NOTHING if known is None else known.total
 

@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 RING_EVENTS = 10_000
 _ID = re.compile(r"([0-9a-f]{1,16})-([0-9]{1,18})")
@@ -47,7 +46,7 @@ class Event:
     kind: EventKind
     time: float  # epoch seconds
     workgroup: str
-    data: Mapping[str, Any]
+    data: Mapping[str, object]
 
 
 class EventLog:
@@ -64,7 +63,7 @@ class EventLog:
     def last(self) -> int:
         return self._last
 
-    def add(self, kind: EventKind, now: float, workgroup: str = "", **data: Any) -> Event:
+    def add(self, kind: EventKind, now: float, workgroup: str = "", **data: object) -> Event:
         with self._lock:
             self._last += 1
             event = Event(self._last, kind, now, workgroup, data)
@@ -108,6 +107,6 @@ class EventLog:
             self._wakers.remove(wake)
 
 
-def as_sse(event_id: str, kind: EventKind, data: Mapping[str, Any]) -> bytes:
+def as_sse(event_id: str, kind: EventKind, data: Mapping[str, object]) -> bytes:
     text = json.dumps(data, separators=(",", ":"))
     return f"id: {event_id}\nevent: {kind}\ndata: {text}\n\n".encode()

@@ -108,9 +108,9 @@ class Monitor:
             self._position = events[-1].sequence
             for event in events:
                 if event.kind in (EventKind.PATH_DELETED, EventKind.PATH_EXPIRED):
-                    self._ledger.forget(event.data["path"])
+                    self._ledger.forget(str(event.data["path"]))
                 elif event.kind is EventKind.SWITCH_UP:
-                    restarted.add(event.data["switch"])
+                    restarted.add(str(event.data["switch"]))
 
     def _unexpected(
         self, stats: Mapping[str, SwitchStats]

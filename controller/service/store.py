@@ -13,14 +13,15 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
-from controller.paths.core import Core, Endpoint
+from controller.paths.core import Core, Endpoint, EndpointKey
 from controller.paths.multipoint_path import (
     Algorithm,
+    EndpointDocument,
     MultipointPath,
     TreeHop,
     endpoint_from_json,
@@ -306,6 +307,16 @@ class Store:
         )
 
 
+class ChangeDocument(TypedDict):
+    """A `Change` as holds keep it; keys and hops are arrays in JSON."""
+
+    leaves_removed: list[EndpointKey]
+    leaves_changed: list[EndpointDocument]
+    leaves_added: list[EndpointDocument]
+    hops_removed: list[tuple[str, str, int]]
+    hops_added: list[tuple[str, str, int]]
+
+
 @dataclass(frozen=True)
 class Change:
     """What turns one state of a path into another, in rows: leaves that stay keep their order,
@@ -358,17 +369,19 @@ class Change:
             hops=(*(hop for hop in old.hops if hop not in cut), *self.hops_added),
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ChangeDocument:
+        """Return the change as holds keep it."""
         return {
-            "leaves_removed": [list(key) for key in self.leaves_removed],
+            "leaves_removed": list(self.leaves_removed),
             "leaves_changed": [endpoint_to_json(leaf) for leaf in self.leaves_changed],
             "leaves_added": [endpoint_to_json(leaf) for leaf in self.leaves_added],
-            "hops_removed": [[hop.link, hop.source, hop.vlan] for hop in self.hops_removed],
-            "hops_added": [[hop.link, hop.source, hop.vlan] for hop in self.hops_added],
+            "hops_removed": [(hop.link, hop.source, hop.vlan) for hop in self.hops_removed],
+            "hops_added": [(hop.link, hop.source, hop.vlan) for hop in self.hops_added],
         }
 
     @classmethod
-    def from_json(cls, raw: Mapping[str, Any]) -> Change:
+    def from_json(cls, raw: ChangeDocument) -> Change:
+        """Read what `to_json` gives."""
         return cls(
             tuple((key[0], key[1], key[2]) for key in raw["leaves_removed"]),
             tuple(endpoint_from_json(leaf) for leaf in raw["leaves_changed"]),

@@ -11,10 +11,9 @@ import hashlib
 import hmac
 import re
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from controller.paths.core import Endpoint
 from topologies.model.document import Document, TopologyErrors, read_document
@@ -220,7 +219,7 @@ class _Reader:
         )
 
     def _digests(
-        self, place: tuple[str | int, ...], raw: dict[str, Any], name: str
+        self, place: tuple[str | int, ...], raw: Mapping[str, object], name: str
     ) -> tuple[bytes, ...]:
         result: list[bytes] = []
         for key, convert in (("token_sha256", self._digest), ("token_file", self._digest_of_file)):
@@ -283,7 +282,7 @@ class _Reader:
         return tuple(grants)
 
     def _only_keys(
-        self, place: tuple[str | int, ...], raw: dict[str, Any], keys: tuple[str, ...]
+        self, place: tuple[str | int, ...], raw: Mapping[str, object], keys: tuple[str, ...]
     ) -> None:
         for key in raw.keys() - set(keys):
             self._document.report((*place, key), f"key '{key}'", ", ".join(keys))

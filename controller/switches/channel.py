@@ -12,9 +12,11 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 SILENCE_MAX_S = 20.0  # switches answer our echo requests, which go out more often
+
+T = TypeVar("T")
 
 
 class Channel:
@@ -24,7 +26,7 @@ class Channel:
     `handshake_s`.
     """
 
-    def __init__(self, raw: Any, *, is_green: bool, handshake_s: float) -> None:
+    def __init__(self, raw: socket.socket, *, is_green: bool, handshake_s: float) -> None:
         self._socket = raw
         self._is_green = is_green
         self._tls_lock: threading.Lock | None = None
@@ -49,8 +51,9 @@ class Channel:
             self._tls_lock = threading.Lock()
             self._socket.setblocking(False)
 
-    def setsockopt(self, *arguments: Any) -> None:
-        self._socket.setsockopt(*arguments)
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        """Set an option as a socket does."""
+        self._socket.setsockopt(level, option, value)
 
     def settimeout(self, timeout_s: float | None) -> None:
         self._timeout_s = timeout_s
@@ -84,7 +87,10 @@ class Channel:
     def _recv(self, size: int) -> bytes:
         if self._tls_lock is None:
             return bytes(self._socket.recv(size))
-        return bytes(self._tls(partial(self._socket.recv, size)))
+        try:
+            return self._tls(partial(self._socket.recv, size))
+        except ssl.SSLEOFError:
+            return b""
 
     def sendall(self, data: bytes) -> None:
         if self._tls_lock is None:
@@ -92,10 +98,11 @@ class Channel:
             return
         view = memoryview(bytes(data))
         while view:
-            sent: int = self._tls(partial(self._socket.send, view))
+            sent = self._tls(partial(self._socket.send, view))
             view = view[sent:]
 
-    def _tls(self, operation: Callable[[], Any]) -> Any:
+    def _tls(self, operation: Callable[[], T]) -> T:
+        """Run an operation once OpenSSL can. Raises OSError (ssl.SSLEOFError among them)."""
         assert self._tls_lock is not None
         while True:
             try:
@@ -105,8 +112,6 @@ class Channel:
                 event = select.POLLIN
             except ssl.SSLWantWriteError:
                 event = select.POLLOUT
-            except ssl.SSLEOFError:
-                return b""
             except ValueError as error:  # closed meanwhile
                 raise ConnectionAbortedError(str(error)) from error
             poll = select.poll()

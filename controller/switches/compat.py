@@ -30,7 +30,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from controller.paths.replies import Malformed, Type
 from controller.switches.channel import Channel
@@ -98,6 +98,70 @@ FRAMEWORK = (
     f" ({'eventlet' if IS_GREEN else 'threads'})"
 )
 
+
+class Port(Protocol):
+    """A port of a switch (OFPPort)."""
+
+    port_no: int
+    config: int
+    state: int
+
+
+class Datapath(Protocol):
+    """A connected switch as the framework has it. `ofproto` has OpenFlow's constants,
+    `ofproto_parser` its classes; neither has types."""
+
+    id: int | None
+    ofproto: Any
+    ofproto_parser: Any
+    state: str
+    socket: Channel
+    ports: Mapping[int, Port]
+    inlet: Inlet
+
+    def send(self, data: bytes) -> object: ...
+    def send_msg(self, message: object) -> object: ...
+    def set_state(self, state: str) -> object: ...
+
+
+class ReceivedMessage(Protocol):
+    """A message of a switch."""
+
+    datapath: Datapath
+    xid: int
+
+
+class ReceivedError(ReceivedMessage, Protocol):
+    """OFPErrorMsg."""
+
+    type: int
+    code: int
+
+
+class ReceivedPortStatus(ReceivedMessage, Protocol):
+    """OFPPortStatus."""
+
+    reason: int
+    desc: Port
+
+
+M = TypeVar("M", bound=ReceivedMessage, covariant=True)
+
+
+class Event(Protocol[M]):
+    """A message has come."""
+
+    @property
+    def msg(self) -> M: ...
+
+
+class StateEvent(Protocol):
+    """A connection has another state: MAIN (connected) or DEAD."""
+
+    datapath: Datapath
+    state: str
+
+
 App: Any = _app_manager.OSKenApp if ROOT == "os_ken" else _app_manager.RyuApp
 OFP_VERSION: int = _ofproto.OFP_VERSION
 MAIN = _handler.MAIN_DISPATCHER
@@ -120,9 +184,10 @@ def on(event: Any, *states: str) -> Callable[[Handler], Handler]:
     return decorator
 
 
-def offline_datapath() -> Any:
+def offline_datapath() -> Datapath:
     """Something that has `ofproto` and `ofproto_parser` of OpenFlow 1.3 and no connection."""
-    return _protocol.ProtocolDesc(version=OFP_VERSION)
+    datapath: Datapath = _protocol.ProtocolDesc(version=OFP_VERSION)
+    return datapath
 
 
 def meter_instruction(parser: Any, meter_id: int) -> Any:
@@ -137,8 +202,8 @@ def meter_instruction(parser: Any, meter_id: int) -> Any:
     return cls(meter_id=meter_id, **extra)
 
 
-def error_text(message: Any) -> str:
-    """Names of an OFPErrorMsg's type and code."""
+def error_text(message: ReceivedError) -> str:
+    """Return the names of an OFPErrorMsg's type and code."""
     ofproto = message.datapath.ofproto
     try:
         return (
@@ -153,12 +218,12 @@ class _GreenCalls:
     """Runs functions of other threads in a green thread of the hub, in order."""
 
     def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._read_fd, self._write_fd = os.pipe()
         os.set_blocking(self._write_fd, False)
         self._trampoline: Any = importlib.import_module("eventlet.hubs").trampoline
 
-    def post(self, call: Callable[[], None]) -> None:
+    def post(self, call: Callable[[], object]) -> None:
         self._calls.put(call)
         with contextlib.suppress(BlockingIOError):  # full of wake-ups already
             os.write(self._write_fd, b".")
@@ -177,7 +242,7 @@ class _GreenCalls:
 _green_calls = _GreenCalls() if IS_GREEN else None
 
 
-def in_hub(call: Callable[[], None]) -> None:
+def in_hub(call: Callable[[], object]) -> None:
     """Runs `call` where the framework's objects may be used: at once in the calling thread, or
     soon in the hub's. Calls of one thread keep their order."""
     if _green_calls is None:
@@ -186,33 +251,33 @@ def in_hub(call: Callable[[], None]) -> None:
         _green_calls.post(call)
 
 
-def send(datapath: Any, data: bytes) -> None:
+def send(datapath: Datapath, data: bytes) -> None:
     """Sends encoded messages; from any thread. They are lost if the connection has ended."""
     in_hub(lambda: datapath.send(data))
 
 
-def close(datapath: Any) -> None:
+def close(datapath: Datapath) -> None:
     """Ends a connection; from any thread."""
     in_hub(datapath.socket.abort)
 
 
-def ports_of(datapath: Any) -> dict[int, bool]:
+def ports_of(datapath: Datapath) -> dict[int, bool]:
     """Whether each port was up when the switch connected."""
     return {number: port_is_up(datapath, port) for number, port in datapath.ports.items()}
 
 
-def port_is_up(datapath: Any, port: Any) -> bool:
+def port_is_up(datapath: Datapath, port: Port) -> bool:
     """Of an OFPPort description."""
     ofproto = datapath.ofproto
     return not (port.config & ofproto.OFPPC_PORT_DOWN or port.state & ofproto.OFPPS_LINK_DOWN)
 
 
 # What is done with messages that the framework shall not parse, once a switch is known.
-RawHandler = Callable[[Any, bytes], None]
+RawHandler = Callable[[Datapath, bytes], None]
 _raw_handlers: dict[Type, RawHandler] = {}
 COUNTS = Counts()
 _strangers = Strangers()
-_switches: set[Any] = set()  # known and connected
+_switches: set[Datapath] = set()  # known and connected
 _log_lines = Bucket(1.0, 20.0)
 
 
@@ -220,7 +285,7 @@ def handle_raw(handlers: Mapping[Type, RawHandler]) -> None:
     _raw_handlers.update(handlers)
 
 
-def known(datapath: Any) -> None:
+def known(datapath: Datapath) -> None:
     """The connection is one of our switches'."""
     datapath.socket.is_known = True
     _strangers.leave(datapath.socket)
@@ -241,9 +306,9 @@ logging.getLogger(f"{ROOT}.ofproto.ofproto_parser").disabled = True
 
 
 def _checked_parse(
-    datapath: Any, version: int, kind: int, length: int, xid: int, data: bytes
-) -> Any:
-    """The framework's message object, or None if there is nothing for it to do."""
+    datapath: Datapath, version: int, kind: int, length: int, xid: int, data: bytes
+) -> object:
+    """Return the framework's message object, or None if there is nothing for it to do."""
     raw = bytes(data)
     verdict = datapath.inlet.judge(raw, time.monotonic())
     if verdict.pause_s > 0:
@@ -286,13 +351,22 @@ def tls_context(files: TlsFiles) -> ssl.SSLContext:
     return context
 
 
+Address = tuple[str | int, ...]  # host, port; for IPv6 two numbers more
+
+
+class Service(Protocol):
+    """A thread of the framework."""
+
+    def is_alive(self) -> bool: ...
+
+
 class _Listener:
     """Stands in for the framework's OpenFlowController."""
 
     def __init__(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
         self._tls = tls
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._server: Any = _hub.listen((host, port), family=family)
+        self._server: socket.socket = _hub.listen((host, port), family=family)
 
     def __call__(self) -> None:
         while True:
@@ -304,7 +378,7 @@ class _Listener:
                 continue
             _hub.spawn(self._serve, connection, address)
 
-    def _serve(self, connection: Any, address: Any) -> None:
+    def _serve(self, connection: socket.socket, address: Address) -> None:
         where = f"{address[0]}:{address[1]}"
         COUNTS.add("connections")
         channel = Channel(connection, is_green=IS_GREEN, handshake_s=HANDSHAKE_S)
@@ -329,7 +403,7 @@ class _Listener:
             _strangers.leave(channel)
             channel.close()
 
-    def _follow(self, channel: Channel, address: Any) -> None:
+    def _follow(self, channel: Channel, address: Address) -> None:
         datapath = _controller.Datapath(channel, address)
         datapath.inlet = Inlet(COUNTS)
         channel.vet = datapath.inlet.vet
@@ -338,7 +412,7 @@ class _Listener:
             datapath.serve()
 
 
-def _ended(datapath: Any) -> None:
+def _ended(datapath: Datapath) -> None:
     """With os-ken 4.x's native hub the sending thread waits for ever for something to send, and
     nobody would hear of the end before it."""
     _switches.discard(datapath)
@@ -360,8 +434,8 @@ def start(
     host: str,
     port: int,
     tls: ssl.SSLContext | None = None,
-    **app_arguments: Any,
-) -> list[Any]:
+    **app_arguments: object,
+) -> list[Service]:
     """Starts the OpenFlow listener and the app of `app_module` (which gets `app_arguments`).
 
     Call from the main thread, then `wait`. Raises OSError if the address cannot be used.
@@ -375,11 +449,11 @@ def start(
     manager = _app_manager.AppManager.get_instance()
     manager.load_apps([app_module, f"{ROOT}.controller.ofp_handler"])
     contexts = manager.create_contexts()
-    services: list[Any] = manager.instantiate_apps(**contexts, **app_arguments)
+    services: list[Service] = manager.instantiate_apps(**contexts, **app_arguments)
     return services
 
 
-def wait(services: list[Any]) -> None:
+def wait(services: list[Service]) -> None:
     """Blocks the main thread while the listener runs; signal handlers run meanwhile."""
     if IS_GREEN:
         _hub.joinall(services)

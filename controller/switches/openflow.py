@@ -36,18 +36,21 @@ from controller.paths.messages import (
 )
 from controller.paths.replies import Multipart
 from controller.switches import compat
+from controller.switches.compat import Datapath
+
+Built = Any  # a message object of the framework, which has no types
 
 
-def encode(datapath: Any, message: Message, xid: int) -> bytes:
-    """The bytes of a message."""
+def encode(datapath: Datapath, message: Message, xid: int) -> bytes:
+    """Return the bytes of a message."""
     built = build(datapath, message)
     built.set_xid(xid)
     built.serialize()
     return bytes(built.buf)
 
 
-def build(datapath: Any, message: Message) -> Any:
-    """The framework's message object for a description."""
+def build(datapath: Datapath, message: Message) -> Built:
+    """Return the framework's message object for a description."""
     parser = datapath.ofproto_parser
     ofproto = datapath.ofproto
     match message:
@@ -89,7 +92,7 @@ def build(datapath: Any, message: Message) -> Any:
     raise TypeError(f"no OpenFlow message for {message!r}")
 
 
-def _request(datapath: Any, kind: Multipart) -> Any:
+def _request(datapath: Datapath, kind: Multipart) -> Built:
     parser = datapath.ofproto_parser
     ofproto = datapath.ofproto
     match kind:
@@ -118,7 +121,7 @@ def _request(datapath: Any, kind: Multipart) -> Any:
             return parser.OFPPortDescStatsRequest(datapath, 0)
 
 
-def _flow_mod(datapath: Any, command: Command, flow: Flow) -> Any:
+def _flow_mod(datapath: Datapath, command: Command, flow: Flow) -> Built:
     parser = datapath.ofproto_parser
     ofproto = datapath.ofproto
     instructions = []
@@ -143,8 +146,9 @@ def _flow_mod(datapath: Any, command: Command, flow: Flow) -> Any:
     )
 
 
-def match_of(datapath: Any, match: Match) -> Any:
-    fields: dict[str, Any] = {}
+def match_of(datapath: Datapath, match: Match) -> object:
+    """Return the framework's object for a match."""
+    fields: dict[str, int | str | tuple[str, str]] = {}
     if match.in_port is not None:
         fields["in_port"] = match.in_port
     if match.vlan is not None:
@@ -159,7 +163,8 @@ def match_of(datapath: Any, match: Match) -> Any:
     return datapath.ofproto_parser.OFPMatch(**fields)
 
 
-def action(datapath: Any, description: Action) -> Any:
+def action(datapath: Datapath, description: Action) -> object:
+    """Return the framework's object for an action."""
     parser = datapath.ofproto_parser
     match description:
         case SetVlan(vlan):
@@ -174,7 +179,7 @@ def action(datapath: Any, description: Action) -> Any:
             return parser.OFPActionGroup(description.group)
 
 
-def _group_mod(datapath: Any, command: Command, group: Group) -> Any:
+def _group_mod(datapath: Datapath, command: Command, group: Group) -> Built:
     parser = datapath.ofproto_parser
     ofproto = datapath.ofproto
     buckets = [
@@ -198,7 +203,7 @@ def _group_mod(datapath: Any, command: Command, group: Group) -> Any:
     )
 
 
-def _meter_mod(datapath: Any, command: Command, meter: Meter) -> Any:
+def _meter_mod(datapath: Datapath, command: Command, meter: Meter) -> Built:
     parser = datapath.ofproto_parser
     ofproto = datapath.ofproto
     bands = [parser.OFPMeterBandDrop(rate=meter.rate_kbps, burst_size=meter.burst_kbit)]

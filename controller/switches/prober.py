@@ -8,26 +8,26 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Generic
 
 from controller.paths import replies
 from controller.paths.messages import Message, PacketOut
 from controller.switches.liveness import End, Liveness, News
-from controller.switches.switchboard import Event, Switchboard
+from controller.switches.switchboard import D, Event, Switchboard
 
 LOG = logging.getLogger(__name__)
 INBOX_MAX = 4096  # packet-ins beyond are dropped; they are bounded at the switches and before
 NOT_READY_POLL_S = 0.05
 
 
-class Prober:
+class Prober(Generic[D]):
     """`is_ready` tells which switches hold what they shall: before, probes have no flow that
     hands them to us. Links go up and down as ("link", name, is up, why) of the switchboard."""
 
     def __init__(
         self,
         liveness: Liveness,
-        switchboard: Switchboard,
+        switchboard: Switchboard[D],
         is_ready: Callable[[], Mapping[str, bool]],
     ) -> None:
         self._liveness = liveness
@@ -143,5 +143,4 @@ class Prober:
                 LOG.info("link '%s' is up: %s", item.link, item.why)
             else:
                 LOG.warning("link '%s' is down: %s", item.link, item.why)
-            event: tuple[Any, ...] = ("link", item.link, item.is_up, item.why)
-            self._switchboard.emit(*event)
+            self._switchboard.emit(("link", item.link, item.is_up, item.why))

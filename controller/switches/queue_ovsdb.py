@@ -69,18 +69,21 @@ def parse_records(qos_json: str, port_json: str) -> dict[str, list[Record]]:
     return found
 
 
-def _rows(text: str) -> list[dict[str, Any]]:
+Cell = Any  # of an OVSDB table in JSON (RFC 7047, 5.1): an atom, a set, or a map
+
+
+def _rows(text: str) -> list[dict[str, Cell]]:
     table = json.loads(text or '{"headings": [], "data": []}')
     return [dict(zip(table["headings"], row, strict=True)) for row in table["data"]]
 
 
-def _map(value: Any) -> dict[Any, Any]:
-    """["map", [[key, value], ...]]"""
+def _map(value: Cell) -> dict[str, Cell]:
+    """Read ["map", [[key, value], ...]]."""
     return {pair[0]: pair[1] for pair in value[1]}
 
 
-def _uuid(value: Any) -> str:
-    """["uuid", "..."], or ["set", []] for none."""
+def _uuid(value: Cell) -> str:
+    """Read ["uuid", "..."], or ["set", []] for none."""
     return value[1] if value[0] == "uuid" else ""
 
 

@@ -20,7 +20,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from common.contracts import FRAME_BYTES
 from controller.paths.queues import (
@@ -183,7 +183,7 @@ def read_back(class_text: str, filter_json: str) -> PortQueues | None:
     return PortQueues(rates[ROOT], tuple(classes))
 
 
-def _targets(code: list[Mapping[str, Any]]) -> Iterable[tuple[int, int]]:
+def _targets(code: list[Mapping[str, int]]) -> Iterable[tuple[int, int]]:
     """(VLAN id, path) of a program of ours."""
     for test, back in zip(code, code[1:], strict=False):
         if test["code"] == _JUMP_EQUAL and back["code"] == _RETURN and back["k"] >> 16 == HANDLE:

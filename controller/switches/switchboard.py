@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Generic, Literal, Protocol, TypeVar
 
 from controller.paths import replies
 from controller.paths.entries import Entries
@@ -45,8 +45,10 @@ HELD = (Multipart.FLOW, Multipart.GROUP_DESC, Multipart.METER_CONFIG)
 COUNTERS = (Multipart.FLOW, Multipart.GROUP, Multipart.METER, Multipart.PORT_STATS)
 EXACT_COOKIE = (1 << 64) - 1
 
-# ("up", switch), ("down", switch), ("port", switch, port, is up), ("link", link, is up, why)
-Event = tuple[Any, ...]
+SwitchEvent = tuple[Literal["up", "down"], str]  # switch
+PortEvent = tuple[Literal["port"], str, int, bool]  # switch, port, is up
+LinkEvent = tuple[Literal["link"], str, bool, str]  # link, is up, why
+Event = SwitchEvent | PortEvent | LinkEvent
 PacketIn = Callable[[str, replies.PacketIn], None]
 
 
@@ -72,7 +74,17 @@ class _Exchange:
             self.on_success()
 
 
-class Switchboard:
+class Identified(Protocol):
+    """A connection of the framework's; `id` is None until the switch has told it."""
+
+    @property
+    def id(self) -> int | None: ...
+
+
+D = TypeVar("D", bound=Identified)
+
+
+class Switchboard(Generic[D]):
     """`encode(datapath, message, xid)` gives a message's bytes, `send(datapath, bytes)` sends
     them from any thread, `close(datapath)` ends a connection. `events` tells the owner what
     happened, in order. While `role` is SLAVE, nothing is written and no switch is "up"."""
@@ -80,9 +92,9 @@ class Switchboard:
     def __init__(
         self,
         dpids: Mapping[str, int],
-        encode: Callable[[Any, Message, int], bytes],
-        send: Callable[[Any, bytes], None],
-        close: Callable[[Any], None],
+        encode: Callable[[D, Message, int], bytes],
+        send: Callable[[D, bytes], None],
+        close: Callable[[D], None],
         timeout_s: float = CONFIRM_TIMEOUT_S,
         role: Role = Role.EQUAL,
     ) -> None:
@@ -92,7 +104,7 @@ class Switchboard:
         self._close = close
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
-        self._datapaths: dict[str, Any] = {}
+        self._datapaths: dict[str, D] = {}
         self._open: list[_Exchange] = []
         self._next_xid = XID_FIRST
         self._role = role
@@ -102,17 +114,18 @@ class Switchboard:
         self.on_packet_in: PacketIn | None = None  # called by the framework's threads
         self.on_event: Callable[[Event], None] | None = None  # beside `events`; must not block
 
-    def emit(self, *event: Any) -> None:
+    def emit(self, event: Event) -> None:
+        """Tell the owner what happened."""
         self.events.put(event)
         if self.on_event is not None:
             self.on_event(event)
 
     # -- called by the framework's threads; never blocks
 
-    def connected(self, datapath: Any, ports: Mapping[int, bool]) -> bool:
+    def connected(self, datapath: D, ports: Mapping[int, bool]) -> bool:
         """Returns whether it is one of our switches; others are disconnected. `ports` tells
         which are up."""
-        name = self._names.get(datapath.id)
+        name = None if datapath.id is None else self._names.get(datapath.id)
         if name is None:
             LOG.warning("a switch with the unknown datapath id %016x was refused", datapath.id)
             self._close(datapath)
@@ -128,14 +141,14 @@ class Switchboard:
         for exchange in gone:
             exchange.end(Failure(Why.NOT_CONNECTED, "connection replaced meanwhile"))
         if role is Role.EQUAL:
-            self.emit("up", name)
+            self.emit(("up", name))
         else:
             self._ask_role(name, datapath)
         for number, is_up in sorted(ports.items()):
-            self.emit("port", name, number, is_up)
+            self.emit(("port", name, number, is_up))
         return True
 
-    def disconnected(self, datapath: Any) -> None:
+    def disconnected(self, datapath: D) -> None:
         with self._lock:
             name = self._name_of(datapath)
             # A switch may be back on a new connection before the end of the old one is noticed.
@@ -145,16 +158,16 @@ class Switchboard:
             gone = self._take_exchanges(name)
         for exchange in gone:
             exchange.end(Failure(Why.NOT_CONNECTED, "connection lost meanwhile"))
-        self.emit("down", name)
+        self.emit(("down", name))
 
-    def barrier_reply(self, datapath: Any, xid: int) -> None:
+    def barrier_reply(self, datapath: D, xid: int) -> None:
         with self._lock:
             exchange = self._exchange_of(datapath, xid)
             if exchange is not None and exchange.awaited == {xid} and not exchange.kinds:
                 self._open.remove(exchange)
                 exchange.end()
 
-    def multipart_reply(self, datapath: Any, message: bytes) -> None:
+    def multipart_reply(self, datapath: D, message: bytes) -> None:
         """Raises replies.Malformed."""
         part = replies.multipart(message)
         xid = replies.header(message).xid
@@ -172,7 +185,7 @@ class Switchboard:
                 self._open.remove(exchange)
                 exchange.end()
 
-    def role_reply(self, datapath: Any, xid: int) -> None:
+    def role_reply(self, datapath: D, xid: int) -> None:
         with self._lock:
             name = self._name_of(datapath)
             if name is None or self._role_xids.pop(xid, None) != name:
@@ -180,9 +193,9 @@ class Switchboard:
             role = self._role
         LOG.info("switch '%s' confirmed the role: %s", name, role)
         if role is Role.MASTER:
-            self.emit("up", name)
+            self.emit(("up", name))
 
-    def error(self, datapath: Any, xid: int, text: str) -> None:
+    def error(self, datapath: D, xid: int, text: str) -> None:
         with self._lock:
             name = self._name_of(datapath)
             is_role = self._role_xids.pop(xid, None) is not None
@@ -196,13 +209,13 @@ class Switchboard:
             what = "the role request" if is_role else f"message {xid:#x}"
             LOG.error("switch '%s' reports an error for %s: %s", name, what, text)
 
-    def port_status(self, datapath: Any, port: int, is_up: bool) -> None:
+    def port_status(self, datapath: D, port: int, is_up: bool) -> None:
         with self._lock:
             name = self._name_of(datapath)
         if name is not None:
-            self.emit("port", name, port, is_up)
+            self.emit(("port", name, port, is_up))
 
-    def packet_in(self, datapath: Any, message: bytes) -> None:
+    def packet_in(self, datapath: D, message: bytes) -> None:
         """Raises replies.Malformed."""
         packet = replies.packet_in(message)
         with self._lock:
@@ -210,11 +223,11 @@ class Switchboard:
         if name is not None and self.on_packet_in is not None:
             self.on_packet_in(name, packet)
 
-    def _name_of(self, datapath: Any) -> str | None:
+    def _name_of(self, datapath: D) -> str | None:
         name = self._names.get(datapath.id) if datapath.id is not None else None
         return name if name is not None and self._datapaths.get(name) is datapath else None
 
-    def _exchange_of(self, datapath: Any, xid: int) -> _Exchange | None:
+    def _exchange_of(self, datapath: D, xid: int) -> _Exchange | None:
         name = self._name_of(datapath)
         for exchange in self._open:
             if exchange.switch == name and exchange.first <= xid <= exchange.last:
@@ -243,10 +256,10 @@ class Switchboard:
             datapaths = dict(self._datapaths)
         for name, datapath in sorted(datapaths.items()):
             if role is Role.SLAVE:
-                self.emit("down", name)
+                self.emit(("down", name))
             self._ask_role(name, datapath)
 
-    def _ask_role(self, name: str, datapath: Any) -> None:
+    def _ask_role(self, name: str, datapath: D) -> None:
         with self._lock:
             xid = self._take_xids(1)
             self._role_xids[xid] = name
@@ -363,7 +376,7 @@ class Switchboard:
         self._open.append(exchange)
         return exchange
 
-    def _encode_all(self, datapath: Any, messages: Sequence[Message], first_xid: int) -> bytes:
+    def _encode_all(self, datapath: D, messages: Sequence[Message], first_xid: int) -> bytes:
         return b"".join(self._encode(datapath, m, xid) for xid, m in enumerate(messages, first_xid))
 
     def _take_xids(self, count: int) -> int:

@@ -8,7 +8,6 @@ import shutil
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,6 +17,7 @@ from controller.api import (
     picture,
     rest,
 )
+from controller.api.answers import PathAnswer
 from controller.api.observe import router_of
 from controller.api.path_client import PathClient
 from controller.api.server import Server, listen_unix
@@ -154,11 +154,18 @@ def test_picture_as_svg(run: Run, tmp_path: Path) -> None:
 
 
 def test_names_that_mean_something_to_dot_are_only_names() -> None:
-    path: dict[str, Any] = {
+    path: PathAnswer = {
         "name": 'x" -> "y',
+        "state": "degraded",
+        "workgroup": "",
+        "algorithm": "shortest",
+        "leaf_to_leaf": False,
+        "end_time": None,
+        "meter": None,
+        "groups": [],
         "rate_bps": 0,
-        "root": {"switch": "a\\", "port": 1, "vlan": 2},
-        "leaves": [{"switch": "b", "port": 1, "vlan": 3, "state": "down"}],
+        "root": {"switch": "a\\", "port": 1, "vlan": 2, "macs": []},
+        "leaves": [{"switch": "b", "port": 1, "vlan": 3, "macs": [], "state": "down"}],
         "edges": [],
     }
     drawn = picture.dot_of([path])

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.api.path_client import PathClient, PathClientError, endpoints_of
-from controller.launcher import UsageError, host_and_port
+from controller.api.path_client import PathClient, PathClientError, PathOptions, endpoints_of
+from controller.options import UsageError, host_and_port
 from controller.service.store import Store
 from controller.tests import process
 from controller.tests.sample import LEAF_2, LEAF_3, LEAF_4, ROOT, network
@@ -240,7 +240,13 @@ def test_paths_and_holds_survive_a_kill(network_file: Path) -> None:
                 service.remove_leaf("a", LEAF_2)
             shown = service.get("a")
             held = service.hold(
-                "a", ROOT, 1_000_000, [LEAF_3], hold_id="h", hold_s=3000, end_time=4e9
+                "a",
+                ROOT,
+                1_000_000,
+                [LEAF_3],
+                hold_id="h",
+                hold_s=3000,
+                options=PathOptions(end_time=4e9),
             )
     finally:
         process.end(first)  # kill -9

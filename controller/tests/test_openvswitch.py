@@ -8,9 +8,11 @@ import re
 import struct
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from controller.api.answers import PathAnswer
 from controller.api.path_client import PathClient, PathClientError
 from controller.paths.entries import Flow, Kind, kind_of
 from controller.paths.forwarding import base_entries
@@ -67,6 +69,11 @@ def test_the_framework_is_the_one_that_was_asked_for(bench: Bench) -> None:
     assert f"with {expected}" in bench.log().read_text()
 
 
+def meter_id(path: PathAnswer) -> int:
+    assert path["meter"] is not None
+    return path["meter"]["id"]
+
+
 def test_the_datapath_is_the_one_that_was_asked_for(bench: Bench) -> None:
     for switch in CORE.dpids:
         assert bench.vsctl("get", "bridge", switch, "datapath_type").strip() == DATAPATH
@@ -75,7 +82,7 @@ def test_the_datapath_is_the_one_that_was_asked_for(bench: Bench) -> None:
 def test_switches_hold_what_was_planned(bench: Bench, path: PathClient) -> None:
     shown = path.get("NGRID")
     assert shown["state"] == "up"
-    number = shown["meter"]["id"]
+    number = meter_id(shown)
     planned = grown(CORE, MultipointPath("NGRID", number, ROOT, RATE), LEAF_2, LEAF_3, LEAF_4)
     base = base_entries(CORE)
     for switch, entries in entries_of(CORE, planned).items():
@@ -199,7 +206,7 @@ def test_counters_tell_what_entered_what_leaves_got_and_what_was_dropped(
     def more(*keys: str, leaf: int | None = None) -> int:
         counts = []
         for shown in (before, path.counters("NGRID")):
-            part = shown if leaf is None else shown["leaves"][leaf]
+            part: Any = shown if leaf is None else shown["leaves"][leaf]
             for key in keys:
                 part = part[key]
             counts.append(part["packets"])
@@ -217,7 +224,7 @@ def test_counters_tell_what_entered_what_leaves_got_and_what_was_dropped(
     process.wait_until(
         "nothing is missing",
         lambda: all(
-            part["compared"]["missing"] == 0
+            part["compared"] is not None and part["compared"]["missing"] == 0
             for part in (lambda shown: (*shown["leaves"], *shown["edges"]))(path.counters("NGRID"))
         ),
     )
@@ -237,7 +244,7 @@ def test_switch_that_lost_everything_is_restored(bench: Bench, path: PathClient)
 def test_refused_change_is_reported_and_undone(bench: Bench, path: PathClient) -> None:
     """Someone takes the group id the path wants at s4: the switch's own error comes back."""
     path.remove_leaf("NGRID", LEAF_4)
-    number = path.get("NGRID")["meter"]["id"]
+    number = meter_id(path.get("NGRID"))
     bench.ofctl("add-group", "s4", f"group_id={number},type=all,bucket=actions=output:1")
     with pytest.raises(PathClientError, match="OFPGMFC_GROUP_EXISTS") as caught:
         path.add_leaf("NGRID", LEAF_4)

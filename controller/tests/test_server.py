@@ -19,7 +19,7 @@ import pytest
 from controller.api import server
 from controller.api.auth import Access
 from controller.api.keys import KeysError, make_keys
-from controller.api.path_client import PathClient, PathClientError, PathEvent
+from controller.api.path_client import PathClient, PathClientError, PathEvent, PathOptions
 from controller.api.rest import make_app
 from controller.service.workgroups import Workgroup, Workgroups
 from controller.tests.process import wait_until
@@ -246,7 +246,13 @@ def test_client_knows_everything(live: Live) -> None:
         with pytest.raises(PathClientError, match="algorithm steiner instead of shortest"):
             service.hold("a", ROOT, 20_000_000, [LEAF_4])
         held = service.hold(
-            "a", ROOT, 20_000_000, [LEAF_4], hold_id="h", algorithm="steiner", hold_s=99
+            "a",
+            ROOT,
+            20_000_000,
+            [LEAF_4],
+            hold_id="h",
+            hold_s=99,
+            options=PathOptions(algorithm="steiner"),
         )
         assert held["state"] == "held"
         with pytest.raises(PathClientError, match="hold 'h' of path 'a' is open"):

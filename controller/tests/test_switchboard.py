@@ -60,7 +60,10 @@ class FakeDatapath:
         self.is_closed = False
 
 
-def make_board(timeout_s: float, role: Role = Role.EQUAL) -> Switchboard:
+Board = Switchboard[FakeDatapath]
+
+
+def make_board(timeout_s: float, role: Role = Role.EQUAL) -> Board:
     messages: dict[bytes, FakeMessage] = {}
 
     def encode(_datapath: Any, message: Message, xid: int) -> bytes:
@@ -81,7 +84,7 @@ def make_board(timeout_s: float, role: Role = Role.EQUAL) -> Switchboard:
     return Switchboard({"s1": 1, "s2": 2}, encode, send, close, timeout_s, role)
 
 
-def events(board: Switchboard) -> list[Any]:
+def events(board: Board) -> list[Any]:
     found = []
     while not board.events.empty():
         found.append(board.events.get())
@@ -89,7 +92,7 @@ def events(board: Switchboard) -> list[Any]:
 
 
 @pytest.fixture
-def board() -> Switchboard:
+def board() -> Board:
     return make_board(0.2)
 
 
@@ -97,7 +100,7 @@ def silent(_datapath: FakeDatapath, _message: FakeMessage) -> None:
     pass
 
 
-def confirming(board: Switchboard) -> Callable[[FakeDatapath, FakeMessage], None]:
+def confirming(board: Board) -> Callable[[FakeDatapath, FakeMessage], None]:
     def answer(datapath: FakeDatapath, message: FakeMessage) -> None:
         if isinstance(message.description, Barrier):
             board.barrier_reply(datapath, message.xid)
@@ -105,7 +108,7 @@ def confirming(board: Switchboard) -> Callable[[FakeDatapath, FakeMessage], None
     return answer
 
 
-def test_confirmed_by_the_last_barrier(board: Switchboard) -> None:
+def test_confirmed_by_the_last_barrier(board: Board) -> None:
     first, second = (FakeDatapath(n, confirming(board)) for n in (1, 2))
     board.connected(first, {})
     board.connected(second, {})
@@ -115,7 +118,7 @@ def test_confirmed_by_the_last_barrier(board: Switchboard) -> None:
     assert [m.xid for m in first.sent] == list(range(first.sent[0].xid, first.sent[0].xid + 4))
 
 
-def test_not_connected_and_silent(board: Switchboard) -> None:
+def test_not_connected_and_silent(board: Board) -> None:
     board.connected(FakeDatapath(1, silent), {})
     started = time.monotonic()
     failures = board.apply({"s1": MESSAGES, "s2": MESSAGES})
@@ -123,7 +126,7 @@ def test_not_connected_and_silent(board: Switchboard) -> None:
     assert failures == {"s1": Failure(Why.TIMEOUT, "0.2 s"), "s2": Failure(Why.NOT_CONNECTED)}
 
 
-def test_first_barrier_alone_does_not_confirm(board: Switchboard) -> None:
+def test_first_barrier_alone_does_not_confirm(board: Board) -> None:
     def answer(datapath: FakeDatapath, message: FakeMessage) -> None:
         if len(datapath.sent) == 2:
             board.barrier_reply(datapath, message.xid)
@@ -132,7 +135,7 @@ def test_first_barrier_alone_does_not_confirm(board: Switchboard) -> None:
     assert board.apply({"s1": (*MESSAGES, *MESSAGES)})["s1"].why is Why.TIMEOUT
 
 
-def test_error_for_one_of_ours_refuses(board: Switchboard) -> None:
+def test_error_for_one_of_ours_refuses(board: Board) -> None:
     def answer(datapath: FakeDatapath, message: FakeMessage) -> None:
         if isinstance(message.description, Barrier):
             board.error(datapath, message.xid + 77, "not ours")
@@ -144,7 +147,7 @@ def test_error_for_one_of_ours_refuses(board: Switchboard) -> None:
     assert board.apply({"s1": MESSAGES}) == {"s1": Failure(Why.REFUSED, "OFPET_FLOW_MOD_FAILED")}
 
 
-def test_foreign_error_does_not_refuse(board: Switchboard) -> None:
+def test_foreign_error_does_not_refuse(board: Board) -> None:
     def answer(datapath: FakeDatapath, message: FakeMessage) -> None:
         board.error(datapath, 5, "not ours")
         confirming(board)(datapath, message)
@@ -164,7 +167,7 @@ def test_lost_connection_ends_the_wait_at_once() -> None:
     assert slow.connected_switches() == []
 
 
-def test_late_end_of_an_old_connection_is_ignored(board: Switchboard) -> None:
+def test_late_end_of_an_old_connection_is_ignored(board: Board) -> None:
     old, new = (FakeDatapath(1, confirming(board)) for _ in range(2))
     board.connected(old, {})
     board.connected(new, {})
@@ -185,7 +188,7 @@ def test_new_connection_ends_what_the_old_one_has_open() -> None:
     assert time.monotonic() - started < 5
 
 
-def test_unknown_switches_are_refused(board: Switchboard) -> None:
+def test_unknown_switches_are_refused(board: Board) -> None:
     stranger = FakeDatapath(99, silent)
     assert not board.connected(stranger, PORTS)
     assert stranger.is_closed
@@ -194,7 +197,7 @@ def test_unknown_switches_are_refused(board: Switchboard) -> None:
     assert events(board) == []
 
 
-def test_ports_are_reported_at_connection_and_when_they_change(board: Switchboard) -> None:
+def test_ports_are_reported_at_connection_and_when_they_change(board: Board) -> None:
     datapath = FakeDatapath(1, silent)
     assert board.connected(datapath, PORTS)
     board.port_status(datapath, 1, False)
@@ -212,7 +215,7 @@ def reply(kind: Multipart, xid: int, body: bytes, flags: int = 0) -> bytes:
 
 
 def holding(
-    board: Switchboard, bodies: dict[Multipart, list[bytes]]
+    board: Board, bodies: dict[Multipart, list[bytes]]
 ) -> Callable[[FakeDatapath, FakeMessage], None]:
     """Answers each request with these parts, barriers at once."""
 
@@ -230,7 +233,7 @@ def holding(
     return answer
 
 
-def test_reading_joins_the_parts_of_replies(board: Switchboard) -> None:
+def test_reading_joins_the_parts_of_replies(board: Board) -> None:
     flows = [flow(oxm_match(IN_PORT_3)), flow(oxm_match(VLAN_101)), b""]
     bodies = {Multipart.FLOW: flows, Multipart.METER_CONFIG: [meter(7, 20_000, 1000)]}
     board.connected(FakeDatapath(1, holding(board, bodies)), {})
@@ -246,7 +249,7 @@ def test_reading_joins_the_parts_of_replies(board: Switchboard) -> None:
 
 
 def test_flows_of_ours_that_someone_changed_are_deleted_by_their_cookie(
-    board: Switchboard,
+    board: Board,
 ) -> None:
     bodies = {Multipart.FLOW: [flow(oxm_match(IN_PORT_3)) + flow(oxm_match(), idle_s=5)]}
     datapath = FakeDatapath(1, holding(board, bodies))
@@ -258,7 +261,7 @@ def test_flows_of_ours_that_someone_changed_are_deleted_by_their_cookie(
     ]
 
 
-def test_a_reply_that_is_malformed_refused_or_missing_is_a_failure(board: Switchboard) -> None:
+def test_a_reply_that_is_malformed_refused_or_missing_is_a_failure(board: Board) -> None:
     board.connected(FakeDatapath(1, holding(board, {Multipart.FLOW: [bytes(60)]})), {})
     found = board.read(["s1"])["s1"]
     assert isinstance(found, Failure) and "malformed reply" in found.text
@@ -270,7 +273,7 @@ def test_a_reply_that_is_malformed_refused_or_missing_is_a_failure(board: Switch
     assert board.read(["s1"]) == {"s1": Failure(Why.REFUSED, "OFPBRC_BAD_MULTIPART")}
 
 
-def test_replies_that_nobody_asked_for_are_not_kept(board: Switchboard) -> None:
+def test_replies_that_nobody_asked_for_are_not_kept(board: Board) -> None:
     def answer(datapath: FakeDatapath, message: FakeMessage) -> None:
         if isinstance(message.description, Request):
             board.multipart_reply(datapath, reply(Multipart.PORT_STATS, message.xid, bytes(112)))
@@ -281,7 +284,7 @@ def test_replies_that_nobody_asked_for_are_not_kept(board: Switchboard) -> None:
     assert board.read(["s1"]) == {"s1": frozenset()}
 
 
-def test_reply_without_end_is_cut_off(board: Switchboard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reply_without_end_is_cut_off(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controller.switches.switchboard.REPLY_MAX_BYTES", 1000)
 
     def answer(datapath: FakeDatapath, message: FakeMessage) -> None:
@@ -344,7 +347,7 @@ def test_master_is_up_when_the_switch_confirmed_the_role() -> None:
     assert events(board) == []
 
 
-def test_packet_ins_are_handed_on_with_the_name_of_the_switch(board: Switchboard) -> None:
+def test_packet_ins_are_handed_on_with_the_name_of_the_switch(board: Board) -> None:
     seen: list[Any] = []
     board.on_packet_in = lambda name, packet: seen.append((name, packet))
     datapath = FakeDatapath(1, silent)
@@ -355,6 +358,6 @@ def test_packet_ins_are_handed_on_with_the_name_of_the_switch(board: Switchboard
     assert seen == [("s1", PacketIn(3, COOKIE, b"frame"))]
 
 
-def test_lists_without_a_closing_barrier_are_a_bug(board: Switchboard) -> None:
+def test_lists_without_a_closing_barrier_are_a_bug(board: Board) -> None:
     with pytest.raises(ValueError, match="do not end with a barrier"):
         board.apply({"s1": MESSAGES[:1]})

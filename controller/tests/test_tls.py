@@ -13,6 +13,12 @@ import pytest
 
 from controller import southbound
 from controller.api.keys import make_keys
+from controller.options import (
+    UsageError,
+    add_switch_options,
+    check_switch_options,
+    switch_pem_files,
+)
 from controller.tests import process
 from controller.tests.ovs_bench import EVERYONE, MULTICAST, RATE, needs_open_vswitch, open_bench
 from controller.tests.sample import LEAF_2, LEAF_3, LEAF_4, MAC_1, ROOT
@@ -109,13 +115,13 @@ def test_plain_and_silent_connections_end_and_disturb_nobody(running: Running, k
 def test_files_that_cannot_be_used(tmp_path: Path, keys: Path, foreign: Path) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--store")
-    southbound.add_options(parser)
+    add_switch_options(parser)
 
     def error(*arguments: str) -> str:
-        with pytest.raises(southbound.OptionError) as caught:
+        with pytest.raises(UsageError) as caught:
             parsed = parser.parse_args(arguments)
-            southbound.check_options(parsed)
-            southbound.tls_of(parsed)
+            check_switch_options(parsed)
+            southbound.tls_of(switch_pem_files(parsed))
         return str(caught.value)
 
     assert "--of-tls-key, --of-tls-cert and --of-tls-ca together" in error(*options(keys)[:4])

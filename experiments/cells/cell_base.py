@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from common.files import tail
-from controller.api.path_client import PathClient, PathClientError
+from controller.api.path_client import PathAnswer, PathClient, PathClientError
 from experiments.cells import queue_place, samplers
 from experiments.cells.cell_logs import LineCounter, parse_ping_min_ms
 from experiments.cells.fidelity import Fidelity
@@ -283,7 +283,7 @@ class CellBase:
         for name, text in self.emulation.dumps().items():
             write_text(folder / name, text)
 
-    def save_paths(self, file: str) -> list[dict[str, Any]]:
+    def save_paths(self, file: str) -> list[PathAnswer]:
         """The paths as the path service shows them, also in `file`."""
         try:
             with PathClient(self.emulation.controller_socket) as service:

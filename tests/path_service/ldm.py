@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from controller.api.path_client import PathClient, PathClientError, endpoints_of
+from controller.api.path_client import PathAnswer, PathClient, PathClientError, endpoints_of
 from topologies.emulate.emulation import Emulation
 
 BUILD = Path(__file__).resolve().parents[2] / "build/ldm7"
@@ -64,7 +64,7 @@ class Site:
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
     # -- the path service ---------------------------------------------------------------------
-    def paths(self) -> list[dict[str, object]]:
+    def paths(self) -> list[PathAnswer]:
         with PathClient(self.emulation.controller_socket) as service:
             return service.paths()
 

@@ -49,7 +49,9 @@ def exact(emulation: Emulation) -> bool:
 
 def number_of(emulation: Emulation, path: str) -> int:
     with PathClient(emulation.controller_socket) as service:
-        return int(service.get(path)["meter"]["id"])
+        meter = service.get(path)["meter"]
+    assert meter is not None, f"path {path} has no guarantee"
+    return meter["id"]
 
 
 def dropped_by_class(emulation: Emulation, number: int) -> int:
