@@ -7,15 +7,22 @@ And what strangers do instead.
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
+import ssl
 import struct
 import threading
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 HELLO, ERROR, ECHO_REQUEST, ECHO_REPLY = 0, 1, 2, 3
 FEATURES_REQUEST, FEATURES_REPLY, PACKET_IN, PACKET_OUT = 5, 6, 10, 13
 MULTIPART_REQUEST, MULTIPART_REPLY, BARRIER_REQUEST, BARRIER_REPLY = 18, 19, 20, 21
 ROLE_REQUEST, ROLE_REPLY = 24, 25
+
+T = TypeVar("T")
 
 
 def message(kind: int, body: bytes = b"", xid: int = 1, version: int = 4) -> bytes:
@@ -24,6 +31,54 @@ def message(kind: int, body: bytes = b"", xid: int = 1, version: int = 4) -> byt
 
 def features(dpid: int) -> bytes:
     return struct.pack("!QIBB2xII", dpid, 0, 254, 0, 0x47, 0)
+
+
+class Wire:
+    """A connection that threads write to side by side while one reads.
+
+    OpenSSL must not read and write one connection at the same time, and Python 3.11 lets two
+    threads do so: bytes were lost now and then.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._writing = threading.Lock()  # a message at a time
+        self._is_tls = isinstance(connection, ssl.SSLSocket)
+        self._tls = threading.Lock()
+        if self._is_tls:
+            connection.setblocking(False)
+
+    def sendall(self, data: bytes) -> None:
+        """Send all bytes, before those of another thread or after."""
+        with self._writing:
+            if not self._is_tls:
+                self._connection.sendall(data)
+                return
+            view = memoryview(data)
+            while view:
+                view = view[self._retried(partial(self._connection.send, view)) :]
+
+    def recv(self, size: int) -> bytes:
+        """Return what comes; b"": the end."""
+        if not self._is_tls:
+            return self._connection.recv(size)
+        return self._retried(partial(self._connection.recv, size))
+
+    def _retried(self, operation: Callable[[], T]) -> T:
+        while True:
+            try:
+                with self._tls:
+                    return operation()
+            except ssl.SSLWantReadError:
+                select.select([self._connection], [], [])
+            except ssl.SSLWantWriteError:
+                select.select([], [self._connection], [])
+
+    def close(self) -> None:
+        """End the connection; a thread that reads gets b"" or OSError."""
+        with contextlib.suppress(OSError), self._tls:
+            # SSLSocket.shutdown would drop the TLS layer under the reader's feet.
+            socket.socket.shutdown(self._connection, socket.SHUT_RDWR)
 
 
 class WireSwitch:
@@ -37,7 +92,8 @@ class WireSwitch:
         self.ended = threading.Event()
         self._echoes: dict[int, threading.Event] = {}
         self._thread = threading.Thread(target=self._run, daemon=True)
-        connection.sendall(message(HELLO))
+        self._wire = Wire(connection)
+        self._wire.sendall(message(HELLO))
         self._thread.start()
 
     def _run(self) -> None:
@@ -49,10 +105,10 @@ class WireSwitch:
                 self.seen[kind] += 1
                 reply = self._reply(kind, body)
                 if reply is not None:
-                    self.connection.sendall(message(*reply, xid))
+                    self._wire.sendall(message(*reply, xid))
                 if kind == ECHO_REPLY and xid in self._echoes:
                     self._echoes.pop(xid).set()
-        except (OSError, EOFError):
+        except (OSError, EOFError, ValueError):  # ValueError: closed while it was waited for
             pass
         finally:
             self.ended.set()
@@ -73,7 +129,7 @@ class WireSwitch:
     def _read(self, size: int) -> bytes:
         data = b""
         while len(data) < size:
-            part = self.connection.recv(size - len(data))
+            part = self._wire.recv(size - len(data))
             if not part:
                 raise EOFError
             data += part
@@ -82,10 +138,10 @@ class WireSwitch:
     def echo(self, xid: int, timeout_s: float = 30.0) -> bool:
         """Whether the controller answers."""
         answered = self._echoes[xid] = threading.Event()
-        self.connection.sendall(message(ECHO_REQUEST, b"alive?", xid))
+        self._wire.sendall(message(ECHO_REQUEST, b"alive?", xid))
         return answered.wait(timeout_s)
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self.connection.shutdown(socket.SHUT_RDWR)
+        self._wire.close()
+        self._thread.join()
         self.connection.close()
