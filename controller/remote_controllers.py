@@ -63,6 +63,7 @@ class Attendant:
         self._attended: dict[Path, Attended] = {}
 
     def look(self, now_s: float) -> None:
+        """Start, restart and end what the requests ask for; `now_s` is monotonic."""
         requests = {}
         for path in self._root.glob(f"*/*{REQUEST_SUFFIX}"):
             with contextlib.suppress(OSError):  # taken away meanwhile
@@ -81,6 +82,7 @@ class Attendant:
                 self._attended[path] = self._start(path, text)
 
     def close(self) -> None:
+        """End all controllers."""
         for attended in self._attended.values():
             if attended.process is not None:
                 attended.process.terminate()
@@ -148,10 +150,12 @@ def _write_ended(request: Path, code: int) -> None:
 
 
 def say(text: str) -> None:
+    """Write a line to stderr."""
     print(f"attend: {text}", file=sys.stderr, flush=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Run `python -m controller attend`; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m controller attend",
         description="Runs the controllers that labs in other containers ask for.",

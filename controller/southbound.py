@@ -32,9 +32,14 @@ KEY_BYTES = 16
 class Activatable(Protocol):
     """What a change of the lease's holder acts on."""
 
-    def activate(self, generation: int) -> None: ...
-    def deactivate(self, active_address: str) -> None: ...
-    def reroute_all(self) -> None: ...
+    def activate(self, generation: int) -> None:
+        """Act from now on; `generation` is of the lease."""
+
+    def deactivate(self, active_address: str) -> None:
+        """Leave the domain to the controller at that address."""
+
+    def reroute_all(self) -> None:
+        """Move paths off all links that are down."""
 
 
 def tls_of(files: PemFiles | None) -> ssl.SSLContext | None:

@@ -46,14 +46,17 @@ class Caller:
 
     @property
     def name(self) -> str:
+        """Return the name of the workgroup."""
         return self.workgroup.name
 
     @property
     def is_admin(self) -> bool:
+        """Return whether the workgroup may see and change everything."""
         return self.workgroup.is_admin
 
     @property
     def is_peer(self) -> bool:
+        """Return whether the workgroup is another domain."""
         return self.workgroup.is_peer
 
 

@@ -96,6 +96,7 @@ def _alternative(host: str) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
+    """Run `python -m controller keys`; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m controller keys",
         description="Make a certificate authority for tests, and keys for REST and OpenFlow.",

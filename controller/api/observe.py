@@ -38,6 +38,7 @@ class CountModel(_Model):
 
     @classmethod
     def of(cls, count: Count) -> CountModel:
+        """Return the model of a count."""
         return cls(packets=count.packets, bytes=count.size_bytes)
 
 
@@ -51,6 +52,7 @@ class ComparisonModel(_Model):
 
     @classmethod
     def of(cls, compared: Comparison | None) -> ComparisonModel | None:
+        """Return the model of a comparison; None: nothing was compared."""
         if compared is None:
             return None
         return cls(since=compared.since, sent=compared.sent, missing=compared.missing)
@@ -68,6 +70,7 @@ class EndpointCountsModel(_Model):
 
     @classmethod
     def of(cls, counts: EndpointCounts) -> EndpointCountsModel:
+        """Return the model of an endpoint's counts."""
         endpoint = counts.endpoint
         return cls(
             switch=endpoint.switch,
@@ -89,6 +92,7 @@ class LeafCountsModel(EndpointCountsModel):
 
     @classmethod
     def of_leaf(cls, counts: LeafCounts) -> LeafCountsModel:
+        """Return the model of a leaf's counts."""
         return cls(
             **EndpointCountsModel.of(counts).model_dump(),
             multicast=CountModel.of(counts.multicast),
@@ -110,6 +114,7 @@ class EdgeCountsModel(_Model):
 
     @classmethod
     def of(cls, counts: EdgeCounts) -> EdgeCountsModel:
+        """Return the model of an edge's counts."""
         return cls(
             source=counts.edge.source,
             target=counts.edge.target,
@@ -142,6 +147,7 @@ class PathCountersModel(_Model):
 
     @classmethod
     def of(cls, counts: PathCounts, time: float) -> PathCountersModel:
+        """Return the model of a path's counts, read at `time` (epoch seconds)."""
         return cls(
             name=counts.name,
             time=time,

@@ -69,10 +69,12 @@ class EndpointModel(_Model):
     macs: Annotated[list[Mac], Field(max_length=MAX_MACS)] = []
 
     def to_endpoint(self) -> Endpoint:
+        """Return the endpoint."""
         return Endpoint.of(self.switch, self.port, self.vlan, self.macs)
 
     @classmethod
     def of(cls, endpoint: Endpoint) -> EndpointModel:
+        """Return the model of an endpoint."""
         return cls.model_construct(
             switch=endpoint.switch,
             port=endpoint.port,
@@ -103,6 +105,7 @@ class PathRequest(_Model):
     end_time: EndTime | None = None
 
     def to_wish(self, workgroup: str, leaves: tuple[Endpoint, ...] = ()) -> PathWish:
+        """Return the wish for the path, owned by `workgroup`."""
         return PathWish(
             name=self.name,
             root=self.root.to_endpoint(),
@@ -155,6 +158,7 @@ class HoldModel(_Model):
 
     @classmethod
     def of(cls, view: HoldView) -> HoldModel:
+        """Return the model of a hold."""
         return cls(id=view.id, state=view.state.value, until=view.until, path=view.path)
 
 
@@ -206,6 +210,7 @@ class PathModel(_Model):
 
     @classmethod
     def of(cls, view: PathView) -> PathModel:
+        """Return the model of a path, with its state now."""
         path = view.path
         down = view.down_leaves()
         return cls.model_construct(
@@ -267,6 +272,7 @@ class WorkgroupModel(_Model):
 
     @classmethod
     def of(cls, group: Workgroup) -> WorkgroupModel:
+        """Return the model of a workgroup."""
         return cls(
             name=group.name,
             admin=group.is_admin,

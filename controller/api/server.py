@@ -94,6 +94,7 @@ def listen_unix(path: Path) -> socket.socket:
 
 
 def listen_tcp(option: str, host: str, port: int) -> socket.socket:
+    """Listen on a TCP address that `option` gave. Raises ListenError naming the option."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -182,9 +183,11 @@ class Server:
         self._thread = threading.Thread(target=self._run, name="rest", daemon=True)
 
     def start(self) -> None:
+        """Start serving."""
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
+        """Stop serving; wait at most `timeout_s`."""
         for server, _ in self._serving:
             server.should_exit = True
         if self._thread.is_alive():

@@ -96,10 +96,12 @@ class Record:
 
     @property
     def is_at_rest(self) -> bool:
+        """Return whether no change is under way."""
         return self.trying is None and not self.unsettled
 
     @property
     def is_over(self) -> bool:
+        """Return whether nothing of the path is left in other domains."""
         return self.is_at_rest and not self.tree.entries and not self.wanted
 
 
@@ -288,6 +290,7 @@ class Coordinator:
         return effects
 
     def deadline(self) -> float | None:
+        """Return when `tick` is due next (monotonic seconds); None: not before an event."""
         times = [a.deadline for a in self._attempts.values() if a.waiting is not None]
         times += [retry.at for retry in self._retries.values()]
         times += [w.until for waiting in self._waiting.values() for w in waiting]

@@ -57,7 +57,8 @@ QUERY_TIMEOUT_S = 5.0
 class Exchange(Protocol):
     """A peer: see `peers.Peer`."""
 
-    def exchange(self, request: Request, timeout_s: float) -> Reply: ...
+    def exchange(self, request: Request, timeout_s: float) -> Reply:
+        """Send a request to the domain and return its reply. Raises NoReply."""
 
 
 class Federation:
@@ -99,10 +100,12 @@ class Federation:
         self._thread = threading.Thread(target=self._run, name="federation", daemon=True)
 
     def start(self) -> None:
+        """Take part from now on."""
         self._look_at_role()
         self._thread.start()
 
     def stop(self) -> None:
+        """Take part no more."""
         with self._changed:
             self._ending = True
             self._changed.notify_all()
@@ -143,6 +146,7 @@ class Federation:
         return self._coordinator is not None
 
     def record(self, path: str) -> Record | None:
+        """Return what other domains have of a path that is this domain's; None: nothing."""
         coordinator = self._coordinator
         return None if coordinator is None else coordinator.records.get(path)
 

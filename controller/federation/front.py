@@ -50,10 +50,12 @@ class FederatedView(PathView):
 
     @property
     def edges(self) -> tuple[Edge, ...]:
+        """Return the path's core links in this domain."""
         return self._own.edges
 
     @property
     def group_switches(self) -> tuple[str, ...]:
+        """Return the switches of this domain that copy frames."""
         return self._own.group_switches
 
     @cached_property
@@ -75,10 +77,12 @@ class FederatedView(PathView):
         return frozenset((down & own) | remote | wanted)
 
     def down_leaves(self) -> frozenset[EndpointKey]:
+        """Return the leaves, of all domains, that get nothing now."""
         return self._down
 
     @property
     def up(self) -> bool:
+        """Return whether every leaf in every domain is reached."""
         return self._own.up and not self._down
 
 

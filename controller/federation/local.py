@@ -23,16 +23,35 @@ _DONE_ALL_THE_SAME = frozenset({"unconfirmed", "unknown-path", "unknown-leaf"})
 class Service(Protocol):
     """What is used of `controller.service.service.PathService`."""
 
-    def path(self, name: str) -> PathView: ...
-    def down_links(self) -> Mapping[str, str]: ...
-    def owner_of(self, key: EndpointKey) -> str | None: ...
-    def open_hold(self, name: str) -> HoldView | None: ...
-    def hold(self, hold_id: str, wish: PathWish, hold_until: float) -> HoldView: ...
-    def commit(self, hold_id: str) -> PathView: ...
-    def release(self, hold_id: str) -> None: ...
-    def remove_leaf(self, name: str, key: EndpointKey) -> PathView: ...
-    def set_macs(self, name: str, key: EndpointKey, macs: Iterable[str]) -> PathView: ...
-    def delete(self, name: str) -> None: ...
+    def path(self, name: str) -> PathView:
+        """Return a path. Raises ServiceError 404."""
+
+    def down_links(self) -> Mapping[str, str]:
+        """Return the links that are down."""
+
+    def owner_of(self, key: EndpointKey) -> str | None:
+        """Return the path or hold that has an endpoint."""
+
+    def open_hold(self, name: str) -> HoldView | None:
+        """Return the hold that is open on a path."""
+
+    def hold(self, hold_id: str, wish: PathWish, hold_until: float) -> HoldView:
+        """Reserve what a wish takes."""
+
+    def commit(self, hold_id: str) -> PathView:
+        """Install a hold."""
+
+    def release(self, hold_id: str) -> None:
+        """Give a hold back."""
+
+    def remove_leaf(self, name: str, key: EndpointKey) -> PathView:
+        """Remove a leaf."""
+
+    def set_macs(self, name: str, key: EndpointKey, macs: Iterable[str]) -> PathView:
+        """Replace a leaf's MACs."""
+
+    def delete(self, name: str) -> None:
+        """Delete a path."""
 
 
 class ServicePaths:
@@ -45,6 +64,7 @@ class ServicePaths:
         self._service = service
 
     def taken_vlans(self, switch: str, port: int, besides: str) -> frozenset[int]:
+        """Return the VLAN ids of a hand-off that other paths than `besides` have."""
         hand_off = self._domains.hand_off_at(switch, port)
         low, high = (1, 4094) if hand_off is None else hand_off.vlan_range
         owner_of = self._service.owner_of
@@ -55,6 +75,7 @@ class ServicePaths:
         )
 
     def hold(self, hold_id: str, path: str, segment: Segment, until: float) -> None:
+        """Reserve a segment until `until` (epoch seconds). Raises Refusal."""
         peer, colon, _ = path.partition(":")
         with _refusals():
             if colon:
@@ -80,10 +101,12 @@ class ServicePaths:
             self._service.hold(hold_id, wish, until)
 
     def commit(self, hold_id: str) -> None:
+        """Install a hold. Raises Refusal."""
         with _refusals():
             self._service.commit(hold_id)
 
     def release(self, path: str) -> None:
+        """Give back the hold that a federation opened on the path. Raises Refusal."""
         hold = self._service.open_hold(path)
         prefix = path if ":" in path else f"{self._home}:{path}"
         if hold is not None and hold.id.startswith(f"{prefix}:"):
@@ -91,6 +114,7 @@ class ServicePaths:
                 self._service.release(hold.id)
 
     def reduce(self, path: str, segment: Segment | None, *, is_home: bool) -> None:
+        """Remove what the path has beyond `segment` (None: all of it). Raises Refusal."""
         found = self.segment(path)
         if found is None:
             return
@@ -108,6 +132,7 @@ class ServicePaths:
                 self._removal(partial(self._service.set_macs, path, leaf.key, wanted.macs))
 
     def segment(self, path: str) -> Segment | None:
+        """Return what this domain has of the path; None: nothing."""
         try:
             found = self._service.path(path).path
         except ServiceError as error:
@@ -118,6 +143,7 @@ class ServicePaths:
         return Segment(found.root, found.rate_bps, leaves, found.algorithm.value)
 
     def down_links(self) -> Container[str]:
+        """Return the links that are down."""
         return self._service.down_links()
 
     def _removal(self, call: Callable[[], object]) -> None:
@@ -129,6 +155,7 @@ class ServicePaths:
 
 
 def problem_of(error: ServiceError) -> Problem:
+    """Return the problem that a path service raised."""
     return Problem(error.status, error.kind, error.title, error.detail)
 
 
@@ -149,4 +176,5 @@ def _algorithm(name: str) -> Algorithm:
 
 
 def is_at_hand_off(domains: Domains, endpoint: Endpoint) -> bool:
+    """Return whether an endpoint is on a port that leads to another domain."""
     return domains.hand_off_at(endpoint.switch, endpoint.port) is not None

@@ -75,6 +75,7 @@ class Pending:
     until: float  # epoch seconds
 
     def hold_id(self, connection: Connection) -> str:
+        """Return the id of the hold for this version of the connection."""
         return f"{connection}:{self.version}"
 
 
@@ -97,17 +98,21 @@ class Note:
 
     @property
     def is_tombstone(self) -> bool:
+        """Return whether the domain has nothing of the connection any more."""
         return self.committed is None and self.pending is None
 
 
 class Notes(Protocol):
     """Where notes are kept; each call is on disk when it returns."""
 
-    def load(self) -> Iterable[Note]: ...
+    def load(self) -> Iterable[Note]:
+        """Return all notes."""
 
-    def save(self, note: Note) -> None: ...
+    def save(self, note: Note) -> None:
+        """Keep a note."""
 
-    def forget(self, connection: Connection) -> None: ...
+    def forget(self, connection: Connection) -> None:
+        """Forget a note."""
 
 
 class Participant:
@@ -122,6 +127,7 @@ class Participant:
 
     @property
     def notes(self) -> Mapping[Connection, Note]:
+        """Return what is known of all connections."""
         return self._known
 
     def path_name(self, connection: Connection) -> str:

@@ -153,6 +153,7 @@ class Peer:
         raise NoReply("; ".join(why))
 
     def close(self) -> None:
+        """Close the connections."""
         for _, client in self._clients:
             client.close()
 

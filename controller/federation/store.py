@@ -43,23 +43,29 @@ class FederationStore:
     # -- the coordinator's
 
     def records(self) -> Iterable[Record]:
+        """Return the records of paths with leaves in other domains."""
         return [_RECORD.validate_json(body) for body in self._store.documents(RECORD)]
 
     def save_record(self, record: Record) -> None:
+        """Keep a record."""
         self._put(RECORD, record.path, _RECORD.dump_json(record))
 
     def forget_record(self, path: str) -> None:
+        """Forget a path's record."""
         self._delete(RECORD, path)
 
     # -- the participant's
 
     def load(self) -> Iterable[Note]:
+        """Return all notes."""
         return [_NOTE.validate_json(body) for body in self._store.documents(NOTE)]
 
     def save(self, note: Note) -> None:
+        """Keep a note."""
         self._put(NOTE, str(note.connection), _NOTE.dump_json(note))
 
     def forget(self, connection: Connection) -> None:
+        """Forget a connection's note."""
         self._delete(NOTE, str(connection))
 
 

@@ -41,6 +41,7 @@ class HandOff:
     first: str  # the domain at the link's end `a`
 
     def other(self, domain: str) -> str:
+        """Return the domain at the other end."""
         return next(name for name in self.ports if name != domain)
 
 
@@ -71,6 +72,7 @@ class Domains:
         return HandOff(link.name, {a: link.a, b: link.b}, link.vlan_range, a)
 
     def hand_off_at(self, switch: str, port: int) -> HandOff | None:
+        """Return the hand-off at a port, if there is one."""
         return self._at.get((switch, port))
 
     def with_macs(self, endpoint: Endpoint) -> Endpoint:
@@ -106,6 +108,7 @@ class Tree:
 
     @property
     def all_leaves(self) -> tuple[Endpoint, ...]:
+        """Return the leaves in all domains."""
         return tuple(leaf for leaves in self.leaves.values() for leaf in leaves)
 
 

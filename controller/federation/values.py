@@ -53,6 +53,7 @@ class Segment:
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
+        """Return the root and the leaves."""
         return (self.root, *self.leaves)
 
 
@@ -141,10 +142,12 @@ _REPLY: TypeAdapter[Done | Refused | Unknown] = TypeAdapter(Reply)
 
 
 def request_json(request: Request) -> bytes:
+    """Return a request as it is sent."""
     return _REQUEST.dump_json(request)
 
 
 def reply_json(reply: Reply) -> bytes:
+    """Return a reply as it is sent."""
     return _REPLY.dump_json(reply)
 
 

@@ -91,6 +91,7 @@ class Endpoint:
 
     @property
     def key(self) -> EndpointKey:
+        """Return what identifies the endpoint: switch, port, VLAN id."""
         return (self.switch, self.port, self.vlan)
 
     @classmethod
@@ -126,6 +127,7 @@ class DownSet:
     switches: frozenset[str] = frozenset()
 
     def hits(self, hop: Hop) -> bool:
+        """Return whether a hop cannot be used."""
         return hop.link in self.links or hop.source in self.switches or hop.target in self.switches
 
 

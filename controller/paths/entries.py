@@ -40,6 +40,7 @@ class Kind(IntEnum):
 
 
 def cookie_of(kind: Kind, number: int = 0) -> int:
+    """Return the cookie of flows of a kind, for the path of that number."""
     return COOKIE_BASE | kind << 24 | number
 
 
@@ -127,6 +128,7 @@ class Flow:
 
     @property
     def key(self) -> tuple[str, int, Match]:
+        """Return what identifies the flow at a switch."""
         return ("flow", self.priority, self.match)
 
 
@@ -145,6 +147,7 @@ class Bucket:
 
     @property
     def actions(self) -> tuple[Action, ...]:
+        """Return what the bucket does with its copy."""
         if self.queue is None:
             return (SetVlan(self.vlan), Output(self.port))
         return (SetVlan(self.vlan), SetQueue(self.queue), Output(self.port))
@@ -159,6 +162,7 @@ class Group:
 
     @property
     def key(self) -> tuple[str, int]:
+        """Return what identifies the group at a switch."""
         return ("group", self.number)
 
 
@@ -173,6 +177,7 @@ class Meter:
 
     @property
     def key(self) -> tuple[str, int]:
+        """Return what identifies the meter at a switch."""
         return ("meter", self.number)
 
 

@@ -60,6 +60,7 @@ class Received:
     tag: bytes
 
     def is_ours(self, key: bytes) -> bool:
+        """Return whether a controller with this key sent the probe."""
         return self.tag == _tag(key, self.signed)
 
 

@@ -114,6 +114,7 @@ class Delta:
 
     @property
     def inverse(self) -> Delta:
+        """Return the change back."""
         return Delta(self.added, self.removed)
 
 

@@ -89,6 +89,7 @@ class Step:
 
     @property
     def switches(self) -> frozenset[str]:
+        """Return the switches that get messages."""
         return frozenset(switch for phase in self.phases for switch in phase)
 
     @property
@@ -120,16 +121,19 @@ class Draft:
         ]
 
     def remove(self, phase: int, switch: str, entries: Iterable[Entry]) -> None:
+        """Remove entries in a phase."""
         slots = self._phases[phase].setdefault(switch, {})
         for entry in entries:
             slots[entry.key] = (slots.get(entry.key, (entry, None))[0], None)
 
     def add(self, phase: int, switch: str, entries: Iterable[Entry]) -> None:
+        """Add entries in a phase."""
         slots = self._phases[phase].setdefault(switch, {})
         for entry in entries:
             slots[entry.key] = (slots.get(entry.key, (None, None))[0], entry)
 
     def phases(self) -> tuple[Mapping[str, Delta], ...]:
+        """Return the phases that have something to do."""
         result = []
         for slots_of in self._phases:
             phase: dict[str, Delta] = {}

@@ -78,6 +78,7 @@ class PortQueues:
         return replace(self, classes=tuple(sorted([*others, mine])))
 
     def without_share(self, number: int, vlan: int) -> PortQueues:
+        """Return the queues with one copy less of the path."""
         found = []
         for old in self.classes:
             vlans = tuple(v for v in old.vlans if v != vlan)

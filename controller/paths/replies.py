@@ -244,6 +244,7 @@ def flows(body: bytes) -> Iterator[FlowStats]:
 
 
 def group_descriptions(body: bytes) -> Iterator[GroupDescription]:
+    """Parse a part of a group description reply. Raises Malformed."""
     for entry in _entries(body, 8):
         _, kind, number = struct.unpack_from("!HBxI", entry)
         buckets = tuple(tuple(_tlvs(bucket[16:], 8)) for bucket in _entries(entry[8:], 16))
@@ -251,6 +252,7 @@ def group_descriptions(body: bytes) -> Iterator[GroupDescription]:
 
 
 def group_counts(body: bytes) -> Iterator[GroupCounts]:
+    """Parse a part of a group statistics reply. Raises Malformed."""
     for entry in _entries(body, 40):
         _, number, _, packets, size, _, _ = struct.unpack_from("!H2xII4xQQII", entry)
         if (len(entry) - 40) % 16:
@@ -260,12 +262,14 @@ def group_counts(body: bytes) -> Iterator[GroupCounts]:
 
 
 def meter_configs(body: bytes) -> Iterator[MeterConfig]:
+    """Parse a part of a meter configuration reply. Raises Malformed."""
     for entry in _entries(body, 8):
         _, flags, number = struct.unpack_from("!HHI", entry)
         yield MeterConfig(flags, number, tuple(_tlvs(entry[8:], 12)))
 
 
 def meter_counts(body: bytes) -> Iterator[MeterCounts]:
+    """Parse a part of a meter statistics reply. Raises Malformed."""
     offset = 0
     while offset < len(body):
         # The meter id comes first, then the entry's length.
@@ -280,6 +284,7 @@ def meter_counts(body: bytes) -> Iterator[MeterCounts]:
 
 
 def port_counts(body: bytes) -> Iterator[PortCounts]:
+    """Parse a part of a port statistics reply. Raises Malformed."""
     if len(body) % PORT_STATS_LENGTH:
         raise Malformed(f"{len(body)} bytes of port entries")
     for offset in range(0, len(body), PORT_STATS_LENGTH):

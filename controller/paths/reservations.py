@@ -87,6 +87,7 @@ class Tree:
 
     @property
     def now(self) -> MultipointPath:
+        """Return the path as the ledger has it now."""
         return self.path[""]
 
     def up(self, core: Core, switch: str) -> Bucket:
@@ -142,11 +143,13 @@ _order = attrgetter("order")
 
 
 def with_bucket(buckets: tuple[Bucket, ...], bucket: Bucket) -> tuple[Bucket, ...]:
+    """Return buckets, in order, with one more."""
     place = bisect_left(buckets, bucket.order, key=_order)
     return (*buckets[:place], bucket, *buckets[place:])
 
 
 def without_bucket(buckets: tuple[Bucket, ...], order: tuple[int, int]) -> tuple[Bucket, ...]:
+    """Return buckets without the one of that order."""
     place = bisect_left(buckets, order, key=_order)
     assert buckets[place].order == order
     return buckets[:place] + buckets[place + 1 :]
@@ -174,9 +177,11 @@ class Reservations:
 
     @property
     def paths(self) -> Mapping[str, MultipointPath]:
+        """Return all paths by name."""
         return {name: tree.now for name, tree in self._trees.items()}
 
     def path(self, name: str) -> MultipointPath | None:
+        """Return the path of that name."""
         tree = self._trees.get(name)
         return tree.now if tree is not None else None
 
@@ -195,6 +200,7 @@ class Reservations:
         return hop.rate_bps - self._reserved.get((hop.link, hop.source), 0)
 
     def vlan_taken(self, link: str, vlan: int) -> bool:
+        """Return whether a VLAN id cannot be used on the link."""
         return vlan in self._vlans[link]
 
     def owner_of(self, key: EndpointKey) -> str | None:
@@ -328,6 +334,7 @@ class Reservations:
         ledger.set(self._vlans[link], vlan, SET_ASIDE)
 
     def unhold_vlan(self, ledger: Ledger, link: str, vlan: int) -> None:
+        """Reverse `hold_vlan`."""
         ledger.drop(self._vlans[link], vlan)
 
     def open(self, ledger: Ledger, path: MultipointPath) -> None:
@@ -373,6 +380,7 @@ class Reservations:
             self.serve(ledger, tree, leaf)
 
     def leave(self, ledger: Ledger, name: str, leaf: Endpoint) -> None:
+        """Remove a leaf."""
         tree = self._trees[name]
         if leaf.switch in tree:
             self.unserve(ledger, tree, leaf)
@@ -421,12 +429,14 @@ class Reservations:
         ledger.drop(tree.into, hop.target)
 
     def serve(self, ledger: Ledger, tree: Tree, leaf: Endpoint) -> None:
+        """Let a leaf's switch copy frames to it, and all switches above send it unicast."""
         self._add_branch(ledger, tree, leaf.switch, leaf.vlan, leaf.port)
         for switch, way in tree.ways(self.core, leaf):
             for mac in leaf.macs:
                 ledger.set(tree.below[switch], mac, way)
 
     def unserve(self, ledger: Ledger, tree: Tree, leaf: Endpoint) -> None:
+        """Reverse `serve`."""
         for switch, _ in tree.ways(self.core, leaf):
             for mac in leaf.macs:
                 ledger.drop(tree.below[switch], mac)

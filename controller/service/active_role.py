@@ -53,6 +53,7 @@ class LeaseTable:
         self._connection.execute(SCHEMA)
 
     def read(self) -> Lease | None:
+        """Return the lease, if any controller ever took it."""
         row = self._connection.execute(
             "SELECT holder, address, expires, generation FROM lease"
         ).fetchone()
@@ -90,9 +91,14 @@ class LeaseTable:
 
 
 class Table(Protocol):
-    def read(self) -> Lease | None: ...
-    def take(self, holder: str, address: str, now: float, duration_s: float) -> Lease | None: ...
-    def renew(self, lease: Lease, expires: float) -> bool: ...
+    def read(self) -> Lease | None:
+        """Return the lease; see LeaseTable."""
+
+    def take(self, holder: str, address: str, now: float, duration_s: float) -> Lease | None:
+        """Take the lease; see LeaseTable."""
+
+    def renew(self, lease: Lease, expires: float) -> bool:
+        """Renew the lease; see LeaseTable."""
 
 
 class Keeper:

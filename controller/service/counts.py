@@ -90,6 +90,7 @@ class PathCounts:
 
     @property
     def passed(self) -> Count:
+        """Return what entered and was not dropped by the meter."""
         entered, dropped = self.entered_multicast, self.dropped
         return Count(
             entered.packets + self.entered_unicast.packets - dropped.packets,

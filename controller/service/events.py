@@ -61,9 +61,11 @@ class EventLog:
 
     @property
     def last(self) -> int:
+        """Return the position of the newest event."""
         return self._last
 
     def add(self, kind: EventKind, now: float, workgroup: str = "", **data: object) -> Event:
+        """Add an event that happened at `now` (epoch seconds)."""
         with self._lock:
             self._last += 1
             event = Event(self._last, kind, now, workgroup, data)
@@ -85,9 +87,11 @@ class EventLog:
             return events, position + 1 < first
 
     def id_of(self, event: Event) -> str:
+        """Return an event's id for `Last-Event-ID`."""
         return self.id_at(event.sequence)
 
     def id_at(self, position: int) -> str:
+        """Return the id of a position."""
         return f"{self._boot}-{position}"
 
     def position_of(self, last_event_id: str) -> int | None:
@@ -103,10 +107,12 @@ class EventLog:
             self._wakers.append(wake)
 
     def unsubscribe(self, wake: Callable[[], None]) -> None:
+        """Reverse `subscribe`."""
         with self._lock:
             self._wakers.remove(wake)
 
 
 def as_sse(event_id: str, kind: EventKind, data: Mapping[str, object]) -> bytes:
+    """Return an event as a server-sent event (WHATWG HTML, 9.2)."""
     text = json.dumps(data, separators=(",", ":"))
     return f"id: {event_id}\nevent: {kind}\ndata: {text}\n\n".encode()

@@ -60,16 +60,20 @@ class Hold:
         until: float,
         phases: tuple[Phase, ...],
     ) -> Hold:
+        """Return a hold that is open."""
         return cls(hold_id, wish.name, HoldState.HELD, until, _request(wish), old, new, phases)
 
     def finished(self, state: HoldState, now: float) -> Hold:
+        """Return the hold as over, to be forgotten REMEMBERED_S after `now`."""
         return replace(self, state=state, until=now + REMEMBERED_S, old=None, new=None, phases=())
 
     def view(self) -> HoldView:
+        """Return the hold as callers see it."""
         workgroup = json.loads(self.request)["workgroup"]
         return HoldView(self.id, self.name, workgroup, self.state, self.until)
 
     def row(self) -> HoldRow:
+        """Return the hold as the store keeps it."""
         change = ""
         if self.new is not None:
             raw = (
@@ -139,6 +143,7 @@ class Holds:
             self.put(Hold(row.id, row.path, state, row.until, row.request, old, new, phases))
 
     def put(self, hold: Hold) -> None:
+        """Add a hold, or replace it."""
         self._by_id[hold.id] = hold
         if hold.state is HoldState.HELD:
             self._open[hold.name] = hold
@@ -146,9 +151,11 @@ class Holds:
             self._open.pop(hold.name, None)
 
     def forget(self, hold_id: str) -> None:
+        """Forget a hold."""
         del self._by_id[hold_id]
 
     def find(self, hold_id: str) -> Hold | None:
+        """Return a hold, if it is known."""
         return self._by_id.get(hold_id)
 
     def existing(self, hold_id: str) -> Hold:
@@ -159,6 +166,7 @@ class Holds:
         return hold
 
     def open_of(self, path: str) -> Hold | None:
+        """Return the hold that is open on a path, if any."""
         return self._open.get(path)
 
     def open(self) -> list[Hold]:
@@ -166,9 +174,11 @@ class Holds:
         return list(self._open.values())
 
     def expired(self, now: float) -> list[Hold]:
+        """Return the open holds whose time is over."""
         return [hold for hold in self._open.values() if hold.until <= now]
 
     def forgotten(self, now: float) -> list[str]:
+        """Return the ids of holds that ended long enough ago to be forgotten."""
         return [
             hold.id
             for hold in self._by_id.values()

@@ -69,6 +69,7 @@ _PLAN_ERRORS: tuple[tuple[type[PlanError], int, str, str], ...] = (
 
 
 def of_plan_error(error: PlanError) -> ServiceError:
+    """Return the problem that a plan error is to the caller."""
     for kind_of_error, status, kind, title in _PLAN_ERRORS:
         if isinstance(error, kind_of_error):
             return ServiceError(status, kind, title, str(error))
@@ -76,6 +77,7 @@ def of_plan_error(error: PlanError) -> ServiceError:
 
 
 def problem_response(status: int, kind: str, title: str, detail: str) -> JSONResponse:
+    """Return the HTTP response of a problem (RFC 9457)."""
     body = {
         "type": "about:blank" if not kind else f"urn:downpour:problem:{kind}",
         "title": title,

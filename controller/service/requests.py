@@ -15,13 +15,25 @@ class PathRequests(Protocol):
     """The requests of the REST interface; `PathService` says what each does and raises."""
 
     @property
-    def events(self) -> EventLog: ...
+    def events(self) -> EventLog:
+        """Return the log of events."""
+
     @property
-    def is_active(self) -> bool: ...
-    def check_active(self) -> None: ...
-    def switches(self) -> dict[str, bool]: ...
-    def path(self, name: str) -> PathView: ...
-    def paths(self) -> list[PathView]: ...
+    def is_active(self) -> bool:
+        """Return whether this controller acts."""
+
+    def check_active(self) -> None:
+        """Raise ServiceError 503 on a standby."""
+
+    def switches(self) -> dict[str, bool]:
+        """Return which switches hold what they should."""
+
+    def path(self, name: str) -> PathView:
+        """Return a path."""
+
+    def paths(self) -> list[PathView]:
+        """Return all paths."""
+
     def create(
         self,
         name: str,
@@ -32,12 +44,29 @@ class PathRequests(Protocol):
         algorithm: Algorithm = Algorithm.SHORTEST,
         leaf_to_leaf: bool = False,
         end_time: float | None = None,
-    ) -> tuple[PathView, bool]: ...
-    def add_leaf(self, name: str, leaf: Endpoint) -> tuple[PathView, bool]: ...
-    def remove_leaf(self, name: str, key: EndpointKey) -> PathView: ...
-    def set_end_time(self, name: str, end_time: float | None) -> PathView: ...
-    def delete(self, name: str) -> None: ...
-    def hold_view(self, hold_id: str) -> HoldView: ...
-    def hold(self, hold_id: str, wish: PathWish, hold_until: float) -> HoldView: ...
-    def commit(self, hold_id: str) -> PathView: ...
-    def release(self, hold_id: str) -> None: ...
+    ) -> tuple[PathView, bool]:
+        """Create a path without leaves."""
+
+    def add_leaf(self, name: str, leaf: Endpoint) -> tuple[PathView, bool]:
+        """Add a leaf."""
+
+    def remove_leaf(self, name: str, key: EndpointKey) -> PathView:
+        """Remove a leaf."""
+
+    def set_end_time(self, name: str, end_time: float | None) -> PathView:
+        """Set when the path ends."""
+
+    def delete(self, name: str) -> None:
+        """Delete a path."""
+
+    def hold_view(self, hold_id: str) -> HoldView:
+        """Return a hold."""
+
+    def hold(self, hold_id: str, wish: PathWish, hold_until: float) -> HoldView:
+        """Reserve what a wish takes."""
+
+    def commit(self, hold_id: str) -> PathView:
+        """Install a hold."""
+
+    def release(self, hold_id: str) -> None:
+        """Give a hold back."""

@@ -160,6 +160,7 @@ class Store:
                 )
 
     def close(self) -> None:
+        """Close the file."""
         with self._lock:
             self._connection.close()
 
@@ -278,29 +279,35 @@ class Store:
         )
 
     def put_hold(self, row: HoldRow) -> None:
+        """Write a hold."""
         self._connection.execute(
             "INSERT OR REPLACE INTO hold VALUES (?,?,?,?,?,?)",
             (row.id, row.path, row.state, row.until, row.request, row.change),
         )
 
     def delete_hold(self, hold_id: str) -> None:
+        """Delete a hold."""
         self._connection.execute("DELETE FROM hold WHERE id = ?", (hold_id,))
 
     def put_document(self, kind: str, key: str, body: str) -> None:
+        """Write a document of a kind."""
         self._connection.execute(
             "INSERT OR REPLACE INTO document VALUES (?, ?, ?)", (kind, key, body)
         )
 
     def delete_document(self, kind: str, key: str) -> None:
+        """Delete a document."""
         self._connection.execute("DELETE FROM document WHERE kind = ? AND key = ?", (kind, key))
 
     def block(self, blocked: Iterable[Blocked]) -> None:
+        """Write what is in quarantine."""
         self._connection.executemany(
             "INSERT OR IGNORE INTO blocked VALUES (?,?,?,?)",
             [(b.switch, b.number, b.link, b.vlan) for b in blocked],
         )
 
     def unblock(self, blocked: Iterable[Blocked]) -> None:
+        """Delete what has left the quarantine."""
         self._connection.executemany(
             "DELETE FROM blocked WHERE switch = ? AND number = ? AND link = ? AND vlan = ?",
             [(b.switch, b.number, b.link, b.vlan) for b in blocked],
@@ -330,6 +337,7 @@ class Change:
 
     @classmethod
     def between(cls, old: MultipointPath | None, new: MultipointPath) -> Change:
+        """Return what turns `old` into `new`."""
         old_leaves = old.leaves if old is not None else ()
         old_hops = old.hops if old is not None else ()
         old_part, new_part = trimmed(old_leaves, new.leaves)

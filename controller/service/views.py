@@ -71,6 +71,7 @@ class PathView:
 
     @property
     def edges(self) -> tuple[Edge, ...]:
+        """Return the core links, parents before children."""
         return edges_of(self._core, self.path)
 
     @cached_property
@@ -91,6 +92,7 @@ class PathView:
 
     @property
     def up(self) -> bool:
+        """Return whether every switch on the way to every leaf has confirmed."""
         served = self._served
         at = map(attrgetter("switch"), self.path.leaves)
         return self.path.root.switch in served and served.issuperset(at)

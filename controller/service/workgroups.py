@@ -86,6 +86,7 @@ class Workgroup:
     grants: tuple[Grant, ...] = ()
 
     def may_see(self, workgroup: str) -> bool:
+        """Return whether it may see the paths of `workgroup`."""
         return self.is_admin or self.name == workgroup
 
     def objection_to(self, endpoint: Endpoint) -> str:
@@ -118,6 +119,7 @@ class Workgroups:
         return len(self._groups)
 
     def get(self, name: str) -> Workgroup | None:
+        """Return the workgroup of that name, if there is one."""
         return OWNER if name == OWNER.name else self._groups.get(name)
 
     def by_token(self, token: str) -> Workgroup | None:

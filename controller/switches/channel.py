@@ -56,6 +56,7 @@ class Channel:
         self._socket.setsockopt(level, option, value)
 
     def settimeout(self, timeout_s: float | None) -> None:
+        """Set the time limit of `recv`, as a socket does."""
         self._timeout_s = timeout_s
         if self._tls_lock is None:
             self._socket.settimeout(timeout_s)
@@ -93,6 +94,7 @@ class Channel:
             return b""
 
     def sendall(self, data: bytes) -> None:
+        """Send all bytes. Raises OSError."""
         if self._tls_lock is None:
             self._socket.sendall(data)
             return
@@ -123,6 +125,7 @@ class Channel:
                 raise TimeoutError("timed out")
 
     def shutdown(self, how: int) -> None:
+        """Shut the connection down, as a socket does."""
         if self._tls_lock is None:
             self._socket.shutdown(how)
         else:  # SSLSocket.shutdown would drop the TLS layer under the other thread's feet
@@ -135,6 +138,7 @@ class Channel:
             self.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
+        """Close the connection, and call `ended` once."""
         if not self._closed.acquire(blocking=False):
             return
         with self._tls_lock or contextlib.nullcontext():
@@ -142,5 +146,6 @@ class Channel:
         self.ended()
 
     def fileno(self) -> int:
+        """Return the file descriptor."""
         number: int = self._socket.fileno()
         return number

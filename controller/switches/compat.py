@@ -119,9 +119,14 @@ class Datapath(Protocol):
     ports: Mapping[int, Port]
     inlet: Inlet
 
-    def send(self, data: bytes) -> object: ...
-    def send_msg(self, message: object) -> object: ...
-    def set_state(self, state: str) -> object: ...
+    def send(self, data: bytes) -> object:
+        """Send bytes."""
+
+    def send_msg(self, message: object) -> object:
+        """Send a message object."""
+
+    def set_state(self, state: str) -> object:
+        """Change the state of the connection."""
 
 
 class ReceivedMessage(Protocol):
@@ -152,7 +157,8 @@ class Event(Protocol[M]):
     """A message has come."""
 
     @property
-    def msg(self) -> M: ...
+    def msg(self) -> M:
+        """Return the message."""
 
 
 class StateEvent(Protocol):
@@ -282,6 +288,7 @@ _log_lines = Bucket(1.0, 20.0)
 
 
 def handle_raw(handlers: Mapping[Type, RawHandler]) -> None:
+    """Take messages of these types before the framework parses them."""
     _raw_handlers.update(handlers)
 
 
@@ -357,7 +364,8 @@ Address = tuple[str | int, ...]  # host, port; for IPv6 two numbers more
 class Service(Protocol):
     """A thread of the framework."""
 
-    def is_alive(self) -> bool: ...
+    def is_alive(self) -> bool:
+        """Return whether it runs."""
 
 
 class _Listener:

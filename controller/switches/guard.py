@@ -80,6 +80,7 @@ class Counts:
             return self._counts[name]
 
     def all(self) -> Mapping[str, int]:
+        """Return all counters by name."""
         with self._lock:
             return dict(self._counts)
 

@@ -105,15 +105,19 @@ class Installer:
     # -- reading; never waits
 
     def known(self, switch: str) -> bool:
+        """Return whether the switch is known to hold what it should."""
         return self._switches[switch].known
 
     def all_known(self) -> dict[str, bool]:
+        """Return, by switch, whether it is known to hold what it should."""
         return {name: self._switches[name].known for name in sorted(self._switches)}
 
     def desired(self, switch: str) -> frozenset[Entry]:
+        """Return the entries that a switch should hold."""
         return frozenset(list(self._switches[switch].desired.values()))
 
     def failure_of(self, switch: str) -> Failure:
+        """Return why the switch did not confirm last."""
         return self._switches[switch].failure
 
     # -- turns
@@ -145,6 +149,7 @@ class Installer:
             return self._reconcile([switch]).get(switch)
 
     def disconnected(self, switch: str) -> None:
+        """Note that a switch is gone: what it holds is not known."""
         self._lost(switch, Failure(Why.NOT_CONNECTED))
 
     def _lost(self, switch: str, failure: Failure) -> None:

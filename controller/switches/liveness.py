@@ -168,6 +168,7 @@ class Liveness:
     # -- what happened
 
     def connected(self, switch: str, now_s: float) -> None:
+        """Note that a switch is ready for probes."""
         self._awake.add(switch)
         self._forget(switch, now_s)
 
@@ -184,6 +185,7 @@ class Liveness:
                 direction.next_s = now_s
 
     def port(self, end: End, is_up: bool) -> list[News]:
+        """Note that a port is up or down."""
         link = self._ends.get(end)
         if link is None:
             return []

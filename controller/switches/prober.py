@@ -40,6 +40,7 @@ class Prober(Generic[D]):
         self.dropped = 0
 
     def start(self) -> None:
+        """Start probing."""
         self._switchboard.on_packet_in = self._packet_in
         self._switchboard.on_event = self._event
         self._thread.start()

@@ -78,7 +78,8 @@ class Identified(Protocol):
     """A connection of the framework's; `id` is None until the switch has told it."""
 
     @property
-    def id(self) -> int | None: ...
+    def id(self) -> int | None:
+        """Return the datapath id."""
 
 
 D = TypeVar("D", bound=Identified)
@@ -149,6 +150,7 @@ class Switchboard(Generic[D]):
         return True
 
     def disconnected(self, datapath: D) -> None:
+        """Note that a connection has ended."""
         with self._lock:
             name = self._name_of(datapath)
             # A switch may be back on a new connection before the end of the old one is noticed.
@@ -161,6 +163,7 @@ class Switchboard(Generic[D]):
         self.emit(("down", name))
 
     def barrier_reply(self, datapath: D, xid: int) -> None:
+        """Note a confirmation."""
         with self._lock:
             exchange = self._exchange_of(datapath, xid)
             if exchange is not None and exchange.awaited == {xid} and not exchange.kinds:
@@ -186,6 +189,7 @@ class Switchboard(Generic[D]):
                 exchange.end()
 
     def role_reply(self, datapath: D, xid: int) -> None:
+        """Note that a switch has taken a role."""
         with self._lock:
             name = self._name_of(datapath)
             if name is None or self._role_xids.pop(xid, None) != name:
@@ -196,6 +200,7 @@ class Switchboard(Generic[D]):
             self.emit(("up", name))
 
     def error(self, datapath: D, xid: int, text: str) -> None:
+        """Note that a switch refuses a message."""
         with self._lock:
             name = self._name_of(datapath)
             is_role = self._role_xids.pop(xid, None) is not None
@@ -210,6 +215,7 @@ class Switchboard(Generic[D]):
             LOG.error("switch '%s' reports an error for %s: %s", name, what, text)
 
     def port_status(self, datapath: D, port: int, is_up: bool) -> None:
+        """Note that a port is up or down."""
         with self._lock:
             name = self._name_of(datapath)
         if name is not None:
@@ -243,6 +249,7 @@ class Switchboard(Generic[D]):
     # -- called by our own threads
 
     def connected_switches(self) -> list[str]:
+        """Return the names of the switches that are connected."""
         with self._lock:
             return sorted(self._datapaths)
 
