@@ -221,23 +221,13 @@ _CREATED: Responses = {
 
 def _paths(service: PathRequests) -> APIRouter:
     router = APIRouter(prefix="/v1/paths", tags=["paths"])
+    _add_reads(router, service)
+    _add_changes(router, service)
+    _add_leaf_changes(router, service)
+    return router
 
-    @router.post("", status_code=201, response_model=PathModel, responses=_CREATED)
-    def create_path(request: PathRequest, who: Who, prefer: Prefer = None) -> Response:
-        """A path with its root and no leaves. Repeatable."""
-        wish = request.to_wish(_owner(service, request, who))
-        _check_endpoints(who, [wish.root])
-        view, is_new = service.create(
-            wish.name,
-            wish.root,
-            wish.rate_bps,
-            workgroup=wish.workgroup,
-            algorithm=wish.algorithm,
-            leaf_to_leaf=wish.leaf_to_leaf,
-            end_time=wish.end_time,
-        )
-        return _answer(view, 201 if is_new else 200, prefer)
 
+def _add_reads(router: APIRouter, service: PathRequests) -> None:
     @router.get("", response_model=list[PathModel])
     async def list_paths(
         who: Who,
@@ -262,6 +252,24 @@ def _paths(service: PathRequests) -> APIRouter:
     async def show_path(name: str, who: Who) -> Response:
         return _answer(_visible(service, name, who), 200, None)
 
+
+def _add_changes(router: APIRouter, service: PathRequests) -> None:
+    @router.post("", status_code=201, response_model=PathModel, responses=_CREATED)
+    def create_path(request: PathRequest, who: Who, prefer: Prefer = None) -> Response:
+        """A path with its root and no leaves. Repeatable."""
+        wish = request.to_wish(_owner(service, request, who))
+        _check_endpoints(who, [wish.root])
+        view, is_new = service.create(
+            wish.name,
+            wish.root,
+            wish.rate_bps,
+            workgroup=wish.workgroup,
+            algorithm=wish.algorithm,
+            leaf_to_leaf=wish.leaf_to_leaf,
+            end_time=wish.end_time,
+        )
+        return _answer(view, 201 if is_new else 200, prefer)
+
     @router.patch("/{name}", response_model=PathModel)
     def change_path(name: str, patch: PathPatch, who: Who) -> Response:
         """Another end, or none."""
@@ -274,6 +282,8 @@ def _paths(service: PathRequests) -> APIRouter:
         _visible(service, name, who)
         service.delete(name)
 
+
+def _add_leaf_changes(router: APIRouter, service: PathRequests) -> None:
     @router.post("/{name}/leaves", status_code=201, response_model=PathModel, responses=_CREATED)
     def add_leaf(name: str, leaf: EndpointModel, who: Who, prefer: Prefer = None) -> Response:
         """The tree grows to one more endpoint; all switches have confirmed when this is answered.
@@ -296,8 +306,6 @@ def _paths(service: PathRequests) -> APIRouter:
         """The branch that only this leaf needed goes."""
         _visible(service, name, who)
         return _answer(service.remove_leaf(name, (switch, port, vlan)), 200, prefer)
-
-    return router
 
 
 Id = Annotated[HoldId, PathParameter()]

@@ -25,8 +25,18 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
+from controller.federation.records import (
+    Answer,
+    Effect,
+    Forget,
+    Record,
+    Save,
+    Send,
+    Timing,
+    Trying,
+)
 from controller.federation.trees import (
     Domains,
     Refusal,
@@ -47,89 +57,12 @@ from controller.federation.values import (
     Reply,
     Request,
     Reserve,
-    Segment,
     Unknown,
 )
 from controller.paths.core import Endpoint
 
 REPORTED_DOWN_S = 60.0  # how long a link between other domains is avoided that one says is down
 MAX_ATTEMPTS = 8  # with other VLAN ids, before a hand-off counts as contended
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Seconds."""
-
-    reserve_s: float = 5.0  # wait for an answer
-    commit_s: float = 15.0
-    release_s: float = 15.0
-    hold_s: float = 60.0  # how long a domain holds what is not committed
-    settle_s: float = 2.0  # how long a request waits for an undoing, or for a removal, to end
-    retry_first_s: float = 0.5  # of releases, doubling
-    retry_last_s: float = 10.0
-
-
-@dataclass(frozen=True)
-class Trying:
-    """An attempt that is not decided. `participants` may know of it: the root's domain first."""
-
-    version: int
-    tree: Tree
-    participants: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Record:
-    """What the store knows of a path over several domains.
-
-    `tree` is decided. `unsettled`: domains that have not confirmed that they have nothing but the
-    tree's segment, with the version up to which they must release. `wanted`: leaves that a failed
-    link has cut off and that have not joined again.
-    """
-
-    path: str
-    version: int
-    tree: Tree
-    trying: Trying | None = None
-    unsettled: dict[str, int] = field(default_factory=dict)
-    wanted: tuple[Endpoint, ...] = ()
-
-    @property
-    def is_at_rest(self) -> bool:
-        """Return whether no change is under way."""
-        return self.trying is None and not self.unsettled
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether nothing of the path is left in other domains."""
-        return self.is_at_rest and not self.tree.entries and not self.wanted
-
-
-@dataclass(frozen=True)
-class Save:
-    record: Record
-
-
-@dataclass(frozen=True)
-class Forget:
-    path: str
-
-
-@dataclass(frozen=True)
-class Send:
-    domain: str
-    request: Request
-
-
-@dataclass(frozen=True)
-class Answer:
-    """To a request of a user. `problem` None: done, and confirmed by all domains."""
-
-    request_id: int
-    problem: Problem | None
-
-
-Effect = Save | Forget | Send | Answer
 
 
 @dataclass
@@ -595,8 +528,3 @@ def _unconfirmed(path: str, unsettled: list[str]) -> Problem:
         f"path '{path}': not confirmed by domain {', '.join(map(repr, unsettled))}; it is told "
         "again until it confirms",
     )
-
-
-def segment_at(domains: Domains, record: Record, domain: str) -> Segment | None:
-    """The decided segment of a domain."""
-    return segments_of(domains, record.tree).get(domain)

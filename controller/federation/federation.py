@@ -18,19 +18,10 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from controller.federation.coordinator import (
-    Answer,
-    Busy,
-    Coordinator,
-    Effect,
-    Forget,
-    Record,
-    Save,
-    Send,
-    Timing,
-)
+from controller.federation.coordinator import Busy, Coordinator
 from controller.federation.participant import LocalPaths, Note, Participant
 from controller.federation.peers import NoReply
+from controller.federation.records import Answer, Effect, Forget, Record, Save, Send, Timing
 from controller.federation.store import FederationStore
 from controller.federation.trees import Domains, Refusal, Tree
 from controller.federation.values import (

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter
 
-from controller.federation.coordinator import Timing
 from controller.federation.federation import AUDIT_S, Exchange, Federation
-from controller.federation.front import FederatedService
 from controller.federation.local import ServicePaths
 from controller.federation.peers import Peer, PeerAddress
+from controller.federation.records import Timing
 from controller.federation.routes import make_router
+from controller.federation.service import FederatedService
 from controller.federation.store import FederationStore
 from controller.federation.trees import Domains
 from controller.service.service import PathService

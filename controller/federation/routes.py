@@ -99,16 +99,19 @@ def make_router(federation: Federation, path_of: Callable[[str], PathView]) -> A
         return [
             PeerModel(
                 domain=domain,
-                state="answers"
-                if not problem
-                else "unknown"
-                if problem == "not asked yet"
-                else "silent",
+                state=_peer_state(problem),
                 problem=problem,
             )
             for domain, problem in federation.peer_states().items()
         ]
 
+    _add_reads(router, federation, path_of)
+    return router
+
+
+def _add_reads(
+    router: APIRouter, federation: Federation, path_of: Callable[[str], PathView]
+) -> None:
     @router.get("/paths/{name}")
     async def path(name: str, who: Who) -> DomainPathModel:
         """The segments of a path that this domain coordinates, its own first."""
@@ -148,7 +151,11 @@ def make_router(federation: Federation, path_of: Callable[[str], PathView]) -> A
             if who.workgroup.may_see(note.connection.coordinator)
         ]
 
-    return router
+
+def _peer_state(problem: str) -> Literal["answers", "unknown", "silent"]:
+    if not problem:
+        return "answers"
+    return "unknown" if problem == "not asked yet" else "silent"
 
 
 def _sender(federation: Federation, who: Caller, header: str | None) -> str:

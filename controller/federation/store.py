@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from pydantic import TypeAdapter
 
-from controller.federation.coordinator import Record
 from controller.federation.participant import Note
+from controller.federation.records import Record
 from controller.federation.values import Connection
 from controller.service.problems import ServiceError
 from controller.service.store import Fenced, Store

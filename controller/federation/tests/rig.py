@@ -13,9 +13,9 @@ from fastapi.testclient import TestClient
 
 from controller.api.observe import router_of
 from controller.api.rest import make_app
-from controller.federation.coordinator import Timing
 from controller.federation.joining import join
 from controller.federation.peers import DOMAIN_HEADER, MESSAGES_URL, NoReply
+from controller.federation.records import Timing
 from controller.federation.tests.networks import chain
 from controller.federation.values import Reply, Request, read_reply, request_json
 from controller.paths.entries import Entries

@@ -9,18 +9,9 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from controller.federation.coordinator import (
-    Answer,
-    Busy,
-    Coordinator,
-    Effect,
-    Forget,
-    Record,
-    Save,
-    Send,
-    Timing,
-)
+from controller.federation.coordinator import Busy, Coordinator
 from controller.federation.participant import Note, Participant
+from controller.federation.records import Answer, Effect, Forget, Record, Save, Send, Timing
 from controller.federation.trees import Domains, Refusal, Tree, segments_of
 from controller.federation.values import (
     Connection,

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from controller.federation.coordinator import Answer, Timing
+from controller.federation.records import Answer, Timing
 from controller.federation.tests.networks import chain, endpoint
 from controller.federation.tests.simulation import Chaos, Node, World
 from controller.federation.trees import Domains, Tree, segments_of

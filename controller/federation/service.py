@@ -14,9 +14,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TypeVar
 
-from controller.federation.coordinator import Record
 from controller.federation.federation import Federation
 from controller.federation.local import is_at_hand_off
+from controller.federation.records import Record
 from controller.federation.trees import Domains, Tree
 from controller.paths.core import Endpoint, EndpointKey
 from controller.paths.multipoint_path import Algorithm, Edge
