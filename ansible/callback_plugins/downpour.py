@@ -6,14 +6,16 @@ One plain line per task; a spinner-free, in-place line with the running time on 
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from ansible.plugins.callback import CallbackBase
-
-from ansible import context
 
 DOCUMENTATION = """
     name: downpour
@@ -22,7 +24,8 @@ DOCUMENTATION = """
     description: what runs, elapsed, about how much remains
 """
 
-# Seconds each task took on a two-core machine that had nothing; only used to estimate.
+# Seconds each task took on a two-core machine that had nothing: the first estimate. Later ones are
+# what the tasks took on this machine.
 TYPICAL_S = {
     "Gathering Facts": 3,
     "Refresh the package lists": 8,
@@ -33,6 +36,35 @@ TYPICAL_S = {
 }
 
 
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "downpour"
+LEARNT = CACHE / "setup-times/tasks.json"
+
+
+def duration_text(seconds: float) -> str:
+    """Return "45 s" or "3:20 min"."""
+    whole = round(seconds)
+    return f"{whole} s" if whole < 60 else f"{whole // 60}:{whole % 60:02d} min"
+
+
+def left_text(task: str, in_task_s: float, usual_s: dict[str, float]) -> str:
+    """Return what is left, by what tasks usually take; `usual_s`: of those that are not done."""
+    others_s = sum(seconds for name, seconds in usual_s.items() if name != task)
+    this_s = usual_s.get(task, 0.0) - in_task_s
+    if this_s > 0:
+        return f"about {duration_text(this_s + others_s)} left"
+    then = f", then about {duration_text(others_s)}" if others_s else ""
+    return f"longer than usual{then}"
+
+
+def learnt_s() -> dict[str, float]:
+    """Return what tasks took here, for those known; else what is typical."""
+    found: dict[str, float] = dict(TYPICAL_S)
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        known = json.loads(LEARNT.read_text(encoding="utf-8"))
+        found |= {name: float(s) for name, s in known.items() if name in TYPICAL_S}
+    return found
+
+
 class CallbackModule(CallbackBase):  # type: ignore[misc]
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "stdout"
@@ -40,17 +72,16 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self._start = time.monotonic()
+        self._start = self._began = time.monotonic()
         self._task = ""
-        # `ansible/setup` without root runs the last role alone.
-        alone = "python" in (context.CLIARGS.get("tags") or ())
-        self._left = {t: s for t, s in TYPICAL_S.items() if not alone or "Python packages" in t}
+        self._took: dict[str, float] = {}
+        self._left = learnt_s()
         self._tty = sys.stdout.isatty()
         self._stop = threading.Event()
         self._ticker: threading.Thread | None = None
 
-    def _clock(self, seconds: float) -> str:
-        return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+    def _elapsed(self) -> str:
+        return duration_text(time.monotonic() - self._start)
 
     def _line(self, text: str) -> None:
         if self._tty:
@@ -59,9 +90,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
 
     def _tick(self) -> None:
         while not self._stop.wait(1.0 if self._tty else 15.0):
-            elapsed = self._clock(time.monotonic() - self._start)
-            left = self._clock(sum(self._left.values()))
-            text = f"  install: {self._task} ... elapsed {elapsed}, about {left} left"
+            left = left_text(self._task, time.monotonic() - self._began, self._left)
+            text = f"  install: {self._task} ... {self._elapsed()}, {left}"
             if self._tty:
                 sys.stdout.write("\r\x1b[K" + text[:110])
                 sys.stdout.flush()
@@ -70,14 +100,15 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
         self._task = task.get_name().split(" : ")[-1].strip()
+        self._began = time.monotonic()
         if self._ticker is None:
             self._ticker = threading.Thread(target=self._tick, daemon=True)
             self._ticker.start()
 
     def _done(self, result: Any, word: str) -> None:
-        self._left.pop(self._task, None)
-        elapsed = self._clock(time.monotonic() - self._start)
-        self._line(f"  install [{elapsed}] {word:8s} {self._task}")
+        if self._left.pop(self._task, None) is not None and word == "changed":
+            self._took[self._task] = time.monotonic() - self._began
+        self._line(f"  install [{self._elapsed()}] {word:8s} {self._task}")
 
     def v2_runner_on_ok(self, result: Any) -> None:
         self._done(result, "changed" if result._result.get("changed") else "ok")
@@ -98,3 +129,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         self._stop.set()
+        if self._took:
+            with contextlib.suppress(OSError):
+                LEARNT.parent.mkdir(parents=True, exist_ok=True)
+                LEARNT.write_text(json.dumps(learnt_s() | self._took), encoding="utf-8")

@@ -55,8 +55,8 @@ def test_missing_packages_are_named(checkout: Path) -> None:
     result = setup(checkout)
     assert result.returncode == 2
     assert result.stderr.strip() == (
-        "ansible/setup: installing packages needs root: run as root, or install sudo; "
-        "missing: mininet flex"
+        "ansible/setup: found user id 1000 and no sudo; valid: root, or ask for: "
+        "apt install mininet flex"
     )
 
 
