@@ -32,7 +32,7 @@ COPY virtual/__init__.py virtual/cores.py virtual/kernel_*.py /downpour/virtual/
 COPY virtual/kernel /downpour/virtual/kernel
 COPY common /downpour/common
 RUN mkdir -p /kernel && if [ "$VIRTUAL" = 1 ]; then \
-      .venv/bin/python -c 'from virtual.kernel_command import main; raise SystemExit(main([]))' && cd /var/cache && cp -a --parents downpour/kernels /kernel/; fi
+      .venv/bin/python -c 'from virtual.kernel_command import run; raise SystemExit(run())' && cd /var/cache && cp -a --parents downpour/kernels /kernel/; fi
 
 FROM tools AS builder
 COPY . /downpour

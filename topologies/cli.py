@@ -97,13 +97,14 @@ def _network(options: TopologyOptions) -> Network:
 def up_command(options: TopologyOptions) -> int:
     """Bring a network up to play with (root)."""
     from topologies.emulate import up_down
+    from topologies.emulate.emulation_state import controllers_of
 
     network = _network(options)
     _need_root()
     start = time.monotonic()
     run_id = up_down.up(network, options.topology, _progress(start))
     print(up_down.status_of(run_id), end="")
-    controllers = up_down.lab_state(run_id)["controllers"]
+    controllers = controllers_of(run_id)
     print(f"\nready after {time.monotonic() - start:.1f} s. Next:")
     print(f"  downpour shell {network.subscribers[0].name}")
     for domain, socket in controllers.items():

@@ -22,13 +22,14 @@ def cache_directory() -> Path:
 
 
 def available_cores() -> list[int]:
+    """The cores that this process may use, in order."""
     return sorted(os.sched_getaffinity(0))
 
 
 @contextmanager
 def one_core(directory: Path | None = None) -> Iterator[int]:
-    """A core that no other guest of this user has. If all are taken or there can be no locks, one
-    of them all the same: guests that share one are slower, not different. The last first
+    """A core that no other guest of this user has. If all are taken or locks cannot be had,
+    still one of them: guests that share one are slower, not different. The last first
     (interrupts often go to the first), or as many before it as the user's number says: users do not
     see each other's locks, and a class on one machine shall not crowd on one core."""
     cores = available_cores()

@@ -191,6 +191,7 @@ class Stall:
         self._virtual_s = 0.0
 
     def stalled(self, virtual_s: float, now: float) -> bool:
+        """Whether virtual time stands still at `now` (real time) for longer than the limit."""
         if virtual_s - self._virtual_s >= STALL_PROGRESS_S:
             self._virtual_s, self._since = virtual_s, now
         return now - self._since > self._limit_s
@@ -272,6 +273,7 @@ class Guest:
 
     @property
     def times(self) -> Times:
+        """Virtual and real time since the start. GuestError."""
         page = self._page()
         virtual_s = page.virtual_ns / 1e9 if page is not None else 0.0
         return Times(virtual_s, time.monotonic() - self.started)
@@ -324,6 +326,7 @@ class Guest:
         raise GuestError(f"the guest ended without a result. Its console says:\n{last}")
 
     def wait(self) -> int:
+        """Wait for the end; return the exit code. GuestError, see `poll`."""
         while (code := self.poll()) is None:
             time.sleep(POLL_S)
         return code
@@ -336,6 +339,7 @@ class Guest:
         os.kill(self._process.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
+        """End a `pause`."""
         self._paused = False
         self._stall = Stall(self.spec.stall_s, time.monotonic())
         os.kill(self._process.pid, signal.SIGCONT)
@@ -351,6 +355,7 @@ class Guest:
             self._process.wait(timeout=STOP_S)
 
     def stop(self) -> None:
+        """End the guest and remove its directory."""
         self.kill()
         self._stack.close()
 

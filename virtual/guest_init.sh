@@ -27,12 +27,12 @@ while read -r source target mode; do
 done < guest/exchange/mounts
 mkdir -p tmp/old
 pivot_root . tmp/old || fail "cannot change the root"
-# Nobody looks at the host's tree by another name, and the overlay keeps what it needs of it.
+# Nothing looks at the host's tree by another name, and the overlay keeps what it needs of it.
 umount -l /tmp/old
 rmdir /tmp/old
 hostname guest
 ip link set lo up
-# Open vSwitch counts the processors by a clock that must be past 10 s; nobody waits for it here.
+# Open vSwitch counts the processors by a clock that must be past 10 s; nothing waits for it here.
 sleep 11
 # Only what the job sets: the length of an environment moves a program's stack.
 env -i /bin/sh /guest/exchange/job >/guest/exchange/stdout 2>/guest/exchange/stderr </dev/null

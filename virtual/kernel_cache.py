@@ -18,13 +18,13 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, Literal
 
+from common.places import OWN, PREFIXES
 from virtual import kernel_source
 from virtual.cores import cache_directory
 from virtual.kernel_source import DROP_INS, KernelError
@@ -34,9 +34,7 @@ KERNEL_FILE: Final = "DOWNPOUR_KERNEL"  # environment: a built kernel to use
 CACHE: Final = "DOWNPOUR_CACHE"  # environment: the only cache there is
 # Root's builds go here; users only read it.
 MACHINE_CACHE: Final = Path("/var/cache/downpour")
-PACKAGED: Final = tuple(
-    dict.fromkeys(Path(prefix) / "lib/downpour" for prefix in (sys.prefix, "/usr/local", "/usr"))
-)
+PACKAGED: Final = tuple(prefix / OWN for prefix in PREFIXES)
 
 
 @dataclass(frozen=True)

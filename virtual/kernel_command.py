@@ -21,7 +21,11 @@ EXIT_OK, EXIT_FAILED, EXIT_NO_SOURCE, EXIT_INTERRUPTED = 0, 1, 3, 130
 
 
 def run(
-    *, source: Path | None, download: bool, file: Path | None = None, export: Path | None = None
+    *,
+    source: Path | None = None,
+    download: bool = True,
+    file: Path | None = None,
+    export: Path | None = None,
 ) -> int:
     """Do what the options say. Exit codes: 0 there is a kernel, 1 there is none, 3 there is none
     because its source cannot be had here, 130 interrupted."""

@@ -65,10 +65,12 @@ class Source:
 
     @property
     def seccomp(self) -> bool:
+        """Whether its guests run without ptrace."""
         return self.series >= SECCOMP_SINCE
 
     @property
     def title(self) -> str:
+        """Its version, as exactly as the file says."""
         return self.package_version or ".".join(map(str, self.series))
 
 
@@ -142,6 +144,7 @@ class Apt:
         )
 
     def options(self) -> list[str]:
+        """The options that keep apt in the directory."""
         place = self._directory
         settings = {
             "Dir::State": f"{place}/state",
@@ -158,6 +161,7 @@ class Apt:
         return [word for item in settings.items() for word in ("-o", "=".join(item))]
 
     def run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a program of apt to its end."""
         return subprocess.run(
             [program, *self.options(), "-q", *arguments],
             cwd=self._directory,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is changed in an unpacked kernel source: our own C files, and small edits that hook them in.
+"""Changes an unpacked kernel source: adds drop-ins (C files), and small edits that call them.
 
 An edit is anchored in text of the file, not in line numbers, so that it fits many kernel versions;
 an anchor that is not there exactly once is an error, never a guess.
@@ -20,16 +20,16 @@ class KernelError(Exception):
 
 
 class NoSourceError(KernelError):
-    """This machine cannot get a kernel's source; nothing is wrong with ours."""
+    """This machine cannot get a kernel's source; nothing is wrong with the drop-ins and edits."""
 
 
 class EditError(KernelError):
-    """This version's source is not as our edits need it."""
+    """This version's source is not as the edits need it."""
 
 
 @dataclass(frozen=True)
 class DropIn:
-    """A file of ours, by its name in `kernel/`, and its place in the source."""
+    """A drop-in, by its name in `kernel/`, and its place in the source."""
 
     name: str
     target: str

@@ -42,7 +42,7 @@ from topologies.model import wire_plan
 from topologies.model.network import Impairment
 from topologies.model.wire_plan import WIRE
 from topologies.tests.networks import two_hosts
-from topologies.tests.test_emulation import lab_of
+from topologies.tests.test_emulation import network_up
 from virtual.guest import CHECKOUT, GuestSpec, run_guest
 from virtual.kernel_build import Kernel
 
@@ -202,7 +202,7 @@ def not_passed(checks: dict[str, Check], names: tuple[str, ...] = CLEAN) -> dict
 
 @pytest.fixture(scope="module")
 def emulation() -> Iterator[Emulation]:
-    with lab_of(two_hosts(LINK)) as found:
+    with network_up(two_hosts(LINK)) as found:
         yield found
 
 
@@ -289,7 +289,7 @@ class TestInALab:
     def test_a_queue_that_is_too_small(self, tmp_path: Path) -> None:
         """3,000 bytes behind 5 Mbit/s: two of each burst of five datagrams find room."""
         small = Impairment(rate_bps=5_000_000, delay_ms=1.0, queue_bytes=6_000)
-        with lab_of(two_hosts(small)) as emulation:
+        with network_up(two_hosts(small)) as emulation:
             checks = observe(emulation, tmp_path)
         assert not_passed(checks, ("link settings", "link rates", "clock")) == {}
         assert checks["drops nobody injected"].status == "fail"

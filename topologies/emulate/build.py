@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # Mininet 2.3 uses distutils
@@ -40,6 +39,7 @@ from common.shell import (
 from topologies.emulate.facts import KernelFacts
 from topologies.model.network import Host, Network
 from topologies.model.wire_plan import WIRE, WirePlan
+from topologies.watch.counters import Record
 
 # Mininet makes its own class that of every logger to come, and that one swallows information.
 logging.setLoggerClass(logging.Logger)
@@ -63,12 +63,12 @@ class ReadyIntf(Intf):  # type: ignore[misc]
 class VethLink(Link):  # type: ignore[misc]
     """A veth pair that already exists."""
 
-    def __init__(self, node1: Node, node2: Node, **parameters: Any) -> None:
+    def __init__(self, node1: Node, node2: Node, **parameters: object) -> None:
         parameters.update(cls1=ReadyIntf, cls2=ReadyIntf, fast=True)
         Link.__init__(self, node1, node2, **parameters)
 
     @classmethod
-    def makeIntfPair(cls, *_arguments: Any, **_parameters: Any) -> None:  # noqa: N802
+    def makeIntfPair(cls, *_arguments: object, **_parameters: object) -> None:  # noqa: N802
         return None
 
 
@@ -93,6 +93,7 @@ class Pair:
 
 
 def new_mininet() -> Mininet:
+    """Return an empty Mininet network without controllers. NetworkError without Mininet."""
     if setLogLevel is None:
         raise NetworkError("found no Python package mininet; valid: apt install mininet")
     setLogLevel("critical")
@@ -351,13 +352,14 @@ class NodeReadback:
     """What a node printed: interface -> details of `ip -d address`, sysctls, interface ->
     offloads that are on."""
 
-    interfaces: dict[str, dict[str, Any]]
+    interfaces: dict[str, Record]
     ip_forward: bool
     congestion_control: str
     offloads_on: dict[str, set[str]]
 
 
 def parse_node_readback(text: str) -> NodeReadback:
+    """Read what a node printed in answer to its readback script."""
     addresses, sysctls, *features = text.split(f"{_SEPARATOR}\n")
     forward, control = sysctls.split()
     on: dict[str, set[str]] = {}

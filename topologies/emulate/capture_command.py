@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 from common.shell import NetworkError
 from topologies.emulate import lifecycle, marks, up_down
+from topologies.emulate.emulation_state import pids_of
 from topologies.watch.capture import (
     Capture,
     Captured,
@@ -37,10 +38,10 @@ def capture(
     if network is None:
         raise NetworkError("no network is up (start one with: up)")
     chosen = candidates[0]
-    pids: Mapping[str, int] = up_down.lab_state(chosen).get("pids", {})
+    pids = pids_of(chosen)
     tap = tap_of(network, link)
 
-    def start(node: str, argv: Sequence[str], errors: Any) -> subprocess.Popen[bytes]:
+    def start(node: str, argv: Sequence[str], errors: IO[bytes]) -> subprocess.Popen[bytes]:
         space = f"/proc/{pids[node]}/ns/net" if node in pids else str(marks.namespace_path(chosen))
         return subprocess.Popen(
             ["nsenter", f"--net={space}", "--", *argv],

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controllers of a lab: one of each controller domain, and its standby. They are started, and
-the domain's switches are told where they listen."""
+"""The controllers of a network, one of each controller domain, and their standbys: starts them, and
+tells the domain's switches where they listen."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Controllers:
         too. Returns its northbound socket. NetworkError."""
         first = self.of(domain)
         if not self._lease_s:
-            raise NetworkError(f"{domain}: no standby without a lease (open_lab: lease_s)")
+            raise NetworkError(f"{domain}: no standby without a lease (open_emulation: lease_s)")
         if domain in self._standbys:
             raise NetworkError(f"{domain} has a standby already")
         port = first.port + STANDBY_PORT_OFFSET

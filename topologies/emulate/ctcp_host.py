@@ -142,6 +142,7 @@ class CircuitTcp:
 
     @property
     def alive(self) -> bool:
+        """Whether new connections still get Circuit TCP."""
         if self._built_in:
             return True
         return self._process is not None and self._process.poll() is None

@@ -96,6 +96,7 @@ class KernelFacts:
         return not self.vlan_8021q
 
     def to_dict(self) -> dict[str, object]:
+        """All facts by name, with what follows from them."""
         return {
             **dataclasses.asdict(self),
             "datapath": self.datapath,

@@ -111,6 +111,7 @@ class Links:
 
     @property
     def broken(self) -> tuple[str, ...]:
+        """The links that are cut."""
         return tuple(self._broken)
 
     def break_again(self, switch: str) -> None:
@@ -153,6 +154,7 @@ class Links:
         del self._broken[name]
 
     def links_of(self, switch: str) -> tuple[str, ...]:
+        """The links at a switch."""
         return tuple(k.name for k in self._network.links if switch in (k.a.node, k.b.node))
 
     def made(self, name: str) -> Made:

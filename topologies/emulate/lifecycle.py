@@ -19,7 +19,6 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from common.places import ROOT
 from common.shell import NetworkError, check, enter_network_namespace
@@ -55,6 +54,7 @@ class RunState:
 
     @property
     def owner_alive(self) -> bool:
+        """Whether the process that made the run still runs."""
         return marks.start_time_ticks(self.owner_pid) == self.owner_start_ticks
 
 
@@ -68,6 +68,7 @@ class Run:
         self._home_fd = home_fd
 
     def leave(self) -> None:
+        """Leave the run: end what carries its mark and remove its traces."""
         if self._home_fd < 0:
             return
         enter_network_namespace(self._home_fd)
@@ -96,6 +97,7 @@ def new_run_id(prefix: str) -> str:
 
 
 def require_root() -> None:
+    """Raise NetworkError unless this process is root."""
     if os.geteuid() != 0:
         raise NetworkError(
             "an emulated network needs root (network namespaces, Open vSwitch); valid: run it with "
@@ -161,10 +163,8 @@ def _write_state(run_id: str, kind: str, topology: str) -> None:
 def read_state(run_id: str) -> RunState | None:
     """None if the directory does not say (the run is a leftover)."""
     try:
-        raw: dict[str, Any] = json.loads(
-            (state_directory(run_id) / STATE_FILE).read_text(encoding="utf-8")
-        )
-        return RunState(**raw)
+        text = (state_directory(run_id) / STATE_FILE).read_text(encoding="utf-8")
+        return RunState(**json.loads(text))
     except (OSError, ValueError, TypeError):
         return None
 

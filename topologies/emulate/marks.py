@@ -20,14 +20,17 @@ RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 
 def namespace_name(run_id: str) -> str:
+    """The name of a run's network namespace."""
     return NAMESPACE_PREFIX + run_id
 
 
 def namespace_path(run_id: str) -> Path:
+    """The file of a run's network namespace."""
     return NAMESPACE_DIRECTORY / namespace_name(run_id)
 
 
 def state_directory(run_id: str) -> Path:
+    """The directory of a run's state, sockets and logs."""
     return STATE_ROOT / run_id
 
 

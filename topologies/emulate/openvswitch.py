@@ -57,11 +57,13 @@ class OpenVSwitch:
 
     @property
     def environment(self) -> dict[str, str]:
+        """What tools of Open vSwitch need to find this one."""
         where = str(self.directory)
         return {"OVS_RUNDIR": where, "OVS_DBDIR": where, "OVS_LOGDIR": where}
 
     @property
     def database_socket(self) -> Path:
+        """The socket of the switch database."""
         return self.directory / "db.sock"
 
     def start(self) -> None:
@@ -98,7 +100,7 @@ class OpenVSwitch:
         )
 
     def _wait_for(self, path: Path) -> None:
-        """Until somebody listens there: the file alone may be too early."""
+        """Until a server listens there: the file alone may be too early."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while not _listens(path):
             if self._daemons[-1].poll() is not None or time.monotonic() > deadline:
@@ -106,6 +108,7 @@ class OpenVSwitch:
             time.sleep(0.01)
 
     def log_tail(self, lines: int = 5) -> str:
+        """The last lines of the daemons' logs, for an error text."""
         text = ""
         for path in sorted(self.directory.glob("ovs*.log")):
             with contextlib.suppress(OSError):
@@ -115,10 +118,12 @@ class OpenVSwitch:
 
     @property
     def alive(self) -> bool:
+        """Whether both daemons run."""
         return bool(self._daemons) and all(d.poll() is None for d in self._daemons)
 
     @property
     def pids(self) -> tuple[int, ...]:
+        """The processes of both daemons."""
         return tuple(d.pid for d in self._daemons)
 
     @property

@@ -28,7 +28,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def packet_sockets(pid: int) -> Iterator[socket.socket]:
-    """The AF_PACKET sockets of a process that are bound to an interface, as copies of ours;
+    """The AF_PACKET sockets of a process that are bound to an interface, as copies in this process;
     each is closed when the next is asked for. OSError if the process may not be looked into."""
     pidfd = os.pidfd_open(pid)
     try:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two long-running programs of a lab besides Open vSwitch: wire-relay and the controller."""
+"""Start, stop and question wire-relay and the controller, the programs of a network besides Open
+vSwitch."""
 
 from __future__ import annotations
 
@@ -13,11 +14,12 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypedDict
 
 from common.places import ROOT, absent_programs, program
 from common.shell import NetworkError, die_with_parent, in_node
-from topologies.model.wire_plan import WirePlan, relay_configuration
+from topologies.model.wire_plan import RelayReady, WirePlan, relay_configuration
+from topologies.watch.counters import Record
 
 RELAY_START_TIMEOUT_S = 10.0
 RELAY_REPORT_TIMEOUT_S = 2.0
@@ -26,7 +28,15 @@ CONTROLLER_CONNECT_TIMEOUT_S = 15.0
 
 
 def relay_program() -> Path:
+    """The file of the built wire-relay."""
     return program("wire-relay")
+
+
+class RelayReport(TypedDict):
+    """wire-relay's statistics file."""
+
+    sequence: int
+    lines: dict[str, Record]  # "link/direction" -> counters
 
 
 class Relay:
@@ -41,7 +51,7 @@ class Relay:
         self._process: subprocess.Popen[bytes] | None = None
         self._asked_after = 0
 
-    def start(self, wire_pid: int, wire: WirePlan, *, seed: int = 1) -> Mapping[str, Any]:
+    def start(self, wire_pid: int, wire: WirePlan, *, seed: int = 1) -> RelayReady:
         """Start and wait until all lines stand; returns the accepted configuration."""
         if not self._program.exists():
             raise NetworkError(
@@ -57,21 +67,23 @@ class Relay:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise NetworkError(f"wire-relay did not start: {self.complaint()}")
             time.sleep(0.01)
-        ready: Mapping[str, Any] = json.loads(self._ready.read_text(encoding="utf-8"))
+        ready: RelayReady = json.loads(self._ready.read_text(encoding="utf-8"))
         return ready
 
     @property
     def alive(self) -> bool:
+        """Whether it runs."""
         return self._process is not None and self._process.poll() is None
 
     def complaint(self) -> str:
+        """The end of its log."""
         with contextlib.suppress(OSError):
             return self._log.read_text(encoding="utf-8", errors="replace").strip()[-500:]
         return ""
 
-    def _read(self) -> Mapping[str, Any]:
+    def _read(self) -> RelayReport:
         try:
-            found: Mapping[str, Any] = json.loads(self._stats.read_text(encoding="utf-8"))
+            found: RelayReport = json.loads(self._stats.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {"sequence": 0, "lines": {}}
         return found
@@ -84,7 +96,7 @@ class Relay:
         self._asked_after = int(self._read()["sequence"])
         self._process.send_signal(signal.SIGUSR1)
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Record]:
         """ "link/direction" -> statistics, no older than the last `ask_report()`."""
         deadline = time.monotonic() + RELAY_REPORT_TIMEOUT_S
         while True:
@@ -96,9 +108,11 @@ class Relay:
             time.sleep(0.005)
 
     def tell_to_stop(self) -> None:
+        """Ask it to end (SIGTERM); does not wait."""
         tell_to_stop(self._process)
 
     def stop(self) -> None:
+        """End it and wait for its end."""
         end_process(self._process)
 
 
@@ -146,9 +160,11 @@ class Controller:
 
     @property
     def alive(self) -> bool:
+        """Whether it runs."""
         return self._process is not None and self._process.poll() is None
 
     def log_tail(self, lines: int = 8) -> str:
+        """The last lines of its logs, for an error text."""
         tail: list[str] = []
         for path in (self.log, self.log.with_suffix(".stderr")):
             with contextlib.suppress(OSError):
@@ -175,6 +191,7 @@ class Controller:
         return True
 
     def wait_listening(self) -> None:
+        """Wait until it answers; NetworkError with the log's end otherwise."""
         deadline = time.monotonic() + CONTROLLER_START_TIMEOUT_S
         while not self._answers():
             self._give_up_after(deadline, f"does not answer at {self.socket}")
@@ -217,9 +234,11 @@ class Controller:
         return self._process.pid if self._process is not None and self.alive else None
 
     def tell_to_stop(self) -> None:
+        """Ask it to end (SIGTERM); does not wait."""
         tell_to_stop(self._process)
 
     def stop(self) -> None:
+        """End it and wait for its end."""
         end_process(self._process)
 
 
@@ -264,12 +283,14 @@ def start_process(
 
 
 def tell_to_stop(process: subprocess.Popen[bytes] | None) -> None:
+    """Ask it to end (SIGTERM); does not wait."""
     if process is not None and process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
 
 
 def end_process(process: subprocess.Popen[bytes] | None, *, grace_s: float = 3.0) -> None:
+    """End a process: SIGTERM, and SIGKILL after `grace_s`."""
     if process is None:
         return
     tell_to_stop(process)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A controller that runs somewhere else: in another container, beside which the lab's state
+"""A controller that runs somewhere else: in another container, beside which the network's state
 directory is mounted at the same path (docker-compose.yml).
 
-The lab asks for it by a file; `python -m controller attend` there starts what is asked for, and
+The network asks for it by a file; `python -m controller attend` there starts what is asked for, and
 again after its own restart. Northbound REST is a Unix socket in the shared directory. OpenFlow is
-TCP over the network between the containers: the lab's switches, in a network namespace of the run's
-own, connect to its loopback address, from where socat takes it on by a Unix socket into the
+TCP over the network between the containers: the switches, in a network namespace of the run's own,
+connect to its loopback address, from where socat takes it on by a Unix socket into the
 container's namespace.
 """
 
@@ -78,16 +78,18 @@ class RemoteController(Controller):
 
     @property
     def store(self) -> Path:
+        """The file of its paths."""
         return self._run_directory / f"controller-{self.domain}" / "store.sqlite"
 
     def start(self, network_file: Path) -> None:
+        """Ask the other container to start it. NetworkError."""
         attendant = attendant_file(marks.STATE_ROOT)
         deadline = time.monotonic() + CONTROLLER_START_TIMEOUT_S
         while not attendant.exists():
             if time.monotonic() > deadline:
                 raise NetworkError(
-                    f"{HOST_VARIABLE}={self.host}: nobody attends {marks.STATE_ROOT} there; valid: "
-                    f"`python -m controller attend {marks.STATE_ROOT}` in the other container"
+                    f"{HOST_VARIABLE}={self.host}: no process attends {marks.STATE_ROOT} there; "
+                    f"valid: there, `python -m controller attend {marks.STATE_ROOT}`"
                 )
             time.sleep(0.1)
         owner = attendant.stat()
@@ -121,23 +123,28 @@ class RemoteController(Controller):
 
     @property
     def exit_code(self) -> int | None:
+        """None: it runs, or never did."""
         with contextlib.suppress(OSError, ValueError, KeyError):
             return int(json.loads(self._ended.read_text(encoding="utf-8"))["code"])
         return None
 
     @property
     def pid(self) -> int | None:
+        """None: the process is in another container."""
         return None
 
     def kill(self) -> None:
+        """Refuse: NetworkError, since the process is in another container."""
         raise NetworkError(f"the controller of {self.domain} runs at {self.host}: kill it there")
 
     def tell_to_stop(self) -> None:
+        """Ask the other container to end it; does not wait."""
         self._request.unlink(missing_ok=True)
         for socat in self._socats:
             tell_to_stop(socat)
 
     def stop(self) -> None:
+        """End it and wait for its end."""
         self.tell_to_stop()
         for socat in self._socats:
             end_process(socat)

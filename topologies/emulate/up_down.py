@@ -12,12 +12,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from common.places import ROOT
 from common.shell import NetworkError
 from topologies.emulate import background_process, lifecycle, marks
 from topologies.emulate.emulation import Emulation, open_emulation
+from topologies.emulate.emulation_state import emulation_state, pids_of
 from topologies.emulate.lifecycle import KIND_UP, RunState
 from topologies.emulate.processes import get_json
 from topologies.model.network import Network, Segment
@@ -55,7 +55,7 @@ def keep(run_id: str, topology: str, network_file: Path, report_fd: int) -> int:
     except NetworkError as error:
         say(background_process.FAILED, str(error))
         return 1
-    except Exception as error:  # a fault of ours: say it where somebody reads it
+    except Exception as error:  # a bug: say it where the caller reads it
         say(background_process.FAILED, f"{type(error).__name__}: {error}")
         raise
     return 0
@@ -172,17 +172,8 @@ def down(progress: Callable[[str], None], *, everything: bool = False) -> int:
 # -- status -------------------------------------------------------------------------------------
 
 
-def lab_state(run_id: str) -> dict[str, Any]:
-    """What the lab wrote when it was ready; {} before."""
-    path = marks.state_directory(run_id) / "lab.json"
-    try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found
-
-
 def network_of(run_id: str) -> Network | None:
+    """The network that a run has built or is building; None if it does not say."""
     path = marks.state_directory(run_id) / "network.json"
     try:
         return Network.from_json(path.read_text(encoding="utf-8"))
@@ -192,12 +183,13 @@ def network_of(run_id: str) -> Network | None:
 
 def status_of(run_id: str) -> str:
     """One run in words: owner, hosts, controller, paths, troubles."""
-    state, emulation, network = lifecycle.read_state(run_id), lab_state(run_id), network_of(run_id)
+    state, network = lifecycle.read_state(run_id), network_of(run_id)
+    emulation = emulation_state(run_id)
     if state is None or not state.owner_alive:
         return f"{run_id}: leftovers of a run that ended (remove them with: down)\n"
     minutes = (time.time() - state.started) / 60
     lines = [f"{run_id}: {state.kind}, {state.topology or 'no name'}, {minutes:.0f} min old"]
-    if network is None or not emulation:
+    if network is None or emulation is None:
         return f"{lines[0]}, being built\n"
     facts = emulation["facts"]
     lines.append(
@@ -238,7 +230,7 @@ def _controller_lines(domain: str, socket: Path) -> list[str]:
     switches: Mapping[str, bool] = health.get("switches", {})
     connected = sum(1 for up in switches.values() if up)
     lines = [f"  controller of {domain}: {connected} of {len(switches)} switches connected"]
-    paths: list[dict[str, Any]] = answer if isinstance(answer, list) else []
+    paths = answer if isinstance(answer, list) else []
     for path in paths:
         lines.append(
             f"    path {path['name']}: {path['state']}, {path['rate_bps'] / 1e6:g} Mbit/s, "
@@ -292,7 +284,7 @@ def shell_command(
     if not candidates:
         raise NetworkError("no network is up (start one with: up)")
     chosen = candidates[0]
-    pids: Mapping[str, int] = lab_state(chosen).get("pids", {})
+    pids = pids_of(chosen)
     pid = pids.get(host)
     if pid is None:
         valid = ", ".join(pids) or "none yet: the network is being built"

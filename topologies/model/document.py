@@ -61,6 +61,7 @@ class Document:
         return self.lines.get(place, 1)
 
     def report(self, place: Place, found: str, valid: str) -> None:
+        """Note a mistake at `place`."""
         self.errors.append(Error(self.file, self.line(place), found, valid))
 
 

@@ -206,6 +206,7 @@ def expand(spec: TopologySpec, counts: Mapping[str, int]) -> Network:
 
 
 def lane_count(spec: TopologySpec, counts: Mapping[str, int]) -> int:
+    """The number of lanes, of the parameter if it is one."""
     lanes = spec.addresses.lanes
     return lanes if isinstance(lanes, int) else counts[lanes]
 
@@ -218,6 +219,7 @@ def lane_subnet(spec: TopologySpec, lane: int) -> ipaddress.IPv4Network:
 
 
 def lane_group(spec: TopologySpec, lane: int) -> ipaddress.IPv4Address:
+    """The multicast group of a lane, counted from 1. ValueError."""
     return spec.addresses.multicast_group + (lane - 1)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network that loses frames before its multicast trees branch. Pure."""
+"""Loss on the publisher's hand-off link: what is lost there is missing at all subscribers. Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from topologies.model.network import Link, Network
 
 
 def with_handoff_loss(network: Network, loss: float) -> Network:
-    """`network` whose publisher's hand-off link loses each frame of his with probability `loss`.
+    """Return `network` with `loss` on the publisher's hand-off link, for frames from the publisher.
 
-    The hand-off link joins his static segment to the path service: what is lost there is missing
-    at all subscribers, as DRFSM21 5.2 (Table 5) supposes of the publisher's regional network.
+    The hand-off link joins the publisher's static segment to the path service: what is lost
+    there is missing at all subscribers, as DRFSM21 5.2 (Table 5) supposes of the publisher's
+    regional network.
     Frames towards the publisher are not lost. Raises ValueError for no probability.
     """
     if not 0 <= loss < 1:

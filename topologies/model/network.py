@@ -14,7 +14,6 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 
 class ControlledBy(StrEnum):
@@ -47,6 +46,7 @@ class Impairment:
 
     @property
     def is_plain(self) -> bool:
+        """Whether nothing is impaired."""
         return self == Impairment()
 
 
@@ -74,6 +74,7 @@ class Link:
 
     @property
     def is_plain(self) -> bool:
+        """Whether nothing is impaired."""
         return self.forward.is_plain and self.backward.is_plain
 
 
@@ -108,6 +109,7 @@ class Host:
     lanes: tuple[Nic, ...] = ()  # NICs on the path service of lanes 2, 3, ...; lane 1 is nic1
 
     def path_nic(self, lane: int = 1) -> Nic:
+        """The interface that carries the path's address; of several paths, that of `lane`."""
         return self.nic1 if lane == 1 else self.lanes[lane - 2]
 
 
@@ -152,13 +154,16 @@ class Network:
 
     @property
     def publisher(self) -> Host:
+        """The one host that publishes."""
         return next(h for h in self.hosts if h.role is Role.PUBLISHER)
 
     @property
     def subscribers(self) -> tuple[Host, ...]:
+        """The hosts that subscribe, in the order of `hosts`."""
         return tuple(h for h in self.hosts if h.role is Role.SUBSCRIBER)
 
     def host(self, name: str) -> Host:
+        """The host of this name, which there must be."""
         return next(h for h in self.hosts if h.name == name)
 
     @property
@@ -171,6 +176,7 @@ class Network:
         return self.multicast_group if lane == 1 else self.lane_groups[lane - 2]
 
     def segment_of(self, host: str, lane: int = 1) -> Segment:
+        """The segment that a host is in, on `lane`."""
         return next(s for s in self.segments if host in s.hosts and s.lane == lane)
 
     def nics_of(self, segment: Segment) -> tuple[Nic, ...]:
@@ -178,11 +184,13 @@ class Network:
         return tuple(self.host(name).path_nic(segment.lane) for name in segment.hosts)
 
     def to_json(self) -> str:
+        """The network as text; `from_json` reads it."""
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Network:
-        raw: dict[str, Any] = json.loads(text)
+        """Read what `to_json` wrote. ValueError, KeyError, TypeError."""
+        raw = json.loads(text)
         return cls(
             name=raw["name"],
             description=raw["description"],

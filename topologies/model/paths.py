@@ -37,14 +37,17 @@ class Hop:
 
     @property
     def delay_ms(self) -> float:
+        """The delay in the direction of the hop."""
         return (self.link.forward if self.forward else self.link.backward).delay_ms
 
     @property
     def source(self) -> str:
+        """The node where the hop begins."""
         return (self.link.a if self.forward else self.link.b).node
 
     @property
     def target(self) -> str:
+        """The node where the hop ends."""
         return (self.link.b if self.forward else self.link.a).node
 
 
@@ -154,10 +157,12 @@ def path_to(network: Network, subscriber: str) -> tuple[Hop, ...]:
 
 
 def one_way_ms(path: Iterable[Hop]) -> float:
+    """The sum of the hops' delays."""
     return round(sum(hop.delay_ms for hop in path), 3)
 
 
 def reversed_path(path: tuple[Hop, ...]) -> tuple[Hop, ...]:
+    """The same way back."""
     return tuple(Hop(hop.link, not hop.forward) for hop in reversed(path))
 
 

@@ -15,7 +15,7 @@ def with_round_trip(network: Network, rtt_ms: float) -> Network:
     Over the path all of it lies on the hand-off links of the subscribers' segments, so that a
     frame meets one delayed link, as in geni5; all other delays, and jitter, become 0. Rates,
     queues and losses stay. Raises ValueError if a subscriber's segment ends at the publisher's
-    hand-off link: no link is his alone, then.
+    hand-off link: then no link is the publisher's alone.
     """
     half = Impairment(delay_ms=round(rtt_ms / 2, 3))
     publisher = network.publisher.name

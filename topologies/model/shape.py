@@ -124,7 +124,7 @@ _NODE_MODELS: dict[str, type[BaseModel]] = {
 }
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
+def _model_in(annotation: object) -> type[BaseModel] | None:
     """The one model inside an annotation such as dict[str, Model] or Model | None."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation

@@ -11,7 +11,7 @@ import ipaddress
 import json
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -33,10 +33,10 @@ VLAN_RANGE_VALID = f"[first, last], {VLAN_MIN} to {VLAN_MAX}, e.g. [1100, 1199]"
 SAME_AS_PATH = "same_as_path"
 
 
-def _checked(parse: Callable[[object], Any]) -> PlainValidator:
+def _checked(parse: Callable[[object], object]) -> PlainValidator:
     """A validator whose error text is the ValueError's: what would be valid."""
 
-    def run(value: object) -> Any:
+    def run(value: object) -> object:
         try:
             return parse(value)
         except ValueError as error:
@@ -139,7 +139,7 @@ def is_name(text: str) -> bool:
     return re.fullmatch(NAME_PATTERN, text) is not None
 
 
-def _json(schema: dict[str, Any]) -> WithJsonSchema:
+def _json(schema: dict[str, object]) -> WithJsonSchema:
     return WithJsonSchema(schema)
 
 

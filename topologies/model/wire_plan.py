@@ -21,10 +21,34 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from common.contracts import FRAME_BYTES
 from topologies.model.network import Impairment, Link, Network
+
+TcRecord = Mapping[str, Any]  # an object of `tc -j`: its keys depend on the kind of what it shows
+RelayLine = TypedDict(
+    "RelayLine",
+    {
+        "link": str,
+        "direction": str,
+        "in": str,
+        "out": str,
+        "delay_us": int,
+        "jitter_us": int,
+        "loss": float,
+        "seed": int,
+        "slots": int,
+    },
+)
+
+
+class RelayReady(TypedDict):
+    """wire-relay's ready file: what it has accepted."""
+
+    sched_fifo: bool
+    lines: Sequence[RelayLine]
+
 
 WIRE = "wire"
 FORWARD, BACKWARD = "forward", "backward"
@@ -84,10 +108,12 @@ class WirePlan:
 
     @property
     def directions(self) -> tuple[WireDirection, ...]:
+        """All directions of impaired links."""
         return tuple(d for link in self.links for d in link.directions)
 
     @property
     def relayed(self) -> tuple[WireDirection, ...]:
+        """The directions that wire-relay carries."""
         return tuple(d for d in self.directions if d.mechanism == "relay")
 
 
@@ -234,16 +260,16 @@ def relay_configuration(wire: WirePlan, *, ready: Path, stats: Path, seed: int) 
 
 def read_back(
     wire: WirePlan,
-    qdiscs: Sequence[Mapping[str, Any]],
-    filters: Mapping[str, Sequence[Mapping[str, Any]]],
-    relay_ready: Mapping[str, Any] | None,
+    qdiscs: Sequence[TcRecord],
+    filters: Mapping[str, Sequence[TcRecord]],
+    relay_ready: RelayReady | None,
 ) -> tuple[LinkReadback, ...]:
     """Compare the plan with what is there.
 
     `qdiscs`: `tc -r -j qdisc show` of the namespace `wire` (raw: with tbf's limit). `filters`:
     interface -> `tc -j filter show dev INTERFACE ingress`. `relay_ready`: the relay's ready file.
     """
-    lines = {(n["link"], n["direction"]): n for n in (relay_ready or {}).get("lines", ())}
+    lines = {(n["link"], n["direction"]): n for n in (relay_ready["lines"] if relay_ready else ())}
     return tuple(
         _read_back_one(
             d,
@@ -257,9 +283,9 @@ def read_back(
 
 def _read_back_one(
     d: WireDirection,
-    qdiscs: Sequence[Mapping[str, Any]],
-    filters: Sequence[Mapping[str, Any]],
-    line: Mapping[str, Any] | None,
+    qdiscs: Sequence[TcRecord],
+    filters: Sequence[TcRecord],
+    line: RelayLine | None,
 ) -> LinkReadback:
     problems: list[str] = []
     notes: list[str] = []
@@ -323,7 +349,7 @@ def _close(asked: float | None, found: float | None, tolerance: float) -> bool:
     return abs(asked - found) <= tolerance + relative
 
 
-def tbf_limit_bytes(options: Mapping[str, Any]) -> int | None:
+def tbf_limit_bytes(options: TcRecord) -> int | None:
     """The queue limit from tbf's options: `limit` itself (tc -r), else from `lat`, the time in
     microseconds that (limit - burst) bytes take."""
     if "limit" in options:
@@ -333,7 +359,7 @@ def tbf_limit_bytes(options: Mapping[str, Any]) -> int | None:
     return None
 
 
-def redirect_target(filters: Sequence[Mapping[str, Any]]) -> str | None:
+def redirect_target(filters: Sequence[TcRecord]) -> str | None:
     """The interface that a mirred redirect among `filters` sends all frames to."""
     for entry in filters:
         for action in entry.get("options", {}).get("actions", ()):

@@ -35,8 +35,8 @@ RTT_MS = 40.0
 HOLDER = """
 import sys, time
 from pathlib import Path
-from topologies import lifecycle
-from topologies.ctcp_host import CircuitTcp
+from topologies.emulate import lifecycle
+from topologies.emulate.ctcp_host import CircuitTcp
 with lifecycle.enter(sys.argv[1]) as run:
     CircuitTcp(run.run_id, run.state_dir / "ctcp.log", options=tuple(sys.argv[2:])).start(50)
     print("ready", flush=True)

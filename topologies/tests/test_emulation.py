@@ -30,10 +30,10 @@ DELAYED = Impairment(rate_bps=100_000_000, delay_ms=18.0, queue_bytes=500_000)
 
 
 @contextmanager
-def lab_of(network: Network, facts: KernelFacts | None = None) -> Iterator[Emulation]:
+def network_up(network: Network, facts: KernelFacts | None = None) -> Iterator[Emulation]:
     if not relay_program().exists():
-        pytest.skip(f"{relay_program()} is not built (make build): NOTHING of the lab was tested")
-    run_id = lifecycle.new_run_id("test-lab")
+        pytest.skip(f"{relay_program()} is not built (make build): NOTHING was tested")
+    run_id = lifecycle.new_run_id(f"test-emulation-{os.getpid()}")
     with (
         lifecycle.enter(run_id) as run,
         open_emulation(network, run.state_dir, facts=facts) as emulation,
@@ -59,7 +59,7 @@ def round_trips_ms(emulation: Emulation, host: str, target: str, count: int = 20
 @pytest.mark.parametrize("mechanism", ["relay", "netem"])
 def test_delay_is_as_asked(mechanism: str) -> None:
     network = two_hosts(DELAYED, control=Impairment(delay_ms=10.0))
-    with lab_of(network, facts_with(mechanism)) as emulation:
+    with network_up(network, facts_with(mechanism)) as emulation:
         assert {r.mechanism for r in emulation.readback} == {mechanism}
         assert all(r.ok for r in emulation.readback) and len(emulation.readback) == 4
         assert {r.asked == r.found for r in emulation.readback} == {True}
@@ -109,7 +109,7 @@ for i in range(86):
 def test_tcp_and_udp_cross_unharmed() -> None:
     """Ping alone would not show checksums that offloads left open."""
     network = two_hosts(DELAYED)
-    with lab_of(network) as emulation:
+    with network_up(network) as emulation:
         server = emulation.popen(
             "p", [sys.executable, "-c", TCP_SERVER], stdout=subprocess.PIPE, stderr=sys.stderr
         )
@@ -145,7 +145,7 @@ def test_what_a_stalled_switch_loses_is_counted() -> None:
     if probe().datapath != "user":
         pytest.skip("kernel datapath: it has no packet sockets, their drops were NOT tested")
     network = two_hosts(Impairment())
-    with lab_of(network) as emulation:
+    with network_up(network) as emulation:
         target = network.publisher.nic1.ip
         assert len(round_trips_ms(emulation, "q", target, count=3)) == 3
 
@@ -180,7 +180,7 @@ def test_what_a_stalled_switch_loses_is_counted() -> None:
 def test_loss_is_as_asked_and_tags_survive(mechanism: str) -> None:
     """Frames cross the uplink with the segment's VLAN tag; a quarter of them is lost."""
     network = two_hosts(Impairment(), uplink=Impairment(delay_ms=1.0, loss=0.25))
-    with lab_of(network, facts_with(mechanism)) as emulation:
+    with network_up(network, facts_with(mechanism)) as emulation:
         ofctl = ["ovs-ofctl", "-O", "OpenFlow13"]
         check([*ofctl, "add-flow", "up", "priority=1,dl_vlan=100,actions=drop"])
         # Broadcasts leave by the uplink as well; q answers them (1 = on), which does not matter.
@@ -201,7 +201,7 @@ def test_loss_is_as_asked_and_tags_survive(mechanism: str) -> None:
 def test_rate_alone_is_redirected_and_shaped() -> None:
     asked = Impairment(rate_bps=10_000_000, queue_bytes=3_000_000)
     network = two_hosts(asked)
-    with lab_of(network) as emulation:
+    with network_up(network) as emulation:
         assert [(r.mechanism, r.ok) for r in emulation.readback] == [("redirect", True)] * 2
         send = "import socket,sys\nu=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n"
         send += "for i in range(860): u.sendto(bytes(1448),(sys.argv[1],7000))\n"
@@ -230,17 +230,17 @@ def test_mismatch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(wire).replace("rate 100000000bit", "rate 50000000bit")
 
     monkeypatch.setattr(wire_plan, "tc_batch", half_the_rate)
-    with pytest.raises(NetworkError) as error, lab_of(two_hosts(DELAYED)):
+    with pytest.raises(NetworkError) as error, network_up(two_hosts(DELAYED)):
         pass
     text = str(error.value)
     assert "link q:sw forward: asked rate 100 Mbit/s" in text
     assert "found rate 50 Mbit/s" in text
-    assert not [r for r in lifecycle.live_runs() if r.startswith("test-lab")]
+    assert not [r for r in lifecycle.live_runs() if r.startswith(f"test-emulation-{os.getpid()}-")]
 
 
 @pytest.mark.root
 def test_programs_run_in_their_host_with_the_mark() -> None:
-    with lab_of(two_hosts(Impairment())) as emulation:
+    with network_up(two_hosts(Impairment())) as emulation:
         assert emulation.nic1_of("p") == (
             "p-nic1"
             if emulation.facts.edge_tags
@@ -273,7 +273,7 @@ def test_programs_run_in_their_host_with_the_mark() -> None:
         assert counters["classes"]["p/p-nic1/1:10"]["drops"] == 0
         assert counters["groups"]["sw/1"]["buckets"]
         assert emulation.health() == []
-    assert process.wait(timeout=5) == -9, "a program outlived its lab"
+    assert process.wait(timeout=5) == -9, "a program outlived its network"
 
 
 @pytest.mark.root
@@ -282,7 +282,7 @@ def test_node_named_wire_is_refused() -> None:
     hosts = (network.hosts[0], dataclasses.replace(network.hosts[1], name="wire"))
     with (
         pytest.raises(NetworkError, match="node 'wire'"),
-        lab_of(dataclasses.replace(network, hosts=hosts)),
+        network_up(dataclasses.replace(network, hosts=hosts)),
     ):
         pass
 
@@ -295,7 +295,7 @@ def test_relay_says_why_it_does_not_start(tmp_path: Path) -> None:
     wire = wire_plan.plan(two_hosts(DELAYED), "relay")
     with pytest.raises(NetworkError, match="did not start"):
         relay.start(1, wire)
-    with pytest.raises(NetworkError, match="not built"):
+    with pytest.raises(NetworkError, match="found no program"):
         Relay(tmp_path, program=tmp_path / "absent").start(1, wire)
 
 

@@ -21,7 +21,7 @@ from topologies.emulate.faults import (
 from topologies.model import wire_plan
 from topologies.model.network import Impairment
 from topologies.tests.networks import two_hosts
-from topologies.tests.test_emulation import DELAYED, lab_of
+from topologies.tests.test_emulation import DELAYED, network_up
 
 PATIENCE_S = 10.0
 
@@ -56,7 +56,7 @@ def wait_for_port(switch: str, number: int, up: bool) -> None:
 @pytest.mark.root
 @pytest.mark.parametrize(("link", "port"), [("q:sw", 3), ("p:sw", 2)], ids=["wire", "veth"])
 def test_cut_is_seen_by_the_ports_unless_it_is_silent(link: str, port: int) -> None:
-    with lab_of(two_hosts(DELAYED)) as emulation:
+    with network_up(two_hosts(DELAYED)) as emulation:
         wait_until_reaches(emulation)
         emulation.cut(link)
         wait_for_port("sw", port, False)
@@ -78,7 +78,7 @@ def test_cut_is_seen_by_the_ports_unless_it_is_silent(link: str, port: int) -> N
 
 @pytest.mark.root
 def test_a_cut_wire_does_not_keep_the_relay_busy() -> None:
-    with lab_of(two_hosts(DELAYED)) as emulation:
+    with network_up(two_hosts(DELAYED)) as emulation:
         if emulation.relay_fifo is None:
             pytest.skip("this kernel has netem: wire-relay was NOT tested")
         emulation.cut("q:sw")
@@ -109,7 +109,7 @@ def cpu_s(pid: int) -> float:
 @pytest.mark.root
 @pytest.mark.parametrize("uplink", [Impairment(), Impairment(rate_bps=50_000_000)])
 def test_link_between_switches(uplink: Impairment) -> None:
-    with lab_of(two_hosts(Impairment(), uplink=uplink)) as emulation:
+    with network_up(two_hosts(Impairment(), uplink=uplink)) as emulation:
         for _round in range(2):
             emulation.cut("sw:up")
             # The end that is taken down, the one that loses its carrier; patch ports go.
@@ -131,7 +131,7 @@ def wait_until(condition: object) -> None:
 
 @pytest.mark.root
 def test_switch_without_power_and_back() -> None:
-    with lab_of(two_hosts(DELAYED, uplink=Impairment(rate_bps=50_000_000))) as emulation:
+    with network_up(two_hosts(DELAYED, uplink=Impairment(rate_bps=50_000_000))) as emulation:
         flows = flows_of("sw")
         emulation.stop_switch("sw")
         assert not reaches(emulation)

@@ -130,7 +130,7 @@ def test_hosts_table_of_a_network() -> None:
     assert lines[2].split() == ["q", "q", "10.9.1.2", "10.8.2.2", "36", "ms"]
 
 
-def test_open_lab_wants_an_entered_run(tmp_path: Path) -> None:
+def test_open_emulation_wants_an_entered_run(tmp_path: Path) -> None:
     with (
         pytest.raises(NetworkError, match=r"lifecycle\.enter"),
         open_emulation(two_hosts(Impairment()), tmp_path),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probe frames, and the delay of links by them: asked, and changed behind the lab's back."""
+"""Probe frames, and the delay of links by them: asked, and changed behind the network's back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from common.shell import check, in_node
 from topologies.model.network import Impairment
 from topologies.tests.networks import two_hosts
-from topologies.tests.test_emulation import facts_with, lab_of
+from topologies.tests.test_emulation import facts_with, network_up
 from topologies.watch.link_probes import (
     LEAST_FRAME_BYTES,
     LinkProbe,
@@ -46,7 +46,7 @@ def test_links_have_the_delay_asked(mechanism: str) -> None:
     """18 ms forward and backward at q's link, 7 ms at its control link; whatever the machine adds,
     no probe is faster, and the least of ten is within 2 ms."""
     network = two_hosts(Impairment(100_000_000, 18.0), control=Impairment(delay_ms=7.0))
-    with lab_of(network, facts_with(mechanism)) as emulation:
+    with network_up(network, facts_with(mechanism)) as emulation:
         found = {(p.link, p.direction): p for p in emulation.probe_links()}
         assert {link for link, _ in found} == {"q:sw", "r:q"}
         for (link, _), p in found.items():
@@ -60,8 +60,8 @@ def test_links_have_the_delay_asked(mechanism: str) -> None:
 
 @pytest.mark.root
 def test_links_are_read_again() -> None:
-    """A rate that somebody changes after the lab was opened."""
-    with lab_of(two_hosts(Impairment(100_000_000, 18.0, queue_bytes=500_000))) as emulation:
+    """A rate that changes after the network was opened."""
+    with network_up(two_hosts(Impairment(100_000_000, 18.0, queue_bytes=500_000))) as emulation:
         assert emulation.read_links() == emulation.readback
         (interface,) = (
             d.egress

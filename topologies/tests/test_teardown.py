@@ -25,20 +25,23 @@ pytestmark = pytest.mark.root
 CLI = [sys.executable, "-m", "downpour"]
 TIMEOUT_S = 60.0
 
-# Holds a lab like an experiment does, until it is told to end by a line on its standard input.
+# Holds a network like an experiment does, until it is told to end by a line on its standard input.
 HOLDER = """
 import sys
-from topologies import lifecycle
-from topologies.lab import open_lab
-from topologies.model import Impairment
+from topologies.emulate import lifecycle
+from topologies.emulate.emulation import open_emulation
+from topologies.model.network import Impairment
 from topologies.tests.networks import two_hosts
 network = two_hosts(Impairment(delay_ms=5.0))
 say = lambda text: print(text, flush=True)
-with lifecycle.enter(sys.argv[1]) as run, open_lab(network, run.state_dir, progress=say) as lab:
+with (
+    lifecycle.enter(sys.argv[1]) as run,
+    open_emulation(network, run.state_dir, progress=say) as emulation,
+):
     say("ready")
     sys.stdin.readline()
     ping = ["ping", "-n", "-q", "-c", "2", "-i", "0.1", network.publisher.nic1.ip]
-    say(lab.run("q", ping).returncode)
+    say(emulation.run("q", ping).returncode)
 """
 
 
@@ -152,7 +155,7 @@ def test_up_interrupted(before: Before) -> None:
     assert differences(before) == []
 
 
-def test_lab_interrupted_and_killed(before: Before) -> None:
+def test_network_interrupted_and_killed(before: Before) -> None:
     for number, at in ((signal.SIGINT, "interfaces"), (signal.SIGINT, "ready")):
         run_id = lifecycle.new_run_id("test-holder")
         holder = start([sys.executable, "-c", HOLDER, run_id])

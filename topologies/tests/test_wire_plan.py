@@ -11,13 +11,13 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from topologies.model import wire_plan
 from topologies.model.network import Impairment
-from topologies.model.wire_plan import WirePlan, plan, read_back
+from topologies.model.wire_plan import RelayReady, WirePlan, plan, read_back
 from topologies.tests.networks import two_hosts
 
 ASKED = Impairment(
@@ -71,7 +71,7 @@ def redirect(to_dev: str) -> list[dict[str, Any]]:
 FILTERS = {"w0a": redirect("w0b"), "w0b": redirect("w0a")}
 
 
-def ready(**changes: Any) -> dict[str, Any]:
+def ready(**changes: Any) -> RelayReady:
     line = {
         "link": "q:sw",
         "delay_us": 18000,
@@ -80,13 +80,14 @@ def ready(**changes: Any) -> dict[str, Any]:
         "seed": 1,
         "slots": 512,
     }
-    return {
+    found = {
         "sched_fifo": True,
         "lines": [
             {**line, "direction": "forward", "in": "w0a", "out": "w0b", **changes},
             {**line, "direction": "backward", "in": "w0b", "out": "w0a"},
         ],
     }
+    return cast(RelayReady, found)
 
 
 def test_plain_links_are_left_alone() -> None:

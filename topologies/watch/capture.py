@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 from common.shell import NetworkError
 from topologies.model.network import Network
@@ -43,6 +43,7 @@ class Tap:
 
     @property
     def stem(self) -> str:
+        """The name of its file, without suffix."""
         return self.asked.replace(":", "-").replace("/", "-")
 
 
@@ -56,15 +57,17 @@ class Captured:
     file: str
     size_bytes: int
     frames: int  # captured, all in all
-    dropped: int  # by the kernel, besides: tcpdump was not quick enough
+    dropped: int  # by the kernel, in addition: tcpdump was not quick enough
     ring: bool
     problem: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
+        """As JSON has it."""
         return asdict(self)
 
 
 def links_of(network: Network) -> list[str]:
+    """All links that `CAPTURE` may name."""
     return [link.name for link in network.links]
 
 
@@ -120,7 +123,7 @@ def _first_frame(path: Path) -> tuple[int, ...]:
     return struct.unpack("=II", stamp) if len(stamp) == 8 else (2**32, 0)
 
 
-Start = Callable[[str, Sequence[str], Any], "subprocess.Popen[bytes]"]
+Start = Callable[[str, Sequence[str], IO[bytes]], "subprocess.Popen[bytes]"]
 
 
 class Capture:
@@ -148,6 +151,7 @@ class Capture:
 
     @property
     def alive(self) -> bool:
+        """Whether tcpdump runs."""
         return self._process.poll() is None
 
     def listening(self) -> bool:
@@ -162,6 +166,7 @@ class Capture:
         return self._said.read_text(encoding="utf-8", errors="replace")
 
     def tell_to_stop(self) -> None:
+        """Ask tcpdump to end; does not wait."""
         with contextlib.suppress(ProcessLookupError):
             if self.alive:
                 self._process.send_signal(signal.SIGINT)  # it writes what it has

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters of a running network: what the tools print -> the records of `Lab.counters()`.
+"""Counters of a running network: what the tools print -> the records of `Emulation.counters()`.
 
-All functions here are pure; lab.py runs the tools.
+All functions here are pure; `topologies.emulate.counter_reading` runs the tools.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
 from common.shell import NetworkError, namespace_of
 from topologies.model.wire_plan import WirePlan
@@ -43,7 +43,7 @@ ETH_P_ALL: Final = 0x0003
 PACKET_OUTGOING: Final = 4
 SO_ATTACH_FILTER: Final = 26
 SO_TIMESTAMPNS: Final = 35
-# Accept frames whose EtherType is ours, at its place without and with a VLAN tag.
+# Accept frames of the probes' EtherType, at its place without and with a VLAN tag.
 _FILTER: Final = (
     (0x28, 0, 0, 12),
     (0x15, 3, 0, ETHERTYPE),
@@ -70,7 +70,8 @@ class LinkProbe:
     median_ms: float | None
     most_ms: float | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
+        """As JSON has it."""
         return asdict(self)
 
 

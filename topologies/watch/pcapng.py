@@ -101,7 +101,7 @@ def packet(frame: Frame) -> bytes:
 
 def statistics(time_ns: int, received: int, dropped: int) -> bytes:
     """The block behind the frames: how many came by, how many of them the kernel dropped because
-    nobody fetched them in time."""
+    nothing fetched them in time."""
     body = struct.pack("<III", 0, time_ns >> 32, time_ns & 0xFFFFFFFF)
     body += _option(4, struct.pack("<Q", received)) + _option(7, struct.pack("<Q", dropped))
     return _block(STATISTICS, body + _option(0, b""))

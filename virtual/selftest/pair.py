@@ -25,7 +25,7 @@ NOBODY: Final = "10.9.0.77"  # frames for it reach b, which drops them: it is no
 PORT: Final = 5001
 WAIT_S: Final = 20.0
 IDLE_MS: Final = 2000  # no more datagrams will come
-# No frame that nobody asked for: they would use up a shaper's tokens.
+# No unasked frames: they would use up a shaper's tokens.
 QUIET: Final = ("net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
 
 
@@ -35,13 +35,16 @@ class Host:
 
     @property
     def interface(self) -> str:
+        """The name of its interface."""
         return f"{self.name}0"
 
     @property
     def other(self) -> str:
+        """The namespace at the other end."""
         return "b" if self.name == "a" else "a"
 
     def argv(self, *argv: str) -> list[str]:
+        """The command that runs `argv` in it."""
         return ["ip", "netns", "exec", self.name, *argv]
 
     def run(self, *argv: str, timeout_s: float = 120) -> str:
@@ -49,6 +52,7 @@ class Host:
         return check(self.argv(*argv), timeout_s=timeout_s)
 
     def popen(self, *argv: str) -> subprocess.Popen[str]:
+        """Start a program in it; its output is a pipe of text."""
         return subprocess.Popen(
             self.argv(*argv),
             stdin=subprocess.PIPE,
@@ -62,7 +66,7 @@ class Host:
         self.run("sysctl", "-qe", *(part for s in settings for part in ("-w", s)))
 
     def address(self, interface: str, address: str) -> None:
-        """Gives `interface` an address; neighbours are known, nobody asks for them."""
+        """Gives `interface` an address; neighbours are known, none is asked for."""
         self.run("ip", "link", "set", interface, "up")
         self.run("ip", "address", "add", f"{address}/24", "dev", interface)
         network = address.rsplit(".", 1)[0]

@@ -113,6 +113,7 @@ def _talking(host: Host, *words: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def intervals_s(found: list[parse.Segment]) -> list[float]:
+    """Seconds between one time and the next."""
     return [(b.ns - a.ns) / 1e9 for a, b in zip(found, found[1:], strict=False)]
 
 

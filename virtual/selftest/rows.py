@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ class Row:
 
     @property
     def difference(self) -> float | None:
+        """Measured less expected."""
         return None if self.measured is None else self.measured - self.theory
 
     @property
@@ -70,6 +72,7 @@ def _columns(cells: tuple[str, ...]) -> str:
 
 
 def heading() -> str:
+    """The first line of the table."""
     return _columns(HEADINGS) + "\n" + _columns(tuple("-" * w for w in WIDTHS))
 
 
@@ -101,9 +104,11 @@ class Reasons:
         self._letters: dict[str, str] = {}
 
     def letter(self, reason: str) -> str:
+        """The letter of a reason, a new one at its first use."""
         return self._letters.setdefault(reason, _letter(len(self._letters)))
 
     def legend(self) -> list[str]:
+        """A line for each letter."""
         return [f"{letter}: {reason}" for reason, letter in self._letters.items()]
 
 
@@ -112,7 +117,7 @@ def _letter(index: int) -> str:
     return ("" if first == 0 else chr(ord("a") + first - 1)) + chr(ord("a") + last)
 
 
-def document(rows: list[Row], *, clock: str, facts: dict[str, Any]) -> dict[str, Any]:
+def document(rows: list[Row], *, clock: str, facts: Mapping[str, object]) -> dict[str, Any]:
     """What `--json` writes. Natively nothing is judged: `ok` is null."""
     judged = clock == "virtual"
     return {

@@ -14,7 +14,7 @@ from typing import Final
 
 HEADERS_BYTES: Final = (
     14 + 20 + 8
-)  # Ethernet, IPv4, UDP: what a queueing discipline counts besides the payload
+)  # Ethernet, IPv4, UDP: what a queueing discipline counts beside the payload
 CLOCK_READ_S: Final = 256e-9  # what a guest pays for a look at the clock (TIMER_MULTIPLIER)
 FAILED_CALL_S: Final = 1e-6  # what a guest pays for a system call that fails
 # Some looks at the clock before and after, and the shortest time a guest's timer takes (500 ns).
@@ -65,11 +65,12 @@ def syn_intervals_s(count: int, linear: int) -> list[float]:
 
 
 def rto_intervals_s(count: int, first_s: float) -> list[float]:
-    """Times between the transmissions of a segment nobody acknowledges."""
+    """Times between the transmissions of a segment that is never acknowledged."""
     return [first_s * 2**n for n in range(count)]
 
 
 def frame_bytes(payload_bytes: int) -> int:
+    """Bytes that a queueing discipline counts of a datagram."""
     return payload_bytes + HEADERS_BYTES
 
 
@@ -99,6 +100,7 @@ class Offer:
 
     @property
     def seconds(self) -> float:
+        """Seconds that bytes take at the rate."""
         return (self.frames - 1) * self.interval_s
 
 

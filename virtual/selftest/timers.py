@@ -67,11 +67,13 @@ def probe_rows(found: list[parse.Probe], kernel: Timing) -> list[Row]:
     rows = []
     for probe in found:
         if probe.name not in ("tick", "slack"):
-            rows.append(_probe_row(probe, kernel))
+            row = _wait_row(probe, kernel)
+            rows.append(_clock_row(probe) if row is None else row)
     return rows
 
 
-def _probe_row(probe: parse.Probe, kernel: Timing) -> Row:
+def _wait_row(probe: parse.Probe, kernel: Timing) -> Row | None:
+    """The row of a wait; None for a probe of another kind."""
     asked_s, measured_s = probe.asked_ns / 1e9, probe.measured_ns / 1e9
     handling_s, slack_s = theory.HANDLING_S, kernel.slack_s
     text = f"{asked_s * 1e3:g} ms"
@@ -107,6 +109,14 @@ def _probe_row(probe: parse.Probe, kernel: Timing) -> Row:
         case "signal-in-spin":
             name = "setitimer 2 ms, signal while it does so"
             return late(name, asked_s, measured_s, handling_s, NO_SLACK)
+        case _:
+            return None
+
+
+def _clock_row(probe: parse.Probe) -> Row:
+    """The row of a probe that looks at clocks. ValueError for an unknown name."""
+    measured_s = probe.measured_ns / 1e9
+    match probe.name:
         case "clock-read":
             return Row(
                 "1000 looks at the clock, each",

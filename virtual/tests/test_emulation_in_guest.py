@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What this machine's kernel may lack (netem, the kernel's Open vSwitch, 802.1Q), a guest has: the
-lab's tests run there, so that both paths are tested wherever a guest runs."""
+network's tests run there, so that both paths are tested wherever a guest runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from virtual.kernel_build import Kernel
 
 
 @pytest.mark.emulated
-def test_lab_over_the_kernels_own_netem_and_switch(kernel: Kernel, tmp_path: Path) -> None:
+def test_network_over_the_kernels_own_netem_and_switch(kernel: Kernel, tmp_path: Path) -> None:
     argv = (
         sys.executable,
         "-m",

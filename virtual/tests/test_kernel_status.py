@@ -72,8 +72,8 @@ def test_read_waits_for_the_end_of_a_change(
     assert found is not None and (found.sequence, found.comm) == (12, "new-vswitchd")
 
 
-def test_read_ends_all_the_same(tmp_path: Path) -> None:
-    """A kernel that was killed in the middle leaves an odd sequence for ever."""
+def test_read_ends_in_any_case(tmp_path: Path) -> None:
+    """A kernel that was killed in the middle leaves an odd sequence forever."""
     (tmp_path / "status").write_bytes(page(7))
     found = status_page.read(tmp_path / "status")
     assert found is not None and found.pid == 42

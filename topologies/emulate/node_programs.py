@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs in the nodes of a running network: all carry the run's mark."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO
+
+from common.shell import NetworkError
+from topologies.emulate import marks
+
+Output = IO[bytes] | IO[str] | int | None
+
+
+class NodePrograms:
+    """Starts programs in the nodes that `pids` names now (node -> a process of its namespace)."""
+
+    def __init__(self, run_id: str, pids: Callable[[], Mapping[str, int]]) -> None:
+        self._run_id = run_id
+        self._pids = pids
+
+    def popen(
+        self,
+        host: str,
+        argv: Sequence[str],
+        *,
+        stdout: Output = None,
+        stderr: Output = None,
+        env: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """Start a program in a host, router or `wire`. It leads a session of its own, so that a
+        Ctrl-C on the terminal does not reach it. `env` is added to the environment.
+        NetworkError: there is no such node."""
+        return subprocess.Popen(
+            self._command(host, argv),
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            env={**os.environ, **(env or {}), marks.MARK: self._run_id},
+            start_new_session=True,
+        )
+
+    def tap(self, node: str, argv: Sequence[str], errors: IO[bytes]) -> subprocess.Popen[bytes]:
+        """Start a capture at `node`. Ports of switches are in the run's own namespace, where this
+        process is."""
+        return subprocess.Popen(
+            self._command(node, argv) if node in self._pids() else list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            env={**os.environ, "LC_ALL": "C", marks.MARK: self._run_id},
+            start_new_session=True,
+        )
+
+    def run(
+        self, host: str, argv: Sequence[str], *, timeout_s: float = 30, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program in a node to its end. NetworkError if it fails (with `check`) or hangs."""
+        try:
+            result = subprocess.run(
+                self._command(host, argv),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+                env={**os.environ, marks.MARK: self._run_id},
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise NetworkError(
+                f"{host}: {' '.join(argv)}: no end within {timeout_s:g} s"
+            ) from error
+        if check and result.returncode != 0:
+            complaint = (result.stderr or result.stdout).strip()[-500:]
+            raise NetworkError(
+                f"{host}: {' '.join(argv)}: exit code {result.returncode}: {complaint}"
+            )
+        return result
+
+    def _command(self, host: str, argv: Sequence[str]) -> list[str]:
+        pids = self._pids()
+        pid = pids.get(host)
+        if pid is None:
+            raise NetworkError(f"found host '{host}'; valid: {', '.join(pids)}")
+        # Mininet's own helper joins the node's mount namespace as well, whose /sys is the node's.
+        return ["mnexec", "-a", str(pid), *argv]

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Switches that lose their power and get it back, with the links that go dark with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from common.shell import NetworkError, check
+from topologies.emulate.faults import Links
+from topologies.model.network import Network
+
+
+class SwitchPower:
+    """Which switches are off, and which links each of them holds dark."""
+
+    def __init__(self, network: Network, links: Links) -> None:
+        self._network = network
+        self._links = links
+        self._dark: dict[str, list[str]] = {}  # switch -> its links that went dark with it
+
+    @property
+    def off(self) -> Collection[str]:
+        """The switches without power."""
+        return self._dark.keys()
+
+    def stop(self, name: str) -> None:
+        """Take the switch's power: its links go dark, and all that it held is gone.
+        NetworkError."""
+        if name not in {s.name for s in self._network.switches}:
+            valid = ", ".join(s.name for s in self._network.switches)
+            raise NetworkError(f"found switch '{name}'; valid: {valid}")
+        if name in self._dark:
+            raise NetworkError(f"switch '{name}' is off already")
+        dark = [k for k in self._links.links_of(name) if k not in self._links.broken]
+        for link in dark:
+            self._links.cut(link)
+        check(["ovs-vsctl", "del-br", name])
+        self._dark[name] = dark
+
+    def start(self, name: str, power_up: Callable[[], None]) -> None:
+        """Give the switch its power back: `power_up` makes it anew, then its links are lit unless
+        the switch at their other end is off. NetworkError."""
+        if name not in self._dark:
+            raise NetworkError(
+                f"switch '{name}' is not off; off: {', '.join(self._dark) or 'none'}"
+            )
+        dark = self._dark.pop(name)
+        power_up()
+        for link in dark:
+            if not self._held_dark(link):
+                self._links.mend(link)
+
+    def _held_dark(self, link: str) -> bool:
+        """Whether a switch at one of the link's ends is off; it takes the link over."""
+        ends = next({k.a.node, k.b.node} for k in self._network.links if k.name == link)
+        off = next((switch for switch in self._dark if switch in ends), None)
+        if off is not None and link not in self._dark[off]:
+            self._dark[off].append(link)
+        return off is not None
