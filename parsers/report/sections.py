@@ -193,7 +193,7 @@ def _joined(cells: Sequence[CellMetrics]) -> str:
 def _main_section(group: Group) -> Section:
     sentences = [
         "Throughput: eq. 3 of MPUP16; FFDR: eq. 4; NIC bandwidth: eq. 5, from first insertion to"
-        " last arrival; MPLR: eq. 6 of drfsm. Difference: ours - paper. n/a: not published,"
+        " last arrival; MPLR: eq. 6 of DRFSM21. Difference: ours - paper. n/a: not published,"
         " not defined or not measured (below)."
     ]
     if any(_mark(cells) for cells in group.cells.values()):
