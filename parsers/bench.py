@@ -28,6 +28,7 @@ class Measured:
 
     @property
     def line(self) -> str:
+        """Return the measurement as one line of text: MB, s, MB/s and peak memory."""
         size = self.size_bytes / 1e6
         return (
             f"{self.what:28} {size:8.1f} MB {self.cpu_s:7.2f} s {size / self.cpu_s:7.1f} MB/s "

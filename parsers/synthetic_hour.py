@@ -31,6 +31,7 @@ class Hour:
 
     @property
     def hosts(self) -> list[str]:
+        """Return the receivers' names: r1, r2, ..."""
         return [f"r{number + 1}" for number in range(self.receivers)]
 
 

@@ -26,7 +26,6 @@ from experiments.cells.run_directory import write_json
 from parsers.base.jsonfiles import BadFile
 from parsers.measure import join_leave, sweep
 from parsers.measure.agreement import agreement
-from parsers.measure.comparison import verdict_of, worst_verdict
 from parsers.measure.evaluate import evaluate
 from parsers.measure.run_files import cell_directories, load_cell, read_text
 from parsers.measure.side_by_side import (
@@ -40,6 +39,7 @@ from parsers.measure.side_by_side import (
 )
 from parsers.measure.summary import CellMetrics, summarize
 from parsers.measure.sweep import Point
+from parsers.measure.verdicts import verdict_of, worst_verdict
 from parsers.read.cell_files import Cell, parse_cell, parse_manifest
 from parsers.read.published import Published, parse_published
 from parsers.report.brief import BriefTable, shown_brief

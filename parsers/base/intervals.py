@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -47,6 +47,7 @@ class Estimate:
 
     @property
     def has_interval(self) -> bool:
+        """Return whether there is an interval: there is more than one run."""
         return self.n > 1
 
     def covers(self, value: float) -> bool:
@@ -147,7 +148,7 @@ def difference(a: Estimate, b: Estimate) -> Estimate:
         found = over_repeats([x - y for _, x, y in pairs], [repeat for repeat, _, _ in pairs])
         if found.n == 1:
             return found
-        return _renamed(found, f"paired t over {found.n} repeats of equal seed")
+        return replace(found, method=f"paired t over {found.n} repeats of equal seed")
     mean = a.mean - b.mean
     if a.n < 2 or b.n < 2:
         return Estimate(mean, mean, mean, 1, ONE_RUN)
@@ -189,21 +190,9 @@ def ratio(a: Estimate, b: Estimate) -> Estimate | None:
     return Estimate(mean, low, high, found.n, method, values, found.repeats)
 
 
-def _renamed(estimate: Estimate, method: str) -> Estimate:
-    return Estimate(
-        estimate.mean,
-        estimate.low,
-        estimate.high,
-        estimate.n,
-        method,
-        estimate.values,
-        estimate.repeats,
-    )
-
-
 def wilcoxon_p(a: Estimate, b: Estimate) -> float | None:
     """Two-sided p of Wilcoxon's signed-rank test over the shared repeats; None below two of them or
-    if all are equal. Assumes no normal distribution; 5 repeats can not get below 0.0625."""
+    if all are equal. Assumes no normal distribution; 5 repeats cannot get below 0.0625."""
     differences = [x - y for _, x, y in common(a, b)]
     if len(differences) < 2 or not any(differences):
         return None
@@ -240,8 +229,8 @@ def regression(x: Sequence[float], y: Sequence[Estimate]) -> Regression:
             [dict(zip(e.repeats, e.values, strict=True))[repeat] for e in y] for repeat in order
         ]
         slopes = [float(stats.linregress(x, values).slope) for values in by_repeat]
-        of_slope = _renamed(
-            over_repeats(slopes, order), f"Student t over the slopes of {len(order)} repeats"
+        of_slope = replace(
+            over_repeats(slopes, order), method=f"Student t over the slopes of {len(order)} repeats"
         )
     else:
         half = t_quantile(len(x) - 2) * float(fit.stderr)

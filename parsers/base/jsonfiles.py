@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -27,7 +26,7 @@ def describe(error: ValidationError, file: str) -> str:
     return "\n".join(lines)
 
 
-def load_object(text: str, file: str, expected: str) -> dict[str, Any]:
+def load_object(text: str, file: str, expected: str) -> dict[str, object]:
     """A JSON object. `BadFile` (file:line, what would be valid) if the text is none."""
     try:
         found = json.loads(text)
@@ -57,10 +56,10 @@ def is_cut_off(text: str, error: json.JSONDecodeError) -> bool:
     )
 
 
-def complete_elements(text: str, name: str) -> tuple[list[Any], int]:
+def complete_elements(text: str, name: str) -> tuple[list[object], int]:
     """The complete elements of the array `"name": [...]` of a document that was cut off, and the
     position after the last of them. Nothing if the array has not begun."""
-    found: list[Any] = []
+    found: list[object] = []
     begin = re.search(rf'"{re.escape(name)}"\s*:\s*\[', text)
     if begin is None:
         return found, 0

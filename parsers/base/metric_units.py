@@ -21,6 +21,7 @@ class Value:
 
 
 def absent(unit: str, reason: str) -> Value:
+    """Return a value that is not there, with the reason."""
     return Value(None, unit, reason=reason)
 
 
@@ -37,6 +38,7 @@ class Metric:
     source: str
 
     def show(self, value: float) -> str:
+        """Return `value` (SI) in the shown unit, with the unit."""
         return f"{value / self.scale:.{self.digits}f} {self.shown_unit}".rstrip()
 
 

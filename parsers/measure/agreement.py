@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from scipy import stats
 
@@ -54,10 +54,12 @@ class Agreement:
 
     @property
     def decided(self) -> tuple[Compared, ...]:
+        """Return the decisive comparisons that have an interval."""
         return tuple(c for c in self.compared if c.metric in DECISIVE and c.covers is not None)
 
     @property
     def outside(self) -> tuple[Compared, ...]:
+        """Return the decided comparisons whose interval does not include 0."""
         return tuple(c for c in self.decided if not c.covers)
 
     @property
@@ -67,6 +69,7 @@ class Agreement:
 
     @property
     def verdict(self) -> Verdict:
+        """Return whether the runs agree, or that error bars cannot decide it."""
         if self.only_then or self.only_now:
             return "differ"
         if not self.decided:
@@ -75,6 +78,7 @@ class Agreement:
 
     @property
     def reason(self) -> str:
+        """Return why the verdict is what it is, as a clause."""
         if self.only_then or self.only_now:
             missing = [f"{label} (then)" for label in self.only_then]
             missing += [f"{label} (now)" for label in self.only_now]
@@ -87,7 +91,8 @@ class Agreement:
         )
 
 
-def _matching(point: Point, points: Sequence[Point]) -> Point | None:
+def matching(point: Point, points: Sequence[Point]) -> Point | None:
+    """Return the point of `points` with the same levels of the same factors."""
     for other in points:
         if other.factors.keys() == point.factors.keys() and all(
             same(level, other.factors[name]) for name, level in point.factors.items()
@@ -96,18 +101,19 @@ def _matching(point: Point, points: Sequence[Point]) -> Point | None:
     return None
 
 
-def _plain(points: Sequence[Point]) -> list[Point]:
+def whole(points: Sequence[Point]) -> list[Point]:
+    """Return the points of whole cells: not of single subscribers or sizes of file-sets."""
     return [p for p in points if not any(name in p.factors for name in APART)]
 
 
 def agreement(then: Sequence[Point], now: Sequence[Point]) -> Agreement:
     """Compares the points of two runs with the same base seed: repeats of a number are paired."""
-    before, after = _plain(then), _plain(now)
+    before, after = whole(then), whole(now)
     compared: list[Compared] = []
     only_then: list[str] = []
-    only_now = [p.label for p in after if _matching(p, before) is None]
+    only_now = [p.label for p in after if matching(p, before) is None]
     for point in before:
-        other = _matching(point, after)
+        other = matching(point, after)
         if other is None:
             only_then.append(point.label)
             continue
@@ -126,7 +132,7 @@ def agreement(then: Sequence[Point], now: Sequence[Point]) -> Agreement:
 MEASURED = ("values", "receivers", "file_sets", "file_sets_by", "series", "subscriptions", "feeds")
 
 
-def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
     """Every number, text, flag and null of a JSON document with its place; empty lists and objects
     as such, so that none can appear or vanish unseen."""
     if isinstance(value, Mapping) and value:
@@ -149,10 +155,13 @@ class Identity:
 
     @property
     def identical(self) -> bool:
+        """Return whether every value is the same to the last digit."""
         return not self.different
 
 
-def identity(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Identity, ...]:
+def identity(
+    then: Mapping[str, Mapping[str, object]], now: Mapping[str, Mapping[str, object]]
+) -> tuple[Identity, ...]:
     """Cell by cell, of the `cells` of two metrics.json."""
     found = []
     for cell in dict.fromkeys([*then, *now]):

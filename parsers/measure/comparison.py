@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from common.contracts import UNKNOWN, WORST_FIRST
 from parsers.base.factors import Scalar, show
 from parsers.base.metric_units import TRANSPORT_METRICS, Value, absent
 from parsers.measure.paper import Comparisons, compare_all
 from parsers.measure.summary import CellMetrics
 from parsers.measure.sweep import points
 from parsers.measure.sweep_json import headline_json
+from parsers.measure.verdicts import verdict_of, worst_verdict
 from parsers.read.cell_files import Clock
 from parsers.read.published import PaperValue
 
@@ -36,18 +36,22 @@ class Group:
 
     @property
     def m(self) -> int:
+        """Return the number of receivers."""
         return int(self.factors["receivers"])
 
     @property
     def r_bps(self) -> float:
+        """Return the base rate r, bit/s."""
         return float(self.factors["rate_bps"])
 
     @property
     def loss(self) -> float:
+        """Return the injected loss, a probability."""
         return float(self.factors["loss"])
 
     @property
     def label(self) -> str:
+        """Return the group's conditions in words."""
         virtual = ", virtual time" if self.clock == "virtual" else ""
         return f"{show(self.factors)}, {self.duration_s:g} s{virtual}"
 
@@ -62,6 +66,7 @@ class Group:
         return name + ("-virtual" if self.clock == "virtual" else "")
 
     def first(self, protocol: str) -> CellMetrics | None:
+        """Return the first repeat of the protocol, if there is one."""
         found = self.cells.get(protocol, ())
         return found[0] if found else None
 
@@ -90,7 +95,7 @@ def group_cells(
 ) -> tuple[Group, ...]:
     """Groups in order of (r, p, m, duration, clock), then of the other factors. Cells with an
     invalid verdict are shown, but set beside published values only if asked for."""
-    by_key: dict[tuple[Any, ...], list[CellMetrics]] = {}
+    by_key: dict[tuple[object, ...], list[CellMetrics]] = {}
     for metrics in sorted(cells, key=lambda c: (c.cell.repeat, c.cell.cell)):
         cell = metrics.cell
         others = sorted((n, v) for n, v in cell.factors.items() if n != "protocol")
@@ -121,15 +126,6 @@ def _group(cells: Sequence[CellMetrics], comparisons: Comparisons) -> Group:
     )
 
 
-def verdict_of(cell: CellMetrics) -> str:
-    return cell.verdict.verdict if cell.verdict is not None else "unknown"
-
-
-def worst_verdict(cells: Iterable[CellMetrics]) -> str:
-    found = {verdict_of(cell) for cell in cells}
-    return next((v for v in WORST_FIRST if v in found), UNKNOWN)
-
-
 def clocks_of(cells: Iterable[CellMetrics]) -> str:
     """ "native", "virtual", or "native and virtual": a resumed run may have both."""
     return " and ".join(sorted({cell.cell.clock for cell in cells})) or "unknown"
@@ -150,7 +146,9 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def to_json(experiment: str, groups: Sequence[Group], complaints: Sequence[str]) -> dict[str, Any]:
+def to_json(
+    experiment: str, groups: Sequence[Group], complaints: Sequence[str]
+) -> dict[str, object]:
     """The contents of metrics.json: `cells` (by name) and `groups` (means, paper)."""
     cells = {
         c.cell.cell: {

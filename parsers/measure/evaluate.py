@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from parsers.base.metric_units import SUBSCRIPTION_METRICS
 from parsers.measure import (
@@ -35,6 +35,7 @@ from parsers.measure.run_files import (
 from parsers.measure.summary import CellMetrics, summarize
 from parsers.measure.sweep import Point
 from parsers.measure.sweep_json import sweep_json
+from parsers.measure.verdicts import worst_verdict
 from parsers.read.cell_files import Manifest, parse_manifest
 from parsers.read.published import Published, parse_published
 
@@ -56,7 +57,7 @@ class Transports:
     points: tuple[Point, ...]
     claims: tuple[ClaimResult, ...]
     headlines: tuple[Headline, ...]
-    document: dict[str, Any]  # metrics.json
+    document: dict[str, object]  # metrics.json
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Subscriptions:
     points: tuple[Point, ...]
     claims: tuple[ClaimResult, ...]
     headlines: tuple[Headline, ...]
-    document: dict[str, Any]
+    document: dict[str, object]
 
 
 def evaluate(
@@ -177,7 +178,7 @@ def _subscriptions(
     experiment = manifest.name or cells[0].cell.experiment
     document = {
         "experiment": experiment,
-        "verdict": join_leave.worst_verdict(cells),
+        "verdict": worst_verdict(cells),
         "clock": " and ".join(sorted({c.cell.clock for c in cells})),
         "metrics": {
             m.name: {"label": m.label, "unit": m.unit, "source": m.source}

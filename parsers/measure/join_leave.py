@@ -6,11 +6,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from common.contracts import INVALID, JOIN_LEAVE, WORST_FIRST
+from common.contracts import INVALID, JOIN_LEAVE
 from parsers.base.factors import Scalar
 from parsers.base.jsonfiles import BadFile, describe
 from parsers.base.metric_units import Value, absent
@@ -72,7 +72,7 @@ class JoinLeaveCell(_File):
     repeat: int = Field(0, ge=0)
     level: str | None = None
     factors: dict[str, Scalar] = {}
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, object] = {}
     publisher: str
     subscribers: tuple[str, ...] = Field(min_length=1)
     site_of: dict[str, str] = {}
@@ -98,6 +98,7 @@ def is_join_leave(text: str) -> bool:
 
 
 def parse_cell(text: str, file: str) -> JoinLeaveCell:
+    """Parse cell.json. Raises BadFile."""
     try:
         return JoinLeaveCell.model_validate_json(text)
     except ValidationError as error:
@@ -122,6 +123,7 @@ class PathState(_File):
 
     @property
     def endpoints(self) -> frozenset[str]:
+        """Return the leaves as switch:port:VLAN."""
         return frozenset(map(str, self.leaves))
 
 
@@ -403,7 +405,7 @@ def _count(
     joined = {(e.subscriber, e.feed) for e in data.events}
     seen = {(s.subscriber, s.feed) for s in subscriptions if s.sessions[0].ready_s is not None}
     if not joined:
-        return absent("products", "nobody joined")
+        return absent("products", "no subscriber joined")
     if lacking := sorted(joined - seen):
         subscriber, feed = lacking[0]
         return absent("products", f"{subscriber} never got {feed}, or its files are missing")
@@ -419,16 +421,7 @@ def _quantile(moments: Sequence[float | None], probability: float) -> Value:
     return Value(value.value, "s", note=f"{len(known)} of {len(moments)} were seen")
 
 
-def verdict_of(cell: JoinLeaveMetrics) -> str:
-    return "unknown" if cell.verdict is None else cell.verdict.verdict
-
-
-def worst_verdict(cells: Sequence[JoinLeaveMetrics]) -> str:
-    found = {verdict_of(cell) for cell in cells}
-    return next(v for v in WORST_FIRST if v in found)
-
-
-def to_json(found: Sequence[JoinLeaveMetrics]) -> dict[str, Any]:
+def to_json(found: Sequence[JoinLeaveMetrics]) -> dict[str, object]:
     """`cells` of metrics.json."""
     return {
         c.cell.cell: {
@@ -443,11 +436,11 @@ def to_json(found: Sequence[JoinLeaveMetrics]) -> dict[str, Any]:
     }
 
 
-def _value(value: Value) -> dict[str, Any]:
+def _value(value: Value) -> dict[str, object]:
     return {"value": value.value, "unit": value.unit, "reason": value.reason, "note": value.note}
 
 
-def _subscription(s: Subscription) -> dict[str, Any]:
+def _subscription(s: Subscription) -> dict[str, object]:
     counts = ("sent", "received", "in_flight", "away", "recovered", "duplicates", "damaged")
     return {
         "subscriber": s.subscriber,
@@ -462,7 +455,7 @@ def _subscription(s: Subscription) -> dict[str, Any]:
     }
 
 
-def _session(s: Session) -> dict[str, Any]:
+def _session(s: Session) -> dict[str, object]:
     return {
         "join_s": s.join_s,
         "end_s": s.end_s,

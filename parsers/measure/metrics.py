@@ -281,6 +281,7 @@ def quantile(values: Sequence[float], probability: float, unit: str) -> Value:
 
 
 def mean(values: Sequence[float], unit: str) -> Value:
+    """Return the arithmetic mean; absent where there are no values."""
     if not values:
         return absent(unit, "no sample")
     return Value(float(sum(values)) / len(values), unit)

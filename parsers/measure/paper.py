@@ -30,23 +30,27 @@ class Headline:
     at: Mapping[str, Scalar]  # the levels of our point; of the row, where there is none
     published: float
     ours: Estimate | None
-    reason: str  # why there is no value of ours
+    reason: str  # why we have no value
     context: str = ""  # how the inputs differ, where ours was shorter than the published run
 
     @property
     def metric(self) -> str:
+        """Return the name of the metric."""
         return self.paper.metric
 
     @property
     def source(self) -> str:
+        """Return where the value was published."""
         return self.paper.source
 
     @property
     def conditions(self) -> str:
+        """Return the published run's conditions in words."""
         return self.paper.conditions
 
     @property
     def derived(self) -> bool:
+        """Return whether the value is computed from published figures."""
         return self.paper.derived
 
     @property
@@ -70,6 +74,7 @@ class Headline:
 
     @property
     def beyond_tolerance(self) -> bool:
+        """Return whether ours differs by more than the row's tolerance."""
         limit = self.paper.tolerance * abs(self.published)
         return self.difference is not None and abs(self.difference) > limit
 

@@ -32,10 +32,12 @@ class Repaired:
 
     @property
     def complete(self) -> bool:
+        """Return whether all repaired files are listed."""
         return len(self.files) == self.count
 
 
 def repaired_of(arrivals: Iterable[Arrival]) -> Repaired:
+    """Return the files of one receiver that needed retransmitted blocks."""
     found = sorted(
         (a.index, a.retrans)
         for a in arrivals

@@ -33,6 +33,7 @@ T = TypeVar("T")
 
 
 def read_text(path: Path) -> str:
+    """Return the file's text; bytes that are not UTF-8 are replaced. Raises OSError."""
     return path.read_text(encoding="utf-8", errors="replace")
 
 

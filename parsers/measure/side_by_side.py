@@ -9,7 +9,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from parsers.base.factors import Scalar, show
 from parsers.base.metric_units import (
@@ -19,9 +18,9 @@ from parsers.base.metric_units import (
     absent,
 )
 from parsers.base.times import MICROSECONDS
-from parsers.measure.comparison import worst_verdict
 from parsers.measure.deliveries import ingested, receiver_of
 from parsers.measure.summary import CellData, CellMetrics
+from parsers.measure.verdicts import worst_verdict
 from parsers.read.cell_files import Cell, Clock
 
 # What cell.json measures besides the logs.
@@ -49,6 +48,7 @@ class Delivered:
 
     @property
     def latency_us(self) -> int:
+        """Return creation to arrival, microseconds."""
         return self.arrived_us - self.created_us
 
 
@@ -61,10 +61,11 @@ class Column:
     metrics: CellMetrics
     deliveries: Mapping[str, tuple[Delivered, ...]]  # receiver -> in order of arrival
     digests: Mapping[str, str] = field(default_factory=dict)  # file of the cell -> SHA-256
-    facts: Mapping[str, Any] = field(default_factory=dict)  # facts.json
+    facts: Mapping[str, object] = field(default_factory=dict)  # facts.json
 
     @property
     def cell(self) -> Cell:
+        """Return the description of the column's cell."""
         return self.metrics.cell
 
 
@@ -155,6 +156,7 @@ class Sameness:
 
     @property
     def identical(self) -> bool:
+        """Return whether all runs delivered the same in the same way at the same times."""
         same = (self.products, self.order, self.how, self.retrans, self.times, self.latencies)
         return all(same) and not self.missing
 
@@ -208,6 +210,7 @@ class Repeats:
 
     @property
     def different_metrics(self) -> tuple[str, ...]:
+        """Return the names of the metrics that differ in any digit."""
         return tuple(name for name, found in self.metrics.items() if not found.same)
 
     @property
@@ -302,11 +305,13 @@ class Conditions:
 
     @property
     def label(self) -> str:
+        """Return the conditions in words."""
         repeat = "" if self.repeat is None else f", repeat {self.repeat + 1}"
         return f"{show(dict(self.factors))}, {self.duration_s:g} s{repeat}"
 
 
 def conditions_of(cell: Cell) -> Conditions:
+    """Return what cells must share with this one to be compared with it."""
     return Conditions(cell.topology, tuple(sorted(cell.factors.items())), cell.duration_s)
 
 

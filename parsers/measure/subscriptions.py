@@ -73,10 +73,12 @@ class Session:
     pruned_s: float | None = None
 
     def after_join(self, moment_s: float | None) -> float | None:
+        """Return the seconds from the join to `moment_s`; None if that never came."""
         return None if moment_s is None else moment_s - self.join_s
 
     @property
     def prune_took_s(self) -> float | None:
+        """Return the seconds from the session's end to the pruned branch; None if unknown."""
         if self.pruned_s is None or self.end_s is None:
             return None
         return self.pruned_s - self.end_s
@@ -104,6 +106,7 @@ class Subscription:
 
     @property
     def at_end(self) -> bool:
+        """Return whether the subscriber was still there at the end."""
         return self.sessions[-1].end_s is None
 
 

@@ -122,6 +122,7 @@ class CellMetrics:
 
     @property
     def uninjected(self) -> tuple[Drop, ...]:
+        """Return the losses that the experiment did not inject."""
         return tuple(d for d in self.drops if not d.injected)
 
 

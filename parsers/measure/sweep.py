@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -46,10 +45,12 @@ class Point:
 
     @property
     def conditions(self) -> dict[str, Scalar]:
+        """Return the levels of all factors, also of those that did not vary."""
         return {**self.fixed, **self.factors}
 
     @property
     def label(self) -> str:
+        """Return the levels of the point's factors in words."""
         return show(self.factors)
 
 
@@ -68,6 +69,7 @@ class Measured:
 
 
 def measured(metrics: CellMetrics | JoinLeaveMetrics) -> Measured:
+    """Return what `points` needs of a cell of either kind."""
     cell = metrics.cell
     common = Measured(
         cell.cell,
@@ -225,7 +227,7 @@ def shown(metric: str, estimate: Estimate) -> str:
     return f"{mean} [{low}, {high}] {how.shown_unit}".rstrip()
 
 
-Demands = Where | Mapping[str, Any]
+Demands = Where | Mapping[str, object]
 EVERYTHING = Where()
 
 

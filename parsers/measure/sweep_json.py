@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from parsers.base.intervals import Estimate
 from parsers.measure.claims import ClaimResult
@@ -12,7 +11,8 @@ from parsers.measure.paper import Headline
 from parsers.measure.sweep import Point
 
 
-def estimate_json(estimate: Estimate) -> dict[str, Any]:
+def estimate_json(estimate: Estimate) -> dict[str, object]:
+    """Return an estimate as JSON, SI units."""
     return {
         "mean": estimate.mean,
         "low": estimate.low,
@@ -24,7 +24,8 @@ def estimate_json(estimate: Estimate) -> dict[str, Any]:
     }
 
 
-def point_json(point: Point) -> dict[str, Any]:
+def point_json(point: Point) -> dict[str, object]:
+    """Return a point as JSON."""
     return {
         "factors": dict(point.factors),
         "fixed": dict(point.fixed),
@@ -35,7 +36,8 @@ def point_json(point: Point) -> dict[str, Any]:
     }
 
 
-def claim_json(result: ClaimResult) -> dict[str, Any]:
+def claim_json(result: ClaimResult) -> dict[str, object]:
+    """Return a judged claim as JSON."""
     return {
         "text": result.claim.text,
         "source": result.claim.source,
@@ -51,7 +53,8 @@ def claim_json(result: ClaimResult) -> dict[str, Any]:
     }
 
 
-def headline_json(headline: Headline) -> dict[str, Any]:
+def headline_json(headline: Headline) -> dict[str, object]:
+    """Return a published value beside ours as JSON."""
     return {
         "metric": headline.metric,
         "protocol": headline.protocol,
@@ -73,7 +76,8 @@ def headline_json(headline: Headline) -> dict[str, Any]:
 
 def sweep_json(
     points: Sequence[Point], claims: Sequence[ClaimResult], headlines: Sequence[Headline]
-) -> dict[str, Any]:
+) -> dict[str, object]:
+    """Return the part of metrics.json that is about points, claims and the papers."""
     return {
         "points": [point_json(p) for p in points],
         "claims": [claim_json(c) for c in claims],

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -56,7 +56,7 @@ class Cell(_File):
     site_of: dict[str, str] = {}
     rtt_ms: dict[str, float] = {}
     nic1: str
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, object] = {}
     trace: CellTrace
     started: float | None = None
     insertion_started: float
@@ -95,8 +95,8 @@ class VirtualRun(_File):
 class Check(_File):
     name: str
     status: Literal["pass", "warn", "fail", "n/a"]
-    asked: Any = None
-    found: Any = None
+    asked: object = None
+    found: object = None
     text: str = ""
 
 
@@ -106,17 +106,19 @@ class Verdict(_File):
 
 
 class Manifest(_File):
-    experiment: Any = None
-    raw: dict[str, Any] = {}
+    experiment: object = None
+    raw: dict[str, object] = {}
 
     @property
     def name(self) -> str:
+        """Return the experiment's name; empty if the manifest does not say."""
         if isinstance(self.experiment, dict):
             return str(self.experiment.get("name", ""))
         return str(self.experiment or "")
 
 
 def parse_cell(text: str, file: str) -> Cell:
+    """Parse cell.json. Raises BadFile."""
     try:
         return Cell.model_validate_json(text)
     except ValidationError as error:
@@ -124,6 +126,7 @@ def parse_cell(text: str, file: str) -> Cell:
 
 
 def parse_verdict(text: str, file: str) -> Verdict:
+    """Parse verdict.json. Raises BadFile."""
     try:
         return Verdict.model_validate_json(text)
     except ValidationError as error:
@@ -131,6 +134,7 @@ def parse_verdict(text: str, file: str) -> Verdict:
 
 
 def parse_virtual(text: str, file: str) -> VirtualRun:
+    """Parse virtual.json. Raises BadFile."""
     try:
         return VirtualRun.model_validate_json(text)
     except ValidationError as error:
@@ -138,6 +142,7 @@ def parse_virtual(text: str, file: str) -> VirtualRun:
 
 
 def parse_manifest(text: str, file: str) -> Manifest:
+    """Parse manifest.json. Raises BadFile."""
     try:
         raw = json.loads(text)
     except json.JSONDecodeError as error:
@@ -164,5 +169,5 @@ def lossy_link_directions(network_text: str, file: str) -> frozenset[str]:
         raise BadFile(f"{file}: not a network: {error!r}") from None
 
 
-def _impairs(direction: dict[str, Any]) -> bool:
+def _impairs(direction: dict[str, object]) -> bool:
     return any(value for value in direction.values())

@@ -92,6 +92,7 @@ class Counters(_Counters):
     openvswitch: dict[str, SwitchPortCounters] = {}
 
     def rules(self, host: str) -> tuple[Rule, ...]:
+        """Return the iptables rules of a host with their counters."""
         return tuple(Rule(r.chain, r.packets, r.bytes, r.rule) for r in self.iptables.get(host, []))
 
 

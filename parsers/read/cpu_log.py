@@ -22,6 +22,7 @@ class RunTimeSample:
 
     @property
     def cpu_s(self) -> float:
+        """Return the processor time used so far, seconds."""
         return self.run_ns / 1e9
 
 

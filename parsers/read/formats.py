@@ -175,7 +175,7 @@ def by_name(name: str) -> Format:
 
 
 def detect(head: str) -> Format | None:
-    """The format of a file that begins so; None if it is none of ours."""
+    """Return the format of a file that begins so; None if it is unknown."""
     return next((known for known in FORMATS if known.head.search(head)), None)
 
 

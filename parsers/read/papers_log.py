@@ -42,6 +42,7 @@ class PapersDelivery:
 
     @property
     def latency_s(self) -> float:
+        """Return creation to arrival, seconds."""
         return (self.time_us - self.created_us) / MICROSECONDS
 
 

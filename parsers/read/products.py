@@ -46,6 +46,7 @@ class ContentCheck:
 
     @property
     def identical(self) -> bool:
+        """Return whether the queue holds exactly the publisher's products."""
         return not (self.missing or self.extra or self.different)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -156,7 +156,7 @@ class Where(Block):
     ] = None
 
     @model_serializer(mode="wrap")
-    def _named(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _named(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
         """Without the factors that are not named: versions that know others read it as well."""
         return {name: demand for name, demand in handler(self).items() if demand is not None}
 
@@ -250,6 +250,7 @@ class PaperValue(Block):
 
     @property
     def protocols(self) -> tuple[str, ...]:
+        """Return the protocols that the value is about."""
         return ("ldm7", "ldm6") if self.protocol == "both" else (self.protocol,)
 
     @property
@@ -386,7 +387,7 @@ class Published(Block):
 T = TypeVar("T", bound=Block)
 
 
-def parse_published(manifest: Mapping[str, Any]) -> tuple[Published, tuple[str, ...]]:
+def parse_published(manifest: Mapping[str, object]) -> tuple[Published, tuple[str, ...]]:
     """(blocks, complaints) of a manifest, whose `spec` is the experiment's file. An item that can
     not be used is a complaint that names it; never raises."""
     spec = manifest.get("spec")
@@ -402,7 +403,7 @@ def parse_published(manifest: Mapping[str, Any]) -> tuple[Published, tuple[str, 
     )
 
 
-def _dated(block: Any, complaints: list[str]) -> Any:
+def _dated(block: object, complaints: list[str]) -> object:
     """Without the rows that do not say at which levels they were found: manifests have `at` in
     every row, except those from before there was such a thing."""
     if not isinstance(block, list):
@@ -410,13 +411,15 @@ def _dated(block: Any, complaints: list[str]) -> Any:
     found = []
     for number, raw in enumerate(block, start=1):
         if isinstance(raw, Mapping) and "at" not in raw:
-            complaints.append(f"paper {number}: no at: it is not known what it is to be beside")
+            complaints.append(
+                f"paper {number}: no 'at': the conditions of the published value are unknown"
+            )
         else:
             found.append(raw)
     return found
 
 
-def _items(model: type[T], name: str, block: Any, complaints: list[str]) -> tuple[T, ...]:
+def _items(model: type[T], name: str, block: object, complaints: list[str]) -> tuple[T, ...]:
     if block is None:
         return ()
     if not isinstance(block, Sequence) or isinstance(block, str):

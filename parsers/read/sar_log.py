@@ -130,19 +130,13 @@ class _Days:
 
 
 def parse_sar_log(text: Lines, file: str) -> SarLog:
-    """Parses the text of one sar run. Never raises; averages at the end are left out.
+    """Parse the text of one sar run. Never raises; averages at the end are left out.
 
     The length of an interval is the difference between a row's time and that of the sample before
     (or of the header above, which sar prints with the interval's beginning).
     """
-    interfaces: list[InterfaceSample] = []
-    cpus: list[CpuSample] = []
+    reader = _Reader()
     problems: list[Problem] = []
-    days = _Days()
-    columns: list[str] = []
-    began: dict[str, int] = {}  # per kind of row ("IFACE", "CPU"): when its interval began
-    current: dict[str, int] = {}  # per kind of row: the latest sample's time
-
     for number, raw, complete in numbered_lines(text):
         words = raw.split()
         if not complete:
@@ -151,51 +145,67 @@ def parse_sar_log(text: Lines, file: str) -> SarLog:
         if not words or words[0] == "Average:" or "RESTART" in words:
             continue
         try:
-            if not _CLOCK.fullmatch(words[0]):
-                midnight = _date_epoch(raw)
-                if midnight is None:
-                    raise ValueError("expected a sar header, or a row that begins with a time")
-                days.start(midnight)
-                continue
-            second_of_day, used = _clock(words)
-            time_s = days.at(second_of_day)
-            rest = words[used:]
-            if rest and rest[0] in ("CPU", "IFACE"):
-                columns = rest
-                # A header repeated in the middle carries the time of the sample before.
-                began[rest[0]] = time_s
-                current.pop(rest[0], None)
-                continue
-            if not columns:
-                raise ValueError("a row before any header")
-            if len(rest) != len(columns):
-                raise ValueError(f"expected {len(columns)} columns, found {len(rest)}")
-            kind = columns[0]
-            if kind in current and current[kind] != time_s:
-                began[kind] = current[kind]
-            current[kind] = time_s
-            interval_s = float(time_s - began[kind])
-            if interval_s <= 0:
-                raise ValueError("the interval is not longer than 0 s")
-            named = dict(zip(columns[1:], _numbers(rest[1:]), strict=True))
-            if kind == "IFACE":
-                interfaces.append(
-                    InterfaceSample(
-                        float(time_s),
-                        interval_s,
-                        rest[0],
-                        named["rxkB/s"] * KILOBYTE,
-                        named["txkB/s"] * KILOBYTE,
-                    )
-                )
-            else:
-                shares = [named[name] for name in _CPU_COLUMNS]
-                cpus.append(CpuSample(float(time_s), interval_s, rest[0], *shares))
+            reader.line(raw, words)
         except ValueError as error:
             problems.append(problem(file, number, raw, str(error)))
         except KeyError as error:
             problems.append(problem(file, number, raw, f"no column {error.args[0]!r}"))
-    return SarLog(file, tuple(interfaces), tuple(cpus), tuple(problems))
+    return SarLog(file, tuple(reader.interfaces), tuple(reader.cpus), tuple(problems))
+
+
+class _Reader:
+    """What the lines so far have told. Its methods raise ValueError, KeyError (a column)."""
+
+    def __init__(self) -> None:
+        self.interfaces: list[InterfaceSample] = []
+        self.cpus: list[CpuSample] = []
+        self._days = _Days()
+        self._columns: list[str] = []
+        self._began: dict[str, int] = {}  # kind of row (IFACE, CPU): when its interval began
+        self._current: dict[str, int] = {}  # kind of row: the latest sample's time
+
+    def line(self, raw: str, words: list[str]) -> None:
+        """Take one line that is neither empty nor an average."""
+        if not _CLOCK.fullmatch(words[0]):
+            midnight = _date_epoch(raw)
+            if midnight is None:
+                raise ValueError("expected a sar header, or a row that begins with a time")
+            self._days.start(midnight)
+            return
+        second_of_day, used = _clock(words)
+        time_s = self._days.at(second_of_day)
+        rest = words[used:]
+        if rest and rest[0] in ("CPU", "IFACE"):
+            self._columns = rest
+            # A header repeated in the middle carries the time of the sample before.
+            self._began[rest[0]] = time_s
+            self._current.pop(rest[0], None)
+        else:
+            self._row(time_s, rest)
+
+    def _row(self, time_s: int, rest: list[str]) -> None:
+        if not self._columns:
+            raise ValueError("a row before any header")
+        if len(rest) != len(self._columns):
+            raise ValueError(f"expected {len(self._columns)} columns, found {len(rest)}")
+        interval_s = self._interval_s(self._columns[0], time_s)
+        named = dict(zip(self._columns[1:], _numbers(rest[1:]), strict=True))
+        if self._columns[0] == "IFACE":
+            received, sent = named["rxkB/s"] * KILOBYTE, named["txkB/s"] * KILOBYTE
+            sample = InterfaceSample(float(time_s), interval_s, rest[0], received, sent)
+            self.interfaces.append(sample)
+        else:
+            shares = [named[name] for name in _CPU_COLUMNS]
+            self.cpus.append(CpuSample(float(time_s), interval_s, rest[0], *shares))
+
+    def _interval_s(self, kind: str, time_s: int) -> float:
+        if kind in self._current and self._current[kind] != time_s:
+            self._began[kind] = self._current[kind]
+        self._current[kind] = time_s
+        interval_s = float(time_s - self._began[kind])
+        if interval_s <= 0:
+            raise ValueError("the interval is not longer than 0 s")
+        return interval_s
 
 
 def shift_to(log: SarLog, reference_s: float) -> SarLog:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from parsers.base.jsonfiles import BadFile, describe
@@ -20,7 +18,7 @@ class Qdisc(BaseModel):
     device: str = Field(default="", alias="dev")  # absent when tc was asked for one device
     parent: str = ""  # empty for the root
     root: bool = False
-    options: dict[str, Any] = {}
+    options: dict[str, object] = {}
     sent_bytes: int = Field(default=0, alias="bytes")
     sent_packets: int = Field(default=0, alias="packets")
     drops: int = 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 import datetime
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from parsers.read.cell_files import CellTrace
 from parsers.report.document import Section, Table
@@ -19,22 +19,31 @@ class Described(Protocol):
     """What cells of every kind tell of themselves."""
 
     @property
-    def clock(self) -> str: ...
+    def clock(self) -> str:
+        """Return native or virtual."""
+
     @property
-    def duration_s(self) -> float: ...
+    def duration_s(self) -> float:
+        """Return the length of the trace that was replayed, seconds."""
+
     @property
-    def topology(self) -> str: ...
+    def topology(self) -> str:
+        """Return the topology's name; empty if it is not told."""
+
     @property
-    def seed(self) -> int | str | None: ...
+    def seed(self) -> int | str | None:
+        """Return the seed of the cell."""
+
     @property
-    def trace(self) -> CellTrace: ...
+    def trace(self) -> CellTrace:
+        """Return what was replayed."""
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """A value of the manifest in one line; "not told" for None."""
     if value is None or value == "":
         return "not told"
@@ -45,24 +54,24 @@ def _text(value: Any) -> str:
     return " ".join(str(value).split())
 
 
-def _distinct(values: Iterable[Any]) -> str:
+def _distinct(values: Iterable[object]) -> str:
     found = dict.fromkeys(_text(v) for v in values)
     return ", ".join(found)
 
 
-def _moment(seconds: Any) -> str:
+def _moment(seconds: object) -> str:
     if not isinstance(seconds, (int, float)):
         return "not told"
     return f"{datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def level_of(manifest: Mapping[str, Any], cells: Sequence[Any]) -> str:
+def level_of(manifest: Mapping[str, object], cells: Sequence[object]) -> str:
     """quick or paper; "" where the experiment has no levels."""
     level = manifest.get("level") or next((getattr(c, "level", None) for c in cells), None)
     return str(level) if level else ""
 
 
-def conditions_section(manifest: Mapping[str, Any], cells: Sequence[Described]) -> Section:
+def conditions_section(manifest: Mapping[str, object], cells: Sequence[Described]) -> Section:
     """Under which conditions the run was made."""
     spec = _mapping(manifest.get("spec"))
     machine = _mapping(manifest.get("machine"))
@@ -94,7 +103,7 @@ def conditions_section(manifest: Mapping[str, Any], cells: Sequence[Described]) 
     )
 
 
-def _order(manifest: Mapping[str, Any]) -> str:
+def _order(manifest: Mapping[str, object]) -> str:
     order = manifest.get("order")
     if isinstance(order, Mapping):
         return ", ".join(f"{k}: {_text(v)}" for k, v in order.items() if not isinstance(v, list))
@@ -103,7 +112,7 @@ def _order(manifest: Mapping[str, Any]) -> str:
     return _text(order) if order is not None else "as the experiment's file lists them"
 
 
-def repeat_section(manifest: Mapping[str, Any], run: str) -> Section:
+def repeat_section(manifest: Mapping[str, object], run: str) -> Section:
     """The exact commands. `run`: EXPERIMENT/STAMP."""
     git = _mapping(manifest.get("git"))
     command = manifest.get("command")
@@ -126,13 +135,12 @@ def repeat_section(manifest: Mapping[str, Any], run: str) -> Section:
     ]
     if git.get("dirty"):
         sentences.append(
-            "The checkout had changes that no commit has: the commit alone does not give the same"
-            " programs."
+            "The checkout had uncommitted changes: its commit alone gives other programs."
         )
     return Section("How to repeat it", tuple(sentences), commands=tuple(commands))
 
 
-def provenance_section(manifest: Mapping[str, Any]) -> Section:
+def provenance_section(manifest: Mapping[str, object]) -> Section:
     """Versions and settings of what made the figures."""
     python = _mapping(manifest.get("python"))
     machine = _mapping(manifest.get("machine"))

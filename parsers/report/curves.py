@@ -45,6 +45,7 @@ ALT_LINES = 8  # curves that the text for screen readers describes
 
 
 def draw(figure: Figure, points: Sequence[Point], paper: Sequence[PaperValue]) -> Plot | str:
+    """Draw `lines` or `bars`; return why not where there is no data."""
     assert figure.x is not None and figure.metric is not None
     metric = METRICS[figure.metric]
     found = lines(points, x=figure.x, metric=figure.metric, by=figure.by, where=figure.where)

@@ -27,7 +27,7 @@ HATCHES: Final = ("", "///", "...", "\\\\\\", "xxx", "++", "oo")
 GREY: Final = "#7a7a7a"
 
 _STYLE: Final[dict[Any, Any]] = {
-    "font.family": "DejaVu Sans",
+    "font.family": ["DejaVu Sans"],
     "font.size": 10,
     "axes.titlesize": 12,
     "axes.titleweight": "bold",
@@ -40,7 +40,7 @@ _STYLE: Final[dict[Any, Any]] = {
     "grid.linewidth": 0.8,
     "legend.frameon": False,
     "hatch.linewidth": 0.8,
-    "svg.fonttype": "path",
+    "svg.fonttype": "none",  # text as text: it can be searched, and files are a third as long
     "pdf.fonttype": 42,
 }
 
@@ -60,6 +60,7 @@ class Plot:
 
     @property
     def files(self) -> dict[str, bytes]:
+        """Return the figure's files by name."""
         return {
             f"{self.name}.png": self.png,
             f"{self.name}.svg": self.svg,
@@ -75,12 +76,14 @@ def style() -> Iterator[None]:
 
 
 def blank(height: float = 4.0) -> Figure:
+    """Return an empty figure of that height, inches."""
     figure = Figure(figsize=(9.0, height), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
 def single(height: float = 4.0) -> tuple[Figure, Axes]:
+    """Return an empty figure with one pair of axes; the height is in inches."""
     figure = blank(height)
     return figure, figure.add_subplot()
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from parsers.base.metric_units import METRICS, Value
+from parsers.base.metric_units import METRICS
 from parsers.measure.evaluate import Subscriptions
-from parsers.measure.join_leave import FeedMetrics, JoinLeaveMetrics, worst_verdict
+from parsers.measure.join_leave import FeedMetrics, JoinLeaveMetrics
 from parsers.measure.subscriptions import Session, Subscription
+from parsers.measure.verdicts import worst_verdict
 from parsers.report.conditions import (
     conditions_section,
     level_of,
@@ -24,15 +25,14 @@ from parsers.report.document import (
     Table,
 )
 from parsers.report.figures import Drawn
-from parsers.report.sections import HEADLINES, verdict_table
+from parsers.report.sections import verdict_table
 from parsers.report.sweep_sections import (
     banner,
     findings,
     folded,
     unused_sections,
 )
-
-_LISTED = 12  # lines of one kind before "and N more"
+from parsers.report.wording import HEADLINES, LISTED, number, some
 
 
 def build_report(run: str, found: Subscriptions, drawn: Drawn) -> Report:
@@ -76,20 +76,13 @@ def _banner(cells: Sequence[JoinLeaveMetrics]) -> Banner:
         checks = () if cell.verdict is None else cell.verdict.checks
         for status in ("fail", "warn"):
             bad = [c for c in checks if c.status == status]
-            lines += [f"{cell.cell.cell}: {status}: {c.name}: {c.text}" for c in bad[:_LISTED]]
+            lines += [f"{cell.cell.cell}: {status}: {c.name}: {c.text}" for c in bad[:LISTED]]
         lost = cell.values["lost_products"]
         if lost.value:
             lines.append(f"{cell.cell.cell}: PRODUCTS LOST: {lost.value:.0f}")
         elif lost.value is None:
             lines.append(f"{cell.cell.cell}: losses not known: {lost.reason}")
     return Banner(verdict, HEADLINES[verdict], tuple(lines))
-
-
-def _shown(name: str, value: Value) -> str:
-    if value.value is None:
-        return "n/a"
-    metric = METRICS[name]
-    return f"{value.value / metric.scale:.{metric.digits}f}"
 
 
 def _ms(value: float | None) -> str:
@@ -102,7 +95,7 @@ def _main(cell: JoinLeaveMetrics) -> Section:
     for name, value in cell.values.items():
         metric = METRICS[name]
         unit = f", {metric.shown_unit}" if metric.shown_unit else ""
-        rows.append((f"{metric.label}{unit}", _shown(name, value), metric.source))
+        rows.append((f"{metric.label}{unit}", number(name, value), metric.source))
         if value.reason or value.note:
             sentences.append(f"{metric.label}: {value.reason or value.note}.")
     header = ("Metric", "value", "Source")
@@ -119,8 +112,8 @@ def _main(cell: JoinLeaveMetrics) -> Section:
         f"{described.duration_s:g} s of {len(described.feeds)} feeds to {described.m} subscribers:"
         f" {len(cell.subscriptions)} subscriptions, {stayed} of them throughout, {again} with"
         f" several sessions; {kills} sessions ended by kill -9; {several} subscribers had several"
-        " feeds. A product counts as sent to a subscriber if it was inserted after his FMTP"
-        " connection stood and had reached those who stayed before he left.",
+        " feeds. A product counts as sent to a subscriber if it was inserted after its FMTP"
+        " connection was up and had reached the ones that stayed before it left.",
     )
     return Section(
         f"Joining and leaving, cell {described.cell}",
@@ -141,7 +134,7 @@ def _feeds(cell: JoinLeaveMetrics) -> Section:
             extra = sorted(feed.branches - feed.subscribed)
             lacking = sorted(feed.subscribed - feed.branches)
             sentences.append(
-                f"{feed.info.name}: the tree is not that of the subscriptions at the end: "
+                f"{feed.info.name}: at the end the tree does not match the subscriptions: "
                 f"without subscriber: {', '.join(extra) or 'none'}; without branch: "
                 f"{', '.join(lacking) or 'none'}."
             )
@@ -210,9 +203,9 @@ def _subscriptions(cell: JoinLeaveMetrics) -> Section:
             )
         )
         if s.lost:
-            sentences.append(f"{s.subscriber} lost of {s.feed}: {_some(s.lost)}.")
+            sentences.append(f"{s.subscriber} lost of {s.feed}: {some(s.lost)}.")
         if s.not_recovered:
-            text = _some(s.not_recovered)
+            text = some(s.not_recovered)
             sentences.append(f"{s.subscriber} did not recover of {s.feed}: {text}.")
     sentences.append(
         "Products sent while subscribed, those of them in the queue intact, in flight at a leave,"
@@ -221,11 +214,6 @@ def _subscriptions(cell: JoinLeaveMetrics) -> Section:
     )
     left = frozenset({"Subscriber", "Feed", "sessions"})
     return Section("Subscriptions", tuple(sentences), (Table("", header, tuple(rows), left),))
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(names[:_LISTED]) + more
 
 
 def _sessions(cell: JoinLeaveMetrics) -> Section:
@@ -265,17 +253,17 @@ def _session_row(s: Subscription, k: Session, begin: float) -> tuple[str, ...]:
 
 def _losses(cell: JoinLeaveMetrics) -> Section:
     if cell.drops is None:
-        return Section("Losses", ("Unknown, there are no counters of start and end.",))
+        return Section("Losses", ("Unknown: the counters of the start or the end are missing.",))
     if not cell.drops:
         return Section("Losses", ("No packet was lost anywhere.",))
     header = ("Place", "What", "packets")
-    rows = tuple((d.place, d.what, str(d.packets)) for d in cell.drops[:_LISTED])
+    rows = tuple((d.place, d.what, str(d.packets)) for d in cell.drops[:LISTED])
     return Section("Losses", (), (Table("", header, rows, frozenset(header[:2])),))
 
 
 def _verdict(cell: JoinLeaveMetrics) -> Section:
     if cell.verdict is None:
-        sentence = f"{cell.cell.cell}: no verdict.json; nothing vouches for this cell."
+        sentence = f"{cell.cell.cell}: no verdict.json; nothing confirms this cell."
         return Section("Verdict", (sentence,))
     return Section("Verdict", (), (verdict_table(cell.cell.cell, cell.verdict),))
 
@@ -285,16 +273,16 @@ def _input(cells: Sequence[JoinLeaveMetrics], complaints: Sequence[str]) -> Sect
     for cell in cells:
         name = cell.cell.cell
         sentences += [f"{name}: {item} is missing." for item in cell.missing]
-        sentences += [f"{name}: {problem}" for problem in cell.problems[:_LISTED]]
+        sentences += [f"{name}: {problem}" for problem in cell.problems[:LISTED]]
         texts: dict[str, int] = {}
         for notices in cell.notices.values():
             for notice in notices:
                 text = f"{notice.prog} {notice.level}: {notice.message[:200]}"
                 texts[text] = texts.get(text, 0) + 1
         listed = sorted(texts.items(), key=lambda item: -item[1])
-        sentences += [f"{name}: {count} x {text}" for text, count in listed[:_LISTED]]
-        if len(listed) > _LISTED:
-            sentences.append(f"{name}: {len(listed) - _LISTED} more kinds of warnings in the logs.")
+        sentences += [f"{name}: {count} x {text}" for text, count in listed[:LISTED]]
+        if len(listed) > LISTED:
+            sentences.append(f"{name}: {len(listed) - LISTED} more kinds of warnings in the logs.")
     if not sentences:
         sentences.append("All files were there, and every log line was understood.")
     return Section("Input: what was missing, malformed or warned about", tuple(sentences))

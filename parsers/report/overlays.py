@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from matplotlib.axes import Axes
 
@@ -30,7 +29,7 @@ class Look:
 
     colour: str
     marker: str
-    dash: Any
+    dash: object
     hatch: str
 
 
@@ -44,6 +43,7 @@ class Places:
     levels: tuple[Scalar, ...] = ()
 
     def at(self, level: Scalar) -> float | None:
+        """Return where a level lies on the x axis; None if it is not on it."""
         if self.names or self.even:
             return next((float(i) for i, v in enumerate(self.levels) if same(v, level)), None)
         if isinstance(level, str):
@@ -70,6 +70,7 @@ def published(
     places: Places,
     paper: Sequence[PaperValue],
 ) -> list[Overlay]:
+    """Return the published values that belong beside these lines."""
     assert figure.x is not None
     if figure.kind == "bars":
         places = replace(places, even=True)
@@ -165,10 +166,12 @@ def draw_published(axes: Axes, overlays: Sequence[Overlay], metric: Metric, on_b
 
 
 def axis_label(metric: Metric) -> str:
+    """Return the label and unit of a metric for an axis."""
     return f"{metric.label} ({metric.shown_unit})" if metric.shown_unit else metric.label
 
 
 def factor_label(name: str) -> str:
+    """Return the label and unit of a factor for an axis."""
     factor = FACTORS[name]
     return f"{factor.label} ({factor.shown_unit})" if factor.shown_unit else factor.label
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from common.contracts import FAITHFUL
-from parsers.measure.comparison import PROTOCOLS, Group, worst_verdict
+from parsers.measure.comparison import PROTOCOLS, Group
 from parsers.measure.series import thinned
 from parsers.measure.summary import CellMetrics, ReceiverMetrics
+from parsers.measure.verdicts import worst_verdict
 from parsers.report.drawing import (
     COLOURS,
     DASHES,
@@ -61,51 +62,16 @@ def _throughput(group: Group) -> Figure | None:
         return None
     ordered = _by_site(present[0][1].receivers)
     figure, axes = single(4.4)
-    positions: list[float] = []
-    spans: list[tuple[str, float, float]] = []
-    x = 0.0
-    for index, receiver in enumerate(ordered):
-        if index and receiver.site != ordered[index - 1].site:
-            x += 0.7
-        positions.append(x)
-        rtt = f"RTT {receiver.rtt_ms:g} ms" if receiver.rtt_ms is not None else "RTT unknown"
-        label = f"{receiver.site}\n{rtt}"
-        if spans and spans[-1][0] == label:
-            spans[-1] = (label, spans[-1][1], x)
-        else:
-            spans.append((label, x, x))
-        x += 1.0
-    width = 0.8 / len(present)
-    highest = 0.0
-    few = len(ordered) * len(present) <= 24
-    for number, (protocol, _) in enumerate(present):
-        for index, (at, receiver) in enumerate(zip(positions, ordered, strict=True)):
-            value = _mean_throughput(group, protocol, receiver.host)
-            centre = at + (number - (len(present) - 1) / 2) * width
-            if value is None:
-                axes.text(centre, 0, "n/a", rotation=90, ha="center", va="bottom", fontsize=8)
-                continue
-            highest = max(highest, value / 1e6)
-            axes.bar(
-                centre,
-                value / 1e6,
-                width,
-                color=COLOURS[protocol],
-                edgecolor="white",
-                hatch=_HATCHES[protocol],
-                label=protocol.upper() if index == 0 else None,
-            )
-            if few:
-                axes.text(
-                    centre, value / 1e6, f"{value / 1e6:.1f}", ha="center", va="bottom", fontsize=8
-                )
+    positions, spans = _placed(ordered)
+    highest = _throughput_bars(axes, group, positions, ordered)
+    many = len(ordered) > 10
     axes.set_xticks(
         positions,
         [r.host for r in ordered],
-        rotation=0 if len(ordered) <= 10 else 60,
-        ha="center" if len(ordered) <= 10 else "right",
-        fontsize=9 if len(ordered) <= 10 else 8,
-        rotation_mode="anchor" if len(ordered) > 10 else "default",
+        rotation=60 if many else 0,
+        ha="right" if many else "center",
+        fontsize=8 if many else 9,
+        rotation_mode="anchor" if many else "default",
     )
     axes.tick_params(axis="x", length=0)
     axes.grid(visible=False, axis="x")
@@ -127,6 +93,59 @@ def _throughput(group: Group) -> Figure | None:
     axes.set_title("Throughput per receiver: sum of sizes / sum of latencies")
     _finish(figure, axes, group)
     return figure
+
+
+Span = tuple[str, float, float]  # label of a site, its first and its last position
+
+
+def _placed(ordered: Sequence[ReceiverMetrics]) -> tuple[list[float], list[Span]]:
+    """Where each receiver stands on the x axis, with a gap between sites."""
+    positions: list[float] = []
+    spans: list[Span] = []
+    x = 0.0
+    for index, receiver in enumerate(ordered):
+        if index and receiver.site != ordered[index - 1].site:
+            x += 0.7
+        positions.append(x)
+        rtt = f"RTT {receiver.rtt_ms:g} ms" if receiver.rtt_ms is not None else "RTT unknown"
+        label = f"{receiver.site}\n{rtt}"
+        if spans and spans[-1][0] == label:
+            spans[-1] = (label, spans[-1][1], x)
+        else:
+            spans.append((label, x, x))
+        x += 1.0
+    return positions, spans
+
+
+def _throughput_bars(
+    axes: Axes, group: Group, positions: Sequence[float], ordered: Sequence[ReceiverMetrics]
+) -> float:
+    """Draw each receiver's bars; return the highest, Mbit/s."""
+    present = _present(group)
+    width = 0.8 / len(present)
+    highest = 0.0
+    few = len(ordered) * len(present) <= 24
+    for number, (protocol, _) in enumerate(present):
+        for index, (at, receiver) in enumerate(zip(positions, ordered, strict=True)):
+            value = _mean_throughput(group, protocol, receiver.host)
+            centre = at + (number - (len(present) - 1) / 2) * width
+            if value is None:
+                axes.text(centre, 0, "n/a", rotation=90, ha="center", va="bottom", fontsize=8)
+                continue
+            mbps = value / 1e6
+            highest = max(highest, mbps)
+            axes.bar(
+                centre,
+                mbps,
+                width,
+                color=COLOURS[protocol],
+                edgecolor="white",
+                hatch=_HATCHES[protocol],
+                label=protocol.upper() if index == 0 else None,
+            )
+            if few:
+                axes.text(centre, mbps, f"{mbps:.1f}", ha="center", va="bottom", fontsize=8)
+    return highest
 
 
 def _finish(figure: Figure, axes: Axes, group: Group) -> None:

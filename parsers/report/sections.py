@@ -6,18 +6,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from common.contracts import DEGRADED, FAITHFUL, INVALID
+from common.contracts import FAITHFUL
 from parsers.base.metric_units import METRICS, Value
 from parsers.measure.comparison import (
     PROTOCOLS,
     Group,
     clocks_of,
-    verdict_of,
-    worst_verdict,
 )
 from parsers.measure.evaluate import Transports
-from parsers.measure.paper import Headline
 from parsers.measure.summary import CellMetrics, ReceiverMetrics
+from parsers.measure.verdicts import verdict_of, worst_verdict
 from parsers.read.cell_files import NO_CPU, ModelCheck, Verdict
 from parsers.report.conditions import (
     conditions_section,
@@ -42,14 +40,14 @@ from parsers.report.sweep_sections import (
     spoilt,
     unused_sections,
 )
-
-HEADLINES = {
-    FAITHFUL: "FAITHFUL: the emulation did what was asked of it.",
-    DEGRADED: "DEGRADED: read these figures with the evidence below.",
-    INVALID: "INVALID: do not use these figures.",
-    "unknown": "UNKNOWN: a cell has no verdict; nothing vouches for these figures.",
-}
-_LISTED = 12  # lines of evidence of one kind before "and N more"
+from parsers.report.wording import (
+    HEADLINES,
+    LISTED,
+    labelled,
+    number,
+    published_and_difference,
+    some,
+)
 
 _MAIN = (
     "throughput",
@@ -83,33 +81,6 @@ _FURTHER = (
 )
 
 
-def _number(name: str, value: Value) -> str:
-    if value.value is None:
-        return "n/a"
-    metric = METRICS[name]
-    return f"{value.value / metric.scale:.{metric.digits}f}"
-
-
-def _labelled(name: str) -> str:
-    metric = METRICS[name]
-    unit = metric.shown_unit
-    return f"{metric.label}, {unit}" if unit else metric.label
-
-
-def _difference(comparison: Headline | None) -> tuple[str, str]:
-    """(the paper's value, ours less it: absolute and in per cent of it)."""
-    if comparison is None:
-        return "n/a", ""
-    metric = METRICS[comparison.metric]
-    published = f"{comparison.published / metric.scale:g}"
-    if comparison.difference is None:
-        return published, "n/a"
-    text = f"{comparison.difference / metric.scale:+.{metric.digits}f}"
-    if comparison.difference_percent is not None:
-        text += f" ({comparison.difference_percent:+.0f}%)"
-    return published, text
-
-
 def _identical(cells: Sequence[CellMetrics]) -> str:
     values = [c.identical.value for c in cells]
     if any(v is None for v in values):
@@ -130,10 +101,10 @@ def _main_table(group: Group) -> Table:
         header += [protocol.upper() + _mark(group.cells[protocol]), "paper", "difference"]
     rows = []
     for name in _MAIN:
-        row = [_cpu_label(name, group) if name in ("cpu", "cpu_one_core") else _labelled(name)]
+        row = [_cpu_label(name, group) if name in ("cpu", "cpu_one_core") else labelled(name)]
         for protocol in protocols:
-            row.append(_number(name, group.values[protocol][name]))
-            row += _difference(group.comparisons.of(name, protocol))
+            row.append(number(name, group.values[protocol][name]))
+            row += published_and_difference(group.comparisons.of(name, protocol))
         rows.append(tuple(row))
     rows.append(
         (
@@ -182,7 +153,7 @@ def _cpu_label(name: str, group: Group) -> str:
     """With what the row is by: cpu.log, ps, or both where the cells differ."""
     sources = {c.series.sender_cpu_source for cells in group.cells.values() for c in cells}
     known = " or ".join(sorted(s for s in sources if s))
-    label = _labelled(name)
+    label = labelled(name)
     return label.replace("Sender CPU", f"CPU by {known}") if known else label
 
 
@@ -197,7 +168,7 @@ def _main_section(group: Group) -> Section:
         " not defined or not measured (below)."
     ]
     if any(_mark(cells) for cells in group.cells.values()):
-        sentences.append("! marks a run with losses that nobody injected: see 'Losses'.")
+        sentences.append("! marks a run with losses that were not injected: see 'Losses'.")
     sentences += [
         f"The paper's {c.protocol.upper()} {METRICS[c.metric].label} of"
         f" {METRICS[c.metric].show(c.published)} is {c.source}."
@@ -243,7 +214,7 @@ def _paper_section(group: Group) -> Section | None:
             f"{c.protocol.upper()} {METRICS[c.metric].label}",
             METRICS[c.metric].show(c.ours.mean) if c.ours is not None else "n/a",
             METRICS[c.metric].show(c.published),
-            _difference(c)[1],
+            published_and_difference(c)[1],
             f"{c.source}: {c.conditions}"
             + ("" if c.sentence or not c.context else f"; {c.context}"),
         )
@@ -251,7 +222,7 @@ def _paper_section(group: Group) -> Section | None:
     ]
     for row in comparisons.statements:
         ours = ", ".join(
-            f"{p.upper()} {_number(row.metric, group.values[p][row.metric])}"
+            f"{p.upper()} {number(row.metric, group.values[p][row.metric])}"
             f" {METRICS[row.metric].shown_unit}".rstrip()
             for p in PROTOCOLS
             if p in group.values
@@ -343,15 +314,10 @@ def _content(cell: CellMetrics, receiver: ReceiverMetrics) -> list[str]:
         return []
     kinds = (("missing", check.missing), ("extra", check.extra), ("different", check.different))
     return [
-        f"{cell.cell.cell}: {receiver.host}: {len(names)} {kind}: {_some(names)}."
+        f"{cell.cell.cell}: {receiver.host}: {len(names)} {kind}: {some(names)}."
         for kind, names in kinds
         if names
     ]
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(names[:_LISTED]) + more
 
 
 def _losses_section(group: Group) -> Section:
@@ -360,15 +326,15 @@ def _losses_section(group: Group) -> Section:
     for cell in _cells(group):
         name = cell.cell.cell
         if not cell.drops_known:
-            sentences.append(f"{name}: unknown, there are no counters of start and end.")
+            sentences.append(f"{name}: unknown: the counters of the start or the end are missing.")
             continue
         uninjected = cell.uninjected
         if not uninjected:
             sentences.append(f"{name}: no loss that was not injected.")
-        for drop in uninjected[:_LISTED]:
+        for drop in uninjected[:LISTED]:
             rows.append((name, "UNINJECTED", drop.place, drop.what, str(drop.packets)))
-        if len(uninjected) > _LISTED:
-            rest = uninjected[_LISTED:]
+        if len(uninjected) > LISTED:
+            rest = uninjected[LISTED:]
             total = sum(d.packets for d in rest)
             rows.append((name, "UNINJECTED", f"{len(rest)} more places", "", str(total)))
         injected = [d for d in cell.drops if d.injected]
@@ -389,7 +355,7 @@ def _verdict_section(cells: Sequence[CellMetrics]) -> Section:
     tables = []
     for cell in cells:
         if cell.verdict is None:
-            sentences.append(f"{cell.cell.cell}: no verdict.json; nothing vouches for this cell.")
+            sentences.append(f"{cell.cell.cell}: no verdict.json; nothing confirms this cell.")
             continue
         tables.append(verdict_table(cell.cell.cell, cell.verdict))
     return Section("Fidelity verdict and its evidence", tuple(sentences), tuple(tables))
@@ -482,8 +448,8 @@ def _further_table(group: Group) -> Table:
     protocols = [p for p in PROTOCOLS if p in group.cells]
     rows = tuple(
         (
-            _labelled(name),
-            *(_number(name, group.values[p][name]) for p in protocols),
+            labelled(name),
+            *(number(name, group.values[p][name]) for p in protocols),
             METRICS[name].source,
         )
         for name in _FURTHER
@@ -498,21 +464,21 @@ def _input_section(cells: Sequence[CellMetrics], complaints: Sequence[str]) -> S
         name = cell.cell.cell
         for item in cell.missing:
             sentences.append(f"{name}: {item} is missing.")
-        for problem in cell.problems[:_LISTED]:
+        for problem in cell.problems[:LISTED]:
             sentences.append(f"{name}: {problem}")
-        if len(cell.problems) > _LISTED:
-            sentences.append(f"{name}: {len(cell.problems) - _LISTED} more lines not understood.")
+        if len(cell.problems) > LISTED:
+            sentences.append(f"{name}: {len(cell.problems) - LISTED} more lines not understood.")
         notices = cell.notices
-        for notice in notices[:_LISTED]:
+        for notice in notices[:LISTED]:
             sentences.append(f"{name}: {notice.prog} {notice.level}: {notice.message[:200]}")
-        if len(notices) > _LISTED:
+        if len(notices) > LISTED:
             sentences.append(
-                f"{name}: {len(notices) - _LISTED} more warnings and errors in the logs."
+                f"{name}: {len(notices) - LISTED} more warnings and errors in the logs."
             )
     if not sentences:
         sentences.append(
-            "All files were there, every log line was understood, and none of them is a warning"
-            " without a meaning of its own here."
+            "All files were there, every log line was understood, and none is an unexplained"
+            " warning."
         )
     return Section("Input: what was missing, malformed or warned about", tuple(sentences))
 
@@ -530,7 +496,7 @@ def _banner(cells: Sequence[CellMetrics]) -> Banner:
         if verdict_of(cell) != FAITHFUL:
             lines.append(f"{name}: {verdict_of(cell)}")
         lines += [
-            f"{name}: {c.status}: {c.name}{': ' + c.text if c.text else ''}" for c in bad[:_LISTED]
+            f"{name}: {c.status}: {c.name}{': ' + c.text if c.text else ''}" for c in bad[:LISTED]
         ]
         if cell.uninjected:
             total = sum(d.packets for d in cell.uninjected)

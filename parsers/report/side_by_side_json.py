@@ -4,24 +4,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from parsers.base.metric_units import Value
-from parsers.measure.comparison import verdict_of
 from parsers.measure.side_by_side import (
     COMPARED,
     Clocks,
     Comparison,
     Repeats,
 )
+from parsers.measure.verdicts import verdict_of
 from parsers.report.side_by_side_report import repeats_text
 
 
-def _value_json(value: Value) -> dict[str, Any]:
+def _value_json(value: Value) -> dict[str, object]:
     return {"value": value.value, "reason": value.reason}
 
 
-def _repeats_json(found: Repeats) -> dict[str, Any]:
+def _repeats_json(found: Repeats) -> dict[str, object]:
     return {
         "clock": found.clock,
         "columns": [c.name for c in found.columns],
@@ -59,7 +58,7 @@ def _repeats_json(found: Repeats) -> dict[str, Any]:
     }
 
 
-def _clocks_json(found: Clocks) -> dict[str, Any]:
+def _clocks_json(found: Clocks) -> dict[str, object]:
     return {
         "native": {"columns": [c.name for c in found.native], "verdict": found.native_verdict},
         "virtual": {"columns": [c.name for c in found.virtual], "verdict": found.virtual_verdict},
@@ -78,7 +77,7 @@ def _clocks_json(found: Clocks) -> dict[str, Any]:
     }
 
 
-def to_json(runs: Mapping[str, str], comparisons: Sequence[Comparison]) -> dict[str, Any]:
+def to_json(runs: Mapping[str, str], comparisons: Sequence[Comparison]) -> dict[str, object]:
     """Everything the text says, with all digits. `runs`: letter -> name."""
     return {
         "runs": dict(runs),

@@ -54,6 +54,7 @@ def _percent(value: float | None) -> str:
 
 
 def repeats_title(found: Repeats) -> str:
+    """Return which runs are compared, and under which clock."""
     names = ", ".join(c.name for c in found.columns)
     return f"{len(found.columns)} repeats, {found.clock} time ({names})"
 
@@ -164,10 +165,11 @@ def _files_text(found: Repeats) -> str:
 
 
 def repeats_section(comparison: Comparison, found: Repeats) -> Section:
+    """Return the tables of repeats under one clock."""
     sentences = [
         f"{repeats_text(found).capitalize()}.",
         _files_text(found),
-        "Deliveries: the same set of products, in the same order, on the same way (FMTP, backstop,"
+        "Deliveries: the same set of products, in the same order, by the same way (FMTP, backstop,"
         " backlog), with the same retransmitted blocks (n: products with others), at the same times"
         " after the first product's creation and with the same latencies (ms: the largest"
         " difference); each against the first run.",
@@ -178,6 +180,7 @@ def repeats_section(comparison: Comparison, found: Repeats) -> Section:
 
 
 def clocks_title(found: Clocks) -> str:
+    """Return which runs are compared across clocks."""
     native = ", ".join(c.name for c in found.native)
     virtual = ", ".join(c.name for c in found.virtual)
     return f"native ({native}) and virtual ({virtual})"
@@ -230,6 +233,7 @@ def _clocks_table(found: Clocks) -> Table:
 
 
 def clocks_section(comparison: Comparison, found: Clocks) -> Section:
+    """Return the table of native beside virtual time."""
     sentences = ["Difference: virtual - native, each the mean over its runs."]
     if len(found.native) > 1:
         sentences.append(
@@ -243,6 +247,7 @@ def clocks_section(comparison: Comparison, found: Clocks) -> Section:
 
 
 def inputs_section(comparison: Comparison) -> Section | None:
+    """Return what differed before the runs began; None if nothing did."""
     if not comparison.different_inputs:
         return None
     header = ("What", *(c.name for c in comparison.columns))

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from parsers.base.factors import FACTORS, show
@@ -73,70 +74,29 @@ def draw(
     cells: Sequence[CellMetrics],
     paper: Sequence[PaperValue],
 ) -> Plot | str:
-    """`cells`: without those that the points exclude."""
+    """Draw boxes of the file-sets' throughput over their size, and below them the IQR.
+
+    `cells`: without those that the points exclude. Returns why there is nothing to draw.
+    """
     found = lines(points, x="file_set_bytes", metric=SPREAD, by=figure.by, where=figure.where)
     if not found:
-        return "no valid cell is long enough for two file-sets, or none has file-sets of the sizes"
-    by_name = {c.cell.cell: c for c in cells}
+        return "no valid cell has two file-sets of these sizes"
     sizes = sorted({int(level) for line in found for level in line.x})
     canvas = blank(6.2)
     upper, lower = canvas.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    metric, spread = METRICS["throughput"], METRICS[SPREAD]
-    width = 0.7 / len(found)
     counts: dict[int, int] = {}
-    words = []
     for number, line in enumerate(found):
         colour = COLOURS.get(str(line.factors.get("protocol")), tuple(COLOURS.values())[number % 2])
-        shift = (number - (len(found) - 1) / 2) * width
-        at, boxes = [], []
-        for level, point in zip(line.x, line.points, strict=True):
-            values = gammas([by_name[n] for n in point.cells if n in by_name], int(level))
-            if not values:
-                continue
-            counts[int(level)] = max(counts.get(int(level), 0), len(values))
-            at.append(sizes.index(int(level)) + shift)
-            boxes.append(box(values, metric.scale))
-        look = {"color": colour, "lw": 1.3}
-        upper.bxp(
-            boxes,
-            positions=at,
-            widths=0.85 * width,
-            manage_ticks=False,
-            patch_artist=True,
-            boxprops={"facecolor": f"{colour}33", "edgecolor": colour},
-            medianprops={"color": "black", "lw": 1.6},
-            whiskerprops=look,
-            capprops=look,
-            flierprops={"marker": ".", "markersize": 3, "markeredgecolor": GREY},
-        )
-        marker = "os"[number % 2]
-        lower.errorbar(
-            [sizes.index(int(level)) for level in line.x],
-            [y.mean / spread.scale for y in line.y],
-            yerr=errors(line.y, spread),
-            color=colour,
-            marker=marker,
-            ls="-" if number == 0 else "--",
-            capsize=3.5,
-            label=line.label if len(found) > 1 else "measured",
-        )
-        words += [_in_words(line)]
+        sets = _sets_of(line, cells)
+        for size, values in sets.items():
+            counts[size] = max(counts.get(size, 0), len(values))
+        _boxes(upper, sets, sizes, colour, (number, len(found)))
+        _spread_line(lower, line, sizes, colour, (number, len(found)))
     places = Places("file_set_bytes", (), True, tuple(sizes))
     looks = [Look(COLOURS["ldm7"], "o", "-", "")] * len(found)
     overlays = published(figure, SPREAD, found, looks, places, paper)
-    draw_published(lower, overlays, spread, on_bars=False)
-    shown = FACTORS["file_set_bytes"]
-    lower.set_xticks(
-        range(len(sizes)),
-        [f"{size / shown.scale:g}\n{counts.get(size, 0)} sets" for size in sizes],
-    )
-    lower.set_xlabel(factor_label("file_set_bytes"))
-    lower.set_ylim(bottom=0)
-    lower.set_ylabel(f"IQR ({spread.shown_unit})")
-    upper.set_ylabel(axis_label(metric))
-    upper.grid(visible=False, axis="x")
-    upper.set_title(figure.title)
-    lower.set_title("Inter-quartile range", fontsize=10)
+    draw_published(lower, overlays, METRICS[SPREAD], on_bars=False)
+    _dress(upper, lower, figure.title, {size: counts.get(size, 0) for size in sizes})
     if overlays or len(found) > 1:
         handles, labels = lower.get_legend_handles_labels()
         if overlays:
@@ -148,8 +108,77 @@ def draw(
         f" of those beyond at most {OUTLIERS}"
     )
     caption = caption_of(figure, [y for line in found for y in line.y], bool(overlays))
-    alt = f"{figure.title}. {' '.join(words)}"
+    alt = f"{figure.title}. {' '.join(map(_in_words, found))}"
     return save(canvas, figure.name, figure.title, alt, f"{caption}. {boxes_are}")
+
+
+def _sets_of(line: Line, cells: Sequence[CellMetrics]) -> dict[int, list[float]]:
+    """Size -> the throughput of its file-sets, bit/s; without sizes that have none."""
+    by_name = {c.cell.cell: c for c in cells}
+    found = {
+        int(level): gammas([by_name[n] for n in point.cells if n in by_name], int(level))
+        for level, point in zip(line.x, line.points, strict=True)
+    }
+    return {size: values for size, values in found.items() if values}
+
+
+def _boxes(
+    axes: Axes,
+    sets: Mapping[int, Sequence[float]],
+    sizes: Sequence[int],
+    colour: str,
+    place: tuple[int, int],
+) -> None:
+    """`place`: the line's number, from 0, and how many lines there are."""
+    number, of = place
+    width = 0.7 / of
+    shift = (number - (of - 1) / 2) * width
+    look = {"color": colour, "lw": 1.3}
+    axes.bxp(
+        [box(values, METRICS["throughput"].scale) for values in sets.values()],
+        positions=[sizes.index(size) + shift for size in sets],
+        widths=0.85 * width,
+        manage_ticks=False,
+        patch_artist=True,
+        boxprops={"facecolor": f"{colour}33", "edgecolor": colour},
+        medianprops={"color": "black", "lw": 1.6},
+        whiskerprops=look,
+        capprops=look,
+        flierprops={"marker": ".", "markersize": 3, "markeredgecolor": GREY},
+    )
+
+
+def _spread_line(
+    axes: Axes, line: Line, sizes: Sequence[int], colour: str, place: tuple[int, int]
+) -> None:
+    number, of = place
+    spread = METRICS[SPREAD]
+    axes.errorbar(
+        [sizes.index(int(level)) for level in line.x],
+        [y.mean / spread.scale for y in line.y],
+        yerr=errors(line.y, spread),
+        color=colour,
+        marker="os"[number % 2],
+        ls="-" if number == 0 else "--",
+        capsize=3.5,
+        label=line.label if of > 1 else "measured",
+    )
+
+
+def _dress(upper: Axes, lower: Axes, title: str, counts: Mapping[int, int]) -> None:
+    """Titles, labels and ticks; `counts`: size -> file-sets."""
+    shown = FACTORS["file_set_bytes"]
+    lower.set_xticks(
+        range(len(counts)),
+        [f"{size / shown.scale:g}\n{count} sets" for size, count in counts.items()],
+    )
+    lower.set_xlabel(factor_label("file_set_bytes"))
+    lower.set_ylim(bottom=0)
+    lower.set_ylabel(f"IQR ({METRICS[SPREAD].shown_unit})")
+    upper.set_ylabel(axis_label(METRICS["throughput"]))
+    upper.grid(visible=False, axis="x")
+    upper.set_title(title)
+    lower.set_title("Inter-quartile range", fontsize=10)
 
 
 def _in_words(line: Line) -> str:

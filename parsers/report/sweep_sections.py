@@ -23,12 +23,12 @@ from parsers.read.cell_files import Verdict
 from parsers.read.published import PaperValue, Published
 from parsers.report.document import Banner, Section, Table
 from parsers.report.figures import Drawn
+from parsers.report.wording import LISTED, labelled
 
 DEFAULT_METRICS = ("throughput", "ffdr", "nic_bandwidth", "latency_p50")
 METRICS_AT_ONCE = 4  # columns of a table of points
 Run = Transports | Subscriptions
 DEFAULT_AT_MOST = 8  # metrics of a run of another kind, where its file names none
-LISTED = 12  # lines of one kind before "and N more"
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ def excluded_of(found: Run) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for p in found.points for name in p.excluded))
 
 
-def failed_of(manifest: Mapping[str, Any]) -> tuple[Failed, ...]:
+def failed_of(manifest: Mapping[str, object]) -> tuple[Failed, ...]:
     """The manifest's `failed`: {cell: {reason, artefacts}} or [{cell, reason, artefacts}]."""
-    raw = manifest.get("failed") or ()
+    raw: Any = manifest.get("failed") or ()
     if isinstance(raw, Mapping):
         raw = [
             {"cell": cell, **(v if isinstance(v, Mapping) else {"reason": v})}
@@ -241,6 +241,7 @@ def _claim_numbers(result: ClaimResult) -> str:
 
 
 def figures_section(drawn: Drawn) -> Section | None:
+    """Return the figures, and which were left out and why; None if none were asked for."""
     if not drawn.plots and not drawn.left_out:
         return None
     return Section("Figures", drawn.left_out, plots=drawn.plots)
@@ -303,7 +304,7 @@ def _point_tables(points: Sequence[Point], metrics: Sequence[str]) -> Iterable[T
     having = [n for n in metrics if any(n in p.estimates for p in points)]
     for first in range(0, max(1, len(having)), METRICS_AT_ONCE):
         part = having[first : first + METRICS_AT_ONCE]
-        header = [*(_heading(n) for n in factors), *(_labelled(n) for n in part), "runs"]
+        header = [*(_heading(n) for n in factors), *(labelled(n) for n in part), "runs"]
         rows = []
         for point in points:
             row = [_level(n, point.factors.get(n)) for n in factors]
@@ -333,11 +334,6 @@ def _level(name: str, level: Scalar | None) -> str:
     return f"{level / (FACTORS[name].scale if name in FACTORS else 1.0):g}"
 
 
-def _labelled(name: str) -> str:
-    metric = METRICS[name]
-    return f"{metric.label}, {metric.shown_unit}" if metric.shown_unit else metric.label
-
-
 # -- what was not used ------------------------------------------------------------------------
 def unused_sections(found: Run) -> list[Section]:
     """Failed cells and excluded cells, if there are any."""
@@ -355,7 +351,7 @@ def unused_sections(found: Run) -> list[Section]:
         sections.append(
             Section(
                 "Excluded cells",
-                ("Their verdict is invalid: no mean, figure or claim has them.",),
+                ("Their verdict is invalid: no mean, figure or claim uses them.",),
                 (Table("", header, rows, frozenset(header), 34),),
             )
         )

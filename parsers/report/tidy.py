@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from parsers.base.factors import FACTORS, Scalar
 from parsers.base.intervals import Estimate
 from parsers.base.metric_units import METRICS
-from parsers.measure.comparison import verdict_of
 from parsers.measure.summary import CellMetrics
 from parsers.measure.sweep import Point
+from parsers.measure.verdicts import verdict_of
 
 _UNITS = {"rate_bps": "bit/s", "loss": "share", "rtt_ms": "ms", "file_set_bytes": "bytes"}
 

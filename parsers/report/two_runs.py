@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from parsers.base.factors import same, show
+from parsers.base.factors import show
 from parsers.base.intervals import Estimate
 from parsers.base.metric_units import METRICS
 from parsers.measure.agreement import (
@@ -17,8 +16,10 @@ from parsers.measure.agreement import (
     Compared,
     agreement,
     leaves,
+    matching,
+    whole,
 )
-from parsers.measure.sweep import APART, Point, varying
+from parsers.measure.sweep import Point, varying
 from parsers.read.published import Published
 from parsers.report.brief import BriefTable
 from parsers.report.document import Section, Table
@@ -31,7 +32,7 @@ NOT_SHOWN = ("spec.paper", "spec.claims", "spec.figures", "spec.levels", "machin
 LISTED = 60
 
 
-def differences_section(manifests: Mapping[str, Mapping[str, Any]]) -> Section | None:
+def differences_section(manifests: Mapping[str, Mapping[str, object]]) -> Section | None:
     """What the manifests (letter -> manifest.json) do not have in common."""
     told = {
         letter: {
@@ -56,13 +57,13 @@ def differences_section(manifests: Mapping[str, Mapping[str, Any]]) -> Section |
     return Section("What differs in versions and settings", more, (table,))
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
 def points_section(points: Mapping[str, Sequence[Point]], published: Published) -> Section | None:
     """The points of each run (by letter) that more than one of them has."""
-    plain = {letter: _plain(found) for letter, found in points.items()}
+    plain = {letter: whole(found) for letter, found in points.items()}
     names = list(
         dict.fromkeys([*asked(published, [p for f in plain.values() for p in f]), *DECISIVE])
     )
@@ -87,19 +88,15 @@ def points_section(points: Mapping[str, Sequence[Point]], published: Published) 
 def agreement_text(found: Agreement, a: str, b: str) -> str:
     """The finding in one sentence."""
     verdicts = {"agree": "agree within their error bars", "differ": "differ"}
-    verdict = verdicts.get(found.verdict, "cannot be held against their error bars")
+    verdict = verdicts.get(found.verdict, "cannot be compared within error bars")
     reason = found.reason.replace("(then)", f"({a})").replace("(now)", f"({b})")
     return f"{a} and {b} {verdict}: {reason}"
-
-
-def _plain(points: Sequence[Point]) -> list[Point]:
-    return [p for p in points if not any(name in p.factors for name in APART)]
 
 
 def differing_table(found: Agreement, points: Mapping[str, Sequence[Point]]) -> BriefTable:
     """Return the decisive metrics at each point of two runs, those that differ most first."""
     a, b = points
-    short, _ = _short_labels([p for of_run in points.values() for p in _plain(of_run)])
+    short, _ = _short_labels([p for of_run in points.values() for p in whole(of_run)])
     rows = []
     for one in sorted((c for c in found.compared if c.metric in DECISIVE), key=_rank):
         metric = METRICS[one.metric]
@@ -160,12 +157,12 @@ def _pair_tables(
 def _many_tables(points: Mapping[str, Sequence[Point]], metrics: Sequence[str]) -> Iterator[Table]:
     every: list[Point] = []
     for found in points.values():
-        every += [p for p in found if _like(p, every) is None]
+        every += [p for p in found if matching(p, every) is None]
     for name in metrics:
         metric = METRICS[name]
         rows = []
         for point in every:
-            of_runs = [_like(point, found) for found in points.values()]
+            of_runs = [matching(point, found) for found in points.values()]
             values: list[Estimate | None] = [p.estimates.get(name) if p else None for p in of_runs]
             if any(v is not None for v in values):
                 shown = ("n/a" if v is None else interval_text(metric, v) for v in values)
@@ -173,15 +170,6 @@ def _many_tables(points: Mapping[str, Sequence[Point]], metrics: Sequence[str]) 
         if rows:
             unit = f", {metric.shown_unit}" if metric.shown_unit else ""
             yield Table(f"{metric.label}{unit}", ("At", *points), tuple(rows), frozenset({"At"}))
-
-
-def _like(point: Point, points: Sequence[Point]) -> Point | None:
-    for other in points:
-        if other.factors.keys() == point.factors.keys() and all(
-            same(level, other.factors[name]) for name, level in point.factors.items()
-        ):
-            return other
-    return None
 
 
 def marked(points: Mapping[str, Sequence[Point]]) -> list[Point]:

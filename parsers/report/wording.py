@@ -6,16 +6,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from common.contracts import DEGRADED, FAITHFUL, INVALID, UNKNOWN
 from parsers.base.metric_units import METRICS, Value
 from parsers.measure.paper import Headline
 
 LISTED: Final = 12  # lines of one kind before "and N more"
 
 HEADLINES: Final = {
-    "faithful": "FAITHFUL: the emulation did what was asked of it.",
-    "degraded": "DEGRADED: read these figures with the evidence below.",
-    "invalid": "INVALID: do not use these figures.",
-    "unknown": "UNKNOWN: a cell has no verdict; nothing vouches for these figures.",
+    FAITHFUL: "FAITHFUL: the emulation did what was asked of it.",
+    DEGRADED: "DEGRADED: read these figures with the evidence below.",
+    INVALID: "INVALID: do not use these figures.",
+    UNKNOWN: "UNKNOWN: a cell has no verdict; nothing confirms these figures.",
 }
 
 

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from parsers.report.publish import write_report
+from parsers.report.publish import Written, write_report
 from parsers.tests.browser import PROGRAMS, Browser, browser, program
-from parsers.tests.synthetic import SyntheticCell, write_synthetic_run, write_synthetic_sweep
+from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("drawn")]
 
 BOXES = """
 [...document.querySelectorAll('body *')].filter(e => {
@@ -57,10 +59,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(run).report_dir / "index.html"
 
 
-@pytest.fixture(scope="module")
-def sweep_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = write_synthetic_sweep(tmp_path_factory.mktemp("sweep"))
-    return write_report(run).report_dir / "index.html"
+@pytest.fixture
+def sweep_page(drawn_sweep: Written) -> Path:
+    return drawn_sweep.report_dir / "index.html"
 
 
 def looks_right(tab: Browser, page: Path, width: int) -> None:
@@ -80,7 +81,7 @@ def looks_right(tab: Browser, page: Path, width: int) -> None:
     assert 0.4 < ground.mean() < 0.97
 
 
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("width", [1280, 390])
 def test_report_in_a_browser(tab: Browser, page: Path, width: int) -> None:
     tab.media()
     looks_right(tab, page, width)

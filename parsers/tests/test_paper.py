@@ -163,7 +163,7 @@ def test_derived_values_are_told_apart() -> None:
 
 def test_as_json() -> None:
     (found,) = headlines([row()], [point(ffdr=[87.0, 89.0])])
-    written = headline_json(found)
+    written: Any = headline_json(found)
     assert written["within_error_bar"] is True  # 88 +- 12.7
     assert (written["paper"], written["ours"]["values"]) == (88.7, [87.0, 89.0])
     assert written["at"]["receivers"] == 8

@@ -171,7 +171,7 @@ def test_a_manifest_is_read_as_far_as_it_can_be() -> None:
     undated = {k: v for k, v in ROW.items() if k != "at"}
     found, complaints = parse_published({"spec": {"paper": [ROW, undated]}})
     assert len(found.paper) == 1
-    assert complaints == ("paper 2: no at: it is not known what it is to be beside",)
+    assert complaints == ("paper 2: no 'at': the conditions of the published value are unknown",)
     assert parse_published({})[1] == ()
 
 

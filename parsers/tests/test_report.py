@@ -23,8 +23,9 @@ from parsers.measure.comparison import group_cells, mean_of
 from parsers.measure.run_files import load_cell
 from parsers.measure.summary import CellMetrics, summarize
 from parsers.report.document import render_text
-from parsers.report.publish import write_report
+from parsers.report.publish import Written, write_report
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
+from parsers.tests.test_join_leave import write_run as write_join_leave
 
 LDM7, LDM6 = SyntheticCell("ldm7"), SyntheticCell("ldm6")
 
@@ -313,9 +314,9 @@ def test_damaged_contents_are_named(tmp_path: Path) -> None:
     assert re.search(r"identical files\s+2/2\s+n/a\s+1/2", render_text(written.report, 100))
 
 
-def test_report_files_and_width(tmp_path: Path) -> None:
-    run = write_synthetic_run(tmp_path / "lossy" / "20261121T020000Z")
-    written = write_report(run)
+@pytest.mark.xdist_group("drawn")
+def test_report_files_and_width(drawn: Written) -> None:
+    written, run = drawn, drawn.report_dir.parent
     names = {p.name for p in written.report_dir.iterdir()}
     kinds = ("throughput", "bandwidth", "cpu", "latency")
     plots = {f"{kind}.{ending}" for kind in kinds for ending in ("png", "svg", "pdf")}
@@ -364,9 +365,9 @@ class _Page(HTMLParser):
             self.cells.append(data.strip())
 
 
-def test_page_needs_no_network_and_shows_the_same(tmp_path: Path) -> None:
-    run = write_synthetic_run(tmp_path)
-    written = write_report(run)
+@pytest.mark.xdist_group("drawn")
+def test_page_needs_no_network_and_shows_the_same(drawn: Written) -> None:
+    written = drawn
     html = (written.report_dir / "index.html").read_text(encoding="utf-8")
     page = _Page()
     page.feed(html)
@@ -530,8 +531,9 @@ def test_repeats_are_averaged(tmp_path: Path) -> None:
 
 
 def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a pipe: 80 columns. What is not UTF-8 gets ASCII, and the files are UTF-8 all the same."""
-    run = write_synthetic_run(tmp_path / "run")
+    """In a pipe: 80 columns. What is not UTF-8 gets ASCII, and the files are UTF-8 all the same.
+    A run of this kind has no figures, which would take most of the time."""
+    run = write_join_leave(tmp_path)
     root = Path(__file__).resolve().parents[2]
     monkeypatch.delenv("COLUMNS", raising=False)
     command = [sys.executable, "-m", "parsers", "report", "--full", str(run)]

@@ -17,17 +17,20 @@ from parsers.measure.sweep import Line, Point
 from parsers.read.published import Figure, PaperValue
 from parsers.report.document import render_text
 from parsers.report.drawing import DASHES
+from parsers.report.figures import Drawn
 from parsers.report.over_time import interval_s, means
 from parsers.report.overlays import Places, published
 from parsers.report.publish import Written, make_report, write_report
 from parsers.report.spreads import OUTLIERS, box
 from parsers.report.sweep_sections import failed_of, interval_text
-from parsers.tests.synthetic import SWEEP_MANIFEST, sweep_cells, write_synthetic_sweep
+from parsers.tests.synthetic import SWEEP_MANIFEST, sweep_cells
+
+pytestmark = pytest.mark.xdist_group("drawn")
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    return write_report(write_synthetic_sweep(tmp_path_factory.mktemp("x") / "synthetic" / "s1"))
+@pytest.fixture
+def written(drawn_sweep: Written) -> Written:
+    return drawn_sweep
 
 
 def flat(text: str) -> str:
@@ -103,7 +106,10 @@ def test_cells_as_csv(written: Written) -> None:
     assert float(rows[-1]["throughput [bit/s]"]) > 1e6
 
 
-def test_invalid_cells_are_taken_when_asked_for(written: Written) -> None:
+def test_invalid_cells_are_taken_when_asked_for(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("parsers.report.publish.draw", lambda *_: Drawn((), ()))
     found = evaluate(written.report_dir.parent, include_invalid=True)
     report = make_report(found, "synthetic/s1")
     titles = [section.title for section in report.sections]
@@ -112,6 +118,7 @@ def test_invalid_cells_are_taken_when_asked_for(written: Written) -> None:
     assert report.banner.verdict == "invalid"
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_bytes(written: Written) -> None:
     run = written.report_dir.parent
     before = {p.name: p.read_bytes() for p in written.report_dir.iterdir()}
