@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command `downpour`: its help, its refusals and its exit codes. Nothing is run or built."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from common.command_line import given_arguments, usage_text
+from common.places import ROOT
+from downpour import cli
+
+COMMANDS = {
+    "run", "experiments", "report", "regression", "repeat", "verify", "clean", "parse", "ldm-log",
+    "up", "down", "status", "shell", "capture", "purge", "doctor", "topology", "paths", "virtual",
+    "lab", "bench", "new", "completion",
+}  # fmt: skip
+
+
+def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the words of every command and of every group of them."""
+    yield path
+    for name, below in getattr(command, "commands", {}).items():
+        yield from walk(below, (*path, name))
+
+
+ALL = list(walk(typer.main.get_command(cli.app)))
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = cli.main(words)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_which_commands_there_are() -> None:
+    assert {path[0] for path in ALL if path} == COMMANDS
+    assert ("lab", "measure") in ALL and ("topology", "export") in ALL and len(ALL) > 60
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_help_fits_a_terminal_and_is_plain(
+    path: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = said(capsys, *path, "--help")
+    assert (code, err) == (0, "")
+    assert out.isascii()
+    assert max(map(len, out.splitlines())) <= 80
+    assert "Usage: downpour" in out
+
+
+@pytest.mark.parametrize("path", [p for p in ALL if p], ids=" ".join)
+def test_every_command_says_in_a_sentence_what_it_does(path: tuple[str, ...]) -> None:
+    found: Any = typer.main.get_command(cli.app)
+    for name in path:
+        found = found.commands[name]
+    first = (found.help or "").split("\n")[0]
+    assert first.endswith(".") and first[0].isupper(), first
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["rnu", "lossy"], "downpour: found command 'rnu'; valid: "),
+        (["rnu", "lossy"], "(nearest: run)"),
+        (["run"], "downpour run: found no NAME; valid: An experiment"),
+        (["run", "losy"], "(did you mean 'lossy'?)"),
+        (["run", "lossy", "--receiver", "4"], "(nearest: --receivers)"),
+        (["run", "lossy", "--receivers", "abc"], "--receivers: found 'abc'; valid: a whole number"),
+        (["run", "lossy", "--duration", "1h"], "--duration: found '1h'; valid: a number"),
+        (["run", "lossy", "--clock", "vrtual"], "--clock: found 'vrtual'; valid: native, virtual"),
+        (["run", "lossy", "--seed"], "found --seed without a value"),
+        (["run", "lossy", "lossless"], "found 'lossless' too many; valid: downpour run"),
+        (["run", "lossy", "--queue-bytes", "5gb"], "--queue-bytes: found '5gb'; valid: a size"),
+        (["run", "lossy", "--repeats", "0"], "--repeats: found '0'; valid: a whole number from 1"),
+        (["lab"], "downpour lab: found no COMMAND; valid: list, start"),
+        (["lab", "strat", "1"], "(nearest: start)"),
+        (["lab", "start", "one"], "N: found 'one'; valid: a whole number"),
+        (["lab", "start", "99"], "found '99'; valid: 1, 2"),
+        (["topology", "show", "geni6"], "geni6"),
+        (["topology", "show", "geni5", "--set", "x"], "--set: found 'x'; valid: NAME=VALUE"),
+        (["bench", "run", "--tools", "nonsense"], "found tool 'nonsense'; valid: fmtp"),
+        (["parse", "/dev/null", "--format", "srt"], "found format 'srt'; valid: auto"),
+        (["completion", "csh"], "SHELL: found 'csh'; valid: bash, zsh, fish"),
+        (["new", "experiment", "My Own"], "NAME: found 'My Own'; valid: a small letter"),
+        (["report", "/none"], "found /none; valid: a run directory"),
+        (["verify", "/none"], "found /none; valid: a run directory"),
+        (["paths", "list"], "found no --at ADDRESS"),
+        (["virtual", "run"], "found no command; valid: downpour virtual run -- COMMAND"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    words: list[str],
+    expected: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("DOWNPOUR_PATH_SERVICE", raising=False)
+    code, out, err = said(capsys, *words)
+    assert code == 2
+    assert expected in err
+    assert err.count("\n") == 1 and out == ""
+
+
+@pytest.mark.parametrize("words", [["run", "lossy"], ["up", "geni5"], ["shell", "uva"], ["down"]])
+def test_what_needs_root_says_so_at_once(
+    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1001)
+    code, _, err = said(capsys, *words)
+    assert code == 2
+    assert err.startswith("found user id 1001; valid: root, ")
+    assert "--clock virtual (make: CLOCK=virtual)" in err and err.count("\n") == 1
+
+
+def test_a_plan_needs_neither_root_nor_kernel_nor_programs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from experiments.runs import clocks
+
+    monkeypatch.setattr(os, "geteuid", lambda: 1001)
+    monkeypatch.setattr(clocks, "find_kernel", lambda: None)
+    for clock in ("native", "virtual"):
+        words = ("run", "lossy", "--dry-run", "--clock", clock, "--queue-bytes", "100MB")
+        code, out, err = said(capsys, *words, "--build", str(tmp_path / "none"))
+        assert (code, err) == (0, "")
+        assert f"2 cells (1 of each kind, seed 2053) of 60 s, in random order; {clock} clock" in out
+
+
+def test_version_and_bare_call(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = said(capsys, "--version")
+    assert code == 0 and out.startswith("downpour ") and out.count("\n") == 1
+    code, out, _ = said(capsys)
+    assert code == 0 and "Usage: downpour" in out
+
+
+@pytest.mark.parametrize(
+    ("shell", "expected"),
+    [("bash", "complete -o default"), ("zsh", "#compdef downpour"), ("fish", "complete --command")],
+)
+def test_completion(shell: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = said(capsys, "completion", shell)
+    assert code == 0 and expected in out and "_DOWNPOUR_COMPLETE" in out
+
+
+def test_bash_completes_a_command() -> None:
+    environment = {**os.environ, "_DOWNPOUR_COMPLETE": "complete_bash", "COMP_WORDS": "downpour re"}
+    done = subprocess.run(
+        [sys.executable, "-m", "downpour"],
+        cwd=ROOT, env={**environment, "COMP_CWORD": "1"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert {"report", "regression", "repeat"} <= set(done.stdout.split())
+
+
+def test_doctor_needs_only_the_systems_python() -> None:
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.modules['typer'] = None; "
+    code += "sys.argv[1:] = ['doctor']; from downpour.__main__ import main; main()"
+    done = subprocess.run(
+        ["/usr/bin/python3", "-B", "-I", "-c", code],
+        cwd="/", capture_output=True, text=True,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr
+    assert "virtual" in done.stdout
+
+
+def test_the_words_of_a_command_line_end_with_it() -> None:
+    cli.main(["--version"])
+    assert given_arguments() == ()
+    assert usage_text(ValueError("odd\nthing")) == "downpour: odd thing"
