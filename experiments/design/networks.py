@@ -94,17 +94,30 @@ def _fixed(path: Path, m: int, wanted: Sequence[str] | None, more: Mapping[str, 
 def _generated(
     path: Path, m: int, wanted: Sequence[str] | None, more: Mapping[str, int]
 ) -> Network:
-    """With m receivers, or with as few more as the wanted ones are among."""
-    network = load(path, {RECEIVERS: m, **more})
-    count = m
-    while wanted is not None and not set(wanted) <= set(_names(network)):
-        count += 1
+    """Return the network with m receivers, or with as few more as the wanted ones are among.
+
+    More receivers always include those of fewer, so the number is searched by halves.
+    """
+    smallest = load(path, {RECEIVERS: m, **more})
+    if wanted is None or set(wanted) <= set(_names(smallest)):
+        return smallest
+    found: Network | None = None
+    largest, low, high = smallest, m, 0  # `high`: enough, or more than there can be; 0: unknown
+    while not high or high - low > 1:
+        count = (low + high) // 2 if high else 2 * low
         try:
             network = load(path, {RECEIVERS: count, **more})
-        except TopologyErrors:  # more than it can have
-            _check(network.name, _names(network), wanted)
-            raise
-    return network
+        except TopologyErrors:
+            high = count
+            continue
+        if set(wanted) <= set(_names(network)):
+            found, high = network, count
+        else:
+            largest, low = network, count
+    if found is None:
+        _check(largest.name, _names(largest), wanted)
+        return largest
+    return found
 
 
 def _check(topology: str, names: Sequence[str], wanted: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import os
 import platform
@@ -72,6 +73,7 @@ def git_state(root: Path) -> dict[str, Any]:
     return {"commit": commit, "dirty": dirty is not None}
 
 
+@functools.cache
 def _package_version(name: str) -> str | None:
     try:
         return importlib.metadata.version(name)

@@ -1,13 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
+
 import pytest
 
+from experiments.design import trace_input
 from experiments.design.expansion import CellSpec, expand
 from experiments.design.spec import ExperimentSpec, find, load_as
 from topologies.model.load import find as find_topology
 from topologies.model.load import load as load_topology
 from topologies.model.network import Network
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _hours_made_once() -> Iterator[None]:
+    """Generating an hour of products takes two seconds, and its seed decides all of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trace_input, "from_model", functools.cache(trace_input.from_model))
+        yield
 
 
 @pytest.fixture(scope="session")

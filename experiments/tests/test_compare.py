@@ -112,6 +112,7 @@ def test_native_and_virtual(tmp_path: Path, capsys: Output) -> None:
     assert html.startswith("<!DOCTYPE html>") and "native (A, B) and virtual (C)" in html
 
 
+@pytest.mark.slow
 def test_points_of_two_runs_with_their_difference(tmp_path: Path, capsys: Output) -> None:
     """Medians: 300 and 310, then 302 and 310 ms; differences 2 and 0: mean 1, s = sqrt 2, and
     t(1) s / sqrt 2 = 12.706. The same losses, settings and trace, another kernel."""

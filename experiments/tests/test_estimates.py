@@ -122,11 +122,11 @@ def test_what_says_nothing_of_this_machine_counts_for_nothing(
 def test_a_thousand_cells_are_planned_in_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """... from few traces and networks, which are made once."""
     made: list[int] = []
-    prepare = trace_input.prepare
 
     def counted(trace: str, duration_s: float, seed: int) -> ReplayTrace:
+        assert (trace, duration_s) == ("model", 3600.0)
         made.append(seed)
-        return prepare(trace, duration_s, seed)
+        return dataclasses.replace(TRACE, file=trace_input.file_of(seed), source=f"seed {seed}")
 
     monkeypatch.setattr(trace_input, "prepare", counted)
     block = Factors.model_validate(

@@ -4,6 +4,7 @@ against what a fair die would do."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import os
@@ -27,11 +28,17 @@ class OutOfPacket(Exception):
     """The kernel ends the program with 0: no match."""
 
 
+@functools.cache
+def rows_of(text: str) -> list[tuple[int, ...]]:
+    rows = [tuple(map(int, row.split())) for row in text.split(",")[1:]]
+    assert int(text.split(",")[0]) == len(rows)
+    return rows
+
+
 def interpret(text: str, packet: bytes) -> int:
     """What the program returns: the instructions of the kernel's documentation (networking/filter)
     as far as ours use them, by opcode bits, not by the names in the module."""
-    rows = [tuple(map(int, row.split())) for row in text.split(",")[1:]]
-    assert int(text.split(",")[0]) == len(rows)
+    rows = rows_of(text)
     a = x = 0
     memory: dict[int, int] = {}
 

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import pytest
 
 from experiments.design.expansion import CellSpec
 from experiments.design.networks import Networks
 from experiments.design.spec import UsageError
+from topologies.model.load import find, load
 
 
 @pytest.fixture
@@ -59,6 +61,24 @@ def test_a_topology_of_named_hosts_keeps_them_all(cell: CellSpec) -> None:
 def test_who_is_not_there(cell: CellSpec, changes: dict[str, object], text: str) -> None:
     with pytest.raises(UsageError, match=text):
         Networks().of(dataclasses.replace(cell, **changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("topology", ["geni5", "bottleneck"])
+def test_more_receivers_include_those_of_fewer(topology: str) -> None:
+    """... which is why the least number with a wanted one can be searched by halves."""
+    sets = [
+        {host.name for host in load(find(topology), {"receivers": m}).subscribers}
+        for m in range(1, 13)
+    ]
+    assert all(fewer < more for fewer, more in itertools.pairwise(sets))
+
+
+def test_as_few_receivers_as_have_the_wanted_one(cell: CellSpec) -> None:
+    """Of geni5's generated receivers, the eleventh is named."""
+    names = [host.name for host in load(find("geni5"), {"receivers": 11}).subscribers]
+    (last,) = set(names) - {h.name for h in load(find("geni5"), {"receivers": 10}).subscribers}
+    found = Networks().of(dataclasses.replace(cell, m=1, subscribers=(last,)))
+    assert {host.name for host in found.subscribers} == set(names)
 
 
 def test_loss_before_the_tree_branches_is_the_cells_own(cell: CellSpec) -> None:

@@ -141,12 +141,18 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     return stage
 
 
-def run(tmp_path: Path, **options: Any) -> runner.RunResult:
+Prepared = tuple[ExperimentSpec, tuple[runner.Planned, ...]]
+
+
+def prepared(tmp_path: Path) -> Prepared:
     given = spec(tmp_path)
-    options = {"runs": tmp_path / "runs", "order": "file", **options}
-    return runner.run_experiment(
-        given, runner.plan(given), PlainReporter(), runner.RunOptions(**options)
-    )
+    return given, runner.plan(given)
+
+
+def run(tmp_path: Path, what: Prepared | None = None, **options: Any) -> runner.RunResult:
+    given, planned = what or prepared(tmp_path)
+    chosen = runner.RunOptions(**{"runs": tmp_path / "runs", "order": "file", **options})
+    return runner.run_experiment(given, planned, PlainReporter(), chosen)
 
 
 def test_a_complete_run(tmp_path: Path, stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
@@ -456,18 +462,20 @@ def trouble() -> Play:
     return play
 
 
-def places_of_a_whole_run(tmp_path: Path, stage: Stage) -> int:
+def places_of_a_whole_run(tmp_path: Path, stage: Stage, what: Prepared) -> int:
     tmp_path.mkdir()
     with pytest.MonkeyPatch.context() as patch:
         places = interrupt_everywhere(patch, at=0)
         stage.play = trouble()
-        run(tmp_path)
+        run(tmp_path, what)
     return places.seen
 
 
+@pytest.mark.slow
 def test_an_interruption_anywhere_leaves_no_half_cell(tmp_path: Path, stage: Stage) -> None:
     """... and a resumed run takes every complete one and no other."""
-    count = places_of_a_whole_run(tmp_path / "whole", stage)
+    what = prepared(tmp_path)
+    count = places_of_a_whole_run(tmp_path / "whole", stage, what)
     assert count > 20
     for at in range(1, count + 1):
         place = tmp_path / str(at)
@@ -476,7 +484,7 @@ def test_an_interruption_anywhere_leaves_no_half_cell(tmp_path: Path, stage: Sta
         with pytest.MonkeyPatch.context() as patch:
             interrupt_everywhere(patch, at)
             with pytest.raises(KeyboardInterrupt):
-                run(place)
+                run(place, what)
         assert stage.running == set(), at
         folder = place / "runs/lossy"
         assert not (folder / "latest").exists(), at
@@ -486,7 +494,7 @@ def test_an_interruption_anywhere_leaves_no_half_cell(tmp_path: Path, stage: Sta
             assert not any(name.startswith(".") for name in names), at
             complete += names
         stage.played, stage.play = [], good
-        result = run(place, resume=True)
+        result = run(place, what, resume=True)
         assert sorted([*stage.played, *complete]) == ["ldm6-m2-r20-p1", "ldm7-m2-r20-p1"], at
         assert {c.cell for c in result.cells if c.resumed} == set(complete), at
         assert partial_runs(place / "runs", "lossy") == [], at

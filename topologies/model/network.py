@@ -14,6 +14,7 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 
 class ControlledBy(StrEnum):
@@ -183,9 +184,13 @@ class Network:
         """The NICs at which a segment ends, in the order of its hosts."""
         return tuple(self.host(name).path_nic(segment.lane) for name in segment.hosts)
 
-    def to_json(self) -> str:
-        """The network as text; `from_json` reads it."""
+    @cached_property
+    def _json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+
+    def to_json(self) -> str:
+        """Return the network as text, which `from_json` reads; it is made once."""
+        return self._json
 
     @classmethod
     def from_json(cls, text: str) -> Network:
