@@ -41,7 +41,7 @@ class Unreachable(PlanError):
 
 
 class Conflict(PlanError):
-    """Something else of the network is in the way."""
+    """Something else in the network is in the way."""
 
 
 class NoVlanLeft(Conflict):
@@ -78,10 +78,10 @@ EndpointKey = tuple[str, int, int]  # switch, port, VLAN id
 
 @dataclass(frozen=True, order=True)
 class Endpoint:
-    """Where a static segment ends on the core: frames of the segment carry `vlan` at `port`.
+    """The end of a static segment on the core: its frames carry `vlan` at `port`.
 
-    `macs` are the addresses allowed to send from there (sorted, lower case). Without any, every
-    source is accepted, and no unicast is forwarded towards the endpoint unless it is the root.
+    `macs` are the addresses that may send from there (sorted, lower case). With none, every source
+    is accepted, and no unicast is forwarded to the endpoint unless it is the root.
     """
 
     switch: str
@@ -96,7 +96,7 @@ class Endpoint:
 
     @classmethod
     def of(cls, switch: str, port: int, vlan: int, macs: Iterable[str] = ()) -> Endpoint:
-        """The endpoint in canonical form (MACs in lower case, sorted, each once)."""
+        """Return the endpoint in canonical form (MACs in lower case, sorted, each once)."""
         return cls(switch, port, vlan, tuple(sorted({mac.lower() for mac in macs})))
 
     def __str__(self) -> str:
@@ -105,9 +105,11 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Hop:
-    """One direction of a core link. `rate_bps` None = not limited. `cost` is what trees minimise:
-    the link's own, else its delay in microseconds + 1, so that of equal delays the fewest hops
-    win."""
+    """One direction of a core link.
+
+    `rate_bps` None: not limited. `cost` is what trees minimise: the cost of the link, else its
+    delay in microseconds + 1, so that with equal delays the fewest hops win.
+    """
 
     link: str
     source: str
@@ -121,7 +123,7 @@ class Hop:
 
 @dataclass(frozen=True)
 class DownSet:
-    """What cannot carry frames just now: core links by name, switches."""
+    """What cannot carry frames now: core links by name, switches."""
 
     links: frozenset[str] = frozenset()
     switches: frozenset[str] = frozenset()
@@ -161,12 +163,15 @@ class Core:
 
     @cached_property
     def hop(self) -> Mapping[tuple[str, str], Hop]:
-        """(link, switch it leaves) -> hop."""
+        """Return the hops by (link, switch that it leaves)."""
         return {(hop.link, hop.source): hop for hop in self.hops}
 
     @cached_property
     def graph(self) -> nx.DiGraph[str]:
-        """Switches; an edge has its parallel hops in `hops`, in the network's order. Read only."""
+        """Return the switches as a graph. Read only.
+
+        An edge has its parallel hops in `hops`, in the network's order.
+        """
         graph: nx.DiGraph[str] = nx.DiGraph()
         graph.add_nodes_from(self.dpids)
         for hop in self.hops:
@@ -177,15 +182,17 @@ class Core:
         return graph
 
     def with_registered_macs(self, endpoint: Endpoint) -> Endpoint:
-        """An endpoint that names no MACs gets those that the network description has for the
-        segment that ends there; where it has none, every source stays accepted."""
+        """Return the endpoint, with registered MACs if it names none.
+
+        They are those of the segment that ends there. If none are registered, every source stays accepted.
+        """
         if endpoint.macs:
             return endpoint
         return replace(endpoint, macs=self.registered.get(endpoint.key, ()))
 
 
 def core_of(network: Network, domain: str, *, set_queue: bool = False) -> Core:
-    """The graph of `domain`. Raises UnknownDomain, naming the domains that would be valid."""
+    """Return the graph of `domain`. Raises UnknownDomain, which names the valid domains."""
     valid = [d.name for d in network.domains if d.controlled_by is ControlledBy.CONTROLLER]
     if domain not in valid:
         known = {d.name for d in network.domains}
@@ -249,7 +256,7 @@ def _hop(link: Link, source: Port, target: Port, impairment: Impairment) -> Hop:
 
 
 def check_endpoint(core: Core, endpoint: Endpoint) -> None:
-    """Raises InvalidEndpoint unless the endpoint is a VLAN on an access port of the domain."""
+    """Raise InvalidEndpoint unless the endpoint is a VLAN on an access port of the domain."""
     if endpoint.switch not in core.dpids:
         raise InvalidEndpoint(
             f"switch '{endpoint.switch}' is not in domain '{core.domain}'; "

@@ -45,14 +45,17 @@ def cookie_of(kind: Kind, number: int = 0) -> int:
 
 
 def kind_of(cookie: int) -> Kind:
-    """Raises ValueError for a cookie that is not ours, or of no kind."""
+    """Return what a flow with this cookie is for.
+
+    Raises ValueError if this controller does not use it.
+    """
     if cookie & COOKIE_MASK != COOKIE_BASE:
         raise ValueError(f"cookie {cookie:#x} is not of this controller")
     return Kind(cookie >> 24 & 0xFF)
 
 
 def number_of(cookie: int) -> int:
-    """The number of the path that a flow with this cookie belongs to; 0: none."""
+    """Return the number of the path that a flow with this cookie belongs to; 0: none."""
     return cookie & 0xFFFFFF
 
 
@@ -72,7 +75,7 @@ EXACT = "ff:ff:ff:ff:ff:ff"
 
 @dataclass(frozen=True, order=True)
 class EthMatch:
-    """Ethernet address match: equal to `value` in the bits of `mask`."""
+    """A match of an Ethernet address: equal to `value` in the bits of `mask`."""
 
     value: str
     mask: str = EXACT
@@ -142,7 +145,7 @@ class Bucket:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Buckets of a group are sorted by this."""
+        """Return what buckets of a group are sorted by."""
         return (self.port, self.vlan)
 
     @property

@@ -59,8 +59,11 @@ ARP_BROADCAST = EthMatch(BROADCAST)
 
 
 def base_entries(core: Core) -> dict[str, Entries]:
-    """What each switch holds whatever paths there are: the counted drops of all that is of no
-    path, and the flows that hand link probes to the controller."""
+    """Return what each switch holds without any path.
+
+    That is: counted drops of frames that belong to no path, and flows that hand link probes to the
+    controller.
+    """
     result: dict[str, set[Entry]] = {
         switch: {TABLE_MISS, *lldp.entries(core.probed.get(switch, ()))} for switch in core.dpids
     }
@@ -71,7 +74,10 @@ def base_entries(core: Core) -> dict[str, Entries]:
 
 
 def meter_of(path: MultipointPath) -> Meter | None:
-    """Rate rounded up to kbit/s; burst 50 ms of it, at least 200 kbit. None: best effort."""
+    """Return the meter: the rate rounded up to kbit/s, a burst of 50 ms, at least 200 kbit.
+
+    None: best effort.
+    """
     if path.rate_bps == 0:
         return None
     rate_kbps = -(-path.rate_bps // 1000)
@@ -79,27 +85,28 @@ def meter_of(path: MultipointPath) -> Meter | None:
 
 
 def way_up(path: MultipointPath) -> Bucket:
-    """`up` at the root's switch."""
+    """Return the way to the root at the root's own switch."""
     return Bucket(path.root.vlan, path.root.port)
 
 
 def branch(core: Core, path: MultipointPath, vlan: int, port: int) -> Bucket:
-    """A branch, with its queue if the path has a guarantee and the datapath wants to be told."""
+    """Return a branch, with its queue if the path has a guarantee and the datapath uses
+    set_queue."""
     return Bucket(vlan, port, path.number if core.set_queue and path.rate_bps else None)
 
 
 def group_of(path: MultipointPath, branches: tuple[Bucket, ...]) -> Group:
-    """`branches` sorted by Bucket.order."""
+    """Return the group of a switch; `branches` are sorted by Bucket.order."""
     return Group(path.number, branches)
 
 
 def from_above(path: MultipointPath, switch: str, up: Bucket) -> Iterator[Flow]:
-    """Multicast and broadcast, to the group."""
+    """Return the flow that gives multicast and broadcast to the group."""
     return _down(path, switch, up, Kind.DATA_DOWN, ANY_MULTICAST, (ToGroup(path.number),))
 
 
 def to_mac(path: MultipointPath, switch: str, up: Bucket, mac: str, way: Bucket) -> Iterator[Flow]:
-    """Unicast from above to a leaf's MAC, down one branch."""
+    """Return the flow of unicast from above to a leaf's MAC, down one branch."""
     return _down(path, switch, up, Kind.UNICAST_DOWN, EthMatch(mac), way.actions)
 
 
@@ -119,8 +126,10 @@ def _down(
 
 
 def from_leaf(path: MultipointPath, leaf: Endpoint, up: Bucket) -> Iterator[Flow]:
-    """A leaf's unicast to the root, and its broadcast ARP. With leaf_to_leaf unicast to others
-    goes up, too, unless the root's switch knows better."""
+    """Return the flows of a leaf's unicast to the root, and of its broadcast ARP.
+
+    With leaf_to_leaf, unicast to other leaves goes up too, unless the root's switch knows better.
+    """
     unicast = tuple(EthMatch(mac) for mac in path.root.macs)
     if not unicast or (path.leaf_to_leaf and leaf.switch != path.root.switch):
         unicast = (ANY_UNICAST,)
@@ -133,7 +142,7 @@ def from_leaf(path: MultipointPath, leaf: Endpoint, up: Bucket) -> Iterator[Flow
 
 
 def from_below(path: MultipointPath, switch: str, way: Bucket, up: Bucket) -> Iterator[Flow]:
-    """What a core link brings from leaves further down."""
+    """Return the flows of what a core link brings from leaves further down."""
     if not path.leaf_to_leaf:
         yield _flow(path, Kind.UP, Match(way.port, way.vlan), up.actions)
         return
@@ -147,8 +156,10 @@ def from_below(path: MultipointPath, switch: str, way: Bucket, up: Bucket) -> It
 def across(
     path: MultipointPath, way_in: Bucket, sources: tuple[str, ...], mac: str, way_out: Bucket
 ) -> Iterator[Flow]:
-    """leaf_to_leaf: from one branch to a MAC down another one. `sources`: the MACs of the leaf
-    that `way_in` leads to; none: any."""
+    """Return the flows of leaf_to_leaf from one branch to a MAC down another.
+
+    `sources`: the MACs of the leaf that `way_in` leads to; none: any.
+    """
     if way_in.port == way_out.port:
         return
     for source in sources or (None,):
@@ -158,7 +169,7 @@ def across(
 
 
 def guards(path: MultipointPath, endpoint: Endpoint) -> Iterator[Flow]:
-    """Counted drops at an endpoint."""
+    """Return the counted drops at an endpoint."""
     denied = cookie_of(Kind.DENIED, path.number)
     for mac in endpoint.macs:
         match = Match(endpoint.port, endpoint.vlan, eth_src=mac)
@@ -175,8 +186,11 @@ def at_switch(
     leaves: Iterable[Endpoint],
     below: Mapping[str, Bucket],
 ) -> Iterator[Entry]:
-    """All of it: `leaves` are the path's leaves at this switch, `below` tells the branch of each
-    MAC of the leaves here and further down."""
+    """Return all entries of a path at a switch.
+
+    `leaves` are the path's leaves there; `below` maps each MAC of the leaves there and further down
+    to its branch.
+    """
     at = {(leaf.port, leaf.vlan): leaf for leaf in leaves}
     if switch == path.root.switch:
         meter = meter_of(path)

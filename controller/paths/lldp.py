@@ -41,7 +41,7 @@ BURST_KBIT_MIN = 200
 
 
 class NotAProbe(ValueError):
-    """A frame that is no probe of this kind; the text says why."""
+    """A frame that is not a probe of this kind; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Received:
-    """A probe and what its tag is about; `is_ours` checks it."""
+    """A probe and what its tag covers; `is_ours` checks the tag."""
 
     probe: Probe
     signed: bytes
@@ -65,8 +65,10 @@ class Received:
 
 
 def frame_of(probe: Probe, key: bytes) -> bytes:
-    """The Ethernet frame of a probe. Raises OverflowError, struct.error for numbers out of
-    range."""
+    """Return the Ethernet frame of a probe.
+
+    Raises OverflowError, struct.error for numbers out of range.
+    """
     source = b"\x02\x44" + (probe.dpid & 0xFFFFFFFF).to_bytes(4, "big")
     signed = (
         _tlv(CHASSIS_ID, bytes([LOCAL]) + probe.dpid.to_bytes(8, "big"))
@@ -80,7 +82,7 @@ def frame_of(probe: Probe, key: bytes) -> bytes:
 
 
 def read(frame: bytes) -> Received:
-    """Raises NotAProbe."""
+    """Parse a probe. Raises NotAProbe."""
     if len(frame) > FRAME_MAX_BYTES:
         raise NotAProbe(f"{len(frame)} bytes")
     if frame[:6] != DESTINATION or frame[12:14] != ETH_TYPE.to_bytes(2, "big"):
@@ -113,7 +115,7 @@ def _local(value: bytes, size: int) -> int:
 
 
 def _tlvs(unit: bytes) -> Iterable[tuple[int, int, bytes]]:
-    """(type, offset, value) up to the END. Raises NotAProbe."""
+    """Yield (type, offset, value) up to the END. Raises NotAProbe."""
     offset = 0
     while True:
         if len(unit) - offset < 2:
@@ -137,8 +139,8 @@ def _tag(key: bytes, signed: bytes) -> bytes:
 
 
 def entries(ports: Iterable[int]) -> Entries:
-    """What a switch holds to hand the probes that arrive at `ports` to the controller, and no
-    flood of them. Nothing without ports."""
+    """Return what a switch holds to hand the probes that arrive at `ports` to the controller,
+    rate limited."""
     numbers = sorted(ports)
     if not numbers:
         return frozenset()

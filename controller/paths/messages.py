@@ -38,7 +38,7 @@ class Change:
 
 @dataclass(frozen=True)
 class DeleteOwnedFlows:
-    """All flows whose cookie is ours."""
+    """Delete all flows with a cookie of this controller's."""
 
     cookie: int = COOKIE_BASE
     mask: int = COOKIE_MASK
@@ -46,12 +46,12 @@ class DeleteOwnedFlows:
 
 @dataclass(frozen=True)
 class Barrier:
-    """The switch answers when it has processed all that came before."""
+    """The switch answers when it has processed all earlier messages."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A multipart request: all flows of ours, all groups, meters, or ports."""
+    """A multipart request: all flows of this controller, all groups, meters, or ports."""
 
     kind: Multipart
 
@@ -66,7 +66,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class RoleRequest:
-    """`generation` orders the masters that there were; a switch refuses an older one."""
+    """A request for a role. `generation` orders the masters; a switch refuses an older one."""
 
     role: Role
     generation: int
@@ -74,7 +74,7 @@ class RoleRequest:
 
 @dataclass(frozen=True)
 class PacketOut:
-    """Sends a frame out of a port."""
+    """Send a frame out of a port."""
 
     port: int
     frame: bytes
@@ -106,8 +106,10 @@ ORDER: tuple[tuple[tuple[Command, type[Entry]], ...], ...] = (
 
 @dataclass(frozen=True)
 class Delta:
-    """What changes on one switch. An entry whose key is in both is modified: what `added` holds
-    replaces it."""
+    """What changes on one switch.
+
+    An entry whose key is in both is modified: what `added` holds replaces it.
+    """
 
     removed: tuple[Entry, ...] = ()
     added: tuple[Entry, ...] = ()
@@ -119,13 +121,16 @@ class Delta:
 
 
 def delta(held: Iterable[Entry], desired: Iterable[Entry]) -> Delta:
-    """What turns `held` into `desired`: entries that are equal are not in it."""
+    """Return what turns `held` into `desired`; equal entries are left out."""
     old, new = frozenset(held), frozenset(desired)
     return Delta(tuple(old - new), tuple(new - old))
 
 
 def messages_of(change: Delta) -> tuple[Message, ...]:
-    """In ORDER, each phase closed by a barrier. Empty if nothing changes."""
+    """Return the messages of a delta, in ORDER, each phase closed by a barrier.
+
+    Empty: nothing changes.
+    """
     old = {entry.key: entry for entry in change.removed}
     new = {entry.key: entry for entry in change.added}
     todo = [Change(Command.DELETE, entry) for key, entry in old.items() if key not in new]

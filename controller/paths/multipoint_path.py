@@ -162,8 +162,10 @@ Item = TypeVar("Item")
 def trimmed(
     old: tuple[Item, ...], new: tuple[Item, ...]
 ) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
-    """Both without the objects that they share at their beginning and at their end: what differs
-    is in what is left. Takes no instruction per item, as paths differ in few of many."""
+    """Return both without the objects that they share at their beginning and end.
+
+    What differs is in what is left. Runs no bytecode per item, as paths differ in few of many.
+    """
     shared = min(len(old), len(new))
     head = next(compress(count(), map(is_not, old, new)), shared)
     tail = next(compress(count(), map(is_not, reversed(old), reversed(new))), shared)
@@ -174,7 +176,7 @@ def trimmed(
 def difference(
     old: tuple[Item, ...], new: tuple[Item, ...]
 ) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
-    """(only in `old`, only in `new`), in their order."""
+    """Return (only in `old`, only in `new`), each in its order."""
     old, new = trimmed(old, new)
     in_old, in_new = frozenset(old), frozenset(new)
     return tuple(x for x in old if x not in in_new), tuple(x for x in new if x not in in_old)

@@ -78,7 +78,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Step:
-    """`old` None: the path is new; `new` None: it is deleted."""
+    """A change of one path. `old` None: the path is new; `new` None: it is deleted."""
 
     what: str
     old: MultipointPath | None
@@ -94,15 +94,18 @@ class Step:
 
     @property
     def undoing(self) -> tuple[Mapping[str, Delta], ...]:
-        """The phases that take the switches back."""
+        """Return the phases that take the switches back."""
         return tuple(
             {switch: delta.inverse for switch, delta in phase.items()}
             for phase in reversed(self.phases)
         )
 
     def apply(self, reservations: Reservations) -> None:
-        """Writes the step into the books it was planned on. Raises ValueError if these have
-        changed meanwhile. (`books.replace(step.new, step.old)` takes it back.)"""
+        """Reserve what the step needs.
+
+        Raises ValueError if the reservations have changed since the step was planned.
+        (`reservations.replace(step.new, step.old)` takes it back.)
+        """
         if self.version != reservations.version:
             raise ValueError(f"the books have changed since this was planned: {self.what}")
         if self.ledger is not None:
@@ -112,8 +115,8 @@ class Step:
 
 
 class Draft:
-    """Collects entries that go and come, by phase. An entry that goes and comes back as it was
-    is no change."""
+    """Entries that are removed and added, by phase. An entry that is removed and added
+    unchanged is no change."""
 
     def __init__(self, phases: int) -> None:
         self._phases: list[dict[str, dict[object, tuple[Entry | None, Entry | None]]]] = [
@@ -153,7 +156,7 @@ class Draft:
 
 
 def attachment(core: Core, tree: Tree, switch: str) -> list[Entry]:
-    """What copies frames to the switch's branches."""
+    """Return what copies frames to the switch's branches."""
     branches = tree.branches.get(switch)
     if not branches:
         return []
@@ -162,7 +165,7 @@ def attachment(core: Core, tree: Tree, switch: str) -> list[Entry]:
 
 
 def leaf_entries(core: Core, tree: Tree, leaf: Endpoint) -> Iterator[tuple[str, Entry]]:
-    """(switch, entry) of all else that is there for a leaf that is served."""
+    """Return (switch, entry) of everything else that a served leaf needs."""
     path = tree.now
     up = tree.up(core, leaf.switch)
     for entry in (*guards(path, leaf), *from_leaf(path, leaf, up)):
@@ -186,7 +189,7 @@ def leaf_entries(core: Core, tree: Tree, leaf: Endpoint) -> Iterator[tuple[str, 
 
 
 def hop_entries(core: Core, tree: Tree, tree_hop: TreeHop) -> list[Entry]:
-    """What takes frames from further down at the switch that the hop leaves."""
+    """Return what takes frames from further down at the switch that the hop leaves."""
     path, switch = tree.now, tree_hop.source
     way = branch(core, path, tree_hop.vlan, core.hop[tree_hop.link, switch].source_port)
     entries: list[Entry] = list(from_below(path, switch, way, tree.up(core, switch)))
@@ -197,7 +200,7 @@ def hop_entries(core: Core, tree: Tree, tree_hop: TreeHop) -> list[Entry]:
 
 
 def entries_of(core: Core, path: MultipointPath) -> dict[str, Entries]:
-    """All entries of a path, by switch, from the path alone."""
+    """Return all entries of a path, by switch, computed from the path alone."""
     up = {path.root.switch: way_up(path)}
     into: dict[str, TreeHop] = {}
     branches: dict[str, list[Bucket]] = {path.root.switch: []}
@@ -240,9 +243,11 @@ def entries_of(core: Core, path: MultipointPath) -> dict[str, Entries]:
 def transition(
     core: Core, old: MultipointPath | None, new: MultipointPath | None
 ) -> tuple[Mapping[str, Delta], ...]:
-    """Phases from one state of a path to another, from these two alone: what no longer gets frames
-    is fed no more, all else is changed, what is new is fed. Costs as much as the paths have
-    entries; None: nothing is there, or is to be."""
+    """Return the phases from one state of a path to another, computed from the two alone.
+
+    First it stops feeding what no longer gets frames, then it changes the rest, then it feeds what
+    is new. The cost grows with the entries of the paths. None: no such path.
+    """
     before = entries_of(core, old) if old is not None else {}
     after = entries_of(core, new) if new is not None else {}
     some = old or new
@@ -286,8 +291,11 @@ def _common_feeds(now: set[Entry], then: set[Entry]) -> set[Entry]:
 
 
 def create_path(core: Core, reservations: Reservations, path: MultipointPath) -> Step:
-    """A path without leaves; `path.number` from `books.next_number()`. Its root gets the
-    registered MACs if it names none. Raises InvalidEndpoint, Conflict, NoCapacity."""
+    """Plan a path without leaves.
+
+    Its number is from `reservations.next_number()`. A root that names no MACs gets the registered
+    ones. Raises InvalidEndpoint, Conflict, NoCapacity.
+    """
     if path.leaves or path.hops:
         raise ValueError("a path is created without leaves; they are added one by one")
     path = replace(path, root=core.with_registered_macs(path.root))
@@ -312,9 +320,10 @@ def add_leaf(
     leaf: Endpoint,
     down: DownSet = NOTHING_DOWN,
 ) -> Step:
-    """One more leaf; no other moves. It gets the registered MACs if it names none.
+    """Plan one more leaf; no other leaf moves.
 
-    Raises InvalidEndpoint, Unreachable, Conflict, NoVlanLeft, NoCapacity.
+    A leaf that names no MACs gets the registered ones. Raises InvalidEndpoint, Unreachable,
+    Conflict, NoVlanLeft, NoCapacity.
     """
     leaf = core.with_registered_macs(leaf)
     path = current(reservations, path)
@@ -359,8 +368,10 @@ def graft(
     body: int,
     attach: int,
 ) -> tuple[TreeHop, ...]:
-    """Grows the tree by `hops` (parents first); the leaves at their targets are served. What feeds
-    the branch goes into phase `attach`, all else into phase `body`. Raises NoVlanLeft."""
+    """Grow the tree by `hops` (parents first) and serve the leaves at their targets.
+
+    What feeds the branch goes into phase `attach`, the rest into phase `body`. Raises NoVlanLeft.
+    """
     name, at = tree.now.name, hops[0].source
     before = attachment(core, tree, at)
     grown: list[TreeHop] = []
@@ -384,8 +395,10 @@ def graft(
 def remove_leaf(
     core: Core, reservations: Reservations, path: MultipointPath, key: EndpointKey
 ) -> Step:
-    """The path without that leaf, and without the hops that only it needed. Raises KeyError if
-    there is no such leaf."""
+    """Plan the path without a leaf, and without the hops that only it needed.
+
+    Raises KeyError if there is no such leaf.
+    """
     path = current(reservations, path)
     tree = reservations.tree(path.name)
     leaf = tree.leaves[key]
@@ -413,7 +426,8 @@ def remove_leaf(
 
 
 def uproot(core: Core, draft: Draft, tree: Tree, gone: Iterable[TreeHop], phase: int) -> None:
-    """The entries of hops that go, and of the switches they lead to (not of leaves there)."""
+    """Remove the entries of hops, and of the switches they lead to (but not those of leaves
+    there)."""
     for tree_hop in gone:
         target = core.hop[tree_hop.link, tree_hop.source].target
         draft.remove(phase, tree_hop.source, hop_entries(core, tree, tree_hop))
@@ -421,7 +435,7 @@ def uproot(core: Core, draft: Draft, tree: Tree, gone: Iterable[TreeHop], phase:
 
 
 def _only_for(tree: Tree, leaf: Endpoint) -> list[TreeHop]:
-    """The hops that only this leaf needs, from the leaf towards the root."""
+    """Return the hops that only this leaf needs, from the leaf towards the root."""
     hops: list[TreeHop] = []
     switch = leaf.switch
     while len(tree.branches[switch]) == 1 and switch in tree.into:
@@ -431,8 +445,10 @@ def _only_for(tree: Tree, leaf: Endpoint) -> list[TreeHop]:
 
 
 def delete_path(core: Core, reservations: Reservations, path: MultipointPath) -> Step:
-    """Nothing enters any more, then all goes. The number and the VLAN ids stay taken until
-    `books.release_number`."""
+    """Plan the end of a path: first nothing enters any more, then the rest goes.
+
+    The number and the VLAN ids stay taken until `reservations.release_number`.
+    """
     path = current(reservations, path)
     tree = reservations.tree(path.name)
     draft = Draft(2)
@@ -452,7 +468,7 @@ def set_macs(
     key: EndpointKey,
     macs: Iterable[str],
 ) -> Step:
-    """Other MACs behind a leaf. Raises KeyError if there is no such leaf, InvalidEndpoint."""
+    """Plan other MACs behind a leaf. Raises KeyError if there is no such leaf, InvalidEndpoint."""
     path = current(reservations, path)
     tree = reservations.tree(path.name)
     old = tree.leaves[key]
@@ -478,7 +494,7 @@ def set_macs(
 
 
 def current(reservations: Reservations, path: MultipointPath) -> MultipointPath:
-    """The path as the books have it. Raises ValueError if `path` is not that."""
+    """Return the path as it is reserved. Raises ValueError if `path` is not that."""
     now = reservations.path(path.name)
     if now is None or (now is not path and now != path):
         raise ValueError(f"this is not what path '{path.name}' is now")

@@ -63,12 +63,15 @@ class PortQueues:
 
     @property
     def default_bps(self) -> int:
-        """What no path has. Where all is guaranteed, a frame a second: a guarantee comes first."""
+        """Return what no path has.
+
+        If all is guaranteed, that is a frame a second: a guarantee comes first.
+        """
         free_bps = self.rate_bps - LLDP_BPS - sum(c.rate_bps for c in self.classes)
         return max(free_bps, LEAST_DEFAULT_BPS)
 
     def with_share(self, number: int, vlan: int, rate_bps: int) -> PortQueues:
-        """One more copy of that path's frames leaves at the port."""
+        """Return the queues with one more copy of the path's frames."""
         old = next((c for c in self.classes if c.number == number), None)
         mine = QueueClass(number, (vlan,), rate_bps)
         if old is not None:
@@ -91,7 +94,7 @@ class PortQueues:
 
 
 def rated_ports(core: Core) -> dict[PortKey, PortQueues]:
-    """The ports of the domain whose links have a rate, without any path."""
+    """Return the queues of the ports whose links have a rate, without any path."""
     found = {
         (hop.source, hop.source_port): PortQueues(hop.rate_bps)
         for hop in core.hops
@@ -104,7 +107,7 @@ def rated_ports(core: Core) -> dict[PortKey, PortQueues]:
 
 
 def queues_of(core: Core, paths: Iterable[MultipointPath]) -> dict[PortKey, PortQueues]:
-    """The queues of all ports whose links have a rate."""
+    """Return the queues of all ports whose links have a rate."""
     found = rated_ports(core)
     for path in paths:
         for port, vlan in _shares(core, path, path.hops, path.leaves):
@@ -116,7 +119,7 @@ def queues_of(core: Core, paths: Iterable[MultipointPath]) -> dict[PortKey, Port
 def _shares(
     core: Core, path: MultipointPath, hops: Iterable[TreeHop], leaves: Iterable[Endpoint]
 ) -> Iterator[tuple[PortKey, int]]:
-    """Port and VLAN id of the path's copies over these hops and to these leaves."""
+    """Yield port and VLAN id of the path's copies over these hops and to these leaves."""
     if path.rate_bps == 0 or path.number > QUEUE_MAX:
         return  # the default class
     for tree_hop in hops:
@@ -127,12 +130,12 @@ def _shares(
 
 
 class QueueDriver(Protocol):
-    """Brings ports to what is wanted, by differences; reads back what then is there."""
+    """Brings ports to what is wanted, by differences, and reads back the result."""
 
     sets_queue: bool  # OpenFlow's set_queue chooses the class (Core.set_queue)
 
     def apply(self, wanted: Mapping[PortKey, PortQueues]) -> None:
-        """Raises QueueError."""
+        """Set the queues of these ports. Raises QueueError."""
 
 
 PathChange = tuple[
@@ -141,7 +144,7 @@ PathChange = tuple[
 
 
 def burst_bytes(rate_bps: int) -> int:
-    """2 ms of the rate, at least three frames."""
+    """Return 2 ms of the rate, at least three frames."""
     return max(3 * FRAME_BYTES, int(rate_bps / 8 * BURST_S))
 
 
@@ -150,7 +153,10 @@ _SCALE: Final = {"": 1, "K": 1000, "M": 1_000_000, "G": 1_000_000_000}
 
 
 def parse_rate(text: str) -> int:
-    """tc's rates; beyond 1 Mbit/s they may be cut to four digits. Raises ValueError."""
+    """Parse a rate of tc's, in bit/s; above 1 Mbit/s it may be cut to four digits.
+
+    Raises ValueError.
+    """
     match = _RATE.fullmatch(text)
     if match is None:
         raise ValueError(f"found rate '{text}'; valid: NUMBERbit, Kbit, Mbit or Gbit")
@@ -158,7 +164,7 @@ def parse_rate(text: str) -> int:
 
 
 def differences(found: PortQueues | None, wanted: PortQueues) -> list[str]:
-    """Where a port is not as wanted, within the precision of what tc prints."""
+    """Return where a port is not as wanted, within the precision of what tc prints."""
     if found is None:
         return ["no HTB"]
     wrong = []
@@ -180,12 +186,13 @@ def _close(found_bps: int, wanted_bps: int) -> bool:
 
 
 class QueueKeeper:
-    """Knows the queues of all ports and follows the paths. Thread-safe. Without a driver it does
-    nothing.
+    """Knows the queues of all ports and follows the paths. Thread-safe.
 
-    A switch that connects: `refresh` before its entries. Around the entries of a change: `widen`
-    before the first phase, `settle` after the last, so that frames have their class as long as any
-    entry sends them. What could not be set is tried again by `repair`.
+    Without a driver it does nothing.
+
+    When a switch connects, call `refresh` before its entries are sent. Around the entries of a
+    change, call `widen` before the first phase and `settle` after the last, so that frames have
+    their class as long as any entry sends them. `repair` retries what could not be set.
     """
 
     def __init__(self, core: Core, driver: QueueDriver | None) -> None:
@@ -196,17 +203,17 @@ class QueueKeeper:
         self._wrong: set[PortKey] = set()  # not known to be as wanted
 
     def load(self, paths: Iterable[MultipointPath]) -> None:
-        """The paths of the store; does nothing at the switches."""
+        """Follow the store's paths; change nothing at the switches."""
         with self._lock:
             self._now = queues_of(self._core, paths)
 
     def refresh(self, switch: str) -> None:
-        """A switch is there, whatever queues it has. Raises QueueError."""
+        """Set the queues of a switch that connected, whatever queues it has. Raises QueueError."""
         with self._lock:
             self._apply([port for port in self._now if port[0] == switch])
 
     def widen(self, changes: Iterable[PathChange]) -> None:
-        """Adds what paths have more than before. Raises QueueError."""
+        """Add what paths have more than before. Raises QueueError."""
         found: dict[PortKey, PortQueues] = {}
         with self._lock:
             for old, new in changes:
@@ -217,7 +224,7 @@ class QueueKeeper:
             self._change(found)
 
     def settle(self, changes: Iterable[PathChange]) -> None:
-        """Takes away what paths have less than before. Raises QueueError."""
+        """Remove what paths have less than before. Raises QueueError."""
         found: dict[PortKey, PortQueues] = {}
         with self._lock:
             for old, new in changes:
@@ -228,7 +235,7 @@ class QueueKeeper:
             self._change(found)
 
     def repair(self) -> None:
-        """Tries again what could not be set. Raises QueueError."""
+        """Retry what could not be set. Raises QueueError."""
         with self._lock:
             self._apply(sorted(self._wrong))
 

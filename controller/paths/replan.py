@@ -34,7 +34,10 @@ _BREAK, _FEED, _CLEAN = range(3)
 
 
 def reroute(core: Core, reservations: Reservations, path: MultipointPath, down: DownSet) -> Step:
-    """A step without phases whose `new` is `old` if there is nothing to do."""
+    """Plan the path around what is down.
+
+    The step has no phases, and `new` is `old`, if nothing changes.
+    """
     path = current(reservations, path)
     tree = reservations.tree(path.name)
     draft = Draft(3)
@@ -64,7 +67,7 @@ def reroute(core: Core, reservations: Reservations, path: MultipointPath, down: 
 
 
 def _broken(core: Core, path: MultipointPath, down: DownSet) -> list[TreeHop]:
-    """The hops that are down and all further down, children before parents."""
+    """Return the hops that are down and all further down, children before parents."""
     gone: list[TreeHop] = []
     cut_off: set[str] = set()
     for tree_hop in path.hops:
@@ -101,7 +104,7 @@ def _detach(
 def _attach(
     core: Core, reservations: Reservations, ledger: Ledger, draft: Draft, tree: Tree, down: DownSet
 ) -> tuple[TreeHop, ...]:
-    """Grows the tree to every switch with leaves that it can reach."""
+    """Grow the tree to every switch with leaves that it can reach."""
     grown: list[TreeHop] = []
     fresh: set[str] = set()
     for switch in tuple(tree.leaves_at):
@@ -118,7 +121,7 @@ def _attach(
 
 
 def _stubs(core: Core, tree: Tree, path: MultipointPath) -> list[TreeHop]:
-    """Hops of the old tree that lead to no leaf now, children before parents."""
+    """Return hops of the old tree that now lead to no leaf, children before parents."""
     stubs: list[TreeHop] = []
     left = {switch: len(branches) for switch, branches in tree.branches.items()}
     for tree_hop in reversed(path.hops):

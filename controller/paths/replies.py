@@ -28,7 +28,7 @@ MATCH_OXM = 1
 
 
 class Type(IntEnum):
-    """Messages that a switch may send to us; any other ends its connection."""
+    """Messages that a switch may send; any other ends its connection."""
 
     HELLO = 0
     ERROR = 1
@@ -154,8 +154,11 @@ class PortCounts:
 
 
 def header(message: bytes) -> Header:
-    """Raises Malformed unless `message` is exactly one OpenFlow 1.3 message (a HELLO may be of
-    any version)."""
+    """Return the header.
+
+    Raises Malformed unless `message` is exactly one OpenFlow 1.3 message (a HELLO may be of any
+    version).
+    """
     if len(message) < HEADER.size:
         raise Malformed(f"{len(message)} bytes are no OpenFlow header")
     found = Header(*HEADER.unpack_from(message))
@@ -167,7 +170,7 @@ def header(message: bytes) -> Header:
 
 
 def check_greeting(first: bytes) -> None:
-    """Whether a connection's first bytes can be those of a HELLO. Raises Malformed."""
+    """Raise Malformed if a connection's first bytes cannot be those of a HELLO."""
     length = int.from_bytes(first[2:4], "big") if len(first) >= 4 else HEADER.size
     if first[:1] > b"\x06" or first[:1] == b"\0" or first[1:2] not in (b"", b"\0"):
         raise Malformed(f"bytes {first[:4].hex()} instead of a HELLO")
@@ -176,7 +179,7 @@ def check_greeting(first: bytes) -> None:
 
 
 def check(message: bytes) -> Type:
-    """Whether the message may be given to the framework's parser. Raises Malformed."""
+    """Raise Malformed if the message must not be given to the framework's parser."""
     head = header(message)
     try:
         kind = Type(head.type)
@@ -212,7 +215,7 @@ def _exactly(is_valid: bool, kind: Type, size: int) -> None:
 
 
 def multipart(message: bytes) -> Part:
-    """Raises Malformed."""
+    """Parse a part of a multipart reply. Raises Malformed."""
     if len(message) < HEADER.size + _MULTIPART.size:
         raise Malformed(f"{len(message)} bytes are no MULTIPART_REPLY")
     kind, flags = _MULTIPART.unpack_from(message, HEADER.size)
@@ -220,7 +223,7 @@ def multipart(message: bytes) -> Part:
 
 
 def packet_in(message: bytes) -> PacketIn:
-    """Raises Malformed, also without an in_port field."""
+    """Parse a PACKET_IN. Raises Malformed, also without an in_port field."""
     if len(message) < 32:
         raise Malformed(f"{len(message)} bytes are no PACKET_IN")
     _, _, _, _, cookie = _PACKET_IN.unpack_from(message, HEADER.size)
@@ -233,7 +236,7 @@ def packet_in(message: bytes) -> PacketIn:
 
 
 def flows(body: bytes) -> Iterator[FlowStats]:
-    """Raises Malformed, as all of the following."""
+    """Parse a part of a flow statistics reply. Raises Malformed."""
     for entry in _entries(body, 56):
         (_, table, _, _, priority, idle, hard, _, cookie, packets, size) = struct.unpack_from(
             "!HBxIIHHHH4xQQQ", entry
@@ -292,7 +295,7 @@ def port_counts(body: bytes) -> Iterator[PortCounts]:
 
 
 def _entries(data: bytes, least: int) -> Iterator[bytes]:
-    """Entries that begin with their own length in 16 bits."""
+    """Yield entries that begin with their own length in 16 bits."""
     offset = 0
     while offset < len(data):
         left = len(data) - offset
@@ -317,12 +320,12 @@ def _tlvs(data: bytes, least: int, padded_to: int = 1) -> Iterator[Tlv]:
 
 
 def actions_of(instruction: Tlv) -> tuple[Tlv, ...]:
-    """Of an APPLY_ACTIONS or WRITE_ACTIONS instruction. Raises Malformed."""
+    """Return the actions of an APPLY_ACTIONS or WRITE_ACTIONS instruction. Raises Malformed."""
     return tuple(_tlvs(instruction.data[8:], 8))
 
 
 def _match(data: bytes, offset: int) -> tuple[tuple[Oxm, ...], int]:
-    """The fields of an ofp_match and where it ends (padded to 8 bytes)."""
+    """Return the fields of an ofp_match and where it ends (padded to 8 bytes)."""
     if len(data) - offset < 8:
         raise Malformed("no match")
     kind, length = _TLV.unpack_from(data, offset)

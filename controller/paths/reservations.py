@@ -36,7 +36,7 @@ V = TypeVar("V")
 
 
 class Ledger:
-    """Writes to dictionaries, in order."""
+    """Writes to dictionaries, in order, that can be undone and repeated."""
 
     def __init__(self) -> None:
         self._writes: list[tuple[Callable[[], object], Callable[[], object]]] = []  # undo, redo
@@ -91,15 +91,15 @@ class Tree:
         return self.path[""]
 
     def up(self, core: Core, switch: str) -> Bucket:
-        """The way to the root from a switch of the tree."""
+        """Return the way to the root from a switch of the tree."""
         tree_hop = self.into.get(switch)
         if tree_hop is None:
             return way_up(self.now)
         return Bucket(tree_hop.vlan, core.hop[tree_hop.link, tree_hop.source].target_port)
 
     def ways(self, core: Core, leaf: Endpoint) -> Iterator[tuple[str, Bucket]]:
-        """From the leaf's switch, which is in the tree, to the root's: (switch, its branch that
-        leads to the leaf)."""
+        """Yield (switch, its branch that leads to the leaf) from the leaf's switch, which is in
+        the tree, to the root's."""
         switch, way = leaf.switch, branch(core, self.now, leaf.vlan, leaf.port)
         while True:
             yield switch, way
@@ -121,7 +121,7 @@ class Change:
 
 
 def _same_head(old: MultipointPath, new: MultipointPath) -> bool:
-    """Only leaves, hops and what no switch knows of differ."""
+    """Return whether only leaves, hops and what no switch holds differ."""
     return (old.name, old.number, old.root, old.rate_bps, old.leaf_to_leaf) == (
         new.name,
         new.number,
@@ -186,15 +186,15 @@ class Reservations:
         return tree.now if tree is not None else None
 
     def tree(self, name: str) -> Tree:
-        """Raises KeyError."""
+        """Return the tree of a path. Raises KeyError."""
         return self._trees[name]
 
     def reserved_bps(self, link: str, node: str) -> int:
-        """Guaranteed on the direction of the link that leaves `node`."""
+        """Return what is guaranteed on the link, in the direction that leaves `node`."""
         return self._reserved.get((link, node), 0)
 
     def free_bps(self, hop: Hop) -> int | None:
-        """What a core link's direction has left to guarantee; None: it has no limit."""
+        """Return what a core link's direction has left to guarantee; None: it has no limit."""
         if hop.rate_bps is None:
             return None
         return hop.rate_bps - self._reserved.get((hop.link, hop.source), 0)
@@ -204,19 +204,19 @@ class Reservations:
         return vlan in self._vlans[link]
 
     def owner_of(self, key: EndpointKey) -> str | None:
-        """The path that has the endpoint."""
+        """Return the path that has the endpoint."""
         return self._owners.get(key)
 
     def paths_over(self, link: str) -> tuple[str, ...]:
-        """Names of the paths whose trees use the core link (none: it is a hand-off)."""
+        """Return the names of the paths whose trees use the core link (none: it is a hand-off)."""
         return tuple(dict.fromkeys(name for name in self._vlans.get(link, {}).values() if name))
 
     def paths_through(self, switch: str) -> tuple[str, ...]:
-        """Names of the paths that have the switch in their trees."""
+        """Return the names of the paths that have the switch in their trees."""
         return tuple(self._through[switch])
 
     def next_number(self) -> int:
-        """The number that the next path is to have. Raises NoNumberLeft."""
+        """Return the number for the next path. Raises NoNumberLeft."""
         while self._free_numbers and self._free_numbers[0] in self._numbers:
             heapq.heappop(self._free_numbers)
         if self._free_numbers:
@@ -228,8 +228,11 @@ class Reservations:
         return self._last_number + 1
 
     def free_vlan(self, path: MultipointPath, hop: Hop) -> int | None:
-        """An id of the link's range that is free there: different from the path's other ids and
-        from every static segment's as long as the range allows. None: all are taken."""
+        """Return an id of the link's range that is free there; None: all are taken.
+
+        It differs from the path's other ids and from every static segment's as long as the range
+        allows.
+        """
         low, high = hop.vlan_range
         taken = self._vlans[hop.link]
         ids = self._trees[path.name].ids
@@ -245,7 +248,7 @@ class Reservations:
     # -- changes as a whole
 
     def replace(self, old: MultipointPath | None, new: MultipointPath | None) -> None:
-        """`new` instead of `old` (None: there is, or will be, no such path)."""
+        """Replace `old` by `new` (None: there is, or will be, no such path)."""
         self.version += 1
         ledger = Ledger()
         if old is not None and new is not None and _same_head(old, new):
@@ -275,7 +278,7 @@ class Reservations:
 
     @contextmanager
     def trial(self) -> Iterator[Ledger]:
-        """Writes made within are taken back at the end; `commit` does them again."""
+        """Undo all writes of the block at its end; `commit` repeats them."""
         ledger = Ledger()
         try:
             yield ledger
@@ -283,13 +286,12 @@ class Reservations:
             ledger.undo()
 
     def commit(self, ledger: Ledger) -> None:
-        """The writes of a trial; only on the version it was made for."""
+        """Repeat the writes of a trial; only on the version it was made for."""
         ledger.redo()
         self.version += 1
 
     def release_number(self, number: int) -> None:
-        """No switch has anything of the deleted path with this number any more: the number and
-        the VLAN ids of its tree may be used again."""
+        """Allow a deleted path's number and VLAN ids again: no switch holds anything of it."""
         if self._numbers.get(number, "in use") == SET_ASIDE:
             del self._numbers[number]
             heapq.heappush(self._free_numbers, number)
@@ -299,8 +301,10 @@ class Reservations:
     def set_aside(
         self, old: MultipointPath, new: MultipointPath | None
     ) -> tuple[tuple[str, int], ...]:
-        """For a change that some switch did not confirm: the VLAN ids that it freed (link, id) are
-        not used again before `give_back`."""
+        """Keep VLAN ids that a change freed from reuse until `give_back`; return them as (link, id).
+
+        Some switch has not confirmed the change.
+        """
         gone, _ = difference(old.hops, new.hops if new is not None else ())
         freed = tuple((hop.link, hop.vlan) for hop in gone)
         for link, vlan in freed:
@@ -308,7 +312,7 @@ class Reservations:
         return freed
 
     def give_back(self, freed: Iterable[tuple[str, int]]) -> None:
-        """What `set_aside` returned: all switches are known to be clean."""
+        """Allow what `set_aside` returned again: all switches are known to be clean."""
         for link, vlan in freed:
             self._give_back(link, vlan)
 
@@ -318,8 +322,10 @@ class Reservations:
             self._hint[link] = min(vlan, self._hint[link])
 
     def keep_aside(self, number: int | None, freed: Iterable[tuple[str, int]]) -> None:
-        """What an earlier process had set aside: VLAN ids (link, id), of the deleted path with
-        that number or (None) of a tree that shrank. To be called before there are paths."""
+        """Keep an earlier process's quarantine: VLAN ids (link, id) of the deleted path with that number.
+
+        None: of a tree that shrank. Call before there are paths.
+        """
         freed = tuple(freed)
         for link, vlan in freed:
             self._vlans[link][vlan] = SET_ASIDE
@@ -330,7 +336,7 @@ class Reservations:
     # -- changes in small steps, for plans
 
     def hold_vlan(self, ledger: Ledger, link: str, vlan: int) -> None:
-        """Nobody gets a free VLAN id until `unhold_vlan`."""
+        """Keep a free VLAN id from use until `unhold_vlan`."""
         ledger.set(self._vlans[link], vlan, SET_ASIDE)
 
     def unhold_vlan(self, ledger: Ledger, link: str, vlan: int) -> None:
@@ -338,7 +344,7 @@ class Reservations:
         ledger.drop(self._vlans[link], vlan)
 
     def open(self, ledger: Ledger, path: MultipointPath) -> None:
-        """A path with its root alone, whatever leaves and hops `path` names."""
+        """Reserve a path with its root alone, whatever leaves and hops `path` names."""
         self._take_endpoint(ledger, path.root, path.name)
         ledger.set(self._trees, path.name, Tree(path))
         ledger.set(self._numbers, path.number, path.name)
@@ -347,7 +353,10 @@ class Reservations:
         self._reserve(ledger, (access.link, access.neighbour), path.rate_bps)
 
     def close(self, ledger: Ledger, name: str, *, quarantine: bool = True) -> None:
-        """The root, and all that is left of the tree. With `aside` its number stays taken."""
+        """Release the root and what is left of the tree.
+
+        With `quarantine`, its number stays taken.
+        """
         path = self._trees[name].now
         access = self.core.access[path.root.switch, path.root.port]
         self._reserve(ledger, (access.link, access.neighbour), -path.rate_bps)
@@ -364,7 +373,7 @@ class Reservations:
             ledger.drop(self._numbers, path.number)
 
     def join(self, ledger: Ledger, name: str, leaf: Endpoint) -> None:
-        """A leaf; it is served if its switch is in the tree."""
+        """Reserve a leaf; serve it if its switch is in the tree."""
         tree = self._trees[name]
         self._take_endpoint(ledger, leaf, name)
         ledger.set(tree.leaves, leaf.key, leaf)
@@ -396,7 +405,7 @@ class Reservations:
         ledger.drop(self._owners, leaf.key)
 
     def extend(self, ledger: Ledger, name: str, tree_hop: TreeHop) -> None:
-        """A hop from a switch of the tree to one that is not; the leaves there are served."""
+        """Add a hop from a switch of the tree to one outside, and serve the leaves there."""
         tree = self._trees[name]
         hop = self.core.hop[tree_hop.link, tree_hop.source]
         assert hop.source in tree and hop.target not in tree, f"{hop} does not extend the tree"
@@ -412,7 +421,7 @@ class Reservations:
             self.serve(ledger, tree, leaf)
 
     def cut(self, ledger: Ledger, name: str, tree_hop: TreeHop) -> None:
-        """A hop to a switch that has no branch; leaves there that are served are no more."""
+        """Remove a hop to a switch that has no branch; leaves there are no longer served."""
         tree = self._trees[name]
         hop = self.core.hop[tree_hop.link, tree_hop.source]
         for leaf in tree.leaves_at.get(hop.target, {}).values():

@@ -37,8 +37,11 @@ class PortCount:
 
 @dataclass(frozen=True)
 class SwitchStats:
-    """Counters of one switch: `flows` (ours only) by Flow.key, `groups` and `meters` by number,
-    `ports` by OpenFlow port."""
+    """Counters of one switch:
+
+    `flows` (of this controller) by Flow.key, `groups` and `meters` by number, `ports` by OpenFlow
+    port.
+    """
 
     flows: Mapping[tuple[str, int, Match], Count] = field(default_factory=dict)
     groups: Mapping[int, GroupCount] = field(default_factory=dict)

@@ -36,10 +36,10 @@ Weigh = Callable[[Hop], float | None]
 def hops_to(
     reservations: Reservations, tree: Tree, switch: str, down: DownSet = NOTHING_DOWN
 ) -> tuple[Hop, ...]:
-    """The hops by which the tree is to grow to `switch`; none if it is in the tree.
+    """Return the hops by which the tree grows to `switch`; none if it is in the tree.
 
-    Raises Unreachable, NoCapacity (naming the first full direction on the way that would be
-    taken if it were not), NoVlanLeft.
+    Raises Unreachable, NoVlanLeft, and NoCapacity, which names the first full direction on the best
+    way.
     """
     if switch in tree:
         return ()
@@ -74,7 +74,7 @@ def hops_to(
 def _weight(
     reservations: Reservations, tree: Tree, hop: Hop, down: DownSet, *, limits: bool
 ) -> float | None:
-    """Cost x (1 + load), the load of other paths that is; None: the hop cannot be used."""
+    """Return cost x (1 + load of other paths); None: the hop cannot be used."""
     if down.hits(hop):
         return None
     path = tree.now
@@ -99,7 +99,7 @@ def _weight(
 
 
 def _best(hops: tuple[Hop, ...], weigh: Weigh) -> tuple[float, Hop] | None:
-    """The cheapest of parallel hops, the first of equals."""
+    """Return the cheapest of parallel hops, the first of equals."""
     best: tuple[float, Hop] | None = None
     for hop in hops:
         weight = weigh(hop)

@@ -40,7 +40,7 @@ class Channel:
         self.vet: Callable[[bytes], None] = lambda _data: None  # of all data; may raise
 
     def start_tls(self, context: ssl.SSLContext) -> None:
-        """The server's handshake. Raises OSError (ssl.SSLError, TimeoutError)."""
+        """Do the server's handshake. Raises OSError (ssl.SSLError, TimeoutError)."""
         self._socket.settimeout(max(0.1, self._deadline_s - time.monotonic()))
         self._socket = context.wrap_socket(
             self._socket, server_side=True, do_handshake_on_connect=False
@@ -62,8 +62,10 @@ class Channel:
             self._socket.settimeout(timeout_s)
 
     def recv(self, size: int) -> bytes:
-        """Raises TimeoutError as a socket does; ConnectionError if the peer was silent too
-        long."""
+        """Receive as a socket does.
+
+        Raises TimeoutError, and ConnectionError if the peer was silent too long.
+        """
         try:
             data = self._recv(size)
         except OSError as error:
@@ -133,7 +135,7 @@ class Channel:
                 socket.socket.shutdown(self._socket, how)
 
     def abort(self) -> None:
-        """Ends the connection from any thread: its reader notices."""
+        """End the connection from any thread: its reader notices."""
         with contextlib.suppress(OSError, ValueError):
             self.shutdown(socket.SHUT_RDWR)
 

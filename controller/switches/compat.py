@@ -120,7 +120,7 @@ class Datapath(Protocol):
     inlet: Inlet
 
     def send(self, data: bytes) -> object:
-        """Send bytes."""
+        """Send encoded messages, from any thread. They are lost if the connection has ended."""
 
     def send_msg(self, message: object) -> object:
         """Send a message object."""
@@ -154,7 +154,7 @@ M = TypeVar("M", bound=ReceivedMessage, covariant=True)
 
 
 class Event(Protocol[M]):
-    """A message has come."""
+    """The arrival of a message."""
 
     @property
     def msg(self) -> M:
@@ -162,7 +162,7 @@ class Event(Protocol[M]):
 
 
 class StateEvent(Protocol):
-    """A connection has another state: MAIN (connected) or DEAD."""
+    """A connection's new state: MAIN (connected) or DEAD."""
 
     datapath: Datapath
     state: str
@@ -185,19 +185,20 @@ RoleReply = _ofp_event.EventOFPRoleReply
 
 
 def on(event: Any, *states: str) -> Callable[[Handler], Handler]:
-    """Decorator: the method handles `event` of datapaths in one of `states`."""
+    """Decorate a method to handle `event` of datapaths in one of `states`."""
     decorator: Callable[[Handler], Handler] = _handler.set_ev_cls(event, list(states))
     return decorator
 
 
 def offline_datapath() -> Datapath:
-    """Something that has `ofproto` and `ofproto_parser` of OpenFlow 1.3 and no connection."""
+    """Return an object with `ofproto` and `ofproto_parser` of OpenFlow 1.3 and no connection."""
     datapath: Datapath = _protocol.ProtocolDesc(version=OFP_VERSION)
     return datapath
 
 
 def meter_instruction(parser: Any, meter_id: int) -> Any:
-    """OFPInstructionMeter: some versions want `type_` and `len_`, which they then ignore."""
+    """Return an OFPInstructionMeter: some versions want `type_` and `len_`, which they then
+    ignore."""
     cls = parser.OFPInstructionMeter
     parameters = inspect.signature(cls).parameters
     extra = {
@@ -249,8 +250,11 @@ _green_calls = _GreenCalls() if IS_GREEN else None
 
 
 def in_hub(call: Callable[[], object]) -> None:
-    """Runs `call` where the framework's objects may be used: at once in the calling thread, or
-    soon in the hub's. Calls of one thread keep their order."""
+    """Run `call` where the framework's objects may be used.
+
+    That is at once in the calling thread, or soon in the hub's. Calls of one thread keep their
+    order.
+    """
     if _green_calls is None:
         call()
     else:
@@ -258,22 +262,22 @@ def in_hub(call: Callable[[], object]) -> None:
 
 
 def send(datapath: Datapath, data: bytes) -> None:
-    """Sends encoded messages; from any thread. They are lost if the connection has ended."""
+    """Send encoded messages, from any thread. They are lost if the connection has ended."""
     in_hub(lambda: datapath.send(data))
 
 
 def close(datapath: Datapath) -> None:
-    """Ends a connection; from any thread."""
+    """End a connection, from any thread."""
     in_hub(datapath.socket.abort)
 
 
 def ports_of(datapath: Datapath) -> dict[int, bool]:
-    """Whether each port was up when the switch connected."""
+    """Return whether each port was up when the switch connected."""
     return {number: port_is_up(datapath, port) for number, port in datapath.ports.items()}
 
 
 def port_is_up(datapath: Datapath, port: Port) -> bool:
-    """Of an OFPPort description."""
+    """Return whether a port is up, by its OFPPort description."""
     ofproto = datapath.ofproto
     return not (port.config & ofproto.OFPPC_PORT_DOWN or port.state & ofproto.OFPPS_LINK_DOWN)
 
@@ -293,7 +297,7 @@ def handle_raw(handlers: Mapping[Type, RawHandler]) -> None:
 
 
 def known(datapath: Datapath) -> None:
-    """The connection is one of our switches'."""
+    """Note that the connection belongs to a switch of the domain."""
     datapath.socket.is_known = True
     _strangers.leave(datapath.socket)
     _switches.add(datapath)
@@ -302,7 +306,7 @@ def known(datapath: Datapath) -> None:
 
 
 def _warn(text: str, *arguments: object) -> None:
-    """What a stranger can cause must not fill the log."""
+    """Log a warning that a stranger can cause; limited, so that it cannot fill the log."""
     if _log_lines.take(time.monotonic()):
         LOG.warning(text, *arguments)
 
@@ -340,7 +344,8 @@ _ofproto_parser.msg = _checked_parse
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """Our key and certificate, and the authority whose certificates switches must show."""
+    """The controller's key and certificate, and the authority whose certificates switches must
+    show."""
 
     key: Path
     certificate: Path
@@ -348,7 +353,10 @@ class TlsFiles:
 
 
 def tls_context(files: TlsFiles) -> ssl.SSLContext:
-    """Raises OSError (ssl.SSLError among them) if a file cannot be used."""
+    """Return the context for switches.
+
+    Raises OSError (ssl.SSLError among them) if a file cannot be used.
+    """
     module: Any = importlib.import_module("eventlet.green.ssl") if IS_GREEN else ssl
     context: ssl.SSLContext = module.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -421,16 +429,21 @@ class _Listener:
 
 
 def _ended(datapath: Datapath) -> None:
-    """With os-ken 4.x's native hub the sending thread waits for ever for something to send, and
-    nobody would hear of the end before it."""
+    """Wake the thread that sends.
+
+    With os-ken 4.x's native hub it waits forever for something to send, and the end of the
+    connection is not reported before.
+    """
     _switches.discard(datapath)
     datapath.set_state(DEAD)
     datapath.send(b"")
 
 
 def _keep_alive() -> None:
-    """Asks every switch for an echo now and then: Channel ends what is silent. (The framework
-    would take a thread for each connection, which outlives it for a while.)"""
+    """Ask every switch for an echo now and then: Channel ends what is silent.
+
+    (The framework would take a thread for each connection, which outlives it for a while.)
+    """
     while True:
         _hub.sleep(ECHO_INTERVAL_S)
         for datapath in list(_switches):
@@ -444,7 +457,7 @@ def start(
     tls: ssl.SSLContext | None = None,
     **app_arguments: object,
 ) -> list[Service]:
-    """Starts the OpenFlow listener and the app of `app_module` (which gets `app_arguments`).
+    """Start the OpenFlow listener and the app of `app_module` (which gets `app_arguments`).
 
     Call from the main thread, then `wait`. Raises OSError if the address cannot be used.
     """
@@ -462,7 +475,7 @@ def start(
 
 
 def wait(services: list[Service]) -> None:
-    """Blocks the main thread while the listener runs; signal handlers run meanwhile."""
+    """Block the main thread while the listener runs; signal handlers run meanwhile."""
     if IS_GREEN:
         _hub.joinall(services)
     else:

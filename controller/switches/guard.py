@@ -28,7 +28,7 @@ STRANGERS_MAX = 32
 
 @dataclass
 class Bucket:
-    """Token bucket; `take` never waits."""
+    """A token bucket; `take` never waits."""
 
     rate_per_s: float
     burst: float
@@ -39,14 +39,14 @@ class Bucket:
         self.tokens = self.burst
 
     def take(self, now_s: float) -> bool:
-        """One token if there is one."""
+        """Take a token if there is one."""
         if self.delay_s(now_s) > 0:
             return False
         self.tokens -= 1
         return True
 
     def delay_s(self, now_s: float) -> float:
-        """Time until there is a token."""
+        """Return the time until there is a token."""
         if self.updated_s is not None:
             elapsed_s = max(0.0, now_s - self.updated_s)
             self.tokens = min(self.burst, self.tokens + elapsed_s * self.rate_per_s)
@@ -74,7 +74,7 @@ class Counts:
         self._counts = dict.fromkeys(self.NAMES, 0)
 
     def add(self, name: str) -> int:
-        """Returns the new value."""
+        """Count one more; return the new value."""
         with self._lock:
             self._counts[name] += 1
             return self._counts[name]
@@ -104,8 +104,11 @@ class Inlet:
         self._first = b""
 
     def vet(self, data: bytes) -> None:
-        """What came in, in pieces: a connection must begin with a HELLO, and nobody waits for
-        the rest of anything else. Raises replies.Malformed, counted."""
+        """Check what came in, in pieces.
+
+        A connection must begin with a HELLO; the rest of anything else is not waited for. Raises
+        replies.Malformed, counted.
+        """
         if len(self._first) >= 4:
             return
         self._first += data[:4]
@@ -116,7 +119,7 @@ class Inlet:
             raise
 
     def judge(self, message: bytes, now_s: float) -> Verdict:
-        """Raises replies.Malformed, counted."""
+        """Return what to do with a message. Raises replies.Malformed, counted."""
         try:
             kind = replies.check(message)
             if kind is Type.ERROR and len(message) > ERROR_LENGTH_MAX:
@@ -139,7 +142,7 @@ class Inlet:
 
 
 class Strangers:
-    """Connections that have not told yet which switch they are, oldest first; thread-safe."""
+    """Connections that have not said yet which switch they are, oldest first; thread-safe."""
 
     def __init__(self, limit: int = STRANGERS_MAX) -> None:
         self._limit = limit
@@ -147,7 +150,7 @@ class Strangers:
         self._waiting: OrderedDict[int, object] = OrderedDict()
 
     def enter(self, connection: object) -> object | None:
-        """Returns the connection that must go for this one, if any."""
+        """Add a stranger; return the connection that must go for it, if any."""
         with self._lock:
             self._waiting[id(connection)] = connection
             if len(self._waiting) <= self._limit:
@@ -155,7 +158,7 @@ class Strangers:
             return self._waiting.popitem(last=False)[1]
 
     def leave(self, connection: object) -> None:
-        """It is known now, or gone."""
+        """Remove a connection that is known now, or gone."""
         with self._lock:
             self._waiting.pop(id(connection), None)
 

@@ -77,8 +77,11 @@ class _Switch:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`failures`: switches that have not confirmed. `undone`: all is as it was before, because a
-    switch refused."""
+    """The result of a change.
+
+    `failures`: switches that have not confirmed. `undone`: all is as it was before, because a
+    switch refused.
+    """
 
     failures: Mapping[str, Failure]
     undone: bool = False
@@ -124,7 +127,7 @@ class Installer:
 
     @contextlib.contextmanager
     def _turn_at(self, switches: Iterable[str], *, alone: bool) -> Iterator[None]:
-        """Some may talk to a switch together, or one `alone`; first come, first served."""
+        """Wait for a turn at the switches, with others or `alone`; first come, first served."""
         turn = _Turn(alone)
         queues = [self._switches[name].queue for name in frozenset(switches)]
         with self._turns:
@@ -142,7 +145,7 @@ class Installer:
     # -- switches come and go
 
     def connected(self, switch: str) -> Failure | None:
-        """Reads what the switch holds and sends the difference; None: done and confirmed."""
+        """Read what the switch holds and send the difference; None: done and confirmed."""
         self._lost(switch, Failure(Why.TIMEOUT, "its content is not known yet"))
         self._switches[switch].refusing = False
         with self._turn_at([switch], alone=True):
@@ -162,7 +165,7 @@ class Installer:
             self._on_known(switch, False)
 
     def retry(self, switches: Iterable[str], *, even_refusing: bool = False) -> dict[str, Failure]:
-        """Reconciles those whose content is unknown and leaves the rest alone. Returns the
+        """Reconcile the switches whose content is unknown and leave the rest alone; return the
         failures."""
         todo = [
             s
@@ -179,7 +182,10 @@ class Installer:
     def reset(
         self, base: Mapping[str, Iterable[Entry]], more: Mapping[str, Iterable[Entry]]
     ) -> None:
-        """Another desired state; what the switches hold is not known. Nobody is told."""
+        """Replace the desired state; what the switches hold is unknown.
+
+        `on_known` is not called.
+        """
         with self._turns:
             for name, state in self._switches.items():
                 entries = (*base[name], *more.get(name, ()))
@@ -189,9 +195,11 @@ class Installer:
                 state.failure, state.failed_at = Failure(Why.NOT_CONNECTED), None
 
     def execute(self, phases: Sequence[Phase], *, may_undo: bool) -> Outcome:
-        """Each phase is confirmed by all its switches before the next begins. Where a switch does
-        not answer, the change goes on without it (its new desired state is kept). Where one
-        refuses and `may_undo`, all is undone in the opposite order."""
+        """Run the phases; all switches of one confirm before the next begins.
+
+        If a switch does not answer, the change goes on without it (its new desired state is kept).
+        If one refuses and `may_undo`, all is undone in the opposite order.
+        """
         concerned = {switch for phase in phases for switch in phase}
         done = 0
         try:

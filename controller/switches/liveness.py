@@ -36,7 +36,7 @@ class End:
 
 @dataclass(frozen=True)
 class Watched:
-    """A link between two switches of controllers. `delay_s` is the greater of both ways'."""
+    """A link between two switches of controllers. `delay_s` is the greater of both directions."""
 
     name: str
     a: End
@@ -46,7 +46,7 @@ class Watched:
 
 @dataclass(frozen=True)
 class Settings:
-    """Period 0: no probes, links are what their ports are."""
+    """Limits and periods. Period 0: no probes; a link is up while its ports are."""
 
     period_s: float = 0.1
     grace_s: float = 0.05  # beyond one and a half times the latency seen
@@ -66,7 +66,7 @@ class News:
 
 @dataclass
 class Todo:
-    """What the shell shall do now. `ask`: send a barrier, then call `awake`."""
+    """What the caller has to do now. `ask`: send a barrier, then call `awake`."""
 
     probes: list[tuple[End, bytes]] = field(default_factory=list)
     ask: set[str] = field(default_factory=set)
@@ -74,7 +74,7 @@ class Todo:
 
 
 def watched_links(network: Network, domain: str) -> tuple[Watched, ...]:
-    """Core links of the domain and hand-off links to other controllers' domains."""
+    """Return the core links of the domain, and the hand-off links to other controllers' domains."""
     dynamic = {d.name for d in network.domains if d.controlled_by is ControlledBy.CONTROLLER}
     domain_of = {s.name: s.domain for s in network.switches if s.domain in dynamic}
     return tuple(
@@ -154,7 +154,7 @@ class Liveness:
 
     @property
     def ports(self) -> dict[str, list[int]]:
-        """Own switch -> ports where probes arrive."""
+        """Return the ports of this controller's switches where probes arrive."""
         found: dict[str, list[int]] = {switch: [] for switch in sorted(self._own)}
         for end in sorted(self._ends):
             if end.switch in self._own:
@@ -162,7 +162,7 @@ class Liveness:
         return found
 
     def states(self) -> dict[str, tuple[bool, str]]:
-        """Link -> is up, and if not, why."""
+        """Return by link whether it is up, and if not, why."""
         return {name: (link.is_up, self._why(link)) for name, link in self._links.items()}
 
     # -- what happened
@@ -173,7 +173,7 @@ class Liveness:
         self._forget(switch, now_s)
 
     def disconnected(self, switch: str, now_s: float) -> None:
-        """Nothing can be said about its links until it is back; they stay as they are."""
+        """Note that a switch is gone: its links stay as they are until it is back."""
         self._awake.discard(switch)
         self._forget(switch, now_s)
 
@@ -198,14 +198,15 @@ class Liveness:
         return self._news(link)
 
     def awake(self, switch: str, asked_s: float, now_s: float) -> None:
-        """The switch answered the barrier that it was sent at `asked_s`."""
+        """Note that the switch answered the barrier that was sent to it at `asked_s`."""
         for direction in self._directions.values():
             if switch in direction.asleep and direction.asked_s <= asked_s:
                 direction.asleep.discard(switch)
                 direction.judge_s = max(direction.judge_s, now_s + self._grace_s(direction))
 
     def packet_in(self, end: End, frame: bytes, now_s: float) -> list[News]:
-        """A frame that arrived at `end`; what is no probe of ours is counted and dropped."""
+        """Handle a frame that arrived at `end`; count and drop it unless it is this
+        controller's probe."""
         try:
             received = lldp.read(frame)
         except lldp.NotAProbe:
@@ -274,7 +275,7 @@ class Liveness:
     # -- time
 
     def tick(self, now_s: float) -> Todo:
-        """Call at `next_s`, or a little later."""
+        """Return what to do now. Call at `next_s`, or a little later."""
         todo = Todo()
         late_s = 0.0 if self._ticked_s is None else now_s - self._ticked_s
         if late_s > 2 * self._set.period_s:
@@ -289,7 +290,7 @@ class Liveness:
         return todo
 
     def next_s(self) -> float | None:
-        """When to tick next; None: nothing to do."""
+        """Return when to tick next; None: nothing to do."""
         times = [
             time_s
             for d in self._directions.values()
@@ -357,7 +358,7 @@ class Liveness:
         return 1.5 * direction.latency_s + self._set.grace_s
 
     def _overdue_s(self, direction: _Direction) -> float:
-        """When the oldest probe that did not arrive yet should have."""
+        """Return when the oldest probe that has not arrived should have."""
         return next(iter(direction.outstanding.values())) + self._grace_s(direction)
 
     def _lost(self, direction: _Direction, todo: Todo) -> None:

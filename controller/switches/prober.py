@@ -21,8 +21,11 @@ NOT_READY_POLL_S = 0.05
 
 
 class Prober(Generic[D]):
-    """`is_ready` tells which switches hold what they shall: before, probes have no flow that
-    hands them to us. Links go up and down as ("link", name, is up, why) of the switchboard."""
+    """The thread around `Liveness`.
+
+    `is_ready` says which switches hold what they should: before that, no flow hands probes to the
+    controller. A link that goes up or down is a ("link", name, is up, why) of the switchboard.
+    """
 
     def __init__(
         self,
@@ -46,12 +49,12 @@ class Prober(Generic[D]):
         self._thread.start()
 
     def states(self) -> Mapping[str, tuple[bool, str]]:
-        """Link -> is up, and if not, why. Thread-safe."""
+        """Return by link whether it is up, and if not, why. Thread-safe."""
         return self._states
 
     @property
     def foreign_frames(self) -> int:
-        """LLDP frames that were no probes of this controller."""
+        """Return how many LLDP frames were not probes of this controller."""
         return self._liveness.foreign_frames
 
     # -- called by other threads

@@ -15,7 +15,7 @@ VALID: Final = "none, tc:FILE (a list of outlets), or ovsdb:ADDRESS, e.g. ovsdb:
 
 
 def driver_of(option: str, network: Network) -> QueueDriver | None:
-    """None: no queues. Raises QueueError if the text is no option."""
+    """Return the driver that the option names; None: no queues. Raises QueueError."""
     kind, _, rest = option.partition(":")
     if option == "none":
         return None

@@ -36,7 +36,7 @@ TIMEOUT_S: Final = 20.0
 
 @dataclass(frozen=True)
 class Record:
-    """A QoS record of ours, as the database has it."""
+    """This controller's QoS record, as the database has it."""
 
     uuid: str
     interface: str
@@ -45,7 +45,7 @@ class Record:
 
 
 def interfaces_of(network: Network) -> dict[PortKey, str]:
-    """Switch port -> name of the interface, which is the name of its Port record."""
+    """Return by switch port the name of the interface, which is also that of its Port record."""
     return {
         (port.node, port.number): port.interface
         for link in network.links
@@ -54,8 +54,11 @@ def interfaces_of(network: Network) -> dict[PortKey, str]:
 
 
 def parse_records(qos_json: str, port_json: str) -> dict[str, list[Record]]:
-    """Interface -> our records for it. The texts are of `ovs-vsctl --format=json list`, with the
-    columns _uuid, external_ids, queues of QoS, and name, qos of Port. Raises ValueError."""
+    """Return this controller's records by interface.
+
+    The texts are of `ovs-vsctl --format=json list`, with the columns _uuid, external_ids, queues of
+    QoS, and name, qos of Port. Raises ValueError.
+    """
     used = {row["name"]: _uuid(row["qos"]) for row in _rows(port_json)}
     found: dict[str, list[Record]] = {}
     for row in _rows(qos_json):
@@ -90,8 +93,10 @@ def _uuid(value: Cell) -> str:
 def commands(
     interface: str, records: Iterable[Record], now: PortQueues | None, wanted: PortQueues
 ) -> list[str]:
-    """Words of ovs-vsctl that bring a port to `wanted`. `now` is what the kernel has; None: nothing
-    of use."""
+    """Return words of ovs-vsctl that bring a port to `wanted`.
+
+    `now` is what the kernel has; None: nothing of use.
+    """
     words: list[str] = []
     kept: Record | None = None
     for record in records:
@@ -134,7 +139,7 @@ def _create(interface: str, number: int, rate_bps: int, priority: int, link_bps:
 
 
 def _burst(rate_bps: int) -> int:
-    """Bits."""
+    """Return the burst in bits."""
     return burst_bytes(rate_bps) * 8
 
 
@@ -142,7 +147,7 @@ _CLASS = re.compile(r"^class htb 1:([0-9a-f]+) .*?\brate (\S+) ceil (\S+) ", re.
 
 
 def read_back(class_text: str) -> PortQueues | None:
-    """What `tc class show` says; None: no HTB of Open vSwitch's. Raises ValueError."""
+    """Parse what `tc class show` says; None: no HTB of Open vSwitch. Raises ValueError."""
     rates = {int(m[1], 16): parse_rate(m[2]) for m in _CLASS.finditer(class_text)}
     if not {ROOT, 1, LLDP_QUEUE + 1} <= rates.keys():
         return None
@@ -155,7 +160,7 @@ def read_back(class_text: str) -> PortQueues | None:
 
 
 def without_vlans(queues: PortQueues) -> PortQueues:
-    """As the kernel knows them: set_queue chooses the class, not the VLAN id."""
+    """Return the queues as the kernel knows them: set_queue chooses the class, not the VLAN id."""
     classes = tuple(QueueClass(c.number, (), c.rate_bps) for c in queues.classes)
     return PortQueues(queues.rate_bps, classes)
 
@@ -170,7 +175,7 @@ class QueueOvsdb:
         self._database = database
 
     def apply(self, wanted: Mapping[PortKey, PortQueues]) -> None:
-        """Raises QueueError."""
+        """Set the queues of these ports. Raises QueueError."""
         asked = {self._interfaces[port]: without_vlans(q) for port, q in wanted.items()}
         there = self._ports()
         # Those of a switch that is off come with it: `QueueKeeper.refresh`.

@@ -60,7 +60,7 @@ class Outlet:
 
 
 def outlets_from_json(text: str) -> tuple[Outlet, ...]:
-    """Raises ValueError, KeyError or TypeError."""
+    """Read a list of outlets. Raises ValueError, KeyError or TypeError."""
     return tuple(
         Outlet(
             (str(o["switch"]), int(o["port"])),
@@ -74,7 +74,7 @@ def outlets_from_json(text: str) -> tuple[Outlet, ...]:
 
 
 def read_outlets(path: Path) -> tuple[Outlet, ...]:
-    """Raises QueueError."""
+    """Read a file of outlets. Raises QueueError."""
     try:
         return outlets_from_json(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -84,7 +84,8 @@ def read_outlets(path: Path) -> tuple[Outlet, ...]:
 
 
 def program(classes: Iterable[QueueClass]) -> tuple[Instruction, ...]:
-    """Returns the class id of LLDP or of the path whose frame it is, else 0: the default class."""
+    """Return a BPF program: class id of LLDP or of the path whose frame it is, else 0, the
+    default class."""
     found: list[Instruction] = [
         (_LOAD_HALF, 0, 0, _TAG_PRESENT),
         (_JUMP_EQUAL, 0, 2, 1),
@@ -106,7 +107,7 @@ def program(classes: Iterable[QueueClass]) -> tuple[Instruction, ...]:
 
 
 def commands(outlet: Outlet, found: PortQueues | None, wanted: PortQueues) -> list[str]:
-    """Lines of `tc -batch` that bring an outlet from `found` (None: without HTB) to `wanted`."""
+    """Return lines of `tc -batch` that bring an outlet from `found` (None: no HTB) to `wanted`."""
     dev, link_bps = outlet.interface, wanted.rate_bps
     lines: list[str] = []
 
@@ -166,7 +167,10 @@ _CLASS = re.compile(rf"^class htb {HANDLE:x}:([0-9a-f]+) .*?\brate (\S+) ceil (\
 
 
 def read_back(class_text: str, filter_json: str) -> PortQueues | None:
-    """What `tc class show` and `tc -j filter show` say; None: no HTB of ours. Raises ValueError."""
+    """Parse what `tc class show` and `tc -j filter show` say; None: no HTB of this driver's.
+
+    Raises ValueError.
+    """
     rates = {int(m[1], 16): parse_rate(m[2]) for m in _CLASS.finditer(class_text)}
     if not {ROOT, DEFAULT, LLDP_QUEUE} <= rates.keys():
         return None
@@ -184,7 +188,7 @@ def read_back(class_text: str, filter_json: str) -> PortQueues | None:
 
 
 def _targets(code: list[Mapping[str, int]]) -> Iterable[tuple[int, int]]:
-    """(VLAN id, path) of a program of ours."""
+    """Yield (VLAN id, path) of one of this driver's programs."""
     for test, back in zip(code, code[1:], strict=False):
         if test["code"] == _JUMP_EQUAL and back["code"] == _RETURN and back["k"] >> 16 == HANDLE:
             yield int(test["k"]), int(back["k"]) & 0xFFFF
@@ -202,7 +206,10 @@ class QueueTc:
         self._known: dict[PortKey, PortQueues] = {}  # read back
 
     def apply(self, wanted: Mapping[PortKey, PortQueues]) -> None:
-        """Ports without an outlet are not limited here. Raises QueueError."""
+        """Set the queues of these ports; ports without an outlet are not limited.
+
+        Raises QueueError.
+        """
         if self._file is not None:
             self._outlets = {outlet.port: outlet for outlet in read_outlets(self._file)}
             self._file = None
@@ -231,7 +238,7 @@ class QueueTc:
     def _run(
         self, outlets: Iterable[Outlet], todo: Mapping[PortKey, list[str]]
     ) -> dict[PortKey, PortQueues | None]:
-        """Does what is to do there, then reads back; one process for each namespace."""
+        """Run the commands, then read back; one process for each namespace."""
         by_pid: dict[int, list[Outlet]] = {}
         for outlet in outlets:
             by_pid.setdefault(outlet.pid, []).append(outlet)

@@ -59,14 +59,17 @@ class Foreign(ValueError):
 
 @dataclass(frozen=True)
 class Held:
-    """What a switch holds of ours. `strange` are the cookies of flows that cannot be expressed."""
+    """What a switch holds of this controller's.
+
+    `strange` are the cookies of flows that cannot be expressed.
+    """
 
     entries: Entries
     strange: frozenset[int] = frozenset()
 
 
 def held(parts: Replies) -> Held:
-    """From the replies to FLOW, GROUP_DESC and METER_CONFIG. Raises replies.Malformed."""
+    """Parse the replies to FLOW, GROUP_DESC and METER_CONFIG. Raises replies.Malformed."""
     entries: set[Entry] = set()
     strange: set[int] = set()
     for body in parts.get(Multipart.FLOW, ()):
@@ -90,7 +93,7 @@ def held(parts: Replies) -> Held:
 
 
 def statistics(parts: Replies) -> SwitchStats:
-    """From the replies to FLOW, GROUP, METER and PORT_STATS. Raises replies.Malformed."""
+    """Parse the replies to FLOW, GROUP, METER and PORT_STATS. Raises replies.Malformed."""
     flows = {}
     for body in parts.get(Multipart.FLOW, ()):
         for stats in replies.flows(body):
@@ -129,7 +132,7 @@ def statistics(parts: Replies) -> SwitchStats:
 
 
 def flow_of(stats: replies.FlowStats) -> Flow:
-    """Raises Foreign."""
+    """Return a flow. Raises Foreign."""
     if stats.table != 0 or stats.idle_timeout_s or stats.hard_timeout_s:
         raise Foreign(f"flow in table {stats.table} or with a timeout")
     meter: int | None = None
@@ -145,7 +148,7 @@ def flow_of(stats: replies.FlowStats) -> Flow:
 
 
 def match_of(fields: Iterable[Oxm]) -> Match:
-    """Raises Foreign."""
+    """Return a match. Raises Foreign."""
     in_port = vlan = eth_type = None
     eth_dst: EthMatch | None = None
     eth_src: str | None = None
@@ -169,7 +172,7 @@ def match_of(fields: Iterable[Oxm]) -> Match:
 
 
 def action_of(action: Tlv) -> Action:
-    """Raises Foreign."""
+    """Return an action. Raises Foreign."""
     first = int.from_bytes(action.data[4:8], "big")
     size = len(action.data)
     if action.type == OUTPUT and size == 16:
@@ -186,7 +189,7 @@ def action_of(action: Tlv) -> Action:
 
 
 def group_of(group: replies.GroupDescription) -> Group:
-    """Without buckets if it is none of ours."""
+    """Return a group, without buckets if this controller did not write it."""
     buckets: list[Bucket] = []
     for tlvs in group.buckets:
         try:
@@ -204,7 +207,7 @@ def group_of(group: replies.GroupDescription) -> Group:
 
 
 def meter_of(meter: replies.MeterConfig) -> Meter:
-    """Of rate 0 if it is none of ours."""
+    """Return a meter, of rate 0 if this controller did not write it."""
     if meter.flags == METER_FLAGS and len(meter.bands) == 1:
         band = meter.bands[0]
         if band.type == METER_BAND_DROP:

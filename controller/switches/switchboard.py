@@ -75,7 +75,7 @@ class _Exchange:
 
 
 class Identified(Protocol):
-    """A connection of the framework's; `id` is None until the switch has told it."""
+    """A connection; `id` is None until the switch has sent it."""
 
     @property
     def id(self) -> int | None:
@@ -124,8 +124,10 @@ class Switchboard(Generic[D]):
     # -- called by the framework's threads; never blocks
 
     def connected(self, datapath: D, ports: Mapping[int, bool]) -> bool:
-        """Returns whether it is one of our switches; others are disconnected. `ports` tells
-        which are up."""
+        """Take a connection; return whether it is a switch of the domain.
+
+        Others are disconnected. `ports` says which ports are up.
+        """
         name = None if datapath.id is None else self._names.get(datapath.id)
         if name is None:
             LOG.warning("a switch with the unknown datapath id %016x was refused", datapath.id)
@@ -171,7 +173,7 @@ class Switchboard(Generic[D]):
                 exchange.end()
 
     def multipart_reply(self, datapath: D, message: bytes) -> None:
-        """Raises replies.Malformed."""
+        """Add a part of a reply. Raises replies.Malformed."""
         part = replies.multipart(message)
         xid = replies.header(message).xid
         with self._lock:
@@ -222,7 +224,7 @@ class Switchboard(Generic[D]):
             self.emit(("port", name, port, is_up))
 
     def packet_in(self, datapath: D, message: bytes) -> None:
-        """Raises replies.Malformed."""
+        """Hand a PACKET_IN on. Raises replies.Malformed."""
         packet = replies.packet_in(message)
         with self._lock:
             name = self._name_of(datapath)
@@ -254,9 +256,11 @@ class Switchboard(Generic[D]):
             return sorted(self._datapaths)
 
     def set_role(self, role: Role, generation: int) -> None:
-        """Asks all switches, now and when they connect, for the role. With MASTER each that
-        confirms is reported as "up"; masters of older generations are slaves from then on. With
-        SLAVE all are reported as "down": nothing is written any more."""
+        """Ask all switches, now and when they connect, for the role.
+
+        With MASTER, each switch that confirms is reported as "up"; masters of older generations
+        become slaves. With SLAVE, all are reported as "down", and nothing is written any more.
+        """
         with self._lock:
             self._role = role
             self._generation = generation
@@ -274,7 +278,7 @@ class Switchboard(Generic[D]):
         self._send(datapath, self._encode(datapath, request, xid))
 
     def post(self, switch: str, messages: Sequence[Message]) -> None:
-        """Sends messages that nothing is awaited of, if the switch is connected."""
+        """Send messages without an answer, if the switch is connected."""
         with self._lock:
             datapath = self._datapaths.get(switch)
             if datapath is None or self._role is Role.SLAVE:
@@ -283,8 +287,10 @@ class Switchboard(Generic[D]):
         self._send(datapath, self._encode_all(datapath, messages, first))
 
     def ask(self, switch: str, answered: Callable[[], None]) -> None:
-        """Sends a barrier; `answered` is called when the switch replies to it, by the
-        framework's thread, and never if the connection ends before."""
+        """Send a barrier, and call `answered` when the switch replies to it.
+
+        The framework's thread calls it; never if the connection ends before.
+        """
         with self._lock:
             datapath = self._datapaths.get(switch)
             if datapath is None or self._role is Role.SLAVE:
@@ -294,8 +300,11 @@ class Switchboard(Generic[D]):
         self._send(datapath, self._encode(datapath, Barrier(), exchange.first))
 
     def apply(self, changes: Mapping[str, Sequence[Message]]) -> dict[str, Failure]:
-        """Sends all lists, then waits at most the time limit for all. Of one switch's changes
-        one call at a time; different switches may be changed by different threads."""
+        """Send all lists, then wait for all, at most the time limit.
+
+        Only one call at a time may change a switch; different switches may be changed by different
+        threads.
+        """
         for name, messages in changes.items():
             if not messages or not isinstance(messages[-1], Barrier):
                 raise ValueError(f"the messages for switch '{name}' do not end with a barrier")
@@ -303,8 +312,10 @@ class Switchboard(Generic[D]):
         return failures
 
     def read(self, switches: Iterable[str]) -> dict[str, Entries | Failure]:
-        """What each switch holds of ours. Flows of ours that cannot be expressed as entries,
-        because somebody changed them, are deleted on the way."""
+        """Return what each switch holds of this controller's.
+
+        Flows that cannot be expressed as entries, because something else changed them, are deleted.
+        """
         failures, found = self._multipart(switches, HELD)
         result: dict[str, Entries | Failure] = dict(failures)
         for name, parts in found.items():
@@ -326,7 +337,7 @@ class Switchboard(Generic[D]):
         return result
 
     def stats(self, switches: Iterable[str]) -> dict[str, SwitchStats | Failure]:
-        """The counters of each switch."""
+        """Return the counters of each switch."""
         failures, found = self._multipart(switches, COUNTERS)
         result: dict[str, SwitchStats | Failure] = dict(failures)
         for name, parts in found.items():
