@@ -184,7 +184,8 @@ class Core:
     def with_registered_macs(self, endpoint: Endpoint) -> Endpoint:
         """Return the endpoint, with registered MACs if it names none.
 
-        They are those of the segment that ends there. If none are registered, every source stays accepted.
+        They are those of the segment that ends there. If none are registered, every source stays
+        accepted.
         """
         if endpoint.macs:
             return endpoint

@@ -301,7 +301,7 @@ class Reservations:
     def set_aside(
         self, old: MultipointPath, new: MultipointPath | None
     ) -> tuple[tuple[str, int], ...]:
-        """Keep VLAN ids that a change freed from reuse until `give_back`; return them as (link, id).
+        """Keep VLAN ids that a change freed until `give_back`; return them as (link, id).
 
         Some switch has not confirmed the change.
         """
@@ -322,9 +322,9 @@ class Reservations:
             self._hint[link] = min(vlan, self._hint[link])
 
     def keep_aside(self, number: int | None, freed: Iterable[tuple[str, int]]) -> None:
-        """Keep an earlier process's quarantine: VLAN ids (link, id) of the deleted path with that number.
+        """Keep an earlier process's quarantine: VLAN ids (link, id) of a deleted path.
 
-        None: of a tree that shrank. Call before there are paths.
+        `number` is the path's; None: they are of a tree that shrank. Call before there are paths.
         """
         freed = tuple(freed)
         for link, vlan in freed:

@@ -16,6 +16,8 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[2]
 PYTHON = os.environ.get("DOWNPOUR_CONTROLLER_PYTHON", sys.executable)
 
+HANG_S = 120.0
+
 
 def start(arguments: Sequence[str], prefix: Sequence[str] = ()) -> subprocess.Popen[str]:
     return subprocess.Popen(
@@ -32,7 +34,8 @@ def end(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
-def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = HANG_S) -> None:
+    """Wait for a condition; a machine under load may take long, a hang fails the test."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:

@@ -33,6 +33,8 @@ from controller.tests.wire_switch import (
     message,
 )
 
+pytestmark = pytest.mark.slow  # a controller process, and connections that wait for their end
+
 
 class Running:
     def __init__(self, directory: Path, options: Sequence[str] = ()) -> None:
@@ -48,7 +50,7 @@ class Running:
             ]
         )
         self.client = PathClient(directory / "rest.sock")
-        process.wait_until("health", self._answers, 60)
+        process.wait_until("health", self._answers)
 
     def close(self) -> None:
         self.client.close()
@@ -66,7 +68,7 @@ class Running:
     def switch(self, number: int) -> WireSwitch:
         switch = WireSwitch(self.connect(), number)
         # Not by the controller's health: that may still be about an earlier connection.
-        process.wait_until(f"s{number}", lambda: switch.seen[BARRIER_REQUEST] > 0, 60)
+        process.wait_until(f"s{number}", lambda: switch.seen[BARRIER_REQUEST] > 0)
         return switch
 
     def status(self, name: str) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from controller import launcher
 from controller.api.path_client import PathClient, PathClientError, PathOptions, endpoints_of
 from controller.options import UsageError, host_and_port
 from controller.service.store import Store
@@ -66,6 +67,16 @@ def test_host_and_port() -> None:
             host_and_port("--x", text)
 
 
+def assert_refused(capsys: pytest.CaptureFixture[str], arguments: list[str], *texts: str) -> None:
+    """As `assert_one_line`, in this process: for mistakes found before the log is set up."""
+    assert launcher.main(arguments) == 2
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert len(errors.splitlines()) == 1, errors
+    for text in texts:
+        assert text in errors
+
+
 def assert_one_line(arguments: list[str], *texts: str) -> None:
     done = process.start(arguments)
     try:
@@ -80,8 +91,10 @@ def assert_one_line(arguments: list[str], *texts: str) -> None:
         assert text in errors
 
 
-def test_bad_network_files(tmp_path: Path, network_file: Path) -> None:
-    assert_one_line(options(network_file, network=tmp_path / "none"), "none: No such file")
+def test_bad_network_files(
+    tmp_path: Path, network_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert_refused(capsys, options(network_file, network=tmp_path / "none"), "none: No such file")
     bad = tmp_path / "bad.json"
     raw = json.loads(network().to_json())
     del raw["links"]
@@ -91,29 +104,32 @@ def test_bad_network_files(tmp_path: Path, network_file: Path) -> None:
         (json.dumps(raw), "key 'links' is missing"),
     ):
         bad.write_text(text)
-        assert_one_line(options(network_file, network=bad), str(bad), expected)
+        assert_refused(capsys, options(network_file, network=bad), str(bad), expected)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.json", "network.json"]
 
 
+@pytest.mark.slow
 def test_unknown_domain(network_file: Path) -> None:
     assert_one_line(
         options(network_file, domain="nowhere"), "'nowhere'", "does not exist; valid: core"
     )
 
 
-def test_ports_in_use(network_file: Path) -> None:
+def test_ports_in_use(network_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        assert_one_line(
-            options(network_file, of_listen=address), f"--of-listen {address}: port in use"
+        assert_refused(
+            capsys, options(network_file, of_listen=address), f"--of-listen {address}: port in use"
         )
-        assert_one_line(
+        assert_refused(
+            capsys,
             options(network_file, rest_listen=address, workgroups=workgroups(network_file)),
             f"--rest-listen {address}: port in use",
         )
     assert not (network_file.parent / "rest.sock").exists()
 
 
+@pytest.mark.slow
 def test_rest_socket_in_use(network_file: Path) -> None:
     path = network_file.parent / "rest.sock"
     with socket.socket(socket.AF_UNIX) as other:
@@ -126,6 +142,7 @@ def test_rest_socket_in_use(network_file: Path) -> None:
     assert path.read_text() == "precious"
 
 
+@pytest.mark.slow
 def test_log_cannot_be_written(network_file: Path) -> None:
     log = network_file.parent / "none" / "log"
     assert_one_line(options(network_file, log=log), f"--log {log}: No such file or directory")
@@ -160,6 +177,7 @@ def running(network_file: Path) -> Iterator[subprocess.Popen[str]]:
         process.end(started)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_ends_it_within_a_second(
     running: subprocess.Popen[str], tmp_path: Path, number: signal.Signals
@@ -175,6 +193,7 @@ def test_signal_ends_it_within_a_second(
     assert f"ending: {number.name}" in (tmp_path / "log").read_text()
 
 
+@pytest.mark.slow
 def test_client_over_the_socket_without_switches(
     running: subprocess.Popen[str], tmp_path: Path
 ) -> None:
@@ -226,6 +245,7 @@ def start_with_store(network_file: Path, *more: str) -> subprocess.Popen[str]:
     return started
 
 
+@pytest.mark.slow
 def test_paths_and_holds_survive_a_kill(network_file: Path) -> None:
     """No switch is connected: what counts is what the next process knows."""
     first = start_with_store(network_file)
@@ -263,21 +283,24 @@ def test_paths_and_holds_survive_a_kill(network_file: Path) -> None:
     assert "recovered from the store: 1 paths, 1 leaves, 1 holds" in text
 
 
-def test_stores_that_cannot_be_used(network_file: Path) -> None:
+def test_stores_that_cannot_be_used(network_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = network_file.parent / "store"
     store.write_bytes(b"precious, and no SQLite " * 100)
-    assert_one_line(options(network_file, store=store), f"--store {store}: file is not a database")
+    assert_refused(
+        capsys, options(network_file, store=store), f"--store {store}: file is not a database"
+    )
     assert store.read_bytes().startswith(b"precious")
     store.unlink()
     Store(store, "another", "core").close()
-    assert_one_line(
-        options(network_file, store=store), "is of network 'another'; valid: of 'sample'"
+    assert_refused(
+        capsys, options(network_file, store=store), "is of network 'another'; valid: of 'sample'"
     )
-    assert_one_line(
-        options(network_file, store=network_file.parent / "no" / "store"), "No such file"
+    assert_refused(
+        capsys, options(network_file, store=network_file.parent / "no" / "store"), "No such file"
     )
 
 
+@pytest.mark.slow
 def test_workgroups_are_read_again_at_sighup(network_file: Path) -> None:
     path, port = workgroups(network_file), free_port()
     more = ("--workgroups", str(path), "--rest-listen", f"127.0.0.1:{port}")
@@ -300,13 +323,13 @@ def test_workgroups_are_read_again_at_sighup(network_file: Path) -> None:
     assert TOKEN not in log.read_text()
 
 
-def test_options_that_do_not_fit(network_file: Path) -> None:
+def test_options_that_do_not_fit(network_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for wrong, expected in (
         (["--rest-listen", "127.0.0.1:1"], "--rest-listen without --workgroups"),
         (["--rest-tls-key", "k"], "--rest-tls-key and --rest-tls-cert together"),
         (["--rate-limit", "0"], "--rate-limit 0"),
     ):
-        done = process.start([*options(network_file), *wrong])
-        _, errors = done.communicate(timeout=60)
-        assert done.returncode == 2
-        assert expected in errors.splitlines()[-1]
+        with pytest.raises(SystemExit) as caught:
+            launcher.main([*options(network_file), *wrong])
+        assert caught.value.code == 2
+        assert expected in capsys.readouterr().err.splitlines()[-1]

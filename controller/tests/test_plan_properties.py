@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -261,6 +262,7 @@ def _all(core: Core, path: MultipointPath) -> Delta:
     return Delta((), tuple(entries_of(core, path)[path.root.switch]))
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(st.data())
 def test_nothing_is_lost_or_doubled_while_anything_changes(data: st.DataObject) -> None:
@@ -271,6 +273,7 @@ def test_nothing_is_lost_or_doubled_while_anything_changes(data: st.DataObject) 
         check_forwarding(story.core, story.held, path)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(st.data())
 def test_adding_and_removing_leaves_everything_as_it_was(data: st.DataObject) -> None:
@@ -293,6 +296,7 @@ def test_adding_and_removing_leaves_everything_as_it_was(data: st.DataObject) ->
     assert story.held == held
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(st.data())
 def test_transition_gets_from_any_state_to_any_other(data: st.DataObject) -> None:

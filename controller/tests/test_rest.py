@@ -309,6 +309,7 @@ CHANGED = st.dictionaries(
 ).map(lambda change: {**PATH, **change})
 
 
+@pytest.mark.slow
 @given(body=JSON | CHANGED)
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_json_is_answered(shared: Rig, body: Any) -> None:

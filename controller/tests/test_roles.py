@@ -112,6 +112,7 @@ def test_never_two_at_a_time_and_generations_grow(store: Path) -> None:
     controllers = [Controller(name, store) for name in "abc"]
     now = 100.0
     generations: list[int] = []
+    table = LeaseTable(store)
     for _ in range(1000):
         now += seed.choice([0.05, 0.4, 3.0])
         turning = seed.choice(controllers)
@@ -119,7 +120,7 @@ def test_never_two_at_a_time_and_generations_grow(store: Path) -> None:
         turning.keeper.turn(now)
         if turning.generation is not None and turning.generation != before:
             generations.append(turning.generation)
-        lease = LeaseTable(store).read()
+        lease = table.read()
         assert lease is not None
         holders = [c.name for c in controllers if c.generation == lease.generation]
         assert holders in ([lease.holder], [])

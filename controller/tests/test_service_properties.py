@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -298,7 +299,7 @@ class Machine(RuleBasedStateMachine):
         assert not self.rig.service.state.busy
 
 
-TestService = Machine.TestCase
+TestService = pytest.mark.slow(Machine.TestCase)
 TestService.settings = settings(
     max_examples=60,
     stateful_step_count=30,

@@ -25,7 +25,10 @@ from controller.tests.sample import LEAF_2, LEAF_3, LEAF_4, MAC_1, ROOT
 from controller.tests.test_hostile import Running, is_closed_by_peer
 from controller.tests.wire_switch import BARRIER_REQUEST, HELLO, WireSwitch, message
 
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed"),
+    pytest.mark.slow,
+]
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +74,7 @@ def secure(running: Running, authority: Path, certificate: Path | None) -> ssl.S
 
 def test_switch_with_a_certificate_of_the_authority(running: Running, keys: Path) -> None:
     switch = WireSwitch(secure(running, keys, keys), 1)
-    process.wait_until("s1", lambda: switch.seen[BARRIER_REQUEST] > 0, 60)
+    process.wait_until("s1", lambda: switch.seen[BARRIER_REQUEST] > 0)
     # Both ends write at once, many times: two threads of the controller share the connection.
     assert all(switch.echo(number) for number in range(200))
     switch.close()
@@ -100,7 +103,7 @@ def test_controller_with_a_foreign_certificate_is_refused(running: Running, fore
 
 def test_plain_and_silent_connections_end_and_disturb_nobody(running: Running, keys: Path) -> None:
     switch = WireSwitch(secure(running, keys, keys), 1)
-    process.wait_until("s1", lambda: switch.seen[BARRIER_REQUEST] > 0, 60)
+    process.wait_until("s1", lambda: switch.seen[BARRIER_REQUEST] > 0)
     silent = [running.connect() for _ in range(60)]
     with running.connect() as plain:
         plain.sendall(message(HELLO) * 10)

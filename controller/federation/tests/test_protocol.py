@@ -210,6 +210,7 @@ def play(seed: int) -> dict[str, int]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(10))
 def test_all_or_nothing(block: int) -> None:
     total: dict[str, int] = {}
