@@ -78,11 +78,11 @@ static int load(const char *dir)
     struct dirent *e;
     DIR *d = opendir(dir);
 
-    if (d == NULL) {
+    if (!d) {
         perror(dir);
         return -1;
     }
-    while ((e = readdir(d)) != NULL && nfiles < FILES_MAX) {
+    while ((e = readdir(d)) && nfiles < FILES_MAX) {
         char path[4096];
         FILE *f;
 
@@ -90,7 +90,7 @@ static int load(const char *dir)
             continue;
         snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
         f = fopen(path, "rb");
-        if (f == NULL)
+        if (!f)
             continue;
         files[nfiles].bytes = malloc(BYTES_MAX);
         files[nfiles].n = fread(files[nfiles].bytes, 1, BYTES_MAX / 2, f);
@@ -113,7 +113,7 @@ int main(int argc, char **argv)
         else
             corpus = argv[i];
     }
-    if (corpus == NULL || load(corpus) < 0) {
+    if (!corpus || load(corpus) < 0) {
         fprintf(stderr, "usage: %s [-runs=N] CORPUS_DIRECTORY (with at least one file)\n", argv[0]);
         return 2;
     }

@@ -211,7 +211,7 @@ void rx_check(const struct fmtp_receiver *r)
     for (size_t i = 0; i <= r->hash_mask; i++)
         for (p = r->hash[i]; p; p = p->chain) {
             products++;
-            check(p->active == (p->data != NULL));
+            check(p->active == !!p->data);
             if (!p->active)
                 continue;
             check(p->nleft && p->nleft == count_missing(p, 0, p->nblocks));

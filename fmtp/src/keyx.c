@@ -172,7 +172,7 @@ static bool accept_offer(struct fmtp_keyx *k, const uint8_t *text, size_t len)
 {
     k->peer = read_public_key(text, len);
     k->offered = has_offer(text, len);
-    return k->peer != NULL;
+    return k->peer;
 }
 
 int fmtp_keyx_answer(struct fmtp_keyx *k, const struct fmtp_session *session,

@@ -219,7 +219,7 @@ static bool allocate(struct fmtp_receiver *r, struct product *p)
         fmtp_fec_groups(p->nblocks, r->session.fec_k) > FMTP_FEC_MAX_GROUPS)
         return true;
     p->groups = fmtp_groups_new(p->nblocks, r->session.fec_k);
-    return p->groups != NULL;
+    return p->groups;
 }
 
 /* The BOP of p is here, whichever way. */

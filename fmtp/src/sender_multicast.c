@@ -181,7 +181,7 @@ static bool is_dying(const struct fmtp_sender *s, const struct product *p)
 
     while (d && d != p)
         d = d->chain;
-    return d != NULL;
+    return d;
 }
 
 static void left(struct fmtp_sender *s, const struct item *item, uint64_t now_ns)

@@ -12,19 +12,19 @@ char *conftext_read(const char *path, const char **why)
     char *text = NULL;
     size_t n;
 
-    if (f == NULL) {
+    if (!f) {
         *why = strerror(errno);
         return NULL;
     }
     text = malloc(CONFTEXT_BYTES_MAX + 2);
-    if (text == NULL)
+    if (!text)
         abort();
     n = fread(text, 1, CONFTEXT_BYTES_MAX + 1, f);
     if (ferror(f))
         *why = strerror(errno);
     else if (n > CONFTEXT_BYTES_MAX)
         *why = "longer than 1 MiB";
-    else if (memchr(text, '\0', n) != NULL)
+    else if (memchr(text, '\0', n))
         *why = "contains a NUL byte";
     else {
         text[n] = '\0';
@@ -41,7 +41,7 @@ void conftext_complain(FILE *errors, const char *name, unsigned line, const char
 {
     char text[1024];
 
-    if (errors == NULL)
+    if (!errors)
         return;
     vsnprintf(text, sizeof text, why, ap);
     fprintf(errors, "%s:%u: found \"", name, line);

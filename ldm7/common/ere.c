@@ -28,10 +28,10 @@ static const char *bracket_end(const char *p)
     p += *p == '^';
     p += *p == ']';
     for (; *p != '\0' && *p != ']'; p++) {
-        if (*p == '[' && p[1] != '\0' && strchr(":.=", p[1]) != NULL) {
+        if (*p == '[' && p[1] != '\0' && strchr(":.=", p[1])) {
             const char close[] = {p[1], ']', '\0'}, *end = strstr(p + 2, close);
 
-            if (end != NULL)
+            if (end)
                 p = end + 1;
         }
     }
@@ -64,14 +64,14 @@ static const char *not_ere(const char *p)
     bool repeated = false;
 
     for (; *p != '\0'; p++) {
-        bool repeats = strchr("*+?{", *p) != NULL;
+        bool repeats = strchr("*+?{", *p);
 
         if (repeats && repeated)
             return "one repetition directly after another";
         repeated = repeats;
         if (*p == '{') {
             p = interval_end(p, &count);
-            if (p == NULL)
+            if (!p)
                 return "\"{\" that begins no {m}, {m,} or {m,n}";
             atom *= count;
             if (atom > ERE_REPEAT_MAX)
@@ -86,14 +86,14 @@ static const char *not_ere(const char *p)
             p++;
             if (isdigit((unsigned char)*p))
                 return "back reference";
-            if (*p == '\0' || !ispunct((unsigned char)*p) || strchr("<>`'", *p) != NULL)
+            if (*p == '\0' || !ispunct((unsigned char)*p) || strchr("<>`'", *p))
                 return "backslash before a character that is not special";
         } else if (*p == '[') {
             p = bracket_end(p);
             if (*p == '\0')
                 return "\"[\" without \"]\"";
         } else if (*p == '(') {
-            if (p[1] != '\0' && strchr("?*+{", p[1]) != NULL)
+            if (p[1] != '\0' && strchr("?*+{", p[1]))
                 return "repetition of nothing";
             most[++depth] = 1;
         } else if (*p == ')' && depth > 0) {
@@ -129,12 +129,12 @@ static int compile_ere(struct ere **out, const char *pattern, uint32_t more, cha
     int error;
 
     *out = NULL;
-    if (why != NULL) {
+    if (why) {
         snprintf(err, err_bytes, "%s in \"%.*s\"", why, (int)ERE_BYTES_MAX, pattern);
         return -1;
     }
     re = calloc(1, sizeof *re);
-    if (re == NULL)
+    if (!re)
         abort();
     memcpy(re->pattern, pattern, strlen(pattern) + 1);
     /* Searching for ".*x" is searching for "x", but slow (and finds the last one: it matters to
@@ -143,7 +143,7 @@ static int compile_ere(struct ere **out, const char *pattern, uint32_t more, cha
            pattern[2] != '|')
         pattern += 2;
     re->code = compile(pattern, options, &error);
-    if (re->code == NULL) {
+    if (!re->code) {
         PCRE2_UCHAR text[128] = "";
 
         pcre2_get_error_message(error, text, sizeof text);
@@ -156,7 +156,7 @@ static int compile_ere(struct ere **out, const char *pattern, uint32_t more, cha
     re->groups = groups;
     re->data = pcre2_match_data_create(groups + 1, NULL);
     re->limits = pcre2_match_context_create(NULL);
-    if (re->data == NULL || re->limits == NULL)
+    if (!re->data || !re->limits)
         abort();
     pcre2_set_match_limit(re->limits, ERE_MATCH_LIMIT);
     pcre2_set_depth_limit(re->limits, ERE_DEPTH_LIMIT);
@@ -179,7 +179,7 @@ int ere_compile_groups(struct ere **out, const char *pattern, char *err, size_t 
 
 void ere_free(struct ere *re)
 {
-    if (re == NULL)
+    if (!re)
         return;
     pcre2_match_context_free(re->limits);
     pcre2_match_data_free(re->data);

@@ -9,7 +9,7 @@ int new_file_begin(struct new_file *n, const char *path)
     n->path = path;
     snprintf(n->temporary, sizeof n->temporary, "%s.%ld.tmp", path, (long)getpid());
     n->stream = fopen(n->temporary, "we");
-    return n->stream == NULL ? -1 : 0;
+    return !n->stream ? -1 : 0;
 }
 
 int new_file_end(struct new_file *n)

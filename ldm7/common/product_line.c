@@ -40,7 +40,7 @@ bool signature_parse(const char *hex32, struct pq_signature *sig)
         const char *hi = strchr(digits, tolower((unsigned char)hex32[2 * i]));
         const char *lo = strchr(digits, tolower((unsigned char)hex32[2 * i + 1]));
 
-        if (hi == NULL || lo == NULL)
+        if (!hi || !lo)
             return false;
         sig->bytes[i] = (uint8_t)((hi - digits) << 4 | (lo - digits));
     }

@@ -12,7 +12,7 @@ static bool take(const char **in, char **out)
     const char *p = *in;
     char *o = *out, quote = 0;
 
-    for (; *p != '\0' && (quote || strchr(" \t", *p) == NULL); p++) {
+    for (; *p != '\0' && (quote || !strchr(" \t", *p)); p++) {
         if (quote == 0 && (*p == '"' || *p == '\'')) {
             quote = *p;
         } else if (quote && *p == quote) {
@@ -35,11 +35,11 @@ char **words_split(const char *text, size_t *n, char *err, size_t err_bytes)
     char **words = calloc(1, list_bytes + strlen(text) + 2);
     const char *why = NULL;
 
-    if (words == NULL)
+    if (!words)
         abort();
     char *out = (char *)words + list_bytes;
     *n = 0;
-    for (const char *p = text; *(p += strspn(p, " \t")) != '\0' && why == NULL;) {
+    for (const char *p = text; *(p += strspn(p, " \t")) != '\0' && !why;) {
         if (*n == WORDS_MAX) {
             why = "more than 64 words";
             break;
@@ -48,9 +48,9 @@ char **words_split(const char *text, size_t *n, char *err, size_t err_bytes)
         if (!take(&p, &out))
             why = "a quote is not closed";
     }
-    if (why == NULL && *n == 0)
+    if (!why && *n == 0)
         why = "no word";
-    if (why == NULL)
+    if (!why)
         return words;
     snprintf(err, err_bytes, "%s", why);
     free(words);

@@ -26,7 +26,7 @@ struct addresses *addresses_new(struct in_addr server, unsigned prefix_len)
     struct addresses *a = calloc(1, sizeof *a);
     uint32_t mask = prefix_len == 0 || prefix_len > 32 ? 0 : UINT32_MAX << (32 - prefix_len);
 
-    if (a == NULL)
+    if (!a)
         return NULL;
     a->server = ntohl(server.s_addr);
     a->first = a->server & mask;
@@ -62,7 +62,7 @@ static struct lease *longest_away(struct addresses *a)
     struct lease *found = NULL;
 
     for (size_t i = 0; i < a->count; i++)
-        if (a->leases[i].users == 0 && (found == NULL || a->leases[i].left < found->left))
+        if (a->leases[i].users == 0 && (!found || a->leases[i].left < found->left))
             found = &a->leases[i];
     return found;
 }
@@ -76,7 +76,7 @@ static struct lease *unused_lease(struct addresses *a, uint32_t start)
     for (uint32_t i = 0; i < tries && a->count < ADDRESSES_REMEMBERED; i++) {
         uint32_t at = a->first + (uint32_t)(((uint64_t)start + i) % a->n);
 
-        if (at == a->server || by_address(a, at) != NULL)
+        if (at == a->server || by_address(a, at))
             continue;
         a->leases[a->count] = (struct lease){.addr = at};
         return &a->leases[a->count++];
@@ -88,7 +88,7 @@ static struct lease *new_lease(struct addresses *a, const char *key)
 {
     struct lease *l = unused_lease(a, hash(key) % a->n);
 
-    if (l != NULL)
+    if (l)
         snprintf(l->key, sizeof l->key, "%s", key);
     return l;
 }
@@ -97,12 +97,12 @@ bool addresses_take(struct addresses *a, const char *key, struct in_addr *out)
 {
     struct lease *l = NULL;
 
-    for (size_t i = 0; i < a->count && l == NULL; i++)
+    for (size_t i = 0; i < a->count && !l; i++)
         if (strcmp(a->leases[i].key, key) == 0)
             l = &a->leases[i];
-    if (l == NULL && a->n > 0)
+    if (!l && a->n > 0)
         l = new_lease(a, key);
-    if (l == NULL)
+    if (!l)
         return false;
     l->users++;
     out->s_addr = htonl(l->addr);
@@ -113,7 +113,7 @@ void addresses_give_back(struct addresses *a, struct in_addr addr)
 {
     struct lease *l = by_address(a, ntohl(addr.s_addr));
 
-    if (l == NULL || l->users == 0)
+    if (!l || l->users == 0)
         return;
     l->users--;
     l->left = ++a->events;

@@ -73,7 +73,7 @@ static bool is_alive(uint32_t id)
 
 static void free_all(struct children *c)
 {
-    for (size_t i = 0; c->controls != NULL && i < c->opt->conf->nmulticasts; i++)
+    for (size_t i = 0; c->controls && i < c->opt->conf->nmulticasts; i++)
         if (c->controls[i].towards > 0) {
             loop_del(c->loop, &c->controls[i].src);
             close(c->controls[i].towards);
@@ -81,7 +81,7 @@ static void free_all(struct children *c)
         }
     free(c->entries);
     free(c->clients);
-    if (c->feeds != NULL)
+    if (c->feeds)
         feeds_free(c->feeds);
     free(c->controls);
     free(c->mldm_fds);
@@ -121,7 +121,7 @@ struct children *children_new(const struct options *opt, int listen_fd,
     struct children *c = calloc(1, sizeof *c);
     size_t n = conf->nmulticasts + conf->nreceives + conf->nrequests + conf->nexecs;
 
-    if (c == NULL)
+    if (!c)
         return NULL;
     *c = (struct children){.opt = opt, .listen_fd = listen_fd, .limits = limits, .loop = loop};
     c->entries = calloc(n + 1, sizeof *c->entries);
@@ -129,8 +129,7 @@ struct children *children_new(const struct options *opt, int listen_fd,
     c->feeds = feeds_new(limits.clients);
     c->controls = calloc(conf->nmulticasts + 1, sizeof *c->controls);
     c->mldm_fds = calloc(conf->nmulticasts + 1, sizeof *c->mldm_fds);
-    if (c->entries == NULL || c->clients == NULL || c->feeds == NULL || c->controls == NULL ||
-        c->mldm_fds == NULL)
+    if (!c->entries || !c->clients || !c->feeds || !c->controls || !c->mldm_fds)
         goto fail;
     for (size_t i = 0; i < conf->nmulticasts; i++) {
         struct control *at = &c->controls[i];
@@ -201,7 +200,7 @@ static void close_foreign(struct children *c, const struct child *what)
         if (what->kind != KIND_MLDM || what->entry != i)
             close(c->controls[i].own);
     }
-    if (c->in_child != NULL)
+    if (c->in_child)
         c->in_child(c->in_child_ctx);
 }
 
@@ -303,7 +302,7 @@ void children_serve(struct children *c, int fd, struct in_addr from)
         same += ch->from.s_addr == from.s_addr;
         unknown += !ch->known;
     }
-    if (place != NULL && same < c->limits.per_address &&
+    if (place && same < c->limits.per_address &&
         (known || (unknown < c->limits.unknown && take_token(c)))) {
         *place = (struct child){.kind = KIND_CLIENT, .from = from, .known = known};
         spawn(c, place, fd);

@@ -45,7 +45,7 @@ static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *args)
 {
     struct client *c = ctx;
 
-    return c->sink.call != NULL && c->sink.call(c->sink.ctx, m, args);
+    return c->sink.call && c->sink.call(c->sink.ctx, m, args);
 }
 
 static bool on_reply(void *ctx, const struct rpc_msg *m, struct xin *body)
@@ -62,7 +62,7 @@ static bool on_reply(void *ctx, const struct rpc_msg *m, struct xin *body)
         snprintf(c->why, sizeof c->why, "the server offers versions %u to %u", m->low, m->high);
     else if (m->stat != RPC_SUCCESS)
         snprintf(c->why, sizeof c->why, "RPC error, accept_stat %u", m->stat);
-    else if (c->take == NULL || c->take(body, c->arg))
+    else if (!c->take || c->take(body, c->arg))
         return true;
     return false;
 }
@@ -84,7 +84,7 @@ static void on_socket(void *ctx, uint32_t events)
 static bool failed(struct client *c, enum client_state state, const char *what)
 {
     c->state = state;
-    if (what != NULL)
+    if (what)
         snprintf(c->why, sizeof c->why, "%s", what);
     client_disconnect(c);
     return false;
@@ -97,12 +97,11 @@ bool client_connect(struct client *c, const char *host, uint16_t port, double ti
     uint64_t due = client_deadline(timeout_s);
     int rc;
 
-    c->sink = sink == NULL ? (struct rpc_sink){0} : *sink;
+    c->sink = !sink ? (struct rpc_sink){0} : *sink;
     c->why[0] = '\0';
     c->fd = dial(host, port, c->why, sizeof c->why);
     if (c->fd < 0)
-        return failed(c, strstr(c->why, "resolve") != NULL ? CLIENT_NAMED : CLIENT_UNAVAILABLE,
-                      NULL);
+        return failed(c, strstr(c->why, "resolve") ? CLIENT_NAMED : CLIENT_UNAVAILABLE, NULL);
     if (loop_add(&c->loop, &c->src, c->fd, EPOLLOUT, on_socket, c) < 0)
         return failed(c, CLIENT_UNAVAILABLE, strerror(errno));
     loop_once(&c->loop, c->loop.now_ns);
@@ -196,7 +195,7 @@ uint16_t client_port(char *host, uint16_t default_port)
 {
     char *colon = strrchr(host, ':');
 
-    if (colon == NULL)
+    if (!colon)
         return default_port;
     *colon = '\0';
     return (uint16_t)tool_u64("host:PORT", colon + 1, 1, 65535);

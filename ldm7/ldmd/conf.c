@@ -46,7 +46,7 @@ static void *grow(void *list, size_t *n, size_t size)
 {
     char *bigger = realloc(list, (*n + 1) * size);
 
-    if (bigger == NULL)
+    if (!bigger)
         abort();
     memset(bigger + *n * size, 0, size);
     ++*n;
@@ -62,7 +62,7 @@ static bool get_feed(struct parser *p, const char *text, uint32_t *out)
     if (feedtype_parse(text, out, why, sizeof why))
         return true;
     valid = strstr(why, "; valid: ");
-    if (valid != NULL)
+    if (valid)
         *valid = '\0';
     complain(p, text, "a feedtype such as NGRID, ANY or ANY-EXP", "%s", why);
     return false;
@@ -95,7 +95,7 @@ static bool split_port(struct parser *p, char *text, unsigned long min, uint16_t
     char *colon = strrchr(text, ':');
     unsigned long v;
 
-    if (colon == NULL)
+    if (!colon)
         return true;
     if (!get_number(colon + 1, 65535, &v) || v < min) {
         complain(p, text, "a port of at most 65535 after the colon", "%s", "");
@@ -166,7 +166,7 @@ static void entry_exec(struct parser *p, char **f, int n)
     char **argv = words_split(f[1], &words, why, sizeof why);
 
     (void)n;
-    if (argv == NULL) {
+    if (!argv) {
         complain(p, f[1], "a command in double quotes", "%s", why);
         return;
     }
@@ -371,7 +371,7 @@ static void entry_include(struct parser *p, char **f, int n)
                  "INCLUDE nested too deeply");
         return;
     }
-    if (f[1][0] == '/' || slash == NULL)
+    if (f[1][0] == '/' || !slash)
         n = snprintf(path, sizeof path, "%s", f[1]);
     else
         n = snprintf(path, sizeof path, "%.*s/%s", (int)(slash - p->name), p->name, f[1]);
@@ -418,7 +418,7 @@ static int split(char *line, char **fields)
         quoted = *line == '"';
         line += quoted;
         fields[n++] = out;
-        while (*line != '\0' && (quoted ? *line != '"' : strchr(" \t\r", *line) == NULL)) {
+        while (*line != '\0' && (quoted ? *line != '"' : !strchr(" \t\r", *line))) {
             if (quoted && *line == '\\' && line[1] == '"')
                 line++;
             *out++ = *line++;
@@ -449,14 +449,14 @@ static void take_line(struct parser *p, char *line)
         complain(p, fields[0], n == -1 ? "at most 8 fields" : "a closing double quote", "%s", "");
         return;
     }
-    for (size_t i = 0; i < NKEYWORDS && k == NULL; i++)
+    for (size_t i = 0; i < NKEYWORDS && !k; i++)
         if (strcasecmp(fields[0], keywords[i].name) == 0)
             k = &keywords[i];
-    if (k == NULL || indented)
+    if (!k || indented)
         complain(p, fields[0],
                  "EXEC, REQUEST, ALLOW, ACCEPT, INCLUDE, MULTICAST, RECEIVE or SET in the first "
                  "column",
-                 "%s", k == NULL ? "unknown keyword" : "indented keyword");
+                 "%s", !k ? "unknown keyword" : "indented keyword");
     else if (n < k->min || n > k->max || (k->handle == entry_multicast && n > 3 && n < 8) ||
              (k->handle == entry_receive && n == 5))
         complain(p, fields[0], k->usage, "%d field%s after it", n - 1, n == 2 ? "" : "s");
@@ -468,10 +468,10 @@ static void take_line(struct parser *p, char *line)
 
 static void parse_text(struct parser *p, char *text)
 {
-    while (text != NULL) {
+    while (text) {
         char *next = strchr(text, '\n');
 
-        if (next != NULL)
+        if (next)
             *next++ = '\0';
         p->line++;
         take_line(p, text);
@@ -495,13 +495,13 @@ static void load_file(struct parser *p, const char *path, const char *found)
         inner.device = st.st_dev;
         inner.inode = st.st_ino;
     }
-    for (const struct parser *o = p; o != NULL; o = o->outer)
+    for (const struct parser *o = p; o; o = o->outer)
         if (o->inode != 0 && o->inode == inner.inode && o->device == inner.device) {
             complain(p, found, "a file that does not include itself", "%s includes itself", path);
             return;
         }
     text = conftext_read(path, &why);
-    if (text == NULL) {
+    if (!text) {
         complain(p, found, "a readable configuration file", "%s: %s", path, why);
         return;
     }
@@ -569,7 +569,7 @@ int conf_parse(struct conf *c, const char *name, const char *text, size_t n, FIL
     char *copy = malloc(n + 1);
 
     set_defaults(c);
-    if (copy == NULL)
+    if (!copy)
         abort();
     memcpy(copy, text, n);
     copy[n] = '\0';

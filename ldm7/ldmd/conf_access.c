@@ -31,8 +31,8 @@ bool conf_allows_product(const struct conf *c, const struct pq_info *info, const
         const struct conf_allow *a = &c->allows[i];
 
         if ((a->feed & info->feedtype) != 0 &&
-            (a->ok == NULL || ere_match(a->ok, info->ident) == ERE_YES) &&
-            (a->unless == NULL || ere_match(a->unless, info->ident) == ERE_NO) &&
+            (!a->ok || ere_match(a->ok, info->ident) == ERE_YES) &&
+            (!a->unless || ere_match(a->unless, info->ident) == ERE_NO) &&
             host_matches(a->host, names, n))
             return true;
     }

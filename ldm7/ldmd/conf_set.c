@@ -153,7 +153,7 @@ static bool is_template(const char *value)
 {
     const char *feed = strstr(value, "{feed}");
 
-    return feed != NULL && strspn(value, NAME_CHARACTERS) == (size_t)(feed - value) &&
+    return feed && strspn(value, NAME_CHARACTERS) == (size_t)(feed - value) &&
            strspn(feed + 6, NAME_CHARACTERS) == strlen(feed + 6);
 }
 
@@ -218,7 +218,7 @@ char *conf_path_name(const struct conf_settings *set, uint32_t feed, char out[CO
     if (strlen(name) + strlen(set->path_name) - 6 >= CONF_PATH_NAME)
         snprintf(name, sizeof name, "0x%08x", feed);
     for (char *c = name; *c != '\0'; c++)
-        if (strchr(NAME_CHARACTERS, *c) == NULL)
+        if (!strchr(NAME_CHARACTERS, *c))
             *c = '-';
     snprintf(text, sizeof text, "%.*s%s%s", before, set->path_name, name, at + 6);
     text[CONF_PATH_NAME - 1] = '\0';

@@ -73,7 +73,7 @@ struct door *door_open(struct loop *loop, int listen_fd, struct children *childr
     struct door *d = calloc(1, sizeof *d);
     size_t files = privileges_open_files(SILENT_TOTAL + OTHER_FILES);
 
-    if (d == NULL)
+    if (!d)
         return NULL;
     if (files < SILENT_TOTAL + OTHER_FILES) {
         limits.total = files > 128 ? (unsigned)(files - 64) / 2 : 32;
@@ -82,8 +82,7 @@ struct door *door_open(struct loop *loop, int listen_fd, struct children *childr
     }
     *d = (struct door){.loop = loop, .children = children};
     d->greeter = greeter_new(loop, limits, speaks, d);
-    if (d->greeter == NULL ||
-        loop_add(loop, &d->listener, listen_fd, EPOLLIN, on_connection, d) < 0) {
+    if (!d->greeter || loop_add(loop, &d->listener, listen_fd, EPOLLIN, on_connection, d) < 0) {
         greeter_free(d->greeter);
         free(d);
         return NULL;
@@ -130,7 +129,7 @@ uint64_t door_tend(struct door *d, uint64_t now)
 
 void door_close(struct door *d)
 {
-    if (d == NULL)
+    if (!d)
         return;
     loop_del(d->loop, &d->listener);
     greeter_free(d->greeter);

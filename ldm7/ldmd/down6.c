@@ -241,7 +241,7 @@ static bool came_by(const struct pq_info *info, const char *host)
 {
     const char *via = strstr(info->origin, "_v_");
 
-    return via != NULL && strcmp(via + 3, host) == 0;
+    return via && strcmp(via + 3, host) == 0;
 }
 
 struct newest {

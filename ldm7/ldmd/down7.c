@@ -68,7 +68,7 @@ static void log_stats(const struct down7 *d)
 {
     struct fmtp_client_stats s;
 
-    if (d->fmtp == NULL)
+    if (!d->fmtp)
         return;
     fmtp_client_get_stats(d->fmtp, &s);
     log_note("FMTP receiver: datagrams=%lu blocks=%lu duplicate_blocks=%lu products=%lu missed=%lu "
@@ -87,7 +87,7 @@ static bool parse_endpoint(const char *text, struct sockaddr_in *out)
 
     snprintf(host, sizeof host, "%s", text);
     colon = strchr(host, ':');
-    if (colon == NULL)
+    if (!colon)
         return false;
     *colon++ = '\0';
     port = strtoul(colon, &end, 10);
@@ -155,7 +155,7 @@ static bool start_fmtp(struct down7 *d, const struct ldm7_reply *r)
     cfg.group = fmtp_ipv4(group.sin_addr, ntohs(group.sin_port));
     cfg.server = fmtp_ipv4(server.sin_addr, ntohs(server.sin_port));
     d->fmtp = fmtp_client_open(&cfg, &err);
-    if (d->fmtp == NULL) {
+    if (!d->fmtp) {
         log_error("cannot start the FMTP receiver: %s", err.text);
         return false;
     }
@@ -278,7 +278,7 @@ static void ended_session(void *ctx)
 
     log_stats(d);
     loop_del(&d->ds.loop, &d->fmtp_src);
-    if (d->fmtp != NULL)
+    if (d->fmtp)
         fmtp_client_close(d->fmtp);
     d->fmtp = NULL;
     down7_drop_flights(d);

@@ -19,7 +19,7 @@ static struct flight **find_flight(struct down7 *d, uint32_t index)
 {
     struct flight **at = &d->flights[index % DOWN7_BUCKETS];
 
-    while (*at != NULL && (*at)->index != index)
+    while (*at && (*at)->index != index)
         at = &(*at)->next;
     return at;
 }
@@ -36,7 +36,7 @@ void *down7_begun(void *ctx, uint32_t index, uint32_t size, const void *meta, ui
     void *region;
 
     (void)start;
-    if (meta_len != sizeof sig.bytes || *at != NULL) {
+    if (meta_len != sizeof sig.bytes || *at) {
         log_warn("product %u without a signature ignored", index);
         progress_settled(&d->progress, index, NULL);
         return NULL;
@@ -59,7 +59,7 @@ void *down7_begun(void *ctx, uint32_t index, uint32_t size, const void *meta, ui
         return NULL;
     }
     f = calloc(1, sizeof *f);
-    if (f == NULL)
+    if (!f)
         abort();
     *f = (struct flight){
         .index = index, .size = size, .sig = sig, .reservation = r, .region = region};
@@ -110,7 +110,7 @@ void down7_ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_s
     char line[PRODUCT_LINE_MAX], hex[33];
     enum pq_status st;
 
-    if (f == NULL)
+    if (!f)
         return;
     if (!decode(f, &info, &offset)) {
         log_error("product %u of %u bytes is malformed", index, f->size);
@@ -145,7 +145,7 @@ void down7_missed(void *ctx, uint32_t index)
     struct flight **at = find_flight(d, index);
 
     log_note("Missed: index=%u", index);
-    if (*at != NULL) {
+    if (*at) {
         pq_discard(d->ds.queue, (*at)->reservation);
         drop_flight(at);
     }
@@ -156,7 +156,7 @@ void down7_missed(void *ctx, uint32_t index)
 void down7_drop_flights(struct down7 *d)
 {
     for (size_t i = 0; i < DOWN7_BUCKETS; i++)
-        while (d->flights[i] != NULL) {
+        while (d->flights[i]) {
             pq_discard(d->ds.queue, d->flights[i]->reservation);
             drop_flight(&d->flights[i]);
         }

@@ -48,7 +48,7 @@ static void request_backlog(struct down7 *d, const struct pq_signature *before)
 
     if (d->has_after)
         b.after = d->after;
-    if (before != NULL)
+    if (before)
         b.before = *before;
     peer_call(&d->ds.peer, LDM_VERS7, LDM7_REQUEST_BACKLOG, put_backlog, &b);
     d->fence_xid = peer_call(&d->ds.peer, LDM_VERS7, LDM7_NULL, NULL, NULL);
@@ -106,7 +106,7 @@ static const char *origin_of(const struct down7 *d)
 static void settle(struct down7 *d, const struct pq_signature *sig)
 {
     if (d->is_backlog) {
-        if (d->backlog == BACKLOG_TO_END && sig != NULL) {
+        if (d->backlog == BACKLOG_TO_END && sig) {
             d->after = *sig; /* they come in order */
             d->has_after = true;
         }
@@ -157,7 +157,7 @@ bool down7_product_end(void *ctx)
     char line[PRODUCT_LINE_MAX];
     enum pq_status st;
 
-    if (d->reservation != NULL) {
+    if (d->reservation) {
         product_line_format(&d->info, line, sizeof line);
         if (d->ds.opt->conf->set.verify_md5 && down7_md5_differs(&d->info, d->region)) {
             log_error("digest differs from the signature: %s", line);
@@ -181,7 +181,7 @@ void down7_product_abort(void *ctx)
 {
     struct down7 *d = ctx;
 
-    if (d->reservation != NULL)
+    if (d->reservation)
         pq_discard(d->ds.queue, d->reservation);
     d->reservation = NULL;
 }

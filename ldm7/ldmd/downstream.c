@@ -121,7 +121,7 @@ static void connect_now(struct downstream *d, uint64_t now)
 static void end_session(struct downstream *d, uint64_t now)
 {
     d->failed = true;
-    if (d->state > DS_CONNECTING && d->role.ended != NULL)
+    if (d->state > DS_CONNECTING && d->role.ended)
         d->role.ended(d->ctx);
     loop_del(&d->loop, &d->src);
     if (d->state == DS_CONNECTING && d->fd >= 0)
@@ -182,7 +182,7 @@ void downstream_run(struct downstream *d, void (*step)(void *ctx))
     retry_start(&d->retry, now_ns());
     while (!d->loop.stop) {
         turn(d);
-        if (step != NULL)
+        if (step)
             step(d->ctx);
     }
     if (d->state != DS_IDLE)

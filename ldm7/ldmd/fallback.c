@@ -29,7 +29,7 @@ static void hand_over(const struct fallback *f, struct pq *queue, const struct p
     struct pq_view v;
     char path[4096];
 
-    if (last == NULL || !resume_path(path, sizeof path, f->opt->queue, &f->request))
+    if (!last || !resume_path(path, sizeof path, f->opt->queue, &f->request))
         return;
     if (pq_find(queue, last, &v) != PQ_OK)
         return; /* long gone: LDM6 asks by time */

@@ -40,7 +40,7 @@ struct feeds *feeds_new(size_t n)
 
 void feeds_free(struct feeds *f)
 {
-    if (f != NULL)
+    if (f)
         munmap(f, f->bytes);
 }
 
@@ -121,10 +121,10 @@ bool feeds_enter(struct feeds *f, struct in_addr addr, struct ldm_class *cls, un
             e->pid = 0;
             ++*ended;
         }
-        if (e->pid == 0 && room == NULL)
+        if (e->pid == 0 && !room)
             room = e;
     }
-    if (room != NULL)
+    if (room)
         enter(room, addr, cls);
     pthread_mutex_unlock(&f->lock);
     return !reduced;

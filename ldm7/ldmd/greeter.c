@@ -55,7 +55,7 @@ struct greeter *greeter_new(struct loop *loop, struct greeter_limits limits,
 {
     struct greeter *g = calloc(1, sizeof *g + limits.total * sizeof g->guests[0]);
 
-    if (g == NULL)
+    if (!g)
         return NULL;
     g->loop = loop;
     g->limits = limits;
@@ -77,8 +77,8 @@ static int part(struct guest *v)
     int fd = v->src.fd;
 
     loop_del(g->loop, &v->src);
-    *(v->older != NULL ? &v->older->newer : &g->oldest) = v->newer;
-    *(v->newer != NULL ? &v->newer->older : &g->newest) = v->older;
+    *(v->older ? &v->older->newer : &g->oldest) = v->newer;
+    *(v->newer ? &v->newer->older : &g->newest) = v->older;
     v->newer = g->free;
     g->free = v;
     return fd;
@@ -111,7 +111,7 @@ static struct guest *oldest_of(const struct greeter *g, struct in_addr from, uns
     struct guest *first = NULL;
 
     *count = 0;
-    for (struct guest *v = g->oldest; v != NULL; v = v->newer)
+    for (struct guest *v = g->oldest; v; v = v->newer)
         if (v->from.s_addr == from.s_addr && (*count)++ == 0)
             first = v;
     return first;
@@ -125,7 +125,7 @@ static void displace(struct guest *v)
 
 bool greeter_displace(struct greeter *g)
 {
-    if (g->oldest == NULL)
+    if (!g->oldest)
         return false;
     displace(g->oldest);
     return true;
@@ -139,14 +139,14 @@ void greeter_take(struct greeter *g, int fd, struct in_addr from, uint64_t now)
 
     g->stats.accepted++;
     if (count < g->limits.per_address)
-        leaves = g->free == NULL ? g->oldest : NULL;
-    if (leaves != NULL)
+        leaves = !g->free ? g->oldest : NULL;
+    if (leaves)
         displace(leaves);
     v = g->free;
     /* Readable only when the whole header is there, or the end: a peer that sends byte by byte
      * wakes nobody. */
     setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof wanted);
-    if (v == NULL ||
+    if (!v ||
         loop_add(g->loop, &v->src, fd, (uint32_t)EPOLLIN | (uint32_t)EPOLLRDHUP, on_guest, v) < 0) {
         close(fd);
         return;
@@ -156,17 +156,17 @@ void greeter_take(struct greeter *g, int fd, struct in_addr from, uint64_t now)
     v->due_ns = now + GREETER_WAIT_S * NS_PER_S;
     v->newer = NULL;
     v->older = g->newest;
-    *(g->newest != NULL ? &g->newest->newer : &g->oldest) = v;
+    *(g->newest ? &g->newest->newer : &g->oldest) = v;
     g->newest = v;
 }
 
 uint64_t greeter_tend(struct greeter *g, uint64_t now)
 {
-    while (g->oldest != NULL && now >= g->oldest->due_ns) {
+    while (g->oldest && now >= g->oldest->due_ns) {
         g->stats.silent++;
         close(part(g->oldest));
     }
-    return g->oldest != NULL ? g->oldest->due_ns : LOOP_FOREVER;
+    return g->oldest ? g->oldest->due_ns : LOOP_FOREVER;
 }
 
 void greeter_get_stats(const struct greeter *g, struct greeter_stats *out)
@@ -176,9 +176,9 @@ void greeter_get_stats(const struct greeter *g, struct greeter_stats *out)
 
 void greeter_free(struct greeter *g)
 {
-    if (g == NULL)
+    if (!g)
         return;
-    for (struct guest *v = g->oldest; v != NULL; v = v->newer)
+    for (struct guest *v = g->oldest; v; v = v->newer)
         close(v->src.fd);
     free(g);
 }

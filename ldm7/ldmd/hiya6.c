@@ -37,7 +37,7 @@ static bool open_intake(struct upstream *u, const struct ldm_class *cls)
         log_note("%s: bad pattern: %s", u->peer.host, why);
         return false;
     }
-    if (u->in.queue != NULL)
+    if (u->in.queue)
         return true;
     st = pq_open(u->env->opt->queue, true, &u->in.queue);
     if (st == PQ_OK)
@@ -104,6 +104,6 @@ void hiya6_end(struct upstream *u)
     log_note("%s: %lu products inserted, %lu duplicates, %lu ignored", u->peer.host, u->in.accepted,
              u->in.duplicates, u->in.ignored);
     intake_free(&u->in);
-    if (u->in.queue != NULL)
+    if (u->in.queue)
         pq_close(u->in.queue);
 }

@@ -28,7 +28,7 @@ void origin_stamp(struct pq_info *info, const char *host)
 {
     char text[PQ_ORIGIN_MAX + 1 + 3 + 256], *via = strstr(info->origin, "_v_");
 
-    if (via != NULL)
+    if (via)
         *via = '\0';
     snprintf(text, sizeof text, "%s_v_%s", info->origin, host);
     text[PQ_ORIGIN_MAX] = '\0';
@@ -106,7 +106,7 @@ void intake_begin(struct intake *in, const struct pq_info *info, uint8_t **regio
 bool intake_coming(struct intake *in, const struct pq_info *info)
 {
     start(in, info);
-    in->coming = in->reservation != NULL;
+    in->coming = in->reservation;
     return in->coming;
 }
 
@@ -154,13 +154,13 @@ void intake_end(struct intake *in)
 {
     in->received += in->block_size;
     in->block_size = 0;
-    if (in->reservation != NULL && in->received == in->info.size)
+    if (in->reservation && in->received == in->info.size)
         dh_saveProd(in);
 }
 
 void intake_abort(struct intake *in)
 {
-    if (in->reservation != NULL)
+    if (in->reservation)
         pq_discard(in->queue, in->reservation);
     in->reservation = NULL;
     in->coming = false;

@@ -130,7 +130,7 @@ static int bulk_bytes(struct rpc_stream *s, const uint8_t *bytes, size_t n)
 {
     size_t k = n < s->data_left ? n : s->data_left;
 
-    if (s->region != NULL && k > 0) {
+    if (s->region && k > 0) {
         if (bytes != s->region)
             memcpy(s->region, bytes, k);
         s->region += k;
@@ -156,7 +156,7 @@ static int try_block(struct rpc_stream *s, struct xin *x)
 {
     struct ldm_block b;
 
-    if (s->sink.block_begin == NULL)
+    if (!s->sink.block_begin)
         return fail(s, "unexpected block of a product");
     xin_block(x, &b);
     if (x->st != XIN_OK)
@@ -174,7 +174,7 @@ static int try_product(struct rpc_stream *s, const struct rpc_msg *m, struct xin
 
     if (m->vers == LDM_VERS6 && m->proc == LDM6_BLKDATA)
         return try_block(s, x);
-    if (s->sink.product_begin == NULL)
+    if (!s->sink.product_begin)
         return fail(s, "unexpected product");
     if (m->vers == LDM_VERS7 && m->proc == LDM7_DELIVER_MISSED)
         index = xin_u32(x);
@@ -299,7 +299,7 @@ int rpc_stream_feed(struct rpc_stream *s, const uint8_t *bytes, size_t n)
 
 uint8_t *rpc_stream_direct(struct rpc_stream *s, size_t *max)
 {
-    if (!s->bulk || s->region == NULL || s->mark_len < 4 || s->data_left == 0)
+    if (!s->bulk || !s->region || s->mark_len < 4 || s->data_left == 0)
         return NULL;
     *max = s->data_left < s->frag_left ? s->data_left : s->frag_left;
     return s->region;
@@ -316,6 +316,6 @@ void rpc_stream_end(struct rpc_stream *s)
         return;
     s->bulk = false;
     s->region = NULL;
-    if (s->sink.product_abort != NULL)
+    if (s->sink.product_abort)
         s->sink.product_abort(s->sink.ctx);
 }

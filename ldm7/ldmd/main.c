@@ -210,8 +210,8 @@ static int run(const struct options *opt, int listen_fd, const struct arguments 
         return 1;
     }
     children = children_new(opt, listen_fd, limits, &loop);
-    door = children == NULL ? NULL : door_open(&loop, listen_fd, children);
-    if (door == NULL) {
+    door = !children ? NULL : door_open(&loop, listen_fd, children);
+    if (!door) {
         log_error("cannot start: %s", strerror(errno));
         loop_close(&loop);
         return 1;
@@ -289,7 +289,7 @@ int main(int argc, char **argv)
         close(fd);
         fd = -1;
     }
-    if (fd >= 0 && a.user != NULL && privileges_drop(a.user, why, sizeof why) < 0) {
+    if (fd >= 0 && a.user && privileges_drop(a.user, why, sizeof why) < 0) {
         fprintf(stderr, "ldmd: --user: %s\n", why);
         close(fd);
         fd = -1;
@@ -299,7 +299,7 @@ int main(int argc, char **argv)
         return 1;
     }
     dial_congestion_control(conf.set.congestion_control);
-    if (a.log == NULL || log_set_destination(a.log) < 0) {
+    if (!a.log || log_set_destination(a.log) < 0) {
         fprintf(stderr, "ldmd: cannot open log %s: %s\n", a.log, strerror(errno));
         return 1;
     }

@@ -49,7 +49,7 @@ static bool authorize(void *ctx, const struct sockaddr *from)
 {
     struct mldm *m = ctx;
 
-    return m->subscribers != NULL &&
+    return m->subscribers &&
            subscribers_authorize(m->subscribers, ((const struct sockaddr_in *)from)->sin_addr);
 }
 
@@ -99,7 +99,7 @@ static void offer(struct mldm *m, const struct pq_view *v)
     struct pq_view copy = *v;
     uint32_t index = m->next_index, offered;
 
-    if (f == NULL)
+    if (!f)
         abort();
     f->view = copy;
     xout_init(&x, f->info, sizeof f->info);
@@ -216,7 +216,7 @@ static bool start_fmtp(struct mldm *m, uint32_t first_index)
     };
 
     m->fmtp = fmtp_server_open(&cfg, &err);
-    if (m->fmtp == NULL) {
+    if (!m->fmtp) {
         log_error("cannot start the FMTP sender of %s: %s", m->feed, err.text);
         return false;
     }
@@ -244,7 +244,7 @@ static bool start(struct mldm *m, int control_fd)
     feedtype_format(m->entry->feed, m->feed, sizeof m->feed);
     if (pim_path(path, sizeof path, m->opt->queue, m->feed))
         m->pim = pim_open(path, true, stats.slots, &fresh);
-    if (m->pim == NULL) {
+    if (!m->pim) {
         log_error("cannot open the product-index map %s: errno %d", path, errno);
         return false;
     }
@@ -253,7 +253,7 @@ static bool start(struct mldm *m, int control_fd)
         return false;
     m->subscribers =
         subscribers_open(&m->loop, m->opt, m->entry, fmtp_server_tcp_port(m->fmtp), control_fd);
-    if (m->subscribers == NULL)
+    if (!m->subscribers)
         return false;
     inet_ntop(AF_INET, &m->entry->fmtp_addr, addr, sizeof addr);
     log_note("Starting up: feed=%s, fmtpSrvr=%s:%u, ttl=%u, fmtpSubnetLen=%u, firstIndex=%u%s, "
@@ -288,14 +288,14 @@ int mldm_run(const struct options *opt, const struct conf_multicast *entry, int 
     } else {
         subscribers_refuse_waiting(control_fd);
     }
-    if (m.fmtp != NULL) {
+    if (m.fmtp) {
         log_stats(&m);
         fmtp_server_close(m.fmtp);
     }
-    if (m.subscribers != NULL)
+    if (m.subscribers)
         subscribers_close(m.subscribers);
     pim_close(m.pim);
-    if (m.queue != NULL)
+    if (m.queue)
         pq_close(m.queue);
     loop_close(&m.loop);
     return rc;

@@ -126,18 +126,18 @@ static int watch_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void 
 
     (void)easy;
     if (what == CURL_POLL_REMOVE) {
-        if (w != NULL)
+        if (w)
             loop_del(c->loop, &w->src);
         free(w);
         curl_multi_assign(c->multi, fd, NULL);
         return 0;
     }
-    if (w != NULL) {
+    if (w) {
         loop_events(c->loop, &w->src, events);
         return 0;
     }
     w = calloc(1, sizeof *w);
-    if (w == NULL)
+    if (!w)
         return -1;
     w->owner = c;
     if (loop_add(c->loop, &w->src, fd, events, on_socket, w) < 0) {
@@ -197,7 +197,7 @@ static void collect(struct pathclient *c, uint64_t now)
     const CURLMsg *m;
     int left;
 
-    while ((m = curl_multi_info_read(c->multi, &left)) != NULL)
+    while ((m = curl_multi_info_read(c->multi, &left)))
         if (m->msg == CURLMSG_DONE && m->easy_handle == c->easy)
             take_answer(c, m->data.result, now);
 }
@@ -220,9 +220,9 @@ static bool add_header(struct pathclient *c, const char *line)
 {
     struct curl_slist *longer = curl_slist_append(c->headers, line);
 
-    if (longer != NULL)
+    if (longer)
         c->headers = longer;
-    return longer != NULL;
+    return longer;
 }
 
 static bool add_headers(struct pathclient *c, char *why, size_t why_bytes)
@@ -343,7 +343,7 @@ struct pathclient *pathclient_open(struct loop *loop, const struct conf_settings
 {
     struct pathclient *c = calloc(1, sizeof *c);
 
-    if (c == NULL || curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+    if (!c || curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
         log_error("cannot start libcurl");
         free(c);
         return NULL;
@@ -356,7 +356,7 @@ struct pathclient *pathclient_open(struct loop *loop, const struct conf_settings
                              .easy = curl_easy_init(),
                              .body = malloc(PATH_BODY_MAX)};
     next_service(c);
-    if (c->multi != NULL && c->easy != NULL && c->body != NULL && set_options(c))
+    if (c->multi && c->easy && c->body && set_options(c))
         return c;
     log_error("cannot start libcurl: it lacks an option, or there is no memory");
     pathclient_close(c);
@@ -365,7 +365,7 @@ struct pathclient *pathclient_open(struct loop *loop, const struct conf_settings
 
 void pathclient_close(struct pathclient *c)
 {
-    if (c == NULL)
+    if (!c)
         return;
     if (c->busy)
         curl_multi_remove_handle(c->multi, c->easy);

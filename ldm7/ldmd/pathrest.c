@@ -78,7 +78,7 @@ static void put_segment(struct path_request *r, const char *text)
     for (; *text != '\0' && at + 4 < sizeof r->target; text++) {
         unsigned char c = (unsigned char)*text;
 
-        if (isalnum(c) || strchr("-._~", c) != NULL) {
+        if (isalnum(c) || strchr("-._~", c)) {
             r->target[at++] = (char)c;
             continue;
         }
@@ -98,7 +98,7 @@ static void put_text(struct path_request *r, const char *text)
 
 static void put_json(struct path_request *r, json_t *value)
 {
-    size_t n = value == NULL ? 0 : json_dumpb(value, r->body, sizeof r->body - 1, JSON_COMPACT);
+    size_t n = !value ? 0 : json_dumpb(value, r->body, sizeof r->body - 1, JSON_COMPACT);
 
     r->body[n < sizeof r->body ? n : 0] = '\0';
     json_decref(value);
@@ -146,8 +146,7 @@ void path_request_remove(struct path_request *r, const char *name, const struct 
 
 static json_t *load(const char *body, size_t n)
 {
-    return body == NULL || n > PATH_BODY_MAX ? NULL
-                                             : json_loadb(body, n, JSON_REJECT_DUPLICATES, NULL);
+    return !body || n > PATH_BODY_MAX ? NULL : json_loadb(body, n, JSON_REJECT_DUPLICATES, NULL);
 }
 
 static bool get_integer(const json_t *object, const char *key, json_int_t min, json_int_t max,
@@ -166,7 +165,7 @@ static bool get_endpoint(const json_t *object, struct path_endpoint *out)
     const char *name = json_string_value(json_object_get(object, "switch"));
     json_int_t port, vlan;
 
-    if (name == NULL || name[0] == '\0' || strlen(name) > PATH_SWITCH_MAX ||
+    if (!name || name[0] == '\0' || strlen(name) > PATH_SWITCH_MAX ||
         !get_integer(object, "port", 1, PORT_MAX, &port) ||
         !get_integer(object, "vlan", 1, VLAN_MAX, &vlan))
         return false;
@@ -184,15 +183,15 @@ static bool get_leaves(const json_t *list, struct path_view *v)
     if (!json_is_array(list) || n > PATH_LEAVES_MAX)
         return false;
     v->leaves = calloc(n + 1, sizeof *v->leaves);
-    for (v->nleaves = 0; v->leaves != NULL && v->nleaves < n; v->nleaves++) {
+    for (v->nleaves = 0; v->leaves && v->nleaves < n; v->nleaves++) {
         const json_t *leaf = json_array_get(list, v->nleaves);
         const char *state = json_string_value(json_object_get(leaf, "state"));
 
         if (!get_endpoint(leaf, &v->leaves[v->nleaves].at))
             return false;
-        v->leaves[v->nleaves].down = state != NULL && strcmp(state, "up") != 0;
+        v->leaves[v->nleaves].down = state && strcmp(state, "up") != 0;
     }
-    return v->leaves != NULL;
+    return v->leaves;
 }
 
 static const char *get_view(const json_t *top, struct path_view *v)
@@ -200,7 +199,7 @@ static const char *get_view(const json_t *top, struct path_view *v)
     const char *name = json_string_value(json_object_get(top, "name"));
     json_int_t rate;
 
-    if (name == NULL || strlen(name) > PATH_NAME_MAX)
+    if (!name || strlen(name) > PATH_NAME_MAX)
         return "no name";
     memcpy(v->name, name, strlen(name) + 1);
     if (!get_endpoint(json_object_get(top, "root"), &v->root))
@@ -216,9 +215,9 @@ bool path_view_parse(struct path_view *v, const char *body, size_t n, const char
     json_t *top = load(body, n);
 
     memset(v, 0, sizeof *v);
-    *why = top == NULL ? "no JSON" : get_view(top, v);
+    *why = !top ? "no JSON" : get_view(top, v);
     json_decref(top);
-    return *why == NULL;
+    return !*why;
 }
 
 bool path_summary_parse(const char *body, size_t n, char name[PATH_NAME_MAX + 1], bool *is_up)
@@ -226,8 +225,7 @@ bool path_summary_parse(const char *body, size_t n, char name[PATH_NAME_MAX + 1]
     json_t *top = load(body, n);
     const char *text = json_string_value(json_object_get(top, "name"));
     const char *state = json_string_value(json_object_get(top, "state"));
-    bool ok = text != NULL && strlen(text) <= PATH_NAME_MAX && state != NULL &&
-              json_object_get(top, "leaves") == NULL;
+    bool ok = text && strlen(text) <= PATH_NAME_MAX && state && !json_object_get(top, "leaves");
 
     if (ok) {
         memcpy(name, text, strlen(text) + 1);
@@ -260,11 +258,11 @@ char *path_problem_text(const char *body, size_t n, char *out, size_t out_bytes)
     const char *title = json_string_value(json_object_get(top, "title"));
     const char *detail = json_string_value(json_object_get(top, "detail"));
 
-    if (title != NULL || detail != NULL)
-        snprintf(out, out_bytes, "%s%s%s", title != NULL ? title : "",
-                 title != NULL && detail != NULL ? ": " : "", detail != NULL ? detail : "");
+    if (title || detail)
+        snprintf(out, out_bytes, "%s%s%s", title ? title : "", title && detail ? ": " : "",
+                 detail ? detail : "");
     else
-        snprintf(out, out_bytes, "%.*s", (int)(n < 200 ? n : 200), body != NULL ? body : "");
+        snprintf(out, out_bytes, "%.*s", (int)(n < 200 ? n : 200), body ? body : "");
     json_decref(top);
     return out;
 }
@@ -274,7 +272,7 @@ bool path_problem_is(const char *body, size_t n, const char *kind)
     static const char prefix[] = "urn:downpour:problem:";
     json_t *top = load(body, n);
     const char *type = json_string_value(json_object_get(top, "type"));
-    bool is = type != NULL && strncmp(type, prefix, sizeof prefix - 1) == 0 &&
+    bool is = type && strncmp(type, prefix, sizeof prefix - 1) == 0 &&
               strcmp(type + sizeof prefix - 1, kind) == 0;
 
     json_decref(top);

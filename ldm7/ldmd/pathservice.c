@@ -93,7 +93,7 @@ static size_t leaves_there(const struct pathservice *p)
 {
     size_t n = 0;
 
-    for (const struct leaf *l = p->leaves; l != NULL; l = l->next)
+    for (const struct leaf *l = p->leaves; l; l = l->next)
         n += l->there == LEAF_PRESENT;
     return n;
 }
@@ -105,10 +105,10 @@ static void leave(struct pathservice *p)
 {
     if (--p->depth > 0)
         return;
-    for (struct leaf **at = &p->leaves; *at != NULL;) {
+    for (struct leaf **at = &p->leaves; *at;) {
         struct leaf *l = *at;
 
-        if (l->wants != NULL || l->there != LEAF_ABSENT || l == p->sent.leaf) {
+        if (l->wants || l->there != LEAF_ABSENT || l == p->sent.leaf) {
             at = &l->next;
             continue;
         }
@@ -121,7 +121,7 @@ static struct leaf *find_leaf(const struct pathservice *p, const struct path_end
 {
     struct leaf *l = p->leaves;
 
-    while (l != NULL && !path_endpoint_equal(&l->at, at))
+    while (l && !path_endpoint_equal(&l->at, at))
         l = l->next;
     return l;
 }
@@ -130,13 +130,13 @@ static struct leaf *get_leaf(struct pathservice *p, const struct path_endpoint *
 {
     struct leaf *l = find_leaf(p, at), **end = &p->leaves;
 
-    if (l != NULL)
+    if (l)
         return l;
     l = calloc(1, sizeof *l);
-    if (l == NULL)
+    if (!l)
         return NULL;
     l->at = *at;
-    while (*end != NULL)
+    while (*end)
         end = &(*end)->next;
     *end = l;
     return l;
@@ -149,10 +149,10 @@ static void tell(struct pathservice *p, struct leaf *l, uint64_t since, enum pat
         struct want **at = &l->wants, *w;
         void *user;
 
-        while (*at != NULL && ((*at)->told || (*at)->since_ns > since))
+        while (*at && ((*at)->told || (*at)->since_ns > since))
             at = &(*at)->next;
         w = *at;
-        if (w == NULL)
+        if (!w)
             return;
         user = w->user;
         w->told = true;
@@ -167,13 +167,13 @@ static void tell(struct pathservice *p, struct leaf *l, uint64_t since, enum pat
 
 static void tell_all(struct pathservice *p, enum path_verdict v)
 {
-    for (struct leaf *l = p->leaves; l != NULL; l = l->next)
+    for (struct leaf *l = p->leaves; l; l = l->next)
         tell(p, l, NEVER, v);
 }
 
 static bool is_served(const struct leaf *l)
 {
-    for (const struct want *w = l->wants; w != NULL; w = w->next)
+    for (const struct want *w = l->wants; w; w = w->next)
         if (w->told)
             return true;
     return false;
@@ -181,7 +181,7 @@ static bool is_served(const struct leaf *l)
 
 static bool is_anybody_served(const struct pathservice *p)
 {
-    for (const struct leaf *l = p->leaves; l != NULL; l = l->next)
+    for (const struct leaf *l = p->leaves; l; l = l->next)
         if (is_served(l))
             return true;
     return false;
@@ -191,7 +191,7 @@ static size_t count_wants(const struct leaf *l)
 {
     size_t n = 0;
 
-    for (const struct want *w = l->wants; w != NULL; w = w->next)
+    for (const struct want *w = l->wants; w; w = w->next)
         n++;
     return n;
 }
@@ -200,7 +200,7 @@ static uint64_t first_waiting_ns(const struct leaf *l, uint64_t now)
 {
     uint64_t since = now;
 
-    for (const struct want *w = l->wants; w != NULL; w = w->next)
+    for (const struct want *w = l->wants; w; w = w->next)
         if (!w->told && w->since_ns < since)
             since = w->since_ns;
     return since;
@@ -210,14 +210,14 @@ bool pathservice_want(struct pathservice *p, const struct path_endpoint *at, voi
                       uint64_t now)
 {
     struct want *w = calloc(1, sizeof *w);
-    struct leaf *l = w == NULL ? NULL : get_leaf(p, at);
+    struct leaf *l = !w ? NULL : get_leaf(p, at);
 
-    if (l == NULL) {
+    if (!l) {
         free(w);
         return false;
     }
     p->depth++;
-    if (l->wants == NULL) {
+    if (!l->wants) {
         l->due_ns = now;
         l->failures = l->missing = 0;
     }
@@ -234,15 +234,15 @@ bool pathservice_want(struct pathservice *p, const struct path_endpoint *at, voi
 void pathservice_unwant(struct pathservice *p, const void *user, uint64_t now)
 {
     p->depth++;
-    for (struct leaf *l = p->leaves; l != NULL; l = l->next)
-        for (struct want **at = &l->wants; *at != NULL; at = &(*at)->next) {
+    for (struct leaf *l = p->leaves; l; l = l->next)
+        for (struct want **at = &l->wants; *at; at = &(*at)->next) {
             struct want *w = *at;
 
             if (w->user != user)
                 continue;
             *at = w->next;
             free(w);
-            if (l->wants == NULL) {
+            if (!l->wants) {
                 l->due_ns = now;
                 l->failures = 0;
             }
@@ -267,10 +267,10 @@ static struct plan next_plan(const struct pathservice *p)
     if (!p->ready)
         return (struct plan){.step = p->path_step,
                              .due_ns = later(p->service_due_ns, p->path_due_ns)};
-    for (struct leaf *l = p->leaves; l != NULL; l = l->next) {
-        bool add = l->wants != NULL && !l->confirmed;
+    for (struct leaf *l = p->leaves; l; l = l->next) {
+        bool add = l->wants && !l->confirmed;
 
-        if ((add || (l->wants == NULL && l->there != LEAF_ABSENT)) && l->due_ns < best.due_ns)
+        if ((add || (!l->wants && l->there != LEAF_ABSENT)) && l->due_ns < best.due_ns)
             best = (struct plan){add ? STEP_ADD : STEP_REMOVE, l, l->due_ns};
     }
     best.due_ns = later(best.due_ns, p->service_due_ns);
@@ -299,7 +299,7 @@ bool pathservice_request(struct pathservice *p, uint64_t now, struct path_reques
         break;
     default: path_request_create(out, name, &p->cfg.root, p->cfg.rate_bps); break;
     }
-    if (plan.leaf == NULL)
+    if (!plan.leaf)
         p->path_tried_ns = now;
     p->sent = plan;
     p->sent_ns = now;
@@ -310,8 +310,8 @@ uint64_t pathservice_deadline(const struct pathservice *p)
 {
     uint64_t due = p->sent.step == STEP_NONE ? next_plan(p).due_ns : NEVER;
 
-    for (const struct leaf *l = p->leaves; l != NULL && !p->finishing; l = l->next)
-        for (const struct want *w = l->wants; w != NULL; w = w->next)
+    for (const struct leaf *l = p->leaves; l && !p->finishing; l = l->next)
+        for (const struct want *w = l->wants; w; w = w->next)
             if (!w->told && w->since_ns + p->cfg.timeout_ns < due)
                 due = w->since_ns + p->cfg.timeout_ns;
     return due;
@@ -320,11 +320,11 @@ uint64_t pathservice_deadline(const struct pathservice *p)
 void pathservice_tend(struct pathservice *p, uint64_t now)
 {
     p->depth++;
-    for (struct leaf *l = p->leaves; l != NULL && now >= p->cfg.timeout_ns; l = l->next) {
-        bool waited = l->wants != NULL;
+    for (struct leaf *l = p->leaves; l && now >= p->cfg.timeout_ns; l = l->next) {
+        bool waited = l->wants;
 
         tell(p, l, now - p->cfg.timeout_ns, PATH_TIMED_OUT);
-        if (waited && l->wants == NULL)
+        if (waited && !l->wants)
             l->due_ns = now;
     }
     leave(p);
@@ -348,7 +348,7 @@ static bool is_transient(const struct path_answer *a)
 static const char *answer_text(const struct path_answer *a, char *out, size_t out_bytes)
 {
     if (a->status == 0)
-        snprintf(out, out_bytes, "%s", a->why != NULL ? a->why : "no answer");
+        snprintf(out, out_bytes, "%s", a->why ? a->why : "no answer");
     else
         path_problem_text(a->body, a->body_bytes, out, out_bytes);
     return out;
@@ -361,7 +361,7 @@ static void log_answer(const struct pathservice *p, const struct leaf *about, co
     char at[PATH_ENDPOINT_TEXT];
 
     log_warn("Path service: %s: path=%s, endpoint=%s, status=%u, problem=\"%s\"", what, p->cfg.name,
-             path_endpoint_format(about != NULL ? &about->at : &p->cfg.root, at), status, text);
+             path_endpoint_format(about ? &about->at : &p->cfg.root, at), status, text);
 }
 
 /* Is the service itself out of reach? Then nothing else is asked for a while. */
@@ -415,21 +415,21 @@ static void take_view(struct pathservice *p, const struct path_view *v, uint64_t
 {
     char at[PATH_ENDPOINT_TEXT];
 
-    for (struct leaf *l = p->leaves; l != NULL; l = l->next) {
+    for (struct leaf *l = p->leaves; l; l = l->next) {
         const struct path_view_leaf *found = path_view_find(v, &l->at);
 
-        if (l->confirmed && (found == NULL || found->down)) {
-            log_warn("Path service: leaf %s: path=%s, endpoint=%s", found == NULL ? "lost" : "down",
+        if (l->confirmed && (!found || found->down)) {
+            log_warn("Path service: leaf %s: path=%s, endpoint=%s", !found ? "lost" : "down",
                      p->cfg.name, path_endpoint_format(&l->at, at));
             l->confirmed = false;
             l->due_ns = now;
         }
-        l->there = found != NULL ? LEAF_PRESENT : LEAF_ABSENT;
+        l->there = found ? LEAF_PRESENT : LEAF_ABSENT;
     }
     for (size_t i = 0; i < v->nleaves; i++) {
         struct leaf *l;
 
-        if (find_leaf(p, &v->leaves[i].at) != NULL || (l = get_leaf(p, &v->leaves[i].at)) == NULL)
+        if (find_leaf(p, &v->leaves[i].at) || !(l = get_leaf(p, &v->leaves[i].at)))
             continue;
         l->there = LEAF_PRESENT;
         l->due_ns = now + p->cfg.grace_ns;
@@ -505,7 +505,7 @@ static void on_path(struct pathservice *p, enum step step, const struct path_ans
                strcmp(v.name, p->cfg.name) != 0) {
         p->unsure = p->unsure || step == STEP_CREATE;
         path_fails(p, now);
-        log_answer(p, NULL, "senseless answer", a->status, why != NULL ? why : "of another path");
+        log_answer(p, NULL, "senseless answer", a->status, why ? why : "of another path");
     } else if (step == STEP_LOOK) {
         look(p, &v, now);
     } else {
@@ -543,7 +543,7 @@ static const char *why_unconfirmed(const struct pathservice *p, struct leaf *l,
     if (path_view_parse(&v, a->body, a->body_bytes, &why)) {
         found = path_view_find(&v, &l->at);
         why = strcmp(v.name, p->cfg.name) != 0 ? "of another path"
-              : found == NULL                  ? "without the leaf"
+              : !found                         ? "without the leaf"
               : found->down                    ? "the leaf is not served at present"
                                                : NULL;
     }
@@ -558,8 +558,8 @@ static void on_added(struct pathservice *p, struct leaf *l, const struct path_an
     char at[PATH_ENDPOINT_TEXT];
     const char *why = why_unconfirmed(p, l, a);
 
-    l->there = why == NULL ? LEAF_PRESENT : LEAF_UNSURE;
-    if (why == NULL) {
+    l->there = !why ? LEAF_PRESENT : LEAF_UNSURE;
+    if (!why) {
         l->confirmed = true;
         l->in_full = false;
         l->failures = l->missing = 0;
@@ -606,7 +606,7 @@ static void on_leaf(struct pathservice *p, enum step step, struct leaf *l,
                  leaves_there(p));
     } else {
         log_answer(p, l, "not removed", a->status, answer_text(a, text, sizeof text));
-        l->due_ns = l->wants != NULL ? now : now + REFUSED_PAUSE_NS;
+        l->due_ns = l->wants ? now : now + REFUSED_PAUSE_NS;
     }
 }
 
@@ -649,7 +649,7 @@ struct pathservice *pathservice_new(const struct path_config *config, uint64_t n
 {
     struct pathservice *p = calloc(1, sizeof *p);
 
-    if (p == NULL)
+    if (!p)
         return NULL;
     p->cfg = *config;
     p->path_step = STEP_CREATE;
@@ -659,11 +659,11 @@ struct pathservice *pathservice_new(const struct path_config *config, uint64_t n
 
 void pathservice_free(struct pathservice *p)
 {
-    if (p == NULL)
+    if (!p)
         return;
-    for (struct leaf *l = p->leaves, *next; l != NULL; l = next) {
+    for (struct leaf *l = p->leaves, *next; l; l = next) {
         next = l->next;
-        for (struct want *w = l->wants, *after; w != NULL; w = after) {
+        for (struct want *w = l->wants, *after; w; w = after) {
             after = w->next;
             free(w);
         }

@@ -77,10 +77,10 @@ static void drop_first(struct peer *p)
     struct peer_msg *m = p->first;
 
     p->first = m->next;
-    if (p->first == NULL)
+    if (!p->first)
         p->last = &p->first;
     p->out_messages--;
-    if (m->queue != NULL)
+    if (m->queue)
         pq_release(m->queue, &m->view);
     free(m);
 }
@@ -88,7 +88,7 @@ static void drop_first(struct peer *p)
 void peer_close(struct peer *p)
 {
     rpc_stream_end(&p->in);
-    while (p->first != NULL)
+    while (p->first)
         drop_first(p);
     p->out_bytes = 0;
     if (p->fd >= 0)
@@ -105,7 +105,7 @@ static ssize_t read_some(struct peer *p, size_t *asked, char *why, size_t why_by
     int rc;
 
     /* Small rests go through the buffer, together with what follows them. */
-    if (direct != NULL && max >= PEER_READ_BYTES / 8) {
+    if (direct && max >= PEER_READ_BYTES / 8) {
         *asked = max;
         n = recv(p->fd, direct, max, 0);
         rc = n > 0 ? rpc_stream_direct_done(&p->in, (size_t)n) : 0;
@@ -152,7 +152,7 @@ static int gather(const struct peer *p, struct iovec *iov)
 {
     int n = 0;
 
-    for (const struct peer_msg *m = p->first; m != NULL && n < IOV_BATCH; m = m->next)
+    for (const struct peer_msg *m = p->first; m && n < IOV_BATCH; m = m->next)
         for (int i = m->at; i < m->niov && n < IOV_BATCH; i++)
             iov[n++] = m->iov[i];
     return n;
@@ -162,7 +162,7 @@ static void written(struct peer *p, size_t n)
 {
     p->out_bytes -= n;
     p->bytes_out += n;
-    while (p->first != NULL) {
+    while (p->first) {
         struct peer_msg *m = p->first;
 
         while (m->at < m->niov && n >= m->iov[m->at].iov_len)
@@ -178,7 +178,7 @@ static void written(struct peer *p, size_t n)
 
 int peer_write(struct peer *p, uint64_t now)
 {
-    while (p->first != NULL) {
+    while (p->first) {
         struct iovec iov[IOV_BATCH];
         struct msghdr h = {.msg_iov = iov, .msg_iovlen = (size_t)gather(p, iov)};
         ssize_t n = sendmsg(p->fd, &h, MSG_NOSIGNAL);
@@ -197,7 +197,7 @@ int peer_write(struct peer *p, uint64_t now)
 
 bool peer_has_output(const struct peer *p)
 {
-    return p->first != NULL;
+    return p->first;
 }
 
 bool peer_has_room(const struct peer *p)
@@ -209,7 +209,7 @@ static struct peer_msg *new_msg(size_t head_max)
 {
     struct peer_msg *m = calloc(1, sizeof *m + head_max);
 
-    if (m == NULL)
+    if (!m)
         abort();
     return m;
 }
@@ -246,7 +246,7 @@ uint32_t peer_call(struct peer *p, uint32_t vers, uint32_t proc,
 
     xout_init(&x, buf, sizeof buf);
     rpc_begin_call(&x, p->next_xid, vers, proc);
-    if (args != NULL)
+    if (args)
         args(&x, arg);
     enqueue_small(p, &x);
     return p->next_xid++;
@@ -260,7 +260,7 @@ void peer_reply(struct peer *p, uint32_t xid, void (*body)(struct xout *x, const
 
     xout_init(&x, buf, sizeof buf);
     rpc_begin_reply(&x, xid, RPC_SUCCESS);
-    if (body != NULL)
+    if (body)
         body(&x, arg);
     enqueue_small(p, &x);
 }

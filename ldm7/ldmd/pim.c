@@ -27,8 +27,8 @@ struct pim {
 bool pim_path(char *out, size_t out_bytes, const char *queue, const char *feed)
 {
     const char *slash = strrchr(queue, '/');
-    int dir = slash == NULL ? 1 : (int)(slash - queue);
-    int n = snprintf(out, out_bytes, "%.*s/%s.pim", dir, slash == NULL ? "." : queue, feed);
+    int dir = !slash ? 1 : (int)(slash - queue);
+    int n = snprintf(out, out_bytes, "%.*s/%s.pim", dir, !slash ? "." : queue, feed);
 
     return n > 0 && (size_t)n < out_bytes;
 }
@@ -84,7 +84,7 @@ static int resize(struct pim *p, uint64_t capacity)
         return -1;
     keep = h.count < capacity ? h.count : capacity;
     ring = calloc(capacity, SIG_BYTES);
-    if (ring == NULL)
+    if (!ring)
         return -1;
     for (uint64_t i = 0; i < keep; i++)
         if (pread(p->fd, ring + SIG_BYTES * i, SIG_BYTES, slot_at(p, &h, h.count - keep + i)) !=
@@ -125,7 +125,7 @@ struct pim *pim_open(const char *path, bool writable, uint32_t capacity, bool *r
     bool ignored;
     int keep;
 
-    if (p == NULL)
+    if (!p)
         return NULL;
     p->writable = writable;
     p->fd = open(path, (writable ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC, 0644);
@@ -135,7 +135,7 @@ struct pim *pim_open(const char *path, bool writable, uint32_t capacity, bool *r
         goto fail;
     p->capacity =
         st.st_size > (off_t)HEAD_BYTES ? ((uint64_t)st.st_size - HEAD_BYTES) / SIG_BYTES : 0;
-    if (writable && make_usable(p, capacity, reset != NULL ? reset : &ignored) < 0)
+    if (writable && make_usable(p, capacity, reset ? reset : &ignored) < 0)
         goto fail;
     lock(p, F_UNLCK);
     return p;
@@ -150,7 +150,7 @@ fail:
 
 void pim_close(struct pim *p)
 {
-    if (p == NULL)
+    if (!p)
         return;
     close(p->fd);
     free(p);

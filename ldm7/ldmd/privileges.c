@@ -43,7 +43,7 @@ int privileges_drop(const char *user, char *why, size_t why_bytes)
 
     errno = 0;
     p = getpwnam(user);
-    if (p == NULL) {
+    if (!p) {
         snprintf(why, why_bytes, "there is no user \"%s\"%s%s", user, errno != 0 ? ": " : "",
                  errno != 0 ? strerror(errno) : "");
         return -1;

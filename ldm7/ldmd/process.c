@@ -64,7 +64,7 @@ int mldm_accept(int control_fd, struct mldm_request *request)
     if (recvmsg(control_fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != (ssize_t)sizeof req)
         return -1;
     c = CMSG_FIRSTHDR(&m);
-    if (c != NULL && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+    if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
         c->cmsg_len == CMSG_LEN(sizeof(int)))
         memcpy(&fd, CMSG_DATA(c), sizeof fd);
     if (fd >= 0 && req.magic != MLDM_MAGIC) {
@@ -80,10 +80,10 @@ static void read_line(const char *path, char *out, size_t out_bytes)
 {
     FILE *f = fopen(path, "re");
 
-    if (f == NULL || fgets(out, (int)out_bytes, f) == NULL)
+    if (!f || !fgets(out, (int)out_bytes, f))
         snprintf(out, out_bytes, "not known");
     out[strcspn(out, "\n")] = '\0';
-    if (f != NULL)
+    if (f)
         fclose(f);
 }
 

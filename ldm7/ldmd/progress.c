@@ -24,7 +24,7 @@ static void grow(struct progress *p, uint32_t count)
     if (bigger.cap == p->cap)
         return;
     bigger.cells = calloc(bigger.cap, sizeof *bigger.cells);
-    if (bigger.cells == NULL)
+    if (!bigger.cells)
         abort();
     for (uint32_t i = 0; i < p->count; i++)
         *cell(&bigger, p->first + i) = *cell(p, p->first + i);
@@ -106,8 +106,8 @@ void progress_settled(struct progress *p, uint32_t index, const struct pq_signat
         return;
     c = cell(p, index);
     c->settled = true;
-    c->has_sig = sig != NULL;
-    if (sig != NULL)
+    c->has_sig = sig;
+    if (sig)
         c->sig = *sig;
     while (p->count > 0 && cell(p, p->first)->settled)
         pass_first(p);

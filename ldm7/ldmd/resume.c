@@ -17,7 +17,7 @@
 bool resume_path(char *out, size_t out_bytes, const char *queue, const struct conf_request *req)
 {
     const char *slash = strrchr(queue, '/');
-    int dir = slash == NULL ? 1 : (int)(slash - queue), n;
+    int dir = !slash ? 1 : (int)(slash - queue), n;
     struct pq_signature sig;
     char text[1024], hex[33], feed[FEEDTYPE_TEXT_MAX];
 
@@ -25,7 +25,7 @@ bool resume_path(char *out, size_t out_bytes, const char *queue, const struct co
                  feedtype_format(req->feed, feed, sizeof feed), req->ere);
     if (n < 0 || (size_t)n >= sizeof text || !digest_of(text, (size_t)n, &sig))
         return false;
-    n = snprintf(out, out_bytes, "%.*s/.%s.info", dir, slash == NULL ? "." : queue,
+    n = snprintf(out, out_bytes, "%.*s/.%s.info", dir, !slash ? "." : queue,
                  signature_format(&sig, hex));
     return n > 0 && (size_t)n < out_bytes;
 }
@@ -36,7 +36,7 @@ char *resume_format(const struct pq_info *info, char *out, size_t out_bytes)
     time_t at = info->creation.tv_sec;
     struct tm tm;
 
-    if (gmtime_r(&at, &tm) == NULL || strftime(when, sizeof when, "%Y%m%dT%H%M%S", &tm) == 0)
+    if (!gmtime_r(&at, &tm) || strftime(when, sizeof when, "%Y%m%dT%H%M%S", &tm) == 0)
         snprintf(when, sizeof when, "19700101T000000");
     snprintf(out, out_bytes, "{%s.%06ld,%s,%u,{%zu,%s},%u,{%zu,%s},%s}", when,
              (long)info->creation.tv_usec, feedtype_format(info->feedtype, feed, sizeof feed),
@@ -85,7 +85,7 @@ static bool take_time(const char **at, struct timeval *out)
     const char *dot = strptime(*at, "%Y%m%dT%H%M%S", &tm);
     uint32_t usec;
 
-    if (dot == NULL || !take(&dot, '.') || !take_u32(&dot, &usec) || usec > 999999)
+    if (!dot || !take(&dot, '.') || !take_u32(&dot, &usec) || usec > 999999)
         return false;
     *at = dot;
     out->tv_sec = timegm(&tm);
@@ -129,11 +129,11 @@ bool resume_load(const char *path, struct pq_info *out, struct timeval *written)
     struct stat st;
     bool found = false;
 
-    if (f == NULL)
+    if (!f)
         return false;
-    while (!found && fgets(line, sizeof line, f) != NULL)
+    while (!found && fgets(line, sizeof line, f))
         found = line[0] == '{' && resume_parse(line, out);
-    if (written != NULL && fstat(fileno(f), &st) == 0)
+    if (written && fstat(fileno(f), &st) == 0)
         *written = (struct timeval){st.st_mtim.tv_sec, st.st_mtim.tv_nsec / 1000};
     fclose(f);
     return found;

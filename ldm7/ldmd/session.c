@@ -41,7 +41,7 @@ bool session_add_missed(struct session *s, uint32_t index)
         size_t cap = s->cap == 0 ? 64 : 2 * s->cap;
         uint32_t *bigger = realloc(s->missed, cap * sizeof *bigger);
 
-        if (bigger == NULL)
+        if (!bigger)
             abort();
         s->missed = bigger;
         s->cap = cap;
@@ -67,11 +67,11 @@ bool session_path(char *out, size_t out_bytes, const char *queue, const char *ho
                   const char *feed)
 {
     const char *slash = strrchr(queue, '/');
-    int dir = slash == NULL ? 1 : (int)(slash - queue);
-    int n = snprintf(out, out_bytes, "%.*s/%s:%u_%s.yaml", dir, slash == NULL ? "." : queue, host,
-                     port, feed);
+    int dir = !slash ? 1 : (int)(slash - queue);
+    int n =
+        snprintf(out, out_bytes, "%.*s/%s:%u_%s.yaml", dir, !slash ? "." : queue, host, port, feed);
 
-    return n > 0 && (size_t)n < out_bytes && strchr(host, '/') == NULL;
+    return n > 0 && (size_t)n < out_bytes && !strchr(host, '/');
 }
 
 void session_load(struct session *s, const char *path)
@@ -79,9 +79,9 @@ void session_load(struct session *s, const char *path)
     FILE *f = fopen(path, "re");
     char line[256];
 
-    if (f == NULL)
+    if (!f)
         return;
-    while (fgets(line, sizeof line, f) != NULL) {
+    while (fgets(line, sizeof line, f)) {
         line[strcspn(line, "\r\n")] = '\0';
         if (strncmp(line, LAST, strlen(LAST)) == 0 &&
             signature_parse(line + strlen(LAST), &s->last))

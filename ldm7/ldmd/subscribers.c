@@ -65,7 +65,7 @@ bool subscribers_authorize(struct subscribers *s, struct in_addr peer)
     bool ok = false;
 
     inet_ntop(AF_INET, &peer, text, sizeof text);
-    for (const struct channel *c = s->channels; c != NULL && !ok; c = c->next)
+    for (const struct channel *c = s->channels; c && !ok; c = c->next)
         ok = c->addr.s_addr == peer.s_addr && !c->waits;
     ok = ok || conf_allowed(s->opt->conf, s->entry->feed, &name, 1) == s->entry->feed;
     if (ok)
@@ -85,7 +85,7 @@ static void close_channel(struct channel *c)
     s->nchannels--;
     if (c->leased)
         addresses_give_back(s->addresses, c->addr);
-    if (s->path != NULL)
+    if (s->path)
         pathservice_unwant(s->path, c, s->loop->now_ns);
     loop_del(s->loop, &c->src);
     close(fd);
@@ -149,12 +149,12 @@ static uint32_t new_channel(struct subscribers *s, int fd, const struct mldm_req
 {
     struct channel *c = calloc(1, sizeof *c);
 
-    if (c == NULL)
+    if (!c)
         return LDM7_SYSTEM;
     *c = (struct channel){.owner = s,
                           .addr = req->subscriber,
                           .leased = req->wants_address,
-                          .waits = req->wants_leaf && s->path != NULL};
+                          .waits = req->wants_leaf && s->path};
     if (s->nchannels >= CHANNELS_MAX ||
         (c->leased && !addresses_take(s->addresses, req->endpoint, &c->addr))) {
         log_warn("no address left for another subscriber of %s: %s", s->feed, req->endpoint);
@@ -229,8 +229,8 @@ static bool open_path(struct subscribers *s)
     }
     log_note("Path service: %s: path=%s, rate_bps=%lu", set->path_service, cfg.name, cfg.rate_bps);
     s->path = pathservice_new(&cfg, s->loop->now_ns);
-    s->client = s->path == NULL ? NULL : pathclient_open(s->loop, set, s->path);
-    return s->client != NULL;
+    s->client = !s->path ? NULL : pathclient_open(s->loop, set, s->path);
+    return s->client;
 }
 
 struct subscribers *subscribers_open(struct loop *loop, const struct options *opt,
@@ -239,7 +239,7 @@ struct subscribers *subscribers_open(struct loop *loop, const struct options *op
 {
     struct subscribers *s = calloc(1, sizeof *s);
 
-    if (s == NULL)
+    if (!s)
         return NULL;
     *s = (struct subscribers){.loop = loop,
                               .opt = opt,
@@ -248,7 +248,7 @@ struct subscribers *subscribers_open(struct loop *loop, const struct options *op
                               .control_src = {.fd = -1},
                               .addresses = addresses_new(entry->fmtp_addr, entry->subnet_len)};
     feedtype_format(entry->feed, s->feed, sizeof s->feed);
-    if (s->addresses != NULL && open_path(s) &&
+    if (s->addresses && open_path(s) &&
         loop_add(loop, &s->control_src, control_fd, EPOLLIN, on_control, s) == 0)
         return s;
     log_error("cannot serve the subscribers of %s", s->feed);
@@ -258,7 +258,7 @@ struct subscribers *subscribers_open(struct loop *loop, const struct options *op
 
 uint64_t subscribers_tend(struct subscribers *s, uint64_t now)
 {
-    return s->client == NULL ? LOOP_FOREVER : pathclient_tend(s->client, now);
+    return !s->client ? LOOP_FOREVER : pathclient_tend(s->client, now);
 }
 
 static void end_path(struct subscribers *s)
@@ -279,11 +279,11 @@ static void end_path(struct subscribers *s)
 void subscribers_close(struct subscribers *s)
 {
     loop_del(s->loop, &s->control_src);
-    for (struct channel *c = s->channels, *next; c != NULL; c = next) {
+    for (struct channel *c = s->channels, *next; c; c = next) {
         next = c->next;
         close_channel(c);
     }
-    if (s->client != NULL)
+    if (s->client)
         end_path(s);
     pathclient_close(s->client);
     pathservice_free(s->path);

@@ -77,7 +77,7 @@ static bool granted(struct upstream *u, const struct rpc_msg *m, struct ldm6_rep
     unsigned ended = 0;
     bool changed = reduce(u, &r->cls);
 
-    if (!changed && !notify && u->env->opt->conf->set.anti_dos && u->env->feeds != NULL) {
+    if (!changed && !notify && u->env->opt->conf->set.anti_dos && u->env->feeds) {
         changed = !feeds_enter(u->env->feeds, u->peer.addr, &r->cls, &ended);
         why = "what this address is not being sent already";
     }
@@ -286,7 +286,7 @@ void up6_end(struct upstream *u)
     if (u->coming.waits)
         pq_release(u->queue, &u->coming.view);
     u->coming.waits = false;
-    if (u->env->feeds != NULL)
+    if (u->env->feeds)
         feeds_leave(u->env->feeds, getpid());
     matcher_free(&u->match);
 }

@@ -101,7 +101,7 @@ static const struct conf_multicast *find_entry(const struct conf *c, uint32_t fe
 
         if (m->feed == feed)
             return m;
-        if (found == NULL && m->feed != 0 && (m->feed & ~feed) == 0)
+        if (!found && m->feed != 0 && (m->feed & ~feed) == 0)
             found = m;
     }
     return found;
@@ -159,7 +159,7 @@ bool up7_subscribe(struct upstream *u, const struct rpc_msg *m, struct xin *args
     if (allowed == 0)
         return refuse(u, m->xid, LDM7_UNAUTH);
     u->entry = find_entry(c, allowed);
-    if (u->entry == NULL)
+    if (!u->entry)
         return refuse(u, m->xid, LDM7_NOENT);
     feedtype_format(u->entry->feed, u->feed_name, sizeof u->feed_name);
     if (!find_leaf(u, &s, &req))
@@ -265,7 +265,7 @@ static struct pim *get_pim(struct upstream *u)
 {
     char path[4096];
 
-    if (u->pim == NULL && pim_path(path, sizeof path, u->env->opt->queue, u->feed_name))
+    if (!u->pim && pim_path(path, sizeof path, u->env->opt->queue, u->feed_name))
         u->pim = pim_open(path, false, 0, NULL);
     return u->pim;
 }
@@ -276,8 +276,7 @@ static void answer_request(struct upstream *u, uint32_t index)
     struct pq_view v;
     char line[PRODUCT_LINE_MAX];
 
-    if (get_pim(u) == NULL || !pim_get(u->pim, index, &sig) ||
-        pq_find(u->queue, &sig, &v) != PQ_OK) {
+    if (!get_pim(u) || !pim_get(u->pim, index, &sig) || pq_find(u->queue, &sig, &v) != PQ_OK) {
         log_warn("%s: no such product: index=%u", u->peer.host, index);
         peer_call(&u->peer, LDM_VERS7, LDM7_NO_SUCH_PRODUCT, put_u32, &index);
         return;

@@ -14,7 +14,7 @@ bool upstream_open_queue(struct upstream *u)
 {
     enum pq_status st;
 
-    if (u->queue != NULL)
+    if (u->queue)
         return true;
     st = pq_open(u->env->opt->queue, false, &u->queue);
     if (st == PQ_OK)
@@ -211,7 +211,7 @@ int upstream_run(const struct upstream_env *env, int fd)
                             .product_abort = product_abort,
                             .block_begin = block_begin};
 
-    if (u == NULL || loop_open(&u->loop) < 0)
+    if (!u || loop_open(&u->loop) < 0)
         return 1;
     sink.ctx = u;
     u->env = env;
@@ -233,7 +233,7 @@ int upstream_run(const struct upstream_env *env, int fd)
     loop_del(&u->loop, &u->peer_src);
     peer_close(&u->peer);
     loop_del(&u->loop, &u->queue_src);
-    if (u->queue != NULL)
+    if (u->queue)
         pq_close(u->queue);
     loop_close(&u->loop);
     free(u);

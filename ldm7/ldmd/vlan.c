@@ -86,8 +86,8 @@ bool vlan_address_of(const char *interface, struct in_addr *out)
 
     if (getifaddrs(&list) < 0)
         return false;
-    for (i = list; i != NULL && !found; i = i->ifa_next)
-        if (i->ifa_addr != NULL && i->ifa_addr->sa_family == AF_INET &&
+    for (i = list; i && !found; i = i->ifa_next)
+        if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET &&
             strcmp(i->ifa_name, interface) == 0) {
             memcpy(out, &((struct sockaddr_in *)(void *)i->ifa_addr)->sin_addr, sizeof *out);
             found = true;

@@ -28,11 +28,11 @@ uint32_t xin_u32(struct xin *x)
 void xin_opaque(struct xin *x, void *out, size_t n)
 {
     if (!xin_take(x, n + xdr_pad(n))) {
-        if (out != NULL)
+        if (out)
             memset(out, 0, n);
         return;
     }
-    if (out != NULL)
+    if (out)
         memcpy(out, x->p, n);
     x->p += n + xdr_pad(n);
 }
@@ -54,7 +54,7 @@ void xin_string(struct xin *x, char *out, uint32_t max)
         return;
     }
     out[n] = '\0';
-    if (memchr(out, '\0', n) != NULL)
+    if (memchr(out, '\0', n))
         x->st = XIN_BAD;
 }
 
@@ -84,7 +84,7 @@ void xout_u32(struct xout *x, uint32_t v)
     uint8_t *at = xout_room(x, 4);
 
     v = htonl(v);
-    if (at != NULL)
+    if (at)
         memcpy(at, &v, 4);
 }
 
@@ -92,7 +92,7 @@ void xout_opaque(struct xout *x, const void *bytes, size_t n)
 {
     uint8_t *at = xout_room(x, n + xdr_pad(n));
 
-    if (at == NULL)
+    if (!at)
         return;
     if (n > 0)
         memcpy(at, bytes, n);

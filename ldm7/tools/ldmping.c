@@ -82,7 +82,7 @@ int main(int argc, char **argv)
             tool_usage("found more hosts than %d", HOSTS_MAX);
         switch (opt) {
         case 'h':
-            if (optarg == NULL) /* --help */
+            if (!optarg) /* --help */
                 tool_option('h', help);
             hosts[n++] = optarg;
             break;

@@ -69,7 +69,7 @@ static void *load(struct job *j, const char *name, struct pq_view *v)
     if (st.st_size > 0)
         at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     close(fd);
-    if (at == MAP_FAILED || !digest_of(at == NULL ? "" : at, v->info.size, &v->info.signature)) {
+    if (at == MAP_FAILED || !digest_of(!at ? "" : at, v->info.size, &v->info.signature)) {
         log_error("cannot read \"%s\": %s", name, strerror(errno));
         exit(TOOL_SYSTEM);
     }
@@ -88,7 +88,7 @@ static bool send_all(struct job *j, char **names, int n)
         ok = push_product(&j->push, &v);
         if (!ok)
             client_disconnect(&j->push.c); /* nothing refers to the data any more */
-        if (at != NULL)
+        if (at)
             munmap(at, v.info.size);
     }
     return ok && push_taken(&j->push);
@@ -106,7 +106,7 @@ int main(int argc, char **argv)
     while ((opt = getopt_long(argc, argv, "h:P:f:s:t:vxl:", options, NULL)) != -1) {
         switch (opt) {
         case 'h':
-            if (optarg == NULL) /* --help */
+            if (!optarg) /* --help */
                 tool_option('h', help);
             push->host = optarg;
             break;

@@ -196,7 +196,7 @@ int main(int argc, char **argv)
     while ((opt = getopt_long(argc, argv, "h:P:f:p:o:OT:t:vxl:", options, NULL)) != -1) {
         switch (opt) {
         case 'h':
-            if (optarg == NULL) /* --help */
+            if (!optarg) /* --help */
                 tool_option('h', help);
             j.host = optarg;
             break;

@@ -58,15 +58,15 @@ static bool name_is_valid(const char *name)
 static char *read_object(const char *path, const char *name, size_t *size)
 {
     FILE *file = fopen(path, "rb");
-    if (file == NULL) {
+    if (!file) {
         fprintf(stderr, "ctcp-load: %s: %s\n", path, strerror(errno));
         return NULL;
     }
     char *bytes = malloc(OBJECT_MAX);
-    *size = bytes != NULL ? fread(bytes, 1, OBJECT_MAX, file) : 0;
+    *size = bytes ? fread(bytes, 1, OBJECT_MAX, file) : 0;
     fclose(file);
     char *at = *size > 0 ? memmem(bytes, *size, PLACEHOLDER, NAME_SIZE) : NULL;
-    if (at == NULL) {
+    if (!at) {
         fprintf(stderr, "ctcp-load: %s: not the object of ctcp.bpf.c; valid: ctcp.bpf.o\n", path);
         free(bytes);
         return NULL;
@@ -83,7 +83,7 @@ static struct bpf_object *load(const char *bytes, size_t size, unsigned cwnd, bo
 {
     struct bpf_object_open_opts options = {.sz = sizeof options, .object_name = "ctcp"};
     struct bpf_object *object = bpf_object__open_mem(bytes, size, &options);
-    if (object == NULL)
+    if (!object)
         return NULL;
     struct bpf_map *operations = NULL, *map;
     bool set = false;
@@ -92,15 +92,14 @@ static struct bpf_object *load(const char *bytes, size_t size, unsigned cwnd, bo
         size_t length = 0;
         if (bpf_map__type(map) == BPF_MAP_TYPE_STRUCT_OPS)
             operations = map;
-        else if (bpf_map__initial_value(map, &length) != NULL && length == sizeof cwnd)
+        else if (bpf_map__initial_value(map, &length) && length == sizeof cwnd)
             set = bpf_map__set_initial_value(map, &cwnd, sizeof cwnd) == 0;
     }
-    if (operations == NULL || !set ||
-        (linked && bpf_map__set_map_flags(operations, LINK_FLAG) != 0) ||
+    if (!operations || !set || (linked && bpf_map__set_map_flags(operations, LINK_FLAG) != 0) ||
         bpf_object__load(object) != 0)
         goto refused;
     *link = bpf_map__attach_struct_ops(operations);
-    if (*link == NULL)
+    if (!*link)
         goto refused;
     /* Before 1.2 libbpf fills the map in, but knows nothing of links. */
     bool links_itself = libbpf_major_version() > 1 || libbpf_minor_version() >= 2;
@@ -131,7 +130,7 @@ static int unregister(const char *name)
         if (bpf_obj_get_info_by_fd(fd, &info, &length) == 0 &&
             info.type == BPF_MAP_TYPE_STRUCT_OPS && info.value_size <= sizeof value &&
             bpf_map_lookup_elem(fd, &zero, value) == 0 &&
-            memmem(value, info.value_size, name, strlen(name) + 1) != NULL &&
+            memmem(value, info.value_size, name, strlen(name) + 1) &&
             bpf_map_delete_elem(fd, &zero) == 0)
             removed++;
         close(fd);
@@ -147,7 +146,7 @@ static int hold(const char *path, const char *name, unsigned cwnd, bool may_link
 {
     size_t size = 0;
     char *bytes = read_object(path, name, &size);
-    if (bytes == NULL)
+    if (!bytes)
         return 2;
     /* Blocked before it is registered: a signal then never ends us half-way. */
     sigset_t ends;
@@ -159,12 +158,12 @@ static int hold(const char *path, const char *name, unsigned cwnd, bool may_link
     int link_fd = -1;
     bool linked = may_link;
     struct bpf_object *object = load(bytes, size, cwnd, linked, &link, &link_fd);
-    if (object == NULL && may_link) {
+    if (!object && may_link) {
         linked = false;
         object = load(bytes, size, cwnd, linked, &link, &link_fd);
     }
     free(bytes);
-    if (object == NULL) {
+    if (!object) {
         fprintf(stderr, "ctcp-load: the kernel does not take %s: %s", path,
                 said[0] != '\0' ? said : "no reason given\n");
         return 1;
@@ -216,17 +215,17 @@ int main(int argc, char **argv)
         default: fputs(usage, stderr); return 2;
         }
     }
-    const char *named = gone != NULL ? gone : name;
-    if (named != NULL && !name_is_valid(named)) {
+    const char *named = gone ? gone : name;
+    if (named && !name_is_valid(named)) {
         fprintf(stderr, "ctcp-load: found name '%s'; valid: 'ctcp_' and 1 to 10 of a-z, 0-9\n",
                 named);
         return 2;
     }
-    bool holding = object != NULL && name != NULL && cwnd > 0;
-    if (optind != argc || (gone != NULL) == holding || (gone != NULL && (object || name || cwnd))) {
+    bool holding = object && name && cwnd > 0;
+    if (optind != argc || !gone == !holding || (gone && (object || name || cwnd))) {
         fputs(usage, stderr);
         return 2;
     }
     libbpf_set_print(keep);
-    return gone != NULL ? unregister(gone) : hold(object, name, (unsigned)cwnd, may_link);
+    return gone ? unregister(gone) : hold(object, name, (unsigned)cwnd, may_link);
 }

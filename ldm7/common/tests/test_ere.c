@@ -100,9 +100,9 @@ static void groups(void **state)
         for (unsigned g = 0; g < 4; g++) {
             const char *want = t[i].want[g];
 
-            if (want == NULL)
+            if (!want)
                 assert_null(spans[g].at);
-            else if (spans[g].at == NULL || spans[g].bytes != strlen(want) ||
+            else if (!spans[g].at || spans[g].bytes != strlen(want) ||
                      memcmp(spans[g].at, want, spans[g].bytes) != 0)
                 fail_msg("\"%s\" on \"%s\": group %u", t[i].pattern, t[i].text, g);
         }
@@ -193,8 +193,8 @@ static size_t lines_with(const char *path, const char *word)
     size_t n = 0;
 
     assert_non_null(f);
-    while (fgets(line, sizeof line, f) != NULL)
-        n += strstr(line, word) != NULL;
+    while (fgets(line, sizeof line, f))
+        n += strstr(line, word) ? 1 : 0;
     fclose(f);
     return n;
 }

@@ -97,7 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct pq_stats st;
     size_t piece, k;
 
-    if (queue == NULL)
+    if (!queue)
         open_once();
     if (size == 0)
         return 0;
@@ -109,7 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         int rc;
 
         k = size - i < piece ? size - i : piece;
-        if (to != NULL && data[0] & 4) {
+        if (to && data[0] & 4) {
             k = k < max ? k : max;
             memcpy(to, data + i, k);
             rc = rpc_stream_direct_done(&stream, k);

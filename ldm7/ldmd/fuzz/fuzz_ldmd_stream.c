@@ -91,7 +91,7 @@ static bool on_end(void *ctx)
     volatile uint8_t sum = 0;
 
     require(s->open);
-    for (size_t i = 0; s->region != NULL && i < s->size; i++)
+    for (size_t i = 0; s->region && i < s->size; i++)
         sum = (uint8_t)(sum + s->region[i]);
     (void)sum;
     free(s->region);
@@ -126,7 +126,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         int rc;
 
         k = size - i < piece ? size - i : piece;
-        if (to != NULL && data[0] & 8) {
+        if (to && data[0] & 8) {
             k = k < max ? k : max;
             memcpy(to, data + i, k);
             rc = rpc_stream_direct_done(&stream, k);
@@ -134,7 +134,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             rc = rpc_stream_feed(&stream, data + i, k);
         }
         if (rc < 0) {
-            require(stream.error != NULL);
+            require(stream.error);
             break;
         }
     }

@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     log_set_level(LOG_LVL_ERROR);
     told = 0;
-    if (p == NULL || !pathservice_want(p, &leaf, p, 0) || !pathservice_request(p, 0, &r))
+    if (!p || !pathservice_want(p, &leaf, p, 0) || !pathservice_request(p, 0, &r))
         abort();
     if (!first) {
         answer(p, 201, made, sizeof made - 1, 0);

@@ -62,7 +62,7 @@ static void every_keyword(void **state)
     assert_int_equal(c.requests[0].port, 3880);
     assert_int_equal(c.requests[1].feed, 0xbfffffff);
     assert_int_equal(c.requests[1].port, 388);
-    assert_true(c.allows[0].ok != NULL && c.allows[0].unless != NULL);
+    assert_true(c.allows[0].ok && c.allows[0].unless);
     assert_int_equal(c.naccepts, 1);
     assert_int_equal(c.multicasts[0].feed, 0x00800000);
     assert_int_equal(ntohs(c.multicasts[0].group.sin_port), 38800);
@@ -166,7 +166,7 @@ static void all_errors_at_once(void **state)
     assert_int_equal(c.nerrors, n);
     for (size_t i = 0; i < n; i++) {
         snprintf(want, sizeof want, "test.conf:%zu: found \"%s\"", i + 1, bad[i].found);
-        if (strstr(messages, want) == NULL)
+        if (!strstr(messages, want))
             fail_msg("no message begins with: %s\nmessages:\n%s", want, messages);
     }
     conf_free(&c);

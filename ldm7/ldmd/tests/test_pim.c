@@ -167,7 +167,7 @@ static void sessions(void **state)
 static int setup(void **state)
 {
     (void)state;
-    if (mkdtemp(dir) == NULL)
+    if (!mkdtemp(dir))
         return -1;
     snprintf(path, sizeof path, "%s/EXP.pim", dir);
     return 0;

@@ -201,7 +201,7 @@ static void stream_direct(void **state)
     assert_int_equal(rpc_stream_feed(&f->stream, bytes, at), 0);
     while (at < n) {
         to = rpc_stream_direct(&f->stream, &max);
-        if (to == NULL) {
+        if (!to) {
             assert_int_equal(rpc_stream_feed(&f->stream, bytes + at, 1), 0);
             at++;
             continue;
@@ -302,7 +302,7 @@ static void stream_refuses(void **state)
         size_t n;
 
         snprintf(text, sizeof text, "%s", hostile[i]);
-        if (strstr(text, " 0 ") != NULL)
+        if (strstr(text, " 0 "))
             *strstr(text, " 0 ") = '\0';
         n = unhex(text, bytes);
         rpc_stream_init(&f->stream, &sink);

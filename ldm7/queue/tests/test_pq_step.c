@@ -251,7 +251,7 @@ static bool look(const struct scenario *s, struct pq *q, unsigned long at)
 {
     struct pq_view v;
     struct pq_stats st;
-    bool pinned = held.data != NULL, found = is_committed(q, NEW);
+    bool pinned = held.data, found = is_committed(q, NEW);
     unsigned first = 0, last = 0, count = 0;
     struct pollfd p = {.fd = pq_notify_fd(q), .events = POLLIN};
     if (found && poll(&p, 1, 5000) != 1)

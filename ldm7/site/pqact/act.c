@@ -18,7 +18,7 @@ void actor_use(struct actor *a, struct actconf *conf)
 {
     a->conf = conf;
     a->spans = realloc(a->spans, conf->spans * sizeof *a->spans);
-    if (a->spans == NULL)
+    if (!a->spans)
         abort();
 }
 
@@ -91,8 +91,8 @@ static bool write_fresh(int fd, const uint8_t *data, size_t bytes)
 
 static bool write_to(const struct target *t, const void *data, size_t bytes)
 {
-    return t->out != NULL ? output_write(t->outputs, t->out, data, bytes)
-                          : write_fresh(t->fresh->fd, data, bytes);
+    return t->out ? output_write(t->outputs, t->out, data, bytes)
+                  : write_fresh(t->fresh->fd, data, bytes);
 }
 
 static size_t stripped_bytes(const uint8_t *data, size_t bytes)
@@ -180,7 +180,7 @@ static bool to_file(struct job *j, const char *path)
     if (j->e->options & ACT_OVERWRITE)
         return overwrite(j, path);
     out = output_get(j->a->outputs, kind, path, strlen(path) + 1, NULL, j->why, sizeof j->why);
-    if (out == NULL)
+    if (!out)
         return false;
     if (write_and_close(j, out))
         return true;
@@ -196,7 +196,7 @@ static bool to_pipe(struct job *j, char *const *argv, const char *key, size_t ke
             output_get(j->a->outputs, OUTPUT_PIPE, key, key_bytes, argv, j->why, sizeof j->why);
         bool is_new;
 
-        if (out == NULL)
+        if (!out)
             return false;
         is_new = output_is_new(out);
         if (write_and_close(j, out))
@@ -296,10 +296,10 @@ void actor_product(struct actor *a, const struct pq_info *info, const uint8_t *d
         for (size_t i = 0; i < a->conf->n; i++) {
             const struct act_entry *e = &a->conf->entries[i];
 
-            if ((e->feed & info->feedtype) == 0 || (e->ere == NULL) != (others == 1))
+            if ((e->feed & info->feedtype) == 0 || (!e->ere) != (others == 1))
                 continue;
             memset(a->spans, 0, a->conf->spans * sizeof *a->spans);
-            if (e->ere != NULL &&
+            if (e->ere &&
                 ere_match_groups(e->ere, info->ident, a->spans, a->conf->spans) != ERE_YES)
                 continue;
             matched = true;

@@ -94,7 +94,7 @@ static const char *below(struct parser *p, const char *path)
 /* A `..` in the text is an error at once; what substitutions bring is refused later. */
 static bool climbs(const char *path)
 {
-    for (const char *p = path; p != NULL; p = strchr(p, '/')) {
+    for (const char *p = path; p; p = strchr(p, '/')) {
         p += *p == '/';
         if (strncmp(p, "..", 2) == 0 && (p[2] == '/' || p[2] == '\0'))
             return true;
@@ -106,7 +106,7 @@ static bool is_shell(const char *command)
 {
     static const char *const shells[] = {"sh",   "bash", "dash", "ash",  "ksh",
                                          "mksh", "zsh",  "csh",  "tcsh", "fish"};
-    const char *slash = strrchr(command, '/'), *name = slash != NULL ? slash + 1 : command;
+    const char *slash = strrchr(command, '/'), *name = slash ? slash + 1 : command;
 
     for (size_t i = 0; i < sizeof shells / sizeof shells[0]; i++)
         if (strcmp(name, shells[i]) == 0)
@@ -131,14 +131,14 @@ static bool safe_command(struct parser *p, const struct act_entry *e, char **wor
                      "text of the identifier would be read by a shell");
             return false;
         }
-        script = words[i][0] == '-' && strchr(words[i], 'c') != NULL;
+        script = words[i][0] == '-' && strchr(words[i], 'c');
     }
     return true;
 }
 
 static bool take_arguments(struct parser *p, struct act_entry *e, char **words, size_t n)
 {
-    unsigned groups = e->ere != NULL ? ere_groups(e->ere) : 0;
+    unsigned groups = e->ere ? ere_groups(e->ere) : 0;
     bool is_file = e->kind == ACT_FILE || e->kind == ACT_STDIOFILE;
     char why[200];
 
@@ -148,12 +148,12 @@ static bool take_arguments(struct parser *p, struct act_entry *e, char **words, 
         return false;
     }
     e->args = calloc(n, sizeof(struct template *));
-    if (e->args == NULL)
+    if (!e->args)
         abort();
     for (size_t i = 0; i < n; i++) {
         const char *text = words[i];
 
-        if (is_file && (text = below(p, text)) == NULL)
+        if (is_file && !(text = below(p, text)))
             return false;
         if (is_file && (*text == '\0' || climbs(text))) {
             complain(p, words[i], "the path of a file below the data directory, without ..", "%s",
@@ -161,7 +161,7 @@ static bool take_arguments(struct parser *p, struct act_entry *e, char **words, 
             return false;
         }
         e->args[e->nargs] = template_compile(text, groups, why, sizeof why);
-        if (e->args[e->nargs] == NULL) {
+        if (!e->args[e->nargs]) {
             complain(
                 p, words[i],
                 "\\1 to \\9, \\(10) to \\(99) up to the groups there are, (\\1:yyyy), %Y, (seq)",
@@ -243,15 +243,15 @@ static void take_entry(struct parser *p, char *text)
     if (!feedtype_parse(feed, &e.feed, why, sizeof why)) {
         char *valid = strstr(why, "; valid: ");
 
-        if (valid != NULL)
+        if (valid)
             *valid = '\0';
         complain(p, feed, "a feedtype such as NGRID, ANY or ANY-EXP", "%s", why);
     } else if (strcmp(pattern, "^_ELSE_$") != 0 &&
                ere_compile_groups(&e.ere, pattern, why, sizeof why) < 0) {
         complain(p, pattern, "an extended regular expression, or ^_ELSE_$", "%s", why);
-    } else if (e.ere != NULL && ere_groups(e.ere) > TEMPLATE_GROUPS_MAX) {
+    } else if (e.ere && ere_groups(e.ere) > TEMPLATE_GROUPS_MAX) {
         complain(p, pattern, "an expression with at most 99 groups", "%s", "");
-    } else if ((words = words_split(rest, &n, why, sizeof why)) == NULL) {
+    } else if (!(words = words_split(rest, &n, why, sizeof why))) {
         complain(p, rest, usage, "%s", why);
     } else if (p->c->n >= ENTRIES_MAX) {
         complain(p, feed, "at most 16384 entries", "%s", "");
@@ -264,10 +264,10 @@ static void take_entry(struct parser *p, char *text)
         return;
     }
     p->c->entries = realloc(p->c->entries, (p->c->n + 1) * sizeof e);
-    if (p->c->entries == NULL)
+    if (!p->c->entries)
         abort();
     p->c->entries[p->c->n++] = e;
-    if (e.ere != NULL && ere_groups(e.ere) + 1 > p->c->spans)
+    if (e.ere && ere_groups(e.ere) + 1 > p->c->spans)
         p->c->spans = ere_groups(e.ere) + 1;
 }
 
@@ -281,11 +281,11 @@ static void take_text(struct parser *p, char *text)
     char none[1] = "", *entry = none, *end = none; /* the entry under construction; its NUL */
     unsigned line = 0;
 
-    while (text != NULL) {
+    while (text) {
         char *next = strchr(text, '\n');
         bool continues = *text == ' ' || *text == '\t';
 
-        if (next != NULL)
+        if (next)
             *next++ = '\0';
         line++;
         text[strcspn(text, "\r")] = '\0';
@@ -319,7 +319,7 @@ int actconf_parse(struct actconf *c, const char *name, const char *text, const c
     struct parser p = {.c = c, .name = name, .data_dir = data_dir, .errors = errors};
     char *copy = strdup(text);
 
-    if (copy == NULL)
+    if (!copy)
         abort();
     *c = (struct actconf){.spans = 1};
     take_text(&p, copy);
@@ -334,9 +334,9 @@ int actconf_load(struct actconf *c, const char *path, const char *data_dir, FILE
     int rc;
 
     *c = (struct actconf){.spans = 1};
-    if (text == NULL) {
+    if (!text) {
         c->nerrors = 1;
-        if (errors != NULL)
+        if (errors)
             fprintf(errors, "%s: can not be read: %s; valid: a readable pqact.conf\n", path, why);
         return -1;
     }

@@ -28,7 +28,7 @@ void commands_init(struct commands *c, unsigned max, double timeout_s, const sig
 {
     *c = (struct commands){.max = max, .timeout_s = timeout_s, .waiting = *waiting, .stop = stop};
     c->children = calloc(max, sizeof *c->children);
-    if (c->children == NULL)
+    if (!c->children)
         abort();
 }
 
@@ -49,7 +49,7 @@ static int wait_for(struct commands *c, struct pollfd *p, uint64_t deadline_ns)
     uint64_t now = command_now_ns(), left = deadline_ns > now ? deadline_ns - now : 0;
     struct timespec t = {(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
 
-    return ppoll(p, p != NULL, &t, &c->waiting);
+    return ppoll(p, p ? 1 : 0, &t, &c->waiting);
 }
 
 bool command_wait_writable(struct commands *c, int fd, uint64_t deadline_ns)
@@ -78,7 +78,7 @@ static struct child *find(const struct commands *c, pid_t pid)
 
 bool command_runs(const struct commands *c, pid_t pid)
 {
-    return find(c, pid) != NULL;
+    return find(c, pid);
 }
 
 /* It has ended: forget it. */
@@ -112,7 +112,7 @@ void command_kill(struct commands *c, pid_t pid, const char *why)
     struct child *ch = find(c, pid);
     int status;
 
-    if (ch == NULL)
+    if (!ch)
         return;
     log_error("%s[%d] %s: killed", ch->name, (int)pid, why);
     kill(pid, SIGKILL);
@@ -127,7 +127,7 @@ bool command_wait(struct commands *c, pid_t pid)
     struct child *ch;
     int status;
 
-    while ((ch = find(c, pid)) != NULL) {
+    while ((ch = find(c, pid))) {
         if (waitpid(pid, &status, WNOHANG) == pid)
             return !ended(c, ch, status);
         if (*c->stop)
@@ -145,7 +145,7 @@ void command_unfed(struct commands *c, pid_t pid)
 {
     struct child *ch = find(c, pid);
 
-    if (ch != NULL)
+    if (ch)
         ch->fed = false;
 }
 
@@ -155,9 +155,9 @@ static pid_t oldest(const struct commands *c)
     const struct child *o = NULL;
 
     for (unsigned i = 0; i < c->n; i++)
-        if (!c->children[i].fed && (o == NULL || c->children[i].started_ns < o->started_ns))
+        if (!c->children[i].fed && (!o || c->children[i].started_ns < o->started_ns))
             o = &c->children[i];
-    return o != NULL ? o->pid : -1;
+    return o ? o->pid : -1;
 }
 
 /* Waits until there are less than max children. */

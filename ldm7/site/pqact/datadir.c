@@ -78,11 +78,11 @@ static int walk(int top, char *dir)
 {
     int at = fcntl(top, F_DUPFD_CLOEXEC, 0);
 
-    for (char *p = dir, *next; at >= 0 && p != NULL; p = next) {
+    for (char *p = dir, *next; at >= 0 && p; p = next) {
         int below, e;
 
         next = strchr(p, '/');
-        if (next != NULL)
+        if (next)
             *next++ = '\0';
         below = openat(at, p, DIRECTORY);
         if (below < 0 && errno == ENOENT && (mkdirat(at, p, 0777) == 0 || errno == EEXIST))

@@ -133,21 +133,21 @@ static void close_last(struct outputs *o)
 {
     struct output *last = o->list;
 
-    while (last != NULL && last->next != NULL)
+    while (last && last->next)
         last = last->next;
-    if (last != NULL && !output_close(o, last))
+    if (last && !output_close(o, last))
         log_error("a file can not be written: %s", strerror(errno));
 }
 
 void outputs_free(struct outputs *o)
 {
-    while (o->list != NULL)
+    while (o->list)
         close_last(o);
 }
 
 void outputs_flush(struct outputs *o)
 {
-    for (struct output *out = o->list; out != NULL; out = out->next)
+    for (struct output *out = o->list; out; out = out->next)
         if (!flush_buffer(out))
             log_error("\"%s\" can not be written: %s", out->key, strerror(errno));
 }
@@ -169,10 +169,10 @@ void outputs_make_room(struct outputs *o)
     commands_reap(o->commands);
     if (o->commands->n < o->commands->max)
         return;
-    for (struct output *out = o->list; out != NULL; out = out->next)
+    for (struct output *out = o->list; out; out = out->next)
         if (out->kind == OUTPUT_PIPE)
             last = out;
-    if (last != NULL)
+    if (last)
         output_close(o, last);
 }
 
@@ -205,15 +205,15 @@ struct output *output_get(struct outputs *o, enum output_kind kind, const char *
     bool opened;
 
     commands_reap(o->commands);
-    while (out != NULL && (out->kind != kind || out->key_bytes != key_bytes ||
-                           memcmp(out->key, key, key_bytes) != 0))
+    while (out && (out->kind != kind || out->key_bytes != key_bytes ||
+                   memcmp(out->key, key, key_bytes) != 0))
         out = out->next;
-    if (out != NULL && is_stale(o, out)) {
+    if (out && is_stale(o, out)) {
         if (!output_close(o, out))
             log_error("\"%s\" was removed with bytes not yet written: %s", key, strerror(errno));
         out = NULL;
     }
-    if (out != NULL) {
+    if (out) {
         unlink_output(o, out);
         out->next = o->list;
         o->list = out;
@@ -223,7 +223,7 @@ struct output *output_get(struct outputs *o, enum output_kind kind, const char *
     while (o->n >= o->max)
         close_last(o);
     out = calloc(1, sizeof *out + key_bytes + 1);
-    if (out == NULL)
+    if (!out)
         abort();
     *out = (struct output){.kind = kind, .fd = -1, .is_new = true, .key_bytes = key_bytes};
     memcpy(out->key, key, key_bytes);
@@ -233,7 +233,7 @@ struct output *output_get(struct outputs *o, enum output_kind kind, const char *
         opened = (out->fd = datadir_append(o->dir, key, err, err_bytes)) >= 0;
     if (kind == OUTPUT_BUFFERED && opened) {
         out->buffer = malloc(BUFFER_BYTES);
-        if (out->buffer == NULL)
+        if (!out->buffer)
             abort();
     }
     if (!opened) {

@@ -134,9 +134,9 @@ static void read_again(struct pqact *p)
     FILE *errors = open_memstream(&text, &n);
     int rc = actconf_load(&fresh, p->args->conf, p->args->data_dir, errors);
 
-    if (errors == NULL || fclose(errors) != 0)
+    if (!errors || fclose(errors) != 0)
         abort();
-    for (char *line = strtok_r(text, "\n", &save); line != NULL; line = strtok_r(NULL, "\n", &save))
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
         log_error("%s", line);
     free(text);
     if (rc < 0) {
@@ -176,7 +176,7 @@ static void heed_signals(struct pqact *p)
 static void process(struct pqact *p, const struct pq_view *v)
 {
     if ((v->info.feedtype & p->args->feed) != 0 && v->info.creation.tv_sec >= p->created_from &&
-        (p->args->pattern == NULL || ere_match(p->args->pattern, v->info.ident) == ERE_YES))
+        (!p->args->pattern || ere_match(p->args->pattern, v->info.ident) == ERE_YES))
         actor_product(&p->actor, &v->info, v->data);
     if (!state_put(&p->state, &v->info) && !p->state_failed) {
         log_error("the state file can not be written: %s", strerror(errno));
@@ -235,12 +235,12 @@ static int begin(struct pqact *p)
     char path[4096], why[4600];
     bool known;
 
-    if (p->args->state == NULL &&
+    if (!p->args->state &&
         snprintf(path, sizeof path, "%s.state", p->args->conf) >= (int)sizeof path) {
         log_error("\"%s.state\": %s", p->args->conf, strerror(ENAMETOOLONG));
         return TOOL_USAGE;
     }
-    if (state_open(&p->state, p->args->state != NULL ? p->args->state : path, &last, &known, why,
+    if (state_open(&p->state, p->args->state ? p->args->state : path, &last, &known, why,
                    sizeof why) < 0) {
         log_error("%s", why);
         return TOOL_SYSTEM;

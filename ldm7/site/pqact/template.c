@@ -33,7 +33,7 @@ enum { PART_MONTH_NAME = 2 };
 static struct piece *push(struct template *t, struct piece piece)
 {
     t->pieces = realloc(t->pieces, (t->n + 1) * sizeof *t->pieces);
-    if (t->pieces == NULL)
+    if (!t->pieces)
         abort();
     t->pieces[t->n] = piece;
     return &t->pieces[t->n++];
@@ -89,10 +89,9 @@ static size_t conversion_at(const char *p)
 {
     size_t n = 1;
 
-    if (p[n] != '\0' && strchr("-_0^#", p[n]) != NULL)
+    if (p[n] != '\0' && strchr("-_0^#", p[n]))
         n++;
-    return p[n] != '\0' && strchr("aAbBcCdDeFgGhHIjklmMpPrRsSTuUVwWxXyYzZ%", p[n]) != NULL ? n + 1
-                                                                                           : 0;
+    return p[n] != '\0' && strchr("aAbBcCdDeFgGhHIjklmMpPrRsSTuUVwWxXyYzZ%", p[n]) ? n + 1 : 0;
 }
 
 static bool known_group(unsigned group, unsigned groups, char *err, size_t err_bytes)
@@ -146,7 +145,7 @@ struct template *template_compile(const char *text, unsigned groups, char *err, 
 {
     struct template *t = calloc(1, sizeof *t + strlen(text) + 1);
 
-    if (t == NULL)
+    if (!t)
         abort();
     memcpy(t->text, text, strlen(text) + 1);
     t->plain = t->text;
@@ -180,7 +179,7 @@ bool template_begins_with_group(const struct template *t)
 
 void template_free(struct template *t)
 {
-    if (t == NULL)
+    if (!t)
         return;
     free(t->pieces);
     free(t);
@@ -193,7 +192,7 @@ static bool full_date(time_t creation, unsigned day, struct tm *out)
 {
     struct tm base;
 
-    if (gmtime_r(&creation, &base) == NULL || day > 31)
+    if (!gmtime_r(&creation, &base) || day > 31)
         return false;
     *out = base;
     for (int month = 1; day > 0 && month >= -3; month--) {
@@ -216,12 +215,12 @@ static bool full_date(time_t creation, unsigned day, struct tm *out)
 static bool day_of(const struct ere_span *s, unsigned *day, char *err, size_t err_bytes)
 {
     *day = 0;
-    for (size_t i = 0; s->at != NULL && i < s->bytes; i++) {
+    for (size_t i = 0; s->at && i < s->bytes; i++) {
         if (!isdigit((unsigned char)s->at[i]) || i > 1)
             goto bad;
         *day = *day * 10 + (unsigned)(s->at[i] - '0');
     }
-    if (s->at != NULL && s->bytes > 0 && *day <= 31)
+    if (s->at && s->bytes > 0 && *day <= 31)
         return true;
 bad:
     snprintf(err, err_bytes, "\"%.*s\" is no day of a month", (int)(s->bytes < 40 ? s->bytes : 40),
@@ -290,7 +289,7 @@ long template_expand(const struct template *t, const struct pq_info *info,
         case PIECE_SEQ: n = snprintf(made, sizeof made, "%u", info->seqno); break;
         case PIECE_DATE: n = put_date(p, info, span, made, err, err_bytes); break;
         case PIECE_TIME:
-            if (gmtime_r(&creation, &tm) != NULL)
+            if (gmtime_r(&creation, &tm))
                 n = put_time(p->at, p->bytes, &tm, creation, made);
             else
                 snprintf(err, err_bytes, "the creation time is out of any calendar");

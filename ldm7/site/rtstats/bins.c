@@ -28,7 +28,7 @@ static struct bin *find(struct bins *b, time_t hour, const struct pq_info *info)
     if (b->n == BINS_MAX)
         return NULL;
     b->list = realloc(b->list, (b->n + 1) * sizeof *b->list);
-    if (b->list == NULL)
+    if (!b->list)
         abort();
     b->list[b->n] = (struct bin){.hour = hour, .feed = info->feedtype};
     snprintf(b->list[b->n].origin, sizeof b->list->origin, "%s", info->origin);
@@ -41,7 +41,7 @@ void bins_add(struct bins *b, const struct pq_info *info, const struct timeval *
     struct bin *x = find(b, hour, info);
     double latency_s = seconds_between(&info->creation, inserted);
 
-    if (x == NULL) {
+    if (!x) {
         b->dropped++;
         return;
     }
@@ -77,7 +77,7 @@ static void format_time(time_t t, const char *format, char out[32])
 {
     struct tm tm;
 
-    if (gmtime_r(&t, &tm) == NULL || strftime(out, 32, format, &tm) == 0)
+    if (!gmtime_r(&t, &tm) || strftime(out, 32, format, &tm) == 0)
         snprintf(out, 32, "?");
 }
 

@@ -15,7 +15,7 @@ static bool take_time(const char *text, const char *form, struct timeval *out, s
     struct tm tm = {0};
     const char *end = strptime(text, form, &tm);
 
-    if (end == NULL || end[0] != '.' || strspn(end + 1, "0123456789") < 6)
+    if (!end || end[0] != '.' || strspn(end + 1, "0123456789") < 6)
         return false;
     *out = (struct timeval){.tv_sec = timegm(&tm)};
     for (int i = 1; i <= 6; i++)
@@ -52,14 +52,13 @@ bool ldmdlog_arrival(const char *line, struct arrival *out)
         strncmp(line + used, "Z down7[", 8) != 0)
         return false;
     /* The message, behind "]   file:function:line   LEVEL". */
-    if ((p = strstr(line, "]   ")) == NULL || (p = strstr(p + 4, "   ")) == NULL ||
-        (p = strchr(p + 3, ' ')) == NULL)
+    if (!(p = strstr(line, "]   ")) || !(p = strstr(p + 4, "   ")) || !(p = strchr(p + 3, ' ')))
         return false;
     p++;
     if (strncmp(p, "Received: {", 11) == 0) {
         out->by_fmtp = true;
         p = strstr(p, ", info: \"");
-        return p != NULL && take_product(p + 9, out);
+        return p && take_product(p + 9, out);
     }
     out->by_fmtp = false;
     return strncmp(p, "Inserted: ", 10) == 0 && take_product(p + 10, out);
@@ -70,7 +69,7 @@ static int open_file(struct ldmdlog *l)
     struct stat st;
 
     l->file = fopen(l->path, "re");
-    if (l->file == NULL)
+    if (!l->file)
         return -1;
     l->inode = fstat(fileno(l->file), &st) == 0 ? st.st_ino : 0;
     return 0;
@@ -90,15 +89,15 @@ static bool replaced(struct ldmdlog *l)
     struct stat st;
 
     return stat(l->path, &st) == 0 &&
-           (st.st_ino != l->inode || (l->file != NULL && st.st_size < ftell(l->file)));
+           (st.st_ino != l->inode || (l->file && st.st_size < ftell(l->file)));
 }
 
 const char *ldmdlog_line(struct ldmdlog *l)
 {
     for (;;) {
-        if (l->file == NULL && open_file(l) < 0)
+        if (!l->file && open_file(l) < 0)
             return NULL;
-        while (fgets(l->line + l->used, (int)(sizeof l->line - l->used), l->file) != NULL) {
+        while (fgets(l->line + l->used, (int)(sizeof l->line - l->used), l->file)) {
             l->used += strlen(l->line + l->used);
             if (l->line[l->used - 1] == '\n' || l->used == sizeof l->line - 1) {
                 l->used = 0;
@@ -116,7 +115,7 @@ const char *ldmdlog_line(struct ldmdlog *l)
 
 void ldmdlog_close(struct ldmdlog *l)
 {
-    if (l->file != NULL)
+    if (l->file)
         fclose(l->file);
     l->file = NULL;
 }

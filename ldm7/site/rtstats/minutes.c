@@ -29,7 +29,7 @@ static struct minute_feed *find(struct minutes *m, uint32_t feed)
         return NULL;
     /* What is not used takes no memory. */
     double *room = malloc(MINUTE_SAMPLES_MAX * sizeof *room);
-    if (room == NULL)
+    if (!room)
         abort();
     m->feeds[m->nfeeds] = (struct minute_feed){.feed = feed, .throughputs_bps = room};
     return &m->feeds[m->nfeeds++];
@@ -48,7 +48,7 @@ void minutes_add(struct minutes *m, time_t arrival, uint32_t feed, uint64_t byte
 
     if (m->minute == 0)
         m->minute = arrival / 60 * 60;
-    if (f == NULL) {
+    if (!f) {
         m->dropped++;
         return;
     }
@@ -100,7 +100,7 @@ char *minutes_format(struct minutes *m, size_t feed, const char *host, char out[
     time_t end = m->minute + 60;
     struct tm tm;
 
-    if (gmtime_r(&end, &tm) != NULL)
+    if (gmtime_r(&end, &tm))
         strftime(when, sizeof when, "%Y%m%dT%H%M%SZ", &tm);
     snprintf(out, MINUTE_LINE_MAX,
              "%s,%.255s,%s,%llu,%llu,%llu,%llu,%.6f,%llu,%.6f,%llu,%.6f,%.3f,%llu\n", when, host,

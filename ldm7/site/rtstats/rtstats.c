@@ -111,7 +111,7 @@ static void insert(struct rtstats *r, const char *line, const struct pq_info *in
 static void keep(struct rtstats *r, const char *line, const struct pq_info *info)
 {
     r->letters = realloc(r->letters, (r->nletters + 1) * sizeof *r->letters);
-    if (r->letters == NULL)
+    if (!r->letters)
         abort();
     r->letters[r->nletters].info = *info;
     snprintf(r->letters[r->nletters++].line, sizeof r->letters->line, "%s", line);
@@ -149,9 +149,9 @@ static void report(struct rtstats *r, const char *path, const char *line, const 
         .feedtype = FEEDTYPE_EXP, .seqno = r->seqno++, .size = (uint32_t)strlen(line)};
 
     log_info("%s: %.*s", ident, (int)strcspn(line, "\n"), line);
-    if (path != NULL)
+    if (path)
         append(path, line);
-    if (!r->insert && r->server.host == NULL)
+    if (!r->insert && !r->server.host)
         return;
     gettimeofday(&info.creation, NULL);
     snprintf(info.origin, sizeof info.origin, "%.*s", PQ_ORIGIN_MAX, r->host);
@@ -162,7 +162,7 @@ static void report(struct rtstats *r, const char *path, const char *line, const 
     }
     if (r->insert)
         insert(r, line, &info);
-    if (r->server.host != NULL)
+    if (r->server.host)
         keep(r, line, &info);
 }
 
@@ -221,10 +221,10 @@ static void read_queue(struct rtstats *r)
 
     while (!tool_stop && pq_next(r->q, r->after, &v) == PQ_OK) {
         if ((v.info.feedtype & r->feed) != 0 &&
-            (r->pattern == NULL || ere_match(r->pattern, v.info.ident) == ERE_YES)) {
+            (!r->pattern || ere_match(r->pattern, v.info.ident) == ERE_YES)) {
             log_debug("%s", product_line_format(&v.info, line, sizeof line));
             bins_add(&r->bins, &v.info, &v.inserted);
-            if (r->ldmd_log == NULL)
+            if (!r->ldmd_log)
                 arrived(r, &v.inserted, &v.info.creation, v.info.feedtype, v.info.size, true);
         }
         r->after = v.seq;
@@ -237,7 +237,7 @@ static void read_log(struct rtstats *r)
     const char *line;
     struct arrival a;
 
-    while (r->ldmd_log != NULL && (line = ldmdlog_line(&r->log)) != NULL)
+    while (r->ldmd_log && (line = ldmdlog_line(&r->log)))
         if (ldmdlog_arrival(line, &a) && (a.feed & r->feed) != 0)
             arrived(r, &a.at, &a.creation, a.feed, a.bytes, a.by_fmtp);
 }
@@ -307,8 +307,7 @@ static void take_arguments(struct rtstats *r, const char **queue, int argc, char
         case 'o': r->offset_s = tool_real("-o", optarg, 0, 1e9); break;
         case 'i': r->interval_s = tool_real("-i", optarg, 0.001, 86400); break;
         case 'H':
-            if (*optarg == '\0' || strlen(optarg) >= sizeof r->host ||
-                strpbrk(optarg, ", \t\n/") != NULL)
+            if (*optarg == '\0' || strlen(optarg) >= sizeof r->host || strpbrk(optarg, ", \t\n/"))
                 tool_usage("-H: found \"%s\" ; valid: a host's name", optarg);
             snprintf(r->host, sizeof r->host, "%s", optarg);
             break;
@@ -324,7 +323,7 @@ static void take_arguments(struct rtstats *r, const char **queue, int argc, char
     }
     if (optind < argc)
         tool_usage("unexpected argument \"%s\"", argv[optind]);
-    if (r->classic == NULL && r->minutes_file == NULL && !r->insert && r->server.host == NULL)
+    if (!r->classic && !r->minutes_file && !r->insert && !r->server.host)
         tool_usage(
             "nothing to report to ; valid: at least one of -h SERVER, --classic FILE, --minutes FILE, --insert");
 }
@@ -340,7 +339,7 @@ int main(int argc, char **argv)
         snprintf(r.host, sizeof r.host, "localhost");
     take_arguments(&r, &queue, argc, argv);
     r.q = tool_open(queue, r.insert);
-    if (r.ldmd_log != NULL && ldmdlog_open(&r.log, r.ldmd_log) < 0) {
+    if (r.ldmd_log && ldmdlog_open(&r.log, r.ldmd_log) < 0) {
         log_error("log \"%s\" can not be opened: %s", r.ldmd_log, strerror(errno));
         pq_close(r.q);
         return TOOL_USAGE;

@@ -46,7 +46,7 @@ static void split(char *line, char *words[WORDS_MAX])
     char *rest = NULL;
     int n = 0;
 
-    for (char *w = strtok_r(line, " ", &rest); w != NULL && n < WORDS_MAX - 1;
+    for (char *w = strtok_r(line, " ", &rest); w && n < WORDS_MAX - 1;
          w = strtok_r(NULL, " ", &rest))
         words[n++] = w;
     words[n] = NULL;
@@ -64,10 +64,10 @@ static int execute(const char *command, char *output)
 
     snprintf(line, sizeof line, "%s", command);
     split(line, words);
-    if (words[0] == NULL)
+    if (!words[0])
         return -1;
     posix_spawn_file_actions_init(&actions);
-    if (output != NULL) {
+    if (output) {
         if (pipe(fds) < 0) {
             fprintf(stderr, "vlanutil: %s\n", strerror(errno));
             posix_spawn_file_actions_destroy(&actions);
@@ -80,17 +80,17 @@ static int execute(const char *command, char *output)
     }
     rc = posix_spawnp(&pid, words[0], &actions, NULL, words, environ);
     posix_spawn_file_actions_destroy(&actions);
-    if (output != NULL)
+    if (output)
         close(fds[1]);
     if (rc == 0) {
-        for (ssize_t n = 1; output != NULL && n > 0; used += n > 0 ? (size_t)n : 0)
+        for (ssize_t n = 1; output && n > 0; used += n > 0 ? (size_t)n : 0)
             n = used < OUTPUT_MAX - 1 ? read(fds[0], output + used, OUTPUT_MAX - 1 - used) : 0;
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
             ;
     } else {
         fprintf(stderr, "vlanutil: cannot execute %s: %s\n", words[0], strerror(rc));
     }
-    if (output != NULL) {
+    if (output) {
         output[used] = '\0';
         close(fds[0]);
     }
@@ -124,7 +124,7 @@ static bool says(const char *command, const char *what)
 {
     char output[OUTPUT_MAX];
 
-    return execute(command, output) == 0 && strstr(output, what) != NULL;
+    return execute(command, output) == 0 && strstr(output, what);
 }
 
 /* ------------------------------------------------------------------ arguments */
@@ -144,7 +144,7 @@ static bool is_interface(const char *name)
     if (n == 0 || n >= IFNAMSIZ || name[0] == '-' || name[0] == '.')
         return false;
     for (; *name != '\0'; name++)
-        if (!isalnum((unsigned char)*name) && strchr("._-@", *name) == NULL)
+        if (!isalnum((unsigned char)*name) && !strchr("._-@", *name))
             return false;
     return true;
 }
@@ -155,7 +155,7 @@ static struct vlan vlan_argument(const char *text)
     struct vlan v = {.id = 0};
     const char *dot = strrchr(text, '.');
 
-    if (is_interface(text) && dot != NULL && dot > text && isdigit((unsigned char)dot[1])) {
+    if (is_interface(text) && dot && dot > text && isdigit((unsigned char)dot[1])) {
         v.id = (unsigned)tool_u64("the VLAN of IFACE.VLAN", dot + 1, 1, 4094);
         memcpy(v.name, text, strlen(text) + 1);
         memcpy(v.parent, text, (size_t)(dot - text));
@@ -182,7 +182,7 @@ static struct cidr cidr_argument(const char *what, const char *text)
     const char *slash = strchr(text, '/');
     unsigned prefix;
 
-    if (slash == NULL || (size_t)(slash - text) >= sizeof address)
+    if (!slash || (size_t)(slash - text) >= sizeof address)
         tool_usage("%s: found \"%s\"; valid: an address with its prefix length such as 10.0.0.1/24",
                    what, text);
     memcpy(address, text, (size_t)(slash - text));
@@ -225,13 +225,12 @@ static bool is_right(const struct vlan *v, const struct cidr *c, const char *ser
         return false;
     snprintf(command, sizeof command, "ip -o -4 addr show dev %s", v->name);
     snprintf(addr, sizeof addr, "inet %s ", c->text);
-    return says(command, addr) && (server == NULL || has_route(v, server));
+    return says(command, addr) && (!server || has_route(v, server));
 }
 
 static int destroy(const struct vlan *v, const char *server)
 {
-    if (server != NULL && has_route(v, server) &&
-        change("ip route del %s/32 dev %s", server, v->name) < 0)
+    if (server && has_route(v, server) && change("ip route del %s/32 dev %s", server, v->name) < 0)
         return -1;
     return exists(v) ? change("ip link del dev %s", v->name) : 0;
 }
@@ -245,7 +244,7 @@ static int create(const struct vlan *v, const struct cidr *c, const char *server
         return -1;
     if (change("ip link set dev %s up", v->name) == 0 &&
         change("ip addr add %s broadcast %s dev %s", c->text, c->broadcast, v->name) == 0 &&
-        (server == NULL || change("ip route replace %s/32 dev %s", server, v->name) == 0))
+        (!server || change("ip route replace %s/32 dev %s", server, v->name) == 0))
         return 0;
     if (!dry_run)
         (void)change("ip link del dev %s", v->name); /* all or nothing */
@@ -258,7 +257,7 @@ static int shape(const char *interface, uint64_t rate_bps, uint64_t buffer_bytes
     char command[128], output[OUTPUT_MAX];
 
     snprintf(command, sizeof command, "tc qdisc show dev %s", interface);
-    if (execute(command, output) == 0 && strstr(output, "qdisc htb 1:") != NULL &&
+    if (execute(command, output) == 0 && strstr(output, "qdisc htb 1:") &&
         change("tc qdisc del dev %s root", interface) < 0)
         return -1;
     if (change("tc qdisc add dev %s root handle 1: htb default 2", interface) < 0)

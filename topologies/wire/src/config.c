@@ -50,12 +50,12 @@ static bool parse_probability(const char *text, double *value)
 
 static bool copy_word(char *to, size_t size, const char *from)
 {
-    size_t length = from != NULL ? strlen(from) : 0;
+    size_t length = from ? strlen(from) : 0;
     if (length == 0 || length >= size)
         return false;
     /* Names are echoed into JSON: no quoting needed for these characters. */
     for (size_t i = 0; i < length; i++)
-        if (!isalnum((unsigned char)from[i]) && strchr("-_.:/@+", from[i]) == NULL)
+        if (!isalnum((unsigned char)from[i]) && !strchr("-_.:/@+", from[i]))
             return false;
     memcpy(to, from, length + 1);
     return true;
@@ -65,7 +65,7 @@ static int parse_option(const struct parser *p, struct config_line *line, char *
 {
     char *value = strchr(word, '=');
     uint64_t n = 0;
-    if (value == NULL)
+    if (!value)
         return fail(p, word, "key=value with key delay_us, jitter_us, loss, seed or slots");
     *value++ = '\0';
     if (strcmp(word, "delay_us") == 0) {
@@ -112,7 +112,7 @@ static int parse_line(const struct parser *p, struct config *config, char **save
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         const char *word = strtok_r(NULL, " \t", save);
         if (!copy_word(words[i].to, words[i].size, word))
-            return fail(p, word != NULL ? word : "end of line", words[i].valid);
+            return fail(p, word ? word : "end of line", words[i].valid);
     }
     if (strcmp(line->in, line->out) == 0)
         return fail(p, line->out, "an outgoing interface that is not the incoming one");
@@ -120,7 +120,7 @@ static int parse_line(const struct parser *p, struct config *config, char **save
         if (strcmp(config->lines[i].in, line->in) == 0)
             return fail(p, line->in, "an incoming interface that no other line reads");
     char *word = NULL;
-    while ((word = strtok_r(NULL, " \t", save)) != NULL)
+    while ((word = strtok_r(NULL, " \t", save)))
         if (parse_option(p, line, word) != 0)
             return -1;
     if (line->jitter_us > line->delay_us)
@@ -134,7 +134,7 @@ static int parse_statement(const struct parser *p, struct config *config, char *
     char *save = NULL;
     uint64_t n = 0;
     const char *key = strtok_r(text, " \t", &save);
-    if (key == NULL)
+    if (!key)
         return 0;
     if (strcmp(key, "line") == 0)
         return parse_line(p, config, &save);
@@ -142,20 +142,20 @@ static int parse_statement(const struct parser *p, struct config *config, char *
     if (strcmp(key, "ready") == 0 || strcmp(key, "stats") == 0) {
         char *to = key[0] == 'r' ? config->ready : config->stats;
         if (!copy_word(to, CONFIG_PATH, value))
-            return fail(p, value != NULL ? value : key, "a path of letters, digits and -_.:/@+");
+            return fail(p, value ? value : key, "a path of letters, digits and -_.:/@+");
     } else if (strcmp(key, "gap_us") == 0) {
-        if (value == NULL || !parse_unsigned(value, 100000, &n))
-            return fail(p, value != NULL ? value : key, "gap_us 0 ... 100000");
+        if (!value || !parse_unsigned(value, 100000, &n))
+            return fail(p, value ? value : key, "gap_us 0 ... 100000");
         config->gap_us = (int64_t)n;
     } else if (strcmp(key, "priority") == 0) {
-        if (value == NULL || !parse_unsigned(value, 99, &n))
-            return fail(p, value != NULL ? value : key, "priority 0 ... 99");
+        if (!value || !parse_unsigned(value, 99, &n))
+            return fail(p, value ? value : key, "priority 0 ... 99");
         config->priority = (int)n;
     } else {
         return fail(p, key, "ready, stats, gap_us, priority or line");
     }
     const char *more = strtok_r(NULL, " \t", &save);
-    return more == NULL ? 0 : fail(p, more, "one value");
+    return !more ? 0 : fail(p, more, "one value");
 }
 
 int config_parse(struct config *config, const char *name, const char *text, char *error,
@@ -168,17 +168,17 @@ int config_parse(struct config *config, const char *name, const char *text, char
     config->lines = calloc(CONFIG_MAX_LINES, sizeof *config->lines);
     char *copy = strdup(text);
     int rc = -1;
-    if (config->lines == NULL || copy == NULL) {
+    if (!config->lines || !copy) {
         snprintf(error, error_size, "%s: out of memory", name);
         goto cleanup;
     }
-    for (char *at = copy; at != NULL;) {
+    for (char *at = copy; at;) {
         char *next = strchr(at, '\n');
-        if (next != NULL)
+        if (next)
             *next++ = '\0';
         p.line++;
         char *comment = strchr(at, '#');
-        if (comment != NULL)
+        if (comment)
             *comment = '\0';
         if (parse_statement(&p, config, at) != 0)
             goto cleanup;

@@ -42,12 +42,12 @@ static int64_t now_ns(void)
 static char *read_file(const char *path)
 {
     FILE *file = fopen(path, "re");
-    if (file == NULL)
+    if (!file)
         return NULL;
     enum { LIMIT = 1 << 20 };
     char *text = malloc(LIMIT + 1);
-    size_t n = text != NULL ? fread(text, 1, LIMIT, file) : 0;
-    if (text != NULL)
+    size_t n = text ? fread(text, 1, LIMIT, file) : 0;
+    if (text)
         text[n] = '\0';
     fclose(file);
     return text;
@@ -119,7 +119,7 @@ int main(int argc, char **argv)
     char error[512];
     struct config config;
     char *text = read_file(argv[1]);
-    if (text == NULL) {
+    if (!text) {
         fprintf(stderr, "wire-relay: %s: %s\n", argv[1], strerror(errno));
         return 2;
     }
@@ -157,7 +157,7 @@ int main(int argc, char **argv)
     size_t opened = 0;
     int tx = -1;
     rc = 1;
-    if (ports == NULL || lines == NULL || watched == NULL) {
+    if (!ports || !lines || !watched) {
         fprintf(stderr, "wire-relay: out of memory\n");
         goto cleanup;
     }

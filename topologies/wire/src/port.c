@@ -121,7 +121,7 @@ int port_open(struct port *port, const char *in, const char *out, int tx, unsign
 
 void port_close(struct port *port)
 {
-    if (port->ring != NULL)
+    if (port->ring)
         munmap(port->ring, port->ring_bytes);
     if (port->rx >= 0)
         close(port->rx);

@@ -25,7 +25,7 @@ int report_ready(const struct config *config, const struct line *lines, bool fif
     if (config->ready[0] == '\0')
         return 0;
     FILE *f = begin(config->ready, temporary, sizeof temporary);
-    if (f == NULL)
+    if (!f)
         return -1;
     fprintf(f, "{\"pid\": %ld, \"sched_fifo\": %s, \"gap_us\": %" PRId64 ", \"lines\": [",
             (long)getpid(), fifo_granted ? "true" : "false", config->gap_us);
@@ -49,7 +49,7 @@ int report_stats(const struct config *config, const struct line *lines, unsigned
     if (config->stats[0] == '\0')
         return 0;
     FILE *f = begin(config->stats, temporary, sizeof temporary);
-    if (f == NULL)
+    if (!f)
         return -1;
     fprintf(f, "{\"sequence\": %u, \"time\": %.6f, \"lines\": {", sequence, time_s);
     for (size_t i = 0; i < config->n_lines; i++) {

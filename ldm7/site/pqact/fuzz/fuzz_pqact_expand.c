@@ -32,7 +32,7 @@ static void check_file(const char *path)
     if (n < 0 || strncmp(real, "/dev/shm/fuzz-pqact-", 20) != 0)
         abort();
     real[n] = '\0';
-    if (strchr(real + 20, '/') == NULL)
+    if (!strchr(real + 20, '/'))
         abort();
     close(fd);
     unlink(real);
@@ -43,7 +43,7 @@ static void set_up(void)
     static char name[] = "/dev/shm/fuzz-pqact-XXXXXX";
     char command[200];
 
-    if (mkdtemp(name) == NULL || datadir_open(&dir, name) < 0)
+    if (!mkdtemp(name) || datadir_open(&dir, name) < 0)
         abort();
     snprintf(command, sizeof command, "ln -s / %s/root; ln -s .. %s/up; mkdir %s/sub", name, name,
              name);
@@ -87,12 +87,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ere_text = strtok_r(text, "\n", &save);
     template_text = strtok_r(NULL, "\n", &save);
     ident = strtok_r(NULL, "", &save);
-    if (ident == NULL || strlen(ident) > PQ_IDENT_MAX ||
+    if (!ident || strlen(ident) > PQ_IDENT_MAX ||
         ere_compile_groups(&re, ere_text, err, sizeof err) < 0)
         return 0;
     t = ere_groups(re) < 100 ? template_compile(template_text, ere_groups(re), err, sizeof err)
                              : NULL;
-    if (t != NULL && ere_match_groups(re, ident, spans, 100) == ERE_YES) {
+    if (t && ere_match_groups(re, ident, spans, 100) == ERE_YES) {
         long n = template_expand(t, &info, spans, 100, out, sizeof out, err, sizeof err);
 
         if (n >= 0 && strlen(out) != (size_t)n)

@@ -77,9 +77,9 @@ static char *content(const char *path)
 {
     static char text[4096];
     FILE *f = fopen(path, "r");
-    size_t n = f != NULL ? fread(text, 1, sizeof text - 1, f) : 0;
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
 
-    if (f == NULL)
+    if (!f)
         return "(no such file)";
     fclose(f);
     text[n] = '\0';
@@ -103,7 +103,7 @@ static int setup(void **state)
     sigaction(SIGCHLD, &sa, NULL);
     signal(SIGPIPE, SIG_IGN);
     log_set_destination("/dev/null");
-    return mkdtemp(top) == NULL || chdir(top) != 0;
+    return !mkdtemp(top) || chdir(top) != 0;
 }
 
 static int teardown(void **state)

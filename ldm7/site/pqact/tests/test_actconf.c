@@ -132,7 +132,7 @@ static void all_errors_at_once(void **state)
         for (const char *s = bad[i].found; *s != '\0'; s++)
             want[used++] = *s == '\t' ? '?' : *s;
         want[used] = '\0';
-        if (strstr(messages, want) == NULL)
+        if (!strstr(messages, want))
             fail_msg("no message begins with: %s\nmessages:\n%s", want, messages);
     }
     actconf_free(&c);

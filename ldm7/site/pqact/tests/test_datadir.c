@@ -23,8 +23,7 @@ static char err[300];
 static int setup(void **state)
 {
     (void)state;
-    return mkdtemp(top) == NULL || chdir(top) != 0 || mkdir("in", 0700) != 0 ||
-           mkdir("out", 0700) != 0;
+    return !mkdtemp(top) || chdir(top) != 0 || mkdir("in", 0700) != 0 || mkdir("out", 0700) != 0;
 }
 
 static int teardown(void **state)

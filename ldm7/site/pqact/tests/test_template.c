@@ -27,7 +27,7 @@ static const char *expanded(const char *text, const char *ere, const char *ident
     assert_int_equal(ere_compile_groups(&re, ere, err, sizeof err), 0);
     assert_int_equal(ere_match_groups(re, ident, spans, 20), ERE_YES);
     t = template_compile(text, ere_groups(re), err, sizeof err);
-    if (t == NULL)
+    if (!t)
         fail_msg("%s: %s", text, err);
     n = template_expand(t, &info, spans, 20, out, sizeof out, err, sizeof err);
     template_free(t);
@@ -121,7 +121,7 @@ static void refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof t / sizeof t[0]; i++) {
         assert_null(template_compile(t[i].text, 1, err, sizeof err));
-        if (strstr(err, t[i].why) == NULL)
+        if (!strstr(err, t[i].why))
             fail_msg("%s: %s", t[i].text, err);
     }
 }

@@ -129,7 +129,7 @@ static void percentile(void **state)
         for (unsigned k = t[i].n; k > 0; k--)
             minutes_add(&m, DAY, 1, k, 8, true);
         minutes_format(&m, 0, "h", line);
-        if (strstr(line, t[i].want) == NULL)
+        if (!strstr(line, t[i].want))
             fail_msg("%u: %s", t[i].n, line);
         minutes_next(&m);
     }
