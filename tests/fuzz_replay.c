@@ -75,21 +75,19 @@ static size_t mutate(uint8_t *b, size_t n)
 
 static int load(const char *dir)
 {
-    struct dirent *e;
     DIR *d = opendir(dir);
 
     if (!d) {
         perror(dir);
         return -1;
     }
+    struct dirent *e;
     while ((e = readdir(d)) && nfiles < FILES_MAX) {
-        char path[4096];
-        FILE *f;
-
         if (e->d_name[0] == '.')
             continue;
+        char path[4096];
         snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
-        f = fopen(path, "rb");
+        FILE *f = fopen(path, "rb");
         if (!f)
             continue;
         files[nfiles].bytes = malloc(BYTES_MAX);

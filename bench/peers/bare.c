@@ -155,10 +155,10 @@ static uint64_t send_batch(int fd, const uint8_t *data, uint64_t size, uint64_t 
 
 static int send_main(void)
 {
-    struct stat st;
     int one = (int)datagram, fd = open_socket(), in = open(file_path, O_RDONLY | O_CLOEXEC);
     struct place *p = map_progress(receivers);
 
+    struct stat st;
     if (in < 0 || fstat(in, &st) < 0)
         die("'%s': %s", file_path, strerror(errno));
     uint64_t size = (uint64_t)st.st_size;
@@ -194,8 +194,8 @@ static void take(const uint8_t *packet, size_t len, size_t segment, uint8_t *kee
                  uint64_t *reached, uint64_t *got)
 {
     for (size_t at = 0; at + HEADER <= len; at += segment) {
-        struct header h;
         size_t part = len - at < segment ? len - at : segment;
+        struct header h;
         memcpy(&h, packet + at, sizeof h);
         uint64_t from = be64toh(h.offset), to = from + part - HEADER;
         if (keep && from < bytes && to <= bytes)

@@ -80,12 +80,12 @@ static bool read_paths(struct sending *s)
 {
     static char text[8192];
     static size_t len;
-    char *end;
     ssize_t n = read(STDIN_FILENO, text + len, sizeof text - 1 - len);
 
     if (n <= 0)
         return false;
     len += (size_t)n;
+    char *end;
     while ((end = memchr(text, '\n', len))) {
         size_t used = (size_t)(end - text) + 1;
         *end = 0;
@@ -116,11 +116,11 @@ static int send_main(NormInstanceHandle instance)
     for (;;) {
         struct pollfd p[] = {{.fd = NormGetDescriptor(instance), .events = POLLIN},
                              {.fd = open ? STDIN_FILENO : -1, .events = POLLIN}};
-        NormEvent event;
         if (poll(p, 2, -1) < 0 && errno != EINTR)
             die("poll: %s", strerror(errno));
         if (p[1].revents)
             open = read_paths(&s);
+        NormEvent event;
         while (p[0].revents && NormGetNextEvent(instance, &event, false))
             if (event.type == NORM_TX_WATERMARK_COMPLETED) {
                 if (NormGetAckingStatus(s.session, UINT32_MAX) == NORM_ACK_SUCCESS ||
@@ -146,12 +146,14 @@ done:
 /* libnorm writes into a file of its own name; complete, it gets the sender's. */
 static void finish(NormObjectHandle object)
 {
-    char name[256] = "", from[4096], to[4096];
+    char name[256] = "";
     uint16_t n = NormObjectHasInfo(object) ? NormObjectGetInfo(object, name, sizeof name - 1) : 0;
 
     name[n < sizeof name ? n : 0] = 0;
+    char from[4096];
     if (!n || strchr(name, '/') || name[0] == '.' || !NormFileGetName(object, from, sizeof from))
         die("found a file named '%s'; valid: a plain file name", name);
+    char to[4096];
     snprintf(to, sizeof to, "%s/%s", directory, name);
     if (rename(from, to) < 0)
         die("'%s': %s", to, strerror(errno));
@@ -160,7 +162,6 @@ static void finish(NormObjectHandle object)
 static int recv_main(NormInstanceHandle instance)
 {
     NormSessionHandle s = open_session(instance);
-    NormEvent event;
 
     NormSetCacheDirectory(instance, directory);
     NormSetDefaultSyncPolicy(s, NORM_SYNC_ALL);
@@ -168,6 +169,7 @@ static int recv_main(NormInstanceHandle instance)
     if (!NormStartReceiver(s, 128 << 20))
         die("cannot start the receiver");
     NormSetRxSocketBuffer(s, (unsigned)rcvbuf);
+    NormEvent event;
     while (NormGetNextEvent(instance, &event, true))
         if (event.type == NORM_RX_OBJECT_COMPLETED)
             finish(event.object);

@@ -12,7 +12,6 @@ const char *program = "bench";
 
 static void read_endpoint(const char *word, const char *value, struct sockaddr_in *out)
 {
-    char ip[INET_ADDRSTRLEN];
     const char *colon = strchr(value, ':');
     size_t len = colon ? (size_t)(colon - value) : strlen(value);
     char *end = NULL;
@@ -20,6 +19,7 @@ static void read_endpoint(const char *word, const char *value, struct sockaddr_i
 
     memset(out, 0, sizeof *out);
     out->sin_family = AF_INET;
+    char ip[INET_ADDRSTRLEN];
     if (len < sizeof ip) {
         memcpy(ip, value, len);
         ip[len] = 0;

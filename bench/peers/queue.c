@@ -73,10 +73,10 @@ static void insert_pq(uint64_t number, const uint8_t *data, uint32_t size)
 
 static unsigned read_pq(uint64_t last, uint32_t size)
 {
-    struct pq_view v;
     unsigned n = 0;
 
     (void)last;
+    struct pq_view v;
     for (uint64_t after = 0; pq_next(queue, after, &v) == PQ_OK; n++) {
         touch(v.data, size);
         after = v.seq;
@@ -141,13 +141,12 @@ static void must(int error)
 
 static void open_lmdb(uint32_t size)
 {
-    MDB_txn *txn;
-
     /* A value above a page takes whole pages. */
     kept_max = STORE_BYTES / (size > 2000 ? (size + 16 + 4095) / 4096 * 4096 : size + 32);
     must(mdb_env_create(&env));
     must(mdb_env_set_mapsize(env, 3ul * STORE_BYTES));
     must(mdb_env_open(env, path, MDB_NOSUBDIR | MDB_NOSYNC | MDB_WRITEMAP, 0600));
+    MDB_txn *txn;
     must(mdb_txn_begin(env, NULL, 0, &txn));
     must(mdb_dbi_open(txn, NULL, MDB_INTEGERKEY, &database));
     must(mdb_txn_commit(txn));
@@ -155,10 +154,10 @@ static void open_lmdb(uint32_t size)
 
 static void insert_lmdb(uint64_t number, const uint8_t *data, uint32_t size)
 {
-    MDB_txn *txn;
     size_t n = number, oldest = number > kept_max ? number - kept_max : 0;
     MDB_val key = {sizeof n, &n}, value = {size, (void *)(uintptr_t)data};
 
+    MDB_txn *txn;
     must(mdb_txn_begin(env, NULL, 0, &txn));
     if (oldest)
         must(mdb_del(txn, database, &(MDB_val){sizeof oldest, &oldest}, NULL));
@@ -168,15 +167,15 @@ static void insert_lmdb(uint64_t number, const uint8_t *data, uint32_t size)
 
 static unsigned read_lmdb(uint64_t last, uint32_t size)
 {
-    MDB_txn *txn;
     uint64_t first = last > kept_max ? last - kept_max + 1 : 1;
 
+    MDB_txn *txn;
     must(mdb_txn_begin(env, NULL, MDB_RDONLY, &txn));
     for (uint64_t number = first; number <= last; number++) {
         size_t n = number;
-        MDB_val value;
         mdb_txn_reset(txn);
         must(mdb_txn_renew(txn));
+        MDB_val value;
         must(mdb_get(txn, database, &(MDB_val){sizeof n, &n}, &value));
         touch(value.mv_data, size);
     }
@@ -186,9 +185,8 @@ static unsigned read_lmdb(uint64_t last, uint32_t size)
 
 static void close_lmdb(void)
 {
-    char lock[4200];
-
     mdb_env_close(env);
+    char lock[4200];
     snprintf(lock, sizeof lock, "%s-lock", path);
     unlink(path);
     unlink(lock);

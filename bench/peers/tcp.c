@@ -171,16 +171,18 @@ static bool get(int fd, void *data, size_t len)
 
 static void receive_file(int fd, const struct head *h, char *buffer, size_t room)
 {
-    char name[NAME_MAX_BYTES + 1], path[4096], temporary[4096];
     uint32_t name_len = ntohl(h->name_len);
     uint64_t left = be64toh(h->size);
 
+    char name[NAME_MAX_BYTES + 1];
     if (name_len == 0 || name_len > NAME_MAX_BYTES || !get(fd, name, name_len))
         die("found a name of %u bytes; valid: 1 to %d", name_len, NAME_MAX_BYTES);
     name[name_len] = 0;
     if (strchr(name, '/') || name[0] == '.')
         die("found the name '%s'; valid: a plain file name", name);
+    char path[4096];
     snprintf(path, sizeof path, "%s/%s", directory, name);
+    char temporary[4096];
     snprintf(temporary, sizeof temporary, "%s/.%s", directory, name);
     int out = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (out < 0)
@@ -203,7 +205,6 @@ static int recv_main(void)
     enum { ROOM = 1 << 18 };
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     char *buffer = malloc(ROOM);
-    struct head h;
 
     if (!buffer || fd < 0)
         die("out of memory or sockets");
@@ -212,6 +213,7 @@ static int recv_main(void)
             die("connect: %s", strerror(errno));
         usleep(50000);
     }
+    struct head h;
     while (get(fd, &h, sizeof h))
         receive_file(fd, &h, buffer, ROOM);
     close(fd);

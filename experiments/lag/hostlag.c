@@ -63,21 +63,17 @@ static int64_t clock_ns(clockid_t clock)
 
 static unsigned bucket_of(int64_t ns)
 {
-    unsigned octave;
-
     if (ns < INT64_C(1) << LEAST_SHIFT)
         return 0;
-    octave = 63U - (unsigned)__builtin_clzll((unsigned long long)ns);
+    unsigned octave = 63U - (unsigned)__builtin_clzll((unsigned long long)ns);
     return 1 + (octave - LEAST_SHIFT) * PER_OCTAVE + (unsigned)(ns >> (octave - 2) & 3);
 }
 
 static int64_t upper_ns(unsigned bucket)
 {
-    unsigned octave;
-
     if (bucket == 0)
         return INT64_C(1) << LEAST_SHIFT;
-    octave = (bucket - 1) / PER_OCTAVE + LEAST_SHIFT;
+    unsigned octave = (bucket - 1) / PER_OCTAVE + LEAST_SHIFT;
     return (INT64_C(1) << octave) +
            ((INT64_C(1) << (octave - 2)) * ((bucket - 1) % PER_OCTAVE + 1));
 }
@@ -121,7 +117,7 @@ struct clocks {
 
 static void watch_clocks(struct clocks *c)
 {
-    int64_t offset, step;
+    int64_t offset;
 
     if (!read_offset(&offset))
         return;
@@ -130,7 +126,7 @@ static void watch_clocks(struct clocks *c)
         c->first = c->last = offset;
         return;
     }
-    step = offset - c->last;
+    int64_t step = offset - c->last;
     if (llabs(step) > llabs(c->step)) {
         c->step = step;
         c->step_at = clock_ns(CLOCK_REALTIME);
@@ -168,9 +164,9 @@ static int64_t quantile(const struct lags *l, double q)
 
 static void report(const struct lags *l, const struct clocks *c, int64_t interval)
 {
-    struct timespec resolution;
     const char *comma = "";
 
+    struct timespec resolution;
     if (clock_getres(CLOCK_MONOTONIC, &resolution) != 0)
         die("clock_getres");
     printf("{\"interval_ns\": %" PRId64 ", \"samples\": %" PRIu64 ", \"skipped\": %" PRIu64,
@@ -200,10 +196,9 @@ int main(int argc, char **argv)
     struct sigaction action = {.sa_handler = end};
     static struct lags lags;
     struct clocks clocks = {0};
-    int64_t interval, due;
     char *rest = NULL;
 
-    interval = argc == 2 ? strtoll(argv[1], &rest, 10) * 1000 : 0;
+    int64_t interval = argc == 2 ? strtoll(argv[1], &rest, 10) * 1000 : 0;
     if (argc != 2 || *rest != '\0' || interval <= 0 || interval > 3600 * NS_PER_S) {
         fprintf(stderr, "usage: hostlag INTERVAL_US; found '%s'; valid: 1 to 3600000000\n",
                 argc > 1 ? argv[1] : "");
@@ -217,14 +212,13 @@ int main(int argc, char **argv)
     clocks.raw_begin = clock_ns(CLOCK_MONOTONIC_RAW);
     watch_clocks(&clocks);
     // Several of them must not all wake up at once: they would wait for each other.
-    due = clocks.begin + interval + interval * (getpid() % PHASES) / PHASES;
+    int64_t due = clocks.begin + interval + interval * (getpid() % PHASES) / PHASES;
     while (!ended) {
         struct timespec until = {.tv_sec = due / NS_PER_S, .tv_nsec = due % NS_PER_S};
-        int64_t late;
 
         if (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) != 0)
             continue; // a signal
-        late = clock_ns(CLOCK_MONOTONIC) - due;
+        int64_t late = clock_ns(CLOCK_MONOTONIC) - due;
         note(&lags, late);
         lags.skipped += (uint64_t)(late / interval);
         due += (late / interval + 1) * interval;

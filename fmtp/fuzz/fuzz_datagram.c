@@ -12,17 +12,15 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct rx rx;
-    struct fmtp_receiver *r;
     uint64_t now_ns = 0, id = 1;
-    bool extended;
 
     if (size < 1)
         return 0;
-    r = rx_new(&rx, *data & 1 ? FMTP_LAYOUT_2021 : FMTP_LAYOUT_2017);
+    struct rx rx;
+    struct fmtp_receiver *r = rx_new(&rx, *data & 1 ? FMTP_LAYOUT_2021 : FMTP_LAYOUT_2017);
     if (!r)
         return 0;
-    extended = *data & 2;
+    bool extended = *data & 2;
     if (extended)
         rx_session(&rx, r, true, 0, id);
     for (data++, size--; size >= 2;) {

@@ -83,8 +83,6 @@ static void as_receiver(unsigned options, const uint8_t *bytes, size_t len, size
     static struct fmtp_keyx *shared[2]; /* making a key pair for every input takes too long */
     static EVP_PKEY *keys[2];
     unsigned offer = options >> 1 & 1;
-    uint8_t cipher[4 + 256];
-    struct fmtp_session s;
 
     if (!shared[offer]) {
         shared[offer] = fmtp_keyx_new_receiver(offer);
@@ -94,6 +92,7 @@ static void as_receiver(unsigned options, const uint8_t *bytes, size_t len, size
     }
     fmtp_keyx_rewind(shared[offer]);
     if (options & 4) {
+        uint8_t cipher[4 + 256];
         len = encrypted(keys[offer], bytes, len, cipher);
         bytes = cipher;
     }
@@ -102,6 +101,7 @@ static void as_receiver(unsigned options, const uint8_t *bytes, size_t len, size
     bytes = fmtp_keyx_mac_key(shared[offer], &len);
     if (!fmtp_mac_is_key_len(len))
         abort();
+    struct fmtp_session s;
     if (fmtp_keyx_session(shared[offer], &s) && (!offer || !s.block_bytes || !s.fec_k))
         abort();
     fmtp_mac_free(fmtp_mac_new_verifier(bytes, len));

@@ -27,18 +27,14 @@ static void begin_products(struct fmtp_receiver *r, enum fmtp_layout layout, uin
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const size_t pieces[] = {SIZE_MAX, 1, 13, 700};
-    struct rx rx;
-    struct fmtp_receiver *r;
-    enum fmtp_layout layout;
-    bool extended;
-    size_t piece;
 
     if (size < 1)
         return 0;
-    layout = *data & 1 ? FMTP_LAYOUT_2021 : FMTP_LAYOUT_2017;
-    piece = pieces[*data >> 1 & 3];
-    extended = *data & 8;
-    r = rx_new(&rx, layout);
+    enum fmtp_layout layout = *data & 1 ? FMTP_LAYOUT_2021 : FMTP_LAYOUT_2017;
+    size_t piece = pieces[*data >> 1 & 3];
+    bool extended = *data & 8;
+    struct rx rx;
+    struct fmtp_receiver *r = rx_new(&rx, layout);
     if (!r)
         return 0;
     if (extended)

@@ -33,9 +33,9 @@ static void offer(struct fmtp_sender *s, struct app *app, uint8_t argument)
     size_t size = (size_t)argument * LARGEST / 255;
     uint8_t *data = malloc(size ? size : 1);
     struct iovec parts[2] = {{data, size / 3}, {data + size / 3, size - size / 3}};
-    struct fmtp_error err;
 
     memset(data, argument, size);
+    struct fmtp_error err;
     if (fmtp_sender_offer(s, parts, 2, "meta", 4, data, (struct timespec){0}, NULL, &err) < 0)
         free(data);
     else
@@ -59,10 +59,10 @@ static void multicast(struct fmtp_sender *s, unsigned n, uint64_t now_ns)
 
 static void output(struct fmtp_sender *s, int peer, size_t n, uint64_t now_ns)
 {
-    struct fmtp_stream_out out;
     volatile uint8_t sum = 0;
     size_t len = 0;
 
+    struct fmtp_stream_out out;
     fmtp_sender_peer_peek(s, peer, &out, now_ns);
     for (int i = 0; i < out.niov; i++)
         for (size_t b = 0; b < out.iov[i].iov_len; b++, len++)
@@ -84,8 +84,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                      .first_index = UINT32_MAX,
                                      .ctx = &app,
                                      .released = released};
-    struct fmtp_sender *s;
-    int peers[PEERS];
     uint64_t now_ns = 0;
 
     if (size < 1)
@@ -98,9 +96,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (*data & 8)
         cfg.r_uc_bps = 10000;
     bool ordinary = *data & 16; /* one of the peers */
-    s = fmtp_sender_new(&cfg);
+    struct fmtp_sender *s = fmtp_sender_new(&cfg);
     if (!s)
         return 0;
+    int peers[PEERS];
     for (int i = 0; i < PEERS; i++) {
         peers[i] = fmtp_sender_peer_add(s, i || !ordinary, NULL);
         fmtp_sender_peer_rtt(s, peers[i], 40000000);

@@ -141,7 +141,7 @@ void rx_drain(struct fmtp_receiver *r, size_t n)
 
 void rx_datagram(struct fmtp_receiver *r, const uint8_t *bytes, size_t len, uint64_t now_ns)
 {
-    struct fmtp_header first, h;
+    struct fmtp_header first;
     struct iovec place[PLACES];
     unsigned n = fmtp_receiver_places(r, &first, place, PLACES);
     const uint8_t *payload = bytes + FMTP_HEADER_LEN;
@@ -157,6 +157,7 @@ void rx_datagram(struct fmtp_receiver *r, const uint8_t *bytes, size_t len, uint
         fmtp_receiver_bad_datagram(r);
         return;
     }
+    struct fmtp_header h;
     fmtp_header_get(bytes, &h);
     if (n && len - FMTP_HEADER_LEN <= place[0].iov_len) {
         memcpy(place[0].iov_base, payload, len - FMTP_HEADER_LEN);

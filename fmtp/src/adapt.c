@@ -19,14 +19,12 @@ void fmtp_adapt_init(struct fmtp_adapt *a)
 void fmtp_adapt_look(struct fmtp_adapt *a, uint64_t sent, uint64_t asked, bool held,
                      uint64_t now_ns)
 {
-    double loss;
-
     a->next_ns = now_ns + LOOK_NS;
     a->lately_sent = a->lately_sent * KEEP + (double)(sent - a->sent);
     a->lately_asked = a->lately_asked * KEEP + (double)(asked - a->asked);
     a->sent = sent;
     a->asked = asked;
-    loss = a->lately_sent > 0 ? a->lately_asked / a->lately_sent : 0;
+    double loss = a->lately_sent > 0 ? a->lately_asked / a->lately_sent : 0;
     if (loss > OVERRUN) {
         if (now_ns < a->hold_ns)
             return;

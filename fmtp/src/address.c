@@ -71,11 +71,12 @@ bool fmtp_address_same_host(const struct sockaddr_storage *a, const struct socka
 const char *fmtp_address_text(const struct sockaddr *address, char *out)
 {
     struct sockaddr_storage a = {0};
-    char host[INET6_ADDRSTRLEN], zone[1 + IF_NAMESIZE] = "";
+    char zone[1 + IF_NAMESIZE] = "";
 
     memcpy(&a, address,
            address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
                                           : sizeof(struct sockaddr_in));
+    char host[INET6_ADDRSTRLEN];
     if (a.ss_family == AF_INET6) {
         inet_ntop(AF_INET6, &as6(&a)->sin6_addr, host, sizeof host);
         zone[0] = '%';
@@ -119,11 +120,12 @@ static int parse_host(char *host, struct sockaddr_storage *out)
 
 int fmtp_address_parse(const char *text, bool with_port, struct sockaddr_storage *out)
 {
-    char host[FMTP_ADDRESS_TEXT], *port = NULL, *end;
+    char *port = NULL;
     unsigned long n = 0;
 
     size_t len = strlen(text);
 
+    char host[FMTP_ADDRESS_TEXT];
     if (len >= sizeof host)
         return -1;
     memcpy(host, text, len + 1);
@@ -133,6 +135,7 @@ int fmtp_address_parse(const char *text, bool with_port, struct sockaddr_storage
             return -1;
         *colon = 0;
         port = colon + 1;
+        char *end;
         n = strtoul(port, &end, 10);
         if (*port < '0' || *port > '9' || *end || n == 0 || n > 65535)
             return -1;
@@ -155,7 +158,6 @@ int fmtp_interface_of(const struct sockaddr_storage *a, struct fmtp_interface *o
                       struct fmtp_error *err)
 {
     struct ifaddrs *list = NULL;
-    char text[FMTP_ADDRESS_TEXT];
     /* Every address 127.x.y.z is the loopback interface's, though only one is listed. */
     bool loopback = a->ss_family == AF_INET && ntohl(as4(a)->sin_addr.s_addr) >> 24 == 127;
 
@@ -181,6 +183,7 @@ int fmtp_interface_of(const struct sockaddr_storage *a, struct fmtp_interface *o
     if (!out->index) {
         struct sockaddr_storage host = *a;
         fmtp_address_set_port(&host, 0);
+        char text[FMTP_ADDRESS_TEXT];
         return fmtp_fail(err, "no interface has the address %s",
                          fmtp_address_text((struct sockaddr *)&host, text));
     }

@@ -59,10 +59,10 @@ struct fmtp_client {
 static void on_ended(void *ctx, uint32_t index, uint32_t retx_blocks, struct timespec start)
 {
     struct fmtp_client *c = ctx;
-    struct timespec now;
     double delay_s = 0;
 
     if (c->cfg.layout == FMTP_LAYOUT_2021) {
+        struct timespec now;
         clock_gettime(CLOCK_REALTIME, &now);
         delay_s = difftime(now.tv_sec, start.tv_sec) + (double)(now.tv_nsec - start.tv_nsec) / 1e9;
     }
@@ -86,10 +86,9 @@ static void on_missed(void *ctx, uint32_t index)
 
 static int check(const struct fmtp_client_config *cfg, struct fmtp_error *err)
 {
-    char group[FMTP_ADDRESS_TEXT], server[FMTP_ADDRESS_TEXT], own[FMTP_ADDRESS_TEXT];
-
     if (cfg->layout != FMTP_LAYOUT_2017 && cfg->layout != FMTP_LAYOUT_2021)
         return fmtp_fail(err, "layout %d; valid are 2017 and 2021", (int)cfg->layout);
+    char group[FMTP_ADDRESS_TEXT];
     if (!fmtp_address_is_multicast(&cfg->group) || !fmtp_address_port(&cfg->group))
         return fmtp_fail(err,
                          "group %s; valid are 224.0.0.0 to 239.255.255.255 or ff00::/8 with a "
@@ -97,6 +96,7 @@ static int check(const struct fmtp_client_config *cfg, struct fmtp_error *err)
                          fmtp_address_text((const struct sockaddr *)&cfg->group, group));
     if (!fmtp_address_port(&cfg->server))
         return fmtp_fail(err, "sender's address without a port");
+    char server[FMTP_ADDRESS_TEXT], own[FMTP_ADDRESS_TEXT];
     if (cfg->server.ss_family != cfg->group.ss_family ||
         cfg->interface.ss_family != cfg->group.ss_family)
         return fmtp_fail(err, "group %s, sender %s and interface %s are not of one family",
@@ -155,11 +155,9 @@ static int open_core(struct fmtp_client *c, struct fmtp_error *err)
 
 struct fmtp_client *fmtp_client_open(const struct fmtp_client_config *cfg, struct fmtp_error *err)
 {
-    struct fmtp_client *c;
-
     if (check(cfg, err) < 0)
         return NULL;
-    c = calloc(1, sizeof *c);
+    struct fmtp_client *c = calloc(1, sizeof *c);
     if (!c) {
         fmtp_fail(err, "out of memory");
         return NULL;
@@ -237,12 +235,11 @@ void fmtp_client_get_stats(const struct fmtp_client *c, struct fmtp_client_stats
 
 static void lose_for_good(struct fmtp_client *c, const char *why, int error)
 {
-    char text[FMTP_ADDRESS_TEXT];
-
     if (c->state == LOST)
         return;
     c->state = LOST;
     fmtp_close_fd(&c->tcp);
+    char text[FMTP_ADDRESS_TEXT];
     fmtp_fail(&c->lost, "connection to %s: %s%s%s",
               fmtp_address_text((const struct sockaddr *)&c->cfg.server, text), why,
               error ? ": " : "", error ? strerror(error) : "");
@@ -287,12 +284,10 @@ static void retry(struct fmtp_client *c, int error, uint64_t now_ns)
 
 static void refresh_rtt(struct fmtp_client *c, uint64_t now_ns)
 {
-    uint64_t rtt_ns;
-
     if (c->rtt_read_ns && now_ns - c->rtt_read_ns < RTT_REFRESH_NS)
         return;
     c->rtt_read_ns = now_ns;
-    rtt_ns = fmtp_tcp_rtt_ns(c->tcp);
+    uint64_t rtt_ns = fmtp_tcp_rtt_ns(c->tcp);
     if (rtt_ns)
         fmtp_receiver_rtt(c->core, rtt_ns);
 }
@@ -414,8 +409,8 @@ static void tcp_output(struct fmtp_client *c)
     bool blocked = false;
 
     while (!blocked && (c->state == EXCHANGING || c->state == UP)) {
-        const uint8_t *bytes;
         size_t len;
+        const uint8_t *bytes;
         if (c->state == EXCHANGING) {
             bytes = fmtp_keyx_output(c->keyx, &len);
             bytes += c->keyx_sent;

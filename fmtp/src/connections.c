@@ -84,8 +84,6 @@ static void refresh_rtt(struct fmtp_server *s, struct conn *c, uint64_t now_ns)
 static bool begin_receiver(struct fmtp_server *s, struct conn *c, bool extended, uint64_t now_ns)
 {
     struct fmtp_session session = {0};
-    const uint8_t *key;
-    size_t len;
     int peer = fmtp_sender_peer_add(s->core, extended, &session);
 
     if (peer < 0) {
@@ -106,7 +104,8 @@ static bool begin_receiver(struct fmtp_server *s, struct conn *c, bool extended,
         s->cfg.receivers_changed(s->cfg.ctx, address(c), 1, s->receivers);
     if (!c->keyx)
         return true;
-    key = fmtp_mac_key(s->out.mac, &len);
+    size_t len;
+    const uint8_t *key = fmtp_mac_key(s->out.mac, &len);
     if (fmtp_keyx_answer(c->keyx, &session, key, len) < 0) {
         s->bad_handshakes++;
         drop(s, c);
@@ -244,13 +243,12 @@ static void transmit(struct fmtp_server *s, struct conn *c, uint64_t now_ns)
 
     for (int i = 0; i < WRITES && c->fd >= 0 && !blocked; i++) {
         struct msghdr msg = {0};
-        ssize_t n;
         fmtp_sender_peer_peek(s->core, c->peer, &s->stream, now_ns);
         if (!s->stream.len)
             break;
         msg.msg_iov = s->stream.iov;
         msg.msg_iovlen = (size_t)s->stream.niov;
-        n = sendmsg(c->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = sendmsg(c->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno != EAGAIN && errno != EINTR) {
             drop(s, c);
             return;
@@ -292,14 +290,13 @@ static void free_list(struct conn_list *list)
 uint64_t fmtp_conns_round(struct fmtp_server *s, uint64_t now_ns)
 {
     struct conn *c;
-    int peer;
-
     while ((c = TAILQ_FIRST(&s->handshakes)) && now_ns >= c->handshake_ends_ns)
         bad_handshake(s, c);
     while ((c = TAILQ_FIRST(&s->ready))) {
         dequeue(s, c);
         transmit(s, c, now_ns);
     }
+    int peer;
     for (size_t i = 0; i < s->receivers && (peer = fmtp_sender_next_ready(s->core, now_ns)) >= 0;
          i++)
         transmit(s, s->by_peer[peer], now_ns);

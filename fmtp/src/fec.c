@@ -73,9 +73,7 @@ int fmtp_fec_decode(unsigned k, size_t block_bytes, const uint8_t *const *blocks
                     const uint8_t *missing, const uint8_t *numbers, const uint8_t *const *parity,
                     uint8_t *const *out)
 {
-    const uint8_t *in[FMTP_FEC_MAX_K];
-    uint8_t lost[FMTP_FEC_MAX_K] = {0}, present[FMTP_FEC_MAX_K], row[FMTP_FEC_MAX_K];
-    uint8_t *rows, *square, *inverse;
+    uint8_t lost[FMTP_FEC_MAX_K] = {0};
     unsigned npresent = 0;
     int result = -1;
 
@@ -89,11 +87,13 @@ int fmtp_fec_decode(unsigned k, size_t block_bytes, const uint8_t *const *blocks
     /* With P the parity, A the matrix's columns of the present blocks B and C those of the missing
      * ones M: P = A B + C M, so M = C^-1 A B + C^-1 P: one pass over k symbols. C is m x m and, as
      * part of a Cauchy matrix, always has an inverse (unless a number comes twice). */
-    rows = malloc((size_t)m * k + 2 * (size_t)m * m + 1);
+    uint8_t *rows = malloc((size_t)m * k + 2 * (size_t)m * m + 1);
     if (!rows)
         return -1;
-    square = rows + (size_t)m * k;
-    inverse = square + (size_t)m * m;
+    uint8_t *square = rows + (size_t)m * k;
+    uint8_t *inverse = square + (size_t)m * m;
+    const uint8_t *in[FMTP_FEC_MAX_K];
+    uint8_t present[FMTP_FEC_MAX_K];
     for (unsigned j = 0; j < k; j++)
         if (!lost[j]) {
             in[npresent] = blocks[j];
@@ -107,6 +107,7 @@ int fmtp_fec_decode(unsigned k, size_t block_bytes, const uint8_t *const *blocks
     if (m && gf_invert_matrix(square, inverse, (int)m) < 0)
         goto out;
     memset(rows, 0, (size_t)m * k);
+    uint8_t row[FMTP_FEC_MAX_K];
     for (unsigned p = 0; p < m; p++) {
         parity_row(k, numbers[p], row);
         for (unsigned i = 0; i < m; i++) {

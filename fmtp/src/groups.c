@@ -114,13 +114,13 @@ unsigned fmtp_groups_decode(struct fmtp_groups *gs, struct fmtp_symbols *s, uint
     struct fmtp_group *group = &gs->group[g];
     struct fmtp_fec_group at = fmtp_groups_blocks(gs, g);
     const struct fmtp_symbol *symbol = group->parity;
-    const uint8_t *blocks[FMTP_FEC_MAX_K], *parity[FMTP_FEC_MAX_K];
-    uint8_t *out[FMTP_FEC_MAX_K], *back = s->pad + s->block_bytes;
-    uint8_t missing[FMTP_FEC_MAX_K], numbers[FMTP_FEC_MAX_K];
+    uint8_t *back = s->pad + s->block_bytes;
     uint32_t last = gs->nblocks - 1;
     size_t last_len = size_bytes - (size_t)last * s->block_bytes;
     unsigned m = 0;
 
+    const uint8_t *blocks[FMTP_FEC_MAX_K], *parity[FMTP_FEC_MAX_K];
+    uint8_t *out[FMTP_FEC_MAX_K], missing[FMTP_FEC_MAX_K], numbers[FMTP_FEC_MAX_K];
     for (unsigned i = 0; i < at.count; i++) {
         uint32_t block = at.first + i;
         uint8_t *place = product + (size_t)block * s->block_bytes;

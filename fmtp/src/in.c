@@ -125,12 +125,12 @@ static struct iovec *lay_slot(struct fmtp_in *in, struct iovec *part, unsigned s
 static void lay_out(struct fmtp_in *in, const struct fmtp_receiver *core)
 {
     unsigned per = in->per_message < SLOTS_PER_MESSAGE ? in->per_message : SLOTS_PER_MESSAGE;
-    unsigned predicted, slot = 0;
+    unsigned slot = 0;
     struct iovec *part = in->parts;
     struct fmtp_header first = {0};
 
     in->asked = SLOTS / per < MESSAGES ? SLOTS / per : MESSAGES;
-    predicted = core ? fmtp_receiver_places(core, &first, in->places, in->asked * per) : 0;
+    unsigned predicted = core ? fmtp_receiver_places(core, &first, in->places, in->asked * per) : 0;
     if (core && !predicted && in->asked > UNPREDICTED)
         in->asked = UNPREDICTED;
     in->first_index = first.index;
@@ -153,10 +153,8 @@ static void lay_out(struct fmtp_in *in, const struct fmtp_receiver *core)
 
 unsigned fmtp_in_read(struct fmtp_in *in, const struct fmtp_receiver *core)
 {
-    int n;
-
     lay_out(in, core);
-    n = recvmmsg(in->fd, in->msgs, in->asked, MSG_DONTWAIT, NULL);
+    int n = recvmmsg(in->fd, in->msgs, in->asked, MSG_DONTWAIT, NULL);
     in->count = n > 0 ? (unsigned)n : 0;
     return in->count;
 }
@@ -180,10 +178,10 @@ static size_t segment_len(struct msghdr *h, size_t len)
 static bool landed(const struct fmtp_in *in, unsigned slot, size_t seg)
 {
     const struct iovec *place = &in->places[slot];
-    struct fmtp_header h;
 
     if (seg != FMTP_HEADER_LEN + place->iov_len + mac_len(in))
         return false;
+    struct fmtp_header h;
     fmtp_header_get(in->heads[slot], &h);
     return h.flags == FMTP_MEM_DATA && h.payloadlen == place->iov_len &&
            h.index == in->first_index &&
@@ -216,12 +214,11 @@ static size_t copy_out(const struct msghdr *h, size_t from, size_t len, uint8_t 
 
     for (size_t i = 0; i < h->msg_iovlen && done < len; i++) {
         const struct iovec *v = &h->msg_iov[i];
-        size_t n;
         if (from >= v->iov_len) {
             from -= v->iov_len;
             continue;
         }
-        n = v->iov_len - from < len - done ? v->iov_len - from : len - done;
+        size_t n = v->iov_len - from < len - done ? v->iov_len - from : len - done;
         memcpy(out + done, (uint8_t *)v->iov_base + from, n);
         done += n;
         from = 0;
@@ -264,7 +261,6 @@ static void take_apart(struct fmtp_in *in, unsigned i, uint8_t **room)
 static bool make_room(struct fmtp_in *in)
 {
     size_t need = 0;
-    uint8_t *larger;
 
     for (unsigned i = 0; i < in->count; i++) {
         size_t len = in->msgs[i].msg_len;
@@ -275,7 +271,7 @@ static bool make_room(struct fmtp_in *in)
     }
     if (need <= in->gathered_room)
         return true;
-    larger = realloc(in->gathered, need);
+    uint8_t *larger = realloc(in->gathered, need);
     if (!larger)
         return false;
     in->gathered = larger;
@@ -296,12 +292,10 @@ static bool authentic(struct fmtp_in *in, const struct segment *s)
 
 void fmtp_in_deliver(struct fmtp_in *in, struct fmtp_receiver *core, uint64_t now_ns)
 {
-    uint8_t *room;
-
     in->nsegments = 0;
     if (!make_room(in))
         return; /* no memory: lost like any other */
-    room = in->gathered;
+    uint8_t *room = in->gathered;
     in->per_message = 1; /* the next batch is expected to be like this one */
     for (unsigned i = 0; i < in->count; i++)
         take_apart(in, i, &room);

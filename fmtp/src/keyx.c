@@ -64,20 +64,18 @@ struct fmtp_keyx *fmtp_keyx_new_receiver(bool offer)
     struct fmtp_keyx *k = calloc(1, sizeof *k);
     unsigned char *der = NULL;
     BIO *pem = NULL;
-    char *text;
-    int der_len;
-    long n;
 
     if (!k)
         return NULL;
     k->own = EVP_RSA_gen(2048);
     if (!k->own)
         goto fail;
-    der_len = i2d_PublicKey(k->own, &der);
+    int der_len = i2d_PublicKey(k->own, &der);
     pem = BIO_new(BIO_s_mem());
     if (der_len <= 0 || !pem || PEM_write_bio(pem, PEM_STRING_RSA_PUBLIC, "", der, der_len) <= 0)
         goto fail;
-    n = BIO_get_mem_data(pem, &text);
+    char *text;
+    long n = BIO_get_mem_data(pem, &text);
     if (n <= 0 || (size_t)n > sizeof k->out - LENGTH_BYTES - OFFER_BYTES)
         goto fail;
     memcpy(k->out + LENGTH_BYTES, text, (size_t)n);
@@ -179,9 +177,9 @@ int fmtp_keyx_answer(struct fmtp_keyx *k, const struct fmtp_session *session,
                      const uint8_t *mac_key, size_t mac_key_len)
 {
     EVP_PKEY_CTX *ctx = k->peer ? oaep(k->peer, EVP_PKEY_encrypt_init) : NULL;
-    uint8_t plain[AGREED_LEN + FMTP_MAC_KEY_MAX];
     size_t n = sizeof k->out - LENGTH_BYTES, len = 0;
 
+    uint8_t plain[AGREED_LEN + FMTP_MAC_KEY_MAX];
     if (session && session->extended) {
         memcpy(plain, magic, sizeof magic);
         put(plain + 4, session->block_bytes, 2);
@@ -260,14 +258,14 @@ enum fmtp_keyx_status fmtp_keyx_input(struct fmtp_keyx *k, const uint8_t *bytes,
 {
     *used = 0;
     for (;;) {
-        size_t want = LENGTH_BYTES, take;
+        size_t want = LENGTH_BYTES;
         if (k->in_len >= LENGTH_BYTES) {
             size_t n = (size_t)get(k->in, LENGTH_BYTES);
             if (n == 0 || n > FMTP_KEYX_MAX)
                 return FMTP_KEYX_BAD;
             want += n;
         }
-        take = want - k->in_len;
+        size_t take = want - k->in_len;
         if (take > len - *used)
             take = len - *used;
         memcpy(k->in + k->in_len, bytes + *used, take);

@@ -54,10 +54,10 @@ static bool set_hmac(struct fmtp_mac *m)
 static bool new_pair(struct fmtp_mac *m)
 {
     BIO *pem = BIO_new(BIO_s_mem());
-    char *text;
     long n = 0;
 
     m->pkey = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
+    char *text;
     if (m->pkey && pem && PEM_write_bio_PUBKEY(pem, m->pkey) == 1)
         n = BIO_get_mem_data(pem, &text);
     if (n == PUBLIC_KEY_LEN) {
@@ -186,14 +186,13 @@ static const uint8_t *joined(struct fmtp_mac *m, const struct iovec *parts, int 
 
 int fmtp_mac_sign(struct fmtp_mac *m, const struct iovec *parts, int nparts, uint8_t *out)
 {
-    const uint8_t *message;
     size_t len = 0, n = SIGNATURE_LEN;
 
     if (m->level == 0)
         return 0;
     if (m->level == 1)
         return compute_hmac(m, parts, nparts, out) ? 0 : -1;
-    message = joined(m, parts, nparts, &len);
+    const uint8_t *message = joined(m, parts, nparts, &len);
     if (!message || EVP_DigestSignInit(m->md, NULL, NULL, NULL, m->pkey) != 1 ||
         EVP_DigestSign(m->md, out, &n, message, len) != 1) {
         ERR_clear_error();
@@ -204,18 +203,16 @@ int fmtp_mac_sign(struct fmtp_mac *m, const struct iovec *parts, int nparts, uin
 
 bool fmtp_mac_verify(struct fmtp_mac *m, const struct iovec *parts, int nparts, const uint8_t *mac)
 {
-    const uint8_t *message;
-    uint8_t want[HMAC_LEN];
     size_t len = 0;
-    bool ok;
 
     if (m->level == 0)
         return true;
+    uint8_t want[HMAC_LEN];
     if (m->level == 1)
         return compute_hmac(m, parts, nparts, want) && CRYPTO_memcmp(want, mac, HMAC_LEN) == 0;
-    message = joined(m, parts, nparts, &len);
-    ok = message && EVP_DigestVerifyInit(m->md, NULL, NULL, NULL, m->pkey) == 1 &&
-         EVP_DigestVerify(m->md, mac, SIGNATURE_LEN, message, len) == 1;
+    const uint8_t *message = joined(m, parts, nparts, &len);
+    bool ok = message && EVP_DigestVerifyInit(m->md, NULL, NULL, NULL, m->pkey) == 1 &&
+              EVP_DigestVerify(m->md, mac, SIGNATURE_LEN, message, len) == 1;
     if (!ok)
         ERR_clear_error();
     return ok;

@@ -150,12 +150,11 @@ static size_t append(struct fmtp_out *o, unsigned i, struct iovec *parts)
 static void segment(struct messages *m, unsigned k, size_t size)
 {
     struct msghdr *h = &m->msgs[k].msg_hdr;
-    struct cmsghdr *c;
     uint16_t bytes = (uint16_t)size;
 
     h->msg_control = m->control[k].room;
     h->msg_controllen = sizeof m->control[k].room;
-    c = CMSG_FIRSTHDR(h);
+    struct cmsghdr *c = CMSG_FIRSTHDR(h);
     c->cmsg_level = SOL_UDP;
     c->cmsg_type = UDP_SEGMENT;
     c->cmsg_len = CMSG_LEN(sizeof bytes);
@@ -211,10 +210,8 @@ static unsigned refused(struct fmtp_out *o, const struct messages *m, int error,
 
 unsigned fmtp_out_send(struct fmtp_out *o, struct fmtp_sender *core, size_t peers, uint64_t now_ns)
 {
-    struct messages m;
-    unsigned n, gone = 0;
+    unsigned gone = 0;
     size_t mac_len = fmtp_mac_len(o->mac);
-    int sent;
 
     if (o->full || now_ns < o->retry_ns)
         return 0;
@@ -229,11 +226,12 @@ unsigned fmtp_out_send(struct fmtp_out *o, struct fmtp_sender *core, size_t peer
         o->held_ns = now_ns;
         return 0;
     }
-    n = paced(o, fmtp_sender_fill(core, o->batch, most(o, now_ns), now_ns), now_ns);
+    unsigned n = paced(o, fmtp_sender_fill(core, o->batch, most(o, now_ns), now_ns), now_ns);
+    struct messages m;
     pack(o, n, &m);
     if (!m.count)
         return 0;
-    sent = sendmmsg(o->fd, m.msgs, m.count, MSG_DONTWAIT);
+    int sent = sendmmsg(o->fd, m.msgs, m.count, MSG_DONTWAIT);
     if (sent < 0) {
         gone = refused(o, &m, errno, now_ns);
     } else {

@@ -25,11 +25,10 @@ void fmtp_outbox_clear(struct fmtp_outbox *o)
 static int grow(struct fmtp_outbox *o, size_t need)
 {
     size_t capacity = o->capacity ? o->capacity : FIRST_CAPACITY;
-    uint8_t *bytes;
 
     while (capacity < need)
         capacity *= 2;
-    bytes = realloc(o->bytes, capacity);
+    uint8_t *bytes = realloc(o->bytes, capacity);
     if (!bytes)
         return -1;
     o->bytes = bytes;

@@ -12,10 +12,10 @@
  * -1: no memory, nothing changed. */
 static int begin_anew(struct fmtp_receiver *r, uint32_t block_bytes)
 {
-    struct fmtp_symbols symbols;
-    struct fmtp_stash stash;
     uint8_t *body = malloc(block_bytes);
 
+    struct fmtp_symbols symbols;
+    struct fmtp_stash stash;
     if (fmtp_symbols_init(&symbols, block_bytes, r->cfg.parity_bytes) < 0 ||
         fmtp_stash_init(&stash, r->cfg.stash_blocks, block_bytes) < 0 || !body) {
         fmtp_symbols_free(&symbols);
@@ -234,13 +234,13 @@ static void stash(struct fmtp_receiver *r, struct product *p, const struct fmtp_
 bool fmtp_rx_replay(struct fmtp_receiver *r, struct product *p)
 {
     uint32_t index = p->index;
-    const struct fmtp_stashed *s;
     size_t cursor = 0;
     bool done = false;
 
     if (!p->stashed)
         return true;
     p->stashed = false;
+    const struct fmtp_stashed *s;
     while ((s = fmtp_stash_take(&r->stash, index, &cursor))) {
         if (done)
             continue;
@@ -252,15 +252,13 @@ bool fmtp_rx_replay(struct fmtp_receiver *r, struct product *p)
 
 static void on_data(struct fmtp_receiver *r, const struct fmtp_header *h, const uint8_t *payload)
 {
-    struct product *p;
-
     if (h->flags == FMTP_PARITY
             ? h->payloadlen != r->block
             : h->payloadlen == 0 || h->payloadlen > r->block || h->seqnum % r->block) {
         r->stats.bad_messages++;
         return;
     }
-    p = fmtp_rx_see_data(r, h->index);
+    struct product *p = fmtp_rx_see_data(r, h->index);
     if (p && p->active) {
         on_active(r, p, h, payload);
     } else if (p) {
@@ -275,9 +273,8 @@ static void on_data(struct fmtp_receiver *r, const struct fmtp_header *h, const 
 void fmtp_receiver_datagram(struct fmtp_receiver *r, const uint8_t head[FMTP_HEADER_LEN],
                             const uint8_t *payload, size_t payload_len, uint64_t now_ns)
 {
-    struct fmtp_header h;
-
     fmtp_rx_tick(r, now_ns);
+    struct fmtp_header h;
     fmtp_header_get(head, &h);
     if (payload_len != h.payloadlen || payload_len > r->block) {
         fmtp_receiver_bad_datagram(r);
@@ -337,9 +334,8 @@ uint64_t fmtp_receiver_deadline(const struct fmtp_receiver *r)
 
 void fmtp_receiver_timeout(struct fmtp_receiver *r, uint64_t now_ns)
 {
-    struct product *p;
-
     fmtp_rx_tick(r, now_ns);
+    struct product *p;
     while ((p = (struct product *)fmtp_timers_pop(&r->timers, r->now_ns))) {
         if (p->tau_ns <= r->now_ns)
             fmtp_rx_tau(r, p);

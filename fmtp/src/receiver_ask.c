@@ -103,14 +103,15 @@ static void ask_group(struct fmtp_receiver *r, struct product *p, uint32_t g)
     struct fmtp_group *group = &p->groups->group[g];
     unsigned k = fmtp_groups_blocks(p->groups, g).count;
     int need = group->missing - group->held; /* below 1: there was no memory to decode */
-    uint8_t bitmap[32], body[FMTP_REPAIR_REQ_MAX];
 
     if (need < 1 || group->asks >= ASKS) {
         ask_by_stream(r, p, g);
         return;
     }
+    uint8_t bitmap[32];
     fmtp_groups_bitmap(p->groups, g, p->received, bitmap);
     struct fmtp_repair_req req = {group->high, group->round, (uint16_t)need, bitmap};
+    uint8_t body[FMTP_REPAIR_REQ_MAX];
     struct fmtp_header h = {p->index, g, (uint16_t)fmtp_repair_req_put(body, &req, k),
                             FMTP_REPAIR_REQ};
     fmtp_rx_emit_body(r, &h, body);
@@ -152,11 +153,10 @@ void fmtp_rx_answered(struct fmtp_receiver *r, struct product *p, uint32_t g)
 void fmtp_rx_decode(struct fmtp_receiver *r, struct product *p, uint32_t g)
 {
     struct fmtp_group *group = &p->groups->group[g];
-    unsigned n;
 
     if (!group->missing || group->held < group->missing)
         return;
-    n = fmtp_groups_decode(p->groups, &r->symbols, g, p->data, p->size, p->received);
+    unsigned n = fmtp_groups_decode(p->groups, &r->symbols, g, p->data, p->size, p->received);
     p->nleft -= n;
     r->stats.decoded_blocks += n;
 }
@@ -165,14 +165,13 @@ void fmtp_rx_parity(struct fmtp_receiver *r, struct product *p, const struct fmt
                     const uint8_t *symbol)
 {
     struct fmtp_parity at = fmtp_parity_get(h->seqnum);
-    struct fmtp_group *group;
 
     if (!p->groups || at.group >= p->groups->count || at.number >= at.end ||
         at.end > fmtp_fec_max_parity(fmtp_groups_blocks(p->groups, at.group).count)) {
         r->stats.bad_messages++;
         return;
     }
-    group = &p->groups->group[at.group];
+    struct fmtp_group *group = &p->groups->group[at.group];
     r->stats.parity_symbols++;
     fmtp_rx_answered(r, p, at.group);
     if (at.end > group->high)
@@ -224,10 +223,10 @@ static void out_of_patience(struct fmtp_receiver *r, struct product *p, struct f
 
 void fmtp_rx_overdue(struct fmtp_receiver *r, struct product *p)
 {
-    struct fmtp_group *group, *next;
     /* Some before their time, so that a long list is not walked for each. */
     uint64_t until_ns = r->now_ns + patience_ns(r) / 16;
 
+    struct fmtp_group *group, *next;
     for (group = TAILQ_FIRST(&p->groups->waiting); group; group = next) {
         next = TAILQ_NEXT(group, link);
         if (group->due_ns <= until_ns)
@@ -241,10 +240,9 @@ void fmtp_rx_overdue(struct fmtp_receiver *r, struct product *p)
 
 void fmtp_rx_nudged(struct fmtp_receiver *r, struct product *p)
 {
-    struct fmtp_group *group;
-
     if (!p->groups)
         return;
+    struct fmtp_group *group;
     TAILQ_FOREACH (group, &p->groups->waiting, link)
         if (r->now_ns - group->asked_ns > r->rtt_ns)
             group->due_ns = r->now_ns;
@@ -294,11 +292,9 @@ void fmtp_rx_passed(struct fmtp_receiver *r, struct product *p, uint32_t to)
 
 void fmtp_rx_groups_passed(struct fmtp_receiver *r, struct product *p, uint32_t to)
 {
-    struct fmtp_fec_group last;
-
     if (!to)
         return;
-    last = fmtp_groups_blocks(p->groups, to - 1);
+    struct fmtp_fec_group last = fmtp_groups_blocks(p->groups, to - 1);
     if (p->expected < last.first + last.count)
         p->expected = last.first + last.count;
     ask_below(r, p, to);

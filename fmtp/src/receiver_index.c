@@ -260,12 +260,11 @@ static void begin(struct fmtp_receiver *r, struct product *p, const struct fmtp_
 void fmtp_rx_bop(struct fmtp_receiver *r, const struct fmtp_header *h, const uint8_t *body)
 {
     struct fmtp_bop bop;
-    struct product *p;
-
     if (fmtp_bop_get(r->cfg.layout, body, h->payloadlen, &bop) < 0 || h->seqnum) {
         r->stats.bad_messages++;
         return;
     }
+    struct product *p;
     switch (fmtp_rx_see(r, h->index)) {
     case FMTP_RX_NEW: p = entry(r, h->index); break;
     case FMTP_RX_OLD: p = fmtp_rx_lookup(r, h->index); break;

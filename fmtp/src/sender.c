@@ -166,11 +166,10 @@ int fmtp_sender_offer(struct fmtp_sender *s, const struct iovec *parts, int npar
                       uint32_t *index, struct fmtp_error *err)
 {
     int64_t size = check(s, parts, nparts, meta_len, err);
-    struct product *p;
 
     if (size < 0)
         return -1;
-    p = calloc(1, sizeof *p + FMTP_BOP_FIXED_MAX + meta_len);
+    struct product *p = calloc(1, sizeof *p + FMTP_BOP_FIXED_MAX + meta_len);
     if (p) {
         p->size = (uint32_t)size;
         p->nblocks = fmtp_blocks(p->size, s->cfg.block_bytes);

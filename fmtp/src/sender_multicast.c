@@ -85,13 +85,11 @@ static void plan_current(struct fmtp_sender *s)
 /* Plans at least one datagram if there is one and memory for it. */
 static bool plan(struct fmtp_sender *s)
 {
-    unsigned n;
-
     if (s->appending)
         return fmtp_repair_plan_appended(s, PARITY_BATCH) > 0 || !s->appending;
     /* One for one: neither new data nor repairs starve. */
     if (!TAILQ_EMPTY(&s->ready) && (!s->repairs_ahead || !more_of_current(s))) {
-        n = fmtp_repair_plan(s, PARITY_BATCH);
+        unsigned n = fmtp_repair_plan(s, PARITY_BATCH);
         s->repairs_ahead = more_of_current(s) ? s->repairs_ahead + n : 0;
         if (n)
             return true;
@@ -209,8 +207,6 @@ static void left(struct fmtp_sender *s, const struct item *item, uint64_t now_ns
 
 void fmtp_sender_sent(struct fmtp_sender *s, unsigned n, uint64_t now_ns)
 {
-    struct product *p;
-
     if (n > s->filled)
         n = (unsigned)s->filled;
     while (n--) {
@@ -221,6 +217,7 @@ void fmtp_sender_sent(struct fmtp_sender *s, unsigned n, uint64_t now_ns)
         left(s, &item, now_ns);
     }
     s->filled = 0;
+    struct product *p;
     while ((p = s->dying)) {
         s->dying = p->chain;
         fmtp_multicast_forget(s, p);

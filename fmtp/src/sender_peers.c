@@ -40,12 +40,11 @@ static int message(const struct fmtp_sender *s, const struct fmtp_request *r,
 {
     uint32_t len = (uint32_t)(message_len(s, r) - FMTP_HEADER_LEN);
     struct fmtp_header h = {r->index, r->seq, (uint16_t)len, (uint16_t)r->flags};
-    struct product *p;
 
     fmtp_header_put(head, &h);
     if (!len)
         return 0;
-    p = fmtp_sender_lookup(s, r->index);
+    struct product *p = fmtp_sender_lookup(s, r->index);
     if (r->flags == FMTP_RETX_DATA)
         return fmtp_sender_product_iov(p, r->seq, len, iov);
     iov[0] = (struct iovec){p->body, p->body_len};
@@ -106,13 +105,12 @@ void fmtp_sender_peer_blocked(struct fmtp_sender *s, int peer, bool blocked)
 static size_t purge(struct fmtp_sender *s, size_t number, uint32_t index, bool reject)
 {
     struct peer *peer = s->peers[number];
-    size_t found;
 
     if (!peer->queue.count)
         return 0;
     if (peer->head_sent && fmtp_requests_at(&peer->queue, 0)->index == index)
         save_rest(s, peer);
-    found = fmtp_requests_purge(&peer->queue, peer->head_sent ? 1 : 0, index, reject);
+    size_t found = fmtp_requests_purge(&peer->queue, peer->head_sent ? 1 : 0, index, reject);
     if (found && reject)
         s->stats.rejects++;
     update_active(s, number);
@@ -300,7 +298,6 @@ static int repair_request(struct fmtp_sender *s, int number, const struct fmtp_h
                           const uint8_t *body, uint64_t now_ns)
 {
     struct product *p = fmtp_sender_lookup(s, h->index);
-    struct fmtp_repair_req req;
 
     s->stats.repair_requests++;
     if (!p)
@@ -308,6 +305,7 @@ static int repair_request(struct fmtp_sender *s, int number, const struct fmtp_h
     if (h->seqnum >= fmtp_fec_groups(p->nblocks, s->cfg.fec_k))
         return bad_message(s);
     unsigned k = fmtp_fec_group(p->nblocks, s->cfg.fec_k, h->seqnum).count;
+    struct fmtp_repair_req req;
     if (fmtp_repair_req_get(body, h->payloadlen, k, &req) < 0)
         return bad_message(s);
     count_peer(p, number);
@@ -359,11 +357,10 @@ static int plain_request(struct fmtp_sender *s, int number, const struct fmtp_he
 static int request(struct fmtp_sender *s, int number, const struct fmtp_header *h,
                    const uint8_t *body, uint64_t now_ns)
 {
-    struct product *p;
     int rc = body ? repair_request(s, number, h, body, now_ns) : plain_request(s, number, h);
 
     /* It may have been acknowledged, or rejected for want of room. */
-    p = fmtp_sender_lookup(s, h->index);
+    struct product *p = fmtp_sender_lookup(s, h->index);
     if (p)
         fmtp_sender_release_if_done(s, p);
     return rc;
@@ -377,14 +374,14 @@ int fmtp_sender_peer_input(struct fmtp_sender *s, int number, const uint8_t *byt
     if (peer->broken)
         return -1;
     while (len) {
-        size_t whole = FMTP_HEADER_LEN, take;
+        size_t whole = FMTP_HEADER_LEN;
         struct fmtp_header h = {0};
 
         if (peer->in_len >= FMTP_HEADER_LEN) {
             fmtp_header_get(peer->in, &h);
             whole += h.payloadlen; /* only repair requests get here */
         }
-        take = whole - peer->in_len < len ? whole - peer->in_len : len;
+        size_t take = whole - peer->in_len < len ? whole - peer->in_len : len;
         memcpy(peer->in + peer->in_len, bytes, take);
         peer->in_len += take;
         bytes += take;

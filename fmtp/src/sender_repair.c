@@ -182,11 +182,12 @@ static bool near_end(struct fmtp_sender *s, const struct product *p)
 
 void fmtp_repair_append(struct fmtp_sender *s, struct group *g)
 {
-    unsigned k = blocks_of(s, g), n, max = fmtp_fec_max_parity(k);
+    unsigned k = blocks_of(s, g), max = fmtp_fec_max_parity(k);
     double expected = loss(s) * k;
 
     if (!fmtp_repair_active(s))
         return;
+    unsigned n;
     if (near_end(s, g->product)) {
         /* Near the end a request would delay the product by a round trip: some parity in reserve
          * costs less. The largest loss among many receivers very rarely exceeds what is expected of
@@ -214,7 +215,7 @@ void fmtp_repair_append(struct fmtp_sender *s, struct group *g)
 void fmtp_repair_request(struct fmtp_sender *s, struct group *g, const struct fmtp_repair_req *req,
                          uint64_t rtt_ns, uint64_t now_ns)
 {
-    unsigned k = blocks_of(s, g), max = fmtp_fec_max_parity(k), need = req->need, target;
+    unsigned k = blocks_of(s, g), max = fmtp_fec_max_parity(k), need = req->need;
     /* The request was made before what left lately arrived there. */
     bool crossed = g->last_ns && now_ns < g->last_ns + rtt_ns;
     struct fmtp_bits lost = {0};
@@ -225,14 +226,15 @@ void fmtp_repair_request(struct fmtp_sender *s, struct group *g, const struct fm
     for (unsigned i = 0; i < (k + 7) / 8; i++)
         lost.word[i / 8] |= (uint64_t)req->bitmap[i] << (i % 8 * 8);
     if (crossed || g->state == GROUP_READY) {
-        unsigned all = bits(&lost), coming;
+        unsigned all = bits(&lost);
         for (int i = 0; i < 4; i++)
             lost.word[i] &= ~g->resent.word[i];
-        coming = all - bits(&lost);
+        unsigned coming = all - bits(&lost);
         if (need <= coming)
             return;
         need -= coming;
     }
+    unsigned target;
     if (req->round == 0)
         target = req->high + need;
     else if (crossed || g->state == GROUP_READY)
@@ -343,11 +345,10 @@ static void symbols(struct fmtp_sender *s, const struct group *g, unsigned k,
 static unsigned plan_parity(struct fmtp_sender *s, struct group *g, unsigned max)
 {
     unsigned k = blocks_of(s, g), n = 0;
-    const uint8_t *blocks[FMTP_FEC_MAX_K];
-    uint8_t *out[64];
 
     if (max > (unsigned)(g->target - g->parity))
         max = g->target - g->parity;
+    uint8_t *out[64];
     for (; n < max && s->nparity_free && fmtp_multicast_room(s); n++) {
         int16_t buffer = s->parity_free[--s->nparity_free];
         struct fmtp_parity at = {g->number, (uint8_t)(g->parity + n), g->target};
@@ -355,6 +356,7 @@ static unsigned plan_parity(struct fmtp_sender *s, struct group *g, unsigned max
         fmtp_multicast_push(s, g->product, FMTP_PARITY, fmtp_parity_seqnum(at), buffer);
     }
     if (n) {
+        const uint8_t *blocks[FMTP_FEC_MAX_K];
         symbols(s, g, k, blocks);
         fmtp_fec_encode(k, g->parity, n, s->cfg.block_bytes, blocks, out);
         g->parity = (uint8_t)(g->parity + n);

@@ -24,15 +24,15 @@ enum {
 
 static int check(const struct fmtp_server_config *cfg, struct fmtp_error *err)
 {
-    char group[FMTP_ADDRESS_TEXT], own[FMTP_ADDRESS_TEXT];
-
     if (cfg->layout != FMTP_LAYOUT_2017 && cfg->layout != FMTP_LAYOUT_2021)
         return fmtp_fail(err, "layout %d; valid are 2017 and 2021", (int)cfg->layout);
+    char group[FMTP_ADDRESS_TEXT];
     if (!fmtp_address_is_multicast(&cfg->group) || !fmtp_address_port(&cfg->group))
         return fmtp_fail(err,
                          "group %s; valid are 224.0.0.0 to 239.255.255.255 or ff00::/8 with a "
                          "port",
                          fmtp_address_text((const struct sockaddr *)&cfg->group, group));
+    char own[FMTP_ADDRESS_TEXT];
     if (cfg->address.ss_family != cfg->group.ss_family)
         return fmtp_fail(err, "group %s and address %s are not of one family",
                          fmtp_address_text((const struct sockaddr *)&cfg->group, group),
@@ -98,11 +98,9 @@ static int open_listener(struct fmtp_server *s, struct fmtp_error *err)
 
 struct fmtp_server *fmtp_server_open(const struct fmtp_server_config *cfg, struct fmtp_error *err)
 {
-    struct fmtp_server *s;
-
     if (check(cfg, err) < 0)
         return NULL;
-    s = calloc(1, sizeof *s);
+    struct fmtp_server *s = calloc(1, sizeof *s);
     if (!s) {
         fmtp_fail(err, "out of memory");
         return NULL;
@@ -207,14 +205,12 @@ int fmtp_server_offer(struct fmtp_server *s, const struct iovec *parts, int npar
                       struct fmtp_error *err)
 {
     struct timespec start;
-    uint64_t now_ns, until;
-
     clock_gettime(CLOCK_REALTIME, &start);
     if (fmtp_sender_offer(s->core, parts, nparts, meta, meta_len, cookie, start, index, err) < 0)
         return -1;
-    now_ns = fmtp_now_ns();
+    uint64_t now_ns = fmtp_now_ns();
     fmtp_out_begin(&s->out, now_ns);
-    until = watch_out(s, now_ns);
+    uint64_t until = watch_out(s, now_ns);
     if (until < s->armed)
         fmtp_arm(s->timer, until, &s->armed);
     return 0;
@@ -246,7 +242,6 @@ int fmtp_server_service(struct fmtp_server *s, struct fmtp_error *err)
     for (int round = 0; round < ROUNDS; round++) {
         int n = epoll_wait(s->epfd, events, EVENTS, 0);
         uint64_t now_ns = fmtp_now_ns();
-        unsigned sent;
 
         if (n < 0 && errno != EINTR)
             return fmtp_fail(err, "epoll: %s", strerror(errno));
@@ -265,7 +260,7 @@ int fmtp_server_service(struct fmtp_server *s, struct fmtp_error *err)
             }
         }
         fmtp_sender_timeout(s->core, now_ns);
-        sent = fmtp_out_send(&s->out, s->core, s->receivers, now_ns);
+        unsigned sent = fmtp_out_send(&s->out, s->core, s->receivers, now_ns);
         housekeeping(s, now_ns);
         if (n <= 0 && !sent)
             break;

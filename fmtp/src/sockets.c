@@ -68,14 +68,15 @@ int fmtp_open_multicast_out(const struct sockaddr_storage *from,
                             struct fmtp_error *err)
 {
     const struct sockaddr_storage own = without_port(from);
-    struct fmtp_interface on;
-    char text[FMTP_ADDRESS_TEXT];
     bool v6 = group->ss_family == AF_INET6;
-    int fd, mtu = 0;
+    int mtu = 0;
     socklen_t len = sizeof mtu;
 
+    struct fmtp_interface on;
+    int fd;
     if (fmtp_interface_of(from, &on, err) < 0 || (fd = open_udp(group->ss_family, err)) < 0)
         return -1;
+    char text[FMTP_ADDRESS_TEXT];
     if (set_outgoing(fd, group->ss_family, &on, ttl) < 0 ||
         bind(fd, (const struct sockaddr *)&own, fmtp_address_len(&own)) < 0) {
         fmtp_fail(err, "cannot multicast from %s with TTL %u: %s", text_of(&own, text), ttl,
@@ -109,12 +110,11 @@ static int join(int fd, const struct sockaddr_storage *group, unsigned interface
 int fmtp_open_multicast_in(const struct sockaddr_storage *group, const struct sockaddr_storage *on,
                            const struct sockaddr_storage *source, struct fmtp_error *err)
 {
-    char group_text[FMTP_ADDRESS_TEXT], on_text[FMTP_ADDRESS_TEXT];
     struct sockaddr_storage host = without_port(on), at = *group;
-    struct fmtp_interface interface;
     bool v6 = group->ss_family == AF_INET6;
     int fd;
 
+    struct fmtp_interface interface;
     if (fmtp_interface_of(on, &interface, err) < 0 || (fd = open_udp(group->ss_family, err)) < 0)
         return -1;
     /* A group of link-local scope is bound with its interface. */
@@ -126,6 +126,7 @@ int fmtp_open_multicast_in(const struct sockaddr_storage *group, const struct so
         fmtp_set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
     else
         fmtp_set_option(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0);
+    char group_text[FMTP_ADDRESS_TEXT], on_text[FMTP_ADDRESS_TEXT];
     if (bind(fd, (struct sockaddr *)&at, fmtp_address_len(&at)) < 0)
         fmtp_fail(err, "cannot bind to group %s: %s", text_of(group, group_text), strerror(errno));
     else if (join(fd, group, interface.index, source) < 0)
@@ -139,7 +140,6 @@ int fmtp_open_multicast_in(const struct sockaddr_storage *group, const struct so
 
 int fmtp_open_listener(const struct sockaddr_storage *at, struct fmtp_error *err)
 {
-    char text[FMTP_ADDRESS_TEXT];
     int fd = socket(at->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
     if (fd < 0)
@@ -147,6 +147,7 @@ int fmtp_open_listener(const struct sockaddr_storage *at, struct fmtp_error *err
     fmtp_set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
     if (bind(fd, (const struct sockaddr *)at, fmtp_address_len(at)) < 0 ||
         listen(fd, BACKLOG) < 0) {
+        char text[FMTP_ADDRESS_TEXT];
         fmtp_fail(err, "cannot listen on %s: %s", text_of(at, text), strerror(errno));
         fmtp_close_fd(&fd);
     }
@@ -156,18 +157,18 @@ int fmtp_open_listener(const struct sockaddr_storage *at, struct fmtp_error *err
 int fmtp_open_connection(const struct sockaddr_storage *from, const struct sockaddr_storage *to,
                          const char *congestion_control)
 {
-    struct fmtp_error ignored;
     const struct sockaddr_storage own = without_port(from);
-    int fd = socket(to->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), error;
+    int fd = socket(to->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
     if (fd < 0)
         return -1;
     fmtp_tune_tcp(fd);
+    struct fmtp_error ignored;
     fmtp_set_congestion_control(fd, congestion_control, &ignored);
     if (bind(fd, (const struct sockaddr *)&own, fmtp_address_len(&own)) < 0 ||
         (connect(fd, (const struct sockaddr *)to, fmtp_address_len(to)) < 0 &&
          errno != EINPROGRESS)) {
-        error = errno;
+        int error = errno;
         fmtp_close_fd(&fd);
         errno = error;
     }
@@ -198,11 +199,11 @@ int fmtp_set_congestion_control(int fd, const char *name, struct fmtp_error *err
 
 int fmtp_try_congestion_control(const char *name, struct fmtp_error *err)
 {
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), result;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     if (fd < 0)
         return fmtp_fail(err, "TCP socket: %s", strerror(errno));
-    result = fmtp_set_congestion_control(fd, name, err);
+    int result = fmtp_set_congestion_control(fd, name, err);
     fmtp_close_fd(&fd);
     return result;
 }

@@ -26,14 +26,12 @@ void fmtp_stash_free(struct fmtp_stash *s)
 bool fmtp_stash_put(struct fmtp_stash *s, const struct fmtp_header *h, const uint8_t *payload,
                     bool *forgot)
 {
-    struct fmtp_stashed *slot;
-
     *forgot = false;
     if (!s->capacity || h->payloadlen > s->block_bytes)
         return false;
     if (!s->memory && !(s->memory = malloc(s->capacity * s->block_bytes)))
         return false;
-    slot = &s->ring[s->next];
+    struct fmtp_stashed *slot = &s->ring[s->next];
     slot->payload = s->memory + s->next * s->block_bytes;
     s->next = (s->next + 1) % s->capacity;
     *forgot = slot->used;

@@ -16,11 +16,10 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
                    struct timespec start)
 {
     struct sink *s = ctx;
-    uint8_t n;
 
     (void)start;
     assert_int_equal(meta_len, 1);
-    n = *(const uint8_t *)meta;
+    uint8_t n = *(const uint8_t *)meta;
     assert_in_range(n, 0, PRODUCTS - 1);
     assert_int_equal(index % PRODUCTS, n);
     assert_int_equal(size, sizes[n]);
@@ -85,9 +84,8 @@ struct feed new_feed(bool v6)
 
 void open_server(struct feed *f)
 {
-    struct fmtp_error err;
-
     f->cfg.ctx = f;
+    struct fmtp_error err;
     f->server = fmtp_server_open(&f->cfg, &err);
     if (!f->server)
         fail_msg("%s", err.text);
@@ -101,9 +99,9 @@ void open_server(struct feed *f)
 struct sink *open_client(struct feed *f)
 {
     struct sink *s = &f->sinks[f->nsinks++];
-    struct fmtp_error err;
 
     f->rx.ctx = s;
+    struct fmtp_error err;
     s->client = fmtp_client_open(&f->rx, &err);
     if (!s->client)
         fail_msg("%s", err.text);
@@ -112,10 +110,9 @@ struct sink *open_client(struct feed *f)
 
 void turn(struct feed *feeds, int n, int timeout_ms)
 {
-    struct pollfd fds[FEEDS * (1 + CLIENTS)];
-    struct fmtp_error err;
     int count = 0, at = 0;
 
+    struct pollfd fds[FEEDS * (1 + CLIENTS)];
     for (int i = 0; i < n; i++) {
         fds[count++] = (struct pollfd){.fd = feeds[i].server ? fmtp_server_fd(feeds[i].server) : -1,
                                        .events = POLLIN};
@@ -125,6 +122,7 @@ void turn(struct feed *feeds, int n, int timeout_ms)
                 .events = POLLIN};
     }
     poll(fds, (nfds_t)count, timeout_ms);
+    struct fmtp_error err;
     for (int i = 0; i < n; i++) {
         if (fds[at++].revents && feeds[i].server)
             assert_int_equal(fmtp_server_service(feeds[i].server, &err), 0);
@@ -140,11 +138,11 @@ void turn(struct feed *feeds, int n, int timeout_ms)
 
 void offer_next(struct feed *f)
 {
-    uint32_t index;
-    struct fmtp_error err;
     uint8_t n = (uint8_t)((f->first + f->offered) % PRODUCTS);
     struct iovec part = {content[n], sizes[n]};
 
+    uint32_t index;
+    struct fmtp_error err;
     assert_int_equal(fmtp_server_offer(f->server, &part, 1, &n, 1, NULL, &index, &err), 0);
     assert_int_equal(index, f->first + f->offered);
     f->offered++;
@@ -221,7 +219,6 @@ int fill(void **state)
 void own_network(char **argv)
 {
     const char *unshare = geteuid() == 0 ? "unshare -n" : "unshare -rn";
-    char line[64];
 
     if (getenv("TEST_FEEDS_NETWORK")) {
         (void)!system("ip link set lo up && ip link add v0 type veth peer name v1 && "
@@ -229,6 +226,7 @@ void own_network(char **argv)
                       "ip link set v1 up");
         return;
     }
+    char line[64];
     snprintf(line, sizeof line, "%s true 2>/dev/null", unshare);
     if (setenv("TEST_FEEDS_NETWORK", "1", 1) == 0 && system(line) == 0)
         execlp("unshare", "unshare", geteuid() == 0 ? "-n" : "-rn", argv[0], NULL);

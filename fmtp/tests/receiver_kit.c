@@ -122,11 +122,10 @@ int kit_stream(uint16_t flags, uint32_t index, uint32_t seq, size_t len, uint8_t
 {
     struct fmtp_header h = {index, seq, (uint16_t)len, flags};
     uint8_t *bytes = malloc(FMTP_HEADER_LEN + len);
-    int rc;
 
     fmtp_header_put(bytes, &h);
     memset(bytes + FMTP_HEADER_LEN, fill, len);
-    rc = fmtp_receiver_stream(kit.r, bytes, FMTP_HEADER_LEN + len, kit.now_ns);
+    int rc = fmtp_receiver_stream(kit.r, bytes, FMTP_HEADER_LEN + len, kit.now_ns);
     free(bytes);
     return rc;
 }
@@ -145,9 +144,8 @@ int kit_stream_bop(uint32_t index, uint32_t size)
 void kit_expect(uint16_t flags, uint32_t index, uint32_t seq, uint16_t len)
 {
     const uint8_t *bytes;
-    struct fmtp_header h;
-
     assert_true(fmtp_receiver_output(kit.r, &bytes) >= FMTP_HEADER_LEN);
+    struct fmtp_header h;
     fmtp_header_get(bytes, &h);
     assert_int_equal(h.flags, flags);
     assert_int_equal(h.index, index);
@@ -160,9 +158,9 @@ void kit_expect_repair(uint32_t index, uint32_t group, unsigned k, uint8_t high,
                        uint16_t need, uint32_t bits)
 {
     size_t body = 4 + (k + 7) / 8;
-    const uint8_t *bytes;
 
     kit_expect(FMTP_REPAIR_REQ, index, group, (uint16_t)body);
+    const uint8_t *bytes;
     assert_true(fmtp_receiver_output(kit.r, &bytes) >= body);
     assert_int_equal(bytes[0], high);
     assert_int_equal(bytes[1], round);
@@ -181,9 +179,9 @@ void kit_expect_nothing(void)
 
 size_t kit_drain(void)
 {
-    const uint8_t *bytes;
     size_t n, all = 0;
 
+    const uint8_t *bytes;
     while ((n = fmtp_receiver_output(kit.r, &bytes))) {
         fmtp_receiver_sent(kit.r, n);
         all += n;

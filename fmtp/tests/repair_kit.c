@@ -30,9 +30,10 @@ void assert_product(void)
 const uint8_t *parity_of(uint32_t first, unsigned k, unsigned number)
 {
     static uint8_t out[100];
-    uint8_t data[4][100], *const outs[] = {out};
+    uint8_t *const outs[] = {out};
     const uint8_t *in[4];
 
+    uint8_t data[4][100];
     for (unsigned i = 0; i < k; i++) {
         memset(data[i], (int)(first + i + 1), 100);
         in[i] = data[i];

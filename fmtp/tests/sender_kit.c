@@ -55,9 +55,9 @@ void offer(struct fmtp_sender *s, size_t size)
 
 bool next(struct fmtp_sender *s, uint64_t now_ns, struct fmtp_header *h, uint8_t *payload)
 {
-    struct fmtp_datagram d;
     size_t len = 0;
 
+    struct fmtp_datagram d;
     if (!fmtp_sender_has_output(s, now_ns)) {
         assert_int_equal(fmtp_sender_fill(s, &d, 1, now_ns), 0);
         return false;
@@ -75,11 +75,11 @@ bool next(struct fmtp_sender *s, uint64_t now_ns, struct fmtp_header *h, uint8_t
 
 unsigned drain(struct fmtp_sender *s, uint64_t now_ns, unsigned *extra)
 {
-    struct fmtp_header h;
-    uint8_t payload[BLOCK];
     unsigned n = 0;
 
     *extra = 0;
+    struct fmtp_header h;
+    uint8_t payload[BLOCK];
     for (; next(s, now_ns, &h, payload); n++)
         *extra += h.flags == FMTP_PARITY || h.flags == FMTP_REPAIR;
     return n;
@@ -87,9 +87,9 @@ unsigned drain(struct fmtp_sender *s, uint64_t now_ns, unsigned *extra)
 
 void expect(struct fmtp_sender *s, uint64_t now_ns, uint16_t flags, uint32_t seqnum)
 {
-    struct fmtp_header h;
     uint8_t payload[BLOCK];
 
+    struct fmtp_header h;
     assert_true(next(s, now_ns, &h, payload));
     assert_int_equal(h.flags, flags);
     assert_int_equal(h.seqnum, seqnum);
@@ -114,10 +114,10 @@ int put(struct fmtp_sender *s, int p, uint16_t flags, uint32_t index, uint32_t s
 int ask_k(struct fmtp_sender *s, int p, uint32_t index, uint32_t group, unsigned k,
           struct fmtp_repair_req req, const void *bits, uint64_t now_ns)
 {
-    uint8_t bytes[FMTP_HEADER_LEN + FMTP_REPAIR_REQ_MAX];
     struct fmtp_header h = {index, group, (uint16_t)fmtp_repair_req_len(k), FMTP_REPAIR_REQ};
 
     req.bitmap = bits;
+    uint8_t bytes[FMTP_HEADER_LEN + FMTP_REPAIR_REQ_MAX];
     fmtp_header_put(bytes, &h);
     fmtp_repair_req_put(bytes + FMTP_HEADER_LEN, &req, k);
     return fmtp_sender_peer_input(s, p, bytes, FMTP_HEADER_LEN + h.payloadlen, now_ns);
@@ -134,9 +134,8 @@ int ask(struct fmtp_sender *s, int p, uint32_t group, uint8_t high, uint8_t roun
 
 void calm(struct fmtp_sender *s)
 {
-    unsigned extra;
-
     offer(s, 30000);
+    unsigned extra;
     assert_int_equal(drain(s, 0, &extra), 302);
     for (int p = 0; p < 4 && nreleased == 0; p++)
         put(s, p, FMTP_RETX_END, latest, 0, 0);
@@ -151,11 +150,11 @@ uint32_t parity(unsigned group, unsigned number, unsigned end)
 
 size_t stream(struct fmtp_sender *s, int p, uint8_t *bytes, size_t most, uint64_t now_ns)
 {
-    struct fmtp_stream_out out;
     size_t len = 0;
 
     if (!fmtp_sender_peer_pending(s, p))
         return 0;
+    struct fmtp_stream_out out;
     fmtp_sender_peer_peek(s, p, &out, now_ns);
     for (int i = 0; i < out.niov; i++)
         for (size_t b = 0; b < out.iov[i].iov_len && len < most; b++)

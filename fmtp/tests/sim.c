@@ -153,13 +153,12 @@ static void close_books(struct sim_receiver *rx)
 static void connect_receiver(struct sim_receiver *rx)
 {
     struct sim *s = rx->sim;
-    struct fmtp_session session;
-    int rc;
 
+    struct fmtp_session session;
     rx->peer = fmtp_sender_peer_add(s->sender, rx->extended, &session);
     assert(rx->peer >= 0);
     fmtp_sender_peer_rtt(s->sender, rx->peer, 2 * rx->delay_ns);
-    rc = fmtp_receiver_session(rx->core, &session, receiver_now(rx));
+    int rc = fmtp_receiver_session(rx->core, &session, receiver_now(rx));
     assert(rc == 0);
     (void)rc;
     if (!session.extended || session.id != rx->session)
@@ -336,19 +335,19 @@ static bool lost(struct sim *s, struct sim_receiver *rx, const struct fmtp_heade
 static void multicast(struct sim *s)
 {
     struct fmtp_datagram d[4];
-    uint8_t bytes[SIM_DATAGRAM];
-    struct fmtp_header h;
     size_t len = 0;
     unsigned n = fmtp_sender_fill(s->sender, d, 1 + (s->datagrams & 3), sender_now(s));
 
     if (!n)
         return; /* what was due has become needless */
+    uint8_t bytes[SIM_DATAGRAM];
     for (int i = 0; i < d[0].niov; i++) {
         assert(len + d[0].iov[i].iov_len <= sizeof bytes);
         memcpy(bytes + len, d[0].iov[i].iov_base, d[0].iov[i].iov_len);
         len += d[0].iov[i].iov_len;
     }
     assert(len == d[0].len);
+    struct fmtp_header h;
     fmtp_header_get(bytes, &h);
     s->datagrams++;
     s->datagram_bytes += len;
@@ -402,10 +401,10 @@ static void log_stream(struct sim_receiver *rx, bool from_sender, const uint8_t 
 
 static void stream_out(struct sim *s, struct sim_receiver *rx)
 {
-    struct fmtp_stream_out out;
     uint8_t bytes[4000];
     size_t want = 1 + sim_random(s, sizeof bytes), len = 0;
 
+    struct fmtp_stream_out out;
     fmtp_sender_peer_peek(s->sender, rx->peer, &out, sender_now(s));
     for (int i = 0; i < out.niov && len < want; i++) {
         size_t n = out.iov[i].iov_len < want - len ? out.iov[i].iov_len : want - len;
@@ -425,9 +424,9 @@ static void deliver_datagram(struct sim *s, struct sim_receiver *rx, const struc
 {
     const uint8_t *payload = p->bytes + FMTP_HEADER_LEN;
     size_t len = p->len - FMTP_HEADER_LEN;
-    struct fmtp_header first;
     struct iovec place[2];
 
+    struct fmtp_header first;
     if (s->order & 1 && fmtp_receiver_places(rx->core, &first, place, 2) &&
         place[0].iov_len >= len) {
         memcpy(place[0].iov_base, payload, len);
@@ -488,12 +487,12 @@ static uint64_t next_time(const struct sim *s)
         t = earlier(t, s->product[s->offered].at_ns);
     for (int i = 0; i < s->nrx; i++) {
         const struct sim_receiver *rx = &s->rx[i];
-        const uint8_t *bytes;
         if (!rx->core)
             continue;
         t = earlier(t, unleap(fmtp_receiver_deadline(rx->core), rx->leapt_ns));
         if (fmtp_sender_peer_pending(s->sender, rx->peer))
             t = earlier(t, rx->stream_free_ns);
+        const uint8_t *bytes;
         if (fmtp_receiver_output(rx->core, &bytes))
             t = earlier(t, s->now_ns);
     }
@@ -502,10 +501,9 @@ static uint64_t next_time(const struct sim *s)
 
 static void serve(struct sim *s, struct sim_receiver *rx)
 {
+    fmtp_receiver_timeout(rx->core, receiver_now(rx));
     const uint8_t *bytes;
     size_t len;
-
-    fmtp_receiver_timeout(rx->core, receiver_now(rx));
     while ((len = fmtp_receiver_output(rx->core, &bytes))) {
         sim_push_bytes(s, TO_SENDER, (int)(rx - s->rx), s->now_ns + rx->delay_ns, bytes, len);
         fmtp_receiver_sent(rx->core, len);

@@ -38,14 +38,13 @@ static struct outcome run(struct fmtp_adapt *a, struct path p, unsigned from, un
     for (unsigned t = from; t < to; t++)
         reports[t] = 0;
     for (unsigned t = from; t < to; t++) {
-        double n, arrives, kept;
         unsigned due = t + 1 + (unsigned)(queue / takes);
         asked += reports[t];
         if (fmtp_adapt_due(a, t * MS))
             fmtp_adapt_look(a, (uint64_t)sent, (uint64_t)asked, true, t * MS);
-        n = (double)a->rate_bps / 1000 / BITS;
-        arrives = n * (1 - p.loses);
-        kept = arrives < buffer - queue + takes ? arrives : buffer - queue + takes;
+        double n = (double)a->rate_bps / 1000 / BITS;
+        double arrives = n * (1 - p.loses);
+        double kept = arrives < buffer - queue + takes ? arrives : buffer - queue + takes;
         queue += kept;
         queue -= queue < takes ? queue : takes;
         if (due < to)
@@ -66,10 +65,9 @@ static void test_finds_the_receivers_rate(void **state)
     for (size_t i = 0; i < sizeof takes / sizeof *takes; i++) {
         struct path p = {.takes_bps = takes[i], .buffer_bits = takes[i] * 0.05};
         struct fmtp_adapt a;
-        struct outcome o;
         fmtp_adapt_init(&a);
         run(&a, p, 0, 4000);
-        o = run(&a, p, 4000, 14000);
+        struct outcome o = run(&a, p, 4000, 14000);
         /* At least 80 % of what the receiver can take, at most 10 % for nothing. */
         assert_true(o.received * BITS > 0.8 * takes[i] * 10);
         assert_true(o.dropped < 0.1 * o.sent);
@@ -85,22 +83,21 @@ static void test_loss_of_the_path(void **state)
     for (size_t i = 0; i < sizeof loses / sizeof *loses; i++) {
         struct path p = {.takes_bps = 1e9, .buffer_bits = 5e7, .loses = loses[i]};
         struct fmtp_adapt a;
-        struct outcome o;
         fmtp_adapt_init(&a);
         run(&a, p, 0, 4000);
-        o = run(&a, p, 4000, 14000);
+        struct outcome o = run(&a, p, 4000, 14000);
         assert_true(o.received * BITS > 0.8e10);
     }
 }
 
 static void test_bounds(void **state)
 {
-    struct fmtp_adapt a;
-    uint64_t first, sent = 0, asked = 0;
+    uint64_t sent = 0, asked = 0;
 
     (void)state;
+    struct fmtp_adapt a;
     fmtp_adapt_init(&a);
-    first = a.rate_bps;
+    uint64_t first = a.rate_bps;
     for (unsigned t = 0; t < 1000; t += 10)
         fmtp_adapt_look(&a, sent += 100, asked, false, t * MS);
     assert_int_equal(a.rate_bps, first); /* not made use of */

@@ -51,12 +51,12 @@ static struct result run_once(const struct row *row, uint32_t seed)
                              .seed = seed,
                              .products = 1};
     struct sim *s = sim_new(&cfg);
-    struct fmtp_client_stats got;
     struct result r = {0};
     uint64_t last_ns = 0;
 
     sim_product(s, size, 0);
     sim_run(s, FMTP_NEVER);
+    struct fmtp_client_stats got;
     for (int i = 0; i < s->nrx; i++) {
         assert_int_equal(s->rx[i].ended[0], 1);
         assert_true(s->rx[i].intact[0]);

@@ -45,14 +45,14 @@ static void test_groups(void **state)
     for (int i = 0; i < 300; i++) {
         uint32_t n = i < 10 ? UINT32_MAX - (uint32_t)i : 1 + rnd(100000), k = 1 + rnd(254);
         uint32_t groups = fmtp_fec_groups(n, k), at = rnd(groups), block = rnd(n);
-        struct fmtp_fec_group a = fmtp_fec_group(n, k, at), b;
+        struct fmtp_fec_group a = fmtp_fec_group(n, k, at);
         assert_in_range(a.count, 1, k);
         assert_true(a.count + 1 >= fmtp_fec_group(n, k, 0).count);
         if (at + 1 < groups)
             assert_int_equal(fmtp_fec_group(n, k, at + 1).first, a.first + a.count);
         else
             assert_int_equal(a.first + a.count, n);
-        b = fmtp_fec_group(n, k, fmtp_fec_group_of(n, k, block));
+        struct fmtp_fec_group b = fmtp_fec_group(n, k, fmtp_fec_group_of(n, k, block));
         assert_true(b.first <= block && block - b.first < b.count);
     }
 }
@@ -82,10 +82,10 @@ static uint8_t inverse(uint8_t a)
 static void test_symbols(void **state)
 {
     static uint8_t data[255][100], made[255][100];
-    const uint8_t *blocks[255];
-    uint8_t *out[255];
 
     (void)state;
+    const uint8_t *blocks[255];
+    uint8_t *out[255];
     for (unsigned i = 0; i < 255; i++) {
         for (unsigned b = 0; b < 100; b++)
             data[i][b] = (uint8_t)rnd(256);
@@ -130,18 +130,21 @@ static void round_trip(unsigned k, unsigned m, size_t bytes)
 {
     unsigned n = fmtp_fec_max_parity(k);
     uint8_t *data = malloc(k * bytes), *made = malloc(n * bytes), *got = malloc(m * bytes + 1);
-    const uint8_t *blocks[255], *parity[255];
-    uint8_t *out[255], missing[255], numbers[255];
 
     for (size_t i = 0; i < k * bytes; i++)
         data[i] = (uint8_t)rnd(256);
+    const uint8_t *blocks[255];
     for (unsigned i = 0; i < k; i++)
         blocks[i] = data + i * bytes;
+    uint8_t *out[255];
     for (unsigned i = 0; i < n; i++)
         out[i] = made + i * bytes;
     fmtp_fec_encode(k, 0, n, bytes, blocks, out);
+    uint8_t missing[255];
     pick(missing, m, k);
+    uint8_t numbers[255];
     pick(numbers, m, n);
+    const uint8_t *parity[255];
     for (unsigned i = 0; i < m; i++) {
         blocks[missing[i]] = NULL;
         parity[i] = made + numbers[i] * bytes;

@@ -35,7 +35,6 @@ static void test_several_feeds(void **state)
 static void test_mixed(void **state)
 {
     struct feed f = new_feed(false);
-    struct fmtp_server_stats st;
 
     (void)state;
     open_server(&f);
@@ -45,6 +44,7 @@ static void test_mixed(void **state)
     }
     transfer(&f, 1, PRODUCTS);
     check_all(&f, PRODUCTS);
+    struct fmtp_server_stats st;
     fmtp_server_get_stats(f.server, &st);
     assert_int_equal(st.receivers, CLIENTS);
     assert_int_equal(st.extended, 2); /* the first and the third */
@@ -71,7 +71,6 @@ static void cut(struct feed *f)
 static void test_reconnect(void **state)
 {
     struct feed f = new_feed(false);
-    struct fmtp_client_stats c;
 
     (void)state;
     f.cfg.pace_bps = 5000000; /* product 6 takes 1.3 s */
@@ -88,6 +87,7 @@ static void test_reconnect(void **state)
         turn(&f, 1, 20);
     assert_int_equal(f.sinks[0].ended, 1);
     assert_int_equal(f.sinks[0].wrong, 0);
+    struct fmtp_client_stats c;
     fmtp_client_get_stats(f.sinks[0].client, &c);
     assert_int_equal(c.connections, 2);
     transfer(&f, 1, 4);
@@ -102,7 +102,6 @@ static void test_reconnect(void **state)
 static void test_sender_restart(void **state)
 {
     struct feed f = new_feed(false);
-    struct fmtp_client_stats c;
 
     (void)state;
     f.cfg.pace_bps = 20000000;
@@ -126,6 +125,7 @@ static void test_sender_restart(void **state)
     assert_int_equal(f.sinks[0].begun, 5);
     assert_int_equal(f.sinks[0].ended, 4);
     assert_int_equal(f.sinks[0].wrong, 0);
+    struct fmtp_client_stats c;
     fmtp_client_get_stats(f.sinks[0].client, &c);
     assert_int_equal(c.connections, 2);
     close_feed(&f);
@@ -171,11 +171,10 @@ static void test_flood(void **state)
 {
     enum { OPEN = 600, ROUNDS = 10 };
     struct feed f = new_feed(false);
-    struct fmtp_server_stats st;
-    struct rlimit files;
-    int fds[OPEN], more = 0;
+    int more = 0;
 
     (void)state;
+    struct rlimit files;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
     files.rlim_cur = files.rlim_max < 4096 ? files.rlim_max : 4096;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
@@ -183,8 +182,10 @@ static void test_flood(void **state)
     open_server(&f);
     open_client(&f);
     wait_connected(&f, 1);
+    int fds[OPEN];
     for (int i = 0; i < OPEN; i++)
         fds[i] = -1;
+    struct fmtp_server_stats st;
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < OPEN; i++) {
             static const struct iovec words[] = {{"", 0},

@@ -22,10 +22,6 @@ static unsigned blocks(unsigned block_bytes)
 static void one_feed(bool v6, unsigned mac, unsigned pdu, bool unicast, unsigned want_block)
 {
     struct feed f = new_feed(v6);
-    struct fmtp_server_stats st;
-    struct fmtp_client_stats c;
-    struct fmtp_session session;
-    unsigned level;
 
     f.cfg.mac_level = f.rx.mac_level = mac;
     f.cfg.pdu_bytes = f.rx.pdu_bytes = pdu;
@@ -35,13 +31,17 @@ static void one_feed(bool v6, unsigned mac, unsigned pdu, bool unicast, unsigned
     open_client(&f);
     transfer(&f, 1, PRODUCTS);
     check_all(&f, PRODUCTS);
+    struct fmtp_server_stats st;
     fmtp_server_get_stats(f.server, &st);
     assert_int_equal(st.blocks, blocks(want_block));
     assert_int_equal(st.extended, unicast ? 0 : 2);
+    struct fmtp_session session;
+    unsigned level;
     fmtp_client_get_session(f.sinks[0].client, &session, &level);
     assert_int_equal(level, mac);
     assert_int_equal(session.extended, !unicast);
     assert_int_equal(session.block_bytes, want_block);
+    struct fmtp_client_stats c;
     fmtp_client_get_stats(f.sinks[0].client, &c);
     assert_int_equal(c.bad_messages, 0);
     assert_int_equal(c.mac_failures, 0);
@@ -102,7 +102,6 @@ static void test_forged(void **state)
 {
     struct feed f = new_feed(false);
     struct in_addr from = {.s_addr = htonl(INADDR_LOOPBACK)};
-    struct fmtp_client_stats c;
     uint8_t eop[12 + 32] = {[11] = 2};
     int fd = socket(AF_INET, SOCK_DGRAM, 0);
 
@@ -124,6 +123,7 @@ static void test_forged(void **state)
         sendto(fd, eop, 12, 0, (struct sockaddr *)&f.rx.group, sizeof(struct sockaddr_in)), 12);
     for (int i = 0; i < 5; i++)
         turn(&f, 1, 20);
+    struct fmtp_client_stats c;
     fmtp_client_get_stats(f.sinks[0].client, &c);
     assert_int_equal(c.mac_failures, 3);
     assert_int_equal(c.bad_messages, 4);
@@ -136,11 +136,11 @@ static void test_forged(void **state)
 static void test_bad_configurations(void **state)
 {
     struct feed f = new_feed(false);
-    struct fmtp_error err;
     struct fmtp_server_config cfg = f.cfg;
 
     (void)state;
     cfg.pdu_bytes = 100;
+    struct fmtp_error err;
     assert_null(fmtp_server_open(&cfg, &err));
     assert_non_null(strstr(err.text, "100 bytes"));
     cfg = f.cfg;
@@ -175,10 +175,10 @@ static void test_addresses(void **state)
     static const char *const bad[] = {"10.0.0.1", "10.0.0.1:0", "10.0.0.1:65536", "1.2.3:4",
                                       "::1:5",    "[::1]",      "[::1:5",         "[::1]x:5",
                                       ":5",       "[]:5",       "10.0.0.1:5x",    ""};
-    struct sockaddr_storage a;
-    char text[FMTP_ADDRESS_TEXT];
 
     (void)state;
+    struct sockaddr_storage a;
+    char text[FMTP_ADDRESS_TEXT];
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         assert_int_equal(fmtp_address_parse(good[i], true, &a), 0);
         assert_string_equal(fmtp_address_text((struct sockaddr *)&a, text), good[i]);

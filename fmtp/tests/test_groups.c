@@ -20,9 +20,9 @@ static void test_geometry(void **state)
 {
     static const uint32_t of[] = {0, 0, 0, 1, 1, 1, 2, 2, 2, 2};
     struct fmtp_groups *gs = fmtp_groups_new(10, 4);
-    struct fmtp_symbols s;
 
     (void)state;
+    struct fmtp_symbols s;
     assert_int_equal(fmtp_symbols_init(&s, 100, 1000), 0);
     assert_int_equal(gs->count, 3);
     assert_int_equal(gs->group[0].missing, 3);
@@ -46,13 +46,14 @@ static void test_geometry(void **state)
  * 1 ^ 1 = 0 where both are, and 1 in the padding of block 1. */
 static void test_decode(void **state)
 {
-    uint8_t product[130], symbol[100];
     uint64_t received = 0;
-    struct fmtp_symbols s;
 
     (void)state;
+    uint8_t symbol[100];
     memset(symbol, 0, 30);
     memset(symbol + 30, 1, 70);
+    uint8_t product[130];
+    struct fmtp_symbols s;
     for (int lost = 0; lost < 2; lost++) {
         struct fmtp_groups *gs = fmtp_groups_new(2, 2);
         assert_int_equal(fmtp_symbols_init(&s, 100, 1000), 0);
@@ -82,11 +83,11 @@ static void test_decode(void **state)
 static void test_keep(void **state)
 {
     struct fmtp_groups *gs = fmtp_groups_new(8, 4);
-    struct fmtp_symbols s;
-    uint8_t symbol[100] = {0}, bitmap[32];
+    uint8_t symbol[100] = {0};
     uint64_t received = 0x2;
 
     (void)state;
+    struct fmtp_symbols s;
     assert_int_equal(fmtp_symbols_init(&s, 100, 3 * (100 + sizeof(struct fmtp_symbol)) + 99), 0);
     assert_int_equal(fmtp_groups_keep(gs, &s, 0, 7, symbol), FMTP_KEEP_NEW);
     assert_int_equal(fmtp_groups_keep(gs, &s, 0, 7, symbol), FMTP_KEEP_HAD);
@@ -95,6 +96,7 @@ static void test_keep(void **state)
     assert_int_equal(fmtp_groups_keep(gs, &s, 1, 2, symbol), FMTP_KEEP_NO_ROOM);
     assert_int_equal(gs->group[0].held, 2);
     assert_int_equal(gs->group[1].held, 1);
+    uint8_t bitmap[32];
     fmtp_groups_bitmap(gs, 0, &received, bitmap);
     assert_int_equal(bitmap[0], 0x0d);
     fmtp_groups_bitmap(gs, 1, &received, bitmap);
@@ -131,13 +133,13 @@ static void expect_stashed(struct fmtp_stash *s, uint32_t index, size_t *cursor,
 
 static void test_stash(void **state)
 {
-    struct fmtp_stash s;
     size_t cursor = 0;
-    bool forgot;
 
     (void)state;
+    struct fmtp_stash s;
     assert_int_equal(fmtp_stash_init(&s, 3, 3), 0);
     assert_null(fmtp_stash_take(&s, 1, &cursor));
+    bool forgot;
     assert_true(put(&s, 1, 0, 'a', &forgot));
     assert_true(put(&s, 2, 0, 'b', &forgot));
     assert_true(put(&s, 1, 5, 'c', &forgot));
@@ -170,12 +172,13 @@ static void test_stash(void **state)
 /* Bytes come out in the order in which they went in, whatever pieces are taken. */
 static void test_outbox(void **state)
 {
-    struct fmtp_outbox o;
-    uint8_t in = 0, out = 0, piece[300];
+    uint8_t in = 0, out = 0;
     size_t most = 0;
 
     (void)state;
+    struct fmtp_outbox o;
     fmtp_outbox_init(&o, 5000);
+    uint8_t piece[300];
     for (int i = 0; i < 3000; i++) {
         size_t n = (size_t)(i * 7919 % 300), head = n / 3, take = (size_t)(i * 104729 % 301);
         for (size_t b = 0; b < n; b++)

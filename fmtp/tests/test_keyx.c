@@ -35,19 +35,19 @@ static void exchange(size_t piece)
 {
     struct fmtp_keyx *r = fmtp_keyx_new_receiver(false), *s = fmtp_keyx_new_sender();
     struct fmtp_session session = {.extended = true};
-    uint8_t bytes[2048];
-    size_t n, left;
-    const uint8_t *out;
 
     assert_non_null(r);
     assert_non_null(s);
-    out = fmtp_keyx_output(r, &n);
+    size_t n;
+    const uint8_t *out = fmtp_keyx_output(r, &n);
     /* As captured: length 0x000001aa and PKCS#1 PEM with a trailing newline, no NUL. */
     assert_int_equal(n, 4 + 426);
     assert_memory_equal(out, "\x00\x00\x01\xaa-----BEGIN RSA PUBLIC KEY-----\n", 35);
     assert_memory_equal(out + n - 30, "\n-----END RSA PUBLIC KEY-----\n", 30);
+    uint8_t bytes[2048];
     memcpy(bytes, out, n);
     memcpy(bytes + n, "FMTP", 4); /* what follows belongs to the messages */
+    size_t left;
     fmtp_keyx_output(s, &left);
     assert_int_equal(left, 0);
     assert_int_equal(feed(s, bytes, n + 4, piece, &left), FMTP_KEYX_DONE);
@@ -79,13 +79,13 @@ static void test_round_trip(void **state)
 static void test_damaged(void **state)
 {
     struct fmtp_keyx *r = fmtp_keyx_new_receiver(false), *s = fmtp_keyx_new_sender();
-    uint8_t bytes[2048];
-    size_t n, left;
-    const uint8_t *out;
 
     (void)state;
-    out = fmtp_keyx_output(r, &n);
+    size_t n;
+    const uint8_t *out = fmtp_keyx_output(r, &n);
+    uint8_t bytes[2048];
     memcpy(bytes, out, n);
+    size_t left;
     assert_int_equal(feed(s, bytes, n, n, &left), FMTP_KEYX_DONE);
     assert_int_equal(fmtp_keyx_answer(s, NULL, (const uint8_t *)"", 0), 0);
     out = fmtp_keyx_output(s, &n);
@@ -105,14 +105,13 @@ static void agree(bool offer, size_t key_len)
                                        .fec_k = 200,
                                        .next_index = 0xfffffff0,
                                        .id = 0x0123456789abcdef};
-    struct fmtp_session got;
-    uint8_t key[113];
-    size_t n, left;
-    const uint8_t *out;
 
+    uint8_t key[113];
     memset(key, 0xa5, sizeof key);
+    struct fmtp_session got;
+    size_t n, left;
     for (int round = 0; round < 2; round++) { /* and again, as after a reconnect */
-        out = fmtp_keyx_output(r, &n);
+        const uint8_t *out = fmtp_keyx_output(r, &n);
         assert_int_equal(n, 4 + 426 + (offer ? 19 : 0));
         assert_int_equal(feed(s, out, n, 50, &left), FMTP_KEYX_DONE);
         assert_int_equal(fmtp_keyx_offered(s), offer);
@@ -151,14 +150,13 @@ static void test_keys_and_extension(void **state)
 /* The public key in what a receiver sends, as OpenSSL reads it. */
 static EVP_PKEY *key_of(struct fmtp_keyx *r)
 {
-    OSSL_DECODER_CTX *decoder;
     EVP_PKEY *key = NULL;
     size_t n;
     const uint8_t *out = fmtp_keyx_output(r, &n), *text = out + 4;
 
     n -= 4;
-    decoder = OSSL_DECODER_CTX_new_for_pkey(&key, "PEM", "type-specific", "RSA",
-                                            EVP_PKEY_PUBLIC_KEY, NULL, NULL);
+    OSSL_DECODER_CTX *decoder = OSSL_DECODER_CTX_new_for_pkey(&key, "PEM", "type-specific", "RSA",
+                                                              EVP_PKEY_PUBLIC_KEY, NULL, NULL);
     assert_int_equal(OSSL_DECODER_from_data(decoder, &text, &n), 1);
     OSSL_DECODER_CTX_free(decoder);
     return key;
@@ -170,7 +168,7 @@ static enum fmtp_keyx_status receiver_takes(struct fmtp_keyx *r, const void *pla
     EVP_PKEY *key = key_of(r);
     EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new(key, NULL);
     uint8_t bytes[260] = {0, 0, 1, 0};
-    size_t n = 256, left;
+    size_t n = 256;
 
     fmtp_keyx_rewind(r);
     assert_int_equal(EVP_PKEY_encrypt_init(ctx), 1);
@@ -178,6 +176,7 @@ static enum fmtp_keyx_status receiver_takes(struct fmtp_keyx *r, const void *pla
     assert_int_equal(EVP_PKEY_encrypt(ctx, bytes + 4, &n, plain, len), 1);
     EVP_PKEY_CTX_free(ctx);
     EVP_PKEY_free(key);
+    size_t left;
     return feed(r, bytes, 4 + n, 4 + n, &left);
 }
 
@@ -187,17 +186,17 @@ static void test_plaintexts(void **state)
     static const uint8_t agreed[20] = {'D', 'P', 'X', '1', 0x05, 0xa8, 0, 200, 0, 0,
                                        1,   2,   1,   2,   3,    4,    5, 6,   7, 8};
     struct fmtp_keyx *r = fmtp_keyx_new_receiver(true), *plain = fmtp_keyx_new_receiver(false);
-    struct fmtp_session s;
     uint8_t text[113] = {0};
-    size_t n;
 
     (void)state;
     assert_int_equal(receiver_takes(r, agreed, sizeof agreed), FMTP_KEYX_DONE);
+    struct fmtp_session s;
     assert_true(fmtp_keyx_session(r, &s));
     assert_int_equal(s.block_bytes, 1448);
     assert_int_equal(s.fec_k, 200);
     assert_int_equal(s.next_index, 0x102);
     assert_true(s.id == 0x0102030405060708);
+    size_t n;
     fmtp_keyx_mac_key(r, &n);
     assert_int_equal(n, 0);
     /* not offered: 20 bytes are no MAC key */
@@ -233,9 +232,8 @@ static void test_independent_receiver(void **state)
     EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new(key, NULL);
     struct fmtp_keyx *s = fmtp_keyx_new_sender();
     unsigned char *pem = NULL;
-    size_t n = 0, left;
-    uint8_t bytes[2048] = {0}, plain[256];
-    const uint8_t *out;
+    size_t n = 0;
+    uint8_t bytes[2048] = {0};
 
     (void)state;
     assert_int_equal(OSSL_ENCODER_to_data(encoder, &pem, &n), 1);
@@ -243,12 +241,14 @@ static void test_independent_receiver(void **state)
     bytes[2] = 1;
     bytes[3] = 0xaa;
     memcpy(bytes + 4, pem, n);
+    size_t left;
     assert_int_equal(feed(s, bytes, 4 + n, 100, &left), FMTP_KEYX_DONE);
     assert_int_equal(fmtp_keyx_answer(s, NULL, (const uint8_t *)"", 0), 0);
-    out = fmtp_keyx_output(s, &n);
+    const uint8_t *out = fmtp_keyx_output(s, &n);
     assert_int_equal(n, 260);
     assert_int_equal(EVP_PKEY_decrypt_init(ctx), 1);
     assert_int_equal(EVP_PKEY_CTX_set_rsa_padding(ctx, RSA_PKCS1_OAEP_PADDING), 1);
+    uint8_t plain[256];
     n = sizeof plain;
     assert_int_equal(EVP_PKEY_decrypt(ctx, plain, &n, out + 4, 256), 1);
     assert_int_equal(n, 0); /* MAC level 0: no key */

@@ -54,11 +54,11 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
                    struct timespec start)
 {
     struct rx *rx = ctx;
-    char want[32];
 
     (void)start;
     assert_in_range(index, 0, PRODUCTS - 1);
     assert_int_equal(size, sizes[index]);
+    char want[32];
     snprintf(want, sizeof want, "meta %u", index);
     assert_int_equal(meta_len, strlen(want));
     assert_memory_equal(meta, want, meta_len);
@@ -148,7 +148,6 @@ static struct fmtp_server *open_server(struct tx *tx, enum fmtp_layout layout, u
 static void open_client(struct rx *rx, struct fmtp_server *s, enum fmtp_layout layout,
                         uint16_t port)
 {
-    struct fmtp_error err;
     struct fmtp_client_config cfg = {.layout = layout,
                                      .server = address("127.0.0.1", fmtp_server_tcp_port(s)),
                                      .group = address("239.192.7.9", port),
@@ -161,6 +160,7 @@ static void open_client(struct rx *rx, struct fmtp_server *s, enum fmtp_layout l
                                      .ended = ended,
                                      .missed = missed};
 
+    struct fmtp_error err;
     rx->client = fmtp_client_open(&cfg, &err);
     if (!rx->client)
         fail_msg("%s", err.text);
@@ -169,7 +169,6 @@ static void open_client(struct rx *rx, struct fmtp_server *s, enum fmtp_layout l
 /* Waits for any of the descriptors to be readable, as a caller's loop does, and services them. */
 static void turn(struct fmtp_server *s, struct rx *rx, int n, int timeout_ms)
 {
-    struct fmtp_error err;
     struct pollfd fds[1 + CLIENTS] = {{.fd = s ? fmtp_server_fd(s) : -1, .events = POLLIN}};
 
     for (int i = 0; i < n; i++)
@@ -177,6 +176,7 @@ static void turn(struct fmtp_server *s, struct rx *rx, int n, int timeout_ms)
             (struct pollfd){.fd = rx[i].client && !rx[i].lost ? fmtp_client_fd(rx[i].client) : -1,
                             .events = POLLIN};
     poll(fds, 1 + (nfds_t)n, timeout_ms);
+    struct fmtp_error err;
     if (s && fds[0].revents)
         assert_int_equal(fmtp_server_service(s, &err), 0);
     for (int i = 0; i < n; i++)
@@ -190,10 +190,8 @@ static void transfer(enum fmtp_layout layout, uint64_t pace_bps)
     struct rx rx[CLIENTS] = {0};
     uint16_t port = free_port();
     struct fmtp_server *s = open_server(&tx, layout, port, pace_bps);
-    struct fmtp_error err;
     uint8_t *data = malloc(700001);
     int offered = 0, turns = 0;
-    struct fmtp_server_stats stats;
 
     for (size_t i = 0; i < 700001; i++)
         data[i] = (uint8_t)(i * 2654435761u >> 13);
@@ -203,13 +201,15 @@ static void transfer(enum fmtp_layout layout, uint64_t pace_bps)
         turn(s, rx, CLIENTS, 100);
     assert_int_equal(fmtp_server_receivers(s), CLIENTS);
     assert_int_equal(tx.changes, CLIENTS);
+    struct fmtp_error err;
     while ((tx.total < PRODUCTS || rx[0].total + rx[1].total + rx[2].total < 3 * PRODUCTS) &&
            turns++ < 100000) {
         if (offered < PRODUCTS && fmtp_server_ready(s)) {
-            uint32_t size = sizes[offered], index, cut = size / 3;
-            char meta[32];
+            uint32_t size = sizes[offered], cut = size / 3;
             struct iovec parts[3] = {{data, cut}, {data + cut, 0}, {data + cut, size - cut}};
+            char meta[32];
             snprintf(meta, sizeof meta, "meta %d", offered);
+            uint32_t index;
             assert_int_equal(fmtp_server_offer(s, parts, 3, meta, (uint16_t)strlen(meta),
                                                (void *)(uintptr_t)(offered + 100), &index, &err),
                              0);
@@ -228,6 +228,7 @@ static void transfer(enum fmtp_layout layout, uint64_t pace_bps)
             assert_memory_equal(rx[i].data[p], data, sizes[p]);
         }
     }
+    struct fmtp_server_stats stats;
     fmtp_server_get_stats(s, &stats);
     assert_int_equal(stats.products, PRODUCTS);
     assert_int_equal(stats.acks, PRODUCTS * CLIENTS);
@@ -271,11 +272,11 @@ static void test_2017(void **state)
 
 static void test_paced(void **state)
 {
-    struct timespec a, b;
-
     (void)state;
+    struct timespec a;
     clock_gettime(CLOCK_MONOTONIC, &a);
     transfer(FMTP_LAYOUT_2017, 20000000);
+    struct timespec b;
     clock_gettime(CLOCK_MONOTONIC, &b);
     /* 802 901 bytes of data alone take 0.321 s at 20 Mbit/s. */
     double s = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9;
@@ -307,9 +308,7 @@ static void test_garbage(void **state)
     struct fmtp_server *s = open_server(&tx, FMTP_LAYOUT_2017, port, 0);
     struct sockaddr_storage to = address("127.0.0.1", fmtp_server_tcp_port(s));
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    char byte;
     ssize_t n = -1;
-    struct fmtp_server_stats stats;
 
     (void)state;
     assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(struct sockaddr_in)), 0);
@@ -317,12 +316,14 @@ static void test_garbage(void **state)
         turn(s, NULL, 0, 100);
     assert_int_equal(fmtp_server_receivers(s), 1);
     assert_int_equal(send(fd, "GET / HTTP/1.0\r\n\r\n", 18, 0), 18);
+    char byte;
     for (int i = 0; i < 20 && n < 0; i++) {
         turn(s, NULL, 0, 100);
         n = recv(fd, &byte, 1, MSG_DONTWAIT);
     }
     assert_int_equal(n, 0);
     assert_int_equal(fmtp_server_receivers(s), 0);
+    struct fmtp_server_stats stats;
     fmtp_server_get_stats(s, &stats);
     assert_int_equal(stats.bad_messages, 1);
     close(fd);
@@ -336,7 +337,6 @@ static void test_retry(void **state)
     struct rx rx = {0};
     uint16_t port = free_port();
     struct fmtp_server *s = open_server(&tx, FMTP_LAYOUT_2017, port, 0);
-    struct fmtp_error err;
     struct fmtp_server_config cfg = {.layout = FMTP_LAYOUT_2017,
                                      .address = address("127.0.0.1", fmtp_server_tcp_port(s)),
                                      .group = address("239.192.7.9", port),
@@ -352,6 +352,7 @@ static void test_retry(void **state)
         turn(NULL, &rx, 1, 50);
     assert_false(rx.lost);
     assert_false(fmtp_client_connected(rx.client));
+    struct fmtp_error err;
     s = fmtp_server_open(&cfg, &err);
     assert_non_null(s);
     for (int i = 0; i < 100 && !fmtp_client_connected(rx.client); i++)
@@ -381,7 +382,6 @@ static void test_datagrams_first(void **state)
     struct rx rx = {0};
     uint16_t port = free_port();
     struct fmtp_server *s = open_server(&tx, FMTP_LAYOUT_2017, port, 0);
-    struct fmtp_client_stats stats;
     int fd = group_socket(port), calls = 0;
 
     (void)state;
@@ -396,6 +396,7 @@ static void test_datagrams_first(void **state)
         assert_int_equal(send(fd, "abc", 3, 0), 3);
         turn(NULL, &rx, 1, 1000);
     }
+    struct fmtp_client_stats stats;
     fmtp_client_get_stats(rx.client, &stats);
     assert_int_equal(stats.datagrams, 10);
     assert_int_equal(epoll_asked, 0);
@@ -415,7 +416,6 @@ static void test_send_buffer(void **state)
     (void)state;
     for (size_t asked = 0; asked <= 65536; asked += 65536) {
         struct fmtp_error err;
-        struct fmtp_server_stats stats;
         struct fmtp_server_config cfg = {.layout = FMTP_LAYOUT_2017,
                                          .address = address("127.0.0.1", 0),
                                          .group = address("239.192.7.9", 38800),
@@ -423,6 +423,7 @@ static void test_send_buffer(void **state)
         struct fmtp_server *s = fmtp_server_open(&cfg, &err);
         if (!s)
             fail_msg("%s", err.text);
+        struct fmtp_server_stats stats;
         fmtp_server_get_stats(s, &stats);
         assert_int_equal(stats.sndbuf_granted_bytes == 65536, asked == 65536);
         assert_true(stats.sndbuf_granted_bytes > 0);
@@ -432,7 +433,6 @@ static void test_send_buffer(void **state)
 
 static void test_bad_config(void **state)
 {
-    struct fmtp_error err;
     struct fmtp_server_config s = {.layout = FMTP_LAYOUT_2021,
                                    .f_snd = 1,
                                    .r_mc_bps = 1,
@@ -445,6 +445,7 @@ static void test_bad_config(void **state)
                                    .interface = address("127.0.0.1", 0)};
 
     (void)state;
+    struct fmtp_error err;
     assert_null(fmtp_server_open(&s, &err));
     assert_non_null(strstr(err.text, "10.1.1.1:38800"));
     assert_null(fmtp_client_open(&c, &err));

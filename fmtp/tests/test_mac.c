@@ -41,19 +41,18 @@ static bool verifies(struct fmtp_mac *m, uint8_t *message, size_t len, const uin
 
 static void test_hmac_bytes(void **state)
 {
-    uint8_t key[64], bad[32];
-    struct fmtp_mac *m;
-
     (void)state;
+    uint8_t key[64];
     for (size_t i = 0; i < sizeof key; i++)
         key[i] = (uint8_t)i;
-    m = fmtp_mac_new_verifier(key, sizeof key);
+    struct fmtp_mac *m = fmtp_mac_new_verifier(key, sizeof key);
     assert_non_null(m);
     assert_int_equal(fmtp_mac_level(m), 1);
     assert_int_equal(fmtp_mac_len(m), 32);
     /* twice: the context is used again */
     assert_true(verifies(m, eop, sizeof eop, hmac_of_eop));
     assert_true(verifies(m, eop, sizeof eop, hmac_of_eop));
+    uint8_t bad[32];
     memcpy(bad, hmac_of_eop, sizeof bad);
     bad[31] ^= 1;
     assert_false(verifies(m, eop, sizeof eop, bad));
@@ -64,7 +63,6 @@ static void test_hmac_bytes(void **state)
 static void test_signature_bytes(void **state)
 {
     struct fmtp_mac *m = fmtp_mac_new_verifier((const uint8_t *)public_key, strlen(public_key));
-    uint8_t bad[64];
 
     (void)state;
     assert_int_equal(strlen(public_key), 113);
@@ -73,6 +71,7 @@ static void test_signature_bytes(void **state)
     assert_int_equal(fmtp_mac_len(m), 64);
     assert_true(verifies(m, eop, sizeof eop, signature_of_eop));
     assert_true(verifies(m, eop, sizeof eop, signature_of_eop));
+    uint8_t bad[64];
     memcpy(bad, signature_of_eop, sizeof bad);
     bad[0] ^= 0x80;
     assert_false(verifies(m, eop, sizeof eop, bad));
@@ -88,18 +87,16 @@ static void test_round_trips(void **state)
 
     (void)state;
     for (unsigned level = 0; level <= 2; level++) {
-        struct fmtp_mac *s = fmtp_mac_new_signer(level), *other = fmtp_mac_new_signer(level), *v,
-                        *w;
-        const uint8_t *key;
-        size_t n;
+        struct fmtp_mac *s = fmtp_mac_new_signer(level), *other = fmtp_mac_new_signer(level);
         assert_non_null(s);
         assert_non_null(other);
-        key = fmtp_mac_key(s, &n);
+        size_t n;
+        const uint8_t *key = fmtp_mac_key(s, &n);
         assert_int_equal(n, key_lens[level]);
         assert_int_equal(fmtp_mac_len(s), mac_lens[level]);
-        v = fmtp_mac_new_verifier(key, n);
+        struct fmtp_mac *v = fmtp_mac_new_verifier(key, n);
         key = fmtp_mac_key(other, &n);
-        w = fmtp_mac_new_verifier(key, n);
+        struct fmtp_mac *w = fmtp_mac_new_verifier(key, n);
         assert_non_null(v);
         assert_non_null(w);
         for (int i = 0; i < 3; i++) {
@@ -122,14 +119,13 @@ static void test_round_trips(void **state)
 static void test_bad_keys(void **state)
 {
     uint8_t garbage[113] = "-----BEGIN PUBLIC KEY-----\nnot base 64";
-    struct fmtp_mac *m;
 
     (void)state;
     assert_null(fmtp_mac_new_signer(3));
     assert_null(fmtp_mac_new_verifier(garbage, sizeof garbage));
     assert_null(fmtp_mac_new_verifier(garbage, 63));
     assert_null(fmtp_mac_new_verifier(garbage, 1));
-    m = fmtp_mac_new_verifier(NULL, 0);
+    struct fmtp_mac *m = fmtp_mac_new_verifier(NULL, 0);
     assert_non_null(m);
     assert_int_equal(fmtp_mac_level(m), 0);
     assert_true(verifies(m, garbage, 10, NULL));

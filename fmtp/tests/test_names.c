@@ -22,8 +22,6 @@ static void check(const char *meta, size_t len, const char *want)
 
 static void test_names(void **state)
 {
-    char longest[1430], name[256];
-
     (void)state;
     check("file.txt", 8, "file.txt");
     check("test metadata\0", 14, "test metadata");
@@ -35,7 +33,9 @@ static void test_names(void **state)
     check("", 0, "product-7");
     check("\0abc", 4, "product-7");
     check("a\nb\033c\177", 6, "a_b_c_");
+    char longest[1430];
     memset(longest, 'x', sizeof longest);
+    char name[256];
     safe_name(longest, sizeof longest, 0, name);
     assert_int_equal(strlen(name), 200);
 }

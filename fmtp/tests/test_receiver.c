@@ -109,9 +109,8 @@ static void expect(struct fmtp_receiver *r, uint16_t flags, uint32_t index, uint
                    uint16_t len)
 {
     const uint8_t *bytes;
-    struct fmtp_header h;
-
     assert_true(fmtp_receiver_output(r, &bytes) >= FMTP_HEADER_LEN);
+    struct fmtp_header h;
     fmtp_header_get(bytes, &h);
     assert_int_equal(h.flags, flags);
     assert_int_equal(h.index, index);
@@ -167,12 +166,11 @@ static void test_in_order(void **state)
 static void test_malformed(void **state)
 {
     struct fmtp_receiver *r = make();
-    uint8_t bytes[2048];
-    size_t n;
 
     (void)state;
     bop(r, 0, 3 * BLOCK);
-    n = message(bytes, FMTP_MEM_DATA, 0, 0, BLOCK, 'a');
+    uint8_t bytes[2048];
+    size_t n = message(bytes, FMTP_MEM_DATA, 0, 0, BLOCK, 'a');
     fmtp_receiver_bad_datagram(r); /* shorter than a header */
     give(r, bytes, n - 1);         /* length does not fit */
     give(r, bytes, n + 1);
@@ -222,17 +220,18 @@ static void test_many_gaps(void **state)
 {
     struct fmtp_receiver *r = make();
     uint32_t blocks = 30000, size = blocks * BLOCK, asked = 0;
-    const uint8_t *bytes;
-    size_t n, most = 0;
+    size_t most = 0;
 
     (void)state;
     big = malloc(size);
     bop(r, 0, size);
     for (uint32_t b = 1; b < blocks; b += 2)
         datagram(r, FMTP_MEM_DATA, 0, b * BLOCK, BLOCK, 'a');
+    const uint8_t *bytes;
+    size_t n;
     while ((n = fmtp_receiver_output(r, &bytes))) {
-        struct fmtp_header h;
         most = n > most ? n : most;
+        struct fmtp_header h;
         fmtp_header_get(bytes, &h);
         assert_int_equal(h.flags, FMTP_RETX_REQ);
         assert_int_equal(h.seqnum, 2 * asked * BLOCK);
@@ -278,9 +277,9 @@ static void test_stream_garbage(void **state)
     static const uint16_t wrong[] = {FMTP_BOP,      FMTP_EOP,     FMTP_MEM_DATA, FMTP_RETX_REQ,
                                      FMTP_RETX_END, FMTP_BOP_REQ, FMTP_EOP_REQ,  0,
                                      0xffff};
-    uint8_t bytes[2048];
 
     (void)state;
+    uint8_t bytes[2048];
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct fmtp_receiver *r = make();
         message(bytes, wrong[i], 0, 0, 0, 0);

@@ -274,17 +274,18 @@ static void test_short_last_block(void **state)
  * in order, and each waits only from its request on. */
 static void test_backlog(void **state)
 {
-    const uint8_t *bytes;
     uint32_t asked = 0;
-    size_t n, most = 0;
+    size_t most = 0;
 
     (void)state;
     kit_open_extended(1, 0); /* 4000 groups of one block */
     kit_bop(0, 400000);
     kit_datagram(FMTP_EOP, 0, 0, 0, 0);
+    const uint8_t *bytes;
+    size_t n;
     while ((n = fmtp_receiver_output(kit.r, &bytes))) {
-        struct fmtp_header h;
         most = n > most ? n : most;
+        struct fmtp_header h;
         fmtp_header_get(bytes, &h);
         assert_int_equal(h.flags, FMTP_REPAIR_REQ);
         assert_int_equal(h.seqnum, asked);

@@ -112,12 +112,13 @@ static void test_skipped_is_acknowledged(void **state)
 
 static void test_bounds_of_session(void **state)
 {
-    struct fmtp_session good = {true, 64, 254, 0, 1}, s;
+    struct fmtp_session good = {true, 64, 254, 0, 1};
 
     (void)state;
     kit_reset();
     kit_open();
     kit_bop(3, 4000);
+    struct fmtp_session s;
     s = good, s.block_bytes = 63;
     assert_int_equal(fmtp_receiver_session(kit.r, &s, 0), -1);
     s = good, s.block_bytes = 65493;
@@ -260,13 +261,12 @@ static void test_other_session(void **state)
 /* The sender takes nothing: at the bound the receiver says so; another connection may follow. */
 static void test_stuck(void **state)
 {
-    const uint8_t *bytes;
-
     (void)state;
     kit_open_extended(4, 0);
     for (uint32_t i = 0; !fmtp_receiver_stuck(kit.r) && i < 100000; i++)
         kit_bop(i, 0);
     assert_true(fmtp_receiver_stuck(kit.r));
+    const uint8_t *bytes;
     assert_true(fmtp_receiver_output(kit.r, &bytes) <= 2 * 65536 + 256 * KIT_PRODUCTS);
     kit_session(true, 100, 4, (uint32_t)kit.nended, 77);
     assert_false(fmtp_receiver_stuck(kit.r));
@@ -358,12 +358,10 @@ static void test_stash_bound(void **state)
 
 static void test_places(void **state)
 {
-    struct fmtp_header first, h;
-    uint8_t head[FMTP_HEADER_LEN];
-    struct iovec at[8];
-
     (void)state;
     kit_open_extended(4, 0);
+    struct fmtp_header first;
+    struct iovec at[8];
     assert_int_equal(fmtp_receiver_places(kit.r, &first, at, 8), 0);
     kit_bop(0, 650);
     assert_int_equal(fmtp_receiver_places(kit.r, &first, at, 3), 3);
@@ -376,7 +374,8 @@ static void test_places(void **state)
     }
     /* In its place: counted, nothing is copied. */
     memset(at[0].iov_base, 1, 100);
-    h = (struct fmtp_header){0, 0, 100, FMTP_MEM_DATA};
+    struct fmtp_header h = {0, 0, 100, FMTP_MEM_DATA};
+    uint8_t head[FMTP_HEADER_LEN];
     fmtp_header_put(head, &h);
     fmtp_receiver_datagram(kit.r, head, at[0].iov_base, 100, kit.now_ns);
     assert_int_equal(kit_stats().blocks, 1);
@@ -409,12 +408,12 @@ static void test_places(void **state)
 /* The sender's messages in single bytes; data that somebody else brought in between. */
 static void test_stream_in_bytes(void **state)
 {
-    uint8_t bytes[12 + 100];
     struct fmtp_header h = {0, 100, 100, FMTP_RETX_DATA};
 
     (void)state;
     kit_open_extended(4, 0);
     kit_bop(0, 300);
+    uint8_t bytes[12 + 100];
     fmtp_header_put(bytes, &h);
     memset(bytes + 12, 2, 100);
     for (size_t i = 0; i < sizeof bytes; i++) {

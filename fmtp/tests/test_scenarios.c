@@ -89,13 +89,12 @@ static void test_one_data(void **state)
 {
     struct sim *s = run(lose_block_2, 1);
     const struct sim_receiver *rx = &s->rx[0];
-    const struct sim_message *m;
 
     (void)state;
     assert_got(s, 0, 0, 1);
     assert_all_done(s);
     assert_int_equal(rx->nlog, 3);
-    m = sim_find(rx, FMTP_RETX_REQ, 0);
+    const struct sim_message *m = sim_find(rx, FMTP_RETX_REQ, 0);
     assert_int_equal(m->h.seqnum, 2896);
     assert_int_equal(m->h.payloadlen, 1448);
     /* asked when block 3 came: BOP and 4 blocks on the NIC, 10 ms, and 10 ms back */
@@ -191,11 +190,10 @@ static bool lose_tail_of_0(int rx, const struct fmtp_header *h)
 static void test_eop_is_asked_once(void **state)
 {
     struct sim_config cfg = common;
-    struct sim *s;
 
     (void)state;
     cfg.drop = lose_tail_of_0;
-    s = sim_new(&cfg);
+    struct sim *s = sim_new(&cfg);
     sim_product(s, SIZE, 0);
     sim_product(s, SIZE, 60 * MS);
     sim_run(s, FMTP_NEVER);
@@ -277,12 +275,10 @@ static void test_bop_and_eop(void **state)
 static void test_bop_of_long_product(void **state)
 {
     struct sim_config cfg = common;
-    struct sim *s;
-    struct fmtp_client_stats stats;
 
     (void)state;
     cfg.drop = lose_bop;
-    s = sim_new(&cfg);
+    struct sim *s = sim_new(&cfg);
     sim_product(s, 100 * BLOCK, 0);
     sim_run(s, FMTP_NEVER);
     /* First DATA comes at 0.5976+10 ms; RETX_BOP is complete at 30.5976 ms + its transmission
@@ -291,6 +287,7 @@ static void test_bop_of_long_product(void **state)
     assert_int_equal(s->rx[0].ended[0], 1);
     assert_true(s->rx[0].intact[0]);
     assert_in_range(s->rx[0].retx_blocks[0], 35, 36);
+    struct fmtp_client_stats stats;
     fmtp_receiver_get_stats(s->rx[0].core, &stats);
     assert_int_equal(stats.duplicate_blocks, 0);
     assert_int_equal(stats.blocks + stats.retx_blocks, 100);
@@ -336,7 +333,6 @@ static void test_whole_last_product(void **state)
     struct sim *s = run(lose_product_0, 2);
     const struct sim_receiver *rx = &s->rx[0];
     uint64_t eop_1 = 2 * EOP_LEAVES + 4800;
-    struct fmtp_server_stats stats;
 
     (void)state;
     assert_got(s, 0, 0, 0);
@@ -348,6 +344,7 @@ static void test_whole_last_product(void **state)
                     eop_1 + NUDGE_AFTER + 11 * MS);
     assert_int_equal(sim_count(rx, FMTP_BOP_REQ, 1), 1);
     assert_int_equal(sim_count(rx, FMTP_EOP_REQ, 1), 0);
+    struct fmtp_server_stats stats;
     fmtp_sender_get_stats(s->sender, &stats);
     assert_int_equal(stats.nudges, 1);
     sim_free(s);
@@ -358,18 +355,16 @@ static void test_whole_last_product(void **state)
 static void test_whole_last_product_too_late(void **state)
 {
     struct sim_config cfg = common;
-    struct sim *s;
-    const struct sim_receiver *rx;
     uint64_t eop_1 = 2 * EOP_LEAVES + 4800;
 
     (void)state;
     cfg.drop = lose_product_0;
     cfg.f_snd = 20;
-    s = sim_new(&cfg);
+    struct sim *s = sim_new(&cfg);
     sim_product(s, SIZE, 0);
     sim_product(s, SIZE, 0);
     sim_run(s, FMTP_NEVER);
-    rx = &s->rx[0];
+    const struct sim_receiver *rx = &s->rx[0];
     assert_got(s, 0, 0, 0);
     assert_int_equal(s->released_ns[1], eop_1 + 56 * MS);
     assert_int_equal(s->why[1], FMTP_RELEASE_TIMEOUT);
@@ -404,13 +399,11 @@ static void test_whole_first_product(void **state)
 static void test_too_late(void **state)
 {
     struct sim_config cfg = common;
-    struct sim *s;
-    struct fmtp_server_stats stats;
 
     (void)state;
     cfg.drop = lose_tail;
     cfg.f_snd = 1;
-    s = sim_new(&cfg);
+    struct sim *s = sim_new(&cfg);
     sim_product(s, SIZE, 0);
     sim_run(s, FMTP_NEVER);
     assert_int_equal(s->released_ns[0], EOP_LEAVES + 20 * MS);
@@ -419,6 +412,7 @@ static void test_too_late(void **state)
     assert_int_equal(s->rx[0].missed[0], 1);
     assert_int_equal(sim_count(&s->rx[0], FMTP_RETX_REJ, 0), 1);
     assert_int_equal(sim_count(&s->rx[0], FMTP_RETX_END, 0), 0);
+    struct fmtp_server_stats stats;
     fmtp_sender_get_stats(s->sender, &stats);
     assert_int_equal(stats.timeouts, 1);
     assert_int_equal(stats.unacknowledged, 1);
@@ -436,13 +430,12 @@ static bool lose_most(int rx, const struct fmtp_header *h)
 static void test_slow_unicast(void **state)
 {
     struct sim_config cfg = common;
-    struct sim *s;
 
     (void)state;
     cfg.drop = lose_most;
     cfg.f_snd = 10;
     cfg.unicast_bps = 1000000;
-    s = sim_new(&cfg);
+    struct sim *s = sim_new(&cfg);
     sim_product(s, 50 * BLOCK, 0);
     sim_product(s, SIZE, 2000 * MS);
     sim_run(s, FMTP_NEVER);
@@ -460,12 +453,11 @@ static void test_slow_unicast(void **state)
 static void test_unwanted(void **state)
 {
     struct sim_config cfg = common;
-    struct sim *s;
 
     (void)state;
     cfg.drop = lose_last_two;
     cfg.refuse_all = true;
-    s = sim_new(&cfg);
+    struct sim *s = sim_new(&cfg);
     sim_product(s, SIZE, 0);
     sim_product(s, SIZE, 0);
     sim_run(s, FMTP_NEVER);
@@ -505,10 +497,9 @@ static void test_timers_are_independent(void **state)
 static void join_mid_stream(enum fmtp_layout layout)
 {
     struct sim_config cfg = common;
-    struct sim *s;
 
     cfg.layout = layout;
-    s = sim_new(&cfg);
+    struct sim *s = sim_new(&cfg);
     sim_product(s, SIZE, 0);
     sim_product(s, 200 * BLOCK, 0);
     sim_product(s, SIZE, 0);
@@ -537,16 +528,15 @@ static void test_join(void **state)
 static void test_no_receivers(void **state)
 {
     struct sim_config cfg = common;
-    struct sim *s;
-    struct fmtp_server_stats stats;
 
     (void)state;
     cfg.receivers = 0;
-    s = sim_new(&cfg);
+    struct sim *s = sim_new(&cfg);
     sim_product(s, SIZE, 0);
     sim_run(s, FMTP_NEVER);
     assert_int_equal(s->why[0], FMTP_RELEASE_TIMEOUT);
     assert_int_equal(s->released_ns[0], EOP_LEAVES + 14000 * MS);
+    struct fmtp_server_stats stats;
     fmtp_sender_get_stats(s->sender, &stats);
     assert_int_equal(stats.timeouts, 0);
     assert_int_equal(stats.unacknowledged, 0);

@@ -177,7 +177,6 @@ static void one(uint32_t seed, struct totals *t)
 {
     struct sim_config cfg = settings(seed);
     struct sim *s = sim_new(&cfg);
-    struct fmtp_server_stats sent;
     uint64_t at_ns = 0;
     unsigned disturbed = 0;
 
@@ -205,6 +204,7 @@ static void one(uint32_t seed, struct totals *t)
             fail_msg("seed %u: product %d was multicast %d times, released %d times", seed, p,
                      s->multicasted[p], s->released[p]);
     }
+    struct fmtp_server_stats sent;
     fmtp_sender_get_stats(s->sender, &sent);
     assert_int_equal(sent.retained, 0);
     if (sent.bad_messages)

@@ -78,9 +78,9 @@ static unsigned drain(struct fmtp_sender *s, uint64_t now_ns)
 static int put(struct fmtp_sender *s, int peer, uint16_t flags, uint32_t index, uint32_t seq,
                uint16_t len)
 {
-    uint8_t bytes[FMTP_HEADER_LEN];
     struct fmtp_header h = {index, seq, len, flags};
 
+    uint8_t bytes[FMTP_HEADER_LEN];
     fmtp_header_put(bytes, &h);
     return fmtp_sender_peer_input(s, peer, bytes, sizeof bytes, 0);
 }
@@ -88,9 +88,9 @@ static int put(struct fmtp_sender *s, int peer, uint16_t flags, uint32_t index, 
 /* Takes up to n bytes out of a peer's stream. */
 static size_t get(struct fmtp_sender *s, int peer, uint8_t *bytes, size_t n)
 {
-    struct fmtp_stream_out out;
     size_t total = 0;
 
+    struct fmtp_stream_out out;
     while (total < n) {
         size_t len = 0;
         fmtp_sender_peer_peek(s, peer, &out, 0);
@@ -126,13 +126,13 @@ static void test_datagrams(void **state)
     struct fmtp_sender *s = make(4, 4096);
     struct iovec parts[4] = {
         {product, 1000}, {product + 1000, 0}, {product + 1000, 100}, {product + 1100, 400}};
-    struct fmtp_datagram d[8];
-    struct fmtp_error err;
     uint32_t index = 9;
 
     (void)state;
     assert_false(fmtp_sender_has_output(s, 0));
+    struct fmtp_datagram d[8];
     assert_int_equal(fmtp_sender_fill(s, d, 8, 0), 0);
+    struct fmtp_error err;
     assert_int_equal(fmtp_sender_offer(s, parts, 4, "test metadata", 14, NULL, (struct timespec){0},
                                        &index, &err),
                      0);
@@ -202,9 +202,9 @@ static void test_offer_errors(void **state)
     struct fmtp_sender *s = make(1, 4096);
     struct iovec huge[2] = {{product, UINT32_MAX}, {product, 1}};
     struct timespec t = {0};
-    struct fmtp_error err;
 
     (void)state;
+    struct fmtp_error err;
     assert_int_equal(fmtp_sender_offer(s, huge, 2, NULL, 0, NULL, t, NULL, &err), -1);
     assert_non_null(strstr(err.text, "4294967295"));
     assert_int_equal(fmtp_sender_offer(s, huge, 1, product, 1443, NULL, t, NULL, &err), -1);
@@ -226,7 +226,6 @@ static void test_requests(void **state)
     struct fmtp_sender *s = make(4, 4096);
     int p = fmtp_sender_peer_add(s, false, NULL);
     static uint8_t out[100000];
-    struct fmtp_server_stats stats;
 
     (void)state;
     for (size_t i = 0; i < sizeof product; i++)
@@ -257,6 +256,7 @@ static void test_requests(void **state)
     assert_int_equal(put(s, p, FMTP_RETX_REQ, 0, 0, 0), 0);
     assert_int_equal(put(s, p, FMTP_RETX_DATA, 0, 0, 10), -1);
     assert_int_equal(get(s, p, out, sizeof out), 0);
+    struct fmtp_server_stats stats;
     fmtp_sender_get_stats(s, &stats);
     assert_int_equal(stats.bad_messages, 3);
     assert_int_equal(stats.rejects, 2);
@@ -296,13 +296,12 @@ static void test_release_in_mid_message(void **state)
 static void test_acknowledgements(void **state)
 {
     struct fmtp_sender *s = make(4, 4096);
-    int a = fmtp_sender_peer_add(s, false, NULL), b = fmtp_sender_peer_add(s, false, NULL), late;
-    struct fmtp_server_stats stats;
+    int a = fmtp_sender_peer_add(s, false, NULL), b = fmtp_sender_peer_add(s, false, NULL);
 
     (void)state;
     offer(s, 5000);
-    late = fmtp_sender_peer_add(s, false, NULL); /* after BOP: not waited for */
-    put(s, a, FMTP_RETX_END, 0, 0, 0);           /* before EOP left */
+    int late = fmtp_sender_peer_add(s, false, NULL); /* after BOP: not waited for */
+    put(s, a, FMTP_RETX_END, 0, 0, 0);               /* before EOP left */
     put(s, b, FMTP_RETX_END, 0, 0, 0);
     assert_int_equal(nreleased, 0);
     drain(s, 0);
@@ -317,6 +316,7 @@ static void test_acknowledgements(void **state)
     fmtp_sender_peer_remove(s, late); /* the last one leaves */
     assert_int_equal(nreleased, 2);
     assert_int_equal(last_index, 1);
+    struct fmtp_server_stats stats;
     fmtp_sender_get_stats(s, &stats);
     assert_int_equal(stats.acks, 4);
     assert_int_equal(stats.unacknowledged, 1);
@@ -330,7 +330,6 @@ static void test_queue_bound(void **state)
     struct fmtp_sender *s = make(4, 64 * 16); /* 64 entries */
     int p = fmtp_sender_peer_add(s, false, NULL), q = fmtp_sender_peer_add(s, false, NULL);
     static uint8_t out[200000];
-    struct fmtp_server_stats stats;
 
     (void)state;
     offer(s, 200000); /* 139 blocks */
@@ -343,6 +342,7 @@ static void test_queue_bound(void **state)
         assert_int_equal(put(s, p, FMTP_RETX_REQ, 0, 2 * b * 1448, 1448), 0);
     assert_int_equal(get(s, p, out, sizeof out), 12);
     expect(out, FMTP_RETX_REJ, 0, 0, 0);
+    struct fmtp_server_stats stats;
     fmtp_sender_get_stats(s, &stats);
     assert_int_equal(stats.rejects, 1);
     /* Control messages alone fill it: that is abuse. */

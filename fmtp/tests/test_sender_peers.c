@@ -12,25 +12,26 @@ static void test_bad_requests(void **state)
 {
     struct fmtp_sender *s = make(&common);
     int a = peer(s, true), b = peer(s, true);
-    uint8_t bits[32] = {1}, bytes[100];
-    struct fmtp_server_stats stats;
-    struct fmtp_header h;
-    unsigned extra;
+    uint8_t bits[32] = {1};
 
     (void)state;
     offer(s, 2000);
+    unsigned extra;
     drain(s, 0, &extra);
     assert_int_equal(ask(s, a, 2, 0, 0, 1, 1, MS), 0);       /* no such group */
     assert_int_equal(ask(s, a, 0, 0, 0, 2, 1, MS), 0);       /* needs more than it lacks */
     assert_int_equal(ask(s, a, 0, 0, 0, 1, 1 << 10, MS), 0); /* no such block */
     assert_int_equal(ask_k(s, a, latest, 0, 200, (struct fmtp_repair_req){0, 0, 1, NULL}, bits, MS),
                      0);
+    struct fmtp_server_stats stats;
     fmtp_sender_get_stats(s, &stats);
     assert_int_equal(stats.bad_messages, 4);
     expect_none(s, 10 * MS);
     /* unknown product */
     assert_int_equal(ask_k(s, a, 9, 0, 10, (struct fmtp_repair_req){0, 0, 1, NULL}, bits, MS), 0);
+    uint8_t bytes[100];
     assert_int_equal(stream(s, a, bytes, sizeof bytes, MS), 12);
+    struct fmtp_header h;
     fmtp_header_get(bytes, &h);
     assert_int_equal(h.flags, FMTP_RETX_REJ);
     assert_int_equal(h.index, 9);
@@ -47,14 +48,14 @@ static void test_pieces(void **state)
 {
     struct fmtp_sender *s = make(&common);
     int a = peer(s, true);
-    uint8_t bytes[2 * 18];
     struct fmtp_header h = {1, 0, 6, FMTP_REPAIR_REQ};
-    unsigned extra;
 
     (void)state;
     calm(s);
     offer(s, 2000);
+    unsigned extra;
     drain(s, 0, &extra);
+    uint8_t bytes[2 * 18];
     fmtp_header_put(bytes, &h);
     memcpy(bytes + 12, "\0\0\0\1\2\0", 6);
     h.seqnum = 1;
@@ -77,12 +78,11 @@ static void test_release_waits_for_the_caller(void **state)
     struct fmtp_sender *s = make(&common);
     int a = peer(s, true), b = peer(s, true);
     static struct fmtp_datagram d[8];
-    struct fmtp_header h;
-    unsigned extra;
 
     (void)state;
     calm(s);
     offer(s, 2000);
+    unsigned extra;
     drain(s, 0, &extra);
     ask(s, a, 0, 0, 0, 2, 0x003, 20 * MS);
     ask(s, b, 0, 0, 0, 2, 0x00c, 20 * MS);
@@ -95,6 +95,7 @@ static void test_release_waits_for_the_caller(void **state)
     put(s, a, FMTP_EOP_REQ, latest, 0, 0);
     uint8_t bytes[12];
     assert_int_equal(stream(s, a, bytes, sizeof bytes, 22 * MS), 12);
+    struct fmtp_header h;
     fmtp_header_get(bytes, &h);
     assert_int_equal(h.flags, FMTP_RETX_REJ);
     assert_int_equal(fmtp_sender_fill(s, d, 8, 22 * MS), 2); /* the same, and no more */
@@ -115,20 +116,20 @@ static void test_release_waits_for_the_caller(void **state)
 static void test_request_counts_peer(void **state)
 {
     struct fmtp_sender *s = make(&common);
-    int a = peer(s, true), b;
-    struct fmtp_server_stats stats;
-    unsigned extra;
+    int a = peer(s, true);
 
     (void)state;
     offer(s, 2000);
+    unsigned extra;
     drain(s, 0, &extra);
-    b = peer(s, true);
+    int b = peer(s, true);
     ask(s, b, 0, 0, 0, 1, 1, MS);
     put(s, a, FMTP_RETX_END, latest, 0, 0);
     assert_int_equal(nreleased, 0);
     put(s, a, FMTP_EOP_REQ, latest, 0, 0); /* late, as the originals do */
     put(s, b, FMTP_RETX_END, latest, 0, 0);
     assert_int_equal(nreleased, 1);
+    struct fmtp_server_stats stats;
     fmtp_sender_get_stats(s, &stats);
     assert_int_equal(stats.acks, 2);
     assert_int_equal(stats.unacknowledged, 0);
@@ -153,20 +154,19 @@ static void test_nudges(void **state)
     struct fmtp_sender *s = make(&common);
     int a = peer(s, true), b = peer(s, false);
     const uint64_t first = 100 * MS + 1872457143;
-    struct fmtp_server_stats stats;
-    struct fmtp_header h;
-    uint8_t bytes[200];
-    unsigned extra;
 
     (void)state;
     offer(s, 2000);
+    unsigned extra;
     drain(s, 0, &extra);
     assert_int_equal(fmtp_sender_deadline(s), first);
     put(s, b, FMTP_BOP_REQ, 0, 0, 0);
     fmtp_sender_timeout(s, first - 1);
     assert_int_equal(fmtp_sender_next_ready(s, first), b);
     fmtp_sender_timeout(s, first);
+    uint8_t bytes[200];
     assert_int_equal(stream(s, a, bytes, sizeof bytes, first), 12);
+    struct fmtp_header h;
     fmtp_header_get(bytes, &h);
     assert_int_equal(h.flags, FMTP_RETX_EOP);
     assert_int_equal(stream(s, b, bytes, sizeof bytes, first), 12 + 19);
@@ -182,6 +182,7 @@ static void test_nudges(void **state)
     assert_int_equal(fmtp_sender_deadline(s), 3 * first + 5000 * MS);
     put(s, b, FMTP_RETX_END, 0, 0, 0);
     assert_int_equal(fmtp_sender_deadline(s), FMTP_NEVER);
+    struct fmtp_server_stats stats;
     fmtp_sender_get_stats(s, &stats);
     assert_int_equal(stats.nudges, 2);
     fmtp_sender_free(s);
@@ -192,14 +193,13 @@ static void test_nudges(void **state)
 static void test_nudges_behind_a_queue(void **state)
 {
     struct fmtp_sender_config cfg = common;
-    struct fmtp_sender *s;
-    unsigned extra;
 
     (void)state;
     cfg.queued_bytes = 1400000;
-    s = make(&cfg);
+    struct fmtp_sender *s = make(&cfg);
     peer(s, false);
     offer(s, 2000);
+    unsigned extra;
     drain(s, 0, &extra);
     assert_int_equal(fmtp_sender_deadline(s), 10100 * MS);
     fmtp_sender_free(s);
@@ -210,11 +210,11 @@ static void test_nudges_behind_a_queue(void **state)
 static void test_timeout_behind_a_queue(void **state)
 {
     struct fmtp_sender_config cfg = common;
-    uint8_t bytes[200];
-    unsigned extra;
 
     (void)state;
     cfg.f_snd = 70;
+    uint8_t bytes[200];
+    unsigned extra;
     for (int queued = 0; queued <= 1; queued++) {
         cfg.queued_bytes = queued ? 1400000 : 0;
         struct fmtp_sender *s = make(&cfg);
@@ -234,23 +234,22 @@ static void test_timeout_behind_a_queue(void **state)
 static void test_paced_streams(void **state)
 {
     struct fmtp_sender_config cfg = common;
-    struct fmtp_sender *s;
-    int p[3];
     size_t got[3] = {0}, total = 0;
-    uint8_t bytes[8192];
-    unsigned extra;
 
     (void)state;
     cfg.r_uc_bps = 8000000;
-    s = make(&cfg);
+    struct fmtp_sender *s = make(&cfg);
+    int p[3];
     for (int i = 0; i < 3; i++)
         p[i] = peer(s, false);
     offer(s, 30000);
+    unsigned extra;
     drain(s, 0, &extra);
     for (int i = 0; i < 3; i++)
         put(s, p[i], FMTP_RETX_REQ, 0, 0, 30000);
     fmtp_sender_peer_blocked(s, p[2], true);
     uint64_t now_ns = 1000 * MS, end_ns = now_ns + 20 * MS;
+    uint8_t bytes[8192];
     while (now_ns <= end_ns) {
         int ready;
         while ((ready = fmtp_sender_next_ready(s, now_ns)) >= 0) {
@@ -278,21 +277,20 @@ static void test_paced_streams(void **state)
 static void test_nobody_hoards(void **state)
 {
     struct fmtp_sender_config cfg = common;
-    struct fmtp_sender *s;
-    uint8_t bytes[8192];
     size_t got = 0;
-    unsigned extra;
     int p = -1;
 
     (void)state;
     cfg.r_uc_bps = 8000000;
-    s = make(&cfg);
+    struct fmtp_sender *s = make(&cfg);
     for (int i = 0; i < 3; i++)
         p = peer(s, false);
     offer(s, 30000);
+    unsigned extra;
     drain(s, 0, &extra);
     for (int i = 0; i < 3; i++)
         put(s, i, FMTP_RETX_REQ, 0, 0, 30000);
+    uint8_t bytes[8192];
     for (uint64_t now_ns = 1000 * MS; now_ns <= 1020 * MS; now_ns += MS / 10) {
         fmtp_sender_timeout(s, now_ns);
         for (size_t n; (n = stream(s, p, bytes, sizeof bytes, now_ns));)
@@ -307,17 +305,17 @@ static void test_memory_is_bounded(void **state)
 {
     struct fmtp_sender *s = make(&common);
     int a = peer(s, true);
-    uint8_t bits[2];
-    unsigned extra;
     size_t before = 0;
     uint32_t x = 1;
 
     (void)state;
     peer(s, true);
+    unsigned extra;
     for (int i = 0; i < 8; i++) {
         offer(s, 30000);
         drain(s, 0, &extra);
     }
+    uint8_t bits[2];
     for (uint64_t i = 0; i < 200000; i++) {
         if (i == 100000)
             before = mallinfo2().uordblks;
@@ -335,8 +333,8 @@ static void test_memory_is_bounded(void **state)
                 ;
         }
         if (i % 5 == 0) {
-            struct fmtp_header h;
             uint8_t payload[BLOCK];
+            struct fmtp_header h;
             next(s, i * MS / 100, &h, payload);
         }
     }

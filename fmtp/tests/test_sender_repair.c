@@ -11,11 +11,10 @@ static void test_session(void **state)
 {
     struct fmtp_sender_config cfg = common;
     struct fmtp_sender *s = make(&cfg);
-    struct fmtp_session session;
-    unsigned extra;
 
     (void)state;
     offer(s, 1000);
+    struct fmtp_session session;
     fmtp_sender_peer_add(s, true, &session);
     assert_true(session.extended);
     assert_int_equal(session.block_bytes, 100);
@@ -25,6 +24,7 @@ static void test_session(void **state)
     fmtp_sender_peer_add(s, false, &session);
     assert_false(session.extended);
     assert_int_equal(session.block_bytes, 100);
+    unsigned extra;
     assert_int_equal(drain(s, 0, &extra), 12);
     fmtp_sender_free(s);
     cfg.fec_k = 0;
@@ -39,12 +39,12 @@ static void test_original(void **state)
 {
     struct fmtp_sender *s = make(&common);
     int a = peer(s, true);
-    unsigned extra;
 
     (void)state;
     peer(s, true);
     calm(s);
     offer(s, 2000); /* groups [0,10) and [10,20) */
+    unsigned extra;
     assert_int_equal(drain(s, 0, &extra), 22);
     assert_int_equal(extra, 0);
     assert_int_equal(ask(s, a, 1, 0, 0, 1, 1 << 3, 20 * MS), 0);
@@ -73,11 +73,11 @@ static void test_no_hold_off_for_one(void **state)
 {
     struct fmtp_sender *s = make(&common);
     int a = peer(s, true);
-    unsigned extra;
 
     (void)state;
     calm(s);
     offer(s, 2000);
+    unsigned extra;
     drain(s, 0, &extra);
     ask(s, a, 0, 0, 0, 1, 1, 20 * MS);
     expect(s, 20 * MS, FMTP_REPAIR, 0);
@@ -90,11 +90,11 @@ static void test_company_for_a_lone_repair(void **state)
 {
     struct fmtp_sender *s = make(&common);
     int a = peer(s, true);
-    unsigned extra;
 
     (void)state;
     calm(s); /* 300 blocks, none lost */
     offer(s, 4000);
+    unsigned extra;
     drain(s, 0, &extra);
     ask(s, a, 0, 0, 0, 1, 1, 20 * MS); /* 1 of 310 lost: 0.3 % */
     ask(s, a, 1, 0, 0, 1, 1, 20 * MS); /* 2 of 320 lost: 0.6 % */
@@ -117,17 +117,17 @@ static void test_parity(void **state)
 {
     struct fmtp_sender *s = make(&common);
     int a = peer(s, true), b = peer(s, true);
-    uint8_t padded[2000] = {0}, want[2][BLOCK], payload[BLOCK], *out[2] = {want[0], want[1]};
-    const uint8_t *blocks[10];
-    struct fmtp_header h;
-    struct fmtp_server_stats stats;
-    unsigned extra;
+    uint8_t padded[2000] = {0}, want[2][BLOCK], *out[2] = {want[0], want[1]};
 
     (void)state;
     calm(s);
     offer(s, 1950);
+    unsigned extra;
     drain(s, 0, &extra);
     memcpy(padded, product, 1950);
+    uint8_t payload[BLOCK];
+    const uint8_t *blocks[10];
+    struct fmtp_header h;
     for (uint32_t group = 0; group < 2; group++) {
         for (unsigned i = 0; i < 10; i++)
             blocks[i] = padded + group * 1000 + i * BLOCK;
@@ -158,6 +158,7 @@ static void test_parity(void **state)
     ask(s, b, 1, 2, 0, 1, 0x300, 100 * MS);
     expect(s, 102 * MS, FMTP_PARITY, parity(1, 2, 3));
     expect_none(s, 110 * MS);
+    struct fmtp_server_stats stats;
     fmtp_sender_get_stats(s, &stats);
     assert_int_equal(stats.repair_requests, 9);
     assert_int_equal(stats.parity_sent, 8);
@@ -171,11 +172,11 @@ static void test_request_in_mid_burst(void **state)
 {
     struct fmtp_sender *s = make(&common);
     int a = peer(s, true), b = peer(s, true);
-    unsigned extra;
 
     (void)state;
     calm(s);
     offer(s, 2000);
+    unsigned extra;
     drain(s, 0, &extra);
     ask(s, a, 0, 0, 0, 2, 0x003, 20 * MS);
     ask(s, b, 0, 0, 0, 2, 0x00c, 20 * MS);
@@ -192,18 +193,16 @@ static void test_request_in_mid_burst(void **state)
 static void test_numbers_run_out(void **state)
 {
     struct fmtp_sender_config cfg = common;
-    struct fmtp_sender *s;
     uint8_t bits[25] = {0};
-    unsigned extra;
-    int a, b;
 
     (void)state;
     cfg.fec_k = 200;
-    s = make(&cfg);
-    a = peer(s, true);
-    b = peer(s, true);
+    struct fmtp_sender *s = make(&cfg);
+    int a = peer(s, true);
+    int b = peer(s, true);
     calm(s);
     offer(s, 20000);
+    unsigned extra;
     drain(s, 0, &extra);
     memset(bits, 0xff, 5); /* 40 */
     ask_k(s, a, latest, 0, 200, (struct fmtp_repair_req){0, 0, 40, NULL}, bits, 20 * MS);
@@ -239,20 +238,19 @@ static void test_one_for_one(void **state)
 {
     struct fmtp_sender *s = make(&common);
     int a = peer(s, true);
-    struct fmtp_header h;
-    uint8_t payload[BLOCK];
-    unsigned extra;
-    uint32_t older;
     char order[64] = "";
 
     (void)state;
     peer(s, true);
     calm(s);
     offer(s, 2000);
+    unsigned extra;
     drain(s, 0, &extra);
     ask(s, a, 0, 0, 0, 3, 0x007, 20 * MS);
-    older = latest;
+    uint32_t older = latest;
     offer(s, 500);
+    struct fmtp_header h;
+    uint8_t payload[BLOCK];
     for (unsigned i = 0; next(s, 22 * MS, &h, payload); i++)
         order[i] = h.flags & (FMTP_REPAIR | FMTP_PARITY) ? 'r'
                    : h.flags == FMTP_MEM_DATA            ? 'd'
@@ -277,12 +275,11 @@ static void test_proactive_parity(void **state)
 {
     struct fmtp_sender *s = make(&common);
     int a = peer(s, true), b = peer(s, true);
-    struct fmtp_header h;
-    uint8_t payload[BLOCK];
-    unsigned extra, in_group[30] = {0}, left = 0;
+    unsigned in_group[30] = {0}, left = 0;
 
     (void)state;
     offer(s, 1000); /* one group */
+    unsigned extra;
     assert_int_equal(drain(s, 0, &extra), 12);
     assert_int_equal(extra, 0);
     ask(s, a, 0, 0, 0, 3, 0x007, 20 * MS);
@@ -294,6 +291,8 @@ static void test_proactive_parity(void **state)
      * had left; within that and a hold-off, 22 ms or 22 blocks, of the end: ceil(2.5 * sqrt(3)) = 5
      * more. */
     offer(s, 30000);
+    struct fmtp_header h;
+    uint8_t payload[BLOCK];
     while (next(s, 22 * MS, &h, payload))
         if (h.flags == FMTP_PARITY) {
             struct fmtp_parity p = fmtp_parity_get(h.seqnum);
@@ -323,12 +322,11 @@ static void test_early_request(void **state)
 {
     struct fmtp_sender *s = make(&common);
     int a = peer(s, true), b = peer(s, true);
-    struct fmtp_header h;
-    uint8_t payload[BLOCK];
-    unsigned in_group[30] = {0}, extra;
+    unsigned in_group[30] = {0};
 
     (void)state;
     offer(s, 1000);
+    unsigned extra;
     drain(s, 0, &extra);
     ask(s, a, 0, 0, 0, 3, 0x007, 20 * MS);
     drain(s, 22 * MS, &extra);
@@ -336,6 +334,8 @@ static void test_early_request(void **state)
     put(s, b, FMTP_RETX_END, 0, 0, 0);
     offer(s, 30000); /* 3 of 10 are lost: 3 after each group */
     ask(s, a, 5, 0, 0, 8, 0x0ff, 22 * MS);
+    struct fmtp_header h;
+    uint8_t payload[BLOCK];
     while (next(s, 22 * MS, &h, payload))
         if (h.flags == FMTP_PARITY) {
             struct fmtp_parity p = fmtp_parity_get(h.seqnum);
@@ -354,21 +354,19 @@ static void test_early_request(void **state)
 static void test_mixed(void **state)
 {
     struct fmtp_sender *s = make(&common);
-    int a = peer(s, true), b = peer(s, true), c;
+    int a = peer(s, true), b = peer(s, true);
     static struct fmtp_datagram d[8];
-    uint8_t bytes[2000];
-    struct fmtp_header h;
-    unsigned extra;
 
     (void)state;
     calm(s);
     offer(s, 2000);
+    unsigned extra;
     drain(s, 0, &extra);
     ask(s, a, 0, 0, 0, 2, 0x003, 20 * MS);
     ask(s, b, 0, 0, 0, 2, 0x00c, 20 * MS);
     ask(s, b, 1, 0, 0, 2, 0x00c, 21 * MS);
     assert_int_equal(fmtp_sender_fill(s, d, 1, 22 * MS), 1);
-    c = peer(s, false);
+    int c = peer(s, false);
     /* What the caller has stays as it is; what was planned and held is dropped. */
     assert_int_equal(fmtp_sender_fill(s, d, 8, 22 * MS), 1);
     fmtp_sender_sent(s, 1, 22 * MS);
@@ -378,7 +376,9 @@ static void test_mixed(void **state)
     ask(s, a, 0, 0, 0, 3, 1 << 1 | 1 << 4 | 1 << 5, 40 * MS);
     expect_none(s, 60 * MS);
     ask(s, a, 0, 0, 1, 3, 1 << 1 | 1 << 4 | 1 << 5, 60 * MS); /* still queued: not twice */
+    uint8_t bytes[2000];
     assert_int_equal(stream(s, a, bytes, sizeof bytes, 60 * MS), 3 * 112);
+    struct fmtp_header h;
     fmtp_header_get(bytes, &h);
     assert_int_equal(h.flags, FMTP_RETX_DATA);
     assert_int_equal(h.seqnum, 100);

@@ -35,15 +35,15 @@ static size_t unhex(const char *text, uint8_t *out)
 
 static void check_header(const char *hex, struct fmtp_header want)
 {
-    uint8_t bytes[64], out[FMTP_HEADER_LEN];
-    struct fmtp_header h;
-
+    uint8_t bytes[64];
     assert_true(unhex(hex, bytes) >= FMTP_HEADER_LEN);
+    struct fmtp_header h;
     fmtp_header_get(bytes, &h);
     assert_int_equal(h.index, want.index);
     assert_int_equal(h.seqnum, want.seqnum);
     assert_int_equal(h.payloadlen, want.payloadlen);
     assert_int_equal(h.flags, want.flags);
+    uint8_t out[FMTP_HEADER_LEN];
     fmtp_header_put(out, &want);
     assert_memory_equal(out, bytes, FMTP_HEADER_LEN);
 }
@@ -62,18 +62,19 @@ static void test_headers(void **state)
 
 static void test_bop_2017(void **state)
 {
-    uint8_t bytes[64], out[64];
+    uint8_t bytes[64];
     size_t n = unhex("000005e3 000e 74657374206d6574616461746100", bytes);
-    struct fmtp_bop bop;
 
     (void)state;
     check_header("00000000 00000000 0014 0001", (struct fmtp_header){0, 0, 20, FMTP_BOP});
     assert_int_equal(n, 20);
+    struct fmtp_bop bop;
     assert_int_equal(fmtp_bop_get(FMTP_LAYOUT_2017, bytes, n, &bop), 0);
     assert_int_equal(bop.size_bytes, 1507);
     assert_int_equal(bop.meta_len, 14);
     assert_memory_equal(bop.meta, "test metadata", 14);
     assert_int_equal(bop.start.tv_sec, 0);
+    uint8_t out[64];
     assert_int_equal(fmtp_bop_put(FMTP_LAYOUT_2017, out, &bop), n);
     assert_memory_equal(out, bytes, n);
     /* exactly 6+metasize */
@@ -85,21 +86,22 @@ static void test_bop_2017(void **state)
 
 static void test_bop_2021(void **state)
 {
-    uint8_t bytes[64], out[64];
+    uint8_t bytes[64];
     size_t n = unhex("00000000 6b00d4c7 1c3ef150 00004e60 0010"
                      "d6c5899b 00112233 44556677 8899 5c57",
                      bytes);
-    struct fmtp_bop bop;
 
     (void)state;
     check_header("00000000 00000000 0022 0001", (struct fmtp_header){0, 0, 34, FMTP_BOP});
     assert_int_equal(n, 34);
+    struct fmtp_bop bop;
     assert_int_equal(fmtp_bop_get(FMTP_LAYOUT_2021, bytes, n, &bop), 0);
     assert_int_equal(bop.size_bytes, 20064);
     assert_int_equal(bop.meta_len, 16);
     assert_int_equal(bop.start.tv_sec, 1795216583);
     assert_int_equal(bop.start.tv_nsec, 473887056);
     assert_memory_equal(bop.meta, bytes + 18, 16);
+    uint8_t out[64];
     assert_int_equal(fmtp_bop_put(FMTP_LAYOUT_2021, out, &bop), n);
     assert_memory_equal(out, bytes, n);
     /* at least 18+metasize */
@@ -131,11 +133,11 @@ static void test_sizes(void **state)
 
 static void test_parity(void **state)
 {
-    struct fmtp_parity p = {0x1234, 7, 9}, back;
+    struct fmtp_parity p = {0x1234, 7, 9};
 
     (void)state;
     assert_int_equal(fmtp_parity_seqnum(p), 0x12340709);
-    back = fmtp_parity_get(0xffff00fe);
+    struct fmtp_parity back = fmtp_parity_get(0xffff00fe);
     assert_int_equal(back.group, 65535);
     assert_int_equal(back.number, 0);
     assert_int_equal(back.end, 254);
@@ -145,14 +147,15 @@ static void test_repair_req(void **state)
 {
     /* blocks 0 and 9 of 12, one symbol known to be on its way, two wanted */
     const uint8_t bitmap[] = {0x01, 0x02}, wire[] = {5, 1, 0, 2, 0x01, 0x02};
-    struct fmtp_repair_req req = {5, 1, 2, bitmap}, back;
-    uint8_t out[FMTP_REPAIR_REQ_MAX];
+    struct fmtp_repair_req req = {5, 1, 2, bitmap};
 
     (void)state;
     assert_int_equal(fmtp_repair_req_len(12), 6);
     assert_int_equal(fmtp_repair_req_len(255), FMTP_REPAIR_REQ_MAX);
+    uint8_t out[FMTP_REPAIR_REQ_MAX];
     assert_int_equal(fmtp_repair_req_put(out, &req, 12), 6);
     assert_memory_equal(out, wire, 6);
+    struct fmtp_repair_req back;
     assert_int_equal(fmtp_repair_req_get(wire, 6, 12, &back), 0);
     assert_int_equal(back.high, 5);
     assert_int_equal(back.round, 1);
@@ -174,13 +177,12 @@ static void test_timers(void **state)
 {
     enum { N = 1000 };
     static struct fmtp_timer timer[N];
-    struct fmtp_timers t;
     uint32_t x = 1;
     uint64_t last = 0;
     int popped = 0;
-    struct fmtp_timer *p;
 
     (void)state;
+    struct fmtp_timers t;
     assert_int_equal(fmtp_timers_init(&t, N), 0);
     assert_int_equal(fmtp_timers_next(&t), FMTP_NEVER);
     for (int i = 0; i < N; i++)
@@ -191,6 +193,7 @@ static void test_timers(void **state)
         fmtp_timer_disarm(&t, &timer[i]);
     fmtp_timer_disarm(&t, &timer[0]);
     assert_null(fmtp_timers_pop(&t, fmtp_timers_next(&t) - 1));
+    struct fmtp_timer *p;
     while ((p = fmtp_timers_pop(&t, FMTP_NEVER))) {
         assert_true(p->at_ns >= last);
         assert_true((p - timer) % 5 != 0);

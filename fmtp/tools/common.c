@@ -75,10 +75,9 @@ uint64_t parse_number(const char *option, const char *text, uint64_t min, uint64
 {
     char *end = NULL;
     uint64_t factor = 1;
-    unsigned long long n;
 
     errno = 0;
-    n = strtoull(text, &end, 10);
+    unsigned long long n = strtoull(text, &end, 10);
     if (end != text && *end) {
         factor = *end == 'k' ? 1000 : *end == 'M' ? 1000000 : *end == 'G' ? 1000000000 : 0;
         end++;
@@ -126,7 +125,6 @@ uint32_t read_state(const char *path)
     FILE *f = fopen(path, "re");
     char text[64] = "";
     unsigned long long n = 0;
-    char *end;
 
     if (!f && errno == ENOENT)
         return 0;
@@ -140,6 +138,7 @@ uint32_t read_state(const char *path)
                 text[key_len] >= '0' && text[key_len] <= '9';
     if (good) {
         errno = 0;
+        char *end;
         n = strtoull(text + key_len, &end, 10);
         good = !errno && n <= UINT32_MAX && strcmp(end, "\n") == 0 && end + 1 == text + len;
     }
@@ -154,11 +153,9 @@ uint32_t read_state(const char *path)
 void write_state(const char *path, uint32_t next_index)
 {
     char temporary[PATH_MAX];
-    FILE *f;
-
     if (snprintf(temporary, sizeof temporary, "%s.new", path) >= (int)sizeof temporary)
         die("'%s': name too long", path);
-    f = fopen(temporary, "we");
+    FILE *f = fopen(temporary, "we");
     if (!f || fprintf(f, "next_index %u\n", next_index) < 0 || fclose(f) != 0 ||
         rename(temporary, path) < 0)
         die("'%s': %s", temporary, strerror(errno));
@@ -189,9 +186,8 @@ void catch_signals(void)
 void progress(const char *format, ...)
 {
     va_list args;
-    char text[160];
-
     va_start(args, format);
+    char text[160];
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if ((!*text && !line_shown) || !isatty(STDERR_FILENO))

@@ -115,8 +115,6 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
     struct feed *feed = ctx;
     struct run *run = feed->run;
     struct file *f = calloc(1, sizeof *f);
-    struct statvfs space;
-    int fd, error;
 
     (void)start;
     if (!f)
@@ -127,10 +125,11 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
     safe_name(meta, meta_len, index, f->name);
     snprintf(f->temporary, sizeof f->temporary, ".fmtp-%d-%d-%u", (int)getpid(), feed->number,
              index);
-    fd = openat(run->dir, f->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    error = fd < 0 ? errno : 0;
+    int fd = openat(run->dir, f->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int error = fd < 0 ? errno : 0;
     /* A full disk is told now. What is there is reserved bit by bit while data arrive: a large
      * file in memory at once takes so long that datagrams are lost meanwhile. */
+    struct statvfs space;
     if (!error && fstatvfs(fd, &space) == 0 && size / space.f_frsize >= space.f_bavail)
         error = ENOSPC;
     if (!error && ftruncate(fd, size) < 0)
@@ -160,9 +159,9 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
 
 static void print_digest(const struct file *f)
 {
-    uint8_t digest[EVP_MAX_MD_SIZE];
     unsigned n = 0;
 
+    uint8_t digest[EVP_MAX_MD_SIZE];
     if (!EVP_Digest(f->data, f->size, digest, &n, EVP_sha256(), NULL))
         die("cannot compute SHA-256");
     fputs(" sha256=", stdout);
@@ -302,9 +301,9 @@ static void show_progress(const struct run *run, unsigned nfeeds)
 /* Waits for any of the feeds; returns how many are still there. */
 static int service(struct run *run, unsigned nfeeds)
 {
-    struct pollfd p[FEEDS_MAX];
     int left = 0;
 
+    struct pollfd p[FEEDS_MAX];
     for (unsigned i = 0; i < nfeeds; i++)
         p[i] = (struct pollfd){.fd = run->feeds[i].lost ? -1 : fmtp_client_fd(run->feeds[i].client),
                                .events = POLLIN};
@@ -368,11 +367,9 @@ int main(int argc, char **argv)
     struct run run = {0};
     uint64_t count = 0;
     double shown_s = 0;
-    bool ok;
-    unsigned nfeeds;
-    int c;
 
     program = "fmtp-recv";
+    int c;
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (c) {
         case SERVER:
@@ -405,7 +402,7 @@ int main(int argc, char **argv)
     }
     if (!cfg.r_mc_bps)
         cfg.r_mc_bps = FMTP_UNLIMITED_BPS;
-    nfeeds = settle_feeds(&run, &cfg);
+    unsigned nfeeds = settle_feeds(&run, &cfg);
     if (optind + 1 != argc)
         die_usage("one DIR is needed");
     run.dir = open(argv[optind], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -433,7 +430,7 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < nfeeds; i++)
         fmtp_client_close(run.feeds[i].client);
     progress("%s", "");
-    ok = run.missed == 0 && run.failed == 0 && (!count || run.received >= count);
+    bool ok = run.missed == 0 && run.failed == 0 && (!count || run.received >= count);
     for (unsigned i = 0; i < nfeeds; i++) {
         const struct feed *f = &run.feeds[i];
         if (f->lost && (!ok || !run.received))

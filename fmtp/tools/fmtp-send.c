@@ -117,10 +117,9 @@ static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release 
 /* Takes a file into the list; wrong ones end the program before or while it sends. */
 static void add_file(struct run *run, const char *path)
 {
-    struct file *f;
-    struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
 
+    struct stat st;
     if (fd < 0 || fstat(fd, &st) < 0)
         die_usage("'%s': %s", path, strerror(errno));
     close(fd);
@@ -133,7 +132,7 @@ static void add_file(struct run *run, const char *path)
         run->capacity = run->capacity ? 2 * run->capacity : 64;
         run->files = reallocarray(run->files, run->capacity, sizeof(struct file *));
     }
-    f = calloc(1, sizeof *f);
+    struct file *f = calloc(1, sizeof *f);
     if (!f || !run->files || !(f->path = strdup(path)))
         die("out of memory");
     f->name = strrchr(f->path, '/') ? strrchr(f->path, '/') + 1 : f->path;
@@ -145,7 +144,6 @@ static void add_file(struct run *run, const char *path)
 /* What standard input has to say now: complete lines are files. */
 static void read_names(struct run *run)
 {
-    char *end;
     ssize_t n = read(STDIN_FILENO, run->line + run->line_len, sizeof run->line - 1 - run->line_len);
 
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
@@ -158,6 +156,7 @@ static void read_names(struct run *run)
         if (run->line_len)
             run->line[run->line_len++] = '\n';
     }
+    char *end;
     while ((end = memchr(run->line, '\n', run->line_len))) {
         size_t used = (size_t)(end - run->line) + 1;
         *end = 0;
@@ -174,9 +173,9 @@ static void read_names(struct run *run)
 /* Maps the file. Every feed has to release it. */
 static void open_file(struct run *run, struct file *f)
 {
-    struct stat st;
     int fd = open(f->path, O_RDONLY | O_CLOEXEC);
 
+    struct stat st;
     if (fd < 0 || fstat(fd, &st) < 0)
         die("'%s': %s", f->path, strerror(errno));
     f->size = (size_t)st.st_size;
@@ -194,8 +193,6 @@ static void offer(struct run *run, struct feed *feed)
 {
     struct file *f = run->files[feed->offered++];
     struct offered *o = malloc(sizeof *o);
-    struct fmtp_error err;
-    uint32_t index;
 
     if (!o)
         die("out of memory");
@@ -206,6 +203,8 @@ static void offer(struct run *run, struct feed *feed)
     if (feed == run->feeds && run->state)
         write_state(run->state, ++run->next_index);
     struct iovec part = {f->data, f->size};
+    struct fmtp_error err;
+    uint32_t index;
     if (fmtp_server_offer(feed->server, &part, 1, f->name, (uint16_t)strlen(f->name), o, &index,
                           &err) < 0)
         die("'%s': %s", f->path, err.text);
@@ -215,13 +214,13 @@ static void service(struct run *run, int timeout_ms, bool *quiet)
 {
     /* A negative descriptor is not looked at. */
     struct pollfd p[FEEDS_MAX + 1] = {{.fd = run->open ? STDIN_FILENO : -1, .events = POLLIN}};
-    struct fmtp_error err;
 
     for (unsigned i = 0; i < run->nfeeds; i++)
         p[1 + i] = (struct pollfd){.fd = fmtp_server_fd(run->feeds[i].server), .events = POLLIN};
     int n = poll(p, 1 + run->nfeeds, timeout_ms);
     if (quiet)
         *quiet = n == 0;
+    struct fmtp_error err;
     for (unsigned i = 0; n > 0 && i < run->nfeeds; i++)
         if (p[1 + i].revents && fmtp_server_service(run->feeds[i].server, &err) < 0)
             die("%s", err.text);
@@ -264,8 +263,8 @@ static struct fmtp_server_stats total(struct run *run)
         struct fmtp_server_stats s;
         fmtp_server_get_stats(f->server, &s);
         if (s.too_long && !f->told_too_long) {
-            char text[FMTP_ADDRESS_TEXT];
             progress("%s", "");
+            char text[FMTP_ADDRESS_TEXT];
             fprintf(stderr, "fmtp-send: the path to %s no longer takes packets of %u bytes\n",
                     fmtp_address_text((struct sockaddr *)&f->cfg.group, text), s.pdu_bytes);
             f->told_too_long = s.too_long;
@@ -318,12 +317,11 @@ static void send_all(struct run *run)
     double shown_s = 0, begun_s = now_s();
 
     while (!stop_requested && go_on(run)) {
-        struct fmtp_server_stats st;
         service(run, 200, NULL);
         if (now_s() - shown_s < 0.2)
             continue;
         shown_s = now_s();
-        st = total(run);
+        struct fmtp_server_stats st = total(run);
         progress(
             "%zu of %zu files done, %zu begun; %zu receivers; %.1f MB multicast, %.1f MB repaired, "
             "%.1f s",
@@ -433,11 +431,10 @@ int main(int argc, char **argv)
                                      .released = released};
     size_t wanted = 1;
     static struct run run;
-    struct fmtp_server_stats st;
     bool ok = true, first = false;
-    int c;
 
     program = "fmtp-send";
+    int c;
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (c) {
         case GROUP:
@@ -493,7 +490,7 @@ int main(int argc, char **argv)
     double begun_s = now_s();
     if (!stop_requested)
         send_all(&run);
-    st = total(&run);
+    struct fmtp_server_stats st = total(&run);
     double seconds = now_s() - begun_s;
     for (unsigned i = 0; i < run.nfeeds; i++) {
         struct feed *f = &run.feeds[i];

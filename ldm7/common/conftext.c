@@ -10,7 +10,6 @@ char *conftext_read(const char *path, const char **why)
 {
     FILE *f = fopen(path, "re");
     char *text = NULL;
-    size_t n;
 
     if (!f) {
         *why = strerror(errno);
@@ -19,7 +18,7 @@ char *conftext_read(const char *path, const char **why)
     text = malloc(CONFTEXT_BYTES_MAX + 2);
     if (!text)
         abort();
-    n = fread(text, 1, CONFTEXT_BYTES_MAX + 1, f);
+    size_t n = fread(text, 1, CONFTEXT_BYTES_MAX + 1, f);
     if (ferror(f))
         *why = strerror(errno);
     else if (n > CONFTEXT_BYTES_MAX)
@@ -39,10 +38,9 @@ char *conftext_read(const char *path, const char **why)
 void conftext_complain(FILE *errors, const char *name, unsigned line, const char *found,
                        const char *valid, const char *why, va_list ap)
 {
-    char text[1024];
-
     if (!errors)
         return;
+    char text[1024];
     vsnprintf(text, sizeof text, why, ap);
     fprintf(errors, "%s:%u: found \"", name, line);
     for (const char *s = found; *s != '\0'; s++)

@@ -108,11 +108,12 @@ _Static_assert(ERE_REPEAT_MAX == 1024, "the text above");
 static pcre2_code *compile(const char *pattern, uint32_t options, int *error)
 {
     PCRE2_UCHAR *converted = NULL;
-    PCRE2_SIZE bytes = 0, at;
+    PCRE2_SIZE bytes = 0;
     pcre2_code *code = NULL;
 
     *error = pcre2_pattern_convert((PCRE2_SPTR)pattern, strlen(pattern),
                                    PCRE2_CONVERT_POSIX_EXTENDED, &converted, &bytes, NULL);
+    PCRE2_SIZE at;
     if (*error == 0)
         code = pcre2_compile(converted, bytes, options, error, &at, NULL);
     pcre2_converted_pattern_free(converted);
@@ -125,15 +126,13 @@ static int compile_ere(struct ere **out, const char *pattern, uint32_t more, cha
     uint32_t options = PCRE2_DOTALL | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_UTF | PCRE2_NEVER_UCP |
                        PCRE2_NEVER_BACKSLASH_C | more;
     const char *why = strlen(pattern) > ERE_BYTES_MAX ? "longer than 255 bytes" : not_ere(pattern);
-    struct ere *re;
-    int error;
 
     *out = NULL;
     if (why) {
         snprintf(err, err_bytes, "%s in \"%.*s\"", why, (int)ERE_BYTES_MAX, pattern);
         return -1;
     }
-    re = calloc(1, sizeof *re);
+    struct ere *re = calloc(1, sizeof *re);
     if (!re)
         abort();
     memcpy(re->pattern, pattern, strlen(pattern) + 1);
@@ -142,6 +141,7 @@ static int compile_ere(struct ere **out, const char *pattern, uint32_t more, cha
     while ((more & PCRE2_NO_AUTO_CAPTURE) && strncmp(pattern, ".*", 2) == 0 && pattern[2] != '\0' &&
            pattern[2] != '|')
         pattern += 2;
+    int error;
     re->code = compile(pattern, options, &error);
     if (!re->code) {
         PCRE2_UCHAR text[128] = "";

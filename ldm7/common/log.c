@@ -186,9 +186,9 @@ static void put(struct line *l, const char *s, size_t n)
 static void putf(struct line *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void putf(struct line *l, const char *fmt, ...)
 {
-    char tmp[512];
     va_list ap;
     va_start(ap, fmt);
+    char tmp[512];
     int n = vsnprintf(tmp, sizeof tmp, fmt, ap);
     va_end(ap);
     if (n > 0)
@@ -277,9 +277,9 @@ void log_msg(enum log_level level, const char *file, const char *func, int line,
              ...)
 {
     int saved = errno;
-    char message[LOG_LINE_MAX];
     va_list ap;
     va_start(ap, fmt);
+    char message[LOG_LINE_MAX];
     int n = vsnprintf(message, sizeof message, fmt, ap);
     va_end(ap);
     if (n < 0)
@@ -290,10 +290,10 @@ void log_msg(enum log_level level, const char *file, const char *func, int line,
     const char *base = slash ? slash + 1 : file;
 
     struct timespec now;
-    struct tm tm;
-    char when[32];
     clock_gettime(CLOCK_REALTIME, &now);
+    struct tm tm;
     gmtime_r(&now.tv_sec, &tm);
+    char when[32];
     strftime(when, sizeof when, "%Y%m%dT%H%M%S", &tm);
 
     /* Six characters at most per character of the message, and the rest of the line. */

@@ -10,13 +10,13 @@
 
 char *product_line_format(const struct pq_info *info, char *out, size_t out_bytes)
 {
-    char feed[FEEDTYPE_TEXT_MAX];
     char when[48] = "?";
-    struct tm tm;
     time_t s = info->creation.tv_sec;
     /* A time of day from the network may be out of any calendar: gmtime_r says so. */
+    struct tm tm;
     if (!gmtime_r(&s, &tm) || !strftime(when, sizeof when, "%Y%m%d%H%M%S", &tm))
         snprintf(when, sizeof when, "%lld", (long long)s);
+    char feed[FEEDTYPE_TEXT_MAX];
     snprintf(out, out_bytes, "%10u %s.%06ld %s %03u  %.*s", info->size, when,
              (long)info->creation.tv_usec, feedtype_format(info->feedtype, feed, sizeof feed),
              info->seqno, PQ_IDENT_MAX, info->ident);

@@ -61,8 +61,8 @@ void tool_option(int option, const char *help)
 
 uint64_t tool_u64(const char *what, const char *text, uint64_t min, uint64_t max)
 {
-    char *end;
     errno = 0;
+    char *end;
     unsigned long long n = strtoull(text, &end, 10);
     if (*text < '0' || *text > '9' || *end || errno || n < min || n > max)
         tool_usage("%s: found \"%s\" ; valid: a whole number from %llu to %llu", what, text,
@@ -81,9 +81,9 @@ double tool_real(const char *what, const char *text, double min, double max)
 
 uint64_t tool_bytes(const char *what, const char *text, uint64_t max)
 {
-    char *end;
     uint64_t unit = 1;
     errno = 0;
+    char *end;
     unsigned long long n = strtoull(text, &end, 10);
     bool bad = *text < '0' || *text > '9' || errno;
     if (*end && !bad) {
@@ -102,8 +102,8 @@ uint64_t tool_bytes(const char *what, const char *text, uint64_t max)
 
 uint32_t tool_feed(const char *text)
 {
-    uint32_t feed;
     char err[300];
+    uint32_t feed;
     if (!feedtype_parse(text, &feed, err, sizeof err))
         tool_usage("%s", err);
     return feed;
@@ -111,9 +111,9 @@ uint32_t tool_feed(const char *text)
 
 struct pq *tool_open(const char *path, bool writable)
 {
-    struct pq *q;
     if (!path)
         tool_usage("-q QUEUE is missing");
+    struct pq *q;
     enum pq_status s = pq_open(path, writable, &q);
     if (!s)
         return q;
@@ -141,10 +141,11 @@ void tool_wait(int fd, double seconds)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
     struct timespec limit = {.tv_sec = (time_t)seconds, .tv_nsec = (long)(fmod(seconds, 1) * 1e9)};
-    sigset_t stop, before;
+    sigset_t stop;
     sigemptyset(&stop);
     sigaddset(&stop, SIGINT);
     sigaddset(&stop, SIGTERM);
+    sigset_t before;
     sigprocmask(SIG_BLOCK, &stop, &before);
     if (!tool_stop)
         ppoll(&p, fd >= 0, seconds < 0 ? NULL : &limit, &before);

@@ -146,8 +146,8 @@ long trace_parse(const char *text, size_t bytes, const char *name, struct trace 
     for (size_t at = 0; at < bytes;) {
         const char *end = memchr(text + at, '\n', bytes - at);
         size_t len = end ? (size_t)(end - text) - at : bytes - at;
-        struct trace_entry e;
         st.line++;
+        struct trace_entry e;
         if (parse_line(&st, text + at, len, &e)) {
             if (out->count == room) {
                 room = room ? 2 * room : 1024;

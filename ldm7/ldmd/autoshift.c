@@ -16,9 +16,6 @@ void autoshift_init(struct autoshift *a, size_t upstreams, size_t place, uint64_
 
 bool autoshift_product(struct autoshift *a, bool accepted, uint64_t now)
 {
-    uint64_t others;
-    bool shift;
-
     if (a->upstreams <= 1)
         return false;
     if (accepted)
@@ -27,8 +24,9 @@ bool autoshift_product(struct autoshift *a, bool accepted, uint64_t now)
         a->rejected++;
     if (now < a->since_ns + AUTOSHIFT_S * 1000000000ull)
         return false;
-    others = a->upstreams - 1; /* compare with rejected / (N - 1) */
-    shift = a->primary ? a->accepted * others <= a->rejected : a->accepted * others >= a->rejected;
+    uint64_t others = a->upstreams - 1; /* compare with rejected / (N - 1) */
+    bool shift =
+        a->primary ? a->accepted * others <= a->rejected : a->accepted * others >= a->rejected;
     if (shift)
         a->primary = !a->primary;
     restart(a, now);

@@ -95,7 +95,6 @@ bool client_connect(struct client *c, const char *host, uint16_t port, double ti
 {
     struct rpc_sink own = {.ctx = c, .call = on_call, .reply = on_reply};
     uint64_t due = client_deadline(timeout_s);
-    int rc;
 
     c->sink = !sink ? (struct rpc_sink){0} : *sink;
     c->why[0] = '\0';
@@ -109,7 +108,7 @@ bool client_connect(struct client *c, const char *host, uint16_t port, double ti
         struct sockaddr_in a;
         socklen_t n = sizeof a;
 
-        rc = dial_result(c->fd);
+        int rc = dial_result(c->fd);
         if (rc != 0)
             return failed(c, rc == ETIMEDOUT ? CLIENT_ADDRESSED : CLIENT_UNAVAILABLE, strerror(rc));
         if (getpeername(c->fd, (struct sockaddr *)&a, &n) == 0) {

@@ -34,9 +34,8 @@ static void complain(struct parser *p, const char *found, const char *valid, con
     __attribute__((format(printf, 4, 5)));
 static void complain(struct parser *p, const char *found, const char *valid, const char *why, ...)
 {
-    va_list ap;
-
     p->c->nerrors++;
+    va_list ap;
     va_start(ap, why);
     conftext_complain(p->errors, p->name, p->line, found, valid, why, ap);
     va_end(ap);
@@ -57,11 +56,11 @@ static void *grow(void *list, size_t *n, size_t size)
 
 static bool get_feed(struct parser *p, const char *text, uint32_t *out)
 {
-    char why[512], *valid;
+    char why[512];
 
     if (feedtype_parse(text, out, why, sizeof why))
         return true;
-    valid = strstr(why, "; valid: ");
+    char *valid = strstr(why, "; valid: ");
     if (valid)
         *valid = '\0';
     complain(p, text, "a feedtype such as NGRID, ANY or ANY-EXP", "%s", why);
@@ -80,11 +79,10 @@ static bool get_text(struct parser *p, const char *text, const char *what, char 
 
 static bool get_number(const char *text, unsigned long max, unsigned long *out)
 {
-    char *end;
-
     errno = 0;
     if (!isdigit((unsigned char)text[0]))
         return false;
+    char *end;
     *out = strtoul(text, &end, 10);
     return errno == 0 && *end == '\0' && *out <= max;
 }
@@ -93,10 +91,10 @@ static bool get_number(const char *text, unsigned long max, unsigned long *out)
 static bool split_port(struct parser *p, char *text, unsigned long min, uint16_t *port)
 {
     char *colon = strrchr(text, ':');
-    unsigned long v;
 
     if (!colon)
         return true;
+    unsigned long v;
     if (!get_number(colon + 1, 65535, &v) || v < min) {
         complain(p, text, "a port of at most 65535 after the colon", "%s", "");
         return false;
@@ -243,11 +241,11 @@ static void entry_multicast(struct parser *p, char **f, int n)
     struct conf_multicast m = {.group = {.sin_family = AF_INET}};
     uint16_t group_port = LDM_PORT;
     unsigned long subnet = 0;
-    bool ok = get_feed(p, f[1], &m.feed), group_ok;
+    bool ok = get_feed(p, f[1], &m.feed);
 
-    group_ok = split_port(p, f[2], 1, &group_port) &&
-               get_addr(p, f[2], "a multicast address (224.0.0.0 to 239.255.255.255)[:port]",
-                        &m.group.sin_addr);
+    bool group_ok = split_port(p, f[2], 1, &group_port) &&
+                    get_addr(p, f[2], "a multicast address (224.0.0.0 to 239.255.255.255)[:port]",
+                             &m.group.sin_addr);
     if (group_ok && !IN_MULTICAST(ntohl(m.group.sin_addr.s_addr))) {
         complain(p, f[2], "a multicast address (224.0.0.0 to 239.255.255.255)[:port]", "%s", "");
         group_ok = false;
@@ -363,7 +361,6 @@ static void load_file(struct parser *p, const char *path, const char *found);
 static void entry_include(struct parser *p, char **f, int n)
 {
     const char *slash = strrchr(p->name, '/');
-    char path[4096];
 
     (void)n;
     if (!p->may_include || p->depth >= INCLUDE_DEPTH_MAX) {
@@ -371,6 +368,7 @@ static void entry_include(struct parser *p, char **f, int n)
                  "INCLUDE nested too deeply");
         return;
     }
+    char path[4096];
     if (f[1][0] == '/' || !slash)
         n = snprintf(path, sizeof path, "%s", f[1]);
     else
@@ -407,15 +405,13 @@ static int split(char *line, char **fields)
     char *out = line;
 
     for (;;) {
-        bool quoted;
-
         while (*line == ' ' || *line == '\t' || *line == '\r')
             line++;
         if (*line == '\0' || *line == '#')
             return n;
         if (n == FIELDS_MAX)
             return -1;
-        quoted = *line == '"';
+        bool quoted = *line == '"';
         line += quoted;
         fields[n++] = out;
         while (*line != '\0' && (quoted ? *line != '"' : !strchr(" \t\r", *line))) {
@@ -488,9 +484,8 @@ static void load_file(struct parser *p, const char *path, const char *found)
                            .errors = p->errors,
                            .outer = p};
     const char *why = NULL;
-    struct stat st;
-    char *text;
 
+    struct stat st;
     if (stat(path, &st) == 0) {
         inner.device = st.st_dev;
         inner.inode = st.st_ino;
@@ -500,7 +495,7 @@ static void load_file(struct parser *p, const char *path, const char *found)
             complain(p, found, "a file that does not include itself", "%s includes itself", path);
             return;
         }
-    text = conftext_read(path, &why);
+    char *text = conftext_read(path, &why);
     if (!text) {
         complain(p, found, "a readable configuration file", "%s: %s", path, why);
         return;
@@ -527,9 +522,9 @@ static uint64_t rate_of(const struct conf *c, uint32_t feed, bool is_path, uint6
 static void check_endpoint(struct conf *c, const struct conf_multicast *m, FILE *errors)
 {
     struct parser p = {.c = c, .name = m->file, .line = m->line, .errors = errors};
-    struct path_endpoint root;
     const char *why;
 
+    struct path_endpoint root;
     if (conf_has_path(c, m) && !path_endpoint_set(&root, m->switch_id, m->port_id, m->vlan, &why))
         complain(&p, m->switch_id, "an endpoint of the path service, or dummy",
                  "port %s, VLAN %u: %s", m->port_id, m->vlan, why);

@@ -165,11 +165,9 @@ static bool set_text(char *at, const struct setting *s, const char *value)
 
 static bool set_number(char *at, const struct setting *s, const char *value)
 {
-    char *end;
-    double v;
-
     errno = 0;
-    v = strtod(value, &end);
+    char *end;
+    double v = strtod(value, &end);
     if (errno != 0 || end == value || *end != '\0' || !isfinite(v) || v < s->min || v > s->max ||
         (s->kind != KIND_REAL && v != floor(v)) ||
         (s->kind == KIND_LAYOUT && v != 2017 && v != 2021))
@@ -211,15 +209,16 @@ enum conf_set_result conf_set(struct conf_settings *set, const char *name, const
 char *conf_path_name(const struct conf_settings *set, uint32_t feed, char out[CONF_PATH_NAME])
 {
     const char *at = strstr(set->path_name, "{feed}");
-    char name[FEEDTYPE_TEXT_MAX], text[FEEDTYPE_TEXT_MAX + CONF_TEXT];
     int before = (int)(at - set->path_name);
 
+    char name[FEEDTYPE_TEXT_MAX];
     feedtype_format(feed, name, sizeof name);
     if (strlen(name) + strlen(set->path_name) - 6 >= CONF_PATH_NAME)
         snprintf(name, sizeof name, "0x%08x", feed);
     for (char *c = name; *c != '\0'; c++)
         if (!strchr(NAME_CHARACTERS, *c))
             *c = '-';
+    char text[FEEDTYPE_TEXT_MAX + CONF_TEXT];
     snprintf(text, sizeof text, "%.*s%s%s", before, set->path_name, name, at + 6);
     text[CONF_PATH_NAME - 1] = '\0';
     memcpy(out, text, CONF_PATH_NAME);

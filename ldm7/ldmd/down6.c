@@ -71,10 +71,9 @@ static void ask_first(void *ctx)
 
 static bool reclass(struct down6 *d, struct ldm_class *c)
 {
-    struct pq_signature sig;
-    char text[1024];
     uint32_t n = 0;
 
+    struct pq_signature sig;
     class_take_signature(c, &sig);
     for (uint32_t i = 0; i < c->n; i++) {
         c->specs[n] = c->specs[i];
@@ -89,6 +88,7 @@ static bool reclass(struct down6 *d, struct ldm_class *c)
     }
     if (++d->reclassed > RECLASS_MAX)
         return false;
+    char text[1024];
     log_note("Upstream LDM-6 on %s reduced the request to %s", d->req->host,
              class_format(c, text, sizeof text));
     ask(d, c);
@@ -98,12 +98,12 @@ static bool reclass(struct down6 *d, struct ldm_class *c)
 static bool on_reply(void *ctx, const struct rpc_msg *m, struct xin *body)
 {
     struct down6 *d = ctx;
-    struct ldm6_reply r;
 
     if (d->ds.state != DS_ASKING || m->xid != d->ds.xid)
         return false;
     if (downstream_refused(&d->ds, m))
         return true;
+    struct ldm6_reply r;
     xin_ldm6_reply(body, false, &r);
     if (!xin_done(body))
         return false;
@@ -142,7 +142,6 @@ static void counted(struct down6 *d, uint64_t accepted, uint64_t duplicates)
 static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *args)
 {
     struct down6 *d = ctx;
-    struct pq_info info;
     uint64_t accepted = d->in.accepted, duplicates = d->in.duplicates;
 
     if (d->ds.state != DS_FEEDING || m->prog != LDM_PROGRAM || m->vers != LDM_VERS6 ||
@@ -154,6 +153,7 @@ static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *args)
     }
     if (m->proc != LDM6_COMINGSOON)
         return m->proc == LDM6_NOTIFICATION;
+    struct pq_info info;
     xin_info(args, &info);
     xin_u32(args);
     if (!xin_done(args))
@@ -216,7 +216,7 @@ static void save(struct down6 *d, uint64_t now)
 static uint64_t tend(void *ctx, uint64_t now)
 {
     struct down6 *d = ctx;
-    uint64_t due = d->ds.peer.last_in_ns + SILENCE_S * NS_PER_S, save_at;
+    uint64_t due = d->ds.peer.last_in_ns + SILENCE_S * NS_PER_S;
 
     if (now >= due) {
         log_note("upstream LDM-6 on %s:%u is silent", d->req->host, d->req->port);
@@ -224,7 +224,7 @@ static uint64_t tend(void *ctx, uint64_t now)
     }
     if (d->in.last_changed && now >= d->saved_ns + SAVE_S * NS_PER_S)
         save(d, now);
-    save_at = d->saved_ns + SAVE_S * NS_PER_S;
+    uint64_t save_at = d->saved_ns + SAVE_S * NS_PER_S;
     return d->in.last_changed && save_at < due ? save_at : due;
 }
 
@@ -253,14 +253,14 @@ struct newest {
 /* The newest product of the request in the queue, and the newest that came by this upstream. */
 static void look_in_queue(struct down6 *d, struct newest *n)
 {
-    struct pq_view v;
     struct ldm_class c = {.from = LDM_TIME_ZERO, .to = LDM_TIME_END, .n = 1};
-    char why[512];
 
     c.specs[0].feedtype = d->req->feed;
     snprintf(c.specs[0].pattern, sizeof c.specs[0].pattern, "%s", d->req->ere);
+    char why[512];
     if (intake_class(&d->in, &c, why, sizeof why) < 0)
         return;
+    struct pq_view v;
     for (uint64_t at = 0; pq_next(d->ds.queue, at, &v) == PQ_OK; at = v.seq) {
         if (matcher_wants(&d->in.match, &v.info)) {
             n->of_any = v.info;
@@ -310,7 +310,6 @@ int down6_run(const struct options *opt, const struct conf_request *req)
                                                          .product_abort = product_abort,
                                                          .block_begin = block_begin}};
     static struct down6 d;
-    char feed[FEEDTYPE_TEXT_MAX];
     size_t place, upstreams = conf_redundant(opt->conf, req, &place);
 
     d = (struct down6){.req = req};
@@ -319,6 +318,7 @@ int down6_run(const struct options *opt, const struct conf_request *req)
     d.in = (struct intake){
         .queue = d.ds.queue, .from = req->host, .max_latency_s = opt->conf->set.max_latency_s};
     autoshift_init(&d.shift, upstreams, place, now_ns());
+    char feed[FEEDTYPE_TEXT_MAX];
     feedtype_format(req->feed, feed, sizeof feed);
     find_last(&d);
     log_note("Starting Up(6): %s:%u {%s, \"%s\"}", req->host, req->port, feed, req->ere);

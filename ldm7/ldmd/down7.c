@@ -26,10 +26,9 @@
 /* LDM7 works again: what LDM6 brought is complete, the backlog goes on from there. */
 static void end_fallback(struct down7 *d)
 {
-    struct pq_signature last;
-
     d->failures = 0;
     d->want_fallback = false;
+    struct pq_signature last;
     if (!fallback_stop(&d->fallback, &last))
         return;
     session_set_last(&d->session, &last);
@@ -47,9 +46,9 @@ static void subscription_fails(struct down7 *d, bool hopeless)
 static void on_fmtp(void *ctx, uint32_t events)
 {
     struct down7 *d = ctx;
-    struct fmtp_error err;
 
     (void)events;
+    struct fmtp_error err;
     if (fmtp_client_service(d->fmtp, &err) < 0) {
         log_warn("FMTP connection lost: %s", err.text);
         downstream_fails(&d->ds, false);
@@ -66,10 +65,9 @@ static void on_fmtp(void *ctx, uint32_t events)
 
 static void log_stats(const struct down7 *d)
 {
-    struct fmtp_client_stats s;
-
     if (!d->fmtp)
         return;
+    struct fmtp_client_stats s;
     fmtp_client_get_stats(d->fmtp, &s);
     log_note("FMTP receiver: datagrams=%lu blocks=%lu duplicate_blocks=%lu products=%lu missed=%lu "
              "retx_requests=%lu retx_blocks=%lu bad_messages=%lu socket_drops=%lu "
@@ -82,15 +80,14 @@ static void log_stats(const struct down7 *d)
 
 static bool parse_endpoint(const char *text, struct sockaddr_in *out)
 {
-    char host[64], *colon, *end;
-    unsigned long port;
-
+    char host[64];
     snprintf(host, sizeof host, "%s", text);
-    colon = strchr(host, ':');
+    char *colon = strchr(host, ':');
     if (!colon)
         return false;
     *colon++ = '\0';
-    port = strtoul(colon, &end, 10);
+    char *end;
+    unsigned long port = strtoul(colon, &end, 10);
     *out = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     return port > 0 && port <= 65535 && *end == '\0' &&
            inet_pton(AF_INET, host, &out->sin_addr) == 1;
@@ -125,8 +122,6 @@ static bool find_interface(struct down7 *d, const struct ldm7_reply *r, struct i
 static bool start_fmtp(struct down7 *d, const struct ldm7_reply *r)
 {
     const struct conf_settings *set = &d->ds.opt->conf->set;
-    struct sockaddr_in group, server;
-    struct fmtp_error err;
     struct fmtp_client_config cfg = {
         .layout = (enum fmtp_layout)set->fmtp_layout,
         .mac_level = set->mac_level,
@@ -142,6 +137,7 @@ static bool start_fmtp(struct down7 *d, const struct ldm7_reply *r)
         .missed = down7_missed,
     };
 
+    struct sockaddr_in group, server;
     if (!parse_endpoint(r->group, &group) || !parse_endpoint(r->server, &server) ||
         !IN_MULTICAST(ntohl(group.sin_addr.s_addr))) {
         log_error("unusable subscription reply");
@@ -154,6 +150,7 @@ static bool start_fmtp(struct down7 *d, const struct ldm7_reply *r)
     cfg.interface = fmtp_ipv4(d->iface, 0);
     cfg.group = fmtp_ipv4(group.sin_addr, ntohs(group.sin_port));
     cfg.server = fmtp_ipv4(server.sin_addr, ntohs(server.sin_port));
+    struct fmtp_error err;
     d->fmtp = fmtp_client_open(&cfg, &err);
     if (!d->fmtp) {
         log_error("cannot start the FMTP receiver: %s", err.text);
@@ -167,9 +164,10 @@ static bool start_fmtp(struct down7 *d, const struct ldm7_reply *r)
 
 static void run(struct down7 *d, const struct ldm7_reply *r)
 {
-    char feed[FEEDTYPE_TEXT_MAX], addr[INET_ADDRSTRLEN];
+    char addr[INET_ADDRSTRLEN];
 
     inet_ntop(AF_INET, &r->addr, addr, sizeof addr);
+    char feed[FEEDTYPE_TEXT_MAX];
     log_note("Subscription reply from %s: mcastGroup={feed=%s, mcastGrp=%s, fmtpSrvr=%s}, "
              "ifaceCidrAddr=%s/%u",
              d->rcv->host, feedtype_format(r->feed, feed, sizeof feed), r->group, r->server, addr,
@@ -198,7 +196,6 @@ static bool is_hopeless(uint32_t status)
 static bool on_reply(void *ctx, const struct rpc_msg *m, struct xin *body)
 {
     struct down7 *d = ctx;
-    struct ldm7_reply r;
 
     if (d->ds.state == DS_FEEDING)
         return xin_done(body) && down7_backlog_fence(d, m);
@@ -208,6 +205,7 @@ static bool on_reply(void *ctx, const struct rpc_msg *m, struct xin *body)
         subscription_fails(d, true);
         return true;
     }
+    struct ldm7_reply r;
     xin_subscription_reply(body, &r);
     if (!xin_done(body))
         return false;
@@ -293,7 +291,7 @@ static void ended_session(void *ctx)
 static uint64_t tend(void *ctx, uint64_t now)
 {
     struct down7 *d = ctx;
-    uint64_t test, save_at, fmtp_by = d->ds.since_ns + FMTP_S * NS_PER_S;
+    uint64_t fmtp_by = d->ds.since_ns + FMTP_S * NS_PER_S;
 
     if (!d->receiving && now >= fmtp_by) {
         log_warn("no FMTP connection over %s within %d s", d->feed, FMTP_S);
@@ -306,8 +304,8 @@ static uint64_t tend(void *ctx, uint64_t now)
     }
     if (d->session.dirty && now >= d->saved_ns + SAVE_S * NS_PER_S)
         save(d, now);
-    test = d->last_request_ns + TEST_S * NS_PER_S;
-    save_at = d->saved_ns + SAVE_S * NS_PER_S;
+    uint64_t test = d->last_request_ns + TEST_S * NS_PER_S;
+    uint64_t save_at = d->saved_ns + SAVE_S * NS_PER_S;
     if (!d->receiving && fmtp_by < test)
         test = fmtp_by;
     return d->session.dirty && save_at < test ? save_at : test;
@@ -352,7 +350,6 @@ int down7_run(const struct options *opt, const struct conf_receive *rcv)
                                                          .product_end = down7_product_end,
                                                          .product_abort = down7_product_abort}};
     static struct down7 d;
-    char addr[INET_ADDRSTRLEN];
 
     d = (struct down7){.rcv = rcv, .fmtp_src = {.fd = -1}};
     if (downstream_open(&d.ds, opt, &role, &d, rcv->host, rcv->port) < 0)
@@ -362,6 +359,7 @@ int down7_run(const struct options *opt, const struct conf_receive *rcv)
         d.path[0] = '\0';
     else
         session_load(&d.session, d.path);
+    char addr[INET_ADDRSTRLEN];
     inet_ntop(AF_INET, &rcv->iface, addr, sizeof addr);
     log_note("Downstream LDM7 starting up: remoteLDM7=%s:%u, feed=%s, fmtpIface=%s, "
              "vcEndPoint={switch=%s, port=%s, vlanId=%u}, pq=\"%s\"",

@@ -8,9 +8,9 @@
 
 bool down7_md5_differs(const struct pq_info *info, const uint8_t *data)
 {
-    uint8_t digest[EVP_MAX_MD_SIZE];
     unsigned n = 0;
 
+    uint8_t digest[EVP_MAX_MD_SIZE];
     return EVP_Digest(data, info->size, digest, &n, EVP_md5(), NULL) != 1 || n != 16 ||
            memcmp(digest, info->signature.bytes, 16) != 0;
 }
@@ -28,14 +28,11 @@ void *down7_begun(void *ctx, uint32_t index, uint32_t size, const void *meta, ui
                   struct timespec start)
 {
     struct down7 *d = ctx;
-    struct flight *f, **at = find_flight(d, index);
-    struct pq_signature sig;
+    struct flight **at = find_flight(d, index);
     struct pq_reservation *r = NULL;
-    enum pq_status st;
-    char hex[33];
-    void *region;
 
     (void)start;
+    struct pq_signature sig;
     if (meta_len != sizeof sig.bytes || *at) {
         log_warn("product %u without a signature ignored", index);
         progress_settled(&d->progress, index, NULL);
@@ -44,8 +41,10 @@ void *down7_begun(void *ctx, uint32_t index, uint32_t size, const void *meta, ui
     memcpy(sig.bytes, meta, sizeof sig.bytes);
     progress_known(&d->progress, index);
     down7_backlog_first(d, &sig);
-    st = pq_reserve(d->ds.queue, &sig, size, &region, &r);
+    void *region;
+    enum pq_status st = pq_reserve(d->ds.queue, &sig, size, &region, &r);
     if (st == PQ_DUP) {
+        char hex[33];
         log_warn("Duplicate product: sig=%s, size=%u", signature_format(&sig, hex), size);
         progress_settled(&d->progress, index, &sig);
         return NULL;
@@ -58,7 +57,7 @@ void *down7_begun(void *ctx, uint32_t index, uint32_t size, const void *meta, ui
             progress_settled(&d->progress, index, &sig);
         return NULL;
     }
-    f = calloc(1, sizeof *f);
+    struct flight *f = calloc(1, sizeof *f);
     if (!f)
         abort();
     *f = (struct flight){
@@ -79,13 +78,11 @@ static void drop_flight(struct flight **at)
 static bool decode(const struct flight *f, struct pq_info *info, uint32_t *offset)
 {
     struct xin x;
-    size_t rest;
-
     xin_init(&x, f->region, f->size);
     xin_info(&x, info);
     if (x.st != XIN_OK)
         return false;
-    rest = xin_left(&x);
+    size_t rest = xin_left(&x);
     *offset = (uint32_t)xin_used(&x);
     return (rest == info->size || rest == info->size + xdr_pad(info->size)) &&
            memcmp(info->signature.bytes, f->sig.bytes, sizeof f->sig.bytes) == 0;
@@ -105,13 +102,11 @@ void down7_ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_s
 {
     struct down7 *d = ctx;
     struct flight **at = find_flight(d, index), *f = *at;
-    struct pq_info info;
-    uint32_t offset;
-    char line[PRODUCT_LINE_MAX], hex[33];
-    enum pq_status st;
 
     if (!f)
         return;
+    struct pq_info info;
+    uint32_t offset;
     if (!decode(f, &info, &offset)) {
         log_error("product %u of %u bytes is malformed", index, f->size);
         reject(d, at);
@@ -122,7 +117,7 @@ void down7_ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_s
         reject(d, at);
         return;
     }
-    st = pq_commit(d->ds.queue, f->reservation, &info, offset);
+    enum pq_status st = pq_commit(d->ds.queue, f->reservation, &info, offset);
     if (st != PQ_OK && st != PQ_DUP) {
         log_error("cannot insert product %u: %s", index, pq_strerror(st));
         reject(d, at);
@@ -131,6 +126,7 @@ void down7_ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_s
     drop_flight(at);
     progress_settled(&d->progress, index, &info.signature);
     d->session.dirty = true;
+    char line[PRODUCT_LINE_MAX], hex[33];
     if (st == PQ_OK)
         log_info("Received: {delay: %.6f s, index: %u, retrans: %u, info: \"%s\"}", delay_s, index,
                  retx_blocks, product_line_format(&info, line, sizeof line));

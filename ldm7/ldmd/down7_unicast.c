@@ -120,9 +120,6 @@ bool down7_product_begin(void *ctx, const struct rpc_msg *m, uint32_t index,
                          const struct pq_info *info, uint8_t **region)
 {
     struct down7 *d = ctx;
-    char hex[33];
-    enum pq_status st;
-    void *at;
 
     if (d->ds.state != DS_FEEDING || m->vers != LDM_VERS7)
         return false;
@@ -136,12 +133,14 @@ bool down7_product_begin(void *ctx, const struct rpc_msg *m, uint32_t index,
         log_warn("product that nobody asked for: %s", info->ident);
         return true;
     }
-    st = pq_reserve(d->ds.queue, &info->signature, info->size, &at, &d->reservation);
+    void *at;
+    enum pq_status st = pq_reserve(d->ds.queue, &info->signature, info->size, &at, &d->reservation);
     if (st == PQ_OK) {
         *region = d->region = at;
         return true;
     }
     d->reservation = NULL;
+    char hex[33];
     if (st == PQ_DUP)
         log_info("%s product is in the queue already: sig=%s, size=%u", origin_of(d),
                  signature_format(&info->signature, hex), info->size);
@@ -154,16 +153,15 @@ bool down7_product_begin(void *ctx, const struct rpc_msg *m, uint32_t index,
 bool down7_product_end(void *ctx)
 {
     struct down7 *d = ctx;
-    char line[PRODUCT_LINE_MAX];
-    enum pq_status st;
 
     if (d->reservation) {
+        char line[PRODUCT_LINE_MAX];
         product_line_format(&d->info, line, sizeof line);
         if (d->ds.opt->conf->set.verify_md5 && down7_md5_differs(&d->info, d->region)) {
             log_error("digest differs from the signature: %s", line);
             pq_discard(d->ds.queue, d->reservation);
         } else {
-            st = pq_commit(d->ds.queue, d->reservation, &d->info, 0);
+            enum pq_status st = pq_commit(d->ds.queue, d->reservation, &d->info, 0);
             if (st == PQ_OK)
                 log_info("%s: %s", origin_of(d), line);
             else

@@ -12,8 +12,6 @@
 int downstream_open(struct downstream *d, const struct options *opt,
                     const struct downstream_role *role, void *ctx, const char *host, uint16_t port)
 {
-    enum pq_status st;
-
     *d = (struct downstream){.opt = opt,
                              .role = *role,
                              .ctx = ctx,
@@ -27,7 +25,7 @@ int downstream_open(struct downstream *d, const struct options *opt,
         log_error("cannot start: errno %d", errno);
         return -1;
     }
-    st = pq_open(opt->queue, true, &d->queue);
+    enum pq_status st = pq_open(opt->queue, true, &d->queue);
     if (st == PQ_OK)
         return 0;
     log_error("cannot open product queue %s: %s", opt->queue, pq_strerror(st));
@@ -89,7 +87,6 @@ static void on_socket(void *ctx, uint32_t events)
 {
     struct downstream *d = ctx;
     char why[128] = "";
-    int rc;
 
     if (d->state == DS_CONNECTING) {
         on_connected(d);
@@ -97,7 +94,7 @@ static void on_socket(void *ctx, uint32_t events)
     }
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0)
         return;
-    rc = peer_read(&d->peer, d->loop.now_ns, why, sizeof why);
+    int rc = peer_read(&d->peer, d->loop.now_ns, why, sizeof why);
     if (rc == 0)
         return;
     log_note("connection to %s:%u ended: %s", d->host, d->port, why);

@@ -26,11 +26,11 @@ void fallback_init(struct fallback *f, const struct options *opt, const struct c
 /* Where LDM6 is to begin. */
 static void hand_over(const struct fallback *f, struct pq *queue, const struct pq_signature *last)
 {
-    struct pq_view v;
     char path[4096];
 
     if (!last || !resume_path(path, sizeof path, f->opt->queue, &f->request))
         return;
+    struct pq_view v;
     if (pq_find(queue, last, &v) != PQ_OK)
         return; /* long gone: LDM6 asks by time */
     if (resume_save(path, &v.info) < 0)
@@ -76,13 +76,10 @@ void fallback_reap(struct fallback *f)
 
 bool fallback_stop(struct fallback *f, struct pq_signature *last)
 {
-    struct pq_info info;
-    char path[4096];
-    int status;
-
     if (f->pid <= 0)
         return false;
     kill(f->pid, SIGTERM);
+    int status;
     for (int ms = 0; waitpid(f->pid, &status, WNOHANG) == 0; ms += 5) {
         if (ms == END_MS)
             kill(f->pid, SIGKILL);
@@ -90,6 +87,8 @@ bool fallback_stop(struct fallback *f, struct pq_signature *last)
     }
     f->pid = 0;
     f->not_before_ns = 0;
+    struct pq_info info;
+    char path[4096];
     if (!resume_path(path, sizeof path, f->opt->queue, &f->request) ||
         !resume_load(path, &info, NULL))
         return false;

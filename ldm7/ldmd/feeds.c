@@ -24,12 +24,12 @@ struct feeds *feeds_new(size_t n)
 {
     size_t bytes = sizeof(struct feeds) + n * sizeof(struct feed);
     struct feeds *f = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pthread_mutexattr_t a;
 
     if (f == MAP_FAILED)
         return NULL;
     f->n = n;
     f->bytes = bytes;
+    pthread_mutexattr_t a;
     pthread_mutexattr_init(&a);
     pthread_mutexattr_setpshared(&a, PTHREAD_PROCESS_SHARED);
     pthread_mutexattr_setrobust(&a, PTHREAD_MUTEX_ROBUST);

@@ -32,15 +32,13 @@ struct greeter {
 bool greeter_plausible(const uint8_t head[GREETER_HEAD_BYTES])
 {
     struct xin x;
-    uint32_t bytes, type, version;
-
     xin_init(&x, head, GREETER_HEAD_BYTES);
-    bytes = xin_u32(&x) & 0x7fffffffu;
+    uint32_t bytes = xin_u32(&x) & 0x7fffffffu;
     if (bytes < GREETER_HEAD_BYTES - 4 || bytes > RPC_HEAD_MAX)
         return false;
     xin_u32(&x); /* xid */
-    type = xin_u32(&x);
-    version = xin_u32(&x);
+    uint32_t type = xin_u32(&x);
+    uint32_t version = xin_u32(&x);
     if (type != 0 || version != 2)
         return false; /* no call, or of another version of RPC */
     xin_u32(&x);      /* program, version, procedure: the child answers */
@@ -91,11 +89,11 @@ static void on_guest(void *ctx, uint32_t events)
     struct in_addr from = v->from;
     uint8_t head[GREETER_HEAD_BYTES];
     ssize_t n = recv(v->src.fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
-    int fd, one = 1;
+    int one = 1;
 
     if (n >= 0 && n < (ssize_t)sizeof head && (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) == 0)
         return; /* the rest is on its way */
-    fd = part(v);
+    int fd = part(v);
     if (n == (ssize_t)sizeof head && greeter_plausible(head)) {
         g->stats.plausible++;
         setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof one);
@@ -134,7 +132,7 @@ bool greeter_displace(struct greeter *g)
 void greeter_take(struct greeter *g, int fd, struct in_addr from, uint64_t now)
 {
     unsigned count;
-    struct guest *leaves = oldest_of(g, from, &count), *v;
+    struct guest *leaves = oldest_of(g, from, &count);
     int wanted = GREETER_HEAD_BYTES;
 
     g->stats.accepted++;
@@ -142,7 +140,7 @@ void greeter_take(struct greeter *g, int fd, struct in_addr from, uint64_t now)
         leaves = !g->free ? g->oldest : NULL;
     if (leaves)
         displace(leaves);
-    v = g->free;
+    struct guest *v = g->free;
     /* Readable only when the whole header is there, or the end: a peer that sends byte by byte
      * wakes nobody. */
     setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof wanted);

@@ -28,18 +28,16 @@ static void put_reply(struct xout *x, const void *arg)
 
 static bool open_intake(struct upstream *u, const struct ldm_class *cls)
 {
-    char why[512];
-    enum pq_status st;
-
     u->in.from = upstream_name(u);
     u->in.max_latency_s = u->env->opt->conf->set.max_latency_s;
+    char why[512];
     if (intake_class(&u->in, cls, why, sizeof why) < 0) {
         log_note("%s: bad pattern: %s", u->peer.host, why);
         return false;
     }
     if (u->in.queue)
         return true;
-    st = pq_open(u->env->opt->queue, true, &u->in.queue);
+    enum pq_status st = pq_open(u->env->opt->queue, true, &u->in.queue);
     if (st == PQ_OK)
         return true;
     log_error("cannot open product queue %s: %s", u->env->opt->queue, pq_strerror(st));
@@ -49,10 +47,9 @@ static bool open_intake(struct upstream *u, const struct ldm_class *cls)
 
 bool hiya6_call(struct upstream *u, const struct rpc_msg *m, struct xin *args)
 {
-    struct ldm_class offer;
     struct ldm6_reply r = {.code = LDM6_OK, .value = LDM_PRIMARY_HEREIS};
-    char text[1024];
 
+    struct ldm_class offer;
     xin_class(args, &offer);
     if (!xin_done(args)) {
         peer_reply_error(&u->peer, m->xid, RPC_GARBAGE_ARGS);
@@ -61,6 +58,7 @@ bool hiya6_call(struct upstream *u, const struct rpc_msg *m, struct xin *args)
     }
     upstream_name(u);
     conf_accepted(u->env->opt->conf, &offer, u->names, u->nnames, &r.cls);
+    char text[1024];
     if (r.cls.n == 0) {
         log_warn("%s offers what no ACCEPT entry matches: %s", u->peer.host,
                  class_format(&offer, text, sizeof text));

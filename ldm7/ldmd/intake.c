@@ -10,10 +10,8 @@
 struct ldm_time wall_time(double ago_s)
 {
     struct timespec t;
-    double at;
-
     clock_gettime(CLOCK_REALTIME, &t);
-    at = (double)t.tv_sec + (double)t.tv_nsec / 1e9 - ago_s;
+    double at = (double)t.tv_sec + (double)t.tv_nsec / 1e9 - ago_s;
     if (at < 0)
         at = 0;
     return (struct ldm_time){(int32_t)at, (int32_t)((at - (double)(int64_t)at) * 1e6)};
@@ -26,10 +24,11 @@ struct ldm_time info_time(const struct pq_info *info)
 
 void origin_stamp(struct pq_info *info, const char *host)
 {
-    char text[PQ_ORIGIN_MAX + 1 + 3 + 256], *via = strstr(info->origin, "_v_");
+    char *via = strstr(info->origin, "_v_");
 
     if (via)
         *via = '\0';
+    char text[PQ_ORIGIN_MAX + 1 + 3 + 256];
     snprintf(text, sizeof text, "%s_v_%s", info->origin, host);
     text[PQ_ORIGIN_MAX] = '\0';
     memcpy(info->origin, text, sizeof info->origin);
@@ -57,10 +56,9 @@ static void passed(struct intake *in)
 static void vet(struct intake *in)
 {
     const struct pq_info *info = &in->info;
-    char line[PRODUCT_LINE_MAX];
-    enum pq_status st;
     void *at = NULL;
 
+    char line[PRODUCT_LINE_MAX];
     product_line_format(info, line, sizeof line);
     if (ldm_time_cmp(info_time(info), wall_time(in->max_latency_s)) < 0 ||
         !matcher_wants(&in->match, info)) {
@@ -69,7 +67,7 @@ static void vet(struct intake *in)
         passed(in);
         return;
     }
-    st = pq_reserve(in->queue, &info->signature, info->size, &at, &in->reservation);
+    enum pq_status st = pq_reserve(in->queue, &info->signature, info->size, &at, &in->reservation);
     if (st == PQ_OK) {
         in->region = at;
         return;
@@ -128,12 +126,11 @@ bool intake_block(struct intake *in, const struct ldm_block *b, uint8_t **region
 
 static void dh_saveProd(struct intake *in)
 {
-    char line[PRODUCT_LINE_MAX];
     struct pq_info as_stored = in->info;
-    enum pq_status st;
 
     origin_stamp(&as_stored, in->from);
-    st = pq_commit(in->queue, in->reservation, &as_stored, 0);
+    enum pq_status st = pq_commit(in->queue, in->reservation, &as_stored, 0);
+    char line[PRODUCT_LINE_MAX];
     if (st == PQ_OK) {
         in->accepted++;
         log_info("Inserted: %s", product_line_format(&as_stored, line, sizeof line));

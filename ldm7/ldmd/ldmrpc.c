@@ -8,10 +8,8 @@
 
 static void xin_auth(struct xin *x)
 {
-    uint32_t n;
-
     xin_u32(x);
-    n = xin_u32(x);
+    uint32_t n = xin_u32(x);
     if (x->st == XIN_OK && n > AUTH_BYTES_MAX)
         x->st = XIN_BAD;
     else
@@ -43,11 +41,9 @@ static void xin_reply(struct xin *x, struct rpc_msg *out)
 
 void xin_msg(struct xin *x, struct rpc_msg *out)
 {
-    uint32_t type;
-
     memset(out, 0, sizeof *out);
     out->xid = xin_u32(x);
-    type = xin_u32(x);
+    uint32_t type = xin_u32(x);
     if (x->st != XIN_OK)
         return;
     if (type == REPLY) {
@@ -154,10 +150,9 @@ static int begin_bulk(struct rpc_stream *s, uint32_t size, struct xin *x)
 
 static int try_block(struct rpc_stream *s, struct xin *x)
 {
-    struct ldm_block b;
-
     if (!s->sink.block_begin)
         return fail(s, "unexpected block of a product");
+    struct ldm_block b;
     xin_block(x, &b);
     if (x->st != XIN_OK)
         return 0;
@@ -169,7 +164,6 @@ static int try_block(struct rpc_stream *s, struct xin *x)
 
 static int try_product(struct rpc_stream *s, const struct rpc_msg *m, struct xin *x)
 {
-    struct pq_info info;
     uint32_t index = 0;
 
     if (m->vers == LDM_VERS6 && m->proc == LDM6_BLKDATA)
@@ -178,6 +172,7 @@ static int try_product(struct rpc_stream *s, const struct rpc_msg *m, struct xin
         return fail(s, "unexpected product");
     if (m->vers == LDM_VERS7 && m->proc == LDM7_DELIVER_MISSED)
         index = xin_u32(x);
+    struct pq_info info;
     xin_info(x, &info);
     if (x->st == XIN_BAD)
         return fail(s, "malformed product information");
@@ -192,11 +187,9 @@ static int try_product(struct rpc_stream *s, const struct rpc_msg *m, struct xin
 /* Looks at what was collected of the record so far. complete: it is the whole record. */
 static int try_head(struct rpc_stream *s, bool complete)
 {
-    struct rpc_msg m;
     struct xin x;
-    bool ok;
-
     xin_init(&x, s->head, s->head_len);
+    struct rpc_msg m;
     xin_msg(&x, &m);
     if (x.st == XIN_BAD)
         return fail(s, "malformed RPC header");
@@ -211,7 +204,7 @@ static int try_head(struct rpc_stream *s, bool complete)
     if (x.st == XIN_SHORT)
         return fail(s, "record shorter than its header");
     xin_init(&x, x.p, xin_left(&x));
-    ok = m.is_reply ? s->sink.reply(s->sink.ctx, &m, &x) : s->sink.call(s->sink.ctx, &m, &x);
+    bool ok = m.is_reply ? s->sink.reply(s->sink.ctx, &m, &x) : s->sink.call(s->sink.ctx, &m, &x);
     return ok ? 0 : fail(s, "call or reply refused");
 }
 

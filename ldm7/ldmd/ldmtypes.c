@@ -67,10 +67,8 @@ void xout_class(struct xout *x, const struct ldm_class *c)
 
 void xin_info(struct xin *x, struct pq_info *out)
 {
-    struct ldm_time t;
-
     memset(out, 0, sizeof *out);
-    t = xin_time(x);
+    struct ldm_time t = xin_time(x);
     out->creation.tv_sec = t.sec;
     out->creation.tv_usec = t.usec;
     xin_opaque(x, out->signature.bytes, sizeof out->signature.bytes);

@@ -26,9 +26,9 @@ static void cycle_level(void)
 static void on_signal(void *ctx, uint32_t events)
 {
     struct loop *l = ctx;
-    struct signalfd_siginfo info;
 
     (void)events;
+    struct signalfd_siginfo info;
     while (read(l->signals.fd, &info, sizeof info) == (ssize_t)sizeof info) {
         switch (info.ssi_signo) {
         case SIGUSR1: l->got_usr1 = true; break;
@@ -51,17 +51,15 @@ static void handled_signals(sigset_t *set)
 
 int loop_open(struct loop *l)
 {
-    sigset_t set;
-    int fd;
-
     *l = (struct loop){
         .epoll_fd = epoll_create1(EPOLL_CLOEXEC), .signals = {.fd = -1}, .now_ns = now_ns()};
     if (l->epoll_fd < 0)
         return -1;
+    sigset_t set;
     handled_signals(&set);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
-    fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    int fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
     if (fd < 0 || loop_add(l, &l->signals, fd, EPOLLIN, on_signal, l) < 0) {
         close(l->epoll_fd);
         return -1;
@@ -117,16 +115,16 @@ void loop_del(struct loop *l, struct loop_source *s)
 
 void loop_once(struct loop *l, uint64_t deadline_ns)
 {
-    struct epoll_event e;
     uint64_t now = l->now_ns;
-    int timeout_ms = -1, n;
+    int timeout_ms = -1;
 
     if (deadline_ns != LOOP_FOREVER) {
         uint64_t ms = deadline_ns <= now ? 0 : (deadline_ns - now + 999999) / 1000000;
 
         timeout_ms = ms > 3600000 ? 3600000 : (int)ms;
     }
-    n = epoll_wait(l->epoll_fd, &e, 1, timeout_ms);
+    struct epoll_event e;
+    int n = epoll_wait(l->epoll_fd, &e, 1, timeout_ms);
     l->now_ns = now_ns();
     if (n == 1) {
         struct loop_source *s = e.data.ptr;

@@ -63,9 +63,8 @@ static int bad_usage(const char *what, const char *found, const char *valid)
 
 static bool number(const char *text, unsigned long min, unsigned long max, unsigned long *out)
 {
-    char *end;
-
     errno = 0;
+    char *end;
     *out = strtoul(text, &end, 10);
     return text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && *out >= min &&
            *out <= max;
@@ -133,10 +132,10 @@ static int parse_arguments(struct arguments *a, int argc, char **argv)
                                           {"help", no_argument, NULL, 'h'},
                                           {"version", no_argument, NULL, 'V'},
                                           {0}};
-    int opt, rc;
 
     *a = (struct arguments){
         .queue = "", .log = "-", .port = LDM_PORT, .max_clients = 256, .max_per_address = 32};
+    int opt, rc;
     while ((opt = getopt_long(argc, argv, "q:P:I:l:fM:u:nvxh", longs, NULL)) != -1)
         if ((rc = take_option(a, opt)) >= 0)
             return rc;
@@ -155,10 +154,7 @@ static int parse_arguments(struct arguments *a, int argc, char **argv)
 
 static int check_queue(const char *path)
 {
-    struct pq *q;
     struct stat st;
-    enum pq_status rc;
-
     if (stat(path, &st) < 0 && errno == ENOENT) {
         fprintf(stderr,
                 "ldmd: product queue %s does not exist; make it with: "
@@ -166,7 +162,8 @@ static int check_queue(const char *path)
                 path, path);
         return 1;
     }
-    rc = pq_open(path, true, &q);
+    struct pq *q;
+    enum pq_status rc = pq_open(path, true, &q);
     if (rc == PQ_OK) {
         pq_close(q);
         return 0;
@@ -180,12 +177,12 @@ static int open_listener(const struct arguments *a)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(a->port), .sin_addr = a->ip};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1;
-    char ip[INET_ADDRSTRLEN];
 
     if (fd >= 0)
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof at) == 0 && listen(fd, BACKLOG) == 0)
         return fd;
+    char ip[INET_ADDRSTRLEN];
     inet_ntop(AF_INET, &a->ip, ip, sizeof ip);
     fprintf(stderr, "ldmd: cannot listen on %s:%u: %s\n", ip, a->port,
             errno == EADDRINUSE ? "address already in use; end the program that uses it or choose "
@@ -201,10 +198,10 @@ static int run(const struct options *opt, int listen_fd, const struct arguments 
     struct children_limits limits = {.clients = a->max_clients,
                                      .per_address = a->max_per_address,
                                      .unknown = (a->max_clients + 3) / 4};
-    struct loop loop;
     struct children *children = NULL;
     struct door *door = NULL;
 
+    struct loop loop;
     if (loop_open(&loop) < 0) {
         log_error("cannot start: %s", strerror(errno));
         return 1;
@@ -234,11 +231,8 @@ static int run(const struct options *opt, int listen_fd, const struct arguments 
 /* The original process prints the daemon's id and returns 0 here with *daemon false. */
 static int become_daemon(bool *is_daemon)
 {
-    pid_t pid;
-    int null;
-
     fflush(stdout);
-    pid = fork();
+    pid_t pid = fork();
     if (pid < 0) {
         fprintf(stderr, "ldmd: cannot fork: %s\n", strerror(errno));
         return 1;
@@ -249,7 +243,7 @@ static int become_daemon(bool *is_daemon)
         return 0;
     }
     setsid();
-    null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null >= 0) {
         dup2(null, STDIN_FILENO);
         dup2(null, STDOUT_FILENO);
@@ -261,18 +255,15 @@ static int become_daemon(bool *is_daemon)
 
 int main(int argc, char **argv)
 {
-    struct arguments a;
-    struct conf conf;
-    struct options opt;
-    char why[512];
-    int rc, fd;
     bool is_daemon = true;
 
     log_init(argc, &argv);
-    rc = parse_arguments(&a, argc, argv);
+    struct arguments a;
+    int rc = parse_arguments(&a, argc, argv);
     if (rc >= 0)
         return rc;
     rc = 0;
+    struct conf conf;
     if (conf_load(&conf, a.conf, stderr) < 0) {
         conf_free(&conf);
         return 2;
@@ -282,8 +273,9 @@ int main(int argc, char **argv)
         conf_free(&conf);
         return 0;
     }
-    opt = (struct options){.queue = a.queue, .conf = &conf};
-    fd = open_listener(&a);
+    struct options opt = {.queue = a.queue, .conf = &conf};
+    int fd = open_listener(&a);
+    char why[512];
     if (fd >= 0 && congestion_control_set(fd, conf.set.congestion_control, why, sizeof why) < 0) {
         fprintf(stderr, "ldmd: %s: ldm6.congestion_control: %s\n", a.conf, why);
         close(fd);

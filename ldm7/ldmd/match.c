@@ -61,13 +61,11 @@ bool class_take_signature(struct ldm_class *cls, struct pq_signature *sig)
 
 bool class_add_signature(struct ldm_class *cls, const struct pq_signature *sig)
 {
-    struct ldm_spec *s;
-    char hex[33];
-
     if (cls->n >= LDM_MAX_SPECS)
         return false;
-    s = &cls->specs[cls->n++];
+    struct ldm_spec *s = &cls->specs[cls->n++];
     s->feedtype = FEEDTYPE_NONE;
+    char hex[33];
     snprintf(s->pattern, sizeof s->pattern, "SIG=%s", signature_format(sig, hex));
     return true;
 }
@@ -75,9 +73,9 @@ bool class_add_signature(struct ldm_class *cls, const struct pq_signature *sig)
 static void time_format(struct ldm_time t, char *out, size_t out_bytes)
 {
     time_t sec = t.sec;
-    struct tm tm;
     size_t n;
 
+    struct tm tm;
     if (ldm_time_cmp(t, LDM_TIME_ZERO) == 0) {
         snprintf(out, out_bytes, "TS_ZERO");
     } else if (ldm_time_cmp(t, LDM_TIME_END) == 0) {
@@ -91,12 +89,12 @@ static void time_format(struct ldm_time t, char *out, size_t out_bytes)
 
 char *class_format(const struct ldm_class *cls, char *out, size_t out_bytes)
 {
-    char from[40], to[40], feed[FEEDTYPE_TEXT_MAX];
-    size_t used;
-
+    char from[40];
     time_format(cls->from, from, sizeof from);
+    char to[40];
     time_format(cls->to, to, sizeof to);
-    used = (size_t)snprintf(out, out_bytes, "%s %s {", from, to);
+    size_t used = (size_t)snprintf(out, out_bytes, "%s %s {", from, to);
+    char feed[FEEDTYPE_TEXT_MAX];
     for (uint32_t i = 0; i < cls->n && used < out_bytes; i++)
         used += (size_t)snprintf(out + used, out_bytes - used, "%s{%s, \"%s\"}", i > 0 ? ", " : "",
                                  feedtype_format(cls->specs[i].feedtype, feed, sizeof feed),

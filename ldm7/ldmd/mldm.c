@@ -58,9 +58,9 @@ static bool authorize(void *ctx, const struct sockaddr *from)
 static void multicasted(void *ctx, uint32_t index, void *cookie)
 {
     const struct flight *f = cookie;
-    char line[PRODUCT_LINE_MAX];
 
     (void)ctx;
+    char line[PRODUCT_LINE_MAX];
     if (log_enabled(LOG_LVL_INFO))
         log_info("Multicasted: prodIndex=%u, prodInfo=\"%s\"", index,
                  product_line_format(&f->view.info, line, sizeof line));
@@ -81,9 +81,8 @@ static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release 
 
 static void receivers_changed(void *ctx, const struct sockaddr *peer, int change, size_t count)
 {
-    char text[INET_ADDRSTRLEN];
-
     (void)ctx;
+    char text[INET_ADDRSTRLEN];
     inet_ntop(AF_INET, &((const struct sockaddr_in *)peer)->sin_addr, text, sizeof text);
     log_note("Receiver %s %s, receivers=%zu", text, change > 0 ? "connected" : "disconnected",
              count);
@@ -92,24 +91,25 @@ static void receivers_changed(void *ctx, const struct sockaddr *peer, int change
 static void offer(struct mldm *m, const struct pq_view *v)
 {
     struct flight *f = malloc(sizeof *f);
-    struct fmtp_error err;
-    struct xout x;
-    struct iovec parts[3];
     size_t pad = xdr_pad(v->info.size);
     struct pq_view copy = *v;
-    uint32_t index = m->next_index, offered;
+    uint32_t index = m->next_index;
 
     if (!f)
         abort();
     f->view = copy;
+    struct xout x;
     xout_init(&x, f->info, sizeof f->info);
     xout_info(&x, &v->info);
+    struct iovec parts[3];
     parts[0] = (struct iovec){f->info, x.len};
     parts[1] = (struct iovec){(void *)(uintptr_t)v->data, v->info.size};
     parts[2] = (struct iovec){(void *)(uintptr_t)zeroes, pad};
     /* The map knows the index before the wire does: it is never used twice, whenever we die. */
     if (pim_put(m->pim, index, &copy.info.signature) < 0)
         log_error("cannot record product index %u: errno %d", index, errno);
+    struct fmtp_error err;
+    uint32_t offered;
     if (x.overflow || fmtp_server_offer(m->fmtp, parts, pad > 0 ? 3 : 2, copy.info.signature.bytes,
                                         sizeof copy.info.signature.bytes, f, &offered, &err) < 0) {
         pim_take_back(m->pim, index);
@@ -131,11 +131,10 @@ static bool pump(struct mldm *m)
 
     for (int i = 0; i < PUMP_STEPS && !m->at_end; i++) {
         bool listeners = fmtp_server_receivers(m->fmtp) > 0;
-        enum pq_status st;
 
         if (listeners && !fmtp_server_ready(m->fmtp))
             return false;
-        st = pq_next(m->queue, m->cursor, &v);
+        enum pq_status st = pq_next(m->queue, m->cursor, &v);
         if (st == PQ_END) {
             m->at_end = true;
             return false;
@@ -168,9 +167,9 @@ static void on_queue(void *ctx, uint32_t events)
 static void on_fmtp(void *ctx, uint32_t events)
 {
     struct mldm *m = ctx;
-    struct fmtp_error err;
 
     (void)events;
+    struct fmtp_error err;
     if (fmtp_server_service(m->fmtp, &err) < 0) {
         log_error("FMTP sender: %s", err.text);
         m->loop.stop = true;
@@ -192,8 +191,6 @@ static void log_stats(const struct mldm *m)
 static bool start_fmtp(struct mldm *m, uint32_t first_index)
 {
     const struct conf_settings *set = &m->opt->conf->set;
-    struct fmtp_error err;
-    struct fmtp_server_stats stats;
     struct fmtp_server_config cfg = {
         .layout = (enum fmtp_layout)set->fmtp_layout,
         .address = fmtp_ipv4(m->entry->fmtp_addr, m->entry->fmtp_port),
@@ -215,11 +212,13 @@ static bool start_fmtp(struct mldm *m, uint32_t first_index)
         .receivers_changed = receivers_changed,
     };
 
+    struct fmtp_error err;
     m->fmtp = fmtp_server_open(&cfg, &err);
     if (!m->fmtp) {
         log_error("cannot start the FMTP sender of %s: %s", m->feed, err.text);
         return false;
     }
+    struct fmtp_server_stats stats;
     fmtp_server_get_stats(m->fmtp, &stats);
     if (stats.sndbuf_granted_bytes < set->b_snd_bytes)
         log_warn("UDP send buffer: %zu of %lu bytes granted", stats.sndbuf_granted_bytes,
@@ -229,9 +228,7 @@ static bool start_fmtp(struct mldm *m, uint32_t first_index)
 
 static bool start(struct mldm *m, int control_fd)
 {
-    struct pq_stats stats;
     enum pq_status st = pq_open(m->opt->queue, false, &m->queue);
-    char path[4096], addr[INET_ADDRSTRLEN];
     bool fresh = false;
 
     if (st != PQ_OK) {
@@ -239,9 +236,11 @@ static bool start(struct mldm *m, int control_fd)
         log_error("cannot open product queue %s: %s", m->opt->queue, pq_strerror(st));
         return false;
     }
+    struct pq_stats stats;
     pq_get_stats(m->queue, &stats);
     m->cursor = pq_last_seq(m->queue);
     feedtype_format(m->entry->feed, m->feed, sizeof m->feed);
+    char path[4096];
     if (pim_path(path, sizeof path, m->opt->queue, m->feed))
         m->pim = pim_open(path, true, stats.slots, &fresh);
     if (!m->pim) {
@@ -255,6 +254,7 @@ static bool start(struct mldm *m, int control_fd)
         subscribers_open(&m->loop, m->opt, m->entry, fmtp_server_tcp_port(m->fmtp), control_fd);
     if (!m->subscribers)
         return false;
+    char addr[INET_ADDRSTRLEN];
     inet_ntop(AF_INET, &m->entry->fmtp_addr, addr, sizeof addr);
     log_note("Starting up: feed=%s, fmtpSrvr=%s:%u, ttl=%u, fmtpSubnetLen=%u, firstIndex=%u%s, "
              "pq=\"%s\"",

@@ -39,9 +39,9 @@ struct pathclient {
 int pathclient_token(const char *path, char out[PATH_TOKEN_MAX], char *why, size_t why_bytes)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    struct stat st;
     ssize_t n = -1;
 
+    struct stat st;
     if (fd >= 0 && fstat(fd, &st) == 0)
         n = read(fd, out, PATH_TOKEN_MAX);
     why[0] = '\0';
@@ -90,7 +90,6 @@ static size_t on_header(char *line, size_t size, size_t n, void *ctx)
 {
     static const char retry[] = "Retry-After:";
     struct pathclient *c = ctx;
-    char number[16];
     size_t at = sizeof retry - 1, digits = 0;
 
     n *= size;
@@ -102,6 +101,7 @@ static size_t on_header(char *line, size_t size, size_t n, void *ctx)
     if (n > at && strncasecmp(line, retry, at) == 0) {
         while (at < n && line[at] == ' ')
             at++;
+        char number[16];
         while (at < n && digits < 9 && line[at] >= '0' && line[at] <= '9')
             number[digits++] = line[at++];
         number[digits] = '\0';
@@ -194,9 +194,9 @@ static void take_answer(struct pathclient *c, CURLcode result, uint64_t now)
 
 static void collect(struct pathclient *c, uint64_t now)
 {
-    const CURLMsg *m;
     int left;
 
+    const CURLMsg *m;
     while ((m = curl_multi_info_read(c->multi, &left)))
         if (m->msg == CURLMSG_DONE && m->easy_handle == c->easy)
             take_answer(c, m->data.result, now);
@@ -227,8 +227,6 @@ static bool add_header(struct pathclient *c, const char *line)
 
 static bool add_headers(struct pathclient *c, char *why, size_t why_bytes)
 {
-    char token[PATH_TOKEN_MAX], line[PATH_TOKEN_MAX + 32];
-
     snprintf(why, why_bytes, "no memory");
     if (!add_header(c, "Accept: application/json, application/problem+json") ||
         !add_header(c, "Expect:") ||
@@ -237,8 +235,10 @@ static bool add_headers(struct pathclient *c, char *why, size_t why_bytes)
         return false;
     if (c->set->path_token_file[0] == '\0')
         return true;
+    char token[PATH_TOKEN_MAX];
     if (pathclient_token(c->set->path_token_file, token, why, why_bytes) < 0)
         return false;
+    char line[PATH_TOKEN_MAX + 32];
     snprintf(line, sizeof line, "Authorization: Bearer %s", token);
     return add_header(c, line);
 }
@@ -246,12 +246,12 @@ static bool add_headers(struct pathclient *c, char *why, size_t why_bytes)
 static void start_request(struct pathclient *c)
 {
     bool is_unix = strncmp(c->service, "unix:", 5) == 0;
-    char url[CONF_SERVICES + sizeof c->request.target];
 
     c->body_bytes = c->header_bytes = 0;
     c->retry_after_s = 0;
     c->too_long = false;
     c->error[0] = '\0';
+    char url[CONF_SERVICES + sizeof c->request.target];
     snprintf(url, sizeof url, "%s%s", is_unix ? "http://localhost" : c->service, c->request.target);
     curl_easy_setopt(c->easy, CURLOPT_UNIX_SOCKET_PATH, is_unix ? c->service + 5 : NULL);
     curl_easy_setopt(c->easy, CURLOPT_URL, url);
@@ -272,16 +272,14 @@ static void start_request(struct pathclient *c)
 
 uint64_t pathclient_tend(struct pathclient *c, uint64_t now)
 {
-    char why[CONF_TEXT + 128];
-    uint64_t due;
-    int running;
-
     pathservice_tend(c->core, now);
     if (now >= c->timer_ns) {
         c->timer_ns = LOOP_FOREVER;
+        int running;
         curl_multi_socket_action(c->multi, CURL_SOCKET_TIMEOUT, 0, &running);
         collect(c, now);
     }
+    char why[CONF_TEXT + 128];
     while (!c->busy && pathservice_request(c->core, now, &c->request)) {
         if (add_headers(c, why, sizeof why)) {
             start_request(c);
@@ -293,7 +291,7 @@ uint64_t pathclient_tend(struct pathclient *c, uint64_t now)
         c->headers = NULL;
         pathservice_answer(c->core, &(struct path_answer){.why = why}, now);
     }
-    due = pathservice_deadline(c->core);
+    uint64_t due = pathservice_deadline(c->core);
     return c->timer_ns < due ? c->timer_ns : due;
 }
 

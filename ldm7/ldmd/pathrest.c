@@ -23,11 +23,9 @@ static bool is_graphic(const char *text)
 
 static bool get_port(const char *text, uint32_t *port)
 {
-    char *end;
-    unsigned long v;
-
     errno = 0;
-    v = strtoul(text, &end, 10);
+    char *end;
+    unsigned long v = strtoul(text, &end, 10);
     *port = (uint32_t)v;
     return text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && v >= 1 &&
            v <= PORT_MAX;
@@ -197,13 +195,13 @@ static bool get_leaves(const json_t *list, struct path_view *v)
 static const char *get_view(const json_t *top, struct path_view *v)
 {
     const char *name = json_string_value(json_object_get(top, "name"));
-    json_int_t rate;
 
     if (!name || strlen(name) > PATH_NAME_MAX)
         return "no name";
     memcpy(v->name, name, strlen(name) + 1);
     if (!get_endpoint(json_object_get(top, "root"), &v->root))
         return "no root";
+    json_int_t rate;
     if (!get_integer(top, "rate_bps", 0, INT64_MAX, &rate))
         return "no rate_bps";
     v->rate_bps = (uint64_t)rate;

@@ -146,15 +146,14 @@ static struct leaf *get_leaf(struct pathservice *p, const struct path_endpoint *
 static void tell(struct pathservice *p, struct leaf *l, uint64_t since, enum path_verdict v)
 {
     for (;;) {
-        struct want **at = &l->wants, *w;
-        void *user;
+        struct want **at = &l->wants;
 
         while (*at && ((*at)->told || (*at)->since_ns > since))
             at = &(*at)->next;
-        w = *at;
+        struct want *w = *at;
         if (!w)
             return;
-        user = w->user;
+        void *user = w->user;
         w->told = true;
         if (v != PATH_CONFIRMED) {
             *at = w->next;
@@ -368,7 +367,6 @@ static void log_answer(const struct pathservice *p, const struct leaf *about, co
 static void note_service(struct pathservice *p, const struct path_answer *a, uint64_t now)
 {
     uint64_t pause = pause_ns(p->service_failures), asked_s = a->retry_after_s;
-    char text[PATH_TEXT_MAX];
 
     if (a->status != 0 && a->status != 429 && a->status != 503) {
         if (p->service_failures > 0 && p->silent_logged_ns > 0)
@@ -381,6 +379,7 @@ static void note_service(struct pathservice *p, const struct path_answer *a, uin
     if (asked_s > RETRY_AFTER_MAX_S)
         asked_s = RETRY_AFTER_MAX_S;
     p->service_due_ns = now + later(pause, asked_s * SECOND);
+    char text[PATH_TEXT_MAX];
     answer_text(a, text, sizeof text);
     if (p->silent_logged_ns > 0 && now < p->silent_logged_ns + SILENT_LOG_NS &&
         strcmp(text, p->silent_text) == 0)
@@ -438,14 +437,13 @@ static void take_view(struct pathservice *p, const struct path_view *v, uint64_t
 
 static void path_is_ready(struct pathservice *p, const struct path_view *v, uint64_t now)
 {
-    char at[PATH_ENDPOINT_TEXT];
-
     p->ready = true;
     p->unsure = p->path_refused = false;
     p->path_failures = 0;
     p->path_step = STEP_CREATE;
     p->audit_ns = now + PATH_AUDIT_S * SECOND;
     take_view(p, v, now);
+    char at[PATH_ENDPOINT_TEXT];
     if (!p->announced)
         log_note("Path service: path ready: path=%s, root=%s, rate_bps=%lu, ms=%.1f, leaves=%zu",
                  p->cfg.name, path_endpoint_format(&v->root, at), v->rate_bps,
@@ -456,9 +454,8 @@ static void path_is_ready(struct pathservice *p, const struct path_view *v, uint
 /* The path could not be created because it exists otherwise. */
 static void look(struct pathservice *p, const struct path_view *v, uint64_t now)
 {
-    char at[PATH_ENDPOINT_TEXT], text[PATH_TEXT_MAX];
-
     if (!path_endpoint_equal(&v->root, &p->cfg.root)) {
+        char at[PATH_ENDPOINT_TEXT], text[PATH_TEXT_MAX];
         snprintf(text, sizeof text, "a path of this name exists with root %s; it is not touched",
                  path_endpoint_format(&v->root, at));
         p->unsure = false;
@@ -480,10 +477,10 @@ static void look(struct pathservice *p, const struct path_view *v, uint64_t now)
 static void on_path(struct pathservice *p, enum step step, const struct path_answer *a,
                     uint64_t now)
 {
-    char text[PATH_TEXT_MAX];
     struct path_view v = {.leaves = NULL};
     const char *why = NULL;
 
+    char text[PATH_TEXT_MAX];
     if (step == STEP_CREATE && a->status == 409 && !is_transient(a)) {
         p->ready = false;
         p->path_step = STEP_LOOK;
@@ -530,18 +527,17 @@ static void leaf_is_refused(struct pathservice *p, struct leaf *l, const struct 
 static const char *why_unconfirmed(const struct pathservice *p, struct leaf *l,
                                    const struct path_answer *a)
 {
-    const struct path_view_leaf *found;
-    char name[PATH_NAME_MAX + 1];
-    struct path_view v;
-    const char *why;
     bool is_up;
 
+    char name[PATH_NAME_MAX + 1];
     if (path_summary_parse(a->body, a->body_bytes, name, &is_up)) {
         l->in_full = !is_up;
         return strcmp(name, p->cfg.name) != 0 ? "of another path" : is_up ? NULL : "degraded";
     }
+    struct path_view v;
+    const char *why;
     if (path_view_parse(&v, a->body, a->body_bytes, &why)) {
-        found = path_view_find(&v, &l->at);
+        const struct path_view_leaf *found = path_view_find(&v, &l->at);
         why = strcmp(v.name, p->cfg.name) != 0 ? "of another path"
               : !found                         ? "without the leaf"
               : found->down                    ? "the leaf is not served at present"
@@ -555,7 +551,6 @@ static void on_added(struct pathservice *p, struct leaf *l, const struct path_an
                      uint64_t now)
 {
     bool was_in_full = l->in_full;
-    char at[PATH_ENDPOINT_TEXT];
     const char *why = why_unconfirmed(p, l, a);
 
     l->there = !why ? LEAF_PRESENT : LEAF_UNSURE;
@@ -563,6 +558,7 @@ static void on_added(struct pathservice *p, struct leaf *l, const struct path_an
         l->confirmed = true;
         l->in_full = false;
         l->failures = l->missing = 0;
+        char at[PATH_ENDPOINT_TEXT];
         log_note("Path service: leaf %s: path=%s, endpoint=%s, ms=%.1f, waited_ms=%.1f, "
                  "users=%zu, leaves=%zu",
                  is_served(l) ? "restored" : "added", p->cfg.name, path_endpoint_format(&l->at, at),
@@ -612,13 +608,12 @@ static void on_leaf(struct pathservice *p, enum step step, struct leaf *l,
 
 static void on_deleted(struct pathservice *p, const struct path_answer *a, uint64_t now)
 {
-    char text[PATH_TEXT_MAX];
-
     if (is_transient(a)) {
         path_fails(p, now);
         return;
     }
     p->ready = p->unsure = false;
+    char text[PATH_TEXT_MAX];
     if (is_success(a) || a->status == 404)
         log_note("Path service: path deleted: path=%s, ms=%.1f", p->cfg.name,
                  ms_since(p->sent_ns, now));

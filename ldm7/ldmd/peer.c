@@ -101,10 +101,10 @@ static ssize_t read_some(struct peer *p, size_t *asked, char *why, size_t why_by
     static uint8_t buf[PEER_READ_BYTES];
     size_t max = 0;
     uint8_t *direct = rpc_stream_direct(&p->in, &max);
-    ssize_t n;
-    int rc;
 
     /* Small rests go through the buffer, together with what follows them. */
+    ssize_t n;
+    int rc;
     if (direct && max >= PEER_READ_BYTES / 8) {
         *asked = max;
         n = recv(p->fd, direct, max, 0);
@@ -227,12 +227,10 @@ static void enqueue(struct peer *p, struct peer_msg *m)
 /* Queues a message made in x: copied, so that short messages take little memory. */
 static void enqueue_small(struct peer *p, struct xout *x)
 {
-    struct peer_msg *m;
-
     if (x->overflow)
         abort(); /* all types are bounded: cannot happen */
     rpc_finish(x, 0, true);
-    m = new_msg(x->len);
+    struct peer_msg *m = new_msg(x->len);
     memcpy(m->head, x->buf, x->len);
     m->iov[m->niov++] = (struct iovec){m->head, x->len};
     enqueue(p, m);
@@ -241,9 +239,9 @@ static void enqueue_small(struct peer *p, struct xout *x)
 uint32_t peer_call(struct peer *p, uint32_t vers, uint32_t proc,
                    void (*args)(struct xout *x, const void *arg), const void *arg)
 {
-    uint8_t buf[SMALL_MAX];
     struct xout x;
 
+    uint8_t buf[SMALL_MAX];
     xout_init(&x, buf, sizeof buf);
     rpc_begin_call(&x, p->next_xid, vers, proc);
     if (args)
@@ -255,9 +253,9 @@ uint32_t peer_call(struct peer *p, uint32_t vers, uint32_t proc,
 void peer_reply(struct peer *p, uint32_t xid, void (*body)(struct xout *x, const void *arg),
                 const void *arg)
 {
-    uint8_t buf[SMALL_MAX];
     struct xout x;
 
+    uint8_t buf[SMALL_MAX];
     xout_init(&x, buf, sizeof buf);
     rpc_begin_reply(&x, xid, RPC_SUCCESS);
     if (body)
@@ -277,9 +275,9 @@ void peer_reply_u32(struct peer *p, uint32_t xid, uint32_t value)
 
 void peer_reply_error(struct peer *p, uint32_t xid, enum rpc_accept stat)
 {
-    uint8_t buf[64];
     struct xout x;
 
+    uint8_t buf[64];
     xout_init(&x, buf, sizeof buf);
     rpc_begin_reply(&x, xid, stat);
     enqueue_small(p, &x);
@@ -287,9 +285,9 @@ void peer_reply_error(struct peer *p, uint32_t xid, enum rpc_accept stat)
 
 void peer_deny(struct peer *p, uint32_t xid, enum rpc_auth why)
 {
-    uint8_t buf[64];
     struct xout x;
 
+    uint8_t buf[64];
     xout_init(&x, buf, sizeof buf);
     rpc_begin_denied(&x, xid, why);
     enqueue_small(p, &x);
@@ -305,10 +303,10 @@ void peer_send_product(struct peer *p, uint32_t vers, uint32_t proc, bool with_i
 {
     struct peer_msg *m = new_msg(PRODUCT_HEAD_MAX);
     size_t size = view->info.size, pad = xdr_pad(size), first = size;
-    struct xout x, mark;
 
     m->queue = q;
     m->view = *view;
+    struct xout x;
     xout_init(&x, m->head, PRODUCT_HEAD_MAX);
     rpc_begin_call(&x, p->next_xid++, vers, proc);
     if (with_index)
@@ -327,6 +325,7 @@ void peer_send_product(struct peer *p, uint32_t vers, uint32_t proc, bool with_i
     if (first > 0)
         m->iov[m->niov++] = ro(view->data, first);
     if (first < size) {
+        struct xout mark;
         xout_init(&mark, m->mark2, 4);
         xout_u32(&mark, 0);
         rpc_finish(&mark, size - first + pad, true);

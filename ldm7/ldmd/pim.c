@@ -75,15 +75,14 @@ static off_t slot_at(const struct pim *p, const struct head *h, uint64_t i)
 /* Rewrites the map with another capacity, keeping the newest entries. */
 static int resize(struct pim *p, uint64_t capacity)
 {
-    struct head h, out = {0};
-    uint8_t *ring;
-    uint64_t keep;
+    struct head out = {0};
     int rc = -1;
 
+    struct head h;
     if (!read_head(p, &h))
         return -1;
-    keep = h.count < capacity ? h.count : capacity;
-    ring = calloc(capacity, SIG_BYTES);
+    uint64_t keep = h.count < capacity ? h.count : capacity;
+    uint8_t *ring = calloc(capacity, SIG_BYTES);
     if (!ring)
         return -1;
     for (uint64_t i = 0; i < keep; i++)
@@ -105,9 +104,10 @@ done:
 
 static int make_usable(struct pim *p, uint32_t capacity, bool *reset)
 {
-    struct head h, empty = {0};
+    struct head empty = {0};
 
     *reset = false;
+    struct head h;
     if (read_head(p, &h) && (p->capacity == capacity || resize(p, capacity) == 0))
         return 0;
     *reset = true;
@@ -121,9 +121,6 @@ static int make_usable(struct pim *p, uint32_t capacity, bool *reset)
 struct pim *pim_open(const char *path, bool writable, uint32_t capacity, bool *reset)
 {
     struct pim *p = calloc(1, sizeof *p);
-    struct stat st;
-    bool ignored;
-    int keep;
 
     if (!p)
         return NULL;
@@ -131,14 +128,17 @@ struct pim *pim_open(const char *path, bool writable, uint32_t capacity, bool *r
     p->fd = open(path, (writable ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC, 0644);
     if (p->fd < 0)
         goto fail;
+    struct stat st;
     if (lock(p, writable ? F_WRLCK : F_RDLCK) < 0 || fstat(p->fd, &st) < 0)
         goto fail;
     p->capacity =
         st.st_size > (off_t)HEAD_BYTES ? ((uint64_t)st.st_size - HEAD_BYTES) / SIG_BYTES : 0;
+    bool ignored;
     if (writable && make_usable(p, capacity, reset ? reset : &ignored) < 0)
         goto fail;
     lock(p, F_UNLCK);
     return p;
+    int keep;
 fail:
     keep = errno;
     if (p->fd >= 0)
@@ -169,7 +169,6 @@ uint32_t pim_next_index(struct pim *p)
 
 int pim_put(struct pim *p, uint32_t index, const struct pq_signature *sig)
 {
-    struct head h;
     int rc = -1;
 
     if (lock(p, F_WRLCK) < 0)
@@ -178,6 +177,7 @@ int pim_put(struct pim *p, uint32_t index, const struct pq_signature *sig)
         errno = EINVAL; /* opened for reading before there was anything */
         goto done;
     }
+    struct head h;
     if (!read_head(p, &h) || h.oldest_index + (uint32_t)h.count != index)
         h = (struct head){.oldest_index = index};
     if (h.count == p->capacity) {
@@ -199,10 +199,9 @@ done:
 
 void pim_take_back(struct pim *p, uint32_t index)
 {
-    struct head h;
-
     if (lock(p, F_WRLCK) < 0)
         return;
+    struct head h;
     if (read_head(p, &h) && h.count > 0 && h.oldest_index + (uint32_t)h.count - 1 == index) {
         h.count--;
         write_head(p, &h);
@@ -212,14 +211,14 @@ void pim_take_back(struct pim *p, uint32_t index)
 
 bool pim_get(struct pim *p, uint32_t index, struct pq_signature *sig)
 {
-    struct head h;
-    struct stat st;
     bool found = false;
 
     if (lock(p, F_RDLCK) < 0)
         return false;
+    struct stat st;
     if (fstat(p->fd, &st) == 0 && st.st_size > (off_t)HEAD_BYTES)
         p->capacity = ((uint64_t)st.st_size - HEAD_BYTES) / SIG_BYTES;
+    struct head h;
     if (read_head(p, &h) && index - h.oldest_index < h.count)
         found = pread(p->fd, sig->bytes, SIG_BYTES, slot_at(p, &h, index - h.oldest_index)) ==
                 (ssize_t)SIG_BYTES;

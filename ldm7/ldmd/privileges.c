@@ -38,11 +38,10 @@ static uint32_t permitted_now(void)
 
 int privileges_drop(const char *user, char *why, size_t why_bytes)
 {
-    const struct passwd *p;
     uint32_t keep = permitted_now() & RESERVE;
 
     errno = 0;
-    p = getpwnam(user);
+    const struct passwd *p = getpwnam(user);
     if (!p) {
         snprintf(why, why_bytes, "there is no user \"%s\"%s%s", user, errno != 0 ? ": " : "",
                  errno != 0 ? strerror(errno) : "");

@@ -29,7 +29,7 @@ int mldm_subscribe(int control_fd, const struct mldm_request *request)
                        .msg_iovlen = 1,
                        .msg_control = cmsg.bytes,
                        .msg_controllen = sizeof cmsg.bytes};
-    int pair[2], rc;
+    int pair[2];
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) < 0)
         return -1;
@@ -37,7 +37,7 @@ int mldm_subscribe(int control_fd, const struct mldm_request *request)
     CMSG_FIRSTHDR(&m)->cmsg_type = SCM_RIGHTS;
     CMSG_FIRSTHDR(&m)->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), &pair[1], sizeof(int));
-    rc = sendmsg(control_fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? errno : 0;
+    int rc = sendmsg(control_fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? errno : 0;
     close(pair[1]);
     if (rc == 0)
         return pair[0];
@@ -58,12 +58,11 @@ int mldm_accept(int control_fd, struct mldm_request *request)
                        .msg_iovlen = 1,
                        .msg_control = cmsg.bytes,
                        .msg_controllen = sizeof cmsg.bytes};
-    struct cmsghdr *c;
     int fd = -1;
 
     if (recvmsg(control_fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != (ssize_t)sizeof req)
         return -1;
-    c = CMSG_FIRSTHDR(&m);
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
     if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
         c->cmsg_len == CMSG_LEN(sizeof(int)))
         memcpy(&fd, CMSG_DATA(c), sizeof fd);
@@ -89,13 +88,11 @@ static void read_line(const char *path, char *out, size_t out_bytes)
 
 int congestion_control_set(int fd, const char *name, char *err, size_t err_bytes)
 {
-    char available[200];
-    int e;
-
     if (name[0] == '\0' ||
         setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0)
         return 0;
-    e = errno;
+    int e = errno;
+    char available[200];
     read_line("/proc/sys/net/ipv4/tcp_available_congestion_control", available, sizeof available);
     snprintf(err, err_bytes,
              "the kernel does not take congestion control \"%s\": %s; available: %s", name,
@@ -115,17 +112,17 @@ void dial_congestion_control(const char *name)
 
 int dial(const char *host, uint16_t port, char *err, size_t err_bytes)
 {
-    struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *list;
-    char service[8];
-    int rc, fd;
+    struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
 
+    char service[8];
     snprintf(service, sizeof service, "%u", port);
-    rc = getaddrinfo(host, service, &hints, &list);
+    struct addrinfo *list;
+    int rc = getaddrinfo(host, service, &hints, &list);
     if (rc != 0) {
         snprintf(err, err_bytes, "cannot resolve %s: %s", host, gai_strerror(rc));
         return -1;
     }
-    fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd >= 0 && congestion_control_set(fd, dial_congestion, err, err_bytes) < 0) {
         close(fd);
         freeaddrinfo(list);

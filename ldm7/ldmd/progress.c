@@ -65,14 +65,12 @@ static bool extend_down(struct progress *p, uint32_t index)
 /* false: it is of no interest (any more). */
 static bool know(struct progress *p, uint32_t index)
 {
-    uint32_t at;
-
     if (!p->started) {
         p->started = true;
         p->first = index;
         p->count = 0;
     }
-    at = index - p->first;
+    uint32_t at = index - p->first;
     if (at < p->count)
         return true;
     if (at > UINT32_MAX / 2)
@@ -100,11 +98,9 @@ void progress_known(struct progress *p, uint32_t index)
 
 void progress_settled(struct progress *p, uint32_t index, const struct pq_signature *sig)
 {
-    struct progress_cell *c;
-
     if (!know(p, index))
         return;
-    c = cell(p, index);
+    struct progress_cell *c = cell(p, index);
     c->settled = true;
     c->has_sig = sig;
     if (sig)

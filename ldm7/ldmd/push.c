@@ -31,12 +31,12 @@ static bool hiya(struct push *p, uint32_t feed)
 {
     struct ldm_class cls = {.to = LDM_TIME_END, .n = 1, .specs = {{feed, ".*"}}};
     uint32_t xid = peer_call(&p->c.peer, LDM_VERS6, LDM6_HIYA, put_class, &cls);
-    char text[1024];
 
     if (!client_answer(&p->c, xid, p->timeout_s, take_hiya, p))
         return false;
     if (p->reply.code == LDM6_RECLASS && p->reply.cls.n > 0) {
         cls = p->reply.cls;
+        char text[1024];
         log_note("%s accepts only %s", p->host, class_format(&cls, text, sizeof text));
     } else if (p->reply.code != LDM6_OK) {
         snprintf(p->c.why, sizeof p->c.why, "the server does not accept the feed");

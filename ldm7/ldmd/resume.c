@@ -17,14 +17,15 @@
 bool resume_path(char *out, size_t out_bytes, const char *queue, const struct conf_request *req)
 {
     const char *slash = strrchr(queue, '/');
-    int dir = !slash ? 1 : (int)(slash - queue), n;
-    struct pq_signature sig;
-    char text[1024], hex[33], feed[FEEDTYPE_TEXT_MAX];
+    int dir = !slash ? 1 : (int)(slash - queue);
+    char text[1024], feed[FEEDTYPE_TEXT_MAX];
 
-    n = snprintf(text, sizeof text, "%s:%u %s %s", req->host, req->port,
-                 feedtype_format(req->feed, feed, sizeof feed), req->ere);
+    int n = snprintf(text, sizeof text, "%s:%u %s %s", req->host, req->port,
+                     feedtype_format(req->feed, feed, sizeof feed), req->ere);
+    struct pq_signature sig;
     if (n < 0 || (size_t)n >= sizeof text || !digest_of(text, (size_t)n, &sig))
         return false;
+    char hex[33];
     n = snprintf(out, out_bytes, "%.*s/.%s.info", dir, !slash ? "." : queue,
                  signature_format(&sig, hex));
     return n > 0 && (size_t)n < out_bytes;
@@ -32,12 +33,13 @@ bool resume_path(char *out, size_t out_bytes, const char *queue, const struct co
 
 char *resume_format(const struct pq_info *info, char *out, size_t out_bytes)
 {
-    char feed[FEEDTYPE_TEXT_MAX], hex[33], when[32] = "";
+    char when[32] = "";
     time_t at = info->creation.tv_sec;
     struct tm tm;
 
     if (!gmtime_r(&at, &tm) || strftime(when, sizeof when, "%Y%m%dT%H%M%S", &tm) == 0)
         snprintf(when, sizeof when, "19700101T000000");
+    char feed[FEEDTYPE_TEXT_MAX], hex[33];
     snprintf(out, out_bytes, "{%s.%06ld,%s,%u,{%zu,%s},%u,{%zu,%s},%s}", when,
              (long)info->creation.tv_usec, feedtype_format(info->feedtype, feed, sizeof feed),
              info->seqno, strlen(info->origin), info->origin, info->size, strlen(info->ident),
@@ -55,12 +57,10 @@ static bool take(const char **at, char c)
 
 static bool take_u32(const char **at, uint32_t *out)
 {
-    char *end;
-    unsigned long v;
-
     if (!isdigit((unsigned char)**at))
         return false;
-    v = strtoul(*at, &end, 10);
+    char *end;
+    unsigned long v = strtoul(*at, &end, 10);
     *at = end;
     *out = (uint32_t)v;
     return v <= UINT32_MAX;
@@ -95,21 +95,20 @@ static bool take_time(const char **at, struct timeval *out)
 
 static bool take_feed(const char **at, uint32_t *out)
 {
-    char feed[FEEDTYPE_TEXT_MAX], why[300];
     size_t n = strcspn(*at, ",");
 
+    char feed[FEEDTYPE_TEXT_MAX];
     if (n >= sizeof feed)
         return false;
     memcpy(feed, *at, n);
     feed[n] = '\0';
     *at += n;
+    char why[300];
     return feedtype_parse(feed, out, why, sizeof why);
 }
 
 bool resume_parse(const char *line, struct pq_info *out)
 {
-    char hex[33];
-
     memset(out, 0, sizeof *out);
     if (!take(&line, '{') || !take_time(&line, &out->creation) || !take(&line, ',') ||
         !take_feed(&line, &out->feedtype) || !take(&line, ',') || !take_u32(&line, &out->seqno) ||
@@ -117,6 +116,7 @@ bool resume_parse(const char *line, struct pq_info *out)
         !take_u32(&line, &out->size) || !take(&line, ',') ||
         !take_text(&line, out->ident, PQ_IDENT_MAX) || !take(&line, ',') || strlen(line) < 33)
         return false;
+    char hex[33];
     memcpy(hex, line, 32);
     hex[32] = '\0';
     return line[32] == '}' && signature_parse(hex, &out->signature);
@@ -125,14 +125,14 @@ bool resume_parse(const char *line, struct pq_info *out)
 bool resume_load(const char *path, struct pq_info *out, struct timeval *written)
 {
     FILE *f = fopen(path, "re");
-    char line[RESUME_LINE_MAX];
-    struct stat st;
     bool found = false;
 
     if (!f)
         return false;
+    char line[RESUME_LINE_MAX];
     while (!found && fgets(line, sizeof line, f))
         found = line[0] == '{' && resume_parse(line, out);
+    struct stat st;
     if (written && fstat(fileno(f), &st) == 0)
         *written = (struct timeval){st.st_mtim.tv_sec, st.st_mtim.tv_nsec / 1000};
     fclose(f);
@@ -141,12 +141,12 @@ bool resume_load(const char *path, struct pq_info *out, struct timeval *written)
 
 int resume_save(const char *path, const struct pq_info *info)
 {
-    char line[RESUME_LINE_MAX];
     struct new_file file;
 
     if (new_file_begin(&file, path) < 0)
         return -1;
     fputs(HEAD, file.stream);
+    char line[RESUME_LINE_MAX];
     fprintf(file.stream, "%s\n", resume_format(info, line, sizeof line));
     return new_file_end(&file);
 }

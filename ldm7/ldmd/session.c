@@ -77,10 +77,10 @@ bool session_path(char *out, size_t out_bytes, const char *queue, const char *ho
 void session_load(struct session *s, const char *path)
 {
     FILE *f = fopen(path, "re");
-    char line[256];
 
     if (!f)
         return;
+    char line[256];
     while (fgets(line, sizeof line, f)) {
         line[strcspn(line, "\r\n")] = '\0';
         if (strncmp(line, LAST, strlen(LAST)) == 0 &&
@@ -96,13 +96,11 @@ void session_load(struct session *s, const char *path)
 int session_save(struct session *s, const char *path)
 {
     struct new_file file;
-    char hex[33];
-    FILE *f;
-
     if (new_file_begin(&file, path) < 0)
         return -1;
-    f = file.stream;
+    FILE *f = file.stream;
     fputs("---\n", f);
+    char hex[33];
     if (s->has_last)
         fprintf(f, LAST "%s\n", signature_format(&s->last, hex));
     if (s->nmissed > 0)

@@ -184,12 +184,11 @@ static void on_control(void *ctx, uint32_t events)
     struct subscribers *s = ctx;
     struct mldm_request req;
     int fd = mldm_accept(s->control_src.fd, &req);
-    uint32_t status;
 
     (void)events;
     if (fd < 0)
         return;
-    status = new_channel(s, fd, &req);
+    uint32_t status = new_channel(s, fd, &req);
     if (status == LDM7_OK)
         return;
     refuse(fd, status);
@@ -198,9 +197,9 @@ static void on_control(void *ctx, uint32_t events)
 
 void subscribers_refuse_waiting(int control_fd)
 {
-    struct mldm_request req;
     int fd;
 
+    struct mldm_request req;
     while ((fd = mldm_accept(control_fd, &req)) >= 0) {
         refuse(fd, LDM7_MCAST);
         close(fd);
@@ -218,11 +217,11 @@ static bool open_path(struct subscribers *s)
                               .grace_ns = set->path_grace_s * NS_PER_S,
                               .ctx = s,
                               .verdict = on_verdict};
-    const char *why;
 
     if (!conf_has_path(s->opt->conf, m))
         return true;
     conf_path_name(set, m->feed, cfg.name);
+    const char *why;
     if (!path_endpoint_set(&cfg.root, m->switch_id, m->port_id, m->vlan, &why)) {
         log_error("endpoint %s/%s vlan %u: %s", m->switch_id, m->port_id, m->vlan, why);
         return false;

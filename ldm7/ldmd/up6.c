@@ -56,9 +56,9 @@ static void set_cursor(struct upstream *u, bool has_sig, const struct pq_signatu
                        const struct ldm_class *cls)
 {
     struct timeval from = {cls->from.sec - CLOCKS_APART_S, cls->from.usec};
-    struct pq_view v;
 
     u->cursor = 0;
+    struct pq_view v;
     if (!has_sig || pq_find(u->queue, sig, &v) != PQ_OK) {
         if (cls->from.sec > CLOCKS_APART_S)
             pq_seek(u->queue, &from, &u->cursor);
@@ -72,7 +72,6 @@ static void set_cursor(struct upstream *u, bool has_sig, const struct pq_signatu
 /* Is what is wanted granted as it is? If not, answers with what is left of it. */
 static bool granted(struct upstream *u, const struct rpc_msg *m, struct ldm6_reply *r, bool notify)
 {
-    char text[1024];
     const char *why = "what ALLOW grants";
     unsigned ended = 0;
     bool changed = reduce(u, &r->cls);
@@ -86,6 +85,7 @@ static bool granted(struct upstream *u, const struct rpc_msg *m, struct ldm6_rep
                  ended == 1 ? "" : "s");
     if (!changed)
         return true;
+    char text[1024];
     log_note("%s: class reduced to %s: %s", u->peer.host, why,
              class_format(&r->cls, text, sizeof text));
     r->code = LDM6_RECLASS;
@@ -99,11 +99,9 @@ static bool granted(struct upstream *u, const struct rpc_msg *m, struct ldm6_rep
 
 bool up6_feedme(struct upstream *u, const struct rpc_msg *m, struct xin *args, bool notify)
 {
-    struct pq_signature sig;
     struct ldm6_reply r = {.code = LDM6_OK, .value = (uint32_t)getpid()};
     uint32_t max_hereis = LDM_PRIMARY_HEREIS;
-    char text[1024], hex[33] = "NONE", why[512];
-    bool has_sig;
+    char hex[33] = "NONE";
 
     xin_class(args, &r.cls);
     if (!notify)
@@ -113,7 +111,9 @@ bool up6_feedme(struct upstream *u, const struct rpc_msg *m, struct xin *args, b
         u->closing = true;
         return true;
     }
-    has_sig = class_take_signature(&r.cls, &sig);
+    struct pq_signature sig;
+    bool has_sig = class_take_signature(&r.cls, &sig);
+    char why[512];
     if (matcher_init(&u->match, &r.cls, why, sizeof why) < 0) {
         log_note("%s: bad pattern: %s", u->peer.host, why);
         r.code = LDM6_BADPATTERN;
@@ -137,6 +137,7 @@ bool up6_feedme(struct upstream *u, const struct rpc_msg *m, struct xin *args, b
     u->start_ns = now_ns() + TURN_AROUND_S * NS_PER_S;
     set_cursor(u, has_sig, &sig, &r.cls);
     log_set_prog("up6");
+    char text[1024];
     log_note("Starting Up(6): %s %s, SIG=%s, %s", u->peer.host,
              class_format(&r.cls, text, sizeof text), has_sig ? signature_format(&sig, hex) : hex,
              notify         ? "Notifier"
@@ -159,15 +160,13 @@ static void answered_coming(struct upstream *u, uint32_t code)
  * NULLPROC, by PROC_UNAVAIL. */
 bool up6_reply(struct upstream *u, const struct rpc_msg *m, struct xin *body)
 {
-    uint32_t code;
-
     if (u->null_outstanding && m->xid == u->null_xid)
         u->null_outstanding = false;
     if (!u->coming.waits || m->xid != u->coming.xid)
         return true;
     if (m->denied || m->stat != RPC_SUCCESS)
         return false;
-    code = xin_u32(body);
+    uint32_t code = xin_u32(body);
     if (!xin_done(body) || (code != LDM6_OK && code != LDM6_DONT_SEND))
         return false;
     answered_coming(u, code);
@@ -189,14 +188,13 @@ static void put_coming(struct xout *x, const void *arg)
 
 static void send_product(struct upstream *u, struct pq_view *v)
 {
-    char line[PRODUCT_LINE_MAX];
-
     if (!matcher_wants(&u->match, &v->info) ||
         !conf_allows_product(u->env->opt->conf, &v->info, u->names, u->nnames)) {
         pq_release(u->queue, v);
         return;
     }
     u->unflushed = true;
+    char line[PRODUCT_LINE_MAX];
     if (u->notify) {
         log_info("notifying: %s", product_line_format(&v->info, line, sizeof line));
         peer_call(&u->peer, LDM_VERS6, LDM6_NOTIFICATION, put_info, &v->info);
@@ -239,8 +237,6 @@ static uint64_t answer_due(const struct upstream *u)
 
 bool up6_pump(struct upstream *u, uint64_t now)
 {
-    struct pq_view v;
-
     if (now < u->start_ns)
         return false;
     if (unanswered(u) && !peer_has_output(&u->peer) && now >= answer_due(u)) {
@@ -248,6 +244,7 @@ bool up6_pump(struct upstream *u, uint64_t now)
         u->finished = true;
         return false;
     }
+    struct pq_view v;
     for (int i = 0; i < PUMP_STEPS && !u->at_end && !u->coming.waits && peer_has_room(&u->peer);
          i++) {
         enum pq_status st = pq_next(u->queue, u->cursor, &v);

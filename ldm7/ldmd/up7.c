@@ -126,10 +126,9 @@ static uint64_t answer_by_ns(const struct upstream *u)
 static bool find_leaf(const struct upstream *u, const struct ldm7_subscription *s,
                       struct mldm_request *req)
 {
-    const char *why;
-
     if (!has_endpoint(s) || !conf_has_path(u->env->opt->conf, u->entry))
         return true;
+    const char *why;
     req->wants_leaf = path_endpoint_set(&req->leaf, s->switch_id, s->port_id, s->vlan, &why);
     if (!req->wants_leaf)
         log_warn("%s: endpoint %s/%s vlan %u: %s", u->peer.host, s->switch_id, s->port_id, s->vlan,
@@ -141,10 +140,8 @@ bool up7_subscribe(struct upstream *u, const struct rpc_msg *m, struct xin *args
 {
     const struct conf *c = u->env->opt->conf;
     struct mldm_request req = {.subscriber = u->peer.addr};
-    struct ldm7_subscription s;
-    uint32_t allowed;
-    int fd;
 
+    struct ldm7_subscription s;
     xin_subscription(args, &s);
     if (!xin_done(args)) {
         peer_reply_error(&u->peer, m->xid, RPC_GARBAGE_ARGS);
@@ -155,7 +152,7 @@ bool up7_subscribe(struct upstream *u, const struct rpc_msg *m, struct xin *args
     feedtype_format(s.feed, u->feed_name, sizeof u->feed_name);
     log_note("Incoming subscription request from %s for feed %s, endpoint %s/%s vlan %u",
              u->peer.host, u->feed_name, s.switch_id, s.port_id, s.vlan);
-    allowed = upstream_allowed(u, s.feed);
+    uint32_t allowed = upstream_allowed(u, s.feed);
     if (allowed == 0)
         return refuse(u, m->xid, LDM7_UNAUTH);
     u->entry = find_entry(c, allowed);
@@ -169,7 +166,7 @@ bool up7_subscribe(struct upstream *u, const struct rpc_msg *m, struct xin *args
     req.wants_address = has_endpoint(&s) && u->entry->subnet_len > 0 && u->entry->subnet_len < 32;
     snprintf(req.endpoint, sizeof req.endpoint, "%s %s %s %u", u->peer.host, s.switch_id, s.port_id,
              s.vlan);
-    fd = mldm_subscribe(u->env->mldm_fds[u->entry - c->multicasts], &req);
+    int fd = mldm_subscribe(u->env->mldm_fds[u->entry - c->multicasts], &req);
     if (fd < 0 || loop_add(&u->loop, &u->channel_src, fd, EPOLLIN, on_channel, u) < 0) {
         log_error("cannot reach the multicast sender of %s: %s", u->feed_name, strerror(errno));
         if (fd >= 0)
@@ -197,8 +194,6 @@ static bool request_product(struct upstream *u, struct xin *args)
 static bool request_backlog(struct upstream *u, struct xin *args)
 {
     struct ldm7_backlog b;
-    struct pq_view v;
-
     xin_backlog(args, &b);
     if (!xin_done(args))
         return false;
@@ -211,6 +206,7 @@ static bool request_backlog(struct upstream *u, struct xin *args)
     u->backlog_by_time = true;
     u->cursor = 0;
     u->backlog_end = pq_last_seq(u->queue);
+    struct pq_view v;
     if (b.after_is_set && pq_find(u->queue, &b.after, &v) == PQ_OK) {
         u->cursor = v.seq;
         u->backlog_by_time = false;
@@ -274,13 +270,12 @@ static void answer_request(struct upstream *u, uint32_t index)
 {
     struct pq_signature sig;
     struct pq_view v;
-    char line[PRODUCT_LINE_MAX];
-
     if (!get_pim(u) || !pim_get(u->pim, index, &sig) || pq_find(u->queue, &sig, &v) != PQ_OK) {
         log_warn("%s: no such product: index=%u", u->peer.host, index);
         peer_call(&u->peer, LDM_VERS7, LDM7_NO_SUCH_PRODUCT, put_u32, &index);
         return;
     }
+    char line[PRODUCT_LINE_MAX];
     log_info("Missed product sent: index=%u, info=\"%s\"", index,
              product_line_format(&v.info, line, sizeof line));
     peer_send_product(&u->peer, LDM_VERS7, LDM7_DELIVER_MISSED, true, index, u->queue, &v);
@@ -297,9 +292,9 @@ static bool backlog_wants(const struct upstream *u, const struct pq_info *info)
 
 static void pump_backlog(struct upstream *u)
 {
-    struct pq_view v;
     char line[PRODUCT_LINE_MAX];
 
+    struct pq_view v;
     for (int i = 0; i < PUMP_STEPS && u->backlog_active && peer_has_room(&u->peer); i++) {
         if (u->cursor >= u->backlog_end || pq_next(u->queue, u->cursor, &v) != PQ_OK) {
             u->backlog_active = false;

@@ -12,11 +12,9 @@
 
 bool upstream_open_queue(struct upstream *u)
 {
-    enum pq_status st;
-
     if (u->queue)
         return true;
-    st = pq_open(u->env->opt->queue, false, &u->queue);
+    enum pq_status st = pq_open(u->env->opt->queue, false, &u->queue);
     if (st == PQ_OK)
         return true;
     log_error("cannot open product queue %s: %s", u->env->opt->queue, pq_strerror(st));
@@ -146,11 +144,10 @@ static void on_peer(void *ctx, uint32_t events)
 {
     struct upstream *u = ctx;
     char why[128] = "";
-    int rc;
 
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0)
         return;
-    rc = peer_read(&u->peer, u->loop.now_ns, why, sizeof why);
+    int rc = peer_read(&u->peer, u->loop.now_ns, why, sizeof why);
     if (rc == 0)
         return;
     u->finished = true;
@@ -181,7 +178,7 @@ static void serve(struct upstream *u)
 {
     while (!u->finished && !u->loop.stop) {
         uint64_t now = u->loop.now_ns;
-        bool more = pump(u, now), may_read;
+        bool more = pump(u, now);
 
         if (peer_write(&u->peer, now) < 0) {
             log_note("%s: connection lost: errno %d", u->peer.host, errno);
@@ -193,7 +190,7 @@ static void serve(struct upstream *u)
             log_note("%s: silent for too long", u->peer.host);
             return;
         }
-        may_read = u->role != UP_LDM7 || up7_may_read(u);
+        bool may_read = u->role != UP_LDM7 || up7_may_read(u);
         loop_events(&u->loop, &u->peer_src,
                     (may_read ? (uint32_t)EPOLLIN : 0u) |
                         (peer_has_output(&u->peer) ? (uint32_t)EPOLLOUT : 0u));

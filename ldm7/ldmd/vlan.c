@@ -57,7 +57,7 @@ static int run(char *const argv[])
 int vlan_create(const char *vlanutil, const char *interface, const struct ldm7_reply *reply,
                 struct in_addr server)
 {
-    char addr[INET_ADDRSTRLEN], cidr[INET_ADDRSTRLEN + 4], route[INET_ADDRSTRLEN];
+    char cidr[INET_ADDRSTRLEN + 4], route[INET_ADDRSTRLEN];
     char *argv[] = {(char *)(uintptr_t)vlanutil,
                     (char *)(uintptr_t) "create",
                     (char *)(uintptr_t)interface,
@@ -65,6 +65,7 @@ int vlan_create(const char *vlanutil, const char *interface, const struct ldm7_r
                     route,
                     NULL};
 
+    char addr[INET_ADDRSTRLEN];
     inet_ntop(AF_INET, &reply->addr, addr, sizeof addr);
     inet_ntop(AF_INET, &server, route, sizeof route);
     snprintf(cidr, sizeof cidr, "%s/%u", addr, reply->prefix_len);
@@ -81,12 +82,12 @@ void vlan_destroy(const char *vlanutil, const char *interface)
 
 bool vlan_address_of(const char *interface, struct in_addr *out)
 {
-    struct ifaddrs *list, *i;
     bool found = false;
 
+    struct ifaddrs *list;
     if (getifaddrs(&list) < 0)
         return false;
-    for (i = list; i && !found; i = i->ifa_next)
+    for (struct ifaddrs *i = list; i && !found; i = i->ifa_next)
         if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET &&
             strcmp(i->ifa_name, interface) == 0) {
             memcpy(out, &((struct sockaddr_in *)(void *)i->ifa_addr)->sin_addr, sizeof *out);

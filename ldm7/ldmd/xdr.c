@@ -16,10 +16,9 @@ static bool xin_take(struct xin *x, size_t n)
 
 uint32_t xin_u32(struct xin *x)
 {
-    uint32_t v;
-
     if (!xin_take(x, 4))
         return 0;
+    uint32_t v;
     memcpy(&v, x->p, 4);
     x->p += 4;
     return ntohl(v);
@@ -68,13 +67,11 @@ void xout_init(struct xout *x, void *buf, size_t cap)
 
 static uint8_t *xout_room(struct xout *x, size_t n)
 {
-    uint8_t *at;
-
     if (x->overflow || x->cap - x->len < n) {
         x->overflow = true;
         return NULL;
     }
-    at = x->buf + x->len;
+    uint8_t *at = x->buf + x->len;
     x->len += n;
     return at;
 }

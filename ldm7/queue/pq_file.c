@@ -150,9 +150,8 @@ static int start_afresh(struct pq *q, const char boot_id[40], uint64_t inode)
 
 static int initialise(int fd, const struct pq_layout *l, uint32_t slots)
 {
-    struct stat st;
     struct pq q = {.map_bytes = l->data};
-    char boot_id[40];
+    struct stat st;
     if (fstat(fd, &st) != 0)
         return errno;
     /* The tables only; data needs none. */
@@ -165,6 +164,7 @@ static int initialise(int fd, const struct pq_layout *l, uint32_t slots)
     int e = 0;
     if (getrandom(q.h->hash_key, sizeof q.h->hash_key, 0) != sizeof q.h->hash_key)
         e = errno;
+    char boot_id[40];
     read_boot_id(boot_id);
     if (!e)
         e = start_afresh(&q, boot_id, st.st_ino);
@@ -175,15 +175,14 @@ static int initialise(int fd, const struct pq_layout *l, uint32_t slots)
 enum pq_status pq_create(const char *path, uint64_t data_bytes, uint32_t slots, bool replace)
 {
     struct pq_layout l;
-    struct stat st;
-    struct statvfs vfs;
-    char tmp[4096];
     if (!pq_layout_of(data_bytes, slots, &l))
         return PQ_INVAL;
+    struct stat st;
     if (!replace && lstat(path, &st) == 0) {
         errno = EEXIST;
         return PQ_SYSTEM;
     }
+    char tmp[4096];
     if (snprintf(tmp, sizeof tmp, "%s.tmp.%ld", path, (long)getpid()) >= (int)sizeof tmp) {
         errno = ENAMETOOLONG;
         return PQ_SYSTEM;
@@ -193,6 +192,7 @@ enum pq_status pq_create(const char *path, uint64_t data_bytes, uint32_t slots, 
         return PQ_SYSTEM;
     /* Ask first: an allocation that fails half-way has filled the disk of others meanwhile. */
     int e = 0;
+    struct statvfs vfs;
     if (fstatvfs(fd, &vfs) == 0 && vfs.f_blocks && l.file_bytes / vfs.f_frsize >= vfs.f_bavail)
         e = ENOSPC;
     if (!e)
@@ -259,11 +259,12 @@ void pq_unlock(struct pq *q)
 /* Reads and checks the header before anything is mapped. */
 static enum pq_status check_file(int fd, struct pq_layout *l, struct stat *st)
 {
-    struct pq_header found, wanted = {0};
+    struct pq_header wanted = {0};
     if (fstat(fd, st) != 0)
         return PQ_SYSTEM;
     if (!S_ISREG(st->st_mode))
         return PQ_CORRUPT;
+    struct pq_header found;
     ssize_t n = pread(fd, &found, sizeof found, 0);
     if (n < 0)
         return PQ_SYSTEM;
@@ -316,8 +317,6 @@ static enum pq_status enter(struct pq *q, const struct stat *st)
 
 enum pq_status pq_open(const char *path, bool writable, struct pq **out)
 {
-    struct pq_layout l;
-    struct stat st;
     enum pq_status s = PQ_SYSTEM;
     struct pq *q = calloc(1, sizeof *q);
     if (!q)
@@ -332,6 +331,8 @@ enum pq_status pq_open(const char *path, bool writable, struct pq **out)
     while (flock(q->fd, LOCK_EX) != 0)
         if (errno != EINTR)
             goto out;
+    struct pq_layout l;
+    struct stat st;
     s = check_file(q->fd, &l, &st);
     if (s)
         goto out;

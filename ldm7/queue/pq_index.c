@@ -20,8 +20,9 @@ static uint64_t mix(uint64_t x)
 
 static uint32_t home(const struct pq *q, const struct pq_signature *sig)
 {
-    uint64_t a, b;
+    uint64_t a;
     memcpy(&a, sig->bytes, 8);
+    uint64_t b;
     memcpy(&b, sig->bytes + 8, 8);
     return (uint32_t)(mix(mix(a ^ q->h->hash_key[0]) + (b ^ q->h->hash_key[1]))) &
            (q->h->hash_cells - 1);

@@ -73,9 +73,10 @@ int pq_notify_fd(struct pq *q)
     if (q->event_fd < 0)
         return -1;
     /* The process's signals are for its own threads. */
-    sigset_t all, old;
+    sigset_t all;
     sigfillset(&all);
     atomic_store(&q->listener_stops, false);
+    sigset_t old;
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int e = pthread_create(&q->listener, NULL, listen_loop, q);
     pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -66,17 +66,16 @@ static void pause_until(struct client *c, uint64_t due)
 
 int main(int argc, char **argv)
 {
-    struct target list[HOSTS_MAX];
-    char *hosts[HOSTS_MAX];
     static char localhost[] = "localhost";
     double timeout_s = 10, interval_s = isatty(STDERR_FILENO) ? 25 : 0;
     uint16_t port = LDM_PORT;
-    struct client c;
-    bool quiet = false, all;
-    int opt, n = 0;
+    bool quiet = false;
+    int n = 0;
 
     log_init(argc, &argv);
     log_set_level(LOG_LVL_INFO);
+    char *hosts[HOSTS_MAX];
+    int opt;
     while ((opt = getopt_long(argc, argv, "h:P:t:i:qvxl:", options, NULL)) != -1) {
         if (n == HOSTS_MAX)
             tool_usage("found more hosts than %d", HOSTS_MAX);
@@ -99,15 +98,18 @@ int main(int argc, char **argv)
         hosts[n++] = argv[optind++];
     if (n == 0)
         hosts[n++] = localhost;
+    struct target list[HOSTS_MAX];
     for (int i = 0; i < n; i++) {
         list[i].host = hosts[i];
         list[i].port = client_port(hosts[i], port);
     }
     if (quiet)
         log_set_level(LOG_LVL_ERROR);
+    struct client c;
     if (client_init(&c) < 0)
         return TOOL_SYSTEM;
     log_info("%10s %10s %4s   %-21s %s", "State", "Elapsed", "Port", "Remote_Host", "rpc_stat");
+    bool all;
     do {
         uint64_t next = client_deadline(interval_s);
 

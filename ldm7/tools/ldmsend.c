@@ -48,9 +48,9 @@ struct job {
 static void *load(struct job *j, const char *name, struct pq_view *v)
 {
     int fd = open(name, O_RDONLY | O_CLOEXEC);
-    struct stat st;
     void *at = NULL;
 
+    struct stat st;
     if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
         log_error("cannot read \"%s\": %s", name, fd < 0 ? strerror(errno) : "no regular file");
         exit(TOOL_USAGE);
@@ -79,9 +79,9 @@ static void *load(struct job *j, const char *name, struct pq_view *v)
 
 static bool send_all(struct job *j, char **names, int n)
 {
-    struct pq_view v;
     bool ok = push_begin(&j->push, j->feed);
 
+    struct pq_view v;
     for (int i = 0; i < n && ok; i++) {
         void *at = load(j, names[i], &v);
 
@@ -99,10 +99,9 @@ int main(int argc, char **argv)
     struct job j = {.push = {.host = "localhost", .port = LDM_PORT, .timeout_s = 25},
                     .feed = FEEDTYPE_EXP};
     struct push *push = &j.push;
-    bool ok;
-    int opt;
 
     log_init(argc, &argv);
+    int opt;
     while ((opt = getopt_long(argc, argv, "h:P:f:s:t:vxl:", options, NULL)) != -1) {
         switch (opt) {
         case 'h':
@@ -122,7 +121,7 @@ int main(int argc, char **argv)
     gethostname(j.origin, sizeof j.origin - 1);
     if (client_init(&push->c) < 0)
         return TOOL_SYSTEM;
-    ok = send_all(&j, argv + optind, argc - optind);
+    bool ok = send_all(&j, argv + optind, argc - optind);
     if (!ok)
         log_error("%s:%u: %s", push->host, push->port, push->c.why);
     push_end(push);

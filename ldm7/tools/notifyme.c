@@ -58,13 +58,14 @@ struct job {
 
 static void notified(struct job *j, const struct pq_info *info)
 {
-    char line[PRODUCT_LINE_MAX], hex[33] = "";
+    char hex[33] = "";
     bool debug = log_enabled(LOG_LVL_DEBUG);
 
     j->last = *info;
     j->have_last = true;
     if (debug)
         signature_format(&info->signature, hex);
+    char line[PRODUCT_LINE_MAX];
     log_info("%s%s%s%s%s", hex, debug ? " " : "", product_line_format(info, line, sizeof line),
              j->origin ? " " : "", j->origin ? info->origin : "");
 }
@@ -72,7 +73,6 @@ static void notified(struct job *j, const struct pq_info *info)
 static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *args)
 {
     struct job *j = ctx;
-    struct pq_info info;
 
     if (m->prog != LDM_PROGRAM || m->vers != LDM_VERS6 ||
         j->c.peer.out_messages > PEER_OUT_MESSAGES)
@@ -83,6 +83,7 @@ static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *args)
     }
     if (m->proc != LDM6_NOTIFICATION)
         return false;
+    struct pq_info info;
     xin_info(args, &info);
     if (!xin_done(args))
         return false;
@@ -107,13 +108,13 @@ static bool take_reply(struct xin *body, void *arg)
 static bool ask(struct job *j)
 {
     struct ldm_class cls = j->cls;
-    struct pq_signature sig;
-    char text[1024];
 
     if (j->have_last) {
         cls.from = info_time(&j->last);
         class_add_signature(&cls, &j->last.signature);
     }
+    struct pq_signature sig;
+    char text[1024];
     for (int i = 0; i <= RECLASS_MAX; i++) {
         uint32_t xid = peer_call(&j->c.peer, LDM_VERS6, LDM6_NOTIFYME, put_class, &cls);
 
@@ -161,14 +162,12 @@ static int run(struct job *j)
     uint64_t give_up = client_deadline(j->total_s);
 
     while (!j->c.loop.stop) {
-        uint64_t next;
-
         if (session(j))
             give_up = client_deadline(j->total_s);
         if (j->c.loop.stop)
             break;
         log_warn("%s:%u: %s", j->host, j->port, j->c.why);
-        next = client_deadline(PAUSE_S);
+        uint64_t next = client_deadline(PAUSE_S);
         if (next >= give_up) {
             log_error("%s:%u is away: given up after %g s", j->host, j->port, j->total_s);
             return TOOL_SYSTEM;
@@ -187,12 +186,10 @@ int main(int argc, char **argv)
                     .total_s = 300,
                     .cls = {.to = LDM_TIME_END, .n = 1, .specs = {{UINT32_MAX, ".*"}}}};
     double offset_s = 0;
-    struct matcher m;
-    char why[512];
-    int opt, rc;
 
     log_init(argc, &argv);
     log_set_level(LOG_LVL_INFO);
+    int opt;
     while ((opt = getopt_long(argc, argv, "h:P:f:p:o:OT:t:vxl:", options, NULL)) != -1) {
         switch (opt) {
         case 'h':
@@ -216,13 +213,15 @@ int main(int argc, char **argv)
     }
     if (optind < argc)
         tool_usage("found \"%s\"; valid: options only", argv[optind]);
+    struct matcher m;
+    char why[512];
     if (matcher_init(&m, &j.cls, why, sizeof why) < 0)
         tool_usage("--pattern: %s", why);
     matcher_free(&m);
     j.cls.from = wall_time(offset_s);
     if (client_init(&j.c) < 0)
         return TOOL_SYSTEM;
-    rc = run(&j);
+    int rc = run(&j);
     client_end(&j.c);
     return rc;
 }

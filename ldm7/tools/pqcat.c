@@ -63,23 +63,25 @@ struct job {
 /* false: the output can not be written. */
 static bool product(struct job *j, const struct pq_view *v)
 {
-    char line[PRODUCT_LINE_MAX], hex[33], ident[4 * PQ_IDENT_MAX + 1];
-    struct pq_signature found;
     if (!selection_has(&j->wanted, &v->info))
         return true;
     j->products++;
+    char line[PRODUCT_LINE_MAX];
     log_info("%s%s%s", product_line_format(&v->info, line, sizeof line), j->origin ? " " : "",
              j->origin ? v->info.origin : "");
+    struct pq_signature found;
     if ((j->list || j->check) && !digest_of(v->data, v->info.size, &found)) {
         log_error("MD5 is not available");
         exit(TOOL_SYSTEM);
     }
+    char hex[33];
     if (j->check && memcmp(&found, &v->info.signature, sizeof found) != 0) {
         j->differing++;
         log_error("Signature differs: data has %s, %s", signature_format(&found, hex),
                   product_line_format(&v->info, line, sizeof line));
     }
     if (j->list) {
+        char ident[4 * PQ_IDENT_MAX + 1];
         log_escape(ident, sizeof ident, v->info.ident);
         return fprintf(j->out, "%s %u %s\n", signature_format(&found, hex), v->info.size, ident) >
                0;
@@ -117,8 +119,8 @@ static bool follow(struct job *j, double interval_s)
  * tables at one moment. */
 static bool is_sane(const struct job *j, const struct pq_stats *before)
 {
-    struct pq_stats now;
     enum pq_status s = pq_check(j->q);
+    struct pq_stats now;
     pq_get_stats(j->q, &now);
     bool changed = now.inserted != before->inserted || now.evicted != before->evicted ||
                    now.removed != before->removed;
@@ -133,8 +135,8 @@ static bool is_sane(const struct job *j, const struct pq_stats *before)
 
 static uint64_t position_at(struct pq *q, double seconds_ago)
 {
-    struct timeval from;
     uint64_t after = 0;
+    struct timeval from;
     gettimeofday(&from, NULL);
     int64_t us = (int64_t)from.tv_sec * 1000000 + from.tv_usec - (int64_t)(seconds_ago * 1e6);
     from = (struct timeval){.tv_sec = us / 1000000, .tv_usec = us % 1000000};
@@ -147,8 +149,8 @@ static uint64_t position_at(struct pq *q, double seconds_ago)
 /* FILE is written under a temporary name, unless it is a device or a pipe. */
 static FILE *open_output(const char *path, char *tmp, size_t tmp_bytes)
 {
-    struct stat st;
     *tmp = 0;
+    struct stat st;
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
         return fopen(path, "we");
     if (snprintf(tmp, tmp_bytes, "%s.tmp.%ld", path, (long)getpid()) >= (int)tmp_bytes) {
@@ -179,7 +181,6 @@ int main(int argc, char **argv)
     char tmp[4096] = "";
     double interval_s = 0, offset_s = -1;
     bool sanity = false;
-    struct pq_stats before;
     struct job j = {.out = stdout, .wanted = {.feed = FEEDTYPE_ANY}};
     log_init(argc, &argv);
     for (int c; (c = getopt_long(argc, argv, TOOL_SHORT "q:f:p:co:i:sO", options, NULL)) != -1;) {
@@ -209,6 +210,7 @@ int main(int argc, char **argv)
         pq_close(j.q);
         return TOOL_SYSTEM;
     }
+    struct pq_stats before;
     pq_get_stats(j.q, &before);
     if (offset_s >= 0)
         j.after = position_at(j.q, offset_s);

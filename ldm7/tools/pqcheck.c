@@ -41,9 +41,9 @@ static const struct option options[] = {
 static unsigned long long differing(struct pq *q)
 {
     unsigned long long bad = 0;
+    char line[PRODUCT_LINE_MAX];
     struct pq_signature of_data, of_ident;
     struct pq_view v;
-    char line[PRODUCT_LINE_MAX];
     for (uint64_t after = 0; !tool_stop && pq_next(q, after, &v) == PQ_OK;
          after = v.seq, pq_release(q, &v)) {
         if (digest_of(v.data, v.info.size, &of_data) &&
@@ -76,8 +76,6 @@ int main(int argc, char **argv)
     const char *path = NULL;
     bool check = false, force = false;
     int code = TOOL_OK;
-    struct pq *q;
-    struct pq_stats s;
     log_init(argc, &argv);
     for (int c; (c = getopt_long(argc, argv, TOOL_SHORT "q:cF", options, NULL)) != -1;) {
         switch (c) {
@@ -91,6 +89,7 @@ int main(int argc, char **argv)
         tool_usage("unexpected argument \"%s\"", argv[optind]);
     if (!path)
         tool_usage("-q QUEUE is missing");
+    struct pq *q;
     enum pq_status st = pq_open(path, force, &q);
     if (st == PQ_CORRUPT) {
         log_error("\"%s\" is damaged, or no product queue of this version", path);
@@ -99,6 +98,7 @@ int main(int argc, char **argv)
     if (st)
         q = tool_open(path, force); /* says why, unless it can be opened now */
     tool_catch_signals();
+    struct pq_stats s;
     pq_get_stats(q, &s);
     tell_clients(q, &s);
     if (pq_check(q)) {

@@ -55,11 +55,12 @@ static int explain(const char *path, uint64_t data_bytes, uint32_t slots)
 {
     int e = errno;
     char *copy = strdup(path);
-    struct statvfs vfs;
-    char need[32], room[32];
     const char *dir = copy ? dirname(copy) : ".";
+    struct statvfs vfs;
     if (e == ENOSPC && statvfs(dir, &vfs) == 0) {
+        char need[32];
         human(pq_file_bytes(data_bytes, slots), need);
+        char room[32];
         human((uint64_t)vfs.f_bavail * vfs.f_frsize, room);
         log_error(
             "Queue \"%s\" needs %s of disk (%s), but %s are free: choose a smaller -s, or another place",

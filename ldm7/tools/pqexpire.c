@@ -45,10 +45,10 @@ static bool is_older(const struct timeval *t, double age_s, const struct timeval
 static bool expire(struct pq *q, const struct selection *wanted, double age_s)
 {
     unsigned long long products = 0, bytes = 0;
-    struct timeval now;
-    struct pq_view v;
     enum pq_status s = PQ_OK;
+    struct timeval now;
     gettimeofday(&now, NULL);
+    struct pq_view v;
     for (uint64_t after = 0; !s && !tool_stop && (s = pq_next(q, after, &v)) == PQ_OK;
          after = v.seq) {
         struct pq_info info = v.info;
@@ -60,9 +60,9 @@ static bool expire(struct pq *q, const struct selection *wanted, double age_s)
             s = PQ_OK;
             continue;
         }
-        char line[PRODUCT_LINE_MAX];
         products += !s;
         bytes += s ? 0 : info.size;
+        char line[PRODUCT_LINE_MAX];
         if (!s)
             log_info("Expired: %s", product_line_format(&info, line, sizeof line));
     }
@@ -79,7 +79,6 @@ int main(int argc, char **argv)
     const char *queue = NULL;
     double age_h = 1.0833, interval_s = 300;
     struct selection wanted = {.feed = FEEDTYPE_ANY};
-    bool ok;
     log_init(argc, &argv);
     for (int c; (c = getopt_long(argc, argv, TOOL_SHORT "q:a:i:f:p:w", options, NULL)) != -1;) {
         switch (c) {
@@ -96,6 +95,7 @@ int main(int argc, char **argv)
         tool_usage("unexpected argument \"%s\"", argv[optind]);
     struct pq *q = tool_open(queue, true);
     tool_catch_signals();
+    bool ok;
     for (;;) {
         ok = expire(q, &wanted, age_h * 3600);
         if (!ok || interval_s <= 0)

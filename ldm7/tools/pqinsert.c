@@ -100,17 +100,17 @@ struct source {
 /* The signature is made here; tells and counts the product. An exit code. */
 static int finish(struct source *src, struct pq_reservation *r, struct pq_info *info)
 {
-    struct timespec now;
-    char line[PRODUCT_LINE_MAX];
     if (src->sign_ident ? !digest_of(info->ident, strlen(info->ident), &info->signature)
                         : !digest_end(src->digest, &info->signature)) {
         log_error("MD5 is not available");
         pq_discard(src->q, r);
         return NO_MD5;
     }
+    struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     info->creation = (struct timeval){.tv_sec = now.tv_sec, .tv_usec = now.tv_nsec / 1000};
     enum pq_status s = pq_commit(src->q, r, info, 0);
+    char line[PRODUCT_LINE_MAX];
     if (s == PQ_OK) {
         log_info("Inserted: %s", product_line_format(info, line, sizeof line));
         return TOOL_OK;
@@ -185,10 +185,10 @@ static bool name_product(const struct source *src, const char *file, int count,
 static int insert_files(struct source *src, char **paths, int count)
 {
     int code = TOOL_OK;
-    struct stat st;
-    struct pq_stats stats;
     struct pq_info info = src->model;
+    struct pq_stats stats;
     pq_get_stats(src->q, &stats);
+    struct stat st;
     for (int i = 0; i < count; i++) { /* all must be there before the first is inserted */
         int fd = open_input(paths[i], &st);
         if (fd < 0) {
@@ -228,16 +228,16 @@ static int insert_stream(struct source *src, uint64_t most)
 {
     struct pq_info info = src->model;
     struct pq_reservation *r = NULL;
-    uint8_t *data = NULL, one_more;
-    uint64_t have = 0, room = 0, got;
+    uint8_t *data = NULL;
+    uint64_t have = 0, room = 0;
     int code = TOOL_SYSTEM;
-    void *region;
     if (!name_product(src, "STDIN", 1, &info))
         return INPUT;
     if (!digest_begin(src->digest)) {
         log_error("MD5 is not available");
         return NO_MD5;
     }
+    uint64_t got;
     do {
         room = room ? 2 * room : 1 << 16;
         uint8_t *more = realloc(data, room < most ? room : most);
@@ -252,11 +252,13 @@ static int insert_stream(struct source *src, uint64_t most)
         }
         have += got;
     } while (have == room && have < most);
+    uint8_t one_more;
     if (have == most && read(STDIN_FILENO, &one_more, 1) > 0) {
         log_error("standard input has more than %llu bytes", (unsigned long long)most);
         code = INPUT;
         goto done;
     }
+    void *region;
     enum pq_status s = pq_reserve(src->q, NULL, have, &region, &r);
     if (s) {
         log_error("standard input (%llu bytes) can not be inserted: %s", (unsigned long long)have,
@@ -277,18 +279,18 @@ static int insert_stream_straight(struct source *src, uint64_t most)
 {
     struct pq_info info = src->model;
     struct pq_reservation *r = NULL;
-    uint8_t one_more;
     uint64_t have = 0;
-    void *region;
     int code = TOOL_SYSTEM;
     if (!name_product(src, "STDIN", 1, &info))
         return INPUT;
+    void *region;
     enum pq_status s = pq_reserve(src->q, NULL, most, &region, &r);
     if (s) {
         log_error("standard input (%llu bytes) can not be inserted: %s", (unsigned long long)most,
                   pq_strerror(s));
         return s == PQ_BIG ? INPUT : TOOL_SYSTEM;
     }
+    uint8_t one_more;
     if (!digest_begin(src->digest) || !read_into(src, STDIN_FILENO, region, most, &have)) {
         log_error("standard input can not be read: %s", strerror(errno));
     } else if (have == most && read(STDIN_FILENO, &one_more, 1) > 0) {
@@ -304,7 +306,6 @@ static int insert_stream_straight(struct source *src, uint64_t most)
 
 static int insert_all(struct source *src, char **paths, int count, uint64_t stdin_bytes)
 {
-    struct pq_stats stats;
     if (!src->digest) {
         log_error("MD5 is not available");
         return NO_MD5;
@@ -313,6 +314,7 @@ static int insert_all(struct source *src, char **paths, int count, uint64_t stdi
         return insert_files(src, paths, count);
     if (stdin_bytes)
         return insert_stream_straight(src, stdin_bytes);
+    struct pq_stats stats;
     pq_get_stats(src->q, &stats);
     return insert_stream(src, stats.data_bytes < UINT32_MAX ? stats.data_bytes : UINT32_MAX);
 }
@@ -355,12 +357,12 @@ static char *read_trace(const char *path, size_t *bytes)
 
 static int run_trace(const char *queue, const struct replay_options *o, double duration_s)
 {
-    struct trace t;
     size_t bytes;
     char *text = read_trace(o->trace_name, &bytes);
     if (!text)
         return TOOL_USAGE;
     const char *shown = strcmp(o->trace_name, "-") == 0 ? "standard input" : o->trace_name;
+    struct trace t;
     long bad = trace_parse(text, bytes, shown, &t, stderr);
     free(text);
     if (bad)
@@ -394,7 +396,7 @@ int main(int argc, char **argv)
     uint64_t stdin_bytes = 0;
     double duration_s = 0;
     bool files_only = false;
-    char name_buf[NAME_MAX_BYTES + 1], host[PQ_ORIGIN_MAX + 1] = "localhost";
+    char host[PQ_ORIGIN_MAX + 1] = "localhost";
     log_init(argc, &argv);
     for (int c; (c = getopt_long(argc, argv, TOOL_SHORT "q:f:p:s:in:r", options, NULL)) != -1;) {
         switch (c) {
@@ -446,6 +448,7 @@ int main(int argc, char **argv)
     if (o.trace_name) {
         if (optind < argc || files_only)
             tool_usage("FILE, -i, -n, -p and -s do not go with --trace");
+        char name_buf[NAME_MAX_BYTES + 1];
         default_name(o.trace_name, name_buf, sizeof name_buf);
         o.ident = name ? name : name_buf;
         if (!*o.ident || strlen(o.ident) > NAME_MAX_BYTES)

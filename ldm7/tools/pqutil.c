@@ -60,8 +60,8 @@ static bool to_signature(const char *text, struct pq_signature *out)
 /* The product a user names, pinned; else an exit code, after a message. */
 static int find(struct pq *q, const char *text, struct pq_view *v)
 {
-    struct pq_signature sig;
     enum pq_status s;
+    struct pq_signature sig;
     if (to_signature(text, &sig)) {
         s = pq_find(q, &sig, v);
     } else {
@@ -79,10 +79,11 @@ static int find(struct pq *q, const char *text, struct pq_view *v)
 
 static void print_product(const struct pq_view *v)
 {
-    char line[PRODUCT_LINE_MAX], escaped[4 * PRODUCT_LINE_MAX], hex[33],
-        origin[4 * PQ_ORIGIN_MAX + 1];
+    char line[PRODUCT_LINE_MAX], escaped[4 * PRODUCT_LINE_MAX];
     log_escape(escaped, sizeof escaped, product_line_format(&v->info, line, sizeof line));
+    char origin[4 * PQ_ORIGIN_MAX + 1];
     log_escape(origin, sizeof origin, v->info.origin);
+    char hex[33];
     printf("%llu %lld.%06ld %s %s %s\n", (unsigned long long)v->seq, (long long)v->inserted.tv_sec,
            (long)v->inserted.tv_usec, signature_format(&v->info.signature, hex), escaped, origin);
 }

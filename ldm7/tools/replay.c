@@ -176,12 +176,11 @@ static enum pq_status commit_due(struct run *r)
                            .seqno = (uint32_t)r->due,
                            .size = a->size_bytes,
                            .signature = a->sig};
-    struct timespec now;
-    char line[PRODUCT_LINE_MAX];
     snprintf(info.origin, sizeof info.origin, "%s", r->o->origin);
     snprintf(info.ident, sizeof info.ident, "%s.%06zu", r->o->ident, r->due);
     r->last_ns = now_ns();
     double late_ms = (double)(r->last_ns - due_ns(r, r->due)) / 1e6;
+    struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     info.creation = (struct timeval){.tv_sec = now.tv_sec, .tv_usec = now.tv_nsec / 1000};
     enum pq_status s = pq_commit(r->q, a->r, &info, 0);
@@ -190,6 +189,7 @@ static enum pq_status commit_due(struct run *r)
     a->r = NULL;
     r->ahead_bytes -= a->size_bytes;
     r->due++;
+    char line[PRODUCT_LINE_MAX];
     if (s == PQ_DUP) {
         r->duplicates++;
         log_warn("Duplicate product: %s", product_line_format(&info, line, sizeof line));

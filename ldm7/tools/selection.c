@@ -5,8 +5,8 @@
 
 void selection_pattern(struct selection *s, const char *text)
 {
-    char why[512];
     ere_free(s->pattern);
+    char why[512];
     if (ere_compile(&s->pattern, text, false, why, sizeof why) < 0)
         tool_usage("-p: found \"%s\" (%s) ; valid: an extended regular expression", text, why);
 }

@@ -85,8 +85,9 @@ static struct bpf_object *load(const char *bytes, size_t size, unsigned cwnd, bo
     struct bpf_object *object = bpf_object__open_mem(bytes, size, &options);
     if (!object)
         return NULL;
-    struct bpf_map *operations = NULL, *map;
+    struct bpf_map *operations = NULL;
     bool set = false;
+    struct bpf_map *map;
     bpf_object__for_each_map(map, object)
     {
         size_t length = 0;

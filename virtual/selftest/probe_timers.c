@@ -110,7 +110,6 @@ static void timeouts(void)
         die("epoll_create1");
     for (size_t i = 0; i < sizeof asked_ns / sizeof *asked_ns; i++) {
         struct timeval limit = to_timeval(asked_ns[i]);
-        struct epoll_event event;
         int64_t began = now_ns();
 
         if (poll(NULL, 0, (int)(asked_ns[i] / NS_PER_MS)) != 0)
@@ -123,6 +122,7 @@ static void timeouts(void)
         say("select", asked_ns[i], now_ns() - began);
 
         began = now_ns();
+        struct epoll_event event;
         if (epoll_wait(epoll, &event, 1, (int)(asked_ns[i] / NS_PER_MS)) != 0)
             die("epoll_wait");
         say("epoll_wait", asked_ns[i], now_ns() - began);
@@ -134,17 +134,16 @@ static void receive_timeouts(void)
 {
     static const int64_t asked_ns[] = {40 * NS_PER_MS, 200 * NS_PER_MS, NS_PER_S};
     const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    char byte;
 
     if (fd < 0)
         die("socket");
+    char byte;
     for (size_t i = 0; i < sizeof asked_ns / sizeof *asked_ns; i++) {
         const struct timeval limit = to_timeval(asked_ns[i]);
-        int64_t began;
 
         if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0)
             die("SO_RCVTIMEO");
-        began = now_ns();
+        int64_t began = now_ns();
         if (recv(fd, &byte, 1, 0) != -1 || errno != EAGAIN)
             die("recv");
         say("SO_RCVTIMEO", asked_ns[i], now_ns() - began);
@@ -158,14 +157,14 @@ static void timer_descriptors(void)
     const struct itimerspec once = {.it_value = to_timespec(50 * NS_PER_MS)};
     const struct itimerspec often = {.it_value = to_timespec(10 * NS_PER_MS),
                                      .it_interval = to_timespec(10 * NS_PER_MS)};
-    uint64_t expired, count = 0;
-    int64_t began;
+    uint64_t count = 0;
 
     if (fd < 0)
         die("timerfd_create");
-    began = now_ns();
+    int64_t began = now_ns();
     if (timerfd_settime(fd, 0, &once, NULL) != 0)
         die("timerfd_settime");
+    uint64_t expired;
     if (read(fd, &expired, sizeof expired) != sizeof expired)
         die("read of a timerfd");
     say("timerfd", 50 * NS_PER_MS, now_ns() - began);
@@ -190,19 +189,18 @@ static void interval_timers(void)
     const struct itimerval never = {.it_value = {0}};
     const struct itimerspec posix = {.it_value = to_timespec(50 * NS_PER_MS)};
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM};
-    sigset_t set, old;
-    timer_t timer;
-    int64_t began;
-    int signal_number;
 
+    sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGALRM);
+    sigset_t old;
     if (sigprocmask(SIG_BLOCK, &set, &old) != 0)
         die("sigprocmask");
 
-    began = now_ns();
+    int64_t began = now_ns();
     if (setitimer(ITIMER_REAL, &once, NULL) != 0)
         die("setitimer");
+    int signal_number;
     if (sigwait(&set, &signal_number) != 0)
         die("sigwait");
     say("setitimer", 50 * NS_PER_MS, now_ns() - began);
@@ -217,6 +215,7 @@ static void interval_timers(void)
     if (setitimer(ITIMER_REAL, &never, NULL) != 0)
         die("setitimer");
 
+    timer_t timer;
     if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0)
         die("timer_create");
     began = now_ns();
@@ -242,13 +241,13 @@ static void spinning(void)
 {
     const struct sigaction action = {.sa_handler = on_alarm};
     const struct itimerval once = {.it_value = to_timeval(2 * NS_PER_MS)};
-    int64_t began, now;
 
     if (sigaction(SIGALRM, &action, NULL) != 0)
         die("sigaction");
-    began = now_ns();
+    int64_t began = now_ns();
     if (setitimer(ITIMER_REAL, &once, NULL) != 0)
         die("setitimer");
+    int64_t now;
     do
         now = now_ns();
     while (now < began + 5 * NS_PER_MS);
@@ -260,15 +259,15 @@ static void spinning(void)
 static void charges(void)
 {
     volatile uint32_t work = 1;
-    char byte;
-    int64_t began = now_ns(), ended;
+    int64_t began = now_ns();
 
     for (int i = 0; i < 999; i++)
         (void)now_ns();
-    ended = now_ns();
+    int64_t ended = now_ns();
     say("clock-read", 1, (ended - began) / 1000);
 
     began = now_ns();
+    char byte;
     for (int i = 0; i < 1000; i++)
         if (read(-1, &byte, 1) != -1)
             die("read of no descriptor succeeded");
@@ -305,9 +304,8 @@ static void clocks(void)
 
 int main(void)
 {
-    struct timespec tick;
-
     setvbuf(stdout, NULL, _IOLBF, 0);
+    struct timespec tick;
     if (clock_getres(CLOCK_MONOTONIC_COARSE, &tick) != 0)
         die("clock_getres");
     say("tick", 0, tick.tv_sec * NS_PER_S + tick.tv_nsec);

@@ -50,11 +50,9 @@ static int usage(void)
 
 static long long number(const char *text, long long least, long long most)
 {
-    char *end;
-    long long value;
-
     errno = 0;
-    value = strtoll(text, &end, 10);
+    char *end;
+    long long value = strtoll(text, &end, 10);
     if (end == text || *end != '\0' || errno != 0 || value < least || value > most) {
         fprintf(stderr, "selftest-udp: found '%s'; valid: %lld to %lld\n", text, least, most);
         exit(2);
@@ -99,15 +97,14 @@ static int send_all(char **argv)
     const int64_t interval_ns = number(argv[4], 0, 10 * NS_PER_S);
     const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     char bytes[65507] = {0};
-    int64_t began;
-    long long i;
 
     to.sin_port = htons((uint16_t)number(argv[1], 1, 65535));
     to.sin_addr = address(argv[0]);
     if (fd < 0)
         die("socket");
     enlarge(fd, SO_SNDBUFFORCE);
-    began = clock_ns(CLOCK_MONOTONIC);
+    int64_t began = clock_ns(CLOCK_MONOTONIC);
+    long long i;
     for (i = 0; i < count && !stop_asked; i++) {
         struct stamp stamp = {.sequence = (uint64_t)i};
 

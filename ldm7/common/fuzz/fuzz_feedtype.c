@@ -10,17 +10,19 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    char *text = calloc(bytes + 1, 1), canonical[FEEDTYPE_TEXT_MAX], err[200] = "";
-    uint32_t feed, again;
+    char *text = calloc(bytes + 1, 1), err[200] = "";
     if (!text)
         abort();
     memcpy(text, data, bytes);
+    uint32_t feed;
     if (!feedtype_parse(text, &feed, err, sizeof err)) {
         if (!*err)
             abort();
     } else {
+        char canonical[FEEDTYPE_TEXT_MAX];
         feedtype_format(feed, canonical, sizeof canonical);
         /* Bit 31 has no name, so its text is for reading only. */
+        uint32_t again;
         if (!strstr(canonical, "0x80000000") &&
             (!feedtype_parse(canonical, &again, err, sizeof err) || again != feed))
             abort();

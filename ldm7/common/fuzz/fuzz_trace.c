@@ -9,12 +9,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    struct trace t;
     char *errors = NULL;
     size_t n = 0;
     FILE *f = open_memstream(&errors, &n);
     if (!f)
         abort();
+    struct trace t;
     long bad = trace_parse((const char *)data, bytes, "f", &t, f);
     fclose(f);
     if (bad < 0 || (bad > 0) != (n > 0) || (bad > 0) != (t.count == 0))

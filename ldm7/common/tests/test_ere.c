@@ -89,10 +89,10 @@ static void groups(void **state)
         {"(a)?b", "b", {"b", NULL}},
         {"\\((.)\\)", "(z)", {"(z)", "z"}},
     };
-    struct ere_span spans[4];
-    struct ere *re;
 
     (void)state;
+    struct ere_span spans[4];
+    struct ere *re;
     for (size_t i = 0; i < sizeof t / sizeof t[0]; i++) {
         memset(spans, 0, sizeof spans);
         assert_int_equal(ere_compile_groups(&re, t[i].pattern, err, sizeof err), 0);
@@ -120,9 +120,8 @@ static void groups(void **state)
 
 static void case_ignored(void **state)
 {
-    struct ere *re;
-
     (void)state;
+    struct ere *re;
     assert_int_equal(ere_compile(&re, "^Host\\.[A-Z]$", true, err, sizeof err), 0);
     assert_int_equal(ere_match(re, "hOST.q"), ERE_YES);
     ere_free(re);
@@ -168,10 +167,9 @@ static void refused(void **state)
         "((((a{1,100}){1,100}){1,100}){1,100}){1,100}",
         "(((a{1,1000}){1,1000}){1,1000})",
     };
-    char longest[ERE_BYTES_MAX + 2];
-    struct ere *re;
 
     (void)state;
+    struct ere *re;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         *err = '\0';
         if (ere_compile(&re, bad[i], false, err, sizeof err) == 0)
@@ -179,6 +177,7 @@ static void refused(void **state)
         assert_null(re);
         assert_non_null(strstr(err, bad[i]));
     }
+    char longest[ERE_BYTES_MAX + 2];
     memset(longest, 'a', sizeof longest);
     longest[ERE_BYTES_MAX + 1] = '\0';
     assert_int_equal(ere_compile(&re, longest, false, err, sizeof err), -1);
@@ -188,11 +187,11 @@ static void refused(void **state)
 
 static size_t lines_with(const char *path, const char *word)
 {
-    char line[LOG_LINE_MAX];
     FILE *f = fopen(path, "r");
     size_t n = 0;
 
     assert_non_null(f);
+    char line[LOG_LINE_MAX];
     while (fgets(line, sizeof line, f))
         n += strstr(line, word) ? 1 : 0;
     fclose(f);
@@ -209,12 +208,13 @@ static void exponential(void **state)
                                        "(x|xx)+[yz]",
                                        "((x{1,9}){1,9}){1,9}[yz]",
                                        "^(([a-z])+.)+[A-Z]([a-z])+$"};
-    char path[] = "/tmp/test_ere.XXXXXX", text[ERE_BYTES_MAX + 1];
+    char path[] = "/tmp/test_ere.XXXXXX";
     int fd = mkstemp(path);
 
     (void)state;
     assert_true(fd >= 0);
     close(fd);
+    char text[ERE_BYTES_MAX + 1];
     memset(text, 'x', sizeof text);
     text[ERE_BYTES_MAX] = '\0';
     assert_int_equal(log_set_destination(path), 0);
@@ -239,9 +239,9 @@ static void exponential(void **state)
 static void limit_is_ours(void **state)
 {
     struct ere *re = compiled("^.*x.*x.*[yz]$");
-    char text[ERE_BYTES_MAX + 1];
 
     (void)state;
+    char text[ERE_BYTES_MAX + 1];
     memset(text, 'x', sizeof text);
     text[ERE_BYTES_MAX] = '\0';
     assert_int_equal(ere_match(re, text), ERE_LIMIT);
@@ -253,9 +253,9 @@ static void honest(void **state)
 {
     static const char *const good[] = {"^.*x.*[yz]$", "^.*[.].*[.].*[yz]$", "([a-z]+[.])*x+$",
                                        "^(x|[.])*$"};
-    char text[ERE_BYTES_MAX + 1];
 
     (void)state;
+    char text[ERE_BYTES_MAX + 1];
     for (size_t b = 0; b < ERE_BYTES_MAX; b++)
         text[b] = b % 16 == 7 ? '.' : 'x';
     text[ERE_BYTES_MAX] = '\0';

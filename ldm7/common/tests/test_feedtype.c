@@ -86,10 +86,10 @@ static void test_whole_table(void **state)
         {0x40000000, "EXP FT30"},
         {0xffffffff, "ANY"},
     };
-    char names[64], *rest, err[300];
-    uint32_t f;
 
     (void)state;
+    char names[64], *rest, err[300];
+    uint32_t f;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         snprintf(names, sizeof names, "%s", table[i].names);
         for (char *n = strtok_r(names, " ", &rest); n; n = strtok_r(NULL, " ", &rest))
@@ -130,10 +130,10 @@ static void test_errors_quote_the_text(void **state)
             fail_msg("\"%s\" gives: %s", bad[i].text, err);
     }
     char deep[2001];
-    char err[300];
-    uint32_t f;
     memset(deep, '(', 2000);
     deep[2000] = 0;
+    char err[300];
+    uint32_t f;
     assert_false(feedtype_parse(deep, &f, err, sizeof err));
 }
 
@@ -152,10 +152,10 @@ static void test_format(void **state)
     assert_string_equal(t + strlen(t) - 17, "|SPARE|0x80000000");
     /* The longest: no two bits that make a set. It must fit, and come back. */
     uint32_t sparse = 0xFFFFFFFFu & ~(0x40000000u | 0x400000u | 0x40u | 0x800u | 0x1u | 0x8u);
-    char err[300];
-    uint32_t f;
     feedtype_format(sparse & 0x7FFFFFFF, t, sizeof t);
     assert_true(strlen(t) < sizeof t - 12);
+    char err[300];
+    uint32_t f;
     assert_true(feedtype_parse(t, &f, err, sizeof err));
     assert_int_equal(f, sparse & 0x7FFFFFFF);
     char small[4];

@@ -46,9 +46,9 @@ static void assert_matches(const char *text, const char *ere)
 static void test_line(void **state)
 {
     (void)state;
-    char ere[200];
     clear();
     log_note("Received: {delay: %.6f s}", 0.001701);
+    char ere[200];
     snprintf(
         ere, sizeof ere,
         "^20[0-9]{6}T[0-9]{6}\\.[0-9]{6}Z test_log\\[%d\\]   test_log.c:test_line:[0-9]+   NOTE Received: "
@@ -126,11 +126,11 @@ static void test_lines_of_processes_do_not_mix(void **state)
 {
     (void)state;
     enum { CHILDREN = 4, LINES = 300 };
-    pid_t pid[CHILDREN];
-    char filler[1500];
     clear();
+    char filler[1500];
     memset(filler, 'x', sizeof filler - 1);
     filler[sizeof filler - 1] = 0;
+    pid_t pid[CHILDREN];
     for (int c = 0; c < CHILDREN; c++)
         if ((pid[c] = fork()) == 0) {
             for (int i = 0; i < LINES; i++)
@@ -189,13 +189,14 @@ static void read_proc(const char *what, char *out, size_t bytes)
 /* In a child that runs this program again with arguments, since the name is overwritten. */
 static int show_renamed(int argc, char **argv)
 {
-    char text[400], comm[64];
     const char *kept = argv[2];
     log_init(argc, &argv);
     if (strcmp(log_prog(), "test_log") != 0)
         return 2;
     log_set_prog("mldm");
+    char text[400];
     read_proc("/proc/self/cmdline", text, sizeof text);
+    char comm[64];
     read_proc("/proc/self/comm", comm, sizeof comm);
     if (strcmp(text, "mldm --rename -q queue") != 0 || strcmp(comm, "mldm") != 0 ||
         strcmp(log_prog(), "mldm") != 0)
@@ -226,9 +227,9 @@ static void test_names_in_ps(void **state)
 static void test_product_line(void **state)
 {
     (void)state;
-    char line[PRODUCT_LINE_MAX];
     struct pq_info i = {
         .creation = {1795217967, 931833}, .feedtype = 0x40000000, .size = 120000, .ident = "t7.2"};
+    char line[PRODUCT_LINE_MAX];
     assert_string_equal(product_line_format(&i, line, sizeof line),
                         "    120000 20261120233927.931833 EXP 000  t7.2");
     i.size = 4294967295u;
@@ -243,8 +244,8 @@ static void test_product_line(void **state)
     product_line_format(&i, line, sizeof line);
     assert_int_equal(line[strlen(line) - 1], 'i');
     assert_true(strlen(line) < sizeof line - 1);
-    char hex[33];
     struct pq_signature sig = {{0, 1, 0xab, 0xff}};
+    char hex[33];
     assert_string_equal(signature_format(&sig, hex), "0001abff000000000000000000000000");
 }
 

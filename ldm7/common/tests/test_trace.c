@@ -68,9 +68,9 @@ static void test_calendar(void **state)
                 {"20261120233918.000", 1795217958}, {"21000301000000.000", INT64_C(4107542400)}};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         char text[64];
+        snprintf(text, sizeof text, "5 %s\n", good[i].time);
         struct trace t;
         long bad;
-        snprintf(text, sizeof text, "5 %s\n", good[i].time);
         free(errors_of(text, strlen(text), &t, &bad));
         assert_int_equal(bad, 0);
         assert_int_equal(t.entries[0].time_ms, good[i].s * 1000);
@@ -83,9 +83,9 @@ static void test_calendar(void **state)
         "20150615000000,009", "2015061500000a.009", "20150615000000.0099"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char text[64];
+        snprintf(text, sizeof text, "5 %s\n", wrong[i]);
         struct trace t;
         long bad;
-        snprintf(text, sizeof text, "5 %s\n", wrong[i]);
         free(errors_of(text, strlen(text), &t, &bad));
         assert_int_equal(bad, 1);
         assert_null(t.entries);
@@ -171,11 +171,12 @@ static void test_noise_is_splitmix64(void **state)
     static const uint64_t want[] = {UINT64_C(6457827717110365317), UINT64_C(3203168211198807973),
                                     UINT64_C(9817491932198370423), UINT64_C(4593380528125082431),
                                     UINT64_C(16408922859458223821)};
-    uint8_t bytes[40], piece[40];
+    uint8_t bytes[40];
     noise_fill(1234567, 0, bytes, sizeof bytes);
     for (size_t i = 0; i < 40; i++)
         assert_int_equal(bytes[i], want[i / 8] >> (i % 8 * 8) & 0xff);
     /* in pieces, and with an end that is no multiple of 8 */
+    uint8_t piece[40];
     noise_fill(1234567, 0, piece, 16);
     noise_fill(1234567, 16, piece + 16, 21);
     assert_memory_equal(piece, bytes, 37);

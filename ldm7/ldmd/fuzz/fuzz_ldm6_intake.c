@@ -23,11 +23,10 @@ static void require(bool ok)
 
 static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *x)
 {
-    struct pq_info info;
-
     (void)ctx;
     if (m->proc != LDM6_COMINGSOON)
         return true;
+    struct pq_info info;
     xin_info(x, &info);
     xin_u32(x);
     if (!xin_done(x))
@@ -76,7 +75,7 @@ static void on_abort(void *ctx)
 
 static void open_once(void)
 {
-    char path[] = "/tmp/fuzz-ldm6-XXXXXX", why[128];
+    char path[] = "/tmp/fuzz-ldm6-XXXXXX";
     struct ldm_class c = {.to = LDM_TIME_END, .n = 1, .specs = {{0xffffffff, "^[^x]"}}};
     int fd = mkstemp(path);
 
@@ -86,6 +85,7 @@ static void open_once(void)
     unlink(path);
     log_set_level(LOG_LVL_ERROR);
     in = (struct intake){.queue = queue, .from = "fuzz.example.org", .max_latency_s = 1e9};
+    char why[128];
     require(intake_class(&in, &c, why, sizeof why) == 0);
 }
 
@@ -94,21 +94,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const size_t pieces[] = {1, 7, 1000, SIZE_MAX};
     struct rpc_sink sink = {NULL, on_call, on_reply, on_begin, on_end, on_abort, on_block};
     static struct rpc_stream stream;
-    struct pq_stats st;
-    size_t piece, k;
 
     if (!queue)
         open_once();
     if (size == 0)
         return 0;
-    piece = pieces[data[0] & 3];
+    size_t piece = pieces[data[0] & 3];
     rpc_stream_init(&stream, &sink);
+    size_t k;
     for (size_t i = 1; i < size; i += k) {
         size_t max;
         uint8_t *to = rpc_stream_direct(&stream, &max);
-        int rc;
 
         k = size - i < piece ? size - i : piece;
+        int rc;
         if (to && data[0] & 4) {
             k = k < max ? k : max;
             memcpy(to, data + i, k);
@@ -122,6 +121,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rpc_stream_end(&stream);
     intake_abort(&in);
     require(pq_check(queue) == PQ_OK);
+    struct pq_stats st;
     pq_get_stats(queue, &st);
     require(st.reserved_slots == 0); /* whatever came, nothing is held back */
     return 0;

@@ -23,13 +23,12 @@ static void require(bool ok)
 
 static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *x)
 {
+    (void)ctx;
     struct ldm_class c;
     struct ldm7_subscription s;
     struct ldm7_backlog b;
     struct pq_info info;
     char text[256];
-
-    (void)ctx;
     switch (m->proc) {
     case LDM6_FEEDME:
         xin_class(x, &c);
@@ -51,10 +50,9 @@ static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *x)
 
 static bool on_reply(void *ctx, const struct rpc_msg *m, struct xin *x)
 {
+    (void)ctx;
     struct ldm7_reply r;
     struct ldm6_reply r6;
-
-    (void)ctx;
     if (m->xid & 1)
         xin_subscription_reply(x, &r);
     else
@@ -114,18 +112,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct rpc_sink client = {&s, on_call, on_reply, on_begin, on_end, on_abort, on_block};
     struct rpc_sink server = {&s, on_call, on_reply, NULL, NULL, NULL, NULL};
     static struct rpc_stream stream;
-    size_t piece, k;
 
     if (size == 0)
         return 0;
-    piece = pieces[data[0] >> 1 & 3];
+    size_t piece = pieces[data[0] >> 1 & 3];
     rpc_stream_init(&stream, data[0] & 1 ? &client : &server);
+    size_t k;
     for (size_t i = 1; i < size; i += k) {
         size_t max;
         uint8_t *to = rpc_stream_direct(&stream, &max);
-        int rc;
 
         k = size - i < piece ? size - i : piece;
+        int rc;
         if (to && data[0] & 8) {
             k = k < max ? k : max;
             memcpy(to, data + i, k);

@@ -40,7 +40,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                             .verdict = verdict};
     struct path_endpoint leaf = {"s", 3, 4};
     struct pathservice *p = pathservice_new(&c, 0);
-    struct path_request r;
     unsigned status = size > 0 ? codes[data[0] % (sizeof codes / sizeof codes[0])] : 0;
     const char *body = size > 0 ? (const char *)data + 1 : "";
     size_t n = size > 0 ? size - 1 : 0;
@@ -48,6 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     log_set_level(LOG_LVL_ERROR);
     told = 0;
+    struct path_request r;
     if (!p || !pathservice_want(p, &leaf, p, 0) || !pathservice_request(p, 0, &r))
         abort();
     if (!first) {

@@ -31,16 +31,14 @@ static void unique_inside(void **state)
 {
     struct addresses *a = subnet("10.9.8.3", 28);
     bool seen[16] = {false};
-    struct in_addr got;
-    char key[8];
 
     (void)state;
+    struct in_addr got;
+    char key[8];
     for (int i = 0; i < 13; i++) {
-        uint32_t host;
-
         snprintf(key, sizeof key, "k%d", i);
         assert_true(addresses_take(a, key, &got));
-        host = ntohl(got.s_addr) - 0x0a090800u;
+        uint32_t host = ntohl(got.s_addr) - 0x0a090800u;
         assert_true(host >= 1 && host <= 14 && host != 3 && !seen[host]);
         seen[host] = true;
     }
@@ -51,15 +49,16 @@ static void unique_inside(void **state)
 static void released_and_sticky(void **state)
 {
     struct addresses *a = subnet("10.9.8.1", 29); /* .2 to .6 */
-    struct in_addr at[5], again;
-    char key[8];
 
     (void)state;
+    struct in_addr at[5];
+    char key[8];
     for (int i = 0; i < 5; i++) {
         snprintf(key, sizeof key, "k%d", i);
         assert_true(addresses_take(a, key, &at[i]));
     }
     addresses_give_back(a, at[2]);
+    struct in_addr again;
     assert_true(addresses_take(a, "k2", &again));
     assert_int_equal(again.s_addr, at[2].s_addr);
     assert_false(addresses_take(a, "new", &again));
@@ -82,10 +81,11 @@ static void released_and_sticky(void **state)
 static void same_after_restart(void **state)
 {
     struct addresses *a = subnet("10.0.0.1", 16), *b = subnet("10.0.0.1", 16);
-    struct in_addr x, y;
 
     (void)state;
+    struct in_addr y;
     assert_true(addresses_take(b, "somebody else", &y));
+    struct in_addr x;
     assert_true(addresses_take(a, "10.1.1.1 sw p 5", &x));
     assert_true(addresses_take(b, "10.1.1.1 sw p 5", &y));
     assert_int_equal(x.s_addr, y.s_addr);
@@ -98,10 +98,10 @@ static void edges(void **state)
     static const struct {
         unsigned prefix_len, n;
     } cases[] = {{0, 0}, {32, 0}, {31, 1}, {30, 1}};
-    struct in_addr got;
-    char key[16];
 
     (void)state;
+    struct in_addr got;
+    char key[16];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct addresses *a = subnet("192.0.2.1", cases[i].prefix_len);
         unsigned n = 0;
@@ -121,17 +121,19 @@ static void edges(void **state)
 static void bounded(void **state)
 {
     struct addresses *a = subnet("10.0.0.1", 8);
-    struct in_addr stays, again, got;
-    char key[32];
 
     (void)state;
+    struct in_addr stays;
     assert_true(addresses_take(a, "stays", &stays));
+    struct in_addr got;
+    char key[32];
     for (unsigned i = 0; i < 3 * ADDRESSES_REMEMBERED; i++) {
         snprintf(key, sizeof key, "k%u", i);
         assert_true(addresses_take(a, key, &got));
         assert_int_not_equal(got.s_addr, stays.s_addr);
         addresses_give_back(a, got);
     }
+    struct in_addr again;
     assert_true(addresses_take(a, "stays", &again));
     assert_int_equal(again.s_addr, stays.s_addr);
     addresses_free(a);

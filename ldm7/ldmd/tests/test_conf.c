@@ -14,23 +14,18 @@ static size_t messages_len;
 
 static int parse(struct conf *c, const char *text)
 {
-    FILE *f;
-    int rc;
-
     free(messages);
     messages = NULL;
-    f = open_memstream(&messages, &messages_len);
-    rc = conf_parse(c, "test.conf", text, strlen(text), f);
+    FILE *f = open_memstream(&messages, &messages_len);
+    int rc = conf_parse(c, "test.conf", text, strlen(text), f);
     fclose(f);
     return rc;
 }
 
 static void every_keyword(void **state)
 {
-    struct conf c;
-    char ip[32];
-
     (void)state;
+    struct conf c;
     assert_int_equal(
         parse(
             &c,
@@ -66,6 +61,7 @@ static void every_keyword(void **state)
     assert_int_equal(c.naccepts, 1);
     assert_int_equal(c.multicasts[0].feed, 0x00800000);
     assert_int_equal(ntohs(c.multicasts[0].group.sin_port), 38800);
+    char ip[32];
     assert_string_equal(inet_ntop(AF_INET, &c.multicasts[0].fmtp_addr, ip, sizeof ip), "10.1.0.1");
     assert_int_equal(c.multicasts[0].fmtp_port, 4000);
     assert_int_equal(c.multicasts[0].subnet_len, 24);
@@ -101,9 +97,8 @@ static void every_keyword(void **state)
 
 static void defaults(void **state)
 {
-    struct conf c;
-
     (void)state;
+    struct conf c;
     assert_int_equal(parse(&c, ""), 0);
     assert_int_equal(c.set.fmtp_layout, 2021);
     assert_true(c.set.f_snd == 5000 && c.set.f_rcv == 20); /* mpup-ldm7 Table II */
@@ -155,15 +150,16 @@ static void all_errors_at_once(void **state)
         {"EXEC \"open", "EXEC"},
         {"INCLUDE other.conf", "other.conf"},
     };
-    char text[8192] = "", want[256];
+    char text[8192] = "";
     size_t n = sizeof bad / sizeof bad[0];
-    struct conf c;
 
     (void)state;
     for (size_t i = 0; i < n; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s\n", bad[i].line);
+    struct conf c;
     assert_int_equal(parse(&c, text), -1);
     assert_int_equal(c.nerrors, n);
+    char want[256];
     for (size_t i = 0; i < n; i++) {
         snprintf(want, sizeof want, "test.conf:%zu: found \"%s\"", i + 1, bad[i].found);
         if (!strstr(messages, want))
@@ -174,9 +170,8 @@ static void all_errors_at_once(void **state)
 
 static void overlapping_multicast(void **state)
 {
-    struct conf c;
-
     (void)state;
+    struct conf c;
     assert_int_equal(parse(&c, "MULTICAST ANY 224.0.0.1 10.1.0.1 24 0 s p\n"
                                "MULTICAST EXP 224.0.0.2 10.1.0.1 24 0 s p\n"),
                      -1);
@@ -187,9 +182,8 @@ static void overlapping_multicast(void **state)
 /* The same REQUEST twice is a mistake; the same feed from two hosts is redundancy. */
 static void overlapping_requests(void **state)
 {
-    struct conf c;
-
     (void)state;
+    struct conf c;
     assert_int_equal(parse(&c, "REQUEST ANY .* a.example\nREQUEST ANY .* b.example\n"
                                "REQUEST NGRID .* a.example\nREQUEST ANY x a.example\n"
                                "REQUEST ANY .* a.example:3880\n"),
@@ -212,20 +206,21 @@ static void overlapping_requests(void **state)
 
 static void includes(void **state)
 {
-    char dir[] = "/tmp/ldmd-conf-XXXXXX", a[64], b[64];
-    struct conf c;
-    FILE *f;
+    char dir[] = "/tmp/ldmd-conf-XXXXXX";
 
     (void)state;
     assert_non_null(mkdtemp(dir));
+    char a[64];
     snprintf(a, sizeof a, "%s/a.conf", dir);
+    char b[64];
     snprintf(b, sizeof b, "%s/b.conf", dir);
-    f = fopen(a, "w");
+    FILE *f = fopen(a, "w");
     fputs("INCLUDE b.conf\nALLOW EXP .*\n", f);
     fclose(f);
     f = fopen(b, "w");
     fputs("ALLOW NGRID .*\n", f);
     fclose(f);
+    struct conf c;
     assert_int_equal(conf_load(&c, a, NULL), 0);
     assert_int_equal(c.nallows, 2);
     conf_free(&c);
@@ -260,11 +255,11 @@ static void includes(void **state)
 
 static void allow(void **state)
 {
-    struct conf c;
     const char *ten[] = {"10.0.0.7"}, *other[] = {"192.168.1.1", "host.Example.org"};
     struct pq_info info = {.feedtype = 0x00800000, .ident = "keep.this"};
 
     (void)state;
+    struct conf c;
     assert_int_equal(
         parse(&c, "ALLOW NGRID ^10\\. ^keep secret\nALLOW EXP|NGRID \\.example\\.org$\n"), 0);
     assert_int_equal(conf_allowed(&c, 0xffffffff, ten, 1), 0x00800000);
@@ -282,14 +277,15 @@ static void allow(void **state)
 
 static void accepted(void **state)
 {
-    struct conf c;
     const char *ten[] = {"10.0.0.7"}, *other[] = {"192.168.1.1"};
-    struct ldm_class offer = {.from = {5, 6}, .to = LDM_TIME_END, .n = 2}, got;
+    struct ldm_class offer = {.from = {5, 6}, .to = LDM_TIME_END, .n = 2};
 
     (void)state;
     offer.specs[0] = (struct ldm_spec){0x40800000, "^mine"};
     offer.specs[1] = (struct ldm_spec){0x00000001, ".*"};
+    struct conf c;
     assert_int_equal(parse(&c, "ACCEPT EXP .* ^10\\.\nACCEPT PPS|DDS ^p ^10\\.\n"), 0);
+    struct ldm_class got;
     conf_accepted(&c, &offer, ten, 1, &got);
     assert_int_equal(got.from.sec, 5);
     assert_int_equal(got.n, 2);
@@ -304,11 +300,10 @@ static void accepted(void **state)
 
 static void redundant_requests(void **state)
 {
-    struct conf c;
-    size_t place;
-
     (void)state;
+    struct conf c;
     assert_int_equal(parse(&c, "REQUEST EXP .* a\nREQUEST EXP x b\nREQUEST EXP .* c\n"), 0);
+    size_t place;
     assert_int_equal(conf_redundant(&c, &c.requests[0], &place), 2);
     assert_int_equal(place, 0);
     assert_int_equal(conf_redundant(&c, &c.requests[1], &place), 1);
@@ -322,18 +317,19 @@ static void matching(void **state)
 {
     struct ldm_class cls = {.from = {1000, 0}, .to = LDM_TIME_END, .n = 2};
     struct pq_info info = {.creation = {1000, 0}, .feedtype = 0x40000000, .ident = "grid.042"};
-    struct pq_signature sig = {{1, 2, 0xab}}, got;
-    struct matcher m;
-    char err[256];
+    struct pq_signature sig = {{1, 2, 0xab}};
 
     (void)state;
     cls.specs[0] = (struct ldm_spec){0x40000000, "^grid\\.[0-9]+$"};
     cls.specs[1] = (struct ldm_spec){0x1, ".*"};
     assert_true(class_add_signature(&cls, &sig));
     assert_string_equal(cls.specs[2].pattern, "SIG=0102ab00000000000000000000000000");
+    struct pq_signature got;
     assert_true(class_take_signature(&cls, &got));
     assert_memory_equal(&got, &sig, sizeof sig);
     assert_int_equal(cls.n, 2);
+    struct matcher m;
+    char err[256];
     assert_int_equal(matcher_init(&m, &cls, err, sizeof err), 0);
     assert_true(matcher_wants(&m, &info));
     info.creation.tv_sec = 999;
@@ -355,10 +351,10 @@ static void hostile_patterns(void **state)
                                       "[",      "a{99999999999}"};
     static const char *const good[] = {".*",        ".*x",   "a{10}b{10}", "\\.",
                                        "x\\{99999", "^a|b$", ".*|a"};
-    struct ere *re;
-    char err[512];
 
     (void)state;
+    struct ere *re;
+    char err[512];
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(ere_compile(&re, bad[i], false, err, sizeof err), -1);
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
@@ -387,10 +383,9 @@ static void path_service(void **state)
                                       "fmtp.ttl 3 NGRID",
                                       "path.rate_bps 5 NOSUCH",
                                       "path.rate_bps x NGRID"};
-    struct conf c;
-    char name[CONF_PATH_NAME], line[256];
 
     (void)state;
+    struct conf c;
     assert_int_equal(
         parse(&c,
               "MULTICAST NGRID|EXP 224.0.1.9 10.1.0.1 24 101 newy 3\n"
@@ -417,10 +412,12 @@ static void path_service(void **state)
     assert_int_equal(c.receives[0].r_mc_bps, 5000000);
     assert_true(conf_has_path(&c, &c.multicasts[0]));
     assert_false(conf_has_path(&c, &c.multicasts[2]));
+    char name[CONF_PATH_NAME];
     assert_string_equal(conf_path_name(&c.set, 0x40800000, name), "ldm.EXP-NGRID-1");
     assert_string_equal(conf_path_name(&c.set, 0x12345678, name),
                         "ldm.0x12345678-1"); /* too long */
     conf_free(&c);
+    char line[256];
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         snprintf(line, sizeof line, "SET %s\n", bad[i]);
         assert_int_equal(parse(&c, line), -1);

@@ -32,7 +32,7 @@ static void both_ends(void **state)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof at;
-    int listener = socket(AF_INET, SOCK_STREAM, 0), out, in;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
 
     (void)state;
     assert_int_equal(congestion_control_set(listener, "reno", err, sizeof err), 0);
@@ -40,10 +40,10 @@ static void both_ends(void **state)
     assert_int_equal(listen(listener, 1), 0);
     assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &n), 0);
     dial_congestion_control("reno");
-    out = dial("127.0.0.1", ntohs(at.sin_port), err, sizeof err);
+    int out = dial("127.0.0.1", ntohs(at.sin_port), err, sizeof err);
     assert_true(out >= 0);
     assert_uses(out, "reno");
-    in = accept(listener, NULL, NULL);
+    int in = accept(listener, NULL, NULL);
     assert_true(in >= 0);
     assert_uses(in, "reno");
     close(in);

@@ -49,7 +49,6 @@ static bool cut_off(int fd)
 
 static void headers(void **state)
 {
-    uint8_t h[GREETER_HEAD_BYTES];
     static const struct {
         int at, value;
         bool ok;
@@ -68,6 +67,7 @@ static void headers(void **state)
 
     (void)state;
     assert_true(greeter_plausible(feedme));
+    uint8_t h[GREETER_HEAD_BYTES];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         memcpy(h, feedme, sizeof h);
         h[cases[i].at] = (uint8_t)cases[i].value;
@@ -78,15 +78,13 @@ static void headers(void **state)
 
 static void limits(void **state)
 {
-    struct loop loop;
-    struct greeter *g;
-    struct greeter_stats s;
-    int fd[6];
-
     (void)state;
+    struct loop loop;
     assert_int_equal(loop_open(&loop), 0);
-    g = greeter_new(&loop, (struct greeter_limits){.total = 4, .per_address = 2}, speaks, NULL);
+    struct greeter *g =
+        greeter_new(&loop, (struct greeter_limits){.total = 4, .per_address = 2}, speaks, NULL);
     assert_non_null(g);
+    int fd[6];
     fd[0] = guest(g, 1, NS_PER_S);
     fd[1] = guest(g, 2, 2 * NS_PER_S);
     fd[2] = guest(g, 2, 2 * NS_PER_S);
@@ -111,6 +109,7 @@ static void limits(void **state)
     assert_int_equal(write(fd[5], "GET / HTTP/1.0\r\nHost: a.b.c.d.e.f.g.h\r\n\r\n..", 44), 44);
     loop_once(&loop, 0);
     assert_int_equal(heard, 1);
+    struct greeter_stats s;
     greeter_get_stats(g, &s);
     assert_int_equal(s.accepted, 6);
     assert_int_equal(s.plausible, 1);

@@ -26,9 +26,8 @@
 
 static void shift_alone(void **state)
 {
-    struct autoshift a;
-
     (void)state;
+    struct autoshift a;
     autoshift_init(&a, 1, 0, 0);
     for (uint64_t t = 0; t < 1000; t++)
         assert_false(autoshift_product(&a, false, t * S));
@@ -39,9 +38,8 @@ static void shift_alone(void **state)
  * / 2; looked at when 60 s have passed and a product comes. */
 static void shift_of_three(void **state)
 {
-    struct autoshift a;
-
     (void)state;
+    struct autoshift a;
     autoshift_init(&a, 3, 0, 0);
     assert_true(a.primary);
     for (int i = 0; i < 10; i++)
@@ -100,11 +98,12 @@ static void resume_line(void **state)
         "{20261120T233918.533719,EXP,0,{1,o},5,{1,i},a53201a87e8d2a3b810e6f5981c780f}",
         "{20261120T233918.533719,EXP,0,{1,o},5,{1,i},a53201a87e8d2a3b810e6f5981c780feX",
     };
-    struct pq_info got, odd = noted;
-    char line[RESUME_LINE_MAX];
+    struct pq_info odd = noted;
 
     (void)state;
+    char line[RESUME_LINE_MAX];
     assert_string_equal(resume_format(&noted, line, sizeof line), NOTED);
+    struct pq_info got;
     assert_true(resume_parse(NOTED, &got));
     assert_same_info(&got, &noted);
     strcpy(odd.ident, "a}, {b,"); /* lengths say where a text ends, not what is in it */
@@ -118,23 +117,27 @@ static void resume_line(void **state)
 
 static void resume_file(void **state)
 {
-    char dir[] = "/tmp/ldm6-XXXXXX", queue[64], path[4096], other[4096];
+    char dir[] = "/tmp/ldm6-XXXXXX";
     struct conf_request req = {.feed = 0x40000000, .ere = ".*", .host = "10.97.7.1", .port = 388};
-    struct pq_info got;
-    struct timeval when = {0}, now;
+    struct timeval when = {0};
 
     (void)state;
     assert_non_null(mkdtemp(dir));
+    char queue[64];
     snprintf(queue, sizeof queue, "%s/q", dir);
+    char path[4096];
     assert_true(resume_path(path, sizeof path, queue, &req));
     req.port = 389;
+    char other[4096];
     assert_true(resume_path(other, sizeof other, queue, &req));
     assert_string_not_equal(path, other);
     assert_int_equal(strlen(path), strlen(dir) + strlen("/.") + 32 + strlen(".info"));
+    struct pq_info got;
     assert_false(resume_load(path, &got, NULL));
     assert_int_equal(resume_save(path, &noted), 0);
     assert_true(resume_load(path, &got, &when));
     assert_same_info(&got, &noted);
+    struct timeval now;
     gettimeofday(&now, NULL);
     assert_in_range(when.tv_sec, now.tv_sec - 5, now.tv_sec + 1);
     unlink(path);
@@ -152,17 +155,14 @@ struct child {
 static struct child feeder(struct feeds *f, const char *addr, struct ldm_class cls)
 {
     int go[2], said[2];
-    struct child c;
-
     assert_int_equal(pipe(go) | pipe(said), 0);
-    c = (struct child){.pid = fork(), .go = go[1], .said = said[0]};
+    struct child c = {.pid = fork(), .go = go[1], .said = said[0]};
     if (c.pid == 0) {
         struct in_addr a;
+        inet_pton(AF_INET, addr, &a);
         unsigned ended;
         uint32_t out[3];
         char byte;
-
-        inet_pton(AF_INET, addr, &a);
         while (read(go[0], &byte, 1) == 1 && byte == 'e') {
             out[0] = feeds_enter(f, a, &cls, &ended);
             out[1] = ended;
@@ -179,9 +179,8 @@ static struct child feeder(struct feeds *f, const char *addr, struct ldm_class c
 
 static void expect_entry(struct child c, bool granted, unsigned ended, uint32_t feed)
 {
-    uint32_t got[3];
-
     assert_int_equal(write(c.go, "e", 1), 1);
+    uint32_t got[3];
     assert_int_equal(read(c.said, got, sizeof got), sizeof got);
     assert_int_equal(got[0], granted);
     assert_int_equal(got[1], ended);
@@ -190,12 +189,11 @@ static void expect_entry(struct child c, bool granted, unsigned ended, uint32_t 
 
 static int end_of(struct child c)
 {
-    int status;
-
     if (write(c.go, "q", 1) != 1)
         assert_int_equal(errno, EPIPE); /* it was ended */
     close(c.go);
     close(c.said);
+    int status;
     assert_int_equal(waitpid(c.pid, &status, 0), c.pid);
     return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
@@ -212,21 +210,22 @@ static struct ldm_class of(uint32_t feed, const char *ere)
 static void one_feed_per_address(void **state)
 {
     struct feeds *f = feeds_new(8);
-    struct child narrow, wide, same, elsewhere, other;
 
     (void)state;
     signal(SIGPIPE, SIG_IGN);
     assert_non_null(f);
-    narrow = feeder(f, "10.0.0.1", of(0x1, "^a"));
+    struct child narrow = feeder(f, "10.0.0.1", of(0x1, "^a"));
     expect_entry(narrow, true, 0, 0x1);
-    other = feeder(f, "10.0.0.1", of(0x3, "^b")); /* another pattern: nothing in common */
+    struct child other =
+        feeder(f, "10.0.0.1", of(0x3, "^b")); /* another pattern: nothing in common */
     expect_entry(other, true, 0, 0x3);
-    elsewhere = feeder(f, "10.0.0.2", of(0x1, "^a"));
+    struct child elsewhere = feeder(f, "10.0.0.2", of(0x1, "^a"));
     expect_entry(elsewhere, true, 0, 0x1);
-    same = feeder(f, "10.0.0.1", of(0x1, "^a")); /* a connection anew: the old one ends */
+    struct child same =
+        feeder(f, "10.0.0.1", of(0x1, "^a")); /* a connection anew: the old one ends */
     expect_entry(same, true, 1, 0x1);
     assert_int_equal(end_of(narrow), SIGTERM);
-    wide = feeder(f, "10.0.0.1", of(0x1, ".*")); /* covers same, not other (0x2) */
+    struct child wide = feeder(f, "10.0.0.1", of(0x1, ".*")); /* covers same, not other (0x2) */
     expect_entry(wide, true, 1, 0x1);
     assert_int_equal(end_of(same), SIGTERM);
     assert_int_equal(end_of(other), 0);
@@ -254,7 +253,6 @@ static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
     struct ldm_class c = of(0x40000000, "^w");
-    char why[256];
 
     strcpy(f->path, "/tmp/ldm6-q-XXXXXX");
     close(mkstemp(f->path));
@@ -263,6 +261,7 @@ static int setup(void **state)
     c.to = LDM_TIME_END;
     f->in = (struct intake){.queue = f->q, .from = "up.example.org", .max_latency_s = 100};
     *state = f;
+    char why[256];
     return intake_class(&f->in, &c, why, sizeof why);
 }
 
@@ -292,7 +291,7 @@ static void hereis(struct fixture *f, const struct pq_info *i, bool wanted)
     uint8_t *at = NULL;
 
     intake_begin(&f->in, i, &at);
-    assert_int_equal(at, wanted);
+    assert_int_equal(!!at, wanted);
     if (wanted)
         memset(at, i->signature.bytes[0], i->size);
     intake_end(&f->in);
@@ -303,7 +302,6 @@ static void takes_whole_products(void **state)
     struct fixture *f = *state;
     struct pq_info i = product(1, 1000), other = product(2, 10), old = product(3, 10),
                    big = product(4, 200000);
-    struct pq_view v;
 
     strcpy(other.ident, "other");
     old.creation.tv_sec -= 200;
@@ -316,6 +314,7 @@ static void takes_whole_products(void **state)
     assert_int_equal(f->in.duplicates, 1);
     assert_int_equal(f->in.ignored, 3);
     assert_string_equal(f->in.last.ident, "w.3"); /* too old, but dealt with; too big is not */
+    struct pq_view v;
     assert_int_equal(pq_next(f->q, 0, &v), PQ_OK);
     assert_string_equal(v.info.origin, "maker_v_up.example.org");
     assert_int_equal(v.data[999], 1);
@@ -329,7 +328,6 @@ static void takes_announced_products(void **state)
     struct pq_info i = product(1, 1000), empty = product(2, 0);
     struct ldm_block b = {.signature = i.signature, .size = 600},
                      alien = {.signature = {{9}}, .size = 1};
-    struct pq_view v;
     uint8_t *at;
 
     assert_true(intake_block(&f->in, &b, &at)); /* not announced: dropped, no harm */
@@ -346,6 +344,7 @@ static void takes_announced_products(void **state)
     memset(at, 8, 400);
     assert_int_equal(pq_last_seq(f->q), 0);
     intake_end(&f->in);
+    struct pq_view v;
     assert_int_equal(pq_next(f->q, 0, &v), PQ_OK);
     assert_int_equal(v.data[599], 7);
     assert_int_equal(v.data[600], 8);
@@ -362,7 +361,6 @@ static void gives_room_back(void **state)
 {
     struct fixture *f = *state;
     struct pq_info i = product(1, 90000);
-    struct pq_stats st;
     uint8_t *at;
 
     for (uint8_t n = 1; n < 50; n++) { /* room for one of them only */
@@ -372,6 +370,7 @@ static void gives_room_back(void **state)
         assert_non_null(at);
         intake_abort(&f->in);
     }
+    struct pq_stats st;
     pq_get_stats(f->q, &st);
     assert_int_equal(st.used_bytes, 0);
     assert_int_equal(pq_check(f->q), PQ_OK);
@@ -380,11 +379,11 @@ static void gives_room_back(void **state)
 static void origins(void **state)
 {
     struct pq_info i = {.origin = "a_v_b"};
-    char host[100];
 
     (void)state;
     origin_stamp(&i, "c");
     assert_string_equal(i.origin, "a_v_c");
+    char host[100];
     memset(host, 'h', sizeof host - 1);
     host[sizeof host - 1] = '\0';
     origin_stamp(&i, host);

@@ -202,9 +202,9 @@ static void leaves_while_added(void **state)
 static void refusals(void **state)
 {
     static const unsigned codes[] = {400, 401, 403, 409, 422};
-    char text[PATH_TEXT_MAX];
 
     (void)state;
+    char text[PATH_TEXT_MAX];
     assert_string_equal(path_problem_text(PROBLEM, strlen(PROBLEM), text, sizeof text),
                         "Not enough capacity: link a-b");
     for (unsigned i = 0; i < sizeof codes / sizeof codes[0]; i++) {
@@ -232,12 +232,12 @@ static void not_confirmed(void **state)
     (void)state;
     for (unsigned i = 0; i < sizeof codes / sizeof codes[0]; i++) {
         struct pathservice *p = start();
-        struct path_request r;
         uint64_t now = 0;
         unsigned asked = 0;
 
         make(p, 0);
         want(p, 0, 0, 0);
+        struct path_request r;
         while (verdicts[0] == -1) {
             assert_true(now <= TIMEOUT_S * S);
             if (pathservice_request(p, now, &r)) {
@@ -263,14 +263,13 @@ static void not_confirmed(void **state)
 static void confirmed_later(void **state)
 {
     struct pathservice *p = start();
-    uint64_t now;
 
     (void)state;
     make(p, 0);
     want(p, 0, 0, 0);
     expect_request(p, 0, PATH_POST, "/v1/paths/NGRID/leaves", LEAF0);
     answer(p, 0, 504, "{}");
-    now = pathservice_deadline(p);
+    uint64_t now = pathservice_deadline(p);
     expect_request(p, now, PATH_POST, "/v1/paths/NGRID/leaves", LEAF0);
     answer(p, now, 200, view(1, 1)); /* known, but not served yet */
     assert_int_equal(verdicts[0], -1);
@@ -287,11 +286,11 @@ static void summaries(void **state)
     static const char up[] = "{\"name\":\"NGRID\",\"state\":\"up\"}";
     static const char degraded[] = "{\"name\":\"NGRID\",\"state\":\"degraded\"}";
     struct pathservice *p = start();
-    struct path_request r;
 
     (void)state;
     make(p, 0);
     want(p, 0, 0, 0);
+    struct path_request r;
     assert_true(pathservice_request(p, 0, &r));
     assert_true(r.brief);
     answer(p, 0, 201, up);
@@ -355,14 +354,13 @@ static void senseless_answers(void **state)
     (void)state;
     for (unsigned i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
         struct pathservice *p = start();
-        uint64_t now;
 
         make(p, 0);
         want(p, 0, 0, 0);
         expect_request(p, 0, PATH_POST, "/v1/paths/NGRID/leaves", LEAF0);
         answer(p, 0, 200, bodies[i]);
         assert_int_equal(verdicts[0], -1);
-        now = pathservice_deadline(p);
+        uint64_t now = pathservice_deadline(p);
         assert_in_range(now, S / 4, S);
         expect_request(p, now, PATH_POST, "/v1/paths/NGRID/leaves", LEAF0);
         answer(p, now, 201, view(1, 0));
@@ -454,12 +452,12 @@ static void other_missing_things(void **state)
 static void path_never_there(void **state)
 {
     struct pathservice *p = start();
-    struct path_request r;
     unsigned asked = 0;
 
     (void)state;
     make(p, 0);
     want(p, 0, 0, 0);
+    struct path_request r;
     for (uint64_t now = 0; now < TIMEOUT_S * S; now += S / 10)
         while (pathservice_request(p, now, &r)) {
             bool create = strcmp(r.target, "/v1/paths") == 0;
@@ -573,15 +571,14 @@ static void held(void **state)
 
 static void endpoints(void **state)
 {
-    struct path_endpoint e;
-    struct path_request r;
-    const char *why;
-    char text[PATH_ENDPOINT_TEXT], name[80];
-
     (void)state;
+    struct path_endpoint e;
+    const char *why;
     assert_true(path_endpoint_set(&e, "sdn-sw.ashb/1 \"", "7", 5, &why) == false); /* blank */
     assert_true(path_endpoint_set(&e, "a/b?\"%", "4294967039", 4094, &why));
+    char text[PATH_ENDPOINT_TEXT];
     assert_string_equal(path_endpoint_format(&e, text), "a/b?\"%:4294967039:4094");
+    struct path_request r;
     path_request_remove(&r, "x.y-1", &e);
     assert_string_equal(r.target, "/v1/paths/x.y-1/leaves/a%2Fb%3F%22%25/4294967039/4094");
     path_request_add(&r, "x", &e);
@@ -595,6 +592,7 @@ static void endpoints(void **state)
     assert_false(path_endpoint_set(&e, "s", "7", 0, &why));
     assert_false(path_endpoint_set(&e, "s", "7", 4095, &why));
     assert_false(path_endpoint_set(&e, "s\xc3", "7", 5, &why));
+    char name[80];
     memset(name, 'n', 64);
     name[64] = '\0';
     assert_true(path_endpoint_set(&e, name, "7", 5, &why));
@@ -629,14 +627,14 @@ static struct {
 
 static unsigned serve(const struct path_request *r, bool faulty)
 {
-    unsigned port, vlan, fate = faulty ? draw(8) : 7;
+    unsigned fate = faulty ? draw(8) : 7;
     const char *json = strstr(r->body, "\"port\":");
-    unsigned status;
 
     if (fate == 0)
         return 0; /* the request is lost */
     if (fate == 1)
         return 503;
+    unsigned port, vlan, status;
     if (strcmp(r->target, "/v1/paths") == 0) {
         status = service.exists ? 200 : 201;
         service.exists = true;
@@ -674,7 +672,6 @@ static void anything(void **state)
             at[u] = -1;
         for (unsigned step = 0; step < 300; step++) {
             bool quiet = step > 150; /* no more faults, nobody comes or goes */
-            struct path_request r;
             uint64_t due = pathservice_deadline(p);
 
             now = quiet ? now : now + (uint64_t)draw(1000) * (S / 1000);
@@ -703,6 +700,7 @@ static void anything(void **state)
                     service.leaves = 0;
                 }
             }
+            struct path_request r;
             if (answer_due == UINT64_MAX && pathservice_request(p, now, &r)) {
                 status = serve(&r, !quiet);
                 answer_due = now + (quiet ? 0 : (uint64_t)draw(3000) * (S / 1000));

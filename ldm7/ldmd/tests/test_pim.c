@@ -40,9 +40,8 @@ static void assert_has(struct pim *p, uint32_t index)
 
 static void paths(void **state)
 {
-    char out[64];
-
     (void)state;
+    char out[64];
     assert_true(pim_path(out, sizeof out, "/q/ldm.pq", "NGRID"));
     assert_string_equal(out, "/q/NGRID.pim");
     assert_true(pim_path(out, sizeof out, "ldm.pq", "EXP"));
@@ -55,20 +54,16 @@ static void paths(void **state)
 
 static void wraps_and_survives(void **state)
 {
-    struct pq_signature got;
     bool reset = false;
-    struct pim *w = pim_open(path, true, 4, &reset), *r;
-    uint8_t head[20];
-    uint64_t count, oldest;
-    uint32_t index;
-    int fd;
+    struct pim *w = pim_open(path, true, 4, &reset);
 
     (void)state;
     assert_non_null(w);
     assert_true(reset);
     assert_int_equal(pim_next_index(w), 0);
-    r = pim_open(path, false, 0, NULL);
+    struct pim *r = pim_open(path, false, 0, NULL);
     assert_non_null(r);
+    struct pq_signature got;
     assert_false(pim_get(r, 0, &got));
     for (uint32_t i = 0; i < 6; i++)
         put(w, i);
@@ -78,12 +73,16 @@ static void wraps_and_survives(void **state)
     assert_false(pim_get(r, 6, &got));
     pim_close(w);
     /* Layout of reference 4.2: count 4, oldest at position 2, with index 2; 16-byte entries. */
-    fd = open(path, O_RDONLY);
+    int fd = open(path, O_RDONLY);
+    uint8_t head[20];
     assert_int_equal(read(fd, head, sizeof head), 20);
     assert_int_equal(lseek(fd, 0, SEEK_END), 20 + 4 * 16);
     close(fd);
+    uint64_t count;
     memcpy(&count, head, 8);
+    uint64_t oldest;
     memcpy(&oldest, head + 8, 8);
+    uint32_t index;
     memcpy(&index, head + 16, 4);
     assert_int_equal(count, 4);
     assert_int_equal(oldest, 2);
@@ -116,16 +115,15 @@ static void wraps_and_survives(void **state)
 static void damaged(void **state)
 {
     bool reset = false;
-    struct pim *p;
-    struct pq_signature got;
     int fd = open(path, O_WRONLY | O_TRUNC);
 
     (void)state;
     for (int i = 0; i < 100; i++)
         assert_int_equal(write(fd, "\xff", 1), 1);
     close(fd);
-    p = pim_open(path, false, 0, NULL);
+    struct pim *p = pim_open(path, false, 0, NULL);
     assert_non_null(p);
+    struct pq_signature got;
     assert_false(pim_get(p, 0, &got));
     pim_close(p);
     p = pim_open(path, true, 4, &reset);
@@ -139,9 +137,9 @@ static void sessions(void **state)
 {
     struct session s = {0}, t = {0};
     struct pq_signature a = sig(0x01020304);
-    char file[80];
 
     (void)state;
+    char file[80];
     snprintf(file, sizeof file, "%s/s.yaml", dir);
     session_load(&s, file);
     assert_false(s.has_last);
@@ -182,7 +180,6 @@ static int teardown(void **state)
 
 static void taken_back(void **state)
 {
-    struct pq_signature got;
     struct pim *w = pim_open(path, true, 8, NULL);
 
     (void)state;
@@ -193,6 +190,7 @@ static void taken_back(void **state)
     assert_int_equal(pim_next_index(w), 9);
     pim_take_back(w, 8);
     assert_int_equal(pim_next_index(w), 8);
+    struct pq_signature got;
     assert_false(pim_get(w, 8, &got));
     assert_has(w, 7);
     pim_close(w);

@@ -34,10 +34,10 @@ static void assert_last(const struct progress *p, uint32_t index)
 static void order(void **state)
 {
     struct progress p = {0};
-    struct pq_signature got;
 
     (void)state;
     progress_start(&p);
+    struct pq_signature got;
     assert_false(progress_last(&p, &got));
     progress_known(&p, 10);
     settle(&p, 11);
@@ -59,7 +59,6 @@ static void order(void **state)
 static void first_ones_out_of_order(void **state)
 {
     struct progress p = {0};
-    struct pq_signature got;
 
     (void)state;
     progress_start(&p);
@@ -75,6 +74,7 @@ static void first_ones_out_of_order(void **state)
     assert_last(&p, 2);
     progress_start(&p);
     settle(&p, 0);
+    struct pq_signature got;
     assert_true(progress_last(&p, &got));
     progress_free(&p);
 }
@@ -111,10 +111,10 @@ static void permutations(void **state)
         uint32_t left[6] = {0, 1, 2, 3, 4, 5};
         bool done[6] = {false};
         unsigned code = seed;
-        struct pq_signature got;
 
         progress_start(&p);
         progress_known(&p, 100);
+        struct pq_signature got;
         for (unsigned n = 6; n > 0; n--) {
             unsigned at = code % n;
             uint32_t i = left[at], upto = 0;

@@ -119,19 +119,18 @@ static void stream_feedme_by_bytes(void **state)
 /* A HEREIS whose first fragment ends after cut bytes of the record (0: one fragment). */
 static size_t make_hereis(uint8_t *out, size_t cut, size_t size)
 {
-    uint8_t head[512], *at = out;
-    struct xout x;
+    uint8_t *at = out;
     struct pq_info info = hereis_info;
-    size_t total;
-    uint8_t *record;
 
     info.size = (uint32_t)size;
+    uint8_t head[512];
+    struct xout x;
     xout_init(&x, head, sizeof head);
     rpc_begin_call(&x, 7, LDM_VERS6, LDM6_HEREIS);
     xout_info(&x, &info);
     rpc_finish(&x, size + xdr_pad(size), true);
-    total = x.len - 4 + size + xdr_pad(size);
-    record = calloc(1, total);
+    size_t total = x.len - 4 + size + xdr_pad(size);
+    uint8_t *record = calloc(1, total);
     memcpy(record, head + 4, x.len - 4);
     for (size_t i = 0; i < size; i++)
         record[x.len - 4 + i] = (uint8_t)(i * 7 + i / 251);
@@ -195,12 +194,12 @@ static void stream_direct(void **state)
 {
     struct fixture *f = *state;
     static uint8_t bytes[160000];
-    size_t n = make_hereis(bytes, 60000, 150000), at = 200, max, directly = 0;
-    uint8_t *to;
+    size_t n = make_hereis(bytes, 60000, 150000), at = 200, directly = 0;
 
     assert_int_equal(rpc_stream_feed(&f->stream, bytes, at), 0);
+    size_t max;
     while (at < n) {
-        to = rpc_stream_direct(&f->stream, &max);
+        uint8_t *to = rpc_stream_direct(&f->stream, &max);
         if (!to) {
             assert_int_equal(rpc_stream_feed(&f->stream, bytes + at, 1), 0);
             at++;
@@ -298,13 +297,12 @@ static void stream_refuses(void **state)
 
     for (size_t i = 0; i < sizeof hostile / sizeof hostile[0]; i++) {
         struct rpc_sink sink = f->stream.sink;
-        char text[1024];
-        size_t n;
 
+        char text[1024];
         snprintf(text, sizeof text, "%s", hostile[i]);
         if (strstr(text, " 0 "))
             *strstr(text, " 0 ") = '\0';
-        n = unhex(text, bytes);
+        size_t n = unhex(text, bytes);
         rpc_stream_init(&f->stream, &sink);
         if (rpc_stream_feed(&f->stream, bytes, n) == 0)
             fail_msg("vector %zu was accepted", i);

@@ -9,13 +9,13 @@
 
 static void encode_feedme(void **state)
 {
-    uint8_t buf[512];
-    struct xout x;
     struct ldm_class c = {.from = {0x6b00c46f, 0xc6b2b}, .to = LDM_TIME_END, .n = 1};
 
     (void)state;
     c.specs[0].feedtype = 0xffffffff;
     strcpy(c.specs[0].pattern, ".*");
+    uint8_t buf[512];
+    struct xout x;
     xout_init(&x, buf, sizeof buf);
     rpc_begin_call(&x, 7, LDM_VERS6, LDM6_FEEDME);
     xout_class(&x, &c);
@@ -26,11 +26,11 @@ static void encode_feedme(void **state)
 
 static void encode_replies(void **state)
 {
-    uint8_t buf[512];
-    struct xout x;
     struct ldm7_reply r = {.feed = 0x40000000, .prefix_len = 32};
 
     (void)state;
+    uint8_t buf[512];
+    struct xout x;
     xout_init(&x, buf, sizeof buf);
     rpc_begin_reply(&x, 7, RPC_SUCCESS);
     xout_u32(&x, LDM6_OK);
@@ -65,12 +65,12 @@ static void encode_replies(void **state)
 
 static void encode_ldm7_calls(void **state)
 {
-    uint8_t buf[512];
-    struct xout x;
     struct ldm7_subscription s = {.feed = 0x40000000, .switch_id = "dummy", .port_id = "dummy"};
     struct ldm7_backlog b = {.time_offset_s = 3600};
 
     (void)state;
+    uint8_t buf[512];
+    struct xout x;
     xout_init(&x, buf, sizeof buf);
     rpc_begin_call(&x, 7, LDM_VERS7, LDM7_SUBSCRIBE);
     xout_subscription(&x, &s);
@@ -96,10 +96,9 @@ static void encode_ldm7_calls(void **state)
 
 static void encode_hereis(void **state)
 {
+    (void)state;
     uint8_t buf[512];
     struct xout x;
-
-    (void)state;
     xout_init(&x, buf, sizeof buf);
     rpc_begin_call(&x, 7, LDM_VERS6, LDM6_HEREIS);
     xout_info(&x, &hereis_info);
@@ -118,27 +117,27 @@ static void decode_reply_address(void **state)
     size_t n = unhex("00000000 40000000 00000010 3232342e302e312e39393a3338383030"
                      "0000000f 31302e39392e372e313a343634323300 0207630a 00000020",
                      bytes);
-    struct ldm7_reply r;
-    struct xin x;
-    char text[32];
 
     (void)state;
+    struct xin x;
     xin_init(&x, bytes, n);
+    struct ldm7_reply r;
     xin_subscription_reply(&x, &r);
     assert_true(xin_done(&x));
     assert_string_equal(r.group, "224.0.1.99:38800");
     assert_string_equal(r.server, "10.99.7.1:46423");
+    char text[32];
     assert_string_equal(inet_ntop(AF_INET, &r.addr, text, sizeof text), "10.99.7.2");
     assert_int_equal(r.prefix_len, 32);
 }
 
 static void encode_blkdata(void **state)
 {
-    uint8_t buf[512];
-    struct xout x;
     struct ldm_block b = {.signature = hereis_info.signature, .size = 5};
 
     (void)state;
+    uint8_t buf[512];
+    struct xout x;
     xout_init(&x, buf, sizeof buf);
     rpc_begin_call(&x, 7, LDM_VERS6, LDM6_BLKDATA);
     xout_block(&x, &b);
@@ -150,14 +149,12 @@ static void encode_blkdata(void **state)
 /* reference 4.1, both ways */
 static void decode_ldm7_calls(void **state)
 {
-    uint8_t bytes[256];
-    struct ldm7_subscription s;
-    struct ldm7_backlog b;
-    struct xin x;
-
     (void)state;
+    uint8_t bytes[256];
+    struct xin x;
     xin_init(&x, bytes,
              unhex("40000000 00000005 64756d6d79000000 00000002 70310000 000000cd", bytes));
+    struct ldm7_subscription s;
     xin_subscription(&x, &s);
     assert_true(xin_done(&x));
     assert_int_equal(s.feed, 0x40000000);
@@ -172,6 +169,7 @@ static void decode_ldm7_calls(void **state)
              unhex("a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1 00000001 d6d6d6d6d6d6d6d6d6d6d6d6d6d6d6d6"
                    "00000e10",
                    bytes));
+    struct ldm7_backlog b;
     xin_backlog(&x, &b);
     assert_true(xin_done(&x));
     assert_int_equal(b.after.bytes[15], 0xa1);
@@ -187,9 +185,9 @@ static void format_class(void **state)
 {
     struct ldm_class c = {
         .from = {1795219491, 418387}, .to = LDM_TIME_END, .n = 1, .specs = {{0xffffffff, ".*"}}};
-    char text[200], small[12];
 
     (void)state;
+    char text[200];
     assert_string_equal(class_format(&c, text, sizeof text),
                         "20261121000451.418387 TS_ENDT {{ANY, \".*\"}}");
     c.from = LDM_TIME_ZERO;
@@ -197,6 +195,7 @@ static void format_class(void **state)
     c.specs[1] = (struct ldm_spec){0x40000000, "^a"};
     assert_string_equal(class_format(&c, text, sizeof text),
                         "TS_ZERO TS_ENDT {{ANY, \".*\"}, {EXP, \"^a\"}}");
+    char small[12];
     assert_int_equal(strlen(class_format(&c, small, sizeof small)), sizeof small - 1);
 }
 
@@ -221,12 +220,12 @@ static void ldm6_replies(void **state)
           .cls = {.to = {0x7fffffff, 999999}, .n = 1, .specs = {{1, "a"}}}},
          "00000007 00000000 00000000 7fffffff 000f423f 00000001 00000001 00000001 61000000 00000007"},
     };
+
+    (void)state;
     uint8_t buf[512];
     struct ldm6_reply got;
     struct xout x;
     struct xin in;
-
-    (void)state;
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
         xout_init(&x, buf, sizeof buf);
         xout_ldm6_reply(&x, list[i].of_hiya, &list[i].r);

@@ -30,8 +30,8 @@ static void insert(struct pq *q, unsigned n, uint32_t size)
 static void make_good_file(void)
 {
     char made[] = "/tmp/fuzz-pqfile-XXXXXX";
-    struct pq *q;
     int fd = mkstemp(made);
+    struct pq *q;
     if (fd < 0 || pq_create(made, DATA_BYTES, SLOTS, true) || pq_open(made, true, &q) ||
         !pq_layout_of(DATA_BYTES, SLOTS, &layout))
         abort();
@@ -59,8 +59,7 @@ static void make_good_file(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    struct pq *q;
-    struct pq_view v, held = {0};
+    struct pq_view held = {0};
     if (file < 0)
         make_good_file();
     if (pwrite(file, image, layout.file_bytes, 0) < 0)
@@ -70,11 +69,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         if (pwrite(file, data + 2, 1, (off_t)at) != 1)
             abort();
     }
+    struct pq *q;
     if (pq_open(path, true, &q))
         return 0;
     uint64_t after = 0;
     unsigned products = 0;
     volatile unsigned sum = 0;
+    struct pq_view v;
     while (pq_next(q, after, &v) == PQ_OK) {
         if (v.seq <= after || ++products > SLOTS)
             abort();

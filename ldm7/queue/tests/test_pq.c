@@ -18,8 +18,8 @@ static void test_empty(void **state)
 {
     (void)state;
     struct pq *q = fresh(4096, 4);
-    struct pq_view v;
     struct pq_signature sig = {{1}};
+    struct pq_view v;
     assert_int_equal(pq_next(q, 0, &v), PQ_END);
     assert_int_equal(pq_find(q, &sig, &v), PQ_END);
     assert_int_equal(pq_last_seq(q), 0);
@@ -41,8 +41,8 @@ static void test_insert_next_find(void **state)
     assert_int_equal(put(q, 3, 64), PQ_OK);
     HOLDS(q, 1, 2, 3);
     assert_int_equal(pq_last_seq(q), 3);
-    struct pq_view v;
     struct pq_info want = info_of(3, 64);
+    struct pq_view v;
     assert_int_equal(pq_find(q, &want.signature, &v), PQ_OK);
     assert_int_equal(v.seq, 3);
     assert_is(&v, 3);
@@ -72,9 +72,10 @@ static void test_duplicate(void **state)
     assert_int_equal(put(q, 1, 100), PQ_DUP);
     /* It comes while another reservation of the same signature is open. */
     struct pq_info info = info_of(2, 10);
-    struct pq_reservation *r, *late;
     void *region;
+    struct pq_reservation *r;
     assert_int_equal(pq_reserve(q, &info.signature, 10, &region, &r), PQ_OK);
+    struct pq_reservation *late;
     assert_int_equal(pq_reserve(q, &info.signature, 10, &region, &late), PQ_OK);
     for (int i = 0; i < 10; i++)
         ((uint8_t *)region)[i] = byte_of(2, (uint32_t)i);
@@ -149,10 +150,11 @@ static void test_pins(void **state)
 {
     (void)state;
     struct pq *q = fresh(4096, 100);
-    struct pq_view oldest, again, all[4];
     for (unsigned n = 1; n <= 4; n++)
         assert_int_equal(put(q, n, 1024), PQ_OK);
+    struct pq_view oldest;
     assert_int_equal(pq_next(q, 0, &oldest), PQ_OK);
+    struct pq_view again;
     assert_int_equal(pq_next(q, 0, &again), PQ_OK);
     pq_release(q, &again); /* one of two views of it */
     assert_int_equal(put(q, 5, 1024), PQ_OK);
@@ -169,6 +171,7 @@ static void test_pins(void **state)
     for (unsigned n = 11; n <= 14; n++)
         assert_int_equal(put(q, n, 1024), PQ_OK);
     uint64_t after = 0;
+    struct pq_view all[4];
     for (int i = 0; i < 4; i++) {
         assert_int_equal(pq_next(q, after, &all[i]), PQ_OK);
         after = all[i].seq;
@@ -191,13 +194,14 @@ static void test_pinned_for_ever(void **state)
 {
     (void)state;
     struct pq *q = fresh(4096, 4);
-    struct pq_view v, w;
     assert_int_equal(put(q, 1, 100), PQ_OK);
+    struct pq_view v;
     assert_int_equal(pq_next(q, 0, &v), PQ_OK);
     for (unsigned n = 2; n <= 16; n++)
         assert_int_equal(put(q, n, 100), PQ_OK);
     HOLDS(q, 1, 14, 15, 16);
     /* After 1 comes 14: 2 to 13 are gone. And after 5, which is gone itself, too. */
+    struct pq_view w;
     assert_int_equal(pq_next(q, 1, &w), PQ_OK);
     assert_is(&w, 14);
     pq_release(q, &w);
@@ -222,11 +226,15 @@ static void test_reservations(void **state)
 {
     (void)state;
     struct pq *q = fresh(4096, 8);
-    struct pq_reservation *a, *b, *c;
-    void *ra, *rb, *rc;
     struct pq_info ia = info_of(1, 90), ib = info_of(2, 100);
+    struct pq_reservation *a;
+    void *ra;
     assert_int_equal(pq_reserve(q, &ia.signature, 100, &ra, &a), PQ_OK);
+    struct pq_reservation *b;
+    void *rb;
     assert_int_equal(pq_reserve(q, NULL, 100, &rb, &b), PQ_OK);
+    struct pq_reservation *c;
+    void *rc;
     assert_int_equal(pq_reserve(q, NULL, 1000, &rc, &c), PQ_OK);
     assert_holds(q, NULL, 0);
     assert_int_equal(pq_last_seq(q), 0);
@@ -262,12 +270,13 @@ static void test_reservations(void **state)
 static void test_notify(void **state)
 {
     (void)state;
-    struct pq *q = fresh(4096, 8), *writer;
+    struct pq *q = fresh(4096, 8);
     int fd = pq_notify_fd(q);
     struct pollfd p = {.fd = fd, .events = POLLIN};
     assert_true(fd >= 0);
     assert_int_equal(pq_notify_fd(q), fd);
     assert_int_equal(poll(&p, 1, 50), 0);
+    struct pq *writer;
     assert_int_equal(pq_open(path, true, &writer), PQ_OK);
     for (unsigned n = 1; n <= 3; n++) {
         assert_int_equal(put(writer, n, 10), PQ_OK);
@@ -319,9 +328,9 @@ static void test_random_operations(void **state)
         } else if (pick < 98) {
             unsigned i = which % RESERVED;
             if (!res[i].r) {
-                void *region;
                 res[i].n = 1000000 + next++;
                 res[i].size = size;
+                void *region;
                 enum pq_status s = pq_reserve(q, NULL, size, &region, &res[i].r);
                 assert_true(s == PQ_OK || s == PQ_FULL);
                 if (s) {
@@ -340,8 +349,8 @@ static void test_random_operations(void **state)
                 res[i].r = NULL;
             }
         } else {
-            struct pq_view v;
             uint64_t seq = 0;
+            struct pq_view v;
             while (pq_next(q, seq, &v) == PQ_OK) {
                 assert_true(v.seq > seq);
                 seq = v.seq;

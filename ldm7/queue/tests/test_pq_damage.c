@@ -21,9 +21,8 @@
 static void test_creation(void **state)
 {
     (void)state;
-    struct stat st;
-    struct pq *q;
     unlink(path);
+    struct pq *q;
     assert_int_equal(pq_open(path, true, &q), PQ_SYSTEM);
     assert_int_equal(errno, ENOENT);
     assert_int_equal(pq_create(path, 0, 1, false), PQ_INVAL);
@@ -33,6 +32,7 @@ static void test_creation(void **state)
     assert_int_equal(pq_create("/nonexistent/q", 1, 1, false), PQ_SYSTEM);
     assert_int_equal(errno, ENOENT);
     assert_int_equal(pq_create(path, 1 << 20, 100, false), PQ_OK);
+    struct stat st;
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_size, pq_file_bytes(1 << 20, 100));
     assert_true(st.st_blocks * 512 >= st.st_size); /* reserved for real */
@@ -119,9 +119,9 @@ static void test_damaged_tables(void **state)
             refused += s == PQ_CORRUPT;
             continue;
         }
-        struct pq_view v;
         uint64_t after = 0;
         volatile unsigned sum = 0;
+        struct pq_view v;
         while (pq_next(q, after, &v) == PQ_OK) {
             after = v.seq;
             for (uint32_t b = 0; b < v.info.size; b++)
@@ -141,17 +141,19 @@ static void test_damaged_tables(void **state)
 static void test_copy_of_a_live_queue(void **state)
 {
     (void)state;
-    struct pq *q = fresh(4096, 8), *copy;
+    struct pq *q = fresh(4096, 8);
     assert_int_equal(put(q, 1, 100), PQ_OK);
     struct pq_view v;
     assert_int_equal(pq_next(q, 0, &v), PQ_OK);
-    struct pq_reservation *r;
     void *region;
+    struct pq_reservation *r;
     assert_int_equal(pq_reserve(q, NULL, 100, &region, &r), PQ_OK);
-    char other[80], cmd[256];
+    char other[80];
     snprintf(other, sizeof other, "%s/copy", dir);
+    char cmd[256];
     snprintf(cmd, sizeof cmd, "cp %s %s", path, other);
     assert_int_equal(system(cmd), 0);
+    struct pq *copy;
     assert_int_equal(pq_open(other, true, &copy), PQ_OK);
     HOLDS(copy, 1);
     assert_int_equal(put(copy, 2, 4096), PQ_OK); /* pin and reservation are not the copy's */

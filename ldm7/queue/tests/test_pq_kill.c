@@ -71,9 +71,9 @@ static bool pauses(unsigned i)
 
 static void fail(const char *fmt, ...)
 {
-    va_list ap;
     if (atomic_fetch_add(&shared->failed, 1))
         return;
+    va_list ap;
     va_start(ap, fmt);
     vsnprintf(shared->failure, sizeof shared->failure, fmt, ap);
     va_end(ap);
@@ -132,9 +132,9 @@ static void expect(enum pq_status s, const char *what)
 
 static void insert(struct worker *w, struct pq *q, uint8_t *buffer)
 {
-    struct pq_info info;
     uint64_t id = atomic_fetch_add(&shared->next_id, 1);
     noise_fill(noise_key(2, id), 0, buffer, size_of(id));
+    struct pq_info info;
     describe(&info, id, buffer);
     enum pq_status s = pq_insert(q, &info, buffer);
     if (s == PQ_OK)
@@ -144,7 +144,6 @@ static void insert(struct worker *w, struct pq *q, uint8_t *buffer)
 
 static void receive(struct worker *w, struct pq *q, unsigned turn)
 {
-    struct pq_info info;
     struct pq_reservation *r;
     void *region;
     uint64_t id = atomic_fetch_add(&shared->next_id, 1);
@@ -159,6 +158,7 @@ static void receive(struct worker *w, struct pq *q, unsigned turn)
         atomic_fetch_add(&shared->discarded, 1);
         return;
     }
+    struct pq_info info;
     describe(&info, id, (uint8_t *)region + offset);
     s = pq_commit(q, r, &info, offset);
     if (s == PQ_OK)
@@ -173,10 +173,10 @@ static void follow(struct worker *w, struct pq *q)
     struct pollfd p = {.fd = pq_notify_fd(q), .events = POLLIN};
     uint64_t after = 0;
     for (;;) {
-        struct pq_view v;
         if (poll(&p, 1, -1) < 0)
             fail("poll");
         pq_notify_clear(q);
+        struct pq_view v;
         while (pq_next(q, after, &v) == PQ_OK) {
             if (v.seq <= after)
                 fail("position %llu after %llu", (unsigned long long)v.seq,
@@ -195,16 +195,16 @@ static void seek(struct pq *q, unsigned turn)
 {
     enum { HELD = 4 };
     static struct pq_view held[HELD];
-    struct timeval from;
-    uint64_t after;
-    struct pq_view *v = &held[turn % HELD], again;
+    struct pq_view *v = &held[turn % HELD];
     pq_release(q, v);
+    struct timeval from;
     gettimeofday(&from, NULL);
     from.tv_usec -= (suseconds_t)(noise_key(3, turn) % 20000);
     if (from.tv_usec < 0) {
         from.tv_usec += 1000000;
         from.tv_sec--;
     }
+    uint64_t after;
     expect(pq_seek(q, &from, &after), "pq_seek");
     if (pq_next(q, after, v) != PQ_OK)
         return;
@@ -212,6 +212,7 @@ static void seek(struct pq *q, unsigned turn)
     for (int i = 0; i < HELD; i++)
         if (held[i].data && !is_whole(&held[i]))
             fail("torn: position %llu, pinned", (unsigned long long)held[i].seq);
+    struct pq_view again;
     if (pq_find(q, &v->info.signature, &again) == PQ_OK) {
         if (again.seq != v->seq || again.data != v->data)
             fail("found twice: %llu, %llu", (unsigned long long)v->seq,
@@ -224,8 +225,8 @@ static void seek(struct pq *q, unsigned turn)
 /* Keeps the 40 newest positions. */
 static void expire(struct pq *q)
 {
-    struct pq_view v;
     uint64_t last = pq_last_seq(q);
+    struct pq_view v;
     if (!atomic_load(&shared->expiring) || pq_next(q, 0, &v) != PQ_OK)
         return;
     bool old = v.seq + 40 < last;
@@ -327,10 +328,10 @@ static unsigned look_through(struct pq *q, uint64_t *newest)
 {
     static struct note there[SLOTS];
     unsigned count = 0, checked = 0;
-    struct pq_view v;
     uint64_t after = 0;
     if (pq_check(q) != PQ_OK)
         fail("the tables do not agree");
+    struct pq_view v;
     for (; pq_next(q, after, &v) == PQ_OK; pq_release(q, &v)) {
         if (v.seq <= after || count == SLOTS)
             fail("order: %llu after %llu", (unsigned long long)v.seq, (unsigned long long)after);
@@ -367,7 +368,6 @@ static unsigned look_through(struct pq *q, uint64_t *newest)
 static void take_stock(struct pq *q)
 {
     static uint8_t all[DATA_BYTES];
-    struct pq_stats s;
     struct pq_info info = {.size = DATA_BYTES};
     if (pq_insert(q, &info, all) != PQ_OK)
         fail("room is lost");
@@ -377,12 +377,13 @@ static void take_stock(struct pq *q)
         if (pq_insert(q, &info, all) != PQ_OK)
             fail("insertion after the end");
     }
+    struct pq_stats s;
     pq_get_stats(q, &s);
     if (s.used_slots != SLOTS || s.reserved_slots || s.used_bytes != SLOTS * PQ_UNIT)
         fail("slots are lost: %u of %u, %u reserved, %llu bytes", s.used_slots, SLOTS,
              s.reserved_slots, (unsigned long long)s.used_bytes);
-    struct pq_client_info clients[PQ_CLIENTS];
     struct pq *another; /* to open takes back what the dead held */
+    struct pq_client_info clients[PQ_CLIENTS];
     if (pq_open(path, false, &another) || pq_clients(q, clients, PQ_CLIENTS) != 2)
         fail("places of dead clients are lost");
     else
@@ -391,8 +392,8 @@ static void take_stock(struct pq *q)
 
 static void report(struct pq *q, unsigned kills, uint64_t checked, double took)
 {
-    struct pq_stats s;
     uint64_t noted = 0;
+    struct pq_stats s;
     pq_get_stats(q, &s);
     for (unsigned i = 0; i < WORKERS; i++)
         noted += atomic_load(&shared->workers[i].noted);
@@ -419,8 +420,7 @@ static void kill_worker(unsigned i)
 int main(int argc, char **argv)
 {
     unsigned kills = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : DEFAULT_KILLS, killed = 0;
-    uint64_t rng = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)getpid(), checked = 0, newest;
-    struct pq *q;
+    uint64_t rng = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)getpid(), checked = 0;
     if (!kills) {
         fprintf(stderr, "test_pq_kill: found \"%s\" ; valid: how many processes to kill, from 1\n",
                 argv[1]);
@@ -429,6 +429,7 @@ int main(int argc, char **argv)
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     snprintf(path, sizeof path, "%s/test-pq-kill-%ld",
              access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long)getpid());
+    struct pq *q;
     if (shared == MAP_FAILED || pq_create(path, DATA_BYTES, SLOTS, false) ||
         pq_open(path, true, &q)) {
         perror(path);
@@ -439,6 +440,7 @@ int main(int argc, char **argv)
     double began = now_s();
     for (unsigned i = 0; i < WORKERS; i++)
         spawn(i);
+    uint64_t newest;
     while (killed < kills && !atomic_load(&shared->failed)) {
         bool dead[WORKERS] = {false};
         rng = rng * 6364136223846793005u + 1442695040888963407u;

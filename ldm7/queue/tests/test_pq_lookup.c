@@ -27,8 +27,8 @@
 
 static struct pq *fresh(uint64_t data_bytes, uint32_t slots)
 {
-    struct pq *q;
     assert_int_equal(pq_create(path, data_bytes, slots, true), PQ_OK);
+    struct pq *q;
     assert_int_equal(pq_open(path, true, &q), PQ_OK);
     return q;
 }
@@ -105,8 +105,8 @@ static void test_by_time(void **state)
     assert_int_equal(first_since(q, INT64_MAX, 999999), 0);
     assert_int_equal(first_since(q, INT64_MIN, 0), 1);
     /* behind the end: what comes next is found from there */
-    uint64_t after;
     struct timeval late = {.tv_sec = 50};
+    uint64_t after;
     assert_int_equal(pq_seek(q, &late, &after), PQ_OK);
     assert_int_equal(put(q, 6, 10), PQ_OK);
     assert_int_equal(behind(q, after), 6);
@@ -122,8 +122,8 @@ static void test_clock_set_back(void **state)
 {
     (void)state;
     struct pq *q = fresh(1 << 20, 16);
-    struct pq_view v;
     assert_int_equal(put(q, 1, 10), PQ_OK);
+    struct pq_view v;
     assert_int_equal(pq_next(q, 0, &v), PQ_OK);
     int64_t hour_us = INT64_C(3600) * 1000000,
             now_us = v.inserted.tv_sec * INT64_C(1000000) + v.inserted.tv_usec;
@@ -147,10 +147,10 @@ static void test_cost_of_look_ups(void **state)
     (void)state;
     enum { LEVELS = 3, NEXT_MAX = 1 + 4 * LEVELS, SEEK_MAX = 15 * NEXT_MAX };
     struct pq *q = fresh(1 << 20, 4000);
-    struct pq_view oldest;
     uint64_t worst = 0;
     assert_int_equal(q->mark_levels, LEVELS);
     assert_int_equal(put(q, 1, 10), PQ_OK);
+    struct pq_view oldest;
     assert_int_equal(pq_next(q, 0, &oldest), PQ_OK); /* stays, with a gap of 12000 behind it */
     for (unsigned n = 2; n <= 16000; n++)
         assert_int_equal(put(q, n, 10), PQ_OK);
@@ -169,8 +169,8 @@ static void test_cost_of_look_ups(void **state)
     worst = 0;
     for (unsigned s = 0; s <= 16000; s += 13) {
         struct timeval from = {.tv_sec = s};
-        uint64_t after;
         q->steps = 0;
+        uint64_t after;
         assert_int_equal(pq_seek(q, &from, &after), PQ_OK);
         if (q->steps > worst)
             worst = q->steps;
@@ -221,20 +221,21 @@ static void test_gaps(void **state)
 static void test_remove(void **state)
 {
     (void)state;
-    struct pq *q = fresh(4096, 8), *reader;
-    struct pq_view v;
-    struct pq_stats st;
+    struct pq *q = fresh(4096, 8);
     struct pq_info two = info_of(2, 1000);
     for (unsigned n = 1; n <= 3; n++)
         assert_int_equal(put(q, n, 1000), PQ_OK);
+    struct pq *reader;
     assert_int_equal(pq_open(path, false, &reader), PQ_OK);
     assert_int_equal(pq_remove(reader, 1), PQ_INVAL);
+    struct pq_view v;
     assert_int_equal(pq_find(reader, &two.signature, &v), PQ_OK);
     assert_int_equal(pq_remove(q, 2), PQ_OK);
     assert_int_equal(pq_remove(q, 2), PQ_END);
     assert_int_equal(pq_remove(q, 0), PQ_END);
     assert_int_equal(pq_remove(q, 1000), PQ_END);
     assert_holds(q, "1 3");
+    struct pq_stats st;
     pq_get_stats(q, &st);
     assert_int_equal(st.used_bytes, 3 * 1024); /* the reader's */
     assert_int_equal(st.removed, 1);
@@ -257,9 +258,9 @@ static void test_young_products_stay(void **state)
 {
     (void)state;
     struct pq *q = fresh(4096, 16);
+    struct pq_info late = info_of(7, 1024);
     struct pq_reservation *r;
     void *region;
-    struct pq_info late = info_of(7, 1024);
     assert_int_equal(pq_reserve(q, NULL, 1024, &region, &r), PQ_OK);
     for (unsigned n = 1; n <= 6; n++)
         assert_int_equal(put(q, n, 1024), PQ_OK); /* 4 to 6 are left, the cursor is at the end */
@@ -278,13 +279,12 @@ static void test_dead_pins_go(void **state)
 {
     (void)state;
     struct pq *q = fresh(4096, 16);
-    struct pq_client_info clients[4];
-    struct pq_view v;
     for (unsigned n = 1; n <= 4; n++)
         assert_int_equal(put(q, n, 1024), PQ_OK);
     pid_t pid = fork();
     if (pid == 0) {
         struct pq *mine;
+        struct pq_view v;
         if (pq_open(path, false, &mine) || pq_next(mine, 0, &v))
             _exit(1);
         raise(SIGKILL);
@@ -292,6 +292,7 @@ static void test_dead_pins_go(void **state)
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status));
+    struct pq_client_info clients[4];
     assert_int_equal(pq_clients(q, clients, 4), 2);
     assert_true(clients[0].self && clients[0].alive && clients[0].writes && clients[0].pins == 0);
     assert_true(!clients[1].self && !clients[1].alive && !clients[1].writes &&
@@ -311,8 +312,7 @@ static void test_dead_pins_go(void **state)
 static void test_reset(void **state)
 {
     (void)state;
-    struct pq *q = fresh(4096, 16), *reader;
-    struct pq_stats st;
+    struct pq *q = fresh(4096, 16);
     struct pq_info old = info_of(1, 4096);
     static const uint8_t zeros[4096];
     struct timeval now;
@@ -320,9 +320,11 @@ static void test_reset(void **state)
     old.creation = (struct timeval){.tv_sec = now.tv_sec - 100, .tv_usec = now.tv_usec};
     assert_int_equal(pq_insert(q, &old, zeros), PQ_OK);
     assert_int_equal(put(q, 2, 4096), PQ_OK);
+    struct pq_stats st;
     pq_get_stats(q, &st);
     assert_true(st.min_residence_s >= 100 && st.min_residence_s < 160);
     assert_int_equal(st.min_residence_bytes, 4096);
+    struct pq *reader;
     assert_int_equal(pq_open(path, false, &reader), PQ_OK);
     assert_int_equal(pq_reset(reader, PQ_RESET_RESIDENCE), PQ_INVAL);
     assert_int_equal(pq_reset(q, PQ_RESET_RESIDENCE), PQ_OK);
@@ -337,15 +339,15 @@ static void test_reset(void **state)
     pq_close(q);
     /* The machine stopped while a writer was there: another boot id. */
     for (int writer = 0; writer < 2; writer++) {
-        int status, fd;
         char other = '?';
         assert_int_equal(pq_create(path, 4096, 16, true), PQ_OK);
         pid_t pid = fork();
         if (pid == 0)
             _exit(pq_open(path, writer, &q)); /* and does not close */
+        int status;
         assert_int_equal(waitpid(pid, &status, 0), pid);
         assert_int_equal(status, 0);
-        fd = open(path, O_WRONLY);
+        int fd = open(path, O_WRONLY);
         assert_int_equal(pwrite(fd, &other, 1, offsetof(struct pq_header, boot_id)), 1);
         close(fd);
         assert_int_equal(pq_open(path, true, &q), PQ_OK);
@@ -362,15 +364,16 @@ static void test_reset(void **state)
 static unsigned long sleeps_of_listener(void)
 {
     unsigned long sum = 0;
-    struct dirent *e;
     DIR *d = opendir("/proc/self/task");
     assert_non_null(d);
+    struct dirent *e;
     while ((e = readdir(d))) {
-        char name[300], line[200];
-        unsigned long n;
         bool is_listener = false;
+        char name[300];
         snprintf(name, sizeof name, "/proc/self/task/%s/status", e->d_name);
         FILE *f = fopen(name, "r");
+        char line[200];
+        unsigned long n;
         while (f && fgets(line, sizeof line, f))
             if (strcmp(line, "Name:\t" PQ_LISTENER_NAME "\n") == 0)
                 is_listener = true;
@@ -414,11 +417,6 @@ static void test_largest_product(void **state)
 {
     (void)state;
     char big[] = "/var/tmp/test-pql-XXXXXX";
-    struct pq *q;
-    struct pq_view v;
-    struct pq_reservation *r;
-    struct pq_stats st;
-    void *region;
     int fd = mkstemp(big);
     if (fd < 0)
         skip();
@@ -429,8 +427,11 @@ static void test_largest_product(void **state)
         print_message("no room for 4 GiB in /var/tmp\n");
         skip();
     }
+    struct pq *q;
     assert_int_equal(pq_open(big, true, &q), PQ_OK);
     struct pq_info info = info_of(1, UINT32_MAX);
+    struct pq_reservation *r;
+    void *region;
     assert_int_equal(pq_reserve(q, NULL, UINT64_C(100) + UINT32_MAX, &region, &r), PQ_OK);
     uint8_t *data = (uint8_t *)region + 100;
     data[0] = 1;
@@ -439,12 +440,14 @@ static void test_largest_product(void **state)
     assert_int_equal(pq_commit(q, r, &info, 102), PQ_INVAL);
     assert_int_equal(pq_commit(q, r, &info, 100), PQ_OK);
     assert_int_equal(put(q, 2, 8000), PQ_OK); /* there is room beside it */
+    struct pq_view v;
     assert_int_equal(pq_next(q, 0, &v), PQ_OK);
     assert_int_equal(v.info.size, UINT32_MAX);
     assert_int_equal(v.data[0], 1);
     assert_int_equal(v.data[INT32_MAX], 2);
     assert_int_equal(v.data[UINT32_MAX - 1], 3);
     assert_int_equal(pq_check(q), PQ_OK);
+    struct pq_stats st;
     pq_get_stats(q, &st);
     /* 2^32 + 99 in units of 64: 2^26 + 2 */
     assert_int_equal(st.used_bytes, ((UINT64_C(1) << 26) + 2 + 125) * 64);

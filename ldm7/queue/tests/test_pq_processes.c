@@ -125,9 +125,9 @@ static void read_products(unsigned writers, unsigned count, unsigned min_seen)
 static void run_together(uint64_t bytes, uint32_t slots, unsigned writers, unsigned readers,
                          unsigned count, unsigned min_seen)
 {
-    pid_t pids[16];
     size_t n = 0;
     make_queue(bytes, slots);
+    pid_t pids[16];
     for (unsigned i = 0; i < readers + writers; i++) {
         pids[n] = fork();
         assert_true(pids[n] >= 0);
@@ -171,10 +171,10 @@ static pid_t reader_that_pins_all(int *said)
     pid_t pid = fork();
     if (pid == 0) {
         alarm(60);
-        struct pq_view v;
         struct pq *q = open_queue();
         CHECK(q);
         uint64_t after = 0;
+        struct pq_view v;
         while (pq_next(q, after, &v) == PQ_OK)
             after = v.seq;
         CHECK(write(pipefd[1], "p", 1) == 1);
@@ -190,8 +190,8 @@ static pid_t reader_that_pins_all(int *said)
 
 static void kill_and_wait(pid_t pid)
 {
-    int status;
     kill(pid, SIGKILL);
+    int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status));
 }
@@ -220,9 +220,9 @@ static void test_killed_receiver_of_a_reservation(void **state)
     struct pq *q = open_queue();
     pid_t pid = fork();
     if (pid == 0) {
+        struct pq *mine = open_queue();
         void *region;
         struct pq_reservation *r;
-        struct pq *mine = open_queue();
         CHECK(mine && pq_reserve(mine, NULL, 40 * 1024, &region, &r) == PQ_OK);
         memset(region, 1, 1000);
         raise(SIGKILL);
@@ -259,8 +259,8 @@ static void test_killed_writers(void **state)
         rng = rng * 6364136223846793005u + 1442695040888963407u;
         usleep(10000 + (useconds_t)(rng >> 40) % 20000);
         kill_and_wait(pid);
-        struct pq_view v;
         uint64_t after = 0;
+        struct pq_view v;
         while (pq_next(q, after, &v) == PQ_OK) {
             assert_true(is_whole(&v));
             assert_true(v.seq > after);
@@ -282,9 +282,9 @@ static void test_killed_inside_the_lock(void **state)
     (void)state;
     make_queue(64 * 1024, 20);
     struct pq *q = open_queue();
-    struct pq_view pinned;
     for (unsigned n = 0; n < 12; n++)
         assert_int_equal(put(q, 0, n, 8000), PQ_OK); /* eight fit: 4 to 11 are left */
+    struct pq_view pinned;
     assert_int_equal(pq_next(q, 0, &pinned), PQ_OK);
     pid_t pid = fork();
     if (pid == 0) {
@@ -302,8 +302,8 @@ static void test_killed_inside_the_lock(void **state)
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status));
-    struct pq_view v;
     uint64_t after = 0;
+    struct pq_view v;
     for (unsigned n = 4; n < 12; n++) {
         assert_int_equal(pq_next(q, after, &v), PQ_OK);
         assert_int_equal(v.info.seqno, n);
@@ -329,7 +329,6 @@ static void test_notify_wakes_another_process(void **state)
     make_queue(64 * 1024, 20);
     struct pq *q = open_queue();
     int ready[2];
-    char c;
     assert_int_equal(pipe(ready), 0);
     pid_t pid = fork();
     if (pid == 0) {
@@ -346,6 +345,7 @@ static void test_notify_wakes_another_process(void **state)
         pq_close(mine);
         _exit(0);
     }
+    char c;
     for (unsigned n = 0; n < 100; n++) {
         assert_int_equal(read(ready[0], &c, 1), 1);
         assert_int_equal(put(q, 0, n, 100), PQ_OK);
@@ -361,11 +361,11 @@ static void test_fork(void **state)
     (void)state;
     make_queue(64 * 1024, 20);
     struct pq *q = open_queue();
+    assert_int_equal(put(q, 0, 1, 1000), PQ_OK);
     struct pq_view held;
+    assert_int_equal(pq_next(q, 0, &held), PQ_OK);
     struct pq_reservation *r;
     void *region;
-    assert_int_equal(put(q, 0, 1, 1000), PQ_OK);
-    assert_int_equal(pq_next(q, 0, &held), PQ_OK);
     assert_int_equal(pq_reserve(q, NULL, 500, &region, &r), PQ_OK);
     assert_true(pq_notify_fd(q) >= 0);
     pid_t pid = fork();

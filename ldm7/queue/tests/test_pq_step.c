@@ -77,9 +77,9 @@ static bool is_whole(const struct pq_view *v)
 
 static bool fail(const char *name, unsigned long at, const char *fmt, ...)
 {
-    va_list ap;
     failures++;
     printf("FAILED: %s, killed after %lu instructions: ", name, at);
+    va_list ap;
     va_start(ap, fmt);
     vprintf(fmt, ap);
     va_end(ap);
@@ -175,8 +175,8 @@ static void op_close(struct pq *q)
 
 static void op_open(struct pq *q)
 {
-    struct pq *another;
     (void)q;
+    struct pq *another;
     if (pq_open(path, true, &another))
         _exit(2);
 }
@@ -227,8 +227,8 @@ static const struct scenario scenarios[] = {
 /* Steps the child at most `most` instructions; how many it did until its operation had returned. */
 static unsigned long step(pid_t pid, unsigned long most)
 {
-    int status;
     unsigned long n = 0;
+    int status;
     while (n < most && !atomic_load(returned)) {
         if (ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) || waitpid(pid, &status, 0) != pid ||
             !WIFSTOPPED(status))
@@ -249,8 +249,6 @@ static bool is_committed(const struct pq *q, unsigned seqno)
 
 static bool look(const struct scenario *s, struct pq *q, unsigned long at)
 {
-    struct pq_view v;
-    struct pq_stats st;
     bool pinned = held.data, found = is_committed(q, NEW);
     unsigned first = 0, last = 0, count = 0;
     struct pollfd p = {.fd = pq_notify_fd(q), .events = POLLIN};
@@ -259,6 +257,7 @@ static bool look(const struct scenario *s, struct pq *q, unsigned long at)
     if (pq_check(q))
         return fail(s->name, at, "the tables do not agree");
     bool inserted = false;
+    struct pq_view v;
     for (uint64_t after = 0; pq_next(q, after, &v) == PQ_OK; after = v.seq, pq_release(q, &v)) {
         if (v.seq <= after || !is_whole(&v))
             return fail(s->name, at, "product %u is torn or out of order", v.info.seqno);
@@ -291,6 +290,7 @@ static bool look(const struct scenario *s, struct pq *q, unsigned long at)
     if (pq_open(path, true, &another))
         return fail(s->name, at, "it can not be opened");
     pq_close(another);
+    struct pq_stats st;
     pq_get_stats(q, &st);
     if (st.reserved_slots)
         return fail(s->name, at, "%u slots are lost", st.reserved_slots);
@@ -308,7 +308,6 @@ static bool look(const struct scenario *s, struct pq *q, unsigned long at)
 /* The queue with 13 to 16 in it, and a child about to begin; -1: no ptrace here. */
 static pid_t begin(const struct scenario *s, struct pq **q)
 {
-    int status;
     memset(&held, 0, sizeof held);
     if (pq_create(path, DATA_BYTES, SLOTS, true) || pq_open(path, true, q))
         return 0;
@@ -327,9 +326,9 @@ static pid_t begin(const struct scenario *s, struct pq **q)
     fflush(stdout);
     pid_t pid = fork();
     if (pid == 0) {
-        struct pq *mine;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         memset(&held, 0, sizeof held);
+        struct pq *mine;
         if (pq_open(path, true, &mine))
             _exit(2);
         if (s->before)
@@ -341,6 +340,7 @@ static pid_t begin(const struct scenario *s, struct pq **q)
         atomic_store(returned, 1);
         pause();
     }
+    int status;
     if (pid < 0 || waitpid(pid, &status, 0) != pid)
         return 0;
     if (WIFEXITED(status))
@@ -396,11 +396,12 @@ int main(int argc, char **argv)
         return 2;
     for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios && !failures; i++) {
         const struct scenario *s = &scenarios[i];
-        unsigned long length, done, n = 0;
+        unsigned long length, n = 0;
         kill_at(s, ULONG_MAX, &length);
         unsigned long stride =
             every ? every * s->coarser
                   : length / (s->coarser > 1 ? DEFAULT_POINTS / 3 : DEFAULT_POINTS) + 1;
+        unsigned long done;
         for (unsigned long at = (unsigned long)getpid() % stride; !failures && at < length;
              at += stride, n++)
             if (!kill_at(s, at, &done))

@@ -97,9 +97,9 @@ static bool write_to(const struct target *t, const void *data, size_t bytes)
 
 static size_t stripped_bytes(const uint8_t *data, size_t bytes)
 {
-    uint8_t chunk[CHUNK_BYTES];
     size_t n = 0;
 
+    uint8_t chunk[CHUNK_BYTES];
     for (size_t at = 0; at < bytes; at += CHUNK_BYTES)
         n += act_strip(data + at, bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES, chunk);
     return n;
@@ -108,9 +108,9 @@ static size_t stripped_bytes(const uint8_t *data, size_t bytes)
 static bool write_product(const struct target *t, unsigned options, const struct pq_info *info,
                           const uint8_t *data)
 {
-    uint8_t chunk[CHUNK_BYTES];
     bool strips = options & ACT_STRIP;
 
+    uint8_t chunk[CHUNK_BYTES];
     if (options & ACT_METADATA) {
         size_t bytes = strips ? stripped_bytes(data, info->size) : info->size;
 
@@ -143,12 +143,11 @@ static bool overwrite(struct job *j, const char *path)
 {
     struct datadir_new fresh;
     struct target t = {.fresh = &fresh};
-    bool ok;
 
     if (datadir_new(j->a->dir, path, &fresh, j->why, sizeof j->why) < 0)
         return false;
-    ok = write_product(&t, j->e->options, j->info, j->data) &&
-         (!(j->e->options & ACT_FLUSH) || fdatasync(fresh.fd) == 0);
+    bool ok = write_product(&t, j->e->options, j->info, j->data) &&
+              (!(j->e->options & ACT_FLUSH) || fdatasync(fresh.fd) == 0);
     if (!ok)
         snprintf(j->why, sizeof j->why, "%s", strerror(errno));
     return datadir_new_finish(&fresh, ok, j->why, sizeof j->why) == 0 && ok;
@@ -175,11 +174,11 @@ static bool write_and_close(struct job *j, struct output *out)
 static bool to_file(struct job *j, const char *path)
 {
     enum output_kind kind = j->e->kind == ACT_STDIOFILE ? OUTPUT_BUFFERED : OUTPUT_FILE;
-    struct output *out;
 
     if (j->e->options & ACT_OVERWRITE)
         return overwrite(j, path);
-    out = output_get(j->a->outputs, kind, path, strlen(path) + 1, NULL, j->why, sizeof j->why);
+    struct output *out =
+        output_get(j->a->outputs, kind, path, strlen(path) + 1, NULL, j->why, sizeof j->why);
     if (!out)
         return false;
     if (write_and_close(j, out))
@@ -194,11 +193,10 @@ static bool to_pipe(struct job *j, char *const *argv, const char *key, size_t ke
     for (;;) {
         struct output *out =
             output_get(j->a->outputs, OUTPUT_PIPE, key, key_bytes, argv, j->why, sizeof j->why);
-        bool is_new;
 
         if (!out)
             return false;
-        is_new = output_is_new(out);
+        bool is_new = output_is_new(out);
         if (write_and_close(j, out))
             return true;
         if (errno != EPIPE || is_new) {
@@ -211,10 +209,8 @@ static bool to_pipe(struct job *j, char *const *argv, const char *key, size_t ke
 
 static bool execute(struct job *j, char *const *argv)
 {
-    pid_t pid;
-
     outputs_make_room(j->a->outputs);
-    pid = command_start(j->a->commands, argv, -1, j->why, sizeof j->why);
+    pid_t pid = command_start(j->a->commands, argv, -1, j->why, sizeof j->why);
     if (pid < 0)
         return false;
     if (!(j->e->options & ACT_WAIT) || command_wait(j->a->commands, pid))
@@ -254,17 +250,17 @@ static void carry_out(struct actor *a, const struct act_entry *e, const struct p
 {
     static char text[WORDS_MAX * 512];
     struct job j = {.a = a, .e = e, .info = info, .data = data};
-    char *argv[WORDS_MAX + 1], line[PRODUCT_LINE_MAX];
     unsigned long refused = a->dir->refused;
-    size_t bytes;
-    bool ok;
 
+    char *argv[WORDS_MAX + 1], line[PRODUCT_LINE_MAX];
+    size_t bytes;
     if (!expand(&j, text, sizeof text, argv, &bytes)) {
         a->stats.refused++;
         log_error("%s of line %u: %s; product: %s", act_kind_name(e->kind), e->line, j.why,
                   product_line_format(info, line, sizeof line));
         return;
     }
+    bool ok;
     switch (e->kind) {
     case ACT_FILE:
     case ACT_STDIOFILE: ok = to_file(&j, argv[0]); break;

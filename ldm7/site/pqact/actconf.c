@@ -57,9 +57,8 @@ static void complain(struct parser *p, const char *found, const char *valid, con
     __attribute__((format(printf, 4, 5)));
 static void complain(struct parser *p, const char *found, const char *valid, const char *why, ...)
 {
-    va_list ap;
-
     p->c->nerrors++;
+    va_list ap;
     va_start(ap, why);
     conftext_complain(p->errors, p->name, p->line, found, valid, why, ap);
     va_end(ap);
@@ -140,7 +139,6 @@ static bool take_arguments(struct parser *p, struct act_entry *e, char **words, 
 {
     unsigned groups = e->ere ? ere_groups(e->ere) : 0;
     bool is_file = e->kind == ACT_FILE || e->kind == ACT_STDIOFILE;
-    char why[200];
 
     if ((is_file && n != 1) || (!is_file && n == 0)) {
         complain(p, actions[e->kind].name, actions[e->kind].usage, "%zu argument%s", n,
@@ -150,6 +148,7 @@ static bool take_arguments(struct parser *p, struct act_entry *e, char **words, 
     e->args = calloc(n, sizeof(struct template *));
     if (!e->args)
         abort();
+    char why[200];
     for (size_t i = 0; i < n; i++) {
         const char *text = words[i];
 
@@ -229,8 +228,7 @@ static void take_entry(struct parser *p, char *text)
 {
     static const char usage[] = "feedtype TAB expression TAB action [options] [arguments]";
     struct act_entry e = {.line = p->line};
-    char why[600], *rest = text, *feed = field(&rest), *pattern = field(&rest), **words = NULL;
-    size_t n;
+    char *rest = text, *feed = field(&rest), *pattern = field(&rest), **words = NULL;
     bool ok = false;
 
     trim(rest);
@@ -240,6 +238,8 @@ static void take_entry(struct parser *p, char *text)
                                   : "no action (is there a tab?)");
         return;
     }
+    char why[600];
+    size_t n;
     if (!feedtype_parse(feed, &e.feed, why, sizeof why)) {
         char *valid = strstr(why, "; valid: ");
 
@@ -331,7 +331,6 @@ int actconf_load(struct actconf *c, const char *path, const char *data_dir, FILE
 {
     const char *why = NULL;
     char *text = conftext_read(path, &why);
-    int rc;
 
     *c = (struct actconf){.spans = 1};
     if (!text) {
@@ -340,7 +339,7 @@ int actconf_load(struct actconf *c, const char *path, const char *data_dir, FILE
             fprintf(errors, "%s: can not be read: %s; valid: a readable pqact.conf\n", path, why);
         return -1;
     }
-    rc = actconf_parse(c, path, text, data_dir, errors);
+    int rc = actconf_parse(c, path, text, data_dir, errors);
     free(text);
     return rc;
 }

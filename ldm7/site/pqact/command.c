@@ -110,12 +110,12 @@ void commands_reap(struct commands *c)
 void command_kill(struct commands *c, pid_t pid, const char *why)
 {
     struct child *ch = find(c, pid);
-    int status;
 
     if (!ch)
         return;
     log_error("%s[%d] %s: killed", ch->name, (int)pid, why);
     kill(pid, SIGKILL);
+    int status;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     ended(c, ch, status);
@@ -124,9 +124,9 @@ void command_kill(struct commands *c, pid_t pid, const char *why)
 bool command_wait(struct commands *c, pid_t pid)
 {
     uint64_t until = deadline(c);
-    struct child *ch;
     int status;
 
+    struct child *ch;
     while ((ch = find(c, pid))) {
         if (waitpid(pid, &status, WNOHANG) == pid)
             return !ended(c, ch, status);
@@ -189,19 +189,17 @@ void commands_wait_all(struct commands *c)
 pid_t command_start(struct commands *c, char *const *argv, int stdin_fd, char *err,
                     size_t err_bytes)
 {
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attr;
-    sigset_t none, all;
-    pid_t pid;
-    int e;
-
     if (!wait_until_below(c, c->max)) {
         snprintf(err, err_bytes, "%u children run already", c->n);
         return -1;
     }
+    sigset_t none;
     sigemptyset(&none);
+    sigset_t all;
     sigfillset(&all);
+    posix_spawn_file_actions_t files;
     posix_spawn_file_actions_init(&files);
+    posix_spawnattr_t attr;
     posix_spawnattr_init(&attr);
     if (stdin_fd >= 0)
         posix_spawn_file_actions_adddup2(&files, stdin_fd, STDIN_FILENO);
@@ -211,7 +209,8 @@ pid_t command_start(struct commands *c, char *const *argv, int stdin_fd, char *e
     posix_spawnattr_setsigmask(&attr, &none);
     posix_spawnattr_setsigdefault(&attr, &all);
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    e = posix_spawnp(&pid, argv[0], &files, &attr, argv, environ);
+    pid_t pid;
+    int e = posix_spawnp(&pid, argv[0], &files, &attr, argv, environ);
     posix_spawnattr_destroy(&attr);
     posix_spawn_file_actions_destroy(&files);
     if (e != 0) {

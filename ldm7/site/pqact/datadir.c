@@ -79,15 +79,13 @@ static int walk(int top, char *dir)
     int at = fcntl(top, F_DUPFD_CLOEXEC, 0);
 
     for (char *p = dir, *next; at >= 0 && p; p = next) {
-        int below, e;
-
         next = strchr(p, '/');
         if (next)
             *next++ = '\0';
-        below = openat(at, p, DIRECTORY);
+        int below = openat(at, p, DIRECTORY);
         if (below < 0 && errno == ENOENT && (mkdirat(at, p, 0777) == 0 || errno == EEXIST))
             below = openat(at, p, DIRECTORY);
-        e = errno;
+        int e = errno;
         close(at);
         errno = e;
         at = below;
@@ -122,18 +120,17 @@ static int open_dir(struct datadir *d, char *dir, char *err, size_t err_bytes)
 
 int datadir_append(struct datadir *d, const char *path, char *err, size_t err_bytes)
 {
-    char clean[DATADIR_PATH_MAX], *name;
-    struct stat st;
-    int dir, fd, e;
+    int dir;
 
+    char clean[DATADIR_PATH_MAX], *name;
     if (cut(d, path, clean, &name, err, err_bytes) < 0 ||
         (dir = open_dir(d, name > clean ? clean : (char[]){""}, err, err_bytes)) < 0)
         return -1;
     /* O_NONBLOCK: a FIFO in its place must not stop us. */
-    fd = openat(dir, name,
-                O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
-                0666);
-    e = errno;
+    int fd = openat(dir, name,
+                    O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
+                    0666);
+    int e = errno;
     close(dir);
     if (fd < 0 && (e == ELOOP || e == ENXIO))
         return refuse(d, err, err_bytes,
@@ -142,6 +139,7 @@ int datadir_append(struct datadir *d, const char *path, char *err, size_t err_by
         snprintf(err, err_bytes, "%s", strerror(e));
         return -1;
     }
+    struct stat st;
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
         return fd;
     close(fd);
@@ -152,14 +150,14 @@ int datadir_new(struct datadir *d, const char *path, struct datadir_new *out, ch
                 size_t err_bytes)
 {
     static unsigned number;
-    char clean[DATADIR_PATH_MAX], *name;
-    struct stat st;
 
     *out = (struct datadir_new){.fd = -1, .dir_fd = -1};
+    char clean[DATADIR_PATH_MAX], *name;
     if (cut(d, path, clean, &name, err, err_bytes) < 0 ||
         (out->dir_fd = open_dir(d, name > clean ? clean : (char[]){""}, err, err_bytes)) < 0)
         return -1;
     snprintf(out->name, sizeof out->name, "%s", name);
+    struct stat st;
     if (fstatat(out->dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(st.st_mode)) {
         close(out->dir_fd);
         return refuse(d, err, err_bytes, "not a regular file");

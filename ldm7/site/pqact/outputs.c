@@ -155,10 +155,9 @@ void outputs_flush(struct outputs *o)
 /* A file that was removed, or a program that ended, is opened or started again. */
 static bool is_stale(struct outputs *o, const struct output *out)
 {
-    struct stat st;
-
     if (out->kind == OUTPUT_PIPE)
         return !command_runs(o->commands, out->pid);
+    struct stat st;
     return fstat(out->fd, &st) < 0 || st.st_nlink == 0;
 }
 
@@ -202,7 +201,6 @@ struct output *output_get(struct outputs *o, enum output_kind kind, const char *
                           size_t key_bytes, char *const *argv, char *err, size_t err_bytes)
 {
     struct output *out = o->list;
-    bool opened;
 
     commands_reap(o->commands);
     while (out && (out->kind != kind || out->key_bytes != key_bytes ||
@@ -227,6 +225,7 @@ struct output *output_get(struct outputs *o, enum output_kind kind, const char *
         abort();
     *out = (struct output){.kind = kind, .fd = -1, .is_new = true, .key_bytes = key_bytes};
     memcpy(out->key, key, key_bytes);
+    bool opened;
     if (kind == OUTPUT_PIPE)
         opened = start_pipe(o, out, argv, err, err_bytes);
     else

@@ -84,9 +84,9 @@ static void catch_signals(sigset_t *waiting)
 {
     static const int caught[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD};
     struct sigaction sa = {.sa_handler = on_signal};
-    sigset_t blocked;
 
     sigemptyset(&sa.sa_mask);
+    sigset_t blocked;
     sigemptyset(&blocked);
     for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++) {
         sigaddset(&blocked, caught[i]);
@@ -129,13 +129,14 @@ static void log_counts(const struct pqact *p)
 static void read_again(struct pqact *p)
 {
     struct actconf fresh, old = p->conf;
-    char *text = NULL, *save;
+    char *text = NULL;
     size_t n;
     FILE *errors = open_memstream(&text, &n);
     int rc = actconf_load(&fresh, p->args->conf, p->args->data_dir, errors);
 
     if (!errors || fclose(errors) != 0)
         abort();
+    char *save;
     for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
         log_error("%s", line);
     free(text);
@@ -188,9 +189,9 @@ static void process(struct pqact *p, const struct pq_view *v)
 static enum pq_status work(struct pqact *p)
 {
     static const struct timespec no_time;
-    struct pq_view v;
     enum pq_status s = PQ_OK;
 
+    struct pq_view v;
     while (!stop && (s = pq_next(p->q, p->after, &v)) == PQ_OK) {
         process(p, &v);
         p->after = v.seq;
@@ -208,12 +209,12 @@ static int run(struct pqact *p)
     double interval_s = p->args->interval_s;
     struct timespec interval = {(time_t)interval_s,
                                 (long)((interval_s - (double)(time_t)interval_s) * 1e9)};
-    enum pq_status s;
 
     if (fd.fd < 0) {
         log_error("the queue can not be waited for: %s", strerror(errno));
         return TOOL_SYSTEM;
     }
+    enum pq_status s;
     while ((s = work(p)) == PQ_OK || s == PQ_END) {
         if (stop || interval_s == 0)
             return TOOL_OK;
@@ -230,21 +231,21 @@ static int run(struct pqact *p)
  * oldest. */
 static int begin(struct pqact *p)
 {
-    struct pq_signature last;
-    struct pq_view v;
-    char path[4096], why[4600];
-    bool known;
-
+    char path[4096];
     if (!p->args->state &&
         snprintf(path, sizeof path, "%s.state", p->args->conf) >= (int)sizeof path) {
         log_error("\"%s.state\": %s", p->args->conf, strerror(ENAMETOOLONG));
         return TOOL_USAGE;
     }
+    struct pq_signature last;
+    char why[4600];
+    bool known;
     if (state_open(&p->state, p->args->state ? p->args->state : path, &last, &known, why,
                    sizeof why) < 0) {
         log_error("%s", why);
         return TOOL_SYSTEM;
     }
+    struct pq_view v;
     if (!known) {
         p->created_from = p->args->offset_s >= 0 ? time(NULL) - (time_t)p->args->offset_s : 0;
     } else if (pq_find(p->q, &last, &v) == PQ_OK) {
@@ -259,8 +260,6 @@ static int begin(struct pqact *p)
 
 static void take_arguments(struct arguments *a, int argc, char **argv)
 {
-    char why[512];
-
     *a = (struct arguments){.data_dir = ".",
                             .feed = FEEDTYPE_ANY,
                             .interval_s = 15,
@@ -268,6 +267,7 @@ static void take_arguments(struct arguments *a, int argc, char **argv)
                             .timeout_s = 60,
                             .max_open = 64,
                             .max_children = 64};
+    char why[512];
     for (int c; (c = getopt_long(argc, argv, TOOL_SHORT "q:d:f:p:i:o:t:", options, NULL)) != -1;) {
         switch (c) {
         case 'q': a->queue = optarg; break;
@@ -300,7 +300,6 @@ int main(int argc, char **argv)
 {
     struct arguments a;
     struct pqact p = {.args = &a, .state = {-1}};
-    int rc;
 
     log_init(argc, &argv);
     take_arguments(&a, argc, argv);
@@ -328,7 +327,7 @@ int main(int argc, char **argv)
     outputs_init(&p.outputs, a.max_open, &p.dir, &p.commands);
     p.actor = (struct actor){.outputs = &p.outputs, .dir = &p.dir, .commands = &p.commands};
     actor_use(&p.actor, &p.conf);
-    rc = begin(&p);
+    int rc = begin(&p);
     if (rc == TOOL_OK) {
         log_note("Starting Up: %zu entries of \"%s\", data directory \"%s\"", p.conf.n, a.conf,
                  a.data_dir);

@@ -25,7 +25,6 @@ int state_open(struct state *s, const char *path, struct pq_signature *last, boo
                size_t err_bytes)
 {
     char text[RECORD_BYTES + 2] = "";
-    ssize_t n;
 
     *known = false;
     s->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
@@ -35,6 +34,7 @@ int state_open(struct state *s, const char *path, struct pq_signature *last, boo
                  strerror(errno));
         return -1;
     }
+    ssize_t n;
     if (flock(s->fd, LOCK_EX | LOCK_NB) < 0) {
         snprintf(err, err_bytes,
                  "state file \"%s\" is in use: another pqact works with this configuration", path);

@@ -107,15 +107,16 @@ static bool known_group(unsigned group, unsigned groups, char *err, size_t err_b
  * err). */
 static size_t take(struct template *t, const char *p, unsigned groups, char *err, size_t err_bytes)
 {
-    unsigned group, part;
     size_t n;
 
+    unsigned group;
     if (*p == '\\' && (n = group_at(p + 1, &group)) > 0) {
         if (!known_group(group, groups, err, err_bytes))
             return 0;
         add(t, PIECE_GROUP, p, ++n)->group = group;
         return n;
     }
+    unsigned part;
     if ((n = date_at(p, &group, &part)) > 0) {
         if (part == DATE_PARTS)
             snprintf(err, err_bytes,
@@ -197,11 +198,10 @@ static bool full_date(time_t creation, unsigned day, struct tm *out)
     *out = base;
     for (int month = 1; day > 0 && month >= -3; month--) {
         struct tm tm = base;
-        time_t t;
 
         tm.tm_mon += month;
         tm.tm_mday = (int)day;
-        t = timegm(&tm);
+        time_t t = timegm(&tm);
         /* In a shorter month the day would be one of the next. */
         if (tm.tm_mday == (int)day && t < creation + DATE_AHEAD_S) {
             *out = tm;
@@ -246,11 +246,11 @@ static long put_date(const struct piece *p, const struct pq_info *info, const st
 {
     static const char *const months[] = {"jan", "feb", "mar", "apr", "may", "jun",
                                          "jul", "aug", "sep", "oct", "nov", "dec"};
-    unsigned day;
-    struct tm tm;
 
+    unsigned day;
     if (!day_of(span, &day, err, err_bytes))
         return -1;
+    struct tm tm;
     if (!full_date(info->creation.tv_sec, day, &tm)) {
         snprintf(err, err_bytes, "the creation time is out of any calendar");
         return -1;
@@ -274,9 +274,9 @@ long template_expand(const struct template *t, const struct pq_info *info,
             p->group < nspans && spans[p->group].at ? &spans[p->group] : &none;
         const char *from = made;
         time_t creation = info->creation.tv_sec;
-        struct tm tm;
         long n = -1;
 
+        struct tm tm;
         switch (p->kind) {
         case PIECE_TEXT:
             from = p->at;

@@ -83,16 +83,19 @@ static void format_time(time_t t, const char *format, char out[32])
 
 char *bin_format(const struct bin *b, const char *host, const char *version, char out[BIN_LINE_MAX])
 {
-    char creation[32], inserted[32], slowest[32], feed[FEEDTYPE_TEXT_MAX],
-        origin[4 * PQ_ORIGIN_MAX + 1];
     size_t n = 0;
 
+    char creation[32];
     format_time(b->creation.tv_sec, "%Y%m%d%H%M%S", creation);
+    char inserted[32];
     format_time(b->inserted.tv_sec, "%Y%m%d%H%M%S", inserted);
+    char slowest[32];
     format_time(b->slowest, "%M%S", slowest);
+    char origin[4 * PQ_ORIGIN_MAX + 1];
     for (const char *c = b->origin; *c != '\0'; c++) /* columns are separated by blanks */
         origin[n++] = *c > ' ' && *c != 0x7f ? *c : '?';
     origin[n] = '\0';
+    char feed[FEEDTYPE_TEXT_MAX];
     snprintf(
         out, BIN_LINE_MAX,
         "%14.14s %14.14s %32.255s %7.10s %32.64s %12llu %12llu %.8g %10.2f %4.0f@%4.4s %20.20s\n",

@@ -27,31 +27,30 @@ static bool take_time(const char *text, const char *form, struct timeval *out, s
 /* %10u YYYYMMDDhhmmss.uuuuuu FEED %03u  ident */
 static bool take_product(const char *text, struct arrival *out)
 {
-    char feed[FEEDTYPE_TEXT_MAX], why[300], *end;
-    unsigned long bytes;
-    size_t used;
-
     text += strspn(text, " ");
     errno = 0;
-    bytes = strtoul(text, &end, 10);
+    char *end;
+    unsigned long bytes = strtoul(text, &end, 10);
+    size_t used;
     if (end == text || *text == '-' || *end != ' ' || errno != 0 || bytes > UINT32_MAX ||
         !take_time(end + 1, "%Y%m%d%H%M%S", &out->creation, &used))
         return false;
     out->bytes = (uint32_t)bytes;
     text = end + 1 + used;
+    char feed[FEEDTYPE_TEXT_MAX], why[300];
     return sscanf(text, " %319s", feed) == 1 && feedtype_parse(feed, &out->feed, why, sizeof why);
 }
 _Static_assert(FEEDTYPE_TEXT_MAX == 320, "the 319 above");
 
 bool ldmdlog_arrival(const char *line, struct arrival *out)
 {
-    const char *p;
     size_t used;
 
     if (!take_time(line, "%Y%m%dT%H%M%S", &out->at, &used) ||
         strncmp(line + used, "Z down7[", 8) != 0)
         return false;
     /* The message, behind "]   file:function:line   LEVEL". */
+    const char *p;
     if (!(p = strstr(line, "]   ")) || !(p = strstr(p + 4, "   ")) || !(p = strchr(p + 3, ' ')))
         return false;
     p++;
@@ -66,11 +65,10 @@ bool ldmdlog_arrival(const char *line, struct arrival *out)
 
 static int open_file(struct ldmdlog *l)
 {
-    struct stat st;
-
     l->file = fopen(l->path, "re");
     if (!l->file)
         return -1;
+    struct stat st;
     l->inode = fstat(fileno(l->file), &st) == 0 ? st.st_ino : 0;
     return 0;
 }

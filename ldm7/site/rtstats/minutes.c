@@ -96,12 +96,13 @@ static double percentile_80(struct minute_feed *f)
 char *minutes_format(struct minutes *m, size_t feed, const char *host, char out[MINUTE_LINE_MAX])
 {
     struct minute_feed *f = &m->feeds[feed];
-    char name[FEEDTYPE_TEXT_MAX], when[32] = "?";
+    char when[32] = "?";
     time_t end = m->minute + 60;
     struct tm tm;
 
     if (gmtime_r(&end, &tm))
         strftime(when, sizeof when, "%Y%m%dT%H%M%SZ", &tm);
+    char name[FEEDTYPE_TEXT_MAX];
     snprintf(out, MINUTE_LINE_MAX,
              "%s,%.255s,%s,%llu,%llu,%llu,%llu,%.6f,%llu,%.6f,%llu,%.6f,%.3f,%llu\n", when, host,
              feedtype_format(f->feed, name, sizeof name), (unsigned long long)f->complete_bytes,

@@ -121,12 +121,10 @@ static void keep(struct rtstats *r, const char *line, const struct pq_info *info
  * the classic lines' numbers go on, so the next ones make up for it. */
 static void send_kept(struct rtstats *r)
 {
-    bool ok;
-
     if (r->nletters == 0)
         return;
     if (client_init(&r->server.c) == 0) {
-        ok = push_begin(&r->server, FEEDTYPE_EXP);
+        bool ok = push_begin(&r->server, FEEDTYPE_EXP);
         for (size_t i = 0; i < r->nletters && ok; i++) {
             struct pq_view v = {.info = r->letters[i].info, .data = (uint8_t *)r->letters[i].line};
             ok = push_product(&r->server, &v);
@@ -216,9 +214,9 @@ static void arrived(struct rtstats *r, const struct timeval *at, const struct ti
 
 static void read_queue(struct rtstats *r)
 {
-    char line[PRODUCT_LINE_MAX];
     struct pq_view v;
 
+    char line[PRODUCT_LINE_MAX];
     while (!tool_stop && pq_next(r->q, r->after, &v) == PQ_OK) {
         if ((v.info.feedtype & r->feed) != 0 &&
             (!r->pattern || ere_match(r->pattern, v.info.ident) == ERE_YES)) {
@@ -234,9 +232,9 @@ static void read_queue(struct rtstats *r)
 
 static void read_log(struct rtstats *r)
 {
-    const char *line;
     struct arrival a;
 
+    const char *line;
     while (r->ldmd_log && (line = ldmdlog_line(&r->log)))
         if (ldmdlog_arrival(line, &a) && (a.feed & r->feed) != 0)
             arrived(r, &a.at, &a.creation, a.feed, a.bytes, a.by_fmtp);
@@ -277,14 +275,12 @@ static void run(struct rtstats *r)
 
 static void begin(struct rtstats *r)
 {
-    struct timeval from;
-    double whole;
-
     r->after = pq_last_seq(r->q);
     if (r->offset_s <= 0)
         return;
+    struct timeval from;
     gettimeofday(&from, NULL);
-    whole = (double)from.tv_sec - r->offset_s;
+    double whole = (double)from.tv_sec - r->offset_s;
     from.tv_sec = whole < 0 ? 0 : (time_t)whole;
     if (pq_seek(r->q, &from, &r->after) != PQ_OK)
         r->after = pq_last_seq(r->q);

@@ -56,16 +56,16 @@ static void split(char *line, char *words[WORDS_MAX])
  * Its exit status, or -1. */
 static int execute(const char *command, char *output)
 {
-    posix_spawn_file_actions_t actions;
-    char line[512], *words[WORDS_MAX];
     size_t used = 0;
-    int fds[2] = {-1, -1}, status = -1, rc;
-    pid_t pid;
+    int fds[2] = {-1, -1}, status = -1;
 
+    char line[512];
     snprintf(line, sizeof line, "%s", command);
+    char *words[WORDS_MAX];
     split(line, words);
     if (!words[0])
         return -1;
+    posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     if (output) {
         if (pipe(fds) < 0) {
@@ -78,7 +78,8 @@ static int execute(const char *command, char *output)
         posix_spawn_file_actions_addclose(&actions, fds[0]);
         posix_spawn_file_actions_addclose(&actions, fds[1]);
     }
-    rc = posix_spawnp(&pid, words[0], &actions, NULL, words, environ);
+    pid_t pid;
+    int rc = posix_spawnp(&pid, words[0], &actions, NULL, words, environ);
     posix_spawn_file_actions_destroy(&actions);
     if (output)
         close(fds[1]);
@@ -102,11 +103,11 @@ static int change(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static int change(const char *fmt, ...)
 {
     char *command = NULL;
-    va_list args;
-    int rc = -1, n;
+    int rc = -1;
 
+    va_list args;
     va_start(args, fmt);
-    n = vasprintf(&command, fmt, args);
+    int n = vasprintf(&command, fmt, args);
     va_end(args);
     if (n < 0)
         return -1;
@@ -176,20 +177,19 @@ static struct in_addr address_argument(const char *what, const char *text)
 
 static struct cidr cidr_argument(const char *what, const char *text)
 {
-    struct cidr c;
-    struct in_addr a, broadcast;
-    char address[INET_ADDRSTRLEN];
     const char *slash = strchr(text, '/');
-    unsigned prefix;
 
+    char address[INET_ADDRSTRLEN];
     if (!slash || (size_t)(slash - text) >= sizeof address)
         tool_usage("%s: found \"%s\"; valid: an address with its prefix length such as 10.0.0.1/24",
                    what, text);
     memcpy(address, text, (size_t)(slash - text));
     address[slash - text] = '\0';
-    a = address_argument(what, address);
-    prefix = (unsigned)tool_u64("prefix length", slash + 1, 1, 32);
+    struct in_addr a = address_argument(what, address);
+    unsigned prefix = (unsigned)tool_u64("prefix length", slash + 1, 1, 32);
+    struct in_addr broadcast;
     broadcast.s_addr = a.s_addr | htonl(prefix == 32 ? 0 : UINT32_MAX >> prefix);
+    struct cidr c;
     snprintf(c.text, sizeof c.text, "%s/%u", address, prefix);
     inet_ntop(AF_INET, &broadcast, c.broadcast, sizeof c.broadcast);
     return c;
@@ -207,9 +207,10 @@ static bool exists(const struct vlan *v)
 
 static bool has_route(const struct vlan *v, const char *server)
 {
-    char command[128], dev[IFNAMSIZ + 8];
+    char command[128];
 
     snprintf(command, sizeof command, "ip -o route show %s/32", server);
+    char dev[IFNAMSIZ + 8];
     snprintf(dev, sizeof dev, "dev %s ", v->name);
     return says(command, dev);
 }
@@ -217,13 +218,15 @@ static bool has_route(const struct vlan *v, const char *server)
 /* Its id, its address and nothing to add? */
 static bool is_right(const struct vlan *v, const struct cidr *c, const char *server)
 {
-    char command[128], id[32], addr[64];
+    char command[128];
 
     snprintf(command, sizeof command, "ip -d -o link show dev %s up", v->name);
+    char id[32];
     snprintf(id, sizeof id, " id %u ", v->id);
     if (!says(command, id))
         return false;
     snprintf(command, sizeof command, "ip -o -4 addr show dev %s", v->name);
+    char addr[64];
     snprintf(addr, sizeof addr, "inet %s ", c->text);
     return says(command, addr) && (!server || has_route(v, server));
 }
@@ -254,9 +257,10 @@ static int create(const struct vlan *v, const struct cidr *c, const char *server
 /* Table II: multicast and the rest have a class each, with one first-in first-out queue each. */
 static int shape(const char *interface, uint64_t rate_bps, uint64_t buffer_bytes, const char *group)
 {
-    char command[128], output[OUTPUT_MAX];
+    char command[128];
 
     snprintf(command, sizeof command, "tc qdisc show dev %s", interface);
+    char output[OUTPUT_MAX];
     if (execute(command, output) == 0 && strstr(output, "qdisc htb 1:") &&
         change("tc qdisc del dev %s root", interface) < 0)
         return -1;
@@ -284,9 +288,9 @@ static void count(int argc, int min, int max, const char *verb)
 static int run(int argc, char **argv)
 {
     const char *verb = argc > 0 ? argv[0] : "";
-    struct vlan v;
     struct cidr c;
 
+    struct vlan v;
     if (strcmp(verb, "create") == 0) {
         count(argc - 1, 2, 3, verb);
         v = vlan_argument(argv[1]);
@@ -320,9 +324,9 @@ int main(int argc, char **argv)
                                           TOOL_LONG,
                                           {0}};
     const char *path = PATHS;
-    int opt;
 
     log_init(argc, &argv);
+    int opt;
     while ((opt = getopt_long(argc, argv, TOOL_SHORT "n", longs, NULL)) != -1)
         switch (opt) {
         case OPT_PATH: path = optarg; break;

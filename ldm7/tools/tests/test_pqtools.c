@@ -76,13 +76,13 @@ static void test_choice_of_products(void **state)
 static void test_sanity(void **state)
 {
     (void)state;
-    struct pq *q;
     three_files();
     assert_int_equal(run("pqcat -q queue -s /dev/null"), 0);
     assert_string_equal(err, "");
     assert_int_equal(run("pqcat -q queue -s -f NGRID /dev/null"), 0);
     assert_int_equal(run("pqcat -q queue -s -o 5"), 2);
     /* Opened by somebody who does not look again, then damaged */
+    struct pq *q;
     assert_int_equal(pq_open("queue", true, &q), PQ_OK);
     q->slots[pq_index_at(q, 2)].older = PQ_NONE;
     assert_int_equal(run("pqcheck -q queue"), 4);
@@ -255,10 +255,6 @@ static void test_check(void **state)
 static void test_util(void **state)
 {
     (void)state;
-    struct pq *q;
-    struct pq_view v;
-    struct pq_reservation *r;
-    void *region;
     three_files();
     assert_int_equal(run("pqutil -q queue list"), 0);
     assert_matches(out, "^1 [0-9]{10}\\.[0-9]{6} " FIRST
@@ -294,8 +290,12 @@ static void test_util(void **state)
         "^data_bytes=1003520\nused_bytes=128\nhigh_water_bytes=192\n.*\nslots=10\nused_slots=2\n"
         ".*\ninserted=3\nevicted=0\nremoved=1\nduplicates=0\nrecoveries=0\nunclean=0\n.*"
         "min_residence_s=-1\\.000\n$");
+    struct pq *q;
     assert_int_equal(pq_open("queue", true, &q), PQ_OK);
+    struct pq_view v;
     assert_int_equal(pq_next(q, 0, &v), PQ_OK);
+    struct pq_reservation *r;
+    void *region;
     assert_int_equal(pq_reserve(q, NULL, 100, &region, &r), PQ_OK);
     assert_int_equal(run("pqutil -q queue clients"), 0);
     char want[100];
@@ -341,12 +341,13 @@ static void test_monitor_again_and_again(void **state)
 static void test_following_is_no_polling(void **state)
 {
     (void)state;
-    char name[64], text[4096];
     unsigned long before = 0, after = 0;
     fresh_queue();
     pid_t pid = start("pqcat -q queue -i 60 /dev/null");
     usleep(500000);
+    char name[64];
     snprintf(name, sizeof name, "/proc/%d/status", pid);
+    char text[4096];
     slurp(name, text, sizeof text);
     assert_int_equal(sscanf(strstr(text, "\nvoluntary_ctxt_switches:"),
                             "\nvoluntary_ctxt_switches: %lu", &before),

@@ -80,17 +80,17 @@ static void test_replay_needs_no_more_than_the_queue_has(void **state)
 static void test_queue_full_of_pins(void **state)
 {
     (void)state;
-    struct pq *q;
-    struct pq_view v;
     fresh_queue();
     write_file("hour.txt", three);
     assert_int_equal(run("pqinsert -q queue --trace hour.txt --scale 1000"), 0);
+    struct pq *q;
     assert_int_equal(pq_open("queue", true, &q), PQ_OK);
     uint64_t after = 0;
+    struct pq_view v;
     while (pq_next(q, after, &v) == PQ_OK)
         after = v.seq;
-    void *region;
     struct pq_reservation *r;
+    void *region;
     assert_int_equal(pq_reserve(q, NULL, 1003520 - 300032 - 256 - 1024, &region, &r), PQ_OK);
     assert_int_equal(
         run("pqinsert -q queue --trace hour.txt --scale 1000 --seed 2 --full-wait 0.2"), 1);
@@ -194,7 +194,6 @@ static void test_files(void **state)
 static void test_output_file_is_whole_or_not_there(void **state)
 {
     (void)state;
-    struct stat st;
     fresh_queue();
     write_file("a", "first\n");
     assert_int_equal(run("pqinsert -q queue a"), 0);
@@ -206,6 +205,7 @@ static void test_output_file_is_whole_or_not_there(void **state)
     assert_int_equal(run("pqcat -q queue > /dev/full"), 1);
     assert_matches(err, "standard output\" can not be written: No space left");
     assert_int_equal(run("pqcat -q queue /dev/full"), 1);
+    struct stat st;
     assert_int_equal(stat("/dev/full", &st), 0);
     assert_true(S_ISCHR(st.st_mode)); /* still a device */
     assert_int_equal(system("test -z \"$(ls | grep tmp)\""), 0);
@@ -259,9 +259,9 @@ static void test_pqmon(void **state)
     (void)state;
     static const char header[] =
         "nprods nfree nempty nbytes maxprods maxfree minempty maxext age\n";
-    char ere[400];
     fresh_queue();
     assert_int_equal(run("pqmon -q queue"), 0);
+    char ere[400];
     snprintf(ere, sizeof ere, "%s0 1 10 0 0 0 10 1003520 -1\n", header);
     assert_string_equal(out, ere);
     assert_int_equal(run("pqmon -q queue -S"), 0);
@@ -287,13 +287,13 @@ static void test_pqmon(void **state)
 static void test_pqcreate_errors(void **state)
 {
     (void)state;
-    struct stat st;
     static const char *const bad[] = {
         "10x", "", "-5", "0", "1.5g", "5gg", "99999999999999999999", "80000000g", "k"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        char cmd[100], want[200];
+        char cmd[100];
         snprintf(cmd, sizeof cmd, "pqcreate -q new -s '%s'", bad[i]);
         assert_int_equal(run(cmd), 2);
+        char want[200];
         snprintf(want, sizeof want,
                  "pqcreate: -s: found \"%s\" ; valid: bytes from 1 to 70368744177664", bad[i]);
         assert_int_equal(strncmp(err, want, strlen(want)), 0);
@@ -309,6 +309,7 @@ static void test_pqcreate_errors(void **state)
         "ERROR Queue \"new\" needs 60\\.[0-9] TB of disk \\(data and tables\\), but [0-9.]+ [kMGT]B are "
         "free: ");
     assert_int_equal(run("pqcreate -q missing/new -s 1m"), 2);
+    struct stat st;
     assert_int_equal(stat("new", &st), -1);
     fresh_queue();
     assert_int_equal(run("pqcreate -q queue -s 1m"), 2);
@@ -322,9 +323,10 @@ static void test_options(void **state)
     static const char *const names[] = {"pqcreate", "pqinsert", "pqcat", "pqmon",
                                         "pqcheck",  "pqexpire", "pqutil"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char cmd[100], want[100];
+        char cmd[100];
         snprintf(cmd, sizeof cmd, "%s --help", names[i]);
         assert_int_equal(run(cmd), 0);
+        char want[100];
         snprintf(want, sizeof want, "^Usage: %s .*Exit status: ", names[i]);
         assert_matches(out, want);
         snprintf(cmd, sizeof cmd, "%s --version", names[i]);

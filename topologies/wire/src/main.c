@@ -116,13 +116,13 @@ int main(int argc, char **argv)
                 "writes it and ends.\n");
         return help ? 0 : 2;
     }
-    char error[512];
-    struct config config;
     char *text = read_file(argv[1]);
     if (!text) {
         fprintf(stderr, "wire-relay: %s: %s\n", argv[1], strerror(errno));
         return 2;
     }
+    char error[512];
+    struct config config;
     int rc = config_parse(&config, argv[1], text, error, sizeof error);
     free(text);
     if (rc != 0) {
@@ -133,11 +133,11 @@ int main(int argc, char **argv)
     /* Signals arrive only while waiting, so that a report never sees a half-served line. */
     struct sigaction action = {.sa_handler = on_signal};
     sigset_t blocked;
-    sigset_t while_waiting;
     sigemptyset(&blocked);
     sigaddset(&blocked, SIGTERM);
     sigaddset(&blocked, SIGINT);
     sigaddset(&blocked, SIGUSR1);
+    sigset_t while_waiting;
     sigprocmask(SIG_BLOCK, &blocked, &while_waiting);
     sigdelset(&while_waiting, SIGTERM);
     sigdelset(&while_waiting, SIGINT);

@@ -200,8 +200,8 @@ static void send_batch(struct port *port, struct line *line, struct batch *batch
 
 size_t port_serve(struct port *port, struct line *line, int64_t now_ns)
 {
-    struct batch batch;
     size_t taken = 0;
+    struct batch batch;
     memset(batch.messages, 0, sizeof batch.messages);
     /* At most one turn of the ring, so that a flood on one line cannot starve the others. */
     while (taken < port->slots) {

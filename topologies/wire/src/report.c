@@ -21,9 +21,9 @@ static int finish(FILE *file, const char *path, const char *temporary)
 
 int report_ready(const struct config *config, const struct line *lines, bool fifo_granted)
 {
-    char temporary[CONFIG_PATH + 8];
     if (config->ready[0] == '\0')
         return 0;
+    char temporary[CONFIG_PATH + 8];
     FILE *f = begin(config->ready, temporary, sizeof temporary);
     if (!f)
         return -1;
@@ -45,9 +45,9 @@ int report_ready(const struct config *config, const struct line *lines, bool fif
 int report_stats(const struct config *config, const struct line *lines, unsigned sequence,
                  double time_s)
 {
-    char temporary[CONFIG_PATH + 8];
     if (config->stats[0] == '\0')
         return 0;
+    char temporary[CONFIG_PATH + 8];
     FILE *f = begin(config->stats, temporary, sizeof temporary);
     if (!f)
         return -1;

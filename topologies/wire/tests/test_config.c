@@ -13,8 +13,6 @@
 static void test_all_statements(void **state)
 {
     (void)state;
-    struct config config;
-    char error[256];
     const char *text = "# a comment\n"
                        "ready /run/x/ready.json\n"
                        "stats /run/x/stats.json\n"
@@ -24,6 +22,8 @@ static void test_all_statements(void **state)
                        "line newy:chic forward l0a l0b delay_us=18000 jitter_us=500 loss=0.01 "
                        "seed=7 slots=4096 # trailing\n"
                        "line newy:chic backward l0b l0a\n";
+    struct config config;
+    char error[256];
     assert_int_equal(config_parse(&config, "f", text, error, sizeof error), 0);
     assert_string_equal(config.ready, "/run/x/ready.json");
     assert_string_equal(config.stats, "/run/x/stats.json");
@@ -46,8 +46,8 @@ static void test_all_statements(void **state)
 
 static void refused(const char *text, const char *message)
 {
-    struct config config;
     char error[256] = "";
+    struct config config;
     assert_int_equal(config_parse(&config, "f", text, error, sizeof error), -1);
     assert_string_equal(error, message);
     assert_null(config.lines);

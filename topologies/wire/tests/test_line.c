@@ -81,10 +81,10 @@ static void test_jitter_keeps_order_and_range(void **state)
 static void loss_rate_and_seed(bool ipv4)
 {
     struct line a;
-    struct line b;
-    struct line c;
     line_init(&a, 0, 0, 0.01, 42);
+    struct line b;
     line_init(&b, 0, 0, 0.01, 42);
+    struct line c;
     line_init(&c, 0, 0, 0.01, 43);
     unsigned differ = 0;
     unsigned lost = 0;
@@ -112,8 +112,8 @@ static void test_loss_is_of_the_packet(void **state)
 {
     (void)state;
     struct line a;
-    struct line b;
     line_init(&a, 0, 0, 0.5, 42);
+    struct line b;
     line_init(&b, 5 * MS, 5 * MS, 0.5, 42);
     unsigned lost = 0;
     for (uint32_t i = 0; i < 1000; i++) {
@@ -132,8 +132,8 @@ static void test_loss_extremes(void **state)
 {
     (void)state;
     struct line none;
-    struct line all;
     line_init(&none, 0, 0, 0.0, 1);
+    struct line all;
     line_init(&all, 0, 0, 1.0, 1);
     for (uint32_t i = 0; i < 2000; i++) {
         assert_false(loses(&none, i, i % 2 == 0));
@@ -205,9 +205,9 @@ static void test_simulated_loop(void **state)
     enum { FRAMES = 5000 };
     static int64_t arrival[FRAMES];
     const int64_t gap = 250 * US;
-    struct line line;
     uint64_t x = 1;
     int64_t t = 0;
+    struct line line;
     line_init(&line, 18 * MS, 0, 0.0, 1);
     for (int i = 0; i < FRAMES; i++) {
         x = x * UINT64_C(6364136223846793005) + 1442695040888963407U;

@@ -10,13 +10,13 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct actconf c;
     char *messages = NULL, *text = malloc(size + 1);
     size_t n = 0;
     FILE *f = open_memstream(&messages, &n);
 
     memcpy(text, data, size);
     text[size] = '\0';
+    struct actconf c;
     int rc = actconf_parse(&c, "fuzz", text, "/data", f);
     fclose(f);
     if ((rc == 0) != (n == 0))

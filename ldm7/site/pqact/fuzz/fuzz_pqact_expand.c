@@ -17,14 +17,15 @@ static struct datadir dir;
 
 static void check_file(const char *path)
 {
-    char err[200], link[64], real[5000];
+    char err[200];
     int fd = datadir_append(&dir, path, err, sizeof err);
-    ssize_t n;
 
     if (fd < 0)
         return;
+    char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    n = readlink(link, real, sizeof real - 1);
+    char real[5000];
+    ssize_t n = readlink(link, real, sizeof real - 1);
     if (n < 0 && errno == ENAMETOOLONG) {
         close(fd); /* deeper than the kernel can say */
         return;
@@ -41,10 +42,10 @@ static void check_file(const char *path)
 static void set_up(void)
 {
     static char name[] = "/dev/shm/fuzz-pqact-XXXXXX";
-    char command[200];
 
     if (!mkdtemp(name) || datadir_open(&dir, name) < 0)
         abort();
+    char command[200];
     snprintf(command, sizeof command, "ln -s / %s/root; ln -s .. %s/up; mkdir %s/sub", name, name,
              name);
     if (system(command) != 0)
@@ -53,14 +54,14 @@ static void set_up(void)
 
 static void tidy(void)
 {
-    char command[200], link[64], real[100];
-    ssize_t n;
-
+    char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", dir.fd);
-    n = readlink(link, real, sizeof real - 1);
+    char real[100];
+    ssize_t n = readlink(link, real, sizeof real - 1);
     if (n < 20 || strncmp(real, "/dev/shm/fuzz-pqact-", 20) != 0)
         abort();
     real[n] = '\0';
+    char command[200];
     snprintf(command, sizeof command, "rm -rf %s", real);
     if (system(command) != 0)
         abort();
@@ -69,11 +70,9 @@ static void tidy(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static bool ready;
-    char text[1024] = "", *ere_text, *template_text, *ident, *save, err[600], out[4096];
+    char text[1024] = "";
     struct pq_info info = {0};
     struct ere_span spans[100] = {{0}};
-    struct template *t;
-    struct ere *re;
 
     if (!ready) {
         set_up();
@@ -84,15 +83,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     memcpy(text, data + 1, size - 1);
     info.creation.tv_sec = data[0] == 255 ? INT64_MAX : 1400000000 + data[0] * 100000;
-    ere_text = strtok_r(text, "\n", &save);
-    template_text = strtok_r(NULL, "\n", &save);
-    ident = strtok_r(NULL, "", &save);
+    char *save;
+    char *ere_text = strtok_r(text, "\n", &save);
+    char *template_text = strtok_r(NULL, "\n", &save);
+    char *ident = strtok_r(NULL, "", &save);
+    char err[600];
+    struct ere *re;
     if (!ident || strlen(ident) > PQ_IDENT_MAX ||
         ere_compile_groups(&re, ere_text, err, sizeof err) < 0)
         return 0;
-    t = ere_groups(re) < 100 ? template_compile(template_text, ere_groups(re), err, sizeof err)
+    struct template *t = ere_groups(re) < 100
+                             ? template_compile(template_text, ere_groups(re), err, sizeof err)
                              : NULL;
     if (t && ere_match_groups(re, ident, spans, 100) == ERE_YES) {
+        char out[4096];
         long n = template_expand(t, &info, spans, 100, out, sizeof out, err, sizeof err);
 
         if (n >= 0 && strlen(out) != (size_t)n)

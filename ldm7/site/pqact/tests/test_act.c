@@ -94,9 +94,9 @@ static void nothing(int number)
 static int setup(void **state)
 {
     struct sigaction sa = {.sa_handler = nothing};
-    sigset_t child;
 
     (void)state;
+    sigset_t child;
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child, NULL);
@@ -147,7 +147,6 @@ static void files(void **state)
 static void big_buffered(void **state)
 {
     char *data = malloc(200000);
-    struct stat st;
 
     (void)state;
     memset(data, 'x', 200000);
@@ -157,6 +156,7 @@ static void big_buffered(void **state)
     product("a", data, 65500);
     product("a", data, 100);
     end();
+    struct stat st;
     assert_int_equal(stat("big", &st), 0);
     assert_int_equal(st.st_size, 100 + 200000 + 65500 + 100);
     free(data);
@@ -212,8 +212,8 @@ static void program_that_ended_is_started_again(void **state)
 {
     (void)state;
     begin("EXP\t.\tPIPE\tsh -c 'read line; echo \"$line\" >> lines'\n", 64, 64, 60);
-    siginfo_t ended;
     say("a", "one\n");
+    siginfo_t ended;
     assert_int_equal(waitid(P_ALL, 0, &ended, WEXITED | WNOWAIT), 0);
     say("a", "two\n");
     end();
@@ -287,15 +287,18 @@ static void traversal(void **state)
         "/tmp/%s", "link/%s",
         "..",      "a\nb",
         "",        "0123456789012345678901234567890123456789/../../../../../../tmp/%s"};
-    char name[32], above[40], in_tmp[40], ident[128];
 
     (void)state;
+    char name[32];
     snprintf(name, sizeof name, "pqact-traversal.%d", (int)getpid());
+    char above[40];
     snprintf(above, sizeof above, "../%s", name);
+    char in_tmp[40];
     snprintf(in_tmp, sizeof in_tmp, "/tmp/%s", name);
     assert_int_equal(symlink("/tmp", "link"), 0);
     begin("EXP\t(.*)\tFILE\t\\1\nEXP\t(.*)\tSTDIOFILE\t\\1\nEXP\t(.*)\tFILE\t-overwrite \\1\n", 64,
           64, 60);
+    char ident[128];
     for (size_t i = 0; i < sizeof hostile / sizeof hostile[0]; i++) {
         const char *place = strstr(hostile[i], "%s");
 
@@ -314,12 +317,11 @@ static void traversal(void **state)
 
 static void bounded(void **state)
 {
-    char ident[20];
-
     (void)state;
     begin(
         "EXP\t^f(.*)\tFILE\tb/\\1\nEXP\t^p(.*)\tPIPE\tsh -c 'cat >> $0' b/p\\1\nEXP\t^e(.*)\tEXEC\tsh -c 'sleep 0.1; echo x >> $0' b/e\n",
         2, 2, 60);
+    char ident[20];
     for (int round = 0; round < 2; round++)
         for (int i = 0; i < 5; i++) {
             snprintf(ident, sizeof ident, "f%d", i);

@@ -18,13 +18,10 @@ static size_t messages_len;
 
 static int parse(struct actconf *c, const char *text)
 {
-    FILE *f;
-    int rc;
-
     free(messages);
     messages = NULL;
-    f = open_memstream(&messages, &messages_len);
-    rc = actconf_parse(c, "pqact.conf", text, "/data/ldm", f);
+    FILE *f = open_memstream(&messages, &messages_len);
+    int rc = actconf_parse(c, "pqact.conf", text, "/data/ldm", f);
     fclose(f);
     return rc;
 }
@@ -32,11 +29,11 @@ static int parse(struct actconf *c, const char *text)
 static const char *argument(const struct act_entry *e, size_t i)
 {
     static char out[200];
-    char err[200];
     struct pq_info info = {.seqno = 5};
     struct ere_span spans[4] = {{"whole", 5}, {"one", 3}, {"two", 3}, {"three", 5}};
 
     assert_true(i < e->nargs);
+    char err[200];
     assert_true(template_expand(e->args[i], &info, spans, 4, out, sizeof out, err, sizeof err) >=
                 0);
     return out;
@@ -44,9 +41,8 @@ static const char *argument(const struct act_entry *e, size_t i)
 
 static void entries(void **state)
 {
-    struct actconf c;
-
     (void)state;
+    struct actconf c;
     assert_int_equal(parse(&c,
                            "# comment\n\n"
                            "ANY - EXP\t^a b\tFILE\tdata/\\0\n"
@@ -115,17 +111,18 @@ static void all_errors_at_once(void **state)
         {"ANY\t(x)\tEXEC\t/bin/bash -xec 'rm (\\1:dd)'", "rm (\\1:dd)\": text of"},
         {"ANY\t(x)\tEXEC\t/bin/sh \\1", "\\1\": text of"},
     };
-    char text[8192] = "\tEXEC a\n", want[300];
+    char text[8192] = "\tEXEC a\n";
     size_t n = sizeof bad / sizeof bad[0];
-    struct actconf c;
 
     (void)state;
     for (size_t i = 0; i < n; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s\n", bad[i].line);
+    struct actconf c;
     assert_int_equal(parse(&c, text), -1);
     assert_int_equal(c.nerrors, n + 1);
     assert_non_null(
         strstr(messages, "pqact.conf:1: found \"EXEC a\": goes on, but nothing began; valid: "));
+    char want[300];
     for (size_t i = 0; i < n; i++) {
         size_t used = (size_t)snprintf(want, sizeof want, "pqact.conf:%zu: found \"", i + 2);
 
@@ -141,9 +138,8 @@ static void all_errors_at_once(void **state)
 /* The form that the message recommends. */
 static void shell_with_arguments(void **state)
 {
-    struct actconf c;
-
     (void)state;
+    struct actconf c;
     assert_int_equal(parse(&c, "ANY\t(x)\tEXEC\tsh -c 'echo \"$1\"' sh \\1\n"), 0);
     assert_string_equal(argument(&c.entries[0], 2), "echo \"$1\"");
     assert_string_equal(argument(&c.entries[0], 4), "one");
@@ -164,12 +160,12 @@ static void write_bytes(const char *path, const char *bytes, size_t n)
 /* What no configuration file can be. */
 static void unreadable(void **state)
 {
-    char path[] = "/tmp/test-actconf-XXXXXX", *big = malloc(CONFTEXT_BYTES_MAX + 1), *text;
+    char path[] = "/tmp/test-actconf-XXXXXX", *big = malloc(CONFTEXT_BYTES_MAX + 1);
     const char *why = NULL;
 
     (void)state;
     close(mkstemp(path));
-    text = conftext_read(path, &why);
+    char *text = conftext_read(path, &why);
     assert_string_equal(text, "");
     free(text);
     write_bytes(path, "a\0b", 3);
@@ -203,10 +199,10 @@ static void words(void **state)
         {"\\1 \"\\\\ \\\" \\n\" '\\'", 3, {"\\1", "\\ \" \\n", "\\"}},
         {"$HOME `id` > * ;", 5, {"$HOME", "`id`", ">", "*"}},
     };
-    char err[100];
-    size_t n;
 
     (void)state;
+    char err[100];
+    size_t n;
     for (size_t i = 0; i < sizeof t / sizeof t[0]; i++) {
         char **w = words_split(t[i].text, &n, err, sizeof err);
 

@@ -53,8 +53,6 @@ static void assert_holds(const char *path, const char *text)
 static void inside(bool walk)
 {
     struct datadir d;
-    struct datadir_new n;
-
     assert_int_equal(datadir_open(&d, "in"), 0);
     d.walk = walk;
     put(datadir_append(&d, "a", err, sizeof err), "1");
@@ -64,6 +62,7 @@ static void inside(bool walk)
     assert_holds("in/a", "12");
     assert_holds("in/x/y/z/b..", "3");
     assert_holds("in/x/y/c", "4");
+    struct datadir_new n;
     assert_int_equal(datadir_new(&d, "x/y/c", &n, err, sizeof err), 0);
     assert_int_equal(write(n.fd, "new", 3), 3);
     assert_holds("in/x/y/c", "4"); /* not before it is finished */
@@ -87,17 +86,16 @@ static void outside(bool walk)
         "a/..", "/etc/passwd", "a/",       "a/.",  "a\nb",   "a\177b",   "link/f",
         "link", "absolute/f",  "sub/up/f", "fifo", "file/f", "sub",      "dangling",
     };
-    struct datadir_new n;
-    struct datadir d;
-    struct stat st;
 
     assert_int_equal(
         system(
             "mkdir in/sub && ln -s ../out in/link && ln -s $PWD/out in/absolute &&"
             "ln -s .. in/sub/up && mkfifo in/fifo && touch in/file && ln -s ../out/new in/dangling"),
         0);
+    struct datadir d;
     assert_int_equal(datadir_open(&d, "in"), 0);
     d.walk = walk;
+    struct datadir_new n;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         unsigned long refused = d.refused;
         int fd = datadir_append(&d, bad[i], err, sizeof err);
@@ -109,6 +107,7 @@ static void outside(bool walk)
         if (datadir_new(&d, bad[i], &n, err, sizeof err) == 0)
             fail_msg("\"%s\" was begun", bad[i]);
     }
+    struct stat st;
     assert_int_equal(stat("out/f", &st), -1);
     assert_int_equal(stat("out/new", &st), -1);
     assert_int_equal(system("test -z \"$(ls -A out)\""), 0);

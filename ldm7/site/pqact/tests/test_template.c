@@ -20,16 +20,14 @@ static const char *expanded(const char *text, const char *ere, const char *ident
     static char out[600];
     struct pq_info info = {.creation = {created, 250000}, .seqno = 7};
     struct ere_span spans[20] = {0};
-    struct template *t;
-    struct ere *re;
-    long n;
 
+    struct ere *re;
     assert_int_equal(ere_compile_groups(&re, ere, err, sizeof err), 0);
     assert_int_equal(ere_match_groups(re, ident, spans, 20), ERE_YES);
-    t = template_compile(text, ere_groups(re), err, sizeof err);
+    struct template *t = template_compile(text, ere_groups(re), err, sizeof err);
     if (!t)
         fail_msg("%s: %s", text, err);
-    n = template_expand(t, &info, spans, 20, out, sizeof out, err, sizeof err);
+    long n = template_expand(t, &info, spans, 20, out, sizeof out, err, sizeof err);
     template_free(t);
     ere_free(re);
     if (n < 0)
@@ -86,9 +84,9 @@ static void dates(void **state)
         {6728L * DAY, "01", "1988-06-01 88 jun 153"}, /* 3 June 1988, a leap year */
         {6755L * DAY, "01", "1988-07-01 88 jul 183"}, /* 30 June 1988 */
     };
-    char text[300];
 
     (void)state;
+    char text[300];
     for (size_t i = 0; i < sizeof t / sizeof t[0]; i++) {
         const char *got = expanded("(\\1:yyyy)-(\\1:mm)-(\\1:dd) (\\1:yy) (\\1:mmm) (\\1:ddd)",
                                    "^(.*)$", t[i].day, t[i].created);
@@ -131,9 +129,9 @@ static void room(void **state)
     struct pq_info info = {.creation = {CREATED, 0}};
     struct template *t = template_compile("ab%Y", 0, err, sizeof err);
     struct ere_span none[1] = {{0}};
-    char out[7];
 
     (void)state;
+    char out[7];
     assert_int_equal(template_expand(t, &info, none, 1, out, 7, err, sizeof err), 6);
     assert_int_equal(template_expand(t, &info, none, 1, out, 6, err, sizeof err), -1);
     assert_string_equal(err, "longer than 5 bytes");

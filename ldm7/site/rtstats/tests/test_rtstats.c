@@ -33,7 +33,6 @@ static void put(struct bins *b, const char *origin, long creation, long creation
 static void classic_line(void **state)
 {
     struct bins b = {0};
-    char line[BIN_LINE_MAX], want[BIN_LINE_MAX];
 
     (void)state;
     put(&b, "up.example_v_mid.example", 30, 0, 0.5, 1000);
@@ -44,9 +43,11 @@ static void classic_line(void **state)
     assert_int_equal(b.n, 3);
     /* mean of 0.5, 2.5, 0.25 = 1.083..; the greatest, 2.5, is printed as %.0f: 2 (to even), of
      * 00:01:01 */
+    char want[BIN_LINE_MAX];
     snprintf(want, sizeof want,
              "20150615000110 20150615000110 %32s   NGRID %32s %12d %12d 0.25 %10s    2@0101 %20s\n",
              "here.example", "up.example_v_mid.example", 3, 4500, "1.08", "0.1.0");
+    char line[BIN_LINE_MAX];
     assert_string_equal(bin_format(&b.list[0], "here.example", "0.1.0", line), want);
     assert_true(b.list[0].changed);
     b.list[0].changed = b.list[1].changed = false;
@@ -61,12 +62,13 @@ static void classic_line(void **state)
 static void hostile_origins(void **state)
 {
     struct bins b = {0};
-    char origin[40], line[BIN_LINE_MAX];
 
     (void)state;
     put(&b, "a b\nc", 0, 0, 1, 1);
+    char line[BIN_LINE_MAX];
     assert_non_null(strstr(bin_format(&b.list[0], "h", "v", line), " a?b?c "));
     assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1);
+    char origin[40];
     for (unsigned i = 0; i < BINS_MAX + 10; i++) {
         snprintf(origin, sizeof origin, "o%u", i);
         put(&b, origin, 0, 0, 1, 1);
@@ -79,7 +81,6 @@ static void hostile_origins(void **state)
 static void minute_record(void **state)
 {
     static struct minutes m;
-    char line[MINUTE_LINE_MAX];
 
     (void)state;
     assert_false(minutes_over(&m, DAY));
@@ -97,6 +98,7 @@ static void minute_record(void **state)
     assert_int_equal(m.nfeeds, 2);
     /* complete 515186 bytes, 7; received 515177, 6; latencies 0.5+2+1+0.25+4 = 7.75;
      * 80 % of 5 is the 4th: 320000 */
+    char line[MINUTE_LINE_MAX];
     assert_string_equal(
         minutes_format(&m, 0, "here", line),
         "20150615T000300Z,here,NGRID,515186,515177,7,6,7.750000,500000,4.000000,100,1.000000,"
@@ -122,9 +124,9 @@ static void percentile(void **state)
     } t[] = {{1, ",1.000,0\n"}, {4, ",4.000,0\n"},  {5, ",4.000,0\n"},
              {6, ",5.000,0\n"}, {10, ",8.000,0\n"}, {101, ",81.000,0\n"}};
     static struct minutes m;
-    char line[MINUTE_LINE_MAX];
 
     (void)state;
+    char line[MINUTE_LINE_MAX];
     for (size_t i = 0; i < sizeof t / sizeof t[0]; i++) {
         for (unsigned k = t[i].n; k > 0; k--)
             minutes_add(&m, DAY, 1, k, 8, true);
@@ -156,14 +158,14 @@ static void log_lines(void **state)
         "20150615T000003.250000Z down7[12]   a.c:f:1   INFO Inserted:  5 20150615000001.000000 NONSENSE 000  i",
         "20150615T000003.250000Z down7[12]   a.c:f:1   INFO Received: {delay: 1",
         "20150615T000003.250000Z down7[12]"};
-    struct arrival a;
-    char line[300];
 
     (void)state;
+    char line[300];
     snprintf(line, sizeof line,
              "%sReceived: {delay: 0.001701 s, index: 0, retrans: 6, info: \"    120000 "
              "20150615000001.500000 NGRID 000  a , info: \\\"\"}",
              head);
+    struct arrival a;
     assert_true(ldmdlog_arrival(line, &a));
     assert_true(a.by_fmtp);
     assert_int_equal(a.bytes, 120000);
@@ -194,13 +196,14 @@ static void write_file(const char *path, const char *mode, const char *text)
 
 static void following(void **state)
 {
-    char path[] = "/tmp/test-rtstats-XXXXXX", other[40];
-    struct ldmdlog l;
+    char path[] = "/tmp/test-rtstats-XXXXXX";
 
     (void)state;
     close(mkstemp(path));
+    char other[40];
     snprintf(other, sizeof other, "%s.1", path);
     write_file(path, "w", "before\n");
+    struct ldmdlog l;
     assert_int_equal(ldmdlog_open(&l, path), 0);
     assert_null(ldmdlog_line(&l));
     write_file(path, "a", "one\ntw");
