@@ -15,10 +15,11 @@ static int begin_anew(struct fmtp_receiver *r, uint32_t block_bytes)
     uint8_t *body = malloc(block_bytes);
 
     struct fmtp_symbols symbols;
-    struct fmtp_stash stash;
+    struct fmtp_stash stash = {0};
     if (fmtp_symbols_init(&symbols, block_bytes, r->cfg.parity_bytes) < 0 ||
         fmtp_stash_init(&stash, r->cfg.stash_blocks, block_bytes) < 0 || !body) {
         fmtp_symbols_free(&symbols);
+        fmtp_stash_free(&stash);
         free(body);
         return -1;
     }

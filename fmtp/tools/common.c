@@ -43,6 +43,33 @@ void die_usage(const char *format, ...)
     exit(EXIT_USAGE);
 }
 
+void *xcalloc(size_t n, size_t bytes)
+{
+    void *p = calloc(n > 0 ? n : 1, bytes > 0 ? bytes : 1);
+
+    if (!p)
+        die("out of memory");
+    return p;
+}
+
+void *xreallocarray(void *old, size_t n, size_t bytes)
+{
+    void *p = reallocarray(old, n, bytes);
+
+    if (!p && n > 0 && bytes > 0)
+        die("out of memory");
+    return p;
+}
+
+char *xstrdup(const char *text)
+{
+    char *copy = strdup(text);
+
+    if (!copy)
+        die("out of memory");
+    return copy;
+}
+
 struct sockaddr_storage parse_ip(const char *option, const char *text)
 {
     struct sockaddr_storage a;

@@ -18,6 +18,12 @@ extern const char *program;
 void die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));       /* 1 */
 void die_usage(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn)); /* 2 */
 
+/* Memory, zeroed where it is new; without any the program ends with 1 and says so
+ * (docs/c-style.md). The caller frees. */
+void *xcalloc(size_t n, size_t bytes) __attribute__((malloc, returns_nonnull));
+void *xreallocarray(void *old, size_t n, size_t bytes);
+char *xstrdup(const char *text) __attribute__((malloc, returns_nonnull));
+
 struct sockaddr_storage parse_ip(const char *option, const char *text);
 struct sockaddr_storage parse_endpoint(const char *option, const char *text); /* IP:PORT */
 void set_port(struct sockaddr_storage *a, uint16_t port);

@@ -114,11 +114,9 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
 {
     struct feed *feed = ctx;
     struct run *run = feed->run;
-    struct file *f = calloc(1, sizeof *f);
+    struct file *f = xcalloc(1, sizeof *f);
 
     (void)start;
-    if (!f)
-        die("out of memory");
     f->index = index;
     f->size = size;
     f->begun_s = now_s();

@@ -130,11 +130,10 @@ static void add_file(struct run *run, const char *path)
                   (long long)st.st_size);
     if (run->nfiles == run->capacity) {
         run->capacity = run->capacity ? 2 * run->capacity : 64;
-        run->files = reallocarray(run->files, run->capacity, sizeof(struct file *));
+        run->files = xreallocarray(run->files, run->capacity, sizeof(struct file *));
     }
-    struct file *f = calloc(1, sizeof *f);
-    if (!f || !run->files || !(f->path = strdup(path)))
-        die("out of memory");
+    struct file *f = xcalloc(1, sizeof *f);
+    f->path = xstrdup(path);
     f->name = strrchr(f->path, '/') ? strrchr(f->path, '/') + 1 : f->path;
     if (strlen(f->name) > FMTP_MAX_METADATA)
         die_usage("'%s': name of more than %u bytes", path, FMTP_MAX_METADATA);
@@ -192,10 +191,8 @@ static void open_file(struct run *run, struct file *f)
 static void offer(struct run *run, struct feed *feed)
 {
     struct file *f = run->files[feed->offered++];
-    struct offered *o = malloc(sizeof *o);
+    struct offered *o = xcalloc(1, sizeof *o);
 
-    if (!o)
-        die("out of memory");
     if (!f->users)
         open_file(run, f);
     *o = (struct offered){.run = run, .feed = feed, .file = f, .at_s = now_s()};

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alloc.h"
+
 char *conftext_read(const char *path, const char **why)
 {
     FILE *f = fopen(path, "re");
@@ -15,9 +17,7 @@ char *conftext_read(const char *path, const char **why)
         *why = strerror(errno);
         return NULL;
     }
-    text = malloc(CONFTEXT_BYTES_MAX + 2);
-    if (!text)
-        abort();
+    text = xcalloc(1, CONFTEXT_BYTES_MAX + 2);
     size_t n = fread(text, 1, CONFTEXT_BYTES_MAX + 1, f);
     if (ferror(f))
         *why = strerror(errno);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alloc.h"
 #include "log.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -132,9 +133,7 @@ static int compile_ere(struct ere **out, const char *pattern, uint32_t more, cha
         snprintf(err, err_bytes, "%s in \"%.*s\"", why, (int)ERE_BYTES_MAX, pattern);
         return -1;
     }
-    struct ere *re = calloc(1, sizeof *re);
-    if (!re)
-        abort();
+    struct ere *re = xcalloc(1, sizeof *re);
     memcpy(re->pattern, pattern, strlen(pattern) + 1);
     /* Searching for ".*x" is searching for "x", but slow (and finds the last one: it matters to
      * groups). */
@@ -157,7 +156,7 @@ static int compile_ere(struct ere **out, const char *pattern, uint32_t more, cha
     re->data = pcre2_match_data_create(groups + 1, NULL);
     re->limits = pcre2_match_context_create(NULL);
     if (!re->data || !re->limits)
-        abort();
+        alloc_fails(sizeof *re);
     pcre2_set_match_limit(re->limits, ERE_MATCH_LIMIT);
     pcre2_set_depth_limit(re->limits, ERE_DEPTH_LIMIT);
     pcre2_set_heap_limit(re->limits, ERE_HEAP_KIB);

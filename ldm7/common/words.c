@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alloc.h"
+
 /* Takes one word from *in to *out (room enough: never longer than its text). false: open quote. */
 static bool take(const char **in, char **out)
 {
@@ -32,11 +34,9 @@ static bool take(const char **in, char **out)
 char **words_split(const char *text, size_t *n, char *err, size_t err_bytes)
 {
     size_t list_bytes = (WORDS_MAX + 1) * sizeof(char *);
-    char **words = calloc(1, list_bytes + strlen(text) + 2);
+    char **words = xcalloc(1, list_bytes + strlen(text) + 2);
     const char *why = NULL;
 
-    if (!words)
-        abort();
     char *out = (char *)words + list_bytes;
     *n = 0;
     for (const char *p = text; *(p += strspn(p, " \t")) != '\0' && !why;) {

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/alloc.h"
 #include "common/log.h"
 #include "feeds.h"
 #include "privileges.h"
@@ -118,18 +119,16 @@ struct children *children_new(const struct options *opt, int listen_fd,
                               struct children_limits limits, struct loop *loop)
 {
     const struct conf *conf = opt->conf;
-    struct children *c = calloc(1, sizeof *c);
+    struct children *c = xcalloc(1, sizeof *c);
     size_t n = conf->nmulticasts + conf->nreceives + conf->nrequests + conf->nexecs;
 
-    if (!c)
-        return NULL;
     *c = (struct children){.opt = opt, .listen_fd = listen_fd, .limits = limits, .loop = loop};
-    c->entries = calloc(n + 1, sizeof *c->entries);
-    c->clients = calloc(limits.clients + 1, sizeof *c->clients);
+    c->entries = xcalloc(n + 1, sizeof *c->entries);
+    c->clients = xcalloc(limits.clients + 1, sizeof *c->clients);
     c->feeds = feeds_new(limits.clients);
-    c->controls = calloc(conf->nmulticasts + 1, sizeof *c->controls);
-    c->mldm_fds = calloc(conf->nmulticasts + 1, sizeof *c->mldm_fds);
-    if (!c->entries || !c->clients || !c->feeds || !c->controls || !c->mldm_fds)
+    c->controls = xcalloc(conf->nmulticasts + 1, sizeof *c->controls);
+    c->mldm_fds = xcalloc(conf->nmulticasts + 1, sizeof *c->mldm_fds);
+    if (!c->feeds)
         goto fail;
     for (size_t i = 0; i < conf->nmulticasts; i++) {
         struct control *at = &c->controls[i];

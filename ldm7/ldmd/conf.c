@@ -9,6 +9,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "common/alloc.h"
 #include "common/conftext.h"
 #include "common/feedtype.h"
 #include "common/words.h"
@@ -39,17 +40,6 @@ static void complain(struct parser *p, const char *found, const char *valid, con
     va_start(ap, why);
     conftext_complain(p->errors, p->name, p->line, found, valid, why, ap);
     va_end(ap);
-}
-
-static void *grow(void *list, size_t *n, size_t size)
-{
-    char *bigger = realloc(list, (*n + 1) * size);
-
-    if (!bigger)
-        abort();
-    memset(bigger + *n * size, 0, size);
-    ++*n;
-    return bigger;
 }
 
 /* ------------------------------------------------------------------ fields */
@@ -168,7 +158,7 @@ static void entry_exec(struct parser *p, char **f, int n)
         complain(p, f[1], "a command in double quotes", "%s", why);
         return;
     }
-    c->execs = grow(c->execs, &c->nexecs, sizeof *c->execs);
+    c->execs = xgrow(c->execs, &c->nexecs, sizeof *c->execs);
     c->execs[c->nexecs - 1].argv = argv;
 }
 
@@ -191,7 +181,7 @@ static void entry_request(struct parser *p, char **f, int n)
         }
     if (!ok)
         return;
-    c->requests = grow(c->requests, &c->nrequests, sizeof r);
+    c->requests = xgrow(c->requests, &c->nrequests, sizeof r);
     c->requests[c->nrequests - 1] = r;
 }
 
@@ -208,7 +198,7 @@ static void entry_allow(struct parser *p, char **f, int n)
     if (n > 4)
         ok = get_ere(p, f[4], false, &a.unless) && ok;
     if (ok) {
-        c->allows = grow(c->allows, &c->nallows, sizeof a);
+        c->allows = xgrow(c->allows, &c->nallows, sizeof a);
         c->allows[c->nallows - 1] = a;
         return;
     }
@@ -231,7 +221,7 @@ static void entry_accept(struct parser *p, char **f, int n)
         ere_free(a.host);
         return;
     }
-    c->accepts = grow(c->accepts, &c->naccepts, sizeof a);
+    c->accepts = xgrow(c->accepts, &c->naccepts, sizeof a);
     c->accepts[c->naccepts - 1] = a;
 }
 
@@ -276,7 +266,7 @@ static void entry_multicast(struct parser *p, char **f, int n)
                      "overlaps an earlier MULTICAST entry");
             return;
         }
-    c->multicasts = grow(c->multicasts, &c->nmulticasts, sizeof m);
+    c->multicasts = xgrow(c->multicasts, &c->nmulticasts, sizeof m);
     c->multicasts[c->nmulticasts - 1] = m;
 }
 
@@ -318,7 +308,7 @@ static void entry_receive(struct parser *p, char **f, int n)
         }
     if (!ok)
         return;
-    c->receives = grow(c->receives, &c->nreceives, sizeof r);
+    c->receives = xgrow(c->receives, &c->nreceives, sizeof r);
     c->receives[c->nreceives - 1] = r;
 }
 
@@ -335,7 +325,7 @@ static void set_feed_rate(struct parser *p, char **f, const struct conf_settings
     } else if (c->nfeed_rates >= ENTRIES_MAX) {
         complain(p, f[3], "at most 4096 rates of feeds", "%s", "");
     } else if (get_feed(p, f[3], &r.feed)) {
-        c->feed_rates = grow(c->feed_rates, &c->nfeed_rates, sizeof r);
+        c->feed_rates = xgrow(c->feed_rates, &c->nfeed_rates, sizeof r);
         c->feed_rates[c->nfeed_rates - 1] = r;
     }
 }
@@ -561,13 +551,10 @@ int conf_load(struct conf *c, const char *path, FILE *errors)
 int conf_parse(struct conf *c, const char *name, const char *text, size_t n, FILE *errors)
 {
     struct parser p = {.c = c, .name = name, .errors = errors};
-    char *copy = malloc(n + 1);
+    char *copy = xcalloc(1, n + 1);
 
     set_defaults(c);
-    if (!copy)
-        abort();
     memcpy(copy, text, n);
-    copy[n] = '\0';
     parse_text(&p, copy);
     settle(c, errors);
     free(copy);

@@ -2,6 +2,7 @@
 #include <openssl/evp.h>
 #include <stdlib.h>
 
+#include "common/alloc.h"
 #include "common/log.h"
 #include "common/product_line.h"
 #include "down7.h"
@@ -57,9 +58,7 @@ void *down7_begun(void *ctx, uint32_t index, uint32_t size, const void *meta, ui
             progress_settled(&d->progress, index, &sig);
         return NULL;
     }
-    struct flight *f = calloc(1, sizeof *f);
-    if (!f)
-        abort();
+    struct flight *f = xcalloc(1, sizeof *f);
     *f = (struct flight){
         .index = index, .size = size, .sig = sig, .reservation = r, .region = region};
     *at = f;

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/alloc.h"
 #include "common/feedtype.h"
 #include "common/log.h"
 #include "common/product_line.h"
@@ -90,13 +91,11 @@ static void receivers_changed(void *ctx, const struct sockaddr *peer, int change
 
 static void offer(struct mldm *m, const struct pq_view *v)
 {
-    struct flight *f = malloc(sizeof *f);
+    struct flight *f = xcalloc(1, sizeof *f);
     size_t pad = xdr_pad(v->info.size);
     struct pq_view copy = *v;
     uint32_t index = m->next_index;
 
-    if (!f)
-        abort();
     f->view = copy;
     struct xout x;
     xout_init(&x, f->info, sizeof f->info);

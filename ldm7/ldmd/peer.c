@@ -2,6 +2,7 @@
 #include "peer.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -10,6 +11,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#include "common/alloc.h"
 
 #define SMALL_MAX RPC_HEAD_MAX
 #define PRODUCT_HEAD_MAX (44u + 4u + XDR_INFO_MAX + 8u)
@@ -207,11 +210,7 @@ bool peer_has_room(const struct peer *p)
 
 static struct peer_msg *new_msg(size_t head_max)
 {
-    struct peer_msg *m = calloc(1, sizeof *m + head_max);
-
-    if (!m)
-        abort();
-    return m;
+    return xcalloc(1, sizeof(struct peer_msg) + head_max);
 }
 
 static void enqueue(struct peer *p, struct peer_msg *m)
@@ -227,8 +226,7 @@ static void enqueue(struct peer *p, struct peer_msg *m)
 /* Queues a message made in x: copied, so that short messages take little memory. */
 static void enqueue_small(struct peer *p, struct xout *x)
 {
-    if (x->overflow)
-        abort(); /* all types are bounded: cannot happen */
+    assert(!x->overflow); /* all types are bounded */
     rpc_finish(x, 0, true);
     struct peer_msg *m = new_msg(x->len);
     memcpy(m->head, x->buf, x->len);
@@ -316,8 +314,7 @@ void peer_send_product(struct peer *p, uint32_t vers, uint32_t proc, bool with_i
                    &(struct ldm_block){.signature = view->info.signature, .size = (uint32_t)size});
     else
         xout_info(&x, &view->info);
-    if (x.overflow)
-        abort();
+    assert(!x.overflow);
     if (x.len + size + pad > RPC_MAX_FRAGMENT)
         first = RPC_MAX_FRAGMENT - x.len;
     rpc_finish(&x, first == size ? size + pad : first, first == size);

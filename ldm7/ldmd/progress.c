@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/alloc.h"
+
 void progress_start(struct progress *p)
 {
     p->first = p->count = 0;
@@ -23,9 +25,7 @@ static void grow(struct progress *p, uint32_t count)
         ;
     if (bigger.cap == p->cap)
         return;
-    bigger.cells = calloc(bigger.cap, sizeof *bigger.cells);
-    if (!bigger.cells)
-        abort();
+    bigger.cells = xcalloc(bigger.cap, sizeof *bigger.cells);
     for (uint32_t i = 0; i < p->count; i++)
         *cell(&bigger, p->first + i) = *cell(p, p->first + i);
     free(p->cells);

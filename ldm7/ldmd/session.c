@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/alloc.h"
 #include "common/new_file.h"
 #include "common/product_line.h"
 #include "match.h"
@@ -39,11 +40,7 @@ bool session_add_missed(struct session *s, uint32_t index)
     }
     if (s->nmissed == s->cap) {
         size_t cap = s->cap == 0 ? 64 : 2 * s->cap;
-        uint32_t *bigger = realloc(s->missed, cap * sizeof *bigger);
-
-        if (!bigger)
-            abort();
-        s->missed = bigger;
+        s->missed = xreallocarray(s->missed, cap, sizeof *s->missed);
         s->cap = cap;
     }
     s->missed[s->nmissed++] = index;

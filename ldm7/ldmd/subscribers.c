@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/alloc.h"
 #include "common/feedtype.h"
 #include "common/log.h"
 #include "pathclient.h"
@@ -236,10 +237,8 @@ struct subscribers *subscribers_open(struct loop *loop, const struct options *op
                                      const struct conf_multicast *entry, uint16_t tcp_port,
                                      int control_fd)
 {
-    struct subscribers *s = calloc(1, sizeof *s);
+    struct subscribers *s = xcalloc(1, sizeof *s);
 
-    if (!s)
-        return NULL;
     *s = (struct subscribers){.loop = loop,
                               .opt = opt,
                               .entry = entry,

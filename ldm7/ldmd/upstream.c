@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
+#include "common/alloc.h"
 #include "common/log.h"
 
 #define FIRST_CALL_S 120 /* reference 3.4 (5) */
@@ -200,7 +201,7 @@ static void serve(struct upstream *u)
 
 int upstream_run(const struct upstream_env *env, int fd)
 {
-    struct upstream *u = calloc(1, sizeof *u);
+    struct upstream *u = xcalloc(1, sizeof *u);
     struct rpc_sink sink = {.call = on_call,
                             .reply = on_reply,
                             .product_begin = product_begin,
@@ -208,7 +209,7 @@ int upstream_run(const struct upstream_env *env, int fd)
                             .product_abort = product_abort,
                             .block_begin = block_begin};
 
-    if (!u || loop_open(&u->loop) < 0)
+    if (loop_open(&u->loop) < 0)
         return 1;
     sink.ctx = u;
     u->env = env;

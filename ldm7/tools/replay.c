@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/alloc.h"
 #include "common/digest.h"
 #include "common/log.h"
 #include "common/noise.h"
@@ -234,20 +235,11 @@ int replay(struct pq *q, const struct trace *t, const struct replay_options *o)
     pq_get_stats(q, &stats);
     if (!all_fit(t, o->trace_name, stats.data_bytes))
         return TOOL_USAGE;
-    struct run *r = calloc(1, sizeof *r);
-    if (r) {
-        r->late_ms = calloc(t->count, sizeof *r->late_ms);
-        r->digest = digest_new();
-    }
-    if (!r || !r->late_ms || !r->digest) {
-        log_error("Out of memory");
-        if (r) {
-            free(r->late_ms);
-            digest_free(r->digest);
-        }
-        free(r);
-        return TOOL_SYSTEM;
-    }
+    struct run *r = xcalloc(1, sizeof *r);
+    r->late_ms = xcalloc(t->count, sizeof *r->late_ms);
+    r->digest = digest_new();
+    if (!r->digest)
+        alloc_fails(0);
     r->q = q;
     r->t = t;
     r->o = o;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/alloc.h"
 #include "common/log.h"
 #include "common/product_line.h"
 #include "common/words.h"
@@ -17,9 +18,7 @@
 void actor_use(struct actor *a, struct actconf *conf)
 {
     a->conf = conf;
-    a->spans = realloc(a->spans, conf->spans * sizeof *a->spans);
-    if (!a->spans)
-        abort();
+    a->spans = xreallocarray(a->spans, conf->spans, sizeof *a->spans);
 }
 
 void actor_free(struct actor *a)

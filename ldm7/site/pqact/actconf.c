@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "common/alloc.h"
 #include "common/conftext.h"
 #include "common/feedtype.h"
 #include "common/words.h"
@@ -145,9 +146,7 @@ static bool take_arguments(struct parser *p, struct act_entry *e, char **words, 
                  n == 1 ? "" : "s");
         return false;
     }
-    e->args = calloc(n, sizeof(struct template *));
-    if (!e->args)
-        abort();
+    e->args = xcalloc(n, sizeof(struct template *));
     char why[200];
     for (size_t i = 0; i < n; i++) {
         const char *text = words[i];
@@ -263,10 +262,8 @@ static void take_entry(struct parser *p, char *text)
         free_entry(&e);
         return;
     }
-    p->c->entries = realloc(p->c->entries, (p->c->n + 1) * sizeof e);
-    if (!p->c->entries)
-        abort();
-    p->c->entries[p->c->n++] = e;
+    p->c->entries = xgrow(p->c->entries, &p->c->n, sizeof e);
+    p->c->entries[p->c->n - 1] = e;
     if (e.ere && ere_groups(e.ere) + 1 > p->c->spans)
         p->c->spans = ere_groups(e.ere) + 1;
 }
@@ -317,10 +314,8 @@ int actconf_parse(struct actconf *c, const char *name, const char *text, const c
                   FILE *errors)
 {
     struct parser p = {.c = c, .name = name, .data_dir = data_dir, .errors = errors};
-    char *copy = strdup(text);
+    char *copy = xstrdup(text);
 
-    if (!copy)
-        abort();
     *c = (struct actconf){.spans = 1};
     take_text(&p, copy);
     free(copy);

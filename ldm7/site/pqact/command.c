@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/alloc.h"
 #include "common/log.h"
 
 extern char **environ;
@@ -27,9 +28,7 @@ void commands_init(struct commands *c, unsigned max, double timeout_s, const sig
                    volatile sig_atomic_t *stop)
 {
     *c = (struct commands){.max = max, .timeout_s = timeout_s, .waiting = *waiting, .stop = stop};
-    c->children = calloc(max, sizeof *c->children);
-    if (!c->children)
-        abort();
+    c->children = xcalloc(max, sizeof *c->children);
 }
 
 void commands_free(struct commands *c)

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/alloc.h"
 #include "common/log.h"
 
 #define BUFFER_BYTES 65536u
@@ -220,9 +221,7 @@ struct output *output_get(struct outputs *o, enum output_kind kind, const char *
     }
     while (o->n >= o->max)
         close_last(o);
-    out = calloc(1, sizeof *out + key_bytes + 1);
-    if (!out)
-        abort();
+    out = xcalloc(1, sizeof *out + key_bytes + 1);
     *out = (struct output){.kind = kind, .fd = -1, .is_new = true, .key_bytes = key_bytes};
     memcpy(out->key, key, key_bytes);
     bool opened;
@@ -230,11 +229,8 @@ struct output *output_get(struct outputs *o, enum output_kind kind, const char *
         opened = start_pipe(o, out, argv, err, err_bytes);
     else
         opened = (out->fd = datadir_append(o->dir, key, err, err_bytes)) >= 0;
-    if (kind == OUTPUT_BUFFERED && opened) {
-        out->buffer = malloc(BUFFER_BYTES);
-        if (!out->buffer)
-            abort();
-    }
+    if (kind == OUTPUT_BUFFERED && opened)
+        out->buffer = xcalloc(1, BUFFER_BYTES);
     if (!opened) {
         free(out);
         return NULL;

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "act.h"
+#include "common/alloc.h"
 #include "common/feedtype.h"
 #include "common/log.h"
 #include "common/product_line.h"
@@ -132,10 +133,12 @@ static void read_again(struct pqact *p)
     char *text = NULL;
     size_t n;
     FILE *errors = open_memstream(&text, &n);
+    if (!errors)
+        alloc_fails(0);
     int rc = actconf_load(&fresh, p->args->conf, p->args->data_dir, errors);
 
-    if (!errors || fclose(errors) != 0)
-        abort();
+    if (fclose(errors) != 0)
+        alloc_fails(0);
     char *save;
     for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
         log_error("%s", line);

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/alloc.h"
+
 #define DATE_AHEAD_S (36L * 3600)
 
 enum piece_kind { PIECE_TEXT, PIECE_GROUP, PIECE_DATE, PIECE_TIME, PIECE_SEQ };
@@ -32,11 +34,9 @@ enum { PART_MONTH_NAME = 2 };
 
 static struct piece *push(struct template *t, struct piece piece)
 {
-    t->pieces = realloc(t->pieces, (t->n + 1) * sizeof *t->pieces);
-    if (!t->pieces)
-        abort();
-    t->pieces[t->n] = piece;
-    return &t->pieces[t->n++];
+    t->pieces = xgrow(t->pieces, &t->n, sizeof *t->pieces);
+    t->pieces[t->n - 1] = piece;
+    return &t->pieces[t->n - 1];
 }
 
 /* A substitution of these bytes of the text, and the plain text before it. */
@@ -144,10 +144,8 @@ static size_t take(struct template *t, const char *p, unsigned groups, char *err
 
 struct template *template_compile(const char *text, unsigned groups, char *err, size_t err_bytes)
 {
-    struct template *t = calloc(1, sizeof *t + strlen(text) + 1);
+    struct template *t = xcalloc(1, sizeof *t + strlen(text) + 1);
 
-    if (!t)
-        abort();
     memcpy(t->text, text, strlen(text) + 1);
     t->plain = t->text;
     *err = '\0';

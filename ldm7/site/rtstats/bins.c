@@ -6,6 +6,7 @@
 #include <strings.h>
 #include <time.h>
 
+#include "common/alloc.h"
 #include "common/feedtype.h"
 
 #define HOUR_S 3600L
@@ -27,12 +28,10 @@ static struct bin *find(struct bins *b, time_t hour, const struct pq_info *info)
     }
     if (b->n == BINS_MAX)
         return NULL;
-    b->list = realloc(b->list, (b->n + 1) * sizeof *b->list);
-    if (!b->list)
-        abort();
-    b->list[b->n] = (struct bin){.hour = hour, .feed = info->feedtype};
-    snprintf(b->list[b->n].origin, sizeof b->list->origin, "%s", info->origin);
-    return &b->list[b->n++];
+    b->list = xgrow(b->list, &b->n, sizeof *b->list);
+    b->list[b->n - 1] = (struct bin){.hour = hour, .feed = info->feedtype};
+    snprintf(b->list[b->n - 1].origin, sizeof b->list->origin, "%s", info->origin);
+    return &b->list[b->n - 1];
 }
 
 void bins_add(struct bins *b, const struct pq_info *info, const struct timeval *inserted)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/alloc.h"
 #include "common/feedtype.h"
 
 bool minutes_over(const struct minutes *m, time_t time)
@@ -28,9 +29,7 @@ static struct minute_feed *find(struct minutes *m, uint32_t feed)
     if (m->nfeeds == MINUTE_FEEDS_MAX)
         return NULL;
     /* What is not used takes no memory. */
-    double *room = malloc(MINUTE_SAMPLES_MAX * sizeof *room);
-    if (!room)
-        abort();
+    double *room = xcalloc(MINUTE_SAMPLES_MAX, sizeof *room);
     m->feeds[m->nfeeds] = (struct minute_feed){.feed = feed, .throughputs_bps = room};
     return &m->feeds[m->nfeeds++];
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "bins.h"
+#include "common/alloc.h"
 #include "common/digest.h"
 #include "common/ere.h"
 #include "common/feedtype.h"
@@ -110,11 +111,9 @@ static void insert(struct rtstats *r, const char *line, const struct pq_info *in
 
 static void keep(struct rtstats *r, const char *line, const struct pq_info *info)
 {
-    r->letters = realloc(r->letters, (r->nletters + 1) * sizeof *r->letters);
-    if (!r->letters)
-        abort();
-    r->letters[r->nletters].info = *info;
-    snprintf(r->letters[r->nletters++].line, sizeof r->letters->line, "%s", line);
+    r->letters = xgrow(r->letters, &r->nletters, sizeof *r->letters);
+    r->letters[r->nletters - 1].info = *info;
+    snprintf(r->letters[r->nletters - 1].line, sizeof r->letters->line, "%s", line);
 }
 
 /* What was kept, over a connection of its own: servers come and go. What it does not take is lost;
