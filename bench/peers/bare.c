@@ -178,7 +178,7 @@ static int send_main(void)
         wait_for_window(p, offset);
         offset = send_batch(fd, data, size, offset);
     }
-    /* The end is told until all have it: nobody counts on a single datagram. */
+    /* The end is repeated until every receiver has it: a single datagram can get lost. */
     struct header end = {htobe64(size), 0};
     for (int i = 0; i < 1000 && slowest(p) < size; i++) {
         if (send(fd, &end, sizeof end, 0) < 0 && errno != ENOBUFS)

@@ -202,7 +202,7 @@ int main(int argc, char **argv)
     if (!instance)
         die("cannot create a NORM instance");
     /* Its thread starts in this time. Else the next call spins until it has, which on a single core
-     * whose clock stands still while somebody runs (virtual time) is for ever. */
+     * whose clock stands still while any process runs (virtual time) is forever. */
     nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     int code = strcmp(argv[1], "recv") == 0 ? recv_main(instance) : send_main(instance);
     NormDestroyInstance(instance);

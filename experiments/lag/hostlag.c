@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// How late this kernel lets a program run, and what its clocks do meanwhile. Sleeps until a time
-// every INTERVAL_US by CLOCK_MONOTONIC, until SIGTERM; then one JSON object goes to standard
-// output:
+// How late this kernel lets a program run, and what its clocks do meanwhile. The program sleeps
+// until a time every INTERVAL_US by CLOCK_MONOTONIC. At SIGTERM it prints one JSON object:
 //
-//   interval_ns, samples, skipped   times that were over when it ran again were skipped
-//   late_ns {p50, p99, max}         how long after its time it ran (quantiles: the bucket's upper
-//   bound, at most
-//                                   a fifth too much), max_at_s: when that was (CLOCK_REALTIME)
+//   interval_ns, samples, skipped   skipped: times that were over when the program ran again
+//   late_ns {p50, p99, max}         how long after its time it ran (quantiles: the bucket's
+//                                   upper bound, at most a fifth too much)
+//           max_at_s                when that was (CLOCK_REALTIME)
 //   histogram [[upper_ns, count]]   buckets that are not empty, four per octave
 //   clock {resolution_ns            of CLOCK_MONOTONIC, as the kernel says
-//          look_ns                  least difference of two looks at it, one after the other
-//          elapsed_ns, raw_elapsed_ns  by CLOCK_MONOTONIC and by CLOCK_MONOTONIC_RAW, which nobody
-//          corrects shift_ns                 CLOCK_REALTIME - CLOCK_MONOTONIC, at the end less at
-//          the beginning step_ns, step_at_s}      its largest change between two samples, and when
-//          (CLOCK_REALTIME)
-//   cpu_ns                          what all this took of a processor
+//          look_ns                  least difference of two readings, one after the other
+//          elapsed_ns               by CLOCK_MONOTONIC
+//          raw_elapsed_ns           by CLOCK_MONOTONIC_RAW, which is never corrected
+//          shift_ns                 CLOCK_REALTIME - CLOCK_MONOTONIC, end less beginning
+//          step_ns, step_at_s}      its largest change between two samples, and when
+//                                   (CLOCK_REALTIME)
+//   cpu_ns                          processor time that all this took
 //
-// It runs as the programs it stands for do: in a session of its own (so in a scheduling group of
-// its own, where the kernel groups by sessions), not pinned, with no priority. Only its timer has
-// no slack, so that what is measured is the scheduler.
+// It runs as the programs it stands for: in its own session (so in its own scheduling group, where
+// the kernel groups by sessions), not pinned, without priority. Only its timer has no slack, so
+// that what is measured is the scheduler.
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>

@@ -91,8 +91,8 @@ static void as_receiver(unsigned options, const uint8_t *bytes, size_t len, size
         keys[offer] = key_of(shared[offer]);
     }
     fmtp_keyx_rewind(shared[offer]);
+    uint8_t cipher[4 + 256];
     if (options & 4) {
-        uint8_t cipher[4 + 256];
         len = encrypted(keys[offer], bytes, len, cipher);
         bytes = cipher;
     }

@@ -97,7 +97,7 @@ struct fmtp_receiver *rx_new(struct rx *rx, enum fmtp_layout layout)
                                        .max_products = RX_PRODUCTS,
                                        .parity_bytes =
                                            RX_SYMBOLS * (sizeof(struct fmtp_symbol) + RX_BLOCK),
-                                       .stash_blocks = RX_STASH,
+                                       .reorder_blocks = RX_REORDER,
                                        .ctx = rx,
                                        .begun = begun,
                                        .ended = ended,
@@ -206,7 +206,7 @@ static size_t check_groups(const struct product *p)
 
 void rx_check(const struct fmtp_receiver *r)
 {
-    size_t products = 0, symbols = 0, stashed = 0;
+    size_t products = 0, symbols = 0, early = 0;
     const struct product *p;
 
     for (size_t i = 0; i <= r->hash_mask; i++)
@@ -222,8 +222,8 @@ void rx_check(const struct fmtp_receiver *r)
         }
     check(products == r->count && products <= RX_PRODUCTS);
     check(symbols == r->symbols.count && symbols <= RX_SYMBOLS);
-    for (size_t i = 0; i < r->stash.capacity; i++)
-        stashed += r->stash.ring[i].used;
-    check(stashed == r->stash.count && r->stash.capacity <= RX_STASH);
+    for (size_t i = 0; i < r->reorder.capacity; i++)
+        early += r->reorder.ring[i].used;
+    check(early == r->reorder.count && r->reorder.capacity <= RX_REORDER);
     check(r->out.len <= r->out.limit && r->out.capacity <= 4 * r->out.limit);
 }

@@ -9,7 +9,7 @@
 
 #include "receiver.h"
 
-enum { RX_PRODUCTS = 8, RX_DONE = 1024, RX_BLOCK = 64, RX_SYMBOLS = 20, RX_STASH = 6 };
+enum { RX_PRODUCTS = 8, RX_DONE = 1024, RX_BLOCK = 64, RX_SYMBOLS = 20, RX_REORDER = 6 };
 
 struct rx {
     struct {

@@ -160,10 +160,10 @@ struct fmtp_client_config {
     const char *congestion_control; /* of the TCP connection; NULL or "": the system's default */
     double f_rcv;                   /* equation (2): tau_rcv = f_rcv*S/r_mc */
     uint64_t r_mc_bps;              /* multicast rate used in equation (2) */
-    size_t rcvbuf_bytes; /* b_rcv, the UDP socket buffer; SO_RCVBUFFORCE, else SO_RCVBUF */
-    size_t max_products; /* products in flight at most (default 4096) */
-    size_t parity_bytes; /* memory for FEC parity (default 16 MiB) */
-    size_t stash_blocks; /* datagrams kept while their BOP is fetched (default 1024; with
+    size_t rcvbuf_bytes;   /* b_rcv, the UDP socket buffer; SO_RCVBUFFORCE, else SO_RCVBUF */
+    size_t max_products;   /* products in flight at most (default 4096) */
+    size_t parity_bytes;   /* memory for FEC parity (default 16 MiB) */
+    size_t reorder_blocks; /* datagrams kept while their BOP is fetched (default 1024; with
                             unicast_repair none, as the originals) */
     void *ctx;
     /* A product begins. Return where its size bytes go (valid until ended()/missed()), or NULL if
@@ -187,14 +187,14 @@ struct fmtp_client_stats {
     uint64_t repair_requests;                 /* REPAIR_REQ sent */
     uint64_t parity_symbols, parity_drops;    /* PARITY received; of these no room for */
     uint64_t repaired_blocks, decoded_blocks; /* blocks by REPAIR; given back by parity */
-    uint64_t stash_hits, stash_drops; /* datagrams before their BOP: used later; forgotten */
-    uint64_t bad_messages;            /* malformed datagrams or stream bytes, counted and dropped */
-    uint64_t socket_drops;            /* SO_MEMINFO drops of the UDP socket (b_rcv too small) */
-    uint64_t mac_failures;            /* datagrams with a wrong MAC, dropped */
-    uint64_t in_place;                /* blocks that the system wrote where they stay */
-    uint64_t connections;             /* to the sender, counting the first */
-    size_t rcvbuf_granted_bytes;      /* what the kernel granted (half of what SO_RCVBUF reports:
-                                         the kernel doubles the asked size for its overhead) */
+    uint64_t reorder_hits, reorder_drops; /* datagrams before their BOP: used later; forgotten */
+    uint64_t bad_messages;       /* malformed datagrams or stream bytes, counted and dropped */
+    uint64_t socket_drops;       /* SO_MEMINFO drops of the UDP socket (b_rcv too small) */
+    uint64_t mac_failures;       /* datagrams with a wrong MAC, dropped */
+    uint64_t in_place;           /* blocks that the system wrote where they stay */
+    uint64_t connections;        /* to the sender, counting the first */
+    size_t rcvbuf_granted_bytes; /* what the kernel granted (half of what SO_RCVBUF reports:
+                                    the kernel doubles the asked size for its overhead) */
 };
 
 struct fmtp_client;

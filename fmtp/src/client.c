@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "fmtp.h"
-#include "in.h"
 #include "keyx.h"
+#include "multicast_in.h"
 #include "net.h"
 #include "timers.h"
 
@@ -41,7 +41,7 @@ struct fmtp_client {
     struct fmtp_receiver *core;
     struct fmtp_keyx *keyx;
     struct fmtp_mac *mac;
-    struct fmtp_in *in;
+    struct fmtp_multicast_in *in;
     struct fmtp_session session;
     size_t keyx_sent;
     enum state state;
@@ -124,8 +124,8 @@ static void set_defaults(struct fmtp_client_config *cfg)
         cfg->pdu_bytes = CANONICAL_PDU;
     if (!cfg->parity_bytes)
         cfg->parity_bytes = 16u << 20;
-    if (!cfg->stash_blocks && !cfg->unicast_repair)
-        cfg->stash_blocks = 1024;
+    if (!cfg->reorder_blocks && !cfg->unicast_repair)
+        cfg->reorder_blocks = 1024;
     if (!cfg->connect_ns)
         cfg->connect_ns = CONNECT_NS;
 }
@@ -138,7 +138,7 @@ static int open_core(struct fmtp_client *c, struct fmtp_error *err)
                                         .r_mc_bps = cfg->r_mc_bps,
                                         .max_products = cfg->max_products,
                                         .parity_bytes = cfg->parity_bytes,
-                                        .stash_blocks = cfg->stash_blocks,
+                                        .reorder_blocks = cfg->reorder_blocks,
                                         .ctx = c,
                                         .begun = on_begun,
                                         .ended = on_ended,
@@ -175,12 +175,12 @@ struct fmtp_client *fmtp_client_open(const struct fmtp_client_config *cfg, struc
     /* We join before we connect: the sender counts us after the connection stands, so nothing
      * that it multicasts for us can pass before we listen. */
     if (fmtp_try_congestion_control(c->cfg.congestion_control, err) < 0 || open_core(c, err) < 0 ||
-        !(c->in = fmtp_in_open(&c->cfg, err)))
+        !(c->in = fmtp_multicast_in_open(&c->cfg, err)))
         goto fail;
     c->give_up_ns = fmtp_now_ns() + c->cfg.connect_ns;
     c->retry_after_ns = RETRY_NS;
     c->udp_events = EPOLLIN;
-    if (fmtp_watch(c->epfd, fmtp_in_fd(c->in), EPOLL_CTL_ADD, EPOLLIN, &c->in) < 0 ||
+    if (fmtp_watch(c->epfd, fmtp_multicast_in_fd(c->in), EPOLL_CTL_ADD, EPOLLIN, &c->in) < 0 ||
         fmtp_watch(c->epfd, c->timer, EPOLL_CTL_ADD, EPOLLIN, &c->timer) < 0) {
         fmtp_fail(err, "epoll: %s", strerror(errno));
         goto fail;
@@ -199,7 +199,7 @@ void fmtp_client_close(struct fmtp_client *c)
         return;
     fmtp_receiver_free(c->core);
     fmtp_keyx_free(c->keyx);
-    fmtp_in_close(c->in);
+    fmtp_multicast_in_close(c->in);
     fmtp_mac_free(c->mac);
     fmtp_close_fd(&c->tcp);
     fmtp_close_fd(&c->timer);
@@ -227,7 +227,7 @@ void fmtp_client_get_session(const struct fmtp_client *c, struct fmtp_session *o
 void fmtp_client_get_stats(const struct fmtp_client *c, struct fmtp_client_stats *out)
 {
     fmtp_receiver_get_stats(c->core, out);
-    fmtp_in_get_stats(c->in, out);
+    fmtp_multicast_in_get_stats(c->in, out);
     out->connections = c->connections;
 }
 
@@ -303,7 +303,7 @@ static void up(struct fmtp_client *c, uint64_t now_ns)
         lose_for_good(c, "the sender's session has impossible sizes", 0);
         return;
     }
-    fmtp_in_set_mac(c->in, c->mac);
+    fmtp_multicast_in_set_mac(c->in, c->mac);
     c->state = UP;
     c->connections++;
     c->rtt_read_ns = 0;
@@ -328,7 +328,7 @@ static void exchanged(struct fmtp_client *c, uint64_t now_ns)
     size_t len;
     const uint8_t *key = fmtp_keyx_mac_key(c->keyx, &len);
 
-    fmtp_in_set_mac(c->in, NULL);
+    fmtp_multicast_in_set_mac(c->in, NULL);
     fmtp_mac_free(c->mac);
     c->mac = fmtp_mac_new_verifier(key, len);
     if (!c->mac) {
@@ -440,7 +440,7 @@ static void tcp_output(struct fmtp_client *c)
         c->tcp_events = events;
     events = c->state == EXCHANGING ? 0 : EPOLLIN;
     if (events != c->udp_events &&
-        fmtp_watch(c->epfd, fmtp_in_fd(c->in), EPOLL_CTL_MOD, events, &c->in) == 0)
+        fmtp_watch(c->epfd, fmtp_multicast_in_fd(c->in), EPOLL_CTL_MOD, events, &c->in) == 0)
         c->udp_events = events;
 }
 
@@ -459,11 +459,11 @@ static bool is_for_us(struct fmtp_client *c, uint64_t now_ns)
 static bool udp_input(struct fmtp_client *c, uint64_t now_ns)
 {
     for (int batch = 0; batch < BATCHES && c->state != EXCHANGING; batch++) {
-        if (!fmtp_in_read(c->in, c->state == UP ? c->core : NULL))
+        if (!fmtp_multicast_in_read(c->in, c->state == UP ? c->core : NULL))
             return errno != EINTR;
         if (is_for_us(c, now_ns))
-            fmtp_in_deliver(c->in, c->core, now_ns);
-        if (!fmtp_in_was_full(c->in))
+            fmtp_multicast_in_deliver(c->in, c->core, now_ns);
+        if (!fmtp_multicast_in_was_full(c->in))
             return true;
     }
     return c->state == EXCHANGING;
@@ -474,12 +474,12 @@ static bool udp_input(struct fmtp_client *c, uint64_t now_ns)
  * some calls and may have other things. */
 static bool datagrams_only(struct fmtp_client *c)
 {
-    if (c->state != UP || c->unasked >= UNASKED || !fmtp_in_read(c->in, c->core)) {
+    if (c->state != UP || c->unasked >= UNASKED || !fmtp_multicast_in_read(c->in, c->core)) {
         c->unasked = 0;
         return false;
     }
     c->unasked++;
-    fmtp_in_deliver(c->in, c->core, fmtp_now_ns());
+    fmtp_multicast_in_deliver(c->in, c->core, fmtp_now_ns());
     return true;
 }
 

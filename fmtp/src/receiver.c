@@ -15,20 +15,20 @@ static int begin_anew(struct fmtp_receiver *r, uint32_t block_bytes)
     uint8_t *body = malloc(block_bytes);
 
     struct fmtp_symbols symbols;
-    struct fmtp_stash stash = {0};
+    struct fmtp_reorder reorder = {0};
     if (fmtp_symbols_init(&symbols, block_bytes, r->cfg.parity_bytes) < 0 ||
-        fmtp_stash_init(&stash, r->cfg.stash_blocks, block_bytes) < 0 || !body) {
+        fmtp_reorder_init(&reorder, r->cfg.reorder_blocks, block_bytes) < 0 || !body) {
         fmtp_symbols_free(&symbols);
-        fmtp_stash_free(&stash);
+        fmtp_reorder_free(&reorder);
         free(body);
         return -1;
     }
     fmtp_rx_miss_all(r);
     fmtp_symbols_free(&r->symbols);
-    fmtp_stash_free(&r->stash);
+    fmtp_reorder_free(&r->reorder);
     free(r->body);
     r->symbols = symbols;
-    r->stash = stash;
+    r->reorder = reorder;
     r->body = body;
     r->block = block_bytes;
     return 0;
@@ -39,7 +39,7 @@ static void free_all(struct fmtp_receiver *r)
     fmtp_timers_free(&r->timers);
     fmtp_outbox_free(&r->out);
     fmtp_symbols_free(&r->symbols);
-    fmtp_stash_free(&r->stash);
+    fmtp_reorder_free(&r->reorder);
     free(r->body);
     free(r->hash);
     free(r);
@@ -220,16 +220,16 @@ static bool on_active(struct fmtp_receiver *r, struct product *p, const struct f
     return fmtp_rx_finish(r, p);
 }
 
-static void stash(struct fmtp_receiver *r, struct product *p, const struct fmtp_header *h,
-                  const uint8_t *payload)
+static void keep_early(struct fmtp_receiver *r, struct product *p, const struct fmtp_header *h,
+                       const uint8_t *payload)
 {
     bool forgot;
 
-    if (fmtp_stash_put(&r->stash, h, payload, &forgot))
-        p->stashed = true;
+    if (fmtp_reorder_put(&r->reorder, h, payload, &forgot))
+        p->has_early = true;
     else
         forgot = true;
-    r->stats.stash_drops += forgot;
+    r->stats.reorder_drops += forgot;
 }
 
 bool fmtp_rx_replay(struct fmtp_receiver *r, struct product *p)
@@ -238,14 +238,14 @@ bool fmtp_rx_replay(struct fmtp_receiver *r, struct product *p)
     size_t cursor = 0;
     bool done = false;
 
-    if (!p->stashed)
+    if (!p->has_early)
         return true;
-    p->stashed = false;
-    const struct fmtp_stashed *s;
-    while ((s = fmtp_stash_take(&r->stash, index, &cursor))) {
+    p->has_early = false;
+    const struct fmtp_reordered *s;
+    while ((s = fmtp_reorder_take(&r->reorder, index, &cursor))) {
         if (done)
             continue;
-        r->stats.stash_hits++;
+        r->stats.reorder_hits++;
         done = on_active(r, p, &s->h, s->payload);
     }
     return !done;
@@ -265,7 +265,7 @@ static void on_data(struct fmtp_receiver *r, const struct fmtp_header *h, const 
     } else if (p) {
         if (h->flags == FMTP_MEM_DATA && p->expected <= h->seqnum / r->block)
             p->expected = h->seqnum / r->block + 1;
-        stash(r, p, h, payload);
+        keep_early(r, p, h, payload);
     } else if (h->flags != FMTP_PARITY) {
         r->stats.duplicate_blocks++;
     }

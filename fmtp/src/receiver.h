@@ -12,7 +12,7 @@
  * Memory, whatever a peer sends, besides the hash table (8 to 32 bytes per max_products):
  *   per product in flight (max_products)   about 200 bytes, a bit per block, 72 bytes per FEC group
  *   parity of all products                 parity_bytes
- *   data that came before its BOP          stash_blocks * (block_bytes + 32)
+ *   data that came before its BOP          reorder_blocks * (block_bytes + 32)
  *   messages to the sender                 4 * (128 KiB + 256 bytes per max_products)
  *   scratch                                4 * block_bytes
  */
@@ -28,8 +28,8 @@ struct fmtp_receiver_config {
     double f_rcv;      /* equation (2) */
     uint64_t r_mc_bps; /* equation (2) */
     size_t max_products;
-    size_t parity_bytes; /* extension 1: parity in hand; what is beyond is asked for again */
-    size_t stash_blocks; /* datagrams kept for products whose BOP is unknown; 0: none */
+    size_t parity_bytes;   /* extension 1: parity in hand; what is beyond is asked for again */
+    size_t reorder_blocks; /* datagrams kept for products whose BOP is unknown; 0: none */
     void *ctx;
     /* The callbacks must not call the receiver. See fmtp_client_config; here ended() gets the time
      * stamp of the BOP instead of a delay. */

@@ -14,7 +14,7 @@
 #include "groups.h"
 #include "outbox.h"
 #include "receiver.h"
-#include "stash.h"
+#include "reorder.h"
 #include "timers.h"
 
 enum {
@@ -35,7 +35,7 @@ struct product {
     uint32_t ask_from, ask_to; /* what is still to be looked at: FEC groups, else blocks */
     bool active;               /* BOP is known; else it is being asked for */
     bool eop, eop_asked, asking;
-    bool stashed;      /* something of it is in the stash */
+    bool has_early;    /* something of it is in the reorder buffer */
     uint64_t tau_ns;   /* tau_rcv(n): the multicast is over by then; or FMTP_NEVER */
     uint64_t heard_ns; /* when the latest MEM_DATA came */
     uint64_t due_ns;   /* no waiting group is due before */
@@ -62,7 +62,7 @@ struct fmtp_receiver {
     struct fmtp_outbox out;
     bool stuck;
     struct fmtp_symbols symbols;
-    struct fmtp_stash stash;
+    struct fmtp_reorder reorder;
     /* patience with repairs */
     uint64_t rtt_ns;
     uint64_t answer_ns, answer_var_ns; /* from REPAIR_REQ to the first repair; 0: never measured */
@@ -94,7 +94,8 @@ bool fmtp_rx_is_block(struct fmtp_receiver *r, const struct product *p,
                       const struct fmtp_header *h);
 /* A block that was missing is in its place. Counts it nowhere. */
 void fmtp_rx_received(struct fmtp_receiver *r, struct product *p, uint32_t block);
-/* The stashed datagrams of a product that just became active. False: that completed it. */
+/* The datagrams in the reorder buffer of a product that just became active. False: that completed
+ * it. */
 bool fmtp_rx_replay(struct fmtp_receiver *r, struct product *p);
 
 /* ---- receiver_index.c */

@@ -36,9 +36,9 @@ static void drop(struct fmtp_receiver *r, struct product *p)
     fmtp_timer_disarm(&r->timers, &p->timer);
     if (p->asking)
         TAILQ_REMOVE(&r->asking, p, link);
-    if (p->stashed)
-        while (fmtp_stash_take(&r->stash, p->index, &cursor))
-            r->stats.stash_drops++;
+    if (p->has_early)
+        while (fmtp_reorder_take(&r->reorder, p->index, &cursor))
+            r->stats.reorder_drops++;
     fmtp_groups_free(p->groups, &r->symbols);
     free(p->received);
     free(p);

@@ -6,14 +6,14 @@
 
 #define HOLD_MIN_NS FMTP_MS
 #define HOLD_MAX_NS (10 * FMTP_MS)
-#define SETTLE_NS (50 * FMTP_MS) /* beyond two round trips: nobody asked */
+#define SETTLE_NS (50 * FMTP_MS) /* beyond two round trips: no receiver asked */
 #define PARITY_BYTES (1u << 20)  /* memory for parity on its way out */
 #define CODE_BYTES_PER_NS 4      /* speed of the code, for its cost */
 #define PACKET_MIN_NS 1000       /* per datagram, however fast the link is */
 #define LONG_PRODUCT 4           /* groups */
 #define WINDOW_BLOCKS 1600.0     /* the estimate of loss forgets what is older */
-/* A group that nobody asked for lost no more than the parity that was sent with it; how much less
- * nobody tells: this part of what was expected. */
+/* A group that no receiver asked for lost no more than the parity that was sent with it. How much
+ * less is unknown: this part of what was expected. */
 #define UNASKED 0.75
 
 int fmtp_repair_init(struct fmtp_sender *s)
@@ -127,7 +127,7 @@ static void settle(struct fmtp_sender *s, struct group *g, double lost)
     }
 }
 
-/* Nobody asked for the group in time, or the product is done with. */
+/* No receiver asked for the group in time, or the product is done with. */
 static void settle_unasked(struct fmtp_sender *s, struct group *g)
 {
     const struct product *p = g->product;
@@ -166,7 +166,7 @@ static uint64_t hold_ns(struct fmtp_sender *s)
     uint64_t ns = fmtp_peers_rtt_max(s) / 4;
 
     if (s->npeers < 2)
-        return 0; /* nobody to wait for */
+        return 0; /* no receiver to wait for */
     return ns < HOLD_MIN_NS ? HOLD_MIN_NS : ns > HOLD_MAX_NS ? HOLD_MAX_NS : ns;
 }
 
@@ -203,7 +203,7 @@ void fmtp_repair_append(struct fmtp_sender *s, struct group *g)
     n = (unsigned)(expected + 0.25);
     if (n > max)
         n = max;
-    /* Somebody who took the group for passed may have asked for more already. */
+    /* A receiver that took the group for passed may have asked for more already. */
     if (n > g->target)
         g->target = (uint8_t)n;
     if (g->target > g->parity)

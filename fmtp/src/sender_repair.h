@@ -24,7 +24,7 @@ void fmtp_repair_end(struct fmtp_sender *s, struct product *p);
 /* A valid request of a peer with that round-trip time for the group. */
 void fmtp_repair_request(struct fmtp_sender *s, struct group *g, const struct fmtp_repair_req *req,
                          uint64_t rtt_ns, uint64_t now_ns);
-/* Lets bursts begin whose hold-off is over, and learns from groups that nobody asked for. */
+/* Lets bursts begin whose hold-off is over, and learns from groups that no receiver asked for. */
 void fmtp_repair_due(struct fmtp_sender *s, uint64_t now_ns);
 uint64_t fmtp_repair_deadline(const struct fmtp_sender *s);
 

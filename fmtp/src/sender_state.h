@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the files of the sender core share (sender.c products and time, _multicast.c datagrams,
- * _repair.c extension 1, _peers.c streams). Nobody else includes it.
+ * _repair.c extension 1, _peers.c streams). No other file includes it.
  */
 #ifndef FMTP_SENDER_STATE_H
 #define FMTP_SENDER_STATE_H
@@ -56,14 +56,14 @@ struct product {
     void *cookie;
     enum fmtp_release why;
     bool multicasted;
-    bool had_peers;           /* somebody was connected at BOP */
+    bool had_peers;           /* a receiver was connected at BOP */
     size_t unfinished;        /* bits set in the set below */
     uint64_t *unfinished_set; /* by peer number */
     uint64_t *done_set;       /* peers that acknowledged it */
     struct group *groups;     /* NULL: no extension for this product */
     uint32_t busy;            /* of them held or ready */
     uint32_t most_lost;       /* blocks lost by one receiver, as they told when done */
-    bool told;                /* somebody did */
+    bool told;                /* a receiver did */
     uint16_t body_len;        /* the encoded BOP body, as it was multicast */
     uint8_t body[];
 };
@@ -141,7 +141,7 @@ struct fmtp_sender {
 /* --- sender.c */
 struct product *fmtp_sender_lookup(const struct fmtp_sender *s, uint32_t index);
 void fmtp_sender_release(struct fmtp_sender *s, struct product *p, enum fmtp_release why);
-/* Nobody is left to wait for. A product that nobody was there to receive waits for its timer. */
+/* No receiver is left to wait for. A product that no receiver was there for waits for its timer. */
 void fmtp_sender_release_if_done(struct fmtp_sender *s, struct product *p);
 /* Takes the peer out of those the product waits for; false if it was not among them. */
 bool fmtp_sender_finish(struct product *p, int peer);
@@ -195,7 +195,7 @@ void fmtp_peers_purge(struct fmtp_sender *s, uint32_t index);
 /* Puts an unsolicited RETX_EOP into the queue of every peer that p waits for and to which nothing
  * about it is on its way; returns how many. */
 unsigned fmtp_peers_nudge(struct fmtp_sender *s, const struct product *p);
-/* When r_uc lets somebody go on, or FMTP_NEVER. */
+/* When r_uc lets a peer go on, or FMTP_NEVER. */
 uint64_t fmtp_peers_deadline(const struct fmtp_sender *s);
 void fmtp_peers_refill(struct fmtp_sender *s, uint64_t now_ns);
 uint64_t fmtp_peers_rtt_max(struct fmtp_sender *s);

@@ -117,7 +117,7 @@ struct fmtp_server *fmtp_server_open(const struct fmtp_server_config *cfg, struc
         fmtp_fail(err, "cannot set up the sender: %s", strerror(errno));
         goto fail;
     }
-    if (fmtp_out_open(&s->out, &s->cfg, err) < 0 || open_core(s, err) < 0 ||
+    if (fmtp_multicast_out_open(&s->out, &s->cfg, err) < 0 || open_core(s, err) < 0 ||
         open_listener(s, err) < 0)
         goto fail;
     if (fmtp_watch(s->epfd, s->out.fd, EPOLL_CTL_ADD, 0, &s->out) < 0 ||
@@ -139,7 +139,7 @@ void fmtp_server_close(struct fmtp_server *s)
     fmtp_sender_free(s->core);
     fmtp_conns_close(s);
     free(s->by_peer);
-    fmtp_out_close(&s->out);
+    fmtp_multicast_out_close(&s->out);
     fmtp_close_fd(&s->listener);
     fmtp_close_fd(&s->timer);
     fmtp_close_fd(&s->epfd);
@@ -191,7 +191,7 @@ void fmtp_server_get_stats(const struct fmtp_server *s, struct fmtp_server_stats
 static uint64_t watch_out(struct fmtp_server *s, uint64_t now_ns)
 {
     bool waits = fmtp_sender_has_output(s->core, now_ns);
-    uint64_t until = waits ? fmtp_out_waits_until(&s->out, now_ns) : 0;
+    uint64_t until = waits ? fmtp_multicast_out_waits_until(&s->out, now_ns) : 0;
     uint32_t events = waits && !until ? EPOLLOUT : 0;
 
     if (events != s->udp_events &&
@@ -209,7 +209,7 @@ int fmtp_server_offer(struct fmtp_server *s, const struct iovec *parts, int npar
     if (fmtp_sender_offer(s->core, parts, nparts, meta, meta_len, cookie, start, index, err) < 0)
         return -1;
     uint64_t now_ns = fmtp_now_ns();
-    fmtp_out_begin(&s->out, now_ns);
+    fmtp_multicast_out_begin(&s->out, now_ns);
     uint64_t until = watch_out(s, now_ns);
     if (until < s->armed)
         fmtp_arm(s->timer, until, &s->armed);
@@ -260,7 +260,7 @@ int fmtp_server_service(struct fmtp_server *s, struct fmtp_error *err)
             }
         }
         fmtp_sender_timeout(s->core, now_ns);
-        unsigned sent = fmtp_out_send(&s->out, s->core, s->receivers, now_ns);
+        unsigned sent = fmtp_multicast_out_send(&s->out, s->core, s->receivers, now_ns);
         housekeeping(s, now_ns);
         if (n <= 0 && !sent)
             break;

@@ -9,7 +9,7 @@
 #include <sys/queue.h>
 
 #include "keyx.h"
-#include "out.h"
+#include "multicast_out.h"
 #include "timers.h"
 
 struct conn {
@@ -30,7 +30,7 @@ TAILQ_HEAD(conn_list, conn);
 struct fmtp_server {
     struct fmtp_server_config cfg;
     struct fmtp_sender *core;
-    struct fmtp_out out;
+    struct fmtp_multicast_out out;
     int epfd, listener, timer;
     uint64_t armed;
     uint32_t udp_events;

@@ -10,7 +10,7 @@
 
 /* An IPv4 or IPv6 address as text, with a port. */
 struct sockaddr_storage address(const char *text, uint16_t port);
-/* A UDP port nobody uses now. */
+/* A UDP port that is not in use. */
 uint16_t free_port(void);
 
 #endif

@@ -50,7 +50,7 @@ void kit_reset(void)
                                .r_mc_bps = 8000000,
                                .max_products = KIT_PRODUCTS,
                                .parity_bytes = 1 << 20,
-                               .stash_blocks = 8,
+                               .reorder_blocks = 8,
                                .begun = begun,
                                .ended = ended,
                                .missed = missed}};

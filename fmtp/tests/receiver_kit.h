@@ -33,7 +33,7 @@ struct kit {
 extern struct kit kit;
 
 /* LAYOUT_2017, equation (2) with factor 2 and 8 Mbit/s, as many products as KIT_PRODUCTS, 1 MiB
- * of parity, 8 stashed datagrams; time 1000 ns. */
+ * of parity, 8 datagrams in the reorder buffer; time 1000 ns. */
 void kit_reset(void);
 void kit_open(void);
 /* Extended session with blocks of 100 bytes. */

@@ -126,7 +126,7 @@ static void start_receiver(struct sim_receiver *rx)
                                         .r_mc_bps = cfg->rate_bps,
                                         .max_products = cfg->max_products,
                                         .parity_bytes = cfg->parity_bytes,
-                                        .stash_blocks = cfg->stash_blocks,
+                                        .reorder_blocks = cfg->reorder_blocks,
                                         .ctx = rx,
                                         .begun = begun,
                                         .ended = ended,

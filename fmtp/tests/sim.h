@@ -2,11 +2,12 @@
  *
  * A simulated network in virtual time: one sender core, up to SIM_RECEIVERS receiver cores.
  *   multicast   one NIC of rate_bps (FMTP bytes and overhead_bytes per datagram), then to every
- *               receiver its delay; loss (independent, in bursts, or as drop() says), duplication
- * and reordering (extra delay) stream      per receiver, reliable and in order, its delay each way,
- * unicast_bps from the sender, cut into pieces of random size Connections can break, either end can
- * start anew, clocks can leap forward. The seed decides everything; the cores see nothing but bytes
- * and the virtual time.
+ *               receiver its delay; loss (independent, in bursts, or as drop() says),
+ *               duplication and reordering (extra delay)
+ *   stream      per receiver, reliable and in order, its delay each way, unicast_bps from the
+ *               sender, cut into pieces of random size
+ * Connections can break, either end can start anew, clocks can leap forward. The seed decides
+ * everything; the cores see nothing but bytes and the virtual time.
  */
 #ifndef SIM_H
 #define SIM_H
@@ -61,7 +62,7 @@ struct sim_config {
     uint32_t first_index;
     uint32_t seed;
     size_t products; /* at most; default 64 */
-    size_t max_products, peer_queue_bytes, parity_bytes, stash_blocks;
+    size_t max_products, peer_queue_bytes, parity_bytes, reorder_blocks;
     bool refuse_all; /* begun() returns NULL */
     bool quiet;      /* streams are not logged */
     /* Deterministic losses: is this datagram lost on the way to that receiver? */

@@ -46,7 +46,7 @@ static struct result run_once(const struct row *row, uint32_t seed)
                              .loss = row->loss,
                              .receivers = row->receivers,
                              .fec_k = 200,
-                             .stash_blocks = 1024,
+                             .reorder_blocks = 1024,
                              .quiet = true,
                              .seed = seed,
                              .products = 1};

@@ -131,7 +131,7 @@ static void test_sender_restart(void **state)
     close_feed(&f);
 }
 
-/* Nobody comes back: the connection is lost when the time for it is over. */
+/* No sender comes back: the connection is lost when the time for it is over. */
 static void test_reconnect_ends(void **state)
 {
     struct feed f = new_feed(false);

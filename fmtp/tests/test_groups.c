@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The receiver's parts alone: FEC groups with their parity, the stash, the queue of messages.
+ * The receiver's parts alone: FEC groups with their parity, the reorder buffer, the queue of
+ * messages.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +14,7 @@
 
 #include "groups.h"
 #include "outbox.h"
-#include "stash.h"
+#include "reorder.h"
 
 /* 10 blocks in groups of at most 4: ceil(10/4) = 3 groups [0,3) [3,6) [6,10). */
 static void test_geometry(void **state)
@@ -111,18 +112,18 @@ static void test_keep(void **state)
     fmtp_symbols_free(&s);
 }
 
-static bool put(struct fmtp_stash *s, uint32_t index, uint32_t seq, uint8_t fill, bool *forgot)
+static bool put(struct fmtp_reorder *s, uint32_t index, uint32_t seq, uint8_t fill, bool *forgot)
 {
     struct fmtp_header h = {index, seq, 3, FMTP_MEM_DATA};
     uint8_t payload[3] = {fill, fill, fill};
 
-    return fmtp_stash_put(s, &h, payload, forgot);
+    return fmtp_reorder_put(s, &h, payload, forgot);
 }
 
-static void expect_stashed(struct fmtp_stash *s, uint32_t index, size_t *cursor, uint32_t seq,
-                           uint8_t fill)
+static void expect_reordered(struct fmtp_reorder *s, uint32_t index, size_t *cursor, uint32_t seq,
+                             uint8_t fill)
 {
-    const struct fmtp_stashed *e = fmtp_stash_take(s, index, cursor);
+    const struct fmtp_reordered *e = fmtp_reorder_take(s, index, cursor);
 
     assert_non_null(e);
     assert_int_equal(e->h.index, index);
@@ -131,14 +132,14 @@ static void expect_stashed(struct fmtp_stash *s, uint32_t index, size_t *cursor,
     assert_int_equal(e->payload[2], fill);
 }
 
-static void test_stash(void **state)
+static void test_reorder(void **state)
 {
     size_t cursor = 0;
 
     (void)state;
-    struct fmtp_stash s;
-    assert_int_equal(fmtp_stash_init(&s, 3, 3), 0);
-    assert_null(fmtp_stash_take(&s, 1, &cursor));
+    struct fmtp_reorder s;
+    assert_int_equal(fmtp_reorder_init(&s, 3, 3), 0);
+    assert_null(fmtp_reorder_take(&s, 1, &cursor));
     bool forgot;
     assert_true(put(&s, 1, 0, 'a', &forgot));
     assert_true(put(&s, 2, 0, 'b', &forgot));
@@ -148,25 +149,25 @@ static void test_stash(void **state)
     assert_true(forgot);
     assert_int_equal(s.count, 3);
     cursor = 0;
-    expect_stashed(&s, 1, &cursor, 5, 'c'); /* the oldest first */
-    expect_stashed(&s, 1, &cursor, 9, 'd');
-    assert_null(fmtp_stash_take(&s, 1, &cursor));
+    expect_reordered(&s, 1, &cursor, 5, 'c'); /* the oldest first */
+    expect_reordered(&s, 1, &cursor, 9, 'd');
+    assert_null(fmtp_reorder_take(&s, 1, &cursor));
     assert_int_equal(s.count, 1);
     cursor = 0;
-    assert_null(fmtp_stash_take(&s, 1, &cursor));
+    assert_null(fmtp_reorder_take(&s, 1, &cursor));
     assert_true(put(&s, 1, 7, 'e', &forgot)); /* where 'b' was */
     assert_true(forgot);
     assert_true(put(&s, 3, 7, 'f', &forgot)); /* a free one */
     assert_false(forgot);
-    fmtp_stash_free(&s);
+    fmtp_reorder_free(&s);
     /* None, and one whose blocks are too small. */
-    assert_int_equal(fmtp_stash_init(&s, 0, 3), 0);
+    assert_int_equal(fmtp_reorder_init(&s, 0, 3), 0);
     assert_false(put(&s, 1, 0, 'a', &forgot));
-    fmtp_stash_free(&s);
-    assert_int_equal(fmtp_stash_init(&s, 4, 2), 0);
+    fmtp_reorder_free(&s);
+    assert_int_equal(fmtp_reorder_init(&s, 4, 2), 0);
     assert_false(put(&s, 1, 0, 'a', &forgot));
     assert_int_equal(s.count, 0);
-    fmtp_stash_free(&s);
+    fmtp_reorder_free(&s);
 }
 
 /* Bytes come out in the order in which they went in, whatever pieces are taken. */
@@ -206,7 +207,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_geometry), cmocka_unit_test(test_decode), cmocka_unit_test(test_keep),
-        cmocka_unit_test(test_stash),    cmocka_unit_test(test_outbox),
+        cmocka_unit_test(test_reorder),  cmocka_unit_test(test_outbox),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,9 +12,9 @@
 #include "mac.h"
 #include "outbox.h"
 #include "receiver_kit.h"
+#include "reorder.h"
 #include "requests.h"
 #include "sender.h"
-#include "stash.h"
 
 /* Calls make() with its first, second, ... allocation failing until none is left to fail. */
 #define EACH_ALLOCATION_FAILS(least, make, unmake) \
@@ -60,8 +60,8 @@ static void cores_and_keys(void **state)
 static void parts_of_a_core(void **state)
 {
     (void)state;
-    struct fmtp_stash stash;
-    EACH_ALLOCATION_FAILS(1, fmtp_stash_init(&stash, 4, 100) == 0, fmtp_stash_free(&stash));
+    struct fmtp_reorder reorder;
+    EACH_ALLOCATION_FAILS(1, fmtp_reorder_init(&reorder, 4, 100) == 0, fmtp_reorder_free(&reorder));
     struct fmtp_symbols symbols;
     EACH_ALLOCATION_FAILS(1, fmtp_symbols_init(&symbols, 100, 1000) == 0,
                           fmtp_symbols_free(&symbols));

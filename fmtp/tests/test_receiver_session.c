@@ -16,7 +16,7 @@ static uint64_t bad(void)
 /* ------------------------------------------------------------------ which products */
 
 /* The first index is exact: what is lost before the first datagram is asked for; what is older is
- * somebody else's. */
+ * another sender's. */
 static void test_first_index(void **state)
 {
     (void)state;
@@ -235,14 +235,14 @@ static void test_other_session(void **state)
     (void)state;
     kit_open_extended(4, 10);
     kit_bop(12, 1000);                          /* 10 and 11 unknown */
-    kit_datagram(FMTP_MEM_DATA, 10, 0, 100, 7); /* stashed */
+    kit_datagram(FMTP_MEM_DATA, 10, 0, 100, 7); /* before its BOP */
     kit_session(true, 200, 4, 10, 78);
     assert_int_equal(kit.nmissed, 3);
     assert_int_equal(kit.missed[0], 10);
     assert_int_equal(kit.missed[1], 11);
     assert_int_equal(kit.missed[2], 12);
     kit_expect_nothing();
-    kit_bop(10, 400); /* the stash is empty */
+    kit_bop(10, 400); /* the reorder buffer is empty */
     kit_datagram(FMTP_MEM_DATA, 10, 200, 200, 2);
     assert_int_equal(kit.nended, 0);
     kit_datagram(FMTP_MEM_DATA, 10, 0, 200, 1);
@@ -278,7 +278,7 @@ static void test_stuck(void **state)
 /* ------------------------------------------------------------------ before the BOP */
 
 /* Data before its BOP is used when that comes, by either way, in either kind of session. */
-static void test_stash(void **state)
+static void test_reorder(void **state)
 {
     (void)state;
     kit_reset();
@@ -292,7 +292,7 @@ static void test_stash(void **state)
     kit_expect(FMTP_RETX_REQ, 0, KIT_BLOCK, KIT_BLOCK);
     kit_expect_nothing();
     assert_int_equal(bad(), 1);
-    assert_int_equal(kit_stats().stash_hits, 3);
+    assert_int_equal(kit_stats().reorder_hits, 3);
     kit_datagram(FMTP_MEM_DATA, 0, KIT_BLOCK, KIT_BLOCK, 2);
     assert_int_equal(kit.nended, 1);
     assert_int_equal(kit.data[0], 1);
@@ -311,14 +311,14 @@ static void test_stash(void **state)
     assert_int_equal(kit_stats().decoded_blocks, 1);
     kit_expect(FMTP_RETX_END, 0, 2, 0); /* by MEM_DATA came one of three */
     kit_expect_nothing();
-    assert_int_equal(kit_stats().stash_hits, 3);
+    assert_int_equal(kit_stats().reorder_hits, 3);
     kit_close();
     assert_int_equal(kit.nmissed, 0);
 }
 
 /* The ring of 8: what is forgotten is asked for; what is rejected, unwanted or off takes no
  * room. */
-static void test_stash_bound(void **state)
+static void test_reorder_bound(void **state)
 {
     (void)state;
     kit_reset();
@@ -326,26 +326,26 @@ static void test_stash_bound(void **state)
     for (uint32_t b = 0; b < 10; b++)
         kit_datagram(FMTP_MEM_DATA, 0, b * KIT_BLOCK, KIT_BLOCK, (uint8_t)b);
     kit_expect(FMTP_BOP_REQ, 0, 0, 0);
-    assert_int_equal(kit_stats().stash_drops, 2);
+    assert_int_equal(kit_stats().reorder_drops, 2);
     kit_bop(0, 11 * KIT_BLOCK);
     kit_expect(FMTP_RETX_REQ, 0, 0, 2 * KIT_BLOCK);
     kit_expect_nothing();
-    assert_int_equal(kit_stats().stash_hits, 8);
+    assert_int_equal(kit_stats().reorder_hits, 8);
     kit_datagram(FMTP_MEM_DATA, 1, 0, KIT_BLOCK, 1);
     kit_drain();
     assert_int_equal(kit_stream(FMTP_RETX_REJ, 1, 0, 0, 0), 0);
-    assert_int_equal(kit_stats().stash_drops, 3);
+    assert_int_equal(kit_stats().reorder_drops, 3);
     kit.refuse = true;
     kit_datagram(FMTP_MEM_DATA, 2, 0, KIT_BLOCK, 1);
     kit_expect(FMTP_BOP_REQ, 2, 0, 0);
     kit_bop(2, 2 * KIT_BLOCK);
     kit_expect(FMTP_RETX_END, 2, 0, 0);
-    assert_int_equal(kit_stats().stash_drops, 4);
-    assert_int_equal(kit_stats().stash_hits, 8);
+    assert_int_equal(kit_stats().reorder_drops, 4);
+    assert_int_equal(kit_stats().reorder_hits, 8);
     assert_int_equal(kit.nmissed, 1); /* not wanted is not missed */
     kit_close();
     kit_reset();
-    kit.cfg.stash_blocks = 0;
+    kit.cfg.reorder_blocks = 0;
     kit_open();
     kit_datagram(FMTP_MEM_DATA, 0, 0, KIT_BLOCK, 1);
     kit_expect(FMTP_BOP_REQ, 0, 0, 0);
@@ -405,7 +405,7 @@ static void test_places(void **state)
 
 /* ------------------------------------------------------------------ the stream, time, bounds */
 
-/* The sender's messages in single bytes; data that somebody else brought in between. */
+/* The sender's messages in single bytes; data that another sender brought in between. */
 static void test_stream_in_bytes(void **state)
 {
     struct fmtp_header h = {0, 100, 100, FMTP_RETX_DATA};
@@ -512,8 +512,8 @@ int main(void)
         cmocka_unit_test(test_resume_after_long),
         cmocka_unit_test(test_other_session),
         cmocka_unit_test(test_stuck),
-        cmocka_unit_test(test_stash),
-        cmocka_unit_test(test_stash_bound),
+        cmocka_unit_test(test_reorder),
+        cmocka_unit_test(test_reorder_bound),
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_stream_in_bytes),
         cmocka_unit_test(test_clock),

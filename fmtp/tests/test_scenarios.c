@@ -524,7 +524,7 @@ static void test_join(void **state)
     join_mid_stream(FMTP_LAYOUT_2017);
 }
 
-/* ---- with nobody connected a product waits for its timer */
+/* ---- with no receiver connected a product waits for its timer */
 static void test_no_receivers(void **state)
 {
     struct sim_config cfg = common;

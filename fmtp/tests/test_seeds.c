@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Many seeds over the simulated network: whatever is lost (by kind of message, at random, in
- * bursts), doubled, reordered or delayed, whoever starts anew, reconnects or leaves, however clocks
- * leap: every product is delivered intact once or reported missed once at every receiver, and let
- * go once by the sender. FMTP_SEEDS=N runs N seeds, FMTP_SEED=N that one alone.
+ * bursts), doubled, reordered or delayed, whichever end starts anew, reconnects or leaves, however
+ * clocks leap: every product is delivered intact once or reported missed once at every receiver,
+ * and let go once by the sender. FMTP_SEEDS=N runs N seeds, FMTP_SEED=N that one alone.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -77,7 +77,7 @@ static struct sim_config settings(uint32_t seed)
                              .receivers = 1 + (int)pick(&x, 8),
                              .reorder_ns = 5 * MS,
                              .overhead_bytes = 42,
-                             .stash_blocks = pick(&x, 2) * 64,
+                             .reorder_blocks = pick(&x, 2) * 64,
                              .block_bytes = pick(&x, 4) ? 0 : 300};
 
     if (pick(&x, 60) == 0)
@@ -111,7 +111,7 @@ static struct sim_config settings(uint32_t seed)
 
 enum { RECONNECTED = 1, RESTARTED = 2, LEFT = 4, LEAPT = 8, SENDER_RESTARTED = 16 };
 
-/* Something happens to somebody now. */
+/* Something happens to one of them now. */
 static unsigned disturb(struct sim *s, uint32_t what)
 {
     int i = (int)sim_random(s, (uint32_t)s->nrx);

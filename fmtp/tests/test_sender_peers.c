@@ -72,7 +72,8 @@ static void test_pieces(void **state)
     fmtp_sender_free(s);
 }
 
-/* The caller has datagrams of a product that nobody needs any more: it stays until they left. */
+/* The caller has datagrams of a product that no receiver needs any more: it stays until they
+ * left. */
 static void test_release_waits_for_the_caller(void **state)
 {
     struct fmtp_sender *s = make(&common);
@@ -205,8 +206,8 @@ static void test_nudges_behind_a_queue(void **state)
     fmtp_sender_free(s);
 }
 
-/* A product that times out where it may still wait in the system: nobody is called to ask for it.
- * tau_snd: 70 * 2000*8/1.12e6 = 1 s. */
+/* A product that times out where it may still wait in the system: no receiver is told to ask for
+ * it. tau_snd: 70 * 2000*8/1.12e6 = 1 s. */
 static void test_timeout_behind_a_queue(void **state)
 {
     struct fmtp_sender_config cfg = common;
@@ -274,7 +275,7 @@ static void test_paced_streams(void **state)
 }
 
 /* Of three who have something queued the caller serves one only: the others hold a message each. */
-static void test_nobody_hoards(void **state)
+static void test_no_peer_hoards(void **state)
 {
     struct fmtp_sender_config cfg = common;
     size_t got = 0;
@@ -353,7 +354,7 @@ int main(void)
         cmocka_unit_test(test_nudges_behind_a_queue),
         cmocka_unit_test(test_timeout_behind_a_queue),
         cmocka_unit_test(test_paced_streams),
-        cmocka_unit_test(test_nobody_hoards),
+        cmocka_unit_test(test_no_peer_hoards),
         cmocka_unit_test(test_memory_is_bounded),
     };
 

@@ -11,7 +11,7 @@
 
 #define CONFTEXT_BYTES_MAX (1u << 20)
 
-/* The text of a file, to be freed; NULL and why: it can not be read, is longer than
+/* The text of a file, to be freed; NULL and why: it cannot be read, is longer than
  * CONFTEXT_BYTES_MAX, or has a NUL byte. */
 char *conftext_read(const char *path, const char **why);
 

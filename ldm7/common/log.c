@@ -283,7 +283,7 @@ void log_msg(enum log_level level, const char *file, const char *func, int line,
     int n = vsnprintf(message, sizeof message, fmt, ap);
     va_end(ap);
     if (n < 0)
-        snprintf(message, sizeof message, "(message that can not be formatted: %s)", fmt);
+        snprintf(message, sizeof message, "(message that cannot be formatted: %s)", fmt);
     else if ((size_t)n >= sizeof message)
         memcpy(message + sizeof message - 4, "...", 4);
     const char *slash = strrchr(file, '/');

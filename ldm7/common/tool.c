@@ -47,11 +47,11 @@ void tool_option(int option, const char *help)
     case 'x': log_set_level(LOG_LVL_DEBUG); return;
     case 'l':
         if (log_set_destination(optarg) != 0)
-            tool_usage("--log: \"%s\" can not be opened: %s", optarg, strerror(errno));
+            tool_usage("--log: \"%s\" cannot be opened: %s", optarg, strerror(errno));
         return;
     case TOOL_LOG_FORMAT:
         if (!log_set_format(optarg))
-            tool_usage("--log-format: found \"%s\" ; valid: text, json", optarg);
+            tool_usage("--log-format: found \"%s\"; valid: text, json", optarg);
         return;
     default: /* getopt_long has said which one */
         fprintf(stderr, "Try '%s --help'.\n", log_prog());
@@ -65,7 +65,7 @@ uint64_t tool_u64(const char *what, const char *text, uint64_t min, uint64_t max
     char *end;
     unsigned long long n = strtoull(text, &end, 10);
     if (*text < '0' || *text > '9' || *end || errno || n < min || n > max)
-        tool_usage("%s: found \"%s\" ; valid: a whole number from %llu to %llu", what, text,
+        tool_usage("%s: found \"%s\"; valid: a whole number from %llu to %llu", what, text,
                    (unsigned long long)min, (unsigned long long)max);
     return n;
 }
@@ -75,7 +75,7 @@ double tool_real(const char *what, const char *text, double min, double max)
     char *end;
     double x = strtod(text, &end);
     if (end == text || *end || !isfinite(x) || x < min || x > max)
-        tool_usage("%s: found \"%s\" ; valid: a number from %g to %g", what, text, min, max);
+        tool_usage("%s: found \"%s\"; valid: a number from %g to %g", what, text, min, max);
     return x;
 }
 
@@ -95,7 +95,7 @@ uint64_t tool_bytes(const char *what, const char *text, uint64_t max)
     }
     if (bad || n == 0 || n > max / unit)
         tool_usage(
-            "%s: found \"%s\" ; valid: bytes from 1 to %llu, a whole number with k, m or g behind it if you like",
+            "%s: found \"%s\"; valid: bytes from 1 to %llu, a whole number with k, m or g behind it if you like",
             what, text, (unsigned long long)max);
     return n * unit;
 }
@@ -119,7 +119,7 @@ struct pq *tool_open(const char *path, bool writable)
         return q;
     bool input = s == PQ_CORRUPT ||
                  (s == PQ_SYSTEM && (errno == ENOENT || errno == ENOTDIR || errno == EISDIR));
-    log_error("Product queue \"%s\" can not be opened: %s%s", path, pq_strerror(s),
+    log_error("Product queue \"%s\" cannot be opened: %s%s", path, pq_strerror(s),
               s == PQ_SYSTEM && errno == ENOENT ? " (pqcreate makes one)" : "");
     exit(input ? TOOL_USAGE : TOOL_SYSTEM);
 }

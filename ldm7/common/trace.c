@@ -101,7 +101,7 @@ static void complain(struct state *st, const char *s, size_t len, const char *va
         return;
     fprintf(st->errors, "%s:%zu: found ", st->name, st->line);
     quote(st->errors, s, len);
-    fprintf(st->errors, " ; valid: %s%s\n", valid, more);
+    fprintf(st->errors, "; valid: %s%s\n", valid, more);
 }
 
 /* One line without its end. True if it holds a product. */
@@ -164,7 +164,7 @@ long trace_parse(const char *text, size_t bytes, const char *name, struct trace 
         at += len + 1;
     }
     if (!st.bad && !out->count) {
-        fprintf(errors, "%s: found no product ; valid: at least one line SIZE YYYYMMDDhhmmss.mmm\n",
+        fprintf(errors, "%s: found no product; valid: at least one line SIZE YYYYMMDDhhmmss.mmm\n",
                 name);
         st.bad = 1;
     }

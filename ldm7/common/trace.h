@@ -30,7 +30,7 @@ struct trace {
 };
 
 /* Parses text (need not end in NUL). Every error is one line on `errors`, the first 20 of them and
- * then how many there are: NAME:LINE: found "..." ; valid: ...   Returns how many errors (out is
+ * then how many there are: NAME:LINE: found "..."; valid: ...   Returns how many errors (out is
  * then empty); a trace without products is one. -1: out of memory. */
 long trace_parse(const char *text, size_t bytes, const char *name, struct trace *out, FILE *errors);
 /* Keeps the products of the first `duration_ms` of the trace: time < first time + duration_ms. */

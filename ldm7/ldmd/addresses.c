@@ -67,7 +67,8 @@ static struct lease *longest_away(struct addresses *a)
     return found;
 }
 
-/* A lease that nobody has: of an address never given out, or of the endpoint longest away. */
+/* A lease that no subscriber has: of an address never given out, or of the endpoint longest
+ * away. */
 static struct lease *unused_lease(struct addresses *a, uint32_t start)
 {
     /* At most one more than the leases and the server can be taken. */

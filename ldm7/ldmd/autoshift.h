@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Automatic shift between redundant upstreams (reference 3.4 (8)). Each of the N downstreams of one
- * request decides for itself: one whose products mostly came by another asks for announcements
- * first (alternate), one that brings what the others do not asks for whole products (primary).
+ * Automatic shift between redundant upstreams ([LDM-6.15.0] autoshift). Each of the N downstreams
+ * of one request decides for itself: one whose products mostly came by another asks for
+ * announcements first (alternate), one that brings what the others do not asks for whole products
+ * (primary).
  */
 #ifndef LDMD_AUTOSHIFT_H
 #define LDMD_AUTOSHIFT_H

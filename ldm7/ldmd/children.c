@@ -203,7 +203,7 @@ static void close_foreign(struct children *c, const struct child *what)
         c->in_child(c->in_child_ctx);
 }
 
-/* Whoever talks to strangers, or is somebody else's program, gets nothing beyond its user's
+/* A process that talks to strangers, or runs another program, gets nothing beyond its user's
  * rights. */
 static void set_rights(const struct child *what)
 {

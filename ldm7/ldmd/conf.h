@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ldmd.conf (reference 3.6, 4.5; docs/contracts.md). Keyword in the first column, case-insensitive;
- * fields separated by blanks, optionally in double quotes with \" inside; # begins a comment.
+ * ldmd.conf ([LDM-6.15.0], [LDM-6.13.17]; docs/contracts.md). Keyword in the first column,
+ * case-insensitive; fields separated by blanks, optionally in double quotes with \" inside; #
+ * begins a comment.
  */
 #ifndef LDMD_CONF_H
 #define LDMD_CONF_H

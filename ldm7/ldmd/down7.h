@@ -24,10 +24,10 @@ struct flight {
     uint8_t *region;
 };
 
-/* What came while nobody listened is asked for twice: when FMTP stands, up to the end of the
- * upstream's queue, so that it does not wait for the next product; and when the first product is
- * announced, up to that one, so that nothing falls between. A NULLPROC call behind each request is
- * answered when all has been sent. */
+/* What came while this host did not listen is asked for twice: when FMTP stands, up to the end of
+ * the upstream's queue, so that it does not wait for the next product; and when the first product
+ * is announced, up to that one, so that nothing falls between. A NULLPROC call behind each request
+ * is answered when all has been sent. */
 enum backlog_state {
     BACKLOG_NOT_YET,
     BACKLOG_TO_END,

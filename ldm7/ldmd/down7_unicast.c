@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Backstop and backlog (reference 4.4).
+ * Backstop and backlog ([LDM-6.13.17] down7.c).
  */
 #include "common/log.h"
 #include "common/product_line.h"
@@ -130,7 +130,7 @@ bool down7_product_begin(void *ctx, const struct rpc_msg *m, uint32_t index,
     d->is_wanted = d->is_backlog ? d->backlog == BACKLOG_TO_END || d->backlog == BACKLOG_TO_FIRST
                                  : session_has_missed(&d->session, index);
     if (!d->is_wanted) {
-        log_warn("product that nobody asked for: %s", info->ident);
+        log_warn("product that was not asked for: %s", info->ident);
         return true;
     }
     void *at;

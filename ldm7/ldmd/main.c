@@ -13,9 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "acceptor.h"
 #include "children.h"
 #include "common/log.h"
-#include "door.h"
 #include "privileges.h"
 
 #ifndef DOWNPOUR_VERSION
@@ -199,7 +199,7 @@ static int run(const struct options *opt, int listen_fd, const struct arguments 
                                      .per_address = a->max_per_address,
                                      .unknown = (a->max_clients + 3) / 4};
     struct children *children = NULL;
-    struct door *door = NULL;
+    struct acceptor *acceptor = NULL;
 
     struct loop loop;
     if (loop_open(&loop) < 0) {
@@ -207,21 +207,21 @@ static int run(const struct options *opt, int listen_fd, const struct arguments 
         return 1;
     }
     children = children_new(opt, listen_fd, limits, &loop);
-    door = !children ? NULL : door_open(&loop, listen_fd, children);
-    if (!door) {
+    acceptor = !children ? NULL : acceptor_open(&loop, listen_fd, children);
+    if (!acceptor) {
         log_error("cannot start: %s", strerror(errno));
         loop_close(&loop);
         return 1;
     }
     children_start(children, now_ns());
     while (!loop.stop) {
-        uint64_t tend = children_tend(children, now_ns()), next = door_tend(door, now_ns());
+        uint64_t tend = children_tend(children, now_ns()), next = acceptor_tend(acceptor, now_ns());
 
         loop.got_chld = false;
         loop_once(&loop, tend < next ? tend : next);
     }
     log_note("Terminating");
-    door_close(door);
+    acceptor_close(acceptor);
     close(listen_fd);
     children_end(children);
     loop_close(&loop);

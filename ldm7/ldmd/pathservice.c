@@ -41,7 +41,7 @@ enum step {
     STEP_NONE,
     STEP_CREATE,  /* the path, or only what is there */
     STEP_LOOK,    /* why it could not be created */
-    STEP_REPLACE, /* an earlier path of ours with another rate goes */
+    STEP_REPLACE, /* our earlier path with another rate goes */
     STEP_ADD,
     STEP_REMOVE,
     STEP_DELETE /* the path, at the end */
@@ -142,7 +142,8 @@ static struct leaf *get_leaf(struct pathservice *p, const struct path_endpoint *
     return l;
 }
 
-/* Whoever waits for this leaf since `since` or longer. A callback may change any list. */
+/* Tells all that have waited for this leaf since `since` or longer. A callback may change any
+ * list. */
 static void tell(struct pathservice *p, struct leaf *l, uint64_t since, enum path_verdict v)
 {
     for (;;) {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The multipoint path of one MULTICAST entry at the path service (DRFSM 2.2.2; REST in
+ * The multipoint path of one MULTICAST entry at the path service ([DRFSM21] 2.2.2; REST in
  * docs/contracts.md, "Controller"): which leaves subscribers want, which the service has, and the
  * next request that brings the one to the other. No socket, no clock: requests leave by
  * pathservice_request(), answers come by pathservice_answer().
  *
- * The path is ours: it is created at the start, leaves that nobody wants are removed (those found
- * at the service after grace_ns only, so that subscribers can come back after a restart), what is
- * missing there is added again, and it is deleted at the end. Requests are idempotent and go one
- * after the other; what was not answered, or not confirmed, is asked again with growing pauses.
+ * The path is ours: it is created at the start, leaves that no subscriber wants are removed (those
+ * found at the service after grace_ns only, so that subscribers can come back after a restart),
+ * what is missing there is added again, and it is deleted at the end. Requests are idempotent and
+ * go one after the other; what was not answered, or not confirmed, is asked again with growing
+ * pauses.
  */
 #ifndef LDMD_PATHSERVICE_H
 #define LDMD_PATHSERVICE_H
@@ -54,9 +55,9 @@ bool pathservice_want(struct pathservice *p, const struct path_endpoint *leaf, v
                       uint64_t now);
 /* He does no more (or never did). */
 void pathservice_unwant(struct pathservice *p, const void *user, uint64_t now);
-/* From now on the path is to be deleted; nobody gets a verdict any more. */
+/* From now on the path is to be deleted; no subscriber gets a verdict any more. */
 void pathservice_finish(struct pathservice *p, uint64_t now);
-/* There is nothing of ours at the service any more, as far as is known. */
+/* Nothing that this server made is left at the service, as far as is known. */
 bool pathservice_is_finished(const struct pathservice *p);
 
 /* The request to be sent now. false: none, or there is one whose answer is awaited. */

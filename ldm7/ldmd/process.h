@@ -37,8 +37,8 @@ int down7_run(const struct options *opt, const struct conf_receive *rcv);
 /* What a subscription needs of mldm: that the subscriber may connect, from which address. */
 struct mldm_request {
     struct in_addr subscriber; /* where the subscription comes from */
-    bool wants_address;        /* one of the VLAN's subnet, instead of his own */
-    bool wants_leaf;           /* the path of the entry is to reach his endpoint */
+    bool wants_address;        /* an address of the VLAN's subnet, not its own */
+    bool wants_leaf;           /* the path of the entry is to reach its endpoint */
     struct path_endpoint leaf;
     char endpoint[ADDRESSES_KEY]; /* who keeps the same address if possible */
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an LDM6 downstream remembers between sessions (reference 3.4 (7)): the information of the
- * last product of a request that came from its upstream. A text file `.<md5 of the request>.info`
- * in the queue's directory.
+ * What an LDM6 downstream remembers between sessions ([LDM-6.15.0] savedInfo): the information of
+ * the last product of a request that came from its upstream. A text file `.<md5 of the
+ * request>.info` in the queue's directory.
  */
 #ifndef LDMD_RESUME_H
 #define LDMD_RESUME_H
@@ -17,7 +17,7 @@ bool resume_path(char *out, size_t out_bytes, const char *queue, const struct co
 char *resume_format(const struct pq_info *info, char *out, size_t out_bytes);
 /* false: not such a line. */
 bool resume_parse(const char *line, struct pq_info *out);
-/* written: when (may be NULL). false: no file, or none of ours. */
+/* written: when (may be NULL). false: no file, or not in this format. */
 bool resume_load(const char *path, struct pq_info *out, struct timeval *written);
 /* By temporary file and rename. -1: errno. */
 int resume_save(const char *path, const struct pq_info *info);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The subscribers of one MULTICAST entry (DRFSM 2.2.2): each has a channel, which its up7 holds
+ * The subscribers of one MULTICAST entry ([DRFSM21] 2.2.2): each has a channel, which its up7 holds
  * open as long as it lives; while it is open the subscriber's address may connect to FMTP and the
  * entry's path reaches its endpoint. A subscription is answered when the path service has confirmed
  * that.
@@ -23,7 +23,7 @@ void subscribers_close(struct subscribers *s);
 uint64_t subscribers_tend(struct subscribers *s, uint64_t now);
 /* May this address connect to FMTP? Logged. */
 bool subscribers_authorize(struct subscribers *s, struct in_addr peer);
-/* Who waits for a sender that cannot be is told so at once, not when he loses patience. */
+/* A subscriber that waits for a sender that cannot start is told so at once. */
 void subscribers_refuse_waiting(int control_fd);
 
 #endif

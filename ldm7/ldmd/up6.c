@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * LDM6 upstream: one process and one TCP connection per subscriber (reference 3.4). Primary: HEREIS
- * product after product. Alternate: each is announced (COMINGSOON) and sent (BLKDATA) if the
+ * LDM6 upstream: one process and one TCP connection per subscriber ([LDM-6.15.0] up6). Primary:
+ * HEREIS product after product. Alternate: each is announced (COMINGSOON) and sent (BLKDATA) if the
  * subscriber does not have it; one announcement at a time, as the original expects.
  */
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "common/product_line.h"
 #include "upstream.h"
 
-#define TURN_AROUND_S 1 /* reference 3.4 (4): the original's client still reads */
+#define TURN_AROUND_S 1 /* [LDM-6.15.0]: the original's client still reads */
 #define IDLE_S 30
 #define REPLY_S 60
 #define CLOCKS_APART_S 60
@@ -156,7 +156,7 @@ static void answered_coming(struct upstream *u, uint32_t code)
         pq_release(u->queue, &u->coming.view);
 }
 
-/* Answers that nobody waits for are ignored: the original notifyme answers every NOTIFICATION, and
+/* Answers that no call waits for are ignored: the original notifyme answers every NOTIFICATION, and
  * NULLPROC, by PROC_UNAVAIL. */
 bool up6_reply(struct upstream *u, const struct rpc_msg *m, struct xin *body)
 {

@@ -9,7 +9,7 @@
 #include "common/alloc.h"
 #include "common/log.h"
 
-#define FIRST_CALL_S 120 /* reference 3.4 (5) */
+#define FIRST_CALL_S 120 /* [LDM-6.15.0] */
 
 bool upstream_open_queue(struct upstream *u)
 {
@@ -53,7 +53,7 @@ static bool first_call(struct upstream *u, const struct rpc_msg *m, struct xin *
     if (m->vers == LDM_VERS6 && m->proc == LDM6_NOTIFYME)
         return up6_feedme(u, m, args, true);
     if (m->vers == LDM_VERS6 && m->proc == LDM6_HIYA)
-        return hiya6_call(u, m, args);
+        return ingest6_call(u, m, args);
     if (m->vers == LDM_VERS6 && m->proc == LDM6_IS_ALIVE) {
         uint32_t id = xin_u32(args);
 
@@ -93,8 +93,8 @@ static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *args)
     if (u->role == UP_WAITING)
         return first_call(u, m, args);
     if (u->role == UP_HIYA && m->vers == LDM_VERS6)
-        return m->proc == LDM6_HIYA ? hiya6_call(u, m, args)
-                                    : m->proc == LDM6_COMINGSOON && hiya6_coming(u, m, args);
+        return m->proc == LDM6_HIYA ? ingest6_call(u, m, args)
+                                    : m->proc == LDM6_COMINGSOON && ingest6_coming(u, m, args);
     if (u->role == UP_LDM7 && m->vers == LDM_VERS7)
         return up7_call(u, m, args);
     return false;
@@ -169,7 +169,7 @@ static uint64_t deadline(const struct upstream *u)
 {
     switch (u->role) {
     case UP_LDM6: return up6_deadline(u);
-    case UP_HIYA: return hiya6_deadline(u);
+    case UP_HIYA: return ingest6_deadline(u);
     case UP_LDM7: return up7_deadline(u);
     default: return u->born_ns + FIRST_CALL_S * NS_PER_S;
     }
@@ -225,7 +225,7 @@ int upstream_run(const struct upstream_env *env, int fd)
     if (u->role == UP_LDM6)
         up6_end(u);
     if (u->role == UP_HIYA)
-        hiya6_end(u);
+        ingest6_end(u);
     if (u->role == UP_LDM7)
         up7_end(u);
     loop_del(&u->loop, &u->peer_src);

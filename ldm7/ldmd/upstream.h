@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sessions a server child can become: up6 (FEEDME, NOTIFYME), hiya6 (HIYA) and up7 (SUBSCRIBE).
+ * The sessions a server child can become: up6 (FEEDME, NOTIFYME), ingest6 (HIYA) and up7
+ * (SUBSCRIBE).
  */
 #ifndef LDMD_UPSTREAM_H
 #define LDMD_UPSTREAM_H
@@ -43,7 +44,7 @@ struct upstream {
     uint32_t null_xid;
     uint64_t null_ns;
 
-    /* hiya6 */
+    /* ingest6 */
     struct intake in;
 
     /* up7 */
@@ -80,10 +81,10 @@ uint64_t up6_deadline(const struct upstream *u);
 void up6_end(struct upstream *u);
 
 /* The products themselves go to u->in. */
-bool hiya6_call(struct upstream *u, const struct rpc_msg *m, struct xin *args);
-bool hiya6_coming(struct upstream *u, const struct rpc_msg *m, struct xin *args);
-uint64_t hiya6_deadline(const struct upstream *u);
-void hiya6_end(struct upstream *u);
+bool ingest6_call(struct upstream *u, const struct rpc_msg *m, struct xin *args);
+bool ingest6_coming(struct upstream *u, const struct rpc_msg *m, struct xin *args);
+uint64_t ingest6_deadline(const struct upstream *u);
+void ingest6_end(struct upstream *u);
 
 bool up7_subscribe(struct upstream *u, const struct rpc_msg *m, struct xin *args);
 bool up7_call(struct upstream *u, const struct rpc_msg *m, struct xin *args);

@@ -147,8 +147,8 @@ enum pq_status pq_commit(struct pq *q, struct pq_reservation *r, const struct pq
     sl->order_us = h->last_order_us;
     sl->seq = seq;
     atomic_store(&h->last_seq, seq);
-    /* Before it is committed: killed in between, nobody would wake the readers. Those who wake now
-     * wait for the lock. */
+    /* Before it is committed: killed in between, no process would wake the readers. Those that wake
+     * now wait for the lock. */
     pq_announce(q);
     pq_set_state(sl, SLOT_COMMITTED);
     pq_index_add(q, slot);

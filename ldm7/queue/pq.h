@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Product queue: a fixed-size, memory-mapped file shared by processes (design: "file queue" of
- * mpup-ldm7 Fig. 1). Products are kept in insertion order; the oldest make room for new ones.
+ * [MPUP16] Fig. 1). Products are kept in insertion order; the oldest make room for new ones.
  * Any number of readers and writers in any number of processes.
  *
  * A product is held as one contiguous region; info.data_offset says where the data begins in it
@@ -112,7 +112,7 @@ struct pq_stats {
     uint32_t slots, used_slots, high_water_slots;
     /* Since the creation. A process killed inside may leave one too few. */
     uint64_t inserted, evicted, removed, duplicates;
-    uint64_t recoveries;                 /* times somebody died holding the lock */
+    uint64_t recoveries;                 /* times a process died holding the lock */
     bool unclean;                        /* see PQ_RESET_UNCLEAN */
     double age_oldest_s, age_youngest_s; /* since insertion; -1: no product */
     /* used_* and high_water_* bytes are regions, rounded up to 64, reservations included;
@@ -136,9 +136,9 @@ struct pq_client_info {
 unsigned pq_clients(struct pq *q, struct pq_client_info *out, unsigned room);
 
 enum pq_reset_what {
-    PQ_RESET_UNCLEAN, /* the machine stopped, or the file was copied, while somebody had it open for
-                       * writing: what he wrote may be missing. Killed processes do not cause
-                       * this. */
+    /* The machine stopped, or the file was copied, while a process had it open for writing: what
+     * that process wrote may be missing. Killed processes do not cause this. */
+    PQ_RESET_UNCLEAN,
     PQ_RESET_RESIDENCE /* min_residence_* */
 };
 enum pq_status pq_reset(struct pq *q, enum pq_reset_what what);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who has the queue open, and what he holds: pins (a bitmap per client) and reservations. What
- * dead clients held is taken back when room or a place in the table is needed.
+ * The processes that have the queue open, and what each holds: pins (a bitmap per client) and
+ * reservations. What dead clients held is taken back when room or a place in the table is needed.
  */
 #include <errno.h>
 #include <string.h>
@@ -90,7 +90,7 @@ enum pq_status pq_client_enter(struct pq *q)
     return PQ_SYSTEM;
 }
 
-/* Whether somebody has this place in the table, and lives. */
+/* Is this place in the table taken by a process that lives?. */
 static bool lives(struct pq *q, uint32_t client)
 {
     pthread_mutex_t *alive = &q->clients[client].alive;

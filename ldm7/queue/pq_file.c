@@ -212,8 +212,8 @@ enum pq_status pq_create(const char *path, uint64_t data_bytes, uint32_t slots, 
 }
 
 /* A robust mutex loses a wake-up if the one it was meant for is killed before it takes the lock,
- * and a third one took it meanwhile without having seen that there are others. So nobody waits for
- * long without looking. */
+ * and a third one took it meanwhile without having seen that there are others. So no process waits
+ * for long without looking. */
 static int lock_mutex(pthread_mutex_t *m)
 {
 #ifdef __SANITIZE_THREAD__ /* does not know pthread_mutex_clocklock */

@@ -3,8 +3,8 @@
  * Inside of the product queue. Not for users of pq.h.
  *
  * The file, every part 64-byte aligned and of a size that follows from (data_bytes, slots):
- *   header | clients | pin bitmaps | slots | nodes | hash cells | order cells | marks | scratch |
- * data
+ *   header | clients | pin bitmaps | slots | nodes | hash cells | order cells | marks |
+ *   scratch | data
  *
  * What is authoritative: a slot's state, region (offset, bytes), seq, owner and info, the bitmaps
  * and the clients' mutexes. All else (nodes, hash, order, marks, counters of use) is derived;
@@ -73,12 +73,12 @@ struct pq_header {
     uint64_t data_bytes, file_bytes;
     uint64_t hash_key[2];
     /* Which machine run and which file the mutexes belong to: after a reboot, or in a copy of
-     * the file, nobody can hold them. */
+     * the file, no process can hold them. */
     char boot_id[40];
     uint64_t inode;
 
     pthread_mutex_t mutex; /* robust, process-shared */
-    /* Futex word: bit 0 somebody waits, the others change with every insertion. */
+    /* Futex word: bit 0: a process waits, the others change with every insertion. */
     _Atomic uint32_t wake;
     uint32_t unclean; /* the machine stopped, or a copy was made, while writers were open */
     _Atomic uint64_t last_seq;
@@ -96,7 +96,7 @@ struct pq_header {
     uint32_t used_slots;  /* not EMPTY */
     uint32_t products;    /* COMMITTED */
     uint32_t free_nodes;  /* free extents in the list */
-    uint32_t reclaim_due; /* room was passed over because somebody holds it: is he alive? */
+    uint32_t reclaim_due; /* room was passed over because a process holds it: is it alive? */
     uint64_t used_bytes;
 };
 

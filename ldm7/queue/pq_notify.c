@@ -3,9 +3,9 @@
  * Waking up on insertion across processes: a futex word in the header; a small thread per
  * listening handle turns it into an eventfd that an event loop can wait for.
  *
- * Who waits sets bit 0 of the word; the next announcement clears it and wakes all. So nobody is
- * counted, nothing is left behind by a killed listener, and an announcement that nobody waits for
- * costs no system call.
+ * A process that waits sets bit 0 of the word; the next announcement clears it and wakes all. So
+ * listeners are not counted, a killed one leaves nothing behind, and an announcement without
+ * listeners costs no system call.
  */
 #include <errno.h>
 #include <limits.h>
@@ -18,7 +18,7 @@
 #include "own_pid.h"
 #include "pq_impl.h"
 
-enum { SOMEBODY_WAITS = 1 };
+enum { PROCESS_WAITS = 1 };
 
 void pq_wake(struct pq *q)
 {
@@ -31,7 +31,7 @@ void pq_announce(struct pq *q)
     uint32_t word = atomic_load(&q->h->wake);
     while (!atomic_compare_exchange_weak(&q->h->wake, &word, (word & ~1u) + 2))
         ;
-    if (word & SOMEBODY_WAITS)
+    if (word & PROCESS_WAITS)
         pq_wake(q);
 }
 
@@ -52,10 +52,10 @@ static void *listen_loop(void *arg)
         }
         if (atomic_load(&q->listener_stops))
             break;
-        if (!(word & SOMEBODY_WAITS) &&
-            !atomic_compare_exchange_strong(&q->h->wake, &word, word | SOMEBODY_WAITS))
+        if (!(word & PROCESS_WAITS) &&
+            !atomic_compare_exchange_strong(&q->h->wake, &word, word | PROCESS_WAITS))
             continue;
-        word |= SOMEBODY_WAITS;
+        word |= PROCESS_WAITS;
         syscall(SYS_futex, &q->h->wake, FUTEX_WAIT, word, NULL, NULL, 0);
     }
     return NULL;

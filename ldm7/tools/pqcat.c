@@ -60,7 +60,7 @@ struct job {
     unsigned long long met, products, differing;
 };
 
-/* false: the output can not be written. */
+/* false: the output cannot be written. */
 static bool product(struct job *j, const struct pq_view *v)
 {
     if (!selection_has(&j->wanted, &v->info))
@@ -206,7 +206,7 @@ int main(int argc, char **argv)
     j.q = tool_open(queue, false);
     tool_catch_signals();
     if (output && !(j.out = open_output(output, tmp, sizeof tmp))) {
-        log_error("\"%s\" can not be written: %s", output, strerror(errno));
+        log_error("\"%s\" cannot be written: %s", output, strerror(errno));
         pq_close(j.q);
         return TOOL_SYSTEM;
     }
@@ -222,7 +222,7 @@ int main(int argc, char **argv)
     if (j.out != stdout)
         ok = close_output(j.out, tmp, output, ok);
     if (!ok)
-        log_error("\"%s\" can not be written: %s", output ? output : "standard output",
+        log_error("\"%s\" cannot be written: %s", output ? output : "standard output",
                   strerror(errno));
     log_info("Number of products %llu", j.products);
     if (ok && sanity && !is_sane(&j, &before))

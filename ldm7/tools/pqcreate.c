@@ -68,7 +68,7 @@ static int explain(const char *path, uint64_t data_bytes, uint32_t slots)
     } else if (e == EEXIST) {
         log_error("Queue \"%s\" exists: -c replaces it", path);
     } else {
-        log_error("Queue \"%s\" can not be created: %s", path, strerror(e));
+        log_error("Queue \"%s\" cannot be created: %s", path, strerror(e));
     }
     free(copy);
     return e == EEXIST || e == ENOENT || e == ENOTDIR || e == ENAMETOOLONG ? TOOL_USAGE
@@ -122,7 +122,7 @@ int main(int argc, char **argv)
     if (s == PQ_SYSTEM)
         return explain(path, size, slots);
     if (s) {
-        log_error("Queue \"%s\" can not be created: %s", path, pq_strerror(s));
+        log_error("Queue \"%s\" cannot be created: %s", path, pq_strerror(s));
         return TOOL_USAGE;
     }
     log_info("Created: \"%s\", %llu bytes of data, %u slots, %llu bytes on disk", path,

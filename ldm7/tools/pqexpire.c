@@ -15,8 +15,8 @@
 static const char help[] =
     "Usage: pqexpire -q QUEUE [-a HOURS] [-i SECONDS] [-f FEED] [-p PATTERN]\n"
     "Takes products out of the queue that were created more than HOURS ago. (The oldest make room for\n"
-    "new ones by themselves: a queue needs no pqexpire.) A product that somebody is reading goes too;\n"
-    "he may go on reading.\n"
+    "new ones by themselves: a queue needs no pqexpire.) A product that a process is reading goes\n"
+    "too; that process can go on reading.\n"
     "  -q, --queue QUEUE      the queue\n"
     "  -a, --age HOURS        default 1.0833\n"
     "  -i, --interval SECONDS again every SECONDS, until SIGINT or SIGTERM (default 300; 0: once)\n"

@@ -44,7 +44,7 @@ static const char help[] =
     "      --full-wait S      wait for readers when the queue is full (default 60)\n"
     "      --name NAME        identifiers NAME.000000, NAME.000001 ... (default: FILE's name)\n" TOOL_HELP_TEXT
     "Exit status: 0 success, 1 system error, 2 bad usage or trace, or QUEUE is no product queue, 3 a FILE\n"
-    "can not be a product (1, 2 or 3 from the start: nothing is inserted), 4 a product was in the queue\n"
+    "cannot be a product (1, 2 or 3 from the start: nothing is inserted), 4 a product was in the queue\n"
     "already (the others are inserted), 6 MD5 is not available.\n";
 
 enum { INPUT = 3, NO_MD5 = 6 }; /* exit status */
@@ -78,10 +78,10 @@ static int open_input(const char *path, struct stat *st)
     if (fd >= 0 && fstat(fd, st) == 0) {
         if (S_ISREG(st->st_mode) && st->st_size <= UINT32_MAX)
             return fd;
-        log_error("\"%s\" is %s ; valid: regular files up to 4294967295 bytes", path,
+        log_error("\"%s\" is %s; valid: regular files up to 4294967295 bytes", path,
                   S_ISREG(st->st_mode) ? "too large for a product" : "no regular file");
     } else {
-        log_error("\"%s\" can not be read: %s", path, strerror(errno));
+        log_error("\"%s\" cannot be read: %s", path, strerror(errno));
     }
     if (fd >= 0)
         close(fd);
@@ -119,7 +119,7 @@ static int finish(struct source *src, struct pq_reservation *r, struct pq_info *
         log_error("Duplicate product: %s", product_line_format(info, line, sizeof line));
         return TOOL_DUPLICATE;
     }
-    log_error("\"%s\" can not be inserted: %s", info->ident, pq_strerror(s));
+    log_error("\"%s\" cannot be inserted: %s", info->ident, pq_strerror(s));
     pq_discard(src->q, r);
     return TOOL_SYSTEM;
 }
@@ -156,13 +156,13 @@ static int insert_file(struct source *src, const char *path, int fd, struct pq_i
     uint64_t have = 0;
     enum pq_status s = pq_reserve(src->q, NULL, info->size, &region, &r);
     if (s) {
-        log_error("\"%s\" (%u bytes) can not be inserted: %s", path, info->size, pq_strerror(s));
+        log_error("\"%s\" (%u bytes) cannot be inserted: %s", path, info->size, pq_strerror(s));
         return s == PQ_BIG ? INPUT : TOOL_SYSTEM;
     }
     bool ok = digest_begin(src->digest) && read_into(src, fd, region, info->size, &have);
     if (ok && have == info->size)
         return finish(src, r, info);
-    log_error("\"%s\" (%u bytes) can not be read: %s", path, info->size,
+    log_error("\"%s\" (%u bytes) cannot be read: %s", path, info->size,
               ok ? "it became shorter" : strerror(errno));
     pq_discard(src->q, r);
     return TOOL_SYSTEM;
@@ -177,7 +177,7 @@ static bool name_product(const struct source *src, const char *file, int count,
                 : snprintf(info->ident, sizeof info->ident, "%s", name);
     if (n >= 1 && n <= PQ_IDENT_MAX)
         return true;
-    log_error("identifier \"%.60s%s\" ; valid: 1 to %d characters", name, n > 60 ? "..." : "",
+    log_error("identifier \"%.60s%s\"; valid: 1 to %d characters", name, n > 60 ? "..." : "",
               PQ_IDENT_MAX);
     return false;
 }
@@ -197,7 +197,7 @@ static int insert_files(struct source *src, char **paths, int count)
         }
         close(fd);
         if ((uint64_t)st.st_size > stats.data_bytes) {
-            log_error("\"%s\" has %lld bytes ; valid: at most %llu, what the queue holds", paths[i],
+            log_error("\"%s\" has %lld bytes; valid: at most %llu, what the queue holds", paths[i],
                       (long long)st.st_size, (unsigned long long)stats.data_bytes);
             code = INPUT;
         }
@@ -247,7 +247,7 @@ static int insert_stream(struct source *src, uint64_t most)
         }
         data = more;
         if (!read_into(src, STDIN_FILENO, data + have, (room < most ? room : most) - have, &got)) {
-            log_error("standard input can not be read: %s", strerror(errno));
+            log_error("standard input cannot be read: %s", strerror(errno));
             goto done;
         }
         have += got;
@@ -261,7 +261,7 @@ static int insert_stream(struct source *src, uint64_t most)
     void *region;
     enum pq_status s = pq_reserve(src->q, NULL, have, &region, &r);
     if (s) {
-        log_error("standard input (%llu bytes) can not be inserted: %s", (unsigned long long)have,
+        log_error("standard input (%llu bytes) cannot be inserted: %s", (unsigned long long)have,
                   pq_strerror(s));
         goto done;
     }
@@ -286,13 +286,13 @@ static int insert_stream_straight(struct source *src, uint64_t most)
     void *region;
     enum pq_status s = pq_reserve(src->q, NULL, most, &region, &r);
     if (s) {
-        log_error("standard input (%llu bytes) can not be inserted: %s", (unsigned long long)most,
+        log_error("standard input (%llu bytes) cannot be inserted: %s", (unsigned long long)most,
                   pq_strerror(s));
         return s == PQ_BIG ? INPUT : TOOL_SYSTEM;
     }
     uint8_t one_more;
     if (!digest_begin(src->digest) || !read_into(src, STDIN_FILENO, region, most, &have)) {
-        log_error("standard input can not be read: %s", strerror(errno));
+        log_error("standard input cannot be read: %s", strerror(errno));
     } else if (have == most && read(STDIN_FILENO, &one_more, 1) > 0) {
         log_error("-n: standard input has more than %llu bytes", (unsigned long long)most);
         code = INPUT;
@@ -345,7 +345,7 @@ static char *read_trace(const char *path, size_t *bytes)
         used += (size_t)n;
     }
     if (n < 0) {
-        log_error("Trace \"%s\" can not be read: %s", path, strerror(errno));
+        log_error("Trace \"%s\" cannot be read: %s", path, strerror(errno));
         free(text);
         text = NULL;
     }
@@ -442,7 +442,7 @@ int main(int argc, char **argv)
         origin = host;
     }
     if (!*origin || strlen(origin) > PQ_ORIGIN_MAX)
-        tool_usage("--origin: found \"%s\" ; valid: 1 to %d characters", origin, PQ_ORIGIN_MAX);
+        tool_usage("--origin: found \"%s\"; valid: 1 to %d characters", origin, PQ_ORIGIN_MAX);
     tool_catch_signals();
 
     if (o.trace_name) {
@@ -452,7 +452,7 @@ int main(int argc, char **argv)
         default_name(o.trace_name, name_buf, sizeof name_buf);
         o.ident = name ? name : name_buf;
         if (!*o.ident || strlen(o.ident) > NAME_MAX_BYTES)
-            tool_usage("--name: found \"%s\" ; valid: 1 to %d characters", o.ident, NAME_MAX_BYTES);
+            tool_usage("--name: found \"%s\"; valid: 1 to %d characters", o.ident, NAME_MAX_BYTES);
         o.origin = origin;
         return run_trace(queue, &o, duration_s);
     }

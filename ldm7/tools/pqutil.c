@@ -112,7 +112,7 @@ static int one(struct pq *q, const char *command, const char *text)
     } else {
         enum pq_status s = pq_remove(q, v.seq);
         if (s) {
-            log_error("Product \"%s\" can not be deleted: %s", text, pq_strerror(s));
+            log_error("Product \"%s\" cannot be deleted: %s", text, pq_strerror(s));
             code = s == PQ_END ? NOT_THERE : TOOL_SYSTEM;
         }
     }
@@ -178,8 +178,7 @@ static const struct command *command_of(const char *name)
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         if (strcmp(commands[i].name, name) == 0)
             return &commands[i];
-    tool_usage("found command \"%s\" ; valid: list, find, get, delete, stats, clients, reset",
-               name);
+    tool_usage("found command \"%s\"; valid: list, find, get, delete, stats, clients, reset", name);
 }
 
 int main(int argc, char **argv)
@@ -212,7 +211,7 @@ int main(int argc, char **argv)
                : pq_reset(q, PQ_RESET_RESIDENCE) ? TOOL_SYSTEM
                                                  : TOOL_OK;
     if (fflush(stdout) != 0) {
-        log_error("standard output can not be written: %s", strerror(errno));
+        log_error("standard output cannot be written: %s", strerror(errno));
         code = TOOL_SYSTEM;
     }
     selection_free(&wanted);

@@ -12,8 +12,8 @@
 #include "common/alloc.h"
 #include "common/digest.h"
 #include "common/log.h"
-#include "common/noise.h"
 #include "common/product_line.h"
+#include "common/splitmix.h"
 #include "common/tool.h"
 
 enum { AHEAD_MAX = 256, CHUNK_BYTES = 256 * 1024, AHEAD_BYTES = 64 << 20 };
@@ -93,7 +93,7 @@ static enum pq_status make_ahead(struct run *r)
         uint32_t n = a->size_bytes - a->made_bytes;
         if (n > CHUNK_BYTES)
             n = CHUNK_BYTES;
-        noise_fill(a->key, a->made_bytes, a->region + a->made_bytes, n);
+        splitmix_fill(a->key, a->made_bytes, a->region + a->made_bytes, n);
         if ((!a->made_bytes && !digest_begin(r->digest)) ||
             !digest_add(r->digest, a->region + a->made_bytes, n))
             return PQ_INVAL;
@@ -116,7 +116,7 @@ static enum pq_status make_ahead(struct run *r)
     if (s)
         return s;
     a->region = region;
-    a->key = noise_key(r->o->seed, r->begun);
+    a->key = splitmix_key(r->o->seed, r->begun);
     a->size_bytes = size;
     a->made_bytes = 0;
     r->ahead_bytes += size;
@@ -224,7 +224,7 @@ static bool all_fit(const struct trace *t, const char *name, uint64_t data_bytes
     size_t bad = 0;
     for (size_t i = 0; i < t->count; i++)
         if (t->entries[i].size_bytes > data_bytes && bad++ < TRACE_ERRORS_SHOWN)
-            log_error("%s:%u: found \"%u\" ; valid: at most %llu bytes, what the queue holds", name,
+            log_error("%s:%u: found \"%u\"; valid: at most %llu bytes, what the queue holds", name,
                       t->entries[i].line, t->entries[i].size_bytes, (unsigned long long)data_bytes);
     return !bad;
 }
@@ -268,7 +268,7 @@ int replay(struct pq *q, const struct trace *t, const struct replay_options *o)
     int code = r->duplicates ? TOOL_DUPLICATE : TOOL_OK;
     if (s) {
         errno = e;
-        log_error("Product %zu of %zu (%u bytes) can not be inserted: %s", r->due + 1, t->count,
+        log_error("Product %zu of %zu (%u bytes) cannot be inserted: %s", r->due + 1, t->count,
                   t->entries[r->due].size_bytes, pq_strerror(s));
         code = TOOL_SYSTEM;
     } else if (tool_stop && r->due < t->count) {

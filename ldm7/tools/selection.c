@@ -8,7 +8,7 @@ void selection_pattern(struct selection *s, const char *text)
     ere_free(s->pattern);
     char why[512];
     if (ere_compile(&s->pattern, text, false, why, sizeof why) < 0)
-        tool_usage("-p: found \"%s\" (%s) ; valid: an extended regular expression", text, why);
+        tool_usage("-p: found \"%s\" (%s); valid: an extended regular expression", text, why);
 }
 
 bool selection_has(const struct selection *s, const struct pq_info *info)

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "common/noise.h"
+#include "common/splitmix.h"
 #include "common/trace.h"
 
 static char *errors_of(const char *text, size_t bytes, struct trace *t, long *bad)
@@ -104,7 +104,7 @@ static void test_all_errors_at_once(void **state)
                                "7 20150615000000.008\n"
                                "7 20150615\x01\xff\"\n";
     static const char form[] =
-        " ; valid: SIZE YYYYMMDDhhmmss.mmm, size 1 to 4294967295 bytes, a time that exists\n";
+        "; valid: SIZE YYYYMMDDhhmmss.mmm, size 1 to 4294967295 bytes, a time that exists\n";
     static const char *const found[] = {
         "2: found \"abc 20150615000000.010\"",        "3: found \"0 20150615000000.011\"",
         "4: found \"4294967296 20150615000000.011\"", "5: found \"7\"",
@@ -117,7 +117,7 @@ static void test_all_errors_at_once(void **state)
             want,
             found[i]
                 ? found[i]
-                : "7: found \"7 20150615000000.008\" ; valid: a time not before that of the product above, 20150615000000.009\n");
+                : "7: found \"7 20150615000000.008\"; valid: a time not before that of the product above, 20150615000000.009\n");
         strcat(want, found[i] ? form : "");
     }
     struct trace t;
@@ -159,7 +159,7 @@ static void test_empty(void **state)
         char *e = errors_of(texts[i], strlen(texts[i]), &t, &bad);
         assert_int_equal(bad, 1);
         assert_string_equal(
-            e, "t.txt: found no product ; valid: at least one line SIZE YYYYMMDDhhmmss.mmm\n");
+            e, "t.txt: found no product; valid: at least one line SIZE YYYYMMDDhhmmss.mmm\n");
         free(e);
     }
 }
@@ -172,16 +172,16 @@ static void test_noise_is_splitmix64(void **state)
                                     UINT64_C(9817491932198370423), UINT64_C(4593380528125082431),
                                     UINT64_C(16408922859458223821)};
     uint8_t bytes[40];
-    noise_fill(1234567, 0, bytes, sizeof bytes);
+    splitmix_fill(1234567, 0, bytes, sizeof bytes);
     for (size_t i = 0; i < 40; i++)
         assert_int_equal(bytes[i], want[i / 8] >> (i % 8 * 8) & 0xff);
     /* in pieces, and with an end that is no multiple of 8 */
     uint8_t piece[40];
-    noise_fill(1234567, 0, piece, 16);
-    noise_fill(1234567, 16, piece + 16, 21);
+    splitmix_fill(1234567, 0, piece, 16);
+    splitmix_fill(1234567, 16, piece + 16, 21);
     assert_memory_equal(piece, bytes, 37);
-    assert_int_not_equal(noise_key(1, 0), noise_key(1, 1));
-    assert_int_not_equal(noise_key(1, 0), noise_key(2, 0));
+    assert_int_not_equal(splitmix_key(1, 0), splitmix_key(1, 1));
+    assert_int_not_equal(splitmix_key(1, 0), splitmix_key(2, 0));
 }
 
 int main(void)

@@ -132,7 +132,7 @@ def lose_nothing() -> None:
         sh(*inside(host, "iptables", "-F", "INPUT"), check=False)
 
 
-class Lab:
+class Servers:
     """Queues, configurations and running ldmds of one case."""
 
     def __init__(self, ldmd: Path, tools: Path, work: Path) -> None:
@@ -249,114 +249,119 @@ def subscriber7(host: str, extra: str = "") -> str:
     return f"RECEIVE NGRID {control_ip('s')}:{PORT} {path_ip(host)} sw p{host} 0\n{extra}"
 
 
-def start7(lab: Lab, extra: str = "") -> None:
-    lab.start("s", publisher7(extra))
+def start7(servers: Servers, extra: str = "") -> None:
+    servers.start("s", publisher7(extra))
     for host in SUBSCRIBERS:
-        lab.start(host, subscriber7(host, extra))
-    await_receiving(lab)
+        servers.start(host, subscriber7(host, extra))
+    await_receiving(servers)
 
 
-def await_receiving(lab: Lab, hosts: tuple[str, ...] = SUBSCRIBERS, times: int = 1) -> None:
+def await_receiving(servers: Servers, hosts: tuple[str, ...] = SUBSCRIBERS, times: int = 1) -> None:
     for host in hosts:
-        wait_for(f"'Receiving' at {host}", partial(lab.logged, host, " Receiving\n", times))
+        wait_for(f"'Receiving' at {host}", partial(servers.logged, host, " Receiving\n", times))
 
 
-def case_ldm7_lossless(lab: Lab) -> None:
-    start7(lab, "SET ldm7.verify_md5 1\n")
-    lab.insert("a", mixed_sizes(50))
-    lab.same_everywhere(50)
+def case_ldm7_lossless(servers: Servers) -> None:
+    start7(servers, "SET ldm7.verify_md5 1\n")
+    servers.insert("a", mixed_sizes(50))
+    servers.same_everywhere(50)
     for host in SUBSCRIBERS:
-        expect(lab.count(host, "Received: {delay:") == 50, f"{host} did not receive all by FMTP")
-        expect(lab.count(host, "Missed:") == 0, f"{host} missed products")
-    expect(lab.count("s", "Multicasted: prodIndex=") == 50, "not 50 products multicast")
-    wait_for("release of all", lambda: lab.count("s", "why=all-done") == 50)
-    lab.stop_all()
-    expect("FMTP sender: products=50 " in lab.log("s"), "sender's counters")
-    expect("FMTP receiver: " in lab.log("r1"), "receiver's counters")
+        expect(
+            servers.count(host, "Received: {delay:") == 50, f"{host} did not receive all by FMTP"
+        )
+        expect(servers.count(host, "Missed:") == 0, f"{host} missed products")
+    expect(servers.count("s", "Multicasted: prodIndex=") == 50, "not 50 products multicast")
+    wait_for("release of all", lambda: servers.count("s", "why=all-done") == 50)
+    servers.stop_all()
+    expect("FMTP sender: products=50 " in servers.log("s"), "sender's counters")
+    expect("FMTP receiver: " in servers.log("r1"), "receiver's counters")
 
 
-def case_ldm7_loss(lab: Lab) -> None:
+def case_ldm7_loss(servers: Servers) -> None:
     for host in SUBSCRIBERS:
         lose(host, "-p", "udp", probability=0.02)
-    start7(lab, "SET fmtp.repair unicast\n")  # parity would leave nothing to retransmit
-    lab.insert("a", mixed_sizes(50))
+    start7(servers, "SET fmtp.repair unicast\n")  # parity would leave nothing to retransmit
+    servers.insert("a", mixed_sizes(50))
     time.sleep(0.2)
-    lab.insert("tail", [5000])  # a wholly lost last product needs a successor to be noticed
-    lab.same_everywhere(51)
+    servers.insert("tail", [5000])  # a wholly lost last product needs a successor to be noticed
+    servers.same_everywhere(51)
     retrans = sum(
         " retrans: 0," not in line
         for host in SUBSCRIBERS
-        for line in lab.log(host).splitlines()
+        for line in servers.log(host).splitlines()
         if "Received: {" in line
     )
     expect(retrans > 0, "2 % loss and not one retransmission")
-    lab.stop_all()
+    servers.stop_all()
 
 
-def case_ldm7_layout_2017(lab: Lab) -> None:
+def case_ldm7_layout_2017(servers: Servers) -> None:
     for host in SUBSCRIBERS:
         lose(host, "-p", "udp", probability=0.02)
-    start7(lab, "SET fmtp.layout 2017\n")
-    lab.insert("a", mixed_sizes(20))
+    start7(servers, "SET fmtp.layout 2017\n")
+    servers.insert("a", mixed_sizes(20))
     time.sleep(0.2)
-    lab.insert("tail", [5000])
-    lab.same_everywhere(21)
-    lab.stop_all()
+    servers.insert("tail", [5000])
+    servers.same_everywhere(21)
+    servers.stop_all()
 
 
-def case_backstop(lab: Lab) -> None:
+def case_backstop(servers: Servers) -> None:
     """The sender timer is (almost) zero: losses are rejected and come over NIC2."""
     for host in SUBSCRIBERS:
         lose(host, "-p", "udp", probability=0.2)
-    start7(lab, "SET fmtp.f_snd 0.000001\nSET fmtp.r_mc_bps 1000000000000\n")
-    lab.insert("a", mixed_sizes(50))
+    start7(servers, "SET fmtp.f_snd 0.000001\nSET fmtp.r_mc_bps 1000000000000\n")
+    servers.insert("a", mixed_sizes(50))
     lose_nothing()
     time.sleep(0.5)
-    lab.insert("tail", [5000])
-    lab.same_everywhere(51)
+    servers.insert("tail", [5000])
+    servers.same_everywhere(51)
     for host in SUBSCRIBERS:
-        expect(lab.count(host, "Missed: index=") > 0, f"{host} missed nothing")
-        expect(lab.count(host, "Inserted: ") > 0, f"{host} got nothing by the backstop")
-    expect(lab.count("s", "Missed product sent: index=") > 0, "up7 sent nothing")
-    expect(lab.count("s", "why=timeout") > 0, "the sender timer did not expire")
-    lab.stop_all()
+        expect(servers.count(host, "Missed: index=") > 0, f"{host} missed nothing")
+        expect(servers.count(host, "Inserted: ") > 0, f"{host} got nothing by the backstop")
+    expect(servers.count("s", "Missed product sent: index=") > 0, "up7 sent nothing")
+    expect(servers.count("s", "why=timeout") > 0, "the sender timer did not expire")
+    servers.stop_all()
 
 
-def case_backlog(lab: Lab) -> None:
-    start7(lab)
-    lab.insert("a", mixed_sizes(20))
-    lab.same_everywhere(20)
-    lab.stop("r2")
-    lab.insert("b", mixed_sizes(10, tiny=False))
-    lab.same_everywhere(30, ("r1", "r3"))
-    lab.start("r2", subscriber7("r2"))
-    await_receiving(lab, ("r2",), 2)
-    lab.insert("c", [777])
-    lab.same_everywhere(31)
+def case_backlog(servers: Servers) -> None:
+    start7(servers)
+    servers.insert("a", mixed_sizes(20))
+    servers.same_everywhere(20)
+    servers.stop("r2")
+    servers.insert("b", mixed_sizes(10, tiny=False))
+    servers.same_everywhere(30, ("r1", "r3"))
+    servers.start("r2", subscriber7("r2"))
+    await_receiving(servers, ("r2",), 2)
+    servers.insert("c", [777])
+    servers.same_everywhere(31)
     expect(
-        lab.count("r2", "Backlog: ") == 10,
-        f"{lab.count('r2', 'Backlog: ')} backlog products, not 10",
+        servers.count("r2", "Backlog: ") == 10,
+        f"{servers.count('r2', 'Backlog: ')} backlog products, not 10",
     )
-    # The publisher starts anew: indices continue, everybody subscribes again by himself.
-    lab.stop("s")
-    lab.start("s", publisher7())
-    await_receiving(lab, ("r1", "r3"), 2)
-    await_receiving(lab, ("r2",), 3)
-    lab.insert("d", [888])
-    lab.same_everywhere(32)
-    expect("Multicasted: prodIndex=31," in lab.log("s"), "product index does not continue at 31")
-    lab.stop_all()
+    # The publisher starts anew: indices continue, every subscriber subscribes again by itself.
+    servers.stop("s")
+    servers.start("s", publisher7())
+    await_receiving(servers, ("r1", "r3"), 2)
+    await_receiving(servers, ("r2",), 3)
+    servers.insert("d", [888])
+    servers.same_everywhere(32)
+    expect(
+        "Multicasted: prodIndex=31," in servers.log("s"), "product index does not continue at 31"
+    )
+    servers.stop_all()
 
 
-def case_not_authorized(lab: Lab) -> None:
-    lab.start("s", publisher7(allow="^10\\.77\\.2\\.2$", subnet=32))
-    lab.start("r1", subscriber7("r1"))
-    lab.start("r2", subscriber7("r2"))
-    wait_for("refused subscription", lambda: "not authorized" in lab.log("r2"))
+def case_not_authorized(servers: Servers) -> None:
+    servers.start("s", publisher7(allow="^10\\.77\\.2\\.2$", subnet=32))
+    servers.start("r1", subscriber7("r1"))
+    servers.start("r2", subscriber7("r2"))
+    wait_for("refused subscription", lambda: "not authorized" in servers.log("r2"))
     wait_for(
-        "refused FMTP connection", lambda: f"Host {path_ip('r1')} is not authorized" in lab.log("s")
+        "refused FMTP connection",
+        lambda: f"Host {path_ip('r1')} is not authorized" in servers.log("s"),
     )
-    lab.stop_all()
+    servers.stop_all()
 
 
 def publisher6() -> str:
@@ -367,35 +372,37 @@ def subscriber6() -> str:
     return f"REQUEST NGRID .* {control_ip('s')}:{PORT}\n"
 
 
-def start6(lab: Lab) -> None:
+def start6(servers: Servers) -> None:
     for host in HOSTS:
-        lab.start(host, publisher6() if host == "s" else subscriber6())
+        servers.start(host, publisher6() if host == "s" else subscriber6())
     for host in SUBSCRIBERS:
-        wait_for(f"feed at {host}", partial(lab.logged, host, "is willing to be a primary"))
+        wait_for(f"feed at {host}", partial(servers.logged, host, "is willing to be a primary"))
 
 
-def case_ldm6(lab: Lab) -> None:
-    lab.insert("before", mixed_sizes(10, tiny=False))
-    start6(lab)
-    lab.insert("a", mixed_sizes(50))
-    lab.same_everywhere(60)
+def case_ldm6(servers: Servers) -> None:
+    servers.insert("before", mixed_sizes(10, tiny=False))
+    start6(servers)
+    servers.insert("a", mixed_sizes(50))
+    servers.same_everywhere(60)
     for host in SUBSCRIBERS:
-        saved = [x for x in lab.log(host).splitlines() if "dh_saveProd" in x and "Inserted: " in x]
+        saved = [
+            x for x in servers.log(host).splitlines() if "dh_saveProd" in x and "Inserted: " in x
+        ]
         expect(len(saved) == 60, f"{host} saved {len(saved)}")
-    lab.stop("r1")
-    lab.insert("b", mixed_sizes(10, tiny=False))
-    lab.same_everywhere(70, ("r2", "r3"))
-    lab.start("r1", subscriber6())
-    lab.same_everywhere(70)
-    expect(lab.count("r1", "duplicate:") == 0, "resumed before the last product, not after it")
-    up6 = [x for x in lab.log("s").splitlines() if "sending: " in x]
+    servers.stop("r1")
+    servers.insert("b", mixed_sizes(10, tiny=False))
+    servers.same_everywhere(70, ("r2", "r3"))
+    servers.start("r1", subscriber6())
+    servers.same_everywhere(70)
+    expect(servers.count("r1", "duplicate:") == 0, "resumed before the last product, not after it")
+    up6 = [x for x in servers.log("s").splitlines() if "sending: " in x]
     expect(len(up6) == 3 * 70, f"{len(up6)} products sent, not 210")
-    lab.stop_all()
+    servers.stop_all()
 
 
-def case_kill(lab: Lab) -> None:
-    start7(lab)
-    pids = {host: lab.descendants(host) for host in HOSTS}
+def case_kill(servers: Servers) -> None:
+    start7(servers)
+    pids = {host: servers.descendants(host) for host in HOSTS}
     expect(len(pids["s"]) == 5, f"publisher: {pids['s']}: ldmd, mldm and three up7 expected")
     names = sorted(Path(f"/proc/{pid}/comm").read_text().strip() for pid in pids["s"])
     expect(names == ["ldmd", "mldm", "up7", "up7", "up7"], f"process names: {names}")
@@ -403,7 +410,7 @@ def case_kill(lab: Lab) -> None:
         Path(f"/proc/{p}/cmdline").read_bytes().split(b"\0")[0].decode() for p in pids["s"][1:]
     )
     expect(args == ["mldm", "up7", "up7", "up7"], f"first words: {args}")
-    lab.kill_all()
+    servers.kill_all()
 
     def gone() -> bool:
         return not any(Path(f"/proc/{p}").exists() for ps in pids.values() for p in ps)
@@ -413,44 +420,53 @@ def case_kill(lab: Lab) -> None:
     finally:
         for pid in (p for ps in pids.values() for p in ps):
             cmdline = Path(f"/proc/{pid}/cmdline")
-            if cmdline.exists() and str(lab.work).encode() in cmdline.read_bytes():
+            if cmdline.exists() and str(servers.work).encode() in cmdline.read_bytes():
                 os.kill(pid, signal.SIGKILL)
 
 
-def case_mldm_dies(lab: Lab) -> None:
+def case_mldm_dies(servers: Servers) -> None:
     """A crashed multicast sender is started again and the subscribers come back by themselves."""
-    start7(lab)
-    lab.insert("a", mixed_sizes(6))
-    lab.same_everywhere(6)
+    start7(servers)
+    servers.insert("a", mixed_sizes(6))
+    servers.same_everywhere(6)
     mldm = [
         pid
-        for pid in lab.descendants("s")
+        for pid in servers.descendants("s")
         if Path(f"/proc/{pid}/comm").read_text().strip() == "mldm"
     ]
     os.kill(mldm[0], signal.SIGKILL)
-    await_receiving(lab, times=2)
-    lab.insert("b", mixed_sizes(5, tiny=False)[:3])
-    lab.same_everywhere(9)
-    expect("Multicasted: prodIndex=8," in lab.log("s"), "product index does not continue")
-    expect("was ended by signal 9" in lab.log("s"), "the crash is not logged")
-    lab.stop_all()
+    await_receiving(servers, times=2)
+    servers.insert("b", mixed_sizes(5, tiny=False)[:3])
+    servers.same_everywhere(9)
+    expect("Multicasted: prodIndex=8," in servers.log("s"), "product index does not continue")
+    expect("was ended by signal 9" in servers.log("s"), "the crash is not logged")
+    servers.stop_all()
 
 
-def case_exec(lab: Lab) -> None:
-    witness = lab.work / "witness"
-    lab.start("s", f'EXEC "touch \\"{witness}\\""\nEXEC "sleep 600"\n')
+def case_exec(servers: Servers) -> None:
+    witness = servers.work / "witness"
+    servers.start("s", f'EXEC "touch \\"{witness}\\""\nEXEC "sleep 600"\n')
     wait_for("effect of EXEC", witness.exists)
-    wait_for("two processes", lambda: len(lab.descendants("s")) == 2)
-    sleeper = lab.descendants("s")[1]
-    lab.stop("s")
+    wait_for("two processes", lambda: len(servers.descendants("s")) == 2)
+    sleeper = servers.descendants("s")[1]
+    servers.stop("s")
     expect(not Path(f"/proc/{sleeper}").exists(), "EXEC child survives SIGTERM of ldmd")
 
 
-def case_command_line(lab: Lab) -> None:
-    base = [str(lab.ldmd), "-f", "-q", str(lab.queue("s")), "-P", str(PORT), "-I", control_ip("s")]
-    conf = lab.work / "x.conf"
-    lab.start("s", publisher6())
-    wait_for("listener", lambda: "Starting Up" in lab.log("s"))
+def case_command_line(servers: Servers) -> None:
+    base = [
+        str(servers.ldmd),
+        "-f",
+        "-q",
+        str(servers.queue("s")),
+        "-P",
+        str(PORT),
+        "-I",
+        control_ip("s"),
+    ]
+    conf = servers.work / "x.conf"
+    servers.start("s", publisher6())
+    wait_for("listener", lambda: "Starting Up" in servers.log("s"))
     conf.write_text(publisher6())
     second = subprocess.run(
         inside("s", *base, str(conf)), capture_output=True, text=True, timeout=20
@@ -461,8 +477,8 @@ def case_command_line(lab: Lab) -> None:
         and f"cannot listen on {control_ip('s')}:{PORT}: address already in use" in second.stderr,
         f"port in use: {second.returncode} {second.stderr}",
     )
-    lab.stop_all()
-    base[3] = str(lab.work / "missing.pq")
+    servers.stop_all()
+    base[3] = str(servers.work / "missing.pq")
     missing = subprocess.run(
         inside("s", *base, str(conf)), capture_output=True, text=True, timeout=20
     )
@@ -471,7 +487,7 @@ def case_command_line(lab: Lab) -> None:
     )
     conf.write_text("ALLOW NGRYD .*\nFROB\n")
     broken = subprocess.run(
-        [str(lab.ldmd), "-n", str(conf)], capture_output=True, text=True, timeout=20
+        [str(servers.ldmd), "-n", str(conf)], capture_output=True, text=True, timeout=20
     )
     expect(
         broken.returncode == 2
@@ -479,37 +495,37 @@ def case_command_line(lab: Lab) -> None:
         and f'{conf}:2: found "FROB"' in broken.stderr,
         f"bad configuration: {broken.stderr}",
     )
-    leftovers = sorted(p.name for p in (lab.work / "s").iterdir())
+    leftovers = sorted(p.name for p in (servers.work / "s").iterdir())
     expect(
         leftovers == ["ldm.pq", "ldmd.conf", "ldmd.log", "ldmd.out"], f"left behind: {leftovers}"
     )
 
 
-CASES: dict[str, Callable[[Lab], None]] = {
+CASES: dict[str, Callable[[Servers], None]] = {
     name.removeprefix("case_"): case
     for name, case in list(globals().items())
     if name.startswith("case_")
 }
 
 
-def run_case(name: str, case: Callable[[Lab], None], ldmd: Path, tools: Path) -> bool:
+def run_case(name: str, case: Callable[[Servers], None], ldmd: Path, tools: Path) -> bool:
     work = Path(tempfile.mkdtemp(prefix=f"{MARK}-{name}-"))
     start = time.monotonic()
-    lab = Lab(ldmd, tools, work)
+    servers = Servers(ldmd, tools, work)
     try:
-        case(lab)
+        case(servers)
         sanitizer = [p for p in work.glob("*/ldmd.out") if p.read_text(errors="replace").strip()]
         expect(not sanitizer, f"output on stderr: {[p.read_text()[:2000] for p in sanitizer]}")
     except (Failure, subprocess.TimeoutExpired) as error:
         print(f"not ok {name}: {error}", flush=True)
         for host in HOSTS:
-            print(f"--- {host}\n" + "\n".join(lab.log(host).splitlines()[-12:]), flush=True)
+            print(f"--- {host}\n" + "\n".join(servers.log(host).splitlines()[-12:]), flush=True)
             output = work / host / "ldmd.out"
             print(output.read_text(errors="replace")[:3000] if output.exists() else "", flush=True)
         print(f"kept: {work}", flush=True)
         return False
     finally:
-        lab.kill_all()
+        servers.kill_all()
         lose_nothing()
     shutil.rmtree(work)
     print(f"ok {name} ({time.monotonic() - start:.1f} s)", flush=True)
@@ -517,7 +533,7 @@ def run_case(name: str, case: Callable[[Lab], None], ldmd: Path, tools: Path) ->
 
 
 def run_cases(
-    cases: dict[str, Callable[[Lab], None]], usage: str | None, hosts: tuple[str, ...] = HOSTS
+    cases: dict[str, Callable[[Servers], None]], usage: str | None, hosts: tuple[str, ...] = HOSTS
 ) -> int:
     """What the command line asks for. Usage: PROGRAM LDMD TOOLS_DIRECTORY [CASE...]"""
     if len(sys.argv) < 3:

@@ -180,7 +180,7 @@ def programs(d: Daemon) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         ping = program(d, "ldmping", "-i", "0", f"127.0.0.1:{probe.getsockname()[1]}")
-    expect(ping.returncode == 1 and "SVC_UNAVAIL" in ping.stderr, f"nobody listens: {ping}")
+    expect(ping.returncode == 1 and "SVC_UNAVAIL" in ping.stderr, f"no server listens: {ping}")
     ping = program(d, "ldmping", "-q", "-i", "0", "localhost:x")
     expect(ping.returncode == 2 and '"x"' in ping.stderr, f"a bad port: {ping}")
     before = d.listing()
@@ -208,7 +208,7 @@ def programs(d: Daemon) -> None:
 
 
 class Upstream:
-    """An upstream LDM of ours: one listening socket, one connection at a time."""
+    """An upstream LDM in this test: one listening socket, one connection at a time."""
 
     def __init__(self) -> None:
         self.server = socket.create_server(("127.0.0.1", 0))

@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 from path_fake import Answer, PathService, Request, problem
 from wire import Daemon, Peer, call, expect, string
 
-OK, TIMEDOUT, INVAL, REFUSED, MCAST = 0, 3, 5, 8, 10  # LDM-6.13.17, ldm.x
+OK, TIMEDOUT, INVAL, REFUSED, MCAST = 0, 3, 5, 8, 10  # [LDM-6.13.17]
 EXP = 0x40000000
 CREATE, LEAVES = "POST /v1/paths", "POST /v1/paths/EXP/leaves"
 TOKEN = "secret-token-0123456789"
@@ -213,7 +213,7 @@ def case_service_comes_and_goes(w: World) -> None:
 
 
 def case_standby(w: World) -> None:
-    """Two services over the same store: whoever is active is found, also when that changes."""
+    """Two services over the same store: the active one is found, also when that changes."""
     one, two = w.work / "one", w.work / "two"
     other = PathService()
     w.service.listen_unix(one)
@@ -274,7 +274,7 @@ def case_hostile(w: World) -> None:
 
 
 def case_restarts(w: World) -> None:
-    """kill -9 of mldm, of ldmd: what nobody came back for is gone, and only that."""
+    """kill -9 of mldm, of ldmd: what no subscriber came back for is gone, and only that."""
     service = w.service
     where = service.listen_unix(w.work / "sock")
     with w.publisher(where) as daemon:

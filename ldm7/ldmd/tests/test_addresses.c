@@ -84,7 +84,7 @@ static void same_after_restart(void **state)
 
     (void)state;
     struct in_addr y;
-    assert_true(addresses_take(b, "somebody else", &y));
+    assert_true(addresses_take(b, "another", &y));
     struct in_addr x;
     assert_true(addresses_take(a, "10.1.1.1 sw p 5", &x));
     assert_true(addresses_take(b, "10.1.1.1 sw p 5", &y));

@@ -194,7 +194,7 @@ static void leaves_while_added(void **state)
     answer(p, 2 * S, 201, view(1, 0));
     assert_int_equal(nverdicts[0], 0);
     expect_request(p, 2 * S, PATH_DELETE, "/v1/paths/NGRID/leaves/sw/1/200", "");
-    answer(p, 2 * S, 404, "{}"); /* somebody was faster */
+    answer(p, 2 * S, 404, "{}"); /* another client was faster */
     expect_nothing(p, 2 * S);
     pathservice_free(p);
 }
@@ -224,7 +224,7 @@ static void refusals(void **state)
     }
 }
 
-/* Until the time is over; then the leaf, of which nobody knows whether it is there, goes. */
+/* Until the time is over; then the leaf, which may or may not be there, goes. */
 static void not_confirmed(void **state)
 {
     static const unsigned codes[] = {0, 408, 425, 429, 500, 502, 503, 504};
@@ -369,7 +369,7 @@ static void senseless_answers(void **state)
     }
 }
 
-/* What an earlier life left goes after a while, unless somebody subscribes again. */
+/* What an earlier life left goes after a while, unless a subscriber comes back. */
 static void leftovers(void **state)
 {
     struct pathservice *p = start();
@@ -382,7 +382,7 @@ static void leftovers(void **state)
     answer(p, 2 * S, 200, view(7, 0));
     assert_int_equal(verdicts[0], PATH_CONFIRMED);
     want(p, 1, 2, 3 * S);
-    unwant(p, 1, 3 * S); /* somebody came, and went: that is no leftover any more */
+    unwant(p, 1, 3 * S); /* a subscriber came and went: no leftover any more */
     expect_request(p, 3 * S, PATH_DELETE, "/v1/paths/NGRID/leaves/sw/3/202", "");
     answer(p, 3 * S, 200, view(3, 0));
     expect_nothing(p, GRACE_S * S - 1);
@@ -409,7 +409,7 @@ static void audits(void **state)
     answer(p, 0, 201, view(3, 0));
     assert_int_equal(pathservice_deadline(p), now);
     expect_request(p, now, PATH_POST, "/v1/paths", CREATE);
-    answer(p, now, 200, view(6, 0)); /* 0 is lost, 2 is nobody's */
+    answer(p, now, 200, view(6, 0)); /* 0 is lost, 2 belongs to no subscriber */
     expect_request(p, now, PATH_POST, "/v1/paths/NGRID/leaves", LEAF0);
     answer(p, now, 404, NO_PATH); /* and now the path */
     expect_request(p, now, PATH_POST, "/v1/paths", CREATE);
@@ -481,7 +481,7 @@ static void path_refused(void **state)
     answer(p, 0, 403, PROBLEM);
     assert_int_equal(verdicts[0], PATH_REFUSED);
     want(p, 0, 0, 1 * S);
-    expect_nothing(p, 5 * S - 1); /* no storm of requests, whoever asks */
+    expect_nothing(p, 5 * S - 1); /* no storm of requests, however many ask */
     expect_request(p, 5 * S, PATH_POST, "/v1/paths", CREATE);
     answer(p, 5 * S, 422, PROBLEM);
     assert_int_equal(nverdicts[0], 2);
@@ -514,7 +514,7 @@ static void path_not_answered(void **state)
     }
 }
 
-static void path_of_somebody_else(void **state)
+static void path_of_another_owner(void **state)
 {
     struct pathservice *p = start();
 
@@ -671,7 +671,7 @@ static void anything(void **state)
         for (unsigned u = 0; u < USERS; u++)
             at[u] = -1;
         for (unsigned step = 0; step < 300; step++) {
-            bool quiet = step > 150; /* no more faults, nobody comes or goes */
+            bool quiet = step > 150; /* no more faults, no subscriber comes or goes */
             uint64_t due = pathservice_deadline(p);
 
             now = quiet ? now : now + (uint64_t)draw(1000) * (S / 1000);
@@ -723,7 +723,7 @@ static void anything(void **state)
                     at[u] = -1;
             }
         }
-        /* Long after: the service has what is wanted, and nobody waits. */
+        /* Long after: the service has what is wanted, and no subscriber waits. */
         for (unsigned u = 0; u < 16; u++) {
             assert_false(waiting[u]);
             if (at[u] >= 0)
@@ -762,7 +762,7 @@ int main(void)
         cmocka_unit_test(path_never_there),
         cmocka_unit_test(path_refused),
         cmocka_unit_test(path_not_answered),
-        cmocka_unit_test(path_of_somebody_else),
+        cmocka_unit_test(path_of_another_owner),
         cmocka_unit_test(earlier_path_with_another_rate),
         cmocka_unit_test(held),
         cmocka_unit_test(endpoints),

@@ -13,7 +13,7 @@ import sys
 
 from integration import (
     PORT,
-    Lab,
+    Servers,
     await_receiving,
     control_ip,
     expect,
@@ -36,40 +36,40 @@ def has_vlans() -> bool:
     return True
 
 
-def case_vlan(lab: Lab) -> None:
+def case_vlan(servers: Servers) -> None:
     """The interface is made with the address assigned, and only from there FMTP is let in."""
     if not has_vlans():
         print("# SKIPPED vlan: this kernel has no 802.1Q", flush=True)
         return
-    vlanutil = str(lab.tools / "vlanutil")
+    vlanutil = str(servers.tools / "vlanutil")
     sh(*inside("s", vlanutil, "create", "nic1.1101", "10.77.5.1/24"))
     sh("ip", "-n", netns("s"), "route", "add", "224.0.77.1", "dev", "nic1.1101")
-    lab.start(
+    servers.start(
         "s",
         "ALLOW NGRID ^10\\.77\\.2\\.\nMULTICAST NGRID 224.0.77.1:38800 10.77.5.1 24 1101 sw p1\n",
     )
     receive = f"RECEIVE NGRID {control_ip('s')}:{PORT}"
-    lab.start("r1", f"{receive} nic1 sw p7 1101\nSET ldm7.vlanutil {vlanutil}\n")
-    await_receiving(lab, ("r1",))
+    servers.start("r1", f"{receive} nic1 sw p7 1101\nSET ldm7.vlanutil {vlanutil}\n")
+    await_receiving(servers, ("r1",))
     shown = sh("ip", "-n", netns("r1"), "-o", "-4", "addr", "show", "dev", "nic1.1101").stdout
     found = re.search(r"inet (10\.77\.5\.(\d+))/24 ", shown)
     expect(found is not None and 2 <= int(found[2]) <= 254, f"address: {shown}")
     address = found[1] if found else ""
-    expect(f"ifaceCidrAddr={address}/24" in lab.log("r1"), "not the address assigned")
+    expect(f"ifaceCidrAddr={address}/24" in servers.log("r1"), "not the address assigned")
     route = sh("ip", "-n", netns("r1"), "route", "get", "10.77.5.1").stdout
     expect("dev nic1.1101" in route, f"route to the server: {route}")
-    expect(f"Host {address} is authorized to connect" in lab.log("s"), "FMTP from elsewhere")
-    lab.insert("a", mixed_sizes(10))
-    lab.same_everywhere(10, ("r1",))
-    expect(lab.count("r1", "Received: {") == 10, "not all came by the VLAN")
-    lab.stop("r1")
+    expect(f"Host {address} is authorized to connect" in servers.log("s"), "FMTP from elsewhere")
+    servers.insert("a", mixed_sizes(10))
+    servers.same_everywhere(10, ("r1",))
+    expect(servers.count("r1", "Received: {") == 10, "not all came by the VLAN")
+    servers.stop("r1")
     links = sh("ip", "-n", netns("r1"), "link").stdout
     expect("nic1.1101" not in links, "the interface is still there")
     # An address that was not assigned is not let in, even from the same VLAN.
     sh(*inside("r1", vlanutil, "create", "nic1.1101", "10.77.5.250/24"))
-    lab.start("r1", f"{receive} 10.77.5.250 dummy dummy\n")
-    wait_for("refusal", lambda: "Host 10.77.5.250 is not authorized" in lab.log("s"))
-    lab.stop_all()
+    servers.start("r1", f"{receive} 10.77.5.250 dummy dummy\n")
+    wait_for("refusal", lambda: "Host 10.77.5.250 is not authorized" in servers.log("s"))
+    servers.stop_all()
 
 
 if __name__ == "__main__":

@@ -197,7 +197,8 @@ def rpc_errors(d: Daemon) -> None:
     expect(d.connect().ask(call(7, 1, b"\0\0\0\1")) == accepted(4), "GARBAGE_ARGS")
     alive = d.connect()
     expect(
-        alive.ask(call(6, 14, struct.pack(">I", 1))) == accepted(0, bytes(4)), "IS_ALIVE of nobody"
+        alive.ask(call(6, 14, struct.pack(">I", 1))) == accepted(0, bytes(4)),
+        "IS_ALIVE of no session",
     )
     expect(alive.closed(), "closed after IS_ALIVE")
 

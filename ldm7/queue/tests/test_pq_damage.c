@@ -137,7 +137,7 @@ static void test_damaged_tables(void **state)
     free(image);
 }
 
-/* A copy of a queue in use, its lock held: works, since nobody can hold the copy's lock. */
+/* A copy of a queue in use, its lock held: works, since no process can hold the copy's lock. */
 static void test_copy_of_a_live_queue(void **state)
 {
     (void)state;

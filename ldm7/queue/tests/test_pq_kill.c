@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "common/digest.h"
-#include "common/noise.h"
+#include "common/splitmix.h"
 #include "queue/pq_impl.h"
 
 enum {
@@ -89,7 +89,7 @@ static double now_s(void)
 /* Never so small that two products could be the same. */
 static uint32_t size_of(uint64_t id)
 {
-    return 16 + (uint32_t)(noise_key(1, id) % (SIZE_MAX_BYTES - 16));
+    return 16 + (uint32_t)(splitmix_key(1, id) % (SIZE_MAX_BYTES - 16));
 }
 
 static void describe(struct pq_info *info, uint64_t id, const void *data)
@@ -133,7 +133,7 @@ static void expect(enum pq_status s, const char *what)
 static void insert(struct worker *w, struct pq *q, uint8_t *buffer)
 {
     uint64_t id = atomic_fetch_add(&shared->next_id, 1);
-    noise_fill(noise_key(2, id), 0, buffer, size_of(id));
+    splitmix_fill(splitmix_key(2, id), 0, buffer, size_of(id));
     struct pq_info info;
     describe(&info, id, buffer);
     enum pq_status s = pq_insert(q, &info, buffer);
@@ -152,7 +152,7 @@ static void receive(struct worker *w, struct pq *q, unsigned turn)
     expect(s, "pq_reserve");
     if (s)
         return;
-    noise_fill(noise_key(2, id), 0, (uint8_t *)region + offset, size_of(id));
+    splitmix_fill(splitmix_key(2, id), 0, (uint8_t *)region + offset, size_of(id));
     if (turn % 5 == 0) {
         pq_discard(q, r);
         atomic_fetch_add(&shared->discarded, 1);
@@ -199,7 +199,7 @@ static void seek(struct pq *q, unsigned turn)
     pq_release(q, v);
     struct timeval from;
     gettimeofday(&from, NULL);
-    from.tv_usec -= (suseconds_t)(noise_key(3, turn) % 20000);
+    from.tv_usec -= (suseconds_t)(splitmix_key(3, turn) % 20000);
     if (from.tv_usec < 0) {
         from.tv_usec += 1000000;
         from.tv_sec--;
@@ -233,7 +233,7 @@ static void expire(struct pq *q)
     if (old && v.seq > atomic_load(&shared->expired_to))
         atomic_store(&shared->expired_to, v.seq);
     uint64_t seq = v.seq;
-    if (noise_key(4, seq) & 1) /* now freed by its own reader's release, now at once */
+    if (splitmix_key(4, seq) & 1) /* now freed by its own reader's release, now at once */
         pq_release(q, &v);
     if (old && pq_remove(q, seq) == PQ_OK)
         atomic_fetch_add(&shared->removed, 1);
@@ -364,7 +364,7 @@ static unsigned look_through(struct pq *q, uint64_t *newest)
     return checked;
 }
 
-/* Nobody is left: all room and all slots must be there again. */
+/* No process is left: all room and all slots must be there again. */
 static void take_stock(struct pq *q)
 {
     static uint8_t all[DATA_BYTES];
@@ -422,7 +422,7 @@ int main(int argc, char **argv)
     unsigned kills = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : DEFAULT_KILLS, killed = 0;
     uint64_t rng = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)getpid(), checked = 0;
     if (!kills) {
-        fprintf(stderr, "test_pq_kill: found \"%s\" ; valid: how many processes to kill, from 1\n",
+        fprintf(stderr, "test_pq_kill: found \"%s\"; valid: how many processes to kill, from 1\n",
                 argv[1]);
         return 2;
     }

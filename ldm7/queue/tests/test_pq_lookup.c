@@ -274,7 +274,7 @@ static void test_young_products_stay(void **state)
     pq_close(q);
 }
 
-/* What a killed reader had pinned does not stay for ever, though there is room without it. */
+/* What a killed reader had pinned does not stay forever, though there is room without it. */
 static void test_dead_pins_go(void **state)
 {
     (void)state;
@@ -403,7 +403,7 @@ static void test_waiting_is_no_polling(void **state)
         pq_notify_clear(q);
     }
     assert_true(sleeps_of_listener() > idle);
-    /* Nobody waits: announcing makes no system call, so bit 0 stays clear. */
+    /* No process waits: announcing makes no system call, so bit 0 stays clear. */
     pq_close(q);
     assert_int_equal(pq_open(path, true, &q), PQ_OK);
     assert_int_equal(put(q, 20, 10), PQ_OK);

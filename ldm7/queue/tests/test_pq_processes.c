@@ -22,7 +22,7 @@
 #include <cmocka.h>
 
 #include "common/digest.h"
-#include "common/noise.h"
+#include "common/splitmix.h"
 #include "pq_place.h"
 #include "queue/pq_impl.h"
 
@@ -43,7 +43,7 @@ static struct pq *open_queue(void)
 static enum pq_status put(struct pq *q, unsigned writer, unsigned n, uint32_t size)
 {
     struct pq_info info = {.size = size, .seqno = n, .feedtype = writer};
-    noise_fill(noise_key(writer, n), 0, buffer, size);
+    splitmix_fill(splitmix_key(writer, n), 0, buffer, size);
     if (!digest_of(buffer, size, &info.signature))
         return PQ_INVAL;
     snprintf(info.ident, sizeof info.ident, "%u.%u", writer, n);
@@ -110,7 +110,7 @@ static void read_products(unsigned writers, unsigned count, unsigned min_seen)
             CHECK(v.seq > after);
             CHECK(is_whole(&v));
             CHECK(v.info.size == size_of(v.info.seqno));
-            CHECK(v.info.seqno >= next[v.info.feedtype]); /* a writer's products in his order */
+            CHECK(v.info.seqno >= next[v.info.feedtype]); /* a writer's products in its order */
             next[v.info.feedtype] = v.info.seqno + 1;
             after = v.seq;
             seen++;

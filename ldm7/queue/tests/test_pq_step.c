@@ -181,7 +181,7 @@ static void op_open(struct pq *q)
         _exit(2);
 }
 
-/* Somebody else was killed with the lock held and the tables half written: to recover is killed,
+/* Another process was killed with the lock held and the tables half written: to recover is killed,
  * too. */
 static void leave_a_mess(struct pq *q)
 {
@@ -288,7 +288,7 @@ static bool look(const struct scenario *s, struct pq *q, unsigned long at)
     pq_release(q, &held);
     struct pq *another; /* takes back what the killed child held */
     if (pq_open(path, true, &another))
-        return fail(s->name, at, "it can not be opened");
+        return fail(s->name, at, "it cannot be opened");
     pq_close(another);
     struct pq_stats st;
     pq_get_stats(q, &st);
@@ -360,7 +360,7 @@ static bool kill_at(const struct scenario *s, unsigned long at, unsigned long *d
         exit(SKIPPED);
     }
     if (pid == 0) {
-        printf("FAILED: %s can not begin\n", s->name);
+        printf("FAILED: %s cannot begin\n", s->name);
         exit(1);
     }
     *done = step(pid, at);
@@ -382,7 +382,7 @@ int main(int argc, char **argv)
     unsigned long every = argc > 1 ? strtoul(argv[1], NULL, 10) : 0, points = 0, all = 0;
     if (argc > 1 && !every) {
         fprintf(stderr,
-                "test_pq_step: found \"%s\" ; valid: kill at each so many instructions, from 1\n",
+                "test_pq_step: found \"%s\"; valid: kill at each so many instructions, from 1\n",
                 argv[1]);
         return 2;
     }

@@ -331,7 +331,7 @@ int actconf_load(struct actconf *c, const char *path, const char *data_dir, FILE
     if (!text) {
         c->nerrors = 1;
         if (errors)
-            fprintf(errors, "%s: can not be read: %s; valid: a readable pqact.conf\n", path, why);
+            fprintf(errors, "%s: cannot be read: %s; valid: a readable pqact.conf\n", path, why);
         return -1;
     }
     int rc = actconf_parse(c, path, text, data_dir, errors);

@@ -59,7 +59,7 @@ bool command_wait_writable(struct commands *c, int fd, uint64_t deadline_ns)
         int n = wait_for(c, &p, deadline_ns);
 
         if (n > 0)
-            return true; /* if nobody reads, write says so */
+            return true; /* if no process reads, write says so */
         if (n == 0 || command_now_ns() >= deadline_ns) {
             errno = ETIMEDOUT;
             return false;
@@ -213,7 +213,7 @@ pid_t command_start(struct commands *c, char *const *argv, int stdin_fd, char *e
     posix_spawnattr_destroy(&attr);
     posix_spawn_file_actions_destroy(&files);
     if (e != 0) {
-        snprintf(err, err_bytes, "\"%s\" can not be started: %s", argv[0], strerror(e));
+        snprintf(err, err_bytes, "\"%s\" cannot be started: %s", argv[0], strerror(e));
         return -1;
     }
     struct child *ch = &c->children[c->n++];

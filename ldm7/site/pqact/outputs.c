@@ -137,7 +137,7 @@ static void close_last(struct outputs *o)
     while (last && last->next)
         last = last->next;
     if (last && !output_close(o, last))
-        log_error("a file can not be written: %s", strerror(errno));
+        log_error("a file cannot be written: %s", strerror(errno));
 }
 
 void outputs_free(struct outputs *o)
@@ -150,7 +150,7 @@ void outputs_flush(struct outputs *o)
 {
     for (struct output *out = o->list; out; out = out->next)
         if (!flush_buffer(out))
-            log_error("\"%s\" can not be written: %s", out->key, strerror(errno));
+            log_error("\"%s\" cannot be written: %s", out->key, strerror(errno));
 }
 
 /* A file that was removed, or a program that ended, is opened or started again. */

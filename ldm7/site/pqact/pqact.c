@@ -160,7 +160,7 @@ static void heed_signals(struct pqact *p)
     /* After the log's rotation: SIGHUP as for ldmd, which passes it on, SIGUSR1 as for LDM's
      * programs. */
     if ((report || reread) && log_reopen() != 0)
-        log_error("the log file can not be opened again: %s", strerror(errno));
+        log_error("the log file cannot be opened again: %s", strerror(errno));
     if (report) {
         report = 0;
         log_counts(p);
@@ -183,7 +183,7 @@ static void process(struct pqact *p, const struct pq_view *v)
         (!p->args->pattern || ere_match(p->args->pattern, v->info.ident) == ERE_YES))
         actor_product(&p->actor, &v->info, v->data);
     if (!state_put(&p->state, &v->info) && !p->state_failed) {
-        log_error("the state file can not be written: %s", strerror(errno));
+        log_error("the state file cannot be written: %s", strerror(errno));
         p->state_failed = true;
     }
 }
@@ -214,7 +214,7 @@ static int run(struct pqact *p)
                                 (long)((interval_s - (double)(time_t)interval_s) * 1e9)};
 
     if (fd.fd < 0) {
-        log_error("the queue can not be waited for: %s", strerror(errno));
+        log_error("the queue cannot be waited for: %s", strerror(errno));
         return TOOL_SYSTEM;
     }
     enum pq_status s;
@@ -226,7 +226,7 @@ static int run(struct pqact *p)
         commands_reap(&p->commands);
         heed_signals(p);
     }
-    log_error("the queue can not be read: %s", pq_strerror(s));
+    log_error("the queue cannot be read: %s", pq_strerror(s));
     return TOOL_SYSTEM;
 }
 
@@ -279,7 +279,7 @@ static void take_arguments(struct arguments *a, int argc, char **argv)
         case 'p':
             ere_free(a->pattern);
             if (ere_compile(&a->pattern, optarg, false, why, sizeof why) < 0)
-                tool_usage("-p: found \"%s\" (%s) ; valid: an extended regular expression", optarg,
+                tool_usage("-p: found \"%s\" (%s); valid: an extended regular expression", optarg,
                            why);
             break;
         case 'i': a->interval_s = tool_real("-i", optarg, 0, 86400); break;
@@ -295,7 +295,7 @@ static void take_arguments(struct arguments *a, int argc, char **argv)
         }
     }
     if (argc - optind != 1)
-        tool_usage("found %d configuration files ; valid: one", argc - optind);
+        tool_usage("found %d configuration files; valid: one", argc - optind);
     a->conf = argv[optind];
 }
 
@@ -321,7 +321,7 @@ int main(int argc, char **argv)
     catch_signals(&p.waiting);
     p.q = tool_open(a.queue, false);
     if (datadir_open(&p.dir, a.data_dir) < 0) {
-        log_error("data directory \"%s\" can not be opened: %s", a.data_dir, strerror(errno));
+        log_error("data directory \"%s\" cannot be opened: %s", a.data_dir, strerror(errno));
         pq_close(p.q);
         actconf_free(&p.conf);
         return TOOL_USAGE;

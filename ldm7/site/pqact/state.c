@@ -30,7 +30,7 @@ int state_open(struct state *s, const char *path, struct pq_signature *last, boo
     s->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (s->fd < 0) {
         snprintf(err, err_bytes,
-                 "state file \"%s\" can not be opened: %s (--state names another place)", path,
+                 "state file \"%s\" cannot be opened: %s (--state names another place)", path,
                  strerror(errno));
         return -1;
     }
@@ -39,7 +39,7 @@ int state_open(struct state *s, const char *path, struct pq_signature *last, boo
         snprintf(err, err_bytes,
                  "state file \"%s\" is in use: another pqact works with this configuration", path);
     } else if ((n = pread(s->fd, text, RECORD_BYTES + 1, 0)) < 0) {
-        snprintf(err, err_bytes, "state file \"%s\" can not be read: %s", path, strerror(errno));
+        snprintf(err, err_bytes, "state file \"%s\" cannot be read: %s", path, strerror(errno));
     } else if (n > 0 && (n != RECORD_BYTES || !parse(text, last))) {
         snprintf(err, err_bytes,
                  "\"%s\" is not a state file of pqact; valid: one of its own, or none", path);

@@ -15,7 +15,7 @@ struct state {
     int fd;
 };
 
-/* Reads and opens the file; *known: there was a product in it. -1 and a reason: it can not be made,
+/* Reads and opens the file; *known: there was a product in it. -1 and a reason: it cannot be made,
  * or has another content. */
 int state_open(struct state *s, const char *path, struct pq_signature *last, bool *known, char *err,
                size_t err_bytes);

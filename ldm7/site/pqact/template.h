@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Texts of pqact.conf with substitutions (reference 3.7):
+ * Texts of pqact.conf with substitutions ([LDM-6.15.0] pqact.conf):
  *   \1..\9 \(12)     what a group of the ERE matched (empty if it took no part); \0 the whole match
- *   (\1:yyyy)        a part of the date with that day of the month (below): yyyy, yy, mm, mmm
- * (jan), dd, ddd (day of the year), hh %Y %m ...        strftime of the creation time (UTC); %% is
- * a percent sign (seq)            the sequence number A text is taken apart once, when it is read;
- * what is put in is never looked at again.
+ *   (\1:yyyy)        a part of the date with that day of the month (below): yyyy, yy, mm,
+ *                    mmm (jan), dd, ddd (day of the year), hh
+ *   %Y %m ...        strftime of the creation time (UTC); %% is a percent sign
+ *   (seq)            the sequence number
+ * A text is taken apart once, when it is read; what is put in is never looked at again.
  *
  * A day of the month stands for the latest date that is less than 36 hours after the creation time.
  */

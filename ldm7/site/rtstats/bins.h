@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The classic statistics of rtstats (reference 3.8): products of one feed type and origin, by the
- * hour of their creation. Time comes in with the products.
+ * The classic statistics of rtstats ([LDM-6.15.0] rtstats): products of one feed type and origin,
+ * by the hour of their creation. Time comes in with the products.
  */
 #ifndef RTSTATS_BINS_H
 #define RTSTATS_BINS_H

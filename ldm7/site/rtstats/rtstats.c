@@ -96,7 +96,7 @@ static void append(const char *path, const char *line)
                                     : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
 
     if (fd < 0 || write(fd, line, bytes) != (ssize_t)bytes)
-        log_error("\"%s\" can not be written: %s", path, strerror(errno));
+        log_error("\"%s\" cannot be written: %s", path, strerror(errno));
     if (fd > STDERR_FILENO)
         close(fd);
 }
@@ -106,7 +106,7 @@ static void insert(struct rtstats *r, const char *line, const struct pq_info *in
     enum pq_status s = pq_insert(r->q, info, line);
 
     if (s != PQ_OK && s != PQ_DUP)
-        log_error("\"%s\" can not be inserted: %s", info->ident, pq_strerror(s));
+        log_error("\"%s\" cannot be inserted: %s", info->ident, pq_strerror(s));
 }
 
 static void keep(struct rtstats *r, const char *line, const struct pq_info *info)
@@ -296,14 +296,14 @@ static void take_arguments(struct rtstats *r, const char **queue, int argc, char
         case 'p':
             ere_free(r->pattern);
             if (ere_compile(&r->pattern, optarg, false, why, sizeof why) < 0)
-                tool_usage("-p: found \"%s\" (%s) ; valid: an extended regular expression", optarg,
+                tool_usage("-p: found \"%s\" (%s); valid: an extended regular expression", optarg,
                            why);
             break;
         case 'o': r->offset_s = tool_real("-o", optarg, 0, 1e9); break;
         case 'i': r->interval_s = tool_real("-i", optarg, 0.001, 86400); break;
         case 'H':
             if (*optarg == '\0' || strlen(optarg) >= sizeof r->host || strpbrk(optarg, ", \t\n/"))
-                tool_usage("-H: found \"%s\" ; valid: a host's name", optarg);
+                tool_usage("-H: found \"%s\"; valid: a host's name", optarg);
             snprintf(r->host, sizeof r->host, "%s", optarg);
             break;
         case 'h': r->server.host = optarg; break;
@@ -320,7 +320,7 @@ static void take_arguments(struct rtstats *r, const char **queue, int argc, char
         tool_usage("unexpected argument \"%s\"", argv[optind]);
     if (!r->classic && !r->minutes_file && !r->insert && !r->server.host)
         tool_usage(
-            "nothing to report to ; valid: at least one of -h SERVER, --classic FILE, --minutes FILE, --insert");
+            "nothing to report to; valid: at least one of -h SERVER, --classic FILE, --minutes FILE, --insert");
 }
 
 int main(int argc, char **argv)
@@ -335,7 +335,7 @@ int main(int argc, char **argv)
     take_arguments(&r, &queue, argc, argv);
     r.q = tool_open(queue, r.insert);
     if (r.ldmd_log && ldmdlog_open(&r.log, r.ldmd_log) < 0) {
-        log_error("log \"%s\" can not be opened: %s", r.ldmd_log, strerror(errno));
+        log_error("log \"%s\" cannot be opened: %s", r.ldmd_log, strerror(errno));
         pq_close(r.q);
         return TOOL_USAGE;
     }

@@ -70,7 +70,7 @@ static void test_choice_of_products(void **state)
     assert_int_equal(run("pqcat -q queue -o 1e9 -i 0"), 0);
     assert_string_equal(out, "firstsecondthird");
     assert_int_equal(run("pqcat -q queue -o -1"), 2);
-    assert_matches(err, "^pqcat: -o: found \"-1\" ; valid: a number from 0 to 1e\\+09\n");
+    assert_matches(err, "^pqcat: -o: found \"-1\"; valid: a number from 0 to 1e\\+09\n");
 }
 
 static void test_sanity(void **state)
@@ -81,7 +81,7 @@ static void test_sanity(void **state)
     assert_string_equal(err, "");
     assert_int_equal(run("pqcat -q queue -s -f NGRID /dev/null"), 0);
     assert_int_equal(run("pqcat -q queue -s -o 5"), 2);
-    /* Opened by somebody who does not look again, then damaged */
+    /* Opened by a process that does not look again, then damaged */
     struct pq *q;
     assert_int_equal(pq_open("queue", true, &q), PQ_OK);
     q->slots[pq_index_at(q, 2)].older = PQ_NONE;
@@ -112,15 +112,14 @@ static void test_insertion_from_standard_input(void **state)
     assert_int_equal(run("pqinsert -q queue -n 2000000 < b"), 3);
     assert_matches(
         err,
-        "standard input \\(2000000 bytes\\) can not be inserted: product larger than the queue\n$");
+        "standard input \\(2000000 bytes\\) cannot be inserted: product larger than the queue\n$");
     assert_int_equal(run("pqinsert -q queue -p much < /dev/zero"), 3);
     assert_matches(err, "ERROR standard input has more than 1003520 bytes\n$");
     assert_int_equal(run("pqinsert -q queue -n 0 < a"), 2);
-    assert_matches(err,
-                   "^pqinsert: -n: found \"0\" ; valid: a whole number from 1 to 4294967295\n");
+    assert_matches(err, "^pqinsert: -n: found \"0\"; valid: a whole number from 1 to 4294967295\n");
     assert_int_equal(run("pqinsert -q queue -n 5 a"), 2);
     assert_int_equal(run("pqinsert -q queue -p '' < a"), 3);
-    assert_matches(err, "ERROR identifier \"\" ; valid: 1 to 255 characters\n$");
+    assert_matches(err, "ERROR identifier \"\"; valid: 1 to 255 characters\n$");
     assert_int_equal(run("pqinsert -q queue < ."), 1);
     assert_int_equal(run("pqmon -q queue"), 0);
     assert_matches(out, "\n3 1 7 192 "); /* nothing is left reserved */
@@ -145,19 +144,19 @@ static void test_insertion_of_files(void **state)
     assert_int_equal(run("pqcat -q queue -c /dev/null"), 1);
     write_file("d", "fourth");
     assert_int_equal(run("pqinsert -q queue d missing"), 3);
-    assert_matches(err, "ERROR \"missing\" can not be read: No such file");
+    assert_matches(err, "ERROR \"missing\" cannot be read: No such file");
     assert_int_equal(run("pqinsert -q queue d ."), 3);
-    assert_matches(
-        err, "ERROR \"\\.\" is no regular file ; valid: regular files up to 4294967295 bytes");
+    assert_matches(err,
+                   "ERROR \"\\.\" is no regular file; valid: regular files up to 4294967295 bytes");
     assert_int_equal(system("truncate -s 1100000 big"), 0);
     assert_int_equal(run("pqinsert -q queue d big"), 3);
     assert_matches(
-        err, "ERROR \"big\" has 1100000 bytes ; valid: at most 1003520, what the queue holds\n$");
+        err, "ERROR \"big\" has 1100000 bytes; valid: at most 1003520, what the queue holds\n$");
     assert_int_equal(system("truncate -s 4294967296 big"), 0);
     assert_int_equal(run("pqinsert -q queue d big"), 3);
     assert_matches(
         err,
-        "ERROR \"big\" is too large for a product ; valid: regular files up to 4294967295 bytes");
+        "ERROR \"big\" is too large for a product; valid: regular files up to 4294967295 bytes");
     assert_int_equal(run("pqutil -q queue stats"), 0);
     assert_matches(out, "\nused_slots=3\n"); /* d was not inserted either */
 }
@@ -197,7 +196,7 @@ static void test_expiry(void **state)
     assert_int_equal(run("pqmon -q queue -S"), 0);
     assert_matches(out, "^no "); /* nothing had to make room */
     assert_int_equal(run("pqexpire -q queue -a x"), 2);
-    assert_matches(err, "^pqexpire: -a: found \"x\" ; valid: a number from 0 to 1e\\+06\n");
+    assert_matches(err, "^pqexpire: -a: found \"x\"; valid: a number from 0 to 1e\\+06\n");
     assert_int_equal(run("pqexpire -q queue extra"), 2);
     assert_int_equal(run("pqexpire -q missing"), 2);
 }
@@ -247,7 +246,7 @@ static void test_check(void **state)
     assert_int_equal(run("pqcheck -q queue"), 4);
     assert_matches(err, "ERROR \"queue\" is damaged, or no product queue of this version\n$");
     assert_int_equal(run("pqcheck -q missing"), 2);
-    assert_matches(err, "\"missing\" can not be opened: No such file");
+    assert_matches(err, "\"missing\" cannot be opened: No such file");
     assert_int_equal(run("pqcheck"), 2);
     assert_int_equal(run("pqcheck -q queue extra"), 2);
 }
@@ -277,7 +276,7 @@ static void test_util(void **state)
     assert_int_equal(run("pqutil -q queue find 00000000000000000000000000000000"), 3);
     assert_int_equal(run("pqutil -q queue find 0000000000000000000000000000000g"), 2);
     assert_int_equal(run("pqutil -q queue find 0"), 2);
-    assert_matches(err, "^pqutil: PRODUCT: found \"0\" ; valid: a whole number from 1 ");
+    assert_matches(err, "^pqutil: PRODUCT: found \"0\"; valid: a whole number from 1 ");
     assert_int_equal(run("pqutil -q queue delete 2"), 0);
     assert_int_equal(run("pqutil -q queue delete 2"), 3);
     assert_int_equal(run("pqutil -q queue find 2"), 3);
@@ -316,7 +315,7 @@ static void test_util(void **state)
     assert_int_equal(run("pqutil -q queue"), 2);
     assert_matches(err, "^pqutil: COMMAND is missing\n");
     assert_int_equal(run("pqutil -q queue purge"), 2);
-    assert_matches(err, "^pqutil: found command \"purge\" ; valid: list, find, ");
+    assert_matches(err, "^pqutil: found command \"purge\"; valid: list, find, ");
     assert_int_equal(run("pqutil -q queue get"), 2);
     assert_matches(err, "^pqutil: get: PRODUCT is missing\n");
     assert_int_equal(run("pqutil -q queue stats 1"), 2);

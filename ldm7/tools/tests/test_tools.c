@@ -72,7 +72,7 @@ static void test_replay_needs_no_more_than_the_queue_has(void **state)
     /* 200000 is rounded up to 49 pages */
     assert_matches(
         err,
-        "ERROR hour\\.txt:3: found \"300000\" ; valid: at most 200704 bytes, what the queue holds\n$");
+        "ERROR hour\\.txt:3: found \"300000\"; valid: at most 200704 bytes, what the queue holds\n$");
     assert_int_equal(run("pqcat -q queue --list"), 0);
     assert_string_equal(out, "");
 }
@@ -96,7 +96,7 @@ static void test_queue_full_of_pins(void **state)
         run("pqinsert -q queue --trace hour.txt --scale 1000 --seed 2 --full-wait 0.2"), 1);
     assert_matches(
         err,
-        "WARN Queue full: .*Replayed: products=0 .*ERROR Product 1 of 3 \\(1000 bytes\\) can not be "
+        "WARN Queue full: .*Replayed: products=0 .*ERROR Product 1 of 3 \\(1000 bytes\\) cannot be "
         "inserted: queue full");
     /* Room comes while it waits. */
     pid_t pid = start("pqinsert -q queue --trace hour.txt --scale 1000 --seed 2 --full-wait 20");
@@ -133,15 +133,15 @@ static void test_broken_traces_insert_nothing(void **state)
     assert_int_equal(run("pqinsert -q queue --trace bad.txt"), 2);
     assert_string_equal(
         err,
-        "bad.txt:2: found \"1O0 20150615000000.001\" ; valid: SIZE YYYYMMDDhhmmss.mmm, size 1 to "
+        "bad.txt:2: found \"1O0 20150615000000.001\"; valid: SIZE YYYYMMDDhhmmss.mmm, size 1 to "
         "4294967295 bytes, a time that exists\n"
-        "bad.txt:3: found \"100 20150615000000\" ; valid: SIZE YYYYMMDDhhmmss.mmm, size 1 to "
+        "bad.txt:3: found \"100 20150615000000\"; valid: SIZE YYYYMMDDhhmmss.mmm, size 1 to "
         "4294967295 bytes, a time that exists\n");
     assert_int_equal(run("pqinsert -q queue --trace missing.txt"), 2);
-    assert_matches(err, "Trace \"missing.txt\" can not be read: No such file");
+    assert_matches(err, "Trace \"missing.txt\" cannot be read: No such file");
     assert_int_equal(run("pqinsert -q queue --trace ."), 2);
     assert_int_equal(run("pqinsert -q queue --trace /dev/null"), 2);
-    assert_matches(err, "/dev/null: found no product ; valid: ");
+    assert_matches(err, "/dev/null: found no product; valid: ");
     assert_int_equal(run("pqcat -q queue"), 0);
     assert_string_equal(out, "");
 }
@@ -182,13 +182,13 @@ static void test_files(void **state)
     write_file("e", "fifth");
     assert_int_equal(run("pqinsert -q queue e missing ."), 3);
     assert_matches(
-        err, "\"missing\" can not be read: No such file.*\n.*\"\\.\" is no regular file ; valid: ");
+        err, "\"missing\" cannot be read: No such file.*\n.*\"\\.\" is no regular file; valid: ");
     assert_int_equal(run("pqcat -q queue -p '^e$'"), 0);
     assert_string_equal(out, "");
     write_file("big", "");
     assert_int_equal(truncate("big", 1100000), 0);
     assert_int_equal(run("pqinsert -q queue big"), 3);
-    assert_matches(err, "\"big\" has 1100000 bytes ; valid: at most 1003520");
+    assert_matches(err, "\"big\" has 1100000 bytes; valid: at most 1003520");
 }
 
 static void test_output_file_is_whole_or_not_there(void **state)
@@ -201,9 +201,9 @@ static void test_output_file_is_whole_or_not_there(void **state)
     slurp("result", out, sizeof out);
     assert_string_equal(out, "first\n");
     assert_int_equal(run("pqcat -q queue missing/result"), 1);
-    assert_matches(err, "ERROR \"missing/result\" can not be written: No such file");
+    assert_matches(err, "ERROR \"missing/result\" cannot be written: No such file");
     assert_int_equal(run("pqcat -q queue > /dev/full"), 1);
-    assert_matches(err, "standard output\" can not be written: No space left");
+    assert_matches(err, "standard output\" cannot be written: No space left");
     assert_int_equal(run("pqcat -q queue /dev/full"), 1);
     struct stat st;
     assert_int_equal(stat("/dev/full", &st), 0);
@@ -295,11 +295,11 @@ static void test_pqcreate_errors(void **state)
         assert_int_equal(run(cmd), 2);
         char want[200];
         snprintf(want, sizeof want,
-                 "pqcreate: -s: found \"%s\" ; valid: bytes from 1 to 70368744177664", bad[i]);
+                 "pqcreate: -s: found \"%s\"; valid: bytes from 1 to 70368744177664", bad[i]);
         assert_int_equal(strncmp(err, want, strlen(want)), 0);
     }
     assert_int_equal(run("pqcreate -q new -s 1m -S 0"), 2);
-    assert_matches(err, "^pqcreate: -S: found \"0\" ; valid: a whole number from 1 to 16777216\n");
+    assert_matches(err, "^pqcreate: -S: found \"0\"; valid: a whole number from 1 to 16777216\n");
     assert_int_equal(run("pqcreate -s 1m"), 2);
     assert_matches(err, "^pqcreate: -q PATH is missing\nTry 'pqcreate --help'\\.\n$");
     assert_int_equal(run("pqcreate -q new"), 2);
@@ -342,19 +342,18 @@ static void test_options(void **state)
     assert_int_equal(run("pqmon -q missing"), 2);
     assert_matches(
         err,
-        "ERROR Product queue \"missing\" can not be opened: No such file or directory \\(pqcreate");
+        "ERROR Product queue \"missing\" cannot be opened: No such file or directory \\(pqcreate");
     write_file("a", "no queue");
     assert_int_equal(run("pqcat -q a"), 2);
-    assert_matches(err, "\"a\" can not be opened: not a product queue");
+    assert_matches(err, "\"a\" cannot be opened: not a product queue");
     fresh_queue();
     assert_int_equal(run("pqcat -q queue -f NGIRD"), 2);
     assert_matches(err, "^pqcat: feed type \"NGIRD\": unknown name \"NGIRD\"; valid: ");
     assert_int_equal(run("pqcat -q queue -p '('"), 2);
     assert_matches(err,
-                   "^pqcat: -p: found \"\\(\" \\(.*\\) ; valid: an extended regular expression");
+                   "^pqcat: -p: found \"\\(\" \\(.*\\); valid: an extended regular expression");
     assert_int_equal(run("pqinsert -q queue --scale 0 --trace x"), 2);
-    assert_matches(err,
-                   "^pqinsert: --scale: found \"0\" ; valid: a number from 1e-06 to 1e\\+06\n");
+    assert_matches(err, "^pqinsert: --scale: found \"0\"; valid: a number from 1e-06 to 1e\\+06\n");
     assert_int_equal(run("pqinsert -q queue --seed 1 a"), 2);
     assert_int_equal(run("pqinsert -q queue --trace x a"), 2);
     assert_int_equal(run("pqinsert -q queue -l log -v --log-format json a"), 0);

@@ -159,7 +159,7 @@ def messages(site: Site) -> None:
         good.returncode == 0 and good.stdout == f"{site.conf} is valid: 1 entries\n", good.stdout
     )
     for arguments, text in (
-        (("-t", "x"), 'found "x" ; valid: a number'),
+        (("-t", "x"), 'found "x"; valid: a number'),
         (("-p", "("), 'found "("'),
         (("--state", "/nonexistent/s"), "--state names another place"),
         (("-d", "/nonexistent"), 'data directory "/nonexistent"'),

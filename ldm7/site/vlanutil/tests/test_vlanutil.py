@@ -168,7 +168,7 @@ def ip(*args: str) -> subprocess.CompletedProcess[str]:
 
 
 def real(vlanutil: Path) -> str:
-    """With the kernel's own 802.1Q, in a namespace of ours."""
+    """With the kernel's own 802.1Q, in its own namespace."""
     name = f"vlanutil{os.getpid()}"
     if ip("netns", "add", name).returncode != 0:
         return "SKIPPED real: cannot make a network namespace"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * LDM6 server side of HIYA: a peer that ACCEPT entries match pushes products to us (reference
- * 3.4 (10)), by HEREIS or by COMINGSOON and BLKDATA.
+ * LDM6 server side of HIYA: a peer that ACCEPT entries match pushes products to this
+ * server ([LDM-6.15.0]), by HEREIS or by COMINGSOON and BLKDATA.
  */
 #include <string.h>
 
@@ -45,7 +45,7 @@ static bool open_intake(struct upstream *u, const struct ldm_class *cls)
     return false;
 }
 
-bool hiya6_call(struct upstream *u, const struct rpc_msg *m, struct xin *args)
+bool ingest6_call(struct upstream *u, const struct rpc_msg *m, struct xin *args)
 {
     struct ldm6_reply r = {.code = LDM6_OK, .value = LDM_PRIMARY_HEREIS};
 
@@ -74,13 +74,13 @@ bool hiya6_call(struct upstream *u, const struct rpc_msg *m, struct xin *args)
     if (!same_class(&offer, &r.cls))
         r.code = LDM6_RECLASS;
     u->role = UP_HIYA;
-    log_set_prog("hiya6");
+    log_set_prog("ingest6");
     log_note("%s sends us %s", u->peer.host, class_format(&r.cls, text, sizeof text));
     peer_reply(&u->peer, m->xid, put_reply, &r);
     return true;
 }
 
-bool hiya6_coming(struct upstream *u, const struct rpc_msg *m, struct xin *args)
+bool ingest6_coming(struct upstream *u, const struct rpc_msg *m, struct xin *args)
 {
     struct pq_info info;
 
@@ -92,12 +92,12 @@ bool hiya6_coming(struct upstream *u, const struct rpc_msg *m, struct xin *args)
     return true;
 }
 
-uint64_t hiya6_deadline(const struct upstream *u)
+uint64_t ingest6_deadline(const struct upstream *u)
 {
     return u->peer.last_in_ns + SILENCE_S * NS_PER_S;
 }
 
-void hiya6_end(struct upstream *u)
+void ingest6_end(struct upstream *u)
 {
     log_note("%s: %lu products inserted, %lu duplicates, %lu ignored", u->peer.host, u->in.accepted,
              u->in.duplicates, u->in.ignored);

@@ -3,15 +3,15 @@
  * Incompressible bytes for dummy products, the same on every machine for the same (seed, index):
  * the stream of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), little-endian.
  */
-#ifndef LDM_NOISE_H
-#define LDM_NOISE_H
+#ifndef LDM_SPLITMIX_H
+#define LDM_SPLITMIX_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 /* The state at which the stream of product `index` begins. */
-uint64_t noise_key(uint64_t seed, uint64_t index);
+uint64_t splitmix_key(uint64_t seed, uint64_t index);
 /* Bytes offset .. offset + bytes of the stream; offset is a multiple of 8. */
-void noise_fill(uint64_t key, uint64_t offset, void *out, size_t bytes);
+void splitmix_fill(uint64_t key, uint64_t offset, void *out, size_t bytes);
 
 #endif

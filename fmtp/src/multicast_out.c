@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "out.h"
+#include "multicast_out.h"
 
 #include <errno.h>
 #include <netinet/udp.h>
@@ -26,8 +26,8 @@ enum {
     SMALLEST_PDU = 256
 };
 
-static int settle_pdu(struct fmtp_out *o, const struct fmtp_server_config *cfg, unsigned mtu,
-                      struct fmtp_error *err)
+static int settle_pdu(struct fmtp_multicast_out *o, const struct fmtp_server_config *cfg,
+                      unsigned mtu, struct fmtp_error *err)
 {
     unsigned most = mtu - o->overhead, pdu = cfg->pdu_bytes;
     char text[FMTP_ADDRESS_TEXT];
@@ -49,7 +49,7 @@ static int settle_pdu(struct fmtp_out *o, const struct fmtp_server_config *cfg, 
 }
 
 /* How many datagrams may go as one message. */
-static unsigned gso_limit(const struct fmtp_out *o, const struct fmtp_server_config *cfg)
+static unsigned gso_limit(const struct fmtp_multicast_out *o, const struct fmtp_server_config *cfg)
 {
     uint64_t rate = cfg->pace_bps ? cfg->pace_bps : cfg->r_mc_bps, n = GSO_SEGMENTS;
 
@@ -62,14 +62,15 @@ static unsigned gso_limit(const struct fmtp_out *o, const struct fmtp_server_con
     return n < 1 ? 1 : (unsigned)n;
 }
 
-int fmtp_out_open(struct fmtp_out *o, const struct fmtp_server_config *cfg, struct fmtp_error *err)
+int fmtp_multicast_out_open(struct fmtp_multicast_out *o, const struct fmtp_server_config *cfg,
+                            struct fmtp_error *err)
 {
     unsigned mtu = 0;
 
     o->overhead = fmtp_udp_overhead(cfg->group.ss_family);
     o->pace_bps = cfg->pace_bps;
     o->adapts = cfg->adaptive_pace;
-    fmtp_adapt_init(&o->adapt);
+    fmtp_rate_control_init(&o->adapt);
     if (o->adapts)
         o->pace_bps = o->adapt.rate_bps;
     o->mac = fmtp_mac_new_signer(cfg->mac_level);
@@ -84,20 +85,20 @@ int fmtp_out_open(struct fmtp_out *o, const struct fmtp_server_config *cfg, stru
     return 0;
 }
 
-void fmtp_out_close(struct fmtp_out *o)
+void fmtp_multicast_out_close(struct fmtp_multicast_out *o)
 {
     fmtp_close_fd(&o->fd);
     fmtp_mac_free(o->mac);
     o->mac = NULL;
 }
 
-static uint64_t pace_cost_ns(const struct fmtp_out *o, size_t len)
+static uint64_t pace_cost_ns(const struct fmtp_multicast_out *o, size_t len)
 {
     return o->pace_bps ? (len + o->overhead) * 8 * SECOND_NS / o->pace_bps : 0;
 }
 
 /* How many of the first n datagrams the pace lets go now. */
-static unsigned paced(const struct fmtp_out *o, unsigned n, uint64_t now_ns)
+static unsigned paced(const struct fmtp_multicast_out *o, unsigned n, uint64_t now_ns)
 {
     uint64_t at = o->pace_next_ns;
     size_t mac_len = fmtp_mac_len(o->mac);
@@ -112,7 +113,7 @@ static unsigned paced(const struct fmtp_out *o, unsigned n, uint64_t now_ns)
 
 /* No more is asked of the core than may go now: what is planned early comes before the repairs that
  * are asked for in the meantime. */
-static unsigned most(const struct fmtp_out *o, uint64_t now_ns)
+static unsigned most(const struct fmtp_multicast_out *o, uint64_t now_ns)
 {
     uint64_t n = o->gso_max > 1 ? FMTP_OUT_BATCH - FMTP_OUT_BATCH % o->gso_max : BATCH_UNGROUPED;
 
@@ -132,7 +133,7 @@ struct messages {
 };
 
 /* Parts of datagram i, MAC included; returns how many. */
-static size_t append(struct fmtp_out *o, unsigned i, struct iovec *parts)
+static size_t append(struct fmtp_multicast_out *o, unsigned i, struct iovec *parts)
 {
     const struct fmtp_datagram *d = &o->batch[i];
     size_t n = (size_t)d->niov;
@@ -162,7 +163,7 @@ static void segment(struct messages *m, unsigned k, size_t size)
 }
 
 /* Packs the first n datagrams into messages: a run is of equal lengths, but for a shorter last. */
-static void pack(struct fmtp_out *o, unsigned n, struct messages *m)
+static void pack(struct fmtp_multicast_out *o, unsigned n, struct messages *m)
 {
     size_t mac_len = fmtp_mac_len(o->mac), nparts = 0;
 
@@ -189,7 +190,8 @@ static void pack(struct fmtp_out *o, unsigned n, struct messages *m)
 }
 
 /* The system took nothing of the first message. Returns how many datagrams are lost with it. */
-static unsigned refused(struct fmtp_out *o, const struct messages *m, int error, uint64_t now_ns)
+static unsigned refused(struct fmtp_multicast_out *o, const struct messages *m, int error,
+                        uint64_t now_ns)
 {
     if (error == EAGAIN) {
         o->full = true;
@@ -208,16 +210,18 @@ static unsigned refused(struct fmtp_out *o, const struct messages *m, int error,
     return 0;
 }
 
-unsigned fmtp_out_send(struct fmtp_out *o, struct fmtp_sender *core, size_t peers, uint64_t now_ns)
+unsigned fmtp_multicast_out_send(struct fmtp_multicast_out *o, struct fmtp_sender *core,
+                                 size_t peers, uint64_t now_ns)
 {
     unsigned gone = 0;
     size_t mac_len = fmtp_mac_len(o->mac);
 
     if (o->full || now_ns < o->retry_ns)
         return 0;
-    if (o->adapts && fmtp_adapt_due(&o->adapt, now_ns)) {
-        fmtp_adapt_look(&o->adapt, o->datagrams, fmtp_sender_asked(core) / (peers ? peers : 1),
-                        now_ns - o->held_ns < HELD_NS, now_ns);
+    if (o->adapts && fmtp_rate_control_due(&o->adapt, now_ns)) {
+        fmtp_rate_control_look(&o->adapt, o->datagrams,
+                               fmtp_sender_asked(core) / (peers ? peers : 1),
+                               now_ns - o->held_ns < HELD_NS, now_ns);
         o->pace_bps = o->adapt.rate_bps;
     }
     if (o->pace_next_ns + PACE_CATCH_UP_NS < now_ns)
@@ -247,13 +251,13 @@ unsigned fmtp_out_send(struct fmtp_out *o, struct fmtp_sender *core, size_t peer
     return gone;
 }
 
-void fmtp_out_begin(struct fmtp_out *o, uint64_t now_ns)
+void fmtp_multicast_out_begin(struct fmtp_multicast_out *o, uint64_t now_ns)
 {
     if (o->pace_next_ns < now_ns)
         o->pace_next_ns = now_ns;
 }
 
-uint64_t fmtp_out_waits_until(const struct fmtp_out *o, uint64_t now_ns)
+uint64_t fmtp_multicast_out_waits_until(const struct fmtp_multicast_out *o, uint64_t now_ns)
 {
     uint64_t until = o->retry_ns > now_ns ? o->retry_ns : 0;
 

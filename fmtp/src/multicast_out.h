@@ -4,12 +4,12 @@
  * hands them to the system in batches; runs of equal length as one UDP_SEGMENT message (GSO) where
  * kernel and device take it.
  */
-#ifndef FMTP_OUT_H
-#define FMTP_OUT_H
+#ifndef FMTP_MULTICAST_OUT_H
+#define FMTP_MULTICAST_OUT_H
 
-#include "adapt.h"
 #include "mac.h"
 #include "net.h"
+#include "rate_control.h"
 #include "sender.h"
 
 enum {
@@ -17,7 +17,7 @@ enum {
     FMTP_OUT_PARTS = 2 + FMTP_MAX_PARTS /* header, payload, MAC */
 };
 
-struct fmtp_out {
+struct fmtp_multicast_out {
     int fd;
     struct fmtp_mac *mac;
     unsigned overhead;     /* IP and UDP headers, for pacing */
@@ -27,7 +27,7 @@ struct fmtp_out {
     uint64_t pace_bps;
     bool adapts;      /* pace_bps follows the receivers' losses */
     uint64_t held_ns; /* the pace last held datagrams back */
-    struct fmtp_adapt adapt;
+    struct fmtp_rate_control adapt;
     bool full;         /* no room in the socket buffer: wait for EPOLLOUT */
     uint64_t retry_ns; /* after ENOBUFS, which no event ends */
     uint64_t pace_next_ns;
@@ -40,14 +40,16 @@ struct fmtp_out {
 };
 
 /* Opens socket and MAC key; pdu_bytes is settled. -1 with *err. */
-int fmtp_out_open(struct fmtp_out *o, const struct fmtp_server_config *cfg, struct fmtp_error *err);
-void fmtp_out_close(struct fmtp_out *o);
+int fmtp_multicast_out_open(struct fmtp_multicast_out *o, const struct fmtp_server_config *cfg,
+                            struct fmtp_error *err);
+void fmtp_multicast_out_close(struct fmtp_multicast_out *o);
 /* Sends what may go now to so many receivers, one batch at most; returns how many datagrams
  * left. */
-unsigned fmtp_out_send(struct fmtp_out *o, struct fmtp_sender *core, size_t peers, uint64_t now_ns);
+unsigned fmtp_multicast_out_send(struct fmtp_multicast_out *o, struct fmtp_sender *core,
+                                 size_t peers, uint64_t now_ns);
 /* Nothing was to be sent for a while: idle time is no credit. */
-void fmtp_out_begin(struct fmtp_out *o, uint64_t now_ns);
+void fmtp_multicast_out_begin(struct fmtp_multicast_out *o, uint64_t now_ns);
 /* When the next datagram can go: 0: when the socket has room (EPOLLOUT), else a time. */
-uint64_t fmtp_out_waits_until(const struct fmtp_out *o, uint64_t now_ns);
+uint64_t fmtp_multicast_out_waits_until(const struct fmtp_multicast_out *o, uint64_t now_ns);
 
 #endif

@@ -8,11 +8,11 @@
 
 #include <cmocka.h>
 
-#include "ldmd/greeter.h"
+#include "ldmd/admission.h"
 
-/* FEEDME of reference 3.4, without its argument: mark, xid 0, CALL, RPC 2, 300029, 6, 4,
+/* FEEDME as [LDM-6.15.0] sends it, without its argument: mark, xid 0, CALL, RPC 2, 300029, 6, 4,
  * AUTH_NONE. */
-static const uint8_t feedme[GREETER_HEAD_BYTES] = {
+static const uint8_t feedme[ADMISSION_HEAD_BYTES] = {
     0x80, 0, 0, 0x4c, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 4, 0x93, 0xfd, 0, 0, 0, 6, 0, 0, 0, 4};
 
 static int heard;
@@ -31,12 +31,12 @@ static struct in_addr address(uint32_t last)
     return (struct in_addr){htonl(0x0a000000u + last)};
 }
 
-static int guest(struct greeter *g, uint32_t last, uint64_t now)
+static int connects(struct admission *a, uint32_t last, uint64_t now)
 {
     int pair[2];
 
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-    greeter_take(g, pair[0], address(last), now);
+    admission_take(a, pair[0], address(last), now);
     return pair[1];
 }
 
@@ -66,12 +66,12 @@ static void headers(void **state)
     };
 
     (void)state;
-    assert_true(greeter_plausible(feedme));
-    uint8_t h[GREETER_HEAD_BYTES];
+    assert_true(admission_plausible(feedme));
+    uint8_t h[ADMISSION_HEAD_BYTES];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         memcpy(h, feedme, sizeof h);
         h[cases[i].at] = (uint8_t)cases[i].value;
-        if (greeter_plausible(h) != cases[i].ok)
+        if (admission_plausible(h) != cases[i].ok)
             fail_msg("case %zu", i);
     }
 }
@@ -81,22 +81,22 @@ static void limits(void **state)
     (void)state;
     struct loop loop;
     assert_int_equal(loop_open(&loop), 0);
-    struct greeter *g =
-        greeter_new(&loop, (struct greeter_limits){.total = 4, .per_address = 2}, speaks, NULL);
-    assert_non_null(g);
+    struct admission *a =
+        admission_new(&loop, (struct admission_limits){.total = 4, .per_address = 2}, speaks, NULL);
+    assert_non_null(a);
     int fd[6];
-    fd[0] = guest(g, 1, NS_PER_S);
-    fd[1] = guest(g, 2, 2 * NS_PER_S);
-    fd[2] = guest(g, 2, 2 * NS_PER_S);
-    fd[3] = guest(g, 2, 2 * NS_PER_S); /* the third of 10.0.0.2 displaces its first */
+    fd[0] = connects(a, 1, NS_PER_S);
+    fd[1] = connects(a, 2, 2 * NS_PER_S);
+    fd[2] = connects(a, 2, 2 * NS_PER_S);
+    fd[3] = connects(a, 2, 2 * NS_PER_S); /* the third of 10.0.0.2 displaces its first */
     assert_true(cut_off(fd[1]));
     assert_false(cut_off(fd[0]));
-    fd[4] = guest(g, 3, 3 * NS_PER_S);
-    fd[5] = guest(g, 4, 3 * NS_PER_S); /* the fifth of all displaces the oldest */
+    fd[4] = connects(a, 3, 3 * NS_PER_S);
+    fd[5] = connects(a, 4, 3 * NS_PER_S); /* the fifth of all displaces the oldest */
     assert_true(cut_off(fd[0]));
     assert_false(cut_off(fd[2]));
-    assert_int_equal(greeter_tend(g, 11 * NS_PER_S), 12 * NS_PER_S);
-    assert_int_equal(greeter_tend(g, 12 * NS_PER_S), 13 * NS_PER_S);
+    assert_int_equal(admission_tend(a, 11 * NS_PER_S), 12 * NS_PER_S);
+    assert_int_equal(admission_tend(a, 12 * NS_PER_S), 13 * NS_PER_S);
     assert_true(cut_off(fd[2]) && cut_off(fd[3]) && !cut_off(fd[4]));
 
     assert_int_equal(write(fd[4], feedme, 20), 20);
@@ -106,18 +106,18 @@ static void limits(void **state)
     loop_once(&loop, 0);
     assert_int_equal(heard, 1);
     assert_int_equal(heard_from.s_addr, address(3).s_addr);
-    assert_int_equal(write(fd[5], "GET / HTTP/1.0\r\nHost: a.b.c.d.e.f.g.h\r\n\r\n..", 44), 44);
+    assert_int_equal(write(fd[5], "GET / HTTP/1.0\r\nHost: a.b.c.d.e.f.a.h\r\n\r\n..", 44), 44);
     loop_once(&loop, 0);
     assert_int_equal(heard, 1);
-    struct greeter_stats s;
-    greeter_get_stats(g, &s);
+    struct admission_stats s;
+    admission_get_stats(a, &s);
     assert_int_equal(s.accepted, 6);
     assert_int_equal(s.plausible, 1);
     assert_int_equal(s.garbage, 1);
     assert_int_equal(s.silent, 2);
     assert_int_equal(s.displaced, 2);
-    assert_false(greeter_displace(g));
-    greeter_free(g);
+    assert_false(admission_displace(a));
+    admission_free(a);
     loop_close(&loop);
     for (int i = 0; i < 6; i++)
         close(fd[i]);

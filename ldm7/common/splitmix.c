@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "noise.h"
+#include "splitmix.h"
 
 #include <endian.h>
 #include <string.h>
@@ -13,12 +13,12 @@ static uint64_t mix64(uint64_t z)
     return z ^ z >> 31;
 }
 
-uint64_t noise_key(uint64_t seed, uint64_t index)
+uint64_t splitmix_key(uint64_t seed, uint64_t index)
 {
     return mix64(mix64(seed + gamma64) + (index + 1) * gamma64);
 }
 
-void noise_fill(uint64_t key, uint64_t offset, void *out, size_t bytes)
+void splitmix_fill(uint64_t key, uint64_t offset, void *out, size_t bytes)
 {
     uint8_t *to = out;
     uint64_t state = key + offset / 8 * gamma64;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "adapt.h"
+#include "rate_control.h"
 
 #define LOOK_NS UINT64_C(10000000)
 #define HOLD_NS \
@@ -11,13 +11,13 @@
 #define CALM 0.06
 #define KEEP 0.8 /* of what was seen, from look to look */
 
-void fmtp_adapt_init(struct fmtp_adapt *a)
+void fmtp_rate_control_init(struct fmtp_rate_control *a)
 {
-    *a = (struct fmtp_adapt){.rate_bps = FIRST_BPS};
+    *a = (struct fmtp_rate_control){.rate_bps = FIRST_BPS};
 }
 
-void fmtp_adapt_look(struct fmtp_adapt *a, uint64_t sent, uint64_t asked, bool held,
-                     uint64_t now_ns)
+void fmtp_rate_control_look(struct fmtp_rate_control *a, uint64_t sent, uint64_t asked, bool held,
+                            uint64_t now_ns)
 {
     a->next_ns = now_ns + LOOK_NS;
     a->lately_sent = a->lately_sent * KEEP + (double)(sent - a->sent);

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "adapt.h"
+#include "rate_control.h"
 
 #define MS UINT64_C(1000000)
 
@@ -26,7 +26,7 @@ struct outcome {
 
 /* Milliseconds `from` to `to` of a run; what is lost is asked for when the buffer has been worked
  * off. */
-static struct outcome run(struct fmtp_adapt *a, struct path p, unsigned from, unsigned to)
+static struct outcome run(struct fmtp_rate_control *a, struct path p, unsigned from, unsigned to)
 {
     static double reports[20000];
     static double sent, asked;
@@ -40,8 +40,8 @@ static struct outcome run(struct fmtp_adapt *a, struct path p, unsigned from, un
     for (unsigned t = from; t < to; t++) {
         unsigned due = t + 1 + (unsigned)(queue / takes);
         asked += reports[t];
-        if (fmtp_adapt_due(a, t * MS))
-            fmtp_adapt_look(a, (uint64_t)sent, (uint64_t)asked, true, t * MS);
+        if (fmtp_rate_control_due(a, t * MS))
+            fmtp_rate_control_look(a, (uint64_t)sent, (uint64_t)asked, true, t * MS);
         double n = (double)a->rate_bps / 1000 / BITS;
         double arrives = n * (1 - p.loses);
         double kept = arrives < buffer - queue + takes ? arrives : buffer - queue + takes;
@@ -64,8 +64,8 @@ static void test_finds_the_receivers_rate(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof takes / sizeof *takes; i++) {
         struct path p = {.takes_bps = takes[i], .buffer_bits = takes[i] * 0.05};
-        struct fmtp_adapt a;
-        fmtp_adapt_init(&a);
+        struct fmtp_rate_control a;
+        fmtp_rate_control_init(&a);
         run(&a, p, 0, 4000);
         struct outcome o = run(&a, p, 4000, 14000);
         /* At least 80 % of what the receiver can take, at most 10 % for nothing. */
@@ -82,8 +82,8 @@ static void test_loss_of_the_path(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof loses / sizeof *loses; i++) {
         struct path p = {.takes_bps = 1e9, .buffer_bits = 5e7, .loses = loses[i]};
-        struct fmtp_adapt a;
-        fmtp_adapt_init(&a);
+        struct fmtp_rate_control a;
+        fmtp_rate_control_init(&a);
         run(&a, p, 0, 4000);
         struct outcome o = run(&a, p, 4000, 14000);
         assert_true(o.received * BITS > 0.8e10);
@@ -95,17 +95,17 @@ static void test_bounds(void **state)
     uint64_t sent = 0, asked = 0;
 
     (void)state;
-    struct fmtp_adapt a;
-    fmtp_adapt_init(&a);
+    struct fmtp_rate_control a;
+    fmtp_rate_control_init(&a);
     uint64_t first = a.rate_bps;
     for (unsigned t = 0; t < 1000; t += 10)
-        fmtp_adapt_look(&a, sent += 100, asked, false, t * MS);
+        fmtp_rate_control_look(&a, sent += 100, asked, false, t * MS);
     assert_int_equal(a.rate_bps, first); /* not made use of */
     for (unsigned t = 1000; t < 10000; t += 10)
-        fmtp_adapt_look(&a, sent += 100, asked, true, t * MS);
+        fmtp_rate_control_look(&a, sent += 100, asked, true, t * MS);
     assert_int_equal(a.rate_bps, 100000000000);
     for (unsigned t = 10000; t < 60000; t += 10)
-        fmtp_adapt_look(&a, sent += 100, asked += 100, true, t * MS);
+        fmtp_rate_control_look(&a, sent += 100, asked += 100, true, t * MS);
     assert_int_equal(a.rate_bps, 100000000);
 }
 

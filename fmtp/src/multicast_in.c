@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "in.h"
+#include "multicast_in.h"
 
 #include <errno.h>
 #include <linux/sock_diag.h>
@@ -37,7 +37,7 @@ struct landing {
     size_t slot_bytes; /* of all its slots together */
 };
 
-struct fmtp_in {
+struct fmtp_multicast_in {
     int fd;
     struct fmtp_mac *mac;
     unsigned per_message; /* datagrams that a message had last */
@@ -61,9 +61,10 @@ struct fmtp_in {
     uint8_t tails[MESSAGES][TAIL_BYTES];
 };
 
-struct fmtp_in *fmtp_in_open(const struct fmtp_client_config *cfg, struct fmtp_error *err)
+struct fmtp_multicast_in *fmtp_multicast_in_open(const struct fmtp_client_config *cfg,
+                                                 struct fmtp_error *err)
 {
-    struct fmtp_in *in = calloc(1, sizeof *in);
+    struct fmtp_multicast_in *in = calloc(1, sizeof *in);
 
     if (!in) {
         fmtp_fail(err, "out of memory");
@@ -73,7 +74,7 @@ struct fmtp_in *fmtp_in_open(const struct fmtp_client_config *cfg, struct fmtp_e
     in->fd = fmtp_open_multicast_in(&cfg->group, &cfg->interface,
                                     cfg->layout == FMTP_LAYOUT_2021 ? &cfg->server : NULL, err);
     if (in->fd < 0) {
-        fmtp_in_close(in);
+        fmtp_multicast_in_close(in);
         return NULL;
     }
     in->rcvbuf_granted = fmtp_set_rcvbuf(in->fd, cfg->rcvbuf_bytes);
@@ -81,7 +82,7 @@ struct fmtp_in *fmtp_in_open(const struct fmtp_client_config *cfg, struct fmtp_e
     return in;
 }
 
-void fmtp_in_close(struct fmtp_in *in)
+void fmtp_multicast_in_close(struct fmtp_multicast_in *in)
 {
     if (!in)
         return;
@@ -90,29 +91,29 @@ void fmtp_in_close(struct fmtp_in *in)
     free(in);
 }
 
-int fmtp_in_fd(const struct fmtp_in *in)
+int fmtp_multicast_in_fd(const struct fmtp_multicast_in *in)
 {
     return in->fd;
 }
 
-void fmtp_in_set_mac(struct fmtp_in *in, struct fmtp_mac *mac)
+void fmtp_multicast_in_set_mac(struct fmtp_multicast_in *in, struct fmtp_mac *mac)
 {
     in->mac = mac;
 }
 
-bool fmtp_in_was_full(const struct fmtp_in *in)
+bool fmtp_multicast_in_was_full(const struct fmtp_multicast_in *in)
 {
     return in->count == in->asked;
 }
 
-static size_t mac_len(const struct fmtp_in *in)
+static size_t mac_len(const struct fmtp_multicast_in *in)
 {
     return in->mac ? fmtp_mac_len(in->mac) : 0;
 }
 
 /* ------------------------------------------------------------------ reading */
 
-static struct iovec *lay_slot(struct fmtp_in *in, struct iovec *part, unsigned slot)
+static struct iovec *lay_slot(struct fmtp_multicast_in *in, struct iovec *part, unsigned slot)
 {
     *part++ = (struct iovec){in->heads[slot], FMTP_HEADER_LEN};
     *part++ = in->places[slot];
@@ -122,7 +123,7 @@ static struct iovec *lay_slot(struct fmtp_in *in, struct iovec *part, unsigned s
 }
 
 /* Lays out the buffers of a batch over the predicted places. */
-static void lay_out(struct fmtp_in *in, const struct fmtp_receiver *core)
+static void lay_out(struct fmtp_multicast_in *in, const struct fmtp_receiver *core)
 {
     unsigned per = in->per_message < SLOTS_PER_MESSAGE ? in->per_message : SLOTS_PER_MESSAGE;
     unsigned slot = 0;
@@ -151,7 +152,7 @@ static void lay_out(struct fmtp_in *in, const struct fmtp_receiver *core)
     }
 }
 
-unsigned fmtp_in_read(struct fmtp_in *in, const struct fmtp_receiver *core)
+unsigned fmtp_multicast_in_read(struct fmtp_multicast_in *in, const struct fmtp_receiver *core)
 {
     lay_out(in, core);
     int n = recvmmsg(in->fd, in->msgs, in->asked, MSG_DONTWAIT, NULL);
@@ -175,7 +176,7 @@ static size_t segment_len(struct msghdr *h, size_t len)
 }
 
 /* Did a datagram of seg bytes that begins with this slot land where it belongs? */
-static bool landed(const struct fmtp_in *in, unsigned slot, size_t seg)
+static bool landed(const struct fmtp_multicast_in *in, unsigned slot, size_t seg)
 {
     const struct iovec *place = &in->places[slot];
 
@@ -189,8 +190,8 @@ static bool landed(const struct fmtp_in *in, unsigned slot, size_t seg)
                                                      (uint8_t *)in->places[0].iov_base);
 }
 
-static void add_segment(struct fmtp_in *in, const uint8_t *head, const uint8_t *payload, size_t len,
-                        const uint8_t *mac)
+static void add_segment(struct fmtp_multicast_in *in, const uint8_t *head, const uint8_t *payload,
+                        size_t len, const uint8_t *mac)
 {
     if (in->nsegments == SEGMENTS)
         return;
@@ -201,7 +202,7 @@ static void add_segment(struct fmtp_in *in, const uint8_t *head, const uint8_t *
 }
 
 /* A datagram in one piece. */
-static void add_whole(struct fmtp_in *in, const uint8_t *bytes, size_t len)
+static void add_whole(struct fmtp_multicast_in *in, const uint8_t *bytes, size_t len)
 {
     const uint8_t *mac = len < mac_len(in) ? bytes : bytes + len - mac_len(in);
 
@@ -227,7 +228,7 @@ static size_t copy_out(const struct msghdr *h, size_t from, size_t len, uint8_t 
 }
 
 /* Takes one message apart; what landed in wrong places goes to *room. */
-static void take_apart(struct fmtp_in *in, unsigned i, uint8_t **room)
+static void take_apart(struct fmtp_multicast_in *in, unsigned i, uint8_t **room)
 {
     const struct landing *l = &in->landings[i];
     struct msghdr *h = &in->msgs[i].msg_hdr;
@@ -258,7 +259,7 @@ static void take_apart(struct fmtp_in *in, unsigned i, uint8_t **room)
 }
 
 /* Room for everything that may have landed in a wrong place. */
-static bool make_room(struct fmtp_in *in)
+static bool make_room(struct fmtp_multicast_in *in)
 {
     size_t need = 0;
 
@@ -279,7 +280,7 @@ static bool make_room(struct fmtp_in *in)
     return true;
 }
 
-static bool authentic(struct fmtp_in *in, const struct segment *s)
+static bool authentic(struct fmtp_multicast_in *in, const struct segment *s)
 {
     struct iovec parts[2] = {{(void *)s->head, FMTP_HEADER_LEN},
                              {(void *)s->payload, s->payload_len}};
@@ -290,7 +291,8 @@ static bool authentic(struct fmtp_in *in, const struct segment *s)
     return false;
 }
 
-void fmtp_in_deliver(struct fmtp_in *in, struct fmtp_receiver *core, uint64_t now_ns)
+void fmtp_multicast_in_deliver(struct fmtp_multicast_in *in, struct fmtp_receiver *core,
+                               uint64_t now_ns)
 {
     in->nsegments = 0;
     if (!make_room(in))
@@ -308,7 +310,7 @@ void fmtp_in_deliver(struct fmtp_in *in, struct fmtp_receiver *core, uint64_t no
     }
 }
 
-void fmtp_in_get_stats(const struct fmtp_in *in, struct fmtp_client_stats *out)
+void fmtp_multicast_in_get_stats(const struct fmtp_multicast_in *in, struct fmtp_client_stats *out)
 {
     uint32_t info[SK_MEMINFO_VARS] = {0};
     socklen_t len = sizeof info;

@@ -5,13 +5,13 @@
  * sender is too fast for a queue or for them. Sans I/O: what was sent and asked for goes in, a rate
  * comes out.
  */
-#ifndef FMTP_ADAPT_H
-#define FMTP_ADAPT_H
+#ifndef FMTP_RATE_CONTROL_H
+#define FMTP_RATE_CONTROL_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-struct fmtp_adapt {
+struct fmtp_rate_control {
     uint64_t rate_bps;
     uint64_t next_ns, hold_ns; /* next look; no second cut before, unless all is calm: reports
                                   of losses before the cut come in */
@@ -20,15 +20,15 @@ struct fmtp_adapt {
     bool steady;                      /* the first overrun was seen: no more fast growth */
 };
 
-void fmtp_adapt_init(struct fmtp_adapt *a);
+void fmtp_rate_control_init(struct fmtp_rate_control *a);
 /* Is it time to look? */
-static inline bool fmtp_adapt_due(const struct fmtp_adapt *a, uint64_t now_ns)
+static inline bool fmtp_rate_control_due(const struct fmtp_rate_control *a, uint64_t now_ns)
 {
     return now_ns >= a->next_ns;
 }
 /* sent: datagrams so far; asked: symbols that the receivers asked for so far, per receiver; held:
  * the pace is made use of. Sets rate_bps. */
-void fmtp_adapt_look(struct fmtp_adapt *a, uint64_t sent, uint64_t asked, bool held,
-                     uint64_t now_ns);
+void fmtp_rate_control_look(struct fmtp_rate_control *a, uint64_t sent, uint64_t asked, bool held,
+                            uint64_t now_ns);
 
 #endif

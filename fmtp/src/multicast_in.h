@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The multicast input of a client: reads datagrams in batches, runs that the kernel has kept
+ * together (GRO) as one message, and lets the payloads land in the places that the receiver core
+ * predicts, so that they are copied once. What does not land where it belongs is gathered first and
+ * copied by the core.
+ */
+#ifndef FMTP_MULTICAST_IN_H
+#define FMTP_MULTICAST_IN_H
+
+#include "mac.h"
+#include "net.h"
+#include "receiver.h"
+
+struct fmtp_multicast_in;
+
+/* Opens the socket and joins. -1 (NULL) with *err. */
+struct fmtp_multicast_in *fmtp_multicast_in_open(const struct fmtp_client_config *cfg,
+                                                 struct fmtp_error *err);
+void fmtp_multicast_in_close(struct fmtp_multicast_in *in);
+int fmtp_multicast_in_fd(const struct fmtp_multicast_in *in);
+/* MACs are checked from now on; NULL: none. The caller keeps mac. */
+void fmtp_multicast_in_set_mac(struct fmtp_multicast_in *in, struct fmtp_mac *mac);
+/* Reads a batch; returns the number of messages, 0: there are none now. */
+unsigned fmtp_multicast_in_read(struct fmtp_multicast_in *in, const struct fmtp_receiver *core);
+/* Could there be more than the batch had? */
+bool fmtp_multicast_in_was_full(const struct fmtp_multicast_in *in);
+/* Gives what was read to the core. */
+void fmtp_multicast_in_deliver(struct fmtp_multicast_in *in, struct fmtp_receiver *core,
+                               uint64_t now_ns);
+/* Fills the fields about the socket and its datagrams. */
+void fmtp_multicast_in_get_stats(const struct fmtp_multicast_in *in, struct fmtp_client_stats *out);
+
+#endif
