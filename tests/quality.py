@@ -47,7 +47,7 @@ class Share:
 LOOPS = "client|server|net|multicast_in|multicast_out|connections|sockets|address"
 LDM_CORES = (
     "conf\\w*|match|xdr|ldmrpc|ldmtypes|pim|session|intake|resume|autoshift|progress"
-    "|pathrest|pathservice"
+    "|pathrest|pathservice\\w*"
 )
 CORES = (
     Share("FMTP cores", rf"fmtp/src/(?!({LOOPS})\.c)[^/]+\.c", 90),

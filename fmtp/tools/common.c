@@ -147,6 +147,20 @@ enum fmtp_layout parse_layout(const char *text)
     return FMTP_LAYOUT_2021;
 }
 
+void take_common_option(struct common_options *o, int option, const char *usage)
+{
+    switch (option) {
+    case OPTION_LAYOUT: o->layout = parse_layout(optarg); break;
+    case OPTION_MAC: o->mac_level = (unsigned)parse_number("--mac", optarg, 0, 2); break;
+    case OPTION_PDU: o->pdu_bytes = (unsigned)parse_number("--pdu", optarg, 256, 65504); break;
+    case OPTION_REPAIR: o->unicast_repair = parse_repair(optarg); break;
+    case OPTION_CONGESTION_CONTROL: o->congestion_control = optarg; break;
+    case OPTION_HELP: fputs(usage, stdout); exit(EXIT_SUCCESS);
+    case OPTION_VERSION: printf("%s (Downpour) " FMTP_VERSION "\n", program); exit(EXIT_SUCCESS);
+    default: die_usage("unknown or incomplete option");
+    }
+}
+
 uint32_t read_state(const char *path)
 {
     FILE *f = fopen(path, "re");

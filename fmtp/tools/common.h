@@ -6,6 +6,8 @@
 #ifndef FMTP_TOOLS_COMMON_H
 #define FMTP_TOOLS_COMMON_H
 
+#include <getopt.h>
+
 #include "fmtp.h"
 
 #define FMTP_VERSION "0.1.0"
@@ -35,6 +37,38 @@ uint64_t parse_rate(const char *option, const char *text);
 bool parse_repair(const char *text);
 double parse_factor(const char *option, const char *text);
 enum fmtp_layout parse_layout(const char *text);
+
+/* Options that both programs have. A program's own begin at OPTION_OWN. */
+struct common_options {
+    enum fmtp_layout layout;
+    unsigned mac_level, pdu_bytes; /* 0: the default */
+    bool unicast_repair;
+    const char *congestion_control; /* NULL: the system's */
+};
+enum {
+    OPTION_LAYOUT = 1,
+    OPTION_MAC,
+    OPTION_PDU,
+    OPTION_REPAIR,
+    OPTION_CONGESTION_CONTROL,
+    OPTION_HELP,
+    OPTION_VERSION,
+    OPTION_OWN
+};
+/* clang-format off */
+#define COMMON_OPTIONS                                                                             \
+    {"layout", required_argument, NULL, OPTION_LAYOUT}, {"mac", required_argument, NULL, OPTION_MAC}, \
+    {"pdu", required_argument, NULL, OPTION_PDU}, {"repair", required_argument, NULL, OPTION_REPAIR}, \
+    {"congestion-control", required_argument, NULL, OPTION_CONGESTION_CONTROL},                    \
+    {"help", no_argument, NULL, OPTION_HELP}, {"version", no_argument, NULL, OPTION_VERSION}
+/* clang-format on */
+#define COMMON_OPTIONS_DEFAULT     \
+    {                              \
+        .layout = FMTP_LAYOUT_2021 \
+    }
+/* Takes one of COMMON_OPTIONS with its value in optarg. --help and --version end the program with
+ * 0, an option that is not among them with 2. */
+void take_common_option(struct common_options *o, int option, const char *usage);
 
 /* The product index that comes next, kept in a file of one line "next_index N"; 0 if there is none.
  * Exit with 2 if it is something else, with 1 if it cannot be written. */

@@ -46,6 +46,8 @@ struct run {
     bool sha256;
     struct feed feeds[FEEDS_MAX];
     int nservers, ngroups, ninterfaces; /* as the options named them, in order */
+    unsigned nfeeds;
+    uint64_t count; /* end after so many files; 0: when every sender has closed */
     uint64_t received, missed, failed, bytes;
 };
 
@@ -316,140 +318,158 @@ static int service(struct run *run, unsigned nfeeds)
     return left;
 }
 
-enum {
-    SERVER = 1,
-    GROUP,
-    IFACE,
-    LAYOUT,
-    MAC,
-    PDU,
-    REPAIR,
-    FRCV,
-    RATE,
-    RCVBUF,
-    RECONNECT,
-    CONGESTION,
-    COUNT,
-    SHA256,
-    HELP,
-    VERSION
+enum { SERVER = OPTION_OWN, GROUP, IFACE, FRCV, RATE, RCVBUF, RECONNECT, COUNT, SHA256 };
+static const struct option options[] = {
+    {"server", required_argument, NULL, SERVER},
+    {"group", required_argument, NULL, GROUP},
+    {"interface", required_argument, NULL, IFACE},
+    {"frcv", required_argument, NULL, FRCV},
+    {"rate", required_argument, NULL, RATE},
+    {"rcvbuf", required_argument, NULL, RCVBUF},
+    {"reconnect", required_argument, NULL, RECONNECT},
+    {"count", required_argument, NULL, COUNT},
+    {"sha256", no_argument, NULL, SHA256},
+    COMMON_OPTIONS,
+    {0},
 };
 
-int main(int argc, char **argv)
-{
-    static const struct option options[] = {
-        {"server", required_argument, NULL, SERVER},
-        {"group", required_argument, NULL, GROUP},
-        {"interface", required_argument, NULL, IFACE},
-        {"layout", required_argument, NULL, LAYOUT},
-        {"mac", required_argument, NULL, MAC},
-        {"pdu", required_argument, NULL, PDU},
-        {"repair", required_argument, NULL, REPAIR},
-        {"frcv", required_argument, NULL, FRCV},
-        {"rate", required_argument, NULL, RATE},
-        {"rcvbuf", required_argument, NULL, RCVBUF},
-        {"reconnect", required_argument, NULL, RECONNECT},
-        {"congestion-control", required_argument, NULL, CONGESTION},
-        {"count", required_argument, NULL, COUNT},
-        {"sha256", no_argument, NULL, SHA256},
-        {"help", no_argument, NULL, HELP},
-        {"version", no_argument, NULL, VERSION},
-        {0}};
-    struct fmtp_client_config cfg = {.layout = FMTP_LAYOUT_2021,
-                                     .f_rcv = 20,
-                                     .r_mc_bps = 20000000,
-                                     .rcvbuf_bytes = 4000000,
-                                     .begun = begun,
-                                     .ended = ended,
-                                     .missed = missed};
-    struct run run = {0};
-    uint64_t count = 0;
-    double shown_s = 0;
+struct arguments {
+    struct common_options common;
+    struct fmtp_client_config cfg;
+};
 
-    program = "fmtp-recv";
-    int c;
-    while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        switch (c) {
-        case SERVER:
-            next_feed(&run, &run.nservers, "--server")->server = parse_endpoint("--server", optarg);
-            break;
-        case GROUP:
-            next_feed(&run, &run.ngroups, "--group")->group = parse_endpoint("--group", optarg);
-            break;
-        case IFACE:
-            next_feed(&run, &run.ninterfaces, "--interface")->interface =
-                parse_ip("--interface", optarg);
-            break;
-        case LAYOUT: cfg.layout = parse_layout(optarg); break;
-        case MAC: cfg.mac_level = (unsigned)parse_number("--mac", optarg, 0, 2); break;
-        case PDU: cfg.pdu_bytes = (unsigned)parse_number("--pdu", optarg, 256, 65504); break;
-        case REPAIR: cfg.unicast_repair = parse_repair(optarg); break;
-        case FRCV: cfg.f_rcv = parse_factor("--frcv", optarg); break;
-        case RATE: cfg.r_mc_bps = parse_rate("--rate", optarg); break;
-        case RCVBUF: cfg.rcvbuf_bytes = parse_number("--rcvbuf", optarg, 1, 1000000000); break;
-        case RECONNECT:
-            cfg.reconnect_ns = parse_number("--reconnect", optarg, 0, 1000000) * 1000000000;
-            break;
-        case CONGESTION: cfg.congestion_control = optarg; break;
-        case COUNT: count = parse_number("--count", optarg, 1, UINT64_MAX); break;
-        case SHA256: run.sha256 = true; break;
-        case HELP: fputs(usage, stdout); return 0;
-        case VERSION: puts("fmtp-recv (Downpour) " FMTP_VERSION); return 0;
-        default: die_usage("unknown or incomplete option");
-        }
+static void take_option(struct run *run, struct arguments *a, int option)
+{
+    struct fmtp_client_config *cfg = &a->cfg;
+
+    switch (option) {
+    case SERVER:
+        next_feed(run, &run->nservers, "--server")->server = parse_endpoint("--server", optarg);
+        break;
+    case GROUP:
+        next_feed(run, &run->ngroups, "--group")->group = parse_endpoint("--group", optarg);
+        break;
+    case IFACE:
+        next_feed(run, &run->ninterfaces, "--interface")->interface =
+            parse_ip("--interface", optarg);
+        break;
+    case FRCV: cfg->f_rcv = parse_factor("--frcv", optarg); break;
+    case RATE: cfg->r_mc_bps = parse_rate("--rate", optarg); break;
+    case RCVBUF: cfg->rcvbuf_bytes = parse_number("--rcvbuf", optarg, 1, 1000000000); break;
+    case RECONNECT:
+        cfg->reconnect_ns = parse_number("--reconnect", optarg, 0, 1000000) * 1000000000;
+        break;
+    case COUNT: run->count = parse_number("--count", optarg, 1, UINT64_MAX); break;
+    case SHA256: run->sha256 = true; break;
+    default: take_common_option(&a->common, option, usage);
     }
-    if (!cfg.r_mc_bps)
-        cfg.r_mc_bps = FMTP_UNLIMITED_BPS;
-    unsigned nfeeds = settle_feeds(&run, &cfg);
+}
+
+static void take_arguments(struct run *run, int argc, char **argv)
+{
+    struct arguments a = {.common = COMMON_OPTIONS_DEFAULT,
+                          .cfg = {.f_rcv = 20,
+                                  .r_mc_bps = 20000000,
+                                  .rcvbuf_bytes = 4000000,
+                                  .begun = begun,
+                                  .ended = ended,
+                                  .missed = missed}};
+
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
+        take_option(run, &a, c);
+    a.cfg.layout = a.common.layout;
+    a.cfg.mac_level = a.common.mac_level;
+    a.cfg.pdu_bytes = a.common.pdu_bytes;
+    a.cfg.unicast_repair = a.common.unicast_repair;
+    a.cfg.congestion_control = a.common.congestion_control;
+    if (!a.cfg.r_mc_bps)
+        a.cfg.r_mc_bps = FMTP_UNLIMITED_BPS;
+    run->nfeeds = settle_feeds(run, &a.cfg);
     if (optind + 1 != argc)
         die_usage("one DIR is needed");
-    run.dir = open(argv[optind], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (run.dir < 0)
+    run->dir = open(argv[optind], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (run->dir < 0)
         die_usage("directory '%s': %s", argv[optind], strerror(errno));
-    for (unsigned i = 0; i < nfeeds; i++) {
-        run.feeds[i].client = fmtp_client_open(&run.feeds[i].cfg, &run.feeds[i].err);
-        if (!run.feeds[i].client)
-            die("%s", run.feeds[i].err.text);
+}
+
+static void open_feeds(struct run *run)
+{
+    for (unsigned i = 0; i < run->nfeeds; i++) {
+        struct feed *f = &run->feeds[i];
+        f->client = fmtp_client_open(&f->cfg, &f->err);
+        if (!f->client)
+            die("%s", f->err.text);
     }
-    catch_signals();
-    while (!stop_requested && !(count && run.received + run.missed + run.failed >= count)) {
-        if (!service(&run, nfeeds))
-            break;
-        for (unsigned i = 0; i < nfeeds; i++)
-            for (struct file *f = run.feeds[i].files; f; f = f->next)
+}
+
+/* Until all is here, no sender is left, or a signal comes. */
+static void receive_all(struct run *run)
+{
+    double shown_s = 0;
+
+    while (!stop_requested &&
+           !(run->count && run->received + run->missed + run->failed >= run->count)) {
+        if (!service(run, run->nfeeds))
+            return;
+        for (unsigned i = 0; i < run->nfeeds; i++)
+            for (struct file *f = run->feeds[i].files; f; f = f->next)
                 if (f->fd >= 0)
-                    reserve(&run, f);
+                    reserve(run, f);
         if (now_s() - shown_s < 0.2)
             continue;
         shown_s = now_s();
-        show_progress(&run, nfeeds);
+        show_progress(run, run->nfeeds);
     }
-    struct fmtp_client_stats st = total(&run, nfeeds);
-    for (unsigned i = 0; i < nfeeds; i++)
-        fmtp_client_close(run.feeds[i].client);
-    progress("%s", "");
-    bool ok = run.missed == 0 && run.failed == 0 && (!count || run.received >= count);
-    for (unsigned i = 0; i < nfeeds; i++) {
-        const struct feed *f = &run.feeds[i];
-        if (f->lost && (!ok || !run.received))
+}
+
+/* Was everything received? Says which senders were lost before that. */
+static bool is_complete(const struct run *run)
+{
+    bool ok = run->missed == 0 && run->failed == 0 && (!run->count || run->received >= run->count);
+
+    for (unsigned i = 0; i < run->nfeeds; i++) {
+        const struct feed *f = &run->feeds[i];
+        if (f->lost && (!ok || !run->received))
             fprintf(stderr, "fmtp-recv: %s\n", f->err.text);
         ok = ok && f->was_connected;
     }
+    return ok;
+}
+
+static void print_summary(const struct run *run, const struct fmtp_client_stats *s, bool ok)
+{
     printf(
         "products=%llu bytes=%llu missed=%llu failed=%llu datagrams=%llu blocks=%llu in_place=%llu "
         "duplicate_blocks=%llu retx_requests=%llu retx_blocks=%llu repair_requests=%llu "
         "parity_symbols=%llu repaired_blocks=%llu decoded_blocks=%llu bad_messages=%llu "
         "mac_failures=%llu connections=%llu socket_drops=%llu rcvbuf_granted_bytes=%zu "
         "result=%s\n",
-        (unsigned long long)run.received, (unsigned long long)run.bytes,
-        (unsigned long long)run.missed, (unsigned long long)run.failed,
-        (unsigned long long)st.datagrams, (unsigned long long)st.blocks,
-        (unsigned long long)st.in_place, (unsigned long long)st.duplicate_blocks,
-        (unsigned long long)st.retx_requests, (unsigned long long)st.retx_blocks,
-        (unsigned long long)st.repair_requests, (unsigned long long)st.parity_symbols,
-        (unsigned long long)st.repaired_blocks, (unsigned long long)st.decoded_blocks,
-        (unsigned long long)st.bad_messages, (unsigned long long)st.mac_failures,
-        (unsigned long long)st.connections, (unsigned long long)st.socket_drops,
-        st.rcvbuf_granted_bytes, ok ? "complete" : "incomplete");
+        (unsigned long long)run->received, (unsigned long long)run->bytes,
+        (unsigned long long)run->missed, (unsigned long long)run->failed,
+        (unsigned long long)s->datagrams, (unsigned long long)s->blocks,
+        (unsigned long long)s->in_place, (unsigned long long)s->duplicate_blocks,
+        (unsigned long long)s->retx_requests, (unsigned long long)s->retx_blocks,
+        (unsigned long long)s->repair_requests, (unsigned long long)s->parity_symbols,
+        (unsigned long long)s->repaired_blocks, (unsigned long long)s->decoded_blocks,
+        (unsigned long long)s->bad_messages, (unsigned long long)s->mac_failures,
+        (unsigned long long)s->connections, (unsigned long long)s->socket_drops,
+        s->rcvbuf_granted_bytes, ok ? "complete" : "incomplete");
+}
+
+int main(int argc, char **argv)
+{
+    static struct run run;
+
+    program = "fmtp-recv";
+    take_arguments(&run, argc, argv);
+    open_feeds(&run);
+    catch_signals();
+    receive_all(&run);
+    struct fmtp_client_stats st = total(&run, run.nfeeds);
+    for (unsigned i = 0; i < run.nfeeds; i++)
+        fmtp_client_close(run.feeds[i].client);
+    progress("%s", "");
+    bool ok = is_complete(&run);
+    print_summary(&run, &st, ok);
     return ok ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -377,110 +377,155 @@ static void open_feeds(struct run *run)
 }
 
 enum {
-    GROUP = 1,
+    GROUP = OPTION_OWN,
     ADDRESS,
     PORT,
     RECEIVERS,
-    LAYOUT,
-    MAC,
-    PDU,
-    REPAIR,
     RATE,
     REPAIR_RATE,
     FSND,
     TTL,
     NO_GSO,
-    CONGESTION,
     FIRST,
     STATE,
-    STDIN,
-    HELP,
-    VERSION
+    STDIN
 };
+static const struct option options[] = {
+    {"group", required_argument, NULL, GROUP},
+    {"address", required_argument, NULL, ADDRESS},
+    {"port", required_argument, NULL, PORT},
+    {"receivers", required_argument, NULL, RECEIVERS},
+    {"rate", required_argument, NULL, RATE},
+    {"repair-rate", required_argument, NULL, REPAIR_RATE},
+    {"fsnd", required_argument, NULL, FSND},
+    {"ttl", required_argument, NULL, TTL},
+    {"no-gso", no_argument, NULL, NO_GSO},
+    {"first-index", required_argument, NULL, FIRST},
+    {"state", required_argument, NULL, STATE},
+    {"stdin", no_argument, NULL, STDIN},
+    COMMON_OPTIONS,
+    {0},
+};
+
+struct arguments {
+    struct common_options common;
+    struct fmtp_server_config cfg;
+    size_t receivers; /* to wait for */
+    bool first_index;
+};
+
+static void take_option(struct run *run, struct arguments *a, int option)
+{
+    struct fmtp_server_config *cfg = &a->cfg;
+
+    switch (option) {
+    case GROUP:
+        next_feed(run, &run->ngroups, "--group")->cfg.group = parse_endpoint("--group", optarg);
+        break;
+    case ADDRESS:
+        next_feed(run, &run->naddresses, "--address")->cfg.address = parse_ip("--address", optarg);
+        break;
+    case PORT:
+        next_feed(run, &run->nports, "--port");
+        run->ports[run->nports - 1] = (uint16_t)parse_number("--port", optarg, 0, 65535);
+        break;
+    case RECEIVERS: a->receivers = parse_number("--receivers", optarg, 0, 100000); break;
+    case RATE:
+        cfg->adaptive_pace = strcmp(optarg, "auto") == 0;
+        cfg->pace_bps = cfg->adaptive_pace ? 0 : parse_rate("--rate", optarg);
+        break;
+    case REPAIR_RATE: cfg->r_uc_bps = parse_rate("--repair-rate", optarg); break;
+    case FSND: cfg->f_snd = parse_factor("--fsnd", optarg); break;
+    case TTL: cfg->ttl = (uint8_t)parse_number("--ttl", optarg, 1, 255); break;
+    case NO_GSO: cfg->no_gso = true; break;
+    case FIRST:
+        run->next_index = (uint32_t)parse_number("--first-index", optarg, 0, UINT32_MAX);
+        a->first_index = true;
+        break;
+    case STATE: run->state = optarg; break;
+    case STDIN: run->open = true; break;
+    default: take_common_option(&a->common, option, usage);
+    }
+}
+
+/* Fills the run's feeds and files; returns how many receivers to wait for. */
+static size_t take_arguments(struct run *run, int argc, char **argv)
+{
+    struct arguments a = {.common = COMMON_OPTIONS_DEFAULT,
+                          .cfg = {.f_snd = 5000,
+                                  .tau_snd_min_ns = 1000000000,
+                                  .pace_bps = 20000000,
+                                  .released = released},
+                          .receivers = 1};
+
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
+        take_option(run, &a, c);
+    if (run->state && a.first_index)
+        die_usage("--first-index and --state together; valid is one of them");
+    if (run->state)
+        run->next_index = read_state(run->state);
+    a.cfg.layout = a.common.layout;
+    a.cfg.mac_level = a.common.mac_level;
+    a.cfg.pdu_bytes = a.common.pdu_bytes;
+    a.cfg.unicast_repair = a.common.unicast_repair;
+    a.cfg.congestion_control = a.common.congestion_control;
+    a.cfg.r_mc_bps = a.cfg.pace_bps ? a.cfg.pace_bps : FMTP_UNLIMITED_BPS;
+    a.cfg.max_receivers = a.receivers > 256 ? a.receivers : 256;
+    settle_feeds(run, &a.cfg);
+    if (optind == argc && !run->open)
+        die_usage("no FILE given");
+    for (int i = optind; i < argc; i++)
+        add_file(run, argv[i]);
+    return a.receivers;
+}
+
+/* Closes the feeds and forgets the files; true if every receiver has everything. */
+static bool close_feeds(struct run *run)
+{
+    bool ok = true;
+    size_t begun = run->nfiles;
+
+    for (unsigned i = 0; i < run->nfeeds; i++) {
+        struct feed *f = &run->feeds[i];
+        fmtp_server_close(f->server);
+        ok = ok && f->released == run->nfiles && !f->not_done;
+    }
+    /* Files that some feed never took up; the others are gone with their last release. */
+    for (unsigned i = 0; i < run->nfeeds; i++)
+        begun = run->feeds[i].offered < begun ? run->feeds[i].offered : begun;
+    for (size_t i = begun; i < run->nfiles; i++) {
+        free(run->files[i]->path);
+        free(run->files[i]);
+    }
+    free(run->files);
+    return ok;
+}
+
+static void print_summary(const struct fmtp_server_stats *s, double seconds, bool ok)
+{
+    printf(
+        "products=%llu receivers=%zu extended=%zu seconds=%.3f datagrams=%llu datagram_bytes=%llu "
+        "blocks=%llu retx_requests=%llu retx_blocks=%llu retx_bytes=%llu rejects=%llu timeouts=%llu "
+        "acks=%llu unacknowledged=%llu repair_requests=%llu parity_sent=%llu repairs_sent=%llu "
+        "nudges=%llu bad_messages=%llu refused=%llu send_errors=%llu result=%s\n",
+        (unsigned long long)s->products, s->receivers, s->extended, seconds,
+        (unsigned long long)s->datagrams, (unsigned long long)s->datagram_bytes,
+        (unsigned long long)s->blocks, (unsigned long long)s->retx_requests,
+        (unsigned long long)s->retx_blocks, (unsigned long long)s->retx_bytes,
+        (unsigned long long)s->rejects, (unsigned long long)s->timeouts,
+        (unsigned long long)s->acks, (unsigned long long)s->unacknowledged,
+        (unsigned long long)s->repair_requests, (unsigned long long)s->parity_sent,
+        (unsigned long long)s->repairs_sent, (unsigned long long)s->nudges,
+        (unsigned long long)s->bad_messages, (unsigned long long)s->refused,
+        (unsigned long long)s->send_errors, ok ? "complete" : "incomplete");
+}
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"group", required_argument, NULL, GROUP},
-        {"address", required_argument, NULL, ADDRESS},
-        {"port", required_argument, NULL, PORT},
-        {"receivers", required_argument, NULL, RECEIVERS},
-        {"layout", required_argument, NULL, LAYOUT},
-        {"mac", required_argument, NULL, MAC},
-        {"pdu", required_argument, NULL, PDU},
-        {"repair", required_argument, NULL, REPAIR},
-        {"rate", required_argument, NULL, RATE},
-        {"repair-rate", required_argument, NULL, REPAIR_RATE},
-        {"fsnd", required_argument, NULL, FSND},
-        {"ttl", required_argument, NULL, TTL},
-        {"no-gso", no_argument, NULL, NO_GSO},
-        {"congestion-control", required_argument, NULL, CONGESTION},
-        {"first-index", required_argument, NULL, FIRST},
-        {"state", required_argument, NULL, STATE},
-        {"stdin", no_argument, NULL, STDIN},
-        {"help", no_argument, NULL, HELP},
-        {"version", no_argument, NULL, VERSION},
-        {0}};
-    struct fmtp_server_config cfg = {.layout = FMTP_LAYOUT_2021,
-                                     .f_snd = 5000,
-                                     .tau_snd_min_ns = 1000000000,
-                                     .pace_bps = 20000000,
-                                     .released = released};
-    size_t wanted = 1;
     static struct run run;
-    bool ok = true, first = false;
 
     program = "fmtp-send";
-    int c;
-    while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        switch (c) {
-        case GROUP:
-            next_feed(&run, &run.ngroups, "--group")->cfg.group = parse_endpoint("--group", optarg);
-            break;
-        case ADDRESS:
-            next_feed(&run, &run.naddresses, "--address")->cfg.address =
-                parse_ip("--address", optarg);
-            break;
-        case PORT:
-            next_feed(&run, &run.nports, "--port");
-            run.ports[run.nports - 1] = (uint16_t)parse_number("--port", optarg, 0, 65535);
-            break;
-        case RECEIVERS: wanted = parse_number("--receivers", optarg, 0, 100000); break;
-        case LAYOUT: cfg.layout = parse_layout(optarg); break;
-        case MAC: cfg.mac_level = (unsigned)parse_number("--mac", optarg, 0, 2); break;
-        case PDU: cfg.pdu_bytes = (unsigned)parse_number("--pdu", optarg, 256, 65504); break;
-        case REPAIR: cfg.unicast_repair = parse_repair(optarg); break;
-        case RATE:
-            cfg.adaptive_pace = strcmp(optarg, "auto") == 0;
-            cfg.pace_bps = cfg.adaptive_pace ? 0 : parse_rate("--rate", optarg);
-            break;
-        case REPAIR_RATE: cfg.r_uc_bps = parse_rate("--repair-rate", optarg); break;
-        case FSND: cfg.f_snd = parse_factor("--fsnd", optarg); break;
-        case TTL: cfg.ttl = (uint8_t)parse_number("--ttl", optarg, 1, 255); break;
-        case NO_GSO: cfg.no_gso = true; break;
-        case CONGESTION: cfg.congestion_control = optarg; break;
-        case FIRST:
-            run.next_index = (uint32_t)parse_number("--first-index", optarg, 0, UINT32_MAX);
-            first = true;
-            break;
-        case STATE: run.state = optarg; break;
-        case STDIN: run.open = true; break;
-        case HELP: fputs(usage, stdout); return 0;
-        case VERSION: puts("fmtp-send (Downpour) " FMTP_VERSION); return 0;
-        default: die_usage("unknown or incomplete option");
-        }
-    }
-    if (run.state && first)
-        die_usage("--first-index and --state together; valid is one of them");
-    if (run.state)
-        run.next_index = read_state(run.state);
-    cfg.r_mc_bps = cfg.pace_bps ? cfg.pace_bps : FMTP_UNLIMITED_BPS;
-    cfg.max_receivers = wanted > 256 ? wanted : 256;
-    settle_feeds(&run, &cfg);
-    if (optind == argc && !run.open)
-        die_usage("no FILE given");
-    for (int i = optind; i < argc; i++)
-        add_file(&run, argv[i]);
+    size_t wanted = take_arguments(&run, argc, argv);
     open_feeds(&run);
     catch_signals();
     wait_for_receivers(&run, wanted);
@@ -489,36 +534,8 @@ int main(int argc, char **argv)
         send_all(&run);
     struct fmtp_server_stats st = total(&run);
     double seconds = now_s() - begun_s;
-    for (unsigned i = 0; i < run.nfeeds; i++) {
-        struct feed *f = &run.feeds[i];
-        fmtp_server_close(f->server);
-        ok = ok && f->released == run.nfiles && !f->not_done;
-    }
+    bool ok = close_feeds(&run) && st.unacknowledged == 0;
     progress("%s", "");
-    /* Files that some feed never took up; the others are gone with their last release. */
-    size_t begun = run.nfiles;
-    for (unsigned i = 0; i < run.nfeeds; i++)
-        begun = run.feeds[i].offered < begun ? run.feeds[i].offered : begun;
-    for (size_t i = begun; i < run.nfiles; i++) {
-        free(run.files[i]->path);
-        free(run.files[i]);
-    }
-    ok = ok && st.unacknowledged == 0;
-    printf(
-        "products=%llu receivers=%zu extended=%zu seconds=%.3f datagrams=%llu datagram_bytes=%llu "
-        "blocks=%llu retx_requests=%llu retx_blocks=%llu retx_bytes=%llu rejects=%llu timeouts=%llu "
-        "acks=%llu unacknowledged=%llu repair_requests=%llu parity_sent=%llu repairs_sent=%llu "
-        "nudges=%llu bad_messages=%llu refused=%llu send_errors=%llu result=%s\n",
-        (unsigned long long)st.products, st.receivers, st.extended, seconds,
-        (unsigned long long)st.datagrams, (unsigned long long)st.datagram_bytes,
-        (unsigned long long)st.blocks, (unsigned long long)st.retx_requests,
-        (unsigned long long)st.retx_blocks, (unsigned long long)st.retx_bytes,
-        (unsigned long long)st.rejects, (unsigned long long)st.timeouts,
-        (unsigned long long)st.acks, (unsigned long long)st.unacknowledged,
-        (unsigned long long)st.repair_requests, (unsigned long long)st.parity_sent,
-        (unsigned long long)st.repairs_sent, (unsigned long long)st.nudges,
-        (unsigned long long)st.bad_messages, (unsigned long long)st.refused,
-        (unsigned long long)st.send_errors, ok ? "complete" : "incomplete");
-    free(run.files);
+    print_summary(&st, seconds, ok);
     return ok ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -1,107 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pathservice.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "common/log.h"
+#include "pathservice_state.h"
 
-#define NEVER UINT64_MAX
-#define SECOND 1000000000ull
-#define PAUSE_MIN_NS (SECOND / 4)
-#define PAUSE_MAX_NS (10 * SECOND)
-#define RETRY_AFTER_MAX_S 60u
-#define REFUSED_PAUSE_NS \
-    (60 * SECOND) /* until what the service refused is asked again unprompted */
-#define PROMPTED_PAUSE_NS (5 * SECOND) /* ... and if there is a new subscriber */
-#define SILENT_LOG_NS (60 * SECOND)
+/* Until what the service refused is asked again where there is a new subscriber. */
+#define PROMPTED_PAUSE_NS (5 * SECOND)
 
-struct want {
-    struct want *next;
-    void *user;
-    uint64_t since_ns;
-    bool told;
-};
+/* ------------------------------------------------------------- leaves and their subscribers */
 
-struct leaf {
-    struct leaf *next;
-    struct path_endpoint at;
-    struct want *wants;
-    enum { LEAF_ABSENT, LEAF_PRESENT, LEAF_UNSURE } there; /* at the service */
-    bool confirmed;    /* the service answered our request for it */
-    unsigned failures; /* in a row */
-    bool in_full;      /* a summary did not say enough */
-    unsigned missing;  /* how often the service did not know the path, in a row */
-    uint64_t due_ns;   /* nothing is asked before */
-};
-
-/* What a request is for. */
-enum step {
-    STEP_NONE,
-    STEP_CREATE,  /* the path, or only what is there */
-    STEP_LOOK,    /* why it could not be created */
-    STEP_REPLACE, /* our earlier path with another rate goes */
-    STEP_ADD,
-    STEP_REMOVE,
-    STEP_DELETE /* the path, at the end */
-};
-
-struct plan {
-    enum step step;
-    struct leaf *leaf;
-    uint64_t due_ns;
-};
-
-struct pathservice {
-    struct path_config cfg;
-    struct leaf *leaves; /* in the order of their first wants */
-    struct plan sent;    /* step: STEP_NONE while no answer is awaited */
-    uint64_t sent_ns;
-    bool ready;          /* the path is there */
-    bool unsure;         /* ... or may be: an answer is missing */
-    enum step path_step; /* while it is not ready */
-    uint64_t path_due_ns, path_tried_ns, audit_ns;
-    unsigned path_failures;
-    bool path_refused, announced;
-    uint64_t service_due_ns; /* nothing at all is asked before */
-    unsigned service_failures;
-    uint64_t silent_logged_ns;
-    char silent_text[PATH_TEXT_MAX]; /* what was logged */
-    bool finishing;
-    unsigned depth; /* of calls: leaves are freed when the outermost ends */
-};
-
-static uint64_t pause_ns(unsigned failures)
-{
-    uint64_t pause = PAUSE_MIN_NS << (failures < 8 ? failures : 8);
-
-    return pause < PAUSE_MAX_NS ? pause : PAUSE_MAX_NS;
-}
-
-static uint64_t later(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
-static double ms_since(uint64_t since_ns, uint64_t now)
-{
-    return (double)(now - since_ns) / 1e6;
-}
-
-static size_t leaves_there(const struct pathservice *p)
-{
-    size_t n = 0;
-
-    for (const struct leaf *l = p->leaves; l; l = l->next)
-        n += l->there == LEAF_PRESENT;
-    return n;
-}
-
-/* ------------------------------------------------------------------ leaves and those who want
- * them */
-
-static void leave(struct pathservice *p)
+void pathservice_leave(struct pathservice *p)
 {
     if (--p->depth > 0)
         return;
@@ -117,7 +26,7 @@ static void leave(struct pathservice *p)
     }
 }
 
-static struct leaf *find_leaf(const struct pathservice *p, const struct path_endpoint *at)
+struct leaf *pathservice_find_leaf(const struct pathservice *p, const struct path_endpoint *at)
 {
     struct leaf *l = p->leaves;
 
@@ -126,9 +35,9 @@ static struct leaf *find_leaf(const struct pathservice *p, const struct path_end
     return l;
 }
 
-static struct leaf *get_leaf(struct pathservice *p, const struct path_endpoint *at)
+struct leaf *pathservice_get_leaf(struct pathservice *p, const struct path_endpoint *at)
 {
-    struct leaf *l = find_leaf(p, at), **end = &p->leaves;
+    struct leaf *l = pathservice_find_leaf(p, at), **end = &p->leaves;
 
     if (l)
         return l;
@@ -142,9 +51,7 @@ static struct leaf *get_leaf(struct pathservice *p, const struct path_endpoint *
     return l;
 }
 
-/* Tells all that have waited for this leaf since `since` or longer. A callback may change any
- * list. */
-static void tell(struct pathservice *p, struct leaf *l, uint64_t since, enum path_verdict v)
+void pathservice_tell(struct pathservice *p, struct leaf *l, uint64_t since, enum path_verdict v)
 {
     for (;;) {
         struct want **at = &l->wants;
@@ -165,13 +72,7 @@ static void tell(struct pathservice *p, struct leaf *l, uint64_t since, enum pat
     }
 }
 
-static void tell_all(struct pathservice *p, enum path_verdict v)
-{
-    for (struct leaf *l = p->leaves; l; l = l->next)
-        tell(p, l, NEVER, v);
-}
-
-static bool is_served(const struct leaf *l)
+bool pathservice_leaf_is_served(const struct leaf *l)
 {
     for (const struct want *w = l->wants; w; w = w->next)
         if (w->told)
@@ -179,38 +80,11 @@ static bool is_served(const struct leaf *l)
     return false;
 }
 
-static bool is_anybody_served(const struct pathservice *p)
-{
-    for (const struct leaf *l = p->leaves; l; l = l->next)
-        if (is_served(l))
-            return true;
-    return false;
-}
-
-static size_t count_wants(const struct leaf *l)
-{
-    size_t n = 0;
-
-    for (const struct want *w = l->wants; w; w = w->next)
-        n++;
-    return n;
-}
-
-static uint64_t first_waiting_ns(const struct leaf *l, uint64_t now)
-{
-    uint64_t since = now;
-
-    for (const struct want *w = l->wants; w; w = w->next)
-        if (!w->told && w->since_ns < since)
-            since = w->since_ns;
-    return since;
-}
-
 bool pathservice_want(struct pathservice *p, const struct path_endpoint *at, void *user,
                       uint64_t now)
 {
     struct want *w = calloc(1, sizeof *w);
-    struct leaf *l = !w ? NULL : get_leaf(p, at);
+    struct leaf *l = !w ? NULL : pathservice_get_leaf(p, at);
 
     if (!l) {
         free(w);
@@ -226,8 +100,8 @@ bool pathservice_want(struct pathservice *p, const struct path_endpoint *at, voi
     *w = (struct want){.next = l->wants, .user = user, .since_ns = now};
     l->wants = w;
     if (l->confirmed)
-        tell(p, l, NEVER, PATH_CONFIRMED);
-    leave(p);
+        pathservice_tell(p, l, NEVER, PATH_CONFIRMED);
+    pathservice_leave(p);
     return true;
 }
 
@@ -246,10 +120,10 @@ void pathservice_unwant(struct pathservice *p, const void *user, uint64_t now)
                 l->due_ns = now;
                 l->failures = 0;
             }
-            leave(p);
+            pathservice_leave(p);
             return;
         }
-    leave(p);
+    pathservice_leave(p);
 }
 
 /* ------------------------------------------------------------------ what to do next */
@@ -323,320 +197,11 @@ void pathservice_tend(struct pathservice *p, uint64_t now)
     for (struct leaf *l = p->leaves; l && now >= p->cfg.timeout_ns; l = l->next) {
         bool waited = l->wants;
 
-        tell(p, l, now - p->cfg.timeout_ns, PATH_TIMED_OUT);
+        pathservice_tell(p, l, now - p->cfg.timeout_ns, PATH_TIMED_OUT);
         if (waited && !l->wants)
             l->due_ns = now;
     }
-    leave(p);
-}
-
-/* ------------------------------------------------------------------ answers */
-
-static bool is_success(const struct path_answer *a)
-{
-    return a->status >= 200 && a->status < 300;
-}
-
-/* Neither done nor refused: to be asked again. */
-static bool is_transient(const struct path_answer *a)
-{
-    return a->status == 0 || a->status == 408 || a->status == 425 || a->status == 429 ||
-           a->status >= 500 ||
-           (a->status == 409 && path_problem_is(a->body, a->body_bytes, "path-held"));
-}
-
-static const char *answer_text(const struct path_answer *a, char *out, size_t out_bytes)
-{
-    if (a->status == 0)
-        snprintf(out, out_bytes, "%s", a->why ? a->why : "no answer");
-    else
-        path_problem_text(a->body, a->body_bytes, out, out_bytes);
-    return out;
-}
-
-/* about: the leaf; NULL: the path itself. */
-static void log_answer(const struct pathservice *p, const struct leaf *about, const char *what,
-                       unsigned status, const char *text)
-{
-    char at[PATH_ENDPOINT_TEXT];
-
-    log_warn("Path service: %s: path=%s, endpoint=%s, status=%u, problem=\"%s\"", what, p->cfg.name,
-             path_endpoint_format(about ? &about->at : &p->cfg.root, at), status, text);
-}
-
-/* Is the service itself out of reach? Then nothing else is asked for a while. */
-static void note_service(struct pathservice *p, const struct path_answer *a, uint64_t now)
-{
-    uint64_t pause = pause_ns(p->service_failures), asked_s = a->retry_after_s;
-
-    if (a->status != 0 && a->status != 429 && a->status != 503) {
-        if (p->service_failures > 0 && p->silent_logged_ns > 0)
-            log_note("Path service: answers again: path=%s", p->cfg.name);
-        p->service_failures = 0;
-        p->silent_logged_ns = 0;
-        return;
-    }
-    p->service_failures++;
-    if (asked_s > RETRY_AFTER_MAX_S)
-        asked_s = RETRY_AFTER_MAX_S;
-    p->service_due_ns = now + later(pause, asked_s * SECOND);
-    char text[PATH_TEXT_MAX];
-    answer_text(a, text, sizeof text);
-    if (p->silent_logged_ns > 0 && now < p->silent_logged_ns + SILENT_LOG_NS &&
-        strcmp(text, p->silent_text) == 0)
-        return;
-    p->silent_logged_ns = later(now, 1);
-    memcpy(p->silent_text, text, sizeof text);
-    log_answer(p, NULL, "no service", a->status, text);
-}
-
-static void leaf_fails(struct leaf *l, uint64_t now)
-{
-    l->due_ns = now + pause_ns(l->failures++);
-}
-
-static void path_fails(struct pathservice *p, uint64_t now)
-{
-    p->path_due_ns = p->audit_ns = now + pause_ns(p->path_failures++);
-}
-
-static void path_is_refused(struct pathservice *p, unsigned status, const char *text, uint64_t now)
-{
-    log_answer(p, NULL, "refused", status, text);
-    p->ready = p->announced = false;
-    p->path_refused = true;
-    p->path_step = STEP_CREATE;
-    p->path_due_ns = now + REFUSED_PAUSE_NS;
-    tell_all(p, PATH_REFUSED);
-}
-
-/* What the service has, against what we thought it has. */
-static void take_view(struct pathservice *p, const struct path_view *v, uint64_t now)
-{
-    char at[PATH_ENDPOINT_TEXT];
-
-    for (struct leaf *l = p->leaves; l; l = l->next) {
-        const struct path_view_leaf *found = path_view_find(v, &l->at);
-
-        if (l->confirmed && (!found || found->down)) {
-            log_warn("Path service: leaf %s: path=%s, endpoint=%s", !found ? "lost" : "down",
-                     p->cfg.name, path_endpoint_format(&l->at, at));
-            l->confirmed = false;
-            l->due_ns = now;
-        }
-        l->there = found ? LEAF_PRESENT : LEAF_ABSENT;
-    }
-    for (size_t i = 0; i < v->nleaves; i++) {
-        struct leaf *l;
-
-        if (find_leaf(p, &v->leaves[i].at) || !(l = get_leaf(p, &v->leaves[i].at)))
-            continue;
-        l->there = LEAF_PRESENT;
-        l->due_ns = now + p->cfg.grace_ns;
-    }
-}
-
-static void path_is_ready(struct pathservice *p, const struct path_view *v, uint64_t now)
-{
-    p->ready = true;
-    p->unsure = p->path_refused = false;
-    p->path_failures = 0;
-    p->path_step = STEP_CREATE;
-    p->audit_ns = now + PATH_AUDIT_S * SECOND;
-    take_view(p, v, now);
-    char at[PATH_ENDPOINT_TEXT];
-    if (!p->announced)
-        log_note("Path service: path ready: path=%s, root=%s, rate_bps=%lu, ms=%.1f, leaves=%zu",
-                 p->cfg.name, path_endpoint_format(&v->root, at), v->rate_bps,
-                 ms_since(p->sent_ns, now), v->nleaves);
-    p->announced = true;
-}
-
-/* The path could not be created because it exists otherwise. */
-static void look(struct pathservice *p, const struct path_view *v, uint64_t now)
-{
-    if (!path_endpoint_equal(&v->root, &p->cfg.root)) {
-        char at[PATH_ENDPOINT_TEXT], text[PATH_TEXT_MAX];
-        snprintf(text, sizeof text, "a path of this name exists with root %s; it is not touched",
-                 path_endpoint_format(&v->root, at));
-        p->unsure = false;
-        path_is_refused(p, 409, text, now);
-    } else if (v->rate_bps == p->cfg.rate_bps || is_anybody_served(p)) {
-        if (v->rate_bps != p->cfg.rate_bps)
-            log_warn("Path service: another rate: path=%s, rate_bps=%lu, not %lu", p->cfg.name,
-                     v->rate_bps, p->cfg.rate_bps);
-        path_is_ready(p, v, now);
-    } else {
-        log_note("Path service: replaced: path=%s, rate_bps=%lu, not %lu", p->cfg.name, v->rate_bps,
-                 p->cfg.rate_bps);
-        p->ready = p->announced = false;
-        p->path_step = STEP_REPLACE;
-        p->path_due_ns = now;
-    }
-}
-
-static void on_path(struct pathservice *p, enum step step, const struct path_answer *a,
-                    uint64_t now)
-{
-    struct path_view v = {.leaves = NULL};
-    const char *why = NULL;
-
-    char text[PATH_TEXT_MAX];
-    if (step == STEP_CREATE && a->status == 409 && !is_transient(a)) {
-        p->ready = false;
-        p->path_step = STEP_LOOK;
-        p->path_due_ns = now;
-    } else if (step != STEP_CREATE && a->status == 404) {
-        p->path_step = STEP_CREATE;
-        p->path_due_ns = now + pause_ns(p->path_failures++);
-    } else if (is_transient(a)) {
-        p->unsure = p->unsure || step == STEP_CREATE;
-        path_fails(p, now);
-        if (a->status != 0 && a->status != 429 && a->status != 503)
-            log_answer(p, NULL, "not done yet", a->status, answer_text(a, text, sizeof text));
-    } else if (!is_success(a)) {
-        path_is_refused(p, a->status, answer_text(a, text, sizeof text), now);
-    } else if (step == STEP_REPLACE) {
-        p->path_step = STEP_CREATE;
-        p->path_due_ns = now;
-    } else if (!path_view_parse(&v, a->body, a->body_bytes, &why) ||
-               strcmp(v.name, p->cfg.name) != 0) {
-        p->unsure = p->unsure || step == STEP_CREATE;
-        path_fails(p, now);
-        log_answer(p, NULL, "senseless answer", a->status, why ? why : "of another path");
-    } else if (step == STEP_LOOK) {
-        look(p, &v, now);
-    } else {
-        path_is_ready(p, &v, now);
-    }
-    path_view_free(&v);
-}
-
-static void leaf_is_refused(struct pathservice *p, struct leaf *l, const struct path_answer *a,
-                            uint64_t now)
-{
-    char text[PATH_TEXT_MAX];
-
-    log_answer(p, l, "refused", a->status, answer_text(a, text, sizeof text));
-    if (l->there == LEAF_UNSURE)
-        l->there = LEAF_ABSENT;
-    l->due_ns = now + REFUSED_PAUSE_NS;
-    tell(p, l, NEVER, PATH_REFUSED);
-}
-
-/* NULL: the answer confirms the leaf. A summary does if the whole path is up. */
-static const char *why_unconfirmed(const struct pathservice *p, struct leaf *l,
-                                   const struct path_answer *a)
-{
-    bool is_up;
-
-    char name[PATH_NAME_MAX + 1];
-    if (path_summary_parse(a->body, a->body_bytes, name, &is_up)) {
-        l->in_full = !is_up;
-        return strcmp(name, p->cfg.name) != 0 ? "of another path" : is_up ? NULL : "degraded";
-    }
-    struct path_view v;
-    const char *why;
-    if (path_view_parse(&v, a->body, a->body_bytes, &why)) {
-        const struct path_view_leaf *found = path_view_find(&v, &l->at);
-        why = strcmp(v.name, p->cfg.name) != 0 ? "of another path"
-              : !found                         ? "without the leaf"
-              : found->down                    ? "the leaf is not served at present"
-                                               : NULL;
-    }
-    path_view_free(&v);
-    return why;
-}
-
-static void on_added(struct pathservice *p, struct leaf *l, const struct path_answer *a,
-                     uint64_t now)
-{
-    bool was_in_full = l->in_full;
-    const char *why = why_unconfirmed(p, l, a);
-
-    l->there = !why ? LEAF_PRESENT : LEAF_UNSURE;
-    if (!why) {
-        l->confirmed = true;
-        l->in_full = false;
-        l->failures = l->missing = 0;
-        char at[PATH_ENDPOINT_TEXT];
-        log_note("Path service: leaf %s: path=%s, endpoint=%s, ms=%.1f, waited_ms=%.1f, "
-                 "users=%zu, leaves=%zu",
-                 is_served(l) ? "restored" : "added", p->cfg.name, path_endpoint_format(&l->at, at),
-                 ms_since(p->sent_ns, now), ms_since(first_waiting_ns(l, now), now), count_wants(l),
-                 leaves_there(p));
-        tell(p, l, NEVER, PATH_CONFIRMED);
-    } else if (l->in_full && !was_in_full) {
-        l->due_ns = now; /* some leaf is down: is it this one? */
-    } else {
-        if (l->failures == 0)
-            log_answer(p, l, "not confirmed", a->status, why);
-        leaf_fails(l, now);
-    }
-}
-
-static void on_leaf(struct pathservice *p, enum step step, struct leaf *l,
-                    const struct path_answer *a, uint64_t now)
-{
-    char text[PATH_TEXT_MAX], at[PATH_ENDPOINT_TEXT];
-
-    if (is_transient(a)) {
-        l->there = LEAF_UNSURE;
-        if (l->failures == 0 && a->status != 0 && a->status != 429 && a->status != 503)
-            log_answer(p, l, "not done yet", a->status, answer_text(a, text, sizeof text));
-        leaf_fails(l, now);
-    } else if (step == STEP_ADD && is_success(a)) {
-        on_added(p, l, a, now);
-    } else if (step == STEP_ADD && a->status == 404 &&
-               path_problem_is(a->body, a->body_bytes, "unknown-path")) {
-        p->ready = p->announced = false; /* it is gone: it is created again first */
-        p->path_due_ns = l->missing > 0 ? now + pause_ns(l->missing) : now;
-        l->missing++;
-        l->due_ns = now;
-    } else if (step == STEP_ADD) {
-        leaf_is_refused(p, l, a, now);
-    } else if (is_success(a) || a->status == 404) {
-        l->there = LEAF_ABSENT;
-        l->failures = 0;
-        log_note("Path service: leaf removed: path=%s, endpoint=%s, ms=%.1f, leaves=%zu",
-                 p->cfg.name, path_endpoint_format(&l->at, at), ms_since(p->sent_ns, now),
-                 leaves_there(p));
-    } else {
-        log_answer(p, l, "not removed", a->status, answer_text(a, text, sizeof text));
-        l->due_ns = l->wants ? now : now + REFUSED_PAUSE_NS;
-    }
-}
-
-static void on_deleted(struct pathservice *p, const struct path_answer *a, uint64_t now)
-{
-    if (is_transient(a)) {
-        path_fails(p, now);
-        return;
-    }
-    p->ready = p->unsure = false;
-    char text[PATH_TEXT_MAX];
-    if (is_success(a) || a->status == 404)
-        log_note("Path service: path deleted: path=%s, ms=%.1f", p->cfg.name,
-                 ms_since(p->sent_ns, now));
-    else
-        log_answer(p, NULL, "refused", a->status, answer_text(a, text, sizeof text));
-}
-
-void pathservice_answer(struct pathservice *p, const struct path_answer *a, uint64_t now)
-{
-    struct plan sent = p->sent;
-
-    p->depth++;
-    p->sent = (struct plan){.step = STEP_NONE};
-    note_service(p, a, now);
-    switch (sent.step) {
-    case STEP_NONE: break;
-    case STEP_ADD:
-    case STEP_REMOVE: on_leaf(p, sent.step, sent.leaf, a, now); break;
-    case STEP_DELETE: on_deleted(p, a, now); break;
-    default: on_path(p, sent.step, a, now); break;
-    }
-    leave(p);
+    pathservice_leave(p);
 }
 
 /* ------------------------------------------------------------------ beginning and end */

@@ -387,85 +387,104 @@ static void default_name(const char *path, char *out, size_t bytes)
         snprintf(out, bytes, "trace");
 }
 
+struct arguments {
+    const char *queue, *feed, *origin, *name;
+    struct replay_options replay;
+    struct source source;
+    uint64_t stdin_bytes;
+    double duration_s;
+    bool for_files, for_replay; /* an option of that kind was given */
+    char host[PQ_ORIGIN_MAX + 1], default_name[NAME_MAX_BYTES + 1];
+};
+
+static bool is_for_files(int option)
+{
+    return option == 'p' || option == 's' || option == 'i' || option == 'n';
+}
+
+static bool is_for_replay(int option)
+{
+    return option == DURATION || option == SCALE || option == SEED || option == START_DELAY ||
+           option == FULL_WAIT || option == NAME;
+}
+
+static void take_option(struct arguments *a, int option)
+{
+    struct replay_options *r = &a->replay;
+
+    switch (option) {
+    case 'q': a->queue = optarg; break;
+    case 'f': a->feed = optarg; break;
+    case 'p': a->source.ident = optarg; break;
+    case 's': a->source.model.seqno = (uint32_t)tool_u64("-s", optarg, 0, UINT32_MAX); break;
+    case 'i': a->source.sign_ident = true; break;
+    case 'n': a->stdin_bytes = tool_u64("-n", optarg, 1, UINT32_MAX); break;
+    case 'r': break;
+    case TRACE: r->trace_name = optarg; break;
+    case DURATION: a->duration_s = tool_real("--duration", optarg, 0.001, seconds_max); break;
+    case SCALE: r->scale = tool_real("--scale", optarg, 1e-6, 1e6); break;
+    case SEED: r->seed = tool_u64("--seed", optarg, 0, UINT64_MAX); break;
+    case START_DELAY: r->start_delay_s = tool_real("--start-delay", optarg, 0, seconds_max); break;
+    case FULL_WAIT: r->full_wait_s = tool_real("--full-wait", optarg, 0, seconds_max); break;
+    case NAME: a->name = optarg; break;
+    case ORIGIN: a->origin = optarg; break;
+    default: tool_option(option, help);
+    }
+    a->for_files = a->for_files || is_for_files(option);
+    a->for_replay = a->for_replay || is_for_replay(option);
+}
+
+/* Ends the program where they contradict each other. */
+static void take_arguments(struct arguments *a, int argc, char **argv)
+{
+    *a = (struct arguments){
+        .feed = "EXP", .replay = {.scale = 1, .full_wait_s = 60, .seed = 1}, .host = "localhost"};
+    for (int c; (c = getopt_long(argc, argv, TOOL_SHORT "q:f:p:s:in:r", options, NULL)) != -1;)
+        take_option(a, c);
+    a->source.model.feedtype = a->replay.feedtype = tool_feed(a->feed);
+    if (!a->queue)
+        tool_usage("-q QUEUE is missing");
+    if (!a->origin) {
+        gethostname(a->host, sizeof a->host - 1);
+        a->origin = a->host;
+    }
+    if (!*a->origin || strlen(a->origin) > PQ_ORIGIN_MAX)
+        tool_usage("--origin: found \"%s\"; valid: 1 to %d characters", a->origin, PQ_ORIGIN_MAX);
+}
+
+static int replay_trace(struct arguments *a, int nfiles)
+{
+    struct replay_options *r = &a->replay;
+
+    if (nfiles > 0 || a->for_files)
+        tool_usage("FILE, -i, -n, -p and -s do not go with --trace");
+    default_name(r->trace_name, a->default_name, sizeof a->default_name);
+    r->ident = a->name ? a->name : a->default_name;
+    if (!*r->ident || strlen(r->ident) > NAME_MAX_BYTES)
+        tool_usage("--name: found \"%s\"; valid: 1 to %d characters", r->ident, NAME_MAX_BYTES);
+    r->origin = a->origin;
+    return run_trace(a->queue, r, a->duration_s);
+}
+
 int main(int argc, char **argv)
 {
-    const char *queue = NULL, *feed = "EXP", *ident = NULL, *origin = NULL, *name = NULL,
-               *replay_only = NULL;
-    struct replay_options o = {.scale = 1, .full_wait_s = 60, .seed = 1};
-    struct source src = {0};
-    uint64_t stdin_bytes = 0;
-    double duration_s = 0;
-    bool files_only = false;
-    char host[PQ_ORIGIN_MAX + 1] = "localhost";
     log_init(argc, &argv);
-    for (int c; (c = getopt_long(argc, argv, TOOL_SHORT "q:f:p:s:in:r", options, NULL)) != -1;) {
-        switch (c) {
-        case 'q': queue = optarg; break;
-        case 'f': feed = optarg; break;
-        case 'p':
-            ident = optarg;
-            files_only = true;
-            break;
-        case 's':
-            src.model.seqno = (uint32_t)tool_u64("-s", optarg, 0, UINT32_MAX);
-            files_only = true;
-            break;
-        case 'i':
-            src.sign_ident = true;
-            files_only = true;
-            break;
-        case 'n':
-            stdin_bytes = tool_u64("-n", optarg, 1, UINT32_MAX);
-            files_only = true;
-            break;
-        case 'r': break;
-        case TRACE: o.trace_name = optarg; break;
-        case DURATION: duration_s = tool_real("--duration", optarg, 0.001, seconds_max); break;
-        case SCALE: o.scale = tool_real("--scale", optarg, 1e-6, 1e6); break;
-        case SEED: o.seed = tool_u64("--seed", optarg, 0, UINT64_MAX); break;
-        case START_DELAY:
-            o.start_delay_s = tool_real("--start-delay", optarg, 0, seconds_max);
-            break;
-        case FULL_WAIT: o.full_wait_s = tool_real("--full-wait", optarg, 0, seconds_max); break;
-        case NAME: name = optarg; break;
-        case ORIGIN: origin = optarg; break;
-        default: tool_option(c, help);
-        }
-        if (c > TRACE && c < ORIGIN)
-            replay_only = "--duration, --scale, --seed, --start-delay, --full-wait and --name";
-    }
-    src.model.feedtype = o.feedtype = tool_feed(feed);
-    if (!queue)
-        tool_usage("-q QUEUE is missing");
-    if (!origin) {
-        gethostname(host, sizeof host - 1);
-        origin = host;
-    }
-    if (!*origin || strlen(origin) > PQ_ORIGIN_MAX)
-        tool_usage("--origin: found \"%s\"; valid: 1 to %d characters", origin, PQ_ORIGIN_MAX);
+    struct arguments a;
+    take_arguments(&a, argc, argv);
     tool_catch_signals();
-
-    if (o.trace_name) {
-        if (optind < argc || files_only)
-            tool_usage("FILE, -i, -n, -p and -s do not go with --trace");
-        char name_buf[NAME_MAX_BYTES + 1];
-        default_name(o.trace_name, name_buf, sizeof name_buf);
-        o.ident = name ? name : name_buf;
-        if (!*o.ident || strlen(o.ident) > NAME_MAX_BYTES)
-            tool_usage("--name: found \"%s\"; valid: 1 to %d characters", o.ident, NAME_MAX_BYTES);
-        o.origin = origin;
-        return run_trace(queue, &o, duration_s);
-    }
-    if (replay_only)
-        tool_usage("%s go with --trace only", replay_only);
-    if (stdin_bytes && optind < argc)
+    if (a.replay.trace_name)
+        return replay_trace(&a, argc - optind);
+    if (a.for_replay)
+        tool_usage("--duration, --scale, --seed, --start-delay, --full-wait and --name go with "
+                   "--trace only");
+    if (a.stdin_bytes && optind < argc)
         tool_usage("-n is for standard input: it does not go with FILE");
-    snprintf(src.model.origin, sizeof src.model.origin, "%s", origin);
-    src.ident = ident;
-    src.q = tool_open(queue, true);
-    src.digest = digest_new();
-    int code = insert_all(&src, argv + optind, argc - optind, stdin_bytes);
-    digest_free(src.digest);
-    pq_close(src.q);
+    struct source *src = &a.source;
+    snprintf(src->model.origin, sizeof src->model.origin, "%s", a.origin);
+    src->q = tool_open(a.queue, true);
+    src->digest = digest_new();
+    int code = insert_all(src, argv + optind, argc - optind, a.stdin_bytes);
+    digest_free(src->digest);
+    pq_close(src->q);
     return code;
 }

@@ -5,140 +5,15 @@
  */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "common/log.h"
-#include "ldmd/pathservice.h"
-
-#define S 1000000000ull
-#define TIMEOUT_S 25u
-#define GRACE_S 20u
-
-static const struct path_endpoint root = {"s1", 1, 101};
-
-static struct path_endpoint leaf(unsigned i)
-{
-    struct path_endpoint e = {.port = i + 1, .vlan = (uint16_t)(200 + i)};
-
-    snprintf(e.switch_id, sizeof e.switch_id, "sw");
-    return e;
-}
-
-/* ------------------------------------------------------------------ users */
-
-#define USERS 64
-static int verdicts[USERS]; /* -1: none yet */
-static unsigned nverdicts[USERS];
-
-static void verdict(void *ctx, void *user, enum path_verdict v)
-{
-    int *at = user;
-
-    (void)ctx;
-    *at = (int)v;
-    nverdicts[at - verdicts]++;
-}
-
-static struct pathservice *start(void)
-{
-    struct path_config c = {.name = "NGRID",
-                            .root = root,
-                            .rate_bps = 20000000,
-                            .timeout_ns = TIMEOUT_S * S,
-                            .grace_ns = GRACE_S * S,
-                            .verdict = verdict};
-    struct pathservice *p = pathservice_new(&c, 0);
-
-    assert_non_null(p);
-    for (unsigned i = 0; i < USERS; i++) {
-        verdicts[i] = -1;
-        nverdicts[i] = 0;
-    }
-    return p;
-}
-
-static void want(struct pathservice *p, unsigned user, unsigned at, uint64_t now)
-{
-    struct path_endpoint e = leaf(at);
-
-    assert_true(pathservice_want(p, &e, &verdicts[user], now));
-}
-
-static void unwant(struct pathservice *p, unsigned user, uint64_t now)
-{
-    pathservice_unwant(p, &verdicts[user], now);
-}
-
-/* ------------------------------------------------------------------ requests and answers */
-
-static void expect_request(struct pathservice *p, uint64_t now, enum path_method method,
-                           const char *target, const char *body)
-{
-    struct path_request r;
-
-    assert_true(pathservice_request(p, now, &r));
-    assert_int_equal(r.method, method);
-    assert_string_equal(r.target, target);
-    assert_string_equal(r.body, body);
-    assert_false(pathservice_request(p, now, &r)); /* one at a time */
-}
-
-static void expect_nothing(struct pathservice *p, uint64_t now)
-{
-    struct path_request r;
-
-    assert_false(pathservice_request(p, now, &r));
-}
-
-static void answer(struct pathservice *p, uint64_t now, unsigned status, const char *body)
-{
-    struct path_answer a = {.status = status, .body = body, .body_bytes = strlen(body)};
-
-    pathservice_answer(p, &a, now);
-}
-
-/* A path with the leaves of a set of bits; those of `down` are not served. */
-static const char *view(unsigned leaves, unsigned down)
-{
-    static char text[8192];
-    size_t n =
-        (size_t)snprintf(text, sizeof text,
-                         "{\"name\":\"NGRID\",\"state\":\"degraded\",\"root\":{"
-                         "\"switch\":\"s1\",\"port\":1,\"vlan\":101,\"macs\":[]},\"rate_bps\":"
-                         "20000000,\"leaves\":[");
-
-    for (unsigned i = 0; i < 32; i++)
-        if ((leaves & 1u << i) != 0)
-            n += (size_t)snprintf(text + n, sizeof text - n,
-                                  "{\"switch\":\"sw\",\"port\":%u,\"vlan\":%u,\"macs\":[]%s},",
-                                  i + 1, 200 + i,
-                                  (down & 1u << i) != 0 ? ",\"state\":\"down\"" : "");
-    if (leaves != 0)
-        n--;
-    snprintf(text + n, sizeof text - n, "],\"edges\":[],\"groups\":[]}");
-    return text;
-}
-
-#define CREATE \
-    "{\"name\":\"NGRID\",\"root\":{\"switch\":\"s1\",\"port\":1,\"vlan\":101},\"rate_bps\":20000000}"
-#define LEAF0 "{\"switch\":\"sw\",\"port\":1,\"vlan\":200}"
-#define LEAF1 "{\"switch\":\"sw\",\"port\":2,\"vlan\":201}"
-#define NO_PATH \
-    "{\"type\":\"urn:downpour:problem:unknown-path\",\"title\":\"Unknown path\",\"status\":404}"
-#define PROBLEM \
-    "{\"type\":\"urn:downpour:problem:no-capacity\",\"title\":\"Not enough capacity\",\"status\":409,\"detail\":\"link a-b\"}"
-
-static void make(struct pathservice *p, unsigned found)
-{
-    expect_request(p, 0, PATH_POST, "/v1/paths", CREATE);
-    answer(p, 0, found != 0 ? 200 : 201, view(found, 0));
-}
-
-/* ------------------------------------------------------------------ tests */
+#include "pathservice_kit.h"
 
 static void joins_and_leaves(void **state)
 {
@@ -607,144 +482,6 @@ static void endpoints(void **state)
     assert_false(path_endpoint_set(&e, name, "7", 5, &why));
 }
 
-/* ------------------------------------------------------------------ anything goes wrong, at
- * random */
-
-static uint64_t seed;
-
-static unsigned draw(unsigned below)
-{
-    seed = seed * 6364136223846793005u + 1442695040888963407u;
-    return (unsigned)(seed >> 33) % below;
-}
-
-/* The service: its path and leaves; does what it is told, and answers, or loses the one or the
- * other. */
-static struct {
-    bool exists;
-    unsigned leaves;
-} service;
-
-static unsigned serve(const struct path_request *r, bool faulty)
-{
-    unsigned fate = faulty ? draw(8) : 7;
-    const char *json = strstr(r->body, "\"port\":");
-
-    if (fate == 0)
-        return 0; /* the request is lost */
-    if (fate == 1)
-        return 503;
-    unsigned port, vlan, status;
-    if (strcmp(r->target, "/v1/paths") == 0) {
-        status = service.exists ? 200 : 201;
-        service.exists = true;
-    } else if (!service.exists) {
-        status = 404;
-    } else if (r->method == PATH_POST) {
-        assert_int_equal(sscanf(json, "\"port\":%u", &port), 1);
-        status = (service.leaves & 1u << (port - 1)) != 0 ? 200 : 201;
-        service.leaves |= 1u << (port - 1);
-    } else if (sscanf(r->target, "/v1/paths/NGRID/leaves/sw/%u/%u", &port, &vlan) == 2) {
-        status = (service.leaves & 1u << (port - 1)) != 0 ? 200 : 404;
-        service.leaves &= ~(1u << (port - 1));
-    } else {
-        service.exists = false;
-        service.leaves = 0;
-        status = 204;
-    }
-    return fate == 2 ? 0 : fate == 3 ? 504 : status; /* the answer is lost, or late */
-}
-
-static void anything(void **state)
-{
-    (void)state;
-    for (unsigned run = 0; run < 300; run++) {
-        struct pathservice *p = start();
-        int at[USERS]; /* which leaf a user wants; -1: none */
-        bool waiting[USERS] = {false};
-        uint64_t now = 0, answer_due = UINT64_MAX;
-        unsigned status = 0, wanted = 0;
-
-        seed = run;
-        service.exists = draw(2) != 0;
-        service.leaves = service.exists ? draw(256) : 0;
-        for (unsigned u = 0; u < USERS; u++)
-            at[u] = -1;
-        for (unsigned step = 0; step < 300; step++) {
-            bool quiet = step > 150; /* no more faults, no subscriber comes or goes */
-            uint64_t due = pathservice_deadline(p);
-
-            now = quiet ? now : now + (uint64_t)draw(1000) * (S / 1000);
-            if (quiet && answer_due != UINT64_MAX)
-                due = answer_due;
-            if (quiet && due > now)
-                now = due;
-            pathservice_tend(p, now);
-            if (!quiet) {
-                unsigned u = draw(16);
-
-                if (at[u] >= 0 && draw(3) == 0) {
-                    unwant(p, u, now);
-                    at[u] = -1;
-                    waiting[u] = false;
-                } else if (at[u] < 0) {
-                    at[u] = (int)draw(8);
-                    verdicts[u] = -1;
-                    waiting[u] = true;
-                    want(p, u, (unsigned)at[u], now);
-                }
-                if (draw(40) == 0)
-                    service.leaves = 0; /* restarts without its memory */
-                if (draw(40) == 0) {
-                    service.exists = false;
-                    service.leaves = 0;
-                }
-            }
-            struct path_request r;
-            if (answer_due == UINT64_MAX && pathservice_request(p, now, &r)) {
-                status = serve(&r, !quiet);
-                answer_due = now + (quiet ? 0 : (uint64_t)draw(3000) * (S / 1000));
-            }
-            if (now >= answer_due) {
-                unsigned seen = service.leaves;
-
-                answer_due = UINT64_MAX;
-                answer(p, now, status,
-                       status == 200 || status == 201 ? view(seen, 0)
-                       : status == 404                ? NO_PATH
-                                                      : "{}");
-            }
-            for (unsigned u = 0; u < 16; u++) {
-                if (at[u] < 0 || verdicts[u] == -1)
-                    continue;
-                assert_int_not_equal(verdicts[u], PATH_REFUSED);
-                waiting[u] = false;
-                if (verdicts[u] == PATH_TIMED_OUT)
-                    at[u] = -1;
-            }
-        }
-        /* Long after: the service has what is wanted, and no subscriber waits. */
-        for (unsigned u = 0; u < 16; u++) {
-            assert_false(waiting[u]);
-            if (at[u] >= 0)
-                wanted |= 1u << at[u];
-        }
-        if (!service.exists || service.leaves != wanted)
-            fail_msg("run %u: the service has %x, wanted is %x", run, service.leaves, wanted);
-        pathservice_finish(p, now);
-        for (unsigned i = 0; i < 50 && !pathservice_is_finished(p); i++) {
-            struct path_request r;
-
-            if (pathservice_request(p, now, &r))
-                answer(p, now, serve(&r, false), "");
-            now += S;
-        }
-        assert_true(pathservice_is_finished(p));
-        assert_false(service.exists);
-        pathservice_free(p);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -766,7 +503,6 @@ int main(void)
         cmocka_unit_test(earlier_path_with_another_rate),
         cmocka_unit_test(held),
         cmocka_unit_test(endpoints),
-        cmocka_unit_test(anything),
     };
 
     log_set_destination("/dev/null");

@@ -61,49 +61,153 @@ static bool ask_fifo(int priority)
     return sched_setscheduler(0, SCHED_FIFO, &parameter) == 0;
 }
 
-static int save_stats(const struct config *config, const struct port *ports, struct line *lines,
-                      unsigned *sequence)
+/* The open wires of one configuration. */
+struct relay {
+    struct config config;
+    struct port *ports; /* n_lines of each, of which the first `opened` are open */
+    struct line *lines;
+    struct pollfd *watched;
+    size_t opened;
+    int tx;
+    unsigned sequence; /* of the last report */
+};
+
+static int save_stats(struct relay *r)
 {
-    for (size_t i = 0; i < config->n_lines; i++)
-        port_collect_drops(&ports[i], &lines[i]);
-    if (report_stats(config, lines, ++*sequence, (double)now_ns() / 1e9) == 0)
+    for (size_t i = 0; i < r->config.n_lines; i++)
+        port_collect_drops(&r->ports[i], &r->lines[i]);
+    if (report_stats(&r->config, r->lines, ++r->sequence, (double)now_ns() / 1e9) == 0)
         return 0;
-    fprintf(stderr, "wire-relay: %s: %s\n", config->stats, strerror(errno));
+    fprintf(stderr, "wire-relay: %s: %s\n", r->config.stats, strerror(errno));
     return -1;
 }
 
-static int run(const struct config *config, struct port *ports, struct line *lines,
-               struct pollfd *watched, const sigset_t *while_waiting)
+static int run(struct relay *r, const sigset_t *while_waiting)
 {
-    unsigned sequence = 0;
-    size_t n = config->n_lines;
+    size_t n = r->config.n_lines;
     while (!stop_asked) {
         int64_t wake = now_ns();
         for (size_t i = 0; i < n; i++)
-            port_serve(&ports[i], &lines[i], now_ns());
+            port_serve(&r->ports[i], &r->lines[i], now_ns());
         if (report_asked) {
             report_asked = 0;
-            (void)save_stats(config, ports, lines, &sequence);
+            (void)save_stats(r);
         }
         int64_t now = now_ns();
-        int64_t next = lines_next_wake(lines, n, now, wake, config->gap_us * 1000);
+        int64_t next = lines_next_wake(r->lines, n, now, wake, r->config.gap_us * 1000);
         bool any_waiting = next != INT64_MAX;
         nfds_t n_watched = 0;
         for (size_t i = 0; i < n; i++)
-            if (line_is_watched(&lines[i], any_waiting))
-                watched[n_watched++] = (struct pollfd){.fd = ports[i].rx, .events = POLLIN};
+            if (line_is_watched(&r->lines[i], any_waiting))
+                r->watched[n_watched++] = (struct pollfd){.fd = r->ports[i].rx, .events = POLLIN};
         int64_t rest = any_waiting ? (next > now ? next - now : 0) : 0;
         struct timespec timeout = {.tv_sec = rest / 1000000000, .tv_nsec = rest % 1000000000};
-        if (ppoll(watched, n_watched, any_waiting ? &timeout : NULL, while_waiting) < 0 &&
+        if (ppoll(r->watched, n_watched, any_waiting ? &timeout : NULL, while_waiting) < 0 &&
             errno != EINTR) {
             fprintf(stderr, "wire-relay: poll: %s\n", strerror(errno));
             return 1;
         }
         for (nfds_t i = 0; i < n_watched; i++)
-            if (watched[i].revents & POLLERR)
-                port_clear_error(watched[i].fd);
+            if (r->watched[i].revents & POLLERR)
+                port_clear_error(r->watched[i].fd);
     }
-    return save_stats(config, ports, lines, &sequence) == 0 ? 0 : 1;
+    return save_stats(r) == 0 ? 0 : 1;
+}
+
+/* Signals arrive only while waiting, so that a report never sees a half-served line. */
+static void catch_signals(sigset_t *while_waiting)
+{
+    static const int signals[] = {SIGTERM, SIGINT, SIGUSR1};
+    enum { SIGNALS = sizeof signals / sizeof *signals };
+    struct sigaction action = {.sa_handler = on_signal};
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    for (size_t i = 0; i < SIGNALS; i++)
+        sigaddset(&blocked, signals[i]);
+    sigprocmask(SIG_BLOCK, &blocked, while_waiting);
+    for (size_t i = 0; i < SIGNALS; i++) {
+        sigdelset(while_waiting, signals[i]);
+        sigaction(signals[i], &action, NULL);
+    }
+}
+
+static void raise_file_limit(void)
+{
+    struct rlimit files = {.rlim_cur = CONFIG_MAX_LINES + 64, .rlim_max = CONFIG_MAX_LINES + 64};
+    struct rlimit now_allowed;
+    if (getrlimit(RLIMIT_NOFILE, &now_allowed) == 0 && now_allowed.rlim_cur < files.rlim_cur)
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+}
+
+/* Reads the configuration; -1 after a message. */
+static int load(struct config *config, const char *path)
+{
+    char *text = read_file(path);
+    if (!text) {
+        fprintf(stderr, "wire-relay: %s: %s\n", path, strerror(errno));
+        return -1;
+    }
+    char error[512];
+    int rc = config_parse(config, path, text, error, sizeof error);
+    free(text);
+    if (rc != 0)
+        fprintf(stderr, "wire-relay: %s\n", error);
+    return rc;
+}
+
+/* Opens both ends of every line; -1 after a message, then close_relay() ends what is open. */
+static int open_relay(struct relay *r)
+{
+    size_t n = r->config.n_lines;
+    r->ports = calloc(n, sizeof *r->ports);
+    r->lines = calloc(n, sizeof *r->lines);
+    r->watched = calloc(n, sizeof *r->watched);
+    if (!r->ports || !r->lines || !r->watched) {
+        fprintf(stderr, "wire-relay: out of memory\n");
+        return -1;
+    }
+    char error[512];
+    r->tx = port_open_sender(error, sizeof error);
+    if (r->tx < 0) {
+        fprintf(stderr, "wire-relay: %s\n", error);
+        return -1;
+    }
+    for (; r->opened < n; r->opened++) {
+        struct config_line *c = &r->config.lines[r->opened];
+        struct port *port = &r->ports[r->opened];
+        line_init(&r->lines[r->opened], c->delay_us * 1000, c->jitter_us * 1000, c->loss, c->seed);
+        if (port_open(port, c->in, c->out, r->tx, &c->slots, error, sizeof error) != 0) {
+            fprintf(stderr, "wire-relay: line %s %s: %s\n", c->link, c->direction, error);
+            port_close(port);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static void close_relay(struct relay *r)
+{
+    for (size_t i = 0; i < r->opened; i++)
+        port_close(&r->ports[i]);
+    if (r->tx >= 0)
+        close(r->tx);
+    free(r->watched);
+    free(r->lines);
+    free(r->ports);
+    config_free(&r->config);
+}
+
+static int serve(struct relay *r, const sigset_t *while_waiting)
+{
+    if (open_relay(r) < 0)
+        return 1;
+    bool fifo = ask_fifo(r->config.priority);
+    (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+    if (report_ready(&r->config, r->lines, fifo) != 0) {
+        fprintf(stderr, "wire-relay: %s: %s\n", r->config.ready, strerror(errno));
+        return 1;
+    }
+    return run(r, while_waiting);
 }
 
 int main(int argc, char **argv)
@@ -116,80 +220,13 @@ int main(int argc, char **argv)
                 "writes it and ends.\n");
         return help ? 0 : 2;
     }
-    char *text = read_file(argv[1]);
-    if (!text) {
-        fprintf(stderr, "wire-relay: %s: %s\n", argv[1], strerror(errno));
+    struct relay relay = {.tx = -1};
+    if (load(&relay.config, argv[1]) != 0)
         return 2;
-    }
-    char error[512];
-    struct config config;
-    int rc = config_parse(&config, argv[1], text, error, sizeof error);
-    free(text);
-    if (rc != 0) {
-        fprintf(stderr, "wire-relay: %s\n", error);
-        return 2;
-    }
-
-    /* Signals arrive only while waiting, so that a report never sees a half-served line. */
-    struct sigaction action = {.sa_handler = on_signal};
-    sigset_t blocked;
-    sigemptyset(&blocked);
-    sigaddset(&blocked, SIGTERM);
-    sigaddset(&blocked, SIGINT);
-    sigaddset(&blocked, SIGUSR1);
     sigset_t while_waiting;
-    sigprocmask(SIG_BLOCK, &blocked, &while_waiting);
-    sigdelset(&while_waiting, SIGTERM);
-    sigdelset(&while_waiting, SIGINT);
-    sigdelset(&while_waiting, SIGUSR1);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGUSR1, &action, NULL);
-
-    struct rlimit files = {.rlim_cur = CONFIG_MAX_LINES + 64, .rlim_max = CONFIG_MAX_LINES + 64};
-    struct rlimit now_allowed;
-    if (getrlimit(RLIMIT_NOFILE, &now_allowed) == 0 && now_allowed.rlim_cur < files.rlim_cur)
-        (void)setrlimit(RLIMIT_NOFILE, &files);
-
-    struct port *ports = calloc(config.n_lines, sizeof *ports);
-    struct line *lines = calloc(config.n_lines, sizeof *lines);
-    struct pollfd *watched = calloc(config.n_lines, sizeof *watched);
-    size_t opened = 0;
-    int tx = -1;
-    rc = 1;
-    if (!ports || !lines || !watched) {
-        fprintf(stderr, "wire-relay: out of memory\n");
-        goto cleanup;
-    }
-    tx = port_open_sender(error, sizeof error);
-    if (tx < 0) {
-        fprintf(stderr, "wire-relay: %s\n", error);
-        goto cleanup;
-    }
-    for (; opened < config.n_lines; opened++) {
-        struct config_line *c = &config.lines[opened];
-        line_init(&lines[opened], c->delay_us * 1000, c->jitter_us * 1000, c->loss, c->seed);
-        if (port_open(&ports[opened], c->in, c->out, tx, &c->slots, error, sizeof error) != 0) {
-            fprintf(stderr, "wire-relay: line %s %s: %s\n", c->link, c->direction, error);
-            port_close(&ports[opened]);
-            goto cleanup;
-        }
-    }
-    bool fifo = ask_fifo(config.priority);
-    (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
-    if (report_ready(&config, lines, fifo) != 0) {
-        fprintf(stderr, "wire-relay: %s: %s\n", config.ready, strerror(errno));
-        goto cleanup;
-    }
-    rc = run(&config, ports, lines, watched, &while_waiting);
-cleanup:
-    for (size_t i = 0; i < opened; i++)
-        port_close(&ports[i]);
-    if (tx >= 0)
-        close(tx);
-    free(watched);
-    free(lines);
-    free(ports);
-    config_free(&config);
+    catch_signals(&while_waiting);
+    raise_file_limit();
+    int rc = serve(&relay, &while_waiting);
+    close_relay(&relay);
     return rc;
 }
