@@ -73,30 +73,51 @@ static void output(struct fmtp_sender *s, int peer, size_t n, uint64_t now_ns)
     fmtp_sender_peer_sent(s, peer, n < len ? n : len, now_ns);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+/* The sender that the first byte asks for. */
+static struct fmtp_sender *sender_of(uint8_t options, struct app *app)
 {
-    struct app app = {0};
-    struct fmtp_sender_config cfg = {.f_snd = 1,
+    struct fmtp_sender_config cfg = {.layout = options & 1 ? FMTP_LAYOUT_2021 : FMTP_LAYOUT_2017,
+                                     .f_snd = 1,
                                      .r_mc_bps = 1000000,
                                      .max_products = PRODUCTS,
                                      .max_peers = PEERS,
                                      .peer_queue_bytes = 2048,
                                      .first_index = UINT32_MAX,
-                                     .ctx = &app,
+                                     .ctx = app,
                                      .released = released};
+
+    if (options & 2) {
+        cfg.block_bytes = 64;
+        cfg.fec_k = options & 4 ? 100 : 5;
+    }
+    if (options & 8)
+        cfg.r_uc_bps = 10000;
+    return fmtp_sender_new(&cfg);
+}
+
+static void connect_again(struct fmtp_sender *s, int *peer, bool extended)
+{
+    fmtp_sender_peer_remove(s, *peer);
+    *peer = fmtp_sender_peer_add(s, extended, NULL);
+}
+
+static void block(struct fmtp_sender *s, int peer, bool blocked, uint64_t now_ns)
+{
+    fmtp_sender_peer_blocked(s, peer, blocked);
+    int ready = fmtp_sender_next_ready(s, now_ns);
+    if (ready >= 0 && !fmtp_sender_peer_pending(s, ready))
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct app app = {0};
     uint64_t now_ns = 0;
 
     if (size < 1)
         return 0;
-    cfg.layout = *data & 1 ? FMTP_LAYOUT_2021 : FMTP_LAYOUT_2017;
-    if (*data & 2) {
-        cfg.block_bytes = 64;
-        cfg.fec_k = *data & 4 ? 100 : 5;
-    }
-    if (*data & 8)
-        cfg.r_uc_bps = 10000;
     bool ordinary = *data & 16; /* one of the peers */
-    struct fmtp_sender *s = fmtp_sender_new(&cfg);
+    struct fmtp_sender *s = sender_of(*data, &app);
     if (!s)
         return 0;
     int peers[PEERS];
@@ -118,22 +139,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         case 3:
         case 4: output(s, *peer, (size_t)argument * 20, now_ns); break;
         case 5:
-            if (argument & 3) {
-                fmtp_sender_peer_blocked(s, *peer, argument & 1);
-                int ready = fmtp_sender_next_ready(s, now_ns);
-                if (ready >= 0 && !fmtp_sender_peer_pending(s, ready))
-                    abort();
-                break;
-            }
-            fmtp_sender_peer_remove(s, *peer);
-            *peer = fmtp_sender_peer_add(s, argument & 4, NULL);
+            if (argument & 3)
+                block(s, *peer, argument & 1, now_ns);
+            else
+                connect_again(s, peer, argument & 4);
             break;
         default:
             n = argument < size - 2 ? argument : size - 2;
-            if (fmtp_sender_peer_input(s, *peer, data + 2, n, now_ns) < 0) {
-                fmtp_sender_peer_remove(s, *peer);
-                *peer = fmtp_sender_peer_add(s, true, NULL);
-            }
+            if (fmtp_sender_peer_input(s, *peer, data + 2, n, now_ns) < 0)
+                connect_again(s, peer, true);
         }
         data += 2 + n;
         size -= 2 + n;

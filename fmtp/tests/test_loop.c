@@ -184,43 +184,48 @@ static void turn(struct fmtp_server *s, struct rx *rx, int n, int timeout_ms)
             rx[i].lost = true;
 }
 
-static void transfer(enum fmtp_layout layout, uint64_t pace_bps)
+static void connect_all(struct fmtp_server *s, struct tx *tx, struct rx *rx)
 {
-    struct tx tx = {0};
-    struct rx rx[CLIENTS] = {0};
-    uint16_t port = free_port();
-    struct fmtp_server *s = open_server(&tx, layout, port, pace_bps);
-    uint8_t *data = malloc(700001);
-    int offered = 0, turns = 0;
-
-    for (size_t i = 0; i < 700001; i++)
-        data[i] = (uint8_t)(i * 2654435761u >> 13);
-    for (int i = 0; i < CLIENTS; i++)
-        open_client(&rx[i], s, layout, port);
-    while (fmtp_server_receivers(s) < CLIENTS && turns++ < 10000)
+    for (int turns = 0; fmtp_server_receivers(s) < CLIENTS && turns < 10000; turns++)
         turn(s, rx, CLIENTS, 100);
     assert_int_equal(fmtp_server_receivers(s), CLIENTS);
-    assert_int_equal(tx.changes, CLIENTS);
+    assert_int_equal(tx->changes, CLIENTS);
+}
+
+static void offer_one(struct fmtp_server *s, uint8_t *data, int number)
+{
+    uint32_t size = sizes[number], cut = size / 3, index;
+    struct iovec parts[3] = {{data, cut}, {data + cut, 0}, {data + cut, size - cut}};
+    char meta[32];
+
+    snprintf(meta, sizeof meta, "meta %d", number);
     struct fmtp_error err;
-    while ((tx.total < PRODUCTS || rx[0].total + rx[1].total + rx[2].total < 3 * PRODUCTS) &&
-           turns++ < 100000) {
-        if (offered < PRODUCTS && fmtp_server_ready(s)) {
-            uint32_t size = sizes[offered], cut = size / 3;
-            struct iovec parts[3] = {{data, cut}, {data + cut, 0}, {data + cut, size - cut}};
-            char meta[32];
-            snprintf(meta, sizeof meta, "meta %d", offered);
-            uint32_t index;
-            assert_int_equal(fmtp_server_offer(s, parts, 3, meta, (uint16_t)strlen(meta),
-                                               (void *)(uintptr_t)(offered + 100), &index, &err),
-                             0);
-            assert_int_equal(index, offered++);
-        }
+    assert_int_equal(fmtp_server_offer(s, parts, 3, meta, (uint16_t)strlen(meta),
+                                       (void *)(uintptr_t)(number + 100), &index, &err),
+                     0);
+    assert_int_equal(index, number);
+}
+
+static void send_all(struct fmtp_server *s, struct tx *tx, struct rx *rx, uint8_t *data)
+{
+    int offered = 0;
+
+    for (int turns = 0;
+         (tx->total < PRODUCTS || rx[0].total + rx[1].total + rx[2].total < 3 * PRODUCTS) &&
+         turns < 100000;
+         turns++) {
+        if (offered < PRODUCTS && fmtp_server_ready(s))
+            offer_one(s, data, offered++);
         turn(s, rx, CLIENTS, 100);
     }
+}
+
+static void assert_all_arrived(const struct tx *tx, const struct rx *rx, const uint8_t *data)
+{
     for (int p = 0; p < PRODUCTS; p++) {
-        assert_int_equal(tx.multicasted[p], 1);
-        assert_int_equal(tx.released[p], 1);
-        assert_int_equal(tx.why[p], FMTP_RELEASE_ALL_DONE);
+        assert_int_equal(tx->multicasted[p], 1);
+        assert_int_equal(tx->released[p], 1);
+        assert_int_equal(tx->why[p], FMTP_RELEASE_ALL_DONE);
         for (int i = 0; i < CLIENTS; i++) {
             assert_int_equal(rx[i].begun[p], 1);
             assert_int_equal(rx[i].ended[p], 1);
@@ -228,7 +233,12 @@ static void transfer(enum fmtp_layout layout, uint64_t pace_bps)
             assert_memory_equal(rx[i].data[p], data, sizes[p]);
         }
     }
+}
+
+static void assert_stats(const struct fmtp_server *s, const struct rx *rx, enum fmtp_layout layout)
+{
     struct fmtp_server_stats stats;
+
     fmtp_server_get_stats(s, &stats);
     assert_int_equal(stats.products, PRODUCTS);
     assert_int_equal(stats.acks, PRODUCTS * CLIENTS);
@@ -246,8 +256,26 @@ static void transfer(enum fmtp_layout layout, uint64_t pace_bps)
         if (layout == FMTP_LAYOUT_2021)
             assert_true(rx[i].worst_delay_s > 0 && rx[i].worst_delay_s < 60);
     }
+}
+
+static void transfer(enum fmtp_layout layout, uint64_t pace_bps)
+{
+    struct tx tx = {0};
+    struct rx rx[CLIENTS] = {0};
+    uint16_t port = free_port();
+    struct fmtp_server *s = open_server(&tx, layout, port, pace_bps);
+    uint8_t *data = malloc(700001);
+
+    for (size_t i = 0; i < 700001; i++)
+        data[i] = (uint8_t)(i * 2654435761u >> 13);
+    for (int i = 0; i < CLIENTS; i++)
+        open_client(&rx[i], s, layout, port);
+    connect_all(s, &tx, rx);
+    send_all(s, &tx, rx, data);
+    assert_all_arrived(&tx, rx, data);
+    assert_stats(s, rx, layout);
     fmtp_server_close(s);
-    for (turns = 0; turns < 100 && !(rx[0].lost && rx[1].lost && rx[2].lost); turns++)
+    for (int turns = 0; turns < 100 && !(rx[0].lost && rx[1].lost && rx[2].lost); turns++)
         turn(NULL, rx, CLIENTS, 100);
     for (int i = 0; i < CLIENTS; i++) {
         assert_true(rx[i].lost);

@@ -22,30 +22,30 @@ static int parse(struct conf *c, const char *text)
     return rc;
 }
 
-static void every_keyword(void **state)
+/* Every entry and every kind of setting. */
+static const char everything[] =
+    "# comment\n\n"
+    "EXEC \"pqinsert -f NGRID \\\"a b\\\"\"\n"
+    "request\tNGRID|EXP  \".*\\.grb\"  10.0.0.1:3880   # downstream\n"
+    "REQUEST ANY-EXP x up.example.org\n"
+    "ALLOW ANY ^10\\.0\\. \"^keep\" nothing\n"
+    "ACCEPT EXP .* ^10\n"
+    "MULTICAST NGRID 224.0.1.9:38800 10.1.0.1:4000 24 101 newy et-1\n"
+    "RECEIVE NGRID 10.2.0.1:3880 10.1.0.2 starlight p2 205\n"
+    "RECEIVE EXP 10.2.0.1 10.1.0.2\n"
+    "RECEIVE WMO 10.2.0.1 eth1.205 starlight p2\n"
+    "RECEIVE NEXRAD2 up.example.org\n"
+    "MULTICAST EXP 224.0.1.10\n"
+    "SET fmtp.layout 2017\nSET fmtp.f_snd 12.5\nSET fmtp.f_rcv 2\nSET FMTP.R_MC_BPS 60000000\n"
+    "SET fmtp.r_uc_bps 5000000\nSET fmtp.pdu_bytes 1200\nSET fmtp.mac_level 2\nSET fmtp.repair Unicast\n"
+    "SET fmtp.b_rcv_bytes 600000000\nSET fmtp.b_snd_bytes 599999999\nSET fmtp.ttl 5\nSET ldm6.max_latency_s 100\n"
+    "SET ldm7.verify_md5 1\nSET ldm6.congestion_control ctcp_187\n";
+
+static void every_entry(void **state)
 {
     (void)state;
     struct conf c;
-    assert_int_equal(
-        parse(
-            &c,
-            "# comment\n\n"
-            "EXEC \"pqinsert -f NGRID \\\"a b\\\"\"\n"
-            "request\tNGRID|EXP  \".*\\.grb\"  10.0.0.1:3880   # downstream\n"
-            "REQUEST ANY-EXP x up.example.org\n"
-            "ALLOW ANY ^10\\.0\\. \"^keep\" nothing\n"
-            "ACCEPT EXP .* ^10\n"
-            "MULTICAST NGRID 224.0.1.9:38800 10.1.0.1:4000 24 101 newy et-1\n"
-            "RECEIVE NGRID 10.2.0.1:3880 10.1.0.2 starlight p2 205\n"
-            "RECEIVE EXP 10.2.0.1 10.1.0.2\n"
-            "RECEIVE WMO 10.2.0.1 eth1.205 starlight p2\n"
-            "RECEIVE NEXRAD2 up.example.org\n"
-            "MULTICAST EXP 224.0.1.10\n"
-            "SET fmtp.layout 2017\nSET fmtp.f_snd 12.5\nSET fmtp.f_rcv 2\nSET FMTP.R_MC_BPS 60000000\n"
-            "SET fmtp.r_uc_bps 5000000\nSET fmtp.pdu_bytes 1200\nSET fmtp.mac_level 2\nSET fmtp.repair Unicast\n"
-            "SET fmtp.b_rcv_bytes 600000000\nSET fmtp.b_snd_bytes 599999999\nSET fmtp.ttl 5\nSET ldm6.max_latency_s 100\n"
-            "SET ldm7.verify_md5 1\nSET ldm6.congestion_control ctcp_187\n"),
-        0);
+    assert_int_equal(parse(&c, everything), 0);
     assert_int_equal(messages_len, 0);
     assert_string_equal(c.execs[0].argv[2], "NGRID");
     assert_string_equal(c.execs[0].argv[3], "a b");
@@ -80,6 +80,14 @@ static void every_keyword(void **state)
     assert_string_equal(c.receives[3].iface_name, "");
     assert_int_equal(c.receives[0].vlan, 205);
     assert_string_equal(c.receives[1].switch_id, "dummy");
+    conf_free(&c);
+}
+
+static void every_kind_of_setting(void **state)
+{
+    (void)state;
+    struct conf c;
+    assert_int_equal(parse(&c, everything), 0);
     assert_int_equal(c.set.fmtp_layout, 2017);
     assert_true(c.set.f_snd == 12.5 && c.set.f_rcv == 2 && c.set.max_latency_s == 100);
     assert_int_equal(c.set.r_mc_bps, 60000000);
@@ -365,25 +373,6 @@ static void hostile_patterns(void **state)
 
 static void path_service(void **state)
 {
-    static const char *const bad[] = {"path.service unix:relative",
-                                      "path.service ftp://h",
-                                      "path.service http://",
-                                      "path.service http://h/x",
-                                      "path.service \"http://a b\"",
-                                      "path.service http://a,",
-                                      "path.service ,http://a",
-                                      "path.service http://a,b",
-                                      "path.name NGRID",
-                                      "path.name {feed}/x",
-                                      "path.name {feed}{feed}",
-                                      "path.timeout_s 0",
-                                      "path.rate_bps -1",
-                                      "path.grace_s x",
-                                      "ldm7.dead_s 2",
-                                      "fmtp.ttl 3 NGRID",
-                                      "path.rate_bps 5 NOSUCH",
-                                      "path.rate_bps x NGRID"};
-
     (void)state;
     struct conf c;
     assert_int_equal(
@@ -417,6 +406,31 @@ static void path_service(void **state)
     assert_string_equal(conf_path_name(&c.set, 0x12345678, name),
                         "ldm.0x12345678-1"); /* too long */
     conf_free(&c);
+}
+
+static void wrong_path_settings(void **state)
+{
+    static const char *const bad[] = {"path.service unix:relative",
+                                      "path.service ftp://h",
+                                      "path.service http://",
+                                      "path.service http://h/x",
+                                      "path.service \"http://a b\"",
+                                      "path.service http://a,",
+                                      "path.service ,http://a",
+                                      "path.service http://a,b",
+                                      "path.name NGRID",
+                                      "path.name {feed}/x",
+                                      "path.name {feed}{feed}",
+                                      "path.timeout_s 0",
+                                      "path.rate_bps -1",
+                                      "path.grace_s x",
+                                      "ldm7.dead_s 2",
+                                      "fmtp.ttl 3 NGRID",
+                                      "path.rate_bps 5 NOSUCH",
+                                      "path.rate_bps x NGRID"};
+
+    (void)state;
+    struct conf c;
     char line[256];
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         snprintf(line, sizeof line, "SET %s\n", bad[i]);
@@ -424,7 +438,13 @@ static void path_service(void **state)
         assert_non_null(strstr(messages, "test.conf:1: found \""));
         conf_free(&c);
     }
-    /* Without a service any name will do; with one, a port is a number. */
+}
+
+/* Without a service any name will do; with one, a port is a number. */
+static void ports_of_paths(void **state)
+{
+    (void)state;
+    struct conf c;
     assert_int_equal(parse(&c, "MULTICAST WMO 224.0.1.10 10.1.0.1 24 102 newy et-1\n"), 0);
     conf_free(&c);
     assert_int_equal(parse(&c, "\nMULTICAST WMO 224.0.1.10 10.1.0.1 24 102 newy et-1\n"
@@ -446,7 +466,8 @@ static int cleanup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_keyword),
+        cmocka_unit_test(every_entry),
+        cmocka_unit_test(every_kind_of_setting),
         cmocka_unit_test(defaults),
         cmocka_unit_test(all_errors_at_once),
         cmocka_unit_test(overlapping_multicast),
@@ -458,6 +479,8 @@ int main(void)
         cmocka_unit_test(matching),
         cmocka_unit_test(hostile_patterns),
         cmocka_unit_test(path_service),
+        cmocka_unit_test(wrong_path_settings),
+        cmocka_unit_test(ports_of_paths),
     };
 
     return cmocka_run_group_tests(tests, NULL, cleanup);

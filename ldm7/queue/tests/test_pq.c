@@ -294,18 +294,75 @@ static void test_notify(void **state)
 }
 
 /* Ten thousand random operations against a model: a list of what must be there in what order. */
+enum { PINS = 6, RESERVED = 4 };
+struct reserved {
+    struct pq_reservation *r;
+    unsigned n;
+    uint32_t size;
+};
+
+static void pin_or_release(struct pq *q, struct pq_view *v, unsigned back)
+{
+    uint64_t last = pq_last_seq(q);
+
+    if (v->data) {
+        assert_is(v, v->info.seqno);
+        pq_release(q, v);
+    } else {
+        pq_next(q, last > 10 ? last - back : 0, v);
+    }
+}
+
+/* Makes a reservation, or commits or discards the one there is. False: there was no room. */
+static bool reserve_or_end(struct pq *q, struct reserved *at, unsigned n, uint32_t size,
+                           bool commit)
+{
+    if (!at->r) {
+        void *region;
+        enum pq_status s = pq_reserve(q, NULL, size, &region, &at->r);
+        assert_true(s == PQ_OK || s == PQ_FULL);
+        if (s) {
+            at->r = NULL;
+            return false;
+        }
+        at->n = n;
+        at->size = size;
+        for (uint32_t b = 0; b < size; b++)
+            ((uint8_t *)region)[b] = byte_of(n, b);
+        return true;
+    }
+    struct pq_info info = info_of(at->n, at->size);
+    if (commit)
+        assert_int_equal(pq_commit(q, at->r, &info, 0), PQ_OK);
+    else
+        pq_discard(q, at->r);
+    at->r = NULL;
+    return true;
+}
+
+/* Reads all; returns the position of the last. */
+static uint64_t read_all(struct pq *q, uint64_t at_least)
+{
+    uint64_t seq = 0;
+    struct pq_view v;
+
+    while (pq_next(q, seq, &v) == PQ_OK) {
+        assert_true(v.seq > seq);
+        seq = v.seq;
+        assert_is(&v, v.info.seqno);
+        pq_release(q, &v);
+    }
+    assert_true(seq >= at_least);
+    assert_int_equal(seq, pq_last_seq(q));
+    return seq;
+}
+
 static void test_random_operations(void **state)
 {
     (void)state;
-    enum { PINS = 6, RESERVED = 4 };
     struct pq *q = fresh(64 * 1024, 40);
     struct pq_view pins[PINS] = {0};
-    struct {
-        struct pq_reservation *r;
-        uint8_t *region;
-        unsigned n;
-        uint32_t size;
-    } res[RESERVED] = {0};
+    struct reserved res[RESERVED] = {0};
     unsigned next = 1;
     uint64_t rng = 42, last = 0;
     for (int op = 0; op < 10000; op++) {
@@ -317,49 +374,14 @@ static void test_random_operations(void **state)
             assert_true(s == PQ_OK || s == PQ_FULL);
             next += s == PQ_OK;
         } else if (pick < 70) {
-            struct pq_view *v = &pins[which % PINS];
-            if (v->data) {
-                assert_is(v, v->info.seqno);
-                pq_release(q, v);
-            } else {
-                uint64_t lastseq = pq_last_seq(q);
-                pq_next(q, lastseq > 10 ? lastseq - which % 10 : 0, v);
-            }
+            pin_or_release(q, &pins[which % PINS], which % 10);
         } else if (pick < 98) {
-            unsigned i = which % RESERVED;
-            if (!res[i].r) {
-                res[i].n = 1000000 + next++;
-                res[i].size = size;
-                void *region;
-                enum pq_status s = pq_reserve(q, NULL, size, &region, &res[i].r);
-                assert_true(s == PQ_OK || s == PQ_FULL);
-                if (s) {
-                    res[i].r = NULL;
-                    continue;
-                }
-                res[i].region = region;
-                for (uint32_t b = 0; b < size; b++)
-                    res[i].region[b] = byte_of(res[i].n, b);
-            } else if (pick < 95) {
-                struct pq_info info = info_of(res[i].n, res[i].size);
-                assert_int_equal(pq_commit(q, res[i].r, &info, 0), PQ_OK);
-                res[i].r = NULL;
-            } else {
-                pq_discard(q, res[i].r);
-                res[i].r = NULL;
-            }
+            struct reserved *at = &res[which % RESERVED];
+            unsigned n = at->r ? 0 : 1000000 + next++;
+            if (!reserve_or_end(q, at, n, size, pick < 95))
+                continue;
         } else {
-            uint64_t seq = 0;
-            struct pq_view v;
-            while (pq_next(q, seq, &v) == PQ_OK) {
-                assert_true(v.seq > seq);
-                seq = v.seq;
-                assert_is(&v, v.info.seqno);
-                pq_release(q, &v);
-            }
-            assert_true(seq >= last);
-            last = seq;
-            assert_int_equal(seq, pq_last_seq(q));
+            last = read_all(q, last);
         }
         if (op % 16 == 0)
             assert_int_equal(pq_check(q), PQ_OK);

@@ -417,6 +417,26 @@ static void kill_worker(unsigned i)
     waitpid(shared->workers[i].pid, NULL, 0);
 }
 
+/* Kills some workers, or all; says which are dead and returns how many. */
+static unsigned kill_some(uint64_t *rng, bool dead[WORKERS])
+{
+    unsigned killed = 0;
+
+    *rng = *rng * 6364136223846793005u + 1442695040888963407u;
+    usleep((useconds_t)(*rng >> 40) % 2000);
+    unsigned at_once = *rng >> 60 ? 1 + (unsigned)(*rng >> 56) % 4 : WORKERS;
+    for (unsigned k = 0; k < at_once; k++) {
+        *rng = *rng * 6364136223846793005u + 1442695040888963407u;
+        unsigned i = (unsigned)(*rng >> 33) % WORKERS;
+        if (dead[i])
+            continue;
+        kill_worker(i);
+        dead[i] = true;
+        killed++;
+    }
+    return killed;
+}
+
 int main(int argc, char **argv)
 {
     unsigned kills = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : DEFAULT_KILLS, killed = 0;
@@ -443,18 +463,7 @@ int main(int argc, char **argv)
     uint64_t newest;
     while (killed < kills && !atomic_load(&shared->failed)) {
         bool dead[WORKERS] = {false};
-        rng = rng * 6364136223846793005u + 1442695040888963407u;
-        usleep((useconds_t)(rng >> 40) % 2000);
-        unsigned at_once = rng >> 60 ? 1 + (unsigned)(rng >> 56) % 4 : WORKERS;
-        for (unsigned k = 0; k < at_once; k++) {
-            rng = rng * 6364136223846793005u + 1442695040888963407u;
-            unsigned i = (unsigned)(rng >> 33) % WORKERS;
-            if (dead[i])
-                continue;
-            kill_worker(i);
-            dead[i] = true;
-            killed++;
-        }
+        killed += kill_some(&rng, dead);
         if (!pause_all(dead))
             break;
         checked += look_through(q, &newest);

@@ -251,7 +251,7 @@ static void test_check(void **state)
     assert_int_equal(run("pqcheck -q queue extra"), 2);
 }
 
-static void test_util(void **state)
+static void test_util_products(void **state)
 {
     (void)state;
     three_files();
@@ -282,6 +282,13 @@ static void test_util(void **state)
     assert_int_equal(run("pqutil -q queue find 2"), 3);
     assert_int_equal(run("pqcat -q queue"), 0);
     assert_string_equal(out, "firstthird");
+}
+
+static void test_util_state(void **state)
+{
+    (void)state;
+    three_files();
+    assert_int_equal(run("pqutil -q queue delete 2"), 0);
     assert_int_equal(run("pqutil -q queue stats"), 0);
     /* 10 slots; "first" and "third" take 64 bytes each */
     assert_matches(
@@ -312,6 +319,12 @@ static void test_util(void **state)
     assert_int_equal(run("pqutil -q queue reset"), 0);
     assert_int_equal(run("pqmon -q queue -S"), 0);
     assert_matches(out, " -1\\.000 -1 -1\n$");
+}
+
+static void test_util_usage(void **state)
+{
+    (void)state;
+    three_files();
     assert_int_equal(run("pqutil -q queue"), 2);
     assert_matches(err, "^pqutil: COMMAND is missing\n");
     assert_int_equal(run("pqutil -q queue purge"), 2);
@@ -370,7 +383,9 @@ int main(void)
         cmocka_unit_test(test_insertion_of_files),
         cmocka_unit_test(test_expiry),
         cmocka_unit_test(test_check),
-        cmocka_unit_test(test_util),
+        cmocka_unit_test(test_util_products),
+        cmocka_unit_test(test_util_state),
+        cmocka_unit_test(test_util_usage),
         cmocka_unit_test(test_monitor_again_and_again),
         cmocka_unit_test(test_following_is_no_polling),
     };
