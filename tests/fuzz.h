@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The target. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #endif

@@ -37,6 +37,7 @@ struct fmtp_error {
 
 /* Addresses are IPv4 or IPv6; within one configuration all of the same family. */
 #define FMTP_ADDRESS_TEXT 80u
+/* The IPv4 address with that port (host byte order) as a socket address. */
 struct sockaddr_storage fmtp_ipv4(struct in_addr addr, uint16_t port);
 /* "10.0.0.1", "fe80::1%eth0"; with_port "10.0.0.1:38800", "[ff3e::1]:38800". -1: it is neither. */
 int fmtp_address_parse(const char *text, bool with_port, struct sockaddr_storage *out);
@@ -125,13 +126,18 @@ struct fmtp_server_stats {
 
 struct fmtp_server;
 
+/* Opens the sockets of a sender. cfg is copied, but texts in it must stay. NULL: err says why,
+ * quoting the value at fault. */
 struct fmtp_server *fmtp_server_open(const struct fmtp_server_config *cfg, struct fmtp_error *err);
+/* Ends all connections; products that are retained are released with FMTP_RELEASE_CLOSED. */
 void fmtp_server_close(struct fmtp_server *s);
 /* epoll descriptor: readable when fmtp_server_service() has something to do (timers included). */
 int fmtp_server_fd(const struct fmtp_server *s);
 /* Does all that can be done now without blocking. */
 int fmtp_server_service(struct fmtp_server *s, struct fmtp_error *err);
+/* The TCP port that receivers connect to, also where the system chose it. */
 uint16_t fmtp_server_tcp_port(const struct fmtp_server *s);
+/* Receivers that are connected and have finished the key exchange. */
 size_t fmtp_server_receivers(const struct fmtp_server *s);
 /* Can another product be offered now? False while the product before is still being multicast or
  * max_products are retained; becomes true again during fmtp_server_service(). */
@@ -142,6 +148,7 @@ bool fmtp_server_ready(const struct fmtp_server *s);
 int fmtp_server_offer(struct fmtp_server *s, const struct iovec *parts, int nparts,
                       const void *meta, uint16_t meta_len, void *cookie, uint32_t *index,
                       struct fmtp_error *err);
+/* Counters since the opening, and what is connected now. */
 void fmtp_server_get_stats(const struct fmtp_server *s, struct fmtp_server_stats *out);
 
 /* ------------------------------------------------------------------ receiving side */
@@ -199,16 +206,20 @@ struct fmtp_client_stats {
 
 struct fmtp_client;
 
+/* Joins the group and begins to connect to the sender. cfg is copied, but texts in it must stay.
+ * NULL: err says why. */
 struct fmtp_client *fmtp_client_open(const struct fmtp_client_config *cfg, struct fmtp_error *err);
 void fmtp_client_close(struct fmtp_client *c);   /* calls missed() for what is incomplete */
 int fmtp_client_fd(const struct fmtp_client *c); /* epoll descriptor, as for the server */
 /* -1 when the connection to the sender is lost for good (the caller closes and re-subscribes):
  * at once, or when it could not be had again for reconnect_ns. */
 int fmtp_client_service(struct fmtp_client *c, struct fmtp_error *err);
+/* Is the connection to the sender established, key exchange included? */
 bool fmtp_client_connected(const struct fmtp_client *c);
 /* What was agreed on the latest connection; its MAC level. */
 void fmtp_client_get_session(const struct fmtp_client *c, struct fmtp_session *out,
                              unsigned *mac_level);
+/* Counters since the opening. */
 void fmtp_client_get_stats(const struct fmtp_client *c, struct fmtp_client_stats *out);
 
 #endif

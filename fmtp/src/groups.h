@@ -58,6 +58,7 @@ struct fmtp_groups {
 
 /* pad is allocated; -1: no memory. */
 int fmtp_symbols_init(struct fmtp_symbols *s, size_t block_bytes, size_t limit_bytes);
+/* Frees the pad. All groups must have given their symbols back. */
 void fmtp_symbols_free(struct fmtp_symbols *s);
 
 /* nblocks > 0, all missing. NULL: no memory. */
@@ -67,6 +68,7 @@ void fmtp_groups_free(struct fmtp_groups *gs, struct fmtp_symbols *s);
 
 /* The group of block < nblocks. */
 uint32_t fmtp_groups_of(struct fmtp_groups *gs, uint32_t block);
+/* The blocks of group g < count. */
 struct fmtp_fec_group fmtp_groups_blocks(struct fmtp_groups *gs, uint32_t g);
 /* A missing block of the group came. The last one frees the parity and ends the waiting. */
 void fmtp_groups_received(struct fmtp_groups *gs, struct fmtp_symbols *s, uint32_t g);
@@ -83,11 +85,13 @@ unsigned fmtp_groups_decode(struct fmtp_groups *gs, struct fmtp_symbols *s, uint
 void fmtp_groups_bitmap(struct fmtp_groups *gs, uint32_t g, const uint64_t *received,
                         uint8_t bitmap[32]);
 
+/* Is the block received, by the bitmap? */
 static inline bool fmtp_have(const uint64_t *received, uint32_t block)
 {
     return received[block / 64] >> (block % 64) & 1;
 }
 
+/* Marks the block as received. */
 static inline void fmtp_mark(uint64_t *received, uint32_t block)
 {
     received[block / 64] |= UINT64_C(1) << (block % 64);

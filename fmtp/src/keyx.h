@@ -26,6 +26,7 @@ struct fmtp_keyx;
 struct fmtp_keyx *fmtp_keyx_new_receiver(bool offer);
 /* The sender's side. */
 struct fmtp_keyx *fmtp_keyx_new_sender(void);
+/* Frees it with its keys. k may be NULL. */
 void fmtp_keyx_free(struct fmtp_keyx *k);
 /* Forgets what was put in (a new connection), but keeps the key pair. */
 void fmtp_keyx_rewind(struct fmtp_keyx *k);
@@ -48,6 +49,7 @@ int fmtp_keyx_answer(struct fmtp_keyx *k, const struct fmtp_session *session,
 /* --- receiver, after DONE */
 /* True and *session filled if the sender agreed to extension 1. */
 bool fmtp_keyx_session(const struct fmtp_keyx *k, struct fmtp_session *session);
+/* The MAC key that the sender answered with (*len bytes, valid as long as k); *len 0 at level 0. */
 const uint8_t *fmtp_keyx_mac_key(const struct fmtp_keyx *k, size_t *len);
 
 #endif

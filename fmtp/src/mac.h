@@ -24,10 +24,13 @@ struct fmtp_mac *fmtp_mac_new_signer(unsigned level);
 /* Receiver: the key of the sender, as the key exchange brought it; its form tells the level. NULL
  * if it is no key of any level. */
 struct fmtp_mac *fmtp_mac_new_verifier(const uint8_t *key, size_t len);
+/* Frees it; the key is overwritten. m may be NULL. */
 void fmtp_mac_free(struct fmtp_mac *m);
 
+/* 0, 1 or 2. */
 unsigned fmtp_mac_level(const struct fmtp_mac *m);
 size_t fmtp_mac_len(const struct fmtp_mac *m); /* 0, 32 or 64 */
+/* Bytes of the MACs of a level: 0, 32 or 64. */
 size_t fmtp_mac_len_of(unsigned level);
 /* What the receivers are told. */
 const uint8_t *fmtp_mac_key(const struct fmtp_mac *m, size_t *len);

@@ -17,7 +17,9 @@ struct fmtp_multicast_in;
 /* Opens the socket and joins. -1 (NULL) with *err. */
 struct fmtp_multicast_in *fmtp_multicast_in_open(const struct fmtp_client_config *cfg,
                                                  struct fmtp_error *err);
+/* Leaves the group and frees it. in may be NULL. */
 void fmtp_multicast_in_close(struct fmtp_multicast_in *in);
+/* The UDP socket, readable when there are datagrams. */
 int fmtp_multicast_in_fd(const struct fmtp_multicast_in *in);
 /* MACs are checked from now on; NULL: none. The caller keeps mac. */
 void fmtp_multicast_in_set_mac(struct fmtp_multicast_in *in, struct fmtp_mac *mac);

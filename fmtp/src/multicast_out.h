@@ -42,6 +42,7 @@ struct fmtp_multicast_out {
 /* Opens socket and MAC key; pdu_bytes is settled. -1 with *err. */
 int fmtp_multicast_out_open(struct fmtp_multicast_out *o, const struct fmtp_server_config *cfg,
                             struct fmtp_error *err);
+/* Closes the socket and frees the MAC; o itself is the caller's. */
 void fmtp_multicast_out_close(struct fmtp_multicast_out *o);
 /* Sends what may go now to so many receivers, one batch at most; returns how many datagrams
  * left. */

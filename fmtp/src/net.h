@@ -16,11 +16,17 @@ int fmtp_fail(struct fmtp_error *err, const char *format, ...)
 uint64_t fmtp_now_ns(void); /* CLOCK_MONOTONIC */
 
 /* --- addresses (address.c); those that other rooms use are in fmtp.h */
+/* The port, in host byte order. */
 uint16_t fmtp_address_port(const struct sockaddr_storage *a);
+/* Sets the port, in host byte order. */
 void fmtp_address_set_port(struct sockaddr_storage *a, uint16_t port);
+/* Bytes of the address for bind() and its like. */
 socklen_t fmtp_address_len(const struct sockaddr_storage *a);
+/* Is it 0.0.0.0 or ::? */
 bool fmtp_address_is_any(const struct sockaddr_storage *a);
+/* Is it in 224.0.0.0/4 or ff00::/8? */
 bool fmtp_address_is_multicast(const struct sockaddr_storage *a);
+/* Is it the same host, whatever the ports? */
 bool fmtp_address_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
 
 struct fmtp_interface {
@@ -53,6 +59,7 @@ int fmtp_set_congestion_control(int fd, const char *name, struct fmtp_error *err
 int fmtp_try_congestion_control(const char *name, struct fmtp_error *err);
 void fmtp_close_fd(int *fd); /* leaves -1 */
 
+/* setsockopt() with an int: 0, or -1 with errno. */
 int fmtp_set_option(int fd, int level, int name, int value);
 /* keepalive (60 s idle, 30 s interval, 5 probes), no delay, bounded unsent backlog. */
 void fmtp_tune_tcp(int fd);
@@ -67,6 +74,7 @@ static inline uint64_t fmtp_rtt_ns(uint32_t smoothed_us, uint32_t least_us)
 
     return (!least_us || smoothed_us < most_us ? smoothed_us : most_us) * UINT64_C(1000);
 }
+/* Is the TCP socket connected, by the kernel's state? */
 bool fmtp_tcp_established(int fd);
 /* Enlarges the receive buffer as far as the system lets us (0: leaves it); returns what was
  * granted. */

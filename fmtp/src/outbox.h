@@ -14,7 +14,9 @@ struct fmtp_outbox {
     size_t limit; /* of len; at most four times as much is allocated */
 };
 
+/* An empty queue of at most `limit` bytes. */
 void fmtp_outbox_init(struct fmtp_outbox *o, size_t limit);
+/* Frees what waits. */
 void fmtp_outbox_free(struct fmtp_outbox *o);
 /* Forgets what waits. */
 void fmtp_outbox_clear(struct fmtp_outbox *o);

@@ -20,6 +20,7 @@ struct fmtp_rate_control {
     bool steady;                      /* the first overrun was seen: no more fast growth */
 };
 
+/* The state of a sender that has sent nothing yet. */
 void fmtp_rate_control_init(struct fmtp_rate_control *a);
 /* Is it time to look? */
 static inline bool fmtp_rate_control_due(const struct fmtp_rate_control *a, uint64_t now_ns)

@@ -75,14 +75,17 @@ int fmtp_receiver_stream(struct fmtp_receiver *r, const uint8_t *bytes, size_t l
 /* What goes to the sender next: returns how many bytes there are at *bytes (0: nothing), valid
  * until the next call of anything here. Then say how many left. */
 size_t fmtp_receiver_output(const struct fmtp_receiver *r, const uint8_t **bytes);
+/* The first bytes of the last fmtp_receiver_output() left. */
 void fmtp_receiver_sent(struct fmtp_receiver *r, size_t bytes);
 /* The sender takes nothing more and the backlog of messages is at its bound: give up, or begin a
  * new connection. */
 bool fmtp_receiver_stuck(const struct fmtp_receiver *r);
 
 uint64_t fmtp_receiver_deadline(const struct fmtp_receiver *r); /* FMTP_NEVER: none */
+/* Does what is due at now_ns: asks again for what is late. */
 void fmtp_receiver_timeout(struct fmtp_receiver *r, uint64_t now_ns);
 
+/* Products that have begun, or whose BOP is being asked for, and that have not ended. */
 size_t fmtp_receiver_in_flight(const struct fmtp_receiver *r);
 /* Fills everything but the fields about the socket. */
 void fmtp_receiver_get_stats(const struct fmtp_receiver *r, struct fmtp_client_stats *out);

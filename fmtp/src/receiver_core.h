@@ -77,6 +77,7 @@ struct fmtp_receiver {
     struct fmtp_client_stats stats;
 };
 
+/* The time is now_ns; a step back counts as none. */
 static inline void fmtp_rx_tick(struct fmtp_receiver *r, uint64_t now_ns)
 {
     if (now_ns > r->now_ns)
@@ -84,8 +85,10 @@ static inline void fmtp_rx_tick(struct fmtp_receiver *r, uint64_t now_ns)
 }
 
 /* ---- receiver.c */
+/* Queues a message of a header only for the sender. */
 void fmtp_rx_emit(struct fmtp_receiver *r, uint16_t flags, uint32_t index, uint32_t seqnum,
                   uint16_t wanted);
+/* Queues a message with a body of h->payloadlen bytes. */
 void fmtp_rx_emit_body(struct fmtp_receiver *r, const struct fmtp_header *h, const uint8_t *body);
 /* Sets the product's timer to the earlier of tau_ns and due_ns. */
 void fmtp_rx_arm(struct fmtp_receiver *r, struct product *p);
@@ -101,6 +104,7 @@ bool fmtp_rx_replay(struct fmtp_receiver *r, struct product *p);
 /* ---- receiver_index.c */
 enum fmtp_rx_seen { FMTP_RX_NEW, FMTP_RX_OLD, FMTP_RX_REFUSED };
 
+/* The entry of that index, or NULL. */
 struct product *fmtp_rx_lookup(const struct fmtp_receiver *r, uint32_t index);
 /* A message tells of this product: asks for what that proves lost before it. NEW: the index is the
  * newest from now on and the caller makes its entry. */
@@ -108,8 +112,11 @@ enum fmtp_rx_seen fmtp_rx_see(struct fmtp_receiver *r, uint32_t index);
 /* see(), and the entry of a product with BOP or one whose BOP is being asked for. NULL: done with,
  * refused or no room. */
 struct product *fmtp_rx_see_data(struct fmtp_receiver *r, uint32_t index);
+/* A BOP came, by multicast or on the stream. */
 void fmtp_rx_bop(struct fmtp_receiver *r, const struct fmtp_header *h, const uint8_t *body);
+/* An EOP came. */
 void fmtp_rx_eop(struct fmtp_receiver *r, const struct fmtp_header *h);
+/* The sender no longer has the product (RETX_REJ): it is missed. */
 void fmtp_rx_rejected(struct fmtp_receiver *r, uint32_t index);
 /* True: it was complete, is acknowledged, and p is gone. */
 bool fmtp_rx_finish(struct fmtp_receiver *r, struct product *p);
@@ -117,6 +124,7 @@ bool fmtp_rx_finish(struct fmtp_receiver *r, struct product *p);
 void fmtp_rx_miss_all(struct fmtp_receiver *r);
 /* The same session on another connection. */
 void fmtp_rx_resume(struct fmtp_receiver *r, uint32_t next_index);
+/* Counts and reports the index as missed. */
 void fmtp_rx_miss(struct fmtp_receiver *r, uint32_t index);
 
 /* ---- receiver_ask.c */
@@ -132,6 +140,7 @@ void fmtp_rx_tau(struct fmtp_receiver *r, struct product *p);
 void fmtp_rx_ask_on(struct fmtp_receiver *r);
 /* Asks for all that passed once more. */
 void fmtp_rx_ask_again(struct fmtp_receiver *r, struct product *p);
+/* Sets the product's due_ns to the earliest of its waiting groups. */
 void fmtp_rx_overdue(struct fmtp_receiver *r, struct product *p);
 /* The sender reminds us of the product: nothing of it is on its way. Patience with groups that were
  * asked for longer than a round trip ago is over. */
@@ -140,6 +149,7 @@ void fmtp_rx_nudged(struct fmtp_receiver *r, struct product *p);
 void fmtp_rx_answered(struct fmtp_receiver *r, struct product *p, uint32_t g);
 /* After the group's blocks or symbols became more: decodes if that is possible. */
 void fmtp_rx_decode(struct fmtp_receiver *r, struct product *p, uint32_t g);
+/* A parity symbol of the product came: kept, or used to give blocks back. */
 void fmtp_rx_parity(struct fmtp_receiver *r, struct product *p, const struct fmtp_header *h,
                     const uint8_t *symbol);
 

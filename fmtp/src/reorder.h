@@ -23,6 +23,7 @@ struct fmtp_reorder {
 
 /* Room for capacity datagrams (0: none) of at most block_bytes each; -1: no memory. */
 int fmtp_reorder_init(struct fmtp_reorder *s, size_t capacity, size_t block_bytes);
+/* Frees the ring and what it holds. */
 void fmtp_reorder_free(struct fmtp_reorder *s);
 /* Keeps a copy. False: no room or memory at all, nothing was kept. *forgot: another one, the
  * oldest, went for it. */

@@ -20,8 +20,11 @@ struct fmtp_requests {
     size_t limit;                 /* capacity never exceeds it */
 };
 
+/* An empty queue of at most limit_bytes. */
 void fmtp_requests_init(struct fmtp_requests *q, size_t limit_bytes);
+/* Frees the ring. */
 void fmtp_requests_free(struct fmtp_requests *q);
+/* Number i < count from the head. */
 static inline struct fmtp_request *fmtp_requests_at(const struct fmtp_requests *q, size_t i)
 {
     return &q->ring[(q->head + i) & (q->capacity - 1)];
@@ -29,6 +32,7 @@ static inline struct fmtp_request *fmtp_requests_at(const struct fmtp_requests *
 /* -1: full. A range that continues the last one is merged with it, a control message equal to it is
  * not repeated, unless that one is number `locked` or below it (its message may be half sent). */
 int fmtp_requests_push(struct fmtp_requests *q, const struct fmtp_request *r, size_t locked);
+/* Takes the head out; there must be one. */
 void fmtp_requests_pop(struct fmtp_requests *q);
 /* Takes out RETX_DATA and RETX_BOP of the product from number `from` on; if reject, one RETX_REJ
  * stands where the first of them stood. Returns how many were found. */

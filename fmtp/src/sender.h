@@ -61,6 +61,7 @@ struct fmtp_sender *fmtp_sender_new(const struct fmtp_sender_config *cfg); /* NU
 /* Releases what is retained with FMTP_RELEASE_CLOSED. */
 void fmtp_sender_free(struct fmtp_sender *s);
 
+/* Can another product be offered now? */
 bool fmtp_sender_ready(const struct fmtp_sender *s);
 /* See fmtp_server_offer(). start: CLOCK_REALTIME, goes into the BOP of LAYOUT_2021. */
 int fmtp_sender_offer(struct fmtp_sender *s, const struct iovec *parts, int nparts,
@@ -86,7 +87,9 @@ uint64_t fmtp_sender_asked(const struct fmtp_sender *s);
 /* Number of the new peer (0..max_peers-1), -1 if there is no room. extended: it speaks extension 1;
  * out (may be NULL) is what it has to be told. */
 int fmtp_sender_peer_add(struct fmtp_sender *s, bool extended, struct fmtp_session *out);
+/* The connection ended: no product waits for this peer any more. */
 void fmtp_sender_peer_remove(struct fmtp_sender *s, int peer);
+/* Its round-trip time as measured, in ns; 0: unknown. */
 void fmtp_sender_peer_rtt(struct fmtp_sender *s, int peer, uint64_t rtt_ns);
 /* Bytes from the peer's stream. -1: garbage or abuse, the caller must close the connection. */
 int fmtp_sender_peer_input(struct fmtp_sender *s, int peer, const uint8_t *bytes, size_t len,
@@ -101,10 +104,12 @@ void fmtp_sender_peer_blocked(struct fmtp_sender *s, int peer, bool blocked);
  * left. Nothing else may be called between the two. */
 void fmtp_sender_peer_peek(struct fmtp_sender *s, int peer, struct fmtp_stream_out *out,
                            uint64_t now_ns);
+/* The first bytes of the last peek left at now_ns. */
 void fmtp_sender_peer_sent(struct fmtp_sender *s, int peer, size_t bytes, uint64_t now_ns);
 
 /* --- time */
 uint64_t fmtp_sender_deadline(const struct fmtp_sender *s); /* FMTP_NEVER: none */
+/* Does what is due at now_ns: products time out, receivers are told to ask. */
 void fmtp_sender_timeout(struct fmtp_sender *s, uint64_t now_ns);
 
 /* Everything but .receivers' address related fields is filled. */

@@ -139,7 +139,9 @@ struct fmtp_sender {
 };
 
 /* --- sender.c */
+/* The retained product of that index, or NULL. */
 struct product *fmtp_sender_lookup(const struct fmtp_sender *s, uint32_t index);
+/* Lets go of the product and calls released(); it is freed when no datagram of it is out. */
 void fmtp_sender_release(struct fmtp_sender *s, struct product *p, enum fmtp_release why);
 /* No receiver is left to wait for. A product that no receiver was there for waits for its timer. */
 void fmtp_sender_release_if_done(struct fmtp_sender *s, struct product *p);
@@ -149,14 +151,18 @@ bool fmtp_sender_finish(struct product *p, int peer);
 void fmtp_sender_multicasted(struct fmtp_sender *s, struct product *p, uint64_t now_ns);
 /* Bytes [off, off+len) of the product as iovecs; returns how many. */
 int fmtp_sender_product_iov(const struct product *p, uint32_t off, uint32_t len, struct iovec *iov);
+/* Frees the product's memory, not its data. */
 void fmtp_sender_free_product(struct fmtp_sender *s, struct product *p);
+/* Words of a set with a bit for each peer. */
 size_t fmtp_sender_set_words(const struct fmtp_sender *s);
 
+/* Is i in the set? */
 static inline bool in_set(const uint64_t *set, size_t i)
 {
     return set[i / 64] >> (i % 64) & 1;
 }
 
+/* Puts i into the set, or takes it out. */
 static inline void set_put(uint64_t *set, size_t i, bool on)
 {
     uint64_t bit = UINT64_C(1) << (i % 64);
@@ -182,7 +188,9 @@ static inline size_t set_next(const uint64_t *set, size_t n, size_t i)
 /* Forgets planned datagrams that the caller has not got: of p, or (NULL) all of extension 1.
  * Returns whether the caller has some of p. */
 bool fmtp_multicast_forget(struct fmtp_sender *s, const struct product *p);
+/* Can another datagram be planned? */
 bool fmtp_multicast_room(const struct fmtp_sender *s);
+/* Plans a datagram; buffer: number of the parity buffer it is made in, -1: none. */
 void fmtp_multicast_push(struct fmtp_sender *s, struct product *p, uint16_t flags, uint32_t seqnum,
                          int16_t buffer);
 
@@ -197,7 +205,9 @@ void fmtp_peers_purge(struct fmtp_sender *s, uint32_t index);
 unsigned fmtp_peers_nudge(struct fmtp_sender *s, const struct product *p);
 /* When r_uc lets a peer go on, or FMTP_NEVER. */
 uint64_t fmtp_peers_deadline(const struct fmtp_sender *s);
+/* Gives all streams together the bytes that r_uc grants up to now_ns. */
 void fmtp_peers_refill(struct fmtp_sender *s, uint64_t now_ns);
+/* The longest round-trip time of all peers in ns, 0 if unknown. */
 uint64_t fmtp_peers_rtt_max(struct fmtp_sender *s);
 
 #endif

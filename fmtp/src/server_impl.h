@@ -46,9 +46,11 @@ struct fmtp_server {
 
 /* The receivers' connections; conn_* of connections.c. */
 void fmtp_conns_init(struct fmtp_server *s);
+/* Closes and frees all connections. */
 void fmtp_conns_close(struct fmtp_server *s);
 /* Takes connections that wait, some per call. */
 void fmtp_conns_accept(struct fmtp_server *s, uint64_t now_ns);
+/* Reads from and writes to the connection, as the epoll events `what` allow. */
 void fmtp_conn_events(struct fmtp_server *s, struct conn *c, uint32_t what, uint64_t now_ns);
 /* Ends what took too long, writes what can be written, frees what is closed. Returns when there is
  * something to end next. */

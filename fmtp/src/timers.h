@@ -22,9 +22,11 @@ struct fmtp_timers {
 };
 
 int fmtp_timers_init(struct fmtp_timers *t, size_t capacity); /* -1: no memory */
+/* Frees the heap; the timers are their owners'. */
 void fmtp_timers_free(struct fmtp_timers *t);
 /* (Re-)arms. The capacity must not be exceeded. */
 void fmtp_timer_arm(struct fmtp_timers *t, struct fmtp_timer *timer, uint64_t at_ns);
+/* Takes the timer out, if it is armed. */
 void fmtp_timer_disarm(struct fmtp_timers *t, struct fmtp_timer *timer);
 /* Deadline of the earliest, or FMTP_NEVER. */
 uint64_t fmtp_timers_next(const struct fmtp_timers *t);

@@ -45,7 +45,9 @@ struct fmtp_header {
     uint16_t flags;
 };
 
+/* Writes the header in network byte order. */
 void fmtp_header_put(uint8_t out[FMTP_HEADER_LEN], const struct fmtp_header *h);
+/* Reads a header; any bytes will do. */
 void fmtp_header_get(const uint8_t in[FMTP_HEADER_LEN], struct fmtp_header *h);
 
 struct fmtp_bop {
@@ -84,11 +86,13 @@ struct fmtp_parity {
     uint8_t end;    /* symbols of the group sent when this burst ends: > number */
 };
 
+/* The seqnum of a PARITY message. */
 static inline uint32_t fmtp_parity_seqnum(struct fmtp_parity p)
 {
     return (uint32_t)p.group << 16 | (uint32_t)p.number << 8 | p.end;
 }
 
+/* The parts of a PARITY message's seqnum. */
 static inline struct fmtp_parity fmtp_parity_get(uint32_t seqnum)
 {
     return (struct fmtp_parity){(uint16_t)(seqnum >> 16), (uint8_t)(seqnum >> 8), (uint8_t)seqnum};

@@ -23,11 +23,15 @@ void die_usage(const char *format, ...) __attribute__((format(printf, 1, 2), nor
 /* Memory, zeroed where it is new; without any the program ends with 1 and says so
  * (docs/c-style.md). The caller frees. */
 void *xcalloc(size_t n, size_t bytes) __attribute__((malloc, returns_nonnull));
+/* `old` with room for n elements; what is new is not set. */
 void *xreallocarray(void *old, size_t n, size_t bytes);
+/* A copy of the text. */
 char *xstrdup(const char *text) __attribute__((malloc, returns_nonnull));
 
+/* An address without port. */
 struct sockaddr_storage parse_ip(const char *option, const char *text);
 struct sockaddr_storage parse_endpoint(const char *option, const char *text); /* IP:PORT */
+/* Sets the port of an address, in host byte order. */
 void set_port(struct sockaddr_storage *a, uint16_t port);
 /* Whole number between min and max, with an optional k, M or G (1000, 10^6, 10^9). */
 uint64_t parse_number(const char *option, const char *text, uint64_t min, uint64_t max);
@@ -35,7 +39,9 @@ uint64_t parse_number(const char *option, const char *text, uint64_t min, uint64
 uint64_t parse_rate(const char *option, const char *text);
 /* "unicast" is true, "multicast" false. */
 bool parse_repair(const char *text);
+/* A number above 0. */
 double parse_factor(const char *option, const char *text);
+/* 2017 or 2021. */
 enum fmtp_layout parse_layout(const char *text);
 
 /* Options that both programs have. A program's own begin at OPTION_OWN. */
@@ -73,11 +79,13 @@ void take_common_option(struct common_options *o, int option, const char *usage)
 /* The product index that comes next, kept in a file of one line "next_index N"; 0 if there is none.
  * Exit with 2 if it is something else, with 1 if it cannot be written. */
 uint32_t read_state(const char *path);
+/* Writes the file anew, by a temporary one and rename. */
 void write_state(const char *path, uint32_t next_index);
 
 double now_s(void); /* CLOCK_MONOTONIC */
 /* Set by SIGINT and SIGTERM after catch_signals(). */
 extern volatile int stop_requested;
+/* From now on SIGINT and SIGTERM set stop_requested. */
 void catch_signals(void);
 /* Overwrites the progress line on a terminal; nothing elsewhere. Empty text removes it. */
 void progress(const char *format, ...) __attribute__((format(printf, 1, 2)));

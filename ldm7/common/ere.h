@@ -32,6 +32,7 @@ int ere_compile(struct ere **re, const char *pattern, bool ignore_case, char *er
                 size_t err_bytes);
 /* The same for an expression whose parenthesised groups are wanted; upper and lower case differ. */
 int ere_compile_groups(struct ere **re, const char *pattern, char *err, size_t err_bytes);
+/* re may be NULL. */
 void ere_free(struct ere *re);
 /* Does it match anywhere in text? ERE_LIMIT: not known within the limits; callers take it for
  * "no", where that is the safe answer. The first time it is logged for this expression. */

@@ -29,7 +29,9 @@ int log_set_destination(const char *dest);
 int log_reopen(void);
 /* Default NOTE: -v is INFO, -x DEBUG. */
 void log_set_level(enum log_level level);
+/* The level in force. */
 enum log_level log_get_level(void);
+/* Are messages of this level written? */
 bool log_enabled(enum log_level level);
 /* JSON lines instead: {"time","prog","pid","file","function","line","level","message"}. */
 void log_set_json(bool json);
@@ -38,8 +40,10 @@ bool log_set_format(const char *name);
 /* Names the process from now on: in log lines, in `ps -o comm` and as first word of `ps -o
  * args`. */
 void log_set_prog(const char *name);
+/* The name in force. */
 const char *log_prog(void);
 
+/* One line; longer messages are cut. errno is kept. Use the macros below. */
 void log_msg(enum log_level level, const char *file, const char *func, int line, const char *fmt,
              ...) __attribute__((format(printf, 5, 6)));
 

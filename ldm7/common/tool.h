@@ -30,6 +30,7 @@ enum { TOOL_HELP = 1000, TOOL_VERSION, TOOL_LOG_FORMAT, TOOL_OWN };
     "  -v, --verbose          log each product too;  -x, --debug: everything\n"                  \
     "  -h, --help             this text;  --version: the version\n"
 
+/* The version of this build. */
 const char *tool_version(void);
 /* Handles an option of TOOL_SHORT/TOOL_LONG, or ends with the message for an unknown one. */
 void tool_option(int option, const char *help);
@@ -37,15 +38,18 @@ void tool_option(int option, const char *help);
 _Noreturn void tool_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Numbers; `what` is the option as the user knows it. */
 uint64_t tool_u64(const char *what, const char *text, uint64_t min, uint64_t max);
+/* A number from min to max. */
 double tool_real(const char *what, const char *text, double min, double max);
 /* Bytes with suffix k, m, g (decimal: 1000, 10^6, 10^9, as pqcreate of LDM). */
 uint64_t tool_bytes(const char *what, const char *text, uint64_t max);
+/* A feed type expression (feedtype.h) as bits. */
 uint32_t tool_feed(const char *text);
 /* Opens the queue or logs why not and ends: TOOL_USAGE if it is not there or none, else SYSTEM. */
 struct pq *tool_open(const char *path, bool writable);
 
 /* SIGINT and SIGTERM set *tool_stop to the signal's number; blocked calls return EINTR. */
 extern volatile int tool_stop;
+/* From now on these signals set tool_stop. */
 void tool_catch_signals(void);
 /* Until fd (-1: none) is readable, the time is over (seconds < 0: never) or tool_stop is set, also
  * by a signal that comes just before. */

@@ -35,6 +35,7 @@ struct trace {
 long trace_parse(const char *text, size_t bytes, const char *name, struct trace *out, FILE *errors);
 /* Keeps the products of the first `duration_ms` of the trace: time < first time + duration_ms. */
 void trace_cut(struct trace *t, int64_t duration_ms);
+/* Frees the entries; also after an error. */
 void trace_free(struct trace *t);
 
 #endif

@@ -16,6 +16,7 @@
  * NULL, with a reason in err, if there is no word, a quote is not closed or there are too many.
  * The list ends with a NULL; words_free gives it back. */
 char **words_split(const char *text, size_t *n, char *err, size_t err_bytes);
+/* words may be NULL. */
 void words_free(char **words);
 
 #endif

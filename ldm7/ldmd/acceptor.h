@@ -15,6 +15,7 @@ struct acceptor;
 struct acceptor *acceptor_open(struct loop *loop, int listen_fd, struct children *children);
 /* When to call again at the latest. */
 uint64_t acceptor_tend(struct acceptor *a, uint64_t now);
+/* Closes what it accepted and has not handed on. a may be NULL. */
 void acceptor_close(struct acceptor *a);
 
 #endif

@@ -22,7 +22,9 @@ struct addresses *addresses_new(struct in_addr server, unsigned prefix_len);
 /* key: names the endpoint. Twice for the same: the same address, to be given back twice. false: all
  * are in use. */
 bool addresses_take(struct addresses *a, const char *key, struct in_addr *out);
+/* The address is not in use any more, once for each time it was taken. */
 void addresses_give_back(struct addresses *a, struct in_addr addr);
+/* a may be NULL. */
 void addresses_free(struct addresses *a);
 
 #endif

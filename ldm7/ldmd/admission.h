@@ -40,6 +40,7 @@ void admission_take(struct admission *a, int fd, struct in_addr from, uint64_t n
 bool admission_displace(struct admission *a);
 /* Ends those that waited too long. When to call again at the latest. */
 uint64_t admission_tend(struct admission *a, uint64_t now);
+/* Counts since the beginning. */
 void admission_get_stats(const struct admission *a, struct admission_stats *out);
 /* Closes all. loop may be closed already (in a child). */
 void admission_free(struct admission *a);

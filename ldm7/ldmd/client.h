@@ -34,10 +34,12 @@ struct client {
 
 /* Opens the loop (signals end it: loop.stop). -1: logged. */
 int client_init(struct client *c);
+/* Disconnects and closes the loop. */
 void client_end(struct client *c);
 /* sink may be NULL; only its call is used. false: c->state and c->why say what went wrong. */
 bool client_connect(struct client *c, const char *host, uint16_t port, double timeout_s,
                     const struct rpc_sink *sink);
+/* Closes the connection if there is one; c->why stays. */
 void client_disconnect(struct client *c);
 /* Writes and reads until something happened or deadline_ns. false: the connection is over. */
 bool client_turn(struct client *c, uint64_t deadline_ns);
@@ -48,6 +50,7 @@ bool client_answer(struct client *c, uint32_t xid, double timeout_s,
 bool client_flush(struct client *c, double timeout_s);
 /* NULLPROC and its answer: all that was sent before has been taken. */
 bool client_null(struct client *c, double timeout_s);
+/* The time (now_ns() scale) so many seconds from now. */
 uint64_t client_deadline(double seconds);
 
 /* host[:port] in place: the port, or default_port. Ends the program if it is none. */

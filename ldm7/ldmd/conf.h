@@ -90,14 +90,15 @@ struct conf_settings {
     char congestion_control[16];      /* ldm6.congestion_control (empty: the kernel's default) */
 };
 #define CONF_PATH_RATE_AS_FMTP UINT64_MAX
+/* The settings that hold where the file has none. */
 void conf_set_defaults(struct conf_settings *set);
 #define CONF_VALID_MAX 1024
 enum conf_set_result { CONF_SET_OK, CONF_SET_NAME, CONF_SET_VALUE };
 /* Takes one setting; otherwise says in `valid` what would be: which names, or which values. */
 enum conf_set_result conf_set(struct conf_settings *set, const char *name, const char *value,
                               char *valid, size_t valid_bytes);
-/* The name of a feed's path: path.name with the feed in place of {feed}. Returns out. */
 #define CONF_PATH_NAME 65
+/* The name of a feed's path: path.name with the feed in place of {feed}. Returns out. */
 char *conf_path_name(const struct conf_settings *set, uint32_t feed, char out[CONF_PATH_NAME]);
 
 struct conf {
@@ -118,6 +119,7 @@ struct conf {
 int conf_load(struct conf *c, const char *path, FILE *errors);
 /* The same from memory; INCLUDE is refused. */
 int conf_parse(struct conf *c, const char *name, const char *text, size_t n, FILE *errors);
+/* Frees all entries. */
 void conf_free(struct conf *c);
 
 /* Bits of want that ALLOW entries grant to a peer known by these names (dotted address first). */

@@ -65,12 +65,15 @@ struct down7 {
     uint32_t index;
 };
 
+/* Is info->signature not the MD5 of the data? */
 bool down7_md5_differs(const struct pq_info *info, const uint8_t *data);
 
 /* fmtp_client's callbacks (ctx: struct down7). */
 void *down7_begun(void *ctx, uint32_t index, uint32_t size, const void *meta, uint16_t meta_len,
                   struct timespec start);
+/* All bytes of the product are there: decodes, checks and commits it. */
 void down7_ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_s);
+/* FMTP does not bring the product: it is asked for over the control connection. */
 void down7_missed(void *ctx, uint32_t index);
 /* Gives up what is being received. */
 void down7_drop_flights(struct down7 *d);
@@ -81,14 +84,18 @@ void down7_request_missed(struct down7 *d, uint32_t index);
 void down7_request_all_missed(struct down7 *d);
 /* FMTP stands; the first product (at most the first call counts). */
 void down7_backlog_begin(struct down7 *d);
+/* The first product that came by multicast: asks for what lies before it. */
 void down7_backlog_first(struct down7 *d, const struct pq_signature *sig);
 /* The answer to the call behind a backlog request. false: it is none. */
 bool down7_backlog_fence(struct down7 *d, const struct rpc_msg *m);
+/* NO_SUCH_PRODUCT: the publisher does not have it. false: malformed. */
 bool down7_no_such_product(struct down7 *d, struct xin *args);
 /* rpc_sink's callbacks. */
 bool down7_product_begin(void *ctx, const struct rpc_msg *m, uint32_t index,
                          const struct pq_info *info, uint8_t **region);
+/* All bytes are there. false: ends the connection. */
 bool down7_product_end(void *ctx);
+/* They will not come. */
 void down7_product_abort(void *ctx);
 
 #endif

@@ -46,6 +46,7 @@ int downstream_open(struct downstream *d, const struct options *opt,
                     const struct downstream_role *role, void *ctx, const char *host, uint16_t port);
 /* Until SIGTERM; then ends the session. step (may be NULL) is called after each turn. */
 void downstream_run(struct downstream *d, void (*step)(void *ctx));
+/* Closes queue and loop. */
 void downstream_close(struct downstream *d);
 
 /* Ends the session as soon as the present event is handled. denied: the next try waits. */

@@ -28,6 +28,7 @@ struct intake {
 
 /* pattern and class of what is wanted. -1: a pattern is invalid, why says which. Keeps the rest. */
 int intake_class(struct intake *in, const struct ldm_class *cls, char *why, size_t why_bytes);
+/* Gives up what is being received and frees the patterns. */
 void intake_free(struct intake *in);
 
 /* HEREIS: *region NULL if it is not wanted. */
@@ -45,6 +46,7 @@ void intake_abort(struct intake *in);
 void origin_stamp(struct pq_info *info, const char *host);
 /* The wall clock's time some seconds ago; not before 1970. */
 struct ldm_time wall_time(double ago_s);
+/* The product's creation time. */
 struct ldm_time info_time(const struct pq_info *info);
 
 #endif

@@ -73,6 +73,7 @@ enum ldm7_status {
     LDM7_NORCVR,
     LDM7_STATUS_COUNT
 };
+/* The name of an enum ldm7_status; "unknown status" of anything else. */
 const char *ldm7_strstatus(uint32_t status);
 
 /* RFC 5531 9: accept_stat */
@@ -94,6 +95,7 @@ struct ldm_time {
 };
 #define LDM_TIME_ZERO ((struct ldm_time){0, 0})
 #define LDM_TIME_END ((struct ldm_time){0x7fffffff, 999999})
+/* Below 0, 0, above 0: a is before, at or after b. */
 int ldm_time_cmp(struct ldm_time a, struct ldm_time b);
 
 struct ldm_spec {
@@ -136,22 +138,36 @@ struct ldm6_reply {
     struct ldm_class cls; /* RECLASS: what is left; no specs: denied */
 };
 
+/* Reads a prod_class; XIN_BAD if it has too many specs. */
 void xin_class(struct xin *x, struct ldm_class *out);
+/* Writes a prod_class. */
 void xout_class(struct xout *x, const struct ldm_class *c);
+/* Reads a prod_info. */
 void xin_info(struct xin *x, struct pq_info *out);
+/* Writes a prod_info. */
 void xout_info(struct xout *x, const struct pq_info *info);
+/* Bytes that xout_info() writes. */
 size_t xdr_info_size(const struct pq_info *info);
 #define XDR_INFO_MAX (8u + 16u + 4u + PQ_ORIGIN_MAX + 4u + 4u + 4u + PQ_IDENT_MAX + 1u + 4u)
+/* Reads the head of BLKDATA, up to its data. */
 void xin_block(struct xin *x, struct ldm_block *out);
+/* Writes the head of BLKDATA. */
 void xout_block(struct xout *x, const struct ldm_block *b);
 /* of_hiya: a RECLASS carries max_hereis too (value). */
 void xin_ldm6_reply(struct xin *x, bool of_hiya, struct ldm6_reply *out);
+/* Writes what xin_ldm6_reply() reads. */
 void xout_ldm6_reply(struct xout *x, bool of_hiya, const struct ldm6_reply *r);
+/* Reads the argument of SUBSCRIBE. */
 void xin_subscription(struct xin *x, struct ldm7_subscription *out);
+/* Writes it. */
 void xout_subscription(struct xout *x, const struct ldm7_subscription *s);
+/* Reads the answer to SUBSCRIBE; a status other than OK stands alone. */
 void xin_subscription_reply(struct xin *x, struct ldm7_reply *out);
+/* Writes it. */
 void xout_subscription_reply(struct xout *x, const struct ldm7_reply *r);
+/* Reads the argument of REQUEST_BACKLOG. */
 void xin_backlog(struct xin *x, struct ldm7_backlog *out);
+/* Writes it. */
 void xout_backlog(struct xout *x, const struct ldm7_backlog *b);
 
 /* ------------------------------------------------------------------ messages */
@@ -170,8 +186,11 @@ void xin_msg(struct xin *x, struct rpc_msg *out);
 /* These begin with 4 bytes for the record mark, which rpc_finish() fills in: last fragment of
  * (bytes written here after the mark) + extra. extra: product bytes that follow. */
 void rpc_begin_call(struct xout *x, uint32_t xid, uint32_t vers, uint32_t proc);
+/* An accepted reply; its results follow where stat is RPC_SUCCESS. */
 void rpc_begin_reply(struct xout *x, uint32_t xid, enum rpc_accept stat);
+/* A reply that denies the call (AUTH_ERROR); nothing follows. */
 void rpc_begin_denied(struct xout *x, uint32_t xid, enum rpc_auth why);
+/* Fills in the record mark. */
 void rpc_finish(struct xout *x, size_t extra, bool last);
 
 /* ------------------------------------------------------------------ receiving */
@@ -209,12 +228,14 @@ struct rpc_stream {
     uint8_t head[RPC_HEAD_MAX];
 };
 
+/* A stream at its beginning. sink is copied. */
 void rpc_stream_init(struct rpc_stream *s, const struct rpc_sink *sink);
 /* 0, or -1: close the connection (s->error says why). Nothing may be fed after -1. */
 int rpc_stream_feed(struct rpc_stream *s, const uint8_t *bytes, size_t n);
 /* Where the next bytes of the stream may be read to directly (product data), at most *max of them;
  * NULL if they must pass through rpc_stream_feed(). */
 uint8_t *rpc_stream_direct(struct rpc_stream *s, size_t *max);
+/* n bytes were read there. As rpc_stream_feed(). */
 int rpc_stream_direct_done(struct rpc_stream *s, size_t n);
 /* The connection is gone; calls product_abort() if a product is incomplete. Idempotent. */
 void rpc_stream_end(struct rpc_stream *s);

@@ -35,11 +35,15 @@ uint64_t now_ns(void);
 /* Blocks the signals for good (children inherit that; see loop_unblock_signals) and opens the
  * descriptors. 0 or -1 with errno. Call again in a child after loop_close. */
 int loop_open(struct loop *l);
+/* Closes the descriptors of the loop; those of its sources are their owners'. */
 void loop_close(struct loop *l);
 /* For children that execute another program. */
 void loop_unblock_signals(void);
 
+/* Calls fn(ctx, events) when fd has one of the epoll events. s must stay until loop_del(). 0, or -1
+ * with errno. */
 int loop_add(struct loop *l, struct loop_source *s, int fd, uint32_t events, loop_fn fn, void *ctx);
+/* Waits for these events of the source from now on. */
 void loop_events(struct loop *l, struct loop_source *s, uint32_t events);
 /* Before its descriptor is closed. Safe if never added (fd < 0). */
 void loop_del(struct loop *l, struct loop_source *s);

@@ -19,7 +19,9 @@ struct matcher {
 };
 /* 0, or -1: a pattern is invalid (reply BADPATTERN); err quotes it. */
 int matcher_init(struct matcher *m, const struct ldm_class *cls, char *err, size_t err_bytes);
+/* Frees the patterns. */
 void matcher_free(struct matcher *m);
+/* Is the product in the class? */
 bool matcher_wants(const struct matcher *m, const struct pq_info *info);
 
 /* Finds and removes the specs {NONE, "SIG=<32 hex digits>"}; true if there was a valid one. */

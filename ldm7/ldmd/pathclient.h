@@ -17,14 +17,15 @@ struct pathclient;
 /* loop, set and core must stay. NULL: logged. */
 struct pathclient *pathclient_open(struct loop *loop, const struct conf_settings *set,
                                    struct pathservice *core);
+/* Ends a request under way. c may be NULL. */
 void pathclient_close(struct pathclient *c);
 /* To be called at each turn of the loop: sends what is to be sent. When to call again at the
  * latest. */
 uint64_t pathclient_tend(struct pathclient *c, uint64_t now);
 
+#define PATH_TOKEN_MAX 1024u
 /* The token in a file that only its owner may read or write: one line of graphic characters. -1:
  * why holds the reason. */
-#define PATH_TOKEN_MAX 1024u
 int pathclient_token(const char *path, char out[PATH_TOKEN_MAX], char *why, size_t why_bytes);
 
 #endif

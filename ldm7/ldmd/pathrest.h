@@ -27,9 +27,10 @@ struct path_endpoint {
  * a constant. */
 bool path_endpoint_set(struct path_endpoint *e, const char *switch_id, const char *port,
                        unsigned vlan, const char **why);
+/* The same switch, port and VLAN? */
 bool path_endpoint_equal(const struct path_endpoint *a, const struct path_endpoint *b);
-/* "switch:port:vlan". Returns out. */
 #define PATH_ENDPOINT_TEXT (PATH_SWITCH_MAX + 20u)
+/* "switch:port:vlan". Returns out. */
 char *path_endpoint_format(const struct path_endpoint *e, char out[PATH_ENDPOINT_TEXT]);
 
 struct path_view_leaf {
@@ -49,9 +50,12 @@ struct path_request {
     char body[512];   /* JSON; empty: none */
     bool brief;       /* a summary is enough for an answer (RFC 7240) */
 };
+/* POST /v1/paths: create the path, or say that it is there. */
 void path_request_create(struct path_request *r, const char *name, const struct path_endpoint *root,
                          uint64_t rate_bps);
+/* POST to the path's leaves. */
 void path_request_add(struct path_request *r, const char *name, const struct path_endpoint *leaf);
+/* DELETE of one leaf. */
 void path_request_remove(struct path_request *r, const char *name,
                          const struct path_endpoint *leaf);
 /* Of the path itself: GET, DELETE. */
@@ -62,8 +66,10 @@ void path_request_path(struct path_request *r, enum path_method method, const ch
 bool path_view_parse(struct path_view *v, const char *body, size_t n, const char **why);
 /* Its summary: name and state alone. false: it is none. */
 bool path_summary_parse(const char *body, size_t n, char name[PATH_NAME_MAX + 1], bool *is_up);
+/* The leaf at that endpoint, or NULL. */
 const struct path_view_leaf *path_view_find(const struct path_view *v,
                                             const struct path_endpoint *at);
+/* Frees the leaves. */
 void path_view_free(struct path_view *v);
 
 /* "title: detail" of an RFC 9457 problem; of anything else its beginning. Returns out. */

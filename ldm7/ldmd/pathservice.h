@@ -48,12 +48,13 @@ struct pathservice;
 
 /* NULL: errno. */
 struct pathservice *pathservice_new(const struct path_config *config, uint64_t now);
+/* Asks the service for nothing more. p may be NULL. */
 void pathservice_free(struct pathservice *p);
 
 /* user, not NULL, wants the leaf; several may want the same one. false: out of memory. */
 bool pathservice_want(struct pathservice *p, const struct path_endpoint *leaf, void *user,
                       uint64_t now);
-/* He does no more (or never did). */
+/* The user wants it no more (or never did). */
 void pathservice_unwant(struct pathservice *p, const void *user, uint64_t now);
 /* From now on the path is to be deleted; no subscriber gets a verdict any more. */
 void pathservice_finish(struct pathservice *p, uint64_t now);
@@ -67,6 +68,7 @@ void pathservice_answer(struct pathservice *p, const struct path_answer *a, uint
 /* Tells those who waited too long. To be called at pathservice_deadline(), when there may also be a
  * request to be sent; UINT64_MAX: not before something happens. */
 void pathservice_tend(struct pathservice *p, uint64_t now);
+/* When to call pathservice_tend() next, in the scale of `now` (ns). */
 uint64_t pathservice_deadline(const struct pathservice *p);
 
 #endif

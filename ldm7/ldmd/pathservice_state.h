@@ -76,11 +76,13 @@ static inline uint64_t pathservice_pause_ns(unsigned failures)
     return pause < PAUSE_MAX_NS ? pause : PAUSE_MAX_NS;
 }
 
+/* The later of two times. */
 static inline uint64_t later(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
 
+/* Milliseconds from since_ns to now. */
 static inline double ms_since(uint64_t since_ns, uint64_t now)
 {
     return (double)(now - since_ns) / 1e6;

@@ -31,6 +31,7 @@ struct peer {
 
 /* Takes over fd (made non-blocking). */
 void peer_init(struct peer *p, int fd, const struct rpc_sink *sink, uint64_t now);
+/* Closes the descriptor and releases what is queued. */
 void peer_close(struct peer *p);
 /* A host that is gone without a word is noticed within so many seconds, whether there is anything
  * to send to it or not (otherwise: 60 s after the next message). */
@@ -40,6 +41,7 @@ void peer_watch(struct peer *p, uint64_t seconds);
 int peer_read(struct peer *p, uint64_t now, char *why, size_t why_bytes);
 /* Writes what the socket takes. -1: error. */
 int peer_write(struct peer *p, uint64_t now);
+/* Is there something to write? */
 bool peer_has_output(const struct peer *p);
 /* May another product be queued? (backpressure) */
 bool peer_has_room(const struct peer *p);
@@ -47,10 +49,14 @@ bool peer_has_room(const struct peer *p);
 /* Calls without product data; args may be NULL. The call's xid. */
 uint32_t peer_call(struct peer *p, uint32_t vers, uint32_t proc,
                    void (*args)(struct xout *x, const void *arg), const void *arg);
+/* An accepted reply; body (may be NULL) writes its results. */
 void peer_reply(struct peer *p, uint32_t xid, void (*body)(struct xout *x, const void *arg),
                 const void *arg);
+/* An accepted reply whose result is one number. */
 void peer_reply_u32(struct peer *p, uint32_t xid, uint32_t value);
+/* A reply with an accept_stat other than success. */
 void peer_reply_error(struct peer *p, uint32_t xid, enum rpc_accept stat);
+/* A reply that denies the call. */
 void peer_deny(struct peer *p, uint32_t xid, enum rpc_auth why);
 /* A call that carries a product. Takes over the pin of view (released when written or closed); with
  * q NULL the data are the caller's and stay until then. index is put before the product information

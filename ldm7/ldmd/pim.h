@@ -19,6 +19,7 @@ bool pim_path(char *out, size_t out_bytes, const char *queue, const char *feed);
 /* writable: creates it if missing or damaged (then *reset is true and it is empty) with room for
  * capacity signatures; a map of another capacity keeps its newest entries. NULL: errno. */
 struct pim *pim_open(const char *path, bool writable, uint32_t capacity, bool *reset);
+/* p may be NULL. */
 void pim_close(struct pim *p);
 /* The index of the next product (count entries after the oldest; wraps modulo 2^32). */
 uint32_t pim_next_index(struct pim *p);

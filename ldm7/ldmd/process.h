@@ -30,8 +30,12 @@ int upstream_run(const struct upstream_env *env, int fd);
 
 /* ------------------------------------------------------------------ the others */
 
+/* The multicast sender of a MULTICAST entry; control_fd: the socket that mldm_subscribe() asks
+ * by. */
 int mldm_run(const struct options *opt, const struct conf_multicast *entry, int control_fd);
+/* The LDM6 downstream of a REQUEST entry. */
 int down6_run(const struct options *opt, const struct conf_request *req);
+/* The LDM7 downstream of a RECEIVE entry. */
 int down7_run(const struct options *opt, const struct conf_receive *rcv);
 
 /* What a subscription needs of mldm: that the subscriber may connect, from which address. */
@@ -73,7 +77,9 @@ struct retry {
     bool immediate;
     uint64_t denied_s;
 };
+/* A try begins. */
 void retry_start(struct retry *r, uint64_t now);
+/* When to try again after a failure; denied: the other end refused. */
 uint64_t retry_at(struct retry *r, uint64_t now, bool denied);
 /* A connection was of use. */
 void retry_established(struct retry *r, uint64_t now);

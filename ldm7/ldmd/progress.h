@@ -33,6 +33,7 @@ void progress_known(struct progress *p, uint32_t index);
 void progress_settled(struct progress *p, uint32_t index, const struct pq_signature *sig);
 /* false: nothing is complete yet. */
 bool progress_last(const struct progress *p, struct pq_signature *out);
+/* Frees the cells. */
 void progress_free(struct progress *p);
 
 #endif

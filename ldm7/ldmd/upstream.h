@@ -75,23 +75,35 @@ const char *upstream_name(struct upstream *u);
 /* false from a *_call: protocol violation. *_pump queue output while there is room and return true
  * if there is more to do at once; *_deadline says when to pump again at the latest. */
 bool up6_feedme(struct upstream *u, const struct rpc_msg *m, struct xin *args, bool notify);
+/* The answer to a call of ours. false: a violation. */
 bool up6_reply(struct upstream *u, const struct rpc_msg *m, struct xin *body);
+/* Sends products (or notifications) while there is room. */
 bool up6_pump(struct upstream *u, uint64_t now);
+/* See above. */
 uint64_t up6_deadline(const struct upstream *u);
+/* The connection ended. */
 void up6_end(struct upstream *u);
 
 /* The products themselves go to u->in. */
 bool ingest6_call(struct upstream *u, const struct rpc_msg *m, struct xin *args);
+/* COMINGSOON: answers whether the product is wanted. */
 bool ingest6_coming(struct upstream *u, const struct rpc_msg *m, struct xin *args);
+/* When a silent peer is given up. */
 uint64_t ingest6_deadline(const struct upstream *u);
+/* The connection ended. */
 void ingest6_end(struct upstream *u);
 
+/* SUBSCRIBE: asks mldm for the subscriber's place, and answers. */
 bool up7_subscribe(struct upstream *u, const struct rpc_msg *m, struct xin *args);
+/* Any other call of LDM7. */
 bool up7_call(struct upstream *u, const struct rpc_msg *m, struct xin *args);
+/* Sends missed and backlog products while there is room. */
 bool up7_pump(struct upstream *u, uint64_t now);
+/* See above. */
 uint64_t up7_deadline(const struct upstream *u);
 /* Room for the requests of one more read? */
 bool up7_may_read(const struct upstream *u);
+/* The connection ended; mldm hears of it by the channel. */
 void up7_end(struct upstream *u);
 
 #endif

@@ -28,11 +28,13 @@ struct xout {
     bool overflow;
 };
 
+/* Bytes of padding behind n bytes. */
 static inline size_t xdr_pad(size_t n)
 {
     return (4u - (n & 3u)) & 3u;
 }
 
+/* Reads n bytes, which must stay. */
 static inline void xin_init(struct xin *x, const void *bytes, size_t n)
 {
     x->start = x->p = bytes;
@@ -40,11 +42,13 @@ static inline void xin_init(struct xin *x, const void *bytes, size_t n)
     x->st = XIN_OK;
 }
 
+/* Bytes read so far. */
 static inline size_t xin_used(const struct xin *x)
 {
     return (size_t)(x->p - x->start);
 }
 
+/* Bytes not yet read. */
 static inline size_t xin_left(const struct xin *x)
 {
     return (size_t)(x->end - x->p);
@@ -56,6 +60,7 @@ static inline bool xin_done(const struct xin *x)
     return x->st == XIN_OK && x->p == x->end;
 }
 
+/* An unsigned int, enum or bool. */
 uint32_t xin_u32(struct xin *x);
 /* n bytes plus padding to a multiple of 4 (RFC 4506 4.9); out may be NULL to skip. */
 void xin_opaque(struct xin *x, void *out, size_t n);
@@ -63,9 +68,13 @@ void xin_opaque(struct xin *x, void *out, size_t n);
  * that contain a NUL are malformed here. */
 void xin_string(struct xin *x, char *out, uint32_t max);
 
+/* Writes to buf, cap bytes at most. */
 void xout_init(struct xout *x, void *buf, size_t cap);
+/* An unsigned int, enum or bool. */
 void xout_u32(struct xout *x, uint32_t v);
+/* n bytes and their padding, without a length word. */
 void xout_opaque(struct xout *x, const void *bytes, size_t n);
+/* Length word, bytes, padding. */
 void xout_string(struct xout *x, const char *s);
 
 #endif

@@ -28,6 +28,7 @@ enum pq_status {
     PQ_SYSTEM,  /* errno says what */
     PQ_INVAL
 };
+/* What to tell the user; of PQ_SYSTEM it is the text of errno. */
 const char *pq_strerror(enum pq_status st);
 
 struct pq_signature {
@@ -58,6 +59,7 @@ uint64_t pq_file_bytes(uint64_t data_bytes, uint32_t slots);
  * than 512 handles are open. writable = false forbids pq_reserve; the file must be writable all
  * the same (pins are kept in it). */
 enum pq_status pq_open(const char *path, bool writable, struct pq **out);
+/* Gives up reservations and pins of this handle. q may be NULL. */
 void pq_close(struct pq *q);
 
 /* Copies a product in. */
@@ -73,6 +75,7 @@ enum pq_status pq_reserve(struct pq *q, const struct pq_signature *sig, uint64_t
  * other error the reservation is still there. */
 enum pq_status pq_commit(struct pq *q, struct pq_reservation *r, const struct pq_info *info,
                          uint32_t data_offset);
+/* Gives the reservation back; r is freed. */
 void pq_discard(struct pq *q, struct pq_reservation *r);
 
 /* A pinned product: its bytes stay where they are until pq_release. */
@@ -86,7 +89,9 @@ struct pq_view {
 /* The first product with position > after. after = 0: the oldest there is. O(1), or O(log slots)
  * where the product at `after` is gone. */
 enum pq_status pq_next(struct pq *q, uint64_t after, struct pq_view *out);
+/* The product with this signature, pinned. PQ_END: none. */
 enum pq_status pq_find(struct pq *q, const struct pq_signature *sig, struct pq_view *out);
+/* Unpins it. A view that is all zero is ignored. */
 void pq_release(struct pq *q, struct pq_view *v);
 /* Where to begin with pq_next to get what was inserted at `from` or later: O((log slots)^2). No
  * such product is left out, also when the clock was set back meanwhile; then some older ones may
@@ -105,6 +110,7 @@ uint64_t pq_committed_seq(const struct pq *q);
  * An eventfd fed by a small thread of this handle (it blocks all signals; pq_close joins it).
  * Readable at once if the queue is not empty at the first call. -1 with errno on failure. */
 int pq_notify_fd(struct pq *q);
+/* Makes the descriptor unreadable until the next insertion. */
 void pq_notify_clear(struct pq *q);
 
 struct pq_stats {
@@ -125,14 +131,16 @@ struct pq_stats {
     uint64_t min_residence_bytes; /* in use at that time */
     uint32_t min_residence_slots;
 };
+/* All at one moment; all zero if the queue is damaged. */
 void pq_get_stats(struct pq *q, struct pq_stats *out);
-/* Who has the queue open, dead or alive. At most `room` are written; returns how many there are. */
+/* A process that has the queue open, or had it open and died. */
 struct pq_client_info {
     int32_t pid; /* in the namespace of its own */
     bool alive, writes, self;
     uint32_t pins, reservations;
     uint64_t reserved_bytes;
 };
+/* All of them. At most `room` are written to out; returns how many there are. */
 unsigned pq_clients(struct pq *q, struct pq_client_info *out, unsigned room);
 
 enum pq_reset_what {
@@ -141,6 +149,7 @@ enum pq_reset_what {
     PQ_RESET_UNCLEAN,
     PQ_RESET_RESIDENCE /* min_residence_* */
 };
+/* Forgets it. */
 enum pq_status pq_reset(struct pq *q, enum pq_reset_what what);
 /* Do all tables agree? PQ_CORRUPT if not. O(slots), under the lock. */
 enum pq_status pq_check(struct pq *q);

@@ -146,44 +146,67 @@ struct pq_layout {
 
 /* pq_file.c */
 bool pq_layout_of(uint64_t data_bytes, uint32_t slots, struct pq_layout *out);
+/* Takes the lock; recovers the tables if its holder died. PQ_CORRUPT, PQ_SYSTEM. */
 enum pq_status pq_lock(struct pq *q);
+/* Gives it back. */
 void pq_unlock(struct pq *q);
 
 /* pq_region.c: all under the lock */
 uint64_t pq_round_up(uint64_t bytes);
+/* A reserved slot with a region of so many bytes; old products make room. */
 enum pq_status pq_region_take(struct pq *q, uint64_t bytes, uint32_t owner, uint32_t *slot);
+/* The region of a slot becomes free; the slot too. */
 void pq_region_free(struct pq *q, uint32_t slot);
+/* Drops a product to make room, and counts it. */
 void pq_evict(struct pq *q, uint32_t slot);
+/* It leaves the queue; its room too, at once or when the last pin goes. */
 void pq_drop(struct pq *q, uint32_t slot);
+/* Bytes of the largest free extent. */
 uint64_t pq_largest_free(const struct pq *q);
 
 /* pq_index.c: all under the lock */
 uint32_t pq_hash_find(const struct pq *q, const struct pq_signature *sig);
+/* Enters a committed slot into hash and order. */
 void pq_index_add(struct pq *q, uint32_t slot);
+/* Takes it out again. */
 void pq_index_remove(struct pq *q, uint32_t slot);
+/* The oldest product with a position > seq, or PQ_NONE. */
 uint32_t pq_index_after(struct pq *q, uint64_t seq);
+/* The product at this position, or PQ_NONE. */
 uint32_t pq_index_at(const struct pq *q, uint64_t seq);
+/* The highest position all of whose products, and those before, are older than this time. */
 uint64_t pq_index_before_time(struct pq *q, int64_t us);
+/* Empties hash, order and marks. */
 void pq_index_clear(struct pq *q);
+/* Is each bit set just where there is something below it? */
 bool pq_marks_agree(const struct pq *q);
 
 /* pq_recover.c: all under the lock */
 void pq_rebuild(struct pq *q);
+/* Do all derived tables agree with the slots? */
 bool pq_verify(const struct pq *q);
 
 /* pq_client.c: all under the lock */
 enum pq_status pq_client_enter(struct pq *q);
+/* Gives this handle's place back. */
 void pq_client_leave(struct pq *q);
+/* Takes back what dead clients held; how many there were. */
 unsigned pq_client_reclaim(struct pq *q);
+/* The slot stays until it is unpinned. */
 void pq_pin(struct pq *q, uint32_t slot);
+/* Gives the region free if it was the last pin of a dropped product. */
 void pq_unpin(struct pq *q, uint32_t slot);
+/* A robust mutex between processes. 0 or an errno value. */
 int pq_shared_mutex_init(pthread_mutex_t *m);
 
 /* pq_notify.c */
 void pq_announce(struct pq *q); /* under the lock */
+/* Wakes all that wait for an insertion. */
 void pq_wake(struct pq *q);
+/* Ends this handle's thread. */
 void pq_notify_stop(struct pq *q);
 
+/* The slot's state, before all else of it is read. */
 static inline uint32_t pq_state(const struct pq_slot *s)
 {
     return atomic_load_explicit(&s->state, memory_order_acquire);
@@ -195,6 +218,7 @@ static inline void pq_barrier(void)
     atomic_signal_fence(memory_order_seq_cst);
 }
 
+/* Sets it, after all else of it was written. */
 static inline void pq_set_state(struct pq_slot *s, enum slot_state state)
 {
     pq_barrier();
@@ -202,6 +226,7 @@ static inline void pq_set_state(struct pq_slot *s, enum slot_state state)
     pq_barrier();
 }
 
+/* Is the node a free extent (and not a slot's region)? */
 static inline bool pq_is_free_node(const struct pq *q, uint32_t node)
 {
     return node >= q->h->slots;

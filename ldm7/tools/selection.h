@@ -16,7 +16,9 @@ struct selection {
 };
 /* Ends the program with a message when text is no regular expression. */
 void selection_pattern(struct selection *s, const char *text);
+/* Is the product selected? */
 bool selection_has(const struct selection *s, const struct pq_info *info);
+/* Frees the pattern. */
 void selection_free(struct selection *s);
 
 #endif

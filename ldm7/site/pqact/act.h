@@ -24,14 +24,15 @@ struct actor {
 
 /* Another configuration; the one before is the caller's again. */
 void actor_use(struct actor *a, struct actconf *conf);
+/* The configuration is the caller's. */
 void actor_free(struct actor *a);
 /* Entries are tried in the order of the file; ^_ELSE_$ counts when no other entry matched. What
  * fails is logged and counted, and the next action goes on. */
 void actor_product(struct actor *a, const struct pq_info *info, const uint8_t *data);
 
+#define ACT_METADATA_MAX (4 + 16 + 4 + 8 + 4 + 4 + 4 + 4 + PQ_IDENT_MAX + 4 + PQ_ORIGIN_MAX)
 /* -metadata ([LDM-6.15.0] pqact), in the byte order of this machine. data_bytes: what follows
  * it. */
-#define ACT_METADATA_MAX (4 + 16 + 4 + 8 + 4 + 4 + 4 + 4 + PQ_IDENT_MAX + 4 + PQ_ORIGIN_MAX)
 size_t act_metadata(const struct pq_info *info, uint32_t data_bytes, uint8_t out[ACT_METADATA_MAX]);
 /* -strip: without control characters, except newlines. Returns the bytes of out, which may be
  * `data`. */

@@ -36,6 +36,7 @@ struct act_entry {
     struct template **args; /* FILE, STDIOFILE: the path; PIPE, EXEC: the words */
     size_t nargs;
 };
+/* As in the file: "FILE". */
 const char *act_kind_name(enum act_kind kind);
 
 struct actconf {
@@ -48,8 +49,10 @@ struct actconf {
  * data_dir is where FILE and STDIOFILE are confined: an absolute path of theirs must begin with it,
  * which is taken away. 0 if there was no error. Call actconf_free in any case. */
 int actconf_load(struct actconf *c, const char *path, const char *data_dir, FILE *errors);
+/* The same from memory; name stands for the file in messages. */
 int actconf_parse(struct actconf *c, const char *name, const char *text, const char *data_dir,
                   FILE *errors);
+/* Frees the entries. */
 void actconf_free(struct actconf *c);
 
 #endif

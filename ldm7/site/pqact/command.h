@@ -27,10 +27,12 @@ struct commands {
     unsigned long failed;        /* children that ended badly or were killed */
 };
 
+/* CLOCK_MONOTONIC. */
 uint64_t command_now_ns(void);
 /* SIGCHLD must have a handler (which need do nothing) and be blocked outside of waits. */
 void commands_init(struct commands *c, unsigned max, double timeout_s, const sigset_t *waiting,
                    volatile sig_atomic_t *stop);
+/* Forgets the children without ending them. */
 void commands_free(struct commands *c);
 
 /* The child's id, or -1 and a reason. stdin_fd: -1 for none; else the child counts as fed until
@@ -38,6 +40,7 @@ void commands_free(struct commands *c);
  * the oldest that is not fed is killed. */
 pid_t command_start(struct commands *c, char *const *argv, int stdin_fd, char *err,
                     size_t err_bytes);
+/* The pipe to the child was closed. */
 void command_unfed(struct commands *c, pid_t pid);
 /* Takes the children that ended; those that failed are logged. */
 void commands_reap(struct commands *c);
@@ -45,7 +48,9 @@ void commands_reap(struct commands *c);
 bool command_wait(struct commands *c, pid_t pid);
 /* The same for all there are, together. */
 void commands_wait_all(struct commands *c);
+/* Has this child not ended yet? */
 bool command_runs(const struct commands *c, pid_t pid);
+/* Ends it by SIGKILL; `why` is logged. */
 void command_kill(struct commands *c, pid_t pid, const char *why);
 /* Waits until descriptor fd can be written to, or deadline_ns is reached (false, errno ETIMEDOUT).
  * It is not cut short: a product goes to a program as a whole. */

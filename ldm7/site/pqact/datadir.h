@@ -20,6 +20,7 @@ struct datadir {
 
 /* 0 or -1 with errno. The directory itself may be reached by symbolic links. */
 int datadir_open(struct datadir *d, const char *path);
+/* Closes the directory. */
 void datadir_close(struct datadir *d);
 
 /* Opens (creates) a file to append to. -1 and a reason. */
@@ -30,6 +31,7 @@ struct datadir_new {
     int fd, dir_fd;
     char name[256], temporary[64];
 };
+/* Creates it under a temporary name beside path. -1 and a reason. */
 int datadir_new(struct datadir *d, const char *path, struct datadir_new *out, char *err,
                 size_t err_bytes);
 /* keep: in its place; otherwise it is removed. Both close everything. -1 and a reason. */

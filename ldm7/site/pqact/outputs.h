@@ -24,6 +24,7 @@ struct outputs {
     struct commands *commands;
 };
 
+/* No outputs yet; dir and commands must stay. */
 void outputs_init(struct outputs *o, unsigned max, struct datadir *dir, struct commands *commands);
 /* Writes what is buffered and closes everything. */
 void outputs_free(struct outputs *o);

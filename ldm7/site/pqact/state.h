@@ -21,6 +21,7 @@ int state_open(struct state *s, const char *path, struct pq_signature *last, boo
                size_t err_bytes);
 /* false with errno. */
 bool state_put(struct state *s, const struct pq_info *info);
+/* Closes the file. */
 void state_close(struct state *s);
 
 #endif

@@ -25,9 +25,11 @@ struct template;
 
 /* groups: those of the ERE. NULL, with a reason in err. */
 struct template *template_compile(const char *text, unsigned groups, char *err, size_t err_bytes);
+/* t may be NULL. */
 void template_free(struct template *t);
 /* Does text from the identifier get into it; does it begin with such text? */
 bool template_has_groups(const struct template *t);
+/* Does it begin with text from the identifier? */
 bool template_begins_with_group(const struct template *t);
 /* spans as ere_match_groups gives them, nspans of them. Bytes written (without the NUL), or -1 and
  * why: no day of a month, or no room. */

@@ -29,9 +29,11 @@ struct bins {
     uint64_t dropped; /* products for which there was no place */
 };
 
+/* A product that was inserted at that time. */
 void bins_add(struct bins *b, const struct pq_info *info, const struct timeval *inserted);
 /* Forgets hours that ended more than two hours before now and have been reported. */
 void bins_expire(struct bins *b, time_t now);
+/* Frees the list. */
 void bins_free(struct bins *b);
 /* recent_creation recent_insertion host feed origin nprods nbytes latency avg_latency max@mmss
  * version, with a newline; the original's columns. Returns out. */

@@ -32,6 +32,7 @@ struct ldmdlog {
 int ldmdlog_open(struct ldmdlog *l, const char *path);
 /* The next whole line, NULL if there is none yet. */
 const char *ldmdlog_line(struct ldmdlog *l);
+/* Closes the file. */
 void ldmdlog_close(struct ldmdlog *l);
 
 #endif

@@ -41,6 +41,7 @@ struct minutes {
 /* Is the minute that is collected over, seen from a product that arrived, or from a clock, at
  * `time`? Then report it and call minutes_next. */
 bool minutes_over(const struct minutes *m, time_t time);
+/* Begins an empty minute. */
 void minutes_next(struct minutes *m);
 /* A product that arrived at `arrival`: not after the end of the minute. */
 void minutes_add(struct minutes *m, time_t arrival, uint32_t feed, uint64_t bytes, double latency_s,

@@ -49,6 +49,7 @@ struct config {
 /* Parses `text`. Returns 0, or -1 with "NAME:LINE: found ...; valid: ..." in `error`. */
 int config_parse(struct config *config, const char *name, const char *text, char *error,
                  size_t error_size);
+/* Frees the lines. */
 void config_free(struct config *config);
 
 #endif

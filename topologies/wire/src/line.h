@@ -41,6 +41,7 @@ struct line {
     struct line_stats stats;
 };
 
+/* An empty line. loss: probability from 0 to 1; seed: of losses and jitter. */
 void line_init(struct line *line, int64_t delay_ns, int64_t jitter_ns, double loss, uint64_t seed);
 
 /* Due time of the frame at the head, which arrived at `arrival_ns`. Draws jitter at the first
@@ -57,15 +58,19 @@ enum line_outcome { LINE_SENT, LINE_LOST, LINE_QUEUE_DROPPED, LINE_SEND_FAILED, 
 /* Takes the head off. `now_ns` is the time of the attempt, `due_ns` what line_head said. */
 void line_count(struct line *line, enum line_outcome outcome, int64_t due_ns, int64_t now_ns,
                 size_t size_bytes);
+/* The head is done with: the next call of line_head is about another frame. */
 void line_pop(struct line *line);
 
 /* The q-quantile (0..1) of the lateness of the frames sent, in microseconds, rounded up to the
  * histogram's resolution (1 us below 128 us, 1/64 above). */
 double line_lateness_us(const struct line *line, double q);
 
+/* The histogram's bucket of a lateness. */
 size_t lateness_bucket(uint64_t us);
+/* The largest lateness in a bucket. */
 uint64_t lateness_bucket_top_us(size_t bucket);
 
+#define WATCHED_BELOW_NS INT64_C(2000000)
 /* When the relay must look at its lines again.
  *
  * A line with frames waiting must be served when its head is due. An empty line need not be
@@ -74,9 +79,9 @@ uint64_t lateness_bucket_top_us(size_t bucket);
  *
  * Returns the time, or INT64_MAX if all lines are empty (then wait for any arrival). Never earlier
  * than last_wake_ns + gap_ns, which bounds the wake-ups per second. */
-#define WATCHED_BELOW_NS INT64_C(2000000)
 int64_t lines_next_wake(const struct line *lines, size_t n, int64_t now_ns, int64_t last_wake_ns,
                         int64_t gap_ns);
+/* Must the caller poll this line's socket? */
 bool line_is_watched(const struct line *line, bool any_waiting);
 
 #endif

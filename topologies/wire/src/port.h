@@ -30,6 +30,7 @@ int port_open_sender(char *error, size_t error_size);
  * blocks and updated. Returns 0, or -1 with a message in `error`. */
 int port_open(struct port *port, const char *in, const char *out, int tx, unsigned *slots,
               char *error, size_t error_size);
+/* Unmaps the ring and closes its socket. */
 void port_close(struct port *port);
 
 /* An interface that went down leaves an error at its socket, which poll reports until it is taken
