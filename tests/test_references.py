@@ -11,7 +11,7 @@ from typing import Final
 from tests.prose import ROOT, repository_files
 
 PAGE: Final = ROOT / "docs/references.md"
-CITING: Final = ("md", "py", "yaml", "yml", "txt", "sh", "template", "build")
+CITING: Final = ("c", "h", "md", "py", "yaml", "yml", "txt", "sh", "template", "build")
 # How the papers' and programs' keys look; SHA256 and the like are no keys.
 KEY: Final = re.compile(
     r"\b(?:MPUP\d+|DRFSM\d+|FCAST\d+|M2C\d+|LDM-6\.\d+\.\d+|FMTPv3-\d{4}|RFC \d+)\b"

@@ -2,7 +2,7 @@
  *
  * The sending state machine: no socket, no clock, no thread. The caller brings bytes and the time
  * (now_ns, any monotonic origin) and takes out datagrams and stream bytes as iovecs: headers and
- * parity made here, payload pointers into the offered product (never copied). [MPUP16] II; FMTPv3
+ * parity made here, payload pointers into the offered product (never copied). MPUP16 II; FMTPv3
  * messages in wire.h, FEC in fec.h.
  *
  * Extension 1 (multicast repair) is used while all connected peers are extended; with an ordinary

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The vectors are messages of the published implementation, as captured ([FMTPv3-2017],
- * [FMTPv3-2021]).
+ * The vectors are messages of the published implementation, as captured (FMTPv3-2017,
+ * FMTPv3-2021).
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -21,7 +21,7 @@ void die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn)
 void die_usage(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn)); /* 2 */
 
 /* Memory, zeroed where it is new; without any the program ends with 1 and says so
- * (docs/c-style.md). The caller frees. */
+ * (docs/develop/c-style.md). The caller frees. */
 void *xcalloc(size_t n, size_t bytes) __attribute__((malloc, returns_nonnull));
 /* `old` with room for n elements; what is new is not set. */
 void *xreallocarray(void *old, size_t n, size_t bytes);

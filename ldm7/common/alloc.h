@@ -2,7 +2,7 @@
  *
  * Memory for the bookkeeping of programs: where there is none, the program logs one line and ends
  * with ALLOC_EXIT. Libraries that a caller can go on without (the product queue, FMTP) return an
- * error instead (docs/c-style.md).
+ * error instead (docs/develop/c-style.md).
  */
 #ifndef LDM_ALLOC_H
 #define LDM_ALLOC_H

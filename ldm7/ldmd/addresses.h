@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The addresses of a multipoint VLAN: its publisher's subnet, given out to subscribers one by one
- * ([DRFSM21] 2.2.2). An endpoint keeps its address while it is subscribed, and gets the same one
+ * (DRFSM21 2.2.2). An endpoint keeps its address while it is subscribed, and gets the same one
  * again as far as there is no shortage: where it begins to look follows from its name alone, so
  * that this mostly holds after a restart too.
  */

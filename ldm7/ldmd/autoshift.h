@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Automatic shift between redundant upstreams ([LDM-6.15.0] autoshift). Each of the N downstreams
+ * Automatic shift between redundant upstreams (LDM-6.15.0 autoshift). Each of the N downstreams
  * of one request decides for itself: one whose products mostly came by another asks for
  * announcements first (alternate), one that brings what the others do not asks for whole products
  * (primary).

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * LDM6 downstream of one REQUEST entry: FEEDME, then products on the turned-around connection,
- * straight into the product queue ([LDM-6.15.0] down6). Primary: whole products (HEREIS);
+ * straight into the product queue (LDM-6.15.0 down6). Primary: whole products (HEREIS);
  * alternate: announcements, and blocks of what is not in the queue yet.
  */
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "resume.h"
 
 #define REPLY_S 60
-#define SILENCE_S 300 /* 10 x 30 s: [LDM-6.15.0] */
+#define SILENCE_S 300 /* 10 x 30 s: LDM-6.15.0 */
 #define SAVE_S 5
 #define RECLASS_MAX 3
 

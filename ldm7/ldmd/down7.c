@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * LDM7 downstream of one RECEIVE entry ([LDM-6.13.17] down7): subscription over the control network
+ * LDM7 downstream of one RECEIVE entry (LDM-6.13.17 down7): subscription over the control network
  * (NIC2), products by FMTP on the path (NIC1) straight into the product queue, backstop and backlog
  * over the control connection; LDM6 from the same server while there is no multicast.
  */
@@ -17,7 +17,7 @@
 #include "common/log.h"
 #include "vlan.h"
 
-#define SUBSCRIBE_S 600 /* [LDM-6.13.17] */
+#define SUBSCRIBE_S 600 /* LDM-6.13.17 */
 #define TEST_S 30
 #define SAVE_S 2       /* what a crash makes us ask for again */
 #define FMTP_S 30      /* FMTP's connection takes no longer where there is a path */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Backstop and backlog ([LDM-6.13.17] down7.c).
+ * Backstop and backlog (LDM-6.13.17 down7.c).
  */
 #include "common/log.h"
 #include "common/product_line.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * LDM6 in place of LDM7, from the same server, for as long as there is no multicast ([MPUP16] I).
+ * LDM6 in place of LDM7, from the same server, for as long as there is no multicast (MPUP16 I).
  * An ordinary LDM6 downstream in a process of its own. What is complete is handed over by its
  * resume file in both directions, so that the products of the two join without gap.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * LDM6 server side of HIYA: a peer that ACCEPT entries match pushes products to this
- * server ([LDM-6.15.0]), by HEREIS or by COMINGSOON and BLKDATA.
+ * server (LDM-6.15.0), by HEREIS or by COMINGSOON and BLKDATA.
  */
 #include <string.h>
 

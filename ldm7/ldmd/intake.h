@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Products that an LDM6 sends us, by HEREIS or by COMINGSOON and BLKDATA: which are wanted, and
- * their way into the product queue ([LDM-6.15.0] down6). For a downstream and for the server that
+ * their way into the product queue (LDM-6.15.0 down6). For a downstream and for the server that
  * accepts HIYA. No I/O but the queue's.
  */
 #ifndef LDMD_INTAKE_H

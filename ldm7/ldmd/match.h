@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Product classes: the test "is this product in that class" ([LDM-6.15.0]).
+ * Product classes: the test "is this product in that class" (LDM-6.15.0).
  */
 #ifndef LDMD_MATCH_H
 #define LDMD_MATCH_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Multicast LDM sender of one MULTICAST entry: queue -> FMTP ([LDM-6.13.17] mldm_sender).
+ * Multicast LDM sender of one MULTICAST entry: queue -> FMTP (LDM-6.13.17 mldm_sender).
  *
  * A product gets a product index when it is offered to FMTP, that is only while there is at least
  * one receiver. What came before reaches a new subscriber as backlog, by signature.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The multipoint path of one MULTICAST entry at the path service ([DRFSM21] 2.2.2; REST in
+ * The multipoint path of one MULTICAST entry at the path service (DRFSM21 2.2.2; REST in
  * docs/contracts.md, "Controller"): which leaves subscribers want, which the service has, and the
  * next request that brings the one to the other. No socket, no clock: requests leave by
  * pathservice_request(), answers come by pathservice_answer().

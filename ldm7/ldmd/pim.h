@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Product-index map <queue directory>/<FEED>.pim: FMTP product index -> signature, for the backstop
- * ([LDM-6.13.17] prod_index_map). Host byte order: u64 count, u64 position of the oldest, u32 index
+ * (LDM-6.13.17 prod_index_map). Host byte order: u64 count, u64 position of the oldest, u32 index
  * of the oldest, then a ring of 16-byte signatures. It survives restarts, so that indices continue.
  *
  * One writer (mldm), any number of readers (up7) in other processes: advisory record locks on an

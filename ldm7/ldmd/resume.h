@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an LDM6 downstream remembers between sessions ([LDM-6.15.0] savedInfo): the information of
+ * What an LDM6 downstream remembers between sessions (LDM-6.15.0 savedInfo): the information of
  * the last product of a request that came from its upstream. A text file `.<md5 of the
  * request>.info` in the queue's directory.
  */

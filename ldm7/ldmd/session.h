@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an LDM7 downstream remembers between sessions ([LDM-6.13.17] mcast_session_memory): the
+ * What an LDM7 downstream remembers between sessions (LDM-6.13.17 mcast_session_memory): the
  * signature of the newest product up to which all is complete, and the indices of missed products
  * still to be fetched. Kept as
  * `<queue directory>/<host:port>_<FEED>.yaml`.

@@ -56,7 +56,7 @@ static void log_refusal(struct subscribers *s, const char *host)
     s->refused_logged_ns = now;
 }
 
-/* [DRFSM21] 2.2.2: the address given to a subscriber (its own where it has no VLAN); beyond the
+/* DRFSM21 2.2.2: the address given to a subscriber (its own where it has no VLAN); beyond the
  * paper, addresses that ALLOW entries grant the full feed, for hosts whose address on the path is
  * fixed. */
 bool subscribers_authorize(struct subscribers *s, struct in_addr peer)

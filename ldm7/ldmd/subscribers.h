@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The subscribers of one MULTICAST entry ([DRFSM21] 2.2.2): each has a channel, which its up7 holds
+ * The subscribers of one MULTICAST entry (DRFSM21 2.2.2): each has a channel, which its up7 holds
  * open as long as it lives; while it is open the subscriber's address may connect to FMTP and the
  * entry's path reaches its endpoint. A subscription is answered when the path service has confirmed
  * that.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * LDM6 upstream: one process and one TCP connection per subscriber ([LDM-6.15.0] up6). Primary:
+ * LDM6 upstream: one process and one TCP connection per subscriber (LDM-6.15.0 up6). Primary:
  * HEREIS product after product. Alternate: each is announced (COMINGSOON) and sent (BLKDATA) if the
  * subscriber does not have it; one announcement at a time, as the original expects.
  */
@@ -12,7 +12,7 @@
 #include "common/product_line.h"
 #include "upstream.h"
 
-#define TURN_AROUND_S 1 /* [LDM-6.15.0]: the original's client still reads */
+#define TURN_AROUND_S 1 /* LDM-6.15.0: the original's client still reads */
 #define IDLE_S 30
 #define REPLY_S 60
 #define CLOCKS_APART_S 60

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * LDM7 upstream: subscription, backstop and backlog of one subscriber ([LDM-6.13.17] up7.c). The
+ * LDM7 upstream: subscription, backstop and backlog of one subscriber (LDM-6.13.17 up7.c). The
  * products themselves are multicast by mldm.
  */
 #include <arpa/inet.h>
@@ -107,7 +107,7 @@ static const struct conf_multicast *find_entry(const struct conf *c, uint32_t fe
     return found;
 }
 
-/* "dummy" ([LDM-6.13.17]) or nothing: the subscriber is on the path without a VLAN of its own. */
+/* "dummy" (LDM-6.13.17) or nothing: the subscriber is on the path without a VLAN of its own. */
 static bool has_endpoint(const struct ldm7_subscription *s)
 {
     return s->switch_id[0] != '\0' && strcmp(s->switch_id, "dummy") != 0 && s->port_id[0] != '\0' &&

@@ -9,7 +9,7 @@
 #include "common/alloc.h"
 #include "common/log.h"
 
-#define FIRST_CALL_S 120 /* [LDM-6.15.0] */
+#define FIRST_CALL_S 120 /* LDM-6.15.0 */
 
 bool upstream_open_queue(struct upstream *u)
 {

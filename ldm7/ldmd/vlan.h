@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The subscriber's end of the path: the address that FMTP uses here, and vlanutil, which makes the
- * VLAN's interface with the address that the upstream assigned ([DRFSM21] 2.2.2 and 2.2.3).
+ * VLAN's interface with the address that the upstream assigned (DRFSM21 2.2.2 and 2.2.3).
  */
 #ifndef LDMD_VLAN_H
 #define LDMD_VLAN_H

@@ -2,7 +2,7 @@
  *
  * XDR (RFC 4506) cursor for reading and writing, without allocation.
  *
- * Own code instead of libtirpc's xdrmem: LDM encodes optional pointers inline ([LDM-6.15.0]), and
+ * Own code instead of libtirpc's xdrmem: LDM encodes optional pointers inline (LDM-6.15.0), and
  * a streaming receiver must tell "not enough bytes yet" from "malformed", which xdrmem cannot.
  */
 #ifndef LDMD_XDR_H

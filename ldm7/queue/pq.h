@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Product queue: a fixed-size, memory-mapped file shared by processes (design: "file queue" of
- * [MPUP16] Fig. 1). Products are kept in insertion order; the oldest make room for new ones.
+ * MPUP16 Fig. 1). Products are kept in insertion order; the oldest make room for new ones.
  * Any number of readers and writers in any number of processes.
  *
  * A product is held as one contiguous region; info.data_offset says where the data begins in it

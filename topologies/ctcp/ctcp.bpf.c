@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
- * Circuit TCP as [MPUP16] V-B uses it: TCP whose congestion window is a fixed number of
+ * Circuit TCP as MPUP16 V-B uses it: TCP whose congestion window is a fixed number of
  * segments, whatever is lost. A congestion control of the kernel (BPF struct_ops, Linux >= 5.6);
  * ctcp-load gives it its name and its window.
  *

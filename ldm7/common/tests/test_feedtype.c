@@ -39,7 +39,7 @@ static void test_names(void **state)
     assert_int_equal(parsed("CRAFT"), 0x10000000);
 }
 
-/* Reference 3.5, every line: a value and its names. */
+/* LDM-6.15.0, every line: a value and its names. */
 static void test_whole_table(void **state)
 {
     static const struct {

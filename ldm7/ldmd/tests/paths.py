@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 from path_fake import Answer, PathService, Request, problem
 from wire import Daemon, Peer, call, expect, string
 
-OK, TIMEDOUT, INVAL, REFUSED, MCAST = 0, 3, 5, 8, 10  # [LDM-6.13.17]
+OK, TIMEDOUT, INVAL, REFUSED, MCAST = 0, 3, 5, 8, 10  # LDM-6.13.17
 EXP = 0x40000000
 CREATE, LEAVES = "POST /v1/paths", "POST /v1/paths/EXP/leaves"
 TOKEN = "secret-token-0123456789"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Byte vectors for tests of ONC RPC, captured from [LDM-6.15.0] and [LDM-6.13.17].
+ * Byte vectors for tests of ONC RPC, captured from LDM-6.15.0 and LDM-6.13.17.
  * "xid" is 7 here.
  */
 #ifndef RPC_KIT_H

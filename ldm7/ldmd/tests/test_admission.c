@@ -10,7 +10,7 @@
 
 #include "ldmd/admission.h"
 
-/* FEEDME as [LDM-6.15.0] sends it, without its argument: mark, xid 0, CALL, RPC 2, 300029, 6, 4,
+/* FEEDME as LDM-6.15.0 sends it, without its argument: mark, xid 0, CALL, RPC 2, 300029, 6, 4,
  * AUTH_NONE. */
 static const uint8_t feedme[ADMISSION_HEAD_BYTES] = {
     0x80, 0, 0, 0x4c, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 4, 0x93, 0xfd, 0, 0, 0, 6, 0, 0, 0, 4};

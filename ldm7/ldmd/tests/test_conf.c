@@ -109,7 +109,7 @@ static void defaults(void **state)
     struct conf c;
     assert_int_equal(parse(&c, ""), 0);
     assert_int_equal(c.set.fmtp_layout, 2021);
-    assert_true(c.set.f_snd == 5000 && c.set.f_rcv == 20); /* [MPUP16] Table II */
+    assert_true(c.set.f_snd == 5000 && c.set.f_rcv == 20); /* MPUP16 Table II */
     assert_true(c.set.max_latency_s == 3600);
     assert_string_equal(c.set.congestion_control, "");
     assert_true(c.set.time_offset_s == 3600 && c.set.anti_dos);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The parts of LDM6 that decide: what is taken (intake), the shift between upstreams, the resume
- * file, one feed per address. Rules and the file's line: [LDM-6.15.0].
+ * file, one feed per address. Rules and the file's line: LDM-6.15.0.
  */
 #include <arpa/inet.h>
 #include <errno.h>

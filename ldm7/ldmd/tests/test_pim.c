@@ -72,7 +72,7 @@ static void wraps_and_survives(void **state)
         assert_has(r, i);
     assert_false(pim_get(r, 6, &got));
     pim_close(w);
-    /* Layout of [LDM-6.13.17]: count 4, oldest at position 2, with index 2; 16-byte entries. */
+    /* Layout of LDM-6.13.17: count 4, oldest at position 2, with index 2; 16-byte entries. */
     int fd = open(path, O_RDONLY);
     uint8_t head[20];
     assert_int_equal(read(fd, head, sizeof head), 20);

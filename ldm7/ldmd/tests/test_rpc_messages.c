@@ -146,7 +146,7 @@ static void encode_blkdata(void **state)
     assert_bytes(&x, BLKDATA("48") "00000005 6162636465000000");
 }
 
-/* As captured from [LDM-6.13.17], both ways */
+/* As captured from LDM-6.13.17, both ways */
 static void decode_ldm7_calls(void **state)
 {
     (void)state;
@@ -180,7 +180,7 @@ static void decode_ldm7_calls(void **state)
     assert_string_equal(ldm7_strstatus(17), "unknown status");
 }
 
-/* As uldbutil of [LDM-6.15.0] prints it; and times that have names */
+/* As uldbutil of LDM-6.15.0 prints it; and times that have names */
 static void format_class(void **state)
 {
     struct ldm_class c = {
@@ -199,7 +199,7 @@ static void format_class(void **state)
     assert_int_equal(strlen(class_format(&c, small, sizeof small)), sizeof small - 1);
 }
 
-/* [LDM-6.15.0] ldm6.x: fornme_reply and hiya_reply; the class is inline, without a pointer's
+/* LDM-6.15.0 ldm6.x: fornme_reply and hiya_reply; the class is inline, without a pointer's
  * word. */
 static void ldm6_replies(void **state)
 {

@@ -31,7 +31,7 @@ void actor_free(struct actor *a);
 void actor_product(struct actor *a, const struct pq_info *info, const uint8_t *data);
 
 #define ACT_METADATA_MAX (4 + 16 + 4 + 8 + 4 + 4 + 4 + 4 + PQ_IDENT_MAX + 4 + PQ_ORIGIN_MAX)
-/* -metadata ([LDM-6.15.0] pqact), in the byte order of this machine. data_bytes: what follows
+/* -metadata (LDM-6.15.0 pqact), in the byte order of this machine. data_bytes: what follows
  * it. */
 size_t act_metadata(const struct pq_info *info, uint32_t data_bytes, uint8_t out[ACT_METADATA_MAX]);
 /* -strip: without control characters, except newlines. Returns the bytes of out, which may be

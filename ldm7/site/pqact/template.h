@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Texts of pqact.conf with substitutions ([LDM-6.15.0] pqact.conf):
+ * Texts of pqact.conf with substitutions (LDM-6.15.0 pqact.conf):
  *   \1..\9 \(12)     what a group of the ERE matched (empty if it took no part); \0 the whole match
  *   (\1:yyyy)        a part of the date with that day of the month (below): yyyy, yy, mm,
  *                    mmm (jan), dd, ddd (day of the year), hh

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The classic statistics of rtstats ([LDM-6.15.0] rtstats): products of one feed type and origin,
+ * The classic statistics of rtstats (LDM-6.15.0 rtstats): products of one feed type and origin,
  * by the hour of their creation. Time comes in with the products.
  */
 #ifndef RTSTATS_BINS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The minute record of LDM7's statistics ([DRFSM21] 3.2): 14 fields, separated by
+ * The minute record of LDM7's statistics (DRFSM21 3.2): 14 fields, separated by
  * commas, per minute and feed type: timestamp, host, feedtype, completeSize, receivedSize,
  * completeProd, receivedProd, aggregatedLatency, maxLatencySize, maxLatency, minThruSize,
  * minThruLatency, percentile80Thru, negativeLatencyNum timestamp: the end of the minute,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * vlanutil: a VLAN's interface on this host, its address, the route to the FMTP server, and at a
- * publisher the rate of what leaves by it ([DRFSM21] 2.2.3). Everything is done by ip(8) and tc(8),
+ * publisher the rate of what leaves by it (DRFSM21 2.2.3). Everything is done by ip(8) and tc(8),
  * which are executed without a shell.
  */
 #include <arpa/inet.h>

@@ -162,7 +162,7 @@ static void big_buffered(void **state)
     free(data);
 }
 
-/* Reference 3.7, counted by hand: 4+16+4+8+4+4+4+(4+3)+(4+10) = 65 bytes. */
+/* LDM-6.15.0, counted by hand: 4+16+4+8+4+4+4+(4+3)+(4+10) = 65 bytes. */
 static void metadata(void **state)
 {
     static const uint8_t want[] =
