@@ -18,14 +18,14 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
 from common.files import Tail
-from common.places import PYTHON, ROOT
+from common.places import BUILD, PYTHON, ROOT
 from common.shell import die_with_parent
 from virtual import status_page
 from virtual.cores import one_core
@@ -39,6 +39,8 @@ ROOMS: Final = (
 # host has at the same place could not be seen.
 CHECKOUT: Final = Path("/guest/checkout")
 EXCHANGE: Final = Path("/guest/exchange")
+# Directories that a guest has of its own (guest_init.sh): it does not see the host's.
+OWN_DIRECTORIES: Final = tuple(map(Path, ("/tmp", "/run", "/dev", "/proc", "/sys")))
 MARK: Final = "DOWNPOUR_GUEST"
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 EPOCH_S: Final = 1_767_225_600  # 2026-01-01 00:00 UTC: the guest's wall clock at its boot
@@ -115,15 +117,30 @@ def job_script(spec: GuestSpec) -> str:
 def mounts_text(shares: Sequence[Share]) -> str:
     """The lines `virtual/guest_init.sh` reads. Raises GuestError for a path it could not."""
     lines = []
-    for share in shares:
-        for path in (share.source, share.target):
-            if any(c.isspace() or c == "," for c in str(path)):
-                raise GuestError(f"found '{path}'; valid: a path without white space and commas")
-        lines.append(f"{share.source} {share.target} {'rw' if share.writable else 'ro'}\n")
+    for number, share in enumerate(shares):
+        target = str(share.target)
+        if "\n" in target or target != target.strip():
+            raise GuestError(
+                f"found '{target}'; valid: a path without line ends, and blanks only inside"
+            )
+        lines.append(f"{'rw' if share.writable else 'ro'} {number} {target}\n")
     return "".join(lines)
 
 
-def command_line(kernel: Kernel, spec: GuestSpec, exchange: Path, init: Path = INIT) -> list[str]:
+def hidden_shares(paths: Iterable[Path]) -> list[Share]:
+    """Shares of those `paths` that a guest would not see, because it has such directories of its
+    own: each is at the same place there."""
+    own = (path.resolve() for path in paths if path.exists())
+    hidden = (p for p in own if any(p.is_relative_to(place) for place in OWN_DIRECTORIES))
+    return [Share(path, path) for path in dict.fromkeys(hidden)]
+
+
+def _exchange_parent() -> str | None:
+    """Where exchange directories go: a kernel's parameters cannot hold blanks."""
+    return "/tmp" if any(c.isspace() for c in tempfile.gettempdir()) else None
+
+
+def command_line(kernel: Kernel, spec: GuestSpec, exchange: Path) -> list[str]:
     """The kernel and its parameters. What it does not know goes to init as environment."""
     return [
         str(kernel.path),
@@ -137,7 +154,7 @@ def command_line(kernel: Kernel, spec: GuestSpec, exchange: Path, init: Path = I
         "umid=guest",
         f"downpour_status={exchange}/status",
         f"downpour_seed={spec.seed}",
-        f"init={init}",
+        f"init={exchange}/init",
         f"DOWNPOUR_EXCHANGE={exchange}",
     ]
 
@@ -214,11 +231,17 @@ class Guest:
         compile_rooms()
         try:
             # Short: the kernel's own sockets below it have a limit of 108 characters.
-            name = tempfile.mkdtemp(prefix="downpour-guest-")
+            name = tempfile.mkdtemp(prefix="downpour-guest-", dir=_exchange_parent())
             self.exchange = Path(name)
             self._stack.callback(shutil.rmtree, self.exchange, ignore_errors=True)
-            shares = (Share(ROOT, CHECKOUT), *spec.shares)
+            installation = hidden_shares((ROOT / ".venv", PYTHON.parents[1], BUILD))
+            shares = (Share(ROOT, CHECKOUT), *installation, *spec.shares)
             self._write("mounts", mounts_text(shares))
+            (self.exchange / "shares").mkdir()
+            for number, share in enumerate(shares):
+                (self.exchange / "shares" / str(number)).symlink_to(share.source)
+            shutil.copy(INIT, self.exchange / "init")
+            (self.exchange / "init").chmod(0o755)
             self._write("job", job_script(spec))
             for empty in ("stdout", "stderr"):
                 self._write(empty, "")

@@ -3,7 +3,8 @@
 # First process of a guest. The root file system is the host's, read-only (hostfs); this puts a
 # throw-away overlay over it and its own /proc, /sys, /dev, /tmp and /run, mounts what the launcher shares, runs the
 # launcher's job and powers off. The kernel hands over as environment: DOWNPOUR_EXCHANGE, the host's
-# directory with `mounts` (lines: source target ro|rw) and `job` (a shell script).
+# directory with `mounts` (lines: ro|rw number target), `shares/NUMBER` (symbolic links to what is
+# mounted: options of a mount cannot hold commas) and `job` (a shell script).
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 fail() { echo "guest: $1" >/dev/console; }
 
@@ -21,9 +22,9 @@ mount -t tmpfs -o size=100%,mode=1777 tmpfs tmp
 mount -t tmpfs -o mode=755 tmpfs run
 mkdir -p run/netns run/lock guest/exchange
 mount -t hostfs none guest/exchange -o "$DOWNPOUR_EXCHANGE" || fail "cannot mount $DOWNPOUR_EXCHANGE"
-while read -r source target mode; do
+while read -r mode number target; do
   mkdir -p ".$target"
-  mount -t hostfs -o "$mode,$source" none ".$target" || fail "cannot mount $source on $target"
+  mount -t hostfs -o "$mode,$DOWNPOUR_EXCHANGE/shares/$number" none ".$target" || fail "cannot mount share $number on $target"
 done < guest/exchange/mounts
 mkdir -p tmp/old
 pivot_root . tmp/old || fail "cannot change the root"

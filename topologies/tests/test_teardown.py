@@ -110,7 +110,7 @@ def test_up_status_shell_down_and_down_again(before: Before) -> None:
     up = cli("up", "geni5", "--receivers", "4")
     assert up.returncode == 0, up.stderr
     run_id = own_run()
-    assert "make shell HOST=wsu1" in up.stdout and "curl" in up.stdout
+    assert "downpour shell wsu1" in up.stdout and "curl" in up.stdout
     again = cli("up", "geni5")
     assert again.returncode == 1 and f"'{run_id}' is up already" in again.stderr
     status = cli("status").stdout

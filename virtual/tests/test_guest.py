@@ -27,6 +27,7 @@ from virtual.guest import (
     Stall,
     Times,
     command_line,
+    hidden_shares,
     job_script,
     memory_directory,
     mounts_text,
@@ -47,10 +48,19 @@ def test_the_job_gets_nothing_of_the_hosts_environment_but_what_is_asked() -> No
 
 
 def test_mounts_are_one_line_each_and_refuse_what_the_shell_would_split() -> None:
-    shares = [Share(Path("/a"), Path("/b")), Share(Path("/c"), Path("/d"), writable=True)]
-    assert mounts_text(shares) == "/a /b ro\n/c /d rw\n"
-    with pytest.raises(GuestError, match="found '/my files'; valid: a path without white space"):
-        mounts_text([Share(Path("/my files"), Path("/b"))])
+    shares = [Share(Path("/a"), Path("/b")), Share(Path("/c, e"), Path("/d f"), writable=True)]
+    assert mounts_text(shares) == "ro 0 /b\nrw 1 /d f\n"
+    for bad in ("/two\nlines", "/blank "):
+        with pytest.raises(GuestError, match="valid: a path without line ends"):
+            mounts_text([Share(Path("/a"), Path(bad))])
+
+
+def test_what_a_guests_own_directories_hide_is_shared(tmp_path: Path) -> None:
+    """pytest's directories are below /tmp, which a guest has of its own."""
+    (tmp_path / "venv").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "venv")
+    found = hidden_shares([tmp_path / "link", tmp_path / "venv", tmp_path / "none", Path("/usr")])
+    assert found == [Share((tmp_path / "venv").resolve(), (tmp_path / "venv").resolve())]
 
 
 def test_the_command_line_fixes_clock_seed_memory_and_mode() -> None:
@@ -220,6 +230,7 @@ def test_nothing_is_left_however_the_launcher_ends(
     argv = [
         sys.executable,
         "-m",
+        "downpour",
         "virtual",
         "run",
         "--",
