@@ -25,6 +25,7 @@ def test_reflow() -> None:
 
 One sentence, wrapped
 by hand. Another one (e.g. this; `a. B` stays). See Fig. 3 by J. Doe.
+**1. A step** (5 min). Do it.
 | a cell. With two | b |
 - an item. It goes
   on. *Why?* So.
@@ -40,6 +41,8 @@ code. Is. Left
 One sentence, wrapped by hand.
 Another one (e.g. this; `a. B` stays).
 See Fig. 3 by J. Doe.
+**1. A step** (5 min).
+Do it.
 | a cell. With two | b |
 - an item.
   It goes on.

@@ -58,7 +58,8 @@ def sentences(paragraph: str) -> list[str]:
         before = text[last : end.end(1)]
         word = re.split(r"[ (\[]", before.rstrip(')"*_').rstrip(".?!"))[-1]
         found[-1] += before
-        if end[1].startswith(".") and (word in ABBREVIATIONS or re.fullmatch(r"[A-Z]", word)):
+        known = word in ABBREVIATIONS or re.fullmatch(r"[A-Z]", word)
+        if (end[1].startswith(".") and known) or re.fullmatch(r"[*_]*\d+\.", found[-1]):
             found[-1] += " "
         else:
             found.append("")
