@@ -67,6 +67,7 @@ as_ldm ldmctl mkqueue
 command=$(sed -n 's/^ExecStart=//p' "$unit")
 settings=$(sed -n 's/^Environment=//p' "$unit" | tr ' ' '\n')
 # The unit's Environment= first, then its EnvironmentFile=.
+# shellcheck disable=SC2016 # expanded where it runs
 unshare --net chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 sh -ec '
   ip link set lo up
   set -a
