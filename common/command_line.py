@@ -25,6 +25,7 @@ from typer.core import TyperGroup
 from common.exit_codes import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from common.quantities import parse_size_bytes
 from common.terminal import never_fail
+from common.terminal import never_fail
 
 PROGRAM: Final = "downpour"
 # Headings of the list of commands, in this order.
@@ -145,6 +146,8 @@ def given_arguments() -> tuple[str, ...]:
 
 def run(app: typer.Typer, arguments: Sequence[str], program: str = PROGRAM) -> int:
     """Run a command line. Return its exit code; errors are told on stderr."""
+    never_fail(sys.stdout)
+    never_fail(sys.stderr)
     token = _GIVEN.set(tuple(arguments))
     never_fail(sys.stdout)
     try:

@@ -1,123 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports of runs, and single logs of any age. `python -m parsers COMMAND --help` says more."""
+"""`python -m parsers report RUN_DIR [--quiet] [--full] [--include-invalid]`: a report, made anew.
+
+A process of its own, which `downpour run` and `downpour report` start: the drawing library stays
+out of the runner.
+"""
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from common.terminal import columns, is_ascii_only, never_fail
-from parsers import reading
 from parsers.base.jsonfiles import BadFile
-from parsers.measure.metrics import GROUP_BYTES
-from parsers.read.formats import FORMATS
 from parsers.report.brief import shown_brief
 
 if TYPE_CHECKING:
     from parsers.report.publish import Written
 
-
-def _bytes(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"found {text!r}; valid: a whole number from 1 on")
-    return int(text)
+FLAGS: Final = {"--quiet", "--full", "--include-invalid"}
 
 
-def _format(text: str) -> str:
-    names = ["auto", *(known.name for known in FORMATS)]
-    if text not in names:
-        raise argparse.ArgumentTypeError(f"found {text!r}; valid: {', '.join(names)}")
-    return text
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m parsers", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    report = commands.add_parser("report", help="metrics.json and report/ of a run directory")
-    report.add_argument("run_dir", type=Path, metavar="RUN_DIR")
-    report.add_argument("--quiet", action="store_true", help="print nothing of the report")
-    report.add_argument(
-        "--full", action="store_true", help="print the whole report (default: its result)"
-    )
-    report.add_argument(
-        "--include-invalid",
-        action="store_true",
-        help="take cells with an invalid verdict into means, figures and claims",
-    )
-
-    formats = "".join(f"\n  {known.name:12} {known.what}" for known in FORMATS)
-    read = commands.add_parser(
-        "read",
-        help="a file's records as JSON lines",
-        description="The records of a log or of a tool's output, one JSON object per line. Lines "
-        "that are not understood go to stderr as file:line (exit code 1).",
-        epilog=f"formats:{formats}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    read.add_argument("format", type=_format, metavar="FORMAT", help="auto: told by the file")
-    read.add_argument("file", type=Path, metavar="FILE")
-
-    sets = commands.add_parser(
-        "ldm-log",
-        help="the papers' metrics of receivers' logs, by file-sets, as CSV",
-        description="Throughput and FFDR by file-sets of G bytes in sending order, from the logs "
-        "of receivers: ours, the originals', or those of 2015/16. One table for each log, and of "
-        "several logs their mean; -1: not defined.",
-    )
-    sets.add_argument("logs", nargs="+", type=Path, metavar="LOG")
-    sets.add_argument(
-        "--metadata", type=Path, metavar="FILE", help="the trace that was sent (default: the logs)"
-    )
-    for command in (report, sets):
-        command.add_argument(
-            "--group-bytes",
-            type=_bytes,
-            default=GROUP_BYTES,
-            metavar="G",
-            help="bytes of a file-set (default %(default)s; the papers' scripts: 209715200)",
-        )
-
-    bench = commands.add_parser("bench", help="how fast each format is read, and with what memory")
-    bench.add_argument("--receivers", type=_bytes, default=24, metavar="M")
-    bench.add_argument("--json", type=Path, metavar="FILE", help="the figures, too")
-    return parser
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code: 0 done, 1 system error or a malformed line, 2 bad usage or input."""
-    options = _parser().parse_args(arguments)
+def main(arguments: Sequence[str]) -> int:
+    """Write the report and print it. Exit code: 0 done, 1 system error, 2 bad input."""
+    flags = {word for word in arguments if word.startswith("--")}
+    words = [word for word in arguments if word not in flags]
+    if len(words) != 2 or words[0] != "report" or not flags <= FLAGS:
+        print(f"parsers: found {' '.join(arguments)!r}; valid: downpour report", file=sys.stderr)
+        return EXIT_USAGE
     never_fail(sys.stdout)
     try:
-        if options.command == "read":
-            return reading.run_read(options.file, options.format)
-        if options.command == "ldm-log":
-            return reading.run_file_sets(options.logs, options.metadata, options.group_bytes)
-        if options.command == "bench":
-            from parsers import bench
-
-            return bench.run(options.receivers, options.json)
         from parsers.report.publish import write_report  # brings the drawing library along
 
-        written = write_report(
-            options.run_dir, options.group_bytes, include_invalid=options.include_invalid
-        )
+        written = write_report(Path(words[1]), include_invalid="--include-invalid" in flags)
     except BadFile as error:
         print(error, file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # head has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return EXIT_USAGE
     except OSError as error:
         print(f"{error.filename or ''}: {error.strerror}".lstrip(": "), file=sys.stderr)
-        return 1
-    if not options.quiet:
-        print(_shown(written, options.full), end="")
-    return 0
+        return EXIT_FAILED
+    try:
+        if "--quiet" not in flags:
+            print(_shown(written, "--full" in flags), end="", flush=True)
+    except BrokenPipeError:  # head has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return EXIT_OK
 
 
 def _shown(written: Written, full: bool) -> str:
@@ -132,4 +62,4 @@ def _shown(written: Written, full: bool) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
