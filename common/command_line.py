@@ -25,7 +25,6 @@ from typer.core import TyperGroup
 from common.exit_codes import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from common.quantities import parse_size_bytes
 from common.terminal import never_fail
-from common.terminal import never_fail
 
 PROGRAM: Final = "downpour"
 # Headings of the list of commands, in this order.
