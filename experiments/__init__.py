@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Experiments: from a YAML file to cells, runs, verdicts and a report.
+
+An experiment's factors are expanded to *cells*. A cell is one combination of their levels and one
+repeat: one network, one replay of a trace, one set of logs. A *run* is all cells of an experiment,
+below runs/EXPERIMENT/STAMP. A *verdict* says whether you can trust a cell's figures.
+
+How a cell is made: `design` says what it is, `runs` starts it in a process of its own, `cells` is
+that process, `verdict` judges it. `bounds` holds a run's metrics against accepted bands.
+
+design/: what an experiment is. Pure: starts nothing.
+
+| module | what it does |
+|---|---|
+| spec, spec_reports | read an experiment file; report its mistakes with their places |
+| expansion | expand factors to cells (`CellSpec`, `build_cell`), with sizes and times by formula |
+| join_leave_expansion, join_leave_script | the same where subscribers join and leave |
+| selection | choose cells (`--only`) and their order |
+| networks | choose the network of a cell |
+| trace_input, trace_model | read and cut a trace, or generate one |
+| shaping, loss_model, burst_loss | commands for rates and losses, and reading them back |
+| configs | configuration files and command lines of the LDM programs |
+
+verdict/: whether a cell's emulation did what was asked. Pure but for `collect`.
+
+| module | what it does |
+|---|---|
+| evidence, collect | all that a verdict rests on; collect it from a cell's files |
+| checks | what a check and a verdict are |
+| network, loss, accounts | settings, losses, delays; where each datagram went |
+| machine, cpu_load, host_lag | whether the machine kept up |
+| queues, queue_watch | how full queues became |
+| replay, join_leave | whether the trace was replayed; whether subscriptions are complete |
+
+cells/: one cell, in a process and a network namespace of its own.
+
+| module | what it does |
+|---|---|
+| job, events | what the process is given, and what it tells |
+| cell_main | the process: network up, steps of the cell, network down |
+| cell_base | what both kinds of cell do: daemons, queues, samples, round trips |
+| replay_cell, join_leave_cell | the two kinds: all subscribed throughout; joining and leaving |
+| cell_logs, samplers, fidelity, captures | read logs, sample programs, collect evidence, capture |
+| background_traffic | competing TCP flows |
+| queue_place | where product queues lie: in memory or on disk |
+| run_directory | directories of runs and cells: complete or absent |
+
+runs/: the cells of an experiment, one after the other or several at once.
+
+| module | what it does |
+|---|---|
+| options, clocks | options of the commands; the clock that they ask for |
+| preparation, plan_summary | check cells before anything starts; tell the plan in words |
+| runner, sweep, running_cell | run an experiment; its cells; follow one cell |
+| cell_process | a cell's process, native or in a guest |
+| estimates, progress | how long cells take; what is shown meanwhile |
+| records, manifest, digests | what a run writes of itself |
+| resume, repeat | go on with an interrupted run; run one again from its manifest |
+| compare, verify | set runs side by side; check that files and figures are unchanged |
+
+bounds/: regression tests of figures.
+
+| module | what it does |
+|---|---|
+| bands, bands_report | read and judge bands; tell the outcome to CI systems |
+| regression | the command `downpour regression` |
+
+catalogue/ has the bundled experiments, lag/ the program `hostlag`.
+"""

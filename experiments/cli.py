@@ -192,7 +192,7 @@ def run_experiment(name: str, clock_name: str, options: RunChoices) -> int:
     from experiments.cells.captures import problems as capture_problems
     from experiments.design.selection import ordered
     from experiments.design.spec import UsageError
-    from experiments.runs import estimates, plan_text, runner
+    from experiments.runs import estimates, plan_summary, runner
     from experiments.runs.clocks import clock_of
     from experiments.runs.manifest import machine
     from experiments.runs.progress import make_reporter
@@ -205,12 +205,12 @@ def run_experiment(name: str, clock_name: str, options: RunChoices) -> int:
     runs = options.runs.resolve()
     clock = clock_of(clock_name, options, planned, runs, plan_only=options.dry_run)
     known = estimates.read(runs, clock, machine())
-    lines = plan_text.summary(
+    lines = plan_summary.summary(
         spec, planned, known, order=options.order, clock=clock.name, jobs=clock.jobs
     )
     if options.dry_run:
         in_order = ordered(planned, options.order, spec.base_seed)
-        print("\n".join([*lines[:-1], *plan_text.cell_lines(in_order, known), lines[-1]]))
+        print("\n".join([*lines[:-1], *plan_summary.cell_lines(in_order, known), lines[-1]]))
         runner.check_queues(planned)
         if clock.name == "native":
             runner.check_disk(planned, runs)

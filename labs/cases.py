@@ -25,7 +25,7 @@ from experiments.design.spec import (
 )
 from experiments.runs import digests
 from experiments.runs.cell_process import GUEST_OUT, VirtualClock
-from experiments.runs.planning import (
+from experiments.runs.preparation import (
     check_machine,
     plan,
 )

@@ -18,7 +18,7 @@ from typing import Any, Final
 from experiments.design.expansion import CellSpec
 from experiments.design.join_leave_expansion import JoinLeaveCell
 from experiments.runs.cell_process import Clock
-from experiments.runs.planning import Planned
+from experiments.runs.preparation import Planned
 from experiments.runs.resume import run_of
 
 MOST_RUNS: Final = 30  # the newest

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from experiments.design.spec import AnySpec
-from experiments.runs.planning import Planned
+from experiments.runs.preparation import Planned
 
 PACKAGES: Final = (
     "fastapi",

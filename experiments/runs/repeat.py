@@ -36,7 +36,7 @@ from experiments.runs import manifest, runner
 from experiments.runs.cell_process import Clock
 from experiments.runs.clocks import clock_of
 from experiments.runs.options import RepeatOptions
-from experiments.runs.planning import Planned
+from experiments.runs.preparation import Planned
 from experiments.runs.progress import make_reporter
 from experiments.runs.runner import TOPOLOGY_COPY
 from parsers.base.factors import Scalar

@@ -23,7 +23,7 @@ from experiments.design.selection import Order, ordered
 from experiments.design.spec import AnySpec, is_topology_file
 from experiments.runs import digests, estimates, manifest
 from experiments.runs.cell_process import Clock, NativeClock
-from experiments.runs.planning import (
+from experiments.runs.preparation import (
     Planned,
     RunError,
     check_disk,

@@ -15,7 +15,7 @@ from experiments.cells.job import Job
 from experiments.cells.run_directory import RunDirectory, write_json, write_text
 from experiments.runs import digests
 from experiments.runs.cell_process import CellProblem, CellProcess, Clock
-from experiments.runs.planning import Planned
+from experiments.runs.preparation import Planned
 from virtual.guest import Times
 
 

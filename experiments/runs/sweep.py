@@ -16,7 +16,7 @@ from experiments.cells.captures import Captures
 from experiments.cells.run_directory import FAILED, RunDirectory
 from experiments.runs.cell_process import Clock
 from experiments.runs.estimates import Estimates
-from experiments.runs.planning import Planned
+from experiments.runs.preparation import Planned
 from experiments.runs.progress import Reporter
 from experiments.runs.running_cell import Failed, Finished, RunningCell
 

@@ -20,9 +20,9 @@ from experiments.design.spec import (
     load_as,
 )
 from experiments.design.trace_input import ReplayTrace
-from experiments.runs import estimates, planning
+from experiments.runs import estimates, preparation
 from experiments.runs.cell_process import NativeClock
-from experiments.runs.planning import Planned
+from experiments.runs.preparation import Planned
 from topologies.model.network import Network
 
 MACHINE = {"cpu": "x", "cores": 2}
@@ -138,7 +138,7 @@ def test_a_thousand_cells_are_planned_in_seconds(monkeypatch: pytest.MonkeyPatch
     spec = load_as(ExperimentSpec, find("lossy"))
     spec = spec.model_copy(update={"factors": (block,), "repeats": 5, "duration_s": 3600.0})
     began = time.process_time()
-    found = planning.plan(spec)
+    found = preparation.plan(spec)
     digests = {item.digest("virtual") for item in found}
     assert time.process_time() - began < 60  # 3 s, on a machine twenty times slower
     assert len(found) == len(expand(spec)) == len(digests) == 1000

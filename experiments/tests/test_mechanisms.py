@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from common.places import BUILD, ROOT
-from experiments.runs.planning import (
+from experiments.runs.preparation import (
     PROGRAMS,
 )
 

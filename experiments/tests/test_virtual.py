@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from common.places import BUILD, ROOT
-from experiments.runs.planning import (
+from experiments.runs.preparation import (
     PROGRAMS,
 )
 from virtual.kernel_build import Kernel

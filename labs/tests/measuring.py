@@ -16,7 +16,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from common.places import BUILD, ROOT
-from experiments.runs.planning import (
+from experiments.runs.preparation import (
     PROGRAMS,
 )
 from labs.checking import CheckResult, Status, run_checks

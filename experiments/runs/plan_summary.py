@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from common.quantities import duration_text
 from experiments.design.spec import AnySpec
 from experiments.runs.estimates import Estimates
-from experiments.runs.planning import Planned
+from experiments.runs.preparation import Planned
 from parsers.base.factors import FACTORS, Scalar
 
 
