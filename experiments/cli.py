@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -30,6 +30,7 @@ from common.command_line import (
 )
 from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK, EXIT_USAGE
 from common.places import RUNS
+from experiments.design.spec import Overrides
 from experiments.runs.options import (
     RegressionOptions,
     RepeatOptions,
@@ -171,7 +172,7 @@ def _spec(name: str, options: RunChoices) -> tuple[AnySpec, str | None]:
     """Return the experiment as it is to be run, and its level."""
     from experiments.design.spec import at_level, find, level_of, load, override
 
-    given: dict[str, Any] = {
+    given: Overrides = {
         "duration_s": options.duration,
         "receivers": options.receivers,
         "repeats": options.repeats,

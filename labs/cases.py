@@ -12,11 +12,12 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from common.places import BUILD
 from common.shell import termination_as_interrupt
 from experiments.cells.captures import NO_CAPTURES
+from experiments.cells.events import Event
 from experiments.cells.run_directory import RunDirectory, write_json
 from experiments.design.spec import (
     ExperimentSpec,
@@ -62,7 +63,8 @@ def run_case(lab: Lab, student: str, work: Path, file: Path, case: str) -> Path:
     spec = load(file)
     if not isinstance(spec, ExperimentSpec):
         raise LabError(f"{file}: found an experiment of another kind; valid: one with factors")
-    planned = plan(override(spec, {"seed": lab.parameters(student).get(SEED)}))[0]
+    seed = lab.parameters(student).get(SEED)
+    planned = plan(override(spec, {"seed": seed if isinstance(seed, int) else None}))[0]
     kernel = find_kernel()
     if kernel is None:
         raise LabError("found no kernel for virtual time; valid: build it: make virtual-kernel")
@@ -105,7 +107,7 @@ def run_case(lab: Lab, student: str, work: Path, file: Path, case: str) -> Path:
             run.abandon()
 
 
-def _tell(event: dict[str, Any]) -> None:
+def _tell(event: Event) -> None:
     if event["event"] == "phase":
         print(f"  {event['text']}", file=sys.stderr, flush=True)
 

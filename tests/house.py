@@ -82,6 +82,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "topologies.watch",
         "topologies.emulate",
         "controller.api.path_client",
+        "parsers.base.factors",
         "experiments.design",
         "experiments.verdict",
     ),

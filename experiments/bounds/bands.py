@@ -66,6 +66,7 @@ class Band(Block):
 
     @property
     def shown_unit(self) -> str:
+        """Return the unit in which the band's metric is shown."""
         return self.unit if self.unit is not None else METRICS[self.name].unit
 
     def found_in_unit(self, value: float) -> float:
@@ -112,10 +113,12 @@ class Finding:
 
     @property
     def offends(self) -> bool:
+        """Tell whether the metric is outside its band."""
         return self.status == "outside"
 
     @property
     def found_text(self) -> str:
+        """Return the measured value with its unit."""
         if self.found is None:
             return "no value"
         return f"{number(self.found)} {self.band.shown_unit}".rstrip()
@@ -128,6 +131,7 @@ class Finding:
 
 
 def number(value: float | None) -> str:
+    """Return a number with as many digits as bands show."""
     return "none" if value is None else f"{value:.{SHOWN_DIGITS}g}"
 
 

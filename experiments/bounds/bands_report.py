@@ -31,14 +31,17 @@ class Outcome:
 
     @property
     def offending(self) -> tuple[Finding, ...]:
+        """Return the findings outside their bands."""
         return tuple(f for f in self.findings if f.offends)
 
     @property
     def ok(self) -> bool:
+        """Tell whether the run was made, no cell failed and every band holds."""
         return not (self.problem or self.failed or self.offending) and bool(self.findings)
 
     @property
     def asked(self) -> tuple[Finding, ...]:
+        """Return the findings of bands that this run is asked for."""
         return tuple(f for f in self.findings if f.status != "not asked")
 
     @property

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from common.shell import NetworkError
 from experiments.cells.run_directory import write_json
@@ -24,6 +24,14 @@ from topologies.watch.capture import (
 )
 
 
+class CapturesJson(TypedDict):
+    """`Captures` as JSON has them."""
+
+    links: list[str]
+    limit_bytes: int
+    snap_bytes: int
+
+
 @dataclass(frozen=True)
 class Captures:
     """`snap_bytes`: of each frame (0: all). It is no part of what determines a cell."""
@@ -32,11 +40,13 @@ class Captures:
     limit_bytes: int = DEFAULT_LIMIT_BYTES
     snap_bytes: int = 0
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
+        """Return what `from_dict` reads."""
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> Captures:
+    def from_dict(cls, raw: CapturesJson) -> Captures:
+        """Return the captures that `to_dict` described."""
         return cls(tuple(raw["links"]), int(raw["limit_bytes"]), int(raw["snap_bytes"]))
 
 
@@ -75,7 +85,7 @@ class Capturing:
     def __init__(self, captures: Captures, emulation: Emulation, out: Path) -> None:
         self._asked, self._emulation, self._out = captures, emulation, out
         self._running: list[Capture] = []
-        self._absent: list[dict[str, Any]] = []
+        self._absent: list[dict[str, str]] = []
 
     def start(self) -> None:
         """Returns when all capture. NetworkError."""

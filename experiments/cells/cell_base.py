@@ -16,19 +16,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from common.files import tail
 from controller.api.path_client import PathAnswer, PathClient, PathClientError
 from experiments.cells import queue_place, samplers
 from experiments.cells.cell_logs import LineCounter, parse_ping_min_ms
+from experiments.cells.events import Event
 from experiments.cells.fidelity import Fidelity
 from experiments.cells.job import Job
 from experiments.cells.run_directory import write_json, write_text
 from experiments.design import configs, shaping
 from experiments.design.expansion import Feed, disk_needed_bytes
 from experiments.design.shaping import Setting
+from experiments.design.trace_input import TraceInfo
 from experiments.verdict import ShaperSample
+from parsers.base.factors import Scalar
 from topologies.emulate.emulation import Emulation
 from topologies.model.network import Network
 
@@ -42,17 +45,48 @@ PROGRESS_S: Final = 1.0
 Step = tuple[str, Callable[[], None]]
 
 
+class CommonJson(TypedDict):
+    """What cell.json says of every kind of cell."""
+
+    cell: str
+    experiment: str
+    level: str | None
+    factors: dict[str, Scalar]
+    protocol: str
+    m: int
+    r_bps: int
+    loss: float
+    duration_s: float
+    seed: int
+    repeat: int
+    publisher: str
+    subscribers: list[str]
+    site_of: dict[str, str]
+    rtt_ms: dict[str, float]
+    rtt_measured_ms: dict[str, float]
+    rtt_after_ms: dict[str, float]
+    trace: TraceInfo
+    drained_all: bool
+    cores: int
+    clock: str
+    topology: str
+    queues: str
+    digest: str
+
+
 class CellError(Exception):
     """The cell cannot go on; the text says why."""
 
 
-def emit(event: str, **values: Any) -> None:
-    sys.stdout.write(json.dumps({"event": event, **values}) + "\n")
+def emit(event: Event) -> None:
+    """Tell the runner."""
+    sys.stdout.write(json.dumps(event) + "\n")
     sys.stdout.flush()
 
 
 def phase(text: str) -> None:
-    emit("phase", text=text)
+    """Tell the runner that a phase begins."""
+    emit({"event": "phase", "text": text})
 
 
 def until_whole_second_s(now_ns: int) -> float:
@@ -190,6 +224,7 @@ class CellBase:
 
     # -- programs -----------------------------------------------------------------------------
     def make_queue(self, name: str, size_bytes: int, slots: int) -> None:
+        """Make an empty product queue. Raises CellError."""
         self.queue(name).parent.mkdir(exist_ok=True)
         argv = configs.pqcreate_argv(self.job.build, self.queue(name), size_bytes, slots)
         done = subprocess.run(argv, capture_output=True, text=True)
@@ -335,6 +370,7 @@ class CellBase:
             self._check_list(name, process)
 
     def save_description(self, state_dir: Path) -> None:
+        """Write what the network is, what the kernel can do, and the controller's logs."""
         write_text(self.out / "network.json", self.network.to_json())
         write_json(self.out / "facts.json", self.emulation.facts.to_dict())
         write_json(
@@ -348,8 +384,8 @@ class CellBase:
             if errors.stat().st_size == 0 and errors.name != "cell.stderr":  # still open
                 errors.unlink()
 
-    def common_json(self) -> dict[str, Any]:
-        """What cell.json says of every kind of cell."""
+    def common_json(self) -> CommonJson:
+        """Return what cell.json says of every kind of cell, but for the times of its steps."""
         cell, network = self.cell, self.network
         return {
             "cell": cell.cell,
@@ -370,7 +406,6 @@ class CellBase:
             "rtt_measured_ms": self.rtt_measured_ms,
             "rtt_after_ms": self.rtt_after_ms,
             "trace": self.job.trace_info,
-            **self.times,
             "drained_all": self.drained,
             "cores": os.cpu_count() or 1,
             "clock": self.emulation.facts.clock,
@@ -381,20 +416,24 @@ class CellBase:
 
     # -- helpers ------------------------------------------------------------------------------
     def queue(self, name: str) -> Path:
+        """Return the file of a product queue."""
         return self.queues / f"{name}.pq"
 
     def product_list(self, name: str) -> Path:
+        """Return the file that lists a queue's products."""
         return self.out / "products" / f"{name}.txt"
 
     def log(self, name: str) -> Path:
+        """Return the log of an ldmd."""
         return self.logs / f"{name}.ldmd.log"
 
     def run(self, host: str, argv: list[str]) -> str:
+        """Run a program at a host; return what it prints. Raises NetworkError."""
         return self.emulation.run(host, argv).stdout
 
     @staticmethod
     def end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-        """Signals a program of ours and waits; SIGKILL if it does not obey."""
+        """Signal a program and wait; kill it if it does not end."""
         if process.poll() is None:
             process.send_signal(number)
         try:

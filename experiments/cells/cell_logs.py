@@ -20,6 +20,7 @@ class LineCounter:
         self.count = 0
 
     def poll(self) -> int:
+        """Return how many such lines the log has by now."""
         *lines, self._rest = (self._rest + self._tail.read()).split(b"\n")
         self.count += sum(any(word in line for word in self._words) for line in lines)
         return self.count

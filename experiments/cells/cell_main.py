@@ -83,13 +83,13 @@ def main(job_path: Path, out: Path, errors: IO[str]) -> int:
     try:
         verdict, identical = run_cell(job, out)
     except (CellError, NetworkError) as error:
-        emit("error", text=str(error))
+        emit({"event": "error", "text": str(error)})
         return 1
     except Exception as error:
         import traceback
 
         traceback.print_exc(file=errors)
-        emit("error", text=f"{type(error).__name__}: {error}")
+        emit({"event": "error", "text": f"{type(error).__name__}: {error}"})
         return 1
-    emit("done", verdict=verdict, identical=identical)
+    emit({"event": "done", "verdict": verdict, "identical": identical})
     return 0

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from common.places import PROGRAMS, program
 from experiments.cells import samplers
@@ -38,7 +38,7 @@ class Fidelity:
     def __init__(self, emulation: Emulation, out: Path, build: Path) -> None:
         self._emulation, self._out, self._build = emulation, out, build
         self._readers: list[Callable[[], Iterable[Setting]]] = []
-        self._probes: dict[str, list[dict[str, Any]]] = {}
+        self._probes: dict[str, list[dict[str, object]]] = {}
 
     def read(self, reader: Callable[[], Iterable[Setting]]) -> list[Setting]:
         """What `reader` finds of the experiment's settings; it is asked once more by `after`."""

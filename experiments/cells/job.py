@@ -12,6 +12,7 @@ from typing import Any, Final
 from experiments.cells.captures import NO_CAPTURES, Captures
 from experiments.design.expansion import CellSpec
 from experiments.design.join_leave_expansion import JoinLeaveCell
+from experiments.design.trace_input import TraceInfo
 
 # The phase that a cell reports when its products begin to flow.
 REPLAYING: Final = "replaying the trace"
@@ -25,7 +26,7 @@ class Job:
     run_id: str
     network: Path  # network.json
     trace: Path  # the cut trace
-    trace_info: dict[str, Any]  # cell.json's `trace`
+    trace_info: TraceInfo  # cell.json's `trace`
     build: Path
     work: Path
     keep_work: bool
@@ -33,6 +34,7 @@ class Job:
     captures: Captures = NO_CAPTURES
 
     def to_json(self) -> str:
+        """Return the text of JOB.json."""
         raw = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         raw["cell"] = self.cell.to_dict()
         raw["captures"] = self.captures.to_dict()
@@ -40,6 +42,7 @@ class Job:
 
     @classmethod
     def from_json(cls, text: str) -> Job:
+        """Return the job that a text of `to_json` describes."""
         raw: dict[str, Any] = json.loads(text)
         for name in ("network", "trace", "build", "work"):
             raw[name] = Path(raw[name])

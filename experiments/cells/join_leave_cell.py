@@ -12,7 +12,7 @@ import subprocess
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from common.contracts import JOIN_LEAVE
 from common.files import tail
@@ -58,6 +58,7 @@ class Subscription:
 
     @property
     def name(self) -> str:
+        """Return the name of the subscription's queue, log and list."""
         return f"{self.subscriber}.{self.feed.name}"
 
     @property
@@ -85,11 +86,12 @@ class JoinLeaveRun(CellBase):
                     self.subscriptions[subscriber, name] = Subscription(
                         subscriber, feed, leaves[segment.name], self.products[name]
                     )
-        self.events: list[dict[str, Any]] = []  # events.json
+        self.events: list[dict[str, object]] = []  # events.json
         self.ending: list[subprocess.Popen[bytes]] = []
 
     @property
     def steps(self) -> tuple[Step, ...]:
+        """Return the steps of the cell, in order."""
         return (
             ("probing the links", self.probe_links),
             ("shaping the sender", self.shape),
@@ -110,6 +112,7 @@ class JoinLeaveRun(CellBase):
 
     # -- set-up -------------------------------------------------------------------------------
     def shape(self) -> None:
+        """Set and read back each feed's traffic control at the publisher."""
         commands = [command for feed in self.plan.feeds for command in self.shape_feed(feed)]
         write_json(
             self.out / "shaping.json",
@@ -122,6 +125,7 @@ class JoinLeaveRun(CellBase):
             raise CellError("shaping is not as asked: " + "; ".join(wrong))
 
     def make_queues(self) -> None:
+        """Make a queue for the publisher and one for each subscription."""
         self.make_queue(self.publisher, self.plan.q_snd_bytes, self.plan.n_snd)
         for subscription in self.subscriptions.values():
             text = self.traces[subscription.feed.name]
@@ -130,6 +134,7 @@ class JoinLeaveRun(CellBase):
             self.make_queue(subscription.name, receiver_queue_bytes(size), slots)
 
     def start_publisher(self) -> None:
+        """Start the publisher's ldmd."""
         service = self.emulation.controller_socket
         conf = configs.publisher_conf(self.network, self.plan, self.roots, service)
         self.start_daemon(self.publisher, self.publisher, conf)
@@ -142,6 +147,7 @@ class JoinLeaveRun(CellBase):
         )
 
     def subscribe_stayers(self) -> None:
+        """Start the subscriptions that stay from the start to the end."""
         waiting = {}
         for event in self.plan.script:
             if event.at_s == 0:
@@ -278,12 +284,14 @@ class JoinLeaveRun(CellBase):
             if now - told >= PROGRESS_S:
                 told = now
                 emit(
-                    "progress",
-                    elapsed_s=round(now - begin, 1),
-                    products=sum(self.products.values()),
-                    inserted=sum(counter.poll() for counter in inserted),
-                    subscriptions=len(self.daemons) - 1,
-                    draining=deadline is not None,
+                    {
+                        "event": "progress",
+                        "elapsed_s": round(now - begin, 1),
+                        "products": sum(self.products.values()),
+                        "inserted": sum(counter.poll() for counter in inserted),
+                        "subscriptions": len(self.daemons) - 1,
+                        "draining": deadline is not None,
+                    }
                 )
                 self.check_daemons()
             if deadline is not None:
@@ -310,10 +318,12 @@ class JoinLeaveRun(CellBase):
 
     # -- results ------------------------------------------------------------------------------
     def end_daemons(self) -> None:
+        """End every ldmd, and wait for those that leave."""
         self._await_ended()
         super().end_daemons()
 
     def list_products(self) -> None:
+        """List what the publisher and each subscription hold."""
         lists: list[tuple[str, str, str | None]] = [
             (f"{self.publisher}.{feed.name}", self.publisher, feed.name) for feed in self.plan.feeds
         ]
@@ -321,6 +331,8 @@ class JoinLeaveRun(CellBase):
         self.list_queues(lists)
 
     def finish(self) -> tuple[str, bool]:
+        """Write cell.json and verdict.json; return the verdict, and whether all products are
+        identical."""
         write_json(self.out / "cell.json", self._cell_json())
         verdict = judge_files(
             self.out, self.plan, self.network, self.settings, self.rtt_measured_ms
@@ -329,10 +341,11 @@ class JoinLeaveRun(CellBase):
         identical = next(c.status for c in verdict.checks if c.name == "products identical")
         return verdict.verdict, identical == "pass"
 
-    def _cell_json(self) -> dict[str, Any]:
+    def _cell_json(self) -> dict[str, object]:
         cell, network = self.plan, self.network
         return {
             **self.common_json(),
+            **self.times,
             "kind": JOIN_LEAVE,
             "feeds": [
                 {

@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from common.files import tail
 from controller.api.path_client import PathClient, PathClientError, endpoints_of
@@ -69,6 +69,7 @@ class CellRun(CellBase):
 
     @property
     def steps(self) -> tuple[Step, ...]:
+        """Return the steps of the cell, in order."""
         prepare: tuple[Step, ...] = (
             ("shaping the sender, injecting loss", self.shape),
             ("creating the product queues", self.make_queues),
@@ -132,10 +133,12 @@ class CellRun(CellBase):
         return {self.network.segment_of(host).name for host in self.subscribers}
 
     def measure(self) -> None:
+        """Measure the round trip of each subscriber, before the replay."""
         self.rtt_measured_ms = self.measure_round_trips(dict.fromkeys(self.subscribers, 1))
 
     def look_back(self) -> None:
         # The loss injected for LDM6 hits pings, too.
+        """Read settings, delays and round trips again, after the replay."""
         hosts = self.subscribers if self.cell.protocol == "ldm7" or self.cell.loss == 0 else []
         self.look_again(dict.fromkeys(hosts, 1))
 
@@ -262,6 +265,7 @@ class CellRun(CellBase):
         return " and ".join(sorted({self.run(host, show).strip() for host in hosts})) + note
 
     def make_queues(self) -> None:
+        """Make a queue at the publisher and at each subscriber."""
         products, size = self.job.trace_info["products"], self.job.trace_info["bytes"]
         for host in [self.publisher, *self.subscribers]:
             if host == self.publisher:
@@ -274,6 +278,7 @@ class CellRun(CellBase):
                 self.follow_queue(host)
 
     def start_daemons(self) -> None:
+        """Start ldmd at the publisher and at each subscriber."""
         root, leaves = endpoints_of(self.network)
         roots = {self.feed.name: root}
         service = self.emulation.controller_socket
@@ -313,6 +318,7 @@ class CellRun(CellBase):
             raise CellError(str(error)) from None
 
     def end_all(self) -> None:
+        """End whatever still runs, competing flows included."""
         if self.background is not None:
             self.background.stop()
         super().end_all()
@@ -370,12 +376,14 @@ class CellRun(CellBase):
             if now - told >= PROGRESS_S:
                 told = now
                 emit(
-                    "progress",
-                    elapsed_s=round(now - begin, 1),
-                    products=products,
-                    inserted=inserted.poll(),
-                    delivered=least,
-                    draining=deadline is not None,
+                    {
+                        "event": "progress",
+                        "elapsed_s": round(now - begin, 1),
+                        "products": products,
+                        "inserted": inserted.poll(),
+                        "delivered": least,
+                        "draining": deadline is not None,
+                    }
                 )
                 self.check_daemons()
             self.drained = deadline is not None and least >= products
@@ -386,6 +394,7 @@ class CellRun(CellBase):
 
     # -- results ------------------------------------------------------------------------------
     def list_products(self) -> None:
+        """List what the publisher and each subscriber hold."""
         hosts = [self.publisher, *self.subscribers]
         self.list_queues([(host, host, None) for host in hosts if host not in self.followers])
         self.end_followers(self.job.trace_info["products"])
@@ -414,11 +423,12 @@ class CellRun(CellBase):
         identical = next(c.status for c in verdict.checks if c.name == "products identical")
         return verdict.verdict, identical == "pass"
 
-    def _cell_json(self) -> dict[str, Any]:
+    def _cell_json(self) -> dict[str, object]:
         cell = self.cell
         common = self.common_json()
         return {
             **common,
+            **self.times,
             "loss_model": loss_model.used_models(self.loss_models),
             "nic1": self.nic1,
             "parameters": {

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 PARTIAL: Final = ".partial"
 LOCK: Final = ".lock"
@@ -27,7 +27,8 @@ def write_text(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: object) -> None:
+    """Write JSON through a temporary file: complete or absent."""
     write_text(path, json.dumps(value, indent=2) + "\n")
 
 
@@ -56,6 +57,7 @@ class RunDirectory:
 
     @property
     def cells(self) -> Path:
+        """Return the directory of the run's cells."""
         return self.path / "cells"
 
     @property
@@ -71,6 +73,7 @@ class RunDirectory:
         return path
 
     def complete_cell(self, cell: str) -> Path:
+        """Give a cell its final name; return its directory."""
         target = self.cells / cell
         (self.cells / f".{cell}{PARTIAL}").rename(target)
         return target
@@ -103,9 +106,11 @@ class RunDirectory:
         return target
 
     def complete_cells(self) -> list[str]:
+        """Return the names of the cells that are complete."""
         return sorted(p.name for p in self.cells.iterdir() if not p.name.startswith("."))
 
     def remove_work(self) -> None:
+        """Remove queues and configuration files."""
         shutil.rmtree(self.work, ignore_errors=True)
 
     def complete(self) -> Path:
@@ -160,6 +165,7 @@ def partial_runs(root: Path, experiment: str) -> list[Path]:
 
 
 def remove_partial(partial: Path) -> None:
+    """Remove a partial run and its lock."""
     shutil.rmtree(partial, ignore_errors=True)
     _lock_of(partial).unlink(missing_ok=True)
 

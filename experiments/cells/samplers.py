@@ -135,9 +135,11 @@ class Repeater:
         self.failed = 0
 
     def start(self) -> None:
+        """Start sampling."""
         self._thread.start()
 
     def stop(self) -> None:
+        """Stop sampling and wait for the last sample."""
         self._stop.set()
         self._thread.join(timeout=30)
 
@@ -162,6 +164,7 @@ class Sampler(Repeater):
         self._stream = path.open("w", encoding="utf-8")
 
     def stop(self) -> None:
+        """Stop sampling and wait for the last sample."""
         super().stop()
         self._stream.close()
 
@@ -171,4 +174,5 @@ class Sampler(Repeater):
 
 
 def shaper_line(sample: ShaperSample) -> str:
+    """Return the line of shaper.log that says this sample."""
     return f"{sample.time_s:.6f} {sample.sent_bytes} {sample.backlog_bytes}\n"

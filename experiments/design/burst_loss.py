@@ -78,6 +78,7 @@ class Pattern:
 
     @property
     def lost(self) -> int:
+        """Return how many packets of the circle are lost."""
         return sum(burst.packets for burst in self.bursts)
 
     @property
@@ -86,6 +87,7 @@ class Pattern:
         return self.lost / len(self.bursts)
 
     def is_lost(self, identification: int) -> bool:
+        """Tell whether the packet at a place of the circle is lost."""
         return any(b.first <= identification < b.first + b.packets for b in self.bursts)
 
     def bounds(self, packets: int) -> Bounds:

@@ -113,6 +113,7 @@ def ldmd_argv(
 
 
 def pqcreate_argv(build: Path, queue: Path, size_bytes: int, slots: int) -> list[str]:
+    """Return the command that makes an empty product queue."""
     return [
         str(program("pqcreate", build)),
         *["-s", str(size_bytes), "-S", str(slots), "-q", str(queue)],
@@ -133,6 +134,7 @@ def pqinsert_argv(
 
 
 def pqcat_list_argv(build: Path, queue: Path, feed: str | None = None) -> list[str]:
+    """Return the command that lists a queue's products, of one feed or of all."""
     selected = [] if feed is None else ["-f", feed]
     return [str(program("pqcat", build)), "-q", str(queue), *selected, "--list"]
 

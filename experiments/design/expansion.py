@@ -79,7 +79,7 @@ class CellSpec:
     loss_model: str
     loss_burst_packets: float
     rtt_ms: float | None  # None: the topology's
-    handoff_loss: float  # on the publisher's hand-off link, away from him
+    handoff_loss: float  # on the publisher's hand-off link, away from it
     background_flows: int
     guarantee: str  # of the path's rate: none, queues
     duration_s: float
@@ -105,6 +105,7 @@ class CellSpec:
 
     @property
     def feeds(self) -> tuple[Feed, ...]:
+        """Return the feeds, each with a path of its own."""
         return (Feed(FEED, 1, self.r_mc_bps, self.r_uc_bps, self.r_vn_bps),)
 
     @property
@@ -143,11 +144,13 @@ class CellSpec:
         """Product queues of subscribers."""
         return self.m
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
+        """Return the cell as JSON has it, for its process, its manifest and its digest."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> CellSpec:
+        """Return the cell that `to_dict` described."""
         return cls(**{**raw, **cls._tuples(raw)})
 
     @staticmethod
@@ -318,6 +321,7 @@ def holds_the_replay(queue_bytes: int, trace_bytes: int) -> bool:
 
 
 def receiver_queue_slots(trace_products: int) -> int:
+    """Return how many products a receiver's queue holds: more than the trace has."""
     return math.ceil(QUEUE_FACTOR * trace_products) + SLOT_MARGIN
 
 

@@ -29,18 +29,22 @@ class JoinLeaveCell(CellSpec):
 
     @property
     def feeds(self) -> tuple[Feed, ...]:
+        """Return the feeds, each with a path of its own."""
         return self.streams
 
     @property
     def backlog_s(self) -> float | None:
+        """Return 0: a subscription begins with what is sent from then on."""
         return 0.0  # a subscription begins with what is sent from then on
 
     @property
     def session_count(self) -> int:
+        """Return how often a subscriber joins while the cell runs."""
         return sum(event.what == "join" for event in self.script)
 
     @property
     def queue_count(self) -> int:
+        """Return the number of subscribers' product queues, one for each feed."""
         return self.m * len(self.streams)
 
     @property
@@ -50,6 +54,7 @@ class JoinLeaveCell(CellSpec):
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> JoinLeaveCell:
+        """Return the cell that `to_dict` described."""
         streams = tuple(Feed(**feed) for feed in raw["streams"])
         script = tuple(Event(**event) for event in raw["script"])
         return cls(**{**raw, **cls._tuples(raw), "streams": streams, "script": script})

@@ -41,11 +41,13 @@ class Setting:
 
     @property
     def ok(self) -> bool:
+        """Tell whether what was found is what was asked for, within the tolerance."""
         if isinstance(self.asked, str) or isinstance(self.found, str) or self.found is None:
             return self.asked == self.found
         return abs(self.asked - self.found) <= self.tolerance
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
+        """Return the setting as shaping.json has it."""
         return {**asdict(self), "ok": self.ok}
 
 
@@ -112,14 +114,17 @@ def selection(interface: str, udp_only: bool) -> list[str]:
 
 
 def qdisc_show(interface: str) -> list[str]:
+    """Return the command that shows an interface's queueing disciplines."""
     return ["tc", "-j", "qdisc", "show", "dev", interface]
 
 
 def class_show(interface: str) -> list[str]:
+    """Return the command that shows an interface's traffic classes."""
     return ["tc", "-j", "class", "show", "dev", interface]
 
 
 def filter_show(interface: str) -> list[str]:
+    """Return the command that shows an interface's filters."""
     return ["tc", "-j", "filter", "show", "dev", interface]
 
 

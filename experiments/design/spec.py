@@ -11,7 +11,7 @@ import difflib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, TypedDict, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -400,7 +400,7 @@ def validate(document: Document) -> AnySpec:
 def _checked(
     document: Document,
     model: type[ExperimentSpec] | type[JoinLeaveSpec],
-    data: Mapping[str, Any],
+    data: Mapping[str, object],
     level: str | None,
 ) -> AnySpec | None:
     """`data`, the document's, as it is or at a level; mistakes go to the document."""
@@ -411,7 +411,7 @@ def _checked(
     return spec
 
 
-def _model_of(data: Mapping[str, Any]) -> type[ExperimentSpec] | type[JoinLeaveSpec]:
+def _model_of(data: Mapping[str, object]) -> type[ExperimentSpec] | type[JoinLeaveSpec]:
     return JoinLeaveSpec if "kind" in data else ExperimentSpec
 
 
@@ -533,11 +533,21 @@ def _merged(spec: Spec, level: str) -> dict[str, Any]:
     return {**data, **given}
 
 
-def override(spec: S, given: Mapping[str, Any]) -> S:
-    """`spec` with what the command line says: duration_s, receivers, repeats, trace, seed,
-    queue_bytes (None: as in the file). Raises UsageError that names the options."""
+class Overrides(TypedDict, total=False):
+    """What the command line says in place of the file; None: as in the file."""
+
+    duration_s: float | None
+    receivers: int | None
+    repeats: int | None
+    trace: str | None
+    seed: int | None
+    queue_bytes: int | None
+
+
+def override(spec: S, given: Overrides) -> S:
+    """Return `spec` with what the command line says. Raises UsageError that names the options."""
     parameters = spec.parameters
-    changes: dict[str, Any] = {}
+    changes: dict[str, object] = {}
     errors: list[str] = []
     if (m := given.get("receivers")) is not None:
         if not isinstance(spec, ExperimentSpec):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -27,9 +27,10 @@ class Reports:
     keys: Callable[[Place], list[str]]
 
     def add(self, place: Place, found: str, valid: str) -> None:
+        """Report a mistake at a place of the file."""
         self.document.report(self._written(place), found, valid)
 
-    def read(self, model: type[B], data: Any) -> B | None:
+    def read(self, model: type[B], data: object) -> B | None:
         """`data` as `model`; None, with every mistake taken down, if it is none."""
         try:
             return model.model_validate(data)

@@ -5,10 +5,11 @@ cut to the replay's duration."""
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, NotRequired, TypedDict
 
 from experiments.design import trace_model
 from experiments.design.spec import MODEL, Error, SpecErrors
@@ -19,6 +20,15 @@ MAX_TRACE_BYTES: Final = 256_000_000
 FORMAT: Final = (
     "'SIZE YYYYMMDDhhmmss.mmm' per line, e.g. '90654 20150615000000.009', or a log of notifyme"
 )
+
+
+class TraceInfo(TypedDict):
+    """What cell.json says of the trace."""
+
+    source: str
+    products: int
+    bytes: int
+    model_check: NotRequired[Sequence[Mapping[str, object]]]  # of a generated trace
 
 
 @dataclass(frozen=True)
@@ -36,17 +46,19 @@ class ReplayTrace:
 
     @cached_property
     def sha256(self) -> str:
+        """Return the digest of the cut trace."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
-    def to_dict(self) -> dict[str, object]:
-        """cell.json's `trace`."""
-        rows = [row.to_dict() for row in self.model_check]
-        found: dict[str, object] = {
+    def to_dict(self) -> TraceInfo:
+        """Return what cell.json says of the trace."""
+        found: TraceInfo = {
             "source": self.source,
             "products": self.products,
             "bytes": self.size_bytes,
         }
-        return {**found, "model_check": rows} if rows else found
+        if rows := [row.to_dict() for row in self.model_check]:
+            found["model_check"] = rows
+        return found
 
 
 def prepare(trace: str, duration_s: float, seed: int) -> ReplayTrace:
@@ -71,6 +83,7 @@ def file_of(seed: int) -> str:
 
 
 def from_file(path: Path, duration_s: float) -> ReplayTrace:
+    """Read a trace file and cut it. Raises SpecErrors with every broken line (file:line)."""
     try:
         if path.stat().st_size > MAX_TRACE_BYTES:
             valid = f"a trace of at most {MAX_TRACE_BYTES} bytes"

@@ -133,6 +133,7 @@ class ModelRow:
         return self.model / self.published - 1.0
 
     def to_dict(self) -> dict[str, float | str]:
+        """Return the row as cell.json has it."""
         return {
             "statistic": f"{self.name} ({self.unit})" if self.unit else self.name,
             "published": self.published,

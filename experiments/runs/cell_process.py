@@ -16,12 +16,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Final, Protocol
+from typing import Final, Protocol, cast
 
 from common.files import Tail
 from common.machine import memory_available_bytes
 from common.places import ROOT
 from common.shell import die_with_parent
+from experiments.cells.events import Event, GuestPhase
 from experiments.cells.job import REPLAYING, Job
 from experiments.cells.queue_place import MEMORY_RESERVE_BYTES
 from experiments.cells.run_directory import write_json, write_text
@@ -35,6 +36,7 @@ from experiments.design.expansion import (
     virtual_seconds_estimated,
     virtual_seconds_limit,
 )
+from experiments.runs.records import ClockRecord
 from topologies.emulate.lifecycle import new_run_id, purge
 from virtual.cores import available_cores
 from virtual.guest import (
@@ -67,12 +69,19 @@ class CellProcess(Protocol):
     """A started cell. `poll` gives what is new of its events (dictionaries with `event`) and raises
     CellProblem; `code` is its exit code once it has ended and all events were given."""
 
-    def poll(self) -> list[dict[str, Any]]: ...
+    def poll(self) -> list[Event]:
+        """Return the events that are new. Raises CellProblem."""
+
     @property
-    def code(self) -> int | None: ...
+    def code(self) -> int | None:
+        """Return the exit code once the cell has ended and all events were given; else None."""
+
     @property
-    def times(self) -> Times | None: ...
-    def stop(self) -> None: ...
+    def times(self) -> Times | None:
+        """Return how far the guest's clock is; None: the cell runs natively."""
+
+    def stop(self) -> None:
+        """End the cell and remove all it made. Idempotent."""
 
 
 class Clock(Protocol):
@@ -81,19 +90,24 @@ class Clock(Protocol):
     name: str
     jobs: int
 
-    def start(self, job: Job, out: Path) -> CellProcess: ...
-    def estimate_s(self, cell: CellSpec, trace_bytes: int) -> float: ...
-    def describe(self) -> dict[str, Any]: ...
+    def start(self, job: Job, out: Path) -> CellProcess:
+        """Start a cell that writes to `out`. Raises CellProblem."""
+
+    def estimate_s(self, cell: CellSpec, trace_bytes: int) -> float:
+        """Return the seconds of real time that a cell takes, by formula."""
+
+    def describe(self) -> ClockRecord:
+        """Return what the manifest says of the clock."""
 
 
-def parse_events(lines: Sequence[str]) -> list[dict[str, Any]]:
+def parse_events(lines: Sequence[str]) -> list[Event]:
     """The events among lines of a cell's output."""
-    events = []
+    events: list[Event] = []
     for line in lines:
         with contextlib.suppress(json.JSONDecodeError):
             event = json.loads(line)
             if isinstance(event, dict) and "event" in event:
-                events.append(event)
+                events.append(cast(Event, event))
     return events
 
 
@@ -133,7 +147,8 @@ class NativeProcess:
             self._lines.put(line.decode("utf-8", "replace"))
         self._lines.put(None)
 
-    def poll(self) -> list[dict[str, Any]]:
+    def poll(self) -> list[Event]:
+        """Return the events that are new. Raises CellProblem."""
         lines = []
         with contextlib.suppress(Empty):
             while (line := self._lines.get_nowait()) is not None:
@@ -145,6 +160,7 @@ class NativeProcess:
 
     @property
     def code(self) -> int | None:
+        """Return the exit code once the cell has ended and all events were given; else None."""
         return self._process.wait(timeout=STOP_S) if self._ended else None
 
     def stop(self) -> None:
@@ -174,14 +190,17 @@ class NativeClock:
     jobs = 1
 
     def start(self, job: Job, out: Path) -> NativeProcess:
+        """Start a cell that writes to `out`. Raises CellProblem."""
         named = dataclasses.replace(job, run_id=new_run_id(job.run_id))
         return NativeProcess(named, out)
 
     def estimate_s(self, cell: CellSpec, trace_bytes: int) -> float:
+        """Return the seconds of real time that a cell takes, by formula."""
         del trace_bytes
         return seconds_estimated(cell)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> ClockRecord:
+        """Return what the manifest says of the clock."""
         return {"clock": self.name}
 
 
@@ -263,14 +282,16 @@ class VirtualProcess:
         self._tail = Tail(self._guest.exchange / "stdout")
         self._rest = b""
         self._code: int | None = None
-        self._phases: list[dict[str, Any]] = []
+        self._phases: list[GuestPhase] = []
         self._described = False
 
     @property
     def times(self) -> Times:
+        """Return how far the guest's clock is; None: the cell runs natively."""
         return self._guest.times
 
-    def poll(self) -> list[dict[str, Any]]:
+    def poll(self) -> list[Event]:
+        """Return the events that are new. Raises CellProblem."""
         try:
             code = self._guest.poll()
         except GuestError as error:
@@ -318,9 +339,11 @@ class VirtualProcess:
 
     @property
     def code(self) -> int | None:
+        """Return the exit code once the cell has ended and all events were given; else None."""
         return self._code
 
     def stop(self) -> None:
+        """End the cell and remove all it made. Idempotent."""
         self._guest.stop()
 
 
@@ -367,6 +390,7 @@ class VirtualClock:
         return self._share_bytes is not None and needed > self._share_bytes
 
     def start(self, job: Job, out: Path) -> VirtualProcess:
+        """Start a cell that writes to `out`. Raises CellProblem."""
         return VirtualProcess(
             self.kernel,
             job,
@@ -378,9 +402,11 @@ class VirtualClock:
         )
 
     def estimate_s(self, cell: CellSpec, trace_bytes: int) -> float:
+        """Return the seconds of real time that a cell takes, by formula."""
         return virtual_seconds_estimated(cell, trace_bytes)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> ClockRecord:
+        """Return what the manifest says of the clock."""
         return {
             "clock": self.name,
             "virtual_kernel": {

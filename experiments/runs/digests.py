@@ -33,6 +33,7 @@ class NoDigests(Exception):
 
 
 def digest_of(path: Path) -> Digest:
+    """Return the digest of a file."""
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256")
         return Digest(found.hexdigest(), file.tell())

@@ -10,15 +10,16 @@ from __future__ import annotations
 import functools
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from experiments.design.expansion import CellSpec
 from experiments.design.join_leave_expansion import JoinLeaveCell
 from experiments.runs.cell_process import Clock
 from experiments.runs.preparation import Planned
+from experiments.runs.records import Machine
 from experiments.runs.resume import run_of
 
 MOST_RUNS: Final = 30  # the newest
@@ -42,6 +43,7 @@ def _count(number: int, what: str) -> str:
 
 
 def kind_of(cell: CellSpec) -> str:
+    """Return what cells must share for their times to be compared."""
     return "join-leave" if isinstance(cell, JoinLeaveCell) else cell.protocol
 
 
@@ -99,7 +101,7 @@ def _rest(cell: Path) -> dict[str, float]:
         return {}
 
 
-def read(runs: Path, clock: Clock, machine: Mapping[str, Any]) -> Estimates:
+def read(runs: Path, clock: Clock, machine: Machine) -> Estimates:
     """From the newest complete runs below `runs`. Runs that say too little count for nothing."""
     newest = sorted(
         (p for p in runs.glob("*/[!.]*/manifest.json") if not p.parent.is_symlink()),
@@ -110,12 +112,12 @@ def read(runs: Path, clock: Clock, machine: Mapping[str, Any]) -> Estimates:
     return Estimates(clock, measured)
 
 
-def _of_run(path: Path, clock: Clock, machine: Mapping[str, Any]) -> list[Measured]:
+def _of_run(path: Path, clock: Clock, machine: Machine) -> list[Measured]:
     try:
         manifest = json.loads(path.read_text())
         there = manifest["machine"]
         if manifest["clock"] != clock.name or any(
-            there[name] != machine[name] for name in ("cpu", "cores")
+            there.get(name) != machine.get(name) for name in ("cpu", "cores")
         ):
             return []
         seconds, traces = manifest["cell_seconds"], manifest["traces"]

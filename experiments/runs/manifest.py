@@ -11,10 +11,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from experiments.design.selection import Order
 from experiments.design.spec import AnySpec
 from experiments.runs.preparation import Planned
+from experiments.runs.records import GitState, Machine, Manifest, TraceRecord
 
 PACKAGES: Final = (
     "fastapi",
@@ -62,7 +64,7 @@ def _output(argv: Sequence[str], cwd: Path | None = None) -> str | None:
     return text.splitlines()[0] if done.returncode == 0 and text else None
 
 
-def git_state(root: Path) -> dict[str, Any]:
+def git_state(root: Path) -> GitState:
     """Commit and whether the checkout differs from it; None where there is no repository."""
     # Under sudo the checkout belongs to somebody else, which git refuses by default.
     git = ["git", "-c", f"safe.directory={root}"]
@@ -101,7 +103,7 @@ def programs() -> dict[str, str | None]:
     return {name: _output(argv) for name, argv in PROGRAMS}
 
 
-def machine() -> dict[str, Any]:
+def machine() -> Machine:
     """What this machine is."""
     cpuinfo = Path("/proc/cpuinfo")
     return {
@@ -111,9 +113,9 @@ def machine() -> dict[str, Any]:
     }
 
 
-def traces_of(planned: Sequence[Planned]) -> dict[str, Any]:
+def traces_of(planned: Sequence[Planned]) -> dict[str, TraceRecord]:
     """By seed: the trace, with its file in the run's directory and the file's digest."""
-    found: dict[str, Any] = {}
+    found: dict[str, TraceRecord] = {}
     for item in planned:
         seed = str(item.cell.seed)
         if seed not in found:
@@ -132,9 +134,9 @@ def build(
     root: Path,
     started: float,
     command: Sequence[str],
-    order: str,
+    order: Order,
     names_in_order: Sequence[str],
-) -> dict[str, Any]:
+) -> Manifest:
     """The manifest before the first cell runs."""
     cells = [item.cell for item in planned]
     return {

@@ -47,6 +47,7 @@ class Planned:
 
     @property
     def disk_bytes(self) -> int:
+        """Return the space that the cell takes."""
         return disk_needed_bytes(self.cell, self.trace.size_bytes)
 
 
@@ -102,6 +103,7 @@ def check_machine(
 
 
 def check_queues(planned: Sequence[Planned]) -> None:
+    """Refuse queues that cannot hold two of the largest product. Raises RunError."""
     for item in planned:
         cell, largest = item.cell, item.trace.largest_bytes
         for whose, size in (("sender", cell.q_snd_bytes), ("receiver", cell.q_rcv_bytes)):

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Final, Protocol, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -21,6 +21,7 @@ from rich.progress import (
 from rich.table import Column
 
 from common.quantities import duration_text, minutes_text
+from experiments.cells.events import Event
 from virtual.guest import Times
 
 PLAIN_EVERY_S: Final = 10.0
@@ -43,19 +44,28 @@ class Reporter(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None: ...
-    def total(self, cells: int, estimate_s: float, jobs: int) -> None: ...
+    def total(self, cells: int, estimate_s: float, jobs: int) -> None:
+        """Tell how many cells run and how long all take."""
+
     def cell(
         self, name: str, number: int, estimate_s: float, rest: Mapping[str, float] = NO_REST
-    ) -> None: ...
-    def event(
-        self, name: str, event: Mapping[str, Any], part: float | None, times: Times | None
-    ) -> None: ...
-    def tick(self, name: str, times: Times | None) -> None: ...
-    def done(self, name: str, *, failed: bool = False) -> None: ...
-    def note(self, text: str) -> None: ...
+    ) -> None:
+        """Tell that a cell begins."""
+
+    def event(self, name: str, event: Event, part: float | None, times: Times | None) -> None:
+        """Tell what a cell's process reports."""
+
+    def tick(self, name: str, times: Times | None) -> None:
+        """Tell that time passes."""
+
+    def done(self, name: str, *, failed: bool = False) -> None:
+        """Tell that a cell has ended."""
+
+    def note(self, text: str) -> None:
+        """Print a line."""
 
 
-def describe(event: Mapping[str, Any]) -> str:
+def describe(event: Event) -> str:
     """The text of an event of the cell's process."""
     if event.get("event") == "progress":
         n, of = event["inserted"], event["products"]
@@ -149,6 +159,7 @@ class RunTimes:
         self._numbers: set[int] = set()
 
     def start(self, cells: int, estimate_s: float, jobs: int) -> None:
+        """Take down how many cells run, and how long all take."""
         self.cells, self.jobs = cells, jobs
         self.total_s = estimate_s / max(1, min(jobs, cells))
         self._waiting_s = estimate_s
@@ -156,12 +167,14 @@ class RunTimes:
     def cell(
         self, name: str, number: int, estimate_s: float, rest: Mapping[str, float] = NO_REST
     ) -> None:
+        """Take down that a cell begins."""
         self.running[name] = CellTimes(number, estimate_s, time.monotonic(), rest)
         if number not in self._numbers:  # not a cell that is run again
             self._numbers.add(number)
             self._waiting_s = max(0.0, self._waiting_s - estimate_s)
 
-    def event(self, name: str, event: Mapping[str, Any], part: float | None) -> None:
+    def event(self, name: str, event: Event, part: float | None) -> None:
+        """Take down what a cell's process reports."""
         cell = self.running[name]
         cell.text = describe(event).partition("\n")[0]
         if part is not None:
@@ -170,6 +183,7 @@ class RunTimes:
             cell.phase(cell.text, time.monotonic())
 
     def done(self, name: str, *, failed: bool = False) -> None:
+        """Take down that a cell has ended."""
         self.running.pop(name, None)
         if failed:
             self.failed_count += 1
@@ -184,6 +198,7 @@ class RunTimes:
 
     @property
     def elapsed_s(self) -> float:
+        """Return the seconds since the first cell began."""
         return time.monotonic() - self.begin
 
     @property
@@ -218,6 +233,7 @@ class PlainReporter:
         return
 
     def total(self, cells: int, estimate_s: float, jobs: int) -> None:
+        """Print how many cells run and how long all take."""
         self._times.start(cells, estimate_s, jobs)
         at_once = f", {jobs} at once" if jobs > 1 else ""
         self.note(f"{cells} cells{at_once}, about {duration_text(self._times.total_s)}")
@@ -225,24 +241,27 @@ class PlainReporter:
     def cell(
         self, name: str, number: int, estimate_s: float, rest: Mapping[str, float] = NO_REST
     ) -> None:
+        """Begin a cell; its first event prints a line."""
         self._times.cell(name, number, estimate_s, rest)
         self._said[name] = 0.0
 
-    def event(
-        self, name: str, event: Mapping[str, Any], part: float | None, times: Times | None
-    ) -> None:
+    def event(self, name: str, event: Event, part: float | None, times: Times | None) -> None:
+        """Print a line if a phase begins."""
         self._times.event(name, event, part)
         if event.get("event") == "phase":
             self._say(name, times)
 
     def tick(self, name: str, times: Times | None) -> None:
+        """Print a line if the cell has had none for a while."""
         if time.monotonic() - self._said.get(name, 0.0) >= PLAIN_EVERY_S:
             self._say(name, times)
 
     def done(self, name: str, *, failed: bool = False) -> None:
+        """End a cell."""
         self._times.done(name, failed=failed)
 
     def note(self, text: str) -> None:
+        """Print a line."""
         print(text, flush=True)
 
     def _say(self, name: str, times: Times | None) -> None:
@@ -288,6 +307,7 @@ class TerminalReporter:
         self._progress.stop()
 
     def total(self, cells: int, estimate_s: float, jobs: int) -> None:
+        """Draw the bar of all cells."""
         self._times.start(cells, estimate_s, jobs)
         self._all = self._progress.add_task(
             "", total=max(1.0, self._times.total_s), label=f"all {cells} cells", left="", text=""
@@ -296,6 +316,7 @@ class TerminalReporter:
     def cell(
         self, name: str, number: int, estimate_s: float, rest: Mapping[str, float] = NO_REST
     ) -> None:
+        """Draw the bar of a cell."""
         self._times.cell(name, number, estimate_s, rest)
         self._remove(name)
         label = f"{name} ({number}/{self._times.cells})"
@@ -303,13 +324,13 @@ class TerminalReporter:
             "", total=1.0, label=label, left="", text="starting"
         )
 
-    def event(
-        self, name: str, event: Mapping[str, Any], part: float | None, times: Times | None
-    ) -> None:
+    def event(self, name: str, event: Event, part: float | None, times: Times | None) -> None:
+        """Show what a cell's process reports beside its bar."""
         self._times.event(name, event, part)
         self.tick(name, times)
 
     def tick(self, name: str, times: Times | None) -> None:
+        """Move the bars."""
         cell = self._times.running.get(name)
         if cell is not None and name in self._bars:
             now = time.monotonic()
@@ -331,6 +352,7 @@ class TerminalReporter:
             )
 
     def done(self, name: str, *, failed: bool = False) -> None:
+        """Remove the bar of a cell."""
         self._times.done(name, failed=failed)
         self._remove(name)
         if self._all is not None:
@@ -342,6 +364,7 @@ class TerminalReporter:
             self._progress.remove_task(bar)
 
     def note(self, text: str) -> None:
+        """Print a line above the bars."""
         self._progress.console.print(text, markup=False, highlight=False)
 
 

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, cast
 
 from pydantic import ValidationError
 
@@ -38,6 +38,7 @@ from experiments.runs.clocks import clock_of
 from experiments.runs.options import RepeatOptions
 from experiments.runs.preparation import Planned
 from experiments.runs.progress import make_reporter
+from experiments.runs.records import GitState, Manifest, PythonRecord
 from experiments.runs.runner import TOPOLOGY_COPY
 from parsers.base.factors import Scalar
 from parsers.base.jsonfiles import BadFile
@@ -68,11 +69,11 @@ class Original:
     """A run directory's manifest, read."""
 
     path: Path
-    raw: Mapping[str, Any]
+    raw: Manifest
     spec: AnySpec
     level: str | None
     clock: str
-    cells: Mapping[str, Mapping[str, Any]]  # name -> its CellSpec
+    cells: Mapping[str, Mapping[str, object]]  # name -> its CellSpec
 
 
 def read(run: Path) -> Original:
@@ -99,7 +100,8 @@ def read(run: Path) -> Original:
             f"{path}: spec: {' '.join(first[1:3])}; valid: an experiment as this version knows it"
         ) from None
     cells = {str(cell["cell"]): cell for cell in raw["cells"]}
-    return Original(run, raw, found, raw.get("level"), str(raw.get("clock", "native")), cells)
+    described = cast(Manifest, raw)
+    return Original(run, described, found, raw.get("level"), str(raw.get("clock", "native")), cells)
 
 
 def plan(original: Original) -> list[Planned]:
@@ -146,7 +148,7 @@ def refusals(original: Original, planned: Sequence[Planned]) -> list[str]:
     return found
 
 
-def programs_of(raw: Mapping[str, Any]) -> dict[str, Scalar | None]:
+def programs_of(raw: Manifest) -> dict[str, Scalar | None]:
     """What must be the same for the same outcome: programs, and the guest's kernel."""
     found: dict[str, Scalar | None] = dict(raw.get("programs") or {})
     kernel = raw.get("virtual_kernel")
@@ -155,9 +157,10 @@ def programs_of(raw: Mapping[str, Any]) -> dict[str, Scalar | None]:
     return found
 
 
-def surroundings_of(raw: Mapping[str, Any]) -> dict[str, Scalar | None]:
+def surroundings_of(raw: Manifest) -> dict[str, Scalar | None]:
     """What is told where it differs: code, packages, kernel."""
-    git, python = raw.get("git") or {}, raw.get("python") or {}
+    git = raw.get("git") or GitState(commit=None, dirty=None)
+    python = raw.get("python") or PythonRecord(version="", packages={})
     found: dict[str, Scalar | None] = {
         "commit": git.get("commit"),
         "uncommitted changes": str(git.get("dirty")),
@@ -180,6 +183,7 @@ class Outcome:
 
     @property
     def same(self) -> bool:
+        """Tell whether the run was reproduced."""
         if self.identities is not None:
             return all(i.identical for i in self.identities)
         return self.agreement.verdict == "agree"
@@ -189,6 +193,7 @@ Measured = Transports | Subscriptions
 
 
 def compare(then: Measured, now: Measured, *, to_the_digit: bool) -> Outcome:
+    """Compare two runs, to the digit or by their error bars."""
     found = agreement(then.points, now.points)
     if not to_the_digit:
         return Outcome(None, found)
@@ -240,7 +245,7 @@ def main(options: RepeatOptions) -> int:
         raise UsageError(str(error)) from None
     if options.against is not None:
         again = options.against
-        known: Mapping[str, Any] = read(again).raw
+        known: Manifest = read(again).raw
     else:
         again = _run(original, options)
         known = read(again).raw
@@ -267,7 +272,7 @@ def _run(original: Original, options: RepeatOptions) -> Path:
     planned = plan(original)
     wrong = refusals(original, planned)
     clock: Clock = clock_of(asked, options, planned)
-    here = {"programs": manifest.programs(), **clock.describe()}
+    here: Manifest = {**Manifest(programs=manifest.programs()), **clock.describe()}
     programs = changed(programs_of(original.raw), programs_of(here))
     if asked != original.clock:
         programs.pop("guest kernel", None)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from experiments.cells.run_directory import (
     FAILED,
@@ -15,6 +14,7 @@ from experiments.cells.run_directory import (
     remove_partial,
 )
 from experiments.runs import digests
+from experiments.runs.records import RunRecord
 
 
 def is_sound(cell: Path) -> bool:
@@ -34,10 +34,10 @@ def _digest_of(cell: Path) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def run_of(cell: Path) -> dict[str, Any]:
+def run_of(cell: Path) -> RunRecord:
     """A cell's run.json: when and by what it was run. Empty if it has none."""
     try:
-        found = json.loads((cell / "run.json").read_text())
+        found: RunRecord = json.loads((cell / "run.json").read_text())
     except (OSError, json.JSONDecodeError):
         return {}
     return found if isinstance(found, dict) else {}

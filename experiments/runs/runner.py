@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from common.contracts import INVALID
 from common.places import BUILD, ROOT, RUNS
@@ -32,6 +32,7 @@ from experiments.runs.preparation import (
     plan,
 )
 from experiments.runs.progress import Reporter
+from experiments.runs.records import GitState, Manifest
 from experiments.runs.resume import run_of, take_over
 from experiments.runs.sweep import (
     CellResult,
@@ -67,10 +68,12 @@ class RunResult:
 
     @property
     def identical(self) -> bool:
+        """Tell whether every cell delivered all products unchanged."""
         return all(c.identical for c in self.cells)
 
     @property
     def invalid(self) -> tuple[str, ...]:
+        """Return the cells whose verdict is invalid."""
         return tuple(c.cell for c in self.cells if c.verdict == INVALID)
 
     @property
@@ -82,9 +85,7 @@ class RunResult:
 
 def in_force(run: RunDirectory, cell: str) -> str:
     """TCP's congestion control at the hosts of a complete cell."""
-    described: dict[str, Any] = json.loads(
-        (run.path / "cells" / cell / "cell.json").read_text("utf-8")
-    )
+    described = json.loads((run.path / "cells" / cell / "cell.json").read_text("utf-8"))
     return str(described.get("parameters", {}).get("tcp_congestion_control", "unknown"))
 
 
@@ -127,7 +128,7 @@ def run_experiment(
             write_json(run.path / "manifest.json", described)
             taken = _taken_over(run, planned, clock, described, reporter) if options.resume else []
             outcome = _run_cells(run, in_order, taken, clock, described, options, reporter)
-            described |= _ended(run, planned, outcome, taken)
+            described = {**described, **_ended(run, planned, outcome, taken)}
             write_json(run.path / "manifest.json", described)
             report_ok = _report(run, outcome, reporter, options.include_invalid)
             if not options.keep_work:
@@ -158,7 +159,7 @@ def _described(
     in_order: Sequence[Planned],
     clock: Clock,
     options: RunOptions,
-) -> dict[str, Any]:
+) -> Manifest:
     """Return the manifest as far as it is known before the first cell."""
     described = manifest.build(
         spec,
@@ -169,14 +170,14 @@ def _described(
         order=options.order,
         names_in_order=[p.cell.cell for p in in_order],
     )
-    return described | clock.describe()
+    return {**described, **clock.describe()}
 
 
 def _taken_over(
     run: RunDirectory,
     planned: Sequence[Planned],
     clock: Clock,
-    described: dict[str, Any],
+    described: Manifest,
     reporter: Reporter,
 ) -> list[str]:
     """Take complete cells over from an interrupted run; return their names."""
@@ -191,7 +192,7 @@ def _run_cells(
     in_order: Sequence[Planned],
     taken: Sequence[str],
     clock: Clock,
-    described: dict[str, Any],
+    described: Manifest,
     options: RunOptions,
     reporter: Reporter,
 ) -> Outcome:
@@ -213,7 +214,7 @@ def _run_cells(
 
 
 def _tell_resumed(
-    run: RunDirectory, taken: Sequence[str], git: dict[str, Any], reporter: Reporter
+    run: RunDirectory, taken: Sequence[str], git: GitState, reporter: Reporter
 ) -> None:
     if not taken:
         reporter.note("resumed: no complete cell of an interrupted run fits")
@@ -226,7 +227,7 @@ def _tell_resumed(
 
 def _ended(
     run: RunDirectory, planned: Sequence[Planned], outcome: Outcome, taken: Sequence[str]
-) -> dict[str, Any]:
+) -> Manifest:
     """What the manifest says once all cells have ended."""
     results = [outcome.results[p.cell.cell] for p in planned if p.cell.cell in outcome.results]
     seconds = {r.cell: run_of(run.cells / r.cell).get("real_s") for r in results}

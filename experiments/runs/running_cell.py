@@ -8,14 +8,15 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from experiments.cells.captures import Captures
+from experiments.cells.events import Event, Phase
 from experiments.cells.job import Job
 from experiments.cells.run_directory import RunDirectory, write_json, write_text
 from experiments.runs import digests
 from experiments.runs.cell_process import CellProblem, CellProcess, Clock
 from experiments.runs.preparation import Planned
+from experiments.runs.records import RunRecord
 from virtual.guest import Times
 
 
@@ -49,7 +50,7 @@ class RunningCell:
         keep_work: bool,
         build: Path,
         captures: Captures,
-        described: Mapping[str, Any],
+        described: Mapping[str, object],
     ) -> None:
         self.planned, self._run, self._keep_work = planned, run, keep_work
         self._described = described
@@ -79,8 +80,8 @@ class RunningCell:
             digest=planned.digest(clock.name),
             captures=captures,
         )
-        self._phases: list[dict[str, Any]] = []  # for estimates of later runs
-        self._done: dict[str, Any] | None = None
+        self._phases: list[Phase] = []  # for estimates of later runs
+        self._done: Event | None = None
         self._problem = ""
         self._process: CellProcess | None = None
         try:
@@ -90,9 +91,10 @@ class RunningCell:
 
     @property
     def times(self) -> Times | None:
+        """Return how far the guest's clock is; None: the cell runs natively."""
         return self._process.times if self._process is not None else None
 
-    def step(self, report: Callable[[dict[str, Any]], None]) -> Finished | Failed | None:
+    def step(self, report: Callable[[Event], None]) -> Finished | Failed | None:
         """Reports what is new; how it went once the cell has ended. What a failed one has written
         is then where the run keeps such."""
         if self._process is None:
@@ -121,7 +123,7 @@ class RunningCell:
         if self._errors.exists() and self._errors.stat().st_size == 0:
             self._errors.unlink()
         seconds = time.monotonic() - self._begin
-        found = {
+        found: RunRecord = {
             "started": self._started,
             "ended": self._started + seconds,
             "real_s": round(seconds, 3),

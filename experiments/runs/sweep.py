@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from common.contracts import INVALID
 from common.shell import interrupts_deferred
 from experiments.cells.captures import Captures
+from experiments.cells.events import Event
 from experiments.cells.run_directory import FAILED, RunDirectory
 from experiments.runs.cell_process import Clock
 from experiments.runs.estimates import Estimates
@@ -44,6 +45,7 @@ class Outcome:
 
     @property
     def failed(self) -> tuple[str, ...]:
+        """Return the cells without a result."""
         return tuple(cell for cell in self.problems if cell not in self.results)
 
 
@@ -58,7 +60,7 @@ class Sweep:
         reporter: Reporter,
         *,
         estimates: Estimates,
-        described: Mapping[str, Any],
+        described: Mapping[str, object],
         keep_work: bool,
         build: Path,
         captures: Captures,
@@ -119,10 +121,10 @@ class Sweep:
                 described={"attempt": self._runs[name], **self._described},
             )
 
-    def _reporting(self, cell: RunningCell) -> Callable[[dict[str, Any]], None]:
+    def _reporting(self, cell: RunningCell) -> Callable[[Event], None]:
         duration_s = cell.planned.cell.duration_s
 
-        def report(event: dict[str, Any]) -> None:
+        def report(event: Event) -> None:
             replaying = event["event"] == "progress"
             part = event.get("elapsed_s", 0.0) / duration_s if replaying else None
             self._reporter.event(cell.name, event, part, cell.times)

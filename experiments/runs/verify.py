@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -40,6 +40,7 @@ class Checked:
 
     @property
     def line(self) -> str:
+        """Return the finding as one line."""
         state = "ok" if not self.problems else f"{len(self.problems)} PROBLEMS"
         return f"{self.name}: {self.files} files, {self.values} values: {state}"
 
@@ -49,7 +50,7 @@ def check_files(directory: Path, files: list[Path]) -> list[str]:
     try:
         expected = digests.read(directory)
     except digests.NoDigests as error:
-        return [f"{error}: whether its files were changed can not be told"]
+        return [f"{error}: it cannot be told whether its files were changed"]
     return digests.compare(directory, files, expected)
 
 
@@ -63,7 +64,7 @@ def same_value(a: Any, b: Any) -> bool:
     return math.isclose(a, b, rel_tol=RELATIVE, abs_tol=0.0)
 
 
-def compare_values(written: Any, computed: Any) -> tuple[int, list[str]]:
+def compare_values(written: object, computed: object) -> tuple[int, list[str]]:
     """(number of values compared, differences) of a part of metrics.json."""
     then, now = dict(leaves(written)), dict(leaves(computed))
     problems = []
@@ -80,12 +81,12 @@ def compare_values(written: Any, computed: Any) -> tuple[int, list[str]]:
     return len(now), problems
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def verify(run: Path, progress: Any = None) -> tuple[Checked, ...]:
+def verify(run: Path, progress: Callable[[str], None] | None = None) -> tuple[Checked, ...]:
     """Checks a run directory: its cells by name, then the whole. `progress(text)` is told what goes
     on. Raises BadFile or OSError if there is nothing to compare."""
     tell = progress if progress is not None else lambda _: None

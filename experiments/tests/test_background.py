@@ -49,9 +49,9 @@ def test_a_full_queue_is_no_fault_where_flows_compete() -> None:
     full = queue(peak_backlog_bytes=500_000)
     other = queue(place="wire/w1b/10:")
     without = statuses(end=end(qdiscs=lost, classes=SHAPED), queues=[full, other])
-    assert without == {"drops nobody injected": "fail", "queue backlog": "warn"}
+    assert without == {"uninjected drops": "fail", "queue backlog": "warn"}
     among = {"congested": frozenset({"wire/w0b"}), "queues": [full, other]}
     assert statuses(end=end(qdiscs=lost, classes=SHAPED), **among) == {}
     elsewhere = {**lost, "wire/w1b/10:": {"kind": "tbf", "drops": 1}}
     found = statuses(end=end(qdiscs=elsewhere, classes=SHAPED), **among)
-    assert found == {"drops nobody injected": "warn"}
+    assert found == {"uninjected drops": "warn"}

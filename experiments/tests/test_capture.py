@@ -18,6 +18,7 @@ from experiments.design.spec import (
     find,
     load,
 )
+from experiments.design.trace_input import TraceInfo
 from topologies.model.load import find as find_topology
 from topologies.model.load import load as load_topology
 
@@ -43,7 +44,8 @@ def test_a_job_carries_what_to_capture(tmp_path: Path) -> None:
     cell = expand(spec)[0]
     captures = Captures(("newy:chic", "chic:newy"), 4_000_000, 128)
     place = tmp_path / "x"
-    job = Job(cell, "x-1", place, place, {}, place, place, False, "d", captures)
+    trace = TraceInfo(source="t", products=1, bytes=1)
+    job = Job(cell, "x-1", place, place, trace, place, place, False, "d", captures)
     assert Job.from_json(job.to_json()) == job
     assert json.loads(job.to_json())["captures"]["snap_bytes"] == 128
 

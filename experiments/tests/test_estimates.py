@@ -23,9 +23,10 @@ from experiments.design.trace_input import ReplayTrace
 from experiments.runs import estimates, preparation
 from experiments.runs.cell_process import NativeClock
 from experiments.runs.preparation import Planned
+from experiments.runs.records import Machine
 from topologies.model.network import Network
 
-MACHINE = {"cpu": "x", "cores": 2}
+MACHINE: Machine = {"cpu": "x", "cores": 2}
 TRACE = ReplayTrace("trace.txt", "t", "1 20150615000000.000\n", 1, 1000, 1000)
 
 

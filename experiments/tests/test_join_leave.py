@@ -35,6 +35,7 @@ from experiments.design.spec import (
     load,
     load_as,
 )
+from experiments.design.trace_input import TraceInfo
 from experiments.runs import runner
 from topologies.model.load import find as find_topology
 from topologies.model.load import load as load_topology
@@ -124,7 +125,8 @@ def test_feeds_have_lanes_and_rates_of_their_own(cell: JoinLeaveCell) -> None:
 
 def test_a_cell_is_the_same_after_its_way_to_the_process(cell: JoinLeaveCell) -> None:
     here = Path("/x")
-    job = Job(cell, "x-1", here, here, {"bytes": 1}, here, here, False, "d")
+    trace = TraceInfo(source="t", products=1, bytes=1)
+    job = Job(cell, "x-1", here, here, trace, here, here, False, "d")
     assert Job.from_json(job.to_json()) == job
     assert cell.digest("trace") == JoinLeaveCell.from_dict(
         json.loads(json.dumps(cell.to_dict()))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -73,12 +72,12 @@ def test_a_file_that_is_not_there_is_named_with_its_folder(own: Path) -> None:
 def _run(folder: Path, spec: AnySpec) -> Path:
     """A run directory as `run_experiment` begins it."""
     planned = plan(spec)
-    made: dict[str, Any] = manifest.build(
+    made = manifest.build(
         spec, planned, root=ROOT, started=0.0, command=["x"], order="file",
         names_in_order=[p.cell.cell for p in planned],
     )  # fmt: skip
     folder.mkdir()
-    (folder / "manifest.json").write_text(json.dumps(made | NativeClock().describe()))
+    (folder / "manifest.json").write_text(json.dumps({**made, **NativeClock().describe()}))
     (folder / TOPOLOGY_COPY).write_text(Path(spec.topology).read_text())
     (folder / "trace.txt").write_text(planned[0].trace.text)
     return folder

@@ -164,14 +164,14 @@ def test_the_worst_check_decides() -> None:
         ({"shaping_mismatches": ["rate: asked 1, found 2"]}, "experiment's settings", "fail"),
         ({"shaping_checked": 0}, "experiment's settings", "fail"),
         # 1 of 20000 packets (10000 sent x 2 receivers) warns, 21 of them (0.105 %) fail.
-        ({"end": end(meters={"s/1": {"drop_packets": 1}})}, "drops nobody injected", "warn"),
-        ({"end": end(meters={"s/1": {"drop_packets": 21}})}, "drops nobody injected", "fail"),
-        ({"end": end(udp={"sl1": {"rcvbuf_errors": 1}})}, "drops nobody injected", "warn"),
-        ({"end": end(openvswitch={"s/p": {"tx_dropped": 1}})}, "drops nobody injected", "warn"),
-        ({"end": end(relay={"a:b/forward": {"dropped": 1}})}, "drops nobody injected", "warn"),
-        ({"end": end(interfaces={**SENT, "sl1/e": {"rx_dropped": 1}})}, "drops nobody injected",
+        ({"end": end(meters={"s/1": {"drop_packets": 1}})}, "uninjected drops", "warn"),
+        ({"end": end(meters={"s/1": {"drop_packets": 21}})}, "uninjected drops", "fail"),
+        ({"end": end(udp={"sl1": {"rcvbuf_errors": 1}})}, "uninjected drops", "warn"),
+        ({"end": end(openvswitch={"s/p": {"tx_dropped": 1}})}, "uninjected drops", "warn"),
+        ({"end": end(relay={"a:b/forward": {"dropped": 1}})}, "uninjected drops", "warn"),
+        ({"end": end(interfaces={**SENT, "sl1/e": {"rx_dropped": 1}})}, "uninjected drops",
          "warn"),
-        ({"end": end(qdiscs={"wire/w/10:": {"drops": 1}})}, "drops nobody injected", "warn"),
+        ({"end": end(qdiscs={"wire/w/10:": {"drops": 1}})}, "uninjected drops", "warn"),
         ({"end": end(qdiscs={"umass/u-eth0/11:": {"drops": 50}})}, "drops at the sender's shaper",
          "fail"),
         ({"end": end(qdiscs={"umass/u-eth0/1:": {"drops": 50}}), "protocol": "ldm6"},
@@ -385,7 +385,7 @@ def test_rules_of_others_are_named(loss: float) -> None:
         }
     checks = judge(dataclasses.replace(GOOD, **changes)).checks
     (bad,) = (c for c in checks if c.status in ("warn", "fail"))
-    assert (bad.name, bad.status, bad.found) == ("drops nobody injected", "fail", 21)
+    assert (bad.name, bad.status, bad.found) == ("uninjected drops", "fail", 21)
     assert "sl1: 21 (iptables rule '-A INPUT -p udp -j DROP')" in bad.text
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
 from experiments.design.shaping import MULTICAST_CLASS
 from experiments.verdict.checks import Check
@@ -43,7 +43,8 @@ class Account:
             if before is not None and after is not None and before != after
         }
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
+        """Return the account as losses.json has it."""
         return {**asdict(self), "losses": self.losses}
 
 
@@ -65,7 +66,7 @@ def accounts(evidence: Evidence) -> dict[str, Account]:
 
 
 def accounting(evidence: Evidence) -> Check:
-    """The check of `accounts`: any difference is a loss (or a copy) that nobody asked for."""
+    """Check the accounts: any difference is a loss (or a copy) that was not asked for."""
     if evidence.protocol != "ldm7":
         text = "does not apply: TCP repairs what is lost on the way, and counts no datagrams"
         return Check(NAME, "n/a", None, None, text)
@@ -102,7 +103,7 @@ def _judge(found: Mapping[str, Account]) -> Check:
         return Check(NAME, "pass", 0, 0, text)
     share = total / sent if sent else 1.0
     places = [f"{h}: {n} {where}" for h, losses in wrong.items() for where, n in losses.items()]
-    text = f"{total} of {sent} ({share:.2e}) lost where nobody asked for it: " + "; ".join(
+    text = f"{total} of {sent} ({share:.2e}) lost where no loss was asked for: " + "; ".join(
         places[:8]
     )
     return Check(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 from common.contracts import DEGRADED, FAITHFUL, INVALID, VerdictWord
 
@@ -21,7 +21,25 @@ class Limits:
     reason: str
 
     def status(self, value: float) -> Status:
+        """Return the status of a measured value."""
         return "pass" if value <= self.warn else "warn" if value <= self.fail else "fail"
+
+
+class CheckJson(TypedDict):
+    """A check as verdict.json has it."""
+
+    name: str
+    status: Status
+    asked: object
+    found: object
+    text: str
+
+
+class VerdictJson(TypedDict):
+    """verdict.json."""
+
+    verdict: VerdictWord
+    checks: list[CheckJson]
 
 
 @dataclass(frozen=True)
@@ -30,11 +48,12 @@ class Check:
 
     name: str
     status: Status
-    asked: Any
-    found: Any
+    asked: object
+    found: object
     text: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> CheckJson:
+        """Return the check as verdict.json has it."""
         return {
             "name": self.name,
             "status": self.status,
@@ -49,7 +68,8 @@ class Verdict:
     verdict: VerdictWord
     checks: tuple[Check, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> VerdictJson:
+        """Return the content of verdict.json."""
         return {"verdict": self.verdict, "checks": [c.to_dict() for c in self.checks]}
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 CLOCKSOURCE: Final = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
@@ -65,8 +65,20 @@ class CoreLoad:
     steal: float
 
 
+class LoadJson(TypedDict):
+    """load.json."""
+
+    elapsed_s: float
+    cores: list[dict[str, Any]]
+    processes: list[dict[str, Any]]
+    sampling_cpu_s: float
+    clocksource: str
+
+
 @dataclass(frozen=True)
 class Load:
+    """What this machine's cores and processes did between two readings."""
+
     elapsed_s: float
     cores: tuple[CoreLoad, ...]
     processes: tuple[ProcessLoad, ...]
@@ -74,11 +86,13 @@ class Load:
     sampling_cpu_s: float
     clocksource: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
+        """Return the load as load.json has it."""
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> Load:
+    def from_dict(cls, raw: LoadJson) -> Load:
+        """Return the load that `to_dict` described."""
         return cls(
             raw["elapsed_s"],
             tuple(CoreLoad(**core) for core in raw["cores"]),

@@ -3,9 +3,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
+
+
+class LateJson(TypedDict):
+    """Lateness in nanoseconds."""
+
+    p50: int
+    p99: int
+    max: int
+
+
+class ClockJson(TypedDict):
+    """The host's clocks over the run."""
+
+    elapsed_ns: int
+    raw_elapsed_ns: int
+    resolution_ns: int
+    look_ns: int
+    shift_ns: int
+    step_ns: int
+    step_at_s: float
+
+
+class HostLagJson(TypedDict):
+    """What hostlag prints."""
+
+    samples: int
+    max_at_s: float
+    cpu_ns: int
+    late_ns: LateJson
+    clock: ClockJson
 
 
 @dataclass(frozen=True)
@@ -27,7 +56,7 @@ class HostLag:
     cpu_s: float
 
 
-def parse(raw: Mapping[str, Any]) -> HostLag:
+def parse(raw: HostLagJson) -> HostLag:
     """Raises KeyError, TypeError on anything else than what hostlag prints."""
     late, clock = raw["late_ns"], raw["clock"]
     elapsed_ns, raw_ns = clock["elapsed_ns"], clock["raw_elapsed_ns"]

@@ -34,6 +34,7 @@ def _replayable(loss_model: str) -> str:
 
 
 def injected_loss(evidence: Evidence) -> list[Check]:
+    """Check the loss that was injected against the loss that was asked for."""
     name = "injected loss"
     if evidence.loss == 0:
         rules = [rule for host in evidence.end.iptables for rule in evidence.end.rules(host)]

@@ -21,7 +21,7 @@ STEAL_PERCENT: Final = Limits(
 CORE_SHARE: Final = Limits(
     0.80,
     0.97,
-    "of a core by one process: what works by itself in one thread can not catch up after a burst "
+    "of a core by one process: what works alone in one thread cannot catch up after a burst "
     "when it needs nearly all of one; userspace switches at 96 % lost up to a fifth of the frames",
 )
 RUN_QUEUE_MS: Final = Limits(
@@ -63,7 +63,7 @@ CLOCK_STEP_MS: Final[Mapping[Clock, Limits]] = {
         "latencies are differences of CLOCK_REALTIME stamps of two programs; the least "
         "one-way delay of the papers is 18 ms",
     ),
-    "virtual": Limits(0.001, 0.01, "nobody sets a guest's clock"),
+    "virtual": Limits(0.001, 0.01, "a guest's clock is never set"),
 }
 CLOCK_DRIFT_PPM: Final = Limits(
     500.0, 5000.0, "the kernel corrects a clock by at most 500 ppm; 0.5 % would be seen in rates"
@@ -202,7 +202,7 @@ def lag_check(evidence: Evidence) -> Check:
 
 
 def clock_check(evidence: Evidence) -> Check:
-    """One clock for all hosts, which nobody sets and hardly anybody corrects; in virtual time, the
+    """One clock for all hosts, which is never set and hardly ever corrected; in virtual time, the
     guest's own."""
     name = "clock"
     if not evidence.lags:

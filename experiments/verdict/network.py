@@ -49,6 +49,7 @@ RTT_ERROR_SHARE: Final = Limits(
 
 
 def settings(name: str, wrong: Sequence[str], checked: int) -> Check:
+    """Check that every value read back is the one asked for. `wrong`: one text per other value."""
     if checked == 0:
         return Check(name, "fail", "read back", "nothing", "no value was read back")
     if wrong:
@@ -58,7 +59,7 @@ def settings(name: str, wrong: Sequence[str], checked: int) -> Check:
 
 
 def drops(evidence: Evidence) -> list[Check]:
-    """Losses that nobody injected, by where they happened."""
+    """Check for losses that were not injected, by where they happened."""
     lost = [
         d
         for d in drops_between(evidence.start, evidence.end, evidence.lossy_links)
@@ -83,7 +84,7 @@ def drops(evidence: Evidence) -> list[Check]:
             worst="warn" if evidence.protocol == "ldm6" else "fail",
         ),
         _drop_check(
-            "drops nobody injected",
+            "uninjected drops",
             [f"{d.place}: {d.packets} ({d.what})" for d in elsewhere],
             sum(d.packets for d in elsewhere),
             packets,

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from common.shell import (
     NetworkError,
@@ -78,12 +78,13 @@ class Queue:
     samples: int = 0
     link: str | None = None  # "<link>/<direction>" whose queue it is, None: no link's
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
+        """Return the queue as queues.json has it."""
         return asdict(self)
 
 
 def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(type, value) of netlink attributes. Raises ValueError on a length that can not be."""
+    """(type, value) of netlink attributes. Raises ValueError on an impossible length."""
     at = 0
     while at + _ATTRIBUTE.size <= len(data):
         length, kind = _ATTRIBUTE.unpack_from(data, at)
@@ -191,6 +192,7 @@ class QueueWatch:
                         self.note(queue, reading, now)
 
     def note(self, queue: Queue, reading: Reading, now: float) -> None:
+        """Take a sample down."""
         sent, dropped = self._begun.setdefault(queue.place, (reading.sent_bytes, reading.drops))
         queue.sent_bytes, queue.drops = reading.sent_bytes - sent, reading.drops - dropped
         queue.samples += 1
@@ -220,6 +222,7 @@ class SocketWatch:
         self.peak_bytes = dict.fromkeys(hosts, 0)  # of a socket's memory, frames with overhead
 
     def look(self) -> None:
+        """Take a sample of every queue."""
         for host, path in self._files.items():
             waiting = udp_receive_queues(path.read_text(encoding="ascii"))
             self.peak_bytes[host] = max(self.peak_bytes[host], *waiting, 0)

@@ -20,6 +20,7 @@ RMEM_PER_RCVBUF: Final = 2  # the kernel's limit is twice what was asked for, fo
 
 
 def queue_checks(evidence: Evidence) -> list[Check]:
+    """Check the peaks of queues and sockets."""
     return [_backlog(evidence), _rates(evidence), _sockets(evidence)]
 
 

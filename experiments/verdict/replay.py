@@ -118,6 +118,7 @@ def congestion_control(evidence: Evidence) -> Check:
 
 
 def drained_check(drained: bool, drain_s: float) -> Check:
+    """Check that every product arrived in time."""
     if drained:
         text = f"all receivers had all products {drain_s:.1f} s after the last insertion"
         return Check("drained", "pass", "all", "all", text)
@@ -126,6 +127,7 @@ def drained_check(drained: bool, drain_s: float) -> Check:
 
 
 def identical(contents: Sequence[ContentCheck], m: int, products: int) -> Check:
+    """Check that every subscriber holds the publisher's products, byte for byte."""
     name = "products identical"
     good = [c for c in contents if c.identical and c.found == products]
     if len(contents) == m and len(good) == m:

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a cell's process tells the runner: one JSON object per line of its standard output."""
+
+from __future__ import annotations
+
+from typing import Literal, Required, TypedDict
+
+
+class Event(TypedDict, total=False):
+    """A phase begins, the replay goes on, the cell is done, or it cannot go on."""
+
+    event: Required[Literal["phase", "progress", "done", "error"]]
+    text: str
+    # progress
+    elapsed_s: float  # of the replay
+    products: int  # of the trace
+    inserted: int
+    delivered: int  # at the receiver that has fewest
+    subscriptions: int  # where subscribers join and leave
+    draining: bool  # all is inserted
+    # done
+    verdict: str
+    identical: bool
+
+
+class Phase(TypedDict):
+    """When a phase began, counted from the cell's start."""
+
+    text: str
+    real_s: float
+
+
+class GuestPhase(Phase):
+    """The same of a guest, which has a clock of its own."""
+
+    virtual_s: float

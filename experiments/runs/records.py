@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run writes of itself: manifest.json, and run.json of each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
+
+from experiments.cells.events import Phase
+from experiments.design.selection import Order
+
+
+class GitState(TypedDict):
+    """The checkout. None where there is no repository."""
+
+    commit: str | None
+    dirty: bool | None
+
+
+class Machine(TypedDict, total=False):
+    """What this machine is."""
+
+    cpu: str
+    cores: int | None
+    memory_bytes: int
+    load_before: list[float]
+
+
+class TraceRecord(TypedDict, total=False):
+    """A trace of the run, with its file in the run's directory and the file's digest."""
+
+    source: str
+    products: int
+    bytes: int
+    model_check: Sequence[Mapping[str, object]]
+    file: str
+    sha256: str
+
+
+class PythonRecord(TypedDict):
+    """The interpreter and its packages."""
+
+    version: str
+    packages: dict[str, str | None]
+
+
+class KernelRecord(TypedDict):
+    """The guest's kernel."""
+
+    version: str
+    digest: str
+    mode: str  # seccomp, ptrace
+
+
+class ClockRecord(TypedDict, total=False):
+    """By which clock cells run."""
+
+    clock: str
+    virtual_kernel: KernelRecord
+
+
+class FailedRecord(TypedDict):
+    """A cell without a result."""
+
+    reason: str
+    artefacts: str  # relative to the run's directory
+
+
+class Manifest(ClockRecord, total=False):
+    """manifest.json. What belongs to the end is there once all cells have ended."""
+
+    experiment: str
+    description: str
+    level: str | None
+    command: list[str]
+    started: float
+    spec: dict[str, object]
+    cells: list[dict[str, object]]
+    order: Order
+    cells_in_order: list[str]
+    seeds: list[int]
+    traces: dict[str, TraceRecord]  # by seed
+    git: GitState
+    python: PythonRecord
+    programs: dict[str, str | None]
+    kernel: str
+    sysctls: dict[str, str | None]
+    machine: Machine
+    # At the end.
+    ended: float
+    cells_resumed: list[str]
+    runs: dict[str, int]
+    cell_seconds: dict[str, float]
+    failed: dict[str, FailedRecord]
+    problems: dict[str, list[str]]
+    tcp_congestion_control: dict[str, str]
+
+
+class RunRecord(TypedDict, total=False):
+    """run.json of a cell: when and by what it was run."""
+
+    started: float
+    ended: float
+    real_s: float
+    phases: list[Phase]
+    attempt: int
+    git: GitState
+    jobs: int
