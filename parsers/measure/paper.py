@@ -99,11 +99,12 @@ class Headline:
         percent = self.difference_percent
         by = f"{abs(percent):.1f} % {more}" if percent is not None else more
         where = f" ({self.conditions})" if self.conditions else ""
+        source = f", {self.source}" if self.derived else f" of {self.source}"
         bars = {True: "; within our error bar", False: "; outside our error bar", None: ""}
         bar, tolerance = bars[self.within], f"{100 * self.paper.tolerance:.0f} %"
         return (
-            f"{label}: ours {shown(self.metric, self.ours)} is {by} the paper's {published} of"
-            f" {self.source}{where}; tolerance {tolerance}{bar}."
+            f"{label}: ours {shown(self.metric, self.ours)} is {by} the paper's {published}"
+            f"{source}{where}; tolerance {tolerance}{bar}."
             + (f" The reason: {self.why}." if self.why else "")
             + (f" Note: {self.context}." if self.context else "")
         )

@@ -8,6 +8,7 @@ draws nothing, so importing it is cheap.
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ DOUBT_LINES: Final = 2  # of one doubt
 TABLE_ROWS: Final = 16
 LEAST_TABLE: Final = 4  # lines: a header, a rule, a row, and how many more there are
 GAP: Final = 2  # columns between two columns of a table
+_UNIT: Final = re.compile(r"(\d) (%|[kMG]?bit/s|[kMG]?B\b|[munµ]?s\b)")
 LEAST_LABEL: Final = 10  # columns of a table's first column
 
 
@@ -111,8 +113,16 @@ def _page_lines(page: str, width: int) -> list[str]:
     return [line] if len(line) <= width else ["Report:", page]
 
 
+def keep_units(text: str) -> str:
+    """Return `text` with a no-break space between each number and its unit."""
+    return _UNIT.sub("\\1\u00a0\\2", text)
+
+
 def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    return textwrap.wrap(" ".join(text.split()), width, initial_indent="", subsequent_indent=indent)
+    """Lines of at most `width` columns that do not part a number from its unit."""
+    bound = keep_units(" ".join(text.split()))
+    lines = textwrap.wrap(bound, width, subsequent_indent=indent)
+    return [line.replace("\u00a0", " ") for line in lines]
 
 
 def _whole_sentences(sentences: Sequence[str], width: int, most: int) -> list[str]:

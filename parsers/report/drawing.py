@@ -25,6 +25,8 @@ MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: Final = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (9, 3)))
 HATCHES: Final = ("", "///", "...", "\\\\\\", "xxx", "++", "oo")
 GREY: Final = "#7a7a7a"
+# Text in an SVG is set by its reader, who may lack the first: the others are about as wide.
+FONTS_OF_SVG: Final = b"'DejaVu Sans', Verdana, sans-serif"
 
 _STYLE: Final[dict[Any, Any]] = {
     "font.family": ["DejaVu Sans"],
@@ -95,4 +97,5 @@ def save(figure: Figure, name: str, title: str, alt: str, caption: str = "") -> 
     with matplotlib.rc_context({"svg.hashsalt": name}):
         figure.savefig(svg, format="svg", metadata={"Date": None})
     figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
-    return Plot(name, title, alt, png.getvalue(), svg.getvalue(), pdf.getvalue(), caption)
+    drawn = svg.getvalue().replace(b"'DejaVu Sans'", FONTS_OF_SVG)
+    return Plot(name, title, alt, png.getvalue(), drawn, pdf.getvalue(), caption)

@@ -9,6 +9,7 @@ import re
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from common.contracts import INVALID
+from parsers.report.brief import keep_units
 from parsers.report.document import Report, Section
 
 BAD_CELLS = frozenset({"NO", "FAIL", "UNINJECTED", INVALID, "not held", "failed"})
@@ -25,6 +26,7 @@ _environment = Environment(
 
 
 _environment.filters["ref"] = id
+_environment.filters["keep_units"] = keep_units
 
 
 def render_html(report: Report) -> str:

@@ -204,6 +204,10 @@ def _remarks(group: Group, names: Iterable[str]) -> list[str]:
     return sentences
 
 
+def _with_unit(name: str, value: Value) -> str:
+    return "n/a" if value.value is None else METRICS[name].show(value.value)
+
+
 def _paper_section(group: Group) -> Section | None:
     comparisons = group.comparisons
     sentences = [c.sentence for c in comparisons.compared if c.sentence]
@@ -222,8 +226,7 @@ def _paper_section(group: Group) -> Section | None:
     ]
     for row in comparisons.statements:
         ours = ", ".join(
-            f"{p.upper()} {number(row.metric, group.values[p][row.metric])}"
-            f" {METRICS[row.metric].shown_unit}".rstrip()
+            f"{p.upper()} {_with_unit(row.metric, group.values[p][row.metric])}"
             for p in PROTOCOLS
             if p in group.values
         )

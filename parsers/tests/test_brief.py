@@ -12,7 +12,7 @@ import pytest
 from common.terminal import columns, is_ascii_only, never_fail, to_ascii
 from parsers.measure.evaluate import evaluate
 from parsers.report import publish
-from parsers.report.brief import Brief, BriefTable, render_brief
+from parsers.report.brief import Brief, BriefTable, keep_units, render_brief
 from parsers.report.document import brief_of, render_text
 from parsers.report.figures import Drawn
 from parsers.report.wording import in_words
@@ -207,6 +207,15 @@ def test_many_doubts_and_rows_give_way() -> None:
 )
 def test_values_in_sentences(metric: str, value: float, words: str) -> None:
     assert in_words(metric, value) == words
+
+
+def test_numbers_keep_their_units() -> None:
+    brief = Brief(title="x", verdict="faithful", result=("It is 100 % of 600 MB in 3600 s.",))
+    for width in range(40, 46):
+        assert "in 3600 s." in render_brief(brief, PAGE, width=width).replace("\n", "|")
+    narrow = render_brief(brief, PAGE, width=12).splitlines()
+    assert {"It is 100 %", "of 600 MB in", "3600 s."} <= set(narrow)
+    assert keep_units("12 bits, 5 Mbit/s") == "12 bits, 5\u00a0Mbit/s"
 
 
 def test_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
