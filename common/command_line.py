@@ -148,7 +148,6 @@ def run(app: typer.Typer, arguments: Sequence[str], program: str = PROGRAM) -> i
     never_fail(sys.stdout)
     never_fail(sys.stderr)
     token = _GIVEN.set(tuple(arguments))
-    never_fail(sys.stdout)
     try:
         made = typer.main.get_command(app)
         code = made.main(list(arguments), prog_name=program, standalone_mode=False)
