@@ -22,3 +22,11 @@ WORST_FIRST: Final = (INVALID, UNKNOWN, DEGRADED, FAITHFUL)
 
 BLOCK_BYTES: Final = 1448  # FMTP payload of a datagram (DRFSM21 eq. 6)
 FRAME_BYTES: Final = 1518  # Ethernet, payload of 1500 bytes, with a VLAN tag, without FCS
+
+# The kernel keeps rates in bytes per second, tc prints three digits or more: a rate read back within this part is the one set.
+TC_RATE_TOLERANCE: Final = 1e-3
+
+# A network asks for a controller in another container by DIR/RUN/NAME.request.json.
+ATTENDANT_FILE: Final = ".attendant"  # in DIR: a program answers requests
+REQUEST_SUFFIX: Final = ".request.json"
+ENDED_SUFFIX: Final = ".ended.json"  # beside the request, while what it asked for does not run

@@ -24,9 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-ATTENDANT = ".attendant"
-REQUEST_SUFFIX = ".request.json"
-ENDED_SUFFIX = ".ended.json"
+from common.contracts import ATTENDANT_FILE, ENDED_SUFFIX, REQUEST_SUFFIX
+
 LOOK_S = 0.2
 AGAIN_S = 1.0  # after an end that was not asked for
 STOP_S = 5.0
@@ -172,7 +171,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     attendant = Attendant(root)
-    mark = root / ATTENDANT
+    mark = root / ATTENDANT_FILE
     mark.write_text(f"{os.getpid()}\n", encoding="utf-8")
     say(f"{root}: waiting for labs")
     try:

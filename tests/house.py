@@ -47,6 +47,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "controller.api",
     ),
     "controller": (
+        "common.contracts",
         "topologies.model.network",
         "controller.paths",
         "controller.switches",

@@ -8,12 +8,11 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
-from controller.paths.core import Endpoint
+from controller.paths.core import MAX_MACS, Endpoint
 from controller.paths.multipoint_path import Algorithm
 from controller.service.service import HoldView, PathView, PathWish
 from controller.service.workgroups import Workgroup
 
-MAX_MACS = 1024
 MAX_LEAVES = 1024
 MAX_HOLD_S = 3600.0
 LAST_SECOND = 253402300799.0  # of the year 9999

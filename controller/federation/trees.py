@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from controller.federation.values import MAX_MACS, Problem, Segment
-from controller.paths.core import Endpoint
+from controller.federation.values import Problem, Segment
+from controller.paths.core import MAX_MACS, Endpoint
 from topologies.model.network import Link, Network, Port
 from topologies.model.paths import (
     NoPath,

@@ -16,10 +16,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from controller.paths.core import Endpoint
+from controller.paths.core import MAX_MACS, Endpoint
 
 MAX_LEAVES = 4096  # of one segment
-MAX_MACS = 1024  # at one endpoint, as the REST interface has it
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 

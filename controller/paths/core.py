@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Final
 
 import networkx as nx
 
@@ -22,6 +23,8 @@ from topologies.model.network import (
     Network,
     Port,
 )
+
+MAX_MACS: Final = 1024  # at one endpoint
 
 
 class PlanError(Exception):

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from common.contracts import FRAME_BYTES
+from common.contracts import FRAME_BYTES, TC_RATE_TOLERANCE
 from controller.paths.core import Core, Endpoint
 from controller.paths.multipoint_path import (
     MultipointPath,
@@ -37,7 +37,6 @@ QUEUE_MAX = LLDP_QUEUE - 1  # of a path
 # some 6 kbit/s.
 LLDP_BPS = 64_000
 BURST_S: Final = 0.002  # what a late timer may catch up
-RATE_TOLERANCE: Final = 0.001  # tc prints three digits or more
 
 
 class QueueError(Exception):
@@ -182,7 +181,7 @@ def differences(found: PortQueues | None, wanted: PortQueues) -> list[str]:
 
 
 def _close(found_bps: int, wanted_bps: int) -> bool:
-    return abs(found_bps - wanted_bps) <= max(8, RATE_TOLERANCE * wanted_bps)
+    return abs(found_bps - wanted_bps) <= max(8, TC_RATE_TOLERANCE * wanted_bps)
 
 
 class QueueKeeper:

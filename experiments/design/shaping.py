@@ -16,14 +16,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from common.contracts import ARRIVED_COMMENT, LOSS_COMMENT
+from common.contracts import ARRIVED_COMMENT, LOSS_COMMENT, TC_RATE_TOLERANCE
 from experiments.design import loss_model
 from experiments.design.expansion import TBF_BURST_BYTES
 
 MULTICAST_CLASS: Final = "1:1"
 UNICAST_CLASS: Final = "1:2"
-# The kernel keeps rates in bytes per second and the probability in 1/2^31.
-RATE_TOLERANCE: Final = 1e-3
+# The kernel keeps the probability in 1/2^31.
 TC_TIME_UNIT_S: Final = 1e-6  # in which tc says how long TBF's burst takes at the rate
 LIMIT_TOLERANCE_BYTES: Final = 2048  # TBF's limit comes back as a latency in whole microseconds
 PROBABILITY_TOLERANCE: Final = 1e-6
@@ -194,8 +193,8 @@ def read_back_htb(
         ("unicast", UNICAST_CLASS, r_uc_bps, b_uc_bytes),
     ):
         found_rate, found_ceil = classes.get(classid, (None, None))
-        settings.append(Setting(f"{label} rate", rate, found_rate, rate * RATE_TOLERANCE))
-        settings.append(Setting(f"{label} ceil", rate, found_ceil, rate * RATE_TOLERANCE))
+        settings.append(Setting(f"{label} rate", rate, found_rate, rate * TC_RATE_TOLERANCE))
+        settings.append(Setting(f"{label} ceil", rate, found_ceil, rate * TC_RATE_TOLERANCE))
         settings.append(Setting(f"{label} bfifo limit", limit, limits.get(classid)))
     settings.append(Setting("multicast filter", group, _filter_group(filter_text)))
     return settings
@@ -228,7 +227,7 @@ def read_back_tbf(qdisc_text: str, *, rate_bps: int, limit_bytes: int) -> list[S
     limit = options.get("limit", limit)
     return [
         Setting("root qdisc", "tbf", root.get("kind")),
-        Setting("rate", rate_bps, rate, rate_bps * RATE_TOLERANCE),
+        Setting("rate", rate_bps, rate, rate_bps * TC_RATE_TOLERANCE),
         Setting("burst", TBF_BURST_BYTES, burst, max(64, rate_bps / 8 * TC_TIME_UNIT_S)),
         Setting("limit", limit_bytes, limit, LIMIT_TOLERANCE_BYTES),
     ]

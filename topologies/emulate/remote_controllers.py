@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from common.contracts import ATTENDANT_FILE, ENDED_SUFFIX, REQUEST_SUFFIX
 from common.shell import NetworkError
 from topologies.emulate import marks
 from topologies.emulate.processes import (
@@ -32,14 +33,12 @@ from topologies.emulate.processes import (
 )
 
 HOST_VARIABLE: Final = "DOWNPOUR_CONTROLLER_HOST"  # where the controllers run; unset: here
-REQUEST_SUFFIX: Final = ".request.json"
-ENDED_SUFFIX: Final = ".ended.json"  # beside the request, while what it asked for does not run
 HOME_NAMESPACE: Final = Path("/proc/1/ns/net")  # of the container, or of the machine
 
 
 def attendant_file(root: Path) -> Path:
     """Who attends writes it; its owner is who the controllers run as."""
-    return root / ".attendant"
+    return root / ATTENDANT_FILE
 
 
 def make_controller(
