@@ -23,7 +23,8 @@ WORST_FIRST: Final = (INVALID, UNKNOWN, DEGRADED, FAITHFUL)
 BLOCK_BYTES: Final = 1448  # FMTP payload of a datagram (DRFSM21 eq. 6)
 FRAME_BYTES: Final = 1518  # Ethernet, payload of 1500 bytes, with a VLAN tag, without FCS
 
-# The kernel keeps rates in bytes per second, tc prints three digits or more: a rate read back within this part is the one set.
+# The kernel keeps rates in bytes per second, and tc prints three digits or more: a rate read back
+# is the one set if it differs by no more than this part.
 TC_RATE_TOLERANCE: Final = 1e-3
 
 # A network asks for a controller in another container by DIR/RUN/NAME.request.json.

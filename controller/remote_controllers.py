@@ -33,7 +33,7 @@ EXIT_USAGE = 2
 
 
 class BadRequest(Exception):
-    """The text says what is wrong with a request."""
+    """A request that cannot be carried out; the text says why."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Attended:
 
 
 def arguments_of(text: str) -> list[str]:
-    """Raises BadRequest."""
+    """Return the arguments that a request asks for. Raises BadRequest."""
     try:
         found = json.loads(text)["arguments"]
     except (ValueError, KeyError, TypeError) as error:
@@ -55,7 +55,10 @@ def arguments_of(text: str) -> list[str]:
 
 
 class Attendant:
-    """`look` once does what is due; no waiting inside."""
+    """The controllers that requests ask for.
+
+    `look` does what is due once, without waiting.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -133,7 +136,7 @@ def _name(request: Path) -> str:
 
 
 def _own(request: Path) -> Path:
-    """What this program may write to; the lab has made it."""
+    """Return what this program may write to; the requesting network has made it."""
     return request.parent / _name(request)
 
 

@@ -39,7 +39,7 @@ _BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]+=*) *")
 
 @dataclass(frozen=True)
 class Caller:
-    """`workgroup` as it was when the request came."""
+    """Who sends a request. `workgroup` is as it was when the request came."""
 
     workgroup: Workgroup
     address: str  # '' for the Unix socket
@@ -61,7 +61,10 @@ class Caller:
 
 
 def caller(request: Request) -> Caller:
-    """FastAPI dependency: `who: Annotated[Caller, Depends(caller)]`."""
+    """Return who sends a request, as a FastAPI dependency:
+
+    `who: Annotated[Caller, Depends(caller)]`.
+    """
     found: Caller = request.state.caller
     return found
 
@@ -84,7 +87,7 @@ class Access:
         self._failures = RateLimit(FAILURES_PER_S, FAILURES_BURST)
 
     def admit(self, headers: Headers, address: str) -> Caller | Refusal:
-        """`address` '': the Unix socket."""
+        """Return the caller. `address` '': the Unix socket."""
         now = self._clock()
         header = headers.get("authorization")
         if header is None and not address:

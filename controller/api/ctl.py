@@ -32,7 +32,7 @@ app = group("The dynamic multipoint path service from the command line.")
 
 
 class UsageError(Exception):
-    """What was asked cannot be; the text says what can."""
+    """A request that cannot be made; the text says what is valid."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def _asked() -> Service:
 
 @contextmanager
 def _client() -> Iterator[PathClient]:
-    """Open the service that the command line names. UsageError."""
+    """Open the service that the command line names. Raises UsageError."""
     asked = _asked()
     if not asked.address:
         raise UsageError(

@@ -24,7 +24,7 @@ CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
 class KeysError(Exception):
-    """One line: what could not be made, and why."""
+    """Keys could not be made: one line that says what and why."""
 
 
 def _openssl(*arguments: str | Path) -> None:
@@ -40,8 +40,10 @@ def _openssl(*arguments: str | Path) -> None:
 
 
 def make_keys(directory: Path, hosts: Sequence[str]) -> tuple[Path, ...]:
-    """ca.pem, and NAME-key.pem and NAME-cert.pem for each of NAMES; `hosts` are the names and
-    addresses the REST certificate is for. All or nothing. Raises KeysError."""
+    """Write ca.pem, and NAME-key.pem and NAME-cert.pem for each of NAMES, all or nothing.
+
+    `hosts` are the names and addresses in the REST certificate. Raises KeysError.
+    """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(directory.iterdir()):

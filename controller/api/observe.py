@@ -59,8 +59,11 @@ class ComparisonModel(_Model):
 
 
 class EndpointCountsModel(_Model):
-    """Dropped there: `spoofed`, source that the endpoint does not have; `denied`, destination that
-    its hosts may not send to."""
+    """Frames dropped at an endpoint.
+
+    `spoofed`: with a source that the endpoint does not have; `denied`: with a destination that its
+    hosts may not send to.
+    """
 
     switch: str
     port: int
@@ -82,8 +85,11 @@ class EndpointCountsModel(_Model):
 
 
 class LeafCountsModel(EndpointCountsModel):
-    """`multicast`, `unicast` to the leaf, `sent` from it to the root. `compared`: multicast that
-    passed at the root with what the leaf got; null: it has no way now."""
+    """Frames `multicast` and `unicast` to the leaf, and `sent` from it to the root.
+
+    `compared`: multicast that passed at the root with what the leaf got; null: no path leads to it
+    now.
+    """
 
     multicast: CountModel
     unicast: CountModel
@@ -131,9 +137,11 @@ class EnteredModel(_Model):
 
 
 class PathCountersModel(_Model):
-    """`entered` at the root, `meter_dropped` of it, `passed` the rest. `silent`: switches of the
-    path that did not tell. Sums go on when a branch comes or goes, but may lack what was counted
-    in the seconds before."""
+    """Frames that `entered` at the root, `meter_dropped` of them, and `passed`, the rest.
+
+    `silent`: switches of the path that did not answer. Sums go on when a branch comes or goes, but
+    may lack what was counted in the seconds before.
+    """
 
     name: str
     time: float
@@ -169,12 +177,12 @@ def router_of(
     monitor: Monitor,
     connections: Callable[[], Mapping[str, int]] = dict,
 ) -> APIRouter:
-    """`connections` counts what switches, and strangers, did (guard.Counts)."""
+    """Return the routes. `connections` counts what switches, and strangers, did (guard.Counts)."""
     router = APIRouter(prefix="/v1", tags=["counters"])
 
     @router.get("/paths/{name}/counters")
     def path_counters(name: str, who: Who) -> PathCountersModel:
-        """What entered the path and what each edge and leaf got, not older than a second."""
+        """Return what entered the path and what each edge and leaf got, at most a second old."""
         view = service.path(name)
         reading = monitor.read()
         counts = reading.paths.get(name)
@@ -189,7 +197,8 @@ def router_of(
         responses={200: {"content": {"text/plain": {}}, "description": "Prometheus text"}},
     )
     def prometheus_text(who: Who) -> Response:
-        """The workgroup's paths; for admins all paths, switches, ports and links, too."""
+        """Return the workgroup's paths; for admins also all other paths, switches, ports and
+        links."""
         reading = monitor.read()
         views = [v for v in service.paths() if who.workgroup.may_see(v.path.workgroup)]
         text = prometheus.text_of(

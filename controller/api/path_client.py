@@ -41,8 +41,10 @@ TIMEOUT_S = 15.0
 
 
 class PathClientError(Exception):
-    """The service said no (`status` = HTTP status) or did not answer (`status` = 0). The text
-    is the problem's detail."""
+    """The service refused (`status` = HTTP status) or did not answer (`status` = 0).
+
+    The text is the problem's detail.
+    """
 
     def __init__(self, status: int, title: str, detail: str) -> None:
         super().__init__(detail)
@@ -53,8 +55,11 @@ class PathClientError(Exception):
 
 @dataclass(frozen=True)
 class PathEvent:
-    """`id`: to go on behind it. `kind`: `path-created`, `leaf-added` ... (docs/contracts.md);
-    `resync`: events were missed, so ask for the paths again."""
+    """What happened.
+
+    `id`: to resume after it. `kind`: `path-created`, `leaf-added` ... (docs/contracts.md);
+    `resync`: events were missed, so ask for the paths again.
+    """
 
     id: str
     kind: str
@@ -77,8 +82,8 @@ DEFAULTS = PathOptions()
 class PathClient:
     """A path service at `address`: the path of its Unix socket, or an http(s):// URL.
 
-    `token`: the workgroup's (needed with a URL). `ca_file`: certificates that the server's may be
-    signed by, instead of the system's. Results are the JSON objects of docs/contracts.md. Every
+    `token`: the workgroup's (needed with a URL). `ca_file`: certificates that may sign the
+    server's, instead of the system's. Results are the JSON objects of docs/contracts.md. Every
     method raises PathClientError.
     """
 
@@ -288,7 +293,7 @@ def _error_of(response: httpx.Response) -> PathClientError:
 
 
 def _events_in(lines: Iterable[str]) -> Iterator[PathEvent]:
-    """Server-sent events (WHATWG HTML, 9.2), as the service writes them."""
+    """Yield server-sent events (WHATWG HTML, 9.2)."""
     event_id, kind, data = "", "", ""
     for line in lines:
         if line == "":

@@ -15,7 +15,7 @@ COLOURS = ("#4477AA", "#EE6677", "#228833", "#AA3377", "#66CCEE", "#CCBB44")
 
 
 class PictureError(Exception):
-    """No picture can be made; the text says why and what would help."""
+    """The picture cannot be made; the text says why and what would help."""
 
 
 def dot_of(

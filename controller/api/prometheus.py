@@ -18,7 +18,8 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class _Families:
-    """Packets and bytes of the same thing are two families; a family's samples stay together."""
+    """Families of metrics. Packets and bytes of the same thing are two; the samples of one stay
+    together."""
 
     def __init__(self) -> None:
         self._families: dict[str, Metric] = {}
@@ -63,9 +64,12 @@ def text_of(
     down_links: Collection[str] = (),
     connections: Mapping[str, int] | None = None,
 ) -> bytes:
-    """The exposition format. `paths` with whether they are up; `switches` with whether they hold
-    what they shall (none: what is of the network is left out, and links too); `connections`:
-    guard.Counts of the connections of switches."""
+    """Return the metrics in the exposition format.
+
+    `paths` comes with whether each is up; `switches` with whether each holds what it should (empty:
+    leave out all metrics of the network, links included); `connections`: guard.Counts of the
+    connections of switches.
+    """
     families = _Families()
     for path, is_up in paths:
         _path(families, core, path, is_up)

@@ -23,7 +23,7 @@ class RateLimit:
     """`rate_per_s` requests per second and key in the long run, `burst` at once.
 
     At most `max_keys` keys are remembered; the one that asked least recently is forgotten first,
-    which only ever favours somebody who has been silent.
+    which only favours a client that has been silent.
     """
 
     def __init__(self, rate_per_s: float, burst: float, max_keys: int = MAX_KEYS) -> None:
@@ -35,7 +35,8 @@ class RateLimit:
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
     def take(self, key: str, now: float) -> int:
-        """0: go on. Otherwise refused: after so many whole seconds (at least 1) there is room."""
+        """Take a token; return 0, or if there is none, after how many whole seconds (at least
+        1) to try again."""
         bucket = self._bucket(key, now)
         if bucket.tokens >= 1.0:
             bucket.tokens -= 1.0
@@ -43,7 +44,7 @@ class RateLimit:
         return self._wait_s(bucket)
 
     def look(self, key: str, now: float) -> int:
-        """What `take` would answer, without taking."""
+        """Return what `take` would, without taking."""
         if key not in self._buckets:
             return 0
         bucket = self._bucket(key, now)

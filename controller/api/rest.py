@@ -129,8 +129,11 @@ def make_app(
     access: Access | None = None,
     routers: Iterable[APIRouter] = (),
 ) -> FastAPI:
-    """`routers` are other rooms' routes; theirs use `Depends(auth.caller)`, too. The handlers call
-    nothing of `service` but its public methods."""
+    """Return the application.
+
+    `routers` are the routes of other modules, which use `Depends(auth.caller)` too. The handlers
+    call only public methods of `service`.
+    """
     app = FastAPI(
         title="Downpour path service",
         description="Dynamic multipoint paths: one root, many leaves, a guaranteed rate.",
@@ -162,7 +165,7 @@ def description(app: FastAPI) -> str:
 
 
 def _visible(service: PathRequests, name: str, who: Caller) -> PathView:
-    """The path, which for others than its workgroup does not exist. Raises ServiceError 404."""
+    """Return the path. For any workgroup but its own it does not exist. Raises ServiceError 404."""
     view = service.path(name)
     if not who.workgroup.may_see(view.path.workgroup):
         detail = f"there is no path '{name}'; valid: a name that GET /v1/paths lists"
@@ -171,7 +174,7 @@ def _visible(service: PathRequests, name: str, who: Caller) -> PathView:
 
 
 def _check_endpoints(who: Caller, endpoints: Sequence[Endpoint]) -> None:
-    """Raises ServiceError 403, which says what the workgroup may use."""
+    """Raise ServiceError 403, which says what the workgroup may use."""
     for endpoint in endpoints:
         objection = who.workgroup.objection_to(endpoint)
         if objection:
@@ -179,7 +182,7 @@ def _check_endpoints(who: Caller, endpoints: Sequence[Endpoint]) -> None:
 
 
 def _owner(service: PathRequests, request: PathRequest, who: Caller) -> str:
-    """The workgroup of a new path. Raises ServiceError 403, 409."""
+    """Return the workgroup of a new path. Raises ServiceError 403, 409."""
     asked = request.workgroup
     if asked is not None and asked != who.name and not who.is_admin:
         detail = f"workgroup '{who.name}' may not make paths of '{asked}'; valid: its own"
@@ -234,8 +237,10 @@ def _add_reads(router: APIRouter, service: PathRequests) -> None:
         limit: Annotated[int, Query(ge=1, le=MAX_PAGE_PATHS)] = PAGE_PATHS,
         after: Annotated[str, Query(max_length=200)] = "",
     ) -> Response:
-        """The workgroup's paths by name. Where more follow, a Link header with rel="next"
-        (RFC 8288) says how to ask for them."""
+        """Return the workgroup's paths by name.
+
+        If more follow, a Link header with rel="next" (RFC 8288) says how to ask for them.
+        """
         seen = {v.path.name: v for v in service.paths() if who.workgroup.may_see(v.path.workgroup)}
         names = sorted(seen)
         start = bisect_right(names, after)
@@ -256,7 +261,7 @@ def _add_reads(router: APIRouter, service: PathRequests) -> None:
 def _add_changes(router: APIRouter, service: PathRequests) -> None:
     @router.post("", status_code=201, response_model=PathModel, responses=_CREATED)
     def create_path(request: PathRequest, who: Who, prefer: Prefer = None) -> Response:
-        """A path with its root and no leaves. Repeatable."""
+        """Create a path with its root and no leaves. Idempotent."""
         wish = request.to_wish(_owner(service, request, who))
         _check_endpoints(who, [wish.root])
         view, is_new = service.create(
@@ -272,13 +277,13 @@ def _add_changes(router: APIRouter, service: PathRequests) -> None:
 
     @router.patch("/{name}", response_model=PathModel)
     def change_path(name: str, patch: PathPatch, who: Who) -> Response:
-        """Another end, or none."""
+        """Change or remove the end time."""
         _visible(service, name, who)
         return _answer(service.set_end_time(name, patch.end_time), 200, None)
 
     @router.delete("/{name}", status_code=204)
     def delete_path(name: str, who: Who) -> None:
-        """Nothing of the path is left on any switch when this is answered."""
+        """Delete a path; no switch holds anything of it when this is answered."""
         _visible(service, name, who)
         service.delete(name)
 
@@ -286,8 +291,8 @@ def _add_changes(router: APIRouter, service: PathRequests) -> None:
 def _add_leaf_changes(router: APIRouter, service: PathRequests) -> None:
     @router.post("/{name}/leaves", status_code=201, response_model=PathModel, responses=_CREATED)
     def add_leaf(name: str, leaf: EndpointModel, who: Who, prefer: Prefer = None) -> Response:
-        """The tree grows to one more endpoint; all switches have confirmed when this is answered.
-        Repeatable."""
+        """Add an endpoint to the tree; all switches have confirmed when this is answered.
+        Idempotent."""
         _visible(service, name, who)
         endpoint = leaf.to_endpoint()
         _check_endpoints(who, [endpoint])
@@ -303,7 +308,7 @@ def _add_leaf_changes(router: APIRouter, service: PathRequests) -> None:
         who: Who,
         prefer: Prefer = None,
     ) -> Response:
-        """The branch that only this leaf needed goes."""
+        """Remove a leaf, and the branch that only it needed."""
         _visible(service, name, who)
         return _answer(service.remove_leaf(name, (switch, port, vlan)), 200, prefer)
 
@@ -315,14 +320,14 @@ def _holds(service: PathRequests) -> APIRouter:
     router = APIRouter(prefix="/v1/holds", tags=["holds"])
 
     def visible(hold_id: str, who: Caller) -> None:
-        """Raises ServiceError 404 for another workgroup's hold."""
+        """Raise ServiceError 404 for another workgroup's hold."""
         if not who.workgroup.may_see(service.hold_view(hold_id).workgroup):
             raise ServiceError(404, "unknown-hold", "Unknown hold", f"there is no hold '{hold_id}'")
 
     @router.post("", status_code=201, response_model=HoldModel)
     def hold(request: HoldRequest, who: Who) -> HoldModel:
-        """Reserves capacity, VLAN ids and endpoints, and tells no switch. Repeatable with an
-        id."""
+        """Reserve capacity, VLAN ids and endpoints, without a message to any switch. Idempotent
+        with an id."""
         leaves = tuple(leaf.to_endpoint() for leaf in request.path.leaves)
         wish = request.path.to_wish(_owner(service, request.path, who), leaves)
         _check_endpoints(who, [wish.root, *leaves])
@@ -336,13 +341,13 @@ def _holds(service: PathRequests) -> APIRouter:
 
     @router.post("/{hold_id}/commit", response_model=PathModel)
     def commit(hold_id: Id, who: Who, prefer: Prefer = None) -> Response:
-        """Installs what was reserved. Repeatable."""
+        """Install what was reserved. Idempotent."""
         visible(hold_id, who)
         return _answer(service.commit(hold_id), 200, prefer)
 
     @router.delete("/{hold_id}", status_code=204)
     def release(hold_id: Id, who: Who) -> None:
-        """Gives back what was reserved. Repeatable."""
+        """Give back what was reserved. Idempotent."""
         visible(hold_id, who)
         service.release(hold_id)
 
@@ -360,7 +365,7 @@ def _about(service: PathRequests) -> APIRouter:
 
     @router.get("/workgroups/me")
     async def me(who: Who) -> WorkgroupModel:
-        """Who the caller is, and what he may use."""
+        """Return who the caller is, and what it may use."""
         return WorkgroupModel.of(who.workgroup)
 
     return router
@@ -384,8 +389,8 @@ def _events(log: EventLog) -> APIRouter:
         who: Who,
         last_event_id: Annotated[str | None, Header(max_length=64)] = None,
     ) -> StreamingResponse:
-        """What happens from now on, or since `Last-Event-ID`. After `resync` ask for the paths
-        again: events were missed."""
+        """Stream what happens from now on, or since `Last-Event-ID`. After `resync`, ask for
+        the paths again: events were missed."""
         if (
             streams.get(who.name, 0) >= MAX_EVENT_STREAMS_EACH
             or sum(streams.values()) >= MAX_EVENT_STREAMS
@@ -446,7 +451,8 @@ async def _stream(
 
 
 def _concerns(who: Caller, event: Event) -> bool:
-    """Paths' events are their workgroup's; the network's are for admins and peers."""
+    """Return whether a caller sees an event: its workgroup's paths; for admins and peers the
+    network."""
     if event.workgroup:
         return who.workgroup.may_see(event.workgroup)
     return who.is_admin or who.is_peer

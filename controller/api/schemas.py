@@ -54,9 +54,12 @@ class _Model(BaseModel):
 
 
 class EndpointModel(_Model):
-    """A VLAN at an access port of the domain. `macs`: addresses of the hosts behind it; frames
-    with other sources are dropped, unicast reaches only these. Left out or empty: those that the
-    network description registers for the segment that ends there; none registered: any."""
+    """A VLAN at an access port of the domain.
+
+    `macs`: addresses of the hosts behind it; frames with other sources are dropped, unicast reaches
+    only these. Left out or empty: those that the network description registers for the segment that
+    ends there; none registered: any.
+    """
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, json_schema_extra={"examples": [_ENDPOINT]}
@@ -128,8 +131,10 @@ class PathPatch(_Model):
 
 
 class HeldPath(PathRequest):
-    """The path as it shall be after the commit: with at least these leaves. Leaves that it has
-    already are only given other MACs, if they name any."""
+    """The path as it is to be after the commit: with at least these leaves.
+
+    Leaves that it already has are only given other MACs, if they name any.
+    """
 
     leaves: Annotated[list[EndpointModel], Field(max_length=MAX_LEAVES)] = []
 
@@ -247,8 +252,11 @@ class PathModel(_Model):
 
 
 class Health(_Model):
-    """`switches`: name -> connected, and holding what it shall. `role`: a standby takes over when
-    the active one is gone, and answers everything else with 503 until then."""
+    """The state of the controller.
+
+    `switches`: by name, whether each is connected and holds what it should. `role`: a standby takes
+    over when the active controller is gone, and answers everything else with 503 until then.
+    """
 
     status: Literal["ok"] = "ok"
     role: Literal["active", "standby"] = "active"

@@ -34,7 +34,7 @@ BACKLOG = 128
 
 
 class ListenError(Exception):
-    """An address cannot be listened on; the text says which and why."""
+    """An address cannot be used; the text says which and why."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Tls:
     ca: Path | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Raises ListenError naming the file that cannot be used."""
+        """Return the TLS context. Raises ListenError naming the file that cannot be used."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         for option, path in (("key", self.key), ("cert", self.certificate), ("ca", self.ca)):
@@ -67,7 +67,10 @@ class Tls:
 
 
 def listen_unix(path: Path) -> socket.socket:
-    """Listening Unix socket, for the owner only; a socket nobody listens on is replaced."""
+    """Return a listening Unix socket for the owner only; a stale socket is replaced.
+
+    Raises ListenError.
+    """
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with probe, contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
@@ -109,8 +112,10 @@ def listen_tcp(option: str, host: str, port: int) -> socket.socket:
 
 
 class _LimitedProtocol(H11Protocol):
-    """HTTP/1.1 that ends connections which are slow to ask and those one address has too many
-    of. (uvicorn limits the time between requests only.)"""
+    """HTTP/1.1 that ends connections which ask too slowly, and those over the limit of one address.
+
+    (uvicorn limits only the time between requests.)
+    """
 
     _per_address: Counter[str] = Counter()
     _address = ""
@@ -147,7 +152,7 @@ class _LimitedProtocol(H11Protocol):
         super().on_response_complete()
 
     def _is_asking(self) -> bool:
-        """Whether a part of a request has come, and another is awaited."""
+        """Return whether a part of a request has come, and another is awaited."""
         if self.cycle is None or self.cycle.response_complete:
             return True
         return self.cycle.more_body
@@ -167,8 +172,10 @@ class _LimitedProtocol(H11Protocol):
 
 
 class Server:
-    """HTTP on sockets that are bound already, in a thread of its own; with `tls`, HTTPS on
-    `tls_sockets`. One event loop serves all."""
+    """HTTP on sockets that are bound already, in a thread of its own.
+
+    With `tls`, `tls_sockets` speak HTTPS. One event loop serves all.
+    """
 
     def __init__(
         self,
@@ -208,7 +215,7 @@ def _server(app: ASGIApp, tls: ssl.SSLContext | None) -> uvicorn.Server:
         log_config=None,
         access_log=False,
         lifespan="off",
-        proxy_headers=False,  # nobody may say for himself whose requests he sends
+        proxy_headers=False,  # a client cannot claim another address
         server_header=False,
         timeout_graceful_shutdown=1,
         limit_concurrency=MAX_CONNECTIONS,

@@ -67,9 +67,9 @@ MAX_ATTEMPTS = 8  # with other VLAN ids, before a hand-off counts as contended
 
 @dataclass
 class _Attempt:
-    """The volatile side of a Trying."""
+    """The part of a Trying that is not stored."""
 
-    request_id: int | None  # None: nobody asked, a domain gets back what it has lost
+    request_id: int | None  # None: no client asked, a domain gets back what it has lost
     leaf: Endpoint | None
     todo: list[Request]  # still to be sent, in order, each with its domain
     to: list[str]
@@ -120,13 +120,13 @@ class Coordinator:
         self._down: dict[str, float] = {}  # hand-off links out of use -> until when
 
     def lost(self, path: str) -> frozenset[str]:
-        """Domains that have lost their segment of the path and not got it back yet."""
+        """Return the domains that have lost their segment of the path and not got it back yet."""
         return frozenset(self._lost.get(path, ()))
 
     # -- what happens
 
     def start(self, now: float) -> list[Effect]:
-        """After a restart: attempts are undone, what was not settled is released again."""
+        """Undo attempts, and repeat unsettled releases, after a restart."""
         effects: list[Effect] = []
         for record in list(self.records.values()):
             if record.trying is not None:
@@ -138,8 +138,11 @@ class Coordinator:
     def add_leaf(
         self, now: float, request_id: int, path: str, empty: Tree, leaf: Endpoint
     ) -> list[Effect]:
-        """`empty` is the path's tree as long as it is in its own domain only. The leaf's switch
-        is in another controller domain. Raises Refusal (nothing was done), Busy."""
+        """Add a leaf in another controller domain.
+
+        `empty` is the path's tree as long as it is only in its own domain. Raises Refusal (nothing
+        was done), Busy.
+        """
         record = self.records.get(path) or Record(path, 0, empty)
         if record.trying is not None or not record.tree.is_of(empty):
             raise Busy(path)  # in the second case until an older path of that name has ended
@@ -149,8 +152,10 @@ class Coordinator:
     def remove_leaves(
         self, now: float, request_id: int, path: str, keys: Iterable[tuple[str, int, int]] | None
     ) -> list[Effect]:
-        """Removes the leaves of those keys (None: all; the path ends). Never refused: what does
-        not confirm is told again until it does. Raises Busy."""
+        """Remove the leaves of those keys (None: all; the path ends).
+
+        Never refused: a domain that does not confirm is told again until it does. Raises Busy.
+        """
         record = self.records.get(path)
         if record is None:
             return [Answer(request_id, None)]
@@ -162,7 +167,7 @@ class Coordinator:
         return effects + self._answer_when_settled(now, path, request_id, None, changed)
 
     def link_changed(self, now: float, link: str, is_up: bool) -> list[Effect]:
-        """A hand-off link of this domain carries frames again, or no more."""
+        """Note that a hand-off link of this domain carries frames, or not."""
         if is_up:
             self._down.pop(link, None)
             self._sought_in_vain.clear()
@@ -171,7 +176,7 @@ class Coordinator:
         return self._rescue(now)
 
     def reply(self, now: float, domain: str, request: Request, reply: Reply) -> list[Effect]:
-        """What `domain` answered; late answers and duplicates are ignored."""
+        """Handle what `domain` answered; late answers and duplicates are ignored."""
         path = _path_of(request)
         if isinstance(request, Query):
             return self._verified(now, domain, request, reply)
@@ -191,7 +196,7 @@ class Coordinator:
         return self._abort(now, self.records[path], attempt, problem)
 
     def no_reply(self, now: float, domain: str, request: Request, why: str) -> list[Effect]:
-        """`domain` did not answer: nobody knows whether it has done what was asked."""
+        """Handle that `domain` did not answer: it may have done what was asked, or not."""
         path = _path_of(request)
         retry = self._retries.get((path, domain))
         if retry is not None and retry.request == request and retry.in_flight:
@@ -202,7 +207,7 @@ class Coordinator:
         return self._abort(now, self.records[path], attempt, _no_answer(domain, request, why))
 
     def tick(self, now: float) -> list[Effect]:
-        """To be called when `deadline` has passed (earlier calls do nothing)."""
+        """Do what is due. Call when `deadline` has passed; earlier calls do nothing."""
         effects: list[Effect] = []
         for path, attempt in list(self._attempts.items()):
             if attempt.waiting is not None and now >= attempt.deadline:
@@ -230,8 +235,10 @@ class Coordinator:
         return min(times, default=None)
 
     def verify(self, now: float) -> list[Effect]:
-        """To be called from time to time: leaves that are wanted join if they can, and the domains
-        of all paths that are at rest are asked whether they have their segments."""
+        """Let wanted leaves join if they can, and check the segments of paths at rest.
+
+        Call from time to time.
+        """
         self._down = {link: until for link, until in self._down.items() if now < until}
         self._sought_in_vain.clear()
         effects = self._rescue(now)
@@ -245,7 +252,8 @@ class Coordinator:
         ]
 
     def query(self, domain: str, query: Query) -> Reply:
-        """Does the connection have a segment in `domain`? Unknown: it must be released there."""
+        """Answer whether the connection has a segment in `domain`. Unknown: it must be released
+        there."""
         record = self.records.get(query.connection.path)
         if record is None or query.connection.coordinator != self.home:
             return Unknown()
@@ -256,7 +264,7 @@ class Coordinator:
     # -- an attempt
 
     def _try(self, now: float, record: Record, attempt: _Attempt) -> list[Effect]:
-        """Raises Refusal if there is no such tree."""
+        """Start an attempt. Raises Refusal if there is no such tree."""
         assert attempt.leaf is not None
         tree = grown(self._domains, record.tree, attempt.leaf, attempt.taken, self._down)
         old = segments_of(self._domains, record.tree)
@@ -368,7 +376,7 @@ class Coordinator:
     # -- hand-off links that fail
 
     def _rescue(self, now: float) -> list[Effect]:
-        """Leaves behind hand-offs that are down are released, to join again by another way."""
+        """Release leaves behind hand-offs that are down, to let them join again another way."""
         effects: list[Effect] = []
         for record in list(self.records.values()):
             cut: list[str] = []
@@ -383,7 +391,7 @@ class Coordinator:
         return effects
 
     def _seek(self, now: float, path: str) -> list[Effect]:
-        """Lets the first wanted leaf join, if the path is at rest; the next one follows."""
+        """Let the first wanted leaf join, if the path is at rest; the next one follows."""
         record = self.records.get(path)
         if record is None or not record.is_at_rest or not record.wanted:
             return []
@@ -401,7 +409,7 @@ class Coordinator:
     def _shrink(
         self, now: float, record: Record, gone: Container[tuple[str, int, int]]
     ) -> tuple[list[Effect], dict[str, int]]:
-        """Decides the tree without those leaves; the domains that are told, too."""
+        """Decide the tree without those leaves; return also the domains that are told."""
         old = segments_of(self._domains, record.tree)
         tree = shrunk(self._domains, record.tree, gone)
         new = segments_of(self._domains, tree)
@@ -494,7 +502,8 @@ class Coordinator:
         return Save(record)
 
     def _next_version(self, now: float) -> int:
-        """Greater than all before, also after the store was lost (unless the clock went back)."""
+        """Return a version above all before, also after the store was lost (unless the clock
+        went back)."""
         self._version = max(self._version + 1, int(now * 1000))
         return self._version
 

@@ -53,7 +53,10 @@ class Exchange(Protocol):
 
 
 class Federation:
-    """Call `start`, then anything from any thread."""
+    """The part that a domain takes in paths over several.
+
+    Call `start`, then anything from any thread.
+    """
 
     def __init__(
         self,
@@ -107,7 +110,7 @@ class Federation:
     # -- users of this domain
 
     def add_leaf(self, path: str, empty: Tree, leaf: Endpoint) -> None:
-        """Returns when all domains have confirmed. Raises ServiceError."""
+        """Add a leaf; return when all domains have confirmed. Raises ServiceError."""
         number = next(self._numbers)
 
         def add(coordinator: Coordinator, now: float) -> list[Effect]:
@@ -116,8 +119,10 @@ class Federation:
         self._ask(number, path, add)
 
     def remove_leaves(self, path: str, keys: Iterable[EndpointKey] | None) -> None:
-        """Removes the leaves that are in other domains (None: all of them). Raises ServiceError
-        504 if a domain has not confirmed: it is told again."""
+        """Remove leaves in other domains (None: all of them).
+
+        Raises ServiceError 504 if a domain has not confirmed: it is told again.
+        """
         number = next(self._numbers)
 
         def remove(coordinator: Coordinator, now: float) -> list[Effect]:
@@ -126,14 +131,15 @@ class Federation:
         self._ask(number, path, remove)
 
     def link_changed(self, link: str, is_up: bool) -> None:
-        """A link of this domain carries frames again, or no more."""
+        """Note that a link of this domain carries frames, or not."""
         with self._changed:
             if link in self.domains.hand_offs and self._coordinator is not None:
                 self._carry_out(self._coordinator.link_changed(self._now(), link, is_up))
 
     @property
     def is_running(self) -> bool:
-        """False: a standby, or about to read the store again after it could not be written."""
+        """Return whether it acts. False: a standby, or about to read the store again after a
+        failed write."""
         return self._coordinator is not None
 
     def record(self, path: str) -> Record | None:
@@ -142,14 +148,14 @@ class Federation:
         return None if coordinator is None else coordinator.records.get(path)
 
     def lost(self, path: str) -> frozenset[str]:
-        """Domains that do not have, or have not confirmed, their segment of the path."""
+        """Return the domains that do not have, or have not confirmed, their segment of the path."""
         coordinator, record = self._coordinator, self.record(path)
         if coordinator is None or record is None:
             return frozenset()
         return coordinator.lost(path) | {d for d in record.unsettled if d in record.tree.entries}
 
     def notes(self) -> list[Note]:
-        """The segments here of paths of other domains."""
+        """Return the segments that this domain has of other domains' paths."""
         participant = self._participant
         if participant is None:
             return []
@@ -160,7 +166,7 @@ class Federation:
         ]
 
     def peer_states(self) -> dict[str, str]:
-        """Domain -> '' (answered last time), or what went wrong, or 'not asked yet'."""
+        """Return by domain '' (answered last time), what went wrong, or 'not asked yet'."""
         return {
             name: self._last_heard.get(name, (0.0, "not asked yet"))[1]
             if name in self._peers
@@ -172,7 +178,7 @@ class Federation:
     # -- peers
 
     def handle(self, sender: str, request: Request) -> Reply:
-        """A peer's message. Raises ServiceError 403 for what is not the sender's to ask."""
+        """Answer a peer's message. Raises ServiceError 403 if the sender may not ask that."""
         if isinstance(request, Query) and request.connection.coordinator == self.home:
             with self._changed:
                 return self._running_coordinator().query(sender, request)
@@ -204,7 +210,7 @@ class Federation:
     # -- inside: the coordinator
 
     def _now(self) -> float:
-        """Epoch seconds that never go back while the process lives."""
+        """Return epoch seconds that never go back while the process lives."""
         return self._epoch + time.monotonic()
 
     def _running_coordinator(self) -> Coordinator:
@@ -236,15 +242,18 @@ class Federation:
             raise _error(problem)
 
     def _wait(self, until: float, path: str) -> None:
-        """Raises ServiceError 504."""
+        """Wait for the answer. Raises ServiceError 504."""
         left_s = until - time.monotonic()
         if left_s <= 0 or not self._changed.wait(left_s):
             detail = f"path '{path}': an earlier change has not ended"
             raise ServiceError(504, "domain-timeout", "A domain did not answer in time", detail)
 
     def _carry_out(self, effects: Iterable[Effect]) -> None:
-        """With the lock. What cannot be written is not done: the store's state is loaded anew
-        (where an attempt is still under way, and is undone)."""
+        """Carry out effects, with the lock.
+
+        What cannot be written is not done: the store's state is loaded anew (attempts under way are
+        undone).
+        """
         for effect in effects:
             if isinstance(effect, (Save, Forget)):
                 try:
@@ -282,7 +291,7 @@ class Federation:
                 self._carry_out(self._coordinator.reply(self._now(), domain, request, reply))
 
     def _exchange(self, domain: str, request: Request) -> Reply:
-        """Raises NoReply."""
+        """Send a request. Raises NoReply."""
         if domain == self.home:
             return self._take_part(request)
         peer = self._peers.get(domain)
@@ -341,7 +350,7 @@ class Federation:
                 time.sleep(LOOK_S)
 
     def _look_at_role(self) -> None:
-        """An active controller has its cores from the store; a standby has none."""
+        """Load both halves from the store when active; drop them on a standby."""
         with self._changed:
             if self._is_active() == (self._coordinator is not None):
                 return
@@ -362,7 +371,7 @@ class Federation:
                 participant.expire(self._now(), connection)
 
     def _end_paths(self) -> None:
-        """A path that its own domain has deleted (its end time came) ends in the others, too."""
+        """End paths in other domains that their own domain has deleted (their end time came)."""
         coordinator = self._coordinator
         for name in list(coordinator.records) if coordinator is not None else ():
             found = self._local.segment(name)

@@ -23,7 +23,7 @@ from topologies.model.network import Network
 
 @dataclass(frozen=True)
 class Joined:
-    """`router`: the REST routes about other domains."""
+    """A path service with peers. `router`: the REST routes about other domains."""
 
     service: FederatedService
     federation: Federation
@@ -60,5 +60,5 @@ def join(
 
 
 def connect(home: str, addresses: Mapping[str, PeerAddress]) -> dict[str, Exchange]:
-    """Raises PeerErrors."""
+    """Return a connection to each peer. Raises PeerErrors."""
     return {name: Peer(home, address) for name, address in addresses.items()}

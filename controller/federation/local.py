@@ -21,7 +21,7 @@ _DONE_ALL_THE_SAME = frozenset({"unconfirmed", "unknown-path", "unknown-leaf"})
 
 
 class Service(Protocol):
-    """What is used of `controller.service.service.PathService`."""
+    """The part of `controller.service.service.PathService` that this module needs."""
 
     def path(self, name: str) -> PathView:
         """Return a path. Raises ServiceError 404."""
@@ -55,8 +55,10 @@ class Service(Protocol):
 
 
 class ServicePaths:
-    """`participant.LocalPaths` over a path service. `service` must be the domain's own one: what
-    is asked of it here concerns this domain only."""
+    """`participant.LocalPaths` over a path service.
+
+    `service` is the domain's own: what it is asked here concerns this domain only.
+    """
 
     def __init__(self, domains: Domains, home: str, service: Service) -> None:
         self._domains = domains

@@ -34,19 +34,22 @@ TOMBSTONE_S = 3600.0  # how long a request may be on its way
 
 
 class LocalPaths(Protocol):
-    """The domain's path service, as far as segments need it. All raise Refusal."""
+    """The domain's path service, as far as segments need it. All methods raise Refusal."""
 
     def taken_vlans(self, switch: str, port: int, besides: str) -> frozenset[int]:
-        """VLAN ids of endpoints (of paths and holds) at that port, but those of path `besides`."""
+        """Return the VLAN ids of endpoints (of paths and holds) at that port, except those of
+        path `besides`."""
         ...
 
     def hold(self, hold_id: str, path: str, segment: Segment, until: float) -> None:
-        """Hold what `path` needs so that it has (at least) the segment's leaves. The same hold
-        once more changes nothing; another one of the path must have been released."""
+        """Hold what `path` needs so that it has (at least) the leaves of the segment.
+
+        The same hold again changes nothing; another hold of the path must have been released.
+        """
         ...
 
     def commit(self, hold_id: str) -> None:
-        """Make what is held; raises Refusal if it has expired, too."""
+        """Install what is held. Raises Refusal, also if it has expired."""
         ...
 
     def release(self, path: str) -> None:
@@ -60,11 +63,11 @@ class LocalPaths(Protocol):
         ...
 
     def segment(self, path: str) -> Segment | None:
-        """What the path has now."""
+        """Return what the path has now."""
         ...
 
     def down_links(self) -> Container[str]:
-        """Links of this domain, hand-offs among them, that carry no frames now."""
+        """Return the links of this domain, hand-offs among them, that carry no frames now."""
         ...
 
 
@@ -103,7 +106,7 @@ class Note:
 
 
 class Notes(Protocol):
-    """Where notes are kept; each call is on disk when it returns."""
+    """A store of notes; each call is on disk when it returns."""
 
     def load(self) -> Iterable[Note]:
         """Return all notes."""
@@ -116,7 +119,10 @@ class Notes(Protocol):
 
 
 class Participant:
-    """One call at a time for a connection; calls for different ones may run side by side."""
+    """Handles what coordinators ask of this domain.
+
+    One call at a time for a connection; calls for different connections may run side by side.
+    """
 
     def __init__(self, domains: Domains, home: str, local: LocalPaths, notes: Notes) -> None:
         self._domains = domains
@@ -131,11 +137,11 @@ class Participant:
         return self._known
 
     def path_name(self, connection: Connection) -> str:
-        """A peer's segment has a name that no user can choose (it contains a colon)."""
+        """Return the name of a peer's segment, which no user can choose (it contains a colon)."""
         return connection.path if connection.coordinator == self.home else str(connection)
 
     def handle(self, now: float, request: Reserve | Commit | Release) -> Reply:
-        """Carries out what the connection's coordinator asks."""
+        """Carry out what the connection's coordinator asks."""
         try:
             if isinstance(request, Reserve):
                 return self._reserve(now, request)
@@ -146,7 +152,7 @@ class Participant:
             return Refused(refusal.problem)
 
     def expire(self, now: float, connection: Connection) -> None:
-        """Ends a reservation whose time is over, and a tombstone that nobody needs any more."""
+        """End reservations whose time is over, and tombstones that are no longer needed."""
         note = self._known.get(connection)
         if note is None:
             return
@@ -158,7 +164,7 @@ class Participant:
             del self._known[connection]
 
     def audits(self) -> list[Query]:
-        """What to ask the coordinators of the segments here."""
+        """Return what to ask the coordinators of the segments here."""
         return [
             Query(connection, note.seen)
             for connection, note in list(self._known.items())
@@ -166,8 +172,10 @@ class Participant:
         ]
 
     def audited(self, now: float, query: Query, reply: Reply) -> bool:
-        """Releases the segment that its coordinator does not know; True if that was so. An answer
-        that a newer request has overtaken is ignored."""
+        """Release a segment that its coordinator does not know; return whether that was so.
+
+        An answer that a newer request has overtaken is ignored.
+        """
         note = self._known.get(query.connection)
         if not isinstance(reply, Unknown) or note is None or note.seen != query.version:
             return False
@@ -177,8 +185,10 @@ class Participant:
         return True
 
     def query(self, query: Query) -> Reply:
-        """Has the domain what it committed? Unknown: no, or not all of it. Refused: yes, but a
-        hand-off on the way out is down."""
+        """Answer whether the domain has what it committed.
+
+        Unknown: no, or not all of it. Refused: yes, but a hand-off on the way out is down.
+        """
         note = self._known.get(query.connection)
         found = self._local.segment(self.path_name(query.connection))
         if note is None or note.committed is None or found is None:
@@ -279,7 +289,7 @@ class Participant:
         return Done()
 
     def _check(self, connection: Connection, segment: Segment) -> None:
-        """A peer may only ask for segments that begin at a hand-off of this domain."""
+        """Refuse segments that do not begin at a hand-off of this domain."""
         for endpoint in segment.endpoints:
             domain = self._domains.domain_of.get(endpoint.switch)
             if domain != self.home:
@@ -326,7 +336,8 @@ class Participant:
         return ", ".join(ports) or "none"
 
     def _taken(self, name: str, segment: Segment) -> dict[str, tuple[int, ...]]:
-        """Hand-off links of the segment whose VLAN id is not free here -> all ids that are not."""
+        """Return, by hand-off link of the segment whose VLAN id is not free here, all ids that
+        are not."""
         result: dict[str, tuple[int, ...]] = {}
         for endpoint in segment.endpoints:
             hand_off: HandOff | None = self._domains.hand_off_at(endpoint.switch, endpoint.port)

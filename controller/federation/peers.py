@@ -47,7 +47,7 @@ class PeerErrors(Exception):
 
 
 class NoReply(Exception):
-    """Nobody knows whether the peer has done it; the text says what happened."""
+    """The peer did not answer: it may have done it or not; the text says what happened."""
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class FederatedView(PathView):
 
     @cached_property
     def _down(self) -> frozenset[EndpointKey]:
-        """Own leaves that are down, and leaves behind a hand-off or a domain that is."""
+        """Return own leaves that are down, and leaves behind a hand-off or a domain that is."""
         down = self._own.down_leaves()
         home = self._domains.domain_of[self.path.root.switch]
         away: set[str] = set()
@@ -256,7 +256,8 @@ class FederatedService:
     # -- inside
 
     def _patiently(self, name: str, change: Callable[[], T]) -> T:
-        """A change of the own domain waits while the path is held for leaves in other domains."""
+        """Make a change of the own domain, and wait while the path is held for leaves in other
+        domains."""
         until = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -269,7 +270,8 @@ class FederatedService:
             time.sleep(0.02)
 
     def _is_here(self, switch: str) -> bool:
-        """Or nowhere: then the domain's own path service says so."""
+        """Return whether the switch is in this domain, or in none: then the domain's own path
+        service says so."""
         return self._domains.domain_of.get(switch, self._federation.home) == self._federation.home
 
     def _check_no_hand_off(self, endpoint: Endpoint) -> None:

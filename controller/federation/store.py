@@ -20,8 +20,11 @@ RECORD, NOTE = "record", "note"
 
 
 class FederationStore:
-    """Thread-safe; what a call writes is on disk when it returns. Writing raises ServiceError 503
-    if another controller has become active."""
+    """What the federation keeps.
+
+    Thread-safe; what a call writes is on disk when it returns. Writing raises ServiceError 503 if
+    another controller has become active.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store

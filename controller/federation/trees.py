@@ -24,7 +24,7 @@ from topologies.model.paths import (
 
 
 class Refusal(Exception):
-    """A change that cannot be made; carries the problem for the one who asked."""
+    """A change that cannot be made; carries the problem for the client."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.detail)
@@ -76,7 +76,8 @@ class Domains:
         return self._at.get((switch, port))
 
     def with_macs(self, endpoint: Endpoint) -> Endpoint:
-        """An endpoint without MACs gets those of the hosts of the segment that ends there."""
+        """Return the endpoint; without MACs, with those of the hosts of the segment that ends
+        there."""
         if endpoint.macs:
             return endpoint
         return replace(endpoint, macs=self._registered.get(endpoint.key, ()))
@@ -102,7 +103,7 @@ class Tree:
     leaves: dict[str, tuple[Endpoint, ...]] = field(default_factory=dict)
 
     def is_of(self, other: Tree) -> bool:
-        """Whether both are trees of the same path."""
+        """Return whether both are trees of the same path."""
         mine = (self.root, self.rate_bps, self.algorithm)
         return mine == (other.root, other.rate_bps, other.algorithm)
 
@@ -119,7 +120,7 @@ def grown(
     taken: Mapping[str, Iterable[int]],
     avoid: Container[str] = frozenset(),
 ) -> Tree:
-    """The tree with one more leaf, which is not in the root's domain.
+    """Return the tree with one more leaf, which is not in the root's domain.
 
     `taken`: VLAN ids by hand-off link that some domain cannot give; `avoid`: hand-off links that
     are out of use. Raises Refusal.
@@ -158,7 +159,8 @@ def grown(
 
 
 def shrunk(domains: Domains, tree: Tree, keys: Container[tuple[str, int, int]]) -> Tree:
-    """The tree without the leaves of those keys, and without domains that nobody needs."""
+    """Return the tree without the leaves of those keys, and without domains that are no longer
+    needed."""
     leaves = {
         domain: kept
         for domain, here in tree.leaves.items()
@@ -175,15 +177,15 @@ def shrunk(domains: Domains, tree: Tree, keys: Container[tuple[str, int, int]]) 
 
 
 def parent_of(domains: Domains, tree: Tree, domain: str) -> str | None:
-    """The domain from which `domain` is entered; None for the root's."""
+    """Return the domain from which `domain` is entered; None for the root's."""
     entry = tree.entries.get(domain)
     return None if entry is None else domains.hand_offs[entry.link].other(domain)
 
 
 def segments_of(domains: Domains, tree: Tree) -> dict[str, Segment]:
-    """The segment of each domain of the tree, the root's first, parents before children.
+    """Return the segment of each domain of the tree, the root's first, parents before children.
 
-    That of the root's domain has the hand-offs only: its own leaves are its path service's.
+    That of the root's domain has only the hand-offs: its path service keeps its own leaves.
     """
     home = domains.domain_of[tree.root.switch]
     order = [home, *tree.entries]
@@ -242,10 +244,10 @@ def _check_macs(tree: Tree, leaf: Endpoint) -> None:
 
 
 def _choose_vlan(hand_off: HandOff, into: str, own: set[int], taken: set[int]) -> int:
-    """A free id of the link's range, if possible one that the path has nowhere else.
+    """Return a free id of the link's range, if possible one that the path has nowhere else.
 
-    The two domains begin at opposite ends of the range, so that they rarely want the same id at
-    the same time. Raises Refusal.
+    The two domains begin at opposite ends of the range, so that they rarely want the same id at the
+    same time. Raises Refusal.
     """
     low, high = hand_off.vlan_range
     free = [vlan for vlan in range(low, high + 1) if vlan not in taken]

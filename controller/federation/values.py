@@ -129,7 +129,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Unknown:
-    """To a query: the connection has no segment there (any more)."""
+    """The answer to a query: the connection has no segment there (any more)."""
 
     kind: Literal["unknown"] = "unknown"
 
@@ -151,7 +151,7 @@ def reply_json(reply: Reply) -> bytes:
 
 
 def read_request(body: bytes) -> Reserve | Commit | Release | Query:
-    """Raises FederationError, which says where the body is wrong."""
+    """Parse a request. Raises FederationError, which says where the body is wrong."""
     try:
         request = _REQUEST.validate_json(body)
     except ValidationError as error:
@@ -162,7 +162,7 @@ def read_request(body: bytes) -> Reserve | Commit | Release | Query:
 
 
 def read_reply(body: bytes) -> Done | Refused | Unknown:
-    """Raises FederationError."""
+    """Parse a reply. Raises FederationError."""
     try:
         return _REPLY.validate_json(body)
     except ValidationError as error:
@@ -177,7 +177,7 @@ def _first(error: ValidationError) -> str:
 
 
 def check_segment(segment: Segment) -> None:
-    """Raises FederationError unless endpoints are in canonical form and differ."""
+    """Raise FederationError unless endpoints are in canonical form and differ."""
     keys = [endpoint.key for endpoint in segment.endpoints]
     if len(set(keys)) != len(keys):
         raise FederationError("the segment has an endpoint twice")

@@ -60,7 +60,7 @@ class LeaseTable:
         return None if row is None else Lease(*row)
 
     def take(self, holder: str, address: str, now: float, duration_s: float) -> Lease | None:
-        """The lease with a new generation, or None if somebody has it."""
+        """Return the lease with a new generation, or None if another controller has it."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             old = self.read()
@@ -82,7 +82,7 @@ class LeaseTable:
         return lease
 
     def renew(self, lease: Lease, expires: float) -> bool:
-        """False if it is somebody else's by now."""
+        """Renew the lease; return False if it is no longer this one."""
         cursor = self._connection.execute(
             "UPDATE lease SET expires = ? WHERE holder = ? AND generation = ?",
             (expires, lease.holder, lease.generation),
@@ -102,8 +102,11 @@ class Table(Protocol):
 
 
 class Keeper:
-    """`on_active(generation)` and `on_standby(lease of the active one)` are called when this
-    controller's role or the lease changes hands, and once at the beginning."""
+    """Takes and renews the lease.
+
+    It calls `on_active(generation)` and `on_standby(lease of the active one)` when this
+    controller's role or the lease's holder changes, and once at the beginning.
+    """
 
     def __init__(
         self,
@@ -125,7 +128,7 @@ class Keeper:
         self._lock = threading.Lock()
 
     def turn(self, now: float) -> float:
-        """Does what is due; returns in how many seconds to call again."""
+        """Do what is due; return after how many seconds to call again."""
         with self._lock:
             if self._lease is not None:
                 self._hold(self._lease, now)
@@ -163,7 +166,7 @@ class Keeper:
             self._on_standby(active)
 
     def end(self) -> None:
-        """Gives the lease back, so that another one need not wait for its end."""
+        """Give the lease back, so that another controller need not wait for its end."""
         with self._lock:
             lease, self._lease = self._lease, None
             if lease is not None:
@@ -173,7 +176,7 @@ class Keeper:
                     LOG.warning("the lease could not be given back: %s", error)
 
     def run(self) -> None:
-        """For ever; for a thread."""
+        """Keep the lease forever; for a thread."""
         while True:
             wait_s = STANDBY_POLL_S
             try:

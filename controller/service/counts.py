@@ -36,8 +36,11 @@ Readings = Mapping[CounterId, Count]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Frames that were sent into something and that came out, since both are counted without a
-    break (epoch seconds). `missing` may be below 0 by frames on their way at the first reading."""
+    """Frames that were sent into something and that came out of it.
+
+    `since` (epoch seconds) both are counted without a break. `missing` may be below 0 by frames on
+    their way at the first reading.
+    """
 
     since: float
     sent: int
@@ -55,8 +58,11 @@ class EndpointCounts:
 
 @dataclass(frozen=True)
 class LeafCounts(EndpointCounts):
-    """`multicast`, `unicast`: to the leaf; `sent`: from it to the root. `compared`: multicast that
-    passed at the root against what came here; None while the leaf has no way."""
+    """Frames `multicast` and `unicast` to the leaf, and `sent` from it to the root.
+
+    `compared`: multicast that passed at the root against what came here; None while no path leads
+    to the leaf.
+    """
 
     multicast: Count
     unicast: Count
@@ -76,8 +82,10 @@ class EdgeCounts:
 
 @dataclass(frozen=True)
 class PathCounts:
-    """`entered` at the root (multicast, unicast), `dropped` of it by the meter, `passed`: the
-    rest. `silent`: switches of the path that did not tell."""
+    """Frames that entered at the root, `dropped` of them by the meter, and `passed`, the rest.
+
+    `silent`: switches of the path that did not answer.
+    """
 
     name: str
     root: EndpointCounts
@@ -99,7 +107,7 @@ class PathCounts:
 
 
 def readings_of(core: Core, path: MultipointPath, stats: Mapping[str, SwitchStats]) -> Readings:
-    """The path's counters by what they count. Switches that are not in `stats` have none."""
+    """Return the path's counters by what they count. Switches that are not in `stats` have none."""
     result: dict[CounterId, Count] = {}
 
     def add(counter: CounterId, count: Count) -> None:
@@ -164,13 +172,13 @@ class Ledger:
         self._paths: dict[tuple[str, int], _PathLedger] = {}
 
     def forget_others(self, paths: Iterable[MultipointPath]) -> None:
-        """Only these paths exist."""
+        """Forget all paths but these."""
         alive = {(path.name, path.number) for path in paths}
         for key in self._paths.keys() - alive:
             del self._paths[key]
 
     def forget(self, name: str) -> None:
-        """The path is deleted."""
+        """Forget a path that was deleted."""
         for key in [key for key in self._paths if key[0] == name]:
             del self._paths[key]
 
@@ -183,9 +191,12 @@ class Ledger:
         regrouped: Container[str] = (),
         restarted: Container[str] = (),
     ) -> PathCounts:
-        """The path's counts after one more reading; `now` in epoch seconds. At switches that are
-        `regrouped` the path's group may have been changed since the last reading, those that are
-        `restarted` may have lost all counters: they may count anew, and be further already."""
+        """Return the path's counts after one more reading; `now` in epoch seconds.
+
+        At switches that are `regrouped` the group of the path may have changed since the last
+        reading; those that are `restarted` may have lost all counters, count anew, and already be
+        further.
+        """
         ledger = self._paths.setdefault((path.name, path.number), _PathLedger())
         for counter, count in readings_of(core, path, stats).items():
             known = ledger.counters.setdefault(counter, _Counter())

@@ -40,7 +40,10 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True)
 class Event:
-    """`workgroup`: whose path it is about; '': about the network (admins and peers see it)."""
+    """What happened.
+
+    `workgroup`: whose path it concerns; '': the network (admins and peers see it).
+    """
 
     sequence: int
     kind: EventKind
@@ -50,7 +53,7 @@ class Event:
 
 
 class EventLog:
-    """Thread-safe. `boot` tells one process's positions from another's."""
+    """The latest events. Thread-safe. `boot` tells one process's positions from another's."""
 
     def __init__(self, boot: str, ring_events: int = RING_EVENTS) -> None:
         self._boot = boot
@@ -76,8 +79,8 @@ class EventLog:
         return event
 
     def after(self, position: int, limit: int = 1000) -> tuple[list[Event], bool]:
-        """The oldest events after `position`, at most `limit`, and whether some before them are
-        forgotten."""
+        """Return the oldest events after `position`, at most `limit`, and whether some before
+        them are forgotten."""
         with self._lock:
             first = self._last - len(self._ring) + 1
             start = max(position + 1, first)
@@ -95,14 +98,14 @@ class EventLog:
         return f"{self._boot}-{position}"
 
     def position_of(self, last_event_id: str) -> int | None:
-        """The position a `Last-Event-ID` names; None if it is not of this process."""
+        """Return the position that a `Last-Event-ID` names; None if it is not of this process."""
         match = _ID.fullmatch(last_event_id)
         if match is None or match[1] != self._boot or int(match[2]) > self._last:
             return None
         return int(match[2])
 
     def subscribe(self, wake: Callable[[], None]) -> None:
-        """`wake` is called after each event, by the thread that added it; it must not block."""
+        """Call `wake` after each event, in the thread that added it; it must not block."""
         with self._lock:
             self._wakers.append(wake)
 

@@ -38,8 +38,11 @@ def _request(wish: PathWish) -> str:
 
 @dataclass(frozen=True)
 class Hold:
-    """`old` None: the path is new with it. `phases` install it. `until`: when it expires or, once
-    it is over, is forgotten."""
+    """A change that is reserved.
+
+    `old` None: the path is new with it. `phases` install it. `until`: when it expires or, once it
+    is over, is forgotten.
+    """
 
     id: str
     name: str
@@ -85,7 +88,7 @@ class Hold:
         return HoldRow(self.id, self.name, self.state.value, self.until, self.request, change)
 
     def check_same(self, wish: PathWish) -> None:
-        """Raises ServiceError 409 unless the wish is the one that was held."""
+        """Raise ServiceError 409 unless the wish is the one that was held."""
         if self.request != _request(wish):
             raise ServiceError(
                 409,
@@ -97,7 +100,7 @@ class Hold:
             self.check_open()
 
     def check_open(self) -> None:
-        """Raises ServiceError 409 if it is over."""
+        """Raise ServiceError 409 if it is over."""
         if self.state is not HoldState.HELD:
             raise ServiceError(
                 409,
@@ -108,7 +111,7 @@ class Hold:
 
 
 class Holds:
-    """Used under the service's lock."""
+    """All holds. Used under the service's lock."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, Hold] = {}
@@ -159,7 +162,7 @@ class Holds:
         return self._by_id.get(hold_id)
 
     def existing(self, hold_id: str) -> Hold:
-        """Raises ServiceError 404."""
+        """Return a hold. Raises ServiceError 404."""
         hold = self._by_id.get(hold_id)
         if hold is None:
             raise ServiceError(404, "unknown-hold", "Unknown hold", f"there is no hold '{hold_id}'")

@@ -26,8 +26,11 @@ Stats = Callable[[Iterable[str]], Mapping[str, SwitchStats | Failure]]
 
 @dataclass(frozen=True)
 class Reading:
-    """`unexpected`: frames dropped at a switch because they are of no path, by port (wrong VLAN id)
-    and, at port None, wherever else."""
+    """The counters at one time.
+
+    `unexpected`: frames dropped at a switch because they belong to no path, by port (wrong VLAN id)
+    and, at port None, elsewhere.
+    """
 
     time: float = 0.0
     paths: Mapping[str, PathCounts] = field(default_factory=dict)
@@ -35,7 +38,7 @@ class Reading:
 
 
 class Monitor:
-    """Thread-safe."""
+    """Reads the counters of all switches. Thread-safe."""
 
     def __init__(
         self, service: PathService, stats: Stats, clock: Callable[[], float] = time.time
@@ -54,15 +57,15 @@ class Monitor:
         }
 
     def read(self, max_age_s: float = FRESH_S) -> Reading:
-        """The last reading, or a new one if that is too old."""
+        """Return the last reading, or a new one if that is too old."""
         with self._lock:
             if self._clock() - self._reading.time > max_age_s:
                 self._reading = self._read()
             return self._reading
 
     def run(self, stop: threading.Event, period_s: float = PERIOD_S) -> None:
-        """Until `stop`: counters that a change of their group takes away are not missed by more
-        than a period."""
+        """Read until `stop`, so that at most a period is missed of counters that a change of
+        their group removes."""
         while not stop.wait(period_s):
             try:
                 self.read()
@@ -98,8 +101,10 @@ class Monitor:
         return Reading(now, counts, dict(self._unexpected(stats)))
 
     def _follow_events(self) -> set[str]:
-        """The switches that came back since the last reading. A path that was deleted meanwhile
-        begins at zero: it may be there again, with its number."""
+        """Return the switches that came back since the last reading.
+
+        A path that was deleted meanwhile begins at zero: it may be there again, with its number.
+        """
         restarted: set[str] = set()
         while True:
             events, _ = self._service.events.after(self._position)

@@ -24,7 +24,7 @@ def _key(row: Blocked) -> Key:
 def rows_of(
     core: Core, old: MultipointPath | None, new: MultipointPath | None, switches: Iterable[str]
 ) -> tuple[Blocked, ...]:
-    """What the change from `old` to `new` frees, by the switches that have to forget it."""
+    """Return what the change from `old` to `new` frees, by the switches that have to forget it."""
     if old is None:
         return ()
     number = 0 if new is not None else old.number
@@ -41,7 +41,7 @@ def rows_of(
 
 
 class Quarantine:
-    """Used under the service's lock."""
+    """What is freed and not yet confirmed. Used under the service's lock."""
 
     def __init__(self, reservations: Reservations) -> None:
         self._reservations = reservations
@@ -49,7 +49,7 @@ class Quarantine:
         self._at: dict[str, set[Blocked]] = {}  # switch -> rows that wait for it
 
     def load(self, rows: Iterable[Blocked]) -> None:
-        """Of an earlier process: before any path is in the books."""
+        """Load an earlier process's rows, before any path is reserved."""
         for row in rows:
             self._rows.setdefault(_key(row), set()).add(row)
             self._at.setdefault(row.switch, set()).add(row)
@@ -63,12 +63,12 @@ class Quarantine:
         return not self._rows
 
     def begin(self, rows: Iterable[Blocked]) -> None:
-        """The books have what is freed as set aside; the switches have not confirmed yet."""
+        """Wait for rows that are reserved as set aside and that switches have not confirmed."""
         for row in rows:
             self._rows.setdefault(_key(row), set()).add(row)
 
     def settle(self, rows: Iterable[Blocked], is_known: Callable[[str], bool]) -> list[Blocked]:
-        """The change is over. Returns the rows that nobody waits for any more."""
+        """Return the rows that no switch holds, after a change; the others wait."""
         done = []
         for row in rows:
             if is_known(row.switch):
@@ -79,7 +79,7 @@ class Quarantine:
         return done
 
     def switch_known(self, switch: str) -> list[Blocked]:
-        """The switch holds exactly what it shall. Returns the rows that waited for it."""
+        """Return the rows that waited for a switch, which holds exactly what it should."""
         rows = list(self._at.pop(switch, ()))
         for row in rows:
             self._release(row)

@@ -70,13 +70,16 @@ class StoreError(Exception):
 
 
 class Fenced(Exception):
-    """Another controller has taken over since: nothing was written."""
+    """Another controller has taken over: nothing was written."""
 
 
 @dataclass(frozen=True, order=True)
 class Blocked:
-    """`number` and, unless `link` is '', (`link`, `vlan`) are not used again before `switch` is
-    known to have forgotten them: it may go on forwarding by entries that it was told to delete."""
+    """What must not be reused before `switch` is known to have forgotten it.
+
+    That is `number` and, unless `link` is '', (`link`, `vlan`): the switch may still forward by
+    entries that it was told to delete.
+    """
 
     switch: str
     number: int
@@ -86,8 +89,11 @@ class Blocked:
 
 @dataclass(frozen=True)
 class HoldRow:
-    """A hold as it is kept. `request` (canonical JSON of what was asked) tells a repetition from
-    something else; `change` turns the path as it is now into the path as it shall be."""
+    """A hold as the store keeps it.
+
+    `request` (canonical JSON of what was asked) tells a repetition from another request; `change`
+    turns the path as it is now into the path as it is to be.
+    """
 
     id: str
     path: str
@@ -105,7 +111,10 @@ class Loaded:
 
 
 class Store:
-    """`file` None: in memory only. Thread-safe. Raises StoreError when opened or read."""
+    """The file that keeps paths and holds; None: in memory only.
+
+    Thread-safe. Raises StoreError when opened or read.
+    """
 
     def __init__(self, file: Path | None, network: str, domain: str) -> None:
         self._file = file
@@ -165,11 +174,11 @@ class Store:
             self._connection.close()
 
     def fence(self, generation: int | None) -> None:
-        """From now on a transaction fails with Fenced unless the lease has this generation."""
+        """Let transactions fail with Fenced from now on unless the lease has this generation."""
         self._generation = generation
 
     def load(self) -> Loaded:
-        """Raises StoreError if the file is damaged."""
+        """Return what the file holds. Raises StoreError if it is damaged."""
         try:
             with self._lock:
                 leaves: dict[int, list[Endpoint]] = {}
@@ -217,14 +226,14 @@ class Store:
         return Loaded(tuple(paths), tuple(holds), tuple(blocked))
 
     def documents(self, kind: str) -> list[str]:
-        """What other rooms keep here (controller/federation), as text of their own."""
+        """Return what controller/federation keeps here, as text."""
         with self._lock:
             query = "SELECT body FROM document WHERE kind = ? ORDER BY key"
             return [row[0] for row in self._connection.execute(query, (kind,))]
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """All writes inside are done together or not at all. Raises Fenced, sqlite3.Error."""
+        """Do all writes of the block together or not at all. Raises Fenced, sqlite3.Error."""
         with self._begin("IMMEDIATE"):
             if self._generation is not None:
                 row = self._connection.execute("SELECT generation FROM lease").fetchone()
@@ -247,7 +256,7 @@ class Store:
     # -- inside a transaction
 
     def replace(self, old: MultipointPath | None, new: MultipointPath | None) -> None:
-        """Writes what differs between the two states of one path."""
+        """Write what differs between the two states of one path."""
         execute = self._connection.execute
         if new is None:
             if old is not None:
@@ -326,8 +335,11 @@ class ChangeDocument(TypedDict):
 
 @dataclass(frozen=True)
 class Change:
-    """What turns one state of a path into another, in rows: leaves that stay keep their order,
-    new ones follow; hops that cannot be kept in order are all written again."""
+    """What turns one state of a path into another, in rows.
+
+    Leaves that stay keep their order, new ones follow; hops that cannot be kept in order are all
+    written again.
+    """
 
     leaves_removed: tuple[tuple[str, int, int], ...] = ()
     leaves_changed: tuple[Endpoint, ...] = ()
@@ -365,7 +377,7 @@ class Change:
         )
 
     def applied_to(self, old: MultipointPath) -> MultipointPath:
-        """The newer state. (Hops are in order, as `between` has it.)"""
+        """Return the newer state. (Hops are in the order of `between`.)"""
         gone, changed = set(self.leaves_removed), {leaf.key: leaf for leaf in self.leaves_changed}
         cut = frozenset(self.hops_removed)
         return replace(
@@ -400,7 +412,7 @@ class Change:
 
 
 def check_fits(core: Core, path: MultipointPath) -> None:
-    """Raises StoreError if the path is of another network than `core` is."""
+    """Raise StoreError if the path is of another network than `core`."""
     missing = [
         *(f"link '{h.link}'" for h in path.hops if (h.link, h.source) not in core.hop),
         *(f"port {e.switch}:{e.port}" for e in path.endpoints if not _is_access(core, e)),

@@ -21,7 +21,7 @@ from controller.service.problems import ServiceError
 
 @dataclass(frozen=True)
 class PathWish:
-    """A path as somebody wants it. Endpoints without MACs get the registered ones."""
+    """A path as a client wants it. Endpoints without MACs get the registered ones."""
 
     name: str
     root: Endpoint
@@ -33,8 +33,10 @@ class PathWish:
     leaves: tuple[Endpoint, ...] = ()
 
     def differences(self, path: MultipointPath) -> str:
-        """What of `path` is otherwise, in words; '' if nothing. Leaves are not compared; neither
-        is an end that the wish does not name."""
+        """Return how `path` differs, in words; '' if it does not.
+
+        Leaves are not compared; neither is an end time that the wish does not name.
+        """
         pairs: list[tuple[str, object, object]] = [
             ("root", path.root, self.root),
             ("MACs of the root", _macs(path.root), _macs(self.root)),
@@ -62,7 +64,7 @@ def _macs(endpoint: Endpoint) -> str:
 
 
 class PathView:
-    """A path as it was; what the switches have confirmed of it is worked out when asked for."""
+    """A path as it was; what the switches have confirmed of it is computed on demand."""
 
     def __init__(self, path: MultipointPath, core: Core, is_known: Callable[[str], bool]) -> None:
         self.path = path
@@ -76,7 +78,7 @@ class PathView:
 
     @cached_property
     def _served(self) -> frozenset[str]:
-        """Switches that the root reaches over switches which have all confirmed."""
+        """Return the switches that the root reaches over switches that have all confirmed."""
         path = self.path
         served = {path.root.switch} if self._is_known(path.root.switch) else set()
         for tree_hop in path.hops:
@@ -86,7 +88,7 @@ class PathView:
         return frozenset(served)
 
     def down_leaves(self) -> frozenset[EndpointKey]:
-        """Leaves to which no way leads just now, or not every switch on it has confirmed."""
+        """Return leaves that cannot be reached now, or on whose way a switch has not confirmed."""
         served = self._served
         return frozenset(leaf.key for leaf in self.path.leaves if leaf.switch not in served)
 
@@ -99,7 +101,7 @@ class PathView:
 
     @property
     def group_switches(self) -> tuple[str, ...]:
-        """The switches that copy frames."""
+        """Return the switches that copy frames."""
         copying = {hop.source for hop in self.path.hops}
         reached = {self.path.root.switch, *(edge.target for edge in self.edges)}
         copying.update(leaf.switch for leaf in self.path.leaves if leaf.switch in reached)
@@ -115,7 +117,7 @@ class HoldState(StrEnum):
 
 @dataclass(frozen=True)
 class HoldView:
-    """`until`: when a held one expires; when a finished one is forgotten."""
+    """A hold. `until`: when a held one expires; when a finished one is forgotten."""
 
     id: str
     path: str

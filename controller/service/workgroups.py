@@ -37,7 +37,7 @@ class VlanSet:
 
     @classmethod
     def parse(cls, text: str) -> VlanSet:
-        """'100-199,205'. Raises ValueError, which says what is wrong."""
+        """Parse '100-199,205'. Raises ValueError, which says what is wrong."""
         found: list[tuple[int, int]] = []
         for part in text.split(","):
             match = re.fullmatch(r"\s*(\d{1,4})\s*(?:-\s*(\d{1,4})\s*)?", part, re.ASCII)
@@ -77,7 +77,10 @@ class Grant:
 
 @dataclass(frozen=True)
 class Workgroup:
-    """`is_admin`: sees and may change everything. `is_peer`: another domain's controller."""
+    """Clients with a token.
+
+    `is_admin`: sees and may change everything. `is_peer`: another domain's controller.
+    """
 
     name: str
     digests: tuple[bytes, ...] = ()  # SHA-256 of its tokens
@@ -90,7 +93,7 @@ class Workgroup:
         return self.is_admin or self.name == workgroup
 
     def objection_to(self, endpoint: Endpoint) -> str:
-        """Why the workgroup may not use the endpoint, and what it may use; '' if it may."""
+        """Return why the workgroup may not use the endpoint, and what it may use; '' if it may."""
         if self.is_admin:
             return ""
         here = [g for g in self.grants if (g.switch, g.port) == (endpoint.switch, endpoint.port)]
@@ -110,7 +113,7 @@ OWNER = Workgroup("owner", is_admin=True)
 
 
 class Workgroups:
-    """Immutable; a file that is read again makes a new one."""
+    """All workgroups. Immutable; reading the file again makes a new one."""
 
     def __init__(self, groups: Iterable[Workgroup] = ()) -> None:
         self._groups = {group.name: group for group in groups}
@@ -123,8 +126,10 @@ class Workgroups:
         return OWNER if name == OWNER.name else self._groups.get(name)
 
     def by_token(self, token: str) -> Workgroup | None:
-        """The workgroup of a token. Every digest is compared, whichever matches, so that the time
-        it takes tells nothing."""
+        """Return the workgroup of a token.
+
+        Every digest is compared, whichever matches, so that the time it takes tells nothing.
+        """
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         found: Workgroup | None = None
         for group in self._groups.values():
@@ -135,7 +140,10 @@ class Workgroups:
 
 
 def read_token(path: Path) -> str:
-    """The token in a file that only its owner can read. Raises ValueError, never quoting it."""
+    """Return the token in a file that only its owner can read.
+
+    Raises ValueError, never quoting it.
+    """
     try:
         mode = path.stat().st_mode
         text = path.read_text(encoding="utf-8").strip()
@@ -149,7 +157,7 @@ def read_token(path: Path) -> str:
 
 
 def load(path: Path) -> Workgroups:
-    """Raises WorkgroupErrors with every mistake found."""
+    """Read a workgroups file. Raises WorkgroupErrors with every mistake found."""
     try:
         document = read_document(path, "a list 'workgroups'")
     except TopologyErrors as error:
@@ -291,7 +299,7 @@ class _Reader:
 
 
 def unknown_endpoints(groups: Workgroups, is_access_port: Callable[[str, int], bool]) -> list[str]:
-    """Grants that name no access port of the domain, in words: the operator's typing mistakes."""
+    """Return, in words, grants that name no access port of the domain."""
     return [
         f"workgroup '{group.name}': {grant.switch}:{grant.port} is no access port of this domain"
         for group in groups._groups.values()
