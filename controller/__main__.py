@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m controller`: see launcher.py; `… keys DIR`: see keys.py; `… attend DIR`: attend.py."""
+"""`python -m controller` (launcher.py), `… keys DIR` (keys.py), `… attend DIR` (remote_controllers)."""
 
 import sys
 

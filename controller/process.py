@@ -22,7 +22,7 @@ from fastapi import FastAPI
 from controller import southbound
 from controller.api import rest
 from controller.api.auth import Access
-from controller.api.observe import router_of
+from controller.api.counters import router_of
 from controller.api.server import ListenError, Server, Tls, listen_tcp, listen_unix
 from controller.federation import joining
 from controller.federation.peers import PeerErrors

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Controllers for labs that run somewhere else: `python -m controller attend DIR`.
+"""Controllers for networks that are emulated somewhere else: `python -m controller attend DIR`.
 
-DIR is shared with the labs (in docker-compose.yml: /run/downpour, mounted at the same path in both
-containers). A lab asks for a controller by the file DIR/<run>/<name>.request.json, {"arguments":
-[...]} of `python -m controller`, and takes the file away when it needs it no longer. What is asked
-for runs as long as the file is there: a controller that ends is started again, and so are all of
-them when this program itself was stopped and is back. Switches keep their flows meanwhile, and a
-controller comes back with its store.
+DIR is shared with the emulations (in docker-compose.yml: /run/downpour, mounted at the same path in
+both containers). An emulation asks for a controller by the file DIR/<run>/<name>.request.json,
+{"arguments": [...]} of `python -m controller`, and deletes the file when it no longer needs the
+controller. The controller runs as long as the file exists: if it ends, it is started again, and so
+are all of them when this program is stopped and comes back. Switches keep their flows meanwhile,
+and a controller comes back with its store.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class BadRequest(Exception):
 
 
 @dataclass
-class Attended:
+class Running:
     process: subprocess.Popen[bytes] | None
     request: str  # the file's text
     again_s: float = 0.0  # when to start it again; 0: not
@@ -54,7 +54,7 @@ def arguments_of(text: str) -> list[str]:
     return found
 
 
-class Attendant:
+class RemoteControllers:
     """The controllers that requests ask for.
 
     `look` does what is due once, without waiting.
@@ -62,7 +62,7 @@ class Attendant:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._attended: dict[Path, Attended] = {}
+        self._running: dict[Path, Running] = {}
 
     def look(self, now_s: float) -> None:
         """Start, restart and end what the requests ask for; `now_s` is monotonic."""
@@ -70,29 +70,29 @@ class Attendant:
         for path in self._root.glob(f"*/*{REQUEST_SUFFIX}"):
             with contextlib.suppress(OSError):  # taken away meanwhile
                 requests[path] = path.read_text(errors="replace")
-        for path in [*self._attended]:
-            if requests.get(path) != self._attended[path].request:
-                self._end(self._attended.pop(path))
+        for path in [*self._running]:
+            if requests.get(path) != self._running[path].request:
+                self._end(self._running.pop(path))
                 say(f"{path.name}: not asked for any more")
         for path, text in requests.items():
-            attended = self._attended.get(path)
-            if attended is None:
-                self._attended[path] = self._start(path, text)
-            elif attended.process is not None and attended.process.poll() is not None:
-                self._ended(path, attended, now_s)
-            elif attended.again_s and now_s >= attended.again_s:
-                self._attended[path] = self._start(path, text)
+            running = self._running.get(path)
+            if running is None:
+                self._running[path] = self._start(path, text)
+            elif running.process is not None and running.process.poll() is not None:
+                self._ended(path, running, now_s)
+            elif running.again_s and now_s >= running.again_s:
+                self._running[path] = self._start(path, text)
 
     def close(self) -> None:
         """End all controllers."""
-        for attended in self._attended.values():
-            if attended.process is not None:
-                attended.process.terminate()
-        for attended in self._attended.values():
-            self._end(attended)
-        self._attended.clear()
+        for running in self._running.values():
+            if running.process is not None:
+                running.process.terminate()
+        for running in self._running.values():
+            self._end(running)
+        self._running.clear()
 
-    def _start(self, path: Path, text: str) -> Attended:
+    def _start(self, path: Path, text: str) -> Running:
         try:
             argv = [sys.executable, "-m", "controller", *arguments_of(text)]
             if not _own(path).is_dir():
@@ -101,34 +101,34 @@ class Attendant:
             say(f"{path}: {error}")
             if _own(path).is_dir():
                 _write_ended(path, EXIT_USAGE)
-            return Attended(None, text)
+            return Running(None, text)
         _ended_file(path).unlink(missing_ok=True)
         say(f"{path.name}: starting")
         with (_own(path) / f"{_name(path)}.stderr").open("ab") as complaints:
             process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=complaints, stderr=complaints
             )
-        return Attended(process, text)
+        return Running(process, text)
 
-    def _ended(self, path: Path, attended: Attended, now_s: float) -> None:
-        assert attended.process is not None
-        code = attended.process.returncode
+    def _ended(self, path: Path, running: Running, now_s: float) -> None:
+        assert running.process is not None
+        code = running.process.returncode
         say(f"{path.name}: ended with {code}")
-        attended.process = None
+        running.process = None
         if code == EXIT_USAGE:  # again it would say the same
             _write_ended(path, code)
         else:
-            attended.again_s = now_s + AGAIN_S
+            running.again_s = now_s + AGAIN_S
 
-    def _end(self, attended: Attended) -> None:
-        if attended.process is None:
+    def _end(self, running: Running) -> None:
+        if running.process is None:
             return
-        attended.process.terminate()
+        running.process.terminate()
         try:
-            attended.process.wait(STOP_S)
+            running.process.wait(STOP_S)
         except subprocess.TimeoutExpired:
-            attended.process.kill()
-            attended.process.wait()
+            running.process.kill()
+            running.process.wait()
 
 
 def _name(request: Path) -> str:
@@ -160,7 +160,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `python -m controller attend`; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m controller attend",
-        description="Runs the controllers that labs in other containers ask for.",
+        description="Run the controllers that emulations in other containers ask for.",
     )
     parser.add_argument("directory", type=Path, metavar="DIR", help="shared with the labs")
     root: Path = parser.parse_args(argv).directory
@@ -173,14 +173,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    attendant = Attendant(root)
+    controllers = RemoteControllers(root)
     mark = root / ATTENDANT_FILE
     mark.write_text(f"{os.getpid()}\n", encoding="utf-8")
     say(f"{root}: waiting for labs")
     try:
         while True:
-            attendant.look(time.monotonic())
+            controllers.look(time.monotonic())
             time.sleep(LOOK_S)
     finally:
-        attendant.close()
+        controllers.close()
         mark.unlink(missing_ok=True)

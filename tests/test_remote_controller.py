@@ -19,7 +19,7 @@ import pytest
 from common.places import ROOT
 from common.shell import NetworkError, check
 from controller.api.path_client import PathClient, PathClientError, endpoints_of
-from controller.remote_controllers import Attendant
+from controller.remote_controllers import RemoteControllers
 from topologies.emulate import lifecycle, marks, remote_controllers
 from topologies.emulate.emulation import open_emulation
 from topologies.emulate.processes import relay_program
@@ -128,7 +128,7 @@ def test_bad_request_is_answered_and_not_repeated(
     own.mkdir(parents=True)
     request = tmp_path / "run" / "controller-x.request.json"
     request.write_text(text)
-    attendant = Attendant(tmp_path)
+    attendant = RemoteControllers(tmp_path)
     for now_s in (0.0, 5.0):
         attendant.look(now_s)
     assert json.loads((own / "controller-x.ended.json").read_text()) == {"code": 2}
@@ -148,7 +148,7 @@ def test_what_ends_is_started_again_but_not_after_wrong_usage(
     own = tmp_path / "run" / "controller-x"
     own.mkdir(parents=True)
     (tmp_path / "run" / "controller-x.request.json").write_text('{"arguments": []}')
-    attendant = Attendant(tmp_path)
+    attendant = RemoteControllers(tmp_path)
     ended = own / "controller-x.ended.json"
     now_s = 0.0
     deadline = time.monotonic() + WAIT_S

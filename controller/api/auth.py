@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who sends a request, and whether he may send one now: before anything of it is looked at.
+"""Who sends a request, and whether they may send one now: checked before anything else.
 
 By the Unix socket, which only its owner can open, a request without a token is the owner's.
 By TCP every request needs a workgroup's bearer token (RFC 6750). No token is ever logged or

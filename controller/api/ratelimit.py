@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many requests somebody may make: token buckets by key, of bounded number. Pure."""
+"""How many requests a client may make: token buckets by key, of bounded number. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ class RateLimit:
 
     def __init__(self, rate_per_s: float, burst: float, max_keys: int = MAX_KEYS) -> None:
         if rate_per_s <= 0 or burst < 1:
-            raise ValueError(f"rate {rate_per_s}/s with burst {burst}: nobody could ask anything")
+            raise ValueError(
+                f"rate {rate_per_s}/s with burst {burst}: no client could ask anything"
+            )
         self._rate_per_s = rate_per_s
         self._burst = burst
         self._max_keys = max_keys

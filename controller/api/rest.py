@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The northbound REST interface: FastAPI routes over the path service.
 
-Who may do what is decided here: a workgroup sees and changes its own paths and uses the endpoints
-that it was granted; an admin everything. Every error, whoever raises it, is an RFC 9457 problem.
-What only reads is a coroutine and waits for nothing; what changes paths runs in a worker thread.
+Permissions are checked here: a workgroup sees and changes its own paths and uses the endpoints
+that it was granted; an admin may do everything. Every error is an RFC 9457 problem. Handlers that
+only read are coroutines and wait for nothing; those that change paths run in a worker thread.
 The OpenAPI description is served at /openapi.json; `make docs` writes it to a file.
 """
 

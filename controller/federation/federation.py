@@ -3,7 +3,7 @@
 
 The coordinator is called under one lock, and what it has decided to write is written before the
 lock is let go and anything is sent. Messages are sent by workers, some for each domain, so that a
-peer that does not answer delays nobody else; those to the own domain go to the participant in the
+peer that does not answer delays no other peer; those to the own domain go to the participant in the
 same way. The participant serves one message of a connection at a time.
 """
 

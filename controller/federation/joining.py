@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a domain's path service one of several: what the launcher calls with `--peers`."""
+"""Connects a domain's path service with its peers, for the option `--peers`."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class Peer:
     """The HTTP connection to a domain's controller. Thread-safe."""
 
     def __init__(self, home: str, address: PeerAddress) -> None:
-        """Raises PeerErrors if a certificate or token cannot be read (any more)."""
+        """Connect to the peer. Raises PeerErrors if a certificate or token cannot be read."""
         self.address = address
         headers = {DOMAIN_HEADER: home}
         try:

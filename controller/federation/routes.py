@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""REST routes of paths over several domains: for peers, and for those who want to look."""
+"""REST routes of paths over several domains, for peers and for operators."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The path service of a domain among others: leaves may be in any controller domain.
+"""The path service of a domain with peers: leaves may be in any controller domain.
 
-To its users it is a path service as any; a leaf on a switch of another domain is set up together
-with the domains on the way. The hand-offs that this takes are leaves of the path in its own
-domain; they are not shown as such.
+Its users see an ordinary path service; a leaf on a switch of another domain is set up together with
+the domains on the way. The hand-offs that this needs are leaves of the path in its own domain; they
+are not shown as such.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tree of domains of a path, and the segment of each domain. Pure.
 
-The route is `topologies.model.paths.domain_tree`'s: every domain is entered through one hand-off
-link,
-the one nearest to the root when the path first needs the domain; leaves that join later use the
-same entry.
+The route is that of `topologies.model.paths.domain_tree`: every domain is entered through one
+hand-off link, the one nearest to the root when the path first needs the domain; leaves that join
+later use the same entry.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What controllers of different domains tell each other: segments, requests, replies. Pure.
+"""What controllers of different domains send each other: segments, requests, replies. Pure.
 
 The vocabulary is that of NSI CS 2.0 (OGF GFD.212): a *connection* is a path that its root's domain
 coordinates; every domain on the way contributes a *segment*; a change of it is *reserved* (held for

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a switch shall hold: meters, groups and flows as immutable values (OpenFlow 1.3).
+"""What a switch should hold: meters, groups and flows as immutable values (OpenFlow 1.3).
 
 Each entry has a `key` (what OpenFlow identifies it by) and a content; two sets of entries can be
 compared without a switch. One flow table (0) is used.

@@ -2,7 +2,7 @@
 """Link probes: LLDP frames (IEEE 802.1AB) between switches. Pure; frames may be hostile.
 
 A probe says which port of which switch it left, and has one organisationally specific TLV with a
-sequence number and a tag made with the sending controller's key, which nobody else can make.
+sequence number and a tag made with the sending controller's key, which no other program can make.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """Descriptions of OpenFlow messages, and the order in which a switch gets them. Pure.
 
 A message is described by a small value; `openflow.py` turns it into the framework's object.
-`delta` compares what a switch has with what it shall have, `messages_of` turns that into messages.
+`delta` compares what a switch has with what it should have, `messages_of` turns that into messages.
 """
 
 from __future__ import annotations

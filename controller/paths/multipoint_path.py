@@ -69,7 +69,7 @@ class MultipointPath:
     every switch of the tree, lower 24 bits of the cookies of its flows. `rate_bps` 0 means best
     effort: no guarantee, no meter, the lowest queue. `hops` is the tree, parents before children;
     it is state: it changes by steps (plan.py), it does not follow from the leaves. A leaf whose
-    switch is not in the tree cannot be reached just now (replan.py). `end_time` in seconds since
+    switch is not in the tree cannot be reached now (replan.py). `end_time` in seconds since
     the epoch.
     """
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps: what a change of one path means for each switch, in which order. Pure.
 
-A step is tried on the books and leaves them as they were; `Step.apply` writes it. Its phases are
-to be confirmed by all their switches one after the other. A branch is installed before the
-switch where it leaves the tree sends anything into it, and is fed no more before it goes; so at
-other leaves no frame is lost or doubled, wherever a step stops.
+A step is tried on the reservations and leaves them as they were; `Step.apply` writes it. All
+switches of one phase confirm before the next phase begins. A branch is installed before the switch
+where it leaves the tree sends anything into it, and that switch stops before the branch goes; so
+other leaves lose no frame and get none twice, wherever a step stops.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Step:
         (`reservations.replace(step.new, step.old)` takes it back.)
         """
         if self.version != reservations.version:
-            raise ValueError(f"the books have changed since this was planned: {self.what}")
+            raise ValueError(f"the reservations have changed since this was planned: {self.what}")
         if self.ledger is not None:
             reservations.commit(self.ledger)
         else:
@@ -152,7 +152,7 @@ class Draft:
         return tuple(result)
 
 
-# -- entries of a part of a tree, as the books have it now
+# -- entries of a part of a tree, as it is reserved now
 
 
 def attachment(core: Core, tree: Tree, switch: str) -> list[Entry]:
@@ -445,7 +445,7 @@ def _only_for(tree: Tree, leaf: Endpoint) -> list[TreeHop]:
 
 
 def delete_path(core: Core, reservations: Reservations, path: MultipointPath) -> Step:
-    """Plan the end of a path: first nothing enters any more, then the rest goes.
+    """Plan the end of a path: first nothing enters, then the rest goes.
 
     The number and the VLAN ids stay taken until `reservations.release_number`.
     """

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the queues of each switch port are to be, so that paths and background traffic cannot hurt
-each other. Pure, but for `QueueKeeper`, which hands differences to a driver.
+"""The queues of each switch port, which keep paths and background traffic from hurting each other.
+
+Pure, except `QueueKeeper`, which hands differences to a driver.
 
 Every port whose link has a rate gets HTB: a class for each path that has a guarantee there, with
 the path's rate, a small one for LLDP, and a default class with what is left for everything else.

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to do about links and switches that went down or came back. Pure.
+"""Plans for links and switches that went down or came back. Pure.
 
-Only leaves behind something that is down move, and leaves that had no way get one if there is one
-now. A leaf that has none stays a leaf of the path (paths.unreached). What is left of a branch
-that broke is no longer fed before its successor is; the successor has other VLAN ids, so frames
-of the old and of the new tree never mix.
+Only leaves behind something that is down move; leaves that could not be reached join if they can
+now. A leaf that cannot stays a leaf of the path (`multipoint_path.unreached`). The rest of a broken
+branch gets no frames before its successor does; the successor has other VLAN ids, so frames of the
+old and of the new tree never mix.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is taken: rates, VLAN ids, endpoints, numbers, and the tree of each path. No I/O.
+"""What paths have reserved: rates, VLAN ids, endpoints, numbers, and each path's tree. No I/O.
 
-Every write goes through a `Ledger`, which can take it back and do it again. So a plan is made by
-trying it on the books (`Books.trial`), and its cost follows what changes, not what exists.
+Every write goes through a `Ledger`, which can undo and repeat it. So a plan is made by trying it
+(`Reservations.trial`), and its cost follows what changes, not what exists.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a change of paths runs: planned and recorded under the lock, sent to the switches phase by
-phase, and then settled, or undone if a switch refused it.
+"""How a change of paths runs.
+
+It is planned and recorded under the lock, sent to the switches phase by phase, and then settled, or
+undone if a switch refused it.
 """
 
 from __future__ import annotations

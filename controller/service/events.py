@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens, for those who watch: a ring of the newest events, and its form as server-sent
-events (WHATWG HTML, 9.2).
+"""A ring of the newest events for watchers, sent as server-sent events (WHATWG HTML, 9.2).
 
-A watcher is a position in the ring, nothing more: the slow and the many cost nothing. Who falls
-behind the ring, or comes with the position of an earlier process, gets `resync` first: what he
-knows may be old, so he asks for the paths again.
+A watcher is only a position in the ring: slow watchers and many watchers cost nothing. A watcher
+that falls behind the ring, or comes with the position of an earlier process, gets `resync` first:
+what it knows may be old, so it asks for the paths again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds: changes that are reserved in the books and not installed. Values, and the table of them;
-no I/O. A hold goes from held to committed, released or expired, and is remembered for a while so
+"""Holds: changes that are reserved and not installed. No I/O.
+
+A hold goes from held to committed, released or expired, and is remembered for a while, so
 that a repeated request gets the same answer.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the switches' counters now and then, and keeps what came of it."""
+"""Reads the switches' counters periodically, and keeps the results."""
 
 from __future__ import annotations
 

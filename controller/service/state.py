@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller knows of its domain's paths: the reservations, the paths and holds, what is
-in quarantine, and the store that all of it is read from at a start.
+"""What the controller knows of its domain's paths.
+
+That is the reservations, the paths and holds, what is in quarantine, and the store that all of it
+is read from at the start.
 """
 
 from __future__ import annotations

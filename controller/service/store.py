@@ -3,9 +3,9 @@
 federation knows of paths over several domains.
 
 A row per path, leaf and hop, so that a leaf that joins writes a few rows however many there are.
-Everything one request changes is one transaction, committed before any switch hears of it: after
-a kill -9 the file says what the switches shall hold. The active and the standby controller of a
-domain share the file; who may write is said by the `lease` row (controller/service/active_role.py).
+Everything one request changes is one transaction, committed before any message to a switch:
+after a kill -9 the file says what the switches should hold. The active and the standby controller
+of a domain share the file; the `lease` row says which may write (controller/service/active_role.py).
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Store:
             )
             self._connection.execute("PRAGMA journal_mode=WAL")
             # A power cut may take the newest commits, never the file's consistency; a confirmed
-            # request shall survive that too.
+            # request has to survive that too.
             self._connection.execute("PRAGMA synchronous=FULL")
             self._check(network, domain)
         except (OSError, sqlite3.Error) as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A path, and what is asked for, as the service's callers see them."""
+"""Paths, wishes and holds as the service's callers see them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workgroups: who asks, and which VLANs he may use on which edge ports (as OESS has it).
+"""Workgroups: who asks, and which VLANs they may use on which edge ports (as OESS has it).
 
 A workgroup is known by its bearer tokens, of which the file holds SHA-256 digests (or names a
 file that holds the token). A token has enough entropy for an unsalted digest: `MIN_TOKEN_CHARS`.

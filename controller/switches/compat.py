@@ -5,8 +5,8 @@ DOWNPOUR_FRAMEWORK=os-ken|os-ken-eventlet|ryu chooses; else the first that is in
 
 Threads: with os-ken's native hub everything is an ordinary thread. With the eventlet hub (Ryu;
 os-ken before 4.0, or os-ken-eventlet) the framework lives in green threads of the main thread,
-while our own threads stay real ones (nothing is monkey-patched); its queues and semaphores must
-then only be touched through `in_hub`.
+while the controller's own threads stay real ones (nothing is monkey-patched); its queues and
+semaphores must then only be touched through `in_hub`.
 
 Two things of the framework are replaced: its listener, because connections need limits and TLS
 that works in threads, and the entry of its parser, because messages are checked before.
@@ -282,7 +282,7 @@ def port_is_up(datapath: Datapath, port: Port) -> bool:
     return not (port.config & ofproto.OFPPC_PORT_DOWN or port.state & ofproto.OFPPS_LINK_DOWN)
 
 
-# What is done with messages that the framework shall not parse, once a switch is known.
+# Handlers of messages that the framework does not parse, once a switch is known.
 RawHandler = Callable[[Datapath, bytes], None]
 _raw_handlers: dict[Type, RawHandler] = {}
 COUNTS = Counts()

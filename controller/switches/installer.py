@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each switch shall hold, and whether it is known to: deltas are sent phase by phase, and a
-switch whose content is unknown is read and given the difference.
+"""What each switch should hold, and whether it is known to.
 
-Changes go on side by side, at the same switch too: they must not touch the same entries, which is
-for the planner to see to (changes.py). Only while a switch is read and mended it is left alone by
-others. A switch that does not answer delays only those who need it, and is left out after that
-until it is read again: no later change waits for it.
+Deltas are sent phase by phase; a switch whose content is unknown is read and gets the difference.
+Changes run side by side, at the same switch too: the planner makes sure that they do not touch the
+same entries (changes.py). While a switch is read and repaired, other changes leave it alone. A
+switch that does not answer delays only the changes that need it, and is left out after that until
+it is read again: no later change waits for it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Failure:
 # Sends each switch its messages, waits until all confirmed (or a time limit), and returns the
 # failures; a switch that is not in the result has confirmed everything. Calls may overlap.
 Apply = Callable[[Mapping[str, Sequence[Message]]], Mapping[str, Failure]]
-# What each switch holds of ours.
+# What each switch holds of this controller's entries.
 Read = Callable[[Iterable[str]], Mapping[str, "frozenset[Entry] | Failure"]]
 
 

@@ -3,8 +3,8 @@
 each port, a Queue record for each path, chosen by OpenFlow's set_queue.
 
 Queue 0 is the default, LLDP has one of its own, queue N is path N's; in the kernel they are the
-classes 1:(N+1) of an HTB whose rate is class 1:fffe. Records of ours carry external_ids:downpour,
-the interface's name.
+classes 1:(N+1) of an HTB whose rate is class 1:fffe. This controller's records have the interface's
+name in external_ids:downpour.
 """
 
 from __future__ import annotations

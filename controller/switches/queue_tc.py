@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queues by tc, for datapaths that know none: Open vSwitch's in userspace ignores set_queue.
 
-A port's frames leave at an interface that somebody names (the lab: the egress of the link's wire).
+A port's frames leave at an interface that the option names (in an emulation: the egress of the
+link's wire).
 There HTB replaces the plain shaper, and a classic BPF program picks the class by the frame's VLAN
 id, in the frame or beside it. HTB's numbers, hexadecimal as tc writes them:
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a switch says it holds -> entries and counters. Pure.
+"""Turns what a switch says it holds into entries and counters. Pure.
 
-Only what this controller writes can be expressed. A flow with a cookie of ours that cannot
-(someone changed it) is reported by its cookie; a group or meter that cannot becomes one with the
-same number and no content: it differs from any desired one, so that comparing mends it.
+Only what this controller writes can be expressed. A flow with this controller's cookie that cannot
+(something else changed it) is reported by its cookie; such a group or meter becomes one with the
+same number and no content: it differs from any desired one, so the comparison repairs it.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ class Switchboard(Generic[D]):
         with self._lock:
             exchange = self._exchange_of(datapath, xid)
             if exchange is None or exchange.kinds.get(xid) != part.kind:
-                return  # too late, or nobody asked
+                return  # too late, or not asked for
             exchange.size_bytes += len(part.body)
             exchange.parts.setdefault(exchange.kinds[xid], []).append(part.body)
             if not part.more:
@@ -327,7 +327,7 @@ class Switchboard(Generic[D]):
             result[name] = held.entries
             if held.strange:
                 LOG.warning(
-                    "switch '%s' has flows of ours that somebody changed: those with the cookies "
+                    "switch '%s' has flows that something else changed: those with the cookies "
                     "%s are deleted",
                     name,
                     ", ".join(f"{cookie:#x}" for cookie in sorted(held.strange)),

@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from controller.api.observe import router_of
+from controller.api.counters import router_of
 from controller.api.rest import description, make_app
 from controller.federation.joining import join
 from controller.service.service import PathService

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 
 from controller.api.auth import Access
-from controller.api.observe import router_of
+from controller.api.counters import router_of
 from controller.api.rest import make_app
 from controller.paths.entries import Entries
 from controller.paths.messages import Message

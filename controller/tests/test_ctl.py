@@ -18,7 +18,7 @@ from controller.api import (
     rest,
 )
 from controller.api.answers import PathAnswer
-from controller.api.observe import router_of
+from controller.api.counters import router_of
 from controller.api.path_client import PathClient
 from controller.api.server import Server, listen_unix
 from controller.paths.core import Endpoint

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fastapi.testclient import TestClient
 
-from controller.api.observe import router_of
+from controller.api.counters import router_of
 from controller.api.rest import make_app
 from controller.federation.joining import join
 from controller.federation.peers import DOMAIN_HEADER, MESSAGES_URL, NoReply
