@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m controller` (launcher.py), `… keys DIR` (keys.py), `… attend DIR` (remote_controllers)."""
+"""`python -m controller` (launcher.py), `… keys DIR`, `… attend DIR` (remote_controllers.py)."""
 
 import sys
 

@@ -5,7 +5,7 @@ federation knows of paths over several domains.
 A row per path, leaf and hop, so that a leaf that joins writes a few rows however many there are.
 Everything one request changes is one transaction, committed before any message to a switch:
 after a kill -9 the file says what the switches should hold. The active and the standby controller
-of a domain share the file; the `lease` row says which may write (controller/service/active_role.py).
+of a domain share the file; the `lease` row says which may write (active_role.py).
 """
 
 from __future__ import annotations

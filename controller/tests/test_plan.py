@@ -432,7 +432,7 @@ def test_a_step_fits_only_the_books_it_was_planned_on() -> None:
     path = desk.create("p", ROOT, RATE)
     late = add_leaf(CORE, desk.reservations, path, LEAF_2)
     desk.add("p", LEAF_3)
-    with pytest.raises(ValueError, match="books have changed"):
+    with pytest.raises(ValueError, match="reservations have changed"):
         late.apply(desk.reservations)
     with pytest.raises(ValueError, match="not what path 'p' is now"):
         add_leaf(CORE, desk.reservations, path, LEAF_2)
