@@ -61,7 +61,7 @@ class Band(Block):
 
     @property
     def name(self) -> str:
-        """The metric's name without aliases."""
+        """Return the metric's name without aliases."""
         return canonical(self.metric) or self.metric
 
     @property
@@ -70,7 +70,7 @@ class Band(Block):
         return self.unit if self.unit is not None else METRICS[self.name].unit
 
     def found_in_unit(self, value: float) -> float:
-        """A value in SI units, in the band's unit."""
+        """Convert a value from SI units to the band's unit."""
         return value / _factor(METRICS[self.name], self.unit)
 
     def holds(self, value: float) -> bool:
@@ -141,7 +141,7 @@ def _factor(metric: Metric, unit: str | None) -> float:
 
 # -- the file ---------------------------------------------------------------------------------
 def path_of(experiment: str) -> Path:
-    """The bands of an experiment that comes with Downpour. Raises UsageError."""
+    """Return the file of the bands of an experiment that comes with Downpour. Raises UsageError."""
     path = FOLDER / f"{experiment}.yaml"
     if not path.is_file():
         known = ", ".join(sorted(p.stem for p in FOLDER.glob("*.yaml")))
@@ -181,7 +181,7 @@ def check_file(document: Document) -> BandsFile:
 
 # -- judging ----------------------------------------------------------------------------------
 def judge(bands: Sequence[Band], metrics: Mapping[str, Any]) -> list[Finding]:
-    """Every band at every cell of metrics.json that it is about.
+    """Hold every band against each cell of metrics.json that it is about.
 
     A metric without a value is outside, and so is a band that no cell is about: something that
     should have been run was not. A band for another clock or length of run is not asked.
@@ -227,7 +227,7 @@ def _finding(cell: str, band: Band, data: Mapping[str, Any]) -> Finding:
 
 # -- new bands --------------------------------------------------------------------------------
 def propose(text: str, bands: Sequence[Band], findings: Iterable[Finding], share: float) -> str:
-    """The text of a bands file with the measured values of `findings` in it.
+    """Return the text of a bands file with the measured values of `findings` in it.
 
     A band with both ends becomes the measured values (of all cells it is about) widened by `share`
     of them on either side; a band whose ends are equal stays so, if the measured values are equal.

@@ -63,7 +63,7 @@ class Outcome:
 
     @property
     def errors(self) -> dict[str, str]:
-        """What kept the run, or cells of it, from being made."""
+        """Return why the run, or cells of it, could not be made."""
         return {**self.failed, **({"run": self.problem} if self.problem else {})}
 
 

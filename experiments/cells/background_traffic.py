@@ -43,7 +43,8 @@ def shares(flows: int, hosts: Sequence[str]) -> dict[str, int]:
 
 
 def client_argv(address: str, flows: int, seconds: int) -> list[str]:
-    """A sender of parallel flows for `LEAD_S` and then `seconds`, which alone are reported."""
+    """Return the command of a sender of parallel flows for `LEAD_S` and then `seconds`; it reports
+    only the latter."""
     return [
         *["iperf3", "-c", address, "-p", str(PORT), "-P", str(flows), "-C", CONGESTION_CONTROL],
         *["-O", str(LEAD_S), "-t", str(seconds), "-i", "10", "-J"],
@@ -51,7 +52,7 @@ def client_argv(address: str, flows: int, seconds: int) -> list[str]:
 
 
 def log_name(host: str) -> str:
-    """Of the report of the flows to a host, below `logs/`."""
+    """Return the name, below `logs/`, of the report of the flows to a host."""
     return f"iperf3.{host}.json"
 
 

@@ -54,8 +54,8 @@ NO_CAPTURES = Captures()
 
 
 def problems(captures: Captures, networks: Iterable[Network]) -> list[str]:
-    """What is wrong with what is asked for. A link must be in the network of one cell at least:
-    the number of receivers may be a factor."""
+    """Return what is wrong with what is asked for. A link must be in the network of one cell at
+    least: the number of receivers may be a factor."""
     if not captures.links:
         return []
     found = []

@@ -136,7 +136,7 @@ class CellBase:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """What is done on the network, in order, with what is said of it."""
+        """Return what the cell does on the network, in order, with a text for each step."""
         raise NotImplementedError
 
     def finish(self) -> tuple[str, bool]:
@@ -145,7 +145,7 @@ class CellBase:
 
     # -- the network itself -------------------------------------------------------------------
     def probe_links(self) -> None:
-        """The links' delays, before anything else is sent."""
+        """Measure the links' delays, before anything else is sent."""
         self.fidelity.probe_links("before")
 
     def look_again(self, lanes: Mapping[str, int]) -> None:
@@ -187,8 +187,8 @@ class CellBase:
 
     # -- shaping ------------------------------------------------------------------------------
     def shape_feed(self, feed: Feed) -> list[list[str]]:
-        """The publisher's two queues of a feed, on the NIC of its lane; the commands. What the
-        kernel then has goes to `settings`."""
+        """Set the publisher's two queues of a feed, on the NIC of its lane; return the commands.
+        What the kernel then has goes to `settings`."""
         nic = self.emulation.nic1_of(self.publisher, feed.lane)
         group = self.network.group_of(feed.lane)
         rates = {
@@ -213,8 +213,8 @@ class CellBase:
         return commands
 
     def note_settings(self, read: Callable[[], Iterable[Setting]], label: str = "") -> None:
-        """What `read` finds of the publisher's settings goes to `settings`; it is asked again
-        after the replay."""
+        """Add what `read` finds of the publisher's settings to `settings`; ask it again after the
+        replay."""
         where = f"{self.publisher} {label}".strip()
 
         def named() -> list[Setting]:
@@ -269,7 +269,7 @@ class CellBase:
                 self.end(self.daemons[name], signal.SIGTERM)
 
     def end_all(self) -> None:
-        """Whatever still runs."""
+        """End whatever still runs."""
         self.end_daemons()
         for process in self.followers.values():
             self.end(process, signal.SIGTERM)
@@ -319,7 +319,7 @@ class CellBase:
             write_text(folder / name, text)
 
     def save_paths(self, file: str) -> list[PathAnswer]:
-        """The paths as the path service shows them, also in `file`."""
+        """Return the paths as the path service shows them, and write them to `file`."""
         try:
             with PathClient(self.emulation.controller_socket) as service:
                 paths = service.paths()

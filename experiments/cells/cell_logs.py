@@ -35,6 +35,6 @@ READY: Final = {"ldm7": (" Receiving",), "ldm6": ("willing to be a primary feede
 
 
 def parse_ping_min_ms(text: str) -> float | None:
-    """The smallest round trip in ping's summary, None without an answer."""
+    """Return the smallest round trip in ping's summary; None without an answer."""
     found = re.search(r"min/avg/max(?:/mdev)? = ([0-9.]+)/", text)
     return float(found[1]) if found else None

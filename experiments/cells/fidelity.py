@@ -41,7 +41,8 @@ class Fidelity:
         self._probes: dict[str, list[dict[str, object]]] = {}
 
     def read(self, reader: Callable[[], Iterable[Setting]]) -> list[Setting]:
-        """What `reader` finds of the experiment's settings; it is asked once more by `after`."""
+        """Return what `reader` finds of the experiment's settings; ask it once more after the
+        replay."""
         self._readers.append(reader)
         return list(reader())
 

@@ -63,7 +63,7 @@ class Subscription:
 
     @property
     def port(self) -> int:
-        """The host's ldmds listen on ports of their own."""
+        """Return the port of the subscription's ldmd; a host's ldmds each have their own."""
         return configs.LDM_PORT + self.feed.lane - 1
 
 

@@ -19,7 +19,7 @@ MEMORY_RESERVE_BYTES: Final = 2_000_000_000  # left to the programs and the kern
 
 
 def memory_free_bytes() -> int:
-    """What queues may take of memory now."""
+    """Return how much memory queues may take now."""
     if not MEMORY_ROOT.parent.is_dir():
         return 0
     unused = memory_available_bytes(Path("/proc/meminfo").read_text()) - MEMORY_RESERVE_BYTES

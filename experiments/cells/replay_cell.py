@@ -104,7 +104,7 @@ class CellRun(CellBase):
 
     # -- set-up -------------------------------------------------------------------------------
     def make_path(self) -> None:
-        """The multipoint path from the publisher to every segment."""
+        """Make the multipoint path from the publisher to every segment."""
         root, leaves = endpoints_of(self.network)
         try:
             with PathClient(self.emulation.controller_socket) as service:
@@ -115,7 +115,7 @@ class CellRun(CellBase):
             raise CellError(f"the path service refused the path: {error}") from None
 
     def check_path(self) -> None:
-        """The path must be up, with a leaf for each segment of subscribers."""
+        """Check that the path is up, with a leaf for each segment of subscribers."""
         paths = {path["name"]: path for path in self.save_paths("paths.json")}
         path = paths.get(self.feed.name, {"state": "missing", "leaves": []})
         if path["state"] != "up":
@@ -143,7 +143,8 @@ class CellRun(CellBase):
         self.look_again(dict.fromkeys(hosts, 1))
 
     def shape(self) -> None:
-        """The publisher's traffic control, the subscribers' loss, and TCP's congestion control."""
+        """Set the publisher's traffic control, the subscribers' loss, and TCP's congestion
+        control."""
         if self.cell.protocol == "ldm7":
             commands = self.shape_feed(self.feed)
         else:
@@ -291,7 +292,7 @@ class CellRun(CellBase):
             self.start_daemon(name, name, conf)
 
     def await_ready(self) -> None:
-        """Until every subscriber is connected to the publisher."""
+        """Wait until every subscriber is connected to the publisher."""
         deadline = time.monotonic() + READY_S + READY_PER_HOST_S * self.cell.m
         words = READY[self.cell.protocol]
         counters = {h: LineCounter(self.log(h), words) for h in self.subscribers}
@@ -309,7 +310,7 @@ class CellRun(CellBase):
             time.sleep(POLL_S)
 
     def start_background(self) -> None:
-        """The competing flows, until the replay is over."""
+        """Start the competing flows; they run until the replay is over."""
         flows = self.cell.background_flows
         try:
             self.background = Background(self.emulation, self.network, self.subscribers, flows)

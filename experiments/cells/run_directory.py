@@ -147,7 +147,7 @@ def _lock_of(partial: Path) -> Path:
 
 
 def is_being_made(partial: Path) -> bool:
-    """Is the process still there that makes this run?"""
+    """Tell whether the process that makes this run still exists."""
     try:
         with _lock_of(partial).open("r") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

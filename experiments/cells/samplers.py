@@ -20,12 +20,12 @@ LONG_RUN_S: Final = 1800.0
 
 
 def interval_s(duration_s: float) -> int:
-    """Every second in short runs, every minute in long ones, as the papers did."""
+    """Return the seconds between samples: 1 in short runs, 60 in long ones, as in the papers."""
     return 60 if duration_s >= LONG_RUN_S else 1
 
 
 def family(lines: Iterable[str], ancestor: int) -> list[str]:
-    """Of `ps` lines (pid and ppid first): those of `ancestor` and of what descends from it."""
+    """Return the `ps` lines (pid and ppid first) of `ancestor` and its descendants."""
     parsed: list[tuple[int, int, str]] = []
     for line in lines:
         words = line.split(None, 2)
@@ -96,7 +96,7 @@ def cpu_block(ps_lines: Iterable[str], proc: Path = Path("/proc")) -> str:
 
 
 def process_blocks(ancestor: int) -> tuple[str, str]:
-    """The processes of the family now: (block of ps.log, block of cpu.log).
+    """Return the family's processes now: (block of ps.log, block of cpu.log).
 
     The papers used ps; it cuts a process's share to 0.1 % of a core, which cpu.log does not.
     """

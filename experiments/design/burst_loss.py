@@ -91,7 +91,8 @@ class Pattern:
         return any(b.first <= identification < b.first + b.packets for b in self.bursts)
 
     def bounds(self, packets: int) -> Bounds:
-        """What `packets` consecutive packets of one flow lose, and how many bursts begin there."""
+        """Return how many of `packets` consecutive packets of one flow are lost, and how many
+        bursts begin there."""
         lost = np.zeros(CIRCLE, dtype=np.int64)
         begins = np.zeros(CIRCLE, dtype=np.int64)
         for burst in self.bursts:
@@ -221,8 +222,8 @@ def rules(found: Pattern, interface: str, udp_only: bool) -> str:
 
 
 def read_back(text: str, host: str, asked: str, p: float, burst_packets: float) -> list[Setting]:
-    """What the kernel has (`iptables-save`) of the rules `asked`: every rule in its order, and the
-    shares that its programs make."""
+    """Compare what the kernel has (`iptables-save`) with the rules `asked`: every rule in its
+    order, and the shares of its programs."""
     found = [_Rule.of(line) for line in text.splitlines() if line.startswith("-A ")]
     wanted = [_Rule.of(line) for line in asked.splitlines() if line.startswith("-A ")]
     kept = [rule for rule in found if rule.chain in {w.chain for w in wanted}]

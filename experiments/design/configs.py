@@ -22,7 +22,7 @@ TTL: Final = 16
 
 
 def ldm_address(host: Host, protocol: str) -> str:
-    """Where the host's ldmd listens: NIC2 for LDM7, NIC1 for LDM6."""
+    """Return the address at which the host's ldmd listens: NIC2 for LDM7, NIC1 for LDM6."""
     return host.nic2.ip if protocol == "ldm7" else host.nic1.ip
 
 
@@ -140,6 +140,6 @@ def pqcat_list_argv(build: Path, queue: Path, feed: str | None = None) -> list[s
 
 
 def pqcat_follow_argv(build: Path, queue: Path) -> list[str]:
-    """The list of what comes, as it comes, until SIGTERM. An insertion wakes it; the interval is
-    for one that it missed."""
+    """Return the command that lists products as they come, until SIGTERM. An insertion wakes it;
+    the interval is for one that it missed."""
     return [*pqcat_list_argv(build, queue), "-i", "10"]

@@ -110,12 +110,12 @@ class CellSpec:
 
     @property
     def backlog_s(self) -> float | None:
-        """How far back a first subscription asks for products; None: as far as LDM does."""
+        """Return how far back a first subscription asks for products; None: as far as LDM does."""
         return None
 
     @property
     def session_count(self) -> int:
-        """How often a subscriber joins while the cell runs."""
+        """Return how often a subscriber joins while the cell runs."""
         return 0
 
     @property
@@ -132,7 +132,7 @@ class CellSpec:
 
     @property
     def bursts(self) -> bool:
-        """Losses come in bursts, not independently."""
+        """Tell whether losses come in bursts instead of independently."""
         return self.loss > 0 and self.loss_burst_packets > 1
 
     def subscribing(self, hosts: Iterable[str]) -> list[str]:
@@ -185,7 +185,7 @@ def _short(name: str, level: Scalar) -> str:
 
 
 def levels_of(spec: ExperimentSpec) -> list[dict[str, Scalar]]:
-    """The levels of all factors, for each combination; one that is in two blocks is there once. A
+    """Return the levels of all factors for each combination; one in two blocks appears once. A
     factor that one block varies has its parameter's level in the others."""
     varied = [n for n in PARAMETER_FACTORS if any(getattr(b, n) for b in spec.factors)]
     found: dict[str, dict[str, Scalar]] = {}
@@ -309,14 +309,15 @@ def expand(spec: ExperimentSpec, level: str | None = None) -> tuple[CellSpec, ..
 
 
 def receiver_queue_bytes(trace_bytes: int, q_rcv_bytes: int = 0) -> int:
-    """A receiver's queue: it holds the whole replay, unless `q_rcv_bytes` is less."""
+    """Return the size of a receiver's queue, which holds the whole replay unless `q_rcv_bytes` is
+    less."""
     whole = math.ceil(QUEUE_FACTOR * trace_bytes) + QUEUE_MARGIN_BYTES
     return min(whole, q_rcv_bytes) if q_rcv_bytes else whole
 
 
 def holds_the_replay(queue_bytes: int, trace_bytes: int) -> bool:
-    """All products are still in a queue of this size when the replay is over. Regions of products
-    that do not come may take some of it for a while."""
+    """Tell whether all products are still in a queue of this size when the replay is over. Regions
+    of products that do not come may take some of it for a while."""
     return queue_bytes >= QUEUE_FACTOR * trace_bytes
 
 
@@ -333,7 +334,7 @@ def disk_needed_bytes(cell: CellSpec, trace_bytes: int) -> int:
 
 
 def queues_written_bytes(cell: CellSpec, trace_bytes: int) -> int:
-    """What is written to the cell's queues, and to the sender's traffic control, at most."""
+    """Return the most that is written to the cell's queues and to the sender's traffic control."""
     receiver = min(trace_bytes, receiver_queue_bytes(trace_bytes, cell.q_rcv_bytes))
     waiting = min(trace_bytes, cell.b_snd_bytes) * PACKET_MEMORY_FACTOR
     return min(trace_bytes, cell.q_snd_bytes) + cell.m * receiver + waiting
@@ -380,5 +381,5 @@ def congestion_window_bytes(factor: float, r_uc_bps: int, max_rtt_ms: float) -> 
 
 
 def congestion_window_packets(window_bytes: int) -> int:
-    """The window as the kernel counts it: in segments, rounded up."""
+    """Return the window as the kernel counts it: in segments, rounded up."""
     return math.ceil(window_bytes / TCP_PAYLOAD_BYTES)

@@ -61,7 +61,8 @@ class JoinLeaveCell(CellSpec):
 
 
 def feeds_of(spec: JoinLeaveSpec) -> tuple[Feed, ...]:
-    """A lane for each feed. r_vn as in the papers' cells: headroom x (r_mc + r_uc)."""
+    """Return the feeds, with a lane for each. r_vn as in the papers' cells: headroom x (r_mc +
+    r_uc)."""
     fixed = spec.parameters
     found = []
     for lane, feed in enumerate(spec.feeds, start=1):
@@ -132,8 +133,8 @@ def _script(
 
 
 def prepare(spec: JoinLeaveSpec, cell: JoinLeaveCell) -> ReplayTrace:
-    """The traces of all feeds in one text, each behind a line of `SECTION` and its name. Each feed
-    has a generated hour of its own, or all have the given file."""
+    """Return the traces of all feeds in one text, each behind a line of `SECTION` and its name.
+    Each feed has a generated hour of its own, or all have the given file."""
     parts = [
         _scaled(trace_input.prepare(spec.trace, cell.duration_s, _seed(cell, feed)), feed)
         for feed in cell.feeds

@@ -48,8 +48,8 @@ def make_script(
     killed: float,
     seed: int,
 ) -> tuple[Event, ...]:
-    """All events in order of time, the joins of those who stay first. `stay_s`, `away_s`: means in
-    a run of `FULL_S`; `killed`: share of the sessions' ends that are kills."""
+    """Return all events in order of time, the joins of subscribers that stay first. `stay_s`,
+    `away_s`: means in a run of `FULL_S`; `killed`: share of the sessions' ends that are kills."""
     share = min(1.0, max(LEAST_SHARE, duration_s / FULL_S))
     rng = random.Random(f"downpour join-leave {seed}")
     staying = stayers(subscribers, feeds)

@@ -91,7 +91,8 @@ def loss_seed(cell_seed: int, host: str) -> int:
 
 
 def threshold(p: float) -> int:
-    """A packet is lost if its hash is below this: p x 2^32. Raises ValueError unless 0 < p < 1."""
+    """Return the bound below which a packet's hash makes it lost: p x 2^32. Raises ValueError
+    unless 0 < p < 1."""
     if not 0 < p < 1:
         raise ValueError(f"found loss {p}; valid: above 0, below 1")
     return min(max(round(p * 2**32), 1), MASK)
@@ -148,7 +149,7 @@ def _lines(p: float, seed: int) -> list[_Line]:
 
 
 def instructions(p: float, seed: int) -> tuple[Instruction, ...]:
-    """The program that matches the packets to lose."""
+    """Return the program that matches the packets to lose."""
     lines = _lines(p, seed)
     at = {line.label: index for index, line in enumerate(lines) if line.label is not None}
 
@@ -166,7 +167,7 @@ def instructions(p: float, seed: int) -> tuple[Instruction, ...]:
 
 
 def program(p: float, seed: int) -> str:
-    """The program as `iptables -m bpf --bytecode` takes it."""
+    """Return the program as `iptables -m bpf --bytecode` takes it."""
     return program_text(instructions(p, seed))
 
 
@@ -176,7 +177,7 @@ def program_text(found: Sequence[Instruction]) -> str:
 
 
 def parse_program(text: str) -> tuple[Instruction, ...] | None:
-    """The instructions of a program's text, None if it is none."""
+    """Return the instructions of a program's text; None if it is not a program."""
     count, *rows = text.strip().rstrip(",").split(",")
     if not all(re.fullmatch(r"\d+ \d+ \d+ \d+", row) for row in rows) or count != str(len(rows)):
         return None
@@ -184,7 +185,7 @@ def parse_program(text: str) -> tuple[Instruction, ...] | None:
 
 
 def probability_of(found: Sequence[Instruction]) -> float | None:
-    """The p of a program of `program`: what its last comparison says. None without one."""
+    """Return the p of a program of `program`, which its last comparison says. None without one."""
     thresholds = [i.k for i in found if i.code == JGE]
     return thresholds[-1] / 2**32 if thresholds else None
 
@@ -194,7 +195,8 @@ def _word(packet: bytes, offset: int) -> int:
 
 
 def identity(packet: bytes) -> tuple[int, ...]:
-    """The words that identify a packet, which begins with its IPv4 header of 20 bytes or more."""
+    """Return the words that identify a packet, which begins with its IPv4 header of 20 bytes or
+    more."""
     length = int.from_bytes(packet[2:4], "big")
     offsets: tuple[int, ...] = HEADER_WORDS
     if packet[0] == 0x45 and packet[9] == UDP and length >= UDP_LEAST_BYTES:
@@ -235,5 +237,5 @@ def not_replayable(refusal: str) -> str:
 
 
 def used_models(models: Mapping[str, str]) -> str:
-    """What is in force at the receivers, in one text."""
+    """Return the models in force at the receivers, as one text."""
     return " and ".join(sorted(set(models.values()))) or "none"

@@ -22,8 +22,8 @@ C = TypeVar("C", bound=CellSpec)
 
 
 def select(cells: Sequence[C], expressions: Sequence[str]) -> list[C]:
-    """The cells that meet every expression of --only: FACTOR=LEVEL[,LEVEL...], repeat=N[,N...], or
-    a regular expression that is found in the cell's name. Raises UsageError."""
+    """Return the cells that meet every expression of --only: FACTOR=LEVEL[,LEVEL...],
+    repeat=N[,N...], or a regular expression that is found in the cell's name. Raises UsageError."""
     found = list(cells)
     for expression in expressions:
         names = _matching(cells, expression)

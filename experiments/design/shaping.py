@@ -85,7 +85,8 @@ def tbf_commands(interface: str, rate_bps: int, limit_bytes: int) -> list[list[s
 
 
 def arrival_command(interface: str, udp_only: bool) -> list[str]:
-    """A rule that counts what arrives on NIC1, before the one of `loss_command`."""
+    """Return the command that adds a rule to count what arrives on NIC1, before the rule of
+    `loss_command`."""
     return [
         *["iptables", "-w", "-A", "INPUT", *selection(interface, udp_only)],
         *["-m", "comment", "--comment", ARRIVED_COMMENT],
@@ -93,10 +94,9 @@ def arrival_command(interface: str, udp_only: bool) -> list[str]:
 
 
 def loss_command(interface: str, loss: float, udp_only: bool, program: str | None) -> list[str]:
-    """A rule that drops `loss` of what arrives on NIC1: what `program`
-    (experiments/design/loss_model.py)
-    matches, or, without one, what the kernel draws. UDP only for LDM7, as the authors' scripts do:
-    their loss hits the multicast, not the retransmissions."""
+    """Return the command that adds a rule to drop `loss` of what arrives on NIC1: what `program`
+    (experiments/design/loss_model.py) matches, or, without one, what the kernel draws. UDP only for
+    LDM7, as the authors' scripts do: their loss hits the multicast, not the retransmissions."""
     if program is not None:
         match = ["-m", "bpf", "--bytecode", program]
     else:
@@ -108,7 +108,7 @@ def loss_command(interface: str, loss: float, udp_only: bool, program: str | Non
 
 
 def selection(interface: str, udp_only: bool) -> list[str]:
-    """Of iptables: the packets that loss is injected into."""
+    """Return iptables' match of the packets that loss is injected into."""
     return ["-i", interface, *(["-p", "udp"] if udp_only else [])]
 
 
@@ -131,7 +131,7 @@ IPTABLES_SHOW: Final = ["iptables", "-w", "-v", "-S", "INPUT"]
 
 
 def parse_rate_bps(text: str) -> float | None:
-    """A rate as tc prints it: 20Mbit, 12500Kbit, 1Gbit, 19999992bit (decimal prefixes)."""
+    """Read a rate as tc prints it: 20Mbit, 12500Kbit, 1Gbit, 19999992bit (decimal prefixes)."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)bit", text)
     if match is None:
         return None
@@ -174,7 +174,7 @@ def read_back_htb(
     b_mc_bytes: int,
     b_uc_bytes: int,
 ) -> list[Setting]:
-    """What the kernel has of `htb_commands`."""
+    """Compare what the kernel has with `htb_commands`."""
     qdiscs = _qdiscs(qdisc_text)
     root = next((q for q in qdiscs if q.get("root")), {})
     classes = parse_classes(class_text)
@@ -214,8 +214,8 @@ def _filter_group(text: str) -> str | None:
 
 
 def read_back_tbf(qdisc_text: str, *, rate_bps: int, limit_bytes: int) -> list[Setting]:
-    """What the kernel has of `tbf_commands`. tc reports the limit as the time the part of it
-    above the burst takes at the rate."""
+    """Compare what the kernel has with `tbf_commands`. tc reports the limit as the time the part of
+    it above the burst takes at the rate."""
     root = next((q for q in _qdiscs(qdisc_text) if q.get("root")), {})
     options = root.get("options", {})
     rate = _bytes_to_bits(options.get("rate"))
@@ -277,7 +277,8 @@ def _argument(line: str, option: str) -> str | None:
 def read_back_loss(
     text: str, host: str, *, interface: str, loss: float, udp_only: bool, program: str | None
 ) -> list[Setting]:
-    """What iptables has of the loss at one receiver. `program`: as given to `loss_command`."""
+    """Compare what iptables has with the loss asked for at one receiver. `program`: as given to
+    `loss_command`."""
     rule = parse_loss_rules(text)
     if loss == 0:
         return [Setting(f"{host} loss", 0.0, rule.probability if rule else 0.0)]
@@ -301,5 +302,5 @@ def _name(program: str | None) -> str:
 
 
 def mismatches(settings: Sequence[Setting]) -> list[str]:
-    """One text per value that is not as asked."""
+    """Return a text for each value that is not as asked."""
     return [f"{s.name}: asked {s.asked}, the kernel has {s.found}" for s in settings if not s.ok]

@@ -321,7 +321,7 @@ S = TypeVar("S", bound=Spec)
 
 
 def json_schema() -> str:
-    """The text of schema.json."""
+    """Return the text of schema.json."""
     schema = TypeAdapter(AnySpec).json_schema()
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     return json.dumps(schema, indent=2, sort_keys=True) + "\n"
@@ -333,7 +333,7 @@ def bundled() -> tuple[str, ...]:
 
 
 def find(name: str) -> Path:
-    """The file of a bundled experiment, or `name` itself if it is a path to a YAML file.
+    """Return the file of a bundled experiment, or `name` itself if it is a path to a YAML file.
     Raises UsageError."""
     if name in bundled():
         return EXPERIMENTS / f"{name}.yaml"
@@ -383,7 +383,7 @@ def load_as(kind: type[S], path: Path) -> S:
 
 
 def validate(document: Document) -> AnySpec:
-    """The checked file; raises SpecErrors with every mistake, those of its levels included."""
+    """Check a file. Raises SpecErrors with every mistake, those of its levels included."""
     spec: AnySpec | None = None
     if not isinstance(document.data, dict):
         document.report((), quote(document.data), "an experiment: keys such as name, factors")
@@ -500,14 +500,14 @@ def _check_whole(reports: Reports, spec: AnySpec) -> None:
 
 # -- levels and options -----------------------------------------------------------------------
 def at_level(spec: S, level: str | None) -> S:
-    """A checked experiment at a level, which it then has no more of. None: its quick level, or
+    """Return a checked experiment at a level, without its levels. None: at its quick level, or
     itself if it has no levels. Raises UsageError."""
     name = level_of(spec, level)
     return spec if name is None else type(spec).model_validate(_merged(spec, name))
 
 
 def level_of(spec: Spec, level: str | None) -> str | None:
-    """The level that `at_level` gives. Raises UsageError."""
+    """Return the level that `at_level` gives. Raises UsageError."""
     if level is not None and level not in LEVEL_NAMES:
         raise UsageError(_option("--level", level, " or ".join(LEVEL_NAMES)))
     if spec.levels is None and level is not None:

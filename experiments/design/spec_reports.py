@@ -85,7 +85,7 @@ class Reports:
 def keys_by_block(
     whole: type[BaseModel], blocks: Mapping[str, type[BaseModel]]
 ) -> Callable[[Place], list[str]]:
-    """The keys of `whole`, and of the models of its keys' items."""
+    """Return a function that gives the keys of `whole`, and of the models of its keys' items."""
 
     def keys(place: Place) -> list[str]:
         model = blocks.get(str(place[0]), whole) if len(place) > 1 else whole
@@ -95,7 +95,7 @@ def keys_by_block(
 
 
 def quote(value: object) -> str:
-    """A value of the file for a message."""
+    """Return a value of the file as messages quote it."""
     text = "nothing" if value is None else "a mapping" if isinstance(value, dict) else str(value)
     text = text if len(text) <= 60 else text[:57] + "..."
     return f"'{text}'" if isinstance(value, str) else text

@@ -69,7 +69,7 @@ def prepare(trace: str, duration_s: float, seed: int) -> ReplayTrace:
 
 
 def from_model(duration_s: float, seed: int) -> ReplayTrace:
-    """The first seconds of a generated hour, which is checked against the published one."""
+    """Return the first seconds of a generated hour, checked against the published one."""
     hour = trace_model.generate_hour(seed)
     source = f"NGRID model, seed {seed}"
     parsed = parse_trace(trace_model.format_trace(hour), source)

@@ -173,7 +173,8 @@ def _marginals(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def generate_hour(seed: int) -> list[Arrival]:
-    """An NGRID-like hour: 28,166 products in order of time. The same seed gives the same hour."""
+    """Generate an NGRID-like hour: 28,166 products in order of time. The same seed gives the same
+    hour."""
     rng = np.random.default_rng(seed)
     size_score = np.zeros(PRODUCTS)
     gap_score = np.zeros(PRODUCTS)
@@ -205,7 +206,7 @@ def stamp(time_us: int) -> str:
 
 
 def format_trace(arrivals: Sequence[Arrival]) -> str:
-    """The papers' own format: `size_bytes YYYYMMDDhhmmss.mmm` per line."""
+    """Write products in the papers' format: `size_bytes YYYYMMDDhhmmss.mmm` per line."""
     start_us = int(START.timestamp()) * 1_000_000
     return "".join(f"{a.size_bytes} {stamp(start_us + a.time_ms * 1000)}\n" for a in arrivals)
 
@@ -252,7 +253,7 @@ def minute_rates_mbps(arrivals: Sequence[Arrival]) -> NDArray[np.float64]:
 
 
 def statistics(arrivals: Sequence[Arrival]) -> list[float]:
-    """The statistics of `PUBLISHED`, in its order, of an hour of products."""
+    """Compute the statistics of `PUBLISHED`, in its order, for an hour of products."""
     sizes = np.array([a.size_bytes for a in arrivals], dtype=np.float64)
     times = np.array([a.time_ms for a in arrivals], dtype=np.float64)
     gaps = np.diff(times, prepend=0.0)
@@ -274,7 +275,7 @@ def statistics(arrivals: Sequence[Arrival]) -> list[float]:
 
 
 def model_check(arrivals: Sequence[Arrival]) -> list[ModelRow]:
-    """A generated hour beside the published one."""
+    """Compare a generated hour with the published one."""
     found = statistics(arrivals)
     return [
         ModelRow(name, unit, published, value)

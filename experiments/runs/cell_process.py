@@ -101,7 +101,7 @@ class Clock(Protocol):
 
 
 def parse_events(lines: Sequence[str]) -> list[Event]:
-    """The events among lines of a cell's output."""
+    """Return the events among lines of a cell's output."""
     events: list[Event] = []
     for line in lines:
         with contextlib.suppress(json.JSONDecodeError):
@@ -206,7 +206,7 @@ class NativeClock:
 
 # -- virtual ----------------------------------------------------------------------------------
 def guest_path(path: Path) -> Path:
-    """Where the guest sees a file of the checkout (other files: where they are)."""
+    """Return where the guest sees a file of the checkout; other files are where they are."""
     absolute = path.resolve()
     return CHECKOUT / absolute.relative_to(ROOT) if absolute.is_relative_to(ROOT) else absolute
 
@@ -221,7 +221,7 @@ def guest_memory_bytes(cell: CellSpec, trace_bytes: int) -> int:
 
 
 def host_memory_bytes(cell: CellSpec, trace_bytes: int) -> int:
-    """What a cell's guest really takes of this machine's memory, at most: what is written to its
+    """Return the most that a cell's guest takes of this machine's memory: what is written to its
     queues, and what a guest without queues takes."""
     return queues_written_bytes(cell, trace_bytes) + 800_000_000
 

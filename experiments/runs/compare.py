@@ -233,7 +233,7 @@ def _runs_section(found: Compared) -> Section:
 
 
 def build(found: Compared) -> Report:
-    """The report of all comparisons."""
+    """Build the report of all comparisons."""
     verdict = worst_verdict(c.metrics for c in found.columns)
     letters = {run.letter: run for run in found.runs}
     several = len(found.runs) > 1

@@ -49,12 +49,12 @@ def _files(directory: Path) -> Iterator[Path]:
 
 
 def cell_files(cell: Path) -> list[Path]:
-    """What a cell's digests.json covers."""
+    """Return the files that a cell's digests.json covers."""
     return [p for p in _files(cell) if p != cell / NAME]
 
 
 def run_files(run: Path) -> list[Path]:
-    """What the run's digests.json covers: see above."""
+    """Return the files that the run's digests.json covers (see the module)."""
     own = [run / name for name in WITH_THEIR_OWN]
     found = [
         p

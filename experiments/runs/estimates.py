@@ -78,7 +78,7 @@ class Estimates:
 
     @property
     def basis(self) -> str:
-        """What the estimates given so far rest on."""
+        """Return in words what the estimates given so far rest on."""
         if not self._rests_on:
             return "by formula: no earlier run of such cells on this machine"
         runs = sorted({m.run for m in self._rests_on}, key=lambda r: r.rpartition("/")[2])
@@ -102,7 +102,7 @@ def _rest(cell: Path) -> dict[str, float]:
 
 
 def read(runs: Path, clock: Clock, machine: Machine) -> Estimates:
-    """From the newest complete runs below `runs`. Runs that say too little count for nothing."""
+    """Learn from the newest complete runs below `runs`; leave out runs that say too little."""
     newest = sorted(
         (p for p in runs.glob("*/[!.]*/manifest.json") if not p.parent.is_symlink()),
         key=lambda p: p.parent.name,

@@ -91,7 +91,7 @@ def _sysctl(name: str) -> str | None:
 
 
 def cpu_model(cpuinfo: str) -> str:
-    """The model name in the text of /proc/cpuinfo."""
+    """Return the model name in the text of /proc/cpuinfo."""
     for line in cpuinfo.splitlines():
         if line.lower().startswith("model name"):
             return line.partition(":")[2].strip()
@@ -99,12 +99,12 @@ def cpu_model(cpuinfo: str) -> str:
 
 
 def programs() -> dict[str, str | None]:
-    """The versions of the programs of the system that decide what a run does."""
+    """Return the versions of the system's programs that affect a run."""
     return {name: _output(argv) for name, argv in PROGRAMS}
 
 
 def machine() -> Machine:
-    """What this machine is."""
+    """Describe this machine."""
     cpuinfo = Path("/proc/cpuinfo")
     return {
         "cpu": cpu_model(cpuinfo.read_text() if cpuinfo.exists() else ""),
@@ -114,7 +114,7 @@ def machine() -> Machine:
 
 
 def traces_of(planned: Sequence[Planned]) -> dict[str, TraceRecord]:
-    """By seed: the trace, with its file in the run's directory and the file's digest."""
+    """Return each seed's trace, with its file in the run's directory and the file's digest."""
     found: dict[str, TraceRecord] = {}
     for item in planned:
         seed = str(item.cell.seed)
@@ -137,7 +137,7 @@ def build(
     order: Order,
     names_in_order: Sequence[str],
 ) -> Manifest:
-    """The manifest before the first cell runs."""
+    """Build the manifest before the first cell runs."""
     cells = [item.cell for item in planned]
     return {
         "experiment": spec.name,

@@ -21,7 +21,8 @@ def summary(
     clock: str,
     jobs: int,
 ) -> list[str]:
-    """The lines that come before a run: what varies, how many cells, how long, by what estimate."""
+    """Return the lines that come before a run: what varies, how many cells, how long, by what
+    estimate."""
     cells = [item.cell for item in planned]
     level = f", {cells[0].level} level" if cells[0].level is not None else ""
     total_s = sum(estimates.of(item) for item in planned)
@@ -70,7 +71,7 @@ def _shown(name: str, level: Scalar) -> str:
 
 
 def cell_lines(planned: Sequence[Planned], estimates: Estimates) -> list[str]:
-    """A line for each cell, in the order in which they are run."""
+    """Return a line for each cell, in the order in which they are run."""
     width = max(len(item.cell.cell) for item in planned)
     return [
         f"  {number:4} {item.cell.cell:{width}}  {item.trace.products} products, "

@@ -42,7 +42,7 @@ class Planned:
     trace: ReplayTrace
 
     def digest(self, clock: str) -> str:
-        """Of all that decides what the cell does, the clock included."""
+        """Return the digest of all that decides what the cell does, the clock included."""
         return self.cell.digest(self.trace.sha256 + self.network.to_json() + clock)
 
     @property
@@ -115,8 +115,8 @@ def check_queues(planned: Sequence[Planned]) -> None:
 
 
 def check_disk(planned: Sequence[Planned], runs: Path) -> None:
-    """The largest cell must fit, unless its queues lie in memory; cells run one after the other and
-    remove their queues."""
+    """Check that the largest cell fits on the disk, unless its queues lie in memory. Cells remove
+    their queues. Raises RunError."""
     place = runs
     while not place.exists():
         place = place.parent

@@ -66,7 +66,7 @@ class Reporter(Protocol):
 
 
 def describe(event: Event) -> str:
-    """The text of an event of the cell's process."""
+    """Return the text of an event of the cell's process."""
     if event.get("event") == "progress":
         n, of = event["inserted"], event["products"]
         text = "draining" if event["draining"] else "replaying"
@@ -77,7 +77,7 @@ def describe(event: Event) -> str:
 
 
 def virtual_text(times: Times | None) -> str:
-    """What is shown of a guest's clock; nothing for a cell of this machine."""
+    """Return what is shown of a guest's clock; nothing for a native cell."""
     if times is None:
         return ""
     return f"; virtual {minutes_text(times.virtual_s)}, {times.ratio:.2f} of real time"

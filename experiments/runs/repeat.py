@@ -124,7 +124,7 @@ def plan(original: Original) -> list[Planned]:
 
 
 def refusals(original: Original, planned: Sequence[Planned]) -> list[str]:
-    """What is not what it was and decides the outcome."""
+    """Return what has changed since the run and would change the outcome."""
     found: list[str] = []
     traces: set[str] = set()
     for item in planned:
@@ -149,7 +149,7 @@ def refusals(original: Original, planned: Sequence[Planned]) -> list[str]:
 
 
 def programs_of(raw: Manifest) -> dict[str, Scalar | None]:
-    """What must be the same for the same outcome: programs, and the guest's kernel."""
+    """Return the programs, and the guest's kernel, that must be the same for the same outcome."""
     found: dict[str, Scalar | None] = dict(raw.get("programs") or {})
     kernel = raw.get("virtual_kernel")
     if isinstance(kernel, Mapping):
@@ -158,7 +158,7 @@ def programs_of(raw: Manifest) -> dict[str, Scalar | None]:
 
 
 def surroundings_of(raw: Manifest) -> dict[str, Scalar | None]:
-    """What is told where it differs: code, packages, kernel."""
+    """Return what is told where it differs: code, packages, kernel."""
     git = raw.get("git") or GitState(commit=None, dirty=None)
     python = raw.get("python") or PythonRecord(version="", packages={})
     found: dict[str, Scalar | None] = {

@@ -18,7 +18,7 @@ from experiments.runs.records import RunRecord
 
 
 def is_sound(cell: Path) -> bool:
-    """Is every file of a complete cell as it was written?"""
+    """Tell whether every file of a complete cell is as it was written."""
     try:
         return not digests.compare(cell, digests.cell_files(cell), digests.read(cell))
     except digests.NoDigests:
@@ -35,7 +35,7 @@ def _digest_of(cell: Path) -> str | None:
 
 
 def run_of(cell: Path) -> RunRecord:
-    """A cell's run.json: when and by what it was run. Empty if it has none."""
+    """Read a cell's run.json, which says when and by what it was run. Empty if it has none."""
     try:
         found: RunRecord = json.loads((cell / "run.json").read_text())
     except (OSError, json.JSONDecodeError):

@@ -167,7 +167,7 @@ class Sweep:
 
 
 def resumed(run: RunDirectory, name: str) -> CellResult:
-    """The result of a cell that was taken over."""
+    """Return the result of a cell that was taken over."""
     raw = json.loads((run.cells / name / "verdict.json").read_text())
     same = any(c["name"] == "products identical" and c["status"] == "pass" for c in raw["checks"])
     return CellResult(name, raw["verdict"], same, resumed=True)

@@ -46,7 +46,7 @@ class Checked:
 
 
 def check_files(directory: Path, files: list[Path]) -> list[str]:
-    """What is not as its digests.json says."""
+    """Return what is not as the directory's digests.json says."""
     try:
         expected = digests.read(directory)
     except digests.NoDigests as error:
@@ -65,7 +65,7 @@ def same_value(a: Any, b: Any) -> bool:
 
 
 def compare_values(written: object, computed: object) -> tuple[int, list[str]]:
-    """(number of values compared, differences) of a part of metrics.json."""
+    """Compare a part of metrics.json; return (number of values compared, differences)."""
     then, now = dict(leaves(written)), dict(leaves(computed))
     problems = []
     for place in dict.fromkeys([*then, *now]):
@@ -130,7 +130,7 @@ def verify(run: Path, progress: Callable[[str], None] | None = None) -> tuple[Ch
 
 
 def report(checked: Sequence[Checked]) -> str:
-    """One line per cell, with its problems below, and the verdict."""
+    """Return one line per cell, with its problems below, and the verdict."""
     lines = []
     for found in checked:
         lines.append(found.line)

@@ -44,7 +44,7 @@ __all__ = [
 
 
 def judge(evidence: Evidence) -> Verdict:
-    """All checks, and the worst of them as verdict."""
+    """Make all checks; the worst of them is the verdict."""
     checks = (
         *network_checks(evidence),
         *injected_loss(evidence),

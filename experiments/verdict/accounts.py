@@ -28,7 +28,7 @@ class Account:
 
     @property
     def losses(self) -> dict[str, int]:
-        """By where: datagrams that are missing, or (negative) too many."""
+        """Return by place how many datagrams are missing, or (negative) too many."""
         after_rule = (
             None if self.arrived is None or self.injected is None else self.arrived - self.injected
         )
@@ -49,7 +49,7 @@ class Account:
 
 
 def accounts(evidence: Evidence) -> dict[str, Account]:
-    """By receiver; empty for LDM6, whose TCP repairs by itself what is lost."""
+    """Return each receiver's account; none for LDM6, whose TCP repairs its own losses."""
     if evidence.protocol != "ldm7":
         return {}
     key = f"{evidence.publisher}/{evidence.publisher_nic1}/{MULTICAST_CLASS}"

@@ -74,7 +74,7 @@ class Verdict:
 
 
 def worst(statuses: Iterable[Status]) -> Status:
-    """Of a check that looks at several things."""
+    """Return the status of a check that looks at several things."""
     found = set(statuses)
     return "fail" if "fail" in found else "warn" if "warn" in found else "pass"
 

@@ -107,8 +107,8 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
 
 
 def congested(network: Network) -> frozenset[str]:
-    """Where competing flows fill queues: "<node>/<interface>" at both ends of what a link with a
-    rate is made of."""
+    """Return where competing flows fill queues: "<node>/<interface>" at both ends of what a link
+    with a rate is made of."""
     found = set()
     for link in wire_plan.plan(network, "netem").links:
         for direction, source in zip(link.directions, (link.link.a, link.link.b), strict=True):
@@ -141,7 +141,8 @@ def _bursts(
 
 
 def link_mismatches(path: Path) -> tuple[list[str], int]:
-    """One text per direction of a link that is not as asked, and how many were read back."""
+    """Return a text for each direction of a link that is not as asked, and how many were read
+    back."""
     links = json.loads(path.read_text())
     wrong = [
         f"{link['link']} {link['direction']}: asked {link['asked']}, found {link['found']} "
@@ -153,7 +154,8 @@ def link_mismatches(path: Path) -> tuple[list[str], int]:
 
 
 def shaping_mismatches(path: Path) -> tuple[list[str], int]:
-    """One text per setting of the experiment that is not as asked, and how many were read back."""
+    """Return a text for each setting of the experiment that is not as asked, and how many were read
+    back."""
     settings = [
         Setting(s["name"], s["asked"], s["found"], s["tolerance"])
         for s in json.loads(path.read_text())["settings"]
@@ -162,7 +164,7 @@ def shaping_mismatches(path: Path) -> tuple[list[str], int]:
 
 
 def link_probes(path: Path) -> dict[str, list[LinkProbe]]:
-    """The probes "before" and "after" the replay."""
+    """Read the probes "before" and "after" the replay."""
     return {when: [LinkProbe(**p) for p in ps] for when, ps in json.loads(path.read_text()).items()}
 
 
@@ -209,7 +211,7 @@ def delays(network: Network) -> dict[str, float]:
 
 
 def cpu_samples(path: Path, times: Mapping[str, float]) -> list[CpuSample]:
-    """The machine's CPU samples while products were on their way."""
+    """Read the machine's CPU samples while products were on their way."""
     begin, end = times["insertion_started"], times["drained"]
     log = shift_to(parse_sar_log(_text(path), path.name), begin)
     return [s for s in log.cpus if s.time_s > begin and s.time_s - s.interval_s < end]
@@ -243,7 +245,7 @@ def _datagrams_sent(path: Path) -> int | None:
 def arrivals(
     start: Counters, end: Counters, subscribers: Iterable[str], loss: float
 ) -> dict[str, tuple[int, int]]:
-    """Per subscriber (packets that reached the loss rule, packets it dropped)."""
+    """Return for each subscriber (packets that reached the loss rule, packets it dropped)."""
     found = {}
     for host in subscribers:
         injected = injected_loss(host, start, end)

@@ -52,7 +52,7 @@ class ProcessLoad:
 
     @property
     def mean_wait_ms(self) -> float:
-        """How long it waited for a CPU each time it had something to do."""
+        """Return how long the process waited for a CPU each time it had something to do."""
         return 1000 * self.wait_s / self.times if self.times else 0.0
 
 
@@ -172,8 +172,8 @@ def read(pids: set[int], places: Mapping[int, str], proc: Path = Path("/proc")) 
 
 
 def between(start: LoadReading, end: LoadReading, clocksource: str) -> Load:
-    """The difference. Processes that ended meanwhile, or whose times this kernel does not tell, are
-    not in it."""
+    """Return the difference of two readings, without processes that ended meanwhile or whose times
+    this kernel does not tell."""
     cores = []
     for name, after in end.cores.items():
         before = start.cores.get(name, CoreTimes(0, 0, 0))
@@ -199,7 +199,7 @@ def between(start: LoadReading, end: LoadReading, clocksource: str) -> Load:
 
 
 def clocksource(path: Path = CLOCKSOURCE) -> str:
-    """What the kernel reads the time from; "unknown" if it does not tell."""
+    """Return what the kernel reads the time from; "unknown" if it does not tell."""
     try:
         return path.read_text().strip()
     except OSError:

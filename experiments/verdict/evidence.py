@@ -18,7 +18,7 @@ from topologies.watch.link_probes import LinkProbe
 
 
 def host_of(receiver: str) -> str:
-    """Where a receiver runs: "sl1", also of its subscription "sl1.NGRID"."""
+    """Return the host of a receiver: "sl1", also of its subscription "sl1.NGRID"."""
     return receiver.partition(".")[0]
 
 

@@ -42,7 +42,7 @@ def judge_files(
     settings: Sequence[Setting],
     rtt_measured_ms: dict[str, float],
 ) -> Verdict:
-    """From the files in the cell's directory `out`, cell.json included."""
+    """Judge a cell from the files in the cell's directory `out`, cell.json included."""
     data = load_join_leave(out)
     checks = (
         *network_checks(_evidence(out, cell, network, settings, data, rtt_measured_ms)),
@@ -112,7 +112,7 @@ def _replays(out: Path, cell: JoinLeaveCell, data: JoinLeaveData) -> list[Check]
 
 
 def content_checks(found: JoinLeaveMetrics) -> list[Check]:
-    """What subscribers hold, and what the trees are, against who was subscribed."""
+    """Check what subscribers hold, and the trees, against who was subscribed."""
     return [_identical(found), _recovered(found), _trees(found)]
 
 

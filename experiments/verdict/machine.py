@@ -179,7 +179,7 @@ def _process(load: ProcessLoad) -> str:
 
 
 def lag_check(evidence: Evidence) -> Check:
-    """How late a program in each host runs after its timer; judged by the worst host."""
+    """Check how late a program in each host runs after its timer; the worst host decides."""
     name = "scheduling lag"
     lags = {host: lag for host, lag in evidence.lags.items() if lag.samples > 0}
     if not lags or len(lags) < len(evidence.lags):
@@ -202,8 +202,8 @@ def lag_check(evidence: Evidence) -> Check:
 
 
 def clock_check(evidence: Evidence) -> Check:
-    """One clock for all hosts, which is never set and hardly ever corrected; in virtual time, the
-    guest's own."""
+    """Check the one clock of all hosts, which is never set and hardly ever corrected; in virtual
+    time, the guest's own."""
     name = "clock"
     if not evidence.lags:
         return Check(name, "warn", None, None, "not watched")

@@ -145,7 +145,7 @@ def _drop_check(
 
 
 def link_delays(evidence: Evidence) -> list[Check]:
-    """Each impaired link and direction by probes, before and after the replay."""
+    """Check each impaired link and direction by probes, before and after the replay."""
     return [_link_delays(when, evidence) for when in ("before", "after")]
 
 
@@ -189,8 +189,8 @@ def _delay_error(probe: LinkProbe) -> float:
 
 
 def round_trips(evidence: Evidence) -> list[Check]:
-    """Smallest ping of each subscriber over the path against the topology, before the replay and,
-    where pings could be sent, after it."""
+    """Check the smallest ping of each subscriber over the path against the topology, before the
+    replay and, where pings could be sent, after it."""
     asked, after = evidence.rtt_asked_ms, evidence.rtt_after_ms
     checks = [_round_trips("round-trip times", asked, evidence.rtt_measured_ms, evidence.clock)]
     if after:
@@ -223,7 +223,8 @@ def _round_trips(
 
 
 def relay_lateness(evidence: Evidence) -> list[Check]:
-    """Lateness of delayed frames, where wire-relay delays them: of half of them, and of 1 %.
+    """Check the lateness of delayed frames, where wire-relay delays them: of half of them, and of 1
+    %.
 
     Stalls of some 20 ms now and then (a virtual machine's disk can cause them) make the worst
     hundredth late and leave the median alone: that is worth a warning, the figures stand.

@@ -95,8 +95,8 @@ def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def parse_messages(data: bytes) -> tuple[list[Reading], bool]:
-    """The queues in a piece of the kernel's answer, and whether that was the last one. ValueError
-    if it is malformed, OSError if the kernel refuses."""
+    """Return the queues in a piece of the kernel's answer, and whether that was the last one.
+    ValueError if it is malformed, OSError if the kernel refuses."""
     found: list[Reading] = []
     at = 0
     while at + _MESSAGE.size <= len(data):
@@ -208,7 +208,7 @@ class QueueWatch:
             self._windows[queue.place] = (now, reading.sent_bytes)
 
     def close(self) -> list[Queue]:
-        """What was seen."""
+        """Stop watching; return what was seen."""
         for one, _ in self._nodes:
             one.close()
         return [queue for _, queues in self._nodes for queue in queues.values()]

@@ -102,8 +102,8 @@ def rate_check(samples: Sequence[ShaperSample], asked: int, clock: Clock, feed: 
 
 
 def congestion_control(evidence: Evidence) -> Check:
-    """The first one asked for is the one that was meant: the papers' CTCP keeps its window whatever
-    is lost, what stands in may send less, and not the same to all receivers."""
+    """Check that the first algorithm asked for is in force: the papers' CTCP keeps its window
+    whatever is lost, what stands in may send less, and not the same to all receivers."""
     asked = " or ".join(evidence.tcp_asked)
     name = evidence.tcp_found.partition(" ")[0]
     text = f"{evidence.tcp_found or 'unknown'} at every host"
