@@ -17,6 +17,7 @@ from experiments import cli
 from experiments.cells.run_directory import RunDirectory
 from experiments.design.spec import find
 from experiments.runs.runner import CellResult, RunResult
+from parsers.report.brief import Brief
 
 
 @pytest.fixture(autouse=True)
@@ -171,3 +172,26 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "verdict INVALID" in capsys.readouterr().err
     assert judged(tmp_path / "4", verdict="faithful", identical=False) == 1
     assert judged(tmp_path / "5", verdict="invalid", identical=False) == 1
+
+
+def test_a_run_ends_with_its_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The result and where the page is, in paths from here; without a report the directory."""
+    run = tmp_path / "runs/lossy/1"
+    (run / "report").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    cli._conclude(run)
+    assert capsys.readouterr().out == "Results: runs/lossy/1\n"
+    brief = Brief(title="Downpour: run lossy/1", verdict="faithful", result=("All arrived.",))
+    (run / "report/brief.json").write_text(brief.model_dump_json(), encoding="utf-8")
+    cli._conclude(run)
+    assert capsys.readouterr().out.splitlines() == [
+        "Downpour: run lossy/1: FAITHFUL",
+        "",
+        "All arrived.",
+        "",
+        "The whole report: downpour report --full runs/lossy/1",
+        "Report: runs/lossy/1/report/index.html",
+    ]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -24,6 +25,7 @@ from parsers.measure.comparison import group_cells, mean_of
 from parsers.measure.run_files import load_cell
 from parsers.measure.summary import CellMetrics, summarize
 from parsers.report.document import render_text
+from parsers.report.drawing import Plot
 from parsers.report.publish import Written, write_report
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
 from parsers.tests.test_join_leave import write_run as write_join_leave
@@ -35,6 +37,10 @@ LDM7, LDM6 = SyntheticCell("ldm7"), SyntheticCell("ldm6")
 def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures take most of the time; the tests of the text do without."""
     monkeypatch.setattr("parsers.report.publish.render_plots", lambda *_: ())
+
+
+def _not_drawn(_: object, name: str, title: str, alt: str, caption: str = "") -> Plot:
+    return Plot(name, title, alt, b"", b"", b"", caption)
 
 
 def metrics_of(run: Path) -> dict[str, Any]:
@@ -126,7 +132,8 @@ def test_no_cpu_figure_in_virtual_time(tmp_path: Path) -> None:
     assert cell.missing == ()
 
 
-def test_a_report_says_which_clock_made_it(tmp_path: Path) -> None:
+def test_a_report_says_which_clock_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("parsers.report.plots.save", _not_drawn)  # which figures is asked here
     run = write_synthetic_run(tmp_path, VIRTUAL7, SyntheticCell("ldm6", clock="virtual"))
     written = write_report(run)
     flat = " ".join(written.text.split())
@@ -532,23 +539,39 @@ def test_repeats_are_averaged(tmp_path: Path) -> None:
 
 
 def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a pipe: 80 columns. What is not UTF-8 gets ASCII, and the files are UTF-8 all the same.
-    A run of this kind has no figures, which would take most of the time."""
-    run = write_join_leave(tmp_path)
-    root = Path(__file__).resolve().parents[2]
-    monkeypatch.delenv("COLUMNS", raising=False)
-    command = [sys.executable, "-m", "parsers", "report", "--full", str(run)]
+    """What is not UTF-8 gets ASCII; the files are UTF-8 all the same."""
+    run = write_join_leave(tmp_path)  # a kind of run without figures, which take most of the time
+    page = f"Report: {run / 'report' / 'index.html'}"
+    monkeypatch.setenv("COLUMNS", "80")
     for encoding, ascii_only in (("utf-8", False), ("latin-1", True)):
-        monkeypatch.setenv("PYTHONIOENCODING", encoding)
-        done = subprocess.run(command, cwd=root, capture_output=True, check=False)
-        assert (done.returncode, done.stderr) == (0, b"")
-        text = done.stdout.decode("ascii" if ascii_only else "utf-8")
+        out = io.BytesIO()
+        monkeypatch.setattr("sys.stdout", io.TextIOWrapper(out, encoding=encoding))
+        assert main(["report", "--full", str(run)]) == 0
+        sys.stdout.flush()
+        text = out.getvalue().decode("ascii" if ascii_only else "utf-8")
         body, _, last = text.rstrip().rpartition("\n\n")
-        assert last == f"Report: {run / 'report' / 'index.html'}"
+        assert last == page
         assert max(len(line) for line in body.splitlines()) <= 80
         stored = (run / "report" / "report.txt").read_text(encoding="utf-8")
         assert "─" in stored
         assert (body.rstrip() == stored.rstrip()) == (not ascii_only)
+
+
+@pytest.mark.slow
+def test_in_a_pipe_the_result_has_80_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_join_leave(tmp_path)
+    root = Path(__file__).resolve().parents[2]
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    command = [sys.executable, "-m", "parsers", "report", str(run)]
+    done = subprocess.run(command, cwd=root, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    lines = done.stdout.decode("ascii").splitlines()
+    assert len(lines) <= 40
+    assert max(len(line) for line in lines[:-1]) <= 80
+    assert lines[-1].endswith("index.html")
 
 
 @pytest.mark.parametrize(
