@@ -181,7 +181,7 @@ def main(argv: Sequence[str]) -> int:
     problem = ""
     try:
         do(found, described)
-    except Exception as error:  # whoever started this is to know
+    except Exception as error:  # the starter must know
         problem = f"{type(error).__name__}: {error}"
     write_json(Path(out) / DONE, {"problem": problem})
     return 0

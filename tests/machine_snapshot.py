@@ -101,7 +101,7 @@ def _sysctls(foreign: set[str]) -> frozenset[str]:
 def take(token: str) -> Snapshot:
     """The machine now (its root namespace: call it there)."""
     watched = _watched(token)
-    # All named namespaces of ours begin so (lifecycle.py); others belong to somebody else's work.
+    # All our named namespaces begin so (lifecycle.py); the others are not ours.
     names = {n["name"] for n in json.loads(_output("ip", "-j", "netns", "list") or "[]")}
     namespaces = {name for name in names if name.startswith(PREFIX)}
     files = {str(p) for p in Path("/run").glob("downpour*")}

@@ -220,7 +220,7 @@ def has_seccomp(tree: Path) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    # The same binary whoever builds it, wherever and whenever.
+    # The same binary for every builder, place and time.
     return {
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
         "LC_ALL": "C",

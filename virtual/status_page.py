@@ -18,7 +18,7 @@ VERSION: Final = 1
 _LAYOUT: Final = struct.Struct("=8sIIQQQQQiI16s")
 _SEQUENCE: Final = struct.Struct("=Q")
 _SEQUENCE_AT: Final = 16
-# The kernel holds an odd sequence for some 10 ns; but it may lose its core while it does.
+# The kernel holds an odd sequence for about 10 ns; but it may lose its core while it does.
 _ATTEMPTS: Final = 1000
 
 

@@ -46,7 +46,7 @@ def result_of(job: Job) -> dict[str, Any]:
 
 @pytest.mark.parametrize("tool", ["fmtp", "tcp", "uftp", "udpcast", "norm", "flute-rs", "flute-rq"])
 def test_file_is_timed_and_counted(tool: str) -> None:
-    """A megabyte at 50 Mbit/s takes 0.16 s at least, whoever sends it; 1 % of what arrives is
+    """A megabyte at 50 Mbit/s takes 0.16 s at least, with any sender; 1 % of what arrives is
     lost at each receiver; headers and repairs cross the wire besides the file."""
     before = set(live_runs())
     result = result_of(replace(JOB, tool=tool))

@@ -113,7 +113,7 @@ def test_what_is_not_installed_is_told(tmp_path: Path) -> None:
 
 
 def test_markdown_has_medians_and_says_how_many_runs() -> None:
-    """One run of NORM, five of ours (median 19.3 of 20 Mbit/s: 96.5 %), one that fails."""
+    """One run of NORM, five of our sender (median 19.3 of 20 Mbit/s: 96.5 %), one that fails."""
     shaped = [
         (replace(SHAPED, repeat=i), {"status": "ok", "goodput_bps": g, "wire_ratio": 1.04})
         for i, g in enumerate((19.1e6, 19.2e6, 19.3e6, 19.4e6, 19.5e6))

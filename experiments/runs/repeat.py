@@ -279,7 +279,7 @@ def _run(original: Original, options: RepeatOptions) -> Path:
     if not options.other_programs:
         wrong += _changes(programs)
     if wrong:
-        more = "; --other-programs goes on all the same" if programs else ""
+        more = "; --other-programs continues anyway" if programs else ""
         listed = "\n".join(f"  {text}" for text in wrong)
         raise UsageError(f"found what is not as {original.path} had it{more}:\n{listed}")
     runner.check_machine(planned, RUNS, options.build, clock.name)

@@ -56,7 +56,7 @@ LINK = Impairment(rate_bps=100_000_000, delay_ms=18.0, queue_bytes=500_000)
 DATAGRAMS = 500
 PORT = 38800
 
-# Each datagram begins with its number. 1,400 bytes in bursts of 5: some 5.6 Mbit/s for a second.
+# Each datagram begins with its number. 1,400 bytes in bursts of 5: about 5.6 Mbit/s for a second.
 SEND = f"""
 import socket, struct, sys, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

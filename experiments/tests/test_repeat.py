@@ -147,7 +147,7 @@ def test_other_programs_are_refused(run: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(UsageError) as caught:
         main(RepeatOptions(run=changed(run, change)))
     assert "tc was tc utility, iproute2-1.0, is " in str(caught.value)
-    assert "--other-programs goes on all the same" in str(caught.value)
+    assert "--other-programs continues anyway" in str(caught.value)
 
 
 @pytest.mark.parametrize(

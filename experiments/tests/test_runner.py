@@ -336,7 +336,7 @@ def test_a_cell_that_fails_twice_is_reported_and_the_sweep_goes_on(
     assert stage.played == ["ldm7-m2-r20-p1"] * 2 + ["ldm6-m2-r20-p1"]
     assert [c.cell for c in result.cells] == ["ldm6-m2-r20-p1"]
     assert result.failed == ("ldm7-m2-r20-p1",)
-    assert len(reported) == 1  # the report is written all the same
+    assert len(reported) == 1  # the report is still written
     assert (tmp_path / "runs/lossy/latest").resolve() == result.path
     folder = result.path / "failed/ldm7-m2-r20-p1"
     assert sorted(p.name for p in folder.iterdir()) == ["attempt-1", "attempt-2"]

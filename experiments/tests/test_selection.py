@@ -56,6 +56,6 @@ def test_orders(sweep: tuple[CellSpec, ...]) -> None:
     first, again, other = (ordered(sweep, "random", seed) for seed in (1, 1, 2))
     assert first == again != other
     assert sorted(c.cell for c in first) == sorted(c.cell for c in sweep)
-    # Protocols are no longer side by side: of 47 pairs of neighbours some 24 differ by chance.
+    # Protocols are no longer side by side: of 47 pairs of neighbours about 24 differ by chance.
     pairs = sum(a.protocol != b.protocol for a, b in zip(first, first[1:], strict=False))
     assert 10 < pairs < 38

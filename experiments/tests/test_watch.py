@@ -192,7 +192,7 @@ def test_hostlag_samples_and_says_so() -> None:
 
 
 def test_a_stopped_program_was_late() -> None:
-    """SIGSTOP for 0.3 s is a lag of some 0.3 s: some 30 samples of 10 ms are skipped."""
+    """SIGSTOP for 0.3 s is a lag of about 0.3 s: about 30 samples of 10 ms are skipped."""
     program = BUILD / HOSTLAG
     if not program.exists():
         pytest.skip("SKIPPED: run `make build` first")

@@ -226,7 +226,7 @@ def relay_lateness(evidence: Evidence) -> list[Check]:
     """Check the lateness of delayed frames, where wire-relay delays them: of half of them, and of 1
     %.
 
-    Stalls of some 20 ms now and then (a virtual machine's disk can cause them) make the worst
+    Stalls of about 20 ms now and then (a virtual machine's disk can cause them) make the worst
     hundredth late and leave the median alone: that is worth a warning, the figures stand.
     Virtual time knows no stalls: there, both are held to the same narrow limit.
     """

@@ -143,7 +143,7 @@ static EVP_PKEY *read_public_key(const uint8_t *text, size_t len)
     return key;
 }
 
-/* RSA-OAEP with SHA-1 and MGF1-SHA-1 (OpenSSL's defaults, named all the same). */
+/* RSA-OAEP with SHA-1 and MGF1-SHA-1 (OpenSSL's defaults, named anyway). */
 static EVP_PKEY_CTX *oaep(EVP_PKEY *key, int (*init)(EVP_PKEY_CTX *))
 {
     EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new(key, NULL);

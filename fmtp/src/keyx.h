@@ -21,7 +21,7 @@ enum fmtp_keyx_status { FMTP_KEYX_MORE, FMTP_KEYX_DONE, FMTP_KEYX_BAD };
 
 struct fmtp_keyx;
 
-/* The receiver's side; makes a key pair (some 0.1 s of CPU). offer: extension 1. NULL on
+/* The receiver's side; makes a key pair (about 0.1 s of CPU). offer: extension 1. NULL on
  * failure. */
 struct fmtp_keyx *fmtp_keyx_new_receiver(bool offer);
 /* The sender's side. */

@@ -9,7 +9,7 @@
  * for by REPAIR_REQ, and what answers it is multicast and can get lost. A symbol tells how many
  * there will be when its burst ends; if the group is short then, more are asked for at once. If
  * nothing tells, patience ends after a time that follows the answers' times measured; a later round
- * says so to the sender. When rounds were in vain and no repair comes any more, the blocks are
+ * says so to the sender. When rounds brought nothing and no repair comes any more, the blocks are
  * asked for by RETX_REQ.
  */
 #include "receiver_core.h"
@@ -23,7 +23,7 @@
 #define BURST_QUIET_NS (10 * MS)
 #define BURST_QUIET_BLOCKS 24
 enum {
-    ROUNDS = 3, /* timeouts in vain before RETX_REQ, unless repairs come */
+    ROUNDS = 3, /* unanswered timeouts before RETX_REQ, unless repairs come */
     ASKS = 32   /* REPAIR_REQ of one group at most */
 };
 

@@ -216,7 +216,7 @@ static void test_progress(void **state)
     kit_close();
 }
 
-/* A group whose end is told to be later and later, each time in vain, is asked for by RETX_REQ in
+/* A group whose end is told to be later and later, always unanswered, is asked for by RETX_REQ in
  * the end: after 32 requests. */
 static void test_asks_are_bounded(void **state)
 {

@@ -135,8 +135,8 @@ static void test_answered_by_stream(void **state)
     kit_close();
 }
 
-/* Fewer parity numbers are left than would suffice: asked for all the same, the sender repeats
- * blocks. Patience ends as ever. */
+/* Fewer parity numbers are left than would suffice: still asked for, the sender repeats
+ * blocks. Patience ends as before. */
 static void test_numbers_run_out(void **state)
 {
     (void)state;

@@ -482,7 +482,7 @@ static void test_table_full(void **state)
         kit_bop(i, 1000);
     kit_drain();
     assert_int_equal(kit_stream(FMTP_RETX_EOP, KIT_PRODUCTS, 0, 0, 0), 0);
-    /* That the one before is over counts all the same. */
+    /* That the one before is over still counts. */
     for (uint32_t g = 0; g < 3; g++)
         kit_expect_repair(KIT_PRODUCTS - 1, g, g == 2 ? 4 : 3, 0, 0, g == 2 ? 4 : 3,
                           g == 2 ? 0xf : 0x7);

@@ -443,7 +443,7 @@ static void test_slow_unicast(void **state)
     assert_int_equal(s->rx[0].missed[0], 1);
     assert_int_equal(s->rx[0].ended[0], 0);
     assert_int_equal(sim_count(&s->rx[0], FMTP_RETX_REJ, 0), 1);
-    /* The stream is in step all the same: what follows is repaired. */
+    /* The stream is still in step: what follows is repaired. */
     assert_in_range(sim_count(&s->rx[0], FMTP_RETX_DATA, 0), 10, 39);
     assert_int_equal(s->rx[0].nlog > 0, 1);
     sim_free(s);

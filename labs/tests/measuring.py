@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the measuring labs share: a student's work directory, his measurements and
+"""What the tests of the measuring labs share: a student's work directory, measurements and
 answers, and what checks make of them."""
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ def test_wrong_predictions(copy: tuple[Lab, Work, dict[str, float]]) -> None:
 
 
 def test_somebody_elses_run(copy: tuple[Lab, Work, dict[str, float]]) -> None:
-    """The files of a run of another student: his seed, and mostly another loss and receiver."""
+    """The files of a run of another student: that seed, and mostly another loss and receiver."""
     lab, work, _ = copy
     other = next(
         name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lab 5 as a student would do it: his six measurements, the solution, and typical wrong answers.
+"""Lab 5 as a student would do it: six measurements, the solution, and typical wrong answers.
 
 The runs with 4 and 24 receivers are made of those with 2 and 8: what the checks do with them does
 not depend on where their counters come from, and real ones take a minute."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lab 6 as a student would do it: his sweep, a choice of timers made of it, and typical wrong ones.
+"""Lab 6 as a student would do it: the sweep, a choice of timers made of it, and typical wrong ones.
 
 What the checks measure themselves for the solution is measured; for wrong choices cells of the
 sweep stand in, whose timers differ in what changes nothing there (f_snd 5000 or 100)."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is between the student and his lab's network, without one: the shell, states of dead labs,
+"""What is between the student and the lab's network, without one: the shell, states of dead labs,
 the commands' messages and exit codes."""
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ const char *upstream_name(struct upstream *u);
 /* false from a *_call: protocol violation. *_pump queue output while there is room and return true
  * if there is more to do at once; *_deadline says when to pump again at the latest. */
 bool up6_feedme(struct upstream *u, const struct rpc_msg *m, struct xin *args, bool notify);
-/* The answer to a call of ours. false: a violation. */
+/* The answer to our call. false: a violation. */
 bool up6_reply(struct upstream *u, const struct rpc_msg *m, struct xin *body);
 /* Sends products (or notifications) while there is room. */
 bool up6_pump(struct upstream *u, uint64_t now);

@@ -46,7 +46,7 @@ static void *listen_loop(void *arg)
         if (last != seen) {
             uint64_t one = 1;
             seen = last;
-            /* EAGAIN: 2^64 - 2 unread insertions; readable all the same. */
+            /* EAGAIN: 2^64 - 2 unread insertions; still readable. */
             if (write(q->event_fd, &one, sizeof one) < 0 && errno != EAGAIN)
                 break;
         }

@@ -96,7 +96,7 @@ def test_a_last_line_that_was_cut_off_is_one_problem(sample: str, name: str) -> 
 
 @pytest.mark.parametrize(("sample", "name"), LINES)
 def test_a_malformed_line_is_quoted_with_its_place(sample: str, name: str) -> None:
-    """The rest of the file is read all the same."""
+    """The rest of the file is still read."""
     lines = golden(sample).rstrip("\n").split("\n")
     records, _ = read(name, "\n".join(lines) + "\n")
     found, problems = read(name, "\n".join([*lines, "mldm Received ]garbage[", ""]))

@@ -150,7 +150,7 @@ def test_order_and_lines() -> None:
     assert [line.label for line in found] == ["LDM7", "LDM6"]
     assert found[1].x == (4, 8, 16)
     assert [y.mean for y in found[1].y] == [8, 16, 32]
-    # What varies and is not named tells lines apart all the same.
+    # What varies and is not named still tells lines apart.
     assert len(lines(made, x="receivers", metric="throughput")) == 2
     assert lines(made, x="receivers", metric="ffdr") == ()
     assert select(made, {"receivers": {"at_least": 8}, "protocol": "ldm6"})[0].label.startswith(

@@ -109,7 +109,7 @@ def test_meter_is_exact(emulation: Emulation) -> None:
     """Of 1.5 times its rate exactly the rate passes."""
     found_bps = guarantee.metered_bps(emulation, KEPT_BPS, SECONDS)
     print(f"meter: {found_bps / KEPT_BPS - 1:+.4%}")
-    # 2 s hold some 1400 frames: a frame more or less are 0.07 %.
+    # 2 s hold about 1400 frames: a frame more or less are 0.07 %.
     assert abs(found_bps / KEPT_BPS - 1) < (0.002 if exact(emulation) else 0.02)
 
 

@@ -87,7 +87,7 @@ def test_subscriptions_make_the_tree(site: Site) -> None:
         report(f"{host}: {site.join(host)}")
     assert has_leaves(site, *RACKS)
 
-    # A rack's second subscriber shares the leaf; the leaf stays when he leaves.
+    # A rack's second subscriber shares the leaf; the leaf stays when it leaves.
     added = len(site.lines(site.publisher, "leaf added"))
     site.start_subscriber("wsu2")
     wait_for("first product", partial(has_first_product, site, "wsu2"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that holds something (a network) in the background. Whoever starts it waits until it is
+"""A process that holds something (a network) in the background. Its starter waits until it is
 ready: it says how far it is on a pipe, in lines of JSON, [kind, text]."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Report = Callable[[str, str], None]  # kind, text
 
 
 def reporter(fd: int) -> Report:
-    """For the process itself. Whoever started it may be gone: then nothing is said."""
+    """For the process itself. If the starter is gone, nothing is said."""
 
     def report(kind: str, text: str) -> None:
         with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The packet sockets through which Open vSwitch's userspace datapath receives frames.
 
-Their default buffer holds some 90 frames: 7 ms at 160 Mbit/s. A frame that does not fit is dropped,
+Their default buffer holds about 90 frames: 7 ms at 160 Mbit/s. What does not fit is dropped,
 and no counter of an interface or a switch port shows it, only the socket's own. So their buffers
 are enlarged here, without touching a sysctl, and their drops are read. Both work on copies of the
 daemon's descriptors (pidfd_getfd(2), Linux >= 5.6).
@@ -17,7 +17,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-# 4 MB hold some 1,800 full frames: 45 ms of 480 Mbit/s (m = 24, r = 20 Mbit/s by unicast).
+# 4 MB hold about 1,800 full frames: 45 ms of 480 Mbit/s (m = 24, r = 20 Mbit/s by unicast).
 RECEIVE_BUFFER_BYTES = 4_000_000
 
 _SYS_PIDFD_GETFD = 438  # the same number on every architecture

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loss on the publisher's hand-off link, away from him, and nowhere else."""
+"""Loss on the publisher's hand-off link, outbound, and nowhere else."""
 
 from __future__ import annotations
 

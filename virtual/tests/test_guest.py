@@ -148,7 +148,7 @@ def test_users_begin_at_different_cores(tmp_path: Path, monkeypatch: pytest.Monk
     found = []
     for uid in range(1000, 1000 + len(cores)):
         monkeypatch.setattr(os, "getuid", lambda uid=uid: uid)
-        with one_core(tmp_path / str(uid)) as core:  # locks of his own
+        with one_core(tmp_path / str(uid)) as core:  # the user's own locks
             found.append(core)
     assert sorted(found) == cores
 

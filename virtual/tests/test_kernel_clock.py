@@ -54,5 +54,5 @@ def test_readings_are_no_system_calls(kernel: Kernel) -> None:
         assert guest.wait() == 0
         page = status_page.read(path)
     assert page is not None
-    assert page.virtual_ns > 11e9 + 100_000 * 256  # their time has passed all the same
+    assert page.virtual_ns > 11e9 + 100_000 * 256  # their time has still passed
     assert page.syscalls < 50_000

@@ -366,7 +366,7 @@ static void path_refused(void **state)
     pathservice_free(p);
 }
 
-/* It may have been made all the same. */
+/* It may still have been made. */
 static void path_not_answered(void **state)
 {
     static const struct {

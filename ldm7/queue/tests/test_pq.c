@@ -164,7 +164,7 @@ static void test_pins(void **state)
     HOLDS(q, 1, 5, 6);
     assert_int_equal(put(q, 7, 4096), PQ_FULL);
     assert_int_equal(put(q, 7, 3136), PQ_FULL);
-    HOLDS(q, 1, 5, 6); /* and nothing was evicted in vain */
+    HOLDS(q, 1, 5, 6); /* and nothing was evicted needlessly */
     pq_release(q, &oldest);
     assert_int_equal(put(q, 7, 4096), PQ_OK);
     HOLDS(q, 7);

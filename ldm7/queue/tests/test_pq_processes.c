@@ -157,7 +157,7 @@ static void test_everybody_gets_everything(void **state)
     run_together(40 << 20, 10000, 2, 3, 1500, 2 * 1500);
 }
 
-/* Room for some 30 products: constant eviction between the readers' pins. */
+/* Room for about 30 products: constant eviction between the readers' pins. */
 static void test_small_queue(void **state)
 {
     (void)state;

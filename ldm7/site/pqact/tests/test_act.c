@@ -232,7 +232,7 @@ static void program_that_does_not_read(void **state)
     assert_int_equal(commands.n, 0);
     assert_int_equal(commands.failed, 1);
     assert_int_equal(actor.stats.failed, 1);
-    assert_int_equal(actor.stats.actions, 1); /* the file all the same */
+    assert_int_equal(actor.stats.actions, 1); /* still the file */
     end();
 }
 
