@@ -32,7 +32,34 @@ class Clock:
         return self.now
 
 
-class Rig:
+class FailingSwitches:
+    """Switches in pure Python that fail at will. `failing`: what a switch answers instead of doing
+    anything."""
+
+    def __init__(self) -> None:
+        self.failing: dict[str, Failure] = {}
+        self.net: FakeNetwork
+        self._one_at_a_time = threading.Lock()
+
+    def handle(self, switch: str, messages: Sequence[Message]) -> Failure | None:
+        try:
+            with self._one_at_a_time:
+                self.net.switches[switch].handle(messages)
+        except Refused as error:
+            return Failure(Why.REFUSED, str(error))
+        return None
+
+    def read(self, switches: Iterable[str]) -> dict[str, Entries | Failure]:
+        return {s: self.failing.get(s) or self.net.switches[s].entries() for s in switches}
+
+    def stats(self, switches: Iterable[str]) -> dict[str, SwitchStats | Failure]:
+        return {s: self.failing.get(s) or self.net.switches[s].stats() for s in switches}
+
+    def entries(self) -> dict[str, Entries]:
+        return {name: switch.entries() for name, switch in self.net.switches.items()}
+
+
+class Rig(FailingSwitches):
     """`failing`: what a switch answers instead of doing anything. `refuse_next`: switches that
     refuse the next list of messages, after the first `k` of it. `silent`: switches that do what
     they are told and do not confirm."""
@@ -43,14 +70,13 @@ class Rig:
         of: Network | None = None,
         queue_driver: QueueDriver | None = None,
     ) -> None:
-        self.failing: dict[str, Failure] = {}
+        super().__init__()
         self.refuse_next: dict[str, int] = {}
         self.silent: set[str] = set()
         self.gate: dict[str, threading.Event] = {}  # a switch waits for its event before it acts
         self.calls = self.reads = 0
         self.asked: list[str] = []  # switches that were to get messages
         self.sent: list[str] = []  # switches that got messages
-        self._one_at_a_time = threading.Lock()
         self.clock = Clock()
         self.of = of if of is not None else network()
         self.store = store if store is not None else Store(None, self.of.name, "core")
@@ -111,32 +137,16 @@ class Rig:
                 self.net.switches[switch].handle(messages[: self.refuse_next.pop(switch)])
                 failures[switch] = Failure(Why.REFUSED, "OFPET_GROUP_MOD_FAILED")
                 continue
-            try:
-                with self._one_at_a_time:
-                    self.net.switches[switch].handle(messages)
-            except Refused as error:
-                failures[switch] = Failure(Why.REFUSED, str(error))
+            refusal = self.handle(switch, messages)
+            if refusal is not None:
+                failures[switch] = refusal
             if switch in self.silent:
                 failures[switch] = Failure(Why.TIMEOUT, "5 s")
         return failures
 
     def read(self, switches: Iterable[str]) -> dict[str, Entries | Failure]:
         self.reads += 1
-        result: dict[str, Entries | Failure] = {}
-        for switch in switches:
-            failure = self.failing.get(switch)
-            result[switch] = self.net.switches[switch].entries() if failure is None else failure
-        return result
-
-    def stats(self, switches: Iterable[str]) -> dict[str, SwitchStats | Failure]:
-        result: dict[str, SwitchStats | Failure] = {}
-        for switch in switches:
-            failure = self.failing.get(switch)
-            result[switch] = self.net.switches[switch].stats() if failure is None else failure
-        return result
-
-    def entries(self) -> dict[str, Entries]:
-        return {name: switch.entries() for name, switch in self.net.switches.items()}
+        return super().read(switches)
 
     def assert_settled(self) -> None:
         """Every switch holds exactly what it shall."""

@@ -32,6 +32,7 @@ from topologies.model.network import (
     Segment,
     Switch,
 )
+from topologies.tests.networks import both_ways
 
 MAC_1 = "02:00:00:00:00:01"
 MAC_2 = "02:00:00:00:00:02"
@@ -61,14 +62,8 @@ def _link(
     rate_bps: int | None = None,
 ) -> Link:
     impairment = Impairment(rate_bps=rate_bps, delay_ms=delay_ms)
-    return Link(
-        f"{a}:{b}",
-        _port(a, a_port),
-        _port(b, b_port),
-        impairment,
-        impairment,
-        (first_vlan, first_vlan + 9),
-    )
+    vlan_range = (first_vlan, first_vlan + 9)
+    return both_ways(_port(a, a_port), _port(b, b_port), impairment, vlan_range)
 
 
 def _host(name: str, mac: str, number: int, role: Role) -> Host:

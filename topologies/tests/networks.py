@@ -22,6 +22,17 @@ ANY = (1, 4094)
 PLAIN = Impairment()
 
 
+def both_ways(
+    a: Port,
+    b: Port,
+    impairment: Impairment = PLAIN,
+    vlan_range: tuple[int, int] = ANY,
+    name: str = "",
+) -> Link:
+    """Return a link with the same impairment in both directions, named after its ends."""
+    return Link(name or f"{a.node}:{b.node}", a, b, impairment, impairment, vlan_range)
+
+
 def _host(name: str, index: int, role: Role) -> Host:
     return Host(
         name=name,
@@ -42,24 +53,18 @@ def two_hosts(
     (impaired with `uplink`) ends at the static switch `up`."""
     p, q = _host("p", 1, Role.PUBLISHER), _host("q", 2, Role.SUBSCRIBER)
     links = [
-        Link(
-            name=f"{h.name}:sw",
-            a=Port(h.name, 1, h.nic1.interface, h.nic1.mac),
-            b=Port("sw", n, f"sw-p{n}", f"02:00:00:00:03:{n:02x}"),
-            forward=i,
-            backward=i,
-            vlan_range=ANY,
+        both_ways(
+            Port(h.name, 1, h.nic1.interface, h.nic1.mac),
+            Port("sw", n, f"sw-p{n}", f"02:00:00:00:03:{n:02x}"),
+            i,
         )
         for h, n, i in ((p, 2, PLAIN), (q, 3, impairment))
     ]
     links.append(
-        Link(
-            name="sw:up",
-            a=Port("sw", 1, "sw-p1", "02:00:00:00:03:01"),
-            b=Port("up", 1, "up-p1", "02:00:00:00:04:01"),
-            forward=uplink,
-            backward=uplink,
-            vlan_range=ANY,
+        both_ways(
+            Port("sw", 1, "sw-p1", "02:00:00:00:03:01"),
+            Port("up", 1, "up-p1", "02:00:00:00:04:01"),
+            uplink,
         )
     )
     nics = []
@@ -67,13 +72,10 @@ def two_hosts(
         nic = Nic(f"r-p{n}", f"02:00:00:00:05:{n:02x}", h.gateway2, 30)
         nics.append(nic)
         links.append(
-            Link(
-                name=f"r:{h.name}",
-                a=Port("r", n, nic.interface, nic.mac),
-                b=Port(h.name, 2, h.nic2.interface, h.nic2.mac),
-                forward=i,
-                backward=i,
-                vlan_range=ANY,
+            both_ways(
+                Port("r", n, nic.interface, nic.mac),
+                Port(h.name, 2, h.nic2.interface, h.nic2.mac),
+                i,
             )
         )
     return Network(

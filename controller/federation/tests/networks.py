@@ -25,6 +25,7 @@ from topologies.model.network import (
     Segment,
     Switch,
 )
+from topologies.tests.networks import both_ways
 
 CORE_VLANS = (300, 399)
 HAND_OFF_VLANS = (200, 205)
@@ -39,8 +40,7 @@ def _link(a: str, b: str, delay_ms: float, vlans: tuple[int, int], used: dict[st
     for node in (a, b):
         used[node] = used.get(node, 0) + 1
         ends.append(_port(node, used[node]))
-    impairment = Impairment(delay_ms=delay_ms)
-    return Link(f"{a}:{b}", ends[0], ends[1], impairment, impairment, vlans)
+    return both_ways(ends[0], ends[1], Impairment(delay_ms=delay_ms), vlans)
 
 
 def mac(switch: str, number: int) -> str:
@@ -68,13 +68,7 @@ def chain(names: str = "abc", hand_off_vlans: tuple[int, int] = HAND_OFF_VLANS) 
     segments: list[Segment] = []
     for switch in [s.name for s in switches]:
         edge = f"e{switch}"
-        impairment = Impairment()
-        links.append(
-            Link(
-                f"{edge}:{switch}", _port(edge, 1), _port(switch, 9), impairment, impairment,
-                (100, 199),
-            )
-        )  # fmt: skip
+        links.append(both_ways(_port(edge, 1), _port(switch, 9), vlan_range=(100, 199)))
         for number in (1, 2, 3):
             name = f"h{switch}{number}"
             role = Role.SUBSCRIBER if hosts else Role.PUBLISHER

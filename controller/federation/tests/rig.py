@@ -24,7 +24,8 @@ from controller.paths.stats import SwitchStats
 from controller.service.monitor import Monitor
 from controller.service.service import Failure, PathService, Why
 from controller.service.store import Store
-from controller.tests.fake_switch import FakeNetwork, Frame, Refused
+from controller.tests.fake_switch import FakeNetwork, Frame
+from controller.tests.rig import FailingSwitches
 from topologies.model.network import Network
 
 # Lost messages are noticed at once: the limits are for a slow machine.
@@ -56,13 +57,13 @@ class Wire:
         return read_reply(response.content)
 
 
-class DomainRig:
+class DomainRig(FailingSwitches):
     """One domain's controller; `restart` kills it and starts another one on the same store."""
 
     def __init__(self, world: WorldRig, home: str, store: Path) -> None:
+        super().__init__()
         self.world = world
         self.home = home
-        self.failing: dict[str, Failure] = {}
         self.refusing: set[str] = set()
         self._file = store
         self.wires = {
@@ -103,23 +104,13 @@ class DomainRig:
             if switch in self.refusing:
                 failures[switch] = Failure(Why.REFUSED, "OFPET_GROUP_MOD_FAILED")
                 continue
-            try:
-                self.net.switches[switch].handle(messages)
-            except Refused as error:
-                failures[switch] = Failure(Why.REFUSED, str(error))
+            refusal = self.handle(switch, messages)
+            if refusal is not None:
+                failures[switch] = refusal
         return failures
-
-    def read(self, switches: Iterable[str]) -> dict[str, Entries | Failure]:
-        return {
-            s: self.failing[s] if s in self.failing else self.net.switches[s].entries()
-            for s in switches
-        }
 
     def stats(self, switches: Iterable[str]) -> dict[str, SwitchStats | Failure]:
         return {switch: SwitchStats() for switch in switches}
-
-    def entries(self) -> dict[str, Entries]:
-        return {name: switch.entries() for name, switch in self.net.switches.items()}
 
 
 class WorldRig:
