@@ -93,6 +93,7 @@ class ReportOptions:
 
 
 def chosen(text: str, valid: Sequence[str], what: str) -> list[str]:
+    """Return the names asked for. UsageError."""
     names = [name for name in text.split(",") if name] or list(valid)
     for name in names:
         if name not in valid:
@@ -101,12 +102,14 @@ def chosen(text: str, valid: Sequence[str], what: str) -> list[str]:
 
 
 def clock_of(asked: str, kernel: Kernel | None) -> Clock:
+    """Return the clock of what may run on either. UsageError."""
     if asked == "virtual" and kernel is None:
         raise UsageError("found no kernel for virtual time; valid: after make virtual-kernel")
     return "native" if asked == "native" or kernel is None else "virtual"
 
 
 def plan(options: RunOptions, kernel: Kernel | None, build: Path) -> list[Job]:
+    """Return the jobs to run. UsageError."""
     sections = chosen(options.only, SECTIONS, "section")
     names = chosen(options.tools, list(BY_NAME), "tool")
     clock = clock_of(options.clock, kernel)
@@ -145,6 +148,7 @@ class Runner:
         return both and len(self.running) < self.guests
 
     def run(self) -> None:
+        """Run all jobs; those that run are stopped when this ends."""
         try:
             while self.waiting or self.running:
                 while self.waiting and self._fits(self.waiting[0]):
@@ -160,6 +164,7 @@ class Runner:
                 process.stop()
 
     def keep(self, job: Job, result: dict[str, object]) -> None:
+        """Store a result and show it."""
         self.store.add(job, result)
         self.done += 1
         elapsed = time.monotonic() - self.began

@@ -228,6 +228,15 @@ def _bad_value(message: str) -> str:
     return text
 
 
+def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Return what a shell asks for the words that can stand here."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names() if name.startswith(incomplete)]
+
+    return complete
+
+
 # -- types of options -------------------------------------------------------------------------
 # Typer also converts defaults, which are numbers already.
 def count(text: str | int) -> int:

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from common.command_line import NETWORKS, Failure, command, group, number, run, whole
+from common.command_line import NETWORKS, Failure, command, completing, group, number, run, whole
 from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
+from common.places import TOPOLOGIES
 from topologies.watch.capture import DEFAULT_LIMIT_BYTES
 
 if TYPE_CHECKING:
@@ -58,12 +59,21 @@ def _need_root() -> None:
         )
 
 
+def _bundled() -> list[str]:
+    return sorted(path.stem for path in TOPOLOGIES.glob("*.yaml"))
+
+
 @dataclass(kw_only=True)
 class TopologyOptions:
     """Which network, and with which parameters."""
 
     topology: Annotated[
-        str, typer.Argument(metavar="TOPOLOGY", help="A bundled topology, or a .yaml file.")
+        str,
+        typer.Argument(
+            metavar="TOPOLOGY",
+            help="A bundled topology, or a .yaml file.",
+            autocompletion=completing(_bundled),
+        ),
     ]
     receivers: Annotated[
         int | None, typer.Option(parser=whole, metavar="M", help="Number of receivers.")

@@ -151,13 +151,26 @@ def test_completion(shell: str, expected: str, capsys: pytest.CaptureFixture[str
     assert code == 0 and expected in out and "_DOWNPOUR_COMPLETE" in out
 
 
-def test_bash_completes_a_command() -> None:
-    environment = {**os.environ, "_DOWNPOUR_COMPLETE": "complete_bash", "COMP_WORDS": "downpour re"}
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("downpour re", {"report", "regression", "repeat"}),
+        ("downpour run los", {"loss-sweep", "lossless", "lossy"}),
+        ("downpour run lossy --cl", {"--clock"}),
+        ("downpour up gen", {"geni5"}),
+        ("downpour lab st", {"start", "status", "stop"}),
+    ],
+)
+def test_bash_completes(typed: str, expected: set[str]) -> None:
+    asked = {"_DOWNPOUR_COMPLETE": "complete_bash", "COMP_WORDS": typed}
     done = subprocess.run(
         [sys.executable, "-m", "downpour"],
-        cwd=ROOT, env={**environment, "COMP_CWORD": "1"}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert {"report", "regression", "repeat"} <= set(done.stdout.split())
+        cwd=ROOT,
+        env={**os.environ, **asked, "COMP_CWORD": str(typed.count(" "))},
+        capture_output=True,
+        text=True,
+    )
+    assert set(done.stdout.split()) == expected, done.stderr
 
 
 def test_doctor_needs_only_the_systems_python() -> None:

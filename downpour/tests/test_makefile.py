@@ -170,6 +170,28 @@ def test_what_needs_root_says_so_where_there_is_no_sudo(
     front_door.check([], ["report", "status", "labs", "doctor"], {})
 
 
+def test_a_native_run_is_made_by_sudo_and_its_results_are_handed_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[list[str]] = []
+
+    def called(argv: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        calls.append(argv)
+        return subprocess.CompletedProcess(argv, 3)
+
+    monkeypatch.setattr(os, "geteuid", lambda: 1001)
+    monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/sudo")
+    monkeypatch.setattr(subprocess, "run", called)
+    environment = {"TRACE": "model", "PATH": "/bin", "RECEIVERS": "4"}
+    assert front_door.run("experiment-lossy", environment) == 3
+    assert calls[0][:3] == ["sudo", "-E", "env"]
+    assert calls[0][-6:] == ["run", "lossy", "--receivers", "4", "--trace", "model"]
+    assert all(call[:2] == ["sudo", "chown"] for call in calls[1:])
+    calls.clear()
+    front_door.run("experiment-lossy", {"CLOCK": "virtual"})
+    assert calls[0][0] == str(front_door.PYTHON) and len(calls) == 1
+
+
 def test_every_target_is_in_the_help_and_the_help_fits() -> None:
     text = front_door.help_text()
     assert text.isascii()

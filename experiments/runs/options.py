@@ -9,8 +9,8 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from common.command_line import count, number, size_bytes, whole
-from common.places import BUILD, RUNS
+from common.command_line import completing, count, number, size_bytes, whole
+from common.places import BUILD, EXPERIMENTS, RUNS
 from topologies.watch.capture import DEFAULT_LIMIT_BYTES
 from virtual.guest import STALL_S
 
@@ -18,6 +18,10 @@ NativeOrVirtual = Literal["native", "virtual"]
 Duration = Annotated[
     float | None, typer.Option(parser=number, metavar="S", help="Seconds of the trace.")
 ]
+
+
+def _experiments() -> list[str]:
+    return sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
 
 
 @dataclass(kw_only=True)
@@ -141,7 +145,11 @@ class RunOptions(RunChoices):
 
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="An experiment, or a .yaml file."),
+        typer.Argument(
+            metavar="NAME",
+            help="An experiment, or a .yaml file.",
+            autocompletion=completing(_experiments),
+        ),
     ]
     clock: Annotated[
         NativeOrVirtual,
