@@ -8,12 +8,15 @@ lane 3  `flood`  a best-effort path on which iperf3 sends more than the link car
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from controller.paths.forwarding import BURST_MS
 from tests.path_service.networks import make_path
 from tests.path_service.stream import OVERHEAD_BYTES, Account, Stream, rate_bps
 from topologies.emulate.emulation import Emulation, NetworkError
@@ -88,7 +91,25 @@ def stream(emulation: Emulation, lane: int, send_bps: float) -> Stream:
     )
 
 
-def metered_bps(emulation: Emulation, guaranteed_bps: int, seconds: float) -> float:
+@dataclass(frozen=True)
+class Metered:
+    """What a meter let pass in `window_s`. `gaps_s`: between frames that arrived, of the whole
+    stream; a long one is a time in which the machine did something else."""
+
+    bps: float
+    window_s: float
+    gaps_s: Sequence[float]
+
+    @property
+    def uncertainty(self) -> float:
+        """How far `bps` may be off, as a share. What a gap holds beyond the meter's bucket is lost;
+        and the bucket may be full when the window begins, after a gap before it."""
+        bucket_s = BURST_MS / 1e3
+        lost_s = sum(max(0.0, gap - bucket_s) for gap in self.gaps_s)
+        return (lost_s + min(bucket_s, max(self.gaps_s))) / self.window_s
+
+
+def metered(emulation: Emulation, guaranteed_bps: int, seconds: float) -> Metered:
     """What arrives of a stream of 1.5 times the path's rate, without the burst at the begin: over
     the last part of `seconds`. Counted as a meter does: Ethernet frames without tag and FCS."""
     make_path(emulation, "metered", guaranteed_bps, [HOST], lane=1)
@@ -97,7 +118,9 @@ def metered_bps(emulation: Emulation, guaranteed_bps: int, seconds: float) -> fl
     found = sender.stop().arrivals[HOST]
     begin_ns = found[0].arrived_ns + 1_000_000_000
     later = [a for a in found if a.arrived_ns >= begin_ns]
-    return rate_bps(later, PAYLOAD_BYTES)
+    window_s = (later[-1].arrived_ns - later[0].arrived_ns) / 1e9
+    gaps_s = [(b.arrived_ns - a.arrived_ns) / 1e9 for a, b in itertools.pairwise(found)]
+    return Metered(rate_bps(later, PAYLOAD_BYTES), window_s, gaps_s)
 
 
 def reaches(emulation: Emulation, address: str) -> None:

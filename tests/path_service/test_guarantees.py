@@ -19,6 +19,7 @@ from topologies.emulate.processes import relay_program
 
 LINK_BPS, KEPT_BPS, OTHER_BPS, FLOOD_BPS = 20_000_000, 8_000_000, 3_000_000, 30_000_000
 SECONDS = 3.0
+MOST_UNCERTAIN = 0.2  # on a machine's own clock: then a meter of half the rate is still noticed
 FULL_FRAME_BITS = (1400 + 42) * 8
 
 
@@ -107,10 +108,26 @@ def test_path_keeps_its_rate(emulation: Emulation, flood: Flood) -> None:
 @pytest.mark.root
 def test_meter_is_exact(emulation: Emulation) -> None:
     """Of 1.5 times its rate exactly the rate passes."""
-    found_bps = guarantee.metered_bps(emulation, KEPT_BPS, SECONDS)
-    print(f"meter: {found_bps / KEPT_BPS - 1:+.4%}")
+    found = guarantee.metered(emulation, KEPT_BPS, SECONDS)
+    off = found.bps / KEPT_BPS - 1
+    print(f"meter: {off:+.4%}, on this machine +-{found.uncertainty:.4%}")
     # 2 s hold about 1400 frames: a frame more or less are 0.07 %.
-    assert abs(found_bps / KEPT_BPS - 1) < (0.002 if exact(emulation) else 0.02)
+    if exact(emulation):
+        assert abs(off) < 0.002
+        return
+    if found.uncertainty > MOST_UNCERTAIN:
+        pytest.skip(
+            f"this machine stood still for up to {max(found.gaps_s):.2f} s: the meter was NOT "
+            "tested on its clock (in virtual time it is: test_in_guest.py)"
+        )
+    assert abs(off) < 0.002 + found.uncertainty
+
+
+def test_only_gaps_longer_than_the_bucket_lose_anything() -> None:
+    gaps_s = [0.001, 0.040, 0.150, 0.001]
+    found = guarantee.Metered(8e6, 2.0, gaps_s)
+    assert found.uncertainty == pytest.approx((0.100 + 0.050) / 2)
+    assert guarantee.Metered(8e6, 2.0, [0.002, 0.004]).uncertainty == pytest.approx(0.002)
 
 
 def test_interval() -> None:

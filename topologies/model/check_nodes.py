@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks parameters, names, nodes and host families of a topology file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from topologies.model.check_links import ImpairmentChecks
+from topologies.model.checks import Checks, one_of, suggest
+from topologies.model.document import Place
+from topologies.model.network import (
+    Role,
+)
+from topologies.model.spec import (
+    NAME_VALID,
+    HostSpec,
+    ParameterSpec,
+    SwitchSpec,
+    is_name,
+)
+
+RESERVED_NAMES = frozenset({"wire", "lo"})  # the relay's namespace, the loopback interface
+
+
+class ParameterChecks(Checks):
+    """The section `parameters`, and the values given for a run."""
+
+    def parameters(self, given: Mapping[str, int | str]) -> dict[str, int]:
+        known = self.spec.parameters
+        counts: dict[str, int] = {}
+        for name, parameter in known.items():
+            place: Place = ("parameters", name)
+            if parameter.min > parameter.max:
+                self.error(
+                    (*place, "min"), f"min: {parameter.min}", f"at most max, {parameter.max}"
+                )
+            elif not parameter.min <= parameter.default <= parameter.max:
+                span = f"{parameter.min} to {parameter.max}"
+                self.error((*place, "default"), f"default: {parameter.default}", span)
+            counts[name] = self._count(place, name, parameter, given)
+        for name in given:
+            if name not in self.declared("parameters"):
+                valid = one_of(known, "no parameter") + suggest(name, known)
+                self.error(("parameters",), f"parameter '{name}'", valid)
+        return counts
+
+    def _count(
+        self, place: Place, name: str, parameter: ParameterSpec, given: Mapping[str, int | str]
+    ) -> int:
+        value = given.get(name, parameter.default)
+        span = f"{parameter.min} to {parameter.max}"
+        if isinstance(value, str):
+            if not (value.isascii() and value.isdigit() and len(value) <= 9):
+                self.error(place, f"{name}={value}", f"a whole number, {span}")
+                return parameter.default
+            value = int(value)
+        if name in given and not parameter.min <= value <= parameter.max:
+            self.error(place, f"{name}={value}", span)
+            return parameter.default
+        return value
+
+
+class NodeChecks(ImpairmentChecks):
+    """Names of all sections, `nodes`, and `host_families`."""
+
+    def names(self) -> None:
+        if ("name",) not in self.document.left_out and not is_name(self.spec.name):
+            self.error(("name",), f"name: {self.spec.name}", NAME_VALID)
+        places: list[Place] = [
+            (section, name)
+            for section in ("domains", "nodes", "host_families", "segments", "parameters")
+            for name in self.declared(section)
+        ]
+        for place in places:
+            section, name = str(place[0]), str(place[1])
+            what = {"domains": "domain", "nodes": "node", "segments": "segment"}.get(section)
+            if what is None:
+                continue
+            if not is_name(name):
+                found = f"{what} name '{name}' ({len(name)} characters)"
+                self.error(place, found, NAME_VALID)
+            elif section == "nodes" and name in RESERVED_NAMES:
+                self.error(place, f"node name '{name}'", "a name that Downpour does not use itself")
+
+    def nodes(self) -> None:
+        publishers: list[str] = []
+        for name, node in self.spec.nodes.items():
+            place: Place = ("nodes", name)
+            if isinstance(node, SwitchSpec):
+                if node.domain not in self.declared_domains:
+                    valid = one_of(self.declared_domains, "a declared domain")
+                    hint = suggest(node.domain, self.declared_domains)
+                    self.error(
+                        (*place, "domain"),
+                        f"domain: {node.domain}, which is not declared",
+                        valid + hint,
+                    )
+            elif isinstance(node, HostSpec):
+                if node.role is Role.PUBLISHER:
+                    publishers.append(name)
+                self.is_switch(
+                    (*place, "attached_to"),
+                    "attached_to",
+                    node.attached_to,
+                    self.static,
+                    "a switch of a static domain",
+                )
+                if node.site is not None and not is_name(node.site):
+                    self.error((*place, "site"), f"site: {node.site}", NAME_VALID)
+                self.impairment(node.access, (*place, "access"), f"access of {name}")
+        for name in publishers[1:]:
+            found = f"a second publisher '{name}' (the first is '{publishers[0]}')"
+            self.error(("nodes", name), found, "one host with role: publisher")
+        # A host whose block has a mistake may be the publisher.
+        complete = self.declared_nodes == set(self.spec.nodes)
+        if not publishers and complete:
+            self.error(("nodes",), "no publisher", "one host with role: publisher")
+        self._one_switch_per_static_domain()
+
+    def _one_switch_per_static_domain(self) -> None:
+        first: dict[str, str] = {}
+        for name, node in self.spec.nodes.items():
+            if name in self.static and isinstance(node, SwitchSpec):
+                if node.domain in first:
+                    found = f"a second switch '{name}' in static domain '{node.domain}'"
+                    valid = f"one switch in a static domain, here '{first[node.domain]}'"
+                    self.error(("nodes", name), found, valid)
+                else:
+                    first[node.domain] = name
+
+    def families(self) -> None:
+        lanes = self.spec.addresses.lanes
+        if isinstance(lanes, str) and lanes not in self.declared("parameters"):
+            known = self.declared("parameters")
+            valid = "a whole number or a parameter: " + one_of(known, "none declared")
+            self.error(("addresses", "lanes"), f"lanes: {lanes}", valid + suggest(lanes, known))
+        for name, family in self.spec.host_families.items():
+            place: Place = ("host_families", name)
+            if isinstance(family.count, str) and family.count not in self.declared("parameters"):
+                known = self.declared("parameters")
+                valid = "a whole number or a parameter: " + one_of(known, "none declared")
+                hint = suggest(family.count, known)
+                self.error((*place, "count"), f"count: {family.count}", valid + hint)
+            for i, switch in enumerate(family.spread_over):
+                self.is_switch(
+                    (*place, "spread_over", i),
+                    "spread_over",
+                    switch,
+                    self.static,
+                    "a switch of a static domain",
+                )
+                if switch in family.spread_over[:i]:
+                    found = f"'{switch}' again in spread_over"
+                    self.error((*place, "spread_over", i), found, "each switch once")
+            self.impairment(family.access, (*place, "access"), f"access of {name}")
