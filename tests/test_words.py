@@ -1,16 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words that the documentation avoids (tools/docs/words.txt)."""
+"""The words that pages, comments and messages avoid (tools/docs/words.txt)."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Final
+
 import pytest
 
+from tests.prose import ROOT, repository_files
 from tools.docs.words import findings, main
+
+THIS: Final = Path(__file__).resolve()
 
 
 def test_no_page_has_a_word_of_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     code = main([])
     assert code == 0, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("extension", ["py", "c", "h", "yaml"])
+def test_no_source_has_a_word_of_the_list(extension: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {finding}"
+        for path in repository_files(extension)
+        if path != THIS
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        for finding in findings(line)
+    ]
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ SUBTYPE = 1
 TAG_BYTES = 8
 _ORGANISATION = struct.Struct("!3sBI")
 FRAME_MAX_BYTES = 1500
-# Per port some 10 probes a second of 70 bytes, more in a burst; the rest is a flood.
+# Per port about 10 probes a second of 70 bytes, more in a burst; the rest is a flood.
 RATE_KBPS_PER_PORT = 100
 BURST_KBIT_MIN = 200
 

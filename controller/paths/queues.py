@@ -35,7 +35,7 @@ LEAST_DEFAULT_BPS = 12_000  # a full frame a second: HTB needs a rate
 LLDP_QUEUE = 0xEFFF
 QUEUE_MAX = LLDP_QUEUE - 1  # of a path
 # Probes that tell whether a link is alive must not drown in a flood, else it looks dead. They take
-# some 6 kbit/s.
+# about 6 kbit/s.
 LLDP_BPS = 64_000
 BURST_S: Final = 0.002  # what a late timer may catch up
 

@@ -22,7 +22,7 @@ T = TypeVar("T")
 class Channel:
     """Wraps a connected socket of the framework's hub (`is_green`: an eventlet one).
 
-    `ended` is called once, by whoever closes first. Until `is_known` is set, the peer has
+    `ended` is called once, by the side that closes first. Until `is_known` is set, the peer has
     `handshake_s`.
     """
 

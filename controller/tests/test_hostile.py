@@ -151,7 +151,7 @@ def test_silent_strangers_displace_each_other_and_no_switch(running: Running) ->
     before = running.status("Threads")
     strangers = [running.connect() for _ in range(150)]
     try:
-        other = running.switch(3)  # a new switch comes in all the same
+        other = running.switch(3)  # a new switch still comes in
         assert good.echo(4713) and other.echo(4714)
         # Two threads each for 32 strangers, and what comes and goes.
         assert running.status("Threads") - before < 2 * 32 + 30

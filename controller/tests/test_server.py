@@ -104,7 +104,7 @@ def test_https_with_a_token(tmp_path: Path, keys: Path) -> None:
         # The system's authorities do not know it.
         assert_refused(PathClient(url, token=TOKEN), "certificate verify failed")
         assert_refused(PathClient(f"http://127.0.0.1:{live.port}", token=TOKEN))
-        with PathClient(live.socket_path) as service:  # the socket beside it is as ever
+        with PathClient(live.socket_path) as service:  # the socket beside it is unchanged
             assert [path["name"] for path in service.paths()] == ["a"]
     finally:
         live.server.stop(5)
@@ -140,7 +140,7 @@ def test_bad_tls_files(tmp_path: Path, keys: Path) -> None:
 
 
 def test_nobody_says_for_himself_where_he_comes_from(live: Live) -> None:
-    """Neither does he become the socket's owner, nor does he evade the limit of his address: 10
+    """The caller neither becomes the socket's owner nor evades the address's limit: 10
     requests without a valid token."""
     codes = []
     for value in ("", " ", "unix:", *(f"192.0.2.{number}" for number in range(12))):

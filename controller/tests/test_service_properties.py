@@ -46,7 +46,7 @@ SWITCHES = st.sampled_from(["s1", "s2", "s3", "s4"])
 LINKS = st.sampled_from(["s1:s2", "s2:s3", "s1:s3", "s2:s4", "s3:s4"])
 HOLDS = st.sampled_from(["h1", "h2"])
 
-# What a request that failed in this way has done all the same.
+# What a request that failed in this way has still done.
 DONE_ALL_THE_SAME = 504
 
 

@@ -294,7 +294,7 @@ def read_back_loss(
 
 
 def _name(program: str | None) -> str:
-    """A program in short: it has some 900 characters."""
+    """A program in short: it has about 900 characters."""
     if program is None:
         return "none"
     digest = hashlib.sha256(program.encode()).hexdigest()

@@ -50,7 +50,7 @@ _REPLAYED = re.compile(
     r" late_max_ms=(-?[\d.]+)",
     re.ASCII,
 )
-PRODUCTS_REMEMBERED = 1 << 17  # of the latest logs: some 60 MB; four hours of the NGRID feed
+PRODUCTS_REMEMBERED = 1 << 17  # of the latest logs: about 60 MB; four hours of the NGRID feed
 FORMAT = "YYYYMMDDThhmmss.ffffffZ prog[pid] file:function:line LEVEL message"
 _KEPT_LEVELS = frozenset({"WARN", "ERROR", "FATAL", "CRIT", "ALERT", "EMERG"})
 

@@ -539,7 +539,7 @@ def test_repeats_are_averaged(tmp_path: Path) -> None:
 
 
 def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not UTF-8 gets ASCII; the files are UTF-8 all the same."""
+    """What is not UTF-8 gets ASCII; the files are still UTF-8."""
     run = write_join_leave(tmp_path)  # a kind of run without figures, which take most of the time
     page = f"Report: {run / 'report' / 'index.html'}"
     monkeypatch.setenv("COLUMNS", "80")

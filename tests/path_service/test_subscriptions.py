@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A subscription alone makes the tree grow (DRFSM 2.2.2, steps 1 to 5), its end prunes it, whoever
-dies: ldmd, the controller and Open vSwitch on the emulated network. Prints what it measured."""
+"""A subscription alone makes the tree grow (DRFSM21 2.2.2, steps 1 to 5) and its end prunes it,
+whatever dies: ldmd, the controller and Open vSwitch on the emulated network. Print figures."""
 
 from __future__ import annotations
 

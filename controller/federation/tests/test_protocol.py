@@ -180,7 +180,7 @@ def play(seed: int) -> dict[str, int]:
             victim.lose_everything()
             world.disk_was_lost = True
             bystander(victim, victim.name)
-            for user in users:  # of all paths that crossed it nobody may rely on anything
+            for user in users:  # of all paths that crossed it no user relies on anything
                 user.unsure |= user.joined
                 user.joined.clear()
 
