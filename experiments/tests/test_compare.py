@@ -179,3 +179,23 @@ def test_bad_input_is_one_message_and_nothing_is_written(tmp_path: Path, capsys:
     assert not file.exists()
     third = run(tmp_path, "3", SyntheticCell("ldm7"))
     assert "/no/where" in bad(capsys, good, third, "--json", "/no/where/c.json")
+
+
+def test_the_result_of_a_comparison_fits_a_screen(
+    tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several runs, and of two, which have a table of differences."""
+    monkeypatch.setenv("COLUMNS", "80")
+    runs = [
+        run(tmp_path, str(us), SyntheticCell("ldm7", late_us=us), SyntheticCell("ldm6", late_us=us))
+        for us in range(4)
+    ]
+    for chosen in (runs, runs[:2]):
+        assert command(["report", *map(str, chosen), "--output", str(tmp_path / "c")]) == EXIT_OK
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) <= 40
+        assert max(len(line) for line in lines[:-1]) <= 80
+        assert lines[-1].endswith(f"{tmp_path}/c/index.html")
+        assert "not identical" in flat(" ".join(lines))
+    assert any(line.startswith("Latency p50, ms: LDM6") for line in lines)
+    assert not any("Deliveries" in line for line in lines)  # of which --full has tables
