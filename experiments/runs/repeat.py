@@ -104,6 +104,13 @@ def read(run: Path) -> Original:
     return Original(run, described, found, raw.get("level"), str(raw.get("clock", "native")), cells)
 
 
+def _topology_copy(original: Original) -> Path | None:
+    """Return the run's copy of the experiment's own topology file, where that file is gone."""
+    name = original.spec.topology
+    gone = is_topology_file(name) and not Path(name).is_file()
+    return original.path / TOPOLOGY_COPY if gone else None
+
+
 def plan(original: Original) -> list[Planned]:
     """Return the same cells, of the same trace and topology; where a file of these is gone, the
     run's copy takes its place. Raises UsageError as `read`, and what planning raises."""
@@ -111,11 +118,11 @@ def plan(original: Original) -> list[Planned]:
     if spec.trace != MODEL and not Path(spec.trace).is_file():
         copies = {str(t["file"]) for t in original.raw["traces"].values()}
         spec = spec.model_copy(update={"trace": str(original.path / min(copies))})
-    copied = is_topology_file(spec.topology) and not Path(spec.topology).is_file()
-    if copied:
-        spec = spec.model_copy(update={"topology": str(original.path / TOPOLOGY_COPY)})
+    copy = _topology_copy(original)
+    if copy is not None:
+        spec = spec.model_copy(update={"topology": str(copy)})
     planned = {p.cell.cell: p for p in runner.plan(spec, original.level)}
-    if copied:  # the network is the same, but its file had another name
+    if copy is not None:  # the network is the same, but its file had another name
         name = original.spec.topology
         planned = {n: replace(p, cell=replace(p.cell, topology=name)) for n, p in planned.items()}
     if absent := [name for name in original.cells if name not in planned]:
@@ -289,6 +296,7 @@ def _run(original: Original, options: RepeatOptions) -> Path:
         make_reporter(),
         runner.RunOptions(
             order=original.raw["order"],
+            topology=_topology_copy(original),
             build=options.build.resolve(),
             command=[PROGRAM, *given_arguments()],
             clock=clock,

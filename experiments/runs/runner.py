@@ -102,6 +102,7 @@ class RunOptions:
     clock: Clock | None = None  # None: native
     captures: Captures = NO_CAPTURES
     include_invalid: bool = False  # in the report's statistics
+    topology: Path | None = None  # the experiment's own file, if it is no longer where it was
 
 
 DEFAULTS: Final = RunOptions()
@@ -124,7 +125,8 @@ def run_experiment(
             in_order = ordered(planned, options.order, spec.base_seed)
             described = _described(spec, planned, in_order, clock, options)
             if is_topology_file(spec.topology):
-                write_text(run.path / TOPOLOGY_COPY, Path(spec.topology).read_text())
+                own = options.topology or Path(spec.topology)
+                write_text(run.path / TOPOLOGY_COPY, own.read_text("utf-8"))
             write_json(run.path / "manifest.json", described)
             taken = _taken_over(run, planned, clock, described, reporter) if options.resume else []
             outcome = _run_cells(run, in_order, taken, clock, described, options, reporter)

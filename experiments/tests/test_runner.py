@@ -202,7 +202,15 @@ def test_a_run_keeps_a_topology_of_its_own(tmp_path: Path, stage: Stage) -> None
     chosen = runner.RunOptions(runs=tmp_path / "runs")
     result = runner.run_experiment(given, runner.plan(given), PlainReporter(), chosen)
     assert stage.running == set()
-    assert (result.path / runner.TOPOLOGY_COPY).read_text() == own.read_text()
+    copy = result.path / runner.TOPOLOGY_COPY
+    text = own.read_text()
+    assert copy.read_text() == text
+    # Repeated when the file is gone, a run takes the copy and keeps one of its own.
+    planned = runner.plan(given)
+    own.unlink()
+    chosen = runner.RunOptions(runs=tmp_path / "runs", topology=copy)
+    again = runner.run_experiment(given, planned, PlainReporter(), chosen)
+    assert (again.path / runner.TOPOLOGY_COPY).read_text() == text
 
 
 def test_cells_run_at_once_and_results_keep_the_order_of_the_plan(
