@@ -121,6 +121,10 @@ class Workgroups:
     def __len__(self) -> int:
         return len(self._groups)
 
+    def all(self) -> Iterable[Workgroup]:
+        """Return all workgroups."""
+        return self._groups.values()
+
     def get(self, name: str) -> Workgroup | None:
         """Return the workgroup of that name, if there is one."""
         return OWNER if name == OWNER.name else self._groups.get(name)
@@ -302,7 +306,7 @@ def unknown_endpoints(groups: Workgroups, is_access_port: Callable[[str, int], b
     """Return, in words, grants that name no access port of the domain."""
     return [
         f"workgroup '{group.name}': {grant.switch}:{grant.port} is no access port of this domain"
-        for group in groups._groups.values()
+        for group in groups.all()
         for grant in group.grants
         if not is_access_port(grant.switch, grant.port)
     ]

@@ -83,7 +83,7 @@ def test_what_is_dropped_at_endpoints_and_elsewhere(rig: Rig) -> None:
         rig.net.inject("s2", 9, Frame(MAC_1, "02:00:00:00:00:99", 102))  # spoofed
     for dst in (MAC_4, MULTICAST, MULTICAST):
         rig.net.inject("s2", 9, Frame(dst, MAC_2, 102))  # to another leaf; multicast
-    rig.net.inject("s1", 1, Frame("02:00:00:00:00:99", MAC_1, 101))  # to nobody
+    rig.net.inject("s1", 1, Frame("02:00:00:00:00:99", MAC_1, 101))  # to no host
     for vlan in (103, None, 300, 999):
         rig.net.inject("s2", 9, Frame(MAC_1, MAC_2, vlan))
     rig.net.inject("s3", 1, Frame(MAC_1, MAC_2, 310))  # on a core link that no path uses

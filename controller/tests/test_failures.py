@@ -84,7 +84,7 @@ def packets_of(bench: Bench, switch: str) -> int:
 
 
 def restart_alone(bench: Bench) -> None:
-    """kill -9 both, start number 0 again: nobody takes over meanwhile."""
+    """kill -9 both, start number 0 again: no controller takes over meanwhile."""
     for number in list(bench.running):
         bench.stop_controller(signal.SIGKILL, number)
     bench.start_controller(0)
@@ -160,7 +160,7 @@ def test_standby_takes_over_without_a_frame_lost(bench: Bench) -> None:
         with pytest.raises(PathClientError, match="standby") as caught:
             client.create_path("other", ROOT, RATE)
         assert caught.value.status == 503
-    # Switches try again after up to 8 s where nobody listened.
+    # Switches try again after up to 8 s where no controller listened.
     process.wait_until("switches at the standby", lambda: slaves(bench, second) >= 4, 60)
     with Stream(bench) as stream:
         began_s = time.monotonic()

@@ -183,7 +183,7 @@ def test_meter_holds_the_rate(bench: Bench) -> None:
 def test_counters_tell_what_entered_what_leaves_got_and_what_was_dropped(
     bench: Bench, path: PathClient
 ) -> None:
-    """40 multicast frames, 3 with a spoofed source at s2, 2 with a VLAN id of nobody at s4. Open
+    """40 multicast frames, 3 with a spoofed source at s2, 2 with an unused VLAN id at s4. Open
     vSwitch credits its flows every half second or so."""
     before = path.counters("NGRID")
     while True:  # frames sent before this test may be credited to flows that came later

@@ -98,7 +98,7 @@ def check_while_under_way(
     draw: st.DataObject,
 ) -> Held:
     """Leaves that are served before and after, by the same hops, get each frame exactly once all
-    the time; no leaf gets it twice; nobody else gets it."""
+    the time; no leaf gets it twice; no other gets it."""
     base = base_entries(core)
 
     def check(state: Held) -> None:

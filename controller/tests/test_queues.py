@@ -142,7 +142,7 @@ def test_several_paths_change_at_once() -> None:
     keeper.widen([(None, one), (None, two)])
     ((_, queues),) = driver.calls.pop().items()
     assert [(c.number, c.rate_bps) for c in queues.classes] == [(1, 20_000_000), (2, 30_000_000)]
-    QueueKeeper(CORE, None).widen([(None, one)])  # nobody sets queues
+    QueueKeeper(CORE, None).widen([(None, one)])  # no driver
 
 
 def test_incremental_is_what_the_whole_gives() -> None:

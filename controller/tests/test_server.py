@@ -302,4 +302,4 @@ def test_events_by_the_client(live: Live) -> None:
         assert [event.id for event in again] == [event.id for event in seen[4:]]
         of_another_process = next(service.events("0abc-3", quiet_s=5))
         assert of_another_process.kind == "resync"
-    wait_until("nobody watches any more", lambda: not live.rig.service.events._wakers)
+    wait_until("no watcher is left", lambda: not live.rig.service.events._wakers)

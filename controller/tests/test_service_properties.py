@@ -198,7 +198,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(switch=SWITCHES)
     def switch_silent(self, switch: str) -> None:
-        """It does what it is told, and nobody hears of it."""
+        """It does what it is told, and its confirmation is lost."""
         self.rig.silent.add(switch)
 
     @rule(switch=SWITCHES, done=st.integers(0, 4))

@@ -167,7 +167,7 @@ def test_what_is_behind_a_broken_link_goes_another_way() -> None:
     again = desk.reroute("p", DownSet(links=frozenset({"a:c"})))
     assert again.phases == () and again.new is again.old
     back = desk.reroute("p", DownSet())
-    assert back.phases == ()  # nobody is moved back
+    assert back.phases == ()  # no leaf is moved back
 
 
 def test_leaves_without_a_way_stay_and_come_back() -> None:

@@ -463,7 +463,7 @@ class World:
         for _ in range(copies):
             self.after(self.chaos.delay_s(), request_arrives)
         if isinstance(request, Release) and not is_own and self.chaos.rng.random() < 0.3:
-            # Sometimes the transport says that nobody answered, rightly or not.
+            # Sometimes the transport says that no domain answered, rightly or not.
             self.at(
                 self.now + 3,
                 lambda: source.carry_out(

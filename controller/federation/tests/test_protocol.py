@@ -18,7 +18,7 @@ from controller.paths.core import Endpoint
 
 TWO, THREE = Domains(chain("ab")), Domains(chain("abc"))
 RATE = 20_000_000
-BYSTANDER = "bystander"  # a path of one domain that nobody touches
+BYSTANDER = "bystander"  # a path of one domain that no request touches
 SEEDS = 1000
 
 
@@ -33,7 +33,7 @@ class User:
     choice: list[Endpoint]
     changes: int
     joined: set[Endpoint] = field(default_factory=set)  # must be there
-    unsure: set[Endpoint] = field(default_factory=set)  # nobody answered
+    unsure: set[Endpoint] = field(default_factory=set)  # without an answer
     waiting: tuple[int, str, Endpoint | None] | None = None
     is_over: bool = False
 
