@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`up`, `down`, `status`, `shell`: a network to play with, held by a keeper process of its own."""
+"""`downpour up`, `down`, `status`, `shell`: a network in the background, held by a process, the
+keeper, that lives until `down`."""
 
 from __future__ import annotations
 

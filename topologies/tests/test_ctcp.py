@@ -162,6 +162,7 @@ def test_buffers_are_raised_never_lowered(tmp_path: Path, before: str, after: st
     )
 
 
+@pytest.mark.slow
 @pytest.mark.root
 def test_window_stays_under_loss_and_timeouts() -> None:
     """cwnd x 1448 bytes per RTT (Table II's reasoning), with 2 % loss at the receiver and after the

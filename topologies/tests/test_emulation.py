@@ -139,6 +139,7 @@ for i in range(int(sys.argv[2])):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.root
 def test_what_a_stalled_switch_loses_is_counted() -> None:
     """Frames that the userspace datapath has no room for appear in no interface's counters."""
@@ -175,6 +176,7 @@ def test_what_a_stalled_switch_loses_is_counted() -> None:
         assert 20_000 <= arrived + lost <= 20_050  # and a few ARP frames
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @pytest.mark.parametrize("mechanism", ["relay", "netem"])
 def test_loss_is_as_asked_and_tags_survive(mechanism: str) -> None:

@@ -129,6 +129,7 @@ def wait_until(condition: object) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.root
 def test_switch_without_power_and_back() -> None:
     with network_up(two_hosts(DELAYED, uplink=Impairment(rate_bps=50_000_000))) as emulation:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from common.files import tail
 from topologies.emulate.static_flows import (
     GROUP_BIT,
     Action,
@@ -224,8 +225,13 @@ class DummySwitch:
             timeout=30,
             check=False,
         )
-        assert done.returncode == 0, f"{' '.join(argv)}: {done.stderr}"
+        assert done.returncode == 0, f"{' '.join(argv)}: {done.stderr}{self.last_words()}"
         return done.stdout
+
+    def last_words(self) -> str:
+        """Whether the daemons run, and the end of the switch's log, for an error text."""
+        ended = [p.args for p in self.processes if p.poll() is not None]
+        return f"\nended: {ended}\n{tail(self.directory / 'ovs-vswitchd.log', 20)}"
 
     def start(self, *argv: str) -> None:
         self.processes.append(
@@ -253,6 +259,8 @@ class DummySwitch:
             "--disable-system-route",
             "--no-chdir",
             "--pidfile",
+            "--log-file",
+            "-vconsole:off",
             f"unix:{socket}",
         )
 

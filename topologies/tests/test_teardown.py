@@ -106,6 +106,7 @@ def kill(process: subprocess.Popen[str]) -> None:
             stream.close()
 
 
+@pytest.mark.slow
 def test_up_status_shell_down_and_down_again(before: Before) -> None:
     up = cli("up", "geni5", "--receivers", "4")
     assert up.returncode == 0, up.stderr
@@ -130,6 +131,7 @@ def test_up_status_shell_down_and_down_again(before: Before) -> None:
     assert differences(before) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["namespaces", "switches", "links with", "control network"])
 def test_keeper_killed_half_way(before: Before, moment: str) -> None:
     up = start([*CLI, "up", "geni5", "--receivers", "4"])
