@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
+from common.exit_codes import EXIT_USAGE
 from controller.options import Settings, UsageError, parse_arguments, settings_of
 from controller.paths.core import UnknownDomain
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from controller.process import Controller
 
 LOG = logging.getLogger(__name__)
-EXIT_USAGE = 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -25,11 +25,11 @@ from pathlib import Path
 from types import FrameType
 
 from common.contracts import ATTENDANT_FILE, ENDED_SUFFIX, REQUEST_SUFFIX
+from common.exit_codes import EXIT_USAGE
 
 LOOK_S = 0.2
 AGAIN_S = 1.0  # after an end that was not asked for
 STOP_S = 5.0
-EXIT_USAGE = 2
 
 
 class BadRequest(Exception):

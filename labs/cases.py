@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from common.exit_codes import EXIT_OK
 from common.places import BUILD
 from common.shell import termination_as_interrupt
 from experiments.cells.captures import NO_CAPTURES
@@ -44,7 +45,6 @@ from labs.workdir import LabError
 from virtual.guest import EXCHANGE, guest_python
 from virtual.kernel_build import find_kernel
 
-EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 CASE_SEED: Final = "case_seed"  # the parameter of the lab that decides what is done
 HIDDEN: Final = ("verdict.json", DONE)
 TICK_S: Final = 0.1

@@ -18,13 +18,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from common.exit_codes import EXIT_FAILED, EXIT_OK
 from labs.answers import AnswerError, NoAnswer, read_answers
 from labs.spec import CheckSpec, Lab, Value, as_words
 
 if TYPE_CHECKING:
     from labs.live import LiveNetwork
 
-EXIT_PASSED, EXIT_FAILED, EXIT_NOTHING = 0, 1, 2
+EXIT_NOTHING = 2  # nothing was done yet
 # What a check expected of an answer, once it is wrong: the right one is not given away.
 NOT_TOLD: Final = "what your own files say; not told here"
 
@@ -257,7 +258,7 @@ def exit_code(results: list[CheckResult]) -> int:
     """0 all passed, 1 some failed, 2 nothing to check."""
     if all(r.status is Status.NOTHING for r in results):
         return EXIT_NOTHING
-    return EXIT_PASSED if all(r.status is Status.PASSED for r in results) else EXIT_FAILED
+    return EXIT_OK if all(r.status is Status.PASSED for r in results) else EXIT_FAILED
 
 
 def as_text(results: list[CheckResult]) -> str:

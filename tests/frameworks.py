@@ -19,9 +19,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.exit_codes import EXIT_FAILED
+
 ROOT = Path(__file__).resolve().parent.parent
 WHERE = ROOT / "build" / "frameworks"
-EXIT_FAILED, EXIT_USAGE, EXIT_NO_PACKAGE = 1, 2, 3
+EXIT_NO_PACKAGE = 3
 TESTS = (
     "controller/tests/test_openvswitch.py",
     "controller/tests/test_messages.py",

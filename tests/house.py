@@ -48,6 +48,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "controller": (
         "common.contracts",
+        "common.exit_codes",
         "topologies.model.network",
         "controller.paths",
         "controller.switches",

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from ruamel.yaml import YAML
 
+from common.exit_codes import EXIT_FAILED
 from common.files import write_json
 from common.places import ROOT
 
@@ -27,7 +28,6 @@ EXPERIMENT: Final = ROOT / "experiments/catalogue/lossy.yaml"
 NAME: Final = "virtual-bench"
 REPLAY: Final = "replaying the trace"
 QUEUE_BYTES: Final = 300_000_000
-EXIT_FAILED = 1
 RAN: Final = (0, 3)  # 3: a verdict is invalid, which says nothing about speed
 
 

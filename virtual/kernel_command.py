@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from common.quantities import duration_text
 from virtual.kernel_build import ensure_kernel
 from virtual.kernel_cache import Kernel, find_kernel
@@ -17,7 +18,7 @@ from virtual.kernel_file import export_kernel, install_kernel
 from virtual.kernel_progress import Printer
 from virtual.kernel_source import KernelError, NoSourceError
 
-EXIT_OK, EXIT_FAILED, EXIT_NO_SOURCE, EXIT_INTERRUPTED = 0, 1, 3, 130
+EXIT_NO_SOURCE = 3  # this machine cannot have the kernel's source
 
 
 def run(

@@ -16,7 +16,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-EXIT_USAGE = 2
+from common.exit_codes import EXIT_USAGE
+
 DAYS = 3650
 NAMES = ("rest", "controller", "switch")
 # P-256: every OpenSSL and Open vSwitch in use knows it.

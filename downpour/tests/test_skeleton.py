@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from common.exit_codes import EXIT_FAILED, EXIT_OK
 from downpour import cli
 from labs import checking
 from labs.spec import find_lab
@@ -50,9 +51,9 @@ def test_a_lab_whose_check_passes(tmp_path: Path, capsys: pytest.CaptureFixture[
     count = lab.parameters("ann")["count"]
     answers.write_text(answers.read_text().replace("count:\n", f"count: {count}\n"))
     results = checking.run_checks(lab, work.directory, "ann")
-    assert checking.exit_code(results) == checking.EXIT_PASSED
+    assert checking.exit_code(results) == EXIT_OK
     answers.write_text("count: 99\n")
     results = checking.run_checks(lab, work.directory, "ann")
-    assert checking.exit_code(results) == checking.EXIT_FAILED
+    assert checking.exit_code(results) == EXIT_FAILED
     assert "parameters.yaml" in results[0].hint
     assert cli.main(["topology", "validate", str(lab.folder / "network.yaml")]) == 0

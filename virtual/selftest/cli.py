@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from common.files import write_json
 from common.places import PYTHON, ROOT
 from common.shell import die_with_parent
@@ -24,7 +25,6 @@ from virtual.selftest.pair import (
 )
 from virtual.selftest.rows import Reasons, Row, document, from_line, heading, table_line
 
-EXIT_OK, EXIT_OFF, EXIT_USAGE = 0, 1, 2
 LIMIT_S: Final = 600.0
 ALONE: Final = (
     "unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
@@ -131,14 +131,14 @@ def main(json_file: Path | None = None, *, native: bool = False) -> int:
     missing = next((path for path in (TIMERS, UDP) if not path.exists()), None)
     if missing is not None:
         print(f"selftest: {missing} is not built; valid: after `make build`", file=sys.stderr)
-        return EXIT_OFF
+        return EXIT_FAILED
     judged = not native
     table = Table(judged=judged)
     try:
         facts = _native(table) if native else _virtual(table, ensure_kernel())
     except SelftestError as error:
         print(f"selftest: {error}", file=sys.stderr)
-        return EXIT_OFF
+        return EXIT_FAILED
     table.legend()
     found = document(table.rows, clock="virtual" if judged else "native", facts=facts)
     if json_file is not None:
@@ -162,7 +162,7 @@ def _summary(rows: Sequence[Row], facts: dict[str, Any], *, judged: bool) -> int
     )
     for test in off:
         print(f"  OFF: {test}")
-    return EXIT_OFF if off or not rows else EXIT_OK
+    return EXIT_FAILED if off or not rows else EXIT_OK
 
 
 __all__ = ["GuestError", "KernelError", "main"]
