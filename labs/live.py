@@ -154,16 +154,16 @@ class Traffic:
 
 
 class LiveNetwork:
-    """The network of a lab that is up. `lab`: all that topologies can do with it."""
+    """The network of a lab that is up. `emulation`: all that topologies can do with it."""
 
-    def __init__(self, lab: Emulation) -> None:
-        self.lab = lab
+    def __init__(self, emulation: Emulation) -> None:
+        self.emulation = emulation
         self._streams = 0
 
     @property
     def network(self) -> Network:
         """Return what the network is."""
-        return self.lab.network
+        return self.emulation.network
 
     # -- looking
 
@@ -185,12 +185,12 @@ class LiveNetwork:
 
     def counters(self) -> dict[str, Any]:
         """Return the counters of the running network."""
-        return self.lab.counters()
+        return self.emulation.counters()
 
     def ping(self, source: str, address: str, count: int = PINGS) -> int:
         """Answers received."""
         argv = ["ping", "-n", "-q", "-c", str(count), "-i", "0.2", "-W", "2", address]
-        done = self.lab.run(source, argv, timeout_s=60, check=False)
+        done = self.emulation.run(source, argv, timeout_s=60, check=False)
         for line in done.stdout.splitlines():
             if " received" in line:
                 return int(line.split(" received")[0].split()[-1])
@@ -276,7 +276,7 @@ class LiveNetwork:
     def _receiver(self, host: str, lane: int) -> Iterator[socket.socket]:
         address = self.network.host(host).path_nic(lane).ip
         group = self.network.group_of(lane)
-        with namespace_of(self.lab.pids[host]):
+        with namespace_of(self.emulation.pids[host]):
             one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             with contextlib.ExitStack() as failed:
                 failed.callback(one.close)
@@ -292,7 +292,7 @@ class LiveNetwork:
 
     @contextmanager
     def _tap(self, port: Port) -> Iterator[socket.socket]:
-        pid = self.lab.pids.get(port.node)
+        pid = self.emulation.pids.get(port.node)
         with namespace_of(pid) if pid is not None else contextlib.nullcontext():
             one = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         with one:
@@ -308,7 +308,7 @@ class LiveNetwork:
     def _udp_sender(self, host: str, lane: int) -> Iterator[Callable[[bytes], None]]:
         address = self.network.host(host).path_nic(lane).ip
         to = (self.network.group_of(lane), UDP_PORT)
-        with namespace_of(self.lab.pids[host]):
+        with namespace_of(self.emulation.pids[host]):
             one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         with one:
             # What waits in queues of the host counts against the socket that sent it.
@@ -320,10 +320,10 @@ class LiveNetwork:
     def _nic_sender(self, host: str, lane: int) -> Iterator[Callable[[bytes], None]]:
         """Frames at the NIC itself, with the segment's tag where hosts tag."""
         source = self.network.host(host)
-        tag = None if self.lab.facts.edge_tags else self.network.segment_of(host, lane).vlan
+        tag = None if self.emulation.facts.edge_tags else self.network.segment_of(host, lane).vlan
         group = self.network.group_of(lane)
         nic = source.path_nic(lane)
-        with self._frames_at(self.lab.pids[host], nic.interface) as send:
+        with self._frames_at(self.emulation.pids[host], nic.interface) as send:
             yield lambda data: send(multicast_frame(nic, group, tag, data))
 
     @contextmanager
@@ -331,7 +331,7 @@ class LiveNetwork:
         """Frames as the publisher's, into the link from switch a to b."""
         _, port, _ = self.link(a, b)
         nic, group = self.network.publisher.nic1, self.network.multicast_group
-        with self._frames_at(self.lab.pids.get(a), port.interface) as send:
+        with self._frames_at(self.emulation.pids.get(a), port.interface) as send:
             yield lambda data: send(multicast_frame(nic, group, vlan, data))
 
     @contextmanager

@@ -29,7 +29,7 @@ TOO_FAST_BPS: Final = 60_000_000
 
 def service(live: LiveNetwork) -> PathClient:
     """Return a client of the lab's path service."""
-    return PathClient(live.lab.controller_socket)
+    return PathClient(live.emulation.controller_socket)
 
 
 def stream(live: LiveNetwork) -> Seen:

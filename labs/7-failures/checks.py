@@ -23,7 +23,7 @@ SETTLE_S: Final = 2.0  # for the controller to see mended links, and to lay the 
 
 def service(live: LiveNetwork) -> PathClient:
     """Return a client of the lab's path service."""
-    return PathClient(live.lab.controller_socket)
+    return PathClient(live.emulation.controller_socket)
 
 
 def stream(
@@ -55,7 +55,7 @@ def used_link(seen: Seen) -> str | None:
 
 def is_whole(live: LiveNetwork) -> bool:
     """Return whether no link is cut and the controller answers."""
-    return not live.lab.broken_links and _answers(live)
+    return not live.emulation.broken_links and _answers(live)
 
 
 def _answers(live: LiveNetwork) -> bool:
@@ -69,7 +69,7 @@ def _answers(live: LiveNetwork) -> bool:
 
 def start_controller(live: LiveNetwork) -> None:
     """Waits until its switches are connected and nothing is re-routed any more."""
-    live.lab.start_controller("core")
+    live.emulation.start_controller("core")
     time.sleep(SETTLE_S)
 
 
@@ -78,8 +78,8 @@ def whole(context: Context) -> Outcome:
     live = context.live
     tried = "looked for cut links, asked the controller, sent 200 datagrams on feed"
     expected = "no cut link, an answer, 200 at east"
-    if live.lab.broken_links:
-        return failed(tried, expected, f"cut: {', '.join(live.lab.broken_links)}", "link")
+    if live.emulation.broken_links:
+        return failed(tried, expected, f"cut: {', '.join(live.emulation.broken_links)}", "link")
     if not _answers(live):
         return failed(tried, expected, "the controller does not answer", "controller")
     got = stream(live).received("east")
@@ -93,11 +93,11 @@ def with_cut(live: LiveNetwork, lane: int, *, silent: bool) -> tuple[str | None,
     if link is None:
         return None, stream(live, lane=lane)
     try:
-        cut = (CUT_AT_S, lambda: live.lab.cut(link, silent=silent))
+        cut = (CUT_AT_S, lambda: live.emulation.cut(link, silent=silent))
         return link, stream(live, lane=lane, seconds=CUT_AT_S + DARK_S, events=(cut,))
     finally:
-        if link in live.lab.broken_links:
-            live.lab.mend(link)
+        if link in live.emulation.broken_links:
+            live.emulation.mend(link)
         time.sleep(SETTLE_S)
 
 
@@ -132,7 +132,7 @@ def killed(context: Context) -> Outcome:
     if not is_whole(live):
         return failed(tried, expected, "not tried", "not-whole")
     try:
-        kill = (0.5, lambda: live.lab.kill_controller("core"))
+        kill = (0.5, lambda: live.emulation.kill_controller("core"))
         seen = live.stream("pub", ("east",), Traffic(1000, interval_s=0.002, events=(kill,)))
     finally:
         start_controller(live)
@@ -160,7 +160,7 @@ def nobody_repairs(context: Context) -> Outcome:
     if not is_whole(live):
         return failed(tried, expected, "not tried", "not-whole")
     try:
-        live.lab.kill_controller("core")
+        live.emulation.kill_controller("core")
         link, seen = with_cut(live, 1, silent=False)
     finally:
         start_controller(live)
@@ -195,7 +195,7 @@ def protected(context: Context) -> Outcome:
     """Check that the path on lane 2 survives a cut without a controller."""
     live = context.live
     tried = "killed the controller; one datagram each ms on lane 2; cut the link of c1 that it uses"
-    most_ms = FAILOVER_MS[live.lab.facts.clock]
+    most_ms = FAILOVER_MS[live.emulation.facts.clock]
     expected = f"at most {most_ms:g} ms without one, none twice"
     before = stream(live, lane=2)
     if not before.received("east"):
@@ -205,7 +205,7 @@ def protected(context: Context) -> Outcome:
     dead = not _answers(live)
     try:
         if not dead:
-            live.lab.kill_controller("core")
+            live.emulation.kill_controller("core")
         link, seen = with_cut(live, 2, silent=False)
     finally:
         if not dead:
