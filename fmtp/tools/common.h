@@ -10,7 +10,6 @@
 
 #include "fmtp.h"
 
-#define FMTP_VERSION "0.1.0"
 /* Where a rate is needed and none is set: faster than what the machine will do. */
 #define FMTP_UNLIMITED_BPS UINT64_C(10000000000)
 enum { EXIT_USAGE = 2 };

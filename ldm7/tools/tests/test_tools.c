@@ -331,7 +331,7 @@ static void test_options(void **state)
         assert_matches(out, want);
         snprintf(cmd, sizeof cmd, "%s --version", names[i]);
         assert_int_equal(run(cmd), 0);
-        snprintf(want, sizeof want, "^%s \\(Downpour\\) [0-9.]+\n$", names[i]);
+        snprintf(want, sizeof want, "^%s \\(Downpour\\) [0-9][0-9a-z.+]*\n$", names[i]);
         assert_matches(out, want);
         snprintf(cmd, sizeof cmd, "%s --nonsense", names[i]);
         assert_int_equal(run(cmd), 2);
