@@ -36,7 +36,11 @@ static void offer(struct fmtp_sender *s, struct app *app, uint8_t argument)
 
     memset(data, argument, size);
     struct fmtp_error err;
-    if (fmtp_sender_offer(s, parts, 2, "meta", 4, data, (struct timespec){0}, NULL, &err) < 0)
+    if (fmtp_sender_offer(
+            s,
+            &(struct fmtp_offer){
+                .parts = parts, .nparts = 2, .meta = "meta", .meta_len = 4, .cookie = data},
+            NULL, &err) < 0)
         free(data);
     else
         app->retained++;

@@ -94,11 +94,11 @@ struct fmtp_server_config {
                                 4 MiB; 16 bytes per range, whatever its length); a receiver
                                 over it gets RETX_REJ, never blocks the others */
     void *ctx;               /* passed to the callbacks */
-    /* May this address open a retransmission connection? NULL: everybody may. */
+    /* May this address open a retransmission connection? NULL: every address may. */
     bool (*authorize)(void *ctx, const struct sockaddr *peer);
     /* The product's last datagram (EOP) left for the socket. */
     void (*multicasted)(void *ctx, uint32_t index, void *cookie);
-    /* The sender needs the product's bytes no more. Called exactly once for each offered
+    /* The sender no longer needs the product's bytes. Called exactly once for each offered
      * product. */
     void (*released)(void *ctx, uint32_t index, void *cookie, enum fmtp_release why);
     /* A receiver connected (+1) or went (-1); count = connected now. May be NULL. */

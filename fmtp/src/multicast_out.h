@@ -44,7 +44,7 @@ int fmtp_multicast_out_open(struct fmtp_multicast_out *o, const struct fmtp_serv
                             struct fmtp_error *err);
 /* Closes the socket and frees the MAC; o itself is the caller's. */
 void fmtp_multicast_out_close(struct fmtp_multicast_out *o);
-/* Sends what may go now to so many receivers, one batch at most; returns how many datagrams
+/* Sends what may go now to that many receivers, one batch at most; returns how many datagrams
  * left. */
 unsigned fmtp_multicast_out_send(struct fmtp_multicast_out *o, struct fmtp_sender *core,
                                  size_t peers, uint64_t now_ns);

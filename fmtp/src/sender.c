@@ -161,15 +161,14 @@ static void free_memory(struct product *p)
     free(p);
 }
 
-int fmtp_sender_offer(struct fmtp_sender *s, const struct iovec *parts, int nparts,
-                      const void *meta, uint16_t meta_len, void *cookie, struct timespec start,
-                      uint32_t *index, struct fmtp_error *err)
+int fmtp_sender_offer(struct fmtp_sender *s, const struct fmtp_offer *offer, uint32_t *index,
+                      struct fmtp_error *err)
 {
-    int64_t size = check(s, parts, nparts, meta_len, err);
+    int64_t size = check(s, offer->parts, offer->nparts, offer->meta_len, err);
 
     if (size < 0)
         return -1;
-    struct product *p = calloc(1, sizeof *p + FMTP_BOP_FIXED_MAX + meta_len);
+    struct product *p = calloc(1, sizeof *p + FMTP_BOP_FIXED_MAX + offer->meta_len);
     if (p) {
         p->size = (uint32_t)size;
         p->nblocks = fmtp_blocks(p->size, s->cfg.block_bytes);
@@ -183,11 +182,11 @@ int fmtp_sender_offer(struct fmtp_sender *s, const struct iovec *parts, int npar
     }
     p->done_set = p->unfinished_set + fmtp_sender_set_words(s);
     p->index = s->next_index++;
-    p->nparts = nparts;
-    if (nparts)
-        memcpy(p->parts, parts, (size_t)nparts * sizeof *parts);
-    p->cookie = cookie;
-    struct fmtp_bop bop = {start, p->size, meta_len, meta};
+    p->nparts = offer->nparts;
+    if (offer->nparts)
+        memcpy(p->parts, offer->parts, (size_t)offer->nparts * sizeof *offer->parts);
+    p->cookie = offer->cookie;
+    struct fmtp_bop bop = {offer->start, p->size, offer->meta_len, offer->meta};
     p->body_len = (uint16_t)fmtp_bop_put(s->cfg.layout, p->body, &bop);
     for (size_t i = 0; i < s->cfg.max_peers; i++)
         if (s->peers[i]) {
@@ -297,7 +296,7 @@ static void nudge(struct fmtp_sender *s, struct product *p, uint64_t now_ns)
     p->nudge_ns =
         p->nudge_ns < NUDGE_MAX_NS / 2 ? 2 * p->nudge_ns : max64(p->nudge_ns, NUDGE_MAX_NS);
     fmtp_timer_arm(&s->nudges, &p->nudge, now_ns + p->nudge_ns);
-    fmtp_sender_release_if_done(s, p); /* a peer may have been rejected for want of room */
+    fmtp_sender_release_if_done(s, p); /* a peer may have been rejected for lack of room */
 }
 
 static uint64_t min64(uint64_t a, uint64_t b)

@@ -55,6 +55,16 @@ struct fmtp_stream_out {
     size_t len;
 };
 
+/* A product: nparts <= FMTP_MAX_PARTS parts, which stay until it is released; meta is copied. */
+struct fmtp_offer {
+    const struct iovec *parts;
+    int nparts;
+    const void *meta;
+    uint16_t meta_len;
+    void *cookie;
+    struct timespec start; /* CLOCK_REALTIME, goes into the BOP of LAYOUT_2021 */
+};
+
 struct fmtp_sender;
 
 struct fmtp_sender *fmtp_sender_new(const struct fmtp_sender_config *cfg); /* NULL: no memory */
@@ -63,10 +73,9 @@ void fmtp_sender_free(struct fmtp_sender *s);
 
 /* Can another product be offered now? */
 bool fmtp_sender_ready(const struct fmtp_sender *s);
-/* See fmtp_server_offer(). start: CLOCK_REALTIME, goes into the BOP of LAYOUT_2021. */
-int fmtp_sender_offer(struct fmtp_sender *s, const struct iovec *parts, int nparts,
-                      const void *meta, uint16_t meta_len, void *cookie, struct timespec start,
-                      uint32_t *index, struct fmtp_error *err);
+/* See fmtp_server_offer(). *index (may be NULL) gets its product index. */
+int fmtp_sender_offer(struct fmtp_sender *s, const struct fmtp_offer *offer, uint32_t *index,
+                      struct fmtp_error *err);
 
 /* --- multicast output: take datagrams, send them in this order, say how many left */
 /* Is there a datagram to send at now_ns? */
@@ -76,8 +85,8 @@ bool fmtp_sender_has_output(const struct fmtp_sender *s, uint64_t now_ns);
  * meanwhile; another fill() before that begins with the same ones. */
 unsigned fmtp_sender_fill(struct fmtp_sender *s, struct fmtp_datagram *out, unsigned max,
                           uint64_t now_ns);
-/* The first n of the last fill() left at now_ns (0: none, but its datagrams are used no more). When
- * EOP is among them the sender timer starts. */
+/* The first n of the last fill() left at now_ns (0: none, but its datagrams are no longer used).
+ * When EOP is among them the sender timer starts. */
 void fmtp_sender_sent(struct fmtp_sender *s, unsigned n, uint64_t now_ns);
 
 /* Symbols that extended receivers asked for so far, all together, repeatedly asked ones too. */

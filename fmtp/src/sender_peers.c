@@ -359,7 +359,7 @@ static int request(struct fmtp_sender *s, int number, const struct fmtp_header *
 {
     int rc = body ? repair_request(s, number, h, body, now_ns) : plain_request(s, number, h);
 
-    /* It may have been acknowledged, or rejected for want of room. */
+    /* It may have been acknowledged, or rejected for lack of room. */
     struct product *p = fmtp_sender_lookup(s, h->index);
     if (p)
         fmtp_sender_release_if_done(s, p);

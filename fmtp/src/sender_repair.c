@@ -244,7 +244,7 @@ void fmtp_repair_request(struct fmtp_sender *s, struct group *g, const struct fm
     if (target <= g->parity)
         return; /* enough of it is on its way */
     if (target > max) {
-        /* Numbers run out: only the blocks themselves can help everybody. */
+        /* Numbers run out: only the blocks themselves help every receiver. */
         g->originals = true;
         target = max;
     }

@@ -35,7 +35,7 @@ struct group {
     uint64_t due_ns, last_ns; /* last_ns: when its last repair left */
     uint64_t left_ns;         /* when its last block left */
     uint64_t settles_ns;      /* 0: settled */
-    struct fmtp_bits wanted;  /* blocks lost by those who asked, not resent yet */
+    struct fmtp_bits wanted;  /* blocks lost by receivers that asked, not resent yet */
     struct fmtp_bits resent;  /* blocks resent by the last bursts */
     uint16_t number;
     uint8_t parity, target;
@@ -185,7 +185,7 @@ static inline size_t set_next(const uint64_t *set, size_t n, size_t i)
 }
 
 /* --- sender_multicast.c */
-/* Forgets planned datagrams that the caller has not got: of p, or (NULL) all of extension 1.
+/* Forgets planned datagrams that the caller has not taken: of p, or (NULL) all of extension 1.
  * Returns whether the caller has some of p. */
 bool fmtp_multicast_forget(struct fmtp_sender *s, const struct product *p);
 /* Can another datagram be planned? */

@@ -206,7 +206,14 @@ int fmtp_server_offer(struct fmtp_server *s, const struct iovec *parts, int npar
 {
     struct timespec start;
     clock_gettime(CLOCK_REALTIME, &start);
-    if (fmtp_sender_offer(s->core, parts, nparts, meta, meta_len, cookie, start, index, err) < 0)
+    if (fmtp_sender_offer(s->core,
+                          &(struct fmtp_offer){.parts = parts,
+                                               .nparts = nparts,
+                                               .meta = meta,
+                                               .meta_len = meta_len,
+                                               .cookie = cookie,
+                                               .start = start},
+                          index, err) < 0)
         return -1;
     uint64_t now_ns = fmtp_now_ns();
     fmtp_multicast_out_begin(&s->out, now_ns);

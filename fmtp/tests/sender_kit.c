@@ -50,7 +50,10 @@ void offer(struct fmtp_sender *s, size_t size)
     struct fmtp_error err;
 
     assert_int_equal(
-        fmtp_sender_offer(s, parts, 2, "m", 1, NULL, (struct timespec){0}, &latest, &err), 0);
+        fmtp_sender_offer(
+            s, &(struct fmtp_offer){.parts = parts, .nparts = 2, .meta = "m", .meta_len = 1},
+            &latest, &err),
+        0);
 }
 
 bool next(struct fmtp_sender *s, uint64_t now_ns, struct fmtp_header *h, uint8_t *payload)

@@ -317,7 +317,14 @@ static void offer(struct sim *s)
     struct iovec parts[2] = {{data, cut}, {data + cut, size - cut}};
     struct timespec start = {1000 + i, 5};
     struct fmtp_error err;
-    int rc = fmtp_sender_offer(s->sender, parts, 2, "meta", 4, data, start, &index, &err);
+    int rc = fmtp_sender_offer(s->sender,
+                               &(struct fmtp_offer){.parts = parts,
+                                                    .nparts = 2,
+                                                    .meta = "meta",
+                                                    .meta_len = 4,
+                                                    .cookie = data,
+                                                    .start = start},
+                               &index, &err);
 
     assert(rc == 0 && slot(s, index) == (size_t)i);
     (void)rc;

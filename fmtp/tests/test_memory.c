@@ -113,7 +113,10 @@ static void sender_goes_on(void **state)
     uint32_t index = 99;
     struct fmtp_error err;
     EACH_ALLOCATION_FAILS(
-        2, fmtp_sender_offer(s, &part, 1, "p", 1, NULL, (struct timespec){0}, &index, &err) == 0,
+        2,
+        fmtp_sender_offer(
+            s, &(struct fmtp_offer){.parts = &part, .nparts = 1, .meta = "p", .meta_len = 1},
+            &index, &err) == 0,
         (void)0);
     assert_int_equal(index, 0); /* those that failed took no index */
     fmtp_sender_free(s);

@@ -215,7 +215,7 @@ static void test_merging(void **state)
     big = NULL;
 }
 
-/* Far more gaps than fit into the backlog of requests: all are asked for in the end. */
+/* Far more gaps than fit into the backlog of requests: all are asked for eventually. */
 static void test_many_gaps(void **state)
 {
     struct fmtp_receiver *r = make();

@@ -325,7 +325,7 @@ static void test_whole_product(void **state)
 }
 
 /* ---- the whole last product: after max(2 RTT, 100 ms) and the time that 256 KiB in the system's
- * queues would take, 104.8576 ms, the sender tells those who are not done */
+ * queues would take, 104.8576 ms, the sender tells the receivers that are not done */
 #define NUDGE_AFTER (100 * MS + UINT64_C(104857600))
 
 static void test_whole_last_product(void **state)

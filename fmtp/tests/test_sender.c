@@ -57,8 +57,11 @@ static void offer(struct fmtp_sender *s, size_t size)
     struct iovec part = {product, size};
     struct fmtp_error err;
 
-    assert_int_equal(fmtp_sender_offer(s, &part, 1, "m", 1, NULL, (struct timespec){0}, NULL, &err),
-                     0);
+    assert_int_equal(
+        fmtp_sender_offer(
+            s, &(struct fmtp_offer){.parts = &part, .nparts = 1, .meta = "m", .meta_len = 1}, NULL,
+            &err),
+        0);
 }
 
 /* Multicasts what is pending; returns how many datagrams. */
@@ -133,9 +136,12 @@ static void test_datagrams(void **state)
     struct fmtp_datagram d[8];
     assert_int_equal(fmtp_sender_fill(s, d, 8, 0), 0);
     struct fmtp_error err;
-    assert_int_equal(fmtp_sender_offer(s, parts, 4, "test metadata", 14, NULL, (struct timespec){0},
-                                       &index, &err),
-                     0);
+    assert_int_equal(
+        fmtp_sender_offer(s,
+                          &(struct fmtp_offer){
+                              .parts = parts, .nparts = 4, .meta = "test metadata", .meta_len = 14},
+                          &index, &err),
+        0);
     assert_int_equal(index, 0);
     assert_true(fmtp_sender_has_output(s, 0));
     assert_int_equal(fmtp_sender_fill(s, d, 1, 0), 1);
@@ -205,14 +211,29 @@ static void test_offer_errors(void **state)
 
     (void)state;
     struct fmtp_error err;
-    assert_int_equal(fmtp_sender_offer(s, huge, 2, NULL, 0, NULL, t, NULL, &err), -1);
+    assert_int_equal(fmtp_sender_offer(s,
+                                       &(struct fmtp_offer){.parts = huge, .nparts = 2, .start = t},
+                                       NULL, &err),
+                     -1);
     assert_non_null(strstr(err.text, "4294967295"));
-    assert_int_equal(fmtp_sender_offer(s, huge, 1, product, 1443, NULL, t, NULL, &err), -1);
+    assert_int_equal(
+        fmtp_sender_offer(
+            s,
+            &(struct fmtp_offer){
+                .parts = huge, .nparts = 1, .meta = product, .meta_len = 1443, .start = t},
+            NULL, &err),
+        -1);
     assert_non_null(strstr(err.text, "1443"));
-    assert_int_equal(fmtp_sender_offer(s, huge, 5, NULL, 0, NULL, t, NULL, &err), -1);
+    assert_int_equal(fmtp_sender_offer(s,
+                                       &(struct fmtp_offer){.parts = huge, .nparts = 5, .start = t},
+                                       NULL, &err),
+                     -1);
     offer(s, 10);
     assert_false(fmtp_sender_ready(s));
-    assert_int_equal(fmtp_sender_offer(s, huge, 0, NULL, 0, NULL, t, NULL, &err), -1);
+    assert_int_equal(fmtp_sender_offer(s,
+                                       &(struct fmtp_offer){.parts = huge, .nparts = 0, .start = t},
+                                       NULL, &err),
+                     -1);
     drain(s, 0);
     assert_false(fmtp_sender_ready(s)); /* max_products retained */
     fmtp_sender_timeout(s, FMTP_NEVER);

@@ -304,7 +304,7 @@ static void test_proactive_parity(void **state)
     fmtp_sender_timeout(s, 1000 * MS);
     put(s, a, FMTP_RETX_END, 1, 0, 0);
     put(s, b, FMTP_RETX_END, 1, 0, 0);
-    /* No receiver asks for more: in the end none is added. */
+    /* No receiver asks for more: eventually none is added. */
     for (unsigned i = 0; i < 60; i++) {
         offer(s, 30000);
         drain(s, (1 + i) * 1000 * MS, &left);

@@ -156,7 +156,9 @@ void take_common_option(struct common_options *o, int option, const char *usage)
     case OPTION_REPAIR: o->unicast_repair = parse_repair(optarg); break;
     case OPTION_CONGESTION_CONTROL: o->congestion_control = optarg; break;
     case OPTION_HELP: fputs(usage, stdout); exit(EXIT_SUCCESS);
-    case OPTION_VERSION: printf("%s (Downpour) " DOWNPOUR_VERSION "\n", program); exit(EXIT_SUCCESS);
+    case OPTION_VERSION:
+        printf("%s (Downpour) " DOWNPOUR_VERSION "\n", program);
+        exit(EXIT_SUCCESS);
     default: die_usage("unknown or incomplete option");
     }
 }

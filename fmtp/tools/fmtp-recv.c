@@ -47,7 +47,7 @@ struct run {
     struct feed feeds[FEEDS_MAX];
     int nservers, ngroups, ninterfaces; /* as the options named them, in order */
     unsigned nfeeds;
-    uint64_t count; /* end after so many files; 0: when every sender has closed */
+    uint64_t count; /* end after this many files; 0: when every sender has closed */
     uint64_t received, missed, failed, bytes;
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The listening socket: accepts, lets admission.c wait for what comes first, and hands those who
+ * The listening socket: accepts, lets admission.c wait for what comes first, and hands peers that
  * speak RPC to the children. Without descriptors it pauses instead of spinning. What it turned away
  * is counted and logged at most every 10 s, so that a flood fills no log.
  */

@@ -3,8 +3,8 @@
  * Accepted connections that have not said anything yet. A process is made only for a peer whose
  * first bytes are the header of an RPC call (RFC 5531); they are looked at, not taken. Whatever
  * many peers do, this takes a fixed amount of memory and descriptors: an address, and all of them
- * together, may have so many silent connections; one more ends the oldest of them, so that a peer
- * who speaks at once is heard in any flood.
+ * together, may have a limited number of silent connections; one more ends the oldest of them, so
+ * that a peer who speaks at once is heard in any flood.
  */
 #ifndef LDMD_ADMISSION_H
 #define LDMD_ADMISSION_H

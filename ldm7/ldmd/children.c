@@ -271,7 +271,7 @@ static bool is_known(const struct conf *conf, struct in_addr from)
     return false;
 }
 
-/* Strangers that come and go make no more than so many processes. */
+/* Strangers that come and go make a bounded number of processes. */
 static bool take_token(struct children *c)
 {
     const uint64_t burst_ns = STRANGERS_BURST * (NS_PER_S / STRANGERS_PER_S);

@@ -50,7 +50,7 @@ bool client_answer(struct client *c, uint32_t xid, double timeout_s,
 bool client_flush(struct client *c, double timeout_s);
 /* NULLPROC and its answer: all that was sent before has been taken. */
 bool client_null(struct client *c, double timeout_s);
-/* The time (now_ns() scale) so many seconds from now. */
+/* The time (now_ns() scale) that many seconds from now. */
 uint64_t client_deadline(double seconds);
 
 /* host[:port] in place: the port, or default_port. Ends the program if it is none. */

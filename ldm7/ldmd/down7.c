@@ -21,7 +21,7 @@
 #define TEST_S 30
 #define SAVE_S 2       /* what a crash makes us ask for again */
 #define FMTP_S 30      /* FMTP's connection takes no longer where there is a path */
-#define FAILURES_MAX 3 /* after so many, LDM6 takes over */
+#define FAILURES_MAX 3 /* after this many, LDM6 takes over */
 
 /* LDM7 works again: what LDM6 brought is complete, the backlog goes on from there. */
 static void end_fallback(struct down7 *d)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who is being fed what: a table in memory that the server's children share. One address gets a
- * product at most once at a time (LDM-6.15.0 enable-anti-DOS): a new feed ends older ones of the
- * same address that it covers (their connections may be dead), and is reduced by those that it does
- * not.
+ * Which address is being sent which feeds: a table in memory that the server's children share. One
+ * address gets a product at most once at a time (LDM-6.15.0 enable-anti-DOS): a new feed ends older
+ * ones of the same address that it covers (their connections may be dead), and is reduced by those
+ * that it does not.
  */
 #ifndef LDMD_FEEDS_H
 #define LDMD_FEEDS_H

@@ -54,7 +54,7 @@ void pathservice_free(struct pathservice *p);
 /* user, not NULL, wants the leaf; several may want the same one. false: out of memory. */
 bool pathservice_want(struct pathservice *p, const struct path_endpoint *leaf, void *user,
                       uint64_t now);
-/* The user wants it no more (or never did). */
+/* The user no longer wants it (or never did). */
 void pathservice_unwant(struct pathservice *p, const void *user, uint64_t now);
 /* From now on the path is to be deleted; no subscriber gets a verdict any more. */
 void pathservice_finish(struct pathservice *p, uint64_t now);
@@ -65,8 +65,8 @@ bool pathservice_is_finished(const struct pathservice *p);
 bool pathservice_request(struct pathservice *p, uint64_t now, struct path_request *out);
 /* The answer to it. */
 void pathservice_answer(struct pathservice *p, const struct path_answer *a, uint64_t now);
-/* Tells those who waited too long. To be called at pathservice_deadline(), when there may also be a
- * request to be sent; UINT64_MAX: not before something happens. */
+/* Tells users that have waited too long. To be called at pathservice_deadline(), when there may
+ * also be a request to be sent; UINT64_MAX: not before something happens. */
 void pathservice_tend(struct pathservice *p, uint64_t now);
 /* When to call pathservice_tend() next, in the scale of `now` (ns). */
 uint64_t pathservice_deadline(const struct pathservice *p);

@@ -68,7 +68,7 @@ struct pathservice {
     unsigned depth; /* of calls: leaves are freed when the outermost ends */
 };
 
-/* How long to wait after so many failures in a row. */
+/* How long to wait after this many failures in a row. */
 static inline uint64_t pathservice_pause_ns(unsigned failures)
 {
     uint64_t pause = PAUSE_MIN_NS << (failures < 8 ? failures : 8);

@@ -33,7 +33,7 @@ struct peer {
 void peer_init(struct peer *p, int fd, const struct rpc_sink *sink, uint64_t now);
 /* Closes the descriptor and releases what is queued. */
 void peer_close(struct peer *p);
-/* A host that is gone without a word is noticed within so many seconds, whether there is anything
+/* A host that vanishes is noticed within this many seconds, whether there is anything
  * to send to it or not (otherwise: 60 s after the next message). */
 void peer_watch(struct peer *p, uint64_t seconds);
 

@@ -51,7 +51,7 @@ static bool reduce(struct upstream *u, struct ldm_class *c)
 }
 
 /* After the product with that signature, or at what was inserted from cls->from on: less the
- * margin, as the time of creation, which counts in the end, comes from another clock. */
+ * margin, as the time of creation, which decides, comes from another clock. */
 static void set_cursor(struct upstream *u, bool has_sig, const struct pq_signature *sig,
                        const struct ldm_class *cls)
 {

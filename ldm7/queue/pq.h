@@ -97,7 +97,7 @@ void pq_release(struct pq *q, struct pq_view *v);
  * such product is left out, also when the clock was set back meanwhile; then some older ones may
  * come first. */
 enum pq_status pq_seek(struct pq *q, const struct timeval *from, uint64_t *after);
-/* Takes a product out; those who have it pinned may go on reading. PQ_END: none at that
+/* Takes a product out; handles that have it pinned may go on reading. PQ_END: none at that
  * position. */
 enum pq_status pq_remove(struct pq *q, uint64_t seq);
 

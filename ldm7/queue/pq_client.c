@@ -97,7 +97,7 @@ static bool lives(struct pq *q, uint32_t client)
     int e = pthread_mutex_trylock(alive);
     if (e == EBUSY)
         return true;
-    if (e == EOWNERDEAD) /* unlocked without pthread_mutex_consistent it could be used no more */
+    if (e == EOWNERDEAD) /* unlocked without pthread_mutex_consistent it could no longer be used */
         pthread_mutex_consistent(alive);
     if (e == 0 || e == EOWNERDEAD)
         pthread_mutex_unlock(alive);

@@ -153,7 +153,7 @@ void pq_unlock(struct pq *q);
 
 /* pq_region.c: all under the lock */
 uint64_t pq_round_up(uint64_t bytes);
-/* A reserved slot with a region of so many bytes; old products make room. */
+/* A reserved slot with a region of that many bytes; old products make room. */
 enum pq_status pq_region_take(struct pq *q, uint64_t bytes, uint32_t owner, uint32_t *slot);
 /* The region of a slot becomes free; the slot too. */
 void pq_region_free(struct pq *q, uint32_t slot);

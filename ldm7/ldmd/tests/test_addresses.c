@@ -117,7 +117,7 @@ static void edges(void **state)
     }
 }
 
-/* Endpoints that come and go do not grow the table, and those who stay keep theirs. */
+/* Endpoints that come and go do not grow the table, and those that stay keep theirs. */
 static void bounded(void **state)
 {
     struct addresses *a = subnet("10.0.0.1", 8);

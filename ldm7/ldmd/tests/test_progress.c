@@ -102,7 +102,7 @@ static void bounded(void **state)
     progress_free(&p);
 }
 
-/* Every order of settling six products: never past an open one, in the end the newest. */
+/* Every order of settling six products: never past an open one, eventually the newest. */
 static void permutations(void **state)
 {
     (void)state;

@@ -4,9 +4,9 @@
  *
  * Writers (by pq_insert; by reservation, with discards and abandoned ones), readers (following;
  * looking up and pinning), an expirer and one that opens and closes work on one small queue. In
- * each round one or several of them are killed anywhere; then those who change the queue pause and
- * it is looked through. What a writer was told is committed, it notes in shared memory, which
- * survives it.
+ * each round one or several of them are killed anywhere; then the workers that change the queue
+ * pause and it is looked through. What a writer was told is committed, it notes in shared memory,
+ * which survives it.
  */
 #include <errno.h>
 #include <poll.h>
@@ -304,7 +304,7 @@ static bool pause_all(const bool *dead)
     return true;
 }
 
-/* Until those who follow have been woken for the newest product there is, and read it. */
+/* Until those that follow have been woken for the newest product there is, and read it. */
 static bool all_follow(const bool *dead, uint64_t newest)
 {
     double began = now_s();

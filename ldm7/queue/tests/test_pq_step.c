@@ -207,7 +207,7 @@ struct scenario {
     void (*op)(struct pq *);
     bool inserts;     /* NEW; what is older may make room */
     bool removes;     /* the oldest */
-    unsigned coarser; /* long ones: only each of so many points */
+    unsigned coarser; /* long ones: every nth point only */
 };
 static const struct scenario scenarios[] = {
     {"insertion that evicts", NULL, NULL, op_insert, true, false, 1},
@@ -382,7 +382,7 @@ int main(int argc, char **argv)
     unsigned long every = argc > 1 ? strtoul(argv[1], NULL, 10) : 0, points = 0, all = 0;
     if (argc > 1 && !every) {
         fprintf(stderr,
-                "test_pq_step: found \"%s\"; valid: kill at each so many instructions, from 1\n",
+                "test_pq_step: found \"%s\"; valid: kill at every Nth instruction, N from 1\n",
                 argv[1]);
         return 2;
     }
