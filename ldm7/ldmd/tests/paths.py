@@ -87,8 +87,12 @@ def status(peer: Peer) -> int:
 
 def process_ids(daemon: Daemon, name: str) -> list[int]:
     children = Path(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/children")
-    pids = [int(pid) for pid in children.read_text().split()]
-    return [pid for pid in pids if Path(f"/proc/{pid}/comm").read_text().strip() == name]
+    found = []
+    for pid in children.read_text().split():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            if Path(f"/proc/{pid}/comm").read_text().strip() == name:
+                found.append(int(pid))
+    return found
 
 
 def case_grows_and_shrinks(w: World) -> None:
@@ -120,8 +124,9 @@ def case_grows_and_shrinks(w: World) -> None:
         second.sock.close()
         took = wait_for("prune", lambda: service.leaves() == [("s/3", 9, 203)])
         print(f"# pruned {took * 1000:.0f} ms after the connection was closed")
-        os.kill(process_ids(daemon, "up7")[0], signal.SIGKILL)
-        os.kill(process_ids(daemon, "up7")[1], signal.SIGKILL)
+        wait_for("two subscribers left", lambda: len(process_ids(daemon, "up7")) == 2)
+        for pid in process_ids(daemon, "up7"):
+            os.kill(pid, signal.SIGKILL)
         wait_for("prune after kill -9 of up7", lambda: service.leaves() == [])
         expect("DELETE /v1/paths/EXP/leaves/s%2F3/9/203" in service.seen(), "not encoded")
         fourth = ask(daemon, "s2", "7", 202)
