@@ -105,10 +105,11 @@ def main() -> None:
             check=True,
         ).stdout
         expect(
-            re.search(r" rtstats-[\d.]+/here\.example/NGRID/\S+$", listed, re.M) is not None, listed
+            re.search(r" rtstats-[\w.+]+/here\.example/NGRID/\S+$", listed, re.M) is not None,
+            listed,
         )
         expect(
-            re.search(r" ldm7-rtstats-[\d.]+/here\.example/NGRID$", listed, re.M) is not None,
+            re.search(r" ldm7-rtstats-[\w.+]+/here\.example/NGRID$", listed, re.M) is not None,
             listed,
         )
         check_server(top, rtstats, tools, queue)
