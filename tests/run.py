@@ -5,7 +5,7 @@ check  lint and types, C tests under sanitizers, Python tests: the quick ones; n
 test   check and its slow tests, those that need root, and the 8-receiver regression in virtual
        time and, shortened, on this machine's clock
 all    test, and what takes longer: end-to-end tests over the emulated network, labs in guests,
-       other OpenFlow frameworks, ThreadSanitizer, analyzers, coverage, packages
+       other OpenFlow frameworks, installations and packages, ThreadSanitizer, analyzers, coverage
 
 Ruff, mypy, Meson and pytest do the work. This module runs them in order, shows how far they are,
 and adds up what they count. Each step writes to build/test-logs/NAME.log; a failed step prints the
@@ -187,14 +187,14 @@ def _rest(python: str) -> list[Step]:
         for f in FRAMEWORKS
     ]
     # One test at a time: these watch a network on the machine's own clock.
-    emulated = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "emulated")
+    pytest = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider")
     leave = ("experiments", "regression", "join-leave", "--clock", "virtual", "--duration", "40")
     return [
         *frameworks,
         Step(
             "emulated",
             "end-to-end tests over the emulated network, labs in guests",
-            ((*emulated, f"--junitxml={LOGS / 'emulated.xml'}"),),
+            ((*pytest, "-m", "emulated", f"--junitxml={LOGS / 'emulated.xml'}"),),
             900,
             LOGS / "emulated.xml",
         ),
@@ -205,6 +205,27 @@ def _rest(python: str) -> list[Step]:
             60,
             LOGS / "join-leave.xml",
             needs="kernel",
+        ),
+        Step(
+            "install",
+            "the lock, the wheel and make install, each from scratch",
+            ((*pytest, "-m", "install", f"--junitxml={LOGS / 'install.xml'}"),),
+            400,
+            LOGS / "install.xml",
+        ),
+        Step(
+            "deb",
+            "Debian packages in a fresh Debian",
+            (("tests/deb.sh",),),
+            500,
+            root=True,
+        ),
+        Step(
+            "offline",
+            "a set-up from the bundle, without network",
+            (("tests/offline.sh",),),
+            500,
+            root=True,
         ),
         Step(
             "threads",
@@ -229,7 +250,9 @@ def _rest(python: str) -> list[Step]:
 
 def steps(python: str, tier: str) -> list[Step]:
     """Return the steps of a tier, in their order."""
-    marks = "not slow and not root and not emulated" if tier == "check" else "not emulated"
+    marks = "not emulated and not install"
+    if tier == "check":
+        marks += " and not slow and not root"
     command = _python(python, "python", marks)
     found = _c(python, tier)
     found.append(Step("python", "Python tests", (command,), 150, LOGS / "python.xml"))

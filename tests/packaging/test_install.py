@@ -33,7 +33,7 @@ def test_bad_words(words: tuple[str, ...], said: str) -> None:
     assert done.returncode == 2 and said in done.stderr and "\n" not in done.stderr.strip()
 
 
-@pytest.mark.slow
+@pytest.mark.install
 def test_installed_runs_and_leaves_nothing(tmp_path: Path) -> None:
     """A file of somebody else's below the prefix stays, and its directory."""
     prefix = tmp_path / "prefix"

@@ -67,7 +67,7 @@ def test_what_runs_has_the_versions_that_are_tested() -> None:
     assert runs.items() <= tests.items()
 
 
-@pytest.mark.slow
+@pytest.mark.install
 def test_lock_alone_installs_what_the_rooms_import(tmp_path: Path) -> None:
     """Into an empty environment. Mininet is the distribution's."""
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)

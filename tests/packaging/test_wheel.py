@@ -15,7 +15,7 @@ from common.places import ROOT
 from common.version import version
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.install
 Run = Callable[..., str]
 
 
