@@ -90,7 +90,7 @@ def count_junit(text: str) -> Count:
 
 def _python(python: str, name: str, marks: str, *more: str) -> tuple[str, ...]:
     """Return a pytest command: more workers than cores, as many tests wait for processes."""
-    workers = ("-n", str(CORES + 2), "--dist", "loadgroup")
+    workers = ("-n", str(CORES + 1), "--dist", "loadgroup")
     return (
         *(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *workers),
         *("-m", marks, f"--junitxml={LOGS / name}.xml", *more),

@@ -27,6 +27,7 @@ def test_unknown_choice_is_one_clear_error() -> None:
     )
 
 
+@pytest.mark.slow
 def test_package_that_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frameworks, "WHERE", tmp_path)
     monkeypatch.setenv("PIP_NO_INDEX", "1")

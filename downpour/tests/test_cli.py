@@ -154,11 +154,16 @@ def test_completion(shell: str, expected: str, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ("downpour re", {"report", "regression", "repeat"}),
         ("downpour run los", {"loss-sweep", "lossless", "lossy"}),
-        ("downpour run lossy --cl", {"--clock"}),
-        ("downpour up gen", {"geni5"}),
-        ("downpour lab st", {"start", "status", "stop"}),
+        *(
+            pytest.param(typed, expected, marks=pytest.mark.slow)
+            for typed, expected in (
+                ("downpour re", {"report", "regression", "repeat"}),
+                ("downpour run lossy --cl", {"--clock"}),
+                ("downpour up gen", {"geni5"}),
+                ("downpour lab st", {"start", "status", "stop"}),
+            )
+        ),
     ],
 )
 def test_bash_completes(typed: str, expected: set[str]) -> None:

@@ -322,6 +322,7 @@ def test_damaged_contents_are_named(tmp_path: Path) -> None:
     assert re.search(r"identical files\s+2/2\s+n/a\s+1/2", render_text(written.report, 100))
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("drawn")
 def test_report_files_and_width(drawn: Written) -> None:
     written, run = drawn, drawn.report_dir.parent
@@ -373,6 +374,7 @@ class _Page(HTMLParser):
             self.cells.append(data.strip())
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("drawn")
 def test_page_needs_no_network_and_shows_the_same(drawn: Written) -> None:
     written = drawn

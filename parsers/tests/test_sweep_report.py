@@ -37,6 +37,7 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
+@pytest.mark.slow
 def test_text_has_what_was_found_and_not_every_table(written: Written) -> None:
     whole = render_text(written.report, 100)
     text = flat(whole)
@@ -61,6 +62,7 @@ def test_text_has_what_was_found_and_not_every_table(written: Written) -> None:
         assert max(len(line) for line in lines if "python -m" not in line) <= width
 
 
+@pytest.mark.slow
 def test_page_and_markdown_have_the_same_findings(written: Written) -> None:
     page = (written.report_dir / "index.html").read_text(encoding="utf-8")
     markdown = (written.report_dir / "report.md").read_text(encoding="utf-8")
@@ -78,6 +80,7 @@ def test_page_and_markdown_have_the_same_findings(written: Written) -> None:
     assert "LDM6: 8.19 Mbit/s at m = 2, 32.77 Mbit/s at m = 8" in page
 
 
+@pytest.mark.slow
 def test_points_as_csv(written: Written) -> None:
     with (written.report_dir / "points.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -97,6 +100,7 @@ def test_points_as_csv(written: Written) -> None:
     assert sum(r["subscriber"] != "" for r in rows) == 2 * (2 + 4 + 8)
 
 
+@pytest.mark.slow
 def test_cells_as_csv(written: Written) -> None:
     text = (written.report_dir / "cells.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(io.StringIO(text)))
@@ -106,6 +110,7 @@ def test_cells_as_csv(written: Written) -> None:
     assert float(rows[-1]["throughput [bit/s]"]) > 1e6
 
 
+@pytest.mark.slow
 def test_invalid_cells_are_taken_when_asked_for(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +131,7 @@ def test_the_same_run_gives_the_same_bytes(written: Written) -> None:
     assert {p.name: p.read_bytes() for p in written.report_dir.iterdir()} == before
 
 
+@pytest.mark.slow
 def test_cells_parsed_by_several_processes_are_the_same(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:

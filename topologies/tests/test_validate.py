@@ -139,8 +139,11 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     "text",
     [
         "a: &a [*a]\n",  # contains itself
-        "a: &a [1, 1]\nb: &b [" + "*a, " * 9 + "*a]\nc: [" + "*b, " * 99999 + "*b]\n",
-        "[" * 5000,
+        pytest.param(
+            "a: &a [1, 1]\nb: &b [" + "*a, " * 9 + "*a]\nc: [" + "*b, " * 99999 + "*b]\n",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("[" * 5000, marks=pytest.mark.slow),
         "? [1, 2]\n: 3\n",
         "a: !!int x\n",
         "a: !!python/object:os.system x\n",
