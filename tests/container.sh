@@ -74,7 +74,7 @@ cd "$checkout"
 mkdir -p runs && chown 1000:1000 runs
 export BASE=downpour-base BUILD_NETWORK=host
 echo "container: building the image"
-docker-compose build lab >"$work/build.log" 2>&1 || { tail -n 20 "$work/build.log" >&2; exit 1; }
+docker-compose build emulation >"$work/build.log" 2>&1 || { tail -n 20 "$work/build.log" >&2; exit 1; }
 size=$(docker image inspect -f '{{.Size}}' downpour)
 base=$(docker image inspect -f '{{.Size}}' downpour-base)
 echo "container: image of $((size / 1000000)) MB, of which $((base / 1000000)) MB are the base"
@@ -83,21 +83,21 @@ echo "container: image of $((size / 1000000)) MB, of which $((base / 1000000)) M
 if [ "$what" != virtual ]; then
   echo "container: docker-compose up"
   docker-compose up -d
-  lab=$(docker-compose ps -q lab)
-  # The controller alone is restarted while the lab replays.
-  for _ in $(seq 600); do docker logs "$lab" 2>&1 | grep -q "replaying: " && break; [ "$(docker inspect -f '{{.State.Running}}' "$lab")" = true ] || break; sleep 0.5; done
+  emulation=$(docker-compose ps -q emulation)
+  # The controller alone is restarted while the emulation replays.
+  for _ in $(seq 600); do docker logs "$emulation" 2>&1 | grep -q "replaying: " && break; [ "$(docker inspect -f '{{.State.Running}}' "$emulation")" = true ] || break; sleep 0.5; done
   docker-compose restart -t 10 controller
-  code=$(docker wait "$lab")
-  docker-compose logs --no-color lab | headlines
-  echo "container: the lab ended with $code"
+  code=$(docker wait "$emulation")
+  docker-compose logs --no-color emulation | headlines
+  echo "container: the emulation ended with $code"
   docker-compose logs --no-color controller | tail -n 12
-  [ "$code" = 0 ] || [ "$code" = 3 ] || { echo "container: FAILED: the lab ended with $code" >&2; exit 1; }
+  [ "$code" = 0 ] || [ "$code" = 3 ] || { echo "container: FAILED: the emulation ended with $code" >&2; exit 1; }
   docker-compose exec -T report .venv/bin/python -c "
 import urllib.request
 page = urllib.request.urlopen('http://127.0.0.1:8080/lossy/latest/report/index.html').read().decode()
 assert 'LDM7' in page and '</html>' in page, page[:200]
 print(f'container: the report service has the report: {len(page)} bytes')"
-  for service in lab controller report; do
+  for service in emulation controller report; do
     id=$(docker-compose ps -q $service)
     echo "container: $service: user '$(docker inspect -f '{{.Config.User}}' "$id")', capabilities $(docker inspect -f '{{.HostConfig.CapAdd}}' "$id"), health $(docker inspect -f '{{if .State.Health}}{{.State.Health.Status}}{{else}}none{{end}}' "$id")"
   done
