@@ -89,8 +89,9 @@ def count_junit(text: str) -> Count:
 
 
 def _python(python: str, name: str, marks: str, *more: str) -> tuple[str, ...]:
-    """Return a pytest command: more workers than cores, as many tests wait for processes."""
-    workers = ("-n", str(CORES + 1), "--dist", "loadgroup")
+    """Return a pytest command: more workers than cores, as many tests wait for processes, but a
+    worker for each file, as tests of a file share what they set up."""
+    workers = ("-n", str(CORES + 1), "--dist", "loadfile")
     return (
         *(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *workers),
         *("-m", marks, f"--junitxml={LOGS / name}.xml", *more),
@@ -250,13 +251,24 @@ def _rest(python: str) -> list[Step]:
 
 def steps(python: str, tier: str) -> list[Step]:
     """Return the steps of a tier, in their order."""
-    marks = "not emulated and not install"
+    marks = "not emulated and not install and not alone"
     if tier == "check":
         marks += " and not slow and not root"
     command = _python(python, "python", marks)
     found = _c(python, tier)
     found.append(Step("python", "Python tests", (command,), 150, LOGS / "python.xml"))
     if tier != "check":
+        alone = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "alone")
+        found.append(
+            Step(
+                "alone",
+                "Python tests beside which nothing may run",
+                ((*alone, f"--junitxml={LOGS / 'alone.xml'}"),),
+                60,
+                LOGS / "alone.xml",
+                root=True,
+            )
+        )
         found += _regressions(python)
     if tier == "all":
         found += _rest(python)

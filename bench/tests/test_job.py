@@ -23,6 +23,7 @@ JOB = Job(
 BUILD = ROOT / "build"
 
 pytestmark = [
+    pytest.mark.alone,
     pytest.mark.root,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root, makes network namespaces"),
     pytest.mark.skipif(not (BUILD / "bench/peers").exists(), reason="C programs are not built"),

@@ -15,7 +15,7 @@ from parsers.report.publish import Written, write_report
 from parsers.tests.browser import PROGRAMS, Browser, browser, program
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("drawn")]
+pytestmark = pytest.mark.slow
 
 BOXES = """
 [...document.querySelectorAll('body *')].filter(e => {

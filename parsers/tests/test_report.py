@@ -323,7 +323,6 @@ def test_damaged_contents_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("drawn")
 def test_report_files_and_width(drawn: Written) -> None:
     written, run = drawn, drawn.report_dir.parent
     names = {p.name for p in written.report_dir.iterdir()}
@@ -375,7 +374,6 @@ class _Page(HTMLParser):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("drawn")
 def test_page_needs_no_network_and_shows_the_same(drawn: Written) -> None:
     written = drawn
     html = (written.report_dir / "index.html").read_text(encoding="utf-8")

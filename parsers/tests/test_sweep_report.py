@@ -25,8 +25,6 @@ from parsers.report.spreads import OUTLIERS, box
 from parsers.report.sweep_sections import failed_of, interval_text
 from parsers.tests.synthetic import SWEEP_MANIFEST, sweep_cells
 
-pytestmark = pytest.mark.xdist_group("drawn")
-
 
 @pytest.fixture
 def written(drawn_sweep: Written) -> Written:

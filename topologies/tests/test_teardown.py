@@ -20,7 +20,7 @@ from tests.machine_snapshot import Before, differences, watch
 from topologies.emulate import lifecycle, marks
 from topologies.emulate.processes import relay_program
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.alone]
 
 CLI = [sys.executable, "-m", "downpour"]
 TIMEOUT_S = 60.0
