@@ -4,79 +4,67 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import hmac
 import io
-import json
+import os
 import re
 import sys
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from labs.results import FORMAT, digest_of, parameters_digest
-from labs.spec import Lab, LabErrors, find_lab
-from labs.workdir import LabError
+from labs.checking import Status
+from labs.results import canonical, digest_of, parameters_digest
+from labs.spec import CheckSpec, Lab, LabErrors, find_lab
+from labs.submissions import Submission, find_files, read, shown
+from labs.workdir import STUDENT, LabError
 
-NAME: Final = re.compile(r"result-\d+\.json")
-MAX_BYTES: Final = 1_000_000
 COLUMNS: Final = (
     "file", "student", "lab", "score", "points", "passed", "checks", "checked_utc", "clock",
     "digest", "remarks",
 )  # fmt: skip
+CLOCKS: Final = ("native", "virtual", "none")
+MOST_NAMED: Final = 5  # files or checks in a remark
+# A spreadsheet computes a cell that begins so, some after white space, quotes or full-width signs;
+# where it separates by semicolons, a cell also begins after one.
+_BEGINS: Final = r"[\s\u200b\ufeff\"']*[=+\-@\uff1d\uff0b\uff0d\uff20]"
+_COMPUTED: Final = re.compile(rf"[\x00-\x1f\x7f]|\\x[01]|{_BEGINS}")
+_AFTER_SEPARATOR: Final = re.compile(rf"([;,|])({_BEGINS})")
 
 
-@dataclass
-class Submission:
-    """A result file. `remarks` is empty if nothing is wrong with it."""
-
-    file: str
-    values: dict[str, Any]
-    digest: str = ""  # "ok", "ok with key", "wrong", "none"
-    remarks: list[str] = field(default_factory=list)
-
-    @property
-    def student(self) -> str:
-        """Return the student's name, as the file has it."""
-        return str(self.values.get("student", ""))
-
-
-def find_files(folder: Path) -> list[Path]:
-    """All result-N.json below `folder`, and other .json files in it itself (submission systems
-    rename files). LabError."""
-    if not folder.is_dir():
-        raise LabError(f"found '{folder}'; valid: a directory with result files")
-    found = {p for p in folder.rglob("*.json") if NAME.fullmatch(p.name)} | set(
-        folder.glob("*.json")
-    )
-    # What a reset has put aside is no submission.
-    mine = [p for p in found if not any(part.startswith("before-") for part in p.parts)]
-    return sorted(p for p in mine if p.is_file())
-
-
-def read(path: Path, name: str) -> Submission:
-    """A file that no check wrote gets a remark."""
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ValueError("more than 1 MB")
-        values = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(values, dict) or values.get("format") != FORMAT:
-            raise ValueError("no result file of this version")
-        for key, kind in (("student", str), ("lab", int), ("score", int), ("identity", str),
-                          ("checks", list), ("parameters", dict)):  # fmt: skip
-            if not isinstance(values.get(key), kind) or isinstance(values.get(key), bool):
-                raise ValueError(f"no proper '{key}'")
-    except (OSError, ValueError, RecursionError) as error:
-        return Submission(name, {}, "none", [f"cannot be read: {error}"])
-    return Submission(name, values)
-
-
+# -- one file ---------------------------------------------------------------------------------
 def judge(submission: Submission, key: bytes | None, labs: Mapping[int, Lab]) -> None:
-    """Digest, parameters, points of one file."""
+    """Judge digest, names, parameters and points of a file that could be read."""
     values, remarks = submission.values, submission.remarks
-    found = str(values.get("digest", ""))
+    _judge_digest(submission, key)
+    if not STUDENT.fullmatch(submission.student):
+        valid = "1 to 64 letters, digits, ' ._@+-'"
+        remarks.append(f"found student '{shown(submission.student)}'; valid: {valid}")
+    if values["clock"] not in CLOCKS:
+        remarks.append(f"found clock '{shown(values['clock'])}'; valid: {', '.join(CLOCKS)}")
+    if not _moment(values["checked"]):
+        remarks.append(f"found checked {shown(values['checked'])}; valid: seconds since 1970")
+    lab = labs.get(values["lab"])
+    if lab is None:
+        remarks.append(f"there is no lab {values['lab']}")
+        return
+    own = lab.parameters(submission.student)
+    if values["parameters"] != own or values["parameters_digest"] != parameters_digest(own):
+        remarks.append(f"parameters are not those of '{shown(submission.student)}'")
+    _judge_checks(submission, lab)
+
+
+def _judge_digest(submission: Submission, key: bytes | None) -> None:
+    values, remarks = submission.values, submission.remarks
+    found = values.get("digest")
+    if not isinstance(found, str):
+        remarks.append("no digest: no check wrote the file so")
+        return
     keyed = found.startswith("hmac-sha256:")
     if keyed and key is None:
         submission.digest = "not verified"
@@ -89,84 +77,108 @@ def judge(submission: Submission, key: bytes | None, labs: Mapping[int, Lab]) ->
     else:
         submission.digest = "wrong"
         remarks.append("digest does not fit: the file was changed after the check")
-    lab = labs.get(values["lab"])
-    if lab is None:
-        remarks.append(f"there is no lab {values['lab']}")
-        return
-    own = lab.parameters(submission.student)
-    if values["parameters"] != own or values.get("parameters_digest") != parameters_digest(own):
-        remarks.append(f"parameters are not those of '{submission.student}'")
-    names = {c.name: c.points for c in lab.spec.checks}
-    total = 0
-    for check in values["checks"]:
-        passed = isinstance(check, dict) and check.get("status") == "passed"
-        total += names.get(str(check.get("name")), 0) if passed else 0
-    if total != values["score"] or values.get("points") != lab.points:
-        remarks.append(f"score is {values['score']}, its checks give {total} of {lab.points}")
 
 
+def _judge_checks(submission: Submission, lab: Lab) -> None:
+    """Count the checks that are the lab's own, once each, with its own points."""
+    values, remarks = submission.values, submission.remarks
+    specs = {c.name: c for c in lab.spec.checks}
+    submission.points = lab.points
+    passed: dict[str, bool] = {}
+    problems: list[str] = []
+    listed: Counter[str] = Counter()
+    for number, check in enumerate(values["checks"], start=1):
+        name = check.get("name") if isinstance(check, dict) else None
+        if not isinstance(name, str) or name not in specs:
+            problems.append(f"entry {number} is no check of lab {lab.number}")
+            continue
+        listed[name] += 1
+        problem = _problem_of(check, specs[name])
+        if problem:
+            problems.append(f"check '{name}' does not count: {problem}")
+        counts = not problem and check["status"] == Status.PASSED
+        passed[name] = passed.get(name, True) and counts
+    problems += [f"check '{n}' is there {times} times" for n, times in listed.items() if times > 1]
+    if absent := [name for name in specs if name not in listed]:
+        problems.append(f"without the checks {_some(absent)}")
+    remarks += problems[:MOST_NAMED]
+    if len(problems) > MOST_NAMED:
+        remarks.append(f"{len(problems) - MOST_NAMED} more of its checks are wrong")
+    submission.passed = sum(passed.values())
+    submission.score = sum(specs[name].points for name, counts in passed.items() if counts)
+    if (values["score"], values["points"]) != (submission.score, lab.points):
+        given = f"score is {values['score']}"
+        if values["points"] != lab.points:
+            given += f" of {values['points']}"
+        remarks.append(f"{given}, its checks give {submission.score} of {lab.points}")
+
+
+def _problem_of(check: Mapping[str, Any], spec: CheckSpec) -> str:
+    """Return what is wrong with the check's status, points and score; "" if nothing is."""
+    status, points, score = check.get("status"), check.get("points"), check.get("score")
+    if not isinstance(status, str) or status not in {str(s) for s in Status}:
+        return f"found status '{shown(status)}'; valid: {', '.join(Status)}"
+    if not _is_whole(points) or points != spec.points:
+        return f"found points {shown(points)}; valid: {spec.points}"
+    right = spec.points if status == Status.PASSED else 0
+    if not _is_whole(score) or score != right:
+        return f"found score {shown(score)} with status {status}; valid: {right}"
+    return ""
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _moment(seconds: float) -> str:
+    """Return when it was checked; "" for what is no time."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%F %T") if seconds >= 0 else ""
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+# -- all files --------------------------------------------------------------------------------
 def compare(submissions: Sequence[Submission]) -> None:
     """Copies among files of one lab: the same work directory, or the same content, under different
     names; and several files of one student."""
-    by_identity: dict[tuple[int, str], list[Submission]] = defaultdict(list)
-    by_content: dict[str, list[Submission]] = defaultdict(list)
-    by_student: dict[tuple[int, str], list[Submission]] = defaultdict(list)
+    by_identity: dict[Hashable, list[Submission]] = defaultdict(list)
+    by_content: dict[Hashable, list[Submission]] = defaultdict(list)
+    by_student: dict[Hashable, list[Submission]] = defaultdict(list)
     for one in submissions:
         values = one.values
         by_identity[values["lab"], values["identity"]].append(one)
         by_student[values["lab"], one.student].append(one)
         without = {k: v for k, v in values.items() if k not in ("student", "digest", "identity")}
-        by_content[json.dumps(without, sort_keys=True)].append(one)
-    for groups, what in (
-        (by_identity.values(), "same work directory as"),
-        (by_content.values(), "same content as"),
-    ):
-        for group in groups:
-            if len({s.student for s in group}) > 1:
+        by_content[hashlib.sha256(canonical(without)).digest()].append(one)
+    for groups, what in ((by_identity, "same work directory as"), (by_content, "same content as")):
+        for group in groups.values():
+            students = Counter(s.student for s in group)
+            if len(students) > 1:
                 for one in group:
-                    others = sorted({s.file for s in group if s.student != one.student})
-                    one.remarks.append(f"{what} {', '.join(others)}")
+                    others = (s.file for s in group if s.student != one.student)
+                    named = _some(others, len(group) - students[one.student])
+                    one.remarks.append(f"{what} {named}")
     for group in by_student.values():
-        files = {s.file for s in group}
-        if len(files) > 1:
+        if len(group) > 1:
             for one in group:
-                one.remarks.append(f"also in {', '.join(sorted(files - {one.file}))}")
+                others = (s.file for s in group if s is not one)
+                one.remarks.append(f"also in {_some(others, len(group) - 1)}")
 
 
-def row(submission: Submission) -> dict[str, object]:
-    """Return the submission's row of the CSV file."""
-    values = submission.values
-    checks = values.get("checks", [])
-    try:
-        checked = datetime.fromtimestamp(float(values["checked"]), UTC).strftime("%F %T")
-    except (KeyError, TypeError, ValueError, OverflowError, OSError):
-        checked = ""
-    passed = sum(isinstance(c, dict) and c.get("status") == "passed" for c in checks)
-    return {
-        "file": submission.file,
-        "student": _plain(submission.student),
-        "lab": values.get("lab", ""),
-        "score": values.get("score", ""),
-        "points": values.get("points", ""),
-        "passed": passed if values else "",
-        "checks": len(checks) if values else "",
-        "checked_utc": checked,
-        "clock": _plain(str(values.get("clock", ""))),
-        "digest": submission.digest,
-        "remarks": _plain("; ".join(submission.remarks)),
-    }
-
-
-def _plain(text: str) -> str:
-    """A spreadsheet takes a text that begins so for a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t") else text
+def _some(names: Iterable[str], number: int | None = None) -> str:
+    """Return the first of `number` names: remarks on a class of copies must not fill a disk."""
+    kept = list(names) if number is None else list(islice(names, MOST_NAMED))
+    number = len(kept) if number is None else number
+    more = f" and {number - MOST_NAMED} more" if number > MOST_NAMED else ""
+    return f"{', '.join(kept[:MOST_NAMED])}{more}"
 
 
 def graded(folder: Path, key: bytes | None) -> list[Submission]:
     """All result files below `folder`, judged. LabError if there is none."""
-    submissions = [read(path, str(path.relative_to(folder))) for path in find_files(folder)]
+    submissions = [read(found) for found in find_files(folder)]
     if not submissions:
-        raise LabError(f"{folder}: found no result-N.json")
+        raise LabError(f"{shown(folder)}: found no result-N.json")
     readable = [s for s in submissions if s.values]
     labs: dict[int, Lab] = {}
     for number in {s.values["lab"] for s in readable}:
@@ -180,6 +192,31 @@ def graded(folder: Path, key: bytes | None) -> list[Submission]:
     return submissions
 
 
+# -- the table --------------------------------------------------------------------------------
+def row(submission: Submission) -> dict[str, object]:
+    """Return the submission's row of the CSV file."""
+    values = submission.values
+    return {
+        "file": plain(submission.file),
+        "student": plain(shown(submission.student)),
+        "lab": values.get("lab", ""),
+        "score": submission.score if values else "",
+        "points": submission.points if values else "",
+        "passed": submission.passed if values else "",
+        "checks": len(values["checks"]) if values else "",
+        "checked_utc": _moment(values["checked"]) if values else "",
+        "clock": plain(shown(values.get("clock", ""))),
+        "digest": submission.digest,
+        "remarks": plain("; ".join(submission.remarks)),
+    }
+
+
+def plain(text: str) -> str:
+    """Return `text` so that no spreadsheet computes it, nor what follows a separator in it."""
+    inside = _AFTER_SEPARATOR.sub(r"\1'\2", text)
+    return f"'{inside}" if _COMPUTED.match(text) else inside
+
+
 def grade(folder: Path, output: Path | None, key: bytes | None, screen: TextIO) -> int:
     """Writes the CSV (to `screen` without `output`). 0; 1 if a file has a remark. LabError."""
     submissions = graded(folder, key)
@@ -190,12 +227,23 @@ def grade(folder: Path, output: Path | None, key: bytes | None, screen: TextIO) 
     if output is None:
         screen.write(text.getvalue())
     else:
-        temporary = output.with_name(f".{output.name}.tmp")
-        try:
-            temporary.write_text(text.getvalue(), encoding="utf-8")
-            temporary.replace(output)
-        except OSError as error:
-            raise LabError(f"{output}: {error.strerror}") from None
+        _write(output, text.getvalue())
     noted = sum(bool(s.remarks) for s in submissions)
     print(f"{len(submissions)} result files, {noted} with a remark", file=sys.stderr)
     return 1 if noted else 0
+
+
+def _write(output: Path, text: str) -> None:
+    """Only the instructor can read it. Through a file whose name no student can guess."""
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{output.name[:100]}.", dir=output.parent)
+        temporary = Path(name)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as stream:
+                stream.write(text)
+            temporary.replace(output)
+        except BaseException:
+            temporary.unlink()
+            raise
+    except OSError as error:
+        raise LabError(f"{shown(output)}: {error.strerror}") from None

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what students hand in: files that may be hostile. A bad one is said to be so, never raised.
+
+Names become text that can be printed: bytes that are no UTF-8 and control characters are escaped.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import stat
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from labs.results import FORMAT
+from labs.workdir import LabError
+
+NAME: Final = re.compile(r"result-\d+\.json", re.ASCII)
+_ASIDE: Final = re.compile(rb"before-\d{8}-\d{6}(-\d+)?")  # what a reset has put aside
+MAX_BYTES: Final = 1_000_000
+MAX_DEPTH: Final = 20  # a result file is 4 deep
+MAX_DIGITS: Final = 20
+MAX_SHOWN: Final = 80  # characters of a student's text in a remark or a field
+# Of a result file; bool is no int here.
+_FIELDS: Final[dict[str, tuple[type, ...]]] = {
+    "student": (str,), "lab": (int,), "score": (int,), "points": (int,), "identity": (str,),
+    "clock": (str,), "checked": (int, float), "checks": (list,), "parameters": (dict,),
+    "parameters_digest": (str,),
+}  # fmt: skip
+_KINDS: Final = (
+    (stat.S_ISLNK, "a symbolic link"),
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+@dataclass
+class Submission:
+    """A result file. `values` is empty if it could not be read; `remarks` if nothing is wrong."""
+
+    file: str
+    student: str = ""
+    values: dict[str, Any] = field(default_factory=dict)
+    digest: str = "none"  # "ok", "ok with key", "no key", "not verified", "wrong"
+    score: int = 0  # points of the checks that count
+    points: int = 0  # that the lab gives
+    passed: int = 0  # checks that count
+    remarks: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A name that is a submission's. `problem`: why it cannot be one."""
+
+    path: bytes
+    name: str  # below the folder, to be shown
+    problem: str = ""
+
+
+def shown(text: object) -> str:
+    """Return a text of a student's on one line, cut; what cannot be printed is escaped."""
+    escaped = "".join(map(_escaped, str(text)[: MAX_SHOWN + 1]))
+    return escaped if len(escaped) <= MAX_SHOWN else f"{escaped[: MAX_SHOWN - 3]}..."
+
+
+def _escaped(character: str) -> str:
+    """Line ends, control and formatting characters, lone surrogates and unassigned ones."""
+    if unicodedata.category(character)[0] != "C" and character not in "\u2028\u2029":
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def name_text(name: bytes) -> str:
+    """Return a file's name in full, as it can be printed."""
+    return "".join(map(_escaped, name.decode("utf-8", "backslashreplace")))
+
+
+# -- finding ----------------------------------------------------------------------------------
+def find_files(folder: Path) -> list[Found]:
+    """All result-N.json below `folder`, and other .json in it itself (submission systems rename
+    files), of whatever kind; directories that cannot be listed. LabError."""
+    if not folder.is_dir():
+        raise LabError(f"found '{name_text(os.fsencode(folder))}'; valid: a directory with "
+                       "result files")  # fmt: skip
+    return sorted(_walk(os.fsencode(folder)), key=lambda f: f.path)
+
+
+def _walk(folder: bytes) -> Iterator[Found]:
+    """Links are not followed. Not recursive: directories may be nested a thousand deep."""
+    waiting = [folder]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            with os.scandir(directory) as entries:
+                inside = list(entries)
+        except OSError as error:
+            name = name_text(os.path.relpath(directory, folder))
+            yield Found(directory, name, f"a directory that cannot be listed: {error.strerror}")
+            continue
+        for entry in inside:
+            if _is_directory(entry) and not _ASIDE.fullmatch(entry.name):
+                waiting.append(entry.path)
+            if _is_named(entry.name, top=directory == folder):
+                yield Found(entry.path, name_text(os.path.relpath(entry.path, folder)))
+
+
+def _is_directory(entry: os.DirEntry[bytes]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def _is_named(name: bytes, *, top: bool) -> bool:
+    text = name.decode("utf-8", "replace")
+    return NAME.fullmatch(text) is not None or (top and text.endswith(".json"))
+
+
+# -- reading ----------------------------------------------------------------------------------
+def read(found: Found) -> Submission:
+    """A file that no check wrote gets a remark."""
+    submission = Submission(found.name)
+    try:
+        if found.problem:
+            raise ValueError(found.problem)
+        values = _parsed(_bytes_of(found.path))
+        if not isinstance(values, dict):
+            raise ValueError("no result file of this version")
+        submission.student = values["student"] if isinstance(values.get("student"), str) else ""
+        _look_through(values)
+        _check_fields(values)
+        submission.values = values
+    except OSError as error:
+        submission.remarks.append(f"cannot be read: {error.strerror}")
+    except RecursionError:
+        submission.remarks.append(f"cannot be read: nested more than {MAX_DEPTH} deep")
+    except ValueError as error:
+        submission.remarks.append(f"cannot be read: {' '.join(str(error).split())[:300]}")
+    return submission
+
+
+def _bytes_of(path: bytes) -> bytes:
+    """Raises OSError or ValueError, also for what is no regular file; never waits."""
+    _check_kind(os.lstat(path).st_mode)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as stream:
+        _check_kind(os.fstat(descriptor).st_mode)  # it may have been replaced meanwhile
+        data = stream.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise ValueError("more than 1 MB")
+    return data
+
+
+def _check_kind(mode: int) -> None:
+    for is_kind, text in _KINDS:
+        if is_kind(mode):
+            raise ValueError(f"found {text}; valid: a regular file")
+
+
+def _parsed(data: bytes) -> Any:
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 (byte {error.start})") from None
+    return json.loads(
+        text,
+        parse_int=_integer,
+        parse_float=_finite,
+        parse_constant=_no_constant,
+        object_pairs_hook=_object,
+    )
+
+
+def _integer(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"a number of {len(text)} digits")
+    return int(text)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{shown(text)} is no finite number")
+    return value
+
+
+def _no_constant(text: str) -> float:
+    raise ValueError(f"{text} is no finite number")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"key '{shown(twice)}' more than once")
+    return made
+
+
+def _look_through(value: object) -> None:
+    """Refuse what is nested too deep, and text that is no Unicode. ValueError."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        following: list[object] = []
+        for one in level:
+            if isinstance(one, str):
+                _check_text(one)
+            elif isinstance(one, dict):
+                for key in one:
+                    _check_text(key)
+                following.extend(one.values())
+            elif isinstance(one, list):
+                following.extend(one)
+        if not following:
+            return
+        level = following
+    raise ValueError(f"nested more than {MAX_DEPTH} deep")
+
+
+def _check_text(text: str) -> None:
+    if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
+        raise ValueError(f"lone surrogate in '{shown(text)}'")
+
+
+def _check_fields(values: dict[str, Any]) -> None:
+    if values.get("format") != FORMAT or not isinstance(values["format"], int):
+        raise ValueError("no result file of this version")
+    for key, kinds in _FIELDS.items():
+        value = values.get(key)
+        negative = isinstance(value, (int, float)) and value < 0
+        if not isinstance(value, kinds) or isinstance(value, bool) or negative:
+            raise ValueError(f"no proper '{key}'")
