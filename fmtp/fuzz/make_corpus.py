@@ -100,6 +100,34 @@ def extended(layout: int) -> dict[str, bytes]:
     return {f"{name}-{layout}": datagrams(layout, r, extended=True) for name, r in inputs.items()}
 
 
+FORGED, RUN = 0x4000, 0x2000  # a wrong MAC; datagrams of one message
+
+
+def batches(mac: bool, records: list[tuple[int, bytes] | int]) -> bytes:
+    """(bits, datagrams): sent; int: read and delivered, then a step of time in ms."""
+    out = bytes([mac])
+    for r in records:
+        if isinstance(r, int):
+            out += struct.pack(">H", 0x8000 | r)
+        else:
+            out += struct.pack(">H", r[0] | len(r[1])) + r[1]
+    return out
+
+
+def batched_inputs() -> dict[str, bytes]:
+    """A product of 6 blocks in groups [0,3) [3,6), in one batch, in order or behind its parity."""
+    first, *blocks, last = product(2021, 0, 6 * SMALL, set(), SMALL)
+    symbols = [parity(0, group, number, 2) for group in (0, 1) for number in (0, 1)]
+    one_by_one = [(0, block) for block in blocks]
+    inputs: dict[str, list[tuple[int, bytes] | int]] = {
+        "ordered": [(0, first), 0, *one_by_one, (0, last), 10],
+        "overtaken": [(0, first), *((0, s) for s in symbols), 0, *one_by_one, 10],
+        "run": [(0, first), (RUN, b"".join(symbols)), 0, (RUN, b"".join(blocks)), 10],
+        "forged": [(0, first), (RUN, b"".join(symbols)), 0, (FORGED, blocks[0]), *one_by_one, 10],
+    }
+    return {f"{name}-{mac}": batches(bool(mac), r) for name, r in inputs.items() for mac in (0, 1)}
+
+
 Operation = tuple[int, int] | tuple[int, bytes]
 
 
@@ -263,6 +291,7 @@ def corpora() -> dict[str, dict[str, bytes]]:
         "fmtp_stream_client": c,
         "fmtp_stream_server": s,
         "fmtp_keyx": key_exchanges(),
+        "fmtp_batches": batched_inputs(),
     }
 
 

@@ -27,7 +27,7 @@ enum {
 
 /* A datagram of the batch. */
 struct segment {
-    const uint8_t *head, *payload, *mac; /* head NULL: too short to be one */
+    const uint8_t *head, *payload, *mac; /* head NULL: too short to be one, or forged */
     size_t payload_len;
 };
 
@@ -61,24 +61,33 @@ struct fmtp_multicast_in {
     uint8_t tails[MESSAGES][TAIL_BYTES];
 };
 
-struct fmtp_multicast_in *fmtp_multicast_in_open(const struct fmtp_client_config *cfg,
-                                                 struct fmtp_error *err)
+struct fmtp_multicast_in *fmtp_multicast_in_new(int fd)
 {
     struct fmtp_multicast_in *in = calloc(1, sizeof *in);
 
+    if (!in)
+        return NULL;
+    in->per_message = 1;
+    in->fd = fd;
+    fmtp_set_option(fd, SOL_UDP, UDP_GRO, 1); /* older kernels: one by one */
+    return in;
+}
+
+struct fmtp_multicast_in *fmtp_multicast_in_open(const struct fmtp_client_config *cfg,
+                                                 struct fmtp_error *err)
+{
+    int fd = fmtp_open_multicast_in(&cfg->group, &cfg->interface,
+                                    cfg->layout == FMTP_LAYOUT_2021 ? &cfg->server : NULL, err);
+
+    if (fd < 0)
+        return NULL;
+    struct fmtp_multicast_in *in = fmtp_multicast_in_new(fd);
     if (!in) {
         fmtp_fail(err, "out of memory");
+        fmtp_close_fd(&fd);
         return NULL;
     }
-    in->per_message = 1;
-    in->fd = fmtp_open_multicast_in(&cfg->group, &cfg->interface,
-                                    cfg->layout == FMTP_LAYOUT_2021 ? &cfg->server : NULL, err);
-    if (in->fd < 0) {
-        fmtp_multicast_in_close(in);
-        return NULL;
-    }
-    in->rcvbuf_granted = fmtp_set_rcvbuf(in->fd, cfg->rcvbuf_bytes);
-    fmtp_set_option(in->fd, SOL_UDP, UDP_GRO, 1); /* older kernels: one by one */
+    in->rcvbuf_granted = fmtp_set_rcvbuf(fd, cfg->rcvbuf_bytes);
     return in;
 }
 
@@ -280,15 +289,20 @@ static bool make_room(struct fmtp_multicast_in *in)
     return true;
 }
 
-static bool authentic(struct fmtp_multicast_in *in, const struct segment *s)
+/* Takes out of the batch what has a wrong MAC. Only for as long as the core knows none of the batch
+ * do all payloads lie in memory of products that have not ended. */
+static void authenticate(struct fmtp_multicast_in *in)
 {
-    struct iovec parts[2] = {{(void *)s->head, FMTP_HEADER_LEN},
-                             {(void *)s->payload, s->payload_len}};
+    for (unsigned i = 0; i < in->nsegments; i++) {
+        struct segment *s = &in->segments[i];
+        struct iovec parts[2] = {{(void *)s->head, FMTP_HEADER_LEN},
+                                 {(void *)s->payload, s->payload_len}};
 
-    if (!in->mac || fmtp_mac_verify(in->mac, parts, 2, s->mac))
-        return true;
-    in->mac_failures++;
-    return false;
+        if (!s->head || fmtp_mac_verify(in->mac, parts, 2, s->mac))
+            continue;
+        in->mac_failures++;
+        s->head = NULL;
+    }
 }
 
 void fmtp_multicast_in_deliver(struct fmtp_multicast_in *in, struct fmtp_receiver *core,
@@ -301,9 +315,11 @@ void fmtp_multicast_in_deliver(struct fmtp_multicast_in *in, struct fmtp_receive
     in->per_message = 1; /* the next batch is expected to be like this one */
     for (unsigned i = 0; i < in->count; i++)
         take_apart(in, i, &room);
+    if (in->mac)
+        authenticate(in);
     for (unsigned i = 0; i < in->nsegments; i++) {
         const struct segment *s = &in->segments[i];
-        if (s->head && authentic(in, s))
+        if (s->head)
             fmtp_receiver_datagram(core, s->head, s->payload, s->payload_len, now_ns);
         else
             fmtp_receiver_bad_datagram(core);

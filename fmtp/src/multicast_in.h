@@ -17,6 +17,8 @@ struct fmtp_multicast_in;
 /* Opens the socket and joins. -1 (NULL) with *err. */
 struct fmtp_multicast_in *fmtp_multicast_in_open(const struct fmtp_client_config *cfg,
                                                  struct fmtp_error *err);
+/* Takes over a bound UDP socket. NULL: no memory, the socket stays open. */
+struct fmtp_multicast_in *fmtp_multicast_in_new(int fd);
 /* Leaves the group and frees it. in may be NULL. */
 void fmtp_multicast_in_close(struct fmtp_multicast_in *in);
 /* The UDP socket, readable when there are datagrams. */
@@ -27,7 +29,9 @@ void fmtp_multicast_in_set_mac(struct fmtp_multicast_in *in, struct fmtp_mac *ma
 unsigned fmtp_multicast_in_read(struct fmtp_multicast_in *in, const struct fmtp_receiver *core);
 /* Could there be more than the batch had? */
 bool fmtp_multicast_in_was_full(const struct fmtp_multicast_in *in);
-/* Gives what was read to the core. */
+/* Gives what was read to the core. A product may end in the middle of the batch and its memory go
+ * with it, while later datagrams of the batch lie in that memory: all MACs are verified before the
+ * core gets the first datagram, and the core reads no payload of a product that has ended. */
 void fmtp_multicast_in_deliver(struct fmtp_multicast_in *in, struct fmtp_receiver *core,
                                uint64_t now_ns);
 /* Fills the fields about the socket and its datagrams. */
