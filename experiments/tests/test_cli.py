@@ -98,7 +98,8 @@ def test_without_root() -> None:
 
 def test_list_and_plan(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["experiments"]) == 0
-    assert cli.main(["run", "lossy", "--dry-run", "--queue-bytes", "100MB"]) == 0
+    plan = ["run", "lossy", "--dry-run", "--queue-bytes", "100MB", "--runs", str(runs)]
+    assert cli.main(plan) == 0
     text = capsys.readouterr().out
     assert not runs.exists()
     assert "  2 cells (1 of each kind, seed 2053) of 60 s, in random order; native clock" in text
