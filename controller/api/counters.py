@@ -20,7 +20,7 @@ from controller.service.counts import (
     PathCounts,
 )
 from controller.service.monitor import Monitor
-from controller.service.problems import ServiceError
+from controller.service.problems import unknown_path
 from controller.service.service import PathService
 
 Who = Annotated[Caller, Depends(caller)]
@@ -187,8 +187,7 @@ def router_of(
         reading = monitor.read()
         counts = reading.paths.get(name)
         if counts is None or not who.workgroup.may_see(view.path.workgroup):
-            detail = f"there is no path '{name}'; valid: a name that GET /v1/paths lists"
-            raise ServiceError(404, "unknown-path", "Unknown path", detail)
+            raise unknown_path(name)
         return PathCountersModel.of(counts, reading.time)
 
     @router.get(

@@ -57,7 +57,9 @@ from controller.service.problems import (
     KINDS,
     PROBLEM_JSON,
     ServiceError,
+    name_in_use,
     problem_response,
+    unknown_path,
 )
 from controller.service.requests import PathRequests
 from controller.service.views import PathView
@@ -168,8 +170,7 @@ def _visible(service: PathRequests, name: str, who: Caller) -> PathView:
     """Return the path. For any workgroup but its own it does not exist. Raises ServiceError 404."""
     view = service.path(name)
     if not who.workgroup.may_see(view.path.workgroup):
-        detail = f"there is no path '{name}'; valid: a name that GET /v1/paths lists"
-        raise ServiceError(404, "unknown-path", "Unknown path", detail)
+        raise unknown_path(name)
     return view
 
 
@@ -192,8 +193,7 @@ def _owner(service: PathRequests, request: PathRequest, who: Caller) -> str:
     except ServiceError:
         return asked if asked is not None else who.name
     if not who.workgroup.may_see(known):
-        detail = f"the name '{request.name}' is in use; valid: another one"
-        raise ServiceError(409, "path-exists", "Path exists", detail)
+        raise name_in_use(request.name)
     return known if asked is None else asked
 
 
@@ -273,6 +273,8 @@ def _add_changes(router: APIRouter, service: PathRequests) -> None:
             leaf_to_leaf=wish.leaf_to_leaf,
             end_time=wish.end_time,
         )
+        if not who.workgroup.may_see(view.path.workgroup):  # made by another one meanwhile
+            raise name_in_use(wish.name)
         return _answer(view, 201 if is_new else 200, prefer)
 
     @router.patch("/{name}", response_model=PathModel)
@@ -476,6 +478,8 @@ def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(ServiceError)
     def on_service_error(request: Request, error: ServiceError) -> JSONResponse:
         refused(request, error.status, error.detail)
+        who: Caller | None = getattr(request.state, "caller", None)
+        error = error.public if who is None else error.seen_by(who.workgroup.may_see)
         response = problem_response(error.status, error.kind, error.title, error.detail)
         if error.status in (429, 503):
             response.headers["retry-after"] = "2"

@@ -157,8 +157,9 @@ class ServicePaths:
 
 
 def problem_of(error: ServiceError) -> Problem:
-    """Return the problem that a path service raised."""
-    return Problem(error.status, error.kind, error.title, error.detail)
+    """Return the problem that a path service raised, as any domain may read it."""
+    public = error.public
+    return Problem(public.status, public.kind, public.title, public.detail)
 
 
 @contextmanager

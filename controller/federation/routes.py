@@ -25,7 +25,7 @@ from controller.federation.values import (
     reply_json,
 )
 from controller.federation.values import Request as DomainRequest
-from controller.service.problems import ServiceError
+from controller.service.problems import ServiceError, unknown_path
 from controller.service.views import PathView
 
 Who = Annotated[Caller, Depends(caller)]
@@ -117,7 +117,7 @@ def _add_reads(
         """The segments of a path that this domain coordinates, its own first."""
         own = path_of(name).path
         if not who.workgroup.may_see(own.workgroup):
-            raise ServiceError(404, "unknown-path", "Unknown path", f"there is no path '{name}'")
+            raise unknown_path(name)
         record = federation.record(name)
         tree = record.tree if record is not None else Tree(own.root, own.rate_bps)
         lost = federation.lost(name)

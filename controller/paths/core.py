@@ -47,6 +47,15 @@ class Conflict(PlanError):
     """Something else in the network is in the way."""
 
 
+class EndpointInUse(Conflict):
+    """`workgroup`: whose path has the endpoint. `public`: the text without that path's name."""
+
+    def __init__(self, endpoint: str, path: str, workgroup: str) -> None:
+        super().__init__(f"endpoint {endpoint} is in use by path '{path}'")
+        self.workgroup = workgroup
+        self.public = f"endpoint {endpoint} is in use by another path"
+
+
 class NoVlanLeft(Conflict):
     pass
 

@@ -19,6 +19,7 @@ from controller.paths.core import (
     Core,
     DownSet,
     Endpoint,
+    EndpointInUse,
     EndpointKey,
     Hop,
     InvalidEndpoint,
@@ -518,7 +519,8 @@ def _rate(path: MultipointPath) -> str:
 def _check_free(reservations: Reservations, endpoint: Endpoint) -> None:
     owner = reservations.owner_of(endpoint.key)
     if owner is not None:
-        raise Conflict(f"endpoint {endpoint} is in use by path '{owner}'")
+        path = reservations.path(owner)
+        raise EndpointInUse(str(endpoint), owner, "" if path is None else path.workgroup)
 
 
 def _check_macs(tree: Tree, leaf: Endpoint, macs: Iterable[str]) -> None:

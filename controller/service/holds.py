@@ -71,10 +71,14 @@ class Hold:
         """Return the hold as over, to be forgotten REMEMBERED_S after `now`."""
         return replace(self, state=state, until=now + REMEMBERED_S, old=None, new=None, phases=())
 
+    @property
+    def workgroup(self) -> str:
+        """Return the workgroup that asked for the hold."""
+        return str(json.loads(self.request)["workgroup"])
+
     def view(self) -> HoldView:
         """Return the hold as callers see it."""
-        workgroup = json.loads(self.request)["workgroup"]
-        return HoldView(self.id, self.name, workgroup, self.state, self.until)
+        return HoldView(self.id, self.name, self.workgroup, self.state, self.until)
 
     def row(self) -> HoldRow:
         """Return the hold as the store keeps it."""
@@ -91,12 +95,13 @@ class Hold:
     def check_same(self, wish: PathWish) -> None:
         """Raise ServiceError 409 unless the wish is the one that was held."""
         if self.request != _request(wish):
+            taken = f"the hold id '{self.id}' is in use; valid: another one"
             raise ServiceError(
                 409,
                 "hold-exists",
                 "Hold exists",
                 f"hold '{self.id}' exists with other content: {self.request}",
-            )
+            ).only_for(self.workgroup, ServiceError(409, "hold-exists", "Hold exists", taken))
         if self.state in (HoldState.RELEASED, HoldState.EXPIRED):
             self.check_open()
 

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from starlette.responses import JSONResponse
 
 from controller.paths.core import (
     Conflict,
+    EndpointInUse,
     InvalidEndpoint,
     NoCapacity,
     NoNumberLeft,
@@ -39,6 +42,7 @@ KINDS: dict[str, tuple[int, str]] = {
     "unreachable": (422, "No way leads to the endpoint"),
     "too-many-requests": (429, "Asked too often; Retry-After says when again"),
     "refused": (502, "A switch refused the change; it was undone"),
+    "store": (507, "The store cannot be written; nothing was changed"),
     "queues": (502, "The queues of a switch port could not be set; the change was undone"),
     "standby": (503, "This controller is a standby; the detail names the active one"),
     "domain-timeout": (504, "Another domain's controller did not answer; the change is undone"),
@@ -55,6 +59,25 @@ class ServiceError(Exception):
         self.kind = kind
         self.title = title
         self.detail = detail
+        self._workgroup: str | None = None
+        self._public: ServiceError | None = None
+
+    @property
+    def public(self) -> ServiceError:
+        """Return what anybody may read of it."""
+        return self._public or self
+
+    def only_for(self, workgroup: str, public: ServiceError) -> ServiceError:
+        """Return this error, which tells of a path or hold of `workgroup`. Those who may not see
+        it are told `public` instead."""
+        self._workgroup, self._public = workgroup, public
+        return self
+
+    def seen_by(self, may_see: Callable[[str], bool]) -> ServiceError:
+        """Return the error for a caller who may see the workgroups for which `may_see` is true."""
+        if self._workgroup is None or may_see(self._workgroup):
+            return self
+        return self.public
 
 
 # Most specific first.
@@ -72,8 +95,24 @@ def of_plan_error(error: PlanError) -> ServiceError:
     """Return the problem that a plan error is to the caller."""
     for kind_of_error, status, kind, title in _PLAN_ERRORS:
         if isinstance(error, kind_of_error):
-            return ServiceError(status, kind, title, str(error))
+            problem = ServiceError(status, kind, title, str(error))
+            if isinstance(error, EndpointInUse):
+                public = ServiceError(status, kind, title, error.public)
+                return problem.only_for(error.workgroup, public)
+            return problem
     return ServiceError(422, "invalid", "Invalid request", str(error))
+
+
+def unknown_path(name: str) -> ServiceError:
+    """Return what those are told for whom there is no such path."""
+    detail = f"there is no path '{name}'; valid: a name that GET /v1/paths lists"
+    return ServiceError(404, "unknown-path", "Unknown path", detail)
+
+
+def name_in_use(name: str) -> ServiceError:
+    """Return what a workgroup is told that wants the name of another workgroup's path or hold."""
+    detail = f"the name '{name}' is in use; valid: another one"
+    return ServiceError(409, "path-exists", "Path exists", detail)
 
 
 def problem_response(status: int, kind: str, title: str, detail: str) -> JSONResponse:

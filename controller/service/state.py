@@ -20,7 +20,7 @@ from controller.paths.plan import Step, entries_of
 from controller.paths.reservations import Reservations
 from controller.service.events import EventLog
 from controller.service.holds import Hold, Holds
-from controller.service.problems import ServiceError
+from controller.service.problems import ServiceError, name_in_use, unknown_path
 from controller.service.quarantine import Quarantine, rows_of
 from controller.service.store import (
     NO_GENERATION,
@@ -128,8 +128,7 @@ class PathState:
         """Return the path of that name. Raises ServiceError 404."""
         path = self.paths.get(name)
         if path is None:
-            detail = f"there is no path '{name}'; valid: a name that GET /v1/paths lists"
-            raise ServiceError(404, "unknown-path", "Unknown path", detail)
+            raise unknown_path(name)
         return path
 
     def leaf_of(self, path: MultipointPath, key: EndpointKey) -> Endpoint | None:
@@ -165,13 +164,18 @@ class PathState:
         """Raise ServiceError 409 while a hold of the path is open."""
         hold = self.holds.open_of(name)
         if hold is not None:
-            raise ServiceError(
+            problem = ServiceError(
                 409,
                 "path-held",
                 "Path is held",
                 f"hold '{hold.id}' of path '{name}' is open until {hold.until:.3f}; valid: to "
                 "commit or release it first",
             )
+            public = name_in_use(name)
+            if hold.old is not None:
+                detail = f"a hold of path '{name}' is open until {hold.until:.3f}; valid: later"
+                public = ServiceError(409, "path-held", "Path is held", detail)
+            raise problem.only_for(hold.workgroup, public)
 
     # -- turns; called with the lock
 

@@ -16,7 +16,7 @@ from controller.paths.multipoint_path import (
     MultipointPath,
     edges_of,
 )
-from controller.service.problems import ServiceError
+from controller.service.problems import ServiceError, name_in_use
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class PathWish:
         Leaves are not compared; neither is an end time that the wish does not name.
         """
         pairs: list[tuple[str, object, object]] = [
+            ("workgroup", path.workgroup, self.workgroup or path.workgroup),
             ("root", path.root, self.root),
             ("MACs of the root", _macs(path.root), _macs(self.root)),
             ("rate_bps", path.rate_bps, self.rate_bps),
@@ -54,8 +55,9 @@ class PathWish:
         """Raise ServiceError 409, which says what differs, if `path` is not as wished."""
         differences = self.differences(path)
         if differences:
-            raise ServiceError(
-                409, "path-exists", "Path exists", f"path '{path.name}' exists with {differences}"
+            detail = f"path '{path.name}' exists with {differences}"
+            raise ServiceError(409, "path-exists", "Path exists", detail).only_for(
+                path.workgroup, name_in_use(path.name)
             )
 
 

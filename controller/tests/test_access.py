@@ -254,3 +254,103 @@ def test_network_events_are_for_admins_and_peers(site: Site) -> None:
         "ops": (True, True),
         "peer": (False, True),
     }
+
+
+SECRETS = ("unidata", "ops", "secretpath", "hx", "4:1404", "1404", "02:aa:bb:cc:dd:ee", "s4", "151")
+SECRET_LEAF = {"switch": "s4", "port": 9, "vlan": 1404, "macs": ["02:aa:bb:cc:dd:ee"]}
+SECRET = {
+    **PATH,
+    "name": "secretpath",
+    "root": {**ROOT, "vlan": 151},
+    "workgroup": "unidata",
+    "leaves": [SECRET_LEAF],
+}
+
+
+def assert_tells_nothing(response: Any, status: int, asked: str = "") -> None:
+    """The answer has no word that the asking workgroup did not send itself."""
+    assert_problem(response, status)
+    for secret in SECRETS:
+        assert secret in asked or secret not in response.text, response.text
+
+
+def test_another_workgroups_hold_id_is_only_taken(site: Site) -> None:
+    body = {"id": "hx", "hold_s": 60, "path": SECRET}
+    assert site["ops"].post("/v1/holds", json=body).status_code == 201
+    for path in (
+        PATH,
+        {**PATH, "root": SECRET["root"]},
+        {**PATH, "rate_bps": 0, "end_time": 2_000_000_000},
+    ):
+        response = site["other"].post("/v1/holds", json={"id": "hx", "hold_s": 1, "path": path})
+        assert_tells_nothing(response, 409, "hx" + str(path))
+        assert response.json()["detail"] == "the hold id 'hx' is in use; valid: another one"
+    own = {"id": "hx", "hold_s": 60, "path": {**SECRET, "rate_bps": 0}}
+    assert_problem(site["ops"].post("/v1/holds", json=own), 409, "exists with other content")
+
+
+def test_name_that_another_workgroup_holds_is_only_taken(site: Site) -> None:
+    """Neither the hold's id nor its end is told, nor that it is a hold."""
+    body = {"id": "hx", "hold_s": 60, "path": SECRET}
+    assert site["ops"].post("/v1/holds", json=body).status_code == 201
+    wish = {**PATH, "name": "secretpath"}
+    for response in (
+        site["other"].post("/v1/paths", json=wish),
+        site["other"].post("/v1/holds", json={"hold_s": 1, "path": wish}),
+    ):
+        assert_tells_nothing(response, 409, "secretpath")
+        assert response.json()["detail"] == "the name 'secretpath' is in use; valid: another one"
+        assert response.json()["type"].endswith(":path-exists")
+    assert_problem(
+        site["unidata"].post("/v1/paths", json={**PATH, "name": "secretpath"}), 409, "hx"
+    )
+
+
+def test_endpoint_in_use_does_not_say_by_whose_path(site: Site) -> None:
+    """Neither while it is held, nor when it is a path."""
+    body = {"id": "hx", "hold_s": 60, "path": SECRET}
+    assert site["ops"].post("/v1/holds", json=body).status_code == 201
+    wish = {**PATH, "name": "x", "root": SECRET["root"]}
+    for commit in (False, True):
+        if commit:
+            assert site["ops"].post("/v1/holds/hx/commit").status_code == 200
+        for response in (
+            site["other"].post("/v1/paths", json=wish),
+            site["other"].post("/v1/holds", json={"hold_s": 1, "path": wish}),
+        ):
+            assert_tells_nothing(response, 409, str(wish))
+            assert response.json()["detail"] == "endpoint s1:1:151 is in use by another path"
+        for name in ("ops", "unidata"):  # they may see that path
+            response = site[name].post("/v1/paths", json=wish)
+            assert_problem(response, 409, "in use by path 'secretpath'")
+
+
+def test_hold_of_an_admin_on_a_workgroups_path(site: Site) -> None:
+    site["unidata"].post("/v1/paths", json=PATH)
+    body = {"id": "hx", "hold_s": 60, "path": {**PATH, "workgroup": "ops", "leaves": [LEAF]}}
+    response = site["ops"].post("/v1/holds", json=body)
+    assert_problem(response, 409, "workgroup unidata instead of ops")
+
+
+def test_path_made_meanwhile_by_another_workgroup(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the check of the name and the change another one may get the name."""
+    site["unidata"].post("/v1/paths", json=PATH)
+    monkeypatch.setattr("controller.api.rest._owner", lambda *asked: asked[-1].name)
+    for wish in (PATH, {**PATH, "rate_bps": 0}):
+        for response in (
+            site["other"].post("/v1/paths", json=wish),
+            site["other"].post("/v1/holds", json={"hold_s": 1, "path": wish}),
+        ):
+            assert_tells_nothing(response, 409)
+            assert response.json()["detail"] == "the name 'NGRID' is in use; valid: another one"
+
+
+def test_a_path_that_may_not_be_seen_answers_as_one_that_is_not_there(site: Site) -> None:
+    site["unidata"].post("/v1/paths", json=PATH)
+    for url in ("/v1/paths/{}", "/v1/paths/{}/counters"):
+        hidden = site["other"].get(url.format("NGRID"))
+        missing = site["other"].get(url.format("NGRIE"))
+        assert hidden.status_code == missing.status_code == 404
+        assert hidden.text.replace("NGRID", "NGRIE") == missing.text
