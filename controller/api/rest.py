@@ -16,6 +16,7 @@ import logging
 import time
 import uuid
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -375,7 +376,7 @@ def _about(service: PathRequests) -> APIRouter:
 
 def _events(log: EventLog) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["events"])
-    streams: dict[str, int] = {}
+    streams: Counter[str] = Counter()
 
     @router.get(
         "/events",
@@ -393,10 +394,7 @@ def _events(log: EventLog) -> APIRouter:
     ) -> StreamingResponse:
         """Stream what happens from now on, or since `Last-Event-ID`. After `resync`, ask for
         the paths again: events were missed."""
-        if (
-            streams.get(who.name, 0) >= MAX_EVENT_STREAMS_EACH
-            or sum(streams.values()) >= MAX_EVENT_STREAMS
-        ):
+        if streams[who.name] >= MAX_EVENT_STREAMS_EACH or streams.total() >= MAX_EVENT_STREAMS:
             raise ServiceError(
                 429,
                 "too-many-requests",
@@ -404,25 +402,41 @@ def _events(log: EventLog) -> APIRouter:
                 f"{MAX_EVENT_STREAMS_EACH} event streams of one workgroup, or "
                 f"{MAX_EVENT_STREAMS} in all, are open; valid: to close one",
             )
-        return StreamingResponse(
-            _stream(log, who, last_event_id, streams),
-            media_type="text/event-stream",
-            headers={"cache-control": "no-store"},
-        )
+        # Counted before anything is awaited: requests at once do not all see a free place.
+        return _CountedStream(who.name, streams, _stream(log, who, last_event_id))
 
     return router
 
 
-async def _stream(
-    log: EventLog, who: Caller, last_event_id: str | None, streams: dict[str, int]
-) -> AsyncIterator[bytes]:
+class _CountedStream(StreamingResponse):
+    """An event stream that has a place in `streams` from its making to its end, also if the
+    connection breaks before the first event."""
+
+    def __init__(
+        self, workgroup: str, streams: Counter[str], content: AsyncIterator[bytes]
+    ) -> None:
+        super().__init__(
+            content, media_type="text/event-stream", headers={"cache-control": "no-store"}
+        )
+        self._workgroup = workgroup
+        self._streams = streams
+        streams[workgroup] += 1
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._streams[self._workgroup] -= 1
+            self._streams += Counter()  # forgets workgroups without streams
+
+
+async def _stream(log: EventLog, who: Caller, last_event_id: str | None) -> AsyncIterator[bytes]:
     loop, wake = asyncio.get_running_loop(), asyncio.Event()
 
     def on_event() -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(wake.set)
 
-    streams[who.name] = streams.get(who.name, 0) + 1
     log.subscribe(on_event)
     try:
         position = log.last if last_event_id is None else log.position_of(last_event_id)
@@ -449,7 +463,6 @@ async def _stream(
                 yield b": nothing new\n\n"
     finally:
         log.unsubscribe(on_event)
-        streams[who.name] -= 1
 
 
 def _concerns(who: Caller, event: Event) -> bool:

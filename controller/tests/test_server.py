@@ -8,9 +8,11 @@ import contextlib
 import hashlib
 import socket
 import ssl
+import struct
 import subprocess
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -303,3 +305,31 @@ def test_events_by_the_client(live: Live) -> None:
         of_another_process = next(service.events("0abc-3", quiet_s=5))
         assert of_another_process.kind == "resync"
     wait_until("no watcher is left", lambda: not live.rig.service.events._wakers)
+
+
+def test_event_streams_at_once_take_exactly_their_places(live: Live) -> None:
+    """60 requests of a workgroup before any is answered: 16 streams, and 44 times 429. Places of
+    streams that end, also before their first event, are free again."""
+    ask = (
+        b"GET /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "
+        + TOKEN.encode()
+        + b"\r\n\r\n"
+    )
+
+    def codes(count: int) -> Counter[bytes]:
+        with contextlib.ExitStack() as stack:
+            connections = [stack.enter_context(live.connect()) for _ in range(count)]
+            for connection in connections:
+                connection.sendall(ask)
+            return Counter(connection.recv(12)[-3:] for connection in connections)
+
+    def all_are_free() -> bool:
+        return codes(16) == {b"200": 16}
+
+    assert codes(60) == {b"200": 16, b"429": 44}
+    wait_until("their places are free again", all_are_free)
+    for _ in range(40):
+        with live.connect() as connection:
+            connection.sendall(ask)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    wait_until("nothing is left of those that left at once", all_are_free)
