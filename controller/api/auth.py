@@ -18,6 +18,7 @@ from fastapi import Request
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from controller.api.origin import origin_of
 from controller.api.ratelimit import REQUESTS_PER_S, RateLimit
 from controller.service.problems import problem_response
 from controller.service.workgroups import (
@@ -89,10 +90,11 @@ class Access:
     def admit(self, headers: Headers, address: str) -> Caller | Refusal:
         """Return the caller. `address` '': the Unix socket."""
         now = self._clock()
+        origin = origin_of(address)
         header = headers.get("authorization")
         if header is None and not address:
             return Caller(OWNER, "")
-        wait_s = self._addresses.take(address, now) if address else 0
+        wait_s = self._addresses.take(origin, now) if address else 0
         if wait_s:
             return _too_many(f"address {address}", wait_s)
         if header is None:
@@ -116,7 +118,7 @@ class Access:
         return Caller(group, address)
 
     def _unauthorized(self, address: str, now: float, detail: str) -> Refusal:
-        wait_s = self._failures.take(address, now)
+        wait_s = self._failures.take(origin_of(address), now)
         if wait_s:
             return _too_many(f"address {address or 'of the socket'} without a valid token", wait_s)
         LOG.warning("refused address=%s status=401: %s", address or "socket", detail)

@@ -3,7 +3,8 @@
 what a connection may cost.
 
 A client gets `REQUEST_TIMEOUT_S` for a request's head and as long for its body; heads and bodies
-have a largest size; one address has so many connections and no more.
+have a largest size; one address has so many connections and no more. Connections by TCP never
+affect those by the Unix socket.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import socket
 import ssl
 import stat
 import threading
+import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,11 +27,16 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from controller.api.origin import origin_of
+from controller.api.ratelimit import RateLimit
+
 LOG = logging.getLogger(__name__)
 REQUEST_TIMEOUT_S = 10.0
 MAX_HEAD_BYTES = 16 * 1024
 MAX_CONNECTIONS = 512
-MAX_CONNECTIONS_PER_ADDRESS = 64
+MAX_CONNECTIONS_PER_ADDRESS = 64  # of an IPv4 address, or of an IPv6 network of 64 bits
+BUSY_MAX = 2 * MAX_CONNECTIONS  # above all that `_Connections` lets in: uvicorn answers 503 there
+LOG_PERIOD_S = 60.0
 BACKLOG = 128
 
 
@@ -111,34 +118,83 @@ def listen_tcp(option: str, host: str, port: int) -> socket.socket:
     return listener
 
 
+class _Connections:
+    """The open TCP connections, and which of them may be ended for a newer one."""
+
+    def __init__(self) -> None:
+        self.per_origin: Counter[str] = Counter()
+        self._open: dict[_LimitedProtocol, None] = {}  # the oldest first
+        self._log_limit = RateLimit(1 / LOG_PERIOD_S, 1.0)
+
+    def enter(self, connection: _LimitedProtocol, origin: str) -> bool:
+        """Count a connection; return False if it is to be ended at once.
+
+        If MAX_CONNECTIONS are open, the oldest that waits for its client makes room: a stranger
+        who sends nothing keeps no client out.
+        """
+        self.per_origin[origin] += 1
+        self._open[connection] = None
+        if self.per_origin[origin] > MAX_CONNECTIONS_PER_ADDRESS:
+            self.log(f"refused address={origin}: too many connections")
+            return False
+        if len(self._open) > MAX_CONNECTIONS:
+            waiting = (other for other in self._open if other.waits_for_client())
+            oldest = next(waiting, connection)
+            self.log(f"{MAX_CONNECTIONS} connections are open: the oldest idle ones are ended")
+            if oldest is connection:
+                return False
+            oldest.end()
+        return True
+
+    def leave(self, connection: _LimitedProtocol, origin: str) -> None:
+        """Forget a connection."""
+        if connection in self._open:
+            del self._open[connection]
+            self.per_origin[origin] -= 1
+            if not self.per_origin[origin]:
+                del self.per_origin[origin]
+
+    def log(self, text: str) -> None:
+        """Log a warning, the same at most once in LOG_PERIOD_S."""
+        if not self._log_limit.take(text, time.monotonic()):
+            LOG.warning("%s", text)
+
+
 class _LimitedProtocol(H11Protocol):
     """HTTP/1.1 that ends connections which ask too slowly, and those over the limit of one address.
 
-    (uvicorn limits only the time between requests.)
+    (uvicorn limits only the time between requests.) Connections by the Unix socket count nowhere.
     """
 
-    _per_address: Counter[str] = Counter()
-    _address = ""
+    _tcp = _Connections()
+    _origin = ""
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if self.client is not None:
-            self._address = self.client[0]
-            self._per_address[self._address] += 1
-            if self._per_address[self._address] > MAX_CONNECTIONS_PER_ADDRESS:
-                LOG.warning("refused address=%s: too many connections", self._address)
-                transport.abort()
+            self._origin = origin_of(self.client[0])
+            if not self._tcp.enter(self, self._origin):
+                self.end()
                 return
         self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
-        if self._address:
-            self._per_address[self._address] -= 1
-            if not self._per_address[self._address]:
-                del self._per_address[self._address]
+        if self._origin:
+            self._tcp.leave(self, self._origin)
         super().connection_lost(exc)
+
+    def end(self) -> None:
+        """End the connection, whatever it is in the middle of."""
+        if self._origin:
+            self._tcp.leave(self, self._origin)
+        self._stop_timer()
+        self.transport.abort()
+
+    def waits_for_client(self) -> bool:
+        """Return whether no request is being answered: the client is silent, or still asking."""
+        return self._is_asking()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -167,14 +223,14 @@ class _LimitedProtocol(H11Protocol):
             self._timer = None
 
     def _too_slow(self) -> None:
-        LOG.warning("address=%s: no whole request in time", self._address or "socket")
-        self.transport.abort()
+        self._tcp.log(f"address={self._origin or 'socket'}: no whole request in time")
+        self.end()
 
 
 class Server:
     """HTTP on sockets that are bound already, in a thread of its own.
 
-    With `tls`, `tls_sockets` speak HTTPS. One event loop serves all.
+    With `tls`, `tls_sockets` speak HTTPS. One event loop serves all; limits are for TCP alone.
     """
 
     def __init__(
@@ -184,9 +240,15 @@ class Server:
         tls_sockets: list[socket.socket] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._serving = [(_server(app, None), sockets)]
-        if tls_sockets:
-            self._serving.append((_server(app, tls), tls_sockets))
+        # A server of its own for the owner: what strangers do at the others cannot fill it.
+        local = [listener for listener in sockets if listener.family == socket.AF_UNIX]
+        remote = [listener for listener in sockets if listener.family != socket.AF_UNIX]
+        kinds = ((local, None, None), (remote, None, BUSY_MAX), (tls_sockets or [], tls, BUSY_MAX))
+        self._serving = [
+            (_server(app, context, limit), listeners)
+            for listeners, context, limit in kinds
+            if listeners
+        ]
         self._thread = threading.Thread(target=self._run, name="rest", daemon=True)
 
     def start(self) -> None:
@@ -207,7 +269,8 @@ class Server:
         asyncio.run(serve())
 
 
-def _server(app: ASGIApp, tls: ssl.SSLContext | None) -> uvicorn.Server:
+def _server(app: ASGIApp, tls: ssl.SSLContext | None, limit: int | None) -> uvicorn.Server:
+    """Return a server that answers 503 while `limit` requests or connections are open."""
     config = uvicorn.Config(
         app,
         http=_LimitedProtocol,
@@ -218,7 +281,7 @@ def _server(app: ASGIApp, tls: ssl.SSLContext | None) -> uvicorn.Server:
         proxy_headers=False,  # a client cannot claim another address
         server_header=False,
         timeout_graceful_shutdown=1,
-        limit_concurrency=MAX_CONNECTIONS,
+        limit_concurrency=limit,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
     )
     config.load()

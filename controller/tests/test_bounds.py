@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bounds on connections by TCP, and that none of them concerns the owner's Unix socket."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from controller.api import server
+from controller.api.auth import Access, Caller
+from controller.api.origin import origin_of
+from controller.api.path_client import PathClient, PathClientError
+from controller.service.workgroups import Workgroups
+from controller.tests.process import wait_until
+from controller.tests.test_server import TOKEN, Live
+
+UNFINISHED = b"POST /v1/paths HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Live]:
+    running = Live(tmp_path)
+    yield running
+    running.server.stop(5)
+
+
+def from_address(live: Live, address: str) -> socket.socket:
+    return socket.create_connection(
+        ("127.0.0.1", live.port), timeout=20, source_address=(address, 0)
+    )
+
+
+def test_strangers_do_not_lock_the_owner_out(live: Live) -> None:
+    """640 unfinished requests from ten addresses: the Unix socket answers, and by TCP a
+    workgroup is served too."""
+    with contextlib.ExitStack() as stack:
+        for number in range(640):
+            connection = stack.enter_context(from_address(live, f"127.0.1.{number % 10}"))
+            with contextlib.suppress(ConnectionError):  # it made room for another one
+                connection.sendall(UNFINISHED[: 1 + number % len(UNFINISHED)])
+        with PathClient(live.socket_path) as owner:
+            for _ in range(5):
+                assert owner.health()["status"] == "ok"
+        with PathClient(f"http://127.0.0.1:{live.port}", token=TOKEN) as client:
+            assert client.health()["status"] == "ok"
+
+
+def test_newer_connections_displace_silent_ones(
+    live: Live, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 4)
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(from_address(live, f"127.0.1.{n}")) for n in range(20)]
+        with PathClient(f"http://127.0.0.1:{live.port}", token=TOKEN) as client:
+            assert client.health()["status"] == "ok"
+        with contextlib.suppress(ConnectionResetError):
+            assert silent[0].recv(1) == b""
+    lines = [line for line in caplog.messages if "connections are open" in line]
+    assert lines == ["4 connections are open: the oldest idle ones are ended"]
+
+
+def test_event_stream_is_not_displaced(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 4)
+    with live.connect() as stream, contextlib.ExitStack() as stack:
+        stream.sendall(
+            b"GET /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "
+            + TOKEN.encode()
+            + b"\r\n\r\n"
+        )
+        assert stream.recv(12).endswith(b"200")
+        while b"id: " not in stream.recv(1000):
+            pass
+        for number in range(20):
+            stack.enter_context(from_address(live, f"127.0.1.{number}"))
+        live.rig.service.switch_down("s2")
+        assert b"switch-down" in stream.recv(1000)
+
+
+def test_refusals_are_logged_once_per_address(
+    live: Live, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(server, "MAX_CONNECTIONS_PER_ADDRESS", 2)
+    with contextlib.ExitStack() as stack:
+        for number in range(30):
+            stack.enter_context(from_address(live, f"127.0.1.{number % 2}"))
+        wait_until("both are refused", lambda: caplog.text.count("too many connections") == 2)
+    with contextlib.suppress(PathClientError), PathClient(live.socket_path) as owner:
+        owner.health()
+    lines = [line for line in caplog.messages if "too many connections" in line]
+    assert sorted(lines) == [
+        f"refused address=127.0.1.{number}: too many connections" for number in (0, 1)
+    ]
+
+
+def test_an_ipv6_network_counts_as_one_address() -> None:
+    origins = {origin_of(f"2001:db8:0:7::{number:x}") for number in range(1000)}
+    assert origins == {"2001:db8:0:7::/64"}
+    assert origin_of("2001:db8:0:8::1") == "2001:db8:0:8::/64"
+    assert origin_of("fe80::1%eth0") == "fe80::/64"
+    assert origin_of("::ffff:192.0.2.1") == origin_of("192.0.2.1") == "192.0.2.1"
+    assert origin_of("192.0.2.2") != origin_of("192.0.2.1")
+    assert origin_of("") == ""
+
+
+def test_an_ipv6_network_guesses_tokens_as_slowly_as_an_address() -> None:
+    from starlette.datastructures import Headers
+
+    access = Access(Workgroups(), clock=lambda: 0.0)
+    answers = [access.admit(Headers(), f"2001:db8::{number:x}") for number in range(1, 40)]
+    codes = [answer.status for answer in answers if not isinstance(answer, Caller)]
+    assert codes == [401] * 10 + [429] * 29
+
+
+def test_connections_of_an_ipv6_network_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    """As the server sees them: 100 addresses of a network get 64 connections, another its own."""
+    caplog.set_level(logging.WARNING)
+    counted = server._Connections()
+
+    def enters(address: str) -> bool:
+        connection = object.__new__(server._LimitedProtocol)
+        return counted.enter(connection, origin_of(address))
+
+    entered = [enters(f"2001:db8::{number:x}") for number in range(100)]
+    assert entered == [True] * 64 + [False] * 36
+    assert enters("2001:db8:0:1::1")
