@@ -7,10 +7,44 @@ import logging
 import threading
 import time
 from pathlib import Path
+from typing import Final
 
 from controller.options import UsageError
 
 LOG = logging.getLogger("controller.launcher")
+
+
+# What would end a line, move the cursor or turn the text round: C0, DEL, C1, separators, bidi.
+_CONTROLS: Final = {
+    code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    for code in (
+        *range(0x20),
+        *range(0x7F, 0xA0),
+        0x200E,
+        0x200F,
+        *range(0x2028, 0x202F),
+        *range(0x2066, 0x206A),
+    )
+}
+
+
+def one_line(text: str) -> str:
+    """Return the text with control characters, and what UTF-8 cannot say, as \\xNN or \\uNNNN."""
+    return text.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
+
+
+class LineFormatter(logging.Formatter):
+    """A record is one line, whatever strangers have put into it; a traceback's lines are indented
+    below it, so that none of them looks like a record."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Return the record's line."""
+        return one_line(super().formatMessage(record))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record's line, and its traceback if it has one."""
+        first, *rest = super().format(record).split("\n")
+        return "\n".join([first, *(f"    {one_line(line)}" for line in rest)])
 
 
 def set_up_logging(log: Path | None, verbose: bool) -> None:
@@ -21,7 +55,7 @@ def set_up_logging(log: Path | None, verbose: bool) -> None:
         )
     except OSError as error:
         raise UsageError(f"--log {log}: {error.strerror}") from error
-    formatter = logging.Formatter(
+    formatter = LineFormatter(
         "%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S"
     )
     formatter.converter = time.gmtime

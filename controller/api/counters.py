@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from controller.api import prometheus
 from controller.api.auth import Caller, caller
+from controller.api.schemas import AnyName
 from controller.paths.stats import Count
 from controller.service.counts import (
     Comparison,
@@ -181,7 +182,7 @@ def router_of(
     router = APIRouter(prefix="/v1", tags=["counters"])
 
     @router.get("/paths/{name}/counters")
-    def path_counters(name: str, who: Who) -> PathCountersModel:
+    def path_counters(name: AnyName, who: Who) -> PathCountersModel:
         """Return what entered the path and what each edge and leaf got, at most a second old."""
         view = service.path(name)
         reading = monitor.read()

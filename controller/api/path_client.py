@@ -224,7 +224,7 @@ class PathClient:
 
     def remove_leaf(self, name: str, endpoint: Endpoint) -> PathAnswer:
         """Remove a leaf."""
-        switch = quote(endpoint.switch, safe="")
+        switch = _quoted(endpoint.switch)
         url = f"{_path_url(name)}/leaves/{switch}/{endpoint.port}/{endpoint.vlan}"
         return self._path("DELETE", url)
 
@@ -336,11 +336,16 @@ def _endpoint_of(network: Network, segment: Segment) -> Endpoint:
 
 
 def _path_url(name: str) -> str:
-    return f"/v1/paths/{quote(name, safe='')}"
+    return f"/v1/paths/{_quoted(name)}"
 
 
 def _hold_url(hold_id: str) -> str:
-    return f"/v1/holds/{quote(hold_id, safe='')}"
+    return f"/v1/holds/{_quoted(hold_id)}"
+
+
+def _quoted(name: str) -> str:
+    """Return the name as one segment of a URL; '.' and '..' would be taken out of it."""
+    return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
 
 
 def _path_body(name: str, root: Endpoint, rate_bps: int, options: PathOptions) -> PathBody:

@@ -26,6 +26,7 @@ from fastapi import Path as PathParameter
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from controller.api.auth import (
@@ -35,6 +36,7 @@ from controller.api.auth import (
     caller,
 )
 from controller.api.schemas import (
+    AnyName,
     EndpointModel,
     Health,
     HoldId,
@@ -45,6 +47,7 @@ from controller.api.schemas import (
     PathRequest,
     PathSummary,
     Problem,
+    SwitchName,
     WorkgroupModel,
 )
 from controller.paths.core import Endpoint
@@ -74,6 +77,7 @@ MAX_PAGE_PATHS = 1000
 MAX_EVENT_STREAMS = 128
 MAX_EVENT_STREAMS_EACH = 16  # of one workgroup
 HEARTBEAT_S = 15.0
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 OPEN = frozenset({"/v1/health", "/v1/metrics", "/openapi.json"})  # a standby answers these
 
 Who = Annotated[Caller, Depends(caller)]
@@ -93,6 +97,17 @@ def _responses() -> Responses:
         }
         for status, lines in sorted(texts.items())
     }
+
+
+# What a request with a body may be answered besides, for the OpenAPI description.
+BODY: Responses = {
+    status: {"model": Problem, "description": text, "content": {PROBLEM_JSON: {}}}
+    for status, text in (
+        (400, "The body cannot be parsed: too deep, or a number too long"),
+        (408, f"The body did not come within {BODY_TIMEOUT_S:g} s"),
+        (413, f"The body is larger than {MAX_BODY_BYTES} bytes"),
+    )
+}
 
 
 class _LimitBody:
@@ -146,14 +161,20 @@ def make_app(
         responses=_responses(),
     )
     app.add_middleware(_LimitBody)
-    app.add_middleware(AccessMiddleware, access=access or Access(Workgroups()))
+    access = access or Access(Workgroups())
+    app.add_middleware(AccessMiddleware, access=access)
     _add_error_handlers(app)
 
     def check_active(request: Request) -> None:
         if request.url.path not in OPEN:
             service.check_active()
 
-    own = [_paths(service), _holds(service), _about(service), _events(service.events)]
+    own = [
+        _paths(service, access),
+        _holds(service, access),
+        _about(service),
+        _events(service.events),
+    ]
     for router in [*own, *routers]:
         app.include_router(router, dependencies=[Depends(check_active)])
     return app
@@ -183,8 +204,8 @@ def _check_endpoints(who: Caller, endpoints: Sequence[Endpoint]) -> None:
             raise ServiceError(403, "not-allowed", "Not allowed", objection)
 
 
-def _owner(service: PathRequests, request: PathRequest, who: Caller) -> str:
-    """Return the workgroup of a new path. Raises ServiceError 403, 409."""
+def _owner(service: PathRequests, access: Access, request: PathRequest, who: Caller) -> str:
+    """Return the workgroup of a new path. Raises ServiceError 403, 409, 422."""
     asked = request.workgroup
     if asked is not None and asked != who.name and not who.is_admin:
         detail = f"workgroup '{who.name}' may not make paths of '{asked}'; valid: its own"
@@ -192,7 +213,13 @@ def _owner(service: PathRequests, request: PathRequest, who: Caller) -> str:
     try:
         known = service.path(request.name).path.workgroup
     except ServiceError:
-        return asked if asked is not None else who.name
+        if asked is None:
+            return who.name
+        if asked != who.name and access.workgroups.get(asked) is None:
+            known_ones = ", ".join(sorted(group.name for group in access.workgroups.all()))
+            detail = f"there is no workgroup '{asked}'; valid: {who.name}, {known_ones}"
+            raise ServiceError(422, "invalid", "Invalid request", detail) from None
+        return asked
     if not who.workgroup.may_see(known):
         raise name_in_use(request.name)
     return known if asked is None else asked
@@ -223,10 +250,10 @@ _CREATED: Responses = {
 }
 
 
-def _paths(service: PathRequests) -> APIRouter:
+def _paths(service: PathRequests, access: Access) -> APIRouter:
     router = APIRouter(prefix="/v1/paths", tags=["paths"])
     _add_reads(router, service)
-    _add_changes(router, service)
+    _add_changes(router, service, access)
     _add_leaf_changes(router, service)
     return router
 
@@ -255,15 +282,15 @@ def _add_reads(router: APIRouter, service: PathRequests) -> None:
         return Response(b"[" + body + b"]", media_type="application/json", headers=headers)
 
     @router.get("/{name}", response_model=PathModel)
-    async def show_path(name: str, who: Who) -> Response:
+    async def show_path(name: AnyName, who: Who) -> Response:
         return _answer(_visible(service, name, who), 200, None)
 
 
-def _add_changes(router: APIRouter, service: PathRequests) -> None:
-    @router.post("", status_code=201, response_model=PathModel, responses=_CREATED)
+def _add_changes(router: APIRouter, service: PathRequests, access: Access) -> None:
+    @router.post("", status_code=201, response_model=PathModel, responses=_CREATED | BODY)
     def create_path(request: PathRequest, who: Who, prefer: Prefer = None) -> Response:
         """Create a path with its root and no leaves. Idempotent."""
-        wish = request.to_wish(_owner(service, request, who))
+        wish = request.to_wish(_owner(service, access, request, who))
         _check_endpoints(who, [wish.root])
         view, is_new = service.create(
             wish.name,
@@ -278,22 +305,24 @@ def _add_changes(router: APIRouter, service: PathRequests) -> None:
             raise name_in_use(wish.name)
         return _answer(view, 201 if is_new else 200, prefer)
 
-    @router.patch("/{name}", response_model=PathModel)
-    def change_path(name: str, patch: PathPatch, who: Who) -> Response:
+    @router.patch("/{name}", response_model=PathModel, responses=BODY)
+    def change_path(name: AnyName, patch: PathPatch, who: Who) -> Response:
         """Change or remove the end time."""
         _visible(service, name, who)
         return _answer(service.set_end_time(name, patch.end_time), 200, None)
 
     @router.delete("/{name}", status_code=204)
-    def delete_path(name: str, who: Who) -> None:
+    def delete_path(name: AnyName, who: Who) -> None:
         """Delete a path; no switch holds anything of it when this is answered."""
         _visible(service, name, who)
         service.delete(name)
 
 
 def _add_leaf_changes(router: APIRouter, service: PathRequests) -> None:
-    @router.post("/{name}/leaves", status_code=201, response_model=PathModel, responses=_CREATED)
-    def add_leaf(name: str, leaf: EndpointModel, who: Who, prefer: Prefer = None) -> Response:
+    @router.post(
+        "/{name}/leaves", status_code=201, response_model=PathModel, responses=_CREATED | BODY
+    )
+    def add_leaf(name: AnyName, leaf: EndpointModel, who: Who, prefer: Prefer = None) -> Response:
         """Add an endpoint to the tree; all switches have confirmed when this is answered.
         Idempotent."""
         _visible(service, name, who)
@@ -304,8 +333,8 @@ def _add_leaf_changes(router: APIRouter, service: PathRequests) -> None:
 
     @router.delete("/{name}/leaves/{switch}/{port}/{vlan}", response_model=PathModel)
     def remove_leaf(
-        name: str,
-        switch: str,
+        name: AnyName,
+        switch: SwitchName,
         port: Annotated[int, PathParameter(ge=1)],
         vlan: Annotated[int, PathParameter(ge=1, le=4094)],
         who: Who,
@@ -319,7 +348,7 @@ def _add_leaf_changes(router: APIRouter, service: PathRequests) -> None:
 Id = Annotated[HoldId, PathParameter()]
 
 
-def _holds(service: PathRequests) -> APIRouter:
+def _holds(service: PathRequests, access: Access) -> APIRouter:
     router = APIRouter(prefix="/v1/holds", tags=["holds"])
 
     def visible(hold_id: str, who: Caller) -> None:
@@ -327,12 +356,12 @@ def _holds(service: PathRequests) -> APIRouter:
         if not who.workgroup.may_see(service.hold_view(hold_id).workgroup):
             raise ServiceError(404, "unknown-hold", "Unknown hold", f"there is no hold '{hold_id}'")
 
-    @router.post("", status_code=201, response_model=HoldModel)
+    @router.post("", status_code=201, response_model=HoldModel, responses=BODY)
     def hold(request: HoldRequest, who: Who) -> HoldModel:
         """Reserve capacity, VLAN ids and endpoints, without a message to any switch. Idempotent
         with an id."""
         leaves = tuple(leaf.to_endpoint() for leaf in request.path.leaves)
-        wish = request.path.to_wish(_owner(service, request.path, who), leaves)
+        wish = request.path.to_wish(_owner(service, access, request.path, who), leaves)
         _check_endpoints(who, [wish.root, *leaves])
         hold_id = request.id if request.id is not None else uuid.uuid4().hex
         return HoldModel.of(service.hold(hold_id, wish, time.time() + request.hold_s))
@@ -511,6 +540,8 @@ def _add_error_handlers(app: FastAPI) -> None:
         refused(request, error.status_code, str(error.detail))
         response = problem_response(error.status_code, "", title, detail)
         response.headers.update(error.headers or {})
+        if error.status_code == 405:
+            response.headers["allow"] = ", ".join(_methods_of(app, request.scope))
         return response
 
     @app.exception_handler(Exception)
@@ -518,6 +549,19 @@ def _add_error_handlers(app: FastAPI) -> None:
         LOG.error("%s %s failed", request.method, request.url.path[:200], exc_info=error)
         detail = f"internal error: {type(error).__name__}; the controller's log has more"
         return problem_response(500, "", "Internal Server Error", detail)
+
+
+def _methods_of(app: FastAPI, scope: Scope) -> list[str]:
+    """Return all methods that the request's path has (RFC 9110, 10.2.1)."""
+    asked = {key: scope[key] for key in ("type", "path", "headers")}
+    return [
+        method
+        for method in METHODS
+        if any(
+            route.matches({**asked, "root_path": "", "method": method})[0] is Match.FULL
+            for route in app.routes
+        )
+    ]
 
 
 def _invalid(item: Mapping[str, Any]) -> str:

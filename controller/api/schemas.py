@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
 
 from controller.paths.core import MAX_MACS, Endpoint
 from controller.paths.multipoint_path import Algorithm
 from controller.service.service import HoldView, PathView, PathWish
-from controller.service.workgroups import Workgroup
+from controller.service.workgroups import MAX_NAME_CHARS, NAME_PATTERN, Workgroup
 
 MAX_LEAVES = 1024
 MAX_HOLD_S = 3600.0
@@ -35,18 +35,48 @@ def _guaranteed_or_none(rate_bps: int) -> int:
     return rate_bps
 
 
+def _whole(value: object) -> object:
+    """JSON has one kind of number: 395.0 is an integer (JSON Schema 2020-12, 4.2.3)."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+# The schema says itself what the validators check with a better message.
 Mac = Annotated[
-    str, Field(pattern=r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$"), AfterValidator(_unicast)
+    str,
+    Field(
+        pattern=r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$",
+        json_schema_extra={"pattern": r"^[0-9A-Fa-f][02468ACEace](:[0-9A-Fa-f]{2}){5}$"},
+    ),
+    AfterValidator(_unicast),
 ]
 SwitchName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[!-~]+$")]
-PortNumber = Annotated[int, Field(strict=True, ge=1, le=0xFFFFFF00 - 1)]
-VlanId = Annotated[int, Field(strict=True, ge=1, le=4094)]
+PortNumber = Annotated[int, Field(strict=True, ge=1, le=0xFFFFFF00 - 1), BeforeValidator(_whole)]
+VlanId = Annotated[int, Field(strict=True, ge=1, le=4094), BeforeValidator(_whole)]
 RateBps = Annotated[
-    int, Field(strict=True, ge=0, le=1_000_000_000_000), AfterValidator(_guaranteed_or_none)
+    int,
+    Field(
+        strict=True,
+        ge=0,
+        le=1_000_000_000_000,
+        json_schema_extra={"anyOf": [{"const": 0}, {"minimum": 1000}]},
+    ),
+    BeforeValidator(_whole),
+    AfterValidator(_guaranteed_or_none),
 ]
-PathName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
-HoldId = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,128}$")]
-EndTime = Annotated[float, Field(gt=0, le=LAST_SECOND, allow_inf_nan=False)]
+Name = Annotated[str, Field(max_length=MAX_NAME_CHARS, pattern=rf"^{NAME_PATTERN}$")]
+HoldId = Annotated[str, Field(max_length=128, pattern=r"^[.]*[A-Za-z0-9_:-][A-Za-z0-9._:-]*$")]
+# In URLs: also the names of other domains' segments, DOMAIN:PATH, and of paths made long ago.
+AnyName = Annotated[str, Field(max_length=200, pattern=r"^[!-~]+$")]
+EndTime = Annotated[
+    float,
+    Field(
+        strict=True,
+        gt=0,
+        le=LAST_SECOND,
+        allow_inf_nan=False,
+        description="Epoch seconds, later than now when the request comes; 422 otherwise",
+    ),
+]
 
 
 class _Model(BaseModel):
@@ -93,15 +123,15 @@ class LeafModel(EndpointModel):
 
 
 class PathRequest(_Model):
-    """`rate_bps`: guaranteed; 0: best effort. `workgroup`: whose path it is (admins only; others:
-    their own). `end_time`: epoch seconds at which the path is deleted."""
+    """`rate_bps`: guaranteed; 0: best effort. `workgroup`: whose path it is (admins: any that
+    exists; others: their own). `end_time`: epoch seconds at which the path is deleted."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"examples": [_PATH]})
 
-    name: PathName
+    name: Name
     root: EndpointModel
     rate_bps: RateBps
-    workgroup: Annotated[str, Field(max_length=64)] | None = None
+    workgroup: Name | None = None
     algorithm: Algorithm = Algorithm.SHORTEST
     leaf_to_leaf: Annotated[bool, Field(strict=True)] = False
     end_time: EndTime | None = None
@@ -150,7 +180,7 @@ class HoldRequest(_Model):
     )
 
     id: HoldId | None = None
-    hold_s: Annotated[float, Field(gt=0, le=MAX_HOLD_S, allow_inf_nan=False)] = 30.0
+    hold_s: Annotated[float, Field(strict=True, gt=0, le=MAX_HOLD_S, allow_inf_nan=False)] = 30.0
     path: HeldPath
 
 

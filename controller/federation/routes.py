@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 
 from controller.api.auth import Caller, caller
+from controller.api.rest import BODY
+from controller.api.schemas import AnyName
 from controller.federation.federation import Federation
 from controller.federation.local import is_at_hand_off
 from controller.federation.trees import Tree, segments_of
@@ -73,7 +75,7 @@ def make_router(federation: Federation, path_of: Callable[[str], PathView]) -> A
     """`path_of` raises ServiceError 404."""
     router = APIRouter(prefix="/v1/domains", tags=["domains"])
 
-    @router.post("/messages", responses={200: {"content": {"application/json": {}}}})
+    @router.post("/messages", responses={200: {"content": {"application/json": {}}}, **BODY})
     async def message(
         request: Request,
         who: Who,
@@ -113,7 +115,7 @@ def _add_reads(
     router: APIRouter, federation: Federation, path_of: Callable[[str], PathView]
 ) -> None:
     @router.get("/paths/{name}")
-    async def path(name: str, who: Who) -> DomainPathModel:
+    async def path(name: AnyName, who: Who) -> DomainPathModel:
         """The segments of a path that this domain coordinates, its own first."""
         own = path_of(name).path
         if not who.workgroup.may_see(own.workgroup):

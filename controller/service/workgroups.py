@@ -20,7 +20,10 @@ from topologies.model.document import Document, TopologyErrors, read_document
 
 MIN_TOKEN_CHARS = 16
 MAX_TOKEN_CHARS = 512
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+MAX_NAME_CHARS = 64
+# Not of dots alone: '.' and '..' mean other things in URLs.
+NAME_PATTERN = r"[.]*[A-Za-z0-9_-][A-Za-z0-9._-]*"
+_NAME = re.compile(rf"(?=.{{1,{MAX_NAME_CHARS}}}\Z){NAME_PATTERN}")
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")  # RFC 6750, 2.1 (b68token)
 _DIGEST = re.compile(r"[0-9A-Fa-f]{64}")
 
@@ -216,7 +219,8 @@ class _Reader:
             self._document.report(
                 (*place, "name"),
                 f"name {name!r}",
-                f"1..64 letters, digits or ._- (not '{OWNER.name}', who needs no token)",
+                f"1..{MAX_NAME_CHARS} letters, digits or ._-, not dots alone (and not "
+                f"'{OWNER.name}', who needs no token)",
             )
             return None
         flags = {}
