@@ -19,6 +19,7 @@ help: arguments
 # Everything else waits for this: bad input is refused before anything is installed or built.
 .PHONY: arguments
 arguments:
+	@command -v python3 >/dev/null || ansible/python3 $(or $(MAKECMDGOALS),help)
 	@$(FRONT_DOOR) check '$(GIVEN)' $(or $(MAKECMDGOALS),help)
 
 # A misspelt target: says which is near.

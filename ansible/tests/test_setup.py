@@ -65,3 +65,45 @@ def test_machine_without_apt_is_told_what_is_valid(checkout: Path) -> None:
     result = setup(checkout)
     assert result.returncode == 2
     assert "found no apt-get; valid: Debian 12 or later, Ubuntu 22.04 or later" in result.stderr
+
+
+def python3(checkout: Path, *goals: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [checkout / "bin" / "bash", checkout / "ansible" / "python3", *goals],
+        env={"PATH": str(checkout / "bin"), "HOME": str(checkout)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def link(checkout: Path, *names: str) -> None:
+    for name in names:
+        found = shutil.which(name)
+        assert found is not None
+        (checkout / "bin" / name).symlink_to(found)
+
+
+def test_a_machine_without_python_gets_it(checkout: Path) -> None:
+    link(checkout, "mktemp", "rm", "tail")
+    play(checkout, "id", "echo 0")
+    play(checkout, "apt-get", 'echo "$*" >>"$HOME/asked"')
+    done = python3(checkout, "experiment-lossy")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "install python3" in (checkout / "asked").read_text()
+
+
+@pytest.mark.parametrize("goal", ["help", "doctor"])
+def test_help_and_doctor_install_no_python(checkout: Path, goal: str) -> None:
+    play(checkout, "id", "echo 0")
+    play(checkout, "apt-get", 'echo "$*" >>"$HOME/asked"')
+    done = python3(checkout, goal)
+    assert done.returncode == 2
+    assert done.stderr.strip() == "make: found no python3; valid: apt install python3"
+    assert not (checkout / "asked").exists()
+
+
+def test_without_root_and_sudo_python_is_asked_for(checkout: Path) -> None:
+    done = python3(checkout, "experiment-lossy")
+    assert done.returncode == 2
+    assert done.stderr.strip() == "make: found no python3; valid: apt install python3"
