@@ -11,6 +11,7 @@ import dataclasses
 import difflib
 import functools
 import inspect
+import math
 import os
 import re
 import sys
@@ -238,30 +239,43 @@ def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]
 
 
 # -- types of options -------------------------------------------------------------------------
-# Typer also converts defaults, which are numbers already.
+# Typer also converts defaults, which are numbers already. Only the digits 0 to 9: int() also takes
+# those of other scripts, underscores and white space.
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,18}")
+
+
 def count(text: str | int) -> int:
     """Return a whole number from 1 on."""
     if isinstance(text, int):
         return text
-    if not (text.isascii() and text.isdigit()) or int(text) < 1:
-        raise typer.BadParameter(f"found '{text}'; valid: a whole number from 1 on")
+    if not _WHOLE.fullmatch(text) or int(text) < 1:
+        raise typer.BadParameter(f"found '{_cut(text)}'; valid: a whole number from 1 on")
     return int(text)
 
 
 def whole(text: str | int) -> int:
     """Return a whole number."""
-    try:
-        return int(text)
-    except ValueError:
-        raise typer.BadParameter(f"found '{text}'; valid: a whole number") from None
+    if isinstance(text, str) and not _WHOLE.fullmatch(text):
+        raise typer.BadParameter(f"found '{_cut(text)}'; valid: a whole number, e.g. 12")
+    return int(text)
 
 
 def number(text: str | float) -> float:
-    """Return a number."""
+    """Return a number. It may be infinite or NaN: what is valid depends on the option."""
     try:
+        if isinstance(text, str) and (not text.isascii() or "_" in text):
+            raise ValueError
         return float(text)
     except ValueError:
-        raise typer.BadParameter(f"found '{text}'; valid: a number") from None
+        raise typer.BadParameter(f"found '{_cut(text)}'; valid: a number, e.g. 2.5") from None
+
+
+def seconds(text: str | float) -> float:
+    """Return a time that can pass."""
+    value = number(text)
+    if not 0 < value < math.inf:  # also refuses NaN
+        raise typer.BadParameter(f"found '{_cut(text)}'; valid: seconds, above 0")
+    return value
 
 
 def size_bytes(text: str | int) -> int:
@@ -269,6 +283,11 @@ def size_bytes(text: str | int) -> int:
     if isinstance(text, int):
         return text
     try:
-        return parse_size_bytes(int(text) if text.isdigit() else text)
+        return parse_size_bytes(int(text) if _WHOLE.fullmatch(text) else text)
     except ValueError as error:
-        raise typer.BadParameter(f"found '{text}'; valid: {error}") from None
+        raise typer.BadParameter(f"found '{_cut(text)}'; valid: {error}") from None
+
+
+def _cut(text: object) -> str:
+    shown = str(text)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."

@@ -50,6 +50,8 @@ EXIT_CODES: Final = (
     "invalid; 130 interrupted"
 )
 
+SHOWN_TRACES: Final = 10  # of a plan: each takes a fifth of a second to generate
+
 app = group("Run experiments and report them.")
 
 
@@ -199,7 +201,7 @@ def run_experiment(name: str, clock_name: str, options: RunChoices) -> int:
     from experiments.runs.progress import make_reporter
 
     spec, level = _spec(name, options)
-    planned = runner.plan(spec, level, options.only)
+    planned = runner.plan(spec, level, options.only, SHOWN_TRACES if options.dry_run else None)
     captures = Captures(tuple(options.capture), options.capture_bytes, options.snap_bytes)
     if wrong := capture_problems(captures, (p.network for p in planned)):
         raise UsageError("\n".join(wrong))

@@ -77,7 +77,7 @@ def _read(name: str, text: str, known: Sequence[Scalar], expression: str) -> Sca
     level: Scalar | None = None
     value: object = text
     try:
-        value = int(text)
+        value = int(text) if text.isascii() else text
     except ValueError:
         try:
             value = float(text)

@@ -70,6 +70,7 @@ SpecErrors = TopologyErrors  # one line per mistake: `file:line: found ...; vali
 
 MAX_RECEIVERS = 200
 MAX_DURATION_S = 24 * 3600
+MIN_DURATION_S = 0.001  # the resolution of times in traces
 MAX_REPEATS = 1000
 Protocol = Literal["ldm7", "ldm6"]
 Guarantee = Literal["none", "queues"]
@@ -558,8 +559,9 @@ def override(spec: S, given: Overrides) -> S:
             blocks = [block.model_copy(update={"receivers": (m,)}) for block in spec.factors]
             changes["factors"] = tuple(blocks)
     if (duration := given.get("duration_s")) is not None:
-        if not 0 < duration <= MAX_DURATION_S:  # also refuses NaN
-            errors.append(_option("--duration", duration, f"above 0 to {MAX_DURATION_S} seconds"))
+        if not MIN_DURATION_S <= duration <= MAX_DURATION_S:  # also refuses NaN
+            valid = f"above 0 to {MAX_DURATION_S} seconds, at least {MIN_DURATION_S:g}"
+            errors.append(_option("--duration", duration, valid))
         changes["duration_s"] = float(duration)
     if (repeats := given.get("repeats")) is not None:
         if not 1 <= repeats <= MAX_REPEATS:

@@ -5,6 +5,7 @@ cut to the replay's duration."""
 from __future__ import annotations
 
 import hashlib
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,9 +13,9 @@ from pathlib import Path
 from typing import Final, NotRequired, TypedDict
 
 from experiments.design import trace_model
-from experiments.design.spec import MODEL, Error, SpecErrors
+from experiments.design.spec import MIN_DURATION_S, MODEL, Error, SpecErrors, UsageError
 from parsers.base.times import MICROSECONDS
-from parsers.read.trace import Trace, parse_any_trace, parse_trace
+from parsers.read.trace import Trace, TraceProduct, parse_any_trace
 
 MAX_TRACE_BYTES: Final = 256_000_000
 FORMAT: Final = (
@@ -72,7 +73,9 @@ def from_model(duration_s: float, seed: int) -> ReplayTrace:
     """Return the first seconds of a generated hour, checked against the published one."""
     hour = trace_model.generate_hour(seed)
     source = f"NGRID model, seed {seed}"
-    parsed = parse_trace(trace_model.format_trace(hour), source)
+    start_us = int(trace_model.START.timestamp()) * MICROSECONDS
+    products = (TraceProduct(a.size_bytes, start_us + a.time_ms * 1000) for a in hour)
+    parsed = Trace(source, tuple(products), ())
     check = tuple(trace_model.model_check(hour))
     return _cut(parsed, duration_s, file_of(seed), source, check)
 
@@ -84,15 +87,7 @@ def file_of(seed: int) -> str:
 
 def from_file(path: Path, duration_s: float) -> ReplayTrace:
     """Read a trace file and cut it. Raises SpecErrors with every broken line (file:line)."""
-    try:
-        if path.stat().st_size > MAX_TRACE_BYTES:
-            valid = f"a trace of at most {MAX_TRACE_BYTES} bytes"
-            raise SpecErrors([Error(str(path), 1, f"{path.stat().st_size} bytes", valid)])
-        text = path.read_text(encoding="ascii", errors="replace")
-    except OSError as error:
-        found = f"no readable file ({error.strerror or error})"
-        raise SpecErrors([Error(str(path), 1, found, f"model, or a trace: {FORMAT}")]) from None
-    parsed = parse_any_trace(text, str(path))
+    parsed = parse_any_trace(_text_of(path), str(path))
     broken = [p for p in parsed.problems if not p.is_cut_off]
     if broken or not parsed.products:
         raise SpecErrors(
@@ -102,6 +97,25 @@ def from_file(path: Path, duration_s: float) -> ReplayTrace:
             ]
         )
     return _cut(parsed, duration_s, "trace.txt", path.name, ())
+
+
+def _text_of(path: Path) -> str:
+    """Read a regular file within the bound; anything else might never end. Raises SpecErrors."""
+    found = ""
+    try:
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            found = "no regular file (a FIFO, a device or a socket)"
+        else:
+            with path.open("rb") as stream:
+                data = stream.read(MAX_TRACE_BYTES + 1)
+            if len(data) <= MAX_TRACE_BYTES:
+                return data.decode("ascii", errors="replace")
+            found = f"more than {MAX_TRACE_BYTES} bytes"
+    except (OSError, ValueError) as error:  # ValueError: NUL in the name
+        found = f"no readable file ({getattr(error, 'strerror', None) or error})"
+    valid = f"model, or a regular file of at most {MAX_TRACE_BYTES} bytes: {FORMAT}"
+    raise SpecErrors([Error(str(path), 1, found, valid)])
 
 
 def _cut(
@@ -114,6 +128,11 @@ def _cut(
     """The products of the first `duration_s` seconds, counted from the first product."""
     end_us = trace.products[0].time_us + duration_s * MICROSECONDS
     kept = [p for p in trace.products if p.time_us < end_us]
+    if not kept:
+        raise UsageError(
+            f"duration: found {duration_s:g} s; valid: {MIN_DURATION_S:g} s or more, the "
+            "resolution of times in traces"
+        )
     return ReplayTrace(
         file=file,
         source=source,

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from common.command_line import completing, count, number, size_bytes, whole
+from common.command_line import completing, count, number, seconds, size_bytes, whole
 from common.places import BUILD, EXPERIMENTS, RUNS
 from topologies.watch.capture import DEFAULT_LIMIT_BYTES
 from virtual.guest import STALL_S
@@ -35,14 +35,14 @@ class GuestOptions:
     limit_s: Annotated[
         float | None,
         typer.Option(
-            "--limit-s", parser=number, metavar="S", help="Real seconds a cell may take (virtual)."
+            "--limit-s", parser=seconds, metavar="S", help="Real seconds a cell may take (virtual)."
         ),
     ] = None
     stall_s: Annotated[
         float,
         typer.Option(
             "--stall-s",
-            parser=number,
+            parser=seconds,
             metavar="S",
             help="Real seconds without virtual progress that end a guest.",
         ),

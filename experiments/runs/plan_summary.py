@@ -71,11 +71,15 @@ def _shown(name: str, level: Scalar) -> str:
 
 
 def cell_lines(planned: Sequence[Planned], estimates: Estimates) -> list[str]:
-    """Return a line for each cell, in the order in which they are run."""
+    """Return a line for each cell with a trace of its own, in the order in which they are run."""
     width = max(len(item.cell.cell) for item in planned)
-    return [
+    lines = [
         f"  {number:4} {item.cell.cell:{width}}  {item.trace.products} products, "
         f"{item.trace.size_bytes / 1e6:.1f} MB ({item.trace.source}), about "
         f"{duration_text(estimates.of(item))}, {item.disk_bytes / 1e9:.2f} GB of disk"
         for number, item in enumerate(planned, start=1)
+        if not item.borrowed
     ]
+    if left := len(planned) - len(lines):
+        lines.append(f"  and {left} more cells of other seeds, estimated from these")
+    return lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,7 +18,7 @@ from experiments.design import join_leave_expansion as join_leave
 from experiments.design.expansion import CellSpec, disk_needed_bytes, expand
 from experiments.design.networks import Networks, with_rtt
 from experiments.design.selection import select
-from experiments.design.spec import MODEL, AnySpec, JoinLeaveSpec
+from experiments.design.spec import MODEL, AnySpec, JoinLeaveSpec, UsageError
 from experiments.design.trace_input import ReplayTrace
 from topologies.model.handoff_loss import with_handoff_loss
 from topologies.model.load import find as find_topology
@@ -33,13 +33,19 @@ class RunError(Exception):
     """The run cannot start or go on; the text is one clear message."""
 
 
+class DoesNotFit(RunError, UsageError):
+    """What the command line or the file asks for has no room on this machine."""
+
+
 @dataclass(frozen=True)
 class Planned:
-    """A cell with all it needs, checked."""
+    """A cell with all it needs, checked. `borrowed`: the trace is that of another seed, near enough
+    for a plan that is only shown."""
 
     cell: CellSpec
     network: Network
     trace: ReplayTrace
+    borrowed: bool = False
 
     def digest(self, clock: str) -> str:
         """Return the digest of all that decides what the cell does, the clock included."""
@@ -51,39 +57,59 @@ class Planned:
         return disk_needed_bytes(self.cell, self.trace.size_bytes)
 
 
-def plan(spec: AnySpec, level: str | None = None, only: Sequence[str] = ()) -> tuple[Planned, ...]:
+def plan(
+    spec: AnySpec,
+    level: str | None = None,
+    only: Sequence[str] = (),
+    most_traces: int | None = None,
+) -> tuple[Planned, ...]:
     """Expands the experiment, which is at `level`, with its traces and networks, in the order of
-    the file. `only`: expressions that cells must meet. Raises SpecErrors, TopologyErrors or
-    UsageError."""
+    the file. `only`: expressions that cells must meet; `most_traces`: cells of further seeds borrow
+    one of these. Raises SpecErrors, TopologyErrors or UsageError."""
     if isinstance(spec, JoinLeaveSpec):
-        return _plan_join_leave(spec, level, only)
+        return _plan_join_leave(spec, level, only, most_traces)
     cells = select(expand(spec, level), only)
     burst_loss.check(cells)
+    # A trace file is the same for all seeds.
+    shared = trace_input.prepare(spec.trace, spec.duration_s, 0) if spec.trace != MODEL else None
     traces: dict[int, ReplayTrace] = {}
     networks = Networks()
     planned = []
     for cell in cells:
-        # A trace file is the same for all seeds.
-        key = cell.seed if spec.trace == MODEL else 0
-        if key not in traces:
-            traces[key] = trace_input.prepare(spec.trace, spec.duration_s, cell.seed)
-        planned.append(Planned(cell, networks.of(cell), traces[key]))
+        seed = _seed_of_trace(traces, cell.seed, most_traces)
+        if shared is None and seed not in traces:
+            traces[seed] = trace_input.prepare(spec.trace, spec.duration_s, seed)
+        trace = traces[seed] if shared is None else shared
+        borrowed = shared is None and seed != cell.seed
+        planned.append(Planned(cell, networks.of(cell), trace, borrowed))
     return tuple(planned)
 
 
+def _seed_of_trace(made: Collection[int], seed: int, most: int | None) -> int:
+    """Return the seed of a trace that is made, or may be."""
+    if most is None or seed in made or len(made) < most:
+        return seed
+    return list(made)[seed % len(made)]
+
+
 def _plan_join_leave(
-    spec: JoinLeaveSpec, level: str | None, only: Sequence[str]
+    spec: JoinLeaveSpec, level: str | None, only: Sequence[str], most_traces: int | None
 ) -> tuple[Planned, ...]:
     network = load_topology(find_topology(spec.topology), {"lanes": len(spec.feeds)})
     subscribers = [host.name for host in network.subscribers]
     network = with_rtt(network, spec.parameters.rtt_ms)
     cells = select(join_leave.expand(spec, subscribers, level), only)
     network = with_handoff_loss(network, spec.parameters.handoff_loss)
+    if most_traces is not None:
+        most_traces = max(1, most_traces // len(spec.feeds))  # a cell has one of each feed
     traces: dict[int, ReplayTrace] = {}
+    planned = []
     for cell in cells:
-        if cell.seed not in traces:
-            traces[cell.seed] = join_leave.prepare(spec, cell)
-    return tuple(Planned(cell, network, traces[cell.seed]) for cell in cells)
+        seed = _seed_of_trace(traces, cell.seed, most_traces)
+        if seed not in traces:
+            traces[seed] = join_leave.prepare(spec, cell)
+        planned.append(Planned(cell, network, traces[seed], seed != cell.seed))
+    return tuple(planned)
 
 
 def check_machine(
@@ -108,7 +134,7 @@ def check_queues(planned: Sequence[Planned]) -> None:
         cell, largest = item.cell, item.trace.largest_bytes
         for whose, size in (("sender", cell.q_snd_bytes), ("receiver", cell.q_rcv_bytes)):
             if 0 < size < 2 * largest:
-                raise RunError(
+                raise DoesNotFit(
                     f"found a {whose} queue of {size} bytes; valid: at least "
                     f"{2 * largest}, twice the largest product of the trace ({largest} bytes)"
                 )
@@ -126,7 +152,7 @@ def check_disk(planned: Sequence[Planned], runs: Path) -> None:
     if queue_place.memory_free_bytes() >= needed:
         return
     if needed > free:
-        raise RunError(
+        raise DoesNotFit(
             f"found {free / 1e9:.2f} GB free in {place}; valid: {needed / 1e9:.2f} GB for the "
             f"product queues of {largest.cell.cell} (sender {largest.cell.q_snd_bytes / 1e9:.2f} "
             "GB). Lower it with QUEUE_BYTES= (--queue-bytes), DURATION= or RECEIVERS="

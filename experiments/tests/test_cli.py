@@ -15,6 +15,7 @@ import pytest
 from common.places import ROOT
 from experiments import cli
 from experiments.cells.run_directory import RunDirectory
+from experiments.design import trace_model
 from experiments.design.spec import find
 from experiments.runs.runner import CellResult, RunResult
 from parsers.report.brief import Brief
@@ -45,6 +46,33 @@ def fails(arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]) -
         (["run", "lossy", "--duration", "nan"], "--duration: found 'nan'; valid: above 0"),
         (["run", "lossy", "--trace", "/none"], "/none:1: found no readable file"),
         (["run", "lossy", "--queue-bytes", "5gb"], "found '5gb'; valid: a size above 0"),
+        (["run", "lossy", "--duration", "1e-9"], "--duration: found '1e-09'; valid: above 0"),
+        (["run", "lossy", "--duration", "1e-300"], "--duration: found '1e-300'; valid: above 0"),
+        (["run", "join-leave", "--duration", "1e-9"], "--duration: found '1e-09'; valid: above"),
+        (["run", "lossy", "--limit-s", "-1"], "--limit-s: found '-1'; valid: seconds, above 0"),
+        (["run", "lossy", "--limit-s", "inf"], "--limit-s: found 'inf'; valid: seconds, above 0"),
+        (["run", "lossy", "--stall-s", "nan"], "--stall-s: found 'nan'; valid: seconds, above 0"),
+        (["run", "lossy", "--stall-s", "-5"], "--stall-s: found '-5'; valid: seconds, above 0"),
+        (["run", "lossy", "--stall-s", "0"], "--stall-s: found '0'; valid: seconds, above 0"),
+        (["run", "lossy", "--jobs", "²"], "--jobs: found '²'; valid: a whole number from 1 on"),
+        (["run", "lossy", "--receivers", "²"], "--receivers: found '²'; valid: a whole number"),
+        (["run", "lossy", "--receivers", "٨"], "--receivers: found '٨'; valid: a whole number"),
+        (["run", "lossy", "--receivers", "1_0"], "--receivers: found '1_0'; valid: a whole"),
+        (["run", "lossy", "--seed", "9" * 5000], "--seed: found '9999"),
+        (["run", "lossy", "--repeats", "٣"], "--repeats: found '٣'; valid: a whole number"),
+        (["run", "lossy", "--repeats", "9" * 5000], "--repeats: found '9999"),
+        (["run", "lossy", "--duration", "٦٠"], "--duration: found '٦٠'; valid: a number"),
+        (["run", "lossy", "--queue-bytes", "²"], "--queue-bytes: found '²'; valid: a size"),
+        (["run", "lossy", "--queue-bytes", "٩٩٩٩٩٩٩"], "--queue-bytes: found '٩"),
+        (["run", "lossy", "--queue-bytes", "9" * 5000], "--queue-bytes: found '9999"),
+        (["run", "lossy", "--only", "receivers=²"], "found '²' in 'receivers=²'; valid: receivers"),
+        (["run", "lossy", "--only", "receivers=٨"], "found '٨' in 'receivers=٨'; valid: receivers"),
+        (["run", "lossy", "--trace", "/dev/zero"], "/dev/zero:1: found no regular file"),
+        (["run", "lossy", "--queue-bytes", "1MB", "--dry-run"], "found a sender queue of 1000000"),
+        (["report", "/nonexistent"], "found /nonexistent; valid: a run directory"),
+        (["report", "/nonexistent", "/other"], "/nonexistent"),
+        (["verify", "/nonexistent"], "/nonexistent"),
+        (["repeat", "/nonexistent"], "/nonexistent"),
         (["run"], "NAME"),
         (["fly"], "downpour: found command 'fly'; valid: run, experiments, report"),
     ],
@@ -52,7 +80,10 @@ def fails(arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]) -
 def test_bad_usage(
     arguments: list[str], expected: str, runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert expected in fails(arguments, 2, capsys)
+    text = fails(arguments, 2, capsys)
+    assert expected in text
+    assert text.count("\n") == 1
+    assert len(text) < 1000
     assert not runs.exists()
 
 
@@ -77,7 +108,7 @@ def test_rate_0_in_a_file(tmp_path: Path, runs: Path, capsys: pytest.CaptureFixt
 
 def test_not_enough_disk(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["run", "lossy", "--dry-run", "--queue-bytes", "900000GB"]
-    text = fails(arguments, 1, capsys)
+    text = fails(arguments, 2, capsys)
     assert "GB free" in text
     assert "valid: 900001.8" in text
     assert "QUEUE_BYTES=" in text
@@ -110,6 +141,27 @@ def test_list_and_plan(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # 100 MB + 8 x (1.5 x 89.7 MB + 64 MB) + 256 MB
     assert "584 products, 89.7 MB" in text
     assert "1.94 GB of disk" in text
+
+
+@pytest.mark.parametrize("name", ["lossy", "join-leave"])
+def test_a_plan_of_a_thousand_repeats_is_shown_at_once(
+    name: str, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = []
+    generate = trace_model.generate_hour
+
+    def counted(seed: int) -> list[trace_model.Arrival]:
+        made.append(seed)
+        return generate(seed)
+
+    monkeypatch.setattr(trace_model, "generate_hour", counted)
+    arguments = ["run", name, "--dry-run", "--repeats", "1000", "--queue-bytes", "200MB"]
+    assert cli.main(arguments) == 0
+    text = capsys.readouterr().out
+    assert "1000 of each kind" in text
+    assert "more cells of other seeds, estimated from these" in text
+    assert len(made) <= 20
+    assert not runs.exists()
 
 
 def test_report_without_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
