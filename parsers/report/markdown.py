@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import html
+from collections.abc import Iterator, Sequence
+from urllib.parse import quote
 
 from parsers.report.document import Report, Section, Table
 
-_SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>#|"})
+# Entities and not backslashes for HTML: some viewers know no escapes and run what is left.
+_SPECIAL = str.maketrans(
+    {**{c: f"\\{c}" for c in "\\`*_[]#|"}, "&": "&amp;", "<": "&lt;", ">": "&gt;"}
+)
 
 
 def render_markdown(report: Report, *, figures: str = "") -> str:
@@ -42,12 +47,27 @@ def _section(section: Section, level: int, figures: str) -> Iterator[str]:
     for sentence in section.sentences:
         yield f"- {plain(sentence)}"
     if section.commands:
-        yield from ("", "```", *section.commands, "```")
+        yield from ("", *_code(section.commands))
     for plot in section.plots:
-        yield from ("", f"![{plain(plot.alt)}]({figures}{plot.name}.svg)", "", plain(plot.alt))
+        yield from (
+            "",
+            f"![{plain(plot.alt)}]({figures}{quote(plot.name)}.svg)",
+            "",
+            plain(plot.alt),
+        )
     for part in section.parts:
         yield ""
         yield from _section(part, level + 1, figures)
+
+
+def _code(commands: Sequence[str]) -> Iterator[str]:
+    """A block in which nothing is markup. A manifest may name any command, also one that would end
+    the block."""
+    text = "\n".join(commands)
+    if any(c in text for c in "<>&`\r"):
+        yield f"<pre><code>{html.escape(text, quote=False)}</code></pre>"
+    else:
+        yield from ("```", *commands, "```")
 
 
 def _table(table: Table) -> Iterator[str]:

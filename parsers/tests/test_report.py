@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from markdown_it import MarkdownIt
 
 from parsers import cli
 from parsers.__main__ import main
@@ -404,6 +405,44 @@ def test_text_of_logs_cannot_become_markup(tmp_path: Path) -> None:
     assert "&lt;script&gt;" in html
     assert "[bold]x[/bold]" in written.text
     assert "logs/r1.ldmd.log:42: not a log line" in written.text
+
+
+EVIL = "<img src=x onerror=alert(1)> </pre> &lt;b&gt; [a](javascript:alert(1)) \n```\n<script>"
+
+
+def _put_everywhere(value: Any, text: str) -> Any:
+    """`text` after each text of a JSON document; numbers, keys and the verdict stay."""
+    if isinstance(value, dict):
+        kept = ("verdict", "status", "name", "cell", "protocol", "clock", "experiment")
+        return {k: v if k in kept else _put_everywhere(v, text) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_put_everywhere(one, text) for one in value]
+    return f"{value} {text}" if isinstance(value, str) else value
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_markdown_has_no_html_of_logs_verdict_and_manifest(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path)
+    cell = run / "cells" / LDM7.name
+    with (cell / "logs" / "r1.ldmd.log").open("a", encoding="utf-8") as file:
+        file.write(EVIL + "\n")
+    for path in (run / "manifest.json", cell / "verdict.json"):
+        if path.is_file():
+            value = _put_everywhere(json.loads(path.read_text(encoding="utf-8")), EVIL)
+            path.write_text(json.dumps(value), encoding="utf-8")
+    manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
+    manifest["command"] = ["downpour", "run", EVIL]
+    (run / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    text = (write_report(run).report_dir / "report.md").read_text(encoding="utf-8")
+    assert "&lt;img src=x onerror" in text
+    assert "<img" not in text
+    assert "<script" not in text
+    tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(text)
+    every = [*tokens, *(child for token in tokens for child in token.children or ())]
+    raw = [token.content for token in every if token.type in ("html_block", "html_inline")]
+    assert raw
+    assert all(re.fullmatch(r"<pre><code>[^<>]*</code></pre>\s*", block) for block in raw)
+    assert not [token for token in every if token.type == "link_open"]
 
 
 @pytest.mark.usefixtures("no_plots")  # of figures test_sweep_report.py shows it
