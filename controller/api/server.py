@@ -19,6 +19,7 @@ import ssl
 import stat
 import threading
 import time
+import weakref
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,7 @@ REQUEST_TIMEOUT_S = 10.0
 MAX_HEAD_BYTES = 16 * 1024
 MAX_CONNECTIONS = 512
 MAX_CONNECTIONS_PER_ADDRESS = 64  # of an IPv4 address, or of an IPv6 network of 64 bits
+MAX_HANDSHAKES = 128  # TLS
 BUSY_MAX = 2 * MAX_CONNECTIONS  # above all that `_Connections` lets in: uvicorn answers 503 there
 LOG_PERIOD_S = 60.0
 BACKLOG = 128
@@ -118,6 +120,42 @@ def listen_tcp(option: str, host: str, port: int) -> socket.socket:
     return listener
 
 
+class _TlsListener(socket.socket):
+    """A listening socket that bounds the connections that have not ended their TLS handshake.
+
+    The server hears of a connection after its handshake, for which TLS has a minute. Beyond
+    MAX_HANDSHAKES, the oldest handshake makes room.
+    """
+
+    _shaking: dict[object, socket.socket]  # by the client's address and port, the oldest first
+
+    def accept(self) -> tuple[socket.socket, object]:
+        """Accept a connection, and end the oldest handshake if there are too many."""
+        connection, client = super().accept()
+        self._shaking = {c: s for c, s in self._shaking.items() if s.fileno() >= 0}
+        self._shaking[client[:2]] = connection
+        if len(self._shaking) > MAX_HANDSHAKES:
+            oldest = self._shaking.pop(next(iter(self._shaking)))
+            with contextlib.suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)
+        return connection, client
+
+    @classmethod
+    def of(cls, listener: socket.socket) -> _TlsListener:
+        """Return `listener`, which must not be used any more, with that bound."""
+        bounded = cls(fileno=listener.detach())
+        bounded._shaking = {}
+        _TLS_LISTENERS.add(bounded)
+        return bounded
+
+    def shaken(self, client: object) -> None:
+        """Note that the client has ended its handshake."""
+        self._shaking.pop(client, None)
+
+
+_TLS_LISTENERS: weakref.WeakSet[_TlsListener] = weakref.WeakSet()
+
+
 class _Connections:
     """The open TCP connections, and which of them may be ended for a newer one."""
 
@@ -173,6 +211,9 @@ class _LimitedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if self.client is not None:
+            if self.scheme == "https":
+                for listener in _TLS_LISTENERS:
+                    listener.shaken(self.client)
             self._origin = origin_of(self.client[0])
             if not self._tcp.enter(self, self._origin):
                 self.end()
@@ -243,7 +284,8 @@ class Server:
         # A server of its own for the owner: what strangers do at the others cannot fill it.
         local = [listener for listener in sockets if listener.family == socket.AF_UNIX]
         remote = [listener for listener in sockets if listener.family != socket.AF_UNIX]
-        kinds = ((local, None, None), (remote, None, BUSY_MAX), (tls_sockets or [], tls, BUSY_MAX))
+        secure: list[socket.socket] = [*map(_TlsListener.of, tls_sockets or ())]
+        kinds = ((local, None, None), (remote, None, BUSY_MAX), (secure, tls, BUSY_MAX))
         self._serving = [
             (_server(app, context, limit), listeners)
             for listeners, context, limit in kinds

@@ -13,6 +13,7 @@ import pytest
 
 from controller.api import server
 from controller.api.auth import Access, Caller
+from controller.api.keys import make_keys
 from controller.api.origin import origin_of
 from controller.api.path_client import PathClient, PathClientError
 from controller.service.workgroups import Workgroups
@@ -128,3 +129,35 @@ def test_connections_of_an_ipv6_network_are_bounded(caplog: pytest.LogCaptureFix
     entered = [enters(f"2001:db8::{number:x}") for number in range(100)]
     assert entered == [True] * 64 + [False] * 36
     assert enters("2001:db8:0:1::1")
+
+
+def test_unfinished_tls_handshakes_displace_each_other(tmp_path: Path) -> None:
+    """300 connections that send nothing, or half a ClientHello, from ten addresses."""
+    make_keys(tmp_path / "keys", ["127.0.0.1"])
+    keys = tmp_path / "keys"
+    live = Live(tmp_path, server.Tls(keys / "rest-key.pem", keys / "rest-cert.pem"))
+    try:
+        with contextlib.ExitStack() as stack:
+            strangers = []
+            for number in range(300):
+                stranger = stack.enter_context(from_address(live, f"127.0.1.{number % 10}"))
+                strangers.append(stranger)
+                with contextlib.suppress(ConnectionError):
+                    stranger.sendall(b"\x16\x03\x01\x02"[: number % 5])
+            url = f"https://127.0.0.1:{live.port}"
+            for _ in range(3):
+                with PathClient(url, token=TOKEN, ca_file=keys / "ca.pem") as client:
+                    assert client.health()["status"] == "ok"
+            with PathClient(live.socket_path) as owner:
+                assert owner.health()["status"] == "ok"
+            ended = 0
+            for stranger in strangers[:170]:
+                with contextlib.suppress(ConnectionResetError):
+                    assert stranger.recv(100) == b""
+                ended += 1
+            assert ended == 170
+            strangers[-1].settimeout(0.1)
+            with pytest.raises(TimeoutError):
+                strangers[-1].recv(1)
+    finally:
+        live.server.stop(5)
