@@ -63,6 +63,20 @@ enum fmtp_release {
     FMTP_RELEASE_CLOSED    /* the server is being closed */
 };
 
+/* How far a receiver may be behind: what it has not acknowledged and others have. 0: no bound.
+ * total_bytes bounds all that is retained, acknowledged by others or not: above it the receiver
+ * goes that holds the most. */
+struct fmtp_held_bounds {
+    size_t products;
+    uint64_t bytes, behind_ns, total_bytes;
+};
+
+/* What a receiver holds back. */
+struct fmtp_held {
+    size_t products;
+    uint64_t bytes, behind_ns;
+};
+
 struct fmtp_server_config {
     enum fmtp_layout layout;
     struct sockaddr_storage address; /* of NIC1: the multicast interface and source, and where
@@ -93,7 +107,12 @@ struct fmtp_server_config {
     size_t peer_queue_bytes; /* memory for the queued requests of one receiver (default
                                 4 MiB; 16 bytes per range, whatever its length); a receiver
                                 over it gets RETX_REJ, never blocks the others */
-    void *ctx;               /* passed to the callbacks */
+    uint64_t dead_ns;        /* a connection whose host acknowledges nothing for so long ends
+                                (default 60 s) */
+    struct fmtp_held_bounds held; /* a receiver over one of these is disconnected */
+    void *ctx;                    /* passed to the callbacks */
+    /* A receiver over a bound of held is about to be disconnected. May be NULL. */
+    void (*laggard)(void *ctx, const struct sockaddr *peer, const struct fmtp_held *held);
     /* May this address open a retransmission connection? NULL: every address may. */
     bool (*authorize)(void *ctx, const struct sockaddr *peer);
     /* The product's last datagram (EOP) left for the socket. */
@@ -117,6 +136,7 @@ struct fmtp_server_stats {
     uint64_t send_errors; /* datagrams the system refused other than for lack of room */
     uint64_t too_long;    /* of these, datagrams over the path's MTU */
     uint64_t refused;     /* connections: not authorized, or over a bound */
+    uint64_t laggards;    /* receivers disconnected because they held back too much */
     size_t receivers, retained;
     size_t extended;             /* receivers that speak extension 1 */
     size_t handshakes;           /* connections amid the key exchange now */
@@ -142,9 +162,14 @@ size_t fmtp_server_receivers(const struct fmtp_server *s);
 /* Can another product be offered now? False while the product before is still being multicast or
  * max_products are retained; becomes true again during fmtp_server_service(). */
 bool fmtp_server_ready(const struct fmtp_server *s);
+/* The subscription of a receiver at this host (its port is not looked at) ended: if it has more
+ * than `keep` connections, the oldest of them ends. Returns how many ended. */
+size_t fmtp_server_disconnect(struct fmtp_server *s, const struct sockaddr_storage *host,
+                              size_t keep);
 /* Multicasts a product given as up to 4 parts (concatenated on the wire). The parts must stay valid
  * and unchanged until released() is called for it. meta is copied. *index gets its product index.
- * -1 if not ready, too large (> 2^32-1 bytes) or too much metadata. */
+ * -1 if not ready, too large (> 2^32-1 bytes) or too much metadata. Receivers that hold back too
+ * much are disconnected first, so released() may be called for other products. */
 int fmtp_server_offer(struct fmtp_server *s, const struct iovec *parts, int nparts,
                       const void *meta, uint16_t meta_len, void *cookie, uint32_t *index,
                       struct fmtp_error *err);
@@ -164,6 +189,7 @@ struct fmtp_client_config {
     unsigned pdu_bytes;             /* of a sender without extension; 0: 1460 */
     uint64_t connect_ns;            /* how long the first connection is tried (default 120 s) */
     uint64_t reconnect_ns;          /* how long a lost connection is tried again; 0: not at all */
+    uint64_t dead_ns;               /* as in fmtp_server_config */
     const char *congestion_control; /* of the TCP connection; NULL or "": the system's default */
     double f_rcv;                   /* equation (2): tau_rcv = f_rcv*S/r_mc */
     uint64_t r_mc_bps;              /* multicast rate used in equation (2) */

@@ -346,7 +346,8 @@ static void exchanged(struct fmtp_client *c, uint64_t now_ns)
 
 static void start_connect(struct fmtp_client *c, uint64_t now_ns)
 {
-    c->tcp = fmtp_open_connection(&c->cfg.interface, &c->cfg.server, c->cfg.congestion_control);
+    c->tcp = fmtp_open_connection(&c->cfg.interface, &c->cfg.server, c->cfg.congestion_control,
+                                  c->cfg.dead_ns);
     if (c->tcp < 0) {
         retry(c, errno, now_ns);
         return;

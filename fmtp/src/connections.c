@@ -72,6 +72,34 @@ static void drop(struct fmtp_server *s, struct conn *c)
         s->cfg.receivers_changed(s->cfg.ctx, address(c), -1, s->receivers);
 }
 
+void fmtp_conns_bound(struct fmtp_server *s, uint64_t now_ns)
+{
+    struct fmtp_held held;
+
+    for (int peer; (peer = fmtp_sender_laggard(s->core, now_ns, &held)) >= 0;) {
+        struct conn *c = s->by_peer[peer];
+        s->laggards++;
+        if (s->cfg.laggard)
+            s->cfg.laggard(s->cfg.ctx, address(c), &held);
+        drop(s, c);
+    }
+}
+
+size_t fmtp_server_disconnect(struct fmtp_server *s, const struct sockaddr_storage *host,
+                              size_t keep)
+{
+    struct conn *c, *oldest = NULL;
+    size_t n = 0;
+
+    TAILQ_FOREACH (c, &s->established, link)
+        if (fmtp_address_same_host(&c->addr, host) && n++ == 0)
+            oldest = c;
+    if (n <= keep)
+        return 0;
+    drop(s, oldest);
+    return 1;
+}
+
 static void refresh_rtt(struct fmtp_server *s, struct conn *c, uint64_t now_ns)
 {
     if (c->rtt_read_ns && now_ns - c->rtt_read_ns < RTT_REFRESH_NS)
@@ -141,7 +169,7 @@ static void add(struct fmtp_server *s, int fd, const struct sockaddr_storage *ad
         return;
     }
     bound_handshakes(s);
-    fmtp_tune_tcp(fd);
+    fmtp_tune_tcp(fd, s->cfg.dead_ns);
     *c = (struct conn){.fd = fd,
                        .peer = -1,
                        .addr = *addr,

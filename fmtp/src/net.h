@@ -52,7 +52,7 @@ int fmtp_open_multicast_in(const struct sockaddr_storage *group, const struct so
 int fmtp_open_listener(const struct sockaddr_storage *at, struct fmtp_error *err);
 /* TCP socket from this address (its port is not used), the connection under way. -1 with errno. */
 int fmtp_open_connection(const struct sockaddr_storage *from, const struct sockaddr_storage *to,
-                         const char *congestion_control);
+                         const char *congestion_control, uint64_t dead_ns);
 /* The congestion control of a TCP socket; NULL or "": as it is. */
 int fmtp_set_congestion_control(int fd, const char *name, struct fmtp_error *err);
 /* Would the system take it? */
@@ -61,8 +61,10 @@ void fmtp_close_fd(int *fd); /* leaves -1 */
 
 /* setsockopt() with an int: 0, or -1 with errno. */
 int fmtp_set_option(int fd, int level, int name, int value);
-/* keepalive (60 s idle, 30 s interval, 5 probes), no delay, bounded unsent backlog. */
-void fmtp_tune_tcp(int fd);
+/* No delay, bounded unsent backlog; the connection ends when the other host has acknowledged
+ * nothing for dead_ns (0: 60 s), whether there is something to send (TCP_USER_TIMEOUT) or not
+ * (keepalive). */
+void fmtp_tune_tcp(int fd, uint64_t dead_ns);
 /* Round-trip time of a connected TCP socket, 0 if unknown. */
 uint64_t fmtp_tcp_rtt_ns(int fd);
 /* The same from the kernel's smoothed and smallest samples in us (no sample: 0 and UINT32_MAX). A

@@ -60,6 +60,7 @@ static void free_sender(struct fmtp_sender *s)
     free(s->hash);
     free(s->peers);
     free(s->active);
+    free(s->held_by);
     free(s);
 }
 
@@ -82,11 +83,12 @@ struct fmtp_sender *fmtp_sender_new(const struct fmtp_sender_config *cfg)
     s->hash = calloc(buckets, sizeof(struct product *));
     s->peers = calloc(cfg->max_peers, sizeof(struct peer *));
     s->active = calloc(2 * fmtp_sender_set_words(s), sizeof *s->active);
+    s->held_by = calloc(cfg->max_peers, sizeof *s->held_by);
     s->runnable = s->active ? s->active + fmtp_sender_set_words(s) : NULL;
     int rc = fmtp_timers_init(&s->timers, cfg->max_products);
     rc |= fmtp_timers_init(&s->nudges, cfg->max_products);
     rc |= fmtp_repair_init(s);
-    if (rc || !s->hash || !s->peers || !s->active) {
+    if (rc || !s->hash || !s->peers || !s->active || !s->held_by) {
         free_sender(s);
         return NULL;
     }
@@ -197,6 +199,7 @@ int fmtp_sender_offer(struct fmtp_sender *s, const struct fmtp_offer *offer, uin
     p->chain = s->hash[p->index & s->hash_mask];
     s->hash[p->index & s->hash_mask] = p;
     s->retained++;
+    s->retained_bytes += p->size;
     s->current = p;
     s->cursor = 0;
     if (index)
@@ -211,6 +214,7 @@ void fmtp_sender_free_product(struct fmtp_sender *s, struct product *p)
     void *cookie = p->cookie;
     enum fmtp_release why = p->why;
 
+    s->retained_bytes -= p->size;
     free_memory(p);
     s->retained--;
     if (s->cfg.released)
@@ -277,6 +281,7 @@ void fmtp_sender_multicasted(struct fmtp_sender *s, struct product *p, uint64_t 
     s->current = NULL;
     s->stats.products++;
     p->multicasted = true;
+    p->left_ns = now_ns;
     fmtp_timer_arm(&s->timers, &p->timer, now_ns + max64(tau_ns, s->cfg.tau_snd_min_ns));
     p->nudge_ns =
         max64(2 * rtt_ns, NUDGE_MIN_NS) + fmtp_scaled_tx_ns(1, queued_bytes(s), s->cfg.r_mc_bps);

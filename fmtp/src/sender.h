@@ -34,6 +34,7 @@ struct fmtp_sender_config {
     size_t queued_bytes;     /* what may wait in the system behind sent(); 0: 256 KiB */
     size_t max_products, max_peers;
     size_t peer_queue_bytes; /* memory for the queued requests of one peer */
+    struct fmtp_held_bounds held;
     void *ctx;
     void (*multicasted)(void *ctx, uint32_t index, void *cookie); /* may be NULL */
     void (*released)(void *ctx, uint32_t index, void *cookie, enum fmtp_release why);
@@ -100,6 +101,9 @@ int fmtp_sender_peer_add(struct fmtp_sender *s, bool extended, struct fmtp_sessi
 void fmtp_sender_peer_remove(struct fmtp_sender *s, int peer);
 /* Its round-trip time as measured, in ns; 0: unknown. */
 void fmtp_sender_peer_rtt(struct fmtp_sender *s, int peer, uint64_t rtt_ns);
+/* A peer over a bound of cfg.held at now_ns, and what it holds back; -1: there is none. The caller
+ * removes it, and asks again. */
+int fmtp_sender_laggard(struct fmtp_sender *s, uint64_t now_ns, struct fmtp_held *out);
 /* Bytes from the peer's stream. -1: garbage or abuse, the caller must close the connection. */
 int fmtp_sender_peer_input(struct fmtp_sender *s, int peer, const uint8_t *bytes, size_t len,
                            uint64_t now_ns);

@@ -315,7 +315,8 @@ static int repair_request(struct fmtp_sender *s, int number, const struct fmtp_h
     return 0;
 }
 
-static int plain_request(struct fmtp_sender *s, int number, const struct fmtp_header *h)
+static int plain_request(struct fmtp_sender *s, int number, const struct fmtp_header *h,
+                         uint64_t now_ns)
 {
     struct product *p = fmtp_sender_lookup(s, h->index);
     struct fmtp_request r = {.index = h->index};
@@ -324,6 +325,8 @@ static int plain_request(struct fmtp_sender *s, int number, const struct fmtp_he
     case FMTP_RETX_END:
         if (p)
             set_put(p->done_set, (size_t)number, true);
+        if (p && !p->acked_ns)
+            p->acked_ns = now_ns;
         /* An extended peer tells how many blocks it lacked; more than half is no loss but an
          * outage, or it came late. */
         if (p && s->peers[number]->extended && h->seqnum <= p->nblocks / 2) {
@@ -357,7 +360,8 @@ static int plain_request(struct fmtp_sender *s, int number, const struct fmtp_he
 static int request(struct fmtp_sender *s, int number, const struct fmtp_header *h,
                    const uint8_t *body, uint64_t now_ns)
 {
-    int rc = body ? repair_request(s, number, h, body, now_ns) : plain_request(s, number, h);
+    int rc =
+        body ? repair_request(s, number, h, body, now_ns) : plain_request(s, number, h, now_ns);
 
     /* It may have been acknowledged, or rejected for lack of room. */
     struct product *p = fmtp_sender_lookup(s, h->index);

@@ -48,6 +48,8 @@ struct product {
     struct fmtp_timer timer; /* first: timers are cast back to their product */
     struct fmtp_timer nudge;
     uint64_t nudge_ns;     /* the interval before this one */
+    uint64_t left_ns;      /* when its EOP left */
+    uint64_t acked_ns;     /* when the first peer acknowledged it; 0: none has */
     uint64_t queued_ns;    /* till then it may wait in the system; 0: hardly */
     struct product *chain; /* hash, or list of the dying */
     uint32_t index, size, nblocks, ngroups;
@@ -91,6 +93,12 @@ struct peer {
     uint8_t rest[]; /* of a half-sent message whose product was let go meanwhile */
 };
 
+/* What a peer holds back: in all, and of that what others have acknowledged. */
+struct held {
+    uint64_t bytes;
+    struct fmtp_held behind;
+};
+
 /* A datagram that is planned, and not yet sent. */
 struct item {
     struct product *product;
@@ -105,6 +113,9 @@ struct fmtp_sender {
     struct product **hash;
     size_t hash_mask;
     size_t retained;
+    uint64_t retained_bytes;
+    struct held *held_by; /* by peer number: room for sender_held.c */
+    uint64_t look_ns;     /* when it looks again who is behind in time */
     struct fmtp_timers timers, nudges;
 
     struct product *current; /* being multicast, until its EOP was sent */

@@ -15,6 +15,7 @@
 #include "fec.h"
 #include "server_impl.h"
 
+#define BOUND_NS UINT64_C(100000000)
 enum {
     ROUNDS = 16, /* per call of service */
     EVENTS = 64
@@ -73,6 +74,7 @@ static int open_core(struct fmtp_server *s, struct fmtp_error *err)
         .max_products = cfg->max_products,
         .max_peers = cfg->max_receivers,
         .peer_queue_bytes = cfg->peer_queue_bytes,
+        .held = cfg->held,
         .r_uc_bps = cfg->r_uc_bps,
         .queued_bytes = cfg->sndbuf_bytes,
         .block_bytes = (uint16_t)(s->out.pdu_bytes - FMTP_HEADER_LEN - fmtp_mac_len(s->out.mac)),
@@ -178,6 +180,7 @@ void fmtp_server_get_stats(const struct fmtp_server *s, struct fmtp_server_stats
     out->extended = s->extended;
     out->handshakes = s->nhandshakes;
     out->refused = s->refused;
+    out->laggards = s->laggards;
     out->send_errors = s->out.send_errors;
     out->too_long = s->out.too_long;
     out->pdu_bytes = s->out.pdu_bytes;
@@ -206,6 +209,7 @@ int fmtp_server_offer(struct fmtp_server *s, const struct iovec *parts, int npar
 {
     struct timespec start;
     clock_gettime(CLOCK_REALTIME, &start);
+    fmtp_conns_bound(s, fmtp_now_ns());
     if (fmtp_sender_offer(s->core,
                           &(struct fmtp_offer){.parts = parts,
                                                .nparts = nparts,
@@ -230,6 +234,10 @@ static uint64_t min64(uint64_t a, uint64_t b)
 
 static void housekeeping(struct fmtp_server *s, uint64_t now_ns)
 {
+    if (now_ns >= s->bound_ns) {
+        fmtp_conns_bound(s, now_ns);
+        s->bound_ns = now_ns + BOUND_NS;
+    }
     uint64_t next = fmtp_conns_round(s, now_ns);
 
     if (s->accept_again_ns && now_ns >= s->accept_again_ns) {

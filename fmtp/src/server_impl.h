@@ -40,7 +40,8 @@ struct fmtp_server {
     struct conn_list ready; /* may have something to write */
     struct conn **by_peer;  /* max_receivers places */
     size_t nhandshakes, receivers, extended;
-    uint64_t bad_handshakes, refused;
+    uint64_t bad_handshakes, refused, laggards;
+    uint64_t bound_ns; /* when a service looks for laggards again */
     struct fmtp_stream_out stream;
 };
 
@@ -52,6 +53,8 @@ void fmtp_conns_close(struct fmtp_server *s);
 void fmtp_conns_accept(struct fmtp_server *s, uint64_t now_ns);
 /* Reads from and writes to the connection, as the epoll events `what` allow. */
 void fmtp_conn_events(struct fmtp_server *s, struct conn *c, uint32_t what, uint64_t now_ns);
+/* Disconnects receivers that hold back too much. */
+void fmtp_conns_bound(struct fmtp_server *s, uint64_t now_ns);
 /* Ends what took too long, writes what can be written, frees what is closed. Returns when there is
  * something to end next. */
 uint64_t fmtp_conns_round(struct fmtp_server *s, uint64_t now_ns);

@@ -9,6 +9,7 @@
 #include "net.h"
 
 enum { BACKLOG = 512, NOTSENT_LOWAT = 128 * 1024, DEFAULT_MTU = 1500 };
+#define DEAD_NS UINT64_C(60000000000)
 
 #ifndef IPV6_MULTICAST_ALL
 #define IPV6_MULTICAST_ALL 29
@@ -155,14 +156,14 @@ int fmtp_open_listener(const struct sockaddr_storage *at, struct fmtp_error *err
 }
 
 int fmtp_open_connection(const struct sockaddr_storage *from, const struct sockaddr_storage *to,
-                         const char *congestion_control)
+                         const char *congestion_control, uint64_t dead_ns)
 {
     const struct sockaddr_storage own = without_port(from);
     int fd = socket(to->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
     if (fd < 0)
         return -1;
-    fmtp_tune_tcp(fd);
+    fmtp_tune_tcp(fd, dead_ns);
     struct fmtp_error ignored;
     fmtp_set_congestion_control(fd, congestion_control, &ignored);
     if (bind(fd, (const struct sockaddr *)&own, fmtp_address_len(&own)) < 0 ||
@@ -175,12 +176,20 @@ int fmtp_open_connection(const struct sockaddr_storage *from, const struct socka
     return fd;
 }
 
-void fmtp_tune_tcp(int fd)
+static int at_least_1(uint64_t n)
 {
+    return n < 1 ? 1 : n > INT32_MAX ? INT32_MAX : (int)n;
+}
+
+void fmtp_tune_tcp(int fd, uint64_t dead_ns)
+{
+    uint64_t dead_ms = (dead_ns ? dead_ns : DEAD_NS) / 1000000;
+
+    /* With TCP_USER_TIMEOUT, that and not the number of probes ends an idle connection. */
     fmtp_set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    fmtp_set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 60);
-    fmtp_set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 30);
-    fmtp_set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 5);
+    fmtp_set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, at_least_1(dead_ms / 4000));
+    fmtp_set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, at_least_1(dead_ms / 8000));
+    fmtp_set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, at_least_1(dead_ms));
     fmtp_set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     /* What waits unsent in the kernel can no longer be rejected by the sender timer. */
     fmtp_set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, NOTSENT_LOWAT);

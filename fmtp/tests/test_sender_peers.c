@@ -343,6 +343,117 @@ static void test_memory_is_bounded(void **state)
     fmtp_sender_free(s);
 }
 
+/* ------------------------------------------------------------------ what a peer holds back */
+
+static void multicast(struct fmtp_sender *s, size_t size, uint64_t now_ns)
+{
+    unsigned extra;
+
+    offer(s, size);
+    drain(s, now_ns, &extra);
+}
+
+static void acknowledge(struct fmtp_sender *s, int p, uint32_t index, uint64_t now_ns)
+{
+    struct fmtp_header h = {index, 0, 0, FMTP_RETX_END};
+    uint8_t bytes[FMTP_HEADER_LEN];
+
+    fmtp_header_put(bytes, &h);
+    assert_int_equal(fmtp_sender_peer_input(s, p, bytes, sizeof bytes, now_ns), 0);
+}
+
+/* The third product that only the silent one lacks is too many; without others there is no bound.
+ */
+static void test_laggard_by_products(void **state)
+{
+    struct fmtp_sender_config cfg = common;
+    struct fmtp_held held;
+
+    (void)state;
+    cfg.held.products = 2;
+    struct fmtp_sender *s = make(&cfg);
+    int silent = peer(s, true), honest = peer(s, true);
+    for (int i = 0; i < 3; i++) {
+        multicast(s, 1000, 1000 * MS);
+        assert_int_equal(fmtp_sender_laggard(s, 2000 * MS, &held), -1);
+        acknowledge(s, honest, latest, 1100 * MS);
+    }
+    assert_int_equal(fmtp_sender_laggard(s, 1100 * MS, &held), -1); /* it has just left */
+    assert_int_equal(fmtp_sender_laggard(s, 2000 * MS, &held), silent);
+    assert_int_equal(held.products, 3);
+    assert_int_equal(held.bytes, 3000);
+    assert_int_equal(held.behind_ns, 900 * MS);
+    fmtp_sender_peer_remove(s, silent);
+    assert_int_equal(nreleased, 3);
+    assert_int_equal(fmtp_sender_laggard(s, 2000 * MS, &held), -1);
+    fmtp_sender_free(s);
+}
+
+static void test_laggard_by_bytes_and_time(void **state)
+{
+    struct fmtp_sender_config cfg = common;
+    struct fmtp_held held;
+
+    (void)state;
+    cfg.held.bytes = 2500;
+    cfg.held.behind_ns = 60000 * MS;
+    struct fmtp_sender *s = make(&cfg);
+    int silent = peer(s, true), honest = peer(s, true);
+    multicast(s, 2000, 1000 * MS);
+    acknowledge(s, honest, latest, 1100 * MS);
+    assert_int_equal(fmtp_sender_laggard(s, 2000 * MS, &held), -1);
+    assert_int_equal(fmtp_sender_laggard(s, 61100 * MS, &held), -1);
+    assert_int_equal(fmtp_sender_laggard(s, 62200 * MS, &held), silent);
+    multicast(s, 600, 3000 * MS);
+    acknowledge(s, honest, latest, 3100 * MS);
+    assert_int_equal(fmtp_sender_laggard(s, 4000 * MS, &held), silent);
+    assert_int_equal(held.bytes, 2600);
+    fmtp_sender_free(s);
+}
+
+/* With nobody ahead, the one that holds the most goes when all together hold too much. */
+static void test_laggard_in_total(void **state)
+{
+    struct fmtp_sender_config cfg = common;
+    struct fmtp_held held;
+
+    (void)state;
+    cfg.held.total_bytes = 2500;
+    struct fmtp_sender *s = make(&cfg);
+    int more = peer(s, true);
+    multicast(s, 1000, 1000 * MS);
+    int less = peer(s, true);
+    multicast(s, 1000, 1000 * MS);
+    assert_int_equal(fmtp_sender_laggard(s, 2000 * MS, &held), -1);
+    multicast(s, 1000, 1000 * MS);
+    assert_int_equal(fmtp_sender_laggard(s, 2000 * MS, &held), more);
+    assert_int_equal(held.bytes, 3000);
+    fmtp_sender_peer_remove(s, more);
+    assert_int_equal(fmtp_sender_laggard(s, 2000 * MS, &held), -1); /* the first one is gone */
+    multicast(s, 1000, 1000 * MS);
+    assert_int_equal(fmtp_sender_laggard(s, 2000 * MS, &held), less);
+    fmtp_sender_peer_remove(s, less);
+    assert_int_equal(nreleased, 4);
+    fmtp_sender_free(s);
+}
+
+/* As configured by default, nothing is bound. */
+static void test_no_bounds(void **state)
+{
+    struct fmtp_sender *s = make(&common);
+    struct fmtp_held held;
+
+    (void)state;
+    peer(s, true);
+    int honest = peer(s, true);
+    for (int i = 0; i < 8; i++) {
+        multicast(s, 3000, 1000 * MS);
+        acknowledge(s, honest, latest, 1100 * MS);
+    }
+    assert_int_equal(fmtp_sender_laggard(s, 1000000 * MS, &held), -1);
+    fmtp_sender_free(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -356,6 +467,10 @@ int main(void)
         cmocka_unit_test(test_paced_streams),
         cmocka_unit_test(test_no_peer_hoards),
         cmocka_unit_test(test_memory_is_bounded),
+        cmocka_unit_test(test_laggard_by_products),
+        cmocka_unit_test(test_laggard_by_bytes_and_time),
+        cmocka_unit_test(test_laggard_in_total),
+        cmocka_unit_test(test_no_bounds),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,6 +80,8 @@ static const char usage[] =
     "  --repair-rate BPS  rate of all retransmissions by TCP together (default unlimited)\n"
     "  --fsnd X           sender timeout factor (default 5000): a file is served for\n"
     "                     X times its transmission time, at least a round trip and 1 s\n"
+    "  --dead SECONDS     a receiver whose host acknowledges nothing for so long is\n"
+    "                     disconnected (default 60)\n"
     "  --ttl N            time to live, or hop limit, of the datagrams (default 1)\n"
     "  --no-gso           hand each datagram to the system by itself\n"
     "  --congestion-control NAME  of the TCP connections (default: the system's)\n"
@@ -384,6 +386,7 @@ enum {
     RATE,
     REPAIR_RATE,
     FSND,
+    DEAD,
     TTL,
     NO_GSO,
     FIRST,
@@ -398,6 +401,7 @@ static const struct option options[] = {
     {"rate", required_argument, NULL, RATE},
     {"repair-rate", required_argument, NULL, REPAIR_RATE},
     {"fsnd", required_argument, NULL, FSND},
+    {"dead", required_argument, NULL, DEAD},
     {"ttl", required_argument, NULL, TTL},
     {"no-gso", no_argument, NULL, NO_GSO},
     {"first-index", required_argument, NULL, FIRST},
@@ -436,6 +440,7 @@ static void take_option(struct run *run, struct arguments *a, int option)
         break;
     case REPAIR_RATE: cfg->r_uc_bps = parse_rate("--repair-rate", optarg); break;
     case FSND: cfg->f_snd = parse_factor("--fsnd", optarg); break;
+    case DEAD: cfg->dead_ns = parse_number("--dead", optarg, 1, 86400) * 1000000000u; break;
     case TTL: cfg->ttl = (uint8_t)parse_number("--ttl", optarg, 1, 255); break;
     case NO_GSO: cfg->no_gso = true; break;
     case FIRST:

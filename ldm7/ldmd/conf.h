@@ -68,6 +68,9 @@ struct conf_settings {
     uint64_t b_snd_bytes;     /* fmtp.b_snd_bytes (0: the system's default) */
     uint64_t r_uc_bps;        /* fmtp.r_uc_bps (0: no limit) */
     uint64_t pdu_bytes;       /* fmtp.pdu_bytes (0: 1460, less where the path takes less) */
+    uint64_t held_products;   /* fmtp.held_products (4000; 0: no limit) */
+    double held_share;        /* fmtp.held_share (0.5 of the queue; 0: no limit) */
+    uint64_t held_s;          /* fmtp.held_s (3600; 0: no limit) */
     uint8_t ttl;              /* fmtp.ttl (1) */
     uint8_t mac_level;        /* fmtp.mac_level 0|1|2 (0) */
     bool unicast_repair;      /* fmtp.repair unicast|multicast (multicast) */

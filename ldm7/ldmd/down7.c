@@ -127,6 +127,7 @@ static bool start_fmtp(struct down7 *d, const struct ldm7_reply *r)
         .mac_level = set->mac_level,
         .unicast_repair = set->unicast_repair,
         .pdu_bytes = (unsigned)set->pdu_bytes,
+        .dead_ns = set->dead_s * NS_PER_S,
         .congestion_control = set->congestion_control,
         .f_rcv = set->f_rcv,
         .r_mc_bps = d->rcv->r_mc_bps,

@@ -89,6 +89,25 @@ static void receivers_changed(void *ctx, const struct sockaddr *peer, int change
              count);
 }
 
+static void laggard(void *ctx, const struct sockaddr *peer, const struct fmtp_held *held)
+{
+    (void)ctx;
+    char text[INET_ADDRSTRLEN];
+    inet_ntop(AF_INET, &((const struct sockaddr_in *)peer)->sin_addr, text, sizeof text);
+    log_warn("Receiver %s holds back too much and is disconnected: products=%zu, bytes=%lu, "
+             "seconds=%lu; it may subscribe again",
+             text, held->products, held->bytes, (uint64_t)(held->behind_ns / NS_PER_S));
+}
+
+/* Its subscription ended, so its connection does, whatever state that is in. */
+static void left(void *ctx, struct in_addr addr, size_t others)
+{
+    struct mldm *m = ctx;
+    struct sockaddr_storage host = fmtp_ipv4(addr, 0);
+
+    fmtp_server_disconnect(m->fmtp, &host, others);
+}
+
 static void offer(struct mldm *m, const struct pq_view *v)
 {
     struct flight *f = xcalloc(1, sizeof *f);
@@ -182,14 +201,17 @@ static void log_stats(const struct mldm *m)
     fmtp_server_get_stats(m->fmtp, &s);
     log_note("FMTP sender: products=%lu datagrams=%lu datagram_bytes=%lu blocks=%lu "
              "retx_requests=%lu retx_blocks=%lu retx_bytes=%lu rejects=%lu timeouts=%lu "
-             "bad_messages=%lu",
+             "bad_messages=%lu laggards=%lu",
              s.products, s.datagrams, s.datagram_bytes, s.blocks, s.retx_requests, s.retx_blocks,
-             s.retx_bytes, s.rejects, s.timeouts, s.bad_messages);
+             s.retx_bytes, s.rejects, s.timeouts, s.bad_messages, s.laggards);
 }
 
 static bool start_fmtp(struct mldm *m, uint32_t first_index)
 {
     const struct conf_settings *set = &m->opt->conf->set;
+    struct pq_stats queue;
+    pq_get_stats(m->queue, &queue);
+    double bytes = (double)queue.data_bytes;
     struct fmtp_server_config cfg = {
         .layout = (enum fmtp_layout)set->fmtp_layout,
         .address = fmtp_ipv4(m->entry->fmtp_addr, m->entry->fmtp_port),
@@ -204,7 +226,14 @@ static bool start_fmtp(struct mldm *m, uint32_t first_index)
         .f_snd = set->f_snd,
         .r_mc_bps = m->entry->r_mc_bps,
         .r_uc_bps = set->r_uc_bps,
+        .dead_ns = set->dead_s * NS_PER_S,
+        .held = {.products = set->held_products,
+                 .bytes = (uint64_t)(set->held_share * bytes),
+                 .behind_ns = set->held_s * NS_PER_S,
+                 .total_bytes =
+                     set->held_share > 0 ? (uint64_t)((1 + set->held_share) / 2 * bytes) : 0},
         .ctx = m,
+        .laggard = laggard,
         .authorize = authorize,
         .multicasted = multicasted,
         .released = released,
@@ -253,6 +282,7 @@ static bool start(struct mldm *m, int control_fd)
         subscribers_open(&m->loop, m->opt, m->entry, fmtp_server_tcp_port(m->fmtp), control_fd);
     if (!m->subscribers)
         return false;
+    subscribers_on_leave(m->subscribers, left, m);
     char addr[INET_ADDRSTRLEN];
     inet_ntop(AF_INET, &m->entry->fmtp_addr, addr, sizeof addr);
     log_note("Starting up: feed=%s, fmtpSrvr=%s:%u, ttl=%u, fmtpSubnetLen=%u, firstIndex=%u%s, "

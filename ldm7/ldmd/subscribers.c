@@ -39,6 +39,8 @@ struct subscribers {
     struct pathclient *client;
     uint16_t tcp_port;
     uint64_t refused, refused_logged_ns;
+    void (*left)(void *ctx, struct in_addr addr, size_t others);
+    void *left_ctx;
     char feed[FEEDTYPE_TEXT_MAX];
 };
 
@@ -100,7 +102,15 @@ static void drop_channel(struct channel *c)
     while (*at != c)
         at = &(*at)->next;
     *at = c->next;
+    struct subscribers *s = c->owner;
+    struct in_addr addr = c->addr;
+    bool waits = c->waits;
     close_channel(c);
+    size_t others = 0;
+    for (const struct channel *o = s->channels; o; o = o->next)
+        others += o->addr.s_addr == addr.s_addr && !o->waits;
+    if (s->left && !waits)
+        s->left(s->left_ctx, addr, others);
 }
 
 static void on_channel(void *ctx, uint32_t events)
@@ -252,6 +262,13 @@ struct subscribers *subscribers_open(struct loop *loop, const struct options *op
     log_error("cannot serve the subscribers of %s", s->feed);
     subscribers_close(s);
     return NULL;
+}
+
+void subscribers_on_leave(struct subscribers *s,
+                          void (*left)(void *ctx, struct in_addr addr, size_t others), void *ctx)
+{
+    s->left = left;
+    s->left_ctx = ctx;
 }
 
 uint64_t subscribers_tend(struct subscribers *s, uint64_t now)

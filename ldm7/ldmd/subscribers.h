@@ -17,6 +17,9 @@ struct subscribers;
 struct subscribers *subscribers_open(struct loop *loop, const struct options *opt,
                                      const struct conf_multicast *entry, uint16_t tcp_port,
                                      int control_fd);
+/* left() is called when a subscription of that address ended; others: how many of it remain. */
+void subscribers_on_leave(struct subscribers *s,
+                          void (*left)(void *ctx, struct in_addr addr, size_t others), void *ctx);
 /* Takes the path away; waits a few seconds for that. */
 void subscribers_close(struct subscribers *s);
 /* At each turn of the loop. When to call again at the latest. */

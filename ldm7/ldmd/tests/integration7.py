@@ -23,10 +23,12 @@ from integration import (
     HOSTS,
     PORT,
     SUBSCRIBERS,
+    Failure,
     Servers,
     await_receiving,
     control_ip,
     expect,
+    inside,
     lose,
     mixed_sizes,
     netns,
@@ -298,6 +300,95 @@ def case_kill_anything(servers: Servers) -> None:
         for word in re.findall(r"(Received: \{|Inserted: |Backlog: )", servers.log(host))
     )
     print(f"# killed {dict(victims)}; {inserted + 1} products; {dict(ways)}", flush=True)
+    servers.stop_all()
+
+
+SILENT = """
+import socket, sys
+with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as sender:
+    while sender.recv(65536):
+        pass
+"""
+
+
+def cut_off(host: str) -> None:
+    """From now on `host` says nothing and hears nothing, without a FIN."""
+    for chain in ("INPUT", "OUTPUT"):
+        sh(*inside(host, "iptables", "-A", chain, "-j", "DROP"))
+
+
+def reconnect(host: str) -> None:
+    for chain in ("INPUT", "OUTPUT"):
+        sh(*inside(host, "iptables", "-F", chain))
+
+
+def process_called(servers: Servers, host: str, name: str) -> int:
+    return next(pid for pid in servers.descendants(host) if process_name(pid) == name)
+
+
+def has_what_is_left(servers: Servers, host: str) -> bool:
+    return set(servers.products("s")) <= set(servers.products(host))
+
+
+def case_nobody_holds_the_feed(servers: Servers) -> None:
+    """A receiver that hangs, one that says nothing, one that vanishes: no product is refused."""
+    servers.queue("s").unlink()
+    servers.tool("pqcreate", "-s", "20m", "-S", "500", "-q", str(servers.queue("s")))
+    start7(servers, "SET fmtp.layout 2017\nSET fmtp.r_mc_bps 100000000\nSET ldm7.dead_s 6\n")
+    (sender,) = set(re.findall(r"fmtpSrvr=10[.]77[.]1[.]1:(\d+)", servers.log("s")))
+    silent = subprocess.Popen(inside("r1", sys.executable, "-c", SILENT, path_ip("s"), sender))
+    hung = process_called(servers, "r2", "down7")
+    try:
+        wait_for("the silent one", lambda: "receivers=4" in servers.log("s"))
+        os.kill(hung, signal.SIGSTOP)
+        cut_off("r3")
+        refused = 0
+        for number in range(40):
+            try:
+                servers.insert(f"p{number:02d}", [1_000_000], seed=number)
+            except Failure as failure:
+                print(f"# {failure}", flush=True)
+                refused += 1
+            time.sleep(0.2)
+        expect(refused == 0, f"{refused} of 40 products were refused")
+        wait_for("all 40 products at r1", partial(servers.has, "r1", 40))
+        expect(silent.wait(20) == 0, "the silent one ended otherwise")
+        wait_for("r1 alone", lambda: "receivers=1\n" in servers.log("s").split("receivers=4")[1])
+        dropped = servers.count("s", "holds back too much and is disconnected")
+        expect(2 <= dropped <= 3, f"{dropped} receivers were disconnected")
+    finally:
+        os.kill(hung, signal.SIGCONT)
+        reconnect("r3")
+        silent.kill()
+        silent.wait()
+    for host in ("r2", "r3"):
+        wait_for(f"the backlog at {host}", partial(has_what_is_left, servers, host))
+    await_receiving(servers, ("r2", "r3"), 2)
+    servers.insert("tail", [5_000])
+    for host in SUBSCRIBERS:
+        wait_for(f"the last product at {host}", partial(has_what_is_left, servers, host))
+    servers.stop_all()
+    (laggards,) = re.findall(r"FMTP sender: .* laggards=(\d+)", servers.log("s"))
+    expect(int(laggards) == dropped, f"laggards={laggards}, of {dropped} in the log")
+
+
+def case_subscription_end(servers: Servers) -> None:
+    """When a hung subscriber's up7 ends, so does its FMTP connection."""
+    servers.start("s", publisher7().replace(path_ip("s"), control_ip("s")))
+    endpoint = f"{control_ip('r1')} dummy dummy"
+    servers.start("r1", f"RECEIVE NGRID {control_ip('s')}:{PORT} {endpoint}\n")
+    await_receiving(servers, ("r1",))
+    hung = process_called(servers, "r1", "down7")
+    os.kill(hung, signal.SIGSTOP)
+    try:
+        os.kill(process_called(servers, "s", "up7"), signal.SIGKILL)
+        gone = f"Receiver {control_ip('r1')} disconnected, receivers=0"
+        wait_for("end of the FMTP connection", partial(servers.logged, "s", gone), 5)
+    finally:
+        os.kill(hung, signal.SIGCONT)
+    await_receiving(servers, ("r1",), 2)
+    servers.insert("a", mixed_sizes(7))
+    servers.same_everywhere(7, ("r1",))
     servers.stop_all()
 
 
