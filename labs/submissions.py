@@ -89,10 +89,18 @@ def name_text(name: bytes) -> str:
 def find_files(folder: Path) -> list[Found]:
     """All result-N.json below `folder`, and other .json in it itself (submission systems rename
     files), of whatever kind; directories that cannot be listed. LabError."""
-    if not folder.is_dir():
+    if not _can_be_listed(folder):
         raise LabError(f"found '{name_text(os.fsencode(folder))}'; valid: a directory with "
-                       "result files")  # fmt: skip
+                       "result files that you may read")  # fmt: skip
     return sorted(_walk(os.fsencode(folder)), key=lambda f: f.path)
+
+
+def _can_be_listed(folder: Path) -> bool:
+    try:
+        with os.scandir(folder):
+            return True
+    except (OSError, ValueError):  # ValueError: NUL in the name
+        return False
 
 
 def _walk(folder: bytes) -> Iterator[Found]:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from common.command_line import Failure, command, count, group, number, run, whole
+from common.command_line import Failure, command, count, group, number, run, seconds, whole
 from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 
 app = group("Run programs in a User-Mode Linux guest whose clock jumps between events.")
@@ -51,12 +51,12 @@ class RunOptions:
     ] = 2000
     limit_s: Annotated[
         float | None,
-        typer.Option("--limit-s", parser=number, metavar="S", help="Real seconds at most."),
+        typer.Option("--limit-s", parser=seconds, metavar="S", help="Real seconds at most."),
     ] = None
     stall_s: Annotated[
         float,
         typer.Option(
-            "--stall-s", parser=number, metavar="S", help="Real seconds without progress."
+            "--stall-s", parser=seconds, metavar="S", help="Real seconds without progress."
         ),
     ] = 120.0
     share: Annotated[

