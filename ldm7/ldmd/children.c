@@ -332,7 +332,8 @@ static void ended(struct child *ch, int status, uint64_t now)
         feeds_leave(the_children->feeds, ch->pid);
     ch->pid = 0;
     ch->due_ns = LOOP_FOREVER;
-    if (ch->kind == KIND_CLIENT || ch->kind == KIND_EXEC)
+    /* A command that succeeded has done what it was there for. */
+    if (ch->kind == KIND_CLIENT || (ch->kind == KIND_EXEC && status == 0))
         return;
     if (now - ch->started_ns > LONG_LIFE_S * NS_PER_S)
         ch->backoff_s = 0;
@@ -340,6 +341,9 @@ static void ended(struct child *ch, int status, uint64_t now)
     if (ch->backoff_s > BACKOFF_MAX_S)
         ch->backoff_s = BACKOFF_MAX_S;
     ch->due_ns = now + ch->backoff_s * NS_PER_S;
+    if (ch->kind == KIND_EXEC)
+        log_note("\"%s\" is started again in %u s",
+                 the_children->opt->conf->execs[ch->entry].argv[0], ch->backoff_s);
 }
 
 /* After its death mldm is started again when there is a request for it. */

@@ -7,6 +7,8 @@
 #include "common/log.h"
 #include "common/product_line.h"
 
+#define WARN_S 60
+
 struct ldm_time wall_time(double ago_s)
 {
     struct timespec t;
@@ -14,12 +16,14 @@ struct ldm_time wall_time(double ago_s)
     double at = (double)t.tv_sec + (double)t.tv_nsec / 1e9 - ago_s;
     if (at < 0)
         at = 0;
-    return (struct ldm_time){(int32_t)at, (int32_t)((at - (double)(int64_t)at) * 1e6)};
+    if (at > UINT32_MAX)
+        at = UINT32_MAX;
+    return (struct ldm_time){(uint32_t)at, (int32_t)((at - (double)(int64_t)at) * 1e6)};
 }
 
 struct ldm_time info_time(const struct pq_info *info)
 {
-    return (struct ldm_time){(int32_t)info->creation.tv_sec, (int32_t)info->creation.tv_usec};
+    return (struct ldm_time){(uint32_t)info->creation.tv_sec, (int32_t)info->creation.tv_usec};
 }
 
 void origin_stamp(struct pq_info *info, const char *host)
@@ -52,6 +56,28 @@ static void passed(struct intake *in)
     in->have_last = in->last_changed = true;
 }
 
+static bool is_too_old(const struct intake *in, const struct pq_info *info)
+{
+    return ldm_time_cmp(info_time(info), wall_time(in->max_latency_s)) < 0;
+}
+
+/* A clock that is wrong makes every product too old. */
+static void warn_too_old(struct intake *in, const struct pq_info *info)
+{
+    struct timespec wall, mono;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    clock_gettime(CLOCK_MONOTONIC, &mono);
+    in->too_old++;
+    if (in->warned_s != 0 && mono.tv_sec < in->warned_s + WARN_S)
+        return;
+    in->warned_s = mono.tv_sec;
+    log_warn("%lu products ignored as too old, the last one by %.0f s of age: found more than "
+             "ldm6.max_latency_s %.0f; is the clock of this host or of the product's origin "
+             "wrong? %s",
+             in->too_old, (double)wall.tv_sec - (double)info->creation.tv_sec, in->max_latency_s,
+             info->ident);
+}
+
 /* Reserves its place; NULL if the product is not wanted. */
 static void vet(struct intake *in)
 {
@@ -60,9 +86,11 @@ static void vet(struct intake *in)
 
     char line[PRODUCT_LINE_MAX];
     product_line_format(info, line, sizeof line);
-    if (ldm_time_cmp(info_time(info), wall_time(in->max_latency_s)) < 0 ||
-        !matcher_wants(&in->match, info)) {
-        log_info("ignored (too old or not requested): %s", line);
+    bool old = is_too_old(in, info);
+    if (old || !matcher_wants(&in->match, info)) {
+        if (old)
+            warn_too_old(in, info);
+        log_info("ignored (%s): %s", old ? "too old" : "not requested", line);
         in->ignored++;
         passed(in);
         return;

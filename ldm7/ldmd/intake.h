@@ -7,6 +7,8 @@
 #ifndef LDMD_INTAKE_H
 #define LDMD_INTAKE_H
 
+#include <time.h>
+
 #include "match.h"
 
 struct intake {
@@ -24,6 +26,8 @@ struct intake {
     bool have_last, last_changed;
     struct pq_info last;
     uint64_t accepted, duplicates, ignored;
+    uint64_t too_old; /* of the ignored ones */
+    time_t warned_s;  /* CLOCK_MONOTONIC of the last warning of it; 0: none yet */
 };
 
 /* pattern and class of what is wanted. -1: a pattern is invalid, why says which. Keeps the rest. */

@@ -90,8 +90,11 @@ enum rpc_auth { RPC_AUTH_TOOWEAK = 5 };
 /* ------------------------------------------------------------------ types (LDM-6.15.0,
  * LDM-6.13.17) */
 
+/* The wire's 32 bits of seconds count from 1970 without a sign: times are right to February 2106.
+ * LDM_TIME_END is the protocol's word for "no end", not a moment. */
 struct ldm_time {
-    int32_t sec, usec;
+    uint32_t sec;
+    int32_t usec;
 };
 #define LDM_TIME_ZERO ((struct ldm_time){0, 0})
 #define LDM_TIME_END ((struct ldm_time){0x7fffffff, 999999})

@@ -26,14 +26,14 @@ static struct ldm_time xin_time(struct xin *x)
 {
     struct ldm_time t;
 
-    t.sec = (int32_t)xin_u32(x);
+    t.sec = xin_u32(x);
     t.usec = (int32_t)xin_u32(x);
     return t;
 }
 
 static void xout_time(struct xout *x, struct ldm_time t)
 {
-    xout_u32(x, (uint32_t)t.sec);
+    xout_u32(x, t.sec);
     xout_u32(x, (uint32_t)t.usec);
 }
 

@@ -31,9 +31,11 @@ void matcher_free(struct matcher *m)
 
 bool matcher_wants(const struct matcher *m, const struct pq_info *info)
 {
-    struct ldm_time t = {(int32_t)info->creation.tv_sec, (int32_t)info->creation.tv_usec};
+    struct ldm_time t = {(uint32_t)info->creation.tv_sec, (int32_t)info->creation.tv_usec};
+    bool endless = ldm_time_cmp(m->cls.to, LDM_TIME_END) == 0;
 
-    if ((!m->ignore_from && ldm_time_cmp(t, m->cls.from) < 0) || ldm_time_cmp(t, m->cls.to) > 0)
+    if ((!m->ignore_from && ldm_time_cmp(t, m->cls.from) < 0) ||
+        (!endless && ldm_time_cmp(t, m->cls.to) > 0))
         return false;
     for (uint32_t i = 0; i < m->ncompiled; i++)
         if ((m->cls.specs[i].feedtype & info->feedtype) != 0 &&

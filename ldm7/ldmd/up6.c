@@ -55,7 +55,7 @@ static bool reduce(struct upstream *u, struct ldm_class *c)
 static void set_cursor(struct upstream *u, bool has_sig, const struct pq_signature *sig,
                        const struct ldm_class *cls)
 {
-    struct timeval from = {cls->from.sec - CLOCKS_APART_S, cls->from.usec};
+    struct timeval from = {(time_t)cls->from.sec - CLOCKS_APART_S, cls->from.usec};
 
     u->cursor = 0;
     struct pq_view v;

@@ -449,6 +449,16 @@ def case_exec(servers: Servers) -> None:
     wait_for("effect of EXEC", witness.exists)
     wait_for("two processes", lambda: len(servers.descendants("s")) == 2)
     sleeper = servers.descendants("s")[1]
+    expect("started again" not in servers.log("s"), "what succeeded is started again")
+    os.kill(sleeper, signal.SIGKILL)
+    again = '"sleep" is started again in 1 s'
+    wait_for("a second start", lambda: again in servers.log("s"))
+    wait_for("another process", lambda: len(servers.descendants("s")) == 2)
+    sleeper = servers.descendants("s")[1]
+    os.kill(sleeper, signal.SIGKILL)
+    wait_for("back-off", lambda: again.replace("1 s", "2 s") in servers.log("s"))
+    wait_for("a third process", lambda: len(servers.descendants("s")) == 2)
+    sleeper = servers.descendants("s")[1]
     servers.stop("s")
     expect(not Path(f"/proc/{sleeper}").exists(), "EXEC child survives SIGTERM of ldmd")
 

@@ -361,10 +361,19 @@ def slow_reader(ldmd: Path, tools: Path) -> None:
         expect(held[:1] == [0] and held == sorted(held), f"it goes on in order: {held}")
 
 
+def late(d: Daemon) -> None:
+    """From INT32_MIN on is from 2038 on, without a sign: no arithmetic of it overflows."""
+    reply = d.connect().ask(feedme(since=-(2**31)))
+    expect(reply[:28] == accepted(0, bytes(4)), "FEEDME: OK")
+    expect("20380119031408.000000 TS_ENDT" in d.log(), "the time in the log")
+    stderr = (d.work / "stderr").read_text()
+    expect("runtime error" not in stderr, stderr)
+
+
 def main() -> int:
     ldmd, tools = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
     with daemon(ldmd, tools, CONF, max_clients=30) as d:
-        for part in (alternate, one_feed, notify, hiya, programs):
+        for part in (alternate, one_feed, notify, hiya, late, programs):
             part(d)
             time.sleep(0.3)
             print(f"ok {part.__name__}", flush=True)

@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "common/log.h"
 #include "ldmd/autoshift.h"
 #include "ldmd/feeds.h"
 #include "ldmd/intake.h"
@@ -322,6 +323,66 @@ static void takes_whole_products(void **state)
     assert_int_equal(pq_last_seq(f->q), 1);
 }
 
+static unsigned count_lines(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "r");
+    unsigned n = 0;
+
+    assert_non_null(f);
+    char line[LOG_LINE_MAX];
+    while (fgets(line, sizeof line, f))
+        n += strstr(line, text) != NULL;
+    fclose(f);
+    return n;
+}
+
+/* At the default level, once a minute, with the age. */
+static void says_that_products_are_too_old(void **state)
+{
+    struct fixture *f = *state;
+
+    char path[] = "/tmp/ldm6-log-XXXXXX";
+    close(mkstemp(path));
+    assert_int_equal(log_set_destination(path), 0);
+    for (uint8_t id = 1; id <= 5; id++) {
+        struct pq_info old = product(id, 10);
+        old.creation.tv_sec -= 4000;
+        hereis(f, &old, false);
+    }
+    assert_int_equal(count_lines(path, "WARN"), 1);
+    assert_int_equal(count_lines(path, "1 products ignored as too old, the last one by 4000 s"), 1);
+    f->in.warned_s -= 60;
+    struct pq_info old = product(6, 10);
+    old.creation.tv_sec -= 5000;
+    hereis(f, &old, false);
+    assert_int_equal(count_lines(path, "6 products ignored as too old, the last one by 5000 s"), 1);
+    log_set_destination("-");
+    unlink(path);
+    assert_int_equal(f->in.too_old, 6);
+    assert_int_equal(f->in.ignored, 6);
+}
+
+/* Seconds of the wire are without a sign: a product of 2039 comes after one of today, and "no end"
+ * has none. */
+static void knows_times_to_2106(void **state)
+{
+    struct fixture *f = *state;
+    struct pq_info i = product(1, 10), last = product(2, 10);
+
+    i.creation.tv_sec = (time_t)INT32_MAX + 40000000;
+    last.creation = (struct timeval){UINT32_MAX, 0};
+    assert_int_equal(info_time(&i).sec, (uint32_t)INT32_MAX + 40000000u);
+    assert_true(ldm_time_cmp(info_time(&i), wall_time(0)) > 0);
+    assert_true(ldm_time_cmp(info_time(&last), info_time(&i)) > 0);
+    assert_true(ldm_time_cmp(wall_time(-1e12), info_time(&last)) >= 0);
+    hereis(f, &i, true);
+    hereis(f, &last, true);
+    struct pq_view v;
+    assert_int_equal(pq_next(f->q, 0, &v), PQ_OK);
+    assert_int_equal(v.info.creation.tv_sec, (time_t)INT32_MAX + 40000000);
+    pq_release(f->q, &v);
+}
+
 static void takes_announced_products(void **state)
 {
     struct fixture *f = *state;
@@ -400,6 +461,8 @@ int main(void)
         cmocka_unit_test(one_feed_per_address),
         cmocka_unit_test(origins),
         cmocka_unit_test_setup_teardown(takes_whole_products, setup, teardown),
+        cmocka_unit_test_setup_teardown(says_that_products_are_too_old, setup, teardown),
+        cmocka_unit_test_setup_teardown(knows_times_to_2106, setup, teardown),
         cmocka_unit_test_setup_teardown(takes_announced_products, setup, teardown),
         cmocka_unit_test_setup_teardown(gives_room_back, setup, teardown),
     };

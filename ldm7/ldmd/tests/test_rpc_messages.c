@@ -180,6 +180,24 @@ static void decode_ldm7_calls(void **state)
     assert_string_equal(ldm7_strstatus(17), "unknown status");
 }
 
+/* Seconds have no sign: a request from INT32_MIN on is one from 2038 on. */
+static void late_times(void **state)
+{
+    struct ldm_class c = {.from = {0x80000000, 5}, .to = LDM_TIME_END};
+    uint8_t bytes[64];
+
+    (void)state;
+    struct xout o;
+    xout_init(&o, bytes, sizeof bytes);
+    xout_class(&o, &c);
+    assert_memory_equal(bytes, "\x80\0\0\0\0\0\0\5\x7f\xff\xff\xff", 12);
+    struct xin i;
+    xin_init(&i, bytes, o.len);
+    xin_class(&i, &c);
+    char text[200];
+    assert_string_equal(class_format(&c, text, sizeof text), "20380119031408.000005 TS_ENDT {}");
+}
+
 /* As uldbutil of LDM-6.15.0 prints it; and times that have names */
 static void format_class(void **state)
 {
@@ -246,8 +264,8 @@ int main(void)
         cmocka_unit_test(encode_feedme),        cmocka_unit_test(encode_replies),
         cmocka_unit_test(encode_ldm7_calls),    cmocka_unit_test(encode_hereis),
         cmocka_unit_test(decode_reply_address), cmocka_unit_test(encode_blkdata),
-        cmocka_unit_test(decode_ldm7_calls),    cmocka_unit_test(format_class),
-        cmocka_unit_test(ldm6_replies),
+        cmocka_unit_test(decode_ldm7_calls),    cmocka_unit_test(late_times),
+        cmocka_unit_test(format_class),         cmocka_unit_test(ldm6_replies),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
