@@ -119,6 +119,8 @@ def life(site: Site) -> None:
     site.no(2, f'{conf}:1: found "FROB"', "start")
     pqact = f"pqact -q {site.settings['LDM_QUEUE']} -d {site.top}/data {site.top}/pqact.conf"
     conf.write_text(f'ALLOW ANY .*\nEXEC "{pqact}"\n')
+    Path(site.settings["LDM_PQACT_CONF"]).write_text("EXP\t.\tFILL\tone\n")
+    site.no(2, 'found "FILL"', "start")
     Path(site.settings["LDM_PQACT_CONF"]).write_text("EXP\t.\tFILE\tone\n")
     site.no(1, "ldmctl mkqueue makes it", "start")
     site.ok("mkqueue")
