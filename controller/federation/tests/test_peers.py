@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
 from controller.api.auth import Access
 from controller.api.rest import make_app
 from controller.api.server import Server, listen_tcp
 from controller.federation.joining import connect, join
+from controller.federation.local import problem_of
 from controller.federation.peers import NoReply, Peer, PeerAddress, PeerErrors, load_peers
 from controller.federation.tests.networks import chain, endpoint, mac
 from controller.federation.values import (
@@ -30,8 +32,10 @@ from controller.federation.values import (
     request_json,
 )
 from controller.paths.core import Endpoint
+from controller.service.problems import ServiceError
 from controller.service.service import PathService
 from controller.service.store import Store
+from controller.service.workgroups import Workgroup, Workgroups
 from controller.service.workgroups import load as load_workgroups
 
 TOKEN_OF_A, TOKEN_OF_C, TOKEN_OF_USER = ("a" * 32, "c" * 32, "u" * 32)
@@ -210,3 +214,25 @@ def test_replies_survive_the_wire() -> None:
         assert read_reply(reply_json(reply)) == reply
     with pytest.raises(FederationError):
         read_reply(b'{"kind":"maybe"}')
+
+
+def test_a_peer_is_told_what_anybody_may_read() -> None:
+    public = ServiceError(409, "hold-exists", "Hold exists", "the hold id 'h' is in use")
+    problem = ServiceError(409, "hold-exists", "Hold exists", "hold 'h' of path 'secretpath'")
+    assert problem_of(problem).detail == "hold 'h' of path 'secretpath'"
+    assert problem_of(problem.only_for("unidata", public)).detail == "the hold id 'h' is in use"
+
+
+def test_a_hidden_path_has_the_answer_of_a_missing_one() -> None:
+    network = chain("abc")
+    store = Store(None, network.name, "b")
+    own = PathService(network, "b", lambda _changes: {}, lambda _switches: {}, store=store)
+    joined = join(network, "b", own, store, connect("b", {}))
+    user = Workgroup("user", (hashlib.sha256(TOKEN_OF_USER.encode()).digest(),))
+    app = make_app(joined.service, Access(Workgroups([user])), [joined.router])
+    own.create("NGRID", endpoint("b2", 9), 0, workgroup="other")
+    http = TestClient(app, client=("192.0.2.1", 1))
+    http.headers["authorization"] = f"Bearer {TOKEN_OF_USER}"
+    hidden, missing = (http.get(f"/v1/domains/paths/{name}") for name in ("NGRID", "NGRIE"))
+    assert hidden.status_code == missing.status_code == 404
+    assert hidden.text.replace("NGRID", "NGRIE") == missing.text
