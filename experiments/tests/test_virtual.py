@@ -147,7 +147,7 @@ def test_what_is_missing_is_said_in_one_line(checkout: Path, tmp_path: Path) -> 
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert (
-        "found no kernel for virtual time; valid: build it with `make virtual-kernel`"
+        "found no kernel for virtual time; valid: build it with `downpour virtual kernel` "
         in done.stderr
     )
     process = start(checkout, "run", "regression", "--jobs", "2")

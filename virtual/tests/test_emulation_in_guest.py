@@ -23,7 +23,7 @@ def test_network_over_the_kernels_own_netem_and_switch(kernel: Kernel, tmp_path:
         "-q",
         "-p",
         "no:cacheprovider",
-        "topologies/tests/test_lab.py",
+        "topologies/tests/test_emulation.py",
     )
     out = tmp_path / "out"
     with out.open("wb") as stream:
