@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from common.shell import die_with_parent
-from virtual import kernel_cache, kernel_fetch, kernel_source
+from virtual import kernel_cache, kernel_fetch, kernel_file, kernel_source
 from virtual.kernel_cache import CACHE, CONFIG, KERNEL_FILE, Build, Kernel, find_kernel, sha256_of
 from virtual.kernel_estimate import learnt
 from virtual.kernel_fetch import Progress, Source
@@ -86,8 +86,9 @@ def missing_tools(source: str = "") -> str:
 def ensure_kernel(
     progress: Progress | None = None, *, source: Path | None = None, download: bool = True
 ) -> Kernel:
-    """The cached kernel, or one that is built now: from `source` if given, else from the newest
-    source that /usr/src or (with `download`) Debian's archive has. Raises KernelError."""
+    """The cached kernel; else the one in the release's file that DOWNPOUR_KERNEL names; else one
+    that is built now, from `source` if given, else from the newest source that /usr/src or (with
+    `download`) Debian's archive has. Raises KernelError."""
     say = progress if progress is not None else Printer(sys.stderr)
 
     def waits() -> None:
@@ -102,6 +103,8 @@ def ensure_kernel(
     digest = kernel_cache.current_digest()
     if source is None and (found := usable()) is not None:
         return found
+    if source is None and (given := os.environ.get(KERNEL_FILE)):
+        return kernel_file.install_kernel(Path(given))
     if source is None and kernel_cache.waited_for_machine_build(waits):
         found = usable()
         if found is not None:

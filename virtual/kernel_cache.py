@@ -31,6 +31,7 @@ from virtual.kernel_source import DROP_INS, KernelError
 
 CONFIG: Final = DROP_INS / "downpour.config"
 KERNEL_FILE: Final = "DOWNPOUR_KERNEL"  # environment: a built kernel to use
+COMPRESSED: Final = ".xz"  # how the file of a release ends
 CACHE: Final = "DOWNPOUR_CACHE"  # environment: the only cache there is
 # Root's builds go here; users only read it.
 MACHINE_CACHE: Final = Path("/var/cache/downpour")
@@ -250,21 +251,33 @@ def check_content(file: Path, build: Build) -> None:
         raise KernelError(f"{file}: found sha256 {found}; valid: {build.sha256}")
 
 
-def named_kernel(file: Path) -> Kernel:
-    """The kernel in `file`, after its digest file was checked. KernelError."""
+def named_kernel(file: Path) -> Kernel | None:
+    """The kernel in `file`, after its digest file was checked; for a release's compressed file the
+    installed kernel that it holds, None until `ensure_kernel` has installed it. KernelError."""
     try:
         if not file.is_file():
             raise KernelError(f"{KERNEL_FILE}: found '{file}'; valid: a file with a built kernel")
         build = description_of(file)
+        if file.suffix == COMPRESSED:
+            return _installed(build)
         check_content(file, build)
     except OSError as error:
         raise KernelError(f"{KERNEL_FILE}: {file}: {error.strerror}") from None
     if not os.access(file, os.X_OK):
         raise KernelError(
-            f"{KERNEL_FILE}: found '{file}', which cannot be executed; valid: a built kernel, or "
-            f"`downpour virtual kernel --from {file}` installs a compressed one"
+            f"{KERNEL_FILE}: found '{file}', which cannot be executed; valid: a built kernel, or a "
+            f"release's file (its name ends in {COMPRESSED})"
         )
     return Kernel(file.resolve(), build.version, build.digest, build.seccomp)
+
+
+def _installed(build: Build) -> Kernel | None:
+    """The kernel of the caches that is byte for byte the one that `build` describes."""
+    for directory in read_directories():
+        for kernel, found in cached(directory):
+            if build.sha256 and found.sha256 == build.sha256:
+                return kernel
+    return None
 
 
 # --- one builder at a time ----------------------------------------------------------------------

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from virtual import kernel_cache
-from virtual.kernel_cache import Build, Kernel
+from virtual.kernel_cache import COMPRESSED, Build, Kernel
 from virtual.kernel_source import KernelError
 
 # The kernel has 8 MB; a file that unpacks to more than this is none.
@@ -30,7 +30,7 @@ _BLOCK_BYTES: Final = 1 << 20
 
 def artefact_name(build: Build) -> str:
     """The name of a release's file of this kernel."""
-    return f"downpour-kernel-{build.version}-{build.digest}-{platform.machine()}.xz"
+    return f"downpour-kernel-{build.version}-{build.digest}-{platform.machine()}{COMPRESSED}"
 
 
 def export_kernel(directory: Path) -> Path:
@@ -88,7 +88,7 @@ def install_kernel(file: Path) -> Kernel:
 
 @contextmanager
 def _content(file: Path) -> Iterator[IO[bytes]]:
-    if file.suffix == ".xz":
+    if file.suffix == COMPRESSED:
         with lzma.open(file) as stream:
             yield stream
     else:

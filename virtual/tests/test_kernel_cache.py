@@ -261,6 +261,27 @@ def test_exported_then_installed_elsewhere(
     assert "kernel: Linux 7.2.4 (seccomp mode) is ready after " in capsys.readouterr().out
 
 
+def test_a_named_file_of_a_release_is_installed_once(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = released(machine)
+    machine.monkeypatch.setenv("DOWNPOUR_KERNEL", str(file))
+    assert find_kernel() is None and machine.leftovers() == [], "looking installs nothing"
+    assert cli.main(["kernel"]) == 0
+    found = find_kernel()
+    assert found is not None and found.path.is_relative_to(machine.tmp / "elsewhere")
+    assert "is ready after " in capsys.readouterr().out
+    assert cli.main(["kernel"]) == 0
+    assert f"is there: {found.path}" in capsys.readouterr().out
+    assert machine.compiled() == 1
+    good = file.read_bytes()
+    file.write_bytes(good[:-20])
+    machine.monkeypatch.setenv("DOWNPOUR_CACHE", str(machine.tmp / "third"))
+    assert cli.main(["kernel"]) == 1
+    assert f"kernel: {file}: cannot decompress it" in capsys.readouterr().err
+    assert find_kernel() is None
+
+
 def released(machine: Machine) -> Path:
     machine.source("7.2", seccomp=True)
     machine.ensure()
