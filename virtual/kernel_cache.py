@@ -162,7 +162,11 @@ def _is_trusted(place: Path) -> bool:
         found = place.stat()
     except OSError:
         return True
-    return found.st_uid in (0, os.geteuid()) and not found.st_mode & stat.S_IWOTH
+    return _owner(found) in (0, os.geteuid()) and not found.st_mode & stat.S_IWOTH
+
+
+def _owner(found: os.stat_result) -> int:
+    return found.st_uid
 
 
 def built_in(directory: Path) -> tuple[Kernel, Build] | None:

@@ -19,7 +19,7 @@ from experiments.design.spec import (
     find,
     load,
 )
-from experiments.runs import manifest, repeat, runner
+from experiments.runs import clocks, manifest, repeat, runner
 from experiments.runs.cell_process import NativeClock
 from experiments.runs.options import RepeatOptions
 from experiments.runs.repeat import (
@@ -144,6 +144,7 @@ def test_other_programs_are_refused(run: Path, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(runner, "run_experiment", lambda *_, **__: pytest.fail("it ran"))
     monkeypatch.setattr(repeat, "evaluate", lambda _: None)
+    monkeypatch.setattr(clocks, "needs_root", lambda: "")
     with pytest.raises(UsageError) as caught:
         main(RepeatOptions(run=changed(run, change)))
     assert "tc was tc utility, iproute2-1.0, is " in str(caught.value)
