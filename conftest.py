@@ -13,3 +13,14 @@ def kernel() -> Kernel:
     if found is None:
         pytest.skip("no guest kernel is built (make virtual-kernel): NOT tested in virtual time")
     return found
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put files with slow tests or networks first: a worker takes whole files, and a long file that
+    starts last holds up the tier."""
+    long = {
+        item.path
+        for item in items
+        if item.get_closest_marker("slow") or item.get_closest_marker("root")
+    }
+    items.sort(key=lambda item: item.path not in long)

@@ -41,7 +41,7 @@ class Shared:
         self.patch.setenv("XDG_CACHE_HOME", str(self.own.parent))
         self.patch.setattr(kernel_cache, "MACHINE_CACHE", self.machine_cache)
         self.patch.setattr(kernel_cache, "PACKAGED", (self.packaged,))
-        # Whoever runs the tests: what they make counts as root's.
+        # What the tests make counts as root's, also if another user runs them.
         me = os.geteuid()
         self.patch.setattr(kernel_cache, "_owner", lambda s: 0 if s.st_uid == me else s.st_uid)
 
