@@ -290,12 +290,37 @@ def validate_command(options: ValidateOptions) -> int:
     return EXIT_USAGE if bad else EXIT_OK
 
 
+@dataclass(kw_only=True)
+class ShowOptions(TopologyOptions):
+    """Of `topology show`."""
+
+    picture: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw it instead: FILE.svg, .png, .pdf or .dot."),
+    ] = None
+
+
 @command(topology, "show", told=told)
-def show_command(options: TopologyOptions) -> int:
-    """Show the network that a topology makes, as tables."""
+def show_command(options: ShowOptions) -> int:
+    """Show the network that a topology makes, as tables or as a picture."""
+    if options.picture is not None:
+        return _draw(options, options.picture)
     from topologies.model.describe import describe
 
     print(describe(_network(options)), end="")
+    return EXIT_OK
+
+
+def _draw(options: TopologyOptions, file: Path) -> int:
+    from common.graphviz import PictureError, check_suffix, save
+    from topologies.model.drawing import dot_of
+
+    try:
+        check_suffix(file)
+        save(dot_of(_network(options)), file)
+    except PictureError as error:
+        raise Failure(f"--picture: {error}", EXIT_USAGE) from error
+    print(f"Picture: {file}")
     return EXIT_OK
 
 

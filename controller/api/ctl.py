@@ -7,7 +7,6 @@ Exit codes: 0 done, 1 the service refused, 2 bad usage, 3 the service does not a
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import Annotated, Final
 
 import typer
 
+from common import graphviz
 from common.command_line import Failure, command, group, run
 from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from controller.api import ctl_text, picture
@@ -72,7 +72,7 @@ def told() -> Iterator[None]:
     """Make one line and an exit code of what goes wrong in a command."""
     try:
         yield
-    except (UsageError, picture.PictureError) as error:
+    except (UsageError, graphviz.PictureError) as error:
         raise Failure(f"paths: {error}", EXIT_USAGE) from error
     except PathClientError as error:
         code = EXIT_FAILED if error.status else EXIT_NO_ANSWER
@@ -316,7 +316,7 @@ class PictureOptions:
     )
     output: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="FILE.svg or FILE.dot (default: DOT on stdout)."),
+        typer.Option(metavar="FILE", help="FILE.svg, .png, .pdf or .dot (default: DOT on stdout)."),
     ] = None
 
 
@@ -330,8 +330,8 @@ def picture_command(options: PictureOptions) -> int:
 
 def _picture(service: PathClient, arguments: PictureOptions) -> None:
     output: Path | None = arguments.output
-    if output is not None and output.suffix not in (".dot", ".svg"):
-        raise UsageError(f"--output {output}: valid: a name that ends with .svg or .dot")
+    if output is not None:
+        graphviz.check_suffix(output)
     names = arguments.paths
     paths = [service.get(name) for name in names] if names else service.paths()
     counters = (
@@ -342,12 +342,5 @@ def _picture(service: PathClient, arguments: PictureOptions) -> None:
     drawn = picture.dot_of(paths, counters)
     if output is None:
         print(drawn, end="")
-        return
-    text = picture.svg_of(drawn) if output.suffix == ".svg" else drawn
-    partial = output.with_name(f".{output.name}.{os.getpid()}.tmp")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(output)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise UsageError(f"--output {output}: {error.strerror}") from error
+    else:
+        graphviz.save(drawn, output)

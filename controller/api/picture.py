@@ -1,21 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths as a picture: DOT, from what REST tells of them (docs/contracts.md), and SVG by `dot`."""
+"""Paths as a picture: DOT, from what REST tells of them (docs/contracts.md)."""
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 
+from common.graphviz import label, quoted
 from controller.api.answers import CountersAnswer, EndpointCountsAnswer, PathAnswer
 from controller.paths.multipoint_path import EndpointDocument
 
-DOT_TIMEOUT_S = 60.0
 # Dark enough on white, and different for those who see few colours (P. Tol's "bright").
 COLOURS = ("#4477AA", "#EE6677", "#228833", "#AA3377", "#66CCEE", "#CCBB44")
-
-
-class PictureError(Exception):
-    """The picture cannot be made; the text says why and what would help."""
 
 
 def dot_of(
@@ -40,24 +35,8 @@ def dot_of(
             switches[endpoint["switch"]] = None
         for edge in path["edges"]:
             switches |= {edge["from"]: None, edge["to"]: None}
-    lines += [f"  {_quoted('switch ' + name)} [label={_quoted(name)}];" for name in switches]
+    lines += [f"  {quoted('switch ' + name)} [label={quoted(name)}];" for name in switches]
     return "\n".join([*lines, *body, "}", ""])
-
-
-def svg_of(dot: str) -> str:
-    """Draw DOT as SVG. Raises PictureError."""
-    try:
-        done = subprocess.run(
-            ["dot", "-Tsvg"], input=dot, capture_output=True, text=True, timeout=DOT_TIMEOUT_S
-        )
-    except FileNotFoundError as error:
-        text = "the program 'dot' is not installed; valid: apt-get install graphviz, or DOT"
-        raise PictureError(text) from error
-    except subprocess.TimeoutExpired as error:
-        raise PictureError(f"dot did not end within {DOT_TIMEOUT_S:g} s") from error
-    if done.returncode != 0:
-        raise PictureError(f"dot ended with {done.returncode}: {done.stderr.strip()}")
-    return done.stdout
 
 
 def _path(path: PathAnswer, counted: CountersAnswer | None, colour: str) -> Iterator[str]:
@@ -66,9 +45,9 @@ def _path(path: PathAnswer, counted: CountersAnswer | None, colour: str) -> Iter
     edges = {(e["from"], e["to"]): e for e in (counted["edges"] if counted else ())}
     rate_bps = path["rate_bps"]
     rate = f"{rate_bps / 1e6:g} Mbit/s" if rate_bps else "best effort"
-    root = _quoted(f"root {name}")
-    label = _label(name, rate, _place(path["root"]))
-    yield f"  {root} [shape=house, color={_quoted(colour)}, label={label}];"
+    root = quoted(f"root {name}")
+    text = label(name, rate, _place(path["root"]))
+    yield f"  {root} [shape=house, color={quoted(colour)}, label={text}];"
     yield _edge(root, _switch(path["root"]["switch"]), colour, [f"VLAN {path['root']['vlan']}"])
     for edge in path["edges"]:
         texts = [f"VLAN {edge['vlan']}"]
@@ -77,11 +56,11 @@ def _path(path: PathAnswer, counted: CountersAnswer | None, colour: str) -> Iter
             texts.append(f"{found['arrived']['packets']} of {found['sent']['packets']}")
         yield _edge(_switch(edge["from"]), _switch(edge["to"]), colour, texts)
     for leaf in path["leaves"]:
-        node = _quoted(f"leaf {name} {_place(leaf)}")
+        node = quoted(f"leaf {name} {_place(leaf)}")
         is_down = leaf.get("state") == "down"
         style = ", style=dashed" if is_down else ""
-        label = _label(_place(leaf), *(["down"] if is_down else []))
-        yield f"  {node} [shape=ellipse, color={_quoted(colour)}{style}, label={label}];"
+        text = label(_place(leaf), *(["down"] if is_down else []))
+        yield f"  {node} [shape=ellipse, color={quoted(colour)}{style}, label={text}];"
         if is_down:
             continue
         texts = [f"VLAN {leaf['vlan']}"]
@@ -92,11 +71,11 @@ def _path(path: PathAnswer, counted: CountersAnswer | None, colour: str) -> Iter
 
 
 def _edge(source: str, target: str, colour: str, texts: Iterable[str]) -> str:
-    return f"  {source} -> {target} [color={_quoted(colour)}, label={_label(*texts)}];"
+    return f"  {source} -> {target} [color={quoted(colour)}, label={label(*texts)}];"
 
 
 def _switch(name: str) -> str:
-    return _quoted(f"switch {name}")
+    return quoted(f"switch {name}")
 
 
 def _key(endpoint: EndpointDocument | EndpointCountsAnswer) -> tuple[str, int, int]:
@@ -105,15 +84,3 @@ def _key(endpoint: EndpointDocument | EndpointCountsAnswer) -> tuple[str, int, i
 
 def _place(endpoint: EndpointDocument | EndpointCountsAnswer) -> str:
     return f"{endpoint['switch']}:{endpoint['port']}:{endpoint['vlan']}"
-
-
-def _label(*lines: str) -> str:
-    return '"' + "\\n".join(_escaped(line) for line in lines) + '"'
-
-
-def _quoted(text: str) -> str:
-    return f'"{_escaped(text)}"'
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
