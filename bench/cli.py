@@ -89,7 +89,9 @@ class ReportOptions:
     directory: Annotated[
         Path, typer.Argument(metavar="[DIR]", help="Default: the newest.", show_default=False)
     ] = RUNS / "bench/latest"
-    markdown: Annotated[bool, typer.Option("--markdown", help="As in docs/benchmarks.md.")] = False
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="As in docs/results/benchmarks.md.")
+    ] = False
 
 
 def chosen(text: str, valid: Sequence[str], what: str) -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results as the tables of docs/benchmarks.md. Pure."""
+"""Results as the tables of docs/results/benchmarks.md. Pure."""
 
 from __future__ import annotations
 

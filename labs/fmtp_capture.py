@@ -4,7 +4,7 @@ with.
 
 Reads pcapng as `topologies.watch.pcapng` writes it: Ethernet, perhaps a VLAN tag, IPv4, UDP and
 TCP.
-FMTP's messages: docs/fmtp.md; layout 2021, without extension 1's bodies.
+FMTP's messages: docs/reference/fmtp.md; layout 2021, without extension 1's bodies.
 """
 
 from __future__ import annotations

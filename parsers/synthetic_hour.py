@@ -250,7 +250,7 @@ def write_others(directory: Path, hour: Hour) -> dict[str, Path]:
 
 
 def write_cell(directory: Path, hour: Hour) -> None:
-    """The cell's directory, as docs/contracts.md gives it, without verdict and counters."""
+    """The cell's directory (docs/reference/contracts.md) without verdict and counters."""
     products = _products(hour)
     cell = {
         "cell": directory.name,

@@ -117,7 +117,7 @@ def test_a_missing_name_is_found() -> None:
 
 
 def test_a_result_page_has_one_small_picture() -> None:
-    pages = sorted((ROOT / "docs").glob("experiments/*/report.md"))
+    pages = sorted((ROOT / "docs").glob("results/*/report.md"))
     assert len(pages) >= 14
     for page in pages:
         pictures = [*page.parent.glob("*.png")]

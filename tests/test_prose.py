@@ -11,7 +11,7 @@ from tests.prose import ROOT, prose_lines
 from tools.docs.sentences import main, pages, reflow
 
 MAX_CELL_WORDS = 12
-FRONT_PAGES = ("README.md", "CONTRIBUTING.md", "docs/index.md", "docs/experiments/README.md")
+FRONT_PAGES = ("README.md", "CONTRIBUTING.md", "docs/index.md", "docs/results/README.md")
 
 
 def test_one_sentence_per_line(capsys: pytest.CaptureFixture[str]) -> None:

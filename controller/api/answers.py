@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The JSON objects that the REST interface answers with, as its Python clients see them.
 
-`schemas.py` and `counters.py` have the same as pydantic models; docs/contracts.md describes both.
-Times are epoch seconds.
+`schemas.py` and `counters.py` have the same as pydantic models;
+docs/reference/contracts.md describes both. Times are epoch seconds.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ class PathClientError(Exception):
 class PathEvent:
     """What happened.
 
-    `id`: to resume after it. `kind`: `path-created`, `leaf-added` ... (docs/contracts.md);
-    `resync`: events were missed, so ask for the paths again.
+    `id`: to resume after it. `kind`: `path-created`, `leaf-added` ...
+    (docs/reference/contracts.md); `resync`: events were missed, so ask for the paths again.
     """
 
     id: str
@@ -83,8 +83,8 @@ class PathClient:
     """A path service at `address`: the path of its Unix socket, or an http(s):// URL.
 
     `token`: the workgroup's (needed with a URL). `ca_file`: certificates that may sign the
-    server's, instead of the system's. Results are the JSON objects of docs/contracts.md. Every
-    method raises PathClientError.
+    server's, instead of the system's. Results are the JSON objects of docs/reference/contracts.md.
+    Every method raises PathClientError.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON of the northbound REST interface (docs/contracts.md, "Controller")."""
+"""JSON of the northbound REST interface (docs/reference/contracts.md, "Controller")."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is measured of the emulation itself, before, during and after a cell's replay: evidence for
-the verdict, in files of the cell's directory (docs/contracts.md)."""
+the verdict, in files of the cell's directory (docs/reference/contracts.md)."""
 
 from __future__ import annotations
 

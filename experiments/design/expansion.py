@@ -37,7 +37,7 @@ DISK_MARGIN_BYTES: Final = 256_000_000  # logs, report, file system metadata
 SETUP_S: Final = 5.0  # network, controller, programs; grows with the hosts
 SETUP_PER_HOST_S: Final = 0.5
 FINISH_S: Final = 8.0  # counters, digests, teardown
-# Of a guest, measured on one core of a 2-core virtual machine (docs/virtual-time.md).
+# Of a guest, measured on one core of a 2-core virtual machine (docs/guide/virtual-time.md).
 VIRTUAL_START_S: Final = 6.0
 VIRTUAL_PER_HOST_S: Final = 0.6
 VIRTUAL_SECOND_S: Final = 0.06

@@ -190,7 +190,7 @@ class Parameters(Block):
     guarantee: Guarantee = Field(
         "none",
         description="queues: switch ports whose link has a rate have a queue for each path "
-        "(docs/path-service.md); none: one queue for all",
+        "(docs/reference/path-service.md); none: one queue for all",
     )
     ldm6_rate: Literal["per-receiver", "shared"] = Field(
         "per-receiver",

@@ -36,7 +36,7 @@ def cells_of(name: str, level: str) -> tuple[CellSpec, ...]:
 @pytest.mark.parametrize("level", ["quick", "paper"])
 @pytest.mark.parametrize("name", OURS)
 def test_the_overview_counts_their_cells(name: str, level: str) -> None:
-    text = (ROOT / "docs/experiments/README.md").read_text()
+    text = (ROOT / "docs/results/README.md").read_text()
     row = re.search(rf"^\| \[{name}\].*$", text, re.MULTILINE)
     assert row is not None
     quick, paper = (int(row[0].split("|")[column]) for column in (4, 6))
@@ -45,7 +45,7 @@ def test_the_overview_counts_their_cells(name: str, level: str) -> None:
     assert len({cell.cell for cell in cells}) == len(cells)
     assert {cell.duration_s for cell in cells} == ({3600.0} if level == "paper" else
                                                    {cells[0].duration_s})  # fmt: skip
-    assert (ROOT / f"docs/experiments/{name}.md").exists()
+    assert (ROOT / f"docs/results/{name}.md").exists()
 
 
 @pytest.mark.parametrize("name", ["timeouts", "rtt", "burst-loss", "background", "scale"])

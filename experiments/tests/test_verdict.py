@@ -575,7 +575,7 @@ def test_injected_loss_says_if_it_can_be_replayed(model: str, text: str) -> None
 
 def test_each_check_is_documented() -> None:
     """Also those of a run that warns: their names are the same."""
-    page = (Path(__file__).parents[2] / "docs/experiments/verdict.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/guide/verdict.md").read_text()
     relay = {"a:b/forward": {"frames": 1000, "late_p50_us": 1, "late_p99_us": 2}}
     checks = judge(dataclasses.replace(GOOD, end=end(relay=relay))).checks
     assert [c.name for c in checks if c.name not in page] == []

@@ -44,8 +44,8 @@ int fmtp_address_parse(const char *text, bool with_port, struct sockaddr_storage
 /* The same form to out[FMTP_ADDRESS_TEXT], the port only if it is not 0; returns out. */
 const char *fmtp_address_text(const struct sockaddr *address, char *out);
 
-/* What the two ends of a connection agreed on (LAYOUT_2021; see docs/contracts.md). Without the
- * extension only block_bytes means anything. */
+/* What the two ends of a connection agreed on (LAYOUT_2021; see docs/reference/contracts.md).
+ * Without the extension only block_bytes means anything. */
 struct fmtp_session {
     bool extended;        /* extension 1: multicast repair with FEC */
     uint16_t block_bytes; /* product bytes per block */

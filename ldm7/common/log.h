@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Log lines of the LDM7 format (docs/contracts.md; DRFSM21 Fig. 5):
+ * Log lines of the LDM7 format (docs/reference/contracts.md; DRFSM21 Fig. 5):
  *   YYYYMMDDThhmmss.ffffffZ prog[pid]   file.c:function:line   LEVEL message
  * One line is one write(2) on a descriptor opened for appending, so lines of several processes
  * (and of children after fork) do not mix. Control characters of the message are written as

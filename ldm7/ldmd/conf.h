@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ldmd.conf (LDM-6.15.0, LDM-6.13.17; docs/contracts.md). Keyword in the first column,
+ * ldmd.conf (LDM-6.15.0, LDM-6.13.17; docs/reference/contracts.md). Keyword in the first column,
  * case-insensitive; fields separated by blanks, optionally in double quotes with \" inside; #
  * begins a comment.
  */

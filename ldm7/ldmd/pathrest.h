@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Requests to the path service and its answers as text (docs/contracts.md, "Controller"). Answers
- * come from the network: any bytes are taken, at most PATH_BODY_MAX of them; members not known are
- * ignored.
+ * Requests to the path service and its answers as text (docs/reference/contracts.md, "Controller").
+ * Answers come from the network: any bytes are taken, at most PATH_BODY_MAX of them; members not
+ * known are ignored.
  */
 #ifndef LDMD_PATHREST_H
 #define LDMD_PATHREST_H

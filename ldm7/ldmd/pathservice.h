@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The multipoint path of one MULTICAST entry at the path service (DRFSM21 2.2.2; REST in
- * docs/contracts.md, "Controller"): which leaves subscribers want, which the service has, and the
- * next request that brings the one to the other. No socket, no clock: requests leave by
+ * docs/reference/contracts.md, "Controller"): which leaves subscribers want, which the service has,
+ * and the next request that brings the one to the other. No socket, no clock: requests leave by
  * pathservice_request(), answers come by pathservice_answer().
  *
  * The path is ours: it is created at the start, leaves that no subscriber wants are removed (those

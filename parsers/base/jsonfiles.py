@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 
 class BadFile(Exception):
-    """A file of a run directory is missing or not as docs/contracts.md says."""
+    """A file of a run directory is missing or not as docs/reference/contracts.md says."""
 
 
 def describe(error: ValidationError, file: str) -> str:

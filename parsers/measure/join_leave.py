@@ -60,7 +60,7 @@ class FeedInfo(_File):
 
 
 class JoinLeaveCell(_File):
-    """cell.json of a cell with `"kind": "join-leave"` (docs/contracts.md)."""
+    """cell.json of a cell with `"kind": "join-leave"` (docs/reference/contracts.md)."""
 
     kind: Literal["join-leave"]
     cell: str

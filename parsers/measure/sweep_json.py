@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Points, claims and headlines as metrics.json has them (docs/contracts.md)."""
+"""Points, claims and headlines as metrics.json has them (docs/reference/contracts.md)."""
 
 from __future__ import annotations
 

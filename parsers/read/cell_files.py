@@ -38,7 +38,7 @@ class CellTrace(_File):
 
 
 class Cell(_File):
-    """Parameters of one cell (docs/contracts.md)."""
+    """Parameters of one cell (docs/reference/contracts.md)."""
 
     cell: str
     experiment: str

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`counters-start.json`, `counters-end.json` (docs/contracts.md) -> typed counters, and what got
-lost between the two, injected or not."""
+"""`counters-start.json`, `counters-end.json` (docs/reference/contracts.md) -> typed counters, and
+what got lost between the two, injected or not."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class SwitchPortCounters(_Counters):
 
 
 class Counters(_Counters):
-    """All counters of a network at one instant. Keys as docs/contracts.md gives them."""
+    """All counters of a network at one instant. Keys as docs/reference/contracts.md gives them."""
 
     time: float
     interfaces: dict[str, InterfaceCounters] = {}

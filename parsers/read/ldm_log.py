@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Log lines of the LDM programs, ours and the originals (from 6.13 on) -> typed records.
 
-Line format (DRFSM21 Table 2 and Fig. 5; docs/contracts.md):
+Line format (DRFSM21 Table 2 and Fig. 5; docs/reference/contracts.md):
 `YYYYMMDDThhmmss.ffffffZ prog[pid]   file.c:function:line   LEVEL message`, UTC. The message's first
 words say which record it is. Lines with other messages are counted; warnings and errors among them
 are kept as `Notice`. A line that begins like a record but is none is a `Problem`.

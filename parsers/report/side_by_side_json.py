@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs side by side as JSON (docs/contracts.md)."""
+"""Runs side by side as JSON (docs/reference/contracts.md)."""
 
 from __future__ import annotations
 

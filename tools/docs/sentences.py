@@ -39,7 +39,7 @@ CODE: Final = re.compile(r"(`+)(?:(?!\1).)+\1")
 
 def pages() -> list[Path]:
     """Return the pages that people write: all but the reports of runs."""
-    reports = set((ROOT / "docs/experiments").glob("*/report.md"))
+    reports = set((ROOT / "docs/results").glob("*/report.md"))
     return [page for page in markdown_files() if page not in reports]
 
 

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Wireshark dissector for FMTPv3 over UDP and TCP: layouts 2017 and 2021 with their key exchange and
--- MACs, and extension 1 (docs/contracts.md). How to use it: docs/experiments/capture.md.
+-- MACs, and extension 1 (docs/reference/contracts.md). How to use it: docs/guide/capture.md.
 
 -- Wireshark has an "fmtp" of its own, the Flight Message Transfer Protocol.
 local fmtp = Proto("fmtpv3", "File Multicast Transport Protocol (FMTPv3)")

@@ -15,7 +15,7 @@ from topologies.emulate.processes import Relay
 from topologies.model.network import Network
 from topologies.watch import counters
 
-Counters = dict[str, Any]  # section -> its records by name (docs/contracts.md)
+Counters = dict[str, Any]  # section -> its records by name (docs/reference/contracts.md)
 OFCTL_QUESTIONS = ("meter-stats", "dump-group-stats", "dump-ports")
 
 

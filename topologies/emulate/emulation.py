@@ -59,7 +59,7 @@ PING_TIMEOUT_S = 5
 
 
 class Emulation:
-    """See docs/contracts.md. Made by `open_emulation`."""
+    """See docs/reference/contracts.md. Made by `open_emulation`."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class Emulation:
         return ctcp.name
 
     def counters(self) -> Counters:
-        """All counters of the network now (docs/contracts.md)."""
+        """All counters of the network now (docs/reference/contracts.md)."""
         datapath = self._switches.datapath_pid if self.facts.datapath == "user" else None
         return read_counters(self.network, self.pids, self._relay, datapath)
 

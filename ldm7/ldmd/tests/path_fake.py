@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A path service for tests of ldmd: the requests of docs/contracts.md over a Unix socket or TCP,
-and whatever answers a test wants instead."""
+"""A path service for tests of ldmd: the requests of docs/reference/contracts.md over a Unix socket
+or TCP, and whatever answers a test wants instead."""
 
 from __future__ import annotations
 

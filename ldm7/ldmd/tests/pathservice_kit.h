@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A path's subscribers and the path service, played by a test: requests are compared with what
- * docs/contracts.md says, answers are written by hand. One pathservice at a time.
+ * docs/reference/contracts.md says, answers are written by hand. One pathservice at a time.
  */
 #ifndef PATHSERVICE_KIT_H
 #define PATHSERVICE_KIT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A MULTICAST entry's path in virtual time, against a small path service of the test's own. Targets
- * and bodies are written by hand from docs/contracts.md.
+ * and bodies are written by hand from docs/reference/contracts.md.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -145,7 +145,7 @@ static void percentile(void **state)
     minutes_next(&m);
 }
 
-/* Lines of docs/contracts.md. */
+/* Lines of docs/reference/contracts.md. */
 static void log_lines(void **state)
 {
     static const char head[] = "20150615T000003.250000Z down7[12]   intake.c:f:1   INFO ";
