@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Annotated
 
@@ -186,6 +187,8 @@ def router_of(
         """Return what entered the path and what each edge and leaf got, at most a second old."""
         view = service.path(name)
         reading = monitor.read()
+        if name not in reading.paths:  # it was made after that reading
+            reading = monitor.read(max_age_s=-math.inf)
         counts = reading.paths.get(name)
         if counts is None or not who.workgroup.may_see(view.path.workgroup):
             raise unknown_path(name)

@@ -195,6 +195,14 @@ def test_readings_younger_than_a_second_are_used_again(rig: Rig) -> None:
     assert rig.http.get("/v1/paths/p/counters").json()["entered"]["multicast"] == count(5)
 
 
+def test_a_path_that_is_newer_than_the_last_reading(rig: Rig) -> None:
+    counters(rig)
+    rig.service.create("q", LEAF_3, 0)
+    response = rig.http.get("/v1/paths/q/counters")
+    assert response.status_code == 200, response.text
+    assert response.json()["entered"]["multicast"] == count(0)
+
+
 def test_metrics_of_a_path(rig: Rig) -> None:
     send(rig, 5)
     response = rig.http.get("/v1/metrics")
