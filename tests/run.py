@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run one tier of the tests: `python -m tests.run check|test|all`.
+"""Run one tier of the tests: `python -m tests.run check|test|all`, or some steps of it with
+`--only STEP...`.
 
 check  lint and types, C tests under sanitizers, Python tests: the quick ones; no root
 test   check and its slow tests, those that need root, and the 8-receiver regression in virtual
@@ -402,18 +403,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a tier; 0 if nothing failed, 1 if something did, 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m tests.run", description=__doc__)
     parser.add_argument("tier", choices=TIERS)
-    tier = parser.parse_args(argv).tier
+    parser.add_argument("--only", nargs="+", metavar="STEP", default=[], help="these steps only")
+    arguments = parser.parse_args(argv)
+    chosen = steps(sys.executable, arguments.tier)
+    names = [step.name for step in chosen]
+    if unknown := [name for name in arguments.only if name not in names]:
+        parser.error(f"--only: found '{unknown[0]}'; valid: {', '.join(names)}")
+    chosen = [step for step in chosen if not arguments.only or step.name in arguments.only]
     # A shell's background job inherits an ignored SIGINT, and so would every test that sends one.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     LOGS.mkdir(parents=True, exist_ok=True)
     learned = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
     try:
-        total, took = run_steps(steps(sys.executable, tier), learned)
+        total, took = run_steps(chosen, learned)
     except KeyboardInterrupt:
         print("\ntests: interrupted", file=sys.stderr)
         return 130
-    DURATIONS.write_text(json.dumps(took))
+    DURATIONS.write_text(json.dumps(learned | took))
     for line in total.skipped:
         print(f"SKIPPED {line}")
     for line in total.failures:

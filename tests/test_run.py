@@ -120,6 +120,19 @@ def test_a_misspelt_tier_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'al'" in capsys.readouterr().err
 
 
+def test_only_some_steps(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chain = [Step("a", "a", ends_with(1), 1), Step("b", "b", ends_with(0), 1)]
+    monkeypatch.setattr(run, "steps", lambda *_: chain)
+    assert main(["all", "--only", "b"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "1 passed, 0 failed, 0 skipped"
+    with pytest.raises(SystemExit) as ended:
+        main(["all", "--only", "c"])
+    assert ended.value.code == 2
+    assert "--only: found 'c'; valid: a, b" in capsys.readouterr().err
+
+
 def test_the_last_line_is_the_count(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
