@@ -56,8 +56,8 @@ enum pq_status pq_create(const char *path, uint64_t data_bytes, uint32_t slots, 
 /* Disk a queue takes, tables included; 0 if there can be no such queue. */
 uint64_t pq_file_bytes(uint64_t data_bytes, uint32_t slots);
 /* Everything about the file is checked: geometry, size, agreement of all tables. EUSERS: more
- * than 512 handles are open. writable = false forbids pq_reserve; the file must be writable all
- * the same (pins are kept in it). */
+ * than 512 handles are open. writable = false forbids pq_reserve, and writing to a product ends the
+ * process (SIGSEGV); the file must still be writable (pins are kept in it). */
 enum pq_status pq_open(const char *path, bool writable, struct pq **out);
 /* Gives up reservations and pins of this handle. q may be NULL. */
 void pq_close(struct pq *q);

@@ -289,6 +289,29 @@ static void drop(struct pq *q)
     free(q);
 }
 
+/* A handle that only reads has the products write-protected: a stray write ends that process and
+ * leaves the queue as it is. Mapped by a descriptor for reading, so mprotect cannot undo it. */
+static int protect_data(struct pq *q, const char *path, const struct stat *st)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t at = ((size_t)(q->data - q->map) + page - 1) / page * page;
+    if (at >= q->map_bytes)
+        return 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct stat now;
+    bool same =
+        fd >= 0 && fstat(fd, &now) == 0 && now.st_dev == st->st_dev && now.st_ino == st->st_ino;
+    int rc = 0;
+    if (!same) /* replaced since: the old file goes on */
+        rc = mprotect(q->map + at, q->map_bytes - at, PROT_READ);
+    else if (mmap(q->map + at, q->map_bytes - at, PROT_READ, MAP_SHARED | MAP_FIXED, fd,
+                  (off_t)at) == MAP_FAILED)
+        rc = -1;
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
 static enum pq_status enter(struct pq *q, const struct stat *st)
 {
     char boot_id[40];
@@ -343,6 +366,8 @@ enum pq_status pq_open(const char *path, bool writable, struct pq **out)
         goto out;
     q->map = map;
     place(q, &l);
+    if (!writable && protect_data(q, path, &st) < 0)
+        goto out;
     q->my_pins = calloc(q->h->slots, sizeof *q->my_pins);
     q->mapped = calloc(q->h->data_bytes / PQ_CHUNK / 64 + 1, sizeof *q->mapped);
     if (!q->my_pins || !q->mapped)

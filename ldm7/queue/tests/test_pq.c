@@ -3,12 +3,17 @@
  * Product queue within one process. Sizes are chosen so that what must happen follows by hand:
  * regions are multiples of 64 bytes, the data area here is 4096 bytes = 64 units unless said.
  */
+#include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -398,6 +403,53 @@ static void test_random_operations(void **state)
     pq_close(q);
 }
 
+/* What a process does that has the queue for reading and writes into a product. */
+static int scribble(bool unprotect)
+{
+    struct pq *q;
+    struct pq_view v;
+    signal(SIGSEGV, SIG_DFL); /* not the sanitizer's */
+    if (pq_open(path, false, &q) || pq_next(q, 0, &v))
+        return 1;
+    uint8_t *at = (uint8_t *)(uintptr_t)v.data;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    void *of_page = (void *)((uintptr_t)at / page * page);
+    if (unprotect && (mprotect(of_page, page, PROT_READ | PROT_WRITE) == 0 || errno != EACCES))
+        return 2;
+    if (!unprotect)
+        *(volatile uint8_t *)at = 0xff;
+    pq_release(q, &v);
+    pq_close(q);
+    return 0;
+}
+
+static int status_of_scribble(bool unprotect)
+{
+    int status;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(scribble(unprotect));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+static void test_readers_cannot_write(void **state)
+{
+    (void)state;
+    struct pq *q = fresh(2 << 20, 8); /* pages of 64 KiB too have some of it for themselves */
+    assert_int_equal(put(q, 1, 1 << 20), PQ_OK);
+    int status = status_of_scribble(false);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGSEGV);
+    status = status_of_scribble(true);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    HOLDS(q, 1); /* with its bytes */
+    assert_int_equal(pq_check(q), PQ_OK);
+    assert_int_equal(put(q, 2, 100), PQ_OK); /* who died there holds nothing */
+    pq_close(q);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -412,6 +464,7 @@ int main(void)
         cmocka_unit_test(test_reservations),
         cmocka_unit_test(test_notify),
         cmocka_unit_test(test_random_operations),
+        cmocka_unit_test(test_readers_cannot_write),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
