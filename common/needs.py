@@ -86,6 +86,7 @@ NEEDS: Final[tuple[Need, ...]] = (
     Need("libcurl", "libcurl4-openssl-dev", Use.COMPILE, header="curl/curl.h"),
     Need("isa-l", "libisal-dev", Use.COMPILE, header="isa-l.h"),
     Need("jansson", "libjansson-dev", Use.COMPILE, header="jansson.h"),
+    Need("libseccomp", "libseccomp-dev", Use.COMPILE, header="seccomp.h"),
     Need("pcre2", "libpcre2-dev", Use.COMPILE, header="pcre2.h"),
     Need("cmocka", "libcmocka-dev", Use.COMPILE, header="cmocka.h"),
     Need("libbpf", "libbpf-dev", Use.COMPILE, header="bpf/libbpf.h", necessary=False),

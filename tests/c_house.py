@@ -15,9 +15,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Wing -> wings whose headers it may include, besides its own.
 MAY_INCLUDE: dict[str, tuple[str, ...]] = {
+    "sandbox": (),
+    "sandbox/tests": ("sandbox",),
     "fmtp/include": (),
     "fmtp/src": ("fmtp/include",),
-    "fmtp/tools": ("fmtp/include",),
+    "fmtp/tools": ("fmtp/include", "sandbox"),
     "fmtp/tests": ("fmtp/include", "fmtp/src", "fmtp/tools", "tests"),
     "fmtp/fuzz": ("fmtp/src", "tests"),
     "ldm7/queue": (),
@@ -26,7 +28,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "ldm7/common": ("ldm7/queue",),
     "ldm7/common/tests": ("ldm7/common", "tests"),
     "ldm7/common/fuzz": ("ldm7/common", "tests"),
-    "ldm7/ldmd": ("fmtp/include", "ldm7/common", "ldm7/queue"),
+    "ldm7/ldmd": ("fmtp/include", "ldm7/common", "ldm7/queue", "sandbox"),
     "ldm7/ldmd/tests": ("ldm7/ldmd", "ldm7/common"),
     "ldm7/ldmd/fuzz": ("ldm7/ldmd", "ldm7/common", "tests"),
     "ldm7/tools": ("ldm7/ldmd", "ldm7/common", "ldm7/queue"),
@@ -45,7 +47,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
 }
 
 # Where an include that is not in the own folder is looked for; Meson's include directories.
-INCLUDE_PATHS = ("fmtp/include", "fmtp/src", "ldm7", "tests", "topologies/wire/src")
+INCLUDE_PATHS = ("sandbox", "fmtp/include", "fmtp/src", "ldm7", "tests", "topologies/wire/src")
 
 # Folders of the checkout that hold no source.
 NOT_SOURCE = ("build", "runs", ".")

@@ -104,10 +104,11 @@ def subscriber_conf(
 def ldmd_argv(
     build: Path, queue: Path, address: str, port: int, log: Path, conf: Path
 ) -> list[str]:
-    """`address`: see `ldm_address`."""
+    """`address`: see `ldm_address`. It stays root, which a cell is: in a network of its own, with
+    files of that cell."""
     return [
         str(program("ldmd", build)),
-        *["-f", "-v", "-q", str(queue), "-I", address],
+        *["--user", "root", "-f", "-v", "-q", str(queue), "-I", address],
         *["-P", str(port), "-l", str(log), str(conf)],
     ]
 

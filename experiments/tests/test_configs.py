@@ -80,7 +80,9 @@ def test_command_lines(geni5: Network) -> None:
     host = geni5.subscribers[0]
     address = configs.ldm_address(host, "ldm7")
     argv = configs.ldmd_argv(build, queue, address, 388, Path("/l"), Path("/c"))
-    assert " ".join(argv) == f"/b/ldm7/ldmd/ldmd -f -v -q /w/h.pq -I {host.nic2.ip} -P 388 -l /l /c"
+    assert " ".join(argv) == (
+        f"/b/ldm7/ldmd/ldmd --user root -f -v -q /w/h.pq -I {host.nic2.ip} -P 388 -l /l /c"
+    )
     assert configs.ldm_address(host, "ldm6") == host.nic1.ip
     assert " ".join(configs.pqcreate_argv(build, queue, 5, 7)) == (
         "/b/ldm7/pqcreate -s 5 -S 7 -q /w/h.pq"

@@ -155,6 +155,7 @@ void take_common_option(struct common_options *o, int option, const char *usage)
     case OPTION_PDU: o->pdu_bytes = (unsigned)parse_number("--pdu", optarg, 256, 65504); break;
     case OPTION_REPAIR: o->unicast_repair = parse_repair(optarg); break;
     case OPTION_CONGESTION_CONTROL: o->congestion_control = optarg; break;
+    case OPTION_NO_SANDBOX: o->no_sandbox = true; break;
     case OPTION_HELP: fputs(usage, stdout); exit(EXIT_SUCCESS);
     case OPTION_VERSION:
         printf("%s (Downpour) " DOWNPOUR_VERSION "\n", program);

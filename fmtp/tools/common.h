@@ -47,7 +47,7 @@ enum fmtp_layout parse_layout(const char *text);
 struct common_options {
     enum fmtp_layout layout;
     unsigned mac_level, pdu_bytes; /* 0: the default */
-    bool unicast_repair;
+    bool unicast_repair, no_sandbox;
     const char *congestion_control; /* NULL: the system's */
 };
 enum {
@@ -56,6 +56,7 @@ enum {
     OPTION_PDU,
     OPTION_REPAIR,
     OPTION_CONGESTION_CONTROL,
+    OPTION_NO_SANDBOX,
     OPTION_HELP,
     OPTION_VERSION,
     OPTION_OWN
@@ -65,6 +66,7 @@ enum {
     {"layout", required_argument, NULL, OPTION_LAYOUT}, {"mac", required_argument, NULL, OPTION_MAC}, \
     {"pdu", required_argument, NULL, OPTION_PDU}, {"repair", required_argument, NULL, OPTION_REPAIR}, \
     {"congestion-control", required_argument, NULL, OPTION_CONGESTION_CONTROL},                    \
+    {"no-sandbox", no_argument, NULL, OPTION_NO_SANDBOX},                                         \
     {"help", no_argument, NULL, OPTION_HELP}, {"version", no_argument, NULL, OPTION_VERSION}
 /* clang-format on */
 #define COMMON_OPTIONS_DEFAULT     \

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "common.h"
+#include "confine.h"
 
 struct file { /* being received, under a temporary name */
     struct file *next;
@@ -76,6 +77,7 @@ static const char usage[] =
     "  --congestion-control NAME  of the TCP connection (default: the system's)\n"
     "  --count N          end after N files (default: when every sender has closed)\n"
     "  --sha256           print the digest of every file\n"
+    "  --no-sandbox       do without the walls that seccomp and Landlock make\n"
     "  --help, --version\n"
     "\n"
     "A file appears in DIR complete or not at all; one of the same name is replaced.\n"
@@ -365,6 +367,18 @@ static void take_option(struct run *run, struct arguments *a, int option)
     }
 }
 
+static void enter_sandbox(const struct run *run, const char *dir, bool off)
+{
+    struct sandbox s;
+
+    sandbox_init(&s, true);
+    sandbox_path(&s, dir, SANDBOX_FILES);
+    sandbox_bind(&s, 0);
+    for (unsigned i = 0; i < run->nfeeds; i++)
+        sandbox_connect(&s, port_of(&run->feeds[i].cfg.server));
+    confine(&s, off);
+}
+
 static void take_arguments(struct run *run, int argc, char **argv)
 {
     struct arguments a = {.common = COMMON_OPTIONS_DEFAULT,
@@ -390,6 +404,7 @@ static void take_arguments(struct run *run, int argc, char **argv)
     run->dir = open(argv[optind], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (run->dir < 0)
         die_usage("directory '%s': %s", argv[optind], strerror(errno));
+    enter_sandbox(run, argv[optind], a.common.no_sandbox);
 }
 
 static void open_feeds(struct run *run)

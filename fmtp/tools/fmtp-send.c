@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common.h"
+#include "confine.h"
 
 enum { FEEDS_MAX = 64 };
 #define JOIN_S 0.5
@@ -90,6 +91,7 @@ static const char usage[] =
     "                     on with the index after the last\n"
     "  --stdin            send the files that standard input names, a path a line, as\n"
     "                     they come; ends when it is closed and all are served\n"
+    "  --no-sandbox       do without the walls that seccomp and Landlock make\n"
     "  --help, --version\n"
     "\n"
     "Prints a line per file and one for the run. Exit status: 0 if every receiver\n"
@@ -454,7 +456,7 @@ static void take_option(struct run *run, struct arguments *a, int option)
 }
 
 /* Fills the run's feeds and files; returns how many receivers to wait for. */
-static size_t take_arguments(struct run *run, int argc, char **argv)
+static size_t take_arguments(struct run *run, int argc, char **argv, bool *no_sandbox)
 {
     struct arguments a = {.common = COMMON_OPTIONS_DEFAULT,
                           .cfg = {.f_snd = 5000,
@@ -481,7 +483,45 @@ static size_t take_arguments(struct run *run, int argc, char **argv)
         die_usage("no FILE given");
     for (int i = optind; i < argc; i++)
         add_file(run, argv[i]);
+    *no_sandbox = a.common.no_sandbox;
     return a.receivers;
+}
+
+/* What the program may still do: read the files (whatever standard input may name), keep its state,
+ * listen. */
+static void enter_sandbox(const struct run *run, bool off)
+{
+    char *dirs[SANDBOX_PATHS_MAX] = {0};
+    size_t n = 0;
+
+    struct sandbox s;
+    sandbox_init(&s, true);
+    if (run->state) {
+        dirs[n] = directory_of(run->state);
+        sandbox_path(&s, dirs[n++], SANDBOX_FILES);
+    }
+    bool anywhere = run->open;
+    for (size_t i = 0; i < run->nfiles && !anywhere; i++) {
+        char *dir = directory_of(run->files[i]->path);
+        if (n > 0 && strcmp(dirs[n - 1], dir) == 0) {
+            free(dir);
+            continue;
+        }
+        anywhere = s.npaths == SANDBOX_PATHS_MAX - 1;
+        if (anywhere) {
+            free(dir);
+            break;
+        }
+        dirs[n] = dir;
+        sandbox_path(&s, dirs[n++], SANDBOX_READ);
+    }
+    if (anywhere)
+        sandbox_path(&s, "/", SANDBOX_READ);
+    for (unsigned i = 0; i < run->nfeeds; i++)
+        sandbox_bind(&s, port_of(&run->feeds[i].cfg.address));
+    confine(&s, off);
+    while (n > 0)
+        free(dirs[--n]);
 }
 
 /* Closes the feeds and forgets the files; true if every receiver has everything. */
@@ -530,7 +570,9 @@ int main(int argc, char **argv)
     static struct run run;
 
     program = "fmtp-send";
-    size_t wanted = take_arguments(&run, argc, argv);
+    bool no_sandbox;
+    size_t wanted = take_arguments(&run, argc, argv, &no_sandbox);
+    enter_sandbox(&run, no_sandbox);
     open_feeds(&run);
     catch_signals();
     wait_for_receivers(&run, wanted);

@@ -122,6 +122,11 @@ int log_set_destination(const char *dest)
     return 0;
 }
 
+const char *log_file(void)
+{
+    return log_path;
+}
+
 int log_reopen(void)
 {
     if (!log_path[0])

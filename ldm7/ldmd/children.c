@@ -14,8 +14,10 @@
 
 #include "common/alloc.h"
 #include "common/log.h"
+#include "confine.h"
 #include "feeds.h"
 #include "privileges.h"
+#include "vlan.h"
 
 #define BACKOFF_MAX_S 60u
 #define LONG_LIFE_S 60u
@@ -56,8 +58,11 @@ struct children {
     struct feeds *feeds;
     struct control *controls;
     int *mldm_fds; /* up7's ends alone */
-    void (*in_child)(void *ctx);
-    void *in_child_ctx;
+    struct {
+        void (*in_child)(void *ctx);
+        void *ctx;
+    } hooks[CHILDREN_HOOKS_MAX];
+    unsigned nhooks;
     uint64_t refused;
     uint64_t stranger_due_ns; /* when the next process for an unknown address may start */
 };
@@ -161,8 +166,10 @@ fail:
 
 void children_on_fork(struct children *c, void (*in_child)(void *ctx), void *ctx)
 {
-    c->in_child = in_child;
-    c->in_child_ctx = ctx;
+    if (c->nhooks == CHILDREN_HOOKS_MAX)
+        abort();
+    c->hooks[c->nhooks].in_child = in_child;
+    c->hooks[c->nhooks++].ctx = ctx;
 }
 
 static int run_exec(char *const *argv)
@@ -173,11 +180,32 @@ static int run_exec(char *const *argv)
     return 127;
 }
 
+/* Walls, before the first byte of a peer. 0, or -1: the process must end. */
+static int confine(struct children *c, const struct child *what)
+{
+    const struct conf *conf = c->opt->conf;
+
+    switch (what->kind) {
+    case KIND_CLIENT: return confine_connection(c->opt);
+    case KIND_MLDM: return confine_mldm(c->opt, &conf->multicasts[what->entry]);
+    case KIND_DOWN6: return confine_down6(c->opt);
+    case KIND_DOWN7:
+        /* Behind the walls it cannot start vlanutil. */
+        if (c->opt->sandbox && vlan_is_ours(&conf->receives[what->entry]) &&
+            vlan_start_helper(&conf->receives[what->entry], conf->set.vlanutil) < 0)
+            return -1;
+        return confine_down7(c->opt);
+    default: return 0;
+    }
+}
+
 static int run_child(struct children *c, const struct child *what, int fd)
 {
     const struct conf *conf = c->opt->conf;
     struct upstream_env env = {c->opt, c->mldm_fds, is_alive, c->feeds};
 
+    if (confine(c, what) < 0)
+        return 1;
     switch (what->kind) {
     case KIND_CLIENT: return upstream_run(&env, fd);
     case KIND_MLDM:
@@ -199,8 +227,8 @@ static void close_foreign(struct children *c, const struct child *what)
         if (what->kind != KIND_MLDM || what->entry != i)
             close(c->controls[i].own);
     }
-    if (c->in_child)
-        c->in_child(c->in_child_ctx);
+    for (unsigned i = 0; i < c->nhooks; i++)
+        c->hooks[i].in_child(c->hooks[i].ctx);
 }
 
 /* A process that talks to strangers, or runs another program, gets nothing beyond its user's
@@ -309,6 +337,17 @@ void children_serve(struct children *c, int fd, struct in_addr from)
         c->refused++;
     }
     close(fd);
+}
+
+struct children_count children_count(const struct children *c)
+{
+    struct children_count n = {0};
+
+    for (unsigned i = 0; i < c->limits.clients; i++)
+        n.clients += c->clients[i].pid != 0;
+    for (size_t i = 0; i < c->nentries; i++)
+        n.entries += c->entries[i].pid != 0;
+    return n;
 }
 
 uint64_t children_refused(const struct children *c)

@@ -22,12 +22,19 @@ struct children_limits {
 /* listen_fd: closed in children. NULL with errno. */
 struct children *children_new(const struct options *opt, int listen_fd,
                               struct children_limits limits, struct loop *loop);
-/* What else a child must do first: close what it has no business with. */
+/* What else a child must do first: close what it has no business with. At most
+ * CHILDREN_HOOKS_MAX. */
+#define CHILDREN_HOOKS_MAX 2
 void children_on_fork(struct children *c, void (*in_child)(void *ctx), void *ctx);
 /* Starts one child per entry. */
 void children_start(struct children *c, uint64_t now);
 /* A child for an accepted connection, if the limits allow; closes fd in this process. */
 void children_serve(struct children *c, int fd, struct in_addr from);
+struct children_count {
+    unsigned clients, entries;
+};
+/* How many processes there are. */
+struct children_count children_count(const struct children *c);
 /* How many connections the limits refused. */
 uint64_t children_refused(const struct children *c);
 /* Reaps what ended; starts again what is due. When to call again at the latest. */

@@ -90,6 +90,7 @@ struct conf_settings {
     uint64_t path_rate_bps;           /* path.rate_bps (CONF_PATH_RATE_AS_FMTP) */
     uint64_t path_timeout_s;          /* path.timeout_s (30): how long a subscriber waits for it */
     uint64_t path_grace_s;            /* path.grace_s (30): leaves found there stay so long */
+    bool sandbox;                     /* ldmd.sandbox on|off (on): see confine.h */
     char congestion_control[16];      /* ldm6.congestion_control (empty: the kernel's default) */
 };
 #define CONF_PATH_RATE_AS_FMTP UINT64_MAX

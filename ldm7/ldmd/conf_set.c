@@ -20,6 +20,7 @@ enum kind {
     KIND_BOOL,
     KIND_LAYOUT,
     KIND_REPAIR,
+    KIND_SWITCH,
     KIND_WORD,
     KIND_PATH,
     KIND_SERVICE,
@@ -68,6 +69,7 @@ static const struct setting {
     {"ldm7.vlanutil", KIND_PATH, AT(vlanutil), 1, CONF_TEXT - 1,
      "1 to 255 bytes: the path of vlanutil, or its name in PATH"},
     {"ldm7.verify_md5", KIND_BOOL, AT(verify_md5), 0, 1, "0 or 1"},
+    {"ldmd.sandbox", KIND_SWITCH, AT(sandbox), 0, 1, "on or off"},
     {"path.ca_file", KIND_PATH, AT(path_ca_file), 1, CONF_TEXT - 1,
      "1 to 255 bytes: the path of a file"},
     {"path.grace_s", KIND_UINT, AT(path_grace_s), 0, 86400,
@@ -102,6 +104,7 @@ void conf_set_defaults(struct conf_settings *set)
                                   .anti_dos = true,
                                   .fallback = true,
                                   .retry_s = 60,
+                                  .sandbox = true,
                                   .dead_s = 60,
                                   .vlanutil = "vlanutil",
                                   .path_name = "{feed}",
@@ -114,6 +117,12 @@ static bool set_repair(char *at, const char *value)
 {
     *(bool *)at = strcasecmp(value, "unicast") == 0;
     return *(bool *)at || strcasecmp(value, "multicast") == 0;
+}
+
+static bool set_switch(char *at, const char *value)
+{
+    *(bool *)at = strcasecmp(value, "on") == 0;
+    return *(bool *)at || strcasecmp(value, "off") == 0;
 }
 
 /* min and max are of its length. */
@@ -203,6 +212,7 @@ enum conf_set_result conf_set(struct conf_settings *set, const char *name, const
             continue;
         if (s->kind == KIND_WORD || s->kind >= KIND_PATH ? set_text(at, s, value)
             : s->kind == KIND_REPAIR                     ? set_repair(at, value)
+            : s->kind == KIND_SWITCH                     ? set_switch(at, value)
                                                          : set_number(at, s, value))
             return CONF_SET_OK;
         snprintf(valid, valid_bytes, "%s", s->valid);

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -16,6 +18,8 @@
 #include "acceptor.h"
 #include "children.h"
 #include "common/log.h"
+#include "confine.h"
+#include "notify.h"
 #include "privileges.h"
 
 #ifndef DOWNPOUR_VERSION
@@ -36,7 +40,8 @@ static const char usage[] =
     "  -M, --max-clients N   connections served at once (default 256), a quarter of them at most\n"
     "                        from addresses that no ALLOW or ACCEPT entry matches\n"
     "      --max-per-address N  of these from one address (default 32)\n"
-    "  -u, --user USER       become USER after the port is bound (as root only)\n"
+    "  -u, --user USER       become USER after the port is bound; root must name one (\"root\": stay)\n"
+    "      --no-sandbox      no walls around the processes that talk to peers\n"
     "  -n, --check           check CONF and exit\n"
     "  -v, --verbose         log each product\n"
     "  -x, --debug           log debugging messages\n"
@@ -52,7 +57,7 @@ struct arguments {
     struct in_addr ip;
     uint16_t port;
     unsigned max_clients, max_per_address;
-    bool foreground, check;
+    bool foreground, check, no_sandbox;
 };
 
 static int bad_usage(const char *what, const char *found, const char *valid)
@@ -101,6 +106,7 @@ static int take_option(struct arguments *a, int opt)
         a->max_per_address = (unsigned)v;
         return -1;
     case 'u': a->user = optarg; return -1;
+    case 'S': a->no_sandbox = true; return -1;
     case 'I':
         if (inet_pton(AF_INET, optarg, &a->ip) != 1)
             return bad_usage("--ip", optarg, "an IPv4 address such as 10.0.0.1");
@@ -127,6 +133,7 @@ static int parse_arguments(struct arguments *a, int argc, char **argv)
                                           {"check", no_argument, NULL, 'n'},
                                           {"max-per-address", required_argument, NULL, 'A'},
                                           {"user", required_argument, NULL, 'u'},
+                                          {"no-sandbox", no_argument, NULL, 'S'},
                                           {"verbose", no_argument, NULL, 'v'},
                                           {"debug", no_argument, NULL, 'x'},
                                           {"help", no_argument, NULL, 'h'},
@@ -150,6 +157,18 @@ static int parse_arguments(struct arguments *a, int argc, char **argv)
         return 2;
     }
     return -1;
+}
+
+/* Root is what an attacker would be after: it is kept only by name. */
+static int check_user(const struct arguments *a)
+{
+    if (a->user || a->check || geteuid() != 0)
+        return -1;
+    fputs(
+        "ldmd: found no --user, started by root; valid: --user NAME (a user without rights, such as "
+        "ldm), or --user root to stay root\n",
+        stderr);
+    return 2;
 }
 
 static int check_queue(const char *path)
@@ -193,6 +212,54 @@ static int open_listener(const struct arguments *a)
     return -1;
 }
 
+#define STATUS_NS NS_PER_S
+
+/* What `systemctl status` shows. When to call again at the latest. */
+static uint64_t tell_status(struct notify *n, const struct children *c, uint64_t now)
+{
+    static struct children_count told = {UINT_MAX, UINT_MAX};
+    static uint64_t due_ns;
+    struct children_count is = children_count(c);
+    char text[160];
+
+    if (n->fd < 0 || (is.clients == told.clients && is.entries == told.entries))
+        return LOOP_FOREVER;
+    if (now < due_ns)
+        return due_ns;
+    snprintf(text, sizeof text,
+             "STATUS=Connections: %u, processes of entries: %u, refused: %" PRIu64, is.clients,
+             is.entries, children_refused(c));
+    notify_say(n, text);
+    told = is;
+    due_ns = now + STATUS_NS;
+    return LOOP_FOREVER;
+}
+
+static void serve(struct loop *loop, struct children *children, struct acceptor *acceptor,
+                  struct notify *manager)
+{
+    children_start(children, now_ns());
+    notify_say(manager, "READY=1");
+    while (!loop->stop) {
+        uint64_t now = now_ns();
+        uint64_t next[] = {children_tend(children, now), acceptor_tend(acceptor, now),
+                           tell_status(manager, children, now), notify_tend(manager, now)};
+        uint64_t first = next[0];
+
+        for (unsigned i = 1; i < sizeof next / sizeof next[0]; i++)
+            first = next[i] < first ? next[i] : first;
+        loop->got_chld = false;
+        loop_once(loop, first);
+    }
+    log_note("Terminating");
+    notify_say(manager, "STOPPING=1");
+}
+
+static void forget_manager(void *ctx)
+{
+    notify_close(ctx);
+}
+
 static int run(const struct options *opt, int listen_fd, const struct arguments *a)
 {
     struct children_limits limits = {.clients = a->max_clients,
@@ -213,17 +280,14 @@ static int run(const struct options *opt, int listen_fd, const struct arguments 
         loop_close(&loop);
         return 1;
     }
-    children_start(children, now_ns());
-    while (!loop.stop) {
-        uint64_t tend = children_tend(children, now_ns()), next = acceptor_tend(acceptor, now_ns());
-
-        loop.got_chld = false;
-        loop_once(&loop, tend < next ? tend : next);
-    }
-    log_note("Terminating");
+    struct notify manager;
+    notify_open(&manager, now_ns());
+    children_on_fork(children, forget_manager, &manager);
+    serve(&loop, children, acceptor, &manager);
     acceptor_close(acceptor);
     close(listen_fd);
     children_end(children);
+    notify_close(&manager);
     loop_close(&loop);
     return 0;
 }
@@ -260,6 +324,8 @@ int main(int argc, char **argv)
     log_init(argc, &argv);
     struct arguments a;
     int rc = parse_arguments(&a, argc, argv);
+    if (rc < 0)
+        rc = check_user(&a);
     if (rc >= 0)
         return rc;
     rc = 0;
@@ -273,7 +339,8 @@ int main(int argc, char **argv)
         conf_free(&conf);
         return 0;
     }
-    struct options opt = {.queue = a.queue, .conf = &conf};
+    struct options opt = {
+        .queue = a.queue, .conf = &conf, .sandbox = conf.set.sandbox && !a.no_sandbox};
     int fd = open_listener(&a);
     char why[512];
     if (fd >= 0 && congestion_control_set(fd, conf.set.congestion_control, why, sizeof why) < 0) {
@@ -300,6 +367,7 @@ int main(int argc, char **argv)
     if (rc == 0 && is_daemon) {
         log_note("Starting Up(" DOWNPOUR_VERSION "): port=%u, pq=\"%s\", conf=\"%s\"", a.port,
                  a.queue, a.conf);
+        confine_report(&opt);
         rc = run(&opt, fd, &a);
         log_note("Exiting");
     }

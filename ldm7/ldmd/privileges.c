@@ -53,6 +53,8 @@ int privileges_drop(const char *user, char *why, size_t why_bytes)
         snprintf(why, why_bytes, "only root can become user \"%s\"", user);
         return -1;
     }
+    if (p->pw_uid == 0)
+        return 0;
     /* The order matters: groups while still root, the user last. */
     if (prctl(PR_SET_KEEPCAPS, 1) < 0 || initgroups(user, p->pw_gid) < 0 ||
         setresgid(p->pw_gid, p->pw_gid, p->pw_gid) < 0 ||
@@ -60,11 +62,15 @@ int privileges_drop(const char *user, char *why, size_t why_bytes)
         snprintf(why, why_bytes, "cannot become user \"%s\": %s", user, strerror(errno));
         return -1;
     }
-    if (p->pw_uid != 0 && set_capabilities(0, keep, keep) < 0) {
+    if (set_capabilities(0, keep, keep) < 0 || prctl(PR_SET_KEEPCAPS, 0) < 0) {
         snprintf(why, why_bytes, "cannot give up capabilities: %s", strerror(errno));
         return -1;
     }
-    dropped = p->pw_uid != 0;
+    if (setuid(0) == 0 || seteuid(0) == 0) {
+        snprintf(why, why_bytes, "user \"%s\" can become root again", user);
+        return -1;
+    }
+    dropped = true;
     return 0;
 }
 

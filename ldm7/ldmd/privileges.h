@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* -1: why holds the reason, for the user. */
+/* "root" stays root, with all that it may do. -1: why holds the reason, for the user. */
 int privileges_drop(const char *user, char *why, size_t why_bytes);
 /* After that: uses the reserve in this process (and, if inherit, in programs that it executes).
  * Without privileges_drop() they do nothing. */

@@ -15,6 +15,7 @@
 struct options {
     const char *queue; /* path of the product queue */
     struct conf *conf;
+    bool sandbox; /* walls around what talks to peers (confine.h) */
 };
 
 /* ------------------------------------------------------------------ server side */

@@ -7,6 +7,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,8 +27,10 @@ void vlan_interface(const struct conf_receive *rcv, char *out, size_t out_bytes)
     snprintf(out, out_bytes, "%s.%u", rcv->iface_name, rcv->vlan);
 }
 
+static int helper_fd = -1;
+
 /* No shell: the arguments are what they are. */
-static int run(char *const argv[])
+static int execute(char *const argv[])
 {
     pid_t pid = fork();
     int status = 0;
@@ -52,6 +56,96 @@ static int run(char *const argv[])
         return 0;
     log_error("%s %s %s failed", argv[0], argv[1], argv[2]);
     return -1;
+}
+
+/* What the helper is asked for: the words of the command line, each with its NUL. */
+struct request {
+    char words[1024];
+};
+enum { WORDS_MAX = 6 };
+
+/* The asker may be in the hands of a peer: it gets this program and this interface, nothing else.
+ */
+static int run_request(const struct conf_receive *rcv, const char *vlanutil, struct request *r,
+                       size_t bytes)
+{
+    char *argv[WORDS_MAX + 1], own[64];
+    unsigned n = 0;
+
+    for (size_t at = 0; at < bytes && n < WORDS_MAX; at += strlen(r->words + at) + 1)
+        argv[n++] = r->words + at;
+    argv[n] = NULL;
+    vlan_interface(rcv, own, sizeof own);
+    if (n < 3 || (strcmp(argv[1], "create") != 0 && strcmp(argv[1], "destroy") != 0) ||
+        strcmp(argv[2], own) != 0)
+        return -1;
+    for (unsigned i = 3; i < n; i++)
+        if (argv[i][strspn(argv[i], "0123456789./")] != '\0')
+            return -1;
+    argv[0] = (char *)(uintptr_t)vlanutil;
+    return execute(argv);
+}
+
+static void serve_requests(const struct conf_receive *rcv, const char *vlanutil, int fd)
+{
+    struct request r;
+    ssize_t n;
+
+    log_set_prog("vlan");
+    while ((n = recv(fd, r.words, sizeof r.words - 1, 0)) > 0) {
+        r.words[n] = '\0';
+        int rc = run_request(rcv, vlanutil, &r, (size_t)n);
+        if (send(fd, &rc, sizeof rc, MSG_NOSIGNAL) < 0)
+            break;
+    }
+}
+
+int vlan_start_helper(const struct conf_receive *rcv, const char *vlanutil)
+{
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+        log_error("cannot start the helper for VLANs: %s", strerror(errno));
+        return -1;
+    }
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(pair[0]);
+        serve_requests(rcv, vlanutil, pair[1]);
+        _exit(0);
+    }
+    close(pair[1]);
+    if (pid < 0) {
+        log_error("cannot start the helper for VLANs: %s", strerror(errno));
+        close(pair[0]);
+        return -1;
+    }
+    helper_fd = pair[0];
+    return 0;
+}
+
+static int run(char *const argv[])
+{
+    struct request r;
+    size_t used = 0;
+    int rc = -1;
+
+    if (helper_fd < 0)
+        return execute(argv);
+    for (unsigned i = 0; argv[i]; i++) {
+        size_t n = strlen(argv[i]) + 1;
+
+        if (n > sizeof r.words - 1 - used)
+            return -1;
+        memcpy(r.words + used, argv[i], n);
+        used += n;
+    }
+    if (send(helper_fd, r.words, used, MSG_NOSIGNAL) < 0 ||
+        recv(helper_fd, &rc, sizeof rc, 0) != (ssize_t)sizeof rc) {
+        log_error("the helper for VLANs has ended: %s", strerror(errno));
+        return -1;
+    }
+    return rc;
 }
 
 int vlan_create(const char *vlanutil, const char *interface, const struct ldm7_reply *reply,

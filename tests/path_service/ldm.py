@@ -98,7 +98,8 @@ class Site:
             make = [str(BUILD / "pqcreate"), "-s", "64m", "-S", "9000", "-q", str(self.queue(host))]
             subprocess.run(make, check=True)
         (directory / "ldmd.conf").write_text(conf)
-        argv = [str(BUILD / "ldmd/ldmd"), "-f", "-v", "-q", str(self.queue(host))]
+        argv = [str(BUILD / "ldmd/ldmd"), "--user", "root", "-f", "-v"]
+        argv += ["-q", str(self.queue(host))]
         argv += ["-P", str(LDM_PORT), "-I", self.network.host(host).nic2.ip]
         argv += ["-l", str(directory / "ldmd.log"), str(directory / "ldmd.conf")]
         self.running[host] = self.emulation.popen(host, argv)

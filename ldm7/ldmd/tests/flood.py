@@ -22,6 +22,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from wire import AS_SELF
+
 PRODUCTS = 60
 LATE = 20  # the second subscriber comes after so many products
 CLIENTS_MAX = 256  # -M
@@ -99,7 +101,17 @@ class Daemon:
         path.write_text(conf)
         subprocess.run([tools / "pqcreate", "-s", "20m", "-S", "500", "-q", self.queue], check=True)
         self.process = subprocess.Popen(
-            [str(ldmd), "-f", "-q", str(self.queue), "-P", str(self.port), "-I", "127.0.0.1"]
+            [
+                str(ldmd),
+                *AS_SELF,
+                "-f",
+                "-q",
+                str(self.queue),
+                "-P",
+                str(self.port),
+                "-I",
+                "127.0.0.1",
+            ]
             + ["-l", str(self.log_path), "-M", str(CLIENTS_MAX), str(path)]
         )
 

@@ -25,6 +25,7 @@ from pathlib import Path
 SUBSCRIBERS = ("r1", "r2", "r3")
 HOSTS = ("s", *SUBSCRIBERS)
 PORT = 3880
+AS_ROOT = ("--user", "root")  # in namespaces of the test's own
 MARK = f"ldmdtest{os.getpid()}"
 
 
@@ -162,6 +163,7 @@ class Servers:
         path.write_text(conf)
         argv = [
             str(self.ldmd),
+            *AS_ROOT,
             "-f",
             "-v",
             "-q",
@@ -466,6 +468,7 @@ def case_exec(servers: Servers) -> None:
 def case_command_line(servers: Servers) -> None:
     base = [
         str(servers.ldmd),
+        *AS_ROOT,
         "-f",
         "-q",
         str(servers.queue("s")),
@@ -488,7 +491,7 @@ def case_command_line(servers: Servers) -> None:
         f"port in use: {second.returncode} {second.stderr}",
     )
     servers.stop_all()
-    base[3] = str(servers.work / "missing.pq")
+    base[base.index("-q") + 1] = str(servers.work / "missing.pq")
     missing = subprocess.run(
         inside("s", *base, str(conf)), capture_output=True, text=True, timeout=20
     )

@@ -237,7 +237,8 @@ def case_privileges(servers: Servers) -> None:
         want = {"ldmd": (reserve, 0), "mldm": (reserve, reserve)}.get(name, (0, 0))
         found = (int(status["CapPrm"], 16), int(status["CapEff"], 16))
         expect(found == want, f"{name} has capabilities {found}, not {want}")
-        expect(status["NoNewPrivs"] == ("1" if name == "up7" else "0"), f"{name}: NoNewPrivs")
+        walled = "1" if name in ("up7", "mldm") else "0"
+        expect(status["NoNewPrivs"] == walled, f"{name}: NoNewPrivs {status['NoNewPrivs']}")
     expect("sleep" in names_of(servers, "s"), "EXEC")
     servers.insert("a", mixed_sizes(7))
     servers.same_everywhere(7, ("r1",))
@@ -247,6 +248,45 @@ def case_privileges(servers: Servers) -> None:
     argv = ["ip", "netns", "exec", netns("s"), *base, "-u", "no-such-user", conf]
     wrong = subprocess.run(argv, capture_output=True, text=True, timeout=20)
     expect(wrong.returncode == 1 and 'no user "no-such-user"' in wrong.stderr, wrong.stderr)
+
+
+def walls_of(servers: Servers, host: str) -> dict[str, tuple[str, str]]:
+    """(Seccomp, NoNewPrivs) of /proc/PID/status of each process of a host, by its name."""
+    found = {}
+    for pid in servers.descendants(host):
+        status = status_of(pid)
+        found[process_name(pid)] = (status["Seccomp"], status["NoNewPrivs"])
+    return found
+
+
+def case_walls(servers: Servers) -> None:
+    """Every process that talks to peers is behind its walls, and works there; `off` is off."""
+    both = f'REQUEST EXP ".*" {control_ip("s")}:{PORT}\n'
+    servers.start("s", publisher7('ALLOW EXP ".*"\nEXEC "sleep 600"\n'))
+    servers.start("r1", subscriber7("r1", both))
+    servers.start("r2", subscriber7("r2", both), "--no-sandbox")
+    servers.start("r3", subscriber7("r3", both + "SET ldmd.sandbox off\n"))
+    await_receiving(servers)
+    for host in SUBSCRIBERS:
+        wait_for("LDM6", lambda host=host: servers.logged(host, "is willing to be a primary"))
+    free = ("0", "0")
+    said = re.search(r"Sandbox: (.*)", servers.log("s"))
+    expect(said is not None, "ldmd does not say which walls there are")
+    assert said is not None
+    behind = ("0" if "no seccomp" in said[1] else "2", "0" if said[1].count("no ") == 2 else "1")
+    print(f"# {said[1]}", flush=True)
+    want = {"ldmd": free, "sleep": free, "mldm": behind, "up7": behind, "up6": behind}
+    expect(walls_of(servers, "s") == want, f"publisher: {walls_of(servers, 's')}, not {want}")
+    want = {"ldmd": free, "down7": behind, "down6": behind}
+    expect(walls_of(servers, "r1") == want, f"subscriber: {walls_of(servers, 'r1')}, not {want}")
+    for host in ("r2", "r3"):
+        expect("WARN Sandbox: off" in servers.log(host), f"{host} does not say that there are none")
+        expect(set(walls_of(servers, host).values()) == {free}, f"walls at {host}")
+    servers.insert("a", mixed_sizes(7))
+    servers.same_everywhere(7)
+    servers.insert("b", [1000, 20000], feed="EXP")
+    servers.same_everywhere(9)
+    servers.stop_all()
 
 
 def case_kill_anything(servers: Servers) -> None:

@@ -9,6 +9,8 @@ original programs in the reference, sections 3.4 and 4.1.
 from __future__ import annotations
 
 import hashlib
+import os
+import pwd
 import signal
 import socket
 import struct
@@ -107,6 +109,10 @@ def accepted(stat: int, body: bytes = b"", xid: int = 7) -> bytes:
     return struct.pack(">6I", xid, 1, 0, 0, 0, stat) + body
 
 
+# Who runs the test: ldmd asks root to say that it shall stay root.
+AS_SELF = ["--user", pwd.getpwuid(os.geteuid()).pw_name]
+
+
 class Daemon:
     def __init__(self, ldmd: Path, tools: Path, work: Path, conf: str, max_clients: int) -> None:
         self.tools, self.work, self.queue = tools, work, work / "ldm.pq"
@@ -119,6 +125,7 @@ class Daemon:
         self.process = subprocess.Popen(
             [
                 ldmd,
+                *AS_SELF,
                 "-f",
                 "-x",
                 "-M",

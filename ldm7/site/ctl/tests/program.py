@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import socket
 import subprocess
@@ -53,6 +54,7 @@ class Site:
             "LDM_PID_FILE": f"{top}/run/ldmd.pid",
             "LDM_IP": "127.0.0.1",
             "LDM_PORT": str(self.port),
+            "LDM_USER": pwd.getpwuid(os.geteuid()).pw_name,
         }
         (top / "data").mkdir()
         self.write()
@@ -92,10 +94,11 @@ def configuration(site: Site) -> None:
     shown = site.ok("config")
     expect(f"LDM_PORT={site.port}\n" in shown and "LDM_RESIDENCE_S=3600\n" in shown, shown)
     for line, text in (
-        ("LDM_FOO=1", 'ldm.env:15: found "LDM_FOO=1"; valid: NAME=VALUE'),
-        ("LDM_PORT=70000", 'ldm.env:15: found "LDM_PORT=70000"; valid: a whole number from 1 to'),
+        ("LDM_FOO=1", 'ldm.env:16: found "LDM_FOO=1"; valid: NAME=VALUE'),
+        ("LDM_PORT=70000", 'ldm.env:16: found "LDM_PORT=70000"; valid: a whole number from 1 to'),
         ("LDM_PORT=1 2", 'found "LDM_PORT=1 2"'),
         ("LDM_LOG=log", "an absolute path"),
+        ("LDM_USER=a b", 'found "LDM_USER=a b"; valid: the name of a user'),
         ("LDM_LOG", 'found "LDM_LOG"'),
     ):
         site.write()

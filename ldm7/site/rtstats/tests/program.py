@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
 import socket
 import subprocess
@@ -46,8 +48,22 @@ def check_server(top: Path, rtstats: str, tools: str, queue: Path) -> None:
     argv += ["-H", "here.example", "-o", "3600", "-h", "127.0.0.1", "-P", port]
     said = until_read(argv)
     expect("reports may be lost" in said, said)
+    user = ("--user", pwd.getpwuid(os.geteuid()).pw_name)
     ldmd = subprocess.Popen(
-        [f"{tools}/ldmd/ldmd", "-f", "-q", there, "-P", port, "-I", "127.0.0.1", "-l", "-", conf]
+        [
+            f"{tools}/ldmd/ldmd",
+            *user,
+            "-f",
+            "-q",
+            there,
+            "-P",
+            port,
+            "-I",
+            "127.0.0.1",
+            "-l",
+            "-",
+            conf,
+        ]
     )
     try:
         end = time.monotonic() + 30

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "confine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common.h"
+
+char *directory_of(const char *path)
+{
+    char *text = xstrdup(path), *slash = strrchr(text, '/');
+
+    if (slash) {
+        slash[slash == text] = '\0';
+        return text;
+    }
+    free(text);
+    return xstrdup(".");
+}
+
+uint16_t port_of(const struct sockaddr_storage *address)
+{
+    return ntohs(address->ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)address)->sin6_port
+                                                : ((const struct sockaddr_in *)address)->sin_port);
+}
+
+void confine(const struct sandbox *s, bool off)
+{
+    char why[128], text[SANDBOX_TEXT];
+    struct sandbox_state has = sandbox_probe();
+
+    if (!off && sandbox_enter(s, why, sizeof why) < 0)
+        die("cannot enter the sandbox: %s; --no-sandbox does without", why);
+    fprintf(stderr, "%s: sandbox: %s\n", program, off ? "off" : sandbox_text(&has, text));
+}
