@@ -17,6 +17,7 @@ test is named with its reason above it.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -37,6 +38,7 @@ LOGS: Final = ROOT / "build" / "test-logs"
 DURATIONS: Final = LOGS / "durations.json"
 TIERS: Final = ("check", "test", "all")
 EXIT_NO_SOURCE: Final = 3  # of the kernel's build: this machine cannot have the source
+END_S: Final = 10.0  # for each signal that ends a command
 CORES: Final = os.cpu_count() or 1
 
 
@@ -192,7 +194,7 @@ def _rest(python: str) -> list[Step]:
     ]
     # One test at a time: these watch a network on the machine's own clock.
     pytest = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-    leave = ("experiments", "regression", "join-leave", "--clock", "virtual", "--duration", "40")
+    leave = ("downpour", "regression", "join-leave", "--clock", "virtual", "--duration", "40")
     return [
         *frameworks,
         Step(
@@ -305,9 +307,20 @@ def run_command(argv: Sequence[str], log: Path, on_tick: Callable[[], None]) -> 
             except subprocess.TimeoutExpired:
                 on_tick()
     except KeyboardInterrupt:
-        os.killpg(process.pid, signal.SIGINT)
-        process.wait()
+        _end(process)
         raise
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a command and what it started. Meson takes one SIGINT to mean one of its tests."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        try:
+            process.wait(timeout=END_S)
+            return
+        except subprocess.TimeoutExpired:
+            continue
 
 
 def result(step: Step, codes: Sequence[int]) -> Count:

@@ -27,6 +27,25 @@ def test_unknown_choice_is_one_clear_error() -> None:
     )
 
 
+def test_a_broken_openssl_package_of_the_distribution_does_no_harm(tmp_path: Path) -> None:
+    """Debian's python3-openssl beside a newer `cryptography` does this when it is imported."""
+    broken = tmp_path / "OpenSSL"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("raise AttributeError('no GEN_EMAIL')\n")
+    done = subprocess.run(
+        [sys.executable, "-c", "from controller.switches import compat; assert compat.IS_GREEN"],
+        cwd=frameworks.ROOT,
+        env={
+            **os.environ,
+            "DOWNPOUR_FRAMEWORK": "os-ken-eventlet",
+            "PYTHONPATH": f"{tmp_path}:{frameworks.ROOT}",
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.slow
 def test_package_that_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frameworks, "WHERE", tmp_path)

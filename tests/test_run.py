@@ -133,6 +133,24 @@ def test_only_some_steps(
     assert "--only: found 'c'; valid: a, b" in capsys.readouterr().err
 
 
+def test_what_ignores_the_first_signal_is_ended_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "END_S", 0.5)
+    deaf = "import os, signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    ready = tmp_path / "pid"
+    code = f"{deaf}; open({str(ready)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+
+    def interrupt() -> None:
+        if ready.exists() and ready.read_text():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run.run_command((sys.executable, "-c", code), tmp_path / "log", interrupt)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(ready.read_text()), 0)
+
+
 def test_the_last_line_is_the_count(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
