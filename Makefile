@@ -31,6 +31,7 @@ python: arguments
 	@ansible/setup --for python
 setup: arguments
 	@ansible/setup $(if $(BUNDLE),--bundle "$$BUNDLE")
+	$(if $(call is_on,$(RYU)),@ansible/setup --tags ryu)
 build: setup
 	@[ -f build/build.ninja ] || { echo "build: configuring"; meson setup build -Dbuildtype=release >build.log 2>&1 || { cat build.log; rm -rf build build.log; exit 1; }; rm -f build.log; }
 	@if ninja -C build -n programs 2>/dev/null | grep -q 'no work to do'; then :; else echo "build: compiling the C programs"; ninja -C build programs; fi

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m controller` (launcher.py), `… keys DIR`, `… attend DIR` (remote_controllers.py)."""
+"""`python -m controller` (launcher.py), `… manager APP…` (manager.py), `… keys DIR`, `… attend DIR`
+(remote_controllers.py)."""
 
 import sys
 
@@ -12,6 +13,11 @@ if sys.argv[1:2] == ["attend"]:
     from controller.remote_controllers import main as attend
 
     sys.exit(attend(sys.argv[2:]))
+
+if sys.argv[1:2] == ["manager"]:
+    from controller.manager import main as manage
+
+    sys.exit(manage(sys.argv[2:]))
 
 from controller.launcher import main
 

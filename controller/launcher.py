@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for line in str(error).splitlines():
             print(f"controller: {' '.join(line.split())}", file=sys.stderr)
         return EXIT_USAGE
-    _handle_signals(controller)
+    handle_signals(controller)
     try:
         controller.start()
     except Exception:
@@ -57,7 +57,9 @@ def _controller_of(settings: Settings) -> Controller:
     return Controller(settings)
 
 
-def _handle_signals(controller: Controller) -> None:
+def handle_signals(controller: Controller) -> None:
+    """End at SIGTERM and SIGINT, read the workgroups again at SIGHUP."""
+
     # Each in a thread of its own: the main thread may hold any lock when the signal comes.
     def on_end(number: int, _frame: FrameType | None) -> None:
         name = signal.Signals(number).name

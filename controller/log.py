@@ -60,7 +60,12 @@ def set_up_logging(log: Path | None, verbose: bool) -> None:
     )
     formatter.converter = time.gmtime
     handler.setFormatter(formatter)
-    logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler])
+    level = logging.DEBUG if verbose else logging.INFO
+    if log is not None and logging.getLogger().handlers:  # a launcher's, which stay
+        logging.getLogger().addHandler(handler)
+        logging.getLogger().setLevel(level)
+    else:
+        logging.basicConfig(level=level, handlers=[handler])
     if not verbose:  # a line for each message to a peer otherwise
         logging.getLogger("httpx").setLevel(logging.WARNING)
 

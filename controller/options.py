@@ -86,10 +86,33 @@ class Settings:
 # -- the command line
 
 
-def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+def parse_arguments(
+    argv: Sequence[str] | None, prog: str = "python -m controller"
+) -> argparse.Namespace:
     """Return the options; exit with 2 if they do not fit together."""
+    parser = _parser(prog)
+    arguments = parser.parse_args(argv)
+    try:
+        _check_rest_options(arguments)
+        check_switch_options(arguments)
+    except UsageError as error:
+        parser.error(str(error))
+    return arguments
+
+
+def option_names() -> dict[str, bool]:
+    """Return the long options without their dashes, and whether each takes a value."""
+    found = {}
+    for action in _parser("")._actions:
+        for name in action.option_strings:
+            if name.startswith("--") and name != "--help":
+                found[name.removeprefix("--")] = action.nargs != 0
+    return found
+
+
+def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m controller",
+        prog=prog,
         description="OpenFlow 1.3 controller of one domain: the dynamic multipoint path service.",
     )
     _add_domain_options(parser)
@@ -98,13 +121,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_switch_options(parser)
     parser.add_argument("--log", type=Path, metavar="FILE", help="log there, not to stderr")
     parser.add_argument("-v", "--verbose", action="store_true", help="log every message")
-    arguments = parser.parse_args(argv)
-    try:
-        _check_rest_options(arguments)
-        check_switch_options(arguments)
-    except UsageError as error:
-        parser.error(str(error))
-    return arguments
+    return parser
 
 
 def _add_domain_options(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The running controller of a domain.
 
-Neither `osken-manager` (gone) nor `ryu-manager` is used. Threads: the framework's, one for REST
+`launcher.py` starts it with its app alone, `manager_app.py` where `ryu-manager` or `osken-manager`
+runs the app. Threads: the framework's, one for REST
 (plus its workers), one that follows switches and links (plus workers), one that looks at the clock.
 """
 
@@ -80,7 +81,7 @@ class Controller:
         self._settings = settings
         self._access = Access(settings.rest.known, settings.rest.requests_per_s)
         self._ending = threading.Lock()
-        self._switchboard = Switchboard(
+        self.switchboard = Switchboard(
             settings.core.dpids,
             openflow.encode,
             compat.send,
@@ -101,11 +102,11 @@ class Controller:
         except (ListenError, StoreError, PeerErrors) as error:
             raise UsageError(str(error)) from error
         self._service = self._own if self._joined is None else self._joined.service
-        self._monitor = Monitor(self._own, self._switchboard.stats)
+        self._monitor = Monitor(self._own, self.switchboard.stats)
         self._prober = southbound.prober_of(
             settings.network,
             settings.core,
-            self._switchboard,
+            self.switchboard,
             self._own.switches,
             settings.switches.liveness_period_ms,
         )
@@ -119,8 +120,8 @@ class Controller:
         return PathService(
             self._settings.network,
             self._settings.domain,
-            self._switchboard.apply,
-            self._switchboard.read,
+            self.switchboard.apply,
+            self.switchboard.read,
             store=store,
             events=EventLog(f"{int(time.time() * 1000):x}"),
             queue_driver=self._settings.switches.queue_driver,
@@ -145,7 +146,7 @@ class Controller:
             settings.rest.contact,
             settings.lease_s,
             self._own,
-            self._switchboard,
+            self.switchboard,
         )
 
     def _new_app(self) -> FastAPI:
@@ -161,8 +162,18 @@ class Controller:
         address = self._settings.switches.address
         self._prober.start()
         self._listener = compat.start(
-            "controller.switches.app", *address, self._of_tls, switchboard=self._switchboard
+            "controller.switches.app", *address, self._of_tls, switchboard=self.switchboard
         )
+        self.serve()
+
+    def listen(self) -> None:
+        """Listen for switches where the framework's launcher starts the app, not `start`."""
+        self._prober.start()
+        compat.listen(*self._settings.switches.address, self._of_tls)
+
+    def serve(self) -> None:
+        """Let clients and peers in: the listener for switches is there."""
+        address = self._settings.switches.address
         self._start_threads()
         self._rest.start()
         if self._joined is not None:
@@ -229,7 +240,7 @@ class Controller:
                     LOG.exception("following the switches failed")
 
     def _follow(self, pool: ThreadPoolExecutor) -> None:
-        match self._switchboard.events.get():
+        match self.switchboard.events.get():
             case ("up", switch):
                 pool.submit(_logged, partial(self._own.switch_up, switch))
             case ("down", switch):
@@ -239,7 +250,7 @@ class Controller:
                 pool.submit(_logged, partial(self._own.reroute, concerned, link))
 
     def _retry(self) -> None:
-        self._own.retry(self._switchboard.connected_switches())
+        self._own.retry(self.switchboard.connected_switches())
 
 
 def _tls_of(files: PemFiles | None) -> ssl.SSLContext | None:

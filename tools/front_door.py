@@ -224,7 +224,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     ),
     "setup": Target(
         INSTALL, "install what is missing (returns at once if nothing is)", (),
-        {"BUNDLE": Variable("", _directory)},
+        {"BUNDLE": Variable("", _directory), "RYU": Variable("", flag=True)},
     ),
     "build": Target(INSTALL, "build the C programs into build/"),
     "virtual-kernel": Target(
@@ -417,7 +417,7 @@ def help_text() -> str:
             lines.append("    TOPOLOGY=geni5|drfsm8|bottleneck|twocores RECEIVERS=8; HOST=NAME")
         if group == INSTALL:
             lines.append(
-                "    PREFIX=/usr/local DESTDIR=DIRECTORY BUNDLE=DIRECTORY (without network)"
+                "    PREFIX=/usr/local DESTDIR=DIRECTORY BUNDLE=DIRECTORY (without network) RYU=1"
             )
         if group == LABS:
             lines.append("    N=3 STUDENT=NAME DIR=DIRECTORY CLOCK=native")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one module that knows the OpenFlow framework: os-ken (preferred) or Ryu 4.34.
 
-DOWNPOUR_FRAMEWORK=os-ken|os-ken-eventlet|ryu chooses; else the first that is installed.
+`frameworks.py` says which one. `start` runs the path service's app alone; `listen` is for an app
+that the framework's own launcher has started, perhaps beside others.
 
 Threads: with os-ken's native hub everything is an ordinary thread. With the eventlet hub (Ryu;
 os-ken before 4.0, or os-ken-eventlet) the framework lives in green threads of the main thread,
@@ -17,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.metadata
-import importlib.util
 import inspect
 import logging
 import os
@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
 from controller.paths.replies import Malformed, Type
+from controller.switches import frameworks
 from controller.switches.channel import Channel
 from controller.switches.guard import (
     HANDSHAKE_S,
@@ -45,28 +46,10 @@ from controller.switches.guard import (
 
 LOG = logging.getLogger(__name__)
 Handler = TypeVar("Handler", bound=Callable[..., None])
-CHOICE = "DOWNPOUR_FRAMEWORK"
-PACKAGES = {"os-ken": "os_ken", "os-ken-eventlet": "os_ken", "ryu": "ryu"}
 ECHO_INTERVAL_S = 5.0
 
 
-def _root_package() -> str:
-    chosen = os.environ.get(CHOICE)
-    if chosen is not None and chosen not in PACKAGES:
-        raise ImportError(f"{CHOICE}='{chosen}': valid: {', '.join(PACKAGES)}")
-    if chosen is not None:
-        if importlib.util.find_spec(PACKAGES[chosen]) is None:
-            raise ImportError(f"{CHOICE}={chosen}: {PACKAGES[chosen]} is not installed")
-        if chosen == "os-ken-eventlet":
-            os.environ["OSKEN_HUB_TYPE"] = "eventlet"
-        return PACKAGES[chosen]
-    for name in ("os_ken", "ryu"):
-        if importlib.util.find_spec(name) is not None:
-            return name
-    raise ImportError("neither os-ken nor Ryu is installed (pip install os-ken)")
-
-
-ROOT = _root_package()
+ROOT = frameworks.root_package()
 
 # Eventlet imports the distribution's pyOpenSSL if there is one, and fails with an AttributeError
 # if that is too old for this environment's `cryptography`. Nothing here needs it.
@@ -74,11 +57,8 @@ sys.modules.setdefault("OpenSSL", cast(Any, None))
 
 warnings.filterwarnings("ignore", message=r"\s*Eventlet is deprecated")
 warnings.filterwarnings("ignore", message=r"Datapath#ports is kept")
-if ROOT == "ryu":
-    # Ryu 4.34 imports a name that eventlet removed in 0.30.3.
-    _wsgi: Any = importlib.import_module("eventlet.wsgi")
-    if not hasattr(_wsgi, "ALREADY_HANDLED"):
-        _wsgi.ALREADY_HANDLED = object()
+if frameworks.uses_eventlet(ROOT):
+    frameworks.mend_eventlet(ROOT)
 
 
 def _module(name: str) -> Any:
@@ -316,6 +296,14 @@ def _warn(text: str, *arguments: object) -> None:
         LOG.warning(text, *arguments)
 
 
+@dataclass
+class _OtherApps:
+    """Whether other apps of this process get what the path service takes for itself, too."""
+
+    are_served: bool = False
+
+
+_others = _OtherApps()
 _parse = _ofproto_parser.msg
 # It logs every message that it cannot parse, with a traceback and all bytes.
 logging.getLogger(f"{ROOT}.ofproto.ofproto_parser").disabled = True
@@ -334,8 +322,9 @@ def _checked_parse(
     handler = _raw_handlers.get(verdict.kind)
     if handler is not None and datapath.state == MAIN:
         handler(datapath, raw)
-        return None
-    if verdict.kind is Type.PACKET_IN:
+        if not _others.are_served:
+            return None
+    if verdict.kind is Type.PACKET_IN and not _others.are_served:
         return None
     message = _parse(datapath, version, kind, length, xid, raw)
     if message is None:
@@ -467,16 +456,42 @@ def start(
     Call from the main thread, then `wait`. Raises OSError if the address cannot be used.
     """
     _cfg.CONF(args=[], project="downpour", prog="controller", default_config_files=[])
-    listener = _Listener(host, port, tls)
-    _ofp_handler.OpenFlowController = lambda: listener
-    if _green_calls is not None:
-        _hub.spawn(_green_calls.loop)
-    _hub.spawn(_keep_alive)
+    _replace_listener(host, port, tls)
     manager = _app_manager.AppManager.get_instance()
     manager.load_apps([app_module, f"{ROOT}.controller.ofp_handler"])
     contexts = manager.create_contexts()
     services: list[Service] = manager.instantiate_apps(**contexts, **app_arguments)
     return services
+
+
+def listen(host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+    """Listen for switches in a process that the framework's launcher began, beside other apps.
+
+    Call while the launcher makes its apps. Raises OSError if the address cannot be used.
+    """
+    _others.are_served = True
+    _replace_listener(host, port, tls)
+
+
+def _replace_listener(host: str, port: int, tls: ssl.SSLContext | None) -> None:
+    listener = _Listener(host, port, tls)
+    _ofp_handler.OpenFlowController = lambda: listener
+    if _green_calls is not None:
+        _hub.spawn(_green_calls.loop)
+    _hub.spawn(_keep_alive)
+
+
+def launcher_settings() -> Any:
+    """Return the options that the framework's launcher was called with."""
+    return _cfg.CONF
+
+
+def threads_are_real() -> bool:
+    """Return whether threads still are threads: launchers make them green ones if not told."""
+    if not IS_GREEN:
+        return True
+    patcher: Any = importlib.import_module("eventlet.patcher")
+    return not patcher.is_monkey_patched("thread")
 
 
 def wait(services: list[Service]) -> None:

@@ -69,12 +69,14 @@ class Bench(Switches):
 
     def __init__(
         self, directory: Path, *, controllers: int = 1, tls: Path | None = None,
-        options: tuple[str, ...] = (),
+        options: tuple[str, ...] = (), apps: tuple[str, ...] | None = None,
     ) -> None:  # fmt: skip
+        """`apps`: the controller is an app of the framework's launcher, beside these others."""
         super().__init__(directory, "ctltest", follow_s=3)
         self.ports = [16653 + number for number in range(controllers)]
         self.tls = tls
         self.options = options
+        self.apps = apps
         self.running: dict[int, subprocess.Popen[str]] = {}
         (directory / "network.json").write_text(network().to_json())
 
@@ -125,17 +127,19 @@ class Bench(Switches):
             tls += ["--of-tls-key", str(self.tls / "controller-key.pem")]
             tls += ["--of-tls-cert", str(self.tls / "controller-cert.pem")]
             tls += ["--of-tls-ca", str(self.tls / "ca.pem")]
-        controller = self.running[number] = process.start(
-            [
-                *("--network", str(self.directory / "network.json"), "--domain", "core"),
-                *("--of-listen", f"127.0.0.1:{self.ports[number]}"),
-                *("--rest-socket", str(self.rest_socket(number))),
-                *("--store", str(self.directory / "store.db")),
-                *("--log", str(self.log(number))),
-                *tls,
-                *self.options,
-            ],
-            prefix=self.inside,
+        arguments = [
+            *("--network", str(self.directory / "network.json"), "--domain", "core"),
+            *("--of-listen", f"127.0.0.1:{self.ports[number]}"),
+            *("--rest-socket", str(self.rest_socket(number))),
+            *("--store", str(self.directory / "store.db")),
+            *("--log", str(self.log(number))),
+            *tls,
+            *self.options,
+        ]
+        controller = self.running[number] = (
+            process.start(arguments, self.inside)
+            if self.apps is None
+            else process.start_app(arguments, self.directory, self.inside, self.apps)
         )
         with self.client(number) as client:
             process.wait_until("all switches ready", lambda: self._ready(controller, client), 60)
@@ -231,12 +235,16 @@ class Stream:
 
 @contextlib.contextmanager
 def open_bench(
-    *, controllers: int = 1, tls: Path | None = None, options: tuple[str, ...] = ()
+    *,
+    controllers: int = 1,
+    tls: Path | None = None,
+    options: tuple[str, ...] = (),
+    apps: tuple[str, ...] | None = None,
 ) -> Iterator[Bench]:
     """A bench whose controllers run."""
     # Not tmp_path: the management sockets' names must fit into 108 characters.
     with tempfile.TemporaryDirectory(prefix="ctltest-") as directory:
-        bench = Bench(Path(directory), controllers=controllers, tls=tls, options=options)
+        bench = Bench(Path(directory), controllers=controllers, tls=tls, options=options, apps=apps)
         try:
             bench.open()
             for number in range(controllers):

@@ -29,6 +29,23 @@ def start(arguments: Sequence[str], prefix: Sequence[str] = ()) -> subprocess.Po
     )
 
 
+def start_app(
+    arguments: Sequence[str], directory: Path, prefix: Sequence[str] = (), also: Sequence[str] = ()
+) -> subprocess.Popen[str]:
+    """The same controller as an app of the framework's launcher, beside the apps `also`. Pairs of
+    `arguments` become the lines of its configuration, which is written into `directory`."""
+    pairs = dict(zip(arguments[::2], arguments[1::2], strict=True))
+    host, _, port = pairs.pop("--of-listen").rpartition(":")
+    lines = ["[DEFAULT]", "enable_debugger = true"]
+    lines += [f"ofp_listen_host = {host}", f"ofp_tcp_listen_port = {port}", "[downpour]"]
+    lines += [f"{name.strip('-').replace('-', '_')} = {value}" for name, value in pairs.items()]
+    config = directory / "path-service.conf"
+    config.write_text("\n".join(lines) + "\n")
+    return start(
+        ["manager", "--config-file", str(config), "controller/manager_app.py", *also], prefix
+    )
+
+
 def end(process: subprocess.Popen[str]) -> None:
     process.kill()
     process.communicate()

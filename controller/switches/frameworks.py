@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which OpenFlow framework this process uses: os-ken or Ryu.
+
+An application that `ryu-manager` or `osken-manager` has loaded uses that launcher's framework.
+Otherwise DOWNPOUR_FRAMEWORK=os-ken|os-ken-eventlet|ryu chooses; else the first that is installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from typing import Any, Final
+
+CHOICE: Final = "DOWNPOUR_FRAMEWORK"
+PACKAGES: Final = {"os-ken": "os_ken", "os-ken-eventlet": "os_ken", "ryu": "ryu"}
+
+
+def root_package() -> str:
+    """Return "os_ken" or "ryu". ImportError: neither is installed, or not the one chosen."""
+    chosen = os.environ.get(CHOICE)
+    if chosen is not None and chosen not in PACKAGES:
+        raise ImportError(f"{CHOICE}='{chosen}': valid: {', '.join(PACKAGES)}")
+    launched = launcher_package()
+    if launched is not None:
+        return launched
+    if chosen is not None:
+        if importlib.util.find_spec(PACKAGES[chosen]) is None:
+            raise ImportError(f"{CHOICE}={chosen}: {PACKAGES[chosen]} is not installed")
+        if chosen == "os-ken-eventlet":
+            os.environ["OSKEN_HUB_TYPE"] = "eventlet"
+        return PACKAGES[chosen]
+    for name in ("os_ken", "ryu"):
+        if importlib.util.find_spec(name) is not None:
+            return name
+    raise ImportError("neither os-ken nor Ryu is installed (pip install os-ken)")
+
+
+def launcher_package() -> str | None:
+    """Return the package whose launcher runs in this process; None: there is none."""
+    started = getattr(sys.modules.get("__main__"), "__spec__", None)
+    for name in ("ryu", "os_ken"):
+        launcher = f"{name}.cmd.manager"
+        if launcher in sys.modules or (started is not None and started.name == launcher):
+            return name
+    return None
+
+
+def mend_eventlet(root: str) -> None:
+    """Let eventlet be imported, with the name that Ryu 4.34 uses and eventlet 0.30.3 removed.
+
+    eventlet imports pyOpenSSL where there is one; the distribution's is broken by a newer
+    cryptography in the virtual environment, and nothing here uses it.
+    """
+    try:
+        importlib.import_module("OpenSSL.SSL")
+    except ImportError:
+        pass
+    except Exception:  # whatever it trips over
+        for name in [n for n in sys.modules if n.partition(".")[0] == "OpenSSL"]:
+            del sys.modules[name]
+        sys.modules["OpenSSL"] = None  # type: ignore[assignment]
+    if root == "ryu":
+        wsgi: Any = importlib.import_module("eventlet.wsgi")
+        if not hasattr(wsgi, "ALREADY_HANDLED"):
+            wsgi.ALREADY_HANDLED = object()
+
+
+def uses_eventlet(root: str) -> bool:
+    """Return whether the framework will run on eventlet: Ryu, and os-ken as it says or before 4."""
+    hub = os.environ.get("RYU_HUB_TYPE" if root == "ryu" else "OSKEN_HUB_TYPE")
+    has_launcher = importlib.util.find_spec(f"{root}.cmd") is not None
+    return hub == "eventlet" or (hub is None and has_launcher)
