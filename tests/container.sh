@@ -18,19 +18,34 @@ done
 keep=${DOWNPOUR_CONTAINER_DIR:-}
 work=${keep:-$(mktemp -d /var/tmp/downpour-container.XXXXXX)}
 mkdir -p "$work"
+work=$(realpath "$work")
 name=dpc-$$
 export DOCKER_HOST=unix://$work/docker.sock DOCKER_BUILDKIT=0 COMPOSE_PROJECT_NAME=downpourtest
 checkout=$work/checkout
 pids=()
+# The engine mounts its containers' file systems and network namespaces below its directory; some outlive it.
+unmount_below() { # directory
+  local point
+  awk -v below="$1/" 'index($5, below) == 1 {print length($5), $5}' /proc/self/mountinfo | sort -rn | cut -d' ' -f2- |
+    while read -r point; do umount -l "$(printf '%b' "$point")" 2>/dev/null || true; done
+}
+remove() { # directory
+  unmount_below "$1"
+  rm -rf "$1" 2>/dev/null && return
+  sleep 2 # a process of the engine was still ending
+  unmount_below "$1"
+  rm -rf "$1" || echo "container: $1 could not be removed; it holds nothing that is needed" >&2
+}
 cleanup() {
   code=$?
   trap - EXIT INT TERM
+  set +e
   [ ! -d "$checkout" ] || (cd "$checkout" && timeout 60 docker-compose --profile virtual down --volumes >/dev/null 2>&1) || true
   for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
   for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
   ip netns del "$name" 2>/dev/null || true
-  if [ -n "$keep" ]; then rm -rf "$checkout"; else rm -rf "$work"; fi
-  exit $code
+  if [ -n "$keep" ]; then unmount_below "$work"; remove "$checkout"; else remove "$work"; fi
+  exit "$code"
 }
 trap cleanup EXIT INT TERM
 

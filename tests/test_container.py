@@ -49,3 +49,30 @@ def test_both_profiles_run() -> None:
     if done.returncode == SKIP:
         pytest.skip(done.stdout.splitlines()[-1])
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+REMOVE = """
+set -e
+source <(sed -n '/^unmount_below()/,/^}/p; /^remove()/,/^}/p' tests/container.sh)
+mkdir -p "$DIRECTORY/exec/netns" "$DIRECTORY/data/a b"
+touch "$DIRECTORY/exec/netns/default"
+mount --bind /proc/self/ns/net "$DIRECTORY/exec/netns/default"
+mount -t tmpfs none "$DIRECTORY/data/a b"
+remove "$DIRECTORY"
+test ! -e "$DIRECTORY"
+"""
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts")
+def test_what_the_engine_left_mounted_is_removed(tmp_path: Path) -> None:
+    """A namespace of the engine once stayed mounted in its directory, which then stayed, too."""
+    done = subprocess.run(
+        ["unshare", "--mount", "bash", "-c", REMOVE],
+        cwd=ROOT,
+        env={**os.environ, "DIRECTORY": str(tmp_path / "engine")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "engine").exists()
