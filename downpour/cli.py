@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import typer
@@ -26,6 +27,7 @@ from common.command_line import (
     command,
     group,
     run,
+    unknown,
 )
 from common.exit_codes import EXIT_OK
 from common.version import version
@@ -96,9 +98,46 @@ def completion_command(options: CompletionOptions) -> int:
     return EXIT_OK
 
 
+@dataclass(kw_only=True)
+class VerifyOptions(topologies.VerifyNetworkOptions):
+    """Of `verify`."""
+
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN|NETWORK]",
+            help="A run directory, a topology, or nothing: the network that is up.",
+        ),
+    ] = None
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress (of a run).")] = False
+
+
+@command(app, "verify", told=told, panel=EXPERIMENTS)
+def verify_command(options: VerifyOptions) -> int:
+    """Check a run's figures against its logs, or measure a network (root)."""
+    from experiments.runs import verify
+    from experiments.runs.options import VerifyOptions as RunOptions
+    from topologies.model.load import bundled
+
+    what = options.what
+    if what is None or what in bundled() or what.endswith((".yaml", ".yml")):
+        return topologies.verify_network(what, options)
+    if "/" not in what and not Path(what).is_dir():
+        raise Failure(unknown("run or network", what, ["a run directory", *bundled()]))
+    return verify.main(RunOptions(run=Path(what), quiet=options.quiet))
+
+
+def _without(room: typer.Typer, name: str) -> typer.Typer:
+    """Return a room's commands but for one, which this module has under the same name."""
+    found = group(TEXT)
+    found.registered_commands = [c for c in room.registered_commands if c.name != name]
+    found.registered_groups = room.registered_groups
+    return found
+
+
 def _compose() -> None:
     for room in (experiments, parsers, topologies):
-        app.add_typer(room.app)
+        app.add_typer(_without(room.app, "verify"))
     app.add_typer(topologies.topology, name="topology", rich_help_panel=NETWORKS)
     app.add_typer(ctl.app, name="paths", rich_help_panel=NETWORKS)
     app.add_typer(virtual.app, name="virtual", rich_help_panel=NETWORKS)

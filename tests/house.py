@@ -23,7 +23,19 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "topologies.model": ("common",),
     "topologies.watch": ("common", "topologies.model"),
     "topologies.emulate": ("common", "topologies.model", "topologies.watch"),
-    "topologies": ("common", "topologies.model", "topologies.watch", "topologies.emulate"),
+    "topologies.verify": (
+        "common",
+        "topologies.model",
+        "topologies.emulate",
+        "controller.api.path_client",
+    ),
+    "topologies": (
+        "common",
+        "topologies.model",
+        "topologies.watch",
+        "topologies.emulate",
+        "topologies.verify",
+    ),
     "controller.paths": ("common.contracts", "topologies.model.network"),
     "controller.switches": ("common.contracts", "topologies.model.network", "controller.paths"),
     "controller.service": (

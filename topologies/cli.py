@@ -6,10 +6,11 @@ Exit codes: 0 success, 1 failure of the system, 2 bad usage or input, 130 interr
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,13 +18,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from common.command_line import NETWORKS, Failure, command, completing, group, number, run, whole
+from common.command_line import (
+    NETWORKS,
+    Failure,
+    command,
+    completing,
+    count,
+    group,
+    number,
+    run,
+    whole,
+)
 from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from common.places import TOPOLOGIES
+from common.quantities import parse_rate_bps
+from common.shell import termination_as_interrupt
 from topologies.watch.capture import DEFAULT_LIMIT_BYTES
 
 if TYPE_CHECKING:
     from topologies.model.network import Network
+    from topologies.verify.nodes import Nodes
 
 app = group("Bring emulated networks up and look at them.")
 topology = group("Check topology files and show the networks that they make.")
@@ -103,25 +117,81 @@ def _network(options: TopologyOptions) -> Network:
 
 
 # -- the network that is up ---------------------------------------------------------------------
+@dataclass(kw_only=True)
+class UpOptions(TopologyOptions):
+    """Of `up`."""
+
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Then measure every site, and print asked and found.")
+    ] = False
+    cli: Annotated[
+        bool, typer.Option("--cli", help="Then open Mininet's prompt; exit ends the network.")
+    ] = False
+    replace: Annotated[
+        bool,
+        typer.Option("--replace", help="Leave the same network up if it is; end another one."),
+    ] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what --replace would do.")] = False
+
+
 @command(app, "up", told=told, panel=NETWORKS)
-def up_command(options: TopologyOptions) -> int:
+def up_command(options: UpOptions) -> int:
     """Bring a network up to play with (root)."""
     from topologies.emulate import up_down
-    from topologies.emulate.emulation_state import controllers_of
 
     network = _network(options)
     _need_root()
     start = time.monotonic()
-    run_id = up_down.up(network, options.topology, _progress(start))
-    print(up_down.status_of(run_id), end="")
-    controllers = controllers_of(run_id)
-    print(f"\nready after {time.monotonic() - start:.1f} s. Next:")
+    run_id = _same_network(network) if options.replace or options.dry_run else None
+    if options.dry_run:
+        print("is up" if run_id is not None else f"would bring up {options.topology}")
+        return EXIT_OK
+    if run_id is not None:
+        print("is up")
+    else:
+        for other in up_down.own_networks() if options.replace else ():
+            up_down.end(other)
+        run_id = up_down.up(network, options.topology, _progress(start))
+        print(f"ready after {time.monotonic() - start:.1f} s")
+    print(up_down.status_of(run_id))
+    code = _verify(run_id, VerifyNetworkOptions()) if options.verify else EXIT_OK
+    if options.cli:
+        _prompt_and_end(run_id)
+    else:
+        _print_next(run_id, network)
+    return code
+
+
+def _same_network(network: Network) -> str | None:
+    """Return this checkout's network that is up, if it is this one."""
+    from topologies.emulate import up_down
+
+    running = up_down.own_networks()
+    return next((run_id for run_id in running if up_down.network_of(run_id) == network), None)
+
+
+def _print_next(run_id: str, network: Network) -> None:
+    from topologies.emulate import up_down
+    from topologies.emulate.emulation_state import controllers_of
+
+    print("Next:")
     print(f"  downpour shell {network.subscribers[0].name}")
-    for domain, socket in controllers.items():
+    print("  downpour multicast 20Mbps, downpour cli")
+    for domain, socket in controllers_of(run_id).items():
         for line in up_down.curl_examples(network, domain, socket):
             print(f"  {line}")
     print("  downpour status, downpour down (make: shell HOST=..., status, down)")
-    return EXIT_OK
+
+
+def _prompt_and_end(run_id: str) -> None:
+    from topologies.emulate import up_down
+    from topologies.prompt import prompt
+
+    print()
+    try:
+        prompt(run_id)
+    finally:
+        up_down.end(run_id)
 
 
 def _progress(start: float) -> Callable[[str], None]:
@@ -140,14 +210,20 @@ class DownOptions:
     """Of `down`."""
 
     all: Annotated[bool, typer.Option("--all", help="Also live runs of others.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be ended.")] = False
 
 
 @command(app, "down", told=told, panel=NETWORKS)
 def down_command(options: DownOptions) -> int:
     """End the network and remove leftovers of dead runs (root)."""
-    from topologies.emulate import up_down
+    from topologies.emulate import lifecycle, up_down
 
     _need_root()
+    if options.dry_run:
+        states = {run_id: lifecycle.read_state(run_id) for run_id in lifecycle.live_runs()}
+        for run_id in up_down.to_end(states, everything=options.all):
+            print(f"would end {run_id}")
+        return EXIT_OK
     number_of = up_down.down(
         lambda text: print(f"removing {text}", flush=True), everything=options.all
     )
@@ -155,12 +231,22 @@ def down_command(options: DownOptions) -> int:
     return EXIT_OK
 
 
+@dataclass(kw_only=True)
+class StatusOptions:
+    """Of `status`."""
+
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False
+
+
 @command(app, "status", told=told, panel=NETWORKS)
-def status_command() -> int:
+def status_command(options: StatusOptions) -> int:
     """Say which networks are up."""
     from topologies.emulate import lifecycle, up_down
 
     runs = lifecycle.live_runs()
+    if options.as_json:
+        print(json.dumps([up_down.status_json(run_id) for run_id in runs], indent=2))
+        return EXIT_OK
     for run_id in runs:
         print(up_down.status_of(run_id), end="")
     if not runs:
@@ -171,6 +257,124 @@ def status_command() -> int:
 RunId = Annotated[
     str | None, typer.Option("--run", metavar="ID", help="Default: the network that `up` made.")
 ]
+
+
+@dataclass(kw_only=True)
+class PromptOptions:
+    """Of `cli`."""
+
+    run: RunId = None
+
+
+@command(app, "cli", told=told, panel=NETWORKS)
+def prompt_command(options: PromptOptions) -> int:
+    """Open Mininet's prompt on the network that is up (root)."""
+    from topologies.emulate import up_down
+    from topologies.prompt import prompt
+
+    _need_root()
+    prompt(up_down.chosen_network(options.run))
+    return EXIT_OK
+
+
+@dataclass(kw_only=True)
+class MulticastOptions:
+    """Of `multicast`."""
+
+    rate: Annotated[str, typer.Argument(metavar="RATE", help="E.g. 20Mbps.")] = "20Mbps"
+    run: RunId = None
+    delete: Annotated[bool, typer.Option("--delete", help="Delete that path.")] = False
+
+
+@command(app, "multicast", told=told, panel=NETWORKS)
+def multicast_command(options: MulticastOptions) -> int:
+    """Make a multicast path from the publisher to every site (root)."""
+    from topologies.emulate import up_down
+    from topologies.verify import multicast
+
+    rate_bps = _rate_bps(options.rate)
+    _need_root()
+    run_id = up_down.chosen_network(options.run)
+    network, sockets = _running(run_id)
+    if options.delete:
+        changed = multicast.remove(network, sockets, multicast.NAME)
+        print(f"path {multicast.NAME}: {'deleted' if changed else 'was not there'}")
+        return EXIT_OK
+    changed = multicast.ensure(network, sockets, multicast.NAME, rate_bps)
+    sites = len({host.site for host in network.subscribers})
+    done = "made" if changed else "was there"
+    print(f"path {multicast.NAME}: {rate_bps / 1e6:g} Mbit/s to {sites} sites: {done}")
+    return EXIT_OK
+
+
+def _running(run_id: str) -> tuple[Network, dict[str, Path]]:
+    """A network that is up, and the sockets of its controllers."""
+    from topologies.emulate import up_down
+    from topologies.emulate.emulation_state import controllers_of
+
+    network = up_down.network_of(run_id)
+    if network is None:
+        raise Failure(f"{run_id}: the network is being built (see: status)")
+    return network, {domain: Path(text) for domain, text in controllers_of(run_id).items()}
+
+
+@dataclass(kw_only=True)
+class VerifyNetworkOptions:
+    """How a network is measured."""
+
+    rate: Annotated[
+        str, typer.Option(metavar="RATE", help="Of the path that is measured, e.g. 20Mbps.")
+    ] = "20Mbps"
+    seconds: Annotated[
+        int, typer.Option(parser=count, metavar="S", help="Of each iperf3 test.")
+    ] = 3
+
+
+def verify_network(name: str | None, options: VerifyNetworkOptions) -> int:
+    """Measure a network: the one that is up, or the topology `name` for as long as that takes."""
+    from topologies.emulate import lifecycle, up_down
+    from topologies.emulate.emulation import open_emulation
+    from topologies.model.load import find, load
+
+    with told():
+        network = load(find(name)) if name is not None else None
+        _rate_bps(options.rate)
+        _need_root()
+        if network is None or _same_network(network) is not None:
+            return _verify(up_down.chosen_network(None), options)
+        show = _progress(time.monotonic())
+        with (
+            termination_as_interrupt(),
+            lifecycle.enter(lifecycle.new_run_id("verify"), topology=name or "") as run,
+            open_emulation(network, run.state_dir, progress=show) as emulation,
+        ):
+            return _measure(emulation, network, emulation.controller_sockets, options)
+
+
+def _verify(run_id: str, options: VerifyNetworkOptions) -> int:
+    from topologies.verify.nodes import nodes_of
+
+    network, sockets = _running(run_id)
+    return _measure(nodes_of(run_id), network, sockets, options)
+
+
+def _measure(
+    nodes: Nodes, network: Network, sockets: Mapping[str, Path], options: VerifyNetworkOptions
+) -> int:
+    from topologies.verify import sites
+
+    show = _progress(time.monotonic())
+    rate_bps = _rate_bps(options.rate)
+    found = sites.verify(nodes, network, sockets, show, rate_bps=rate_bps, seconds=options.seconds)
+    print(f"\n{sites.table(found)}", end="")
+    return EXIT_FAILED if any(one.problems() for one in found) else EXIT_OK
+
+
+def _rate_bps(text: str) -> int:
+    try:
+        return parse_rate_bps(text)
+    except ValueError as error:
+        raise Failure(f"--rate: found '{text}'; valid: {error}") from None
 
 
 @dataclass(kw_only=True)

@@ -19,8 +19,8 @@ from downpour import cli
 
 COMMANDS = {
     "run", "experiments", "report", "regression", "repeat", "verify", "clean", "parse", "ldm-log",
-    "up", "down", "status", "shell", "capture", "purge", "doctor", "topology", "paths", "virtual",
-    "lab", "bench", "new", "completion",
+    "up", "down", "status", "shell", "cli", "multicast", "capture", "purge", "doctor", "topology",
+    "paths", "virtual", "lab", "bench", "new", "completion",
 }  # fmt: skip
 
 
@@ -93,6 +93,9 @@ def test_every_command_says_in_a_sentence_what_it_does(path: tuple[str, ...]) ->
         (["new", "experiment", "My Own"], "NAME: found 'My Own'; valid: a small letter"),
         (["report", "/none"], "found /none; valid: a run directory"),
         (["verify", "/none"], "found /none; valid: a run directory"),
+        (["verify", "geni6"], "found run or network 'geni6'; valid: a run directory, bottleneck"),
+        (["verify", "geni6"], "(nearest: geni5)"),
+        (["verify", "geni5", "--rate", "fast"], "--rate: found 'fast'; valid: a rate"),
         (["paths", "list"], "found no --at ADDRESS"),
         (["virtual", "run"], "found no command; valid: downpour virtual run -- COMMAND"),
     ],

@@ -41,6 +41,8 @@ from topologies.model.network import Host, Network
 from topologies.model.wire_plan import WIRE, WirePlan
 from topologies.watch.counters import Record
 
+__all__ = ["Built", "Intf", "Link", "Mininet", "Node", "build", "new_mininet"]
+
 # Mininet makes its own class that of every logger to come, and that one swallows information.
 logging.setLoggerClass(logging.Logger)
 

@@ -18,7 +18,7 @@ from common.places import ROOT
 from common.shell import NetworkError
 from topologies.emulate import background_process, lifecycle, marks
 from topologies.emulate.emulation import Emulation, open_emulation
-from topologies.emulate.emulation_state import emulation_state, pids_of
+from topologies.emulate.emulation_state import controllers_of, emulation_state, pids_of
 from topologies.emulate.lifecycle import KIND_UP, RunState
 from topologies.emulate.processes import get_json
 from topologies.model.network import Network, Segment
@@ -136,6 +136,22 @@ def own_networks() -> list[str]:
     return found
 
 
+def chosen_network(run_id: str | None) -> str:
+    """The run that is meant: `run_id`, else this checkout's network. NetworkError if none is up."""
+    candidates = own_networks() if run_id is None else [run_id]
+    if not candidates:
+        raise NetworkError("no network is up (start one with: up)")
+    return candidates[0]
+
+
+def end(run_id: str) -> None:
+    """End one network that `up` made. NetworkError if something cannot be removed."""
+    state = lifecycle.read_state(run_id)
+    if state is not None and state.owner_alive:
+        _end_keeper(state.owner_pid, run_id)
+    lifecycle.purge(run_id)
+
+
 def to_end(states: Mapping[str, RunState | None], *, everything: bool) -> dict[str, bool]:
     """Which runs `down` ends: run id -> True if its owner is alive (and must be told)."""
     chosen: dict[str, bool] = {}
@@ -207,6 +223,32 @@ def status_of(run_id: str) -> str:
         log = marks.state_directory(run_id) / "keeper.log"
         lines += [f"  trouble: {line}" for line in log.read_text(encoding="utf-8").splitlines()]
     return "\n".join(lines) + "\n"
+
+
+def status_json(run_id: str) -> dict[str, object]:
+    """One run for programs: docs/contracts.md. `own`: `down` of this checkout ends it."""
+    state, network = lifecycle.read_state(run_id), network_of(run_id)
+    alive = state is not None and state.owner_alive
+    return {
+        "run_id": run_id,
+        "kind": "" if state is None else state.kind,
+        "topology": "" if state is None else state.topology,
+        "own": ours(state),
+        "state": ("ready" if emulation_state(run_id) else "being built") if alive else "leftover",
+        "hosts": [host.name for host in network.hosts] if network is not None else [],
+        "controllers": {
+            domain: _health_json(Path(socket)) for domain, socket in controllers_of(run_id).items()
+        },
+    }
+
+
+def _health_json(socket: Path) -> dict[str, object]:
+    """What a controller says of itself; `switches` is empty if it does not answer."""
+    try:
+        health = get_json(socket, "/v1/health")
+    except (OSError, ValueError, http.client.HTTPException):
+        health = {}
+    return {"socket": str(socket), "switches": dict(health.get("switches", {}))}
 
 
 def hosts_table(network: Network, pids: Mapping[str, int]) -> list[str]:
@@ -281,10 +323,7 @@ def shell_command(
     """The command and environment to become a shell (or `argv`) in a host. NetworkError if there is
     no such network or host."""
     lifecycle.require_root()
-    candidates = own_networks() if run_id is None else [run_id]
-    if not candidates:
-        raise NetworkError("no network is up (start one with: up)")
-    chosen = candidates[0]
+    chosen = chosen_network(run_id)
     pids = pids_of(chosen)
     pid = pids.get(host)
     if pid is None:

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""topologies/mn.py: the bundled topologies as Mininet's Topo, alone and under the program `mn`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.places import TOPOLOGIES
+from topologies.model.load import find, load
+
+MN_FILE = TOPOLOGIES / "mn.py"
+
+
+def topos() -> dict[str, Any]:
+    """What mn finds in the file, read as mn reads it."""
+    pytest.importorskip("mininet.topo", reason="Mininet is not installed")
+    names: dict[str, Any] = {}
+    exec(compile(MN_FILE.read_text(), str(MN_FILE), "exec"), names, names)
+    found: dict[str, Any] = names["topos"]
+    return found
+
+
+def test_every_bundled_topology_is_there() -> None:
+    names = {path.stem for path in TOPOLOGIES.glob("*.yaml")}
+    assert set(topos()) == {*names, "downpour"}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in TOPOLOGIES.glob("*.yaml")))
+def test_nodes_links_and_numbers_are_the_networks(name: str) -> None:
+    network, topo = load(find(name), {}), topos()[name]()
+    assert set(topo.switches()) == {switch.name for switch in network.switches}
+    assert {h.name for h in network.hosts} | {r.name for r in network.routers} == set(topo.hosts())
+    made = {
+        (info["node1"], info["port1"], info["node2"], info["port2"])
+        for _, _, info in topo.links(withInfo=True)
+    }
+    assert made == {(k.a.node, k.a.number, k.b.node, k.b.number) for k in network.links}
+    for switch in network.switches:
+        assert int(topo.nodeInfo(switch.name)["dpid"], 16) == switch.dpid
+
+
+def test_parameters_and_files(tmp_path: Path) -> None:
+    assert len(topos()["geni5"](receivers=3).hosts()) == 5  # the publisher and the router, too
+    copy = tmp_path / "mine.yaml"
+    shutil.copy(TOPOLOGIES / "geni5.yaml", copy)
+    assert len(topos()["downpour"](str(copy), receivers=2).hosts()) == 4
+    with pytest.raises(SystemExit, match="receivers"):
+        topos()["geni5"](receivers=1000)
+
+
+def test_shaping_is_told_in_mininets_words() -> None:
+    network = load(find("geni5"), {})
+    topo = topos()["geni5"]()
+    (link,) = [k for k in network.links if k.a.node == "tor-osf" and k.b.node == "salt"]
+    (info,) = [
+        info for _, _, info in topo.links(withInfo=True) if info["intfName1"] == link.a.interface
+    ]
+    assert info["params1"] == {"bw": 1000, "delay": "45.0ms", "max_queue_size": 8000}
+    assert info["params2"] == info["params1"]
+
+
+SCRIPT = """
+set -e
+mkdir -p /run/openvswitch /run/netns
+mount -t tmpfs none /run/openvswitch
+mount -t tmpfs none /run/netns
+ip link set lo up
+export OVS_RUNDIR=/run/openvswitch OVS_DBDIR=$WORK OVS_LOGDIR=$WORK
+ovsdb-tool create $WORK/conf.db /usr/share/openvswitch/vswitch.ovsschema
+ovsdb-server $WORK/conf.db --remote=punix:/run/openvswitch/db.sock --pidfile --detach --no-chdir
+ovs-vsctl --no-wait init
+ovs-vswitchd --pidfile --detach --no-chdir --log-file=$WORK/vswitchd.log
+mn --custom topologies/mn.py --topo geni5,receivers=2 --switch ovsbr,stp=1,datapath=user \\
+   --controller none --wait --test pingall
+"""
+
+
+@pytest.mark.root
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes namespaces")
+def test_mn_brings_a_topology_up() -> None:
+    """With the system's Python, in namespaces of its own: mn may clean up only what is its own."""
+    if shutil.which("mn") is None:
+        pytest.skip("Mininet's program mn is not installed: --custom was NOT tried")
+    with tempfile.TemporaryDirectory(prefix="mn-") as work:
+        done = subprocess.run(
+            ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
+             "bash", "-c", SCRIPT],
+            cwd=TOPOLOGIES.parent,
+            env={**os.environ, "WORK": work},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )  # fmt: skip
+    said = done.stdout + done.stderr
+    assert "0% dropped" in said, said[-3000:]

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is the network what was asked for? From the publisher to every subscriber, over a path that is
+made for it: ping for the round trip, iperf3 for what TCP gets and for what UDP loses."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from common.shell import NetworkError
+from topologies.model.network import Host, Network
+from topologies.model.paths import NoPath, path_to, reversed_path
+from topologies.verify import iperf3, multicast
+from topologies.verify.nodes import Nodes
+
+PATH = "downpour-verify"
+RATE_BPS = 20_000_000
+UDP_SHARE = 0.9  # of the path's rate, counted in frames as its meter does
+PINGS, PING_INTERVAL_S = 10, 0.2
+ANSWER_S = 30.0
+# What a machine adds by itself: switches and timers.
+RTT_SLACK_MS, RTT_SLACK = 1.0, 0.05
+UDP_LEAST, LOSS_SLACK = 0.98, 0.01
+TCP_MOST = 1.05
+_RTT = re.compile(r"= ([\d.]+)/([\d.]+)/([\d.]+)/")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the topology file and the path promise for one subscriber. `loss`: of the way there."""
+
+    rtt_ms: float
+    loss: float
+    path_bps: int
+
+
+@dataclass(frozen=True)
+class SiteCheck:
+    """What was measured to one subscriber. `rtt_ms`: the least; None: no answer."""
+
+    host: str
+    site: str
+    asked: Asked
+    rtt_ms: float | None
+    tcp: iperf3.Measured
+    udp: iperf3.Measured
+    udp_bps: float  # of payload, asked
+
+    def problems(self) -> list[str]:
+        """Return what is not as asked."""
+        asked, found = self.asked, []
+        most_ms = asked.rtt_ms + max(RTT_SLACK_MS, asked.rtt_ms * RTT_SLACK)
+        if self.rtt_ms is None:
+            found.append("no ping came back")
+        elif not asked.rtt_ms - 0.1 <= self.rtt_ms <= most_ms:
+            found.append(f"round trip asked {asked.rtt_ms:g} ms, found {self.rtt_ms:g} ms")
+        if self.udp.sent_bps < UDP_LEAST * self.udp_bps:
+            found.append(f"UDP asked {_mbps(self.udp_bps)} Mbit/s, sent {_mbps(self.udp.sent_bps)}")
+        lost = self.udp.lost or 0.0
+        if abs(lost - asked.loss) > LOSS_SLACK:
+            found.append(f"loss asked {asked.loss:.2%}, found {lost:.2%} of the datagrams")
+        if asked.path_bps and self.tcp.received_bps > TCP_MOST * asked.path_bps:
+            found.append(
+                f"TCP got {_mbps(self.tcp.received_bps)} Mbit/s over a path of "
+                f"{_mbps(asked.path_bps)}"
+            )
+        return found
+
+
+def asked_of(network: Network, host: Host, path_bps: int) -> Asked:
+    """Return what is promised to a subscriber. NetworkError if no path leads there."""
+    try:
+        hops = path_to(network, host.name)
+    except NoPath as error:
+        raise NetworkError(str(error)) from error
+    kept = 1.0
+    for hop in hops:
+        kept *= 1 - (hop.link.forward if hop.forward else hop.link.backward).loss
+    rtt_ms = sum(hop.delay_ms for hop in (*hops, *reversed_path(hops)))
+    return Asked(round(rtt_ms, 3), 1 - kept, path_bps)
+
+
+def verify(
+    nodes: Nodes,
+    network: Network,
+    sockets: Mapping[str, Path],
+    progress: Callable[[str], None],
+    *,
+    rate_bps: int = RATE_BPS,
+    seconds: int = 3,
+) -> tuple[SiteCheck, ...]:
+    """Make a path of `rate_bps` to all sites, measure, and take it away. NetworkError."""
+    found = []
+    with _path(network, sockets, rate_bps):
+        for host in network.subscribers:
+            progress(f"{host.name}: ping")
+            _resolve(nodes, network, host)
+            rtt_ms = _round_trip_ms(nodes, network, host)
+            publisher, udp_bps = network.publisher.name, _payload_bps(rate_bps)
+            progress(f"{host.name}: iperf3, TCP")
+            test = iperf3.Test(publisher, host.name, host.nic1.ip, seconds)
+            tcp = iperf3.measure(nodes, test)
+            progress(f"{host.name}: iperf3, UDP")
+            test = iperf3.Test(publisher, host.name, host.nic1.ip, seconds, udp_bps)
+            udp = iperf3.measure(nodes, test)
+            asked = asked_of(network, host, rate_bps)
+            found.append(SiteCheck(host.name, host.site, asked, rtt_ms, tcp, udp, udp_bps))
+    return tuple(found)
+
+
+def _payload_bps(rate_bps: int) -> float:
+    return rate_bps * UDP_SHARE * iperf3.PAYLOAD_BYTES / iperf3.FRAME_BYTES
+
+
+@contextmanager
+def _path(network: Network, sockets: Mapping[str, Path], rate_bps: int) -> Iterator[None]:
+    """A path from the publisher to every segment. NetworkError."""
+    try:
+        multicast.ensure(network, sockets, PATH, rate_bps)
+        yield
+    finally:
+        multicast.remove(network, sockets, PATH)
+
+
+def _resolve(nodes: Nodes, network: Network, host: Host) -> None:
+    """Addresses are resolved before anything is measured. NetworkError."""
+    deadline = time.monotonic() + ANSWER_S
+    argv = ["ping", "-n", "-q", "-c", "1", "-W", "1", host.nic1.ip]
+    while nodes.run(network.publisher.name, argv, check=False).returncode != 0:
+        if time.monotonic() > deadline:
+            raise NetworkError(f"{host.name}: {host.nic1.ip} does not answer over the path")
+
+
+def _round_trip_ms(nodes: Nodes, network: Network, host: Host) -> float | None:
+    argv = ["ping", "-n", "-q", "-c", str(PINGS), "-i", str(PING_INTERVAL_S), "-W", "2"]
+    done = nodes.run(network.publisher.name, [*argv, host.nic1.ip], check=False)
+    match = _RTT.search(done.stdout)
+    return float(match[1]) if match else None
+
+
+# -- in words -------------------------------------------------------------------------------------
+HEADER = (
+    f"{'host':<11} {'site':<10} {'RTT asked':>9} {'found':>8}  {'TCP got':>8}  "
+    f"{'UDP sent':>8} {'got':>7} {'loss asked':>10} {'found':>7}"
+)
+UNITS = (
+    f"{'':<11} {'':<10} {'ms':>9} {'ms':>8}  {'Mbit/s':>8}  {'Mbit/s':>8} {'Mbit/s':>7} "
+    f"{'':>10} {'':>7}"
+)
+
+
+def table(checks: tuple[SiteCheck, ...]) -> str:
+    """Return asked beside measured, a line per subscriber, and what is not as asked."""
+    lines = [HEADER, UNITS]
+    for one in checks:
+        rtt = "none" if one.rtt_ms is None else f"{one.rtt_ms:.2f}"
+        lines.append(
+            f"{one.host:<11} {one.site:<10} {one.asked.rtt_ms:>9g} {rtt:>8}  "
+            f"{_mbps(one.tcp.received_bps):>8}  {_mbps(one.udp.sent_bps):>8} "
+            f"{_mbps(one.udp.received_bps):>7} {one.asked.loss:>10.2%} {one.udp.lost or 0:>7.2%}"
+        )
+    rate_bps = checks[0].asked.path_bps if checks else 0
+    lines.append(f"The path's rate is {_mbps(rate_bps)} Mbit/s; UDP sends {UDP_SHARE:.0%} of it.")
+    for one in checks:
+        lines += [f"not as asked: {one.host}: {text}" for text in one.problems()]
+    if not any(one.problems() for one in checks):
+        lines.append("All is as asked.")
+    return "\n".join(lines) + "\n"
+
+
+def _mbps(rate_bps: float) -> str:
+    return f"{rate_bps / 1e6:.2f}"
