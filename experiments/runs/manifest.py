@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import os
@@ -65,7 +66,13 @@ def _output(argv: Sequence[str], cwd: Path | None = None) -> str | None:
 
 
 def git_state(root: Path) -> GitState:
-    """Commit and whether the checkout differs from it; None where there is no repository."""
+    """Commit and whether the checkout differs from it; None where there is no repository.
+
+    A copy that Ansible made on another machine says so in .checkout-commit.
+    """
+    with contextlib.suppress(OSError):
+        copied, *more = (root / ".checkout-commit").read_text(encoding="ascii").split()
+        return {"commit": copied, "dirty": bool(more)}
     # Under sudo the checkout belongs to somebody else, which git refuses by default.
     git = ["git", "-c", f"safe.directory={root}"]
     commit = _output([*git, "rev-parse", "HEAD"], root)
