@@ -65,6 +65,10 @@ class RunOptions:
             metavar="DIR", help="A directory that the guest may write to, at the same place."
         ),
     ] = field(default_factory=list)
+    show: Annotated[
+        list[Path],
+        typer.Option(metavar="DIR", help="One that it may only read."),
+    ] = field(default_factory=list)
     words: Annotated[list[str] | None, typer.Argument(metavar="COMMAND...")] = None
 
 
@@ -82,9 +86,13 @@ def run_command(options: RunOptions) -> int:
     for path in options.share:
         if not path.is_dir():
             raise Failure(f"virtual: found --share '{path}'; valid: a directory")
+    for path in options.show:
+        if not path.is_dir():
+            raise Failure(f"virtual: found --show '{path}'; valid: a directory")
     spec = GuestSpec(
         argv=tuple(options.words),
         shares=tuple(Share(p.resolve(), p.resolve(), writable=True) for p in options.share),
+        reads=tuple(path.absolute() for path in options.show),
         memory_bytes=options.memory_mb * 2**20,
         seed=options.seed,
         limit_s=options.limit_s,

@@ -8,12 +8,38 @@ from collections.abc import Sequence
 from common.findings import ADVICE, MISSING, OK, Finding
 from virtual import kernel_cache
 from virtual.kernel_source import KernelError
+from virtual.walls import VARIABLE, WallError, chosen_walls
 
 REMEDY = "make virtual-kernel"
+SUBJECT = "guest's walls"
 
 
 def guest_findings(missing_packages: Sequence[str]) -> list[Finding]:
-    """What there is of the guest's kernel. `missing_packages`: what a build of it lacks."""
+    """What there is of the guest's kernel, and of walls around it. `missing_packages`: what a build
+    of it lacks."""
+    return [*_kernel_findings(missing_packages), wall_finding()]
+
+
+def wall_finding() -> Finding:
+    """What keeps a guest from this machine's files and processes."""
+    try:
+        walls = chosen_walls()
+    except WallError as error:
+        return Finding(MISSING, SUBJECT, str(error))
+    if not walls.names:
+        return Finding(ADVICE, SUBJECT, f"none ({VARIABLE}=none): a guest may write your files")
+    if not walls.namespaces:
+        text = (
+            f"{walls}; a guest cannot change modes and times of files, and it reads all of this "
+            "checkout. For the rest: allow user namespaces"
+        )
+        return Finding(ADVICE, SUBJECT, text)
+    if not walls.landlock:
+        return Finding(OK, SUBJECT, f"{walls} (no Landlock in this kernel)")
+    return Finding(OK, SUBJECT, str(walls))
+
+
+def _kernel_findings(missing_packages: Sequence[str]) -> list[Finding]:
     try:
         kernel = kernel_cache.find_kernel()
     except KernelError as error:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A guest: a User-Mode Linux kernel in virtual time that runs one command.
 
-The guest sees the host's files read-only beneath an overlay that dies with it; the checkout at
+The guest sees the host's programs read-only beneath an overlay that dies with it; the checkout at
 /guest/checkout; what is shared by name; and /guest/exchange, through which its output comes out.
-It is one process tree of the calling user: no root, no capability, no module, no device.
+It is one process tree of the calling user: no root, no capability, no module, no device. Walls
+(`virtual.walls`) keep the guest's root from all other files, processes and networks of the host.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,10 +26,11 @@ from typing import IO, Final
 
 from common.files import Tail
 from common.places import BUILD, PYTHON, ROOT
-from common.shell import die_with_parent
 from virtual import status_page
 from virtual.cores import one_core
 from virtual.kernel_build import Kernel
+from virtual.view import view_of
+from virtual.walls import WalledProcess, WallError
 
 INIT: Final = ROOT / "virtual/guest_init.sh"
 ROOMS: Final = (
@@ -71,6 +72,9 @@ class GuestSpec:
 
     argv: tuple[str, ...]
     shares: tuple[Share, ...] = ()
+    reads: tuple[
+        Path, ...
+    ] = ()  # files of the host at the same places; this installation always is
     env: Mapping[str, str] = field(default_factory=dict)
     memory_bytes: int = MEMORY_BYTES
     seed: int = 1
@@ -133,6 +137,13 @@ def hidden_shares(paths: Iterable[Path]) -> list[Share]:
     own = (path.resolve() for path in paths if path.exists())
     hidden = (p for p in own if any(p.is_relative_to(place) for place in OWN_DIRECTORIES))
     return [Share(path, path) for path in dict.fromkeys(hidden)]
+
+
+def mount_program() -> str:
+    """The host's mount(8). GuestError if there is none."""
+    if found := shutil.which("mount", path=PATH):
+        return found
+    raise GuestError(f"found no program mount in {PATH}; valid: apt install mount")
 
 
 def _exchange_parent() -> str | None:
@@ -234,7 +245,7 @@ class Guest:
             name = tempfile.mkdtemp(prefix="downpour-guest-", dir=_exchange_parent())
             self.exchange = Path(name)
             self._stack.callback(shutil.rmtree, self.exchange, ignore_errors=True)
-            installation = hidden_shares((ROOT / ".venv", PYTHON.parents[1], BUILD))
+            installation = hidden_shares((ROOT / ".venv", PYTHON.parents[1], BUILD, *spec.reads))
             shares = (Share(ROOT, CHECKOUT), *installation, *spec.shares)
             self._write("mounts", mounts_text(shares))
             (self.exchange / "shares").mkdir()
@@ -242,6 +253,8 @@ class Guest:
                 (self.exchange / "shares" / str(number)).symlink_to(share.source)
             shutil.copy(INIT, self.exchange / "init")
             (self.exchange / "init").chmod(0o755)
+            shutil.copyfile(mount_program(), self.exchange / "mount")
+            (self.exchange / "mount").chmod(0o755)
             self._write("job", job_script(spec))
             for empty in ("stdout", "stderr"):
                 self._write(empty, "")
@@ -250,7 +263,7 @@ class Guest:
             if prepare is not None:
                 prepare(self.exchange)
             core = self._stack.enter_context(one_core())
-            self._process = self._start(core)
+            self._process = self._start(core, shares)
             self.started = time.monotonic()
             self._stall = Stall(spec.stall_s, self.started)
         except BaseException:
@@ -260,33 +273,32 @@ class Guest:
     def _write(self, name: str, text: str) -> None:
         (self.exchange / name).write_text(text, encoding="utf-8")
 
-    def _start(self, core: int) -> subprocess.Popen[bytes]:
-        with_parent = die_with_parent()
-
-        def prepare() -> None:
-            os.sched_setaffinity(0, {core})
-            if with_parent is not None:
-                with_parent()
-
+    def _start(self, core: int, shares: Sequence[Share]) -> WalledProcess:
+        place = memory_directory(self.spec.memory_bytes)
+        memory = Path(tempfile.mkdtemp(prefix="downpour-guest-", dir=place))
+        self._stack.callback(shutil.rmtree, memory, ignore_errors=True)
         environment = {
             "PATH": PATH,
             "HOME": str(self.exchange),
-            "TMPDIR": str(memory_directory(self.spec.memory_bytes)),
+            "TMPDIR": str(memory),
             MARK: str(self.exchange),
         }
+        view = view_of(
+            [*(s.source for s in shares if not s.writable), *self.spec.reads],
+            [s.source for s in shares if s.writable],
+        )
         with (self.exchange / "console").open("wb") as console:
             try:
-                return subprocess.Popen(
+                return WalledProcess(
                     command_line(self.kernel, self.spec, self.exchange),
-                    stdin=subprocess.DEVNULL,
-                    stdout=console,
-                    stderr=subprocess.STDOUT,
-                    env=environment,
-                    start_new_session=True,
-                    preexec_fn=prepare,
+                    environment,
+                    view,
+                    [self.exchange, memory],
+                    console,
+                    prepare=lambda: os.sched_setaffinity(0, {core}),
                 )
-            except OSError as error:
-                raise GuestError(f"{self.kernel.path}: {error.strerror}") from None
+            except (OSError, WallError) as error:
+                raise GuestError(f"{self.kernel.path}: {error}") from None
 
     def __enter__(self) -> Guest:
         return self
@@ -359,23 +371,20 @@ class Guest:
         kernel lets them, so the kernel is all there is to stop. While it is paused, `poll` sees no
         stall; `resume` ends it."""
         self._paused = True
-        os.kill(self._process.pid, signal.SIGSTOP)
+        self._process.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         """End a `pause`."""
         self._paused = False
         self._stall = Stall(self.spec.stall_s, time.monotonic())
-        os.kill(self._process.pid, signal.SIGCONT)
+        self._process.signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """Ends the kernel and its stubs; nothing in the guest is asked."""
         if self._killed:
             return
         self._killed = True
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=STOP_S)
+        self._process.kill(STOP_S)
 
     def stop(self) -> None:
         """End the guest and remove its directory."""
@@ -384,8 +393,8 @@ class Guest:
 
 
 def processes_of(exchange: Path) -> list[int]:
-    """Processes of the host that belong to the guest with this directory: its kernel, which carries
-    the mark, and all of the kernel's session: the stubs that hold the guest's programs."""
+    """Processes of the host that belong to the guest with this directory: its warden and kernel,
+    which carry the mark, and all of their session: the stubs that hold the guest's programs."""
     mark = f"{MARK}={exchange}".encode()
     sessions: dict[int, int] = {}
     kernels: set[int] = set()

@@ -4,27 +4,32 @@
 # throw-away overlay over it and its own /proc, /sys, /dev, /tmp and /run, mounts what the launcher shares, runs the
 # launcher's job and powers off. The kernel hands over as environment: DOWNPOUR_EXCHANGE, the host's
 # directory with `mounts` (lines: ro|rw number target), `shares/NUMBER` (symbolic links to what is
-# mounted: options of a mount cannot hold commas) and `job` (a shell script).
+# mounted: options of a mount cannot hold commas), `job` (a shell script) and `mount` (the program:
+# the host's own is setuid, and its owner may look like nobody here. The overlay ignores such bits:
+# all that runs is root).
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 fail() { echo "guest: $1" >/dev/console; }
 
-mount -t tmpfs -o mode=755 tmpfs /tmp || fail "cannot mount a tmpfs on /tmp"
+exec 3<"$DOWNPOUR_EXCHANGE/mount"
+"$DOWNPOUR_EXCHANGE/mount" -t tmpfs -o mode=755 tmpfs /tmp || fail "cannot mount a tmpfs on /tmp"
+mount=/tmp/mount
+cat <&3 >"$mount" && chmod 755 "$mount" && exec 3<&-
 mkdir /tmp/upper /tmp/work /tmp/root
-mount -t overlay overlay -o lowerdir=/,upperdir=/tmp/upper,workdir=/tmp/work /tmp/root || fail "cannot mount the overlay"
+"$mount" -t overlay overlay -o nosuid,lowerdir=/,upperdir=/tmp/upper,workdir=/tmp/work /tmp/root || fail "cannot mount the overlay"
 cd /tmp/root || fail "no overlay"
-mount -t proc proc proc
-mount -t sysfs sys sys
-mount -t devtmpfs dev dev
+"$mount" -t proc proc proc
+"$mount" -t sysfs sys sys
+"$mount" -t devtmpfs dev dev
 mkdir -p dev/pts dev/shm dev/net
-mount -t devpts devpts dev/pts
-mount -t tmpfs -o size=100%,mode=1777 tmpfs dev/shm
-mount -t tmpfs -o size=100%,mode=1777 tmpfs tmp
-mount -t tmpfs -o mode=755 tmpfs run
+"$mount" -t devpts devpts dev/pts
+"$mount" -t tmpfs -o size=100%,mode=1777 tmpfs dev/shm
+"$mount" -t tmpfs -o size=100%,mode=1777 tmpfs tmp
+"$mount" -t tmpfs -o mode=755 tmpfs run
 mkdir -p run/netns run/lock guest/exchange
-mount -t hostfs none guest/exchange -o "$DOWNPOUR_EXCHANGE" || fail "cannot mount $DOWNPOUR_EXCHANGE"
+"$mount" -t hostfs none guest/exchange -o "$DOWNPOUR_EXCHANGE" || fail "cannot mount $DOWNPOUR_EXCHANGE"
 while read -r mode number target; do
   mkdir -p ".$target"
-  mount -t hostfs -o "$mode,$DOWNPOUR_EXCHANGE/shares/$number" none ".$target" || fail "cannot mount share $number on $target"
+  "$mount" -t hostfs -o "$mode,$DOWNPOUR_EXCHANGE/shares/$number" none ".$target" || fail "cannot mount share $number on $target"
 done < guest/exchange/mounts
 mkdir -p tmp/old
 pivot_root . tmp/old || fail "cannot change the root"

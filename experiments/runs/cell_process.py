@@ -254,6 +254,7 @@ class VirtualProcess:
         spec = GuestSpec(
             argv=tuple(argv),
             shares=tuple(shares),
+            reads=(job.build,),
             memory_bytes=DISK_GUEST_BYTES
             if on_disk
             else guest_memory_bytes(cell, int(job.trace_info["bytes"])),
