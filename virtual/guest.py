@@ -275,7 +275,7 @@ class Guest:
 
     def _start(self, core: int, shares: Sequence[Share]) -> WalledProcess:
         place = memory_directory(self.spec.memory_bytes)
-        memory = Path(tempfile.mkdtemp(prefix="downpour-guest-", dir=place))
+        memory = Path(tempfile.mkdtemp(prefix="downpour-memory-", dir=place))
         self._stack.callback(shutil.rmtree, memory, ignore_errors=True)
         environment = {
             "PATH": PATH,
