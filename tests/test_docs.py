@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Final
 
 import pytest
 import typer
+from ruamel.yaml import YAML
 
 from downpour.cli import app
 from tests.c_house import MAY_INCLUDE
@@ -215,3 +217,15 @@ def test_the_site_builds(tmp_path: Path) -> None:
     assert "house-python.svg" in (site / "develop/architecture.html").read_text()
     assert "/v1/paths" in (site / "reference/openapi.json").read_text()
     assert "delay_ms" in (site / "reference/topology-file.html").read_text()
+
+
+@pytest.mark.parametrize("page", markdown_files(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_code_blocks_can_be_read(page: Path) -> None:
+    """Python is syntax, YAML a document; what runs is for other tests."""
+    for kind, code in re.findall(
+        r"^```(\w+)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE
+    ):
+        if kind == "python":
+            ast.parse(code)
+        elif kind in ("yaml", "yml"):
+            YAML(typ="safe").load(code)
