@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from common.machine import memory_available_bytes
-from topologies.emulate.marks import MEMORY_ROOT, memory_directory
+from topologies.emulate.marks import MEMORY_ROOT, make_directory, memory_directory
 
 MEMORY_RESERVE_BYTES: Final = 2_000_000_000  # left to the programs and the kernel
 
@@ -38,5 +38,5 @@ def choose(needed_bytes: int, run_id: str, work: Path, *, keep: bool) -> tuple[P
     if free < needed_bytes:
         return work, f"disk (memory has {free / 1e9:.1f} GB for {needed_bytes / 1e9:.1f} GB)"
     directory = memory_directory(run_id)
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory)
     return directory, "memory"

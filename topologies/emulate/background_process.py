@@ -79,6 +79,9 @@ def start(
             os.close(read_fd)
     if failure is None:
         return None
+    said = failure
+    if not said:
+        with contextlib.suppress(FileNotFoundError):  # it has removed all that was its own
+            said = log.read_text(encoding="utf-8", errors="replace")[-2000:]
     end(process)
-    said = failure or log.read_text(encoding="utf-8", errors="replace")[-2000:]
     return said.strip() or "its process ended without a word"

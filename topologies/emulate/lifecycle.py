@@ -33,6 +33,7 @@ from topologies.emulate.marks import (
 
 KIND_UP, KIND_EXPERIMENT = "up", "experiment"
 STATE_FILE = "state.json"
+REMOVALS = 20  # tries to remove a directory that another process removes, too
 
 
 def this_owner() -> str:
@@ -51,6 +52,8 @@ class RunState:
     owner_start_ticks: int
     started: float  # epoch, seconds
     topology: str
+    # The owner has announced the run; another process is to enter it.
+    announced: bool = False
 
     @property
     def owner_alive(self) -> bool:
@@ -105,27 +108,79 @@ def require_root() -> None:
         )
 
 
-def enter(run_id: str, *, kind: str = KIND_EXPERIMENT, topology: str = "") -> Run:
-    """Make the run's namespace and directory and move this process there, marked.
-
-    NetworkError if the id is invalid or taken, without root, or in a process with several threads
-    (only the calling one would move).
-    """
+def _check_id(run_id: str) -> None:
     if not RUN_ID.fullmatch(run_id):
         raise NetworkError(
             f"found run id '{run_id}'; valid: up to 40 letters, digits, '.', '_', '-'"
         )
+
+
+def announce(run_id: str, *, kind: str, topology: str) -> Path:
+    """Say who is about to start a run, before any process has its mark; return its directory.
+
+    Until another process enters the run, this one is its owner. NetworkError if the id is taken.
+    """
+    _check_id(run_id)
+    require_root()
+    _make_directory(run_id, kind, topology, announced=True)
+    return state_directory(run_id)
+
+
+def _make_directory(run_id: str, kind: str, topology: str, *, announced: bool = False) -> None:
+    """Make the run's directory, with its state in it from the first moment. NetworkError."""
+    if state_directory(run_id).exists() or namespace_path(run_id).exists():
+        raise NetworkError(f"run '{run_id}' exists already (end it with: down)")
+    new = marks.STATE_ROOT / f".{os.getpid()}.{run_id}"
+    marks.make_directory(new)
+    try:
+        _write_state(new, run_id, kind, topology, announced=announced)
+        new.rename(state_directory(run_id))
+    except BaseException as error:
+        shutil.rmtree(new, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise NetworkError(f"{state_directory(run_id)}: {error.strerror}") from error
+        raise
+
+
+def remove_unfinished() -> None:
+    """Remove the directories of runs whose starter was killed before they had a name."""
+    with contextlib.suppress(OSError):
+        for path in marks.STATE_ROOT.glob(".*"):
+            pid = path.name.split(".")[1]
+            if pid.isdigit() and marks.start_time_ticks(int(pid)) is None:
+                shutil.rmtree(path, ignore_errors=True)
+        _remove_empty_roots()
+
+
+def _remove_empty_roots() -> None:
+    for root in (marks.STATE_ROOT, marks.MEMORY_ROOT):
+        with contextlib.suppress(OSError):
+            root.rmdir()  # only if no other run is there
+
+
+def enter(
+    run_id: str, *, kind: str = KIND_EXPERIMENT, topology: str = "", announced: bool = False
+) -> Run:
+    """Make the run's namespace and directory and move this process there, marked.
+
+    `announced`: another process has announced the run; this one becomes its owner. NetworkError if
+    the id is invalid or taken, without root, or in a process with several threads (only the calling
+    one would move).
+    """
+    _check_id(run_id)
     require_root()
     if threading.active_count() != 1:
         raise NetworkError("a run can only be entered by a process with a single thread")
-    state_dir = state_directory(run_id)
-    if state_dir.exists() or namespace_path(run_id).exists():
-        raise NetworkError(f"run '{run_id}' exists already (end it with: down)")
+    # First the directory with the owner's name: from now on the run can be found.
+    if announced:
+        try:
+            _write_state(state_directory(run_id), run_id, kind, topology)
+        except FileNotFoundError:
+            raise NetworkError(f"run '{run_id}' was ended while it started") from None
+    else:
+        _make_directory(run_id, kind, topology)
     home_fd = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        # First the directory with the owner's name: from now on the run can be found.
-        state_dir.mkdir(parents=True)
-        _write_state(run_id, kind, topology)
         check(["ip", "netns", "add", namespace_name(run_id)])
         fd = os.open(namespace_path(run_id), os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -144,7 +199,9 @@ def enter(run_id: str, *, kind: str = KIND_EXPERIMENT, topology: str = "") -> Ru
     return Run(run_id, home_fd)
 
 
-def _write_state(run_id: str, kind: str, topology: str) -> None:
+def _write_state(
+    directory: Path, run_id: str, kind: str, topology: str, *, announced: bool = False
+) -> None:
     pid = os.getpid()
     state = RunState(
         run_id=run_id,
@@ -154,10 +211,11 @@ def _write_state(run_id: str, kind: str, topology: str) -> None:
         owner_start_ticks=marks.start_time_ticks(pid) or 0,
         started=time.time(),
         topology=topology,
+        announced=announced,
     )
-    temporary = state_directory(run_id) / f".{STATE_FILE}"
+    temporary = directory / f".{STATE_FILE}"
     temporary.write_text(json.dumps(asdict(state), indent=2) + "\n", encoding="utf-8")
-    temporary.rename(state_directory(run_id) / STATE_FILE)
+    temporary.rename(directory / STATE_FILE)
 
 
 def read_state(run_id: str) -> RunState | None:
@@ -192,10 +250,7 @@ def purge(run_id: str) -> None:
     Does nothing if there is nothing. This process and its ancestors are spared. NetworkError names
     what could not be removed.
     """
-    if not RUN_ID.fullmatch(run_id):
-        raise NetworkError(
-            f"found run id '{run_id}'; valid: up to 40 letters, digits, '.', '_', '-'"
-        )
+    _check_id(run_id)
     problems = []
     left = marks.end_processes(run_id)
     if left:
@@ -209,21 +264,33 @@ def purge(run_id: str) -> None:
             text=True,
             check=False,
         )
-        if result.returncode != 0:
+        # Who else removes the run at this moment may have been faster.
+        if result.returncode != 0 and namespace_path(run_id).exists():
             problems.append(f"namespace {namespace_name(run_id)}: {result.stderr.strip()}")
     state_dir = state_directory(run_id)
     _unmount_below(state_dir)
-    if state_dir.exists():
-        try:
-            shutil.rmtree(state_dir)
-        except OSError as error:
-            problems.append(f"{state_dir}: {error.strerror}")
+    if complaint := _remove_directory(state_dir):
+        problems.append(complaint)
     shutil.rmtree(marks.memory_directory(run_id), ignore_errors=True)
-    for root in (marks.STATE_ROOT, marks.MEMORY_ROOT):
-        with contextlib.suppress(OSError):
-            root.rmdir()  # only if no other run is there
+    _remove_empty_roots()
     if problems:
         raise NetworkError(f"run {run_id}: {'; '.join(problems)}")
+
+
+def _remove_directory(directory: Path) -> str:
+    """Remove it, also while another process does; return the complaint, "" if it is gone."""
+    complaint = ""
+    for _ in range(REMOVALS):
+        try:
+            shutil.rmtree(directory)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            complaint = f"{directory}: {error.strerror}"
+        if not directory.exists():
+            return ""
+        time.sleep(0.01)
+    return complaint or f"{directory}: it is made again and again"
 
 
 def mounts_below(directory: Path, mountinfo: str) -> list[str]:

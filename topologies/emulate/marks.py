@@ -39,6 +39,15 @@ def memory_directory(run_id: str) -> Path:
     return MEMORY_ROOT / run_id
 
 
+def make_directory(path: Path) -> None:
+    """Make a run's directory; another run's end may remove the root of both at any moment."""
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            path.mkdir(exist_ok=True)
+            return
+
+
 def run_of_environment(environ: bytes) -> str | None:
     """The run id in the text of /proc/PID/environ, None without a (valid) mark."""
     prefix = MARK.encode() + b"="
@@ -112,6 +121,11 @@ def processes_of(run_id: str) -> set[int]:
     pids = {pid for pid, owner in marked_processes().items() if owner == run_id}
     pids |= processes_in_namespace(run_id)
     return {pid for pid in pids - ourselves() if start_time_ticks(pid) is not None}
+
+
+def has_processes(run_id: str) -> bool:
+    """Whether a process has the run's mark or is in its namespace."""
+    return bool(processes_of(run_id))
 
 
 def end_processes(run_id: str, *, grace_s: float = 0.0, limit_s: float = 10.0) -> set[int]:

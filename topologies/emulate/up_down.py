@@ -11,11 +11,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from common.places import ROOT
-from common.shell import NetworkError
+from common.shell import NetworkError, termination_as_interrupt
 from topologies.emulate import background_process, lifecycle, marks
 from topologies.emulate.emulation import Emulation, open_emulation
 from topologies.emulate.emulation_state import controllers_of, emulation_state, pids_of
@@ -25,6 +26,7 @@ from topologies.model.network import Network, Segment
 
 STOP_TIMEOUT_S = 15.0
 HEALTH_PERIOD_S = 2.0
+ENDING_S = 3.0  # for a run that somebody else removes
 
 
 # -- the keeper process -------------------------------------------------------------------------
@@ -42,8 +44,7 @@ def keep(run_id: str, topology: str, network_file: Path, report_fd: int) -> int:
     signal.signal(signal.SIGINT, stop)
     try:
         network = Network.from_json(network_file.read_text(encoding="utf-8"))
-        with lifecycle.enter(run_id, kind=KIND_UP, topology=topology) as run:
-            network_file.unlink(missing_ok=True)
+        with lifecycle.enter(run_id, kind=KIND_UP, topology=topology, announced=True) as run:
             log = run.state_dir / "keeper.log"
             with open_emulation(
                 network, run.state_dir, progress=lambda t: say(background_process.PROGRESS, t)
@@ -82,40 +83,54 @@ def up(network: Network, topology: str, progress: Callable[[str], None]) -> str:
     """Start a keeper and wait until its network is ready; returns the run id. NetworkError if
     not."""
     lifecycle.require_root()
-    running = own_networks()
-    if running:
-        raise NetworkError(f"network '{running[0]}' is up already (end it with: down)")
+    _refuse_second(own_networks())
     run_id = lifecycle.new_run_id("up")
-    network_file = Path(f"/run/downpour-{run_id}.json")
-    network_file.write_text(network.to_json(), encoding="utf-8")
-    complaints = Path(f"/run/downpour-{run_id}.stderr")
-    try:
+    with termination_as_interrupt(), ExitStack() as stack:
+        directory = lifecycle.announce(run_id, kind=KIND_UP, topology=topology)
+        stack.callback(lifecycle.purge, run_id)
+        _refuse_second([other for other in own_networks() if _is_before(other, run_id)])
+        network_file = directory / "asked.json"
+        network_file.write_text(network.to_json(), encoding="utf-8")
         failure = background_process.start(
             [
                 *(sys.executable, "-m", "topologies", "_keep"),
                 *(run_id, topology, str(network_file)),
             ],
             progress,
-            lambda keeper: _end_keeper(keeper.pid, run_id),
-            log=complaints,
+            lambda keeper: _end_process(keeper.pid, marks.start_time_ticks(keeper.pid)),
+            log=directory / "keeper.stderr",
             cwd=ROOT,
             env={**os.environ, marks.MARK: run_id},
         )
         if failure is not None:
             raise NetworkError(failure)
-    finally:
-        complaints.unlink(missing_ok=True)
-        network_file.unlink(missing_ok=True)
+        stack.pop_all()
     return run_id
 
 
-def _end_keeper(pid: int, run_id: str) -> None:
+def _refuse_second(running: Sequence[str]) -> None:
+    """NetworkError if there is one."""
+    if running:
+        raise NetworkError(f"network '{running[0]}' is up already (end it with: down)")
+
+
+def _is_before(other: str, run_id: str) -> bool:
+    """Of two networks of this checkout that start at the same time, one gives way."""
+    states = [lifecycle.read_state(one) for one in (other, run_id)]
+    if other == run_id or states[0] is None or states[1] is None:
+        return False
+    return (states[0].started, other) < (states[1].started, run_id)
+
+
+def _end_process(pid: int, start_ticks: int | None) -> None:
+    """SIGTERM, and time to obey. Does nothing to another process that has this number by now."""
+    if start_ticks is None or marks.start_time_ticks(pid) != start_ticks:
+        return
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + STOP_TIMEOUT_S
-    while time.monotonic() < deadline and marks.start_time_ticks(pid) is not None:
+    while time.monotonic() < deadline and marks.start_time_ticks(pid) == start_ticks:
         time.sleep(0.05)
-    lifecycle.purge(run_id)
 
 
 # -- down ---------------------------------------------------------------------------------------
@@ -147,40 +162,51 @@ def chosen_network(run_id: str | None) -> str:
 def end(run_id: str) -> None:
     """End one network that `up` made. NetworkError if something cannot be removed."""
     state = lifecycle.read_state(run_id)
-    if state is not None and state.owner_alive:
-        _end_keeper(state.owner_pid, run_id)
+    while state is not None and state.owner_alive:
+        _end_process(state.owner_pid, state.owner_start_ticks)
+        # Its keeper may have taken it over from `up` meanwhile.
+        last, state = state, lifecycle.read_state(run_id)
+        if state == last:
+            break
     lifecycle.purge(run_id)
 
 
 def to_end(states: Mapping[str, RunState | None], *, everything: bool) -> dict[str, bool]:
-    """Which runs `down` ends: run id -> True if its owner is alive (and must be told)."""
+    """Which runs `down` ends: run id -> True if its owner is alive (and must be told). A run whose
+    starter was killed while its keeper begins belongs to its checkout until the keeper has it."""
     chosen: dict[str, bool] = {}
     for run_id, state in states.items():
         alive = state is not None and state.owner_alive
-        if everything or not alive or ours(state):
+        starting = state is not None and state.announced and marks.has_processes(run_id)
+        if everything or ours(state) or not (alive or starting):
             chosen[run_id] = alive
     return chosen
+
+
+def _states() -> dict[str, RunState | None]:
+    """Run id -> state. A run that does not say whose it is may be at its end: it gets a moment."""
+    deadline = time.monotonic() + ENDING_S
+    while True:
+        states = {run_id: lifecycle.read_state(run_id) for run_id in lifecycle.live_runs()}
+        if None not in states.values() or time.monotonic() > deadline:
+            return states
+        time.sleep(0.1)
 
 
 def down(progress: Callable[[str], None], *, everything: bool = False) -> int:
     """End this checkout's `up` networks and remove what dead runs left; with `everything` also
     live runs of other owners. Returns how many. NetworkError if something cannot be removed."""
     lifecycle.require_root()
-    states = {run_id: lifecycle.read_state(run_id) for run_id in lifecycle.live_runs()}
+    states = _states()
     chosen = to_end(states, everything=everything)
     problems = []
     for run_id, alive in chosen.items():
-        state = states[run_id]
         progress(f"{run_id}: {'network' if alive else 'leftovers of a run that ended'}")
         try:
-            if alive and state is not None:
-                _end_keeper(state.owner_pid, run_id)
-            lifecycle.purge(run_id)
+            end(run_id)
         except NetworkError as error:
             problems.append(str(error))
-    for leftover in Path("/run").glob("downpour-up-*.*"):
-        if leftover.name.split(".")[0].removeprefix("downpour-") not in lifecycle.live_runs():
-            leftover.unlink(missing_ok=True)
+    lifecycle.remove_unfinished()
     if problems:
         raise NetworkError("; ".join(problems))
     return len(chosen)

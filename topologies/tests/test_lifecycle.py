@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import threading
@@ -67,6 +68,60 @@ def test_down_spares_living_runs_of_others() -> None:
         "nameless": False,
     }
     assert set(up_down.to_end(states, everything=True)) == set(states)
+
+
+def test_down_spares_a_network_that_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the keeper's start and its state; also if what started it was killed."""
+    processes = {"starting", "orphan", "mine"}
+    monkeypatch.setattr(marks, "has_processes", lambda run_id: run_id in processes)
+    announced = {
+        "starting": state(owner="/elsewhere"),
+        "orphan": state(owner="/elsewhere", alive=False),
+        "mine": state(alive=False),
+        "dead": state(owner="/elsewhere", alive=False),
+    }
+    states = {name: dataclasses.replace(s, announced=True) for name, s in announced.items()}
+    assert set(up_down.to_end(states, everything=False)) == {"mine", "dead"}
+
+
+def test_a_run_has_its_state_from_the_first_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(marks, "STATE_ROOT", tmp_path / "run")
+    monkeypatch.setattr(marks, "MEMORY_ROOT", tmp_path / "shm")
+    seen: list[RunState | None] = []
+    rename = Path.rename
+
+    def looked(self: Path, target: Path) -> Path:
+        moved = rename(self, target)
+        seen.extend(lifecycle.read_state(r) for r in lifecycle.live_runs() if r == "a-1")
+        return moved
+
+    monkeypatch.setattr(Path, "rename", looked)
+    lifecycle.announce("a-1", kind="up", topology="t")
+    assert seen and all(s is not None and s.announced and s.owner_alive for s in seen)
+    with pytest.raises(NetworkError, match="exists already"):
+        lifecycle.announce("a-1", kind="up", topology="t")
+    lifecycle.purge("a-1")
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_a_killed_starter_left_unnamed_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marks, "STATE_ROOT", tmp_path)
+    for pid in (os.getpid(), 2**22 + 1):
+        (tmp_path / f".{pid}.a-1").mkdir()
+    lifecycle.remove_unfinished()
+    assert [p.name for p in tmp_path.iterdir()] == [f".{os.getpid()}.a-1"]
+
+
+def test_a_directory_that_two_remove_is_gone_for_both(tmp_path: Path) -> None:
+    assert lifecycle._remove_directory(tmp_path / "none") == ""
+    (tmp_path / "d/e").mkdir(parents=True)
+    assert lifecycle._remove_directory(tmp_path / "d") == ""
+    assert not (tmp_path / "d").exists()
 
 
 def test_mounts_below_innermost_first() -> None:

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Disturb a command at a random moment, many times, and look at what it leaves on the machine.
+
+    python -m tests.disturbances KIND [--rounds N] [--seed N]
+
+KIND: up, down, native, virtual, lab. The rounds run in namespaces of their own (mounts, processes,
+network), so that all that is there afterwards is theirs: any process, mount, interface, namespace,
+rule of iptables, control group or file below /run, /dev/shm and the temporary directory. The seed
+decides which moment, which process and which signal. Root.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from common.places import ROOT
+from virtual.cores import cache_directory
+
+INSIDE: Final = "DOWNPOUR_DISTURBED_MACHINE"
+SCRATCH: Final = Path("/run/scratch")  # TMPDIR, home directory and results
+TEMPORARY: Final = SCRATCH / "tmp"
+CLI: Final = (sys.executable, "-m", "downpour")
+SETTLE_S: Final = 25.0
+LIMIT_S: Final = 180.0
+CONTROL_GROUPS: Final = Path("/sys/fs/cgroup")
+
+# -- the machine --------------------------------------------------------------------------------
+
+
+def _lines(*argv: str) -> set[str]:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return {line.rstrip() for line in done.stdout.splitlines() if line.strip()}
+
+
+def processes() -> dict[int, str]:
+    """All processes here but this one: number -> command line. Zombies do not count."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) in (1, os.getpid()):
+            continue
+        with contextlib.suppress(OSError):
+            state = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+            if state not in "ZX":
+                text = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
+                found[int(entry.name)] = text.decode(errors="replace").strip()
+    return found
+
+
+def snapshot() -> set[str]:
+    """Everything that a run could leave: a line for each thing."""
+    found = {f"process {pid} {text}" for pid, text in processes().items()}
+    found |= {f"namespace {line}" for line in _lines("ip", "netns", "list")}
+    found |= {f"link {line}" for line in _lines("ip", "-o", "link")}
+    found |= {f"address {line}" for line in _lines("ip", "-o", "address")}
+    found |= {f"route {line}" for line in _lines("ip", "route", "show", "table", "all")}
+    found |= {f"qdisc {line}" for line in _lines("tc", "qdisc")}
+    for tool in ("iptables-save", "iptables-legacy-save", "ip6tables-save"):
+        if shutil.which(tool):
+            found |= {f"{tool} {li}" for li in _lines(tool) if not li.startswith(("#", ":"))}
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        found.add(f"mount {line.split()[4]}")
+    for root in (Path("/run"), Path("/dev/shm"), TEMPORARY):
+        for path in root.rglob("*"):
+            if not path.is_relative_to(SCRATCH) or path.is_relative_to(TEMPORARY):
+                found.add(f"file {path}")
+    for path in CONTROL_GROUPS.rglob("*downpour*"):
+        found.add(f"control group {path}")
+    return found
+
+
+def left(before: set[str], settle_s: float) -> list[str]:
+    """What is not as before, after at most `settle_s`."""
+    deadline = time.monotonic() + settle_s
+    while True:
+        after = snapshot()
+        found = [f"left behind: {x}" for x in after - before]
+        found += [f"gone: {x}" for x in before - after]
+        if not found or time.monotonic() > deadline:
+            return sorted(found)
+        time.sleep(0.2)
+
+
+# -- the commands -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is disturbed. `before` brings the machine to where `argv` starts; `after` is what its
+    user would do then (nothing, where the command cleans up by itself)."""
+
+    argv: tuple[str, ...]
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+SMALL: Final = ("run", "regression", "--receivers", "2", "--duration", "3", "--only", "ldm7")
+UP: Final = ("up", "geni5", "--receivers", "2")
+RESULTS: Final = ("--runs", str(SCRATCH / "runs"))
+LAB: Final = ("--dir", str(SCRATCH / "lab"))
+KINDS: Final[Mapping[str, Kind]] = {
+    "up": Kind(UP, after=("down",)),
+    "down": Kind(("down",), before=UP, after=("down",)),
+    "native": Kind((*SMALL, *RESULTS)),
+    "virtual": Kind((*SMALL, "--clock", "virtual", *RESULTS)),
+    "lab": Kind(("lab", "start", "1", *LAB), after=("lab", "stop", "1", *LAB)),
+}
+
+# How: what is signalled, and with what. "any" is a random process of all that run.
+WAYS: Final = (
+    *(("group", signal.SIGINT), ("group", signal.SIGINT), ("command", signal.SIGKILL)),
+    *(("command", signal.SIGKILL), ("group", signal.SIGKILL), ("command", signal.SIGTERM)),
+    *(("group", signal.SIGHUP), ("any", signal.SIGKILL)),
+)
+
+
+@dataclass
+class Outcome:
+    """What the rounds found."""
+
+    rounds: int = 0
+    struck: int = 0  # while the command still ran
+    tracebacks: int = 0
+    problems: list[str] = field(default_factory=list)
+    ways: Counter[str] = field(default_factory=Counter)
+
+
+def start(argv: tuple[str, ...], log: Path) -> subprocess.Popen[bytes]:
+    """Start a command as a shell would: a process group of its own."""
+    with log.open("ab") as stream:
+        return subprocess.Popen(
+            [*CLI, *argv], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
+            process_group=0,
+        )  # fmt: skip
+
+
+def finished(argv: tuple[str, ...], log: Path) -> int:
+    """Run a command to its end; its exit code."""
+    process = start(argv, log)
+    try:
+        return process.wait(LIMIT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return -1
+
+
+def strike(process: subprocess.Popen[bytes], whom: str, number: int, dice: random.Random) -> None:
+    """Send the signal."""
+    with contextlib.suppress(ProcessLookupError):
+        if whom == "group":
+            os.killpg(process.pid, number)
+        elif whom == "command":
+            os.kill(process.pid, number)
+        else:
+            os.kill(dice.choice(sorted(processes()) or [process.pid]), number)
+
+
+def one_round(kind: Kind, limit_s: float, dice: random.Random, outcome: Outcome) -> None:
+    """Disturb the command once, at a moment up to `limit_s` after its start."""
+    log = SCRATCH / "log"
+    log.write_bytes(b"")
+    whom, number = dice.choice(WAYS)
+    delay_s = dice.uniform(0, limit_s)
+    outcome.rounds += 1
+    name = f"round {outcome.rounds}: {whom} {signal.Signals(number).name} at {delay_s:.2f} s"
+    before = snapshot()
+    if kind.before and finished(kind.before, log):
+        outcome.problems.append(f"{name}: cannot begin: {log.read_text()[-500:]}")
+    process = start(kind.argv, log)
+    try:
+        process.wait(delay_s)
+    except subprocess.TimeoutExpired:
+        outcome.struck += 1
+        outcome.ways[f"{whom} {signal.Signals(number).name}"] += 1
+        strike(process, whom, number, dice)
+    try:
+        process.wait(LIMIT_S)
+    except subprocess.TimeoutExpired:
+        outcome.problems.append(f"{name}: no end within {LIMIT_S:.0f} s")
+        process.kill()
+        process.wait()
+    if kind.after and finished(kind.after, log):
+        outcome.problems.append(f"{name}: '{' '.join(kind.after)}': {log.read_text()[-500:]}")
+    if found := left(before, SETTLE_S):
+        outcome.problems.append(f"{name}: {'; '.join(found[:12])}; said: {log.read_text()[-800:]}")
+        _clean()
+    if "Traceback" in log.read_text(errors="replace"):
+        outcome.tracebacks += 1
+        text = log.read_text(errors="replace")
+        outcome.problems.append(f"{name}: traceback: {text[-1500:]}")
+
+
+def _clean() -> None:
+    """So that one round's leftovers are not the next one's."""
+    finished(("down", "--all"), SCRATCH / "log")
+    for pid in processes():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    for path in TEMPORARY.iterdir():
+        shutil.rmtree(path, ignore_errors=True)
+    shutil.rmtree("/run/user/downpour-labs", ignore_errors=True)
+
+
+def rounds(name: str, number: int, seed: int, say: Callable[[str], None]) -> Outcome:
+    """Disturb a command `number` times; the first, whole one says how long it takes."""
+    kind, outcome, dice = KINDS[name], Outcome(), random.Random(f"{name} {seed}")
+    log = SCRATCH / "log"
+    if kind.before:
+        finished(kind.before, log)
+    began = time.monotonic()
+    code = finished(kind.argv, log)
+    took_s = time.monotonic() - began
+    if kind.after:
+        finished(kind.after, log)
+    if code != 0:
+        outcome.problems.append(f"undisturbed: exit code {code}: {log.read_text()[-1500:]}")
+        return outcome
+    say(f"{name}: undisturbed {took_s:.1f} s; {number} rounds, seed {seed}")
+    for _ in range(number):
+        known = len(outcome.problems)
+        one_round(kind, took_s, dice, outcome)
+        for problem in outcome.problems[known:]:
+            say(problem)
+    return outcome
+
+
+# -- a machine of its own -----------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def prepared() -> Iterator[None]:
+    """Directories that only this machine has; inside the namespaces."""
+    for place in ("/run", "/dev/shm"):
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", place], check=True)
+    Path("/dev/shm").chmod(0o1777)
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    for path in (TEMPORARY, SCRATCH / "home", Path("/run/user"), Path("/run/netns")):
+        path.mkdir(parents=True)
+    # As iproute2 does it once per machine, at its first named namespace.
+    subprocess.run(["ip", "netns", "add", "first"], check=True)
+    subprocess.run(["ip", "netns", "delete", "first"], check=True)
+    yield
+
+
+def inside(command: list[str]) -> list[str]:
+    """`command` in namespaces of its own, which end with it."""
+    own = ("--mount", "--net", "--ipc", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc")
+    return ["unshare", *own, *command]
+
+
+def environment() -> dict[str, str]:
+    """Of the machine of its own."""
+    return {
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        "HOME": str(SCRATCH / "home"),
+        "TMPDIR": str(TEMPORARY),
+        "XDG_RUNTIME_DIR": "/run/user",
+        "DOWNPOUR_CACHE": str(cache_directory()),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        INSIDE: "1",
+    }
+
+
+def main() -> int:
+    """Print what was found, as a line of JSON at the end. Exit code 1: something was left."""
+    parser = argparse.ArgumentParser(prog="python -m tests.disturbances", description=__doc__)
+    parser.add_argument("kind", choices=sorted(KINDS))
+    parser.add_argument("--rounds", type=int, default=3, metavar="N")
+    parser.add_argument("--seed", type=int, default=1, metavar="N")
+    options = parser.parse_args()
+    if INSIDE not in os.environ:
+        command = inside([sys.executable, "-m", "tests.disturbances", *sys.argv[1:]])
+        return subprocess.run(command, cwd=ROOT, env=environment(), check=False).returncode
+    with prepared():
+        outcome = rounds(
+            options.kind, options.rounds, options.seed, lambda text: print(text, flush=True)
+        )
+    print(json.dumps({**vars(outcome), "kind": options.kind, "seed": options.seed}))
+    return 1 if outcome.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever ends a command, and whenever: nothing is left. Two checkouts do not disturb each other.
+
+DOWNPOUR_DISTURBANCES=N: rounds of each kind (default 3). DOWNPOUR_SEED=N: another sample.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from common.places import BUILD, ROOT
+from experiments.runs.preparation import PROGRAMS
+from tests.disturbances import KINDS
+from virtual.kernel_build import find_kernel
+
+ROUNDS = int(os.environ.get("DOWNPOUR_DISTURBANCES", "3"))
+SEED = int(os.environ.get("DOWNPOUR_SEED", "1"))
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.emulated,
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: namespaces need root"),
+    pytest.mark.skipif(
+        not all((BUILD / p).exists() for p in PROGRAMS), reason="SKIPPED: run `make build` first"
+    ),
+]
+
+
+def harness(module: str, *arguments: str) -> dict[str, object]:
+    """Run it; its last line."""
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments, "--seed", str(SEED)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    print(done.stdout, done.stderr)
+    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_nothing_is_left_whenever_a_command_is_ended(kind: str) -> None:
+    if kind in ("virtual", "lab") and find_kernel() is None:
+        pytest.skip("SKIPPED: no guest kernel is built (make virtual-kernel)")
+    found = harness("tests.disturbances", kind, "--rounds", str(ROUNDS))
+    assert found["problems"] == []
+    assert found["rounds"] == ROUNDS
+    assert found["struck"], "every moment was after the end: nothing was tested"
+
+
+def test_two_checkouts_start_and_stop_side_by_side() -> None:
+    found = harness("tests.side_by_side", "--rounds", str(ROUNDS))
+    assert found["problems"] == []
+    assert found["rounds"] == [ROUNDS, ROUNDS]
