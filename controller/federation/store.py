@@ -4,7 +4,9 @@ notes, a document each in the path service's store. Only the active controller c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+import sqlite3
+from collections.abc import Iterable, Iterator
 
 from pydantic import TypeAdapter
 
@@ -23,25 +25,30 @@ class FederationStore:
     """What the federation keeps.
 
     Thread-safe; what a call writes is on disk when it returns. Writing raises ServiceError 503 if
-    another controller has become active.
+    another controller has become active, 507 if the store cannot be written.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def _put(self, kind: str, key: str, body: bytes) -> None:
-        try:
-            with self._store.transaction():
-                self._store.put_document(kind, key, body.decode())
-        except Fenced as error:
-            raise _not_active(error) from error
+        with self._writing():
+            self._store.put_document(kind, key, body.decode())
 
     def _delete(self, kind: str, key: str) -> None:
+        with self._writing():
+            self._store.delete_document(kind, key)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
         try:
             with self._store.transaction():
-                self._store.delete_document(kind, key)
+                yield
         except Fenced as error:
-            raise _not_active(error) from error
+            raise ServiceError(503, "standby", "Standby", str(error)) from error
+        except sqlite3.Error as error:
+            detail = f"nothing was changed: {error}"
+            raise ServiceError(507, "store", "Store cannot be written", detail) from error
 
     # -- the coordinator's
 
@@ -70,7 +77,3 @@ class FederationStore:
     def forget(self, connection: Connection) -> None:
         """Forget a connection's note."""
         self._delete(NOTE, str(connection))
-
-
-def _not_active(error: Fenced) -> ServiceError:
-    return ServiceError(503, "standby", "Standby", str(error))

@@ -9,7 +9,7 @@ other leaves lose no frame and get none twice, wherever a step stops.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.paths.core import (
@@ -34,8 +34,7 @@ from controller.paths.entries import (
     Entry,
     Flow,
     Group,
-    Kind,
-    kind_of,
+    ToGroup,
 )
 from controller.paths.forwarding import (
     across,
@@ -136,8 +135,39 @@ class Draft:
         for entry in entries:
             slots[entry.key] = (slots.get(entry.key, (None, None))[0], entry)
 
+    def _keep_with_groups(self) -> None:
+        """Add flows that use a group no earlier than the group, and remove them no later: a switch
+        refuses a flow to a group that it does not have."""
+        for switch in {switch for phase in self._phases for switch in phase}:
+            for index, phase in enumerate(self._phases):
+                for old, new in list(phase.get(switch, {}).values()):
+                    if old is None and isinstance(new, Group):
+                        for earlier in range(index):
+                            self._move(switch, earlier, index, _begins_use)
+                    elif isinstance(old, Group) and new is None:
+                        for later in range(index + 1, len(self._phases)):
+                            self._move(switch, later, index, _ends_use)
+
+    def _move(
+        self,
+        switch: str,
+        source: int,
+        target: int,
+        which: Callable[[Entry | None, Entry | None], bool],
+    ) -> None:
+        slots = self._phases[source].get(switch, {})
+        into = self._phases[target].setdefault(switch, {})
+        for key, (old, new) in list(slots.items()):
+            if which(old, new):
+                del slots[key]
+                there = into.get(key)
+                if there is not None:  # the earlier one's old, the later one's new
+                    old, new = (old, there[1]) if source < target else (there[0], new)
+                into[key] = (old, new)
+
     def phases(self) -> tuple[Mapping[str, Delta], ...]:
         """Return the phases that have something to do."""
+        self._keep_with_groups()
         result = []
         for slots_of in self._phases:
             phase: dict[str, Delta] = {}
@@ -271,9 +301,20 @@ def transition(
 
 
 def _feeds(entry: Entry) -> bool:
-    if isinstance(entry, Flow):
-        return kind_of(entry.cookie) is Kind.DATA_DOWN
-    return isinstance(entry, Group)
+    return isinstance(entry, Group) or uses_group(entry)
+
+
+def _begins_use(_old: Entry | None, new: Entry | None) -> bool:
+    return uses_group(new)
+
+
+def _ends_use(old: Entry | None, new: Entry | None) -> bool:
+    return new is None and uses_group(old)
+
+
+def uses_group(entry: Entry | None) -> bool:
+    """Return whether an entry is a flow to a group."""
+    return isinstance(entry, Flow) and any(isinstance(a, ToGroup) for a in entry.actions)
 
 
 def _common_feeds(now: set[Entry], then: set[Entry]) -> set[Entry]:

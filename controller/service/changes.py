@@ -59,6 +59,7 @@ class ChangeRunner:
         self._state = state
         self._base = base_entries(state.core)
         self._group_changes: dict[tuple[str, int], int] = {}
+        self._unmoved: dict[str, str] = {}  # path -> link that changed; could not be written
         self.queues = QueueKeeper(state.core, queue_driver)
         self.installer = Installer(state.core.dpids, apply, read, self._on_known)
 
@@ -244,8 +245,14 @@ class ChangeRunner:
             with self._state.lock:
                 ready = self._state.wait_for_ready(todo)
                 todo.difference_update(ready)
-                steps = self._rerouted(ready)
-                work = self.begin(steps, entered=True) if steps else None
+                try:
+                    steps = self._rerouted(ready)
+                    work = self.begin(steps, entered=True) if steps else None
+                except ServiceError as error:
+                    if error.kind != "store":
+                        raise
+                    self._unmoved.update(dict.fromkeys(ready, link))
+                    continue
             if work is None:
                 continue
             try:
@@ -253,9 +260,26 @@ class ChangeRunner:
             except ServiceError as error:
                 LOG.warning("%s", error.detail)
 
+    def retry_moves(self) -> None:
+        """Move the paths for which the store could not be written."""
+        with self._state.lock:
+            unmoved, self._unmoved = self._unmoved, {}
+        for link in dict.fromkeys(unmoved.values()):
+            self.reroute([name for name, of in unmoved.items() if of == link], link)
+
     def _rerouted(self, names: Iterable[str]) -> list[Step]:
-        state = self._state
+        """Plan and enter the moves, or none of them. Raises ServiceError 503, 507."""
         steps: list[Step] = []
+        try:
+            self._enter_moves(names, steps)
+        except ServiceError:
+            for step in reversed(steps):
+                self._state.take_back(step)
+            raise
+        return steps
+
+    def _enter_moves(self, names: Iterable[str], steps: list[Step]) -> None:
+        state = self._state
         for name in names:
             hold = state.holds.open_of(name)
             if hold is not None:
@@ -268,7 +292,6 @@ class ChangeRunner:
                 state.enter(step)
                 steps.append(step)
             state.note_reach(step.new or path)
-        return steps
 
     # -- up or degraded
 

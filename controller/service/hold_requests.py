@@ -107,9 +107,9 @@ class HoldRequests:
         try:
             self._runner.run(work, kind, {"hold": hold_id}, may_undo=True)
         except ServiceError as error:
-            if error.kind == "refused":
+            if error.kind in ("refused", "queues"):  # undone
                 with state.lock:
-                    state.put_hold(hold.finished(HoldState.RELEASED, state.clock()))
+                    state.note_hold(hold.finished(HoldState.RELEASED, state.clock()))
             raise
         assert hold.new is not None
         return self._runner.view(hold.new)

@@ -389,9 +389,13 @@ class PathService:
         LOG.warning("switch=%s disconnected", switch)
 
     def retry(self, connected: Iterable[str]) -> None:
-        """Bring connected switches whose content is unknown to the desired state."""
+        """Bring connected switches whose content is unknown to the desired state, and do what the
+        store could not take before."""
         if not self.is_active:
             return
+        with self.state.lock:
+            self.state.pay()
+        self._runner.retry_moves()
         try:
             self._runner.queues.repair()
         except QueueError as error:
@@ -405,10 +409,15 @@ class PathService:
             return
         now = self.state.clock()
         with self.state.lock:
-            self.state.expire_holds(now)
+            try:
+                self.state.expire_holds(now)
+            except ServiceError:  # told in the log; the next turn tries again
+                return
             over = [p.name for p in self.state.paths.values() if (p.end_time or now + 1) <= now]
         for name in over:
             try:
                 self._delete(name, EventKind.PATH_EXPIRED)
             except ServiceError as error:
+                if error.kind == "store":
+                    return
                 LOG.warning("path=%s action=path-expired: %s", name, error.detail)

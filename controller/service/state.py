@@ -20,6 +20,7 @@ from controller.paths.plan import Step, entries_of
 from controller.paths.reservations import Reservations
 from controller.service.events import EventLog
 from controller.service.holds import Hold, Holds
+from controller.service.owed import Owed
 from controller.service.problems import ServiceError, name_in_use, unknown_path
 from controller.service.quarantine import Quarantine, rows_of
 from controller.service.store import (
@@ -56,6 +57,8 @@ class PathState:
         # another path's entries there would have the keys of those that are being deleted.
         self.busy: set[str | EndpointKey] = set()
         self.down_links: dict[str, str] = {}  # name -> why
+        self.owed = Owed()
+        self._store_problem = ""  # "": it took the last change
         self._standby_of: str | None = None
 
     def load(self) -> dict[str, list[Entry]]:
@@ -64,6 +67,7 @@ class PathState:
         Raises StoreError.
         """
         loaded = self.store.load()
+        self.owed = Owed()
         self.reservations = Reservations(self.core)
         self.paths: dict[str, MultipointPath] = {}
         self.quarantine = Quarantine(self.reservations)
@@ -206,10 +210,16 @@ class PathState:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Run the block in a transaction of the store. Raises ServiceError 503, 507."""
+        """Run the block in a transaction of the store, after what is owed to it.
+
+        Raises ServiceError 503, 507: then nothing was written.
+        """
         try:
             with self.store.transaction():
+                paid = self.owed.write(self.store, self.paths, self.holds) if self.owed else None
                 yield
+            if paid is not None:
+                paid()
         except Fenced as error:
             self._standby_of = ""
             LOG.error("another controller has taken over; this one is a standby now")
@@ -217,10 +227,29 @@ class PathState:
                 503, "standby", "Standby", "another controller has taken over meanwhile"
             ) from error
         except sqlite3.Error as error:
-            LOG.error("the store cannot be written: %s", error)
+            self._note_store(str(error))
             raise ServiceError(
                 507, "store", "Store cannot be written", f"nothing was changed: {error}"
             ) from error
+        self._note_store("")
+
+    def _note_store(self, problem: str) -> None:
+        """Log that the store cannot be written, or can again: once, however often it is tried."""
+        if problem and problem != self._store_problem:
+            LOG.error("the store cannot be written: %s", problem)
+        elif self._store_problem and not problem:
+            LOG.info("the store can be written again")
+        self._store_problem = problem
+
+    def pay(self) -> None:
+        """Write what is owed to the store, if it can be written again."""
+        if self.owed:
+            try:
+                with self.writing():
+                    pass
+            except ServiceError as error:
+                if error.kind != "store":
+                    raise
 
     def enter(self, step: Step) -> None:
         """Reserve what a step takes; what it frees stays reserved for now."""
@@ -251,7 +280,7 @@ class PathState:
         except BaseException:
             if hold is None:
                 for step in reversed(steps):
-                    self._take_back(step)
+                    self.take_back(step)
             raise
         self.quarantine.begin(rows)
         for step in steps:
@@ -261,7 +290,7 @@ class PathState:
     def undo(self, steps: Sequence[Step]) -> tuple[Blocked, ...]:
         """Reverse steps that the switches have taken back, or will once they are known again.
 
-        Returns the ids that this frees.
+        Returns the ids that this frees. If the store cannot be written, that is done later.
         """
         rows: list[Blocked] = []
         for step in reversed(steps):
@@ -272,13 +301,11 @@ class PathState:
                 rows += rows_of(self.core, step.new, step.old, step.switches)
             self._show(step.new, step.old)
         self.quarantine.begin(rows)
-        with self.writing():
-            for step in reversed(steps):
-                self.store.replace(step.new, step.old)
-            self.store.block(rows)
+        self.owed.add((path for step in steps for path in (step.old, step.new)), blocked=rows)
+        self.pay()
         return tuple(rows)
 
-    def _take_back(self, step: Step) -> None:
+    def take_back(self, step: Step) -> None:
         """Reverse `enter` for a step that was sent to no switch."""
         if step.old is not None and step.new is not None:
             kept = frozenset(step.new.hops)
@@ -302,6 +329,13 @@ class PathState:
         if rows:
             with contextlib.suppress(ServiceError), self.writing():
                 self.store.unblock(rows)
+
+    def note_hold(self, hold: Hold) -> None:
+        """Show what has become of a hold, and write it, later if need be. Raises ServiceError
+        503."""
+        self.holds.put(hold)
+        self.owed.add(holds=[hold.id])
+        self.pay()
 
     def put_hold(self, hold: Hold) -> None:
         """Write a hold, then show it. Raises ServiceError 503, 507."""

@@ -287,6 +287,13 @@ class Store:
             [(new.number, hop.link, hop.source, hop.vlan) for hop in change.hops_added],
         )
 
+    def rewrite(self, number: int, path: MultipointPath | None) -> None:
+        """Write all rows of a path's number anew (None: it has none), whatever is there."""
+        for table, column in (("path", "number"), ("leaf", "path"), ("hop", "path")):
+            self._connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
+        if path is not None:
+            self.replace(None, path)
+
     def put_hold(self, row: HoldRow) -> None:
         """Write a hold."""
         self._connection.execute(

@@ -27,6 +27,7 @@ from controller.paths.entries import (
     Flow,
     Group,
     Meter,
+    ToGroup,
 )
 from controller.paths.forwarding import base_entries
 from controller.paths.messages import Delta
@@ -102,6 +103,11 @@ def check_while_under_way(
     base = base_entries(core)
 
     def check(state: Held) -> None:
+        for switch, entries in state.items():
+            groups = {entry.number for entry in entries if isinstance(entry, Group)}
+            for entry in entries:
+                used = {a.group for a in getattr(entry, "actions", ()) if isinstance(a, ToGroup)}
+                assert used <= groups, (step.what, switch, entry)
         net = network_holding(core, {s: {*base[s], *e} for s, e in state.items()})
         for name in before.keys() | after.keys():
             olds = routes_of(core, before[name]) if name in before else {}

@@ -318,6 +318,30 @@ def test_path_ends_at_its_end_time(rig: Rig) -> None:
     assert rig.service.events.after(0)[0][-1].kind == "path-expired"
 
 
+@pytest.mark.parametrize("held", [False, True], ids=["added", "held"])
+def test_leaf_to_leaf_begins_and_ends_with_a_leaf_far_away(rig: Rig, held: bool) -> None:
+    """The root's switch needs its group before the flows that send ARP into it."""
+    if held:
+        leaves = (LEAF_3, LEAF_2)
+        rig.service.hold(
+            "h", PathWish("a", ROOT, RATE, leaf_to_leaf=True, leaves=leaves), rig.clock() + 9
+        )
+        rig.restart()  # the phases of a hold are computed from its path alone then
+        rig.service.commit("h")
+    else:
+        rig.service.create("a", ROOT, RATE, leaf_to_leaf=True)
+        rig.service.add_leaf("a", LEAF_3)
+        rig.service.add_leaf("a", LEAF_2)
+    rig.assert_settled()
+    rig.service.link_changed("s1:s2", False)
+    rig.assert_settled()
+    rig.service.remove_leaf("a", LEAF_2.key)
+    rig.service.remove_leaf("a", LEAF_3.key)
+    rig.assert_settled()
+    rig.service.delete("a")
+    assert rig.entries() == base_entries(rig.service.core)
+
+
 def test_store_that_cannot_be_written_changes_nothing(rig: Rig) -> None:
     rig.service.create("a", ROOT, RATE)
     rig.service.add_leaf("a", LEAF_2)
