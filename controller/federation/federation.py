@@ -13,7 +13,6 @@ import itertools
 import logging
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
@@ -43,6 +42,8 @@ USER_TIMEOUT_S = 120.0  # longer than any attempt may take
 LOOK_S = 1.0  # how often paths that ended are looked for
 AUDIT_S = 15.0
 QUERY_TIMEOUT_S = 5.0
+CONNECTION_LOCKS = 256
+NOBODY = 0  # asks for what the controller does by itself
 
 
 class Exchange(Protocol):
@@ -81,8 +82,10 @@ class Federation:
         self._changed = threading.Condition()  # the coordinator's lock
         self._coordinator: Coordinator | None = None
         self._participant: Participant | None = None
-        self._connection_locks: dict[Connection, threading.Lock] = defaultdict(threading.Lock)
+        # Connections share locks: there is no end of connections in a controller's life.
+        self._locks = [threading.Lock() for _ in range(CONNECTION_LOCKS)]
         self._numbers = itertools.count(1)
+        self._asked: set[int] = set()  # requests of users who wait for the answer
         self._answers: dict[int, Problem | None] = {}
         self._ending = False
         self._epoch = time.time() - time.monotonic()
@@ -191,7 +194,7 @@ class Federation:
         participant = self._participant
         if participant is None:
             raise ServiceError(503, "standby", "Standby", "this controller is a standby")
-        with self._connection_locks[request.connection]:
+        with self._lock_of(request.connection):
             started = time.monotonic()
             if isinstance(request, Query):
                 return participant.query(request)
@@ -207,6 +210,9 @@ class Federation:
             )
             return reply
 
+    def _lock_of(self, connection: Connection) -> threading.Lock:
+        return self._locks[hash(connection) % CONNECTION_LOCKS]
+
     # -- inside: the coordinator
 
     def _now(self) -> float:
@@ -221,25 +227,36 @@ class Federation:
     def _ask(
         self, number: int, path: str, ask: Callable[[Coordinator, float], list[Effect]]
     ) -> None:
-        until = time.monotonic() + USER_TIMEOUT_S
         with self._changed:
-            while True:
-                try:
-                    self._carry_out(ask(self._running_coordinator(), self._now()))
-                    break
-                except Busy:
-                    self._wait(until, path)
-                except Refusal as refusal:
-                    raise _error(refusal.problem) from None
-            asked = self._coordinator
-            while number not in self._answers:
-                if self._coordinator is not asked:
-                    detail = f"path '{path}': this controller lost its store or its role meanwhile"
-                    raise ServiceError(503, "standby", "Standby", detail)
-                self._wait(until, path)
-            problem = self._answers.pop(number)
+            self._asked.add(number)
+            try:
+                problem = self._answer_to(number, path, ask)
+            finally:
+                self._asked.discard(number)
+                self._answers.pop(number, None)
         if problem is not None:
             raise _error(problem)
+
+    def _answer_to(
+        self, number: int, path: str, ask: Callable[[Coordinator, float], list[Effect]]
+    ) -> Problem | None:
+        """Ask the coordinator and wait for its answer, with the lock. Raises ServiceError."""
+        until = time.monotonic() + USER_TIMEOUT_S
+        while True:
+            try:
+                self._carry_out(ask(self._running_coordinator(), self._now()))
+                break
+            except Busy:
+                self._wait(until, path)
+            except Refusal as refusal:
+                raise _error(refusal.problem) from None
+        asked = self._coordinator
+        while number not in self._answers:
+            if self._coordinator is not asked:
+                detail = f"path '{path}': this controller lost its store or its role meanwhile"
+                raise ServiceError(503, "standby", "Standby", detail)
+            self._wait(until, path)
+        return self._answers[number]
 
     def _wait(self, until: float, path: str) -> None:
         """Wait for the answer. Raises ServiceError 504."""
@@ -264,7 +281,7 @@ class Federation:
             elif isinstance(effect, Send):
                 if not self._ending:
                     self._pools[effect.domain].submit(self._send, effect.domain, effect.request)
-            elif isinstance(effect, Answer):
+            elif isinstance(effect, Answer) and effect.request_id in self._asked:
                 self._answers[effect.request_id] = effect.problem
         self._changed.notify_all()
 
@@ -325,6 +342,7 @@ class Federation:
 
     def _run(self) -> None:
         audit_at = look_at = 0.0
+        told = ""
         while True:
             try:
                 now = self._now()
@@ -345,6 +363,12 @@ class Federation:
                 if now >= audit_at:
                     audit_at = now + self._audit_s
                     self._audit()
+                told = ""
+            except ServiceError as error:  # the store: once, however often it is tried
+                if error.detail != told:
+                    LOG.error("the federation cannot write: %s", error.detail)
+                told = error.detail
+                time.sleep(LOOK_S)
             except Exception:
                 LOG.exception("the federation's clock")
                 time.sleep(LOOK_S)
@@ -366,7 +390,7 @@ class Federation:
     def _expire(self) -> None:
         participant = self._participant
         for connection in list(participant.notes) if participant is not None else ():
-            with self._connection_locks[connection]:
+            with self._lock_of(connection):
                 assert participant is not None
                 participant.expire(self._now(), connection)
 
@@ -387,8 +411,7 @@ class Federation:
                 if record.tree.entries or record.wanted:
                     LOG.info("path=%s is no more: its segments are released", name)
                     now = self._now()
-                    self._carry_out(coordinator.remove_leaves(now, 0, name, None))
-                    self._answers.pop(0, None)
+                    self._carry_out(coordinator.remove_leaves(now, NOBODY, name, None))
 
     def _audit(self) -> None:
         participant = self._participant
@@ -409,7 +432,7 @@ class Federation:
         except Exception:
             LOG.exception("connection=%s: audit", query.connection)
             return
-        with self._connection_locks[query.connection]:
+        with self._lock_of(query.connection):
             try:
                 if participant.audited(self._now(), query, reply):
                     LOG.warning(

@@ -13,7 +13,9 @@
 
 from __future__ import annotations
 
+import json
 import ssl
+import time
 from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +41,7 @@ MESSAGES_URL = "/v1/domains/messages"
 # Who sends, where no token says it: on a Unix socket, which only its owner can open.
 DOMAIN_HEADER = "downpour-domain"
 CONNECT_TIMEOUT_S = 3.0
+MAX_REPLY_BYTES = 256 * 1024
 _KEYS = ("at", "token_file", "ca_file")
 
 
@@ -137,15 +140,10 @@ class Peer:
         why: list[str] = []
         for at, client in self._clients:
             try:
-                response = client.post(
-                    MESSAGES_URL,
-                    content=body,
-                    headers={"content-type": "application/json"},
-                    timeout=httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S),
-                )
-                if response.status_code == httpx.codes.OK:
-                    return read_reply(response.content)
-                why.append(f"{at}: HTTP {response.status_code}: {_detail(response)}")
+                status, answer = _post(client, body, timeout_s)
+                if status == httpx.codes.OK:
+                    return read_reply(answer)
+                why.append(f"{at}: HTTP {status}: {_detail(answer)}")
             except httpx.HTTPError as error:
                 why.append(f"{at}: {error or type(error).__name__}")
             except FederationError as error:
@@ -168,8 +166,28 @@ def _client(at: str, headers: dict[str, str], ca_file: Path | None) -> httpx.Cli
     return httpx.Client(base_url=at, headers=headers, verify=verify)
 
 
-def _detail(response: httpx.Response) -> str:
+def _post(client: httpx.Client, body: bytes, timeout_s: float) -> tuple[int, bytes]:
+    """Return status and body of the answer. Raises httpx.HTTPError, FederationError if it is too
+    long or too slow: a peer must not fill the memory."""
+    until = time.monotonic() + timeout_s
+    headers = {"content-type": "application/json", "accept-encoding": "identity"}
+    timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
+    with client.stream(
+        "POST", MESSAGES_URL, content=body, headers=headers, timeout=timeout
+    ) as response:
+        answer = bytearray()
+        for part in response.iter_raw():
+            answer += part
+            if len(answer) > MAX_REPLY_BYTES:
+                raise FederationError(f"a reply of more than {MAX_REPLY_BYTES} bytes")
+            if time.monotonic() > until:
+                raise FederationError(f"no whole reply within {timeout_s:g} s")
+        return response.status_code, bytes(answer)
+
+
+def _detail(answer: bytes) -> str:
+    """Return a problem's detail, or the beginning of what else came."""
     try:
-        return str(response.json()["detail"])[:300]
-    except (ValueError, KeyError, TypeError):
-        return response.text[:200]
+        return str(json.loads(answer)["detail"])[:300]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return answer[:200].decode("utf-8", "backslashreplace")

@@ -207,8 +207,8 @@ class FederatedService:
         return self.path(name)
 
     def set_end_time(self, name: str, end_time: float | None) -> PathView:
-        """Set when the path ends; see PathService.set_end_time."""
-        return self._own.set_end_time(name, end_time)
+        """Set when the path ends, in all domains; see PathService.set_end_time."""
+        return self._seen(self._patiently(name, lambda: self._own.set_end_time(name, end_time)))
 
     def delete(self, name: str) -> None:
         """Delete a path in all domains; see PathService.delete."""
@@ -239,7 +239,7 @@ class FederatedService:
 
     def commit(self, hold_id: str) -> PathView:
         """Install what is held; see PathService.commit."""
-        return self._own.commit(hold_id)
+        return self._seen(self._own.commit(hold_id))
 
     def release(self, hold_id: str) -> None:
         """Give back what is held; see PathService.release."""

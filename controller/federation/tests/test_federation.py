@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -316,6 +318,51 @@ def test_a_path_that_ends_by_itself_ends_everywhere(world: WorldRig, a: DomainRi
     c = world.domains["c"]
     world.wait_for("c is empty", lambda: c.http.get("/v1/paths").json() == [])
     world.wait_for("forgotten", lambda: a.federation.record("P") is None)
+
+
+def test_changes_answer_with_the_view_that_get_gives(world: WorldRig, a: DomainRig) -> None:
+    """PATCH and the commit of a hold show the leaves in all domains, and no hand-off."""
+    join(a, IN_C)
+    end_time = time.time() + 1000
+    changed = a.http.patch("/v1/paths/P", json={"end_time": end_time})
+    assert changed.status_code == 200, changed.text
+    assert changed.json() == a.http.get("/v1/paths/P").json()
+    assert [leaf["switch"] for leaf in changed.json()["leaves"]] == [IN_C.switch]
+    path = a.http.get("/v1/paths/P").json()
+    wish = {key: path[key] for key in ("name", "root", "rate_bps", "end_time")}
+    near = {**wish, "leaves": [json_of(NEAR)]}
+    held = a.http.post("/v1/holds", json={"id": "h", "hold_s": 60, "path": near})
+    assert held.status_code == 201, held.text
+    done = a.http.post("/v1/holds/h/commit")
+    assert done.status_code == 200, done.text
+    assert done.json() == a.http.get("/v1/paths/P").json()
+    assert sorted(leaf["switch"] for leaf in done.json()["leaves"]) == [NEAR.switch, IN_C.switch]
+    a.http.patch("/v1/paths/P", json={"end_time": None})
+    assert from_root(world) == sorted(map(at, (NEAR, IN_C)))
+
+
+def test_end_time_of_a_path_that_is_just_growing(a: DomainRig) -> None:
+    """The hold for leaves in other domains is the domain's own matter: PATCH waits for its end."""
+    answers: list[int] = []
+
+    def patch() -> None:
+        answers.append(a.http.patch("/v1/paths/P", json={"end_time": None}).status_code)
+
+    threads: list[threading.Thread] = []
+
+    def note(request: Any) -> str:
+        if request.kind == "reserve" and not threads:
+            threads.append(threading.Thread(target=patch))
+            threads[0].start()
+            time.sleep(0.3)  # it finds the path held
+        return "ok"
+
+    a.http.patch("/v1/paths/P", json={"end_time": time.time() + 1000})
+    a.wires["b"].fate = note
+    join(a, IN_C)
+    threads[0].join(60)
+    assert answers == [200]
+    assert a.http.get("/v1/paths/P").json()["end_time"] is None
 
 
 @pytest.mark.parametrize(
