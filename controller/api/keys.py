@@ -2,13 +2,15 @@
 """`python -m controller keys DIR`: a certificate authority for tests and trials, by openssl.
 
 It signs three certificates: of the controller's REST interface, of its OpenFlow side, and of the
-switches. Where operators have an authority of their own, that one's files do as well.
+switches; with `--switch` one for each switch, which speaks for that switch alone. Where operators
+have an authority of their own, that one's files do as well.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +22,7 @@ from common.exit_codes import EXIT_USAGE
 
 DAYS = 3650
 NAMES = ("rest", "controller", "switch")
+SWITCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 # P-256: every OpenSSL and Open vSwitch in use knows it.
 CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
@@ -40,11 +43,17 @@ def _openssl(*arguments: str | Path) -> None:
         raise KeysError(f"openssl {arguments[0]} failed: {last}") from error
 
 
-def make_keys(directory: Path, hosts: Sequence[str]) -> tuple[Path, ...]:
+def make_keys(
+    directory: Path, hosts: Sequence[str], switches: Sequence[str] = ()
+) -> tuple[Path, ...]:
     """Write ca.pem, and NAME-key.pem and NAME-cert.pem for each of NAMES, all or nothing.
 
-    `hosts` are the names and addresses in the REST certificate. Raises KeysError.
+    `hosts` are the names and addresses in the REST certificate. For each of `switches`, write
+    switch-NAME-key.pem and switch-NAME-cert.pem, too. Raises KeysError.
     """
+    for name in switches:
+        if not SWITCH.fullmatch(name):
+            raise KeysError(f"found switch '{name}'; valid: letters, digits, '.', '_' and '-'")
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(directory.iterdir()):
@@ -53,7 +62,7 @@ def make_keys(directory: Path, hosts: Sequence[str]) -> tuple[Path, ...]:
     except OSError as error:
         raise KeysError(f"{directory}: {error.strerror}") from error
     try:
-        _make(temporary, hosts)
+        _make(temporary, hosts, switches)
         made = []
         for path in sorted(temporary.glob("*.pem")):
             made.append(directory / path.name)
@@ -63,7 +72,7 @@ def make_keys(directory: Path, hosts: Sequence[str]) -> tuple[Path, ...]:
     return tuple(made)
 
 
-def _make(directory: Path, hosts: Sequence[str]) -> None:
+def _make(directory: Path, hosts: Sequence[str], switches: Sequence[str]) -> None:
     old = os.umask(0o077)
     try:
         ca_key, ca = directory / "ca-key.pem", directory / "ca.pem"
@@ -72,10 +81,12 @@ def _make(directory: Path, hosts: Sequence[str]) -> None:
             *("-addext", "basicConstraints=critical,CA:TRUE"),
             *("-keyout", ca_key, "-out", ca),
         )
-        for name in NAMES:
+        named = {name: f"DNS:{name}" for name in NAMES}
+        named["rest"] = ",".join(map(_alternative, hosts))
+        named |= {f"switch-{switch}": f"DNS:{switch}" for switch in switches}
+        for name, names in named.items():
             key, request = directory / f"{name}-key.pem", directory / f"{name}.csr"
             extensions = directory / f"{name}.ext"
-            names = ",".join(map(_alternative, hosts)) if name == "rest" else f"DNS:{name}"
             extensions.write_text(
                 f"subjectAltName={names}\nbasicConstraints=CA:FALSE\n"
                 "extendedKeyUsage=serverAuth,clientAuth\n"
@@ -111,9 +122,17 @@ def main(argv: Sequence[str]) -> int:
         metavar="NAME",
         help="name or address of the REST interface, any number (default localhost, 127.0.0.1)",
     )
+    parser.add_argument(
+        "--switch",
+        action="append",
+        metavar="NAME",
+        default=[],
+        help="a certificate for this switch alone, any number",
+    )
     arguments = parser.parse_args(argv)
+    hosts = arguments.host or ["localhost", "127.0.0.1"]
     try:
-        made = make_keys(arguments.directory, arguments.host or ["localhost", "127.0.0.1"])
+        made = make_keys(arguments.directory, hosts, arguments.switch)
     except KeysError as error:
         print(f"controller keys: {error}", file=sys.stderr)
         return EXIT_USAGE

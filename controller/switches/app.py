@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from controller.paths.replies import Type
 from controller.switches import compat
 from controller.switches.switchboard import Switchboard
@@ -16,6 +18,7 @@ class PathServiceApp(compat.App):  # type: ignore[misc]
     ) -> None:
         super().__init__(*args, **kwargs)
         self._switchboard = switchboard
+        switchboard.on_duplicate = partial(compat.COUNTS.add, "duplicate_switches")
         compat.handle_raw(
             {
                 Type.PACKET_IN: switchboard.packet_in,
@@ -27,8 +30,10 @@ class PathServiceApp(compat.App):  # type: ignore[misc]
     def state_changed(self, event: compat.StateEvent) -> None:
         """Report that a switch has connected, or has gone."""
         if event.state == compat.MAIN:
-            if self._switchboard.connected(event.datapath, compat.ports_of(event.datapath)):
-                compat.known(event.datapath)
+            datapath = event.datapath
+            names = datapath.socket.certified_names()
+            if self._switchboard.connected(datapath, compat.ports_of(datapath), names):
+                compat.known(datapath)
             else:
                 compat.COUNTS.add("unknown_switches")
         else:

@@ -10,7 +10,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -34,6 +34,7 @@ class Channel:
         self._deadline_s = time.monotonic() + handshake_s
         self._heard_s = time.monotonic()
         self._closed = threading.Lock()
+        self._certified: frozenset[str] = frozenset()
         self.is_known = False
         self.has_timed_out = False
         self.ended: Callable[[], None] = lambda: None
@@ -46,10 +47,15 @@ class Channel:
             self._socket, server_side=True, do_handshake_on_connect=False
         )
         self._socket.do_handshake()
+        self._certified = _names_in(self._socket.getpeercert() or {})
         if not self._is_green:
             # OpenSSL's connections must not be read and written by two threads at once.
             self._tls_lock = threading.Lock()
             self._socket.setblocking(False)
+
+    def certified_names(self) -> frozenset[str]:
+        """Return the names (subjectAltName, DNS) in the peer's certificate; without TLS none."""
+        return self._certified
 
     def setsockopt(self, level: int, option: int, value: int) -> None:
         """Set an option as a socket does."""
@@ -151,3 +157,10 @@ class Channel:
         """Return the file descriptor."""
         number: int = self._socket.fileno()
         return number
+
+
+def _names_in(certificate: Mapping[str, object]) -> frozenset[str]:
+    """Return the DNS names of a certificate as ssl.SSLSocket.getpeercert gives it."""
+    names = certificate.get("subjectAltName", ())
+    assert isinstance(names, tuple)
+    return frozenset(value for kind, value in names if kind == "DNS")

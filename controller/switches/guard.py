@@ -61,6 +61,7 @@ class Counts:
     NAMES = (
         "connections",
         "displaced",
+        "duplicate_switches",
         "handshake_timeouts",
         "malformed_messages",
         "packet_ins_dropped",

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, Literal, Protocol, TypeVar
 
 from controller.paths import replies
@@ -30,11 +31,13 @@ from controller.paths.messages import (
 from controller.paths.replies import Multipart
 from controller.paths.stats import SwitchStats
 from controller.switches import readback
+from controller.switches.guard import Bucket
 from controller.switches.installer import Failure, Why
 
 LOG = logging.getLogger(__name__)
 CONFIRM_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 10.0
+PROOF_S = 2.0  # for a switch to show that it is there, when another connection claims to be it
 REPLY_MAX_BYTES = 64 << 20  # of one exchange: a switch that sends more is not believed
 # Framework messages count up from a random id; ours live in the upper half, which merely makes a
 # clash improbable: a foreign id is ignored unless it falls into an open exchange.
@@ -85,6 +88,15 @@ class Identified(Protocol):
 D = TypeVar("D", bound=Identified)
 
 
+@dataclass(eq=False)
+class _Claim(Generic[D]):
+    """A connection that says it is a switch which is connected already."""
+
+    datapath: D
+    ports: Mapping[int, bool]
+    timer: threading.Timer
+
+
 class Switchboard(Generic[D]):
     """`encode(datapath, message, xid)` gives a message's bytes, `send(datapath, bytes)` sends
     them from any thread, `close(datapath)` ends a connection. `events` tells the owner what
@@ -106,6 +118,8 @@ class Switchboard(Generic[D]):
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._datapaths: dict[str, D] = {}
+        self._claims: dict[str, _Claim[D]] = {}
+        self._log_lines = Bucket(1.0, 20.0)  # that strangers can cause
         self._open: list[_Exchange] = []
         self._next_xid = XID_FIRST
         self._role = role
@@ -114,6 +128,7 @@ class Switchboard(Generic[D]):
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.on_packet_in: PacketIn | None = None  # called by the framework's threads
         self.on_event: Callable[[Event], None] | None = None  # beside `events`; must not block
+        self.on_duplicate: Callable[[], object] = lambda: None  # a claim was refused
 
     def emit(self, event: Event) -> None:
         """Tell the owner what happened."""
@@ -123,33 +138,98 @@ class Switchboard(Generic[D]):
 
     # -- called by the framework's threads; never blocks
 
-    def connected(self, datapath: D, ports: Mapping[int, bool]) -> bool:
+    def connected(
+        self, datapath: D, ports: Mapping[int, bool], certified: frozenset[str] = frozenset()
+    ) -> bool:
         """Take a connection; return whether it is a switch of the domain.
 
-        Others are disconnected. `ports` says which ports are up.
+        Others are disconnected. `ports` says which ports are up, `certified` the names in its
+        certificate: if some are switches of the domain, it can only be one of these. If that switch
+        is connected already, it is asked: the new connection takes its place if it does not answer
+        in PROOF_S, and is closed if it does.
         """
         name = None if datapath.id is None else self._names.get(datapath.id)
         if name is None:
-            LOG.warning("a switch with the unknown datapath id %016x was refused", datapath.id)
+            self._warn("a switch with the unknown datapath id %016x was refused", datapath.id)
+            self._close(datapath)
+            return False
+        speaks_for = certified & set(self._names.values())
+        if speaks_for and name not in speaks_for:
+            of = ", ".join(sorted(speaks_for))
+            self._warn("a connection with the certificate of %s claims to be '%s'", of, name)
             self._close(datapath)
             return False
         with self._lock:
+            old = self._datapaths.get(name)
+            if old is None:
+                self._datapaths[name] = datapath
+                refused = False
+            else:
+                refused = name in self._claims
+                if not refused:
+                    self._claim(name, datapath, ports)
+                    exchange = self._begin(name, (Barrier(),))
+                    exchange.on_success = partial(self._refuse_claim, name, datapath)
+        if old is None:
+            self._enter(name, datapath, ports)
+        elif refused:
+            self._refuse(name, datapath)
+        else:
+            self._send(old, self._encode(old, Barrier(), exchange.first))
+        return True
+
+    def _claim(self, name: str, datapath: D, ports: Mapping[int, bool]) -> None:
+        """Called with the lock."""
+        timer = threading.Timer(PROOF_S, self._grant_claim, (name, datapath))
+        timer.daemon = True
+        self._claims[name] = _Claim(datapath, dict(ports), timer)
+        timer.start()
+
+    def _refuse_claim(self, name: str, datapath: D) -> None:
+        """The switch has answered. Called by the end of an exchange, with the lock or without."""
+        claim = self._claims.get(name)
+        if claim is not None and claim.datapath is datapath:
+            del self._claims[name]
+            claim.timer.cancel()
+            self._refuse(name, datapath)
+
+    def _refuse(self, name: str, datapath: D) -> None:
+        self._warn("a second connection claims to be switch '%s', which is there: refused", name)
+        self.on_duplicate()
+        self._close(datapath)
+
+    def _grant_claim(self, name: str, datapath: D) -> None:
+        """Let a claim replace the connection that did not answer, or has ended."""
+        with self._lock:
+            claim = self._claims.get(name)
+            if claim is None or claim.datapath is not datapath:
+                return
+            del self._claims[name]
+            claim.timer.cancel()
             replaced = self._datapaths.get(name)
             self._datapaths[name] = datapath
             gone = self._take_exchanges(name)
-            role = self._role
         if replaced is not None:
             LOG.warning("switch '%s' connected again; its older connection is closed", name)
             self._close(replaced)
         for exchange in gone:
             exchange.end(Failure(Why.NOT_CONNECTED, "connection replaced meanwhile"))
+        self._enter(name, datapath, claim.ports)
+
+    def _enter(self, name: str, datapath: D, ports: Mapping[int, bool]) -> None:
+        """Begin with a connection that is a switch's."""
+        with self._lock:
+            role = self._role
         if role is Role.EQUAL:
             self.emit(("up", name))
         else:
             self._ask_role(name, datapath)
         for number, is_up in sorted(ports.items()):
             self.emit(("port", name, number, is_up))
-        return True
+
+    def _warn(self, text: str, *arguments: object) -> None:
+        if self._log_lines.take(time.monotonic()):
+            LOG.warning(text, *arguments)
 
     def disconnected(self, datapath: D) -> None:
         """Note that a connection has ended."""
@@ -157,12 +237,23 @@ class Switchboard(Generic[D]):
             name = self._name_of(datapath)
             # A switch may be back on a new connection before the end of the old one is noticed.
             if name is None:
+                self._forget_claim(datapath)
                 return
             del self._datapaths[name]
             gone = self._take_exchanges(name)
+            claim = self._claims.get(name)
         for exchange in gone:
             exchange.end(Failure(Why.NOT_CONNECTED, "connection lost meanwhile"))
         self.emit(("down", name))
+        if claim is not None:
+            self._grant_claim(name, claim.datapath)
+
+    def _forget_claim(self, datapath: D) -> None:
+        """Called with the lock."""
+        for name, claim in list(self._claims.items()):
+            if claim.datapath is datapath:
+                claim.timer.cancel()
+                del self._claims[name]
 
     def barrier_reply(self, datapath: D, xid: int) -> None:
         """Note a confirmation."""

@@ -31,7 +31,9 @@ from controller.paths.messages import (
 from controller.paths.replies import Multipart, PacketIn
 from controller.paths.stats import SwitchStats
 from controller.service.service import Failure, Why
+from controller.switches import switchboard
 from controller.switches.switchboard import Switchboard
+from controller.tests.process import wait_until
 from controller.tests.test_replies import (
     COOKIE,
     IN_PORT_3,
@@ -167,16 +169,68 @@ def test_lost_connection_ends_the_wait_at_once() -> None:
     assert slow.connected_switches() == []
 
 
-def test_late_end_of_an_old_connection_is_ignored(board: Board) -> None:
-    old, new = (FakeDatapath(1, confirming(board)) for _ in range(2))
+def test_late_end_of_an_old_connection_is_ignored(
+    board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old one is dead and does not know: it does not answer."""
+    monkeypatch.setattr(switchboard, "PROOF_S", 0.05)
+    old, new = FakeDatapath(1, silent), FakeDatapath(1, confirming(board))
     board.connected(old, {})
     board.connected(new, {})
+    wait_until("the new one is in", lambda: old.is_closed)
     assert (old.is_closed, new.is_closed) == (True, False)
     board.disconnected(old)
     assert board.connected_switches() == ["s1"]
     assert board.apply({"s1": MESSAGES}) == {}
-    assert not old.sent
+    assert [m.description for m in old.sent] == [Barrier()]
     assert events(board) == [("up", "s1"), ("up", "s1")]
+
+
+def test_switch_that_answers_keeps_its_place(board: Board) -> None:
+    """A spoofed datapath id: another connection that claims to be the switch is refused."""
+    refused: list[int] = []
+    board.on_duplicate = lambda: refused.append(1)
+    real = FakeDatapath(1, confirming(board))
+    board.connected(real, {})
+    for _ in range(50):
+        spoof = FakeDatapath(1, confirming(board))
+        board.connected(spoof, PORTS)
+        assert (real.is_closed, spoof.is_closed) == (False, True)
+        board.port_status(spoof, 1, False)
+        board.disconnected(spoof)
+    assert len(refused) == 50
+    assert board.apply({"s1": MESSAGES}) == {}
+    assert events(board) == [("up", "s1")]
+    assert not spoof.sent
+
+
+def test_claim_that_waits_is_nobody_yet(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(switchboard, "PROOF_S", 60.0)
+    busy = FakeDatapath(1, silent)
+    board.connected(busy, {})
+    first, second = FakeDatapath(1, silent), FakeDatapath(1, silent)
+    board.connected(first, PORTS)
+    board.connected(second, PORTS)  # one at a time
+    assert (busy.is_closed, first.is_closed, second.is_closed) == (False, False, True)
+    board.port_status(first, 1, False)
+    board.packet_in(first, packet_in_message(3, b"x"))
+    assert events(board) == [("up", "s1")]
+    board.disconnected(first)
+    third = FakeDatapath(1, confirming(board))
+    board.connected(third, {})
+    board.disconnected(busy)  # its end says that the claim was right
+    assert not third.is_closed
+    assert events(board) == [("down", "s1"), ("up", "s1")]
+    assert board.apply({"s1": MESSAGES}) == {}
+
+
+def test_certificate_with_names_of_switches_speaks_for_those_alone(board: Board) -> None:
+    stranger = FakeDatapath(1, silent)
+    assert not board.connected(stranger, {}, frozenset({"s2", "elsewhere"}))
+    assert stranger.is_closed and events(board) == []
+    assert board.connected(FakeDatapath(2, silent), {}, frozenset({"s2", "elsewhere"}))
+    assert board.connected(FakeDatapath(1, silent), {}, frozenset({"switch"}))  # names none
+    assert events(board) == [("up", "s2"), ("up", "s1")]
 
 
 def test_new_connection_ends_what_the_old_one_has_open() -> None:
@@ -262,13 +316,15 @@ def test_flows_of_ours_that_someone_changed_are_deleted_by_their_cookie(
 
 
 def test_a_reply_that_is_malformed_refused_or_missing_is_a_failure(board: Board) -> None:
-    board.connected(FakeDatapath(1, holding(board, {Multipart.FLOW: [bytes(60)]})), {})
+    first = FakeDatapath(1, holding(board, {Multipart.FLOW: [bytes(60)]}))
+    board.connected(first, {})
     found = board.read(["s1"])["s1"]
     assert isinstance(found, Failure) and "malformed reply" in found.text
 
     def refuse(datapath: FakeDatapath, message: FakeMessage) -> None:
         board.error(datapath, message.xid, "OFPBRC_BAD_MULTIPART")
 
+    board.disconnected(first)
     board.connected(FakeDatapath(1, refuse), {})
     assert board.read(["s1"]) == {"s1": Failure(Why.REFUSED, "OFPBRC_BAD_MULTIPART")}
 

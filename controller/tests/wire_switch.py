@@ -83,11 +83,12 @@ class Wire:
 
 class WireSwitch:
     """Answers in a thread of its own until `close` or the controller ends the connection
-    (`ended`). `seen` counts messages by type."""
+    (`ended`). `seen` counts messages by type. While `is_mute` it answers nothing."""
 
     def __init__(self, connection: socket.socket, dpid: int) -> None:
         self.connection = connection
         self.dpid = dpid
+        self.is_mute = False
         self.seen: Counter[int] = Counter()
         self.ended = threading.Event()
         self._echoes: dict[int, threading.Event] = {}
@@ -104,7 +105,7 @@ class WireSwitch:
                 body = self._read(length - 8)
                 self.seen[kind] += 1
                 reply = self._reply(kind, body)
-                if reply is not None:
+                if reply is not None and not self.is_mute:
                     self._wire.sendall(message(*reply, xid))
                 if kind == ECHO_REPLY and xid in self._echoes:
                     self._echoes.pop(xid).set()
