@@ -284,15 +284,31 @@ class GradeOptions:
     key: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The key that the labs were run with.")
     ] = None
+    rerun: Annotated[
+        bool,
+        typer.Option("--rerun", help="Run the checks again from the work directories."),
+    ] = False
+    receipts: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Results of --rerun, signed with the key."),
+    ] = None
 
 
 @command(app, "grade", told=told)
 def grade_command(options: GradeOptions) -> int:
     """Collect a class's result files as CSV."""
     from labs import grade, results
+    from labs.workdir import LabError
 
     key = results.read_key(options.key) if options.key is not None else None
-    return grade.grade(options.folder, options.output, key, sys.stdout)
+    if options.receipts is not None and not (options.rerun and key is not None):
+        raise LabError("found --receipts alone; valid: with --rerun and --key FILE")
+    if options.receipts is not None and options.receipts.absolute().is_relative_to(
+        options.folder.absolute()
+    ):
+        raise LabError(f"found --receipts {options.receipts}; valid: outside of {options.folder}")
+    again = grade.Again(options.receipts) if options.rerun else None
+    return grade.grade(options.folder, options.output, key, sys.stdout, again)
 
 
 @dataclass(kw_only=True)

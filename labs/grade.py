@@ -11,14 +11,18 @@ import os
 import re
 import sys
 import tempfile
+import time
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from common.files import write_json
 from labs.checking import Status
+from labs.rerun import CannotRerun, Rerun, rerun
 from labs.results import canonical, digest_of, parameters_digest
 from labs.spec import CheckSpec, Lab, LabErrors, find_lab
 from labs.submissions import Submission, find_files, read, shown
@@ -174,7 +178,59 @@ def _some(names: Iterable[str], number: int | None = None) -> str:
     return f"{', '.join(kept[:MOST_NAMED])}{more}"
 
 
-def graded(folder: Path, key: bytes | None) -> list[Submission]:
+@dataclass(frozen=True)
+class Again:
+    """Run the checks again; `receipts`: where what they find goes, signed with the key."""
+
+    receipts: Path | None = None
+
+    def judge(self, submission: Submission, lab: Lab, key: bytes | None) -> None:
+        """Check one submission again, and remark if that gives something else. LabError."""
+        print(f"checking {submission.file} again", file=sys.stderr, flush=True)
+        submission.rerun = "no"
+        try:
+            found = rerun(submission, lab)
+        except CannotRerun as problem:
+            submission.remarks.append(str(problem))
+            return
+        submission.rerun = str(found.score)
+        if found.score != submission.score:
+            text = f"checked again: {found.score} of {lab.points}, not {submission.score}"
+            submission.remarks.append(text)
+        if self.receipts is not None:
+            assert key is not None, "checked with the options"
+            write_receipt(self.receipts, submission, lab, found, key)
+
+
+def write_receipt(
+    directory: Path, submission: Submission, lab: Lab, found: Rerun, key: bytes
+) -> Path:
+    """Write a result file of what the instructor's checks found, signed. LabError."""
+    values = {
+        **submission.values,
+        "title": lab.spec.title,
+        "checked": round(time.time(), 3),
+        "clock": "none",
+        "parameters": dict(lab.parameters(submission.student)),
+        "checks": [result.to_dict() for result in found.results],
+        "score": found.score,
+        "points": lab.points,
+        "rerun": True,
+        "files_sha256": found.files_sha256,
+    }
+    values["digest"] = digest_of(values, key)
+    # By the file's place, not by the student's name: two may say the same name.
+    name = hashlib.sha256(submission.path).hexdigest()[:16]
+    path = directory / name / f"result-{lab.number}.json"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, values)
+    except OSError as error:
+        raise LabError(f"{shown(path)}: {error.strerror}") from None
+    return path
+
+
+def graded(folder: Path, key: bytes | None, again: Again | None = None) -> list[Submission]:
     """All result files below `folder`, judged. LabError if there is none."""
     submissions = [read(found) for found in find_files(folder)]
     if not submissions:
@@ -188,6 +244,8 @@ def graded(folder: Path, key: bytes | None) -> list[Submission]:
             continue
     for one in readable:
         judge(one, key, labs)
+        if again is not None and one.values["lab"] in labs:
+            again.judge(one, labs[one.values["lab"]], key)
     compare(readable)
     return submissions
 
@@ -207,6 +265,7 @@ def row(submission: Submission) -> dict[str, object]:
         "checked_utc": _moment(values["checked"]) if values else "",
         "clock": plain(shown(values.get("clock", ""))),
         "digest": submission.digest,
+        "rerun": submission.rerun,
         "remarks": plain("; ".join(submission.remarks)),
     }
 
@@ -217,11 +276,18 @@ def plain(text: str) -> str:
     return f"'{inside}" if _COMPUTED.match(text) else inside
 
 
-def grade(folder: Path, output: Path | None, key: bytes | None, screen: TextIO) -> int:
+def grade(
+    folder: Path,
+    output: Path | None,
+    key: bytes | None,
+    screen: TextIO,
+    again: Again | None = None,
+) -> int:
     """Writes the CSV (to `screen` without `output`). 0; 1 if a file has a remark. LabError."""
-    submissions = graded(folder, key)
+    submissions = graded(folder, key, again)
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    columns = COLUMNS if again is None else (*COLUMNS[:-1], "rerun", COLUMNS[-1])
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(row(s) for s in submissions)
     if output is None:

@@ -78,7 +78,7 @@ def cells(work: Path, experiment: str) -> list[CellOfRun]:
                 found.append(
                     CellOfRun(run, path, described, verdict["verdict"], float(ran["started"]))
                 )
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
                 raise RunProblem(f"{path}: not as a run leaves it: {error}") from None
     return found
 

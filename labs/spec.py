@@ -102,6 +102,8 @@ class LabSpec(Block):
     controller: Literal["running", "none"] = "running"
     # Shell lines that are run in the network before the student comes.
     prepare: Annotated[str, Field(pattern=r"^[a-z0-9-]+\.sh$")] | None = None
+    # Whether the checks can be run again from the work directory: by files, with a guest, or not.
+    rerun: Literal["no", "files", "guest"] = "no"
     memory_mb: Annotated[int, Field(ge=256, le=4000)] = 700
     parameters: dict[Name, Parameter] = {}
     checks: Annotated[list[CheckSpec], Field(min_length=1)]
@@ -112,6 +114,8 @@ class LabSpec(Block):
             raise ValueError("a network lab has a topology, a measuring lab has none")
         if self.prepare is not None and self.topology is None:
             raise ValueError("only a network lab has something to prepare")
+        if self.rerun != "no" and self.kind == "network":
+            raise ValueError("the network of a network lab is gone: rerun: no")
         names = [c.name for c in self.checks]
         if len(set(names)) != len(names):
             raise ValueError("each check has a name of its own")

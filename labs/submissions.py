@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from labs.results import FORMAT
-from labs.workdir import LabError
+from labs.workdir import LabError, is_aside
 
 NAME: Final = re.compile(r"result-\d+\.json", re.ASCII)
-_ASIDE: Final = re.compile(rb"before-\d{8}-\d{6}(-\d+)?")  # what a reset has put aside
 MAX_BYTES: Final = 1_000_000
 MAX_DEPTH: Final = 20  # a result file is 4 deep
 MAX_DIGITS: Final = 20
@@ -48,12 +47,14 @@ class Submission:
     """A result file. `values` is empty if it could not be read; `remarks` if nothing is wrong."""
 
     file: str
+    path: bytes = b""
     student: str = ""
     values: dict[str, Any] = field(default_factory=dict)
     digest: str = "none"  # "ok", "ok with key", "no key", "not verified", "wrong"
     score: int = 0  # points of the checks that count
     points: int = 0  # that the lab gives
     passed: int = 0  # checks that count
+    rerun: str = ""  # what the checks gave when they were run again: points, or "no"
     remarks: list[str] = field(default_factory=list)
 
 
@@ -116,7 +117,7 @@ def _walk(folder: bytes) -> Iterator[Found]:
             yield Found(directory, name, f"a directory that cannot be listed: {error.strerror}")
             continue
         for entry in inside:
-            if _is_directory(entry) and not _ASIDE.fullmatch(entry.name):
+            if _is_directory(entry) and not is_aside(entry.name):
                 waiting.append(entry.path)
             if _is_named(entry.name, top=directory == folder):
                 yield Found(entry.path, name_text(os.path.relpath(entry.path, folder)))
@@ -137,7 +138,7 @@ def _is_named(name: bytes, *, top: bool) -> bool:
 # -- reading ----------------------------------------------------------------------------------
 def read(found: Found) -> Submission:
     """A file that no check wrote gets a remark."""
-    submission = Submission(found.name)
+    submission = Submission(found.name, found.path)
     try:
         if found.problem:
             raise ValueError(found.problem)

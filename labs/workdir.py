@@ -19,6 +19,7 @@ from labs.spec import Lab, Value, as_words
 
 STATE: Final = ".lab.json"
 TEMPLATE: Final = ".template"
+ASIDE: Final = re.compile(rb"before-\d{8}-\d{6}(-\d+)?")
 STUDENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@+-]{0,63}")
 
 
@@ -162,7 +163,12 @@ def set_aside(work: Work) -> Path | None:
 
 
 def _is_aside(path: Path) -> bool:
-    return path.is_dir() and re.fullmatch(r"before-\d{8}-\d{6}(-\d+)?", path.name) is not None
+    return path.is_dir() and is_aside(os.fsencode(path.name))
+
+
+def is_aside(name: bytes) -> bool:
+    """Return whether a directory of that name is what a reset has put aside."""
+    return ASIDE.fullmatch(name) is not None
 
 
 def reset_files(lab: Lab, work: Work) -> Path | None:

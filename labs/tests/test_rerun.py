@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Grading with the checks run again: lab 5 from files, hostile work directories, and receipts that
+the instructor's key signs.
+
+The six runs are made up: what the checks read of them is all that is there.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.places import ROOT
+from experiments.runs import digests
+from labs import grade, rerun
+from labs.checking import CheckResult, Status, run_checks
+from labs.results import digest_of, write_result
+from labs.spec import all_labs, find_lab
+from labs.submissions import find_files, read
+from labs.tests.measuring import write_answers
+from labs.workdir import Work, open_work
+
+LAB = find_lab(5)
+KEY = b"the instructor's own key"
+MBIT_PER_S = {"ldm6": 20.0, "ldm7": 21.0}
+OWN_CHECKS = ("runs", "table", "slope", "flat", "limit")  # that the made-up files pass
+
+
+def cell(work: Work, protocol: str, receivers: int) -> Path:
+    """A cell of lab 5 whose sender's interface sent in proportion (LDM6), or the same (LDM7)."""
+    place = work.directory / f"runs/scaling/20260101T000000Z/cells/{protocol}-m{receivers}"
+    place.mkdir(parents=True)
+    mbit_per_s = MBIT_PER_S[protocol] * (receivers if protocol == "ldm6" else 1)
+    sent = round(mbit_per_s * 1e6 * 10 / 8)
+    described = {
+        "factors": {"protocol": protocol, "receivers": receivers, "rate_bps": 20_000_000},
+        "seed": LAB.parameters(work.student)["seed"],
+        "duration_s": 10.0,
+        "loss": 0.0,
+        "publisher": "umass",
+        "nic1": "eth1",
+    }
+    for name, value in {
+        "cell": described,
+        "verdict": {"verdict": "faithful"},
+        "run": {"started": 2_000_000_000.0},
+        "counters-start": {"interfaces": {"umass/eth1": {"tx_bytes": 1000}}},
+        "counters-end": {"interfaces": {"umass/eth1": {"tx_bytes": 1000 + sent}}},
+    }.items():
+        (place / f"{name}.json").write_text(json.dumps(value))
+    digests.write_cell(place)
+    return place
+
+
+def hand_in(folder: Path, student: str) -> Work:
+    """A work directory of lab 5 with the right answers and its result file."""
+    work, _ = open_work(LAB, folder / student, student)
+    rows = ["protocol,receivers,mbit_per_s"]
+    for protocol in ("ldm6", "ldm7"):
+        for receivers in (2, 4, 8):
+            cell(work, protocol, receivers)
+            value = MBIT_PER_S[protocol] * (receivers if protocol == "ldm6" else 1)
+            rows.append(f"{protocol},{receivers},{value}")
+    (work.directory / "bandwidth.csv").write_text("\n".join(rows) + "\n")
+    write_answers(
+        work,
+        {
+            "ldm6_mbit_per_s_per_receiver": 20.0,
+            "ldm7_growth_percent": 0.0,
+            "ldm6_receivers_at_1_gbit_per_s": 50,
+        },
+    )
+    write_result(LAB, work, run_checks(LAB, work.directory, student), "none", None)
+    return work
+
+
+def table(folder: Path, receipts: Path | None = None) -> dict[str, dict[str, str]]:
+    screen = io.StringIO()
+    grade.grade(folder, None, KEY, screen, grade.Again(receipts))
+    return {row["file"]: row for row in csv.DictReader(io.StringIO(screen.getvalue()))}
+
+
+def own_points() -> int:
+    return sum(c.points for c in LAB.spec.checks if c.name in OWN_CHECKS)
+
+
+def claim_everything(work: Work) -> None:
+    """What a student can always do: a result file with all points and a digest that fits."""
+    everything = [
+        CheckResult(c.name, c.title, c.points, Status.PASSED, "t", "e", "f", "")
+        for c in LAB.spec.checks
+    ]
+    write_result(LAB, work, everything, "none", None)
+
+
+def test_honest_and_forged(tmp_path: Path) -> None:
+    hand_in(tmp_path / "class", "ann")
+    forged = hand_in(tmp_path / "class", "ben")
+    claim_everything(forged)
+    rows = table(tmp_path / "class")
+    ann, ben = rows["ann/result-5.json"], rows["ben/result-5.json"]
+    assert (ann["score"], ann["rerun"]) == (str(own_points()),) * 2
+    assert "checked again" not in ann["remarks"]
+    assert (ben["score"], ben["rerun"]) == ("100", str(own_points()))
+    assert f"checked again: {own_points()} of 100, not 100" in ben["remarks"]
+
+
+def test_answers_that_were_changed_after_the_check(tmp_path: Path) -> None:
+    work = hand_in(tmp_path / "class", "ann")
+    write_answers(work, {"ldm7_growth_percent": 300})
+    row = table(tmp_path / "class")["ann/result-5.json"]
+    flat = next(c.points for c in LAB.spec.checks if c.name == "flat")
+    assert row["rerun"] == str(own_points() - flat)
+
+
+def test_receipts_are_signed_and_nobody_else_makes_them(tmp_path: Path) -> None:
+    claim_everything(hand_in(tmp_path / "class", "ann"))
+    table(tmp_path / "class", tmp_path / "receipts")
+    (path,) = (tmp_path / "receipts").rglob("result-5.json")
+    receipt = json.loads(path.read_text())
+    assert (receipt["student"], receipt["score"], receipt["rerun"]) == ("ann", own_points(), True)
+    assert len(receipt["files_sha256"]) == 64
+
+    def judged() -> dict[str, str]:
+        screen = io.StringIO()
+        grade.grade(tmp_path / "receipts", None, KEY, screen)
+        (row,) = csv.DictReader(io.StringIO(screen.getvalue()))
+        return row
+
+    assert (judged()["digest"], judged()["score"]) == ("ok with key", str(own_points()))
+    for change in ({"score": 100}, {"student": "ben"}, {"files_sha256": "0" * 64}):
+        changed = {**receipt, **change}
+        path.write_text(json.dumps(changed))
+        assert judged()["digest"] == "wrong"
+        for key in (None, b"a key that a student chose"):
+            path.write_text(json.dumps({**changed, "digest": digest_of(changed, key)}))
+            assert judged()["digest"] in ("wrong", "no key")
+
+
+def test_the_same_files_give_the_same_digest(tmp_path: Path) -> None:
+    def digest(folder: Path) -> str:
+        (found,) = find_files(folder)
+        return rerun.rerun(read(found), LAB).files_sha256
+
+    work = hand_in(tmp_path / "one", "ann")
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    before = digest(tmp_path / "one")
+    assert digest(tmp_path / "two") == before
+    (work.directory / "bandwidth.csv").rename(work.directory / "bandwidth2.csv")
+    assert digest(tmp_path / "one") != before
+
+
+def only_file(work: Work) -> None:
+    for path in list(work.directory.iterdir()):
+        if path.name != "result-5.json":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def another_student(work: Work) -> None:
+    state = work.directory / ".lab.json"
+    state.write_text(json.dumps({**json.loads(state.read_text()), "student": "zoe"}))
+
+
+def broken_state(work: Work) -> None:
+    (work.directory / ".lab.json").write_text("[" * 5000)
+
+
+def deep(work: Work) -> None:
+    place = work.directory.joinpath(*["d"] * 60)
+    place.mkdir(parents=True)
+    (place / "f").write_text("")
+
+
+def many(work: Work) -> None:
+    place = work.directory / "many"
+    place.mkdir()
+    for number in range(300):
+        (place / str(number)).write_text("")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "remark"),
+    [
+        (only_file, "not checked again: no work directory"),
+        (another_student, "not checked again: the work directory is of lab 5 of 'zoe'"),
+        (broken_state, "not checked again: .lab.json is not as the lab made it"),
+        (deep, "not checked again: directories more than 20 deep"),
+        (many, "not checked again: more than 200 files"),
+    ],
+)
+def test_work_directories_that_cannot_be_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Work], None], remark: str
+) -> None:
+    monkeypatch.setattr(rerun, "MAX_FILES", 200)
+    hand_in(tmp_path / "class", "ann")
+    spoil(hand_in(tmp_path / "class", "ben"))
+    rows = table(tmp_path / "class")
+    assert remark in rows["ben/result-5.json"]["remarks"]
+    assert rows["ben/result-5.json"]["rerun"] == "no"
+    assert rows["ann/result-5.json"]["rerun"] == str(own_points())
+
+
+def link_away(work: Work) -> None:
+    """The check would read another's file."""
+    secret = work.directory.parent.parent / "secret.csv"
+    secret.write_text((work.directory / "bandwidth.csv").read_text())
+    (work.directory / "bandwidth.csv").unlink()
+    (work.directory / "bandwidth.csv").symlink_to(secret)
+
+
+def fifo(work: Work) -> None:
+    (work.directory / "bandwidth.csv").unlink()
+    os.mkfifo(work.directory / "bandwidth.csv")
+
+
+def unix_socket(work: Work) -> None:
+    (work.directory / "bandwidth.csv").unlink()
+    here = Path.cwd()
+    os.chdir(work.directory)
+    try:
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind("bandwidth.csv")
+    finally:
+        os.chdir(here)
+
+
+def not_text(work: Work) -> None:
+    (work.directory / "bandwidth.csv").write_bytes(b"\xff\xfe\x00" * 1000)
+
+
+def surrogates(work: Work) -> None:
+    (work.directory / "bandwidth.csv").write_text('protocol,receivers,mbit_per_s\n"\\ud800",2,x\n')
+
+
+def huge_numbers(work: Work) -> None:
+    text = f"protocol,receivers,mbit_per_s\nldm6,2,{'9' * 400}\nldm6,{'9' * 5000},1\n"
+    (work.directory / "bandwidth.csv").write_text(text)
+
+
+def nested_cell(work: Work) -> None:
+    path = next(work.directory.rglob("verdict.json"))
+    path.write_text('{"verdict":' + "[" * 100_000)
+
+
+def numbers_that_are_none(work: Work) -> None:
+    path = next(work.directory.rglob("counters-end.json"))
+    path.write_text('{"interfaces": {"umass/eth1": {"tx_bytes": 1e999}}}')
+
+
+def yaml_bomb(work: Work) -> None:
+    lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x]"]
+    lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
+    (work.directory / "answers.yaml").write_text("\n".join(lines) + "\n")
+
+
+def yaml_objects(work: Work) -> None:
+    text = '!!python/object/apply:os.system ["touch pwned"]\n'
+    (work.directory / "answers.yaml").write_text(f"ldm7_growth_percent: {text}")
+
+
+def names_that_are_not_utf8(work: Work) -> None:
+    for name in (b"\xff\xfe.json", b"a\nb", b"=cmd|x!A0", b"\x1b[2J"):
+        (work.directory / os.fsdecode(name)).write_text("")
+
+
+SPOILERS = (
+    link_away, fifo, unix_socket, not_text, surrogates, huge_numbers, nested_cell,
+    numbers_that_are_none, yaml_bomb, yaml_objects, names_that_are_not_utf8,
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_hostile_files_cost_their_student_alone(tmp_path: Path) -> None:
+    """One class with every kind of them: the honest one between has all points."""
+    for spoil in SPOILERS:
+        work = hand_in(tmp_path / "class", spoil.__name__.replace("_", "-"))
+        spoil(work)
+    hand_in(tmp_path / "class", "honest")
+    began = time.monotonic()
+    rows = table(tmp_path / "class", tmp_path / "receipts")
+    assert time.monotonic() - began < 240
+    assert len(rows) == len(SPOILERS) + 1
+    assert rows["honest/result-5.json"]["rerun"] == str(own_points())
+    for name, row in rows.items():
+        assert row["rerun"], name
+        whole = "honest" in name or "utf8" in name
+        assert row["rerun"] == "no" or (int(row["rerun"]) == own_points()) is whole, (name, row)
+    assert not list(tmp_path.rglob("pwned"))
+    assert not (ROOT / "pwned").exists()
+
+
+def test_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hand_in(tmp_path / "class", "ann")
+    monkeypatch.setattr(rerun, "LIMIT_S", {"files": 0, "guest": 0})
+    row = table(tmp_path / "class")["ann/result-5.json"]
+    assert row["rerun"] == "no" and "no end within 0 s" in row["remarks"]
+
+
+def test_which_labs() -> None:
+    """As docs/labs.md says."""
+    found = {lab.number: lab.spec.rerun for lab in all_labs()}
+    assert found == {
+        1: "no", 2: "no", 3: "no", 4: "files", 5: "files", 6: "guest", 7: "no", 8: "files",
+    }  # fmt: skip
+    text = " ".join((ROOT / "docs/labs.md").read_text().split())
+    assert "`--rerun`" in text
+
+
+def test_network_labs_cannot(tmp_path: Path) -> None:
+    lab = find_lab(1)
+    work, _ = open_work(lab, tmp_path / "class/ann", "ann")
+    results = [
+        CheckResult(c.name, c.title, c.points, Status.PASSED, "t", "e", "f", "")
+        for c in lab.spec.checks
+    ]
+    write_result(lab, work, results, "virtual", None)
+    row = table(tmp_path / "class")["ann/result-1.json"]
+    assert (row["rerun"], "lab 1 cannot be checked again" in row["remarks"]) == ("no", True)
+
+
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "downpour", "lab", "grade", *words]
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.slow
+def test_command(tmp_path: Path) -> None:
+    hand_in(tmp_path / "class", "ann")
+    (tmp_path / "key").write_bytes(KEY)
+    folder, key = str(tmp_path / "class"), str(tmp_path / "key")
+    done = command(folder, "--rerun", "--key", key, "--receipts", str(tmp_path / "receipts"))
+    assert done.returncode == 1, done.stderr  # made without the key: a remark
+    (row,) = csv.DictReader(io.StringIO(done.stdout))
+    assert row["rerun"] == str(own_points())
+    assert list((tmp_path / "receipts").rglob("result-5.json"))
+    mistakes: list[tuple[Any, ...]] = [
+        (("--receipts", "x"), "found --receipts alone; valid: with --rerun and --key FILE"),
+        (
+            ("--rerun", "--key", key, "--receipts", f"{folder}/r"),
+            f"valid: outside of {folder}",
+        ),
+    ]
+    for words, said in mistakes:
+        done = command(folder, *words)
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
