@@ -7,7 +7,10 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -81,6 +84,75 @@ def test_lock_alone_installs_what_the_rooms_import(tmp_path: Path) -> None:
     )
     code += ", jinja2, markdown_it, prometheus_client, pydantic, rich, ruamel.yaml, typer, uvicorn"
     subprocess.run([python, "-c", code], check=True, cwd=ROOT)
+
+
+def licences() -> ModuleType:
+    """The tool as a module."""
+    loader = SourceFileLoader("licences", str(ROOT / "tools/licences"))
+    spec = spec_from_loader("licences", loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("licence", "good"),
+    [
+        ("MIT", True),
+        ("Apache-2.0 OR GPL-3.0-only", True),
+        ("(MIT OR GPL-3.0-only)", True),
+        ("BSD-3-Clause AND 0BSD AND MIT", True),
+        ("LGPL-3+ OR GPL-2+", True),
+        ("Mozilla Public License 2.0 (MPL 2.0)", True),
+        ("", False),
+        ("UNKNOWN", False),
+        ("Other/Proprietary License", False),
+        ("GPL-3.0-only", False),
+        ("AGPL-3.0-or-later", False),
+        ("MIT AND GPL-2.0-only", False),
+        ("GNU General Public License v3 (GPLv3), MIT License", False),
+        ("SSPL-1.0 OR LicenseRef-Commercial", False),
+    ],
+)
+def test_unknown_and_incompatible_licences_are_refused(licence: str, good: bool) -> None:
+    assert (licences().objection(licence) is None) is good
+
+
+@pytest.mark.parametrize("stated", ["", "License-Expression: AGPL-3.0-only", "License: UNKNOWN"])
+def test_package_with_a_bad_licence_fails_the_tool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stated: str
+) -> None:
+    folder = tmp_path / "evil_lib-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(
+        f"Metadata-Version: 2.4\nName: evil-lib\nVersion: 1.0\n{stated}\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    rows, wrong = licences().python_rows("evil-lib==1.0 \\\n    --hash=sha256:0\n")
+    assert len(rows) == 1 and len(wrong) == 1 and wrong[0].startswith("evil-lib: ")
+    assert licences().python_rows("absent-lib==1.0 \\\n")[1] == ["absent-lib: not installed"]
+
+
+def test_licences_of_everything_installed_go_with_ours() -> None:
+    """As the packages of this environment say now."""
+    tool = licences()
+    for lock in tool.LOCKS:
+        _, wrong = tool.python_rows(lock.read_text(), tool.NOT_FOR_EVERY_SYSTEM)
+        assert wrong == []
+
+
+def test_page_names_every_debian_package_with_its_version() -> None:
+    tool = licences()
+    page = tool.PAGE.read_text()
+    libraries, others = tool.debian_packages()
+    assert {"libssl3", "libcurl4", "libisal2"} <= set(libraries) and "gcc" in others
+    for name in (*libraries, *others):
+        row = re.search(rf"^\| {re.escape(name)} \| ([^|]+) \| (.+) \|$", page, re.M)
+        assert row, f"{name}: run `make licences`"
+        if name in libraries:
+            assert tool.objection(row[2]) is None, row[0]
+        assert row[2] != "not stated"
 
 
 def test_page_of_licences_has_every_pin() -> None:
