@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import logging
+import logging.handlers
 import threading
 import time
+import unicodedata
 from pathlib import Path
 from typing import Final
 
@@ -14,23 +16,28 @@ from controller.options import UsageError
 LOG = logging.getLogger("controller.launcher")
 
 
-# What would end a line, move the cursor or turn the text round: C0, DEL, C1, separators, bidi.
-_CONTROLS: Final = {
-    code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-    for code in (
-        *range(0x20),
-        *range(0x7F, 0xA0),
-        0x200E,
-        0x200F,
-        *range(0x2028, 0x202F),
-        *range(0x2066, 0x206A),
-    )
-}
+# What would end a line, move the cursor, turn the text round or hide in it: control and formatting
+# characters, separators of lines and paragraphs.
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Zl", "Zp"})
+
+
+class _Escapes:
+    """For str.translate: what stands for a character that is not to reach the log."""
+
+    def __getitem__(self, code: int) -> str:
+        if unicodedata.category(chr(code)) not in _HIDDEN:
+            raise LookupError
+        if code < 0x100:
+            return f"\\x{code:02x}"
+        return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+_ESCAPES: Final = _Escapes()
 
 
 def one_line(text: str) -> str:
     """Return the text with control characters, and what UTF-8 cannot say, as \\xNN or \\uNNNN."""
-    return text.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
+    return text.translate(_ESCAPES).encode("utf-8", "backslashreplace").decode()
 
 
 class LineFormatter(logging.Formatter):
@@ -51,7 +58,10 @@ def set_up_logging(log: Path | None, verbose: bool) -> None:
     """Log to a file (None: stderr), exceptions of all threads too. Raises UsageError."""
     try:
         handler: logging.Handler = (
-            logging.StreamHandler() if log is None else logging.FileHandler(log, encoding="utf-8")
+            logging.StreamHandler()
+            if log is None
+            # Opens the file anew when logrotate has moved it away.
+            else logging.handlers.WatchedFileHandler(log, encoding="utf-8")
         )
     except OSError as error:
         raise UsageError(f"--log {log}: {error.strerror}") from error

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from controller.api.origin import origin_of
 from controller.api.ratelimit import REQUESTS_PER_S, RateLimit
+from controller.api.refused import REFUSED, Reason
 from controller.service.problems import problem_response
 from controller.service.workgroups import (
     MAX_TOKEN_CHARS,
@@ -162,6 +163,7 @@ class AccessMiddleware:
             scope.setdefault("state", {})["caller"] = answer
             await self._app(scope, receive, send)
             return
+        REFUSED.add(Reason.NO_TOKEN if answer.status == 401 else Reason.TOO_OFTEN)
         response = problem_response(answer.status, answer.kind, answer.title, answer.detail)
         response.headers.update(dict(answer.headers))
         await response(scope, receive, send)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from controller.api import prometheus
 from controller.api.auth import Caller, caller
+from controller.api.refused import REFUSED
 from controller.api.schemas import AnyName
 from controller.paths.stats import Count
 from controller.service.counts import (
@@ -190,6 +191,9 @@ def router_of(
         if name not in reading.paths:  # it was made after that reading
             reading = monitor.read(max_age_s=-math.inf)
         counts = reading.paths.get(name)
+        if counts is None:  # made since
+            reading = monitor.read(max_age_s=0.0)
+            counts = reading.paths.get(name)
         if counts is None or not who.workgroup.may_see(view.path.workgroup):
             raise unknown_path(name)
         return PathCountersModel.of(counts, reading.time)
@@ -201,7 +205,7 @@ def router_of(
     )
     def prometheus_text(who: Who) -> Response:
         """Return the workgroup's paths; for admins also all other paths, switches, ports and
-        links."""
+        links, and what was refused."""
         reading = monitor.read()
         views = [v for v in service.paths() if who.workgroup.may_see(v.path.workgroup)]
         text = prometheus.text_of(
@@ -214,6 +218,8 @@ def router_of(
             service.down_links(),
             connections() if who.is_admin else {},
         )
+        if who.is_admin:
+            text += prometheus.refused_text(REFUSED.all())
         return Response(text, media_type=prometheus.CONTENT_TYPE)
 
     return router

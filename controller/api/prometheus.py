@@ -102,6 +102,19 @@ def text_of(
     for name, number in (connections or {}).items():
         text = f"OpenFlow: {name.replace('_', ' ')}"
         families.counter(f"downpour_openflow_{name}", text, {}, number)
+    return _exposed(families)
+
+
+def refused_text(refused: Mapping[str, int]) -> bytes:
+    """Return the metrics of what the REST interface refused, by reason."""
+    families = _Families()
+    text = "REST connections and requests that were refused"
+    for reason, number in refused.items():
+        families.counter("downpour_rest_refused", text, {"reason": reason}, number)
+    return _exposed(families)
+
+
+def _exposed(families: _Families) -> bytes:
     registry = CollectorRegistry()
     registry.register(_Once(families))
     return generate_latest(registry)

@@ -2,9 +2,10 @@
 """Sockets and HTTP servers of the REST interface: uvicorn in a thread of its own, with limits on
 what a connection may cost.
 
-A client gets `REQUEST_TIMEOUT_S` for a request's head and as long for its body; heads and bodies
-have a largest size; one address has so many connections and no more. Connections by TCP never
-affect those by the Unix socket.
+A client gets `REQUEST_TIMEOUT_S` for a request's head and as long for its body, and has to read
+what it is sent; heads and bodies have a largest size; one address has so many connections and no
+more. Connections by TCP never affect those by the Unix socket. What is refused is counted
+(refused.py).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from controller.api.origin import origin_of
 from controller.api.ratelimit import RateLimit
+from controller.api.refused import REFUSED, Reason
 
 LOG = logging.getLogger(__name__)
 REQUEST_TIMEOUT_S = 10.0
@@ -38,6 +40,8 @@ MAX_CONNECTIONS = 512
 MAX_CONNECTIONS_PER_ADDRESS = 64  # of an IPv4 address, or of an IPv6 network of 64 bits
 MAX_HANDSHAKES = 128  # TLS
 BUSY_MAX = 2 * MAX_CONNECTIONS  # above all that `_Connections` lets in: uvicorn answers 503 there
+UNREAD_TIMEOUT_S = 20.0  # for a client that reads less than UNREAD_LEAST_BYTES meanwhile
+UNREAD_LEAST_BYTES = 4096
 LOG_PERIOD_S = 60.0
 BACKLOG = 128
 
@@ -132,10 +136,13 @@ class _TlsListener(socket.socket):
     def accept(self) -> tuple[socket.socket, object]:
         """Accept a connection, and end the oldest handshake if there are too many."""
         connection, client = super().accept()
-        self._shaking = {c: s for c, s in self._shaking.items() if s.fileno() >= 0}
+        for given_up in [c for c, s in self._shaking.items() if s.fileno() < 0]:
+            del self._shaking[given_up]
+            REFUSED.add(Reason.HANDSHAKE_FAILED)
         self._shaking[client[:2]] = connection
         if len(self._shaking) > MAX_HANDSHAKES:
             oldest = self._shaking.pop(next(iter(self._shaking)))
+            REFUSED.add(Reason.HANDSHAKE_DISPLACED)
             with contextlib.suppress(OSError):
                 oldest.shutdown(socket.SHUT_RDWR)
         return connection, client
@@ -173,6 +180,7 @@ class _Connections:
         self.per_origin[origin] += 1
         self._open[connection] = None
         if self.per_origin[origin] > MAX_CONNECTIONS_PER_ADDRESS:
+            REFUSED.add(Reason.ADDRESS_FULL)
             self.log(f"refused address={origin}: too many connections")
             return False
         if len(self._open) > MAX_CONNECTIONS:
@@ -180,7 +188,9 @@ class _Connections:
             oldest = next(waiting, connection)
             self.log(f"{MAX_CONNECTIONS} connections are open: the oldest idle ones are ended")
             if oldest is connection:
+                REFUSED.add(Reason.ALL_FULL)
                 return False
+            REFUSED.add(Reason.DISPLACED)
             oldest.end()
         return True
 
@@ -198,8 +208,27 @@ class _Connections:
             LOG.warning("%s", text)
 
 
+class _OncePerPeriod(logging.Filter):
+    """Lets a warning through once in LOG_PERIOD_S: uvicorn logs each request that is no HTTP."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._limit = RateLimit(1 / LOG_PERIOD_S, 1.0, max_keys=16)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the record is logged."""
+        if record.levelno > logging.WARNING:
+            return True
+        return not self._limit.take(str(record.msg), time.monotonic())
+
+
+UVICORN_LOG = logging.getLogger("uvicorn.error")
+UVICORN_LOG.addFilter(_OncePerPeriod())
+
+
 class _LimitedProtocol(H11Protocol):
-    """HTTP/1.1 that ends connections which ask too slowly, and those over the limit of one address.
+    """HTTP/1.1 that ends connections which ask too slowly or do not read their answers, and those
+    over the limit of one address.
 
     (uvicorn limits only the time between requests.) Connections by the Unix socket count nowhere.
     """
@@ -207,6 +236,7 @@ class _LimitedProtocol(H11Protocol):
     _tcp = _Connections()
     _origin = ""
     _timer: asyncio.TimerHandle | None = None
+    _unread_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -222,6 +252,7 @@ class _LimitedProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self._stop_unread_timer()
         if self._origin:
             self._tcp.leave(self, self._origin)
         super().connection_lost(exc)
@@ -231,11 +262,16 @@ class _LimitedProtocol(H11Protocol):
         if self._origin:
             self._tcp.leave(self, self._origin)
         self._stop_timer()
+        self._stop_unread_timer()
         self.transport.abort()
 
     def waits_for_client(self) -> bool:
-        """Return whether no request is being answered: the client is silent, or still asking."""
-        return self._is_asking()
+        """Return whether it is the client's turn: it is silent, still asking, or has to read."""
+        return self._is_asking() or self.flow.write_paused
+
+    def send_400_response(self, msg: str) -> None:
+        REFUSED.add(Reason.NOT_HTTP)
+        super().send_400_response(msg)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -264,8 +300,41 @@ class _LimitedProtocol(H11Protocol):
             self._timer = None
 
     def _too_slow(self) -> None:
+        REFUSED.add(Reason.TOO_SLOW)
         self._tcp.log(f"address={self._origin or 'socket'}: no whole request in time")
         self.end()
+
+    # -- a client that asks and does not read
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._origin:
+            self._watch_reader()
+
+    def resume_writing(self) -> None:
+        self._stop_unread_timer()
+        super().resume_writing()
+
+    def _watch_reader(self) -> None:
+        self._stop_unread_timer()
+        unread_bytes = self.transport.get_write_buffer_size()
+        self._unread_timer = self.loop.call_later(
+            UNREAD_TIMEOUT_S, self._check_reader, unread_bytes
+        )
+
+    def _check_reader(self, before_bytes: int) -> None:
+        """Nothing is added while writing is paused: what has gone since, the client has read."""
+        if before_bytes - self.transport.get_write_buffer_size() >= UNREAD_LEAST_BYTES:
+            self._watch_reader()
+            return
+        REFUSED.add(Reason.UNREAD)
+        self._tcp.log(f"address={self._origin}: does not read its answers")
+        self.end()
+
+    def _stop_unread_timer(self) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
 
 
 class Server:

@@ -9,18 +9,23 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from controller.api.auth import Access
 from controller.api.counters import router_of
 from controller.api.rest import description, make_app
 from controller.federation.joining import join
+from controller.service.monitor import Monitor
 from controller.service.service import PathService
 from controller.tests.rig import Rig
 
 
-def whole_app(rig: Rig) -> FastAPI:
+def whole_app(rig: Rig, access: Access | None = None) -> FastAPI:
     """Return an app with every route that a controller can have."""
     own = PathService(rig.of, "core", rig.apply, rig.read)
+    for switch in rig.net.switches:
+        own.switch_up(switch)
+    monitor = Monitor(own, rig.stats)
     joined = join(rig.of, "core", own, rig.store, {})
-    return make_app(joined.service, None, [router_of(own, rig.monitor), joined.router])
+    return make_app(joined.service, access, [router_of(own, monitor), joined.router])
 
 
 def contract(openapi: dict[str, Any]) -> dict[str, Any]:
