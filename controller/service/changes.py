@@ -47,6 +47,7 @@ class Work:
     rows: tuple[Blocked, ...]  # what they free
     keys: frozenset[str | EndpointKey]  # path names, and endpoints that they give up
     started: float
+    hold: Hold | None = None  # that they commit
 
 
 class ChangeRunner:
@@ -126,7 +127,7 @@ class ChangeRunner:
         self._state.busy |= keys
         phases = merged([step.phases for step in steps])
         self._note_groups(phases)
-        return Work(tuple(steps), phases, rows, keys, started)
+        return Work(tuple(steps), phases, rows, keys, started, hold)
 
     def run(
         self,
@@ -206,7 +207,7 @@ class ChangeRunner:
         with state.lock:
             try:
                 if outcome.undone:
-                    work.rows = (*work.rows, *state.undo(work.steps))
+                    work.rows = (*work.rows, *state.undo(work.steps, work.hold))
                 state.unblock(state.quarantine.settle(work.rows, self.installer.known))
             finally:
                 state.busy -= work.keys

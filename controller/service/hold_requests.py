@@ -104,13 +104,7 @@ class HoldRequests:
             work = self._runner.begin([step], entered=True, hold=done)
             state.holds.put(done)
         kind = EventKind.PATH_CREATED if hold.old is None else EventKind.PATH_CHANGED
-        try:
-            self._runner.run(work, kind, {"hold": hold_id}, may_undo=True)
-        except ServiceError as error:
-            if error.kind in ("refused", "queues"):  # undone
-                with state.lock:
-                    state.note_hold(hold.finished(HoldState.RELEASED, state.clock()))
-            raise
+        self._runner.run(work, kind, {"hold": hold_id}, may_undo=True)
         assert hold.new is not None
         return self._runner.view(hold.new)
 

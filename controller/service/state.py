@@ -287,10 +287,11 @@ class PathState:
             self._show(step.old, step.new)
         return tuple(rows)
 
-    def undo(self, steps: Sequence[Step]) -> tuple[Blocked, ...]:
+    def undo(self, steps: Sequence[Step], hold: Hold | None) -> tuple[Blocked, ...]:
         """Reverse steps that the switches have taken back, or will once they are known again.
 
-        Returns the ids that this frees. If the store cannot be written, that is done later.
+        `hold`, which they committed, is released. Returns the ids that this frees. If the store
+        cannot be written, that is done later.
         """
         rows: list[Blocked] = []
         for step in reversed(steps):
@@ -301,7 +302,11 @@ class PathState:
                 rows += rows_of(self.core, step.new, step.old, step.switches)
             self._show(step.new, step.old)
         self.quarantine.begin(rows)
-        self.owed.add((path for step in steps for path in (step.old, step.new)), blocked=rows)
+        ids = []
+        if hold is not None:
+            self.holds.put(hold.finished(HoldState.RELEASED, self.clock()))
+            ids.append(hold.id)
+        self.owed.add((path for step in steps for path in (step.old, step.new)), ids, rows)
         self.pay()
         return tuple(rows)
 
@@ -329,13 +334,6 @@ class PathState:
         if rows:
             with contextlib.suppress(ServiceError), self.writing():
                 self.store.unblock(rows)
-
-    def note_hold(self, hold: Hold) -> None:
-        """Show what has become of a hold, and write it, later if need be. Raises ServiceError
-        503."""
-        self.holds.put(hold)
-        self.owed.add(holds=[hold.id])
-        self.pay()
 
     def put_hold(self, hold: Hold) -> None:
         """Write a hold, then show it. Raises ServiceError 503, 507."""
