@@ -27,6 +27,7 @@ from common.command_line import (
     given_arguments,
     group,
     run,
+    unknown,
 )
 from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK, EXIT_USAGE
 from common.places import RUNS
@@ -193,6 +194,7 @@ def run_experiment(name: str, clock_name: str, options: RunChoices) -> int:
     """
     from experiments.cells.captures import Captures
     from experiments.cells.captures import problems as capture_problems
+    from experiments.cells.sysstat import SAMPLES
     from experiments.design.selection import ordered
     from experiments.design.spec import UsageError
     from experiments.runs import estimates, plan_summary, runner
@@ -202,7 +204,11 @@ def run_experiment(name: str, clock_name: str, options: RunChoices) -> int:
 
     spec, level = _spec(name, options)
     planned = runner.plan(spec, level, options.only, SHOWN_TRACES if options.dry_run else None)
-    captures = Captures(tuple(options.capture), options.capture_bytes, options.snap_bytes)
+    if wrong_samples := [name for name in options.sample if name not in SAMPLES]:
+        raise UsageError(f"--sample: {unknown('sample', wrong_samples[0], SAMPLES)}")
+    captures = Captures(
+        tuple(options.capture), options.capture_bytes, options.snap_bytes, tuple(options.sample)
+    )
     if wrong := capture_problems(captures, (p.network for p in planned)):
         raise UsageError("\n".join(wrong))
     runs = options.runs.resolve()

@@ -149,6 +149,7 @@ EXPERIMENT: Final = {
     "QUEUE_BYTES": Variable("--queue-bytes"),
     "ORDER": Variable("--order", _one_of("random", "file")),
     "CAPTURE": Variable("--capture", many=True),
+    "SAMPLE": Variable("--sample", many=True),
     "RESUME": Variable("--resume", flag=True),
 }  # fmt: skip
 PLACES: Final = {"PREFIX": Variable(""), "DESTDIR": Variable("")}

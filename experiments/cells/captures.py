@@ -30,15 +30,18 @@ class CapturesJson(TypedDict):
     links: list[str]
     limit_bytes: int
     snap_bytes: int
+    samples: list[str]
 
 
 @dataclass(frozen=True)
 class Captures:
-    """`snap_bytes`: of each frame (0: all). It is no part of what determines a cell."""
+    """`snap_bytes`: of each frame (0: all). `samples`: what sysstat records beside the publisher's
+    sar (sysstat.py). They are no part of what determines a cell."""
 
     links: tuple[str, ...] = ()
     limit_bytes: int = DEFAULT_LIMIT_BYTES
     snap_bytes: int = 0
+    samples: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """Return what `from_dict` reads."""
@@ -47,7 +50,12 @@ class Captures:
     @classmethod
     def from_dict(cls, raw: CapturesJson) -> Captures:
         """Return the captures that `to_dict` described."""
-        return cls(tuple(raw["links"]), int(raw["limit_bytes"]), int(raw["snap_bytes"]))
+        return cls(
+            tuple(raw["links"]),
+            int(raw["limit_bytes"]),
+            int(raw["snap_bytes"]),
+            tuple(raw["samples"]),
+        )
 
 
 NO_CAPTURES = Captures()

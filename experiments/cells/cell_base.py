@@ -26,6 +26,7 @@ from experiments.cells.events import Event
 from experiments.cells.fidelity import Fidelity
 from experiments.cells.job import Job
 from experiments.cells.run_directory import write_json, write_text
+from experiments.cells.sysstat import Sysstat
 from experiments.design import configs, shaping
 from experiments.design.expansion import Feed, disk_needed_bytes
 from experiments.design.shaping import Setting
@@ -276,10 +277,15 @@ class CellBase:
 
     # -- samples ------------------------------------------------------------------------------
     def sample(self, stack: ExitStack, every: int, shapers: Mapping[str, tuple[str, str]]) -> None:
-        """sar, ps and the shapers at the publisher, and what the emulation does, until `stack`
-        ends. `shapers`: log's name -> interface and class ("": the root qdisc)."""
-        sar = self._start_sar(every)
-        stack.callback(self.end, sar, signal.SIGINT)
+        """sysstat's programs, ps and the shapers at the publisher, and what the emulation does,
+        until `stack` ends. `shapers`: log's name -> interface and class ("": the root qdisc)."""
+        most = self.cell.duration_s * 1.5 + self.cell.drain_timeout_s + 60
+        sysstat = Sysstat(
+            self.emulation, self.logs, self.job.captures.samples, self._daemon_pids, self.end
+        )
+        stack.callback(sysstat.stop)
+        hosts = [host.name for host in self.network.hosts]
+        sysstat.start(self.publisher, hosts, every, max(2, round(most / every)))
         sampled: dict[str, Callable[[], str]] = {"ps.log": self._ps}
         for name, (interface, classid) in shapers.items():
             sampled[name] = partial(self._shaper, interface, classid)
@@ -289,14 +295,8 @@ class CellBase:
             stack.callback(sampler.stop)
         self.fidelity.watch(stack, long_run=every > 1)
 
-    def _start_sar(self, every: int) -> subprocess.Popen[bytes]:
-        most = self.cell.duration_s * 1.5 + self.cell.drain_timeout_s + 60
-        argv = ["sar", "-n", "DEV", "-u", str(every), str(max(2, round(most / every)))]
-        environment = {"LC_ALL": "C", "S_TIME_FORMAT": "ISO", "TZ": "UTC"}
-        with (self.logs / "sar.log").open("wb") as log:
-            return self.emulation.popen(
-                self.publisher, argv, stdout=log, stderr=log, env=environment
-            )
+    def _daemon_pids(self) -> dict[str, int]:
+        return {name: daemon.pid for name, daemon in list(self.daemons.items())}
 
     def _ps(self) -> str:
         ps, cpu = samplers.process_blocks(self.daemons[self.publisher].pid)

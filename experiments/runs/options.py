@@ -114,6 +114,14 @@ class RunChoices(Overrides):
         Path, typer.Option(metavar="DIR", help="Where results go.", show_default=False)
     ] = RUNS
     keep_work: Annotated[bool, typer.Option("--keep-work", help="Keep the product queues.")] = False
+    sample: Annotated[
+        list[str],
+        typer.Option(
+            metavar="WHAT",
+            help="Also record: hosts (sar at every host, not at the publisher alone), pidstat "
+            "(each program). It costs processor time, which the verdict counts.",
+        ),
+    ] = field(default_factory=list)
     capture: Annotated[
         list[str],
         typer.Option(

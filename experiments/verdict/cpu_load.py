@@ -82,7 +82,7 @@ class Load:
     elapsed_s: float
     cores: tuple[CoreLoad, ...]
     processes: tuple[ProcessLoad, ...]
-    # Of what drives and watches: this process and what it started and saw end, hostlag, sar.
+    # Of what drives and watches: this process and what it started and saw end, hostlag, sysstat.
     sampling_cpu_s: float
     clocksource: str
 
@@ -112,7 +112,7 @@ class LoadReading:
     own_cpu_s: float
 
 
-WATCHERS: Final = ("hostlag", "sar", "sadc")
+WATCHERS: Final = ("hostlag", "sar", "sadc", "pidstat")
 
 
 def parse_cores(stat: str) -> dict[str, CoreTimes]:

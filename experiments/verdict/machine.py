@@ -153,7 +153,7 @@ def _processes(evidence: Evidence) -> list[Check]:
         f"at most {SAMPLING_SHARE.warn:.0%} of a core",
         round(watching, 4),
         f"what drives and watches the cell took {watching:.1%} of a core: its process and programs "
-        "that this started and saw end (ps, tc, pqinsert), sar, hostlag",
+        "that this started and saw end (ps, tc, pqinsert), sar, pidstat, hostlag",
     )
     return [single, _run_queue(load), sampling]
 

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The playbooks: they can be read, and the copy of a checkout is exact and repeatable."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ANSIBLE = Path(__file__).resolve().parents[1]
+ROOT = ANSIBLE.parent
+NAMES = sorted(path.stem for path in (ANSIBLE / "playbooks").glob("*.yml"))
+FILES = ANSIBLE / "roles/checkout/files"
+
+
+def play(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([ANSIBLE / "play", *words], capture_output=True, text=True, timeout=300)
+
+
+def test_which_playbooks_there_are() -> None:
+    assert NAMES == ["build", "down", "experiment", "fetch", "install", "up", "workflow"]
+
+
+@pytest.mark.parametrize("words", [(), ("upp",)])
+def test_unknown_playbooks_are_refused_in_one_line(words: tuple[str, ...]) -> None:
+    done = play(*words)
+    assert done.returncode == 2
+    assert done.stderr.strip() == (
+        f'ansible/play: found "{"".join(words)}"; valid: {" ".join(NAMES)}'
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("ansible-playbook") is None, reason="Ansible is not installed")
+@pytest.mark.parametrize("name", ["workflow", "up", "down"])
+def test_every_playbook_can_be_read(name: str) -> None:
+    """The workflow imports install, build, experiment and fetch."""
+    done = play(name, "--syntax-check", "-i", str(ANSIBLE / "inventory.example.yml"))
+    assert done.returncode == 0, done.stderr
+
+
+def git(checkout: Path, *words: str) -> None:
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.org")
+    subprocess.run(["git", *identity, *words], cwd=checkout, check=True, capture_output=True)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    made = tmp_path / "checkout"
+    (made / "tools").mkdir(parents=True)
+    shutil.copy(ROOT / "tools/version", made / "tools/version")
+    (made / "CHANGELOG.md").write_text("## [1.2.3]\n")
+    (made / "a file.txt").write_text("one\n")
+    (made / "gone.txt").write_text("soon gone\n")
+    (made / ".gitignore").write_text("/build/\n")
+    (made / "build").mkdir()
+    (made / "build/program").write_text("not copied\n")
+    git(made, "init", "-q")
+    git(made, "add", "-A")
+    git(made, "commit", "-qm", "first")
+    return made
+
+
+def pack(checkout: Path, archive: Path) -> str:
+    argv = [FILES / "pack", checkout, archive]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def unpack(directory: Path, archive: Path, digest: str) -> None:
+    subprocess.run([FILES / "unpack", directory, archive, digest], check=True)
+
+
+def test_the_same_files_give_the_same_archive(checkout: Path, tmp_path: Path) -> None:
+    first = pack(checkout, tmp_path / "first.tar")
+    os.utime(checkout / "a file.txt", (1, 1))
+    assert pack(checkout, tmp_path / "second.tar") == first
+    (checkout / "a file.txt").write_text("two\n")
+    assert pack(checkout, tmp_path / "third.tar") != first
+
+
+def test_the_copy_is_the_checkout_as_it_is_now(checkout: Path, tmp_path: Path) -> None:
+    there, archive = tmp_path / "there", tmp_path / "archive.tar"
+    unpack(there, archive, pack(checkout, archive))
+    assert (there / "a file.txt").read_text() == "one\n"
+    assert (there / "VERSION").read_text() == "1.2.4.dev0\n"
+    assert not (there / "build").exists()
+    commit = (there / ".checkout-commit").read_text().split()
+    assert len(commit) == 1 and len(commit[0]) == 40
+    (there / "build").mkdir()
+    (there / "build/program").write_text("built there\n")
+    # Changed, new and removed, none of it committed.
+    (checkout / "a file.txt").write_text("two\n")
+    (checkout / "new.txt").write_text("new\n")
+    (checkout / "gone.txt").unlink()
+    digest = pack(checkout, archive)
+    unpack(there, archive, digest)
+    assert (there / "a file.txt").read_text() == "two\n"
+    assert (there / "new.txt").exists() and not (there / "gone.txt").exists()
+    assert (there / "build/program").read_text() == "built there\n"
+    assert (there / ".checkout-digest").read_text().strip() == digest
+    assert (there / ".checkout-commit").read_text().split() == [commit[0], "dirty"]

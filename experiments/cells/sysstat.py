@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What sysstat records while products are on their way, as its own tools read it afterwards.
+
+sar at the publisher is always there, as text and as a binary file (`sar -f`, `sadf`). On request
+(`--sample`) there is sar at every host of the cell, and pidstat of the cell's programs.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+from experiments.cells.samplers import Repeater, descendants
+from topologies.emulate.emulation import Emulation
+
+Sample = Literal["hosts", "pidstat"]
+SAMPLES: Final[tuple[Sample, ...]] = get_args(Sample)
+ENVIRONMENT: Final = {"LC_ALL": "C", "S_TIME_FORMAT": "ISO", "TZ": "UTC"}
+# The programs of a cell by their commands' names; lines of other runs' are taken out at the end.
+PROGRAMS: Final = "ldmd|mldm|up6|up7|down6|down7|pqact|pqinsert|rtstats"
+End = Callable[[subprocess.Popen[bytes], signal.Signals], None]
+
+
+def sar_argv(binary: Path, every: int, count: int) -> list[str]:
+    """Return the command of sar, which prints its text."""
+    return ["sar", "-o", str(binary), "-n", "DEV", "-u", str(every), str(count)]
+
+
+def pidstat_argv(every: int, count: int) -> list[str]:
+    """Return the command of pidstat: CPU, memory and disk of each program, with epoch times."""
+    return ["pidstat", "-h", "-H", "-u", "-r", "-d", "-C", PROGRAMS, str(every), str(count)]
+
+
+def lines_of(text: str, pids: Iterable[int]) -> str:
+    """Return pidstat's header, once, and its lines about these processes."""
+    wanted, header, kept = {str(pid) for pid in pids}, "", []
+    for line in text.splitlines():
+        words = line.split()
+        if line.startswith("#"):
+            header = header or line
+        elif len(words) > 3 and words[2] in wanted:
+            kept.append(line)
+    return "".join(f"{line}\n" for line in ([header] if header else []) + kept)
+
+
+class Sysstat:
+    """sysstat's programs of one cell, from `start` to `stop`.
+
+    `daemons`: name -> process whose descendants are the programs of a host, as they are now.
+    """
+
+    def __init__(
+        self,
+        emulation: Emulation,
+        logs: Path,
+        samples: Iterable[str],
+        daemons: Callable[[], Mapping[str, int]],
+        end: End,
+    ) -> None:
+        self._emulation, self._logs, self._daemons, self._end = emulation, logs, daemons, end
+        self._samples = frozenset(samples)
+        self._running: list[subprocess.Popen[bytes]] = []
+        self._seen: dict[str, set[int]] = {}
+        self._look: Repeater | None = None
+
+    def start(self, publisher: str, hosts: Iterable[str], every: int, count: int) -> None:
+        """Start all that is asked for. NetworkError."""
+        self._sar(publisher, "sar", every, count)
+        if "hosts" in self._samples:
+            for host in hosts:
+                if host != publisher:
+                    self._sar(host, f"sar.{host}", every, count)
+        if "pidstat" in self._samples:
+            self._program(publisher, self._pidstat_log, pidstat_argv(every, count))
+            self._look = Repeater("pidstat", every, self._note_programs)
+            self._look.start()
+
+    def _sar(self, host: str, name: str, every: int, count: int) -> None:
+        argv = sar_argv(self._logs / f"{name}.sa", every, count)
+        self._program(host, self._logs / f"{name}.log", argv)
+
+    def _program(self, host: str, log: Path, argv: list[str]) -> None:
+        with log.open("wb") as output:
+            self._running.append(
+                self._emulation.popen(host, argv, stdout=output, stderr=output, env=ENVIRONMENT)
+            )
+
+    @property
+    def _pidstat_log(self) -> Path:
+        return self._logs / "pidstat.all"
+
+    def _note_programs(self) -> None:
+        for name, pid in self._daemons().items():
+            self._seen.setdefault(name, set()).update(descendants(pid) or [pid])
+
+    def stop(self) -> None:
+        """End them; pidstat's lines go to a file for each host."""
+        for program in self._running:
+            self._end(program, signal.SIGINT)
+        self._running.clear()
+        if self._look is None:
+            return
+        self._look.stop()
+        self._look = None
+        text = self._pidstat_log.read_text(encoding="utf-8", errors="replace")
+        for name, pids in self._seen.items():
+            (self._logs / f"pidstat.{name}.log").write_text(lines_of(text, pids), encoding="utf-8")
+        self._pidstat_log.unlink()
