@@ -9,6 +9,7 @@
 #include "common/conftext.h"
 #include "common/feedtype.h"
 #include "common/words.h"
+#include "guard.h"
 
 #define ENTRIES_MAX 16384u
 
@@ -102,38 +103,21 @@ static bool climbs(const char *path)
     return false;
 }
 
-static bool is_shell(const char *command)
-{
-    static const char *const shells[] = {"sh",   "bash", "dash", "ash",  "ksh",
-                                         "mksh", "zsh",  "csh",  "tcsh", "fish"};
-    const char *slash = strrchr(command, '/'), *name = slash ? slash + 1 : command;
-
-    for (size_t i = 0; i < sizeof shells / sizeof shells[0]; i++)
-        if (strcmp(name, shells[i]) == 0)
-            return true;
-    return false;
-}
-
-/* What an identifier says must not choose the program, nor be read by a shell. */
 static bool safe_command(struct parser *p, const struct act_entry *e, char **words)
 {
-    bool script = false;
+    bool foreign[WORDS_MAX] = {false};
+    size_t at;
 
-    if (template_has_groups(e->args[0])) {
-        complain(p, words[0], "a command without \\1 and the like",
-                 "the identifier would choose the program");
-        return false;
-    }
-    for (size_t i = 1; i < e->nargs && is_shell(words[0]); i++) {
-        if (template_has_groups(e->args[i]) && (script || i == 1)) {
-            complain(p, words[i],
-                     "a constant script that gets it as an argument: sh -c 'echo \"$1\"' sh \\1",
-                     "text of the identifier would be read by a shell");
-            return false;
-        }
-        script = words[i][0] == '-' && strchr(words[i], 'c');
-    }
-    return true;
+    for (size_t i = 0; i < e->nargs; i++)
+        foreign[i] = template_has_groups(e->args[i]);
+    const char *why = guard_command(words, foreign, e->nargs, &at);
+    if (why)
+        complain(p, words[at],
+                 at == 0 ? "a command without \\1 and the like"
+                         : "a constant program that gets it as an argument, such as "
+                           "sh -c 'echo \"$1\"' sh \\1",
+                 "%s", why);
+    return !why;
 }
 
 static bool take_arguments(struct parser *p, struct act_entry *e, char **words, size_t n)
