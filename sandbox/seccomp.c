@@ -54,9 +54,9 @@ static const char *const allowed[] = {
     "open", "openat", "stat", "stat64", "lstat", "lstat64", "fstat", "fstat64", "fstatat64",
     "newfstatat", "statx", "access", "faccessat", "faccessat2", "readlink", "readlinkat",
     "getdents", "getdents64", "rename", "renameat", "renameat2", "unlink", "unlinkat", "link",
-    "linkat", "ftruncate", "ftruncate64", "fallocate", "fsync", "fdatasync", "sync_file_range",
-    "fadvise64", "fadvise64_64", "flock", "statfs", "statfs64", "fstatfs", "fstatfs64", "getcwd",
-    "umask",
+    "linkat", "utimensat", "utimensat_time64", "ftruncate", "ftruncate64", "fallocate", "fsync",
+    "fdatasync", "sync_file_range", "fadvise64", "fadvise64_64", "flock", "statfs", "statfs64",
+    "fstatfs", "fstatfs64", "getcwd", "umask",
     /* memory */
     "munmap", "madvise", "mremap", "brk", "msync", "mlock", "mlock2", "munlock", "mincore",
     "membarrier",

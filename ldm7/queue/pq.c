@@ -150,6 +150,7 @@ enum pq_status pq_commit(struct pq *q, struct pq_reservation *r, const struct pq
     /* Before it is committed: killed in between, no process would wake the readers. Those that wake
      * now wait for the lock. */
     pq_announce(q);
+    pq_disown(q, slot);
     pq_set_state(sl, SLOT_COMMITTED);
     pq_index_add(q, slot);
     h->inserted++;
@@ -329,6 +330,7 @@ enum pq_status pq_check(struct pq *q)
     if (s)
         return s;
     s = pq_verify(q) ? PQ_OK : PQ_CORRUPT;
+    q->h->suspect = s != PQ_OK;
     pq_unlock(q);
     return s;
 }

@@ -51,13 +51,17 @@ struct pq_info {             /* LDM prod_info */
 struct pq;
 
 /* Creates (fails with PQ_SYSTEM/EEXIST if there, unless replace). data_bytes of disk are reserved
- * for real (posix_fallocate: ENOSPC now, never SIGBUS later). slots: products at most. */
+ * for real (posix_fallocate: ENOSPC now, never SIGBUS later). slots: products at most. The file has
+ * mode 0640, less what the umask takes away: to use the queue needs both, to read and to write. */
 enum pq_status pq_create(const char *path, uint64_t data_bytes, uint32_t slots, bool replace);
 /* Disk a queue takes, tables included; 0 if there can be no such queue. */
 uint64_t pq_file_bytes(uint64_t data_bytes, uint32_t slots);
-/* Everything about the file is checked: geometry, size, agreement of all tables. EUSERS: more
- * than 512 handles are open. writable = false forbids pq_reserve, and writing to a product ends the
- * process (SIGSEGV); the file must still be writable (pins are kept in it). */
+/* Geometry and size of the file are checked; that all tables agree, only if no process that lives
+ * has the queue open and the last one was killed, or something else has changed the file since:
+ * O(1), except then, after a reboot and in a copy of the file. No lock of the file is taken: who
+ * may only read it keeps nobody out. EUSERS: more than 512 handles are open. writable = false
+ * forbids pq_reserve, and writing to a product ends the process (SIGSEGV); the file must still be
+ * writable (pins are kept in it). */
 enum pq_status pq_open(const char *path, bool writable, struct pq **out);
 /* Gives up reservations and pins of this handle. q may be NULL. */
 void pq_close(struct pq *q);

@@ -9,13 +9,15 @@
 
 #include "pq_impl.h"
 
-int pq_shared_mutex_init(pthread_mutex_t *m)
+int pq_shared_mutexes_init(void *first, unsigned n, size_t stride)
 {
     pthread_mutexattr_t attr;
+    int e = 0;
     pthread_mutexattr_init(&attr);
     pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
     pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
-    int e = pthread_mutex_init(m, &attr);
+    for (unsigned i = 0; !e && i < n; i++)
+        e = pthread_mutex_init((pthread_mutex_t *)(void *)((char *)first + i * stride), &attr);
     pthread_mutexattr_destroy(&attr);
     return e;
 }
@@ -25,6 +27,7 @@ static void unpin_for(struct pq *q, uint32_t client, uint32_t slot)
     struct pq_slot *s = &q->slots[slot];
     q->bitmaps[client * q->bitmap_words + slot / 64] &= ~(UINT64_C(1) << slot % 64);
     pq_barrier();
+    q->clients[client].pins--;
     s->pins--;
     if (!s->pins && pq_state(s) == SLOT_DOOMED)
         pq_region_free(q, slot);
@@ -32,14 +35,14 @@ static void unpin_for(struct pq *q, uint32_t client, uint32_t slot)
 
 static void take_back(struct pq *q, uint32_t client)
 {
-    for (size_t w = 0; w < q->bitmap_words; w++)
+    struct pq_client *cl = &q->clients[client];
+    for (size_t w = 0; cl->pins && w < q->bitmap_words; w++)
         for (uint64_t bits = q->bitmaps[client * q->bitmap_words + w]; bits; bits &= bits - 1)
             unpin_for(q, client, (uint32_t)(w * 64 + (size_t)__builtin_ctzll(bits)));
-    for (uint32_t s = 0; s < q->h->slots; s++)
-        if (pq_state(&q->slots[s]) == SLOT_RESERVED && q->slots[s].owner == client)
-            pq_region_free(q, s);
+    while (cl->first_reserved != PQ_NONE)
+        pq_region_free(q, cl->first_reserved);
     pq_barrier();
-    q->clients[client].used = 0;
+    cl->used = 0;
 }
 
 /* Takes back what dead clients held; how many there were. */
@@ -75,7 +78,6 @@ enum pq_status pq_client_enter(struct pq *q)
                 e = pthread_mutex_consistent(&cl->alive);
             if (e)
                 continue;
-            memset(q->bitmaps + c * q->bitmap_words, 0, q->bitmap_words * sizeof *q->bitmaps);
             cl->pid = getpid();
             cl->writes = q->writable;
             pq_barrier();
@@ -90,7 +92,7 @@ enum pq_status pq_client_enter(struct pq *q)
     return PQ_SYSTEM;
 }
 
-/* Is this place in the table taken by a process that lives?. */
+/* Is this place in the table taken by a process that lives? */
 static bool lives(struct pq *q, uint32_t client)
 {
     pthread_mutex_t *alive = &q->clients[client].alive;
@@ -101,6 +103,14 @@ static bool lives(struct pq *q, uint32_t client)
         pthread_mutex_consistent(alive);
     if (e == 0 || e == EOWNERDEAD)
         pthread_mutex_unlock(alive);
+    return false;
+}
+
+bool pq_client_lives(struct pq *q)
+{
+    for (uint32_t c = 0; c < PQ_CLIENTS; c++)
+        if (q->clients[c].used && lives(q, c))
+            return true;
     return false;
 }
 
@@ -116,13 +126,10 @@ unsigned pq_clients(struct pq *q, struct pq_client_info *out, unsigned room)
         *i = (struct pq_client_info){.pid = q->clients[c].pid, .writes = q->clients[c].writes != 0};
         i->self = c == q->client;
         i->alive = lives(q, c);
-        for (size_t w = 0; w < q->bitmap_words; w++)
-            i->pins += (uint32_t)__builtin_popcountll(q->bitmaps[c * q->bitmap_words + w]);
-        for (uint32_t s = 0; s < q->h->slots; s++) {
-            if (pq_state(&q->slots[s]) == SLOT_RESERVED && q->slots[s].owner == c) {
-                i->reservations++;
-                i->reserved_bytes += q->slots[s].bytes;
-            }
+        i->pins = q->clients[c].pins;
+        for (uint32_t s = q->clients[c].first_reserved; s != PQ_NONE; s = q->slots[s].newer) {
+            i->reservations++;
+            i->reserved_bytes += q->slots[s].bytes;
         }
     }
     pq_unlock(q);
@@ -133,6 +140,32 @@ void pq_client_leave(struct pq *q)
 {
     take_back(q, q->client);
     pthread_mutex_unlock(&q->clients[q->client].alive);
+    if (pq_client_lives(q))
+        return;
+    pq_client_reclaim(q);
+    pq_leave_clean(q);
+}
+
+void pq_own(struct pq *q, uint32_t slot)
+{
+    struct pq_slot *s = &q->slots[slot];
+    struct pq_client *cl = &q->clients[s->owner];
+    s->older = PQ_NONE;
+    s->newer = cl->first_reserved;
+    if (s->newer != PQ_NONE)
+        q->slots[s->newer].older = slot;
+    cl->first_reserved = slot;
+}
+
+void pq_disown(struct pq *q, uint32_t slot)
+{
+    const struct pq_slot *s = &q->slots[slot];
+    if (s->older == PQ_NONE)
+        q->clients[s->owner].first_reserved = s->newer;
+    else
+        q->slots[s->older].newer = s->newer;
+    if (s->newer != PQ_NONE)
+        q->slots[s->newer].older = s->older;
 }
 
 void pq_pin(struct pq *q, uint32_t slot)
@@ -140,6 +173,7 @@ void pq_pin(struct pq *q, uint32_t slot)
     if (q->my_pins[slot]++)
         return;
     q->bitmaps[q->client * q->bitmap_words + slot / 64] |= UINT64_C(1) << slot % 64;
+    q->clients[q->client].pins++;
     q->slots[slot].pins++;
 }
 

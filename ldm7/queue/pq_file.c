@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -19,7 +18,11 @@
 #include "pq_impl.h"
 
 static const char magic[8] = {'D', 'W', 'N', 'P', 'O', 'U', 'R', 'Q'};
-enum { BYTE_ORDER_MARK = 0x01020304 };
+enum {
+    BYTE_ORDER_MARK = 0x01020304,
+    LEAVE_TRIES = 3,
+    PQ_MODE = 0640 /* less the umask */
+};
 
 static uint32_t power_of_two(uint32_t at_least)
 {
@@ -53,6 +56,7 @@ bool pq_layout_of(uint64_t data_bytes, uint32_t slots, struct pq_layout *out)
     l.member = at;           \
     at += ((uint64_t)(bytes) + 63) / 64 * 64
     at = (sizeof(struct pq_header) + 63) / 64 * 64;
+    PLACE(locks, PQ_RUN_LOCKS * sizeof(struct pq_run_lock));
     PLACE(clients, PQ_CLIENTS * sizeof(struct pq_client));
     PLACE(bitmaps, PQ_CLIENTS * l.bitmap_words * 8);
     PLACE(slots, slots * sizeof(struct pq_slot));
@@ -78,6 +82,7 @@ uint64_t pq_file_bytes(uint64_t data_bytes, uint32_t slots)
 static void place(struct pq *q, const struct pq_layout *l)
 {
     q->h = (struct pq_header *)q->map;
+    q->locks = (struct pq_run_lock *)(q->map + l->locks);
     q->clients = (struct pq_client *)(q->map + l->clients);
     q->bitmaps = (uint64_t *)(q->map + l->bitmaps);
     q->bitmap_words = l->bitmap_words;
@@ -116,44 +121,30 @@ static void fill_geometry(struct pq_header *h, const struct pq_layout *l, uint32
     h->file_bytes = l->file_bytes;
 }
 
-static void read_boot_id(char out[40])
+/* Clients from nothing: a new file, a copy, or after a reboot. Under the lock; killed in between,
+ * it is done again. */
+static int start_afresh(struct pq *q)
 {
-    memset(out, 0, 40);
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    ssize_t n = read(fd, out, 39);
-    if (n < 0)
-        memset(out, 0, 40);
-    close(fd);
-}
-
-/* Mutexes and clients from nothing: a new file, a copy, or after a reboot. */
-static int start_afresh(struct pq *q, const char boot_id[40], uint64_t inode)
-{
-    int e = pq_shared_mutex_init(&q->h->mutex);
-    for (uint32_t c = 0; !e && c < PQ_CLIENTS; c++) {
+    for (uint32_t c = 0; c < PQ_CLIENTS; c++) {
         /* What a writer wrote may not have reached the disk, or the copy. */
         if (q->clients[c].used && q->clients[c].writes)
             q->h->unclean = 1;
+        pq_barrier();
         q->clients[c].used = 0;
-        e = pq_shared_mutex_init(&q->clients[c].alive);
     }
+    int e = pq_shared_mutexes_init(&q->clients[0].alive, PQ_CLIENTS, sizeof *q->clients);
     if (e)
         return e;
     memset(q->bitmaps, 0, PQ_CLIENTS * q->bitmap_words * sizeof *q->bitmaps);
     pq_rebuild(q);
-    memcpy(q->h->boot_id, boot_id, 40);
-    q->h->inode = inode;
+    pq_barrier();
+    q->h->ready_run = q->run;
     return 0;
 }
 
 static int initialise(int fd, const struct pq_layout *l, uint32_t slots)
 {
-    struct pq q = {.map_bytes = l->data};
-    struct stat st;
-    if (fstat(fd, &st) != 0)
-        return errno;
+    struct pq q = {.fd = fd, .map_bytes = l->data};
     /* The tables only; data needs none. */
     q.map = mmap(NULL, q.map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (q.map == MAP_FAILED)
@@ -164,10 +155,12 @@ static int initialise(int fd, const struct pq_layout *l, uint32_t slots)
     int e = 0;
     if (getrandom(q.h->hash_key, sizeof q.h->hash_key, 0) != sizeof q.h->hash_key)
         e = errno;
-    char boot_id[40];
-    read_boot_id(boot_id);
     if (!e)
-        e = start_afresh(&q, boot_id, st.st_ino);
+        e = pq_run_begin(&q);
+    if (!e)
+        e = start_afresh(&q);
+    if (!e)
+        pq_leave_clean(&q);
     munmap(q.map, q.map_bytes);
     return e;
 }
@@ -187,7 +180,7 @@ enum pq_status pq_create(const char *path, uint64_t data_bytes, uint32_t slots, 
         errno = ENAMETOOLONG;
         return PQ_SYSTEM;
     }
-    int fd = open(tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    int fd = open(tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, PQ_MODE);
     if (fd < 0)
         return PQ_SYSTEM;
     /* Ask first: an allocation that fails half-way has filled the disk of others meanwhile. */
@@ -211,23 +204,25 @@ enum pq_status pq_create(const char *path, uint64_t data_bytes, uint32_t slots, 
     return e ? PQ_SYSTEM : PQ_OK;
 }
 
-/* A robust mutex loses a wake-up if the one it was meant for is killed before it takes the lock,
- * and a third one took it meanwhile without having seen that there are others. So no process waits
- * for long without looking. */
+/* A robust mutex loses a wake-up if the one it was meant for is killed, or looks by itself, before
+ * it takes the lock, and a third one took it meanwhile without having seen that there are others.
+ * So no process waits for long without looking: briefly at first, as the lock is never held for
+ * long but by one who makes the tables anew. */
 static int lock_mutex(pthread_mutex_t *m)
 {
 #ifdef __SANITIZE_THREAD__ /* does not know pthread_mutex_clocklock */
     return pthread_mutex_lock(m);
 #else
-    enum { LOOK_NS = 50000000, NS_PER_S = 1000000000 };
+    enum { FIRST_LOOK_NS = 500000, LOOK_NS = 10000000, NS_PER_S = 1000000000 };
     int e = pthread_mutex_trylock(m);
-    while (e == EBUSY || e == ETIMEDOUT) {
+    for (long look_ns = FIRST_LOOK_NS; e == EBUSY || e == ETIMEDOUT;) {
         struct timespec until;
         clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += LOOK_NS;
+        until.tv_nsec += look_ns;
         until.tv_sec += until.tv_nsec / NS_PER_S;
         until.tv_nsec %= NS_PER_S;
         e = pthread_mutex_clocklock(m, CLOCK_MONOTONIC, &until);
+        look_ns = 2 * look_ns < LOOK_NS ? 2 * look_ns : LOOK_NS;
     }
     return e;
 #endif
@@ -237,12 +232,15 @@ enum pq_status pq_lock(struct pq *q)
 {
     if (q->pid != own_pid())
         return PQ_INVAL; /* a handle inherited by fork */
-    int e = lock_mutex(&q->h->mutex);
+    int e = lock_mutex(q->mutex);
     if (e == EOWNERDEAD) {
-        q->h->recoveries++;
-        pq_rebuild(q);
-        e = pthread_mutex_consistent(&q->h->mutex);
-        if (!e) {
+        bool ready = q->h->ready_run == q->run; /* if not, it died while it made the tables so */
+        if (ready) {
+            q->h->recoveries++;
+            pq_rebuild(q);
+        }
+        e = pthread_mutex_consistent(q->mutex);
+        if (!e && ready) {
             pq_client_reclaim(q);
             pq_wake(q); /* the dead one may have been about to */
         }
@@ -253,16 +251,17 @@ enum pq_status pq_lock(struct pq *q)
 
 void pq_unlock(struct pq *q)
 {
-    pthread_mutex_unlock(&q->h->mutex);
+    pthread_mutex_unlock(q->mutex);
 }
 
 /* Reads and checks the header before anything is mapped. */
-static enum pq_status check_file(int fd, struct pq_layout *l, struct stat *st)
+static enum pq_status check_file(int fd, struct pq_layout *l)
 {
     struct pq_header wanted = {0};
-    if (fstat(fd, st) != 0)
+    struct stat st;
+    if (fstat(fd, &st) != 0)
         return PQ_SYSTEM;
-    if (!S_ISREG(st->st_mode))
+    if (!S_ISREG(st.st_mode))
         return PQ_CORRUPT;
     struct pq_header found;
     ssize_t n = pread(fd, &found, sizeof found, 0);
@@ -273,7 +272,7 @@ static enum pq_status check_file(int fd, struct pq_layout *l, struct stat *st)
         return PQ_CORRUPT;
     fill_geometry(&wanted, l, found.slots);
     if (memcmp(&found, &wanted, offsetof(struct pq_header, hash_key)) != 0 ||
-        (uint64_t)st->st_size != l->file_bytes)
+        (uint64_t)st.st_size != l->file_bytes)
         return PQ_CORRUPT;
     return PQ_OK;
 }
@@ -291,16 +290,16 @@ static void drop(struct pq *q)
 
 /* A handle that only reads has the products write-protected: a stray write ends that process and
  * leaves the queue as it is. Mapped by a descriptor for reading, so mprotect cannot undo it. */
-static int protect_data(struct pq *q, const char *path, const struct stat *st)
+static int protect_data(struct pq *q, const char *path)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t at = ((size_t)(q->data - q->map) + page - 1) / page * page;
     if (at >= q->map_bytes)
         return 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    struct stat now;
-    bool same =
-        fd >= 0 && fstat(fd, &now) == 0 && now.st_dev == st->st_dev && now.st_ino == st->st_ino;
+    struct stat st, now;
+    bool same = fd >= 0 && fstat(fd, &now) == 0 && fstat(q->fd, &st) == 0 &&
+                now.st_dev == st.st_dev && now.st_ino == st.st_ino;
     int rc = 0;
     if (!same) /* replaced since: the old file goes on */
         rc = mprotect(q->map + at, q->map_bytes - at, PROT_READ);
@@ -312,24 +311,25 @@ static int protect_data(struct pq *q, const char *path, const struct stat *st)
     return rc;
 }
 
-static enum pq_status enter(struct pq *q, const struct stat *st)
+static enum pq_status enter(struct pq *q)
 {
-    char boot_id[40];
-    read_boot_id(boot_id);
-    if (memcmp(boot_id, q->h->boot_id, sizeof boot_id) != 0 || q->h->inode != st->st_ino) {
-        int e = start_afresh(q, boot_id, st->st_ino);
-        if (e) {
-            errno = e;
-            return PQ_SYSTEM;
-        }
-    }
+    int64_t left_ns = pq_arrive(q);
+    errno = pq_run_join(q);
+    if (errno)
+        return PQ_SYSTEM;
     enum pq_status s = pq_lock(q);
     if (s)
         return s;
-    s = pq_verify(q) ? PQ_OK : PQ_CORRUPT;
+    if (q->h->ready_run != q->run) {
+        errno = start_afresh(q);
+        s = errno ? PQ_SYSTEM : PQ_OK;
+    } else if (!pq_trusted(q, left_ns)) {
+        s = pq_verify(q) ? PQ_OK : PQ_CORRUPT;
+    }
     if (!s) {
-        pq_client_reclaim(
-            q); /* a process that was killed is likely to be the one that comes again */
+        atomic_store(&q->h->left_ns, 0);
+        /* A process that was killed is likely to be the one that comes again. */
+        pq_client_reclaim(q);
         s = pq_client_enter(q);
     }
     int e = errno;
@@ -351,12 +351,8 @@ enum pq_status pq_open(const char *path, bool writable, struct pq **out)
     q->fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (q->fd < 0)
         goto out;
-    while (flock(q->fd, LOCK_EX) != 0)
-        if (errno != EINTR)
-            goto out;
     struct pq_layout l;
-    struct stat st;
-    s = check_file(q->fd, &l, &st);
+    s = check_file(q->fd, &l);
     if (s)
         goto out;
     s = PQ_SYSTEM;
@@ -366,15 +362,13 @@ enum pq_status pq_open(const char *path, bool writable, struct pq **out)
         goto out;
     q->map = map;
     place(q, &l);
-    if (!writable && protect_data(q, path, &st) < 0)
+    if (!writable && protect_data(q, path) < 0)
         goto out;
     q->my_pins = calloc(q->h->slots, sizeof *q->my_pins);
     q->mapped = calloc(q->h->data_bytes / PQ_CHUNK / 64 + 1, sizeof *q->mapped);
     if (!q->my_pins || !q->mapped)
         goto out;
-    s = enter(q, &st);
-    if (!s)
-        flock(q->fd, LOCK_UN);
+    s = enter(q);
 out:
     if (s) {
         int e = errno;
@@ -393,6 +387,12 @@ void pq_close(struct pq *q)
     pq_notify_stop(q);
     if (pq_lock(q) == PQ_OK) {
         pq_client_leave(q);
+        pq_unlock(q);
+    }
+    /* To give the lock back moves the file's time if its page was written to disk meanwhile. */
+    for (int tries = 0; tries < LEAVE_TRIES && pq_left_touched(q) && pq_lock(q) == PQ_OK; tries++) {
+        if (!pq_client_lives(q))
+            pq_leave_clean(q);
         pq_unlock(q);
     }
     while (q->reservations) {

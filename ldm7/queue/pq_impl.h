@@ -3,11 +3,12 @@
  * Inside of the product queue. Not for users of pq.h.
  *
  * The file, every part 64-byte aligned and of a size that follows from (data_bytes, slots):
- *   header | clients | pin bitmaps | slots | nodes | hash cells | order cells | marks |
+ *   header | locks | clients | pin bitmaps | slots | nodes | hash cells | order cells | marks |
  *   scratch | data
  *
  * What is authoritative: a slot's state, region (offset, bytes), seq, owner and info, the bitmaps
- * and the clients' mutexes. All else (nodes, hash, order, marks, counters of use) is derived;
+ * and the clients' mutexes. All else (nodes, hash, order, marks, counters of use, what a client
+ * holds) is derived;
  * pq_rebuild makes it again when a process died inside the critical section. So the order of
  * stores around `state` matters: region before RESERVED, seq and info before COMMITTED, EMPTY
  * before the room is used again. A process can die between any two instructions, and all stores
@@ -30,7 +31,8 @@
 #define PQ_DATA_MAX (UINT64_C(1) << 46)
 #define PQ_NONE UINT32_MAX
 #define PQ_LISTENER_NAME "pq-listener"
-#define PQ_VERSION 2u
+#define PQ_VERSION 3u
+#define PQ_RUN_LOCKS 64u  /* processes that may begin a run at a time, see pq_run.c */
 #define PQ_MARK_LEVELS 5u /* 64^5 >= the order cells of PQ_SLOTS_MAX */
 #define PQ_SPARE_NONE UINT64_MAX
 
@@ -45,7 +47,7 @@ struct pq_slot {
     int64_t order_us;    /* the same, but never less than that of an older product */
     uint32_t data_offset;
     uint32_t pins;         /* derived: clients that pin it */
-    uint32_t older, newer; /* derived: neighbours in insertion order */
+    uint32_t older, newer; /* derived: neighbours in insertion order; while RESERVED: the owner's */
     struct pq_info info;
 };
 
@@ -61,8 +63,14 @@ struct pq_node {
 struct pq_client {
     pthread_mutex_t alive;
     uint32_t used;
-    uint32_t writes; /* may insert */
-    int32_t pid;     /* for people */
+    uint32_t writes;         /* may insert */
+    int32_t pid;             /* for people */
+    uint32_t pins;           /* derived: bits in its bitmap, none while unused */
+    uint32_t first_reserved; /* derived: a list of the slots, linked by older and newer */
+};
+
+struct pq_run_lock {
+    _Alignas(64) pthread_mutex_t mutex; /* robust, process-shared */
 };
 
 struct pq_header {
@@ -72,12 +80,16 @@ struct pq_header {
     uint32_t slots, nodes, hash_cells, order_cells, mark_words;
     uint64_t data_bytes, file_bytes;
     uint64_t hash_key[2];
-    /* Which machine run and which file the mutexes belong to: after a reboot, or in a copy of
-     * the file, no process can hold them. */
-    char boot_id[40];
-    uint64_t inode;
+    /* Which machine run and which file the mutexes belong to (pq_run.c): after a reboot, or in a
+     * copy of the file, no process can hold them. */
+    _Atomic uint64_t run;    /* and which of the locks is the queue's */
+    _Atomic uint64_t claims; /* and how many of the locks are given out */
+    uint64_t ready_run;      /* the tables were made ready for this one */
+    /* The file's modification time (ns) as the last handle left it; 0: in use, or left dirty. */
+    _Atomic int64_t left_ns;
+    _Atomic int64_t seen_ns; /* left_ns as a handle found it on its arrival, the file untouched */
+    uint32_t suspect; /* pq_check found that the tables do not agree: the next handle looks, too */
 
-    pthread_mutex_t mutex; /* robust, process-shared */
     /* Futex word: bit 0: a process waits, the others change with every insertion. */
     _Atomic uint32_t wake;
     uint32_t unclean; /* the machine stopped, or a copy was made, while writers were open */
@@ -113,6 +125,9 @@ struct pq {
     uint8_t *map;
     size_t map_bytes;
     struct pq_header *h;
+    struct pq_run_lock *locks;
+    pthread_mutex_t *mutex; /* the queue's lock: one of these */
+    uint64_t run;           /* the machine run and file that this handle was opened in */
     struct pq_client *clients;
     uint64_t *bitmaps; /* [client][bitmap_words] */
     size_t bitmap_words;
@@ -138,7 +153,7 @@ struct pq {
 };
 
 struct pq_layout {
-    uint64_t clients, bitmaps, slots, nodes, hash, order, marks, scratch, data, file_bytes;
+    uint64_t locks, clients, bitmaps, slots, nodes, hash, order, marks, scratch, data, file_bytes;
     uint32_t node_count, hash_cells, order_cells, mark_words, mark_levels;
     uint64_t data_bytes; /* rounded up */
     size_t bitmap_words;
@@ -150,6 +165,23 @@ bool pq_layout_of(uint64_t data_bytes, uint32_t slots, struct pq_layout *out);
 enum pq_status pq_lock(struct pq *q);
 /* Gives it back. */
 void pq_unlock(struct pq *q);
+
+/* pq_run.c */
+/* Finds the queue's lock; makes it if this is the first handle of a run. Sets q->run and q->mutex.
+ * 0 or an errno value. */
+int pq_run_join(struct pq *q);
+/* As pq_run_join, for a file that nobody else can have opened yet. */
+int pq_run_begin(struct pq *q);
+/* Before this handle touches the file: notes whether something else did. Returns left_ns. */
+int64_t pq_arrive(struct pq *q);
+/* Under the lock, before this handle enters: do the tables agree without having been looked at?
+ * left_ns is what pq_arrive returned. */
+bool pq_trusted(struct pq *q, int64_t left_ns);
+/* Under the lock: this handle was the last. Until some program changes the file, no one needs to
+ * look at its tables. */
+void pq_leave_clean(struct pq *q);
+/* After the lock was given back: was it touched while it was left? */
+bool pq_left_touched(const struct pq *q);
 
 /* pq_region.c: all under the lock */
 uint64_t pq_round_up(uint64_t bytes);
@@ -192,12 +224,17 @@ enum pq_status pq_client_enter(struct pq *q);
 void pq_client_leave(struct pq *q);
 /* Takes back what dead clients held; how many there were. */
 unsigned pq_client_reclaim(struct pq *q);
+/* Does any process that lives have the queue open? */
+bool pq_client_lives(struct pq *q);
+/* The slot, now RESERVED, is the owner's; and no longer. */
+void pq_own(struct pq *q, uint32_t slot);
+void pq_disown(struct pq *q, uint32_t slot);
 /* The slot stays until it is unpinned. */
 void pq_pin(struct pq *q, uint32_t slot);
 /* Gives the region free if it was the last pin of a dropped product. */
 void pq_unpin(struct pq *q, uint32_t slot);
-/* A robust mutex between processes. 0 or an errno value. */
-int pq_shared_mutex_init(pthread_mutex_t *m);
+/* Robust mutexes between processes, n of them, `stride` bytes apart. 0 or an errno value. */
+int pq_shared_mutexes_init(void *first, unsigned n, size_t stride);
 
 /* pq_notify.c */
 void pq_announce(struct pq *q); /* under the lock */

@@ -43,15 +43,27 @@ static void recount_pins(struct pq *q)
         q->slots[s].pins = 0;
     for (uint32_t c = 0; c < PQ_CLIENTS; c++) {
         uint64_t *words = q->bitmaps + c * q->bitmap_words;
+        q->clients[c].pins = 0;
         for (size_t w = 0; q->clients[c].used && w < q->bitmap_words; w++)
             for (uint64_t bits = words[w]; bits; bits &= bits - 1) {
                 size_t s = w * 64 + (size_t)__builtin_ctzll(bits);
-                if (s < q->h->slots && pq_state(&q->slots[s]) != SLOT_EMPTY)
+                if (s < q->h->slots && pq_state(&q->slots[s]) != SLOT_EMPTY) {
+                    q->clients[c].pins++;
                     q->slots[s].pins++;
-                else
+                } else {
                     words[w] &= ~(bits & -bits);
+                }
             }
     }
+}
+
+static void relink_reservations(struct pq *q)
+{
+    for (uint32_t c = 0; c < PQ_CLIENTS; c++)
+        q->clients[c].first_reserved = PQ_NONE;
+    for (uint32_t s = 0; s < q->h->slots; s++)
+        if (pq_state(&q->slots[s]) == SLOT_RESERVED)
+            pq_own(q, s);
 }
 
 static void drop_unusable_slots(struct pq *q)
@@ -172,6 +184,8 @@ void pq_rebuild(struct pq *q)
     rebuild_index(q);
     rebuild_regions(q);
     recount_pins(q); /* slots may have been dropped */
+    relink_reservations(q);
+    q->h->suspect = 0;
 }
 
 /* A bit for each node, in scratch. Was it set? */
@@ -267,13 +281,17 @@ static bool pins_agree(const struct pq *q)
     memset(q->scratch, 0, q->h->slots * sizeof *q->scratch);
     for (uint32_t c = 0; c < PQ_CLIENTS; c++) {
         const uint64_t *words = q->bitmaps + c * q->bitmap_words;
-        for (size_t w = 0; q->clients[c].used && w < q->bitmap_words; w++)
+        uint32_t pins = 0;
+        for (size_t w = 0; w < q->bitmap_words; w++)
             for (uint64_t bits = words[w]; bits; bits &= bits - 1) {
                 size_t s = w * 64 + (size_t)__builtin_ctzll(bits);
-                if (s >= q->h->slots || pq_state(&q->slots[s]) == SLOT_EMPTY)
+                if (!q->clients[c].used || s >= q->h->slots || pq_state(&q->slots[s]) == SLOT_EMPTY)
                     return false;
                 q->scratch[s]++;
+                pins++;
             }
+        if (q->clients[c].pins != pins)
+            return false;
     }
     for (uint32_t s = 0; s < q->h->slots; s++)
         if (pq_state(&q->slots[s]) != SLOT_EMPTY && q->slots[s].pins != q->scratch[s])
@@ -281,7 +299,26 @@ static bool pins_agree(const struct pq *q)
     return true;
 }
 
+static bool reservations_agree(const struct pq *q)
+{
+    uint32_t reserved = 0, listed = 0;
+    for (uint32_t s = 0; s < q->h->slots; s++)
+        reserved += pq_state(&q->slots[s]) == SLOT_RESERVED;
+    for (uint32_t c = 0; c < PQ_CLIENTS; c++) {
+        uint32_t older = PQ_NONE;
+        for (uint32_t s = q->clients[c].first_reserved; s != PQ_NONE;
+             older = s, s = q->slots[s].newer) {
+            if (!q->clients[c].used || s >= q->h->slots || ++listed > reserved)
+                return false;
+            const struct pq_slot *sl = &q->slots[s];
+            if (pq_state(sl) != SLOT_RESERVED || sl->owner != c || sl->older != older)
+                return false;
+        }
+    }
+    return listed == reserved;
+}
+
 bool pq_verify(const struct pq *q)
 {
-    return regions_agree(q) && index_agrees(q) && pins_agree(q);
+    return regions_agree(q) && index_agrees(q) && pins_agree(q) && reservations_agree(q);
 }

@@ -53,6 +53,8 @@ static void absorb(struct pq *q, uint32_t first, uint32_t second)
 void pq_region_free(struct pq *q, uint32_t slot)
 {
     struct pq_header *h = q->h;
+    if (pq_state(&q->slots[slot]) == SLOT_RESERVED)
+        pq_disown(q, slot);
     pq_set_state(&q->slots[slot], SLOT_EMPTY);
     uint32_t n = pop_node(q);
     struct pq_node *node = &q->nodes[n];
@@ -198,6 +200,7 @@ enum pq_status pq_region_take(struct pq *q, uint64_t bytes, uint32_t owner, uint
     sl->pins = 0;
     sl->seq = 0;
     pq_set_state(sl, SLOT_RESERVED);
+    pq_own(q, s);
 
     q->nodes[s].offset = sl->offset;
     q->nodes[s].bytes = bytes;

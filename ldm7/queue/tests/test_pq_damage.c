@@ -5,13 +5,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -36,6 +39,14 @@ static void test_creation(void **state)
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_size, pq_file_bytes(1 << 20, 100));
     assert_true(st.st_blocks * 512 >= st.st_size); /* reserved for real */
+    const mode_t umasks[] = {0, 022, 027, 077, 0177}, modes[] = {0640, 0640, 0640, 0600, 0600};
+    for (size_t i = 0; i < sizeof umasks / sizeof *umasks; i++) {
+        mode_t before = umask(umasks[i]);
+        assert_int_equal(pq_create(path, 1 << 20, 100, true), PQ_OK);
+        umask(before);
+        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(st.st_mode & 07777, modes[i]);
+    }
     assert_int_equal(pq_create(path, 1 << 20, 100, false), PQ_SYSTEM);
     assert_int_equal(errno, EEXIST);
     /* 1 TiB: there is no such disk here; nothing may be left, nothing may be filled */
@@ -46,6 +57,15 @@ static void test_creation(void **state)
     char cmd[128];
     snprintf(cmd, sizeof cmd, "test \"$(ls -A %s)\" = queue", dir);
     assert_int_equal(system(cmd), 0);
+}
+
+/* As after a reboot. */
+static void begin_another_run(void)
+{
+    const uint64_t run[3] = {0};
+    int fd = open(path, O_WRONLY);
+    assert_int_equal(pwrite(fd, run, sizeof run, offsetof(struct pq_header, run)), sizeof run);
+    close(fd);
 }
 
 /* Replaces the file by `bytes` bytes of it with one changed. */
@@ -137,6 +157,125 @@ static void test_damaged_tables(void **state)
     free(image);
 }
 
+/* Who may only read the file holds every kind of lock on it, stops, is killed: nobody waits. */
+static void reader_holds(struct pq *q, int kind)
+{
+    int ready[2];
+    assert_int_equal(pipe(ready), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int fd = open(path, O_RDONLY);
+        struct flock all = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+        bool held = kind == 0   ? flock(fd, LOCK_EX) == 0
+                    : kind == 1 ? flock(fd, LOCK_SH) == 0
+                    : kind == 2 ? fcntl(fd, F_OFD_SETLK, &all) == 0
+                                : fcntl(fd, F_SETLK, &all) == 0;
+        if (!held || write(ready[1], "h", 1) != 1)
+            _exit(1);
+        raise(SIGSTOP);
+        _exit(0);
+    }
+    close(ready[1]);
+    char c;
+    assert_int_equal(read(ready[0], &c, 1), 1);
+    close(ready[0]);
+    int status;
+    assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+    assert_true(WIFSTOPPED(status));
+    alarm(20); /* who waits, waits for good */
+    unsigned n = 100 + (unsigned)kind;
+    struct pq *second;
+    assert_int_equal(put(q, n, 100), PQ_OK);
+    assert_int_equal(pq_open(path, true, &second), PQ_OK);
+    assert_int_equal(put(second, n + 10, 100), PQ_OK);
+    pq_close(second);
+    pq_close(q);
+    assert_int_equal(pq_open(path, true, &q), PQ_OK); /* the first of all */
+    assert_int_equal(put(q, n + 20, 100), PQ_OK);
+    pq_close(q);
+    begin_another_run();
+    assert_int_equal(pq_open(path, true, &second), PQ_OK);
+    pq_close(second);
+    alarm(0);
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+}
+
+static void test_readers_lock_nobody_out(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 4; kind++)
+        reader_holds(fresh(1 << 16, 100), kind);
+}
+
+/* Damage is looked for when something else changed the file, and never when nothing did. */
+static void test_look_through(void **state)
+{
+    (void)state;
+    struct pq *q = fresh(4096, 3);
+    assert_int_equal(put(q, 1, 500), PQ_OK);
+    struct pq_layout l;
+    assert_true(pq_layout_of(4096, 3, &l));
+    int fd = open(path, O_RDWR);
+    struct stat st;
+    uint8_t good, bad;
+    off_t at = (off_t)(l.slots + offsetof(struct pq_slot, offset));
+    for (int i = 0; i < 20; i++) {
+        pq_close(q);
+        assert_int_equal(pread(fd, &good, 1, at), 1);
+        bad = good ^ 1;
+        assert_int_equal(fstat(fd, &st), 0);
+        assert_int_equal(pwrite(fd, &bad, 1, at), 1);
+        struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, st.st_mtim};
+        struct pq *other;
+        assert_int_equal(pq_open(path, true, &other), PQ_CORRUPT);
+        assert_int_equal(pq_open(path, true, &other), PQ_CORRUPT); /* nor a second time */
+        assert_int_equal(pwrite(fd, &good, 1, at), 1);
+        assert_int_equal(pq_open(path, true, &q), PQ_OK);
+        assert_int_equal(pq_open(path, true, &other), PQ_OK);
+        pq_close(q);
+        q = other;
+        pq_close(q);
+        /* As it was left, to the nanosecond: taken as it is. */
+        assert_int_equal(fstat(fd, &st), 0);
+        times[1] = st.st_mtim;
+        assert_int_equal(pwrite(fd, &bad, 1, at), 1);
+        assert_int_equal(futimens(fd, times), 0);
+        assert_int_equal(pq_open(path, true, &q), PQ_OK);
+        assert_int_equal(pwrite(fd, &good, 1, at), 1);
+        assert_int_equal(pq_check(q), PQ_OK);
+    }
+    close(fd);
+    pq_close(q);
+}
+
+/* All who had it open were killed: the next one looks. */
+static void test_left_dirty(void **state)
+{
+    (void)state;
+    struct pq *q = fresh(4096, 3);
+    assert_int_equal(put(q, 1, 500), PQ_OK);
+    pq_close(q);
+    struct pq_layout l;
+    assert_true(pq_layout_of(4096, 3, &l));
+    for (int damaged = 0; damaged < 2; damaged++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            if (pq_open(path, true, &q))
+                _exit(1);
+            if (damaged)
+                q->slots[0].offset ^= 1;
+            raise(SIGKILL);
+        }
+        int status;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFSIGNALED(status));
+        assert_int_equal(pq_open(path, true, &q), damaged ? PQ_CORRUPT : PQ_OK);
+        if (!damaged)
+            pq_close(q);
+    }
+}
+
 /* A copy of a queue in use, its lock held: works, since no process can hold the copy's lock. */
 static void test_copy_of_a_live_queue(void **state)
 {
@@ -169,6 +308,9 @@ int main(void)
         cmocka_unit_test(test_creation),
         cmocka_unit_test(test_garbage_files),
         cmocka_unit_test(test_damaged_tables),
+        cmocka_unit_test(test_readers_lock_nobody_out),
+        cmocka_unit_test(test_look_through),
+        cmocka_unit_test(test_left_dirty),
         cmocka_unit_test(test_copy_of_a_live_queue),
     };
 

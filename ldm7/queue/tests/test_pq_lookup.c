@@ -337,9 +337,9 @@ static void test_reset(void **state)
     assert_int_equal(put(q, 3, 4096), PQ_OK);
     pq_close(reader);
     pq_close(q);
-    /* The machine stopped while a writer was there: another boot id. */
+    /* The machine stopped while a writer was there: of another run. */
     for (int writer = 0; writer < 2; writer++) {
-        char other = '?';
+        const uint64_t other[3] = {0};
         assert_int_equal(pq_create(path, 4096, 16, true), PQ_OK);
         pid_t pid = fork();
         if (pid == 0)
@@ -348,7 +348,8 @@ static void test_reset(void **state)
         assert_int_equal(waitpid(pid, &status, 0), pid);
         assert_int_equal(status, 0);
         int fd = open(path, O_WRONLY);
-        assert_int_equal(pwrite(fd, &other, 1, offsetof(struct pq_header, boot_id)), 1);
+        assert_int_equal(pwrite(fd, other, sizeof other, offsetof(struct pq_header, run)),
+                         sizeof other);
         close(fd);
         assert_int_equal(pq_open(path, true, &q), PQ_OK);
         pq_get_stats(q, &st);

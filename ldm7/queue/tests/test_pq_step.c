@@ -2,10 +2,10 @@
  *
  * Killed at each instruction: test_pq_step [EVERY]. A child does one operation, single-stepped by
  * ptrace, and is killed after n instructions; for each n that is a multiple of EVERY (1: all of
- * them; default: a dozen for each operation, others every time). Then the queue is looked at by
- * another handle: the tables agree, what was committed is there and whole unless it had to make
- * room, what was being inserted is there whole or not at all, readers have been woken for it,
- * nothing is lost.
+ * them; default: nine for each operation, fewer for long ones, others every time). Then the queue
+ * is looked at by another handle: the tables agree, what was committed is there and whole unless it
+ * had to make room, what was being inserted is there whole or not at all, readers have been woken
+ * for it, nothing is lost.
  */
 #include <errno.h>
 #include <limits.h>
@@ -32,10 +32,10 @@ enum {
     NEW = 100,
     NEW_SIZE = 1500,
     SKIPPED = 77,
-    DEFAULT_POINTS = 12
+    DEFAULT_POINTS = 9
 };
 
-static char path[64];
+static char path[64], copy[70];
 static _Atomic uint32_t *returned; /* by the child's operation */
 static unsigned failures;
 static struct pq_view held; /* by a scenario's parent */
@@ -200,6 +200,36 @@ static void leave_a_mess(struct pq *q)
     waitpid(pid, NULL, 0);
 }
 
+/* A copy of the file is of another run, as all files are after a reboot. */
+static void copy_queue(struct pq *q)
+{
+    FILE *f = fopen(copy, "wb");
+    if (!f || fwrite(q->map, q->map_bytes, 1, f) != 1 || fclose(f) != 0)
+        _exit(2);
+}
+
+/* Who had the copy open was killed. */
+static void copy_and_leave_dirty(struct pq *q)
+{
+    struct pq *c;
+    copy_queue(q);
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (pq_open(copy, true, &c))
+            _exit(2);
+        raise(SIGKILL);
+    }
+    waitpid(pid, NULL, 0);
+}
+
+static void op_open_copy(struct pq *q)
+{
+    (void)q;
+    struct pq *c;
+    if (pq_open(copy, true, &c))
+        _exit(2);
+}
+
 struct scenario {
     const char *name;
     void (*parent)(struct pq *); /* with the handle that looks on */
@@ -221,6 +251,8 @@ static const struct scenario scenarios[] = {
     {"release of a removed product", NULL, pin_and_remove, op_release, false, true, 1},
     {"closing", NULL, hold_and_reserve, op_close, true, false, 7},
     {"opening", NULL, NULL, op_open, false, false, 41},
+    {"opening a copy", copy_queue, NULL, op_open_copy, false, false, 41},
+    {"opening what was left dirty", copy_and_leave_dirty, NULL, op_open_copy, false, false, 41},
     {"recovery", leave_a_mess, NULL, op_read, false, false, 41},
 };
 
@@ -247,8 +279,26 @@ static bool is_committed(const struct pq *q, unsigned seqno)
     return false;
 }
 
+/* The copy has all four products, and takes others. */
+static bool look_at_copy(const struct scenario *s, unsigned long at)
+{
+    struct pq *c;
+    struct pq_view v;
+    if (pq_open(copy, true, &c))
+        return fail(s->name, at, "the copy cannot be opened");
+    unsigned count = 0;
+    for (uint64_t after = 0; pq_next(c, after, &v) == PQ_OK; after = v.seq, pq_release(c, &v))
+        count += is_whole(&v) && v.info.seqno == OLD - SLOTS + 1 + count;
+    if (count != SLOTS || pq_check(c) || put(c, 300, DATA_BYTES) || pq_clients(c, NULL, 0) != 1)
+        fail(s->name, at, "%u products are in the copy, or it takes no other", count);
+    pq_close(c);
+    return true;
+}
+
 static bool look(const struct scenario *s, struct pq *q, unsigned long at)
 {
+    if (s->op == op_open_copy && !look_at_copy(s, at))
+        return false;
     bool pinned = held.data, found = is_committed(q, NEW);
     unsigned first = 0, last = 0, count = 0;
     struct pollfd p = {.fd = pq_notify_fd(q), .events = POLLIN};
@@ -375,6 +425,7 @@ static bool kill_at(const struct scenario *s, unsigned long at, unsigned long *d
 static void remove_queue(void)
 {
     unlink(path);
+    unlink(copy);
 }
 
 int main(int argc, char **argv)
@@ -388,6 +439,7 @@ int main(int argc, char **argv)
     }
     snprintf(path, sizeof path, "%s/test-pq-step-%ld",
              access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long)getpid());
+    snprintf(copy, sizeof copy, "%s.copy", path);
     atexit(remove_queue);
     fill(new_data, NEW, NEW_SIZE);
     returned =
@@ -400,7 +452,7 @@ int main(int argc, char **argv)
         kill_at(s, ULONG_MAX, &length);
         unsigned long stride =
             every ? every * s->coarser
-                  : length / (s->coarser > 1 ? DEFAULT_POINTS / 3 : DEFAULT_POINTS) + 1;
+                  : length / (s->coarser > 1 ? DEFAULT_POINTS / 3 - 1 : DEFAULT_POINTS) + 1;
         unsigned long done;
         for (unsigned long at = (unsigned long)getpid() % stride; !failures && at < length;
              at += stride, n++)

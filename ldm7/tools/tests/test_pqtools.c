@@ -229,7 +229,9 @@ static void test_check(void **state)
     }
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     int fd = open("queue", O_RDWR);
-    assert_int_equal(pwrite(fd, "?", 1, offsetof(struct pq_header, boot_id)), 1);
+    const uint64_t other[3] = {0};
+    assert_int_equal(pwrite(fd, other, sizeof other, offsetof(struct pq_header, run)),
+                     sizeof other);
     assert_int_equal(run("pqcheck -q queue"), 3);
     assert_matches(err, "WARN \"queue\": the machine stopped");
     assert_int_equal(run("pqcheck -q queue"), 3);

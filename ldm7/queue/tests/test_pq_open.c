@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Many processes open a large queue at once, as when all peers of a server come back after an
+ * outage: test_pq_open [SLOTS [disk]]. The last must be through within a second, and an insertion
+ * must not wait for 50 ms; on a machine that is busy, within the time that two looks through all
+ * slots take. The queue lies in memory, or with a second argument on the disk.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "queue/pq_impl.h"
+
+enum { PROCESSES = 100, DEFAULT_SLOTS = 100000 };
+
+static struct shared {
+    _Atomic bool go;
+    _Atomic uint32_t ready, failed;
+    double answered_s[PROCESSES];
+} * shared;
+
+static char path[64];
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static enum pq_status put(struct pq *q, uint64_t n)
+{
+    struct pq_info info = {.size = 8, .seqno = (uint32_t)n};
+    memcpy(info.signature.bytes, &n, sizeof n);
+    return pq_insert(q, &info, &n);
+}
+
+static _Noreturn void open_and_answer(unsigned i)
+{
+    struct pq *q;
+    struct pq_view v;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    atomic_fetch_add(&shared->ready, 1);
+    while (!atomic_load(&shared->go))
+        usleep(200);
+    if (pq_open(path, false, &q) || pq_next(q, 0, &v))
+        atomic_fetch_add(&shared->failed, 1);
+    shared->answered_s[i] = now_s();
+    pq_release(q, &v);
+    pq_close(q);
+    _exit(0);
+}
+
+/* Inserts until all have come. The longest that one insertion, with its opening, took. */
+static double insert_meanwhile(uint64_t *n, unsigned *count)
+{
+    double longest = 0;
+    for (unsigned gone = 0; gone < PROCESSES; (*count)++) {
+        double began = now_s();
+        struct pq *q;
+        if (pq_open(path, true, &q) || put(q, (*n)++))
+            atomic_fetch_add(&shared->failed, 1);
+        pq_close(q);
+        double took = now_s() - began;
+        longest = took > longest ? took : longest;
+        usleep(1000);
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            gone++;
+    }
+    return longest;
+}
+
+static bool storm(const char *when, uint64_t *n, double look_s)
+{
+    unsigned count = 0;
+    atomic_store(&shared->go, false);
+    atomic_store(&shared->ready, 0);
+    fflush(stdout);
+    for (unsigned i = 0; i < PROCESSES; i++) {
+        pid_t pid = fork();
+        if (pid == 0)
+            open_and_answer(i);
+        if (pid < 0)
+            exit(2);
+    }
+    while (atomic_load(&shared->ready) < PROCESSES)
+        usleep(1000);
+    double began = now_s(), first_s = 1e9, last_s = 0;
+    atomic_store(&shared->go, true);
+    double longest_s = insert_meanwhile(n, &count);
+    for (unsigned i = 0; i < PROCESSES; i++) {
+        double took = shared->answered_s[i] - began;
+        first_s = took < first_s ? took : first_s;
+        last_s = took > last_s ? took : last_s;
+    }
+    printf("%s: first answer after %.1f ms, last %.1f ms; of %u insertions meanwhile the longest "
+           "%.1f ms; a look through all slots takes %.1f ms\n",
+           when, first_s * 1e3, last_s * 1e3, count, longest_s * 1e3, look_s * 1e3);
+    return (last_s < 1 || last_s < 2 * look_s) && (longest_s < 0.05 || longest_s < 2 * look_s);
+}
+
+int main(int argc, char **argv)
+{
+    uint32_t slots = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : DEFAULT_SLOTS;
+    snprintf(path, sizeof path, "%s/test-pq-open-%ld",
+             access("/dev/shm", W_OK) == 0 && argc < 3 ? "/dev/shm" : "/var/tmp", (long)getpid());
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct pq *q;
+    if (shared == MAP_FAILED || pq_create(path, (uint64_t)slots * PQ_UNIT, slots, false) ||
+        pq_open(path, true, &q)) {
+        perror(path);
+        return 2;
+    }
+    uint64_t n = 1;
+    double began = now_s();
+    while (n <= slots)
+        if (put(q, n++))
+            return 2;
+    printf("%u slots, full after %.1f s\n", slots, now_s() - began);
+    began = now_s();
+    bool good = pq_check(q) == PQ_OK;
+    double look_s = now_s() - began;
+    good &= storm("open elsewhere", &n, look_s);
+    pq_close(q);
+    good &= storm("closed", &n, look_s);
+    if (pq_open(path, true, &q) == PQ_OK) {
+        good &= pq_check(q) == PQ_OK;
+        pq_close(q);
+    }
+    unlink(path);
+    good &= !atomic_load(&shared->failed);
+    if (!good)
+        printf("FAILED (%u calls)\n", atomic_load(&shared->failed));
+    return !good;
+}
