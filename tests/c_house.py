@@ -17,15 +17,17 @@ ROOT = Path(__file__).resolve().parent.parent
 MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "sandbox": (),
     "sandbox/tests": ("sandbox",),
+    "common/c": (),
+    "common/c/tests": ("common/c",),
     "fmtp/include": (),
     "fmtp/src": ("fmtp/include",),
-    "fmtp/tools": ("fmtp/include", "sandbox"),
+    "fmtp/tools": ("fmtp/include", "common/c", "sandbox"),
     "fmtp/tests": ("fmtp/include", "fmtp/src", "fmtp/tools", "tests"),
     "fmtp/fuzz": ("fmtp/src", "tests"),
     "ldm7/queue": (),
     "ldm7/queue/tests": ("ldm7/queue", "ldm7/common", "tests"),
     "ldm7/queue/fuzz": ("ldm7/queue", "tests"),
-    "ldm7/common": ("ldm7/queue",),
+    "ldm7/common": ("ldm7/queue", "common/c"),
     "ldm7/common/tests": ("ldm7/common", "tests"),
     "ldm7/common/fuzz": ("ldm7/common", "tests"),
     "ldm7/ldmd": ("fmtp/include", "ldm7/common", "ldm7/queue", "sandbox"),
@@ -47,7 +49,15 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
 }
 
 # Where an include that is not in the own folder is looked for; Meson's include directories.
-INCLUDE_PATHS = ("sandbox", "fmtp/include", "fmtp/src", "ldm7", "tests", "topologies/wire/src")
+INCLUDE_PATHS = (
+    "common/c",
+    "sandbox",
+    "fmtp/include",
+    "fmtp/src",
+    "ldm7",
+    "tests",
+    "topologies/wire/src",
+)
 
 # Folders of the checkout that hold no source.
 NOT_SOURCE = ("build", "runs", ".")

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "common/log.h"
+#include "common/log_peer.h"
 #include "common/product_line.h"
 
 static char path[] = "/tmp/test-log-XXXXXX";
@@ -73,6 +74,45 @@ static void test_levels(void **state)
     assert_non_null(strstr(t, "   INFO shown\n"));
     assert_non_null(strstr(t, "   ERROR e\n"));
     assert_non_null(strstr(t, "   WARN w\n"));
+}
+
+static size_t lines_of(const char *text)
+{
+    size_t n = 0;
+
+    for (; *text; text++)
+        n += *text == '\n';
+    return n;
+}
+
+/* A peer's flood is a few lines and one that counts the rest, whatever process it comes from;
+ * another peer has its own. */
+static void test_peers(void **state)
+{
+    (void)state;
+    clear();
+    assert_int_equal(log_peer_share(), 0);
+    for (int i = 0; i < 5000; i++)
+        log_peer_warn("10.0.0.1", "bad request %d", i);
+    pid_t pid = fork();
+    if (pid == 0) {
+        for (int i = 0; i < 5000; i++)
+            log_peer_note("10.0.0.2", "%s", "gone");
+        log_peer_rest(true); /* the other process's business */
+        _exit(0);
+    }
+    waitpid(pid, NULL, 0);
+    assert_int_equal(lines_of(logged()), 2 * LOG_PEER_LINES);
+    log_peer_rest(false);
+    assert_int_equal(lines_of(logged()), 2 * LOG_PEER_LINES);
+    log_peer_rest(true);
+    const char *t = logged();
+    assert_int_equal(lines_of(t), 2 * LOG_PEER_LINES + 2);
+    assert_matches(t, "WARN bad request 4\n");
+    assert_null(strstr(t, "bad request 5\n"));
+    assert_matches(
+        t, "WARN 4995 more of these from 10\\.0\\.0\\.1 \\(test_log\\.c:test_peers:[0-9]+\\)\n");
+    assert_matches(t, "WARN 4995 more of these from 10\\.0\\.0\\.2 ");
 }
 
 static void test_text_from_outside_forges_nothing(void **state)
@@ -257,6 +297,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_line),
         cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_peers),
         cmocka_unit_test(test_text_from_outside_forges_nothing),
         cmocka_unit_test(test_long_message),
         cmocka_unit_test(test_json),
