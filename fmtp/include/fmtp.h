@@ -77,6 +77,30 @@ struct fmtp_held {
     uint64_t bytes, behind_ns;
 };
 
+/* What a host may have. */
+struct fmtp_grant {
+    size_t places; /* connections as a receiver at once; 0: none */
+    bool reserved; /* if all places are taken, it gets that of a receiver that is not reserved */
+};
+
+/* What a receiver, or one that would be one, did or had done to it. A flood brings a flood of
+ * these: limit what you log. */
+enum fmtp_notice {
+    FMTP_NOTICE_HANDSHAKE, /* ended before its key exchange was done: wrong, slow, or crowded out */
+    FMTP_NOTICE_TOO_MANY,  /* refused: its host has all the connections that it may have */
+    FMTP_NOTICE_TOO_FAST,  /* refused: too many key exchanges of its host */
+    FMTP_NOTICE_NO_PLACE,  /* refused: max_receivers are connected */
+    FMTP_NOTICE_DISPLACED, /* ended: its place went to a host that has fewer */
+    FMTP_NOTICE_ORDINARY, /* does not speak extension 1: repaired by TCP, the others by multicast */
+    FMTP_NOTICE_ALONE,    /* asks for more repairs than the group can bear: repaired by TCP alone */
+    FMTP_NOTICE_TOGETHER, /* no longer: its repairs are multicast again */
+    FMTP_NOTICE_EXCESS,   /* asked again for what its connection had brought: not sent again */
+    FMTP_NOTICE_BAD,      /* sent what is no request */
+    FMTP_NOTICES
+};
+/* "speaks no extension: repaired by TCP alone" */
+const char *fmtp_notice_text(enum fmtp_notice what);
+
 struct fmtp_server_config {
     enum fmtp_layout layout;
     struct sockaddr_storage address; /* of NIC1: the multicast interface and source, and where
@@ -102,8 +126,11 @@ struct fmtp_server_config {
     uint64_t r_uc_bps;       /* rate of all retransmissions by TCP together; 0: no limit */
     size_t max_products;     /* products retained for retransmission at most (default 4096) */
     size_t max_receivers;    /* connections at most (default 256) */
+    size_t max_per_address;  /* of these from one host (default 32, at least an eighth of
+                                max_receivers); an IPv6 host is its /64 */
     size_t max_handshakes;   /* connections that have not finished the key exchange (default
-                                256); one more costs the oldest of them its place */
+                                256); one more ends the oldest of the host that has most */
+    uint64_t handshake_ns;   /* for a key exchange, from the first moment (default 10 s) */
     size_t peer_queue_bytes; /* memory for the queued requests of one receiver (default
                                 4 MiB; 16 bytes per range, whatever its length); a receiver
                                 over it gets RETX_REJ, never blocks the others */
@@ -115,6 +142,11 @@ struct fmtp_server_config {
     void (*laggard)(void *ctx, const struct sockaddr *peer, const struct fmtp_held *held);
     /* May this address open a retransmission connection? NULL: every address may. */
     bool (*authorize)(void *ctx, const struct sockaddr *peer);
+    /* What this host may have now; asked when a connection becomes a receiver, and about others
+     * when places are scarce. NULL: max_per_address places, nothing reserved. */
+    struct fmtp_grant (*grant)(void *ctx, const struct sockaddr *host);
+    /* May be NULL. */
+    void (*notice)(void *ctx, const struct sockaddr *peer, enum fmtp_notice what);
     /* The product's last datagram (EOP) left for the socket. */
     void (*multicasted)(void *ctx, uint32_t index, void *cookie);
     /* The sender no longer needs the product's bytes. Called exactly once for each offered
@@ -137,6 +169,9 @@ struct fmtp_server_stats {
     uint64_t too_long;    /* of these, datagrams over the path's MTU */
     uint64_t refused;     /* connections: not authorized, or over a bound */
     uint64_t laggards;    /* receivers disconnected because they held back too much */
+    uint64_t displaced;   /* receivers whose place went to a host with fewer */
+    uint64_t excess;      /* blocks asked for again on a connection that had brought them */
+    size_t alone;         /* receivers repaired by TCP alone because of what they ask for */
     size_t receivers, retained;
     size_t extended;             /* receivers that speak extension 1 */
     size_t handshakes;           /* connections amid the key exchange now */

@@ -2,17 +2,16 @@
  *
  * The receivers' TCP connections at the server: accept, key exchange, requests, retransmissions.
  * A connection is first a handshake, bounded in number and time and cheap until its first byte;
- * only after the key exchange it takes a receiver's place.
+ * only after the key exchange it takes a receiver's place (places.c).
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "server_impl.h"
+#include "places.h"
 
 #define SECOND_NS UINT64_C(1000000000)
-#define HANDSHAKE_NS (30 * SECOND_NS) /* for the key exchange of a new connection */
 #define RTT_REFRESH_NS (SECOND_NS / 10)
 enum {
     ACCEPTS = 64, /* per call */
@@ -46,6 +45,30 @@ static const struct sockaddr *address(const struct conn *c)
     return (const struct sockaddr *)&c->addr;
 }
 
+static void notice(const struct fmtp_server *s, const struct conn *c, enum fmtp_notice what)
+{
+    if (s->cfg.notice)
+        s->cfg.notice(s->cfg.ctx, address(c), what);
+}
+
+const char *fmtp_notice_text(enum fmtp_notice what)
+{
+    static const char *const text[FMTP_NOTICES] = {
+        "ended before its key exchange was done",
+        "refused: its host has all the connections that it may have",
+        "refused: too many key exchanges of its host",
+        "refused: no place is left",
+        "ended: its place went to a host that has fewer",
+        "speaks no extension: it is repaired by TCP, the others by multicast",
+        "asks for more repairs than the others can bear: it is repaired by TCP alone",
+        "asks for less again: its repairs are multicast",
+        "asks again for what its connection has brought: not sent again",
+        "sent what is no request",
+    };
+
+    return text[what];
+}
+
 static void drop(struct fmtp_server *s, struct conn *c)
 {
     int peer = c->peer;
@@ -60,6 +83,7 @@ static void drop(struct fmtp_server *s, struct conn *c)
     } else {
         TAILQ_REMOVE(&s->established, c, link);
     }
+    fmtp_host_count(c->host, peer < 0 ? FMTP_USE_HANDSHAKE : FMTP_USE_RECEIVER, -1);
     TAILQ_INSERT_TAIL(&s->dead, c, link);
     if (peer < 0)
         return;
@@ -108,12 +132,36 @@ static void refresh_rtt(struct fmtp_server *s, struct conn *c, uint64_t now_ns)
     fmtp_sender_peer_rtt(s->core, c->peer, fmtp_tcp_rtt_ns(c->fd));
 }
 
+static bool take_place(struct fmtp_server *s, struct conn *c, uint64_t now_ns)
+{
+    static const enum fmtp_notice why[] = {[FMTP_PLACE_TOO_MANY] = FMTP_NOTICE_TOO_MANY,
+                                           [FMTP_PLACE_TOO_FAST] = FMTP_NOTICE_TOO_FAST,
+                                           [FMTP_PLACE_NONE] = FMTP_NOTICE_NO_PLACE};
+    struct conn *leaves;
+    enum fmtp_place place = fmtp_places_receiver(s, c, now_ns, &leaves);
+
+    if (place != FMTP_PLACE_GRANTED) {
+        s->refused++;
+        notice(s, c, why[place]);
+        drop(s, c);
+        return false;
+    }
+    if (leaves) {
+        s->displaced++;
+        notice(s, leaves, FMTP_NOTICE_DISPLACED);
+        drop(s, leaves);
+    }
+    return true;
+}
+
 /* The handshake is done: from now on the sender counts this receiver. */
 static bool begin_receiver(struct fmtp_server *s, struct conn *c, bool extended, uint64_t now_ns)
 {
     struct fmtp_session session = {0};
-    int peer = fmtp_sender_peer_add(s->core, extended, &session);
 
+    if (!take_place(s, c, now_ns))
+        return false;
+    int peer = fmtp_sender_peer_add_from(s->core, c->host->id, extended, &session);
     if (peer < 0) {
         s->refused++;
         drop(s, c);
@@ -121,6 +169,8 @@ static bool begin_receiver(struct fmtp_server *s, struct conn *c, bool extended,
     }
     TAILQ_REMOVE(&s->handshakes, c, link);
     s->nhandshakes--;
+    fmtp_host_count(c->host, FMTP_USE_HANDSHAKE, -1);
+    fmtp_host_count(c->host, FMTP_USE_RECEIVER, 1);
     TAILQ_INSERT_TAIL(&s->established, c, link);
     c->peer = peer;
     c->extended = session.extended;
@@ -130,6 +180,8 @@ static bool begin_receiver(struct fmtp_server *s, struct conn *c, bool extended,
     refresh_rtt(s, c, now_ns);
     if (s->cfg.receivers_changed)
         s->cfg.receivers_changed(s->cfg.ctx, address(c), 1, s->receivers);
+    if (!c->extended && s->cfg.layout == FMTP_LAYOUT_2021 && !s->cfg.unicast_repair)
+        notice(s, c, FMTP_NOTICE_ORDINARY);
     if (!c->keyx)
         return true;
     size_t len;
@@ -144,39 +196,52 @@ static bool begin_receiver(struct fmtp_server *s, struct conn *c, bool extended,
     return true;
 }
 
-/* Makes room for one more handshake: the oldest has had the longest time. */
-static void bound_handshakes(struct fmtp_server *s)
+static void bad_handshake(struct fmtp_server *s, struct conn *c)
 {
-    if (s->nhandshakes < s->cfg.max_handshakes)
-        return;
     s->bad_handshakes++;
-    drop(s, TAILQ_FIRST(&s->handshakes));
+    notice(s, c, FMTP_NOTICE_HANDSHAKE);
+    drop(s, c);
+}
+
+/* A new connection with its host; NULL: there is no memory, or it may not be. */
+static struct conn *new_conn(struct fmtp_server *s, int fd, const struct sockaddr_storage *addr,
+                             uint64_t now_ns)
+{
+    if (s->cfg.authorize && !s->cfg.authorize(s->cfg.ctx, (const struct sockaddr *)addr))
+        return NULL;
+    struct fmtp_host *host = fmtp_hosts_of(&s->hosts, addr);
+    struct conn *c = host ? calloc(1, sizeof *c) : NULL;
+    if (c && fmtp_watch(s->epfd, fd, EPOLL_CTL_ADD, EPOLLIN, c) < 0) {
+        free(c);
+        c = NULL;
+    }
+    if (c)
+        *c = (struct conn){.fd = fd,
+                           .peer = -1,
+                           .addr = *addr,
+                           .host = host,
+                           .heard_ns = now_ns,
+                           .events = EPOLLIN,
+                           .handshake_ends_ns = now_ns + s->cfg.handshake_ns};
+    return c;
 }
 
 static void add(struct fmtp_server *s, int fd, const struct sockaddr_storage *addr, uint64_t now_ns)
 {
-    struct conn *c = NULL;
-    bool may = !s->cfg.authorize || s->cfg.authorize(s->cfg.ctx, (const struct sockaddr *)addr);
+    struct conn *c = new_conn(s, fd, addr, now_ns);
 
-    if (s->cfg.layout == FMTP_LAYOUT_2017 && s->receivers >= s->cfg.max_receivers)
-        may = false;
-    if (may)
-        c = calloc(1, sizeof *c);
-    if (!c || fmtp_watch(s->epfd, fd, EPOLL_CTL_ADD, EPOLLIN, c) < 0) {
+    if (!c) {
         s->refused++;
         close(fd);
-        free(c);
         return;
     }
-    bound_handshakes(s);
+    struct conn *leaves = fmtp_places_handshake(s, c->host);
+    if (leaves)
+        bad_handshake(s, leaves);
     fmtp_tune_tcp(fd, s->cfg.dead_ns);
-    *c = (struct conn){.fd = fd,
-                       .peer = -1,
-                       .addr = *addr,
-                       .events = EPOLLIN,
-                       .handshake_ends_ns = now_ns + HANDSHAKE_NS};
     TAILQ_INSERT_TAIL(&s->handshakes, c, link);
     s->nhandshakes++;
+    fmtp_host_count(c->host, FMTP_USE_HANDSHAKE, 1);
     if (s->cfg.layout == FMTP_LAYOUT_2017)
         begin_receiver(s, c, false, now_ns);
 }
@@ -202,12 +267,6 @@ void fmtp_conns_accept(struct fmtp_server *s, uint64_t now_ns)
     }
 }
 
-static void bad_handshake(struct fmtp_server *s, struct conn *c)
-{
-    s->bad_handshakes++;
-    drop(s, c);
-}
-
 static void input(struct fmtp_server *s, struct conn *c, const uint8_t *bytes, size_t len,
                   uint64_t now_ns)
 {
@@ -227,10 +286,22 @@ static void input(struct fmtp_server *s, struct conn *c, const uint8_t *bytes, s
         bytes += used;
         len -= used;
     }
-    if (fmtp_sender_peer_input(s->core, c->peer, bytes, len, now_ns) < 0)
+    const struct fmtp_server_stats *counts = fmtp_sender_counts(s->core);
+    uint64_t bad = counts->bad_messages, excess = counts->excess;
+    int rc = fmtp_sender_peer_input(s->core, c->peer, bytes, len, now_ns);
+    if (counts->bad_messages > bad)
+        notice(s, c, FMTP_NOTICE_BAD);
+    if (counts->excess > excess)
+        notice(s, c, FMTP_NOTICE_EXCESS);
+    if (rc < 0) {
         drop(s, c);
-    else
-        refresh_rtt(s, c, now_ns);
+        return;
+    }
+    if (fmtp_sender_peer_alone(s->core, c->peer) != c->alone) {
+        c->alone = !c->alone;
+        notice(s, c, c->alone ? FMTP_NOTICE_ALONE : FMTP_NOTICE_TOGETHER);
+    }
+    refresh_rtt(s, c, now_ns);
 }
 
 static void receive(struct fmtp_server *s, struct conn *c, uint64_t now_ns)
@@ -238,10 +309,12 @@ static void receive(struct fmtp_server *s, struct conn *c, uint64_t now_ns)
     uint8_t bytes[READ_BYTES];
     ssize_t n = recv(c->fd, bytes, sizeof bytes, 0);
 
-    if (n > 0)
+    if (n > 0) {
+        c->heard_ns = now_ns;
         input(s, c, bytes, (size_t)n, now_ns);
-    else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+    } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
         drop(s, c);
+    }
 }
 
 /* Writes what is left of the key exchange. True when nothing is. */
@@ -339,6 +412,7 @@ void fmtp_conns_init(struct fmtp_server *s)
     TAILQ_INIT(&s->established);
     TAILQ_INIT(&s->dead);
     TAILQ_INIT(&s->ready);
+    fmtp_hosts_init(&s->hosts);
 }
 
 void fmtp_conns_close(struct fmtp_server *s)
@@ -346,4 +420,5 @@ void fmtp_conns_close(struct fmtp_server *s)
     free_list(&s->handshakes);
     free_list(&s->established);
     free_list(&s->dead);
+    fmtp_hosts_free(&s->hosts);
 }

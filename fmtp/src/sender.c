@@ -61,6 +61,7 @@ static void free_sender(struct fmtp_sender *s)
     free(s->peers);
     free(s->active);
     free(s->held_by);
+    free(s->accounts);
     free(s);
 }
 
@@ -88,6 +89,7 @@ struct fmtp_sender *fmtp_sender_new(const struct fmtp_sender_config *cfg)
     int rc = fmtp_timers_init(&s->timers, cfg->max_products);
     rc |= fmtp_timers_init(&s->nudges, cfg->max_products);
     rc |= fmtp_repair_init(s);
+    rc |= fmtp_accounts_init(s);
     if (rc || !s->hash || !s->peers || !s->active || !s->held_by) {
         free_sender(s);
         return NULL;
@@ -215,6 +217,7 @@ void fmtp_sender_free_product(struct fmtp_sender *s, struct product *p)
     enum fmtp_release why = p->why;
 
     s->retained_bytes -= p->size;
+    fmtp_requests_forget(s, p);
     free_memory(p);
     s->retained--;
     if (s->cfg.released)
@@ -353,4 +356,11 @@ void fmtp_sender_get_stats(const struct fmtp_sender *s, struct fmtp_server_stats
     *out = s->stats;
     out->receivers = s->npeers;
     out->retained = s->retained;
+    for (size_t i = 0; i < s->cfg.max_peers; i++)
+        out->alone += s->peers[i] && s->accounts[s->peers[i]->account].alone;
+}
+
+const struct fmtp_server_stats *fmtp_sender_counts(const struct fmtp_sender *s)
+{
+    return &s->stats;
 }

@@ -5,11 +5,12 @@
  * parity made here, payload pointers into the offered product (never copied). MPUP16 II; FMTPv3
  * messages in wire.h, FEC in fec.h.
  *
- * Extension 1 (multicast repair) is used while all connected peers are extended; with an ordinary
- * one among them everything is repaired on the streams.
+ * Extension 1 (multicast repair) is used while an extended peer is connected; ordinary ones, and
+ * those that ask for more than the others can bear, are repaired on their streams.
  *
- * Memory: max_products entries (and, with fec_k, 152 bytes per FEC group of each), max_peers
- * entries with peer_queue_bytes each, at most 1 MiB or 8 blocks of parity.
+ * Memory: max_products entries (and, with fec_k, 160 bytes per FEC group of each, and 2 bits per
+ * block for each peer that asked for some on its stream), max_peers entries with peer_queue_bytes
+ * each, at most 1 MiB or 8 blocks of parity.
  */
 #ifndef FMTP_SENDER_H
 #define FMTP_SENDER_H
@@ -97,6 +98,11 @@ uint64_t fmtp_sender_asked(const struct fmtp_sender *s);
 /* Number of the new peer (0..max_peers-1), -1 if there is no room. extended: it speaks extension 1;
  * out (may be NULL) is what it has to be told. */
 int fmtp_sender_peer_add(struct fmtp_sender *s, bool extended, struct fmtp_session *out);
+/* The same of a host that may have several: repairs are bounded by host. */
+int fmtp_sender_peer_add_from(struct fmtp_sender *s, uint64_t host, bool extended,
+                              struct fmtp_session *out);
+/* Is it repaired on its stream alone, for what it asks for? */
+bool fmtp_sender_peer_alone(struct fmtp_sender *s, int peer);
 /* The connection ended: no product waits for this peer any more. */
 void fmtp_sender_peer_remove(struct fmtp_sender *s, int peer);
 /* Its round-trip time as measured, in ns; 0: unknown. */
@@ -125,6 +131,8 @@ uint64_t fmtp_sender_deadline(const struct fmtp_sender *s); /* FMTP_NEVER: none 
 /* Does what is due at now_ns: products time out, receivers are told to ask. */
 void fmtp_sender_timeout(struct fmtp_sender *s, uint64_t now_ns);
 
+/* Counters alone: no counts of what is connected or retained now. */
+const struct fmtp_server_stats *fmtp_sender_counts(const struct fmtp_sender *s);
 /* Everything but .receivers' address related fields is filled. */
 void fmtp_sender_get_stats(const struct fmtp_sender *s, struct fmtp_server_stats *out);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sender's peers: what comes from their streams and what goes to them.
+ * The sender's peers: they come and go, and what goes to their streams.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -125,6 +125,11 @@ void fmtp_peers_purge(struct fmtp_sender *s, uint32_t index)
         purge(s, i, index, true);
 }
 
+void fmtp_peers_forget(struct fmtp_sender *s, int number, uint32_t index)
+{
+    purge(s, (size_t)number, index, false);
+}
+
 /* The queue is full: the peer does without the product, as if its requests came too late. */
 static bool do_without(struct fmtp_sender *s, int number, uint32_t index)
 {
@@ -178,7 +183,8 @@ unsigned fmtp_peers_nudge(struct fmtp_sender *s, const struct product *p)
 
 /* ------------------------------------------------------------------ come and go */
 
-int fmtp_sender_peer_add(struct fmtp_sender *s, bool extended, struct fmtp_session *out)
+int fmtp_sender_peer_add_from(struct fmtp_sender *s, uint64_t host, bool extended,
+                              struct fmtp_session *out)
 {
     size_t i = 0;
 
@@ -190,10 +196,10 @@ int fmtp_sender_peer_add(struct fmtp_sender *s, bool extended, struct fmtp_sessi
         return -1;
     fmtp_requests_init(&peer->queue, s->cfg.peer_queue_bytes);
     peer->extended = extended && s->cfg.fec_k;
+    peer->account = fmtp_accounts_enter(s, host);
     s->peers[i] = peer;
     s->npeers++;
-    if (!peer->extended && !s->nordinary++)
-        fmtp_repair_stop(s);
+    s->nordinary += !peer->extended;
     if (out)
         *out = (struct fmtp_session){.extended = peer->extended,
                                      .block_bytes = block_bytes(s),
@@ -203,12 +209,25 @@ int fmtp_sender_peer_add(struct fmtp_sender *s, bool extended, struct fmtp_sessi
     return (int)i;
 }
 
+int fmtp_sender_peer_add(struct fmtp_sender *s, bool extended, struct fmtp_session *out)
+{
+    return fmtp_sender_peer_add_from(s, UINT64_MAX - s->npeers_ever, extended, out);
+}
+
+bool fmtp_sender_peer_alone(struct fmtp_sender *s, int peer)
+{
+    return fmtp_accounts_alone(s, s->peers[peer]->account);
+}
+
 void fmtp_sender_peer_remove(struct fmtp_sender *s, int number)
 {
     struct peer *peer = s->peers[number];
 
     s->npeers--;
     s->nordinary -= !peer->extended;
+    fmtp_accounts_leave(s, peer->account);
+    if (s->npeers && s->npeers == s->nordinary)
+        fmtp_repair_stop(s);
     fmtp_requests_free(&peer->queue);
     free(peer);
     s->peers[number] = NULL;
@@ -219,6 +238,7 @@ void fmtp_sender_peer_remove(struct fmtp_sender *s, int number)
         for (; p; p = chain) {
             chain = p->chain;
             set_put(p->done_set, (size_t)number, false);
+            fmtp_requests_forget_peer(p, number);
             if (fmtp_sender_finish(p, number)) {
                 s->stats.unacknowledged++;
                 fmtp_sender_release_if_done(s, p);
@@ -243,168 +263,6 @@ uint64_t fmtp_peers_rtt_max(struct fmtp_sender *s)
             s->rtt_max_ns = s->peers[i]->rtt_ns;
     s->rtt_stale = false;
     return s->rtt_max_ns;
-}
-
-/* ------------------------------------------------------------------ requests */
-
-/* Answers a repair request by the blocks themselves on the stream, unless these are still queued
- * for an earlier one. */
-static int retransmit(struct fmtp_sender *s, int number, const struct product *p, uint32_t group,
-                      unsigned k, const struct fmtp_repair_req *req)
-{
-    struct peer *peer = s->peers[number];
-    struct answered *a = &peer->answered[(p->index * 31 + group) % ANSWERED];
-    uint32_t first = fmtp_fec_group(p->nblocks, s->cfg.fec_k, group).first;
-
-    if (a->index == p->index && a->group == group && a->until > peer->popped && peer->queue.count)
-        return 0;
-    for (unsigned i = 0; i < k; i++) {
-        uint32_t at = (first + i) * block_bytes(s);
-        struct fmtp_request r = {p->index, at, at + fmtp_block_len(p->size, at, block_bytes(s)),
-                                 FMTP_RETX_DATA};
-        if (!(req->bitmap[i / 8] >> (i % 8) & 1))
-            continue;
-        if (fmtp_peers_answer(s, number, &r) < 0)
-            return -1;
-    }
-    *a = (struct answered){p->index, group, peer->popped + peer->queue.count};
-    return 0;
-}
-
-/* The peer wants something of a product that did not wait for it: it does now. */
-static void count_peer(struct product *p, int number)
-{
-    if (!in_set(p->unfinished_set, (size_t)number) && !in_set(p->done_set, (size_t)number)) {
-        set_put(p->unfinished_set, (size_t)number, true);
-        p->unfinished++;
-    }
-}
-
-static int reject(struct fmtp_sender *s, int number, uint32_t index)
-{
-    struct fmtp_request r = {.index = index, .flags = FMTP_RETX_REJ};
-
-    s->stats.rejects++;
-    return fmtp_peers_answer(s, number, &r);
-}
-
-static int bad_message(struct fmtp_sender *s)
-{
-    s->stats.bad_messages++;
-    return 0;
-}
-
-static int repair_request(struct fmtp_sender *s, int number, const struct fmtp_header *h,
-                          const uint8_t *body, uint64_t now_ns)
-{
-    struct product *p = fmtp_sender_lookup(s, h->index);
-
-    s->stats.repair_requests++;
-    if (!p)
-        return reject(s, number, h->index);
-    if (h->seqnum >= fmtp_fec_groups(p->nblocks, s->cfg.fec_k))
-        return bad_message(s);
-    unsigned k = fmtp_fec_group(p->nblocks, s->cfg.fec_k, h->seqnum).count;
-    struct fmtp_repair_req req;
-    if (fmtp_repair_req_get(body, h->payloadlen, k, &req) < 0)
-        return bad_message(s);
-    count_peer(p, number);
-    if (!fmtp_repair_active(s) || !p->groups)
-        return retransmit(s, number, p, h->seqnum, k, &req);
-    fmtp_repair_request(s, &p->groups[h->seqnum], &req, s->peers[number]->rtt_ns, now_ns);
-    return 0;
-}
-
-static int plain_request(struct fmtp_sender *s, int number, const struct fmtp_header *h,
-                         uint64_t now_ns)
-{
-    struct product *p = fmtp_sender_lookup(s, h->index);
-    struct fmtp_request r = {.index = h->index};
-
-    switch (h->flags) {
-    case FMTP_RETX_END:
-        if (p)
-            set_put(p->done_set, (size_t)number, true);
-        if (p && !p->acked_ns)
-            p->acked_ns = now_ns;
-        /* An extended peer tells how many blocks it lacked; more than half is no loss but an
-         * outage, or it came late. */
-        if (p && s->peers[number]->extended && h->seqnum <= p->nblocks / 2) {
-            p->told = true;
-            p->most_lost = h->seqnum > p->most_lost ? h->seqnum : p->most_lost;
-        }
-        if (p && fmtp_sender_finish(p, number)) {
-            s->stats.acks++;
-            purge(s, (size_t)number, p->index, false);
-        }
-        return 0;
-    case FMTP_RETX_REQ:
-        s->stats.retx_requests++;
-        r.flags = FMTP_RETX_DATA;
-        if (h->payloadlen == 0 || (p && h->seqnum >= p->size))
-            return bad_message(s);
-        r.seq = h->seqnum - h->seqnum % block_bytes(s);
-        if (p)
-            r.end = p->size - h->seqnum < h->payloadlen ? p->size : h->seqnum + h->payloadlen;
-        break;
-    case FMTP_BOP_REQ: r.flags = FMTP_RETX_BOP; break;
-    case FMTP_EOP_REQ: r.flags = FMTP_RETX_EOP; break;
-    default: bad_message(s); return -1;
-    }
-    if (!p)
-        return reject(s, number, h->index);
-    count_peer(p, number);
-    return fmtp_peers_answer(s, number, &r);
-}
-
-static int request(struct fmtp_sender *s, int number, const struct fmtp_header *h,
-                   const uint8_t *body, uint64_t now_ns)
-{
-    int rc =
-        body ? repair_request(s, number, h, body, now_ns) : plain_request(s, number, h, now_ns);
-
-    /* It may have been acknowledged, or rejected for lack of room. */
-    struct product *p = fmtp_sender_lookup(s, h->index);
-    if (p)
-        fmtp_sender_release_if_done(s, p);
-    return rc;
-}
-
-int fmtp_sender_peer_input(struct fmtp_sender *s, int number, const uint8_t *bytes, size_t len,
-                           uint64_t now_ns)
-{
-    struct peer *peer = s->peers[number];
-
-    if (peer->broken)
-        return -1;
-    while (len) {
-        size_t whole = FMTP_HEADER_LEN;
-        struct fmtp_header h = {0};
-
-        if (peer->in_len >= FMTP_HEADER_LEN) {
-            fmtp_header_get(peer->in, &h);
-            whole += h.payloadlen; /* only repair requests get here */
-        }
-        size_t take = whole - peer->in_len < len ? whole - peer->in_len : len;
-        memcpy(peer->in + peer->in_len, bytes, take);
-        peer->in_len += take;
-        bytes += take;
-        len -= take;
-        if (peer->in_len < whole)
-            break;
-        fmtp_header_get(peer->in, &h);
-        bool has_body = h.flags == FMTP_REPAIR_REQ && peer->extended;
-        if (has_body && h.payloadlen > FMTP_REPAIR_REQ_MAX) {
-            bad_message(s);
-            return -1;
-        }
-        if (has_body && whole < FMTP_HEADER_LEN + (size_t)h.payloadlen)
-            continue;
-        peer->in_len = 0;
-        if (request(s, number, &h, has_body ? peer->in + FMTP_HEADER_LEN : NULL, now_ns) < 0)
-            return -1;
-    }
-    return 0;
 }
 
 /* ------------------------------------------------------------------ r_uc */

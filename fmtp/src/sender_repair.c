@@ -41,7 +41,7 @@ void fmtp_repair_free(struct fmtp_sender *s)
 
 bool fmtp_repair_active(const struct fmtp_sender *s)
 {
-    return s->cfg.fec_k && s->npeers && !s->nordinary;
+    return s->cfg.fec_k && s->npeers > s->nordinary;
 }
 
 int fmtp_repair_begin(struct fmtp_sender *s, struct product *p)
@@ -165,7 +165,7 @@ static uint64_t hold_ns(struct fmtp_sender *s)
 {
     uint64_t ns = fmtp_peers_rtt_max(s) / 4;
 
-    if (s->npeers < 2)
+    if (s->npeers < s->nordinary + 2)
         return 0; /* no receiver to wait for */
     return ns < HOLD_MIN_NS ? HOLD_MIN_NS : ns > HOLD_MAX_NS ? HOLD_MAX_NS : ns;
 }
@@ -208,16 +208,19 @@ void fmtp_repair_append(struct fmtp_sender *s, struct group *g)
         g->target = (uint8_t)n;
     if (g->target > g->parity)
         s->appending = g;
+    unsigned for_loss = (unsigned)(loss(s) * k + 0.5);
+    if (s->worst >= 0)
+        fmtp_accounts_charge(s, s->worst, for_loss < n ? for_loss : n);
 }
 
 /* ------------------------------------------------------------------ requests */
 
 void fmtp_repair_request(struct fmtp_sender *s, struct group *g, const struct fmtp_repair_req *req,
-                         uint64_t rtt_ns, uint64_t now_ns)
+                         const struct peer *peer, uint64_t now_ns)
 {
     unsigned k = blocks_of(s, g), max = fmtp_fec_max_parity(k), need = req->need;
     /* The request was made before what left lately arrived there. */
-    bool crossed = g->last_ns && now_ns < g->last_ns + rtt_ns;
+    bool crossed = g->last_ns && now_ns < g->last_ns + peer->rtt_ns;
     struct fmtp_bits lost = {0};
 
     s->asked += need;
@@ -248,10 +251,17 @@ void fmtp_repair_request(struct fmtp_sender *s, struct group *g, const struct fm
         g->originals = true;
         target = max;
     }
+    unsigned before = bits(&g->wanted), more = 0;
     for (int i = 0; i < 4; i++)
         g->wanted.word[i] |= lost.word[i];
-    if (target > g->target)
+    if (target > g->target) {
+        more = target - (g->target > g->parity ? g->target : g->parity);
         g->target = (uint8_t)target;
+        g->account = peer->account;
+    }
+    if (g->originals)
+        more = bits(&g->wanted) - before;
+    fmtp_accounts_charge(s, peer->account, more);
     if (g->state == GROUP_IDLE) {
         g->state = GROUP_HELD;
         g->due_ns = now_ns + hold_ns(s);
@@ -269,6 +279,8 @@ static void begin_burst(struct fmtp_sender *s, struct group *g, uint64_t now_ns)
      * product, against a symbol more. Of a small product that symbol is a part worth counting. */
     double least = g->product->ngroups < LONG_PRODUCT ? 0.1 : 0.005;
 
+    if (g->settles_ns)
+        s->worst = g->account;
     settle(s, g, g->target);
     if (!n && !g->originals) {
         rest(s, g); /* what was appended meanwhile is enough */

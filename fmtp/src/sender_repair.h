@@ -14,18 +14,18 @@
 int fmtp_repair_init(struct fmtp_sender *s); /* -1: no memory */
 /* Frees the memory of the parity. */
 void fmtp_repair_free(struct fmtp_sender *s);
-/* All peers are extended, and there are some. */
+/* There are extended peers. Others discard what is multicast for them. */
 bool fmtp_repair_active(const struct fmtp_sender *s);
-/* An ordinary peer came: nothing of extension 1 is multicast any more. */
+/* The last extended peer went: nothing of extension 1 is multicast any more. */
 void fmtp_repair_stop(struct fmtp_sender *s);
 /* Gives the product its groups (none if it has too many, or without the extension). */
 int fmtp_repair_begin(struct fmtp_sender *s, struct product *p); /* -1: no memory */
 /* The product is done with: its groups rest, and what no receiver asked for is learnt from. */
 void fmtp_repair_end(struct fmtp_sender *s, struct product *p);
 
-/* A valid request of a peer with that round-trip time for the group. */
+/* A valid request of a peer for the group. */
 void fmtp_repair_request(struct fmtp_sender *s, struct group *g, const struct fmtp_repair_req *req,
-                         uint64_t rtt_ns, uint64_t now_ns);
+                         const struct peer *peer, uint64_t now_ns);
 /* Lets bursts begin whose hold-off is over, and learns from groups that no receiver asked for. */
 void fmtp_repair_due(struct fmtp_sender *s, uint64_t now_ns);
 /* When the next hold-off is over, or FMTP_NEVER. */

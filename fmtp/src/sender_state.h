@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the files of the sender core share (sender.c products and time, _multicast.c datagrams,
- * _repair.c extension 1, _peers.c streams). No other file includes it.
+ * _repair.c extension 1, _accounts.c its bounds,
+ * _peers.c streams, _requests.c what comes from them). No other file includes it.
  */
 #ifndef FMTP_SENDER_STATE_H
 #define FMTP_SENDER_STATE_H
@@ -41,6 +42,7 @@ struct group {
     uint8_t parity, target;
     uint8_t state;  /* enum group_state */
     bool originals; /* the burst resends blocks instead of parity */
+    int account;    /* whose request raised the target last */
 };
 TAILQ_HEAD(groups, group);
 
@@ -64,6 +66,7 @@ struct product {
     uint64_t *done_set;       /* peers that acknowledged it */
     struct group *groups;     /* NULL: no extension for this product */
     uint32_t busy;            /* of them held or ready */
+    struct served **served;   /* by peer number, sender_requests.c; NULL: nothing was asked for */
     uint32_t most_lost;       /* blocks lost by one receiver, as they told when done */
     bool told;                /* a receiver did */
     uint16_t body_len;        /* the encoded BOP body, as it was multicast */
@@ -77,10 +80,21 @@ struct answered {
 };
 enum { ANSWERED = 64 };
 
+/* What a host's receivers cause to be multicast, sender_accounts.c. */
+struct account {
+    uint64_t host;
+    size_t peers;    /* that are connected */
+    bool alone;      /* repaired on its streams */
+    double debt;     /* symbols multicast for it, less its part of the data since */
+    uint64_t blocks; /* multicast when debt was brought up to date */
+    uint64_t used;   /* when a peer came last, in peers that came */
+};
+
 struct peer {
     bool broken; /* its queue overflowed: to be closed */
     bool extended;
     bool blocked;
+    int account;
     uint64_t rtt_ns;
     int64_t allowance; /* bytes it may send under r_uc */
     uint8_t in[FMTP_HEADER_LEN + FMTP_REPAIR_REQ_MAX];
@@ -141,6 +155,11 @@ struct fmtp_sender {
     uint64_t *runnable; /* those of them that are not blocked */
     size_t turn;
     size_t npeers, nordinary;
+    struct account *accounts; /* 2 * max_peers */
+    struct account total;     /* of all of them */
+    size_t naccounts;         /* with a peer */
+    uint64_t npeers_ever;
+    int worst; /* account that taught the loss last; -1: none */
     uint64_t rtt_max_ns;
     bool rtt_stale;
     int64_t uc_tokens; /* bytes, under r_uc */
@@ -205,7 +224,28 @@ bool fmtp_multicast_room(const struct fmtp_sender *s);
 void fmtp_multicast_push(struct fmtp_sender *s, struct product *p, uint16_t flags, uint32_t seqnum,
                          int16_t buffer);
 
+/* --- sender_accounts.c: what is multicast for one host alone */
+int fmtp_accounts_init(struct fmtp_sender *s); /* -1: no memory */
+/* A peer of that host comes: its account, which an earlier peer of the host may have used. */
+int fmtp_accounts_enter(struct fmtp_sender *s, uint64_t host);
+/* One of its peers goes. */
+void fmtp_accounts_leave(struct fmtp_sender *s, int account);
+/* So many symbols are multicast for it. */
+void fmtp_accounts_charge(struct fmtp_sender *s, int account, unsigned symbols);
+/* It asked for so many that went to its stream. */
+void fmtp_accounts_charge_alone(struct fmtp_sender *s, int account, unsigned symbols);
+/* Is it repaired on its streams alone, because it asks for more than the others can bear? */
+bool fmtp_accounts_alone(struct fmtp_sender *s, int account);
+
+/* --- sender_requests.c */
+/* What its stream had of the product. */
+void fmtp_requests_forget_peer(struct product *p, int number);
+/* The same of all peers. */
+void fmtp_requests_forget(const struct fmtp_sender *s, struct product *p);
+
 /* --- sender_peers.c */
+/* Takes RETX_DATA and RETX_BOP of the product out of the peer's queue. */
+void fmtp_peers_forget(struct fmtp_sender *s, int number, uint32_t index);
 /* Queues a message for the peer; what does not fit is rejected, -1 if not even the rejection
  * fits. */
 int fmtp_peers_answer(struct fmtp_sender *s, int number, const struct fmtp_request *r);

@@ -16,7 +16,9 @@
 #include "server_impl.h"
 
 #define BOUND_NS UINT64_C(100000000)
+#define HANDSHAKE_NS UINT64_C(10000000000)
 enum {
+    PER_ADDRESS = 32,
     ROUNDS = 16, /* per call of service */
     EVENTS = 64
 };
@@ -58,6 +60,11 @@ static void set_defaults(struct fmtp_server_config *cfg)
         cfg->max_receivers = 256;
     if (!cfg->max_handshakes)
         cfg->max_handshakes = 256;
+    if (!cfg->max_per_address)
+        cfg->max_per_address =
+            cfg->max_receivers / 8 > PER_ADDRESS ? cfg->max_receivers / 8 : PER_ADDRESS;
+    if (!cfg->handshake_ns)
+        cfg->handshake_ns = HANDSHAKE_NS;
     if (!cfg->peer_queue_bytes)
         cfg->peer_queue_bytes = 4u << 20;
 }
@@ -181,6 +188,7 @@ void fmtp_server_get_stats(const struct fmtp_server *s, struct fmtp_server_stats
     out->handshakes = s->nhandshakes;
     out->refused = s->refused;
     out->laggards = s->laggards;
+    out->displaced = s->displaced;
     out->send_errors = s->out.send_errors;
     out->too_long = s->out.too_long;
     out->pdu_bytes = s->out.pdu_bytes;

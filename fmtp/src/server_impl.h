@@ -8,6 +8,7 @@
 
 #include <sys/queue.h>
 
+#include "hosts.h"
 #include "keyx.h"
 #include "multicast_out.h"
 #include "timers.h"
@@ -17,8 +18,10 @@ struct conn {
     TAILQ_ENTRY(conn) work; /* in ready, if queued */
     int fd;                 /* -1: closed, to be freed at the end of the round */
     int peer;               /* in the sender core; -1: key exchange under way */
-    bool queued, extended;
+    bool queued, extended, alone;
     struct sockaddr_storage addr;
+    struct fmtp_host *host;
+    uint64_t heard_ns;      /* when it said something last */
     struct fmtp_keyx *keyx; /* from the first byte until its output has left */
     size_t keyx_sent;
     uint64_t handshake_ends_ns, rtt_read_ns;
@@ -40,7 +43,8 @@ struct fmtp_server {
     struct conn_list ready; /* may have something to write */
     struct conn **by_peer;  /* max_receivers places */
     size_t nhandshakes, receivers, extended;
-    uint64_t bad_handshakes, refused, laggards;
+    struct fmtp_hosts hosts;
+    uint64_t bad_handshakes, refused, laggards, displaced;
     uint64_t bound_ns; /* when a service looks for laggards again */
     struct fmtp_stream_out stream;
 };

@@ -350,7 +350,8 @@ static void test_early_request(void **state)
     fmtp_sender_free(s);
 }
 
-/* With an ordinary receiver nothing of the extension is multicast. */
+/* An ordinary receiver changes nothing for the others; it gets blocks on its stream, which is all
+ * that is left when the last extended one goes. */
 static void test_mixed(void **state)
 {
     struct fmtp_sender *s = make(&common);
@@ -362,22 +363,71 @@ static void test_mixed(void **state)
     offer(s, 2000);
     unsigned extra;
     drain(s, 0, &extra);
+    int c = peer(s, false);
     ask(s, a, 0, 0, 0, 2, 0x003, 20 * MS);
     ask(s, b, 0, 0, 0, 2, 0x00c, 20 * MS);
-    ask(s, b, 1, 0, 0, 2, 0x00c, 21 * MS);
-    assert_int_equal(fmtp_sender_fill(s, d, 1, 22 * MS), 1);
-    int c = peer(s, false);
-    /* What the caller has stays as it is; what was planned and held is dropped. */
-    assert_int_equal(fmtp_sender_fill(s, d, 8, 22 * MS), 1);
-    fmtp_sender_sent(s, 1, 22 * MS);
-    expect_none(s, 30 * MS);
-    assert_int_equal(fmtp_sender_deadline(s) > 100 * MS, 1);
-    /* A request is answered on the stream by the blocks: {1, 4, 5} */
-    ask(s, a, 0, 0, 0, 3, 1 << 1 | 1 << 4 | 1 << 5, 40 * MS);
-    expect_none(s, 60 * MS);
-    ask(s, a, 0, 0, 1, 3, 1 << 1 | 1 << 4 | 1 << 5, 60 * MS); /* still queued: not twice */
+    put(s, c, FMTP_RETX_REQ, latest, 100, 100);
     uint8_t bytes[2000];
-    assert_int_equal(stream(s, a, bytes, sizeof bytes, 60 * MS), 3 * 112);
+    assert_int_equal(stream(s, c, bytes, sizeof bytes, 21 * MS), 112);
+    expect(s, 22 * MS, FMTP_PARITY, parity(0, 0, 2));
+    expect(s, 22 * MS, FMTP_PARITY, parity(0, 1, 2));
+    expect_none(s, 30 * MS);
+    /* What the caller has stays as it is; what was planned and held is dropped. */
+    ask(s, a, 1, 0, 0, 2, 0x003, 40 * MS);
+    ask(s, b, 1, 0, 0, 2, 0x00c, 40 * MS);
+    ask(s, b, 0, 2, 0, 2, 0x00c, 41 * MS);
+    assert_int_equal(fmtp_sender_fill(s, d, 1, 42 * MS), 1);
+    fmtp_sender_peer_remove(s, a);
+    fmtp_sender_peer_remove(s, b);
+    assert_int_equal(fmtp_sender_fill(s, d, 8, 42 * MS), 1);
+    fmtp_sender_sent(s, 1, 42 * MS);
+    expect_none(s, 60 * MS);
+    assert_true(fmtp_sender_deadline(s) > 100 * MS);
+    /* When one comes the multicast serves again. */
+    a = peer(s, true);
+    ask(s, a, 1, 0, 1, 1, 1, 100 * MS);
+    expect(s, 100 * MS, FMTP_REPAIR, 1000);
+    fmtp_sender_free(s);
+}
+
+/* One that asks for more than the others can bear gets the blocks on its stream, each twice at
+ * most; its share comes back with what is multicast. */
+static void test_alone(void **state)
+{
+    struct fmtp_sender_config cfg = common;
+    static uint8_t bytes[20000];
+
+    (void)state;
+    cfg.max_products = 64;
+    struct fmtp_sender *s = make(&cfg);
+    int a = peer(s, true), b = peer(s, true);
+    unsigned extra, total = 0;
+    uint64_t now = 0;
+    for (unsigned i = 0; i < 40; i++) {
+        offer(s, 10000);
+        drain(s, now, &extra);
+        total += extra;
+        for (uint32_t g = 0; g < 10; g++)
+            ask(s, a, g, 0, 0, 10, 0x3ff, now + 20 * MS);
+        now += 100 * MS;
+        drain(s, now, &extra);
+        total += extra;
+    }
+    /* It asked for all 4,000 blocks: 1,024 and a quarter, and what was taken for loss meanwhile. */
+    assert_in_range(total, 1024, 2400);
+    assert_true(fmtp_sender_peer_alone(s, a));
+    assert_false(fmtp_sender_peer_alone(s, b));
+    struct fmtp_server_stats stats;
+    fmtp_sender_get_stats(s, &stats);
+    assert_int_equal(stats.alone, 1);
+    while (stream(s, a, bytes, sizeof bytes, now))
+        ;
+    offer(s, 1000);
+    drain(s, now, &extra);
+    ask(s, a, 0, 0, 0, 3, 1 << 1 | 1 << 4 | 1 << 5, now);
+    expect_none(s, now + 60 * MS);
+    ask(s, a, 0, 0, 1, 3, 1 << 1 | 1 << 4 | 1 << 5, now); /* still queued: not twice */
+    assert_int_equal(stream(s, a, bytes, sizeof bytes, now), 3 * 112);
     struct fmtp_header h;
     fmtp_header_get(bytes, &h);
     assert_int_equal(h.flags, FMTP_RETX_DATA);
@@ -385,12 +435,55 @@ static void test_mixed(void **state)
     assert_memory_equal(bytes + 12, product + 100, BLOCK);
     fmtp_header_get(bytes + 224, &h);
     assert_int_equal(h.seqnum, 500);
-    ask(s, a, 0, 0, 2, 1, 1 << 4, 90 * MS); /* it left: once more */
-    assert_int_equal(stream(s, a, bytes, sizeof bytes, 90 * MS), 112);
-    /* When it goes the multicast serves again. */
-    fmtp_sender_peer_remove(s, c);
-    ask(s, a, 1, 0, 0, 1, 1, 100 * MS);
-    expect(s, 102 * MS, FMTP_REPAIR, 1000);
+    ask(s, a, 0, 0, 2, 1, 1 << 4, now); /* it left: once more */
+    assert_int_equal(stream(s, a, bytes, sizeof bytes, now), 112);
+    ask(s, a, 0, 0, 2, 1, 1 << 4, now); /* and no more */
+    put(s, a, FMTP_RETX_REQ, latest, 400, 100);
+    assert_int_equal(stream(s, a, bytes, sizeof bytes, now), 0);
+    put(s, a, FMTP_RETX_REQ, latest, 300, 400); /* 300, 500, 600 */
+    assert_int_equal(stream(s, a, bytes, sizeof bytes, now), 3 * 112);
+    fmtp_sender_get_stats(s, &stats);
+    assert_int_equal(stats.excess, 3);
+    /* The others are served as ever, and it is again when enough was multicast. */
+    ask(s, b, 0, 0, 0, 1, 1, now + 100 * MS);
+    expect(s, now + 103 * MS, FMTP_REPAIR, 0);
+    put(s, a, FMTP_RETX_END, latest, 0, 0);
+    put(s, b, FMTP_RETX_END, latest, 0, 0);
+    for (unsigned i = 0; i < 30; i++) {
+        offer(s, 30000);
+        drain(s, now, &extra);
+        put(s, a, FMTP_RETX_END, latest, 0, 0);
+        put(s, b, FMTP_RETX_END, latest, 0, 0);
+    }
+    assert_false(fmtp_sender_peer_alone(s, a));
+    fmtp_sender_free(s);
+}
+
+/* A host keeps its account when it connects again, and has one for all its receivers. */
+static void test_account_of_a_host(void **state)
+{
+    struct fmtp_sender *s = make(&common);
+    int other = fmtp_sender_peer_add_from(s, 1, true, NULL), a = -1;
+    unsigned extra, total = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < 400; i++) {
+        a = fmtp_sender_peer_add_from(s, 2, true, NULL);
+        if (i % 8 == 0) {
+            offer(s, 10000);
+            drain(s, i * 100 * MS, &extra);
+        }
+        for (uint32_t g = 0; g < 10; g++)
+            ask(s, a, g, 0, 0, 10, 0x3ff, i * 100 * MS + 20 * MS);
+        drain(s, i * 100 * MS + 90 * MS, &extra);
+        total += extra;
+        assert_false(fmtp_sender_peer_alone(s, other));
+        if (i % 8 == 7)
+            put(s, other, FMTP_RETX_END, latest, 0, 0);
+        fmtp_sender_peer_remove(s, a);
+    }
+    /* 5,000 blocks */
+    assert_true(total < 1024 + 5000 / 4 + 300);
     fmtp_sender_free(s);
 }
 
@@ -408,6 +501,8 @@ int main(void)
         cmocka_unit_test(test_proactive_parity),
         cmocka_unit_test(test_early_request),
         cmocka_unit_test(test_mixed),
+        cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_account_of_a_host),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,8 +16,9 @@
 
 #include "common.h"
 #include "confine.h"
+#include "notices.h"
 
-enum { FEEDS_MAX = 64 };
+enum { FEEDS_MAX = 64, PER_ADDRESS = 32 };
 #define JOIN_S 0.5
 
 struct file {
@@ -478,6 +479,8 @@ static size_t take_arguments(struct run *run, int argc, char **argv, bool *no_sa
     a.cfg.congestion_control = a.common.congestion_control;
     a.cfg.r_mc_bps = a.cfg.pace_bps ? a.cfg.pace_bps : FMTP_UNLIMITED_BPS;
     a.cfg.max_receivers = a.receivers > 256 ? a.receivers : 256;
+    a.cfg.max_per_address = a.receivers > PER_ADDRESS ? a.receivers : PER_ADDRESS;
+    a.cfg.notice = notices_tell;
     settle_feeds(run, &a.cfg);
     if (optind == argc && !run->open)
         die_usage("no FILE given");
@@ -583,6 +586,7 @@ int main(int argc, char **argv)
     double seconds = now_s() - begun_s;
     bool ok = close_feeds(&run) && st.unacknowledged == 0;
     progress("%s", "");
+    notices_end();
     print_summary(&st, seconds, ok);
     return ok ? EXIT_SUCCESS : EXIT_FAILURE;
 }

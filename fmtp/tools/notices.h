@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What receivers did, on standard error: a few lines of each host and kind, and how many more.
+ */
+#ifndef FMTP_TOOLS_NOTICES_H
+#define FMTP_TOOLS_NOTICES_H
+
+#include "fmtp.h"
+
+/* For fmtp_server_config.notice. */
+void notices_tell(void *ctx, const struct sockaddr *peer, enum fmtp_notice what);
+/* Tells how many were not told; at the end. */
+void notices_end(void);
+
+#endif
