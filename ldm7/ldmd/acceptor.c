@@ -9,6 +9,7 @@
 
 #include "admission.h"
 #include "common/log.h"
+#include "common/log_peer.h"
 #include "privileges.h"
 
 #define SILENT_TOTAL 1024u
@@ -17,13 +18,14 @@
 #define ACCEPTS_PER_TURN 64
 #define PAUSE_NS (NS_PER_S / 10)
 #define REPORT_NS (10 * NS_PER_S)
+#define TELL_NS (10 * NS_PER_S) /* what limited lines left unsaid */
 
 struct acceptor {
     struct loop *loop;
     struct loop_source listener;
     struct children *children;
     struct admission *admission;
-    uint64_t paused_until_ns, reported_ns;
+    uint64_t paused_until_ns, reported_ns, told_ns;
     struct admission_stats reported;
     uint64_t reported_refused;
 };
@@ -122,6 +124,12 @@ uint64_t acceptor_tend(struct acceptor *a, uint64_t now)
     }
     if (a->paused_until_ns != 0 && a->paused_until_ns < next)
         next = a->paused_until_ns;
+    if (now >= a->told_ns + TELL_NS) {
+        log_peer_rest(false);
+        a->told_ns = now;
+    }
+    if (a->told_ns + TELL_NS < next)
+        next = a->told_ns + TELL_NS;
     if (report(a, now) && a->reported_ns + REPORT_NS < next)
         next = a->reported_ns + REPORT_NS;
     return next;

@@ -38,6 +38,11 @@ struct addresses *addresses_new(struct in_addr server, unsigned prefix_len)
     return a;
 }
 
+size_t addresses_count(const struct addresses *a)
+{
+    return a->n > 0 ? a->n - 1 : 0; /* the server has one */
+}
+
 /* FNV-1a */
 static uint32_t hash(const char *key)
 {

@@ -10,6 +10,7 @@
 
 #include <netinet/in.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 #define ADDRESSES_REMEMBERED 1024u /* endpoints, those that left included */
 #define ADDRESSES_KEY 640u         /* bytes of an endpoint's name, the end included */
@@ -19,6 +20,8 @@ struct addresses;
 /* server: its own address in the subnet, never given out (nor are network and broadcast address).
  * prefix_len 0 or 32: nothing to give out. NULL: errno. */
 struct addresses *addresses_new(struct in_addr server, unsigned prefix_len);
+/* How many can be given out at once. */
+size_t addresses_count(const struct addresses *a);
 /* key: names the endpoint. Twice for the same: the same address, to be given back twice. false: all
  * are in use. */
 bool addresses_take(struct addresses *a, const char *key, struct in_addr *out);

@@ -14,16 +14,16 @@
 
 #include "common/alloc.h"
 #include "common/log.h"
+#include "common/log_peer.h"
 #include "confine.h"
 #include "feeds.h"
+#include "places.h"
 #include "privileges.h"
 #include "vlan.h"
 
 #define BACKOFF_MAX_S 60u
 #define LONG_LIFE_S 60u
 #define KILL_AFTER_MS 10000
-#define STRANGERS_PER_S 50u
-#define STRANGERS_BURST 64u
 #define CLIENT_FILES 64u /* descriptors that one connection's process may have */
 
 enum kind { KIND_CLIENT, KIND_MLDM, KIND_DOWN6, KIND_DOWN7, KIND_EXEC };
@@ -35,7 +35,6 @@ struct child {
     uint64_t started_ns, due_ns;
     unsigned backoff_s;
     struct in_addr from; /* of a connection */
-    bool known;          /* its address is in an ALLOW or ACCEPT entry */
 };
 
 /* A MULTICAST entry's control channel: requests for its mldm. Both ends are kept, so that a new
@@ -51,11 +50,12 @@ struct control {
 struct children {
     const struct options *opt;
     int listen_fd;
-    struct children_limits limits;
+    struct places_limits limits;
     struct loop *loop;
     struct child *entries, *clients;
     size_t nentries;
     struct feeds *feeds;
+    struct places *places;
     struct control *controls;
     int *mldm_fds; /* up7's ends alone */
     struct {
@@ -63,8 +63,6 @@ struct children {
         void *ctx;
     } hooks[CHILDREN_HOOKS_MAX];
     unsigned nhooks;
-    uint64_t refused;
-    uint64_t stranger_due_ns; /* when the next process for an unknown address may start */
 };
 
 static struct children *the_children; /* for is_alive in a forked child */
@@ -87,8 +85,8 @@ static void free_all(struct children *c)
         }
     free(c->entries);
     free(c->clients);
-    if (c->feeds)
-        feeds_free(c->feeds);
+    feeds_free(c->feeds);
+    places_free(c->places);
     free(c->controls);
     free(c->mldm_fds);
     free(c);
@@ -120,8 +118,8 @@ static void add_entry(struct children *c, enum kind kind, size_t entry)
         (struct child){.kind = kind, .entry = entry, .due_ns = LOOP_FOREVER};
 }
 
-struct children *children_new(const struct options *opt, int listen_fd,
-                              struct children_limits limits, struct loop *loop)
+struct children *children_new(const struct options *opt, int listen_fd, struct places_limits limits,
+                              struct loop *loop)
 {
     const struct conf *conf = opt->conf;
     struct children *c = xcalloc(1, sizeof *c);
@@ -131,9 +129,10 @@ struct children *children_new(const struct options *opt, int listen_fd,
     c->entries = xcalloc(n + 1, sizeof *c->entries);
     c->clients = xcalloc(limits.clients + 1, sizeof *c->clients);
     c->feeds = feeds_new(limits.clients);
+    c->places = places_new(&limits);
     c->controls = xcalloc(conf->nmulticasts + 1, sizeof *c->controls);
     c->mldm_fds = xcalloc(conf->nmulticasts + 1, sizeof *c->mldm_fds);
-    if (!c->feeds)
+    if (!c->feeds || !c->places)
         goto fail;
     for (size_t i = 0; i < conf->nmulticasts; i++) {
         struct control *at = &c->controls[i];
@@ -202,10 +201,13 @@ static int confine(struct children *c, const struct child *what)
 static int run_child(struct children *c, const struct child *what, int fd)
 {
     const struct conf *conf = c->opt->conf;
-    struct upstream_env env = {c->opt, c->mldm_fds, is_alive, c->feeds};
+    struct upstream_env env = {
+        .opt = c->opt, .mldm_fds = c->mldm_fds, .is_alive = is_alive, .feeds = c->feeds};
 
     if (confine(c, what) < 0)
         return 1;
+    if (what->kind == KIND_CLIENT)
+        env.visitor = places_visitor(c->places, (size_t)(what - c->clients));
     switch (what->kind) {
     case KIND_CLIENT: return upstream_run(&env, fd);
     case KIND_MLDM:
@@ -299,42 +301,43 @@ static bool is_known(const struct conf *conf, struct in_addr from)
     return false;
 }
 
-/* Strangers that come and go make a bounded number of processes. */
-static bool take_token(struct children *c)
+static void log_from(struct in_addr from, const char *what)
 {
-    const uint64_t burst_ns = STRANGERS_BURST * (NS_PER_S / STRANGERS_PER_S);
-    uint64_t now = c->loop->now_ns, earliest = now > burst_ns ? now - burst_ns : 0;
+    char text[INET_ADDRSTRLEN];
 
-    if (c->stranger_due_ns < earliest)
-        c->stranger_due_ns = earliest;
-    if (c->stranger_due_ns > now)
-        return false;
-    c->stranger_due_ns += NS_PER_S / STRANGERS_PER_S;
-    return true;
+    inet_ntop(AF_INET, &from, text, sizeof text);
+    log_peer_warn(text, "%s: connection %s", text, what);
+}
+
+/* Its place is given to another. It holds nothing that the queue could miss: it was not let in. */
+static void displace(struct children *c, size_t place)
+{
+    struct child *ch = &c->clients[place];
+
+    kill(ch->pid, SIGKILL);
+    waitpid(ch->pid, NULL, 0);
+    feeds_leave(c->feeds, ch->pid);
+    log_from(ch->from, "ended before it asked for anything: another needs its place");
+    ch->pid = 0;
+    places_leave(c->places, place);
 }
 
 void children_serve(struct children *c, int fd, struct in_addr from)
 {
-    struct child *place = NULL;
-    bool known = is_known(c->opt->conf, from);
-    unsigned same = 0, unknown = 0;
+    size_t place, leaves;
+    enum places_verdict v = places_take(c->places, from, is_known(c->opt->conf, from),
+                                        c->loop->now_ns, &place, &leaves);
 
-    for (unsigned i = 0; i < c->limits.clients; i++) {
-        struct child *ch = &c->clients[i];
-
-        if (ch->pid == 0) {
-            place = ch;
-            continue;
-        }
-        same += ch->from.s_addr == from.s_addr;
-        unknown += !ch->known;
-    }
-    if (place && same < c->limits.per_address &&
-        (known || (unknown < c->limits.unknown && take_token(c)))) {
-        *place = (struct child){.kind = KIND_CLIENT, .from = from, .known = known};
-        spawn(c, place, fd);
+    if (v == PLACES_TAKEN) {
+        if (leaves != PLACES_NONE)
+            displace(c, leaves);
+        places_enter(c->places, place, from, c->loop->now_ns);
+        c->clients[place] = (struct child){.kind = KIND_CLIENT, .from = from};
+        spawn(c, &c->clients[place], fd);
+        if (c->clients[place].pid == 0)
+            places_leave(c->places, place);
     } else {
-        c->refused++;
+        log_from(from, places_strverdict(v));
     }
     close(fd);
 }
@@ -352,7 +355,7 @@ struct children_count children_count(const struct children *c)
 
 uint64_t children_refused(const struct children *c)
 {
-    return c->refused;
+    return places_refused(c->places);
 }
 
 static const char *const kind_names[] = {"connection", "mldm", "down6", "down7", "EXEC"};
@@ -367,8 +370,10 @@ static void ended(struct child *ch, int status, uint64_t now)
         log_error("%s process %d ended with status %d", name, (int)ch->pid, WEXITSTATUS(status));
     else
         log_debug("%s process %d ended", name, (int)ch->pid);
-    if (ch->kind == KIND_CLIENT)
+    if (ch->kind == KIND_CLIENT) {
         feeds_leave(the_children->feeds, ch->pid);
+        places_leave(the_children->places, (size_t)(ch - the_children->clients));
+    }
     ch->pid = 0;
     ch->due_ns = LOOP_FOREVER;
     /* A command that succeeded has done what it was there for. */

@@ -9,19 +9,14 @@
 #ifndef LDMD_CHILDREN_H
 #define LDMD_CHILDREN_H
 
+#include "places.h"
 #include "process.h"
 
 struct children;
 
-struct children_limits {
-    unsigned clients; /* connections served at once */
-    unsigned per_address;
-    unsigned unknown; /* from addresses that no ALLOW or ACCEPT entry names */
-};
-
 /* listen_fd: closed in children. NULL with errno. */
-struct children *children_new(const struct options *opt, int listen_fd,
-                              struct children_limits limits, struct loop *loop);
+struct children *children_new(const struct options *opt, int listen_fd, struct places_limits limits,
+                              struct loop *loop);
 /* What else a child must do first: close what it has no business with. At most
  * CHILDREN_HOOKS_MAX. */
 #define CHILDREN_HOOKS_MAX 2

@@ -3,6 +3,7 @@
  * Backstop and backlog (LDM-6.13.17 down7.c).
  */
 #include "common/log.h"
+#include "common/log_peer.h"
 #include "common/product_line.h"
 #include "down7.h"
 
@@ -130,7 +131,7 @@ bool down7_product_begin(void *ctx, const struct rpc_msg *m, uint32_t index,
     d->is_wanted = d->is_backlog ? d->backlog == BACKLOG_TO_END || d->backlog == BACKLOG_TO_FIRST
                                  : session_has_missed(&d->session, index);
     if (!d->is_wanted) {
-        log_warn("product that was not asked for: %s", info->ident);
+        log_peer_warn(d->rcv->host, "product that was not asked for: %s", info->ident);
         return true;
     }
     void *at;
@@ -191,7 +192,7 @@ bool down7_no_such_product(struct down7 *d, struct xin *args)
     if (!xin_done(args))
         return false;
     if (session_remove_missed(&d->session, index)) {
-        log_warn("No such product at %s: index=%u", d->rcv->host, index);
+        log_peer_warn(d->rcv->host, "No such product at %s: index=%u", d->rcv->host, index);
         progress_settled(&d->progress, index, NULL);
     }
     return true;

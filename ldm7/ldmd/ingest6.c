@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "common/log_peer.h"
 #include "upstream.h"
 
 #define SILENCE_S 300
@@ -32,7 +33,7 @@ static bool open_intake(struct upstream *u, const struct ldm_class *cls)
     u->in.max_latency_s = u->env->opt->conf->set.max_latency_s;
     char why[512];
     if (intake_class(&u->in, cls, why, sizeof why) < 0) {
-        log_note("%s: bad pattern: %s", u->peer.host, why);
+        log_peer_note(u->peer.host, "%s: bad pattern: %s", u->peer.host, why);
         return false;
     }
     if (u->in.queue)
@@ -60,8 +61,8 @@ bool ingest6_call(struct upstream *u, const struct rpc_msg *m, struct xin *args)
     conf_accepted(u->env->opt->conf, &offer, u->names, u->nnames, &r.cls);
     char text[1024];
     if (r.cls.n == 0) {
-        log_warn("%s offers what no ACCEPT entry matches: %s", u->peer.host,
-                 class_format(&offer, text, sizeof text));
+        log_peer_warn(u->peer.host, "%s offers what no ACCEPT entry matches: %s", u->peer.host,
+                      class_format(&offer, text, sizeof text));
         peer_deny(&u->peer, m->xid, RPC_AUTH_TOOWEAK);
         u->closing = true;
         return true;
@@ -71,11 +72,13 @@ bool ingest6_call(struct upstream *u, const struct rpc_msg *m, struct xin *args)
         u->closing = true;
         return true;
     }
+    upstream_let_in(u);
     if (!same_class(&offer, &r.cls))
         r.code = LDM6_RECLASS;
     u->role = UP_HIYA;
     log_set_prog("ingest6");
-    log_note("%s sends us %s", u->peer.host, class_format(&r.cls, text, sizeof text));
+    log_peer_served(u->peer.host, "%s sends us %s", u->peer.host,
+                    class_format(&r.cls, text, sizeof text));
     peer_reply(&u->peer, m->xid, put_reply, &r);
     return true;
 }
@@ -99,8 +102,8 @@ uint64_t ingest6_deadline(const struct upstream *u)
 
 void ingest6_end(struct upstream *u)
 {
-    log_note("%s: %lu products inserted, %lu duplicates, %lu ignored", u->peer.host, u->in.accepted,
-             u->in.duplicates, u->in.ignored);
+    log_peer_served(u->peer.host, "%s: %lu products inserted, %lu duplicates, %lu ignored",
+                    u->peer.host, u->in.accepted, u->in.duplicates, u->in.ignored);
     intake_free(&u->in);
     if (u->in.queue)
         pq_close(u->in.queue);

@@ -18,6 +18,7 @@
 #include "acceptor.h"
 #include "children.h"
 #include "common/log.h"
+#include "common/log_peer.h"
 #include "confine.h"
 #include "notify.h"
 #include "privileges.h"
@@ -262,14 +263,14 @@ static void forget_manager(void *ctx)
 
 static int run(const struct options *opt, int listen_fd, const struct arguments *a)
 {
-    struct children_limits limits = {.clients = a->max_clients,
-                                     .per_address = a->max_per_address,
-                                     .unknown = (a->max_clients + 3) / 4};
+    struct places_limits limits = {.clients = a->max_clients,
+                                   .per_address = a->max_per_address,
+                                   .unknown = (a->max_clients + 3) / 4};
     struct children *children = NULL;
     struct acceptor *acceptor = NULL;
 
     struct loop loop;
-    if (loop_open(&loop) < 0) {
+    if (log_peer_share() < 0 || loop_open(&loop) < 0) {
         log_error("cannot start: %s", strerror(errno));
         return 1;
     }
@@ -287,6 +288,7 @@ static int run(const struct options *opt, int listen_fd, const struct arguments 
     acceptor_close(acceptor);
     close(listen_fd);
     children_end(children);
+    log_peer_rest(true);
     notify_close(&manager);
     loop_close(&loop);
     return 0;

@@ -15,6 +15,7 @@
 #include "common/alloc.h"
 #include "common/feedtype.h"
 #include "common/log.h"
+#include "common/log_peer.h"
 #include "common/product_line.h"
 #include "fmtp.h"
 #include "pim.h"
@@ -54,6 +55,41 @@ static bool authorize(void *ctx, const struct sockaddr *from)
            subscribers_authorize(m->subscribers, ((const struct sockaddr_in *)from)->sin_addr);
 }
 
+static struct fmtp_grant grant(void *ctx, const struct sockaddr *host)
+{
+    const struct mldm *m = ctx;
+
+    return subscribers_grant(m->subscribers, ((const struct sockaddr_in *)host)->sin_addr);
+}
+
+static const char *host_of(const struct sockaddr *peer, char text[INET_ADDRSTRLEN])
+{
+    return inet_ntop(AF_INET, &((const struct sockaddr_in *)peer)->sin_addr, text, INET_ADDRSTRLEN);
+}
+
+static void notice(void *ctx, const struct sockaddr *peer, enum fmtp_notice what)
+{
+    char text[INET_ADDRSTRLEN];
+
+    (void)ctx;
+    host_of(peer, text);
+    /* A line of the source for each kind that is limited by itself. */
+    switch (what) {
+    case FMTP_NOTICE_ORDINARY:
+        log_peer_note(text, "Receiver %s %s", text, fmtp_notice_text(what));
+        break;
+    case FMTP_NOTICE_ALONE:
+    case FMTP_NOTICE_TOGETHER:
+        log_peer_warn(text, "Receiver %s %s", text, fmtp_notice_text(what));
+        break;
+    case FMTP_NOTICE_BAD:
+    case FMTP_NOTICE_EXCESS:
+        log_peer_warn(text, "Receiver %s %s", text, fmtp_notice_text(what));
+        break;
+    default: log_peer_warn(text, "Connection of %s %s", text, fmtp_notice_text(what));
+    }
+}
+
 /* ------------------------------------------------------------------ products */
 
 static void multicasted(void *ctx, uint32_t index, void *cookie)
@@ -84,19 +120,20 @@ static void receivers_changed(void *ctx, const struct sockaddr *peer, int change
 {
     (void)ctx;
     char text[INET_ADDRSTRLEN];
-    inet_ntop(AF_INET, &((const struct sockaddr_in *)peer)->sin_addr, text, sizeof text);
-    log_note("Receiver %s %s, receivers=%zu", text, change > 0 ? "connected" : "disconnected",
-             count);
+    host_of(peer, text);
+    log_peer_served(text, "Receiver %s %s, receivers=%zu", text,
+                    change > 0 ? "connected" : "disconnected", count);
 }
 
 static void laggard(void *ctx, const struct sockaddr *peer, const struct fmtp_held *held)
 {
     (void)ctx;
     char text[INET_ADDRSTRLEN];
-    inet_ntop(AF_INET, &((const struct sockaddr_in *)peer)->sin_addr, text, sizeof text);
-    log_warn("Receiver %s holds back too much and is disconnected: products=%zu, bytes=%lu, "
-             "seconds=%lu; it may subscribe again",
-             text, held->products, held->bytes, (uint64_t)(held->behind_ns / NS_PER_S));
+    host_of(peer, text);
+    log_peer_warn(text,
+                  "Receiver %s holds back too much and is disconnected: products=%zu, bytes=%lu, "
+                  "seconds=%lu; it may subscribe again",
+                  text, held->products, held->bytes, (uint64_t)(held->behind_ns / NS_PER_S));
 }
 
 /* Its subscription ended, so its connection does, whatever state that is in. */
@@ -201,9 +238,10 @@ static void log_stats(const struct mldm *m)
     fmtp_server_get_stats(m->fmtp, &s);
     log_note("FMTP sender: products=%lu datagrams=%lu datagram_bytes=%lu blocks=%lu "
              "retx_requests=%lu retx_blocks=%lu retx_bytes=%lu rejects=%lu timeouts=%lu "
-             "bad_messages=%lu laggards=%lu",
+             "bad_messages=%lu laggards=%lu refused=%lu displaced=%lu excess=%lu alone=%zu",
              s.products, s.datagrams, s.datagram_bytes, s.blocks, s.retx_requests, s.retx_blocks,
-             s.retx_bytes, s.rejects, s.timeouts, s.bad_messages, s.laggards);
+             s.retx_bytes, s.rejects, s.timeouts, s.bad_messages, s.laggards, s.refused,
+             s.displaced, s.excess, s.alone);
 }
 
 static bool start_fmtp(struct mldm *m, uint32_t first_index)
@@ -235,6 +273,8 @@ static bool start_fmtp(struct mldm *m, uint32_t first_index)
         .ctx = m,
         .laggard = laggard,
         .authorize = authorize,
+        .grant = grant,
+        .notice = notice,
         .multicasted = multicasted,
         .released = released,
         .receivers_changed = receivers_changed,

@@ -11,6 +11,7 @@
 #include "loop.h"
 #include "pathrest.h"
 #include "peer.h"
+#include "visitors.h"
 
 struct options {
     const char *queue; /* path of the product queue */
@@ -20,11 +21,19 @@ struct options {
 
 /* ------------------------------------------------------------------ server side */
 
+/* What a connection's process knows of its place. */
+struct visitor {
+    struct visitors *table; /* NULL: none is kept */
+    size_t place;
+    bool known; /* its address was known when it came */
+};
+
 struct upstream_env {
     const struct options *opt;
     const int *mldm_fds;           /* one socket towards the mldm of each MULTICAST entry */
     bool (*is_alive)(uint32_t id); /* is this an upstream child? (IS_ALIVE) */
     struct feeds *feeds;           /* of all upstream children; NULL: not kept */
+    struct visitor visitor;
 };
 /* Serves one accepted connection until it ends. All entry functions return an exit status. */
 int upstream_run(const struct upstream_env *env, int fd);

@@ -11,16 +11,19 @@
 #include "common/alloc.h"
 #include "common/feedtype.h"
 #include "common/log.h"
+#include "common/log_peer.h"
 #include "pathclient.h"
 
 #define CHANNELS_MAX 1024u
-#define REFUSAL_NS (NS_PER_S / 2)
+#define LEASES_PART 4u
+#define LEASES_MIN 2u
 #define END_NS (3 * NS_PER_S) /* of the ten that ldmd gives its children */
 
 /* One per up7: its subscriber may connect as long as up7 lives. */
 struct channel {
     struct channel *next;
     struct subscribers *owner;
+    struct in_addr subscriber; /* where it comes from */
     struct in_addr addr;
     bool leased; /* addr is of our subnet */
     bool waits;  /* for the path service */
@@ -38,7 +41,6 @@ struct subscribers {
     struct pathservice *path; /* NULL: no path service */
     struct pathclient *client;
     uint16_t tcp_port;
-    uint64_t refused, refused_logged_ns;
     void (*left)(void *ctx, struct in_addr addr, size_t others);
     void *left_ctx;
     char feed[FEEDTYPE_TEXT_MAX];
@@ -46,36 +48,42 @@ struct subscribers {
 
 /* ------------------------------------------------------------------ who may connect */
 
-/* A flood of strangers fills no log. */
-static void log_refusal(struct subscribers *s, const char *host)
-{
-    uint64_t now = now_ns();
-
-    s->refused++;
-    if (s->refused_logged_ns != 0 && now < s->refused_logged_ns + REFUSAL_NS)
-        return;
-    log_warn("Host %s is not authorized to connect (refused: %lu)", host, s->refused);
-    s->refused_logged_ns = now;
-}
-
 /* DRFSM21 2.2.2: the address given to a subscriber (its own where it has no VLAN); beyond the
  * paper, addresses that ALLOW entries grant the full feed, for hosts whose address on the path is
  * fixed. */
+static size_t subscriptions_of(const struct subscribers *s, struct in_addr peer)
+{
+    size_t n = 0;
+
+    for (const struct channel *c = s->channels; c; c = c->next)
+        n += c->addr.s_addr == peer.s_addr && !c->waits;
+    return n;
+}
+
+struct fmtp_grant subscribers_grant(const struct subscribers *s, struct in_addr peer)
+{
+    struct fmtp_grant g = {.places = subscriptions_of(s, peer)};
+    char text[INET_ADDRSTRLEN];
+    const char *name = text;
+
+    g.reserved = g.places > 0;
+    inet_ntop(AF_INET, &peer, text, sizeof text);
+    if (!g.places && conf_allowed(s->opt->conf, s->entry->feed, &name, 1) == s->entry->feed)
+        g.places = 1;
+    return g;
+}
+
 bool subscribers_authorize(struct subscribers *s, struct in_addr peer)
 {
     char text[INET_ADDRSTRLEN];
-    const char *name = text;
-    bool ok = false;
 
     inet_ntop(AF_INET, &peer, text, sizeof text);
-    for (const struct channel *c = s->channels; c && !ok; c = c->next)
-        ok = c->addr.s_addr == peer.s_addr && !c->waits;
-    ok = ok || conf_allowed(s->opt->conf, s->entry->feed, &name, 1) == s->entry->feed;
-    if (ok)
-        log_note("Host %s is authorized to connect", text);
-    else
-        log_refusal(s, text);
-    return ok;
+    if (subscribers_grant(s, peer).places > 0) {
+        log_peer_served(text, "Host %s is authorized to connect", text);
+        return true;
+    }
+    log_peer_warn(text, "Host %s is not authorized to connect", text);
+    return false;
 }
 
 /* ------------------------------------------------------------------ channels */
@@ -106,11 +114,8 @@ static void drop_channel(struct channel *c)
     struct in_addr addr = c->addr;
     bool waits = c->waits;
     close_channel(c);
-    size_t others = 0;
-    for (const struct channel *o = s->channels; o; o = o->next)
-        others += o->addr.s_addr == addr.s_addr && !o->waits;
     if (s->left && !waits)
-        s->left(s->left_ctx, addr, others);
+        s->left(s->left_ctx, addr, subscriptions_of(s, addr));
 }
 
 static void on_channel(void *ctx, uint32_t events)
@@ -155,6 +160,16 @@ static void on_verdict(void *ctx, void *user, enum path_verdict v)
     drop_channel(c);
 }
 
+/* A host has a quarter of the subnet's addresses at most: the others need some as well. */
+static bool may_lease(const struct subscribers *s, struct in_addr subscriber)
+{
+    size_t n = 0, most = addresses_count(s->addresses) / LEASES_PART;
+
+    for (const struct channel *c = s->channels; c; c = c->next)
+        n += c->leased && c->subscriber.s_addr == subscriber.s_addr;
+    return n < (most > LEASES_MIN ? most : LEASES_MIN);
+}
+
 /* The status for the subscriber; LDM7_OK: the channel is there, and answers when it can. */
 static uint32_t new_channel(struct subscribers *s, int fd, const struct mldm_request *req)
 {
@@ -163,12 +178,17 @@ static uint32_t new_channel(struct subscribers *s, int fd, const struct mldm_req
     if (!c)
         return LDM7_SYSTEM;
     *c = (struct channel){.owner = s,
+                          .subscriber = req->subscriber,
                           .addr = req->subscriber,
                           .leased = req->wants_address,
                           .waits = req->wants_leaf && s->path};
     if (s->nchannels >= CHANNELS_MAX ||
-        (c->leased && !addresses_take(s->addresses, req->endpoint, &c->addr))) {
-        log_warn("no address left for another subscriber of %s: %s", s->feed, req->endpoint);
+        (c->leased && (!may_lease(s, req->subscriber) ||
+                       !addresses_take(s->addresses, req->endpoint, &c->addr)))) {
+        char text[INET_ADDRSTRLEN];
+        inet_ntop(AF_INET, &req->subscriber, text, sizeof text);
+        log_peer_warn(text, "no address left for another subscriber of %s: %s", s->feed,
+                      req->endpoint);
         free(c);
         return LDM7_REFUSED;
     }

@@ -8,6 +8,7 @@
 #ifndef LDMD_SUBSCRIBERS_H
 #define LDMD_SUBSCRIBERS_H
 
+#include "fmtp.h"
 #include "process.h"
 
 struct subscribers;
@@ -26,6 +27,9 @@ void subscribers_close(struct subscribers *s);
 uint64_t subscribers_tend(struct subscribers *s, uint64_t now);
 /* May this address connect to FMTP? Logged. */
 bool subscribers_authorize(struct subscribers *s, struct in_addr peer);
+/* How many connections it may have: one for each subscription, which is reserved; or one, that
+ * ALLOW entries grant the address. */
+struct fmtp_grant subscribers_grant(const struct subscribers *s, struct in_addr peer);
 /* A subscriber that waits for a sender that cannot start is told so at once. */
 void subscribers_refuse_waiting(int control_fd);
 

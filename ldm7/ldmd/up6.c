@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "common/log_peer.h"
 #include "common/product_line.h"
 #include "upstream.h"
 
@@ -81,13 +82,13 @@ static bool granted(struct upstream *u, const struct rpc_msg *m, struct ldm6_rep
         why = "what this address is not being sent already";
     }
     if (ended > 0)
-        log_note("%s: %u older feed%s of the same address ended", u->peer.host, ended,
-                 ended == 1 ? "" : "s");
+        log_peer_served(u->peer.host, "%s: %u older feed%s of the same address ended", u->peer.host,
+                        ended, ended == 1 ? "" : "s");
     if (!changed)
         return true;
     char text[1024];
-    log_note("%s: class reduced to %s: %s", u->peer.host, why,
-             class_format(&r->cls, text, sizeof text));
+    log_peer_note(u->peer.host, "%s: class reduced to %s: %s", u->peer.host, why,
+                  class_format(&r->cls, text, sizeof text));
     r->code = LDM6_RECLASS;
     if (r->cls.n == 0) {
         r->cls.from = r->cls.to = LDM_TIME_ZERO;
@@ -115,7 +116,7 @@ bool up6_feedme(struct upstream *u, const struct rpc_msg *m, struct xin *args, b
     bool has_sig = class_take_signature(&r.cls, &sig);
     char why[512];
     if (matcher_init(&u->match, &r.cls, why, sizeof why) < 0) {
-        log_note("%s: bad pattern: %s", u->peer.host, why);
+        log_peer_note(u->peer.host, "%s: bad pattern: %s", u->peer.host, why);
         r.code = LDM6_BADPATTERN;
         peer_reply(&u->peer, m->xid, put_reply, &r);
         return true;
@@ -138,11 +139,12 @@ bool up6_feedme(struct upstream *u, const struct rpc_msg *m, struct xin *args, b
     set_cursor(u, has_sig, &sig, &r.cls);
     log_set_prog("up6");
     char text[1024];
-    log_note("Starting Up(6): %s %s, SIG=%s, %s", u->peer.host,
-             class_format(&r.cls, text, sizeof text), has_sig ? signature_format(&sig, hex) : hex,
-             notify         ? "Notifier"
-             : u->alternate ? "Alternate"
-                            : "Primary");
+    log_peer_served(u->peer.host, "Starting Up(6): %s %s, SIG=%s, %s", u->peer.host,
+                    class_format(&r.cls, text, sizeof text),
+                    has_sig ? signature_format(&sig, hex) : hex,
+                    notify         ? "Notifier"
+                    : u->alternate ? "Alternate"
+                                   : "Primary");
     peer_reply(&u->peer, m->xid, put_reply, &r);
     return true;
 }
@@ -240,7 +242,7 @@ bool up6_pump(struct upstream *u, uint64_t now)
     if (now < u->start_ns)
         return false;
     if (unanswered(u) && !peer_has_output(&u->peer) && now >= answer_due(u)) {
-        log_warn("%s: no answer within %d s", u->peer.host, REPLY_S);
+        log_peer_warn(u->peer.host, "%s: no answer within %d s", u->peer.host, REPLY_S);
         u->finished = true;
         return false;
     }

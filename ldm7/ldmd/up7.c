@@ -13,6 +13,7 @@
 
 #include "common/feedtype.h"
 #include "common/log.h"
+#include "common/log_peer.h"
 #include "common/product_line.h"
 #include "pim.h"
 #include "upstream.h"
@@ -29,7 +30,8 @@ static bool refuse(struct upstream *u, uint32_t xid, enum ldm7_status status)
 {
     struct ldm7_reply r = {.status = status};
 
-    log_note("%s: subscription refused: %s", u->peer.host, ldm7_strstatus(status));
+    log_peer_note(u->peer.host, "%s: subscription refused: %s", u->peer.host,
+                  ldm7_strstatus(status));
     peer_reply(&u->peer, xid, put_reply, &r);
     u->closing = true;
     u->replied = true;
@@ -62,8 +64,9 @@ static void accept_subscriber(struct upstream *u, const struct mldm_answer *a)
     peer_reply(&u->peer, u->subscribe_xid, put_reply, &r);
     u->replied = true;
     inet_ntop(AF_INET, &r.addr, addr, sizeof addr);
-    log_note("%s subscribed to %s: mcastGrp=%s, fmtpSrvr=%s, ifaceCidrAddr=%s/%u", u->peer.host,
-             u->feed_name, r.group, r.server, addr, r.prefix_len);
+    log_peer_served(u->peer.host,
+                    "%s subscribed to %s: mcastGrp=%s, fmtpSrvr=%s, ifaceCidrAddr=%s/%u",
+                    u->peer.host, u->feed_name, r.group, r.server, addr, r.prefix_len);
 }
 
 /* mldm answered, or is gone: then the subscriber must subscribe anew. */
@@ -83,7 +86,7 @@ static void on_channel(void *ctx, uint32_t events)
             refuse(u, u->subscribe_xid, a.status);
         return;
     }
-    log_warn("multicast sender of %s ended", u->feed_name);
+    log_peer_warn(u->peer.host, "multicast sender of %s ended", u->feed_name);
     if (u->replied)
         u->finished = true;
     else
@@ -131,8 +134,8 @@ static bool find_leaf(const struct upstream *u, const struct ldm7_subscription *
     const char *why;
     req->wants_leaf = path_endpoint_set(&req->leaf, s->switch_id, s->port_id, s->vlan, &why);
     if (!req->wants_leaf)
-        log_warn("%s: endpoint %s/%s vlan %u: %s", u->peer.host, s->switch_id, s->port_id, s->vlan,
-                 why);
+        log_peer_warn(u->peer.host, "%s: endpoint %s/%s vlan %u: %s", u->peer.host, s->switch_id,
+                      s->port_id, s->vlan, why);
     return req->wants_leaf;
 }
 
@@ -150,8 +153,9 @@ bool up7_subscribe(struct upstream *u, const struct rpc_msg *m, struct xin *args
     }
     log_set_prog("up7");
     feedtype_format(s.feed, u->feed_name, sizeof u->feed_name);
-    log_note("Incoming subscription request from %s for feed %s, endpoint %s/%s vlan %u",
-             u->peer.host, u->feed_name, s.switch_id, s.port_id, s.vlan);
+    log_peer_note(u->peer.host,
+                  "Incoming subscription request from %s for feed %s, endpoint %s/%s vlan %u",
+                  u->peer.host, u->feed_name, s.switch_id, s.port_id, s.vlan);
     uint32_t allowed = upstream_allowed(u, s.feed);
     if (allowed == 0)
         return refuse(u, m->xid, LDM7_UNAUTH);
@@ -198,7 +202,7 @@ static bool request_backlog(struct upstream *u, struct xin *args)
     if (!xin_done(args))
         return false;
     if (u->backlog_active) {
-        log_warn("%s: second backlog request ignored", u->peer.host);
+        log_peer_warn(u->peer.host, "%s: second backlog request ignored", u->peer.host);
         return true;
     }
     u->backlog = b;
@@ -271,7 +275,7 @@ static void answer_request(struct upstream *u, uint32_t index)
     struct pq_signature sig;
     struct pq_view v;
     if (!get_pim(u) || !pim_get(u->pim, index, &sig) || pq_find(u->queue, &sig, &v) != PQ_OK) {
-        log_warn("%s: no such product: index=%u", u->peer.host, index);
+        log_peer_warn(u->peer.host, "%s: no such product: index=%u", u->peer.host, index);
         peer_call(&u->peer, LDM_VERS7, LDM7_NO_SUCH_PRODUCT, put_u32, &index);
         return;
     }

@@ -2,14 +2,16 @@
 #include "upstream.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 
 #include "common/alloc.h"
 #include "common/log.h"
+#include "common/log_peer.h"
+#include "names.h"
 
-#define FIRST_CALL_S 120 /* LDM-6.15.0 */
+#define FIRST_CALL_S 120    /* LDM-6.15.0 */
+#define STRANGER_CALL_S 10u /* of a peer that no entry names by its address */
 
 bool upstream_open_queue(struct upstream *u)
 {
@@ -25,12 +27,30 @@ bool upstream_open_queue(struct upstream *u)
 
 const char *upstream_name(struct upstream *u)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = u->peer.addr};
-
-    if (u->nnames == 1 && getnameinfo((struct sockaddr *)&a, sizeof a, u->host_name,
-                                      sizeof u->host_name, NULL, 0, NI_NAMEREQD) == 0)
-        u->names[u->nnames++] = u->host_name;
+    if (u->looked_up)
+        return u->names[u->nnames - 1];
+    u->looked_up = true;
+    switch (names_look_up(&names_of_system, u->peer.addr, u->host_name, sizeof u->host_name)) {
+    case NAMES_CONFIRMED: u->names[u->nnames++] = u->host_name; break;
+    case NAMES_INVALID:
+        log_peer_warn(u->peer.host, "%s: its reverse name \"%s\" is no host name: not used",
+                      u->peer.host, u->host_name);
+        break;
+    case NAMES_FOREIGN:
+        log_peer_warn(u->peer.host, "%s: its reverse name %s does not have this address: not used",
+                      u->peer.host, u->host_name);
+        break;
+    default: break;
+    }
     return u->names[u->nnames - 1];
+}
+
+void upstream_let_in(struct upstream *u)
+{
+    const struct visitor *v = &u->env->visitor;
+
+    if (v->table)
+        visitors_let_in(v->table, v->place, !v->known, u->peer.addr, now_ns() / NS_PER_S);
 }
 
 uint32_t upstream_allowed(struct upstream *u, uint32_t want)
@@ -38,10 +58,13 @@ uint32_t upstream_allowed(struct upstream *u, uint32_t want)
     const struct conf *c = u->env->opt->conf;
     uint32_t got = conf_allowed(c, want, u->names, u->nnames);
 
-    if (got == want || u->nnames > 1)
-        return got;
-    upstream_name(u);
-    return conf_allowed(c, want, u->names, u->nnames);
+    if (got != want && !u->looked_up) {
+        upstream_name(u);
+        got = conf_allowed(c, want, u->names, u->nnames);
+    }
+    if (got != 0)
+        upstream_let_in(u);
+    return got;
 }
 
 static bool first_call(struct upstream *u, const struct rpc_msg *m, struct xin *args)
@@ -63,8 +86,8 @@ static bool first_call(struct upstream *u, const struct rpc_msg *m, struct xin *
         u->closing = true;
         return true;
     }
-    log_note("%s called procedure %u of version %u, which is not offered", u->peer.host, m->proc,
-             m->vers);
+    log_peer_note(u->peer.host, "%s called procedure %u of version %u, which is not offered",
+                  u->peer.host, m->proc, m->vers);
     peer_reply_error(&u->peer, m->xid, RPC_PROC_UNAVAIL);
     return true;
 }
@@ -153,9 +176,9 @@ static void on_peer(void *ctx, uint32_t events)
         return;
     u->finished = true;
     if (rc > 0)
-        log_note("%s: connection %s", u->peer.host, why);
+        log_peer_note(u->peer.host, "%s: connection %s", u->peer.host, why);
     else
-        log_warn("%s: connection dropped: %s", u->peer.host, why);
+        log_peer_warn(u->peer.host, "%s: connection dropped: %s", u->peer.host, why);
 }
 
 static bool pump(struct upstream *u, uint64_t now)
@@ -171,7 +194,8 @@ static uint64_t deadline(const struct upstream *u)
     case UP_LDM6: return up6_deadline(u);
     case UP_HIYA: return ingest6_deadline(u);
     case UP_LDM7: return up7_deadline(u);
-    default: return u->born_ns + FIRST_CALL_S * NS_PER_S;
+    default:
+        return u->born_ns + (u->env->visitor.known ? FIRST_CALL_S : STRANGER_CALL_S) * NS_PER_S;
     }
 }
 
@@ -182,13 +206,13 @@ static void serve(struct upstream *u)
         bool more = pump(u, now);
 
         if (peer_write(&u->peer, now) < 0) {
-            log_note("%s: connection lost: errno %d", u->peer.host, errno);
+            log_peer_note(u->peer.host, "%s: connection lost: errno %d", u->peer.host, errno);
             return;
         }
         if (u->finished || (u->closing && !peer_has_output(&u->peer)))
             return;
         if ((u->role == UP_WAITING || u->role == UP_HIYA) && now >= deadline(u)) {
-            log_note("%s: silent for too long", u->peer.host);
+            log_peer_note(u->peer.host, "%s: silent for too long", u->peer.host);
             return;
         }
         bool may_read = u->role != UP_LDM7 || up7_may_read(u);

@@ -20,8 +20,9 @@ struct upstream {
     struct peer peer;
     struct loop_source peer_src, queue_src;
     struct pq *queue;
-    const char *names[2]; /* the peer: dotted address, host name if looked up */
+    const char *names[2]; /* the peer: dotted address, host name if confirmed */
     size_t nnames;
+    bool looked_up;
     char host_name[256];
     enum { UP_WAITING, UP_LDM6, UP_HIYA, UP_LDM7 } role;
     bool finished; /* end now */
@@ -67,9 +68,11 @@ struct upstream {
 
 /* Opens the queue once it is known to be needed. false: logged, connection ends. */
 bool upstream_open_queue(struct upstream *u);
+/* This peer may have, or send, something: its place is its own from now on. */
+void upstream_let_in(struct upstream *u);
 /* What of want may this peer have? Looks the host name up only if its address is not enough. */
 uint32_t upstream_allowed(struct upstream *u, uint32_t want);
-/* The peer's host name if it can be looked up, else its address. */
+/* The peer's host name if it has one that is confirmed (names.h), else its address. */
 const char *upstream_name(struct upstream *u);
 
 /* false from a *_call: protocol violation. *_pump queue output while there is room and return true
