@@ -378,7 +378,7 @@ static void test_places_in_a_storm(void **state)
     close_feed(&f);
 }
 
-/* Handshakes that go on for ever, a byte at a time, from one host and from many. */
+/* Handshakes that go on forever, a byte at a time, from one host and from many. */
 static void test_slow_handshakes(void **state)
 {
     enum { OPEN = 300, ROUNDS = 12 };

@@ -444,7 +444,7 @@ static void test_alone(void **state)
     assert_int_equal(stream(s, a, bytes, sizeof bytes, now), 3 * 112);
     fmtp_sender_get_stats(s, &stats);
     assert_int_equal(stats.excess, 3);
-    /* The others are served as ever, and it is again when enough was multicast. */
+    /* The others are served as before, and it is again when enough was multicast. */
     ask(s, b, 0, 0, 0, 1, 1, now + 100 * MS);
     expect(s, now + 103 * MS, FMTP_REPAIR, 0);
     put(s, a, FMTP_RETX_END, latest, 0, 0);

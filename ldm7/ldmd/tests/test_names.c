@@ -87,7 +87,7 @@ static void test_claims(void **state)
     }
 }
 
-/* Nobody answers: an answer all the same, and two questions at most. */
+/* Nobody answers: still an answer, and two questions at most. */
 static bool no_name(struct in_addr addr, char *name, size_t name_bytes)
 {
     (void)addr;
