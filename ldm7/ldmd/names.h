@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define NAME_MAX_BYTES 254u /* RFC 1035, the end included */
+#define NAME_MAX_BYTES 254u /* the end included */
 #define NAME_ADDRESSES 64u  /* of a name, the others are not looked at */
 
 /* Where names come from. */
