@@ -30,6 +30,8 @@ verdict/: whether a cell's emulation did what was asked. Pure but for `collect`.
 | network, loss, accounts | settings, losses, delays; where each datagram went |
 | machine, cpu_load, host_lag | whether the machine kept up |
 | queues, queue_watch | how full queues became |
+| as_planned | whether everything was set as planned, all the time |
+| one_way, in_flight | what a way is asked to be; how packets fared on it |
 | replay, join_leave | whether the trace was replayed; whether subscriptions are complete |
 
 cells/: one cell, in a process and a network namespace of its own.
@@ -40,6 +42,7 @@ cells/: one cell, in a process and a network namespace of its own.
 | cell_main | the process: network up, steps of the cell, network down |
 | cell_base | what both kinds of cell do: daemons, queues, samples, round trips |
 | replay_cell, join_leave_cell | the two kinds: all subscribed throughout; joining and leaving |
+| surveillance | watch settings and packets from before the replay to after it |
 | cell_logs, samplers, fidelity, captures | read logs, sample programs, collect evidence, capture |
 | background_traffic | competing TCP flows |
 | queue_place | where product queues lie: in memory or on disk |

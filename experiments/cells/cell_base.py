@@ -20,7 +20,7 @@ from typing import Final, TypedDict
 
 from common.files import tail
 from controller.api.path_client import PathAnswer, PathClient, PathClientError
-from experiments.cells import queue_place, samplers
+from experiments.cells import queue_place, samplers, surveillance
 from experiments.cells.cell_logs import LineCounter, parse_ping_min_ms
 from experiments.cells.events import Event
 from experiments.cells.fidelity import Fidelity
@@ -149,6 +149,11 @@ class CellBase:
         """Measure the links' delays, before anything else is sent."""
         self.fidelity.probe_links("before")
 
+    def expect_of_queues(self) -> None:
+        """Leave what the controllers set for a guarantee by queues to them."""
+        if self.cell.guarantee == "queues":
+            self.fidelity.asked.free |= self.emulation.outlet_places()
+
     def look_again(self, lanes: Mapping[str, int]) -> None:
         """After the replay: settings, links' delays, and round trips of `lanes`."""
         self.fidelity.read_again()
@@ -198,6 +203,7 @@ class CellBase:
             "b_mc_bytes": self.cell.b_mc_bytes,
             "b_uc_bytes": self.cell.b_uc_bytes,
         }
+        self.fidelity.asked.things |= shaping.htb_things(f"{self.publisher}/{nic}")
         commands = shaping.htb_commands(nic, group, **rates)
         for command in commands:
             self.run(self.publisher, command)
@@ -293,7 +299,11 @@ class CellBase:
             sampler = samplers.Sampler(self.logs / name, every, function)
             sampler.start()
             stack.callback(sampler.stop)
-        self.fidelity.watch(stack, long_run=every > 1)
+        self.fidelity.watch(
+            stack,
+            long_run=every > 1,
+            at_s=surveillance.moments(self.cell.seed, self.cell.duration_s),
+        )
 
     def _daemon_pids(self) -> dict[str, int]:
         return {name: daemon.pid for name, daemon in list(self.daemons.items())}

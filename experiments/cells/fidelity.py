@@ -8,14 +8,15 @@ import dataclasses
 import json
 import signal
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from common.places import PROGRAMS, program
-from experiments.cells import samplers
+from experiments.cells import samplers, surveillance
 from experiments.cells.run_directory import write_json
+from experiments.cells.surveillance import Asked
 from experiments.design.shaping import Setting
 from experiments.verdict import cpu_load, queue_watch
 from experiments.verdict.queue_watch import QueueWatch, SocketWatch
@@ -39,6 +40,7 @@ class Fidelity:
         self._emulation, self._out, self._build = emulation, out, build
         self._readers: list[Callable[[], Iterable[Setting]]] = []
         self._probes: dict[str, list[dict[str, object]]] = {}
+        self.asked = Asked()  # of the inventory and of packets on their way
 
     def read(self, reader: Callable[[], Iterable[Setting]]) -> list[Setting]:
         """Return what `reader` finds of the experiment's settings; ask it once more after the
@@ -60,10 +62,11 @@ class Fidelity:
         write_json(self._out / "shaping-end.json", {"settings": settings})
 
     # -- during the replay --------------------------------------------------------------------
-    def watch(self, stack: ExitStack, *, long_run: bool) -> None:
+    def watch(self, stack: ExitStack, *, long_run: bool, at_s: Sequence[float] = ()) -> None:
         """Queues and sockets (queues.json), the scheduling lag in each host and its clocks
         (host-lag.json), processors and processes (load.json; not in virtual time, where none
-        computes for any time) until `stack` ends."""
+        computes for any time), settings (inventory.json; looked at `at_s` after now, too) and
+        packets on their way (flights.json) until `stack` ends."""
         lags = self._start_lags()
         stack.callback(self._end_lags, lags)
         if self._emulation.facts.clock == "native":
@@ -71,6 +74,7 @@ class Fidelity:
             start = cpu_load.read(self._processes(), places)
             stack.callback(self._write_load, start, places)
         self._watch_queues(stack, long_run=long_run)
+        surveillance.watch(stack, self._emulation, self._out, self.asked, at_s)
 
     def _processes(self) -> set[int]:
         return marks.processes_of(self._emulation.run_id)

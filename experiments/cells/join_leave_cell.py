@@ -211,6 +211,10 @@ class JoinLeaveRun(CellBase):
         """Samples the sender, replays all traces, follows the script, waits for the products."""
         every = samplers.interval_s(self.plan.duration_s)
         self.save_state()
+        self.expect_of_queues()
+        asked = self.fidelity.asked
+        asked.free |= {"flow", "group", "meter", "programs"}  # paths and subscribers come and go
+        asked.rate_bps = sum(feed.r_mc_bps + feed.r_uc_bps for feed in self.plan.feeds)
         with ExitStack() as stack:
             shapers = {
                 f"shaper.{feed.name}.log": (

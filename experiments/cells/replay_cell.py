@@ -148,6 +148,7 @@ class CellRun(CellBase):
         if self.cell.protocol == "ldm7":
             commands = self.shape_feed(self.feed)
         else:
+            self.fidelity.asked.things |= shaping.tbf_things(f"{self.publisher}/{self.nic1}")
             commands = shaping.tbf_commands(self.nic1, self.cell.shaped_bps, self.tbf_limit)
             for command in commands:
                 self.run(self.publisher, command)
@@ -329,6 +330,7 @@ class CellRun(CellBase):
         """Samples the sender, replays the trace, waits until all products are everywhere."""
         every = samplers.interval_s(self.cell.duration_s)
         self.save_state()
+        self._expect()
         with ExitStack() as stack:
             classid = shaping.MULTICAST_CLASS if self.cell.protocol == "ldm7" else ""
             self.sample(stack, every, {"shaper.log": (self.nic1, classid)})
@@ -343,6 +345,18 @@ class CellRun(CellBase):
                 self.background.finish()
             except BackgroundError as error:
                 raise CellError(str(error)) from None
+
+    def _expect(self) -> None:
+        """Say what the network must show while the replay runs, besides its plan."""
+        cell, asked = self.cell, self.fidelity.asked
+        self.expect_of_queues()
+        ldm7 = cell.protocol == "ldm7"
+        asked.rate_bps = cell.r_mc_bps + cell.r_uc_bps if ldm7 else cell.shaped_bps
+        asked.groups = {self.network.multicast_group: self.subscribers} if ldm7 else {}
+        flows = ", 1 x iperf3" if cell.background_flows else ""
+        for host in self.subscribers:
+            here = flows if self.background is not None and self.background.has(host) else ""
+            asked.things[f"{host} programs"] = f"1 x bash, 1 x hostlag{here}, 1 x ldmd"
 
     def _insert_and_wait(self) -> None:
         products: int = self.job.trace_info["products"]

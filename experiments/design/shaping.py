@@ -112,6 +112,20 @@ def selection(interface: str, udp_only: bool) -> list[str]:
     return ["-i", interface, *(["-p", "udp"] if udp_only else [])]
 
 
+def htb_things(place: str) -> dict[str, str]:
+    """Return what an inventory shows at "<node>/<interface>" after `htb_commands`."""
+    return {
+        f"{place} qdiscs": f"{MULTICAST_CLASS} bfifo, {UNICAST_CLASS} bfifo, root htb",
+        f"{place} classes": f"{MULTICAST_CLASS} htb, {UNICAST_CLASS} htb",
+        f"{place} filters": "1 x root u32",
+    }
+
+
+def tbf_things(place: str) -> dict[str, str]:
+    """The same after `tbf_commands`."""
+    return {f"{place} qdiscs": "root tbf"}
+
+
 def qdisc_show(interface: str) -> list[str]:
     """Return the command that shows an interface's queueing disciplines."""
     return ["tc", "-j", "qdisc", "show", "dev", interface]

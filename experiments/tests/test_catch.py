@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,8 @@ for i in range({DATAGRAMS}):
     if i % 5 == 4:
         time.sleep(0.01)
 """
-# Prints a line when it listens; a datagram's number does not matter. Ends 1 s after the last one.
+# Prints a line when it listens; a datagram's number does not matter. Ends 1 s after the last one:
+# what comes twice shall find it.
 RECEIVE = f"""
 import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -84,8 +85,6 @@ while True:
     except TimeoutError:
         break
     n, s_timeout = n + 1, 1
-    if n == {DATAGRAMS}:
-        break
 print(n)
 """
 
@@ -111,8 +110,8 @@ def shape(emulation: Emulation, fidelity: Fidelity) -> None:
     )
 
 
-def send_all(emulation: Emulation) -> int:
-    """500 datagrams from p to the group; how many q's program got."""
+def send_all(emulation: Emulation, mischief: Callable[[], object] = lambda: None) -> int:
+    """500 datagrams from p to the group, `mischief` first; how many q's program got."""
     group, nic = (
         emulation.network.multicast_group,
         {h.name: h.nic1.ip for h in emulation.network.hosts},
@@ -122,17 +121,33 @@ def send_all(emulation: Emulation) -> int:
     )
     assert receiver.stdout is not None
     assert receiver.stdout.readline() == b"ready\n"
+    try:
+        mischief()
+    except BaseException:
+        receiver.kill()
+        receiver.wait()
+        raise
     emulation.run("p", [sys.executable, "-c", SEND, group, nic["p"]], timeout_s=60)
     return int(receiver.communicate(timeout=60)[0])
 
 
 def observe(
-    emulation: Emulation, out: Path, mischief: Callable[[], object] = lambda: None
+    emulation: Emulation,
+    out: Path,
+    mischief: Callable[[], object] = lambda: None,
+    *,
+    before: Callable[[], object] = lambda: None,
+    at_s: Sequence[float] = (0.6,),
 ) -> dict[str, Check]:
-    """A replay in small, watched as a cell's is; `mischief` happens after it began. The checks by
-    name; those of what is not here (LDM, sar, pings) mean nothing."""
+    """A replay in small, watched as a cell's is; `mischief` happens after it began, what `before`
+    does lasts from before the first look. The checks by name; those of what is not here (LDM, sar,
+    pings) mean nothing."""
     out.mkdir(exist_ok=True)
     fidelity = Fidelity(emulation, out, BUILD)
+    fidelity.asked.rate_bps = 1e6  # four packets of 16 are watched
+    fidelity.asked.groups = {emulation.network.multicast_group: ["q"]}
+    fidelity.asked.free |= {"p programs", "q programs"}
+    fidelity.asked.things |= shaping.htb_things(f"p/{emulation.nic1_of('p')}")
     fidelity.probe_links("before")
     with ExitStack() as stack:
         shape(emulation, fidelity)
@@ -143,11 +158,11 @@ def observe(
             check=False,
         )
         stack.callback(emulation.run, "q", ["iptables", "-w", "-F", "INPUT"])
+        before()
         with ExitStack() as watching:
-            fidelity.watch(watching, long_run=False)
+            fidelity.watch(watching, long_run=False, at_s=at_s)
             write_json(out / "counters-start.json", emulation.counters())
-            mischief()
-            received = send_all(emulation)
+            received = send_all(emulation, mischief)
             write_json(out / "counters-end.json", emulation.counters())
         fidelity.read_again()
         fidelity.probe_links("after")
@@ -183,6 +198,7 @@ def observe(
         arrived=arrivals(start, end, ["q"], 0.0),
         contents=[ContentCheck("q", 0, 0, (), (), ())],
         clock=emulation.facts.clock,
+        network=emulation.network,
         **watched(out),
     )
     return {c.name: c for c in (*network_checks(evidence), accounting(evidence))}
@@ -193,6 +209,9 @@ CLEAN = (
     *("link settings", "link settings after the replay", "experiment's settings after the replay"),
     *("drops at the sender's shaper", "uninjected drops", "datagrams accounted for"),
     *("link rates", "queue backlog", "fill of the receivers' UDP buffers", "clock"),
+    *("every interface as planned", "nothing changed meanwhile", "firewall rules"),
+    *("neighbours' counters", "order of packets", "copies of packets", "packets unchanged"),
+    "packets lost on the way",
 )
 
 

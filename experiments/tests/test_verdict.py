@@ -11,16 +11,20 @@ import pytest
 
 from experiments.verdict import Evidence, ShaperSample, judge, summary
 from experiments.verdict.accounts import Account
+from experiments.verdict.as_planned import InventorySeen
 from experiments.verdict.cpu_load import CoreLoad, Load, ProcessLoad
 from experiments.verdict.host_lag import HostLag
+from experiments.verdict.in_flight import FlightSeen
 from experiments.verdict.loss import binomial_interval
 from experiments.verdict.machine import CPU_CHECKS
+from experiments.verdict.one_way import Way
 from experiments.verdict.queue_watch import Queue
 from experiments.verdict.replay import backlogged_rate
 from parsers.read.counters import Counters
 from parsers.read.ldm_log import ReceiverStats, Replayed
 from parsers.read.products import ContentCheck
 from parsers.read.sar_log import CpuSample
+from topologies.watch.flights import Block
 from topologies.watch.link_probes import LinkProbe
 
 HOSTS = ("wsu1", "sl1")
@@ -93,6 +97,24 @@ def queue(**changes: Any) -> Queue:
     return Queue(**{**values, **changes})
 
 
+def flight(**changes: Any) -> FlightSeen:
+    """To sl1, over 20.5 ms; two blocks of 10 s."""
+    way = Way(20.5, 0.0, 0.0, 0, False, ("a:b",))
+    blocks = [Block(at_s, 100, 20.5, 20.5001, 20.52, 20.6) for at_s in (0.0, 10.0)]
+    values: dict[str, Any] = {f.name: 0 for f in dataclasses.fields(FlightSeen)}
+    names = {"source": "umass", "target": "sl1", "network": "path", "packets": 200}
+    return FlightSeen(**{**values, **names, "asked": way, "blocks": blocks, **changes})
+
+
+def look(when: str = "start", **changes: Any) -> dict[str, Any]:
+    return {"when": when, "at_s": 1.0, "things": 50, "unplanned": [], "changed": [], **changes}
+
+
+def inventory(*looks: dict[str, Any], **changes: Any) -> InventorySeen:
+    values: dict[str, Any] = {"changes": [], "changes_missed": 0, "throttled": 0}
+    return InventorySeen(looks or (look(), look("meanwhile"), look("end")), **{**values, **changes})
+
+
 SENT = {"umass/u-eth0": {"tx_packets": 10_000}}
 SHAPED = {"umass/u-eth0/1:1": {"sent_packets": 10_000}}
 GOOD = Evidence(
@@ -129,6 +151,8 @@ GOOD = Evidence(
     load=load(),
     queues=[queue()],
     sockets=dict.fromkeys(HOSTS, 1000000),
+    inventory=inventory(),
+    flights=[flight()],
     probes={when: [probe(18.1), probe(18.2, "backward")] for when in ("before", "after")},
 )
 
@@ -384,7 +408,8 @@ def test_rules_of_others_are_named(loss: float) -> None:
             "receivers": {h: stats(datagrams=10_000) for h in HOSTS},
         }
     checks = judge(dataclasses.replace(GOOD, **changes)).checks
-    (bad,) = (c for c in checks if c.status in ("warn", "fail"))
+    bad, rules = (c for c in checks if c.status in ("warn", "fail"))
+    assert rules.name == "firewall rules"
     assert (bad.name, bad.status, bad.found) == ("uninjected drops", "fail", 21)
     assert "sl1: 21 (iptables rule '-A INPUT -p udp -j DROP')" in bad.text
 

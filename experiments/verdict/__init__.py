@@ -12,9 +12,11 @@ and what only a slow processor excuses is held to the timers' own precision.
 from __future__ import annotations
 
 from experiments.verdict.accounts import accounting, accounts
+from experiments.verdict.as_planned import counters_add_up, foreign_rules, not_taken
 from experiments.verdict.checks import Check, Limits, Status, Verdict, summary
 from experiments.verdict.evidence import Evidence, ShaperSample
-from experiments.verdict.loss import injected_loss, receive_buffers
+from experiments.verdict.in_flight import InFlight
+from experiments.verdict.loss import duplicate_blocks, injected_loss, receive_buffers
 from experiments.verdict.machine import clock_check, cpu, lag_check
 from experiments.verdict.network import drops, link_delays, relay_lateness, round_trips, settings
 from experiments.verdict.queues import queue_checks
@@ -67,11 +69,30 @@ def network_checks(evidence: Evidence) -> tuple[Check, ...]:
         settings("experiment's settings after the replay", *evidence.shaping_after),
         *drops(evidence),
         *receive_buffers(evidence),
+        *duplicate_blocks(evidence),
         *link_delays(evidence),
         *round_trips(evidence),
         *relay_lateness(evidence),
         *queue_checks(evidence),
+        *_as_planned(evidence),
+        *InFlight(
+            evidence.flights,
+            evidence.flights_unseen,
+            evidence.clock,
+            congested=bool(evidence.congested),
+        ).checks(),
         clock_check(evidence),
         lag_check(evidence),
         *cpu(evidence),
     )
+
+
+def _as_planned(evidence: Evidence) -> list[Check]:
+    """Was everything set as planned, all the time?"""
+    seen = evidence.inventory
+    checks = not_taken() if seen is None else seen.checks()
+    bursts = evidence.loss_burst_packets > 1
+    checks.append(foreign_rules((evidence.start, evidence.end), bursts))
+    if evidence.network is not None:
+        checks.append(counters_add_up(evidence.network, evidence.start, evidence.end))
+    return checks

@@ -12,10 +12,12 @@ from typing import TypedDict
 from experiments.design import burst_loss, loss_model, shaping
 from experiments.design.expansion import CellSpec
 from experiments.design.shaping import Setting
-from experiments.verdict import Evidence, host_lag
+from experiments.verdict import Evidence, host_lag, in_flight
+from experiments.verdict.as_planned import InventorySeen
 from experiments.verdict.cpu_load import Load
 from experiments.verdict.evidence import BurstCount, parse_shaper_log
 from experiments.verdict.host_lag import HostLag
+from experiments.verdict.in_flight import FlightSeen
 from experiments.verdict.queue_watch import Queue
 from parsers.measure.deliveries import receiver_stats
 from parsers.read.cell_files import lossy_link_directions
@@ -85,6 +87,7 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         publisher_nic1=seen.publisher_nic1,
         lossy_links=lossy_link_directions(network.to_json(), "network.json"),
         relay_delay_ms=delays(network),
+        network=network,
         cpu=cpu_samples(out / "logs/sar.log", seen.times),
         replayed=_replayed(out / "logs/pqinsert.log"),
         receivers={h: _receiver_stats(out / f"logs/{h}.ldmd.log") for h in subscribers},
@@ -175,19 +178,32 @@ class Watched(TypedDict):
     load: Load | None
     queues: list[Queue]
     sockets: dict[str, int]
+    inventory: InventorySeen | None
+    flights: list[FlightSeen]
+    flights_unseen: int
 
 
 def watched(out: Path) -> Watched:
-    """host-lag.json, load.json (not there in virtual time) and queues.json of a cell."""
+    """host-lag.json, load.json (not there in virtual time), queues.json, inventory.json and
+    flights.json of a cell."""
     lags = json.loads((out / "host-lag.json").read_text())
     seen = json.loads((out / "queues.json").read_text())
     load = out / "load.json"
+    flights = json.loads(_text(out / "flights.json") or "{}")
     return {
         "lags": {host: host_lag.parse(raw) for host, raw in lags.items()},
         "load": Load.from_dict(json.loads(load.read_text())) if load.exists() else None,
         "queues": [Queue(**queue) for queue in seen["queues"]],
         "sockets": seen["sockets"],
+        "inventory": inventory_seen(out / "inventory.json"),
+        "flights": in_flight.parse(flights) if flights else [],
+        "flights_unseen": flights.get("unseen", 0),
     }
+
+
+def inventory_seen(path: Path) -> InventorySeen | None:
+    """Read inventory.json; None if there is none."""
+    return InventorySeen(**json.loads(text)) if (text := _text(path)) else None
 
 
 def _text(path: Path) -> str:

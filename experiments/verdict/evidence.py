@@ -6,14 +6,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from experiments.verdict.as_planned import InventorySeen
 from experiments.verdict.cpu_load import Load
 from experiments.verdict.host_lag import HostLag
+from experiments.verdict.in_flight import FlightSeen
 from experiments.verdict.queue_watch import Queue
 from parsers.read.counters import Counters
 from parsers.read.ldm_log import ReceiverStats, Replayed
 from parsers.read.products import ContentCheck
 from parsers.read.sar_log import CpuSample
 from topologies.emulate.facts import Clock
+from topologies.model.network import Network
 from topologies.watch.link_probes import LinkProbe
 
 
@@ -89,6 +92,10 @@ class Evidence:
     load: Load | None = None  # None in virtual time
     queues: Sequence[Queue] = ()
     sockets: Mapping[str, int] = field(default_factory=dict)  # peak bytes of UDP sockets by host
+    inventory: InventorySeen | None = None  # what everything was set to, all the time
+    flights: Sequence[FlightSeen] = ()  # packets on their way
+    flights_unseen: int = 0  # packets of the sample that the watcher missed
+    network: Network | None = None
     clock: Clock = "native"
 
 

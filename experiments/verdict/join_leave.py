@@ -86,6 +86,7 @@ def _evidence(
         publisher_nic1=data.cell.feeds[0].nic1,
         lossy_links=data.lossy_links,
         relay_delay_ms=delays(network),
+        network=network,
         cpu=cpu_samples(out / "logs/sar.log", times),
         # Who is killed or replaced at the end of a session writes no statistics: those who stayed
         # and those who left do.

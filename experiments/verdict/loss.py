@@ -8,10 +8,16 @@ from statistics import NormalDist
 from typing import Final
 
 from common.contracts import LOSS_COMMENT
-from experiments.verdict.checks import Check, Status
+from experiments.verdict.checks import Check, Limits, Status
 from experiments.verdict.evidence import Evidence
 
 LOSS_CONFIDENCE: Final = 0.999  # of the binomial interval around the asked loss
+TWICE: Final = Limits(
+    0.0,
+    1e-2,
+    "a receiver asks once for what it misses; packets that overtake others make it ask for what is "
+    "on its way, and MPLR counts only the blocks that were of use",
+)
 LOSS_CERTAIN: Final = 0.9999999  # outside this one the loss is not the one asked for
 
 
@@ -126,6 +132,20 @@ def _within(count: int, trials: int, probability: float) -> Status:
     if _inside(count, binomial_interval(trials, probability, LOSS_CERTAIN)):
         return "warn"
     return "fail"
+
+
+def duplicate_blocks(evidence: Evidence) -> list[Check]:
+    """Blocks that FMTP receivers got twice: asked for again though they were on their way."""
+    known = {h: s for h, s in evidence.receivers.items() if s is not None}
+    if evidence.protocol != "ldm7" or not known:
+        return []
+    name = "blocks received twice"
+    twice = {h: s.duplicate_blocks for h, s in known.items() if s.duplicate_blocks}
+    blocks = sum(s.blocks for s in known.values())
+    total = sum(twice.values())
+    share = total / max(1, blocks)
+    text = f"{total} of {blocks}" + "".join(f"; {h} {n}" for h, n in list(twice.items())[:8])
+    return [Check(name, TWICE.status(share), 0, total, text)]
 
 
 def receive_buffers(evidence: Evidence) -> list[Check]:

@@ -5,42 +5,32 @@ netlink several times a second (starting `tc` as often would be a load of its ow
 from __future__ import annotations
 
 import json
-import os
 import socket
 import struct
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from common.shell import (
-    NetworkError,
     check,
     in_node,
     namespace_of,
 )
 from topologies.model.wire_plan import tbf_limit_bytes
+from topologies.watch import netlink
+from topologies.watch.netlink import attributes
 
 INTERVAL_S: Final = 0.1
 LONG_RUN_INTERVAL_S: Final = 1.0
 RATE_WINDOW_S: Final = 1.0
 
-# linux/rtnetlink.h, linux/pkt_sched.h, linux/gen_stats.h
-RTM_NEWQDISC: Final = 36
-RTM_GETQDISC: Final = 38
-NLM_F_REQUEST: Final = 0x001
-NLM_F_DUMP: Final = 0x300
-NLMSG_ERROR: Final = 2
-NLMSG_DONE: Final = 3
+# linux/rtnetlink.h, linux/gen_stats.h
 TCA_KIND: Final = 1
 TCA_STATS2: Final = 7
 TCA_STATS_BASIC: Final = 1
 TCA_STATS_QUEUE: Final = 3
-NESTED: Final = 0x3FFF  # an attribute's type without its flags
-_MESSAGE: Final = struct.Struct("=IHHII")
-_TC: Final = struct.Struct("=BxxxiIII")
-_ATTRIBUTE: Final = struct.Struct("=HH")
 _BASIC: Final = struct.Struct("=QI")
 _QUEUE: Final = struct.Struct("=IIIII")
 
@@ -83,42 +73,22 @@ class Queue:
         return asdict(self)
 
 
-def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(type, value) of netlink attributes. Raises ValueError on an impossible length."""
-    at = 0
-    while at + _ATTRIBUTE.size <= len(data):
-        length, kind = _ATTRIBUTE.unpack_from(data, at)
-        if length < _ATTRIBUTE.size or at + length > len(data):
-            raise ValueError(f"netlink attribute of {length} bytes, {len(data) - at} are left")
-        yield kind & NESTED, data[at + _ATTRIBUTE.size : at + length]
-        at += (length + 3) & ~3
-
-
 def parse_messages(data: bytes) -> tuple[list[Reading], bool]:
     """Return the queues in a piece of the kernel's answer, and whether that was the last one.
     ValueError if it is malformed, OSError if the kernel refuses."""
     found: list[Reading] = []
-    at = 0
-    while at + _MESSAGE.size <= len(data):
-        length, kind, *_ = _MESSAGE.unpack_from(data, at)
-        if length < _MESSAGE.size or at + length > len(data):
-            raise ValueError(f"netlink message of {length} bytes, {len(data) - at} are left")
-        body = data[at + _MESSAGE.size : at + length]
-        if kind == NLMSG_DONE:
+    for kind, body in netlink.messages(data):
+        if kind == netlink.NLMSG_DONE:
             return found, True
-        if kind == NLMSG_ERROR:
-            number = -struct.unpack_from("=i", body)[0]
-            raise OSError(number, os.strerror(number))
-        if kind == RTM_NEWQDISC:
+        if kind == netlink.RTM_NEWQDISC:
             found.append(_reading(body))
-        at += (length + 3) & ~3
     return found, False
 
 
 def _reading(body: bytes) -> Reading:
-    _, index, handle, _, _ = _TC.unpack_from(body)
+    _, index, handle, _, _ = netlink.TC.unpack_from(body)
     kind, sent, packets, backlog, drops = "", 0, 0, 0, 0
-    for number, value in attributes(body[_TC.size :]):
+    for number, value in attributes(body[netlink.TC.size :]):
         if number == TCA_KIND:
             kind = value.rstrip(b"\0").decode()
         elif number == TCA_STATS2:
@@ -163,12 +133,8 @@ class QueueWatch:
     @staticmethod
     def _open(node: str, pid: int) -> tuple[socket.socket, dict[tuple[int, str], Queue]]:
         limits = parse_limits(check(in_node(pid, ["tc", "-r", "-j", "qdisc", "show"])))
+        one = netlink.open_socket(pid, netlink.NETLINK_ROUTE)
         with namespace_of(pid):
-            try:
-                one = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
-                one.bind((0, 0))
-            except OSError as error:
-                raise NetworkError(f"{node}: netlink: {error.strerror}") from error
             names = dict(socket.if_nameindex())
         queues = {}
         for index, name in names.items():
@@ -182,7 +148,8 @@ class QueueWatch:
         """OSError, ValueError: the kernel did not answer as it should."""
         for one, queues in self._nodes:
             now = time.time()
-            one.send(_MESSAGE.pack(36, RTM_GETQDISC, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + bytes(20))
+            flags = netlink.NLM_F_REQUEST | netlink.NLM_F_DUMP
+            one.send(netlink.MESSAGE.pack(36, netlink.RTM_GETQDISC, flags, 1, 0) + bytes(20))
             last = False
             while not last:
                 readings, last = parse_messages(one.recv(1 << 16))

@@ -64,6 +64,7 @@ class RelayCounters(_Counters):
     frames: int = 0
     bytes: int = 0
     dropped: int = 0
+    lost: int = 0
     late_p50_us: float | None = None
     late_p99_us: float | None = None
     late_max_us: float | None = None

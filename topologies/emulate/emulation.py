@@ -24,7 +24,7 @@ from common.shell import (
     check_all,
     in_node,
 )
-from topologies.emulate import marks, packet_sockets, shaping
+from topologies.emulate import inventory_reading, marks, packet_sockets, shaping
 from topologies.emulate.build import (
     Built,
     build,
@@ -48,6 +48,8 @@ from topologies.model.network import Network
 from topologies.model.wire_plan import WIRE, LinkReadback, RelayReady
 from topologies.watch import dumps, link_probes
 from topologies.watch.capture import DEFAULT_LIMIT_BYTES, Capture, tap_of
+from topologies.watch.inventory import OF_QUEUES, Inventory
+from topologies.watch.journal import Journal
 from topologies.watch.link_probes import LinkProbe
 
 __all__ = ["KernelFacts", "Emulation", "NetworkError", "LinkReadback", "open_emulation"]
@@ -96,6 +98,7 @@ class Emulation:
         self._power = SwitchPower(network, self._links)
         self._built: Built | None = None
         self._programs = NodePrograms(self.run_id, lambda: self.pids)
+        self._as_built: Inventory = {}
         self._closed = False
 
     # -- for the rooms above ------------------------------------------------------------------
@@ -194,6 +197,29 @@ class Emulation:
         for a network without traffic. NetworkError."""
         return link_probes.probe(self._wire, self.pids, without=self._links.broken)
 
+    def inventory(self) -> Inventory:
+        """What every interface, switch and program is set to now. NetworkError."""
+        return inventory_reading.read(self.network, self.pids)
+
+    def planned_inventory(self, shaped: Mapping[str, str]) -> Inventory:
+        """What `inventory` must say, with what an experiment set itself ("p/p-nic1 qdiscs")."""
+        planned = inventory_reading.plan(self.network, self.facts, self._wire, self.pids)
+        places = {thing.partition(" ")[0] for thing in shaped if "/" in thing}
+        left = {
+            thing: value
+            for thing, value in self._as_built.items()
+            if not (thing.partition(" ")[0] in places and thing.partition(" ")[2] in OF_QUEUES)
+        }
+        return {**left, **planned, **shaped}
+
+    def outlet_places(self) -> set[str]:
+        """ "<node>/<interface>" whose queues controllers set for paths with a guarantee."""
+        return inventory_reading.outlet_places(self.network, self._wire)
+
+    def journal(self) -> Journal:
+        """Listen to changes of all interfaces from now on. NetworkError."""
+        return Journal({**self.pids, inventory_reading.SWITCHES: None})
+
     def health(self) -> list[str]:
         """What no longer runs ([]: all is well)."""
         problems = []
@@ -288,6 +314,8 @@ class Emulation:
             self._controllers.connect()
         progress("control network")
         self._ping_control_network()
+        found = inventory_reading.read(self.network, self.pids, switches=False)
+        self._as_built = inventory_reading.as_built(found)
         self._save_state()
 
     def _enlarge_packet_sockets(self) -> None:

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every interface is set to and how packets fare, watched from before the first product to
+after the last: inventory.json and flights.json of the cell's directory."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+from common.shell import NetworkError
+from experiments.cells.run_directory import write_json
+from experiments.cells.samplers import Repeater
+from experiments.verdict.one_way import Way, stations, ways
+from topologies.emulate import census, inventory_reading
+from topologies.emulate.emulation import Emulation
+from topologies.watch.flights import BLOCK_S, RUN, Flight, period_of
+from topologies.watch.inventory import Inventory
+from topologies.watch.journal import Journal
+from topologies.watch.taps import Taps
+
+TAP_INTERVAL_S: Final = 0.2
+FEWEST_LOOKS, MOST_LOOKS = 2, 12  # at random moments
+S_PER_LOOK: Final = 30.0
+PATIENCE_MS: Final = 1000.0  # beyond what a packet may be on its way
+
+
+def moments(seed: int, duration_s: float) -> list[float]:
+    """Return random moments of a replay, from its seed: 2 and one more per 30 s, at most 12."""
+    count = min(MOST_LOOKS, FEWEST_LOOKS + int(duration_s / S_PER_LOOK))
+    dice = random.Random(f"downpour looks {seed}")
+    return sorted(dice.uniform(0.0, duration_s) for _ in range(count))
+
+
+@dataclass
+class Asked:
+    """What the experiment itself set: things of the inventory, and the places left to others."""
+
+    things: dict[str, str] = field(default_factory=dict)
+    free: set[str] = field(default_factory=set)
+    rate_bps: float = 100e6  # what leaves the sender's NIC1 at most
+    groups: dict[str, Collection[str]] = field(default_factory=dict)  # address -> who gets all
+
+
+class Surveillance:
+    """From its making to `close`."""
+
+    def __init__(
+        self, emulation: Emulation, out: Path, asked: Asked, at_s: Sequence[float]
+    ) -> None:
+        """`at_s`: when to look, counted from now. NetworkError."""
+        self._emulation, self._out, self._asked = emulation, out, asked
+        self._looks: list[dict[str, object]] = []
+        self._begin = time.time()
+        self._throttled = census.throttled()
+        self._planned = emulation.planned_inventory(asked.things)
+        self._before = self._look("start", None)
+        self._journal: Journal = emulation.journal()
+        period = period_of(asked.rate_bps)
+        self._ways = ways(emulation.network, asked.rate_bps)
+        found = stations(emulation.network, emulation.nic1_of)
+        self._taps = Taps(found, emulation.pids, asked.groups, period)
+        self._reader = Repeater("taps", TAP_INTERVAL_S, self._read)
+        self._reader.start()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look_at, args=(at_s,), daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        self._taps.look()
+        self._journal.look()
+
+    def _look_at(self, at_s: Sequence[float]) -> None:
+        begin = time.monotonic()
+        for moment in at_s:
+            if self._stop.wait(max(0.0, begin + moment - time.monotonic())):
+                return
+            self._look("meanwhile", self._before)
+
+    def _look(self, when: str, before: Inventory | None) -> Inventory:
+        """Take the inventory; note what is not as planned, and not as it was `before`."""
+        began = time.thread_time()
+        at_s = time.time() - self._begin
+        try:
+            now = self._emulation.inventory()
+        except NetworkError as error:
+            self._looks.append({"when": when, "at_s": at_s, "failed": str(error)})
+            return before or {}
+        free = self._asked.free
+        look: dict[str, object] = {
+            "when": when,
+            "at_s": round(at_s, 3),
+            "things": len(now),
+            "unplanned": inventory_reading.unplanned(self._planned, now, free),
+            "changed": inventory_reading.changes(before, now, free) if before else [],
+            "cpu_s": round(time.thread_time() - began, 4),
+        }
+        self._looks.append(look)
+        return now
+
+    def close(self) -> None:
+        """Look once more and write down what was seen."""
+        self._stop.set()
+        self._thread.join(timeout=60)
+        self._look("end", self._before)
+        self._reader.stop()
+        patience = {key: way.most_ms + PATIENCE_MS for key, way in self._ways.items()}
+        flights, unseen = self._taps.close(patience)
+        changes = self._journal.close()
+        write_json(
+            self._out / "inventory.json",
+            {
+                "looks": self._looks,
+                "changes": [
+                    {**asdict(c), "at_s": round(c.at_s - self._begin, 3)}
+                    for c in changes
+                    if not inventory_reading.is_free(f"{c.place} {c.what}", self._asked.free)
+                ],
+                "changes_missed": self._journal.missed,
+                "throttled": census.throttled() - self._throttled,
+            },
+        )
+        self._write_flights(flights, unseen)
+
+    def _write_flights(self, flights: Sequence[Flight], unseen: int) -> None:
+        write_json(
+            self._out / "flights.json",
+            {
+                "sample": [RUN, self._taps.period],
+                "block_s": BLOCK_S,
+                "begin_s": self._taps.begin_ns / 1e9,
+                "unseen": unseen,
+                "failed": self._reader.failed,
+                "flights": [_described(f, self._ways) for f in flights],
+            },
+        )
+
+
+def _described(flight: Flight, known: Mapping[tuple[str, str, str], Way]) -> dict[str, object]:
+    counts = {k: v for k, v in vars(flight).items() if k != "delays_ms"}
+    way = known.get((flight.source, flight.target, flight.network))
+    return {
+        **counts,
+        "asked": None if way is None else asdict(way),
+        "blocks": [list(b) for b in flight.blocks(BLOCK_S)],
+    }
+
+
+def watch(
+    stack: ExitStack, emulation: Emulation, out: Path, asked: Asked, at_s: Sequence[float]
+) -> None:
+    """Watch until `stack` ends."""
+    stack.callback(Surveillance(emulation, out, asked, at_s).close)

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the verdict that rest on watching all the time: settings, changes, packets."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from experiments.tests.test_verdict import (
+    GOOD,
+    HOSTS,
+    counters,
+    flight,
+    inventory,
+    look,
+    stats,
+    statuses,
+)
+from experiments.verdict import judge
+from experiments.verdict.as_planned import InventorySeen, counters_add_up
+from topologies.emulate.facts import Clock
+from topologies.model.network import Impairment
+from topologies.tests.networks import two_hosts
+from topologies.watch.flights import Block
+
+
+@pytest.mark.parametrize(
+    ("seen", "name"),
+    [
+        (inventory(look(unplanned=["newy/newy-p3 qdiscs: asked none, found root tbf"])), "planned"),
+        (inventory(look("meanwhile", changed=["x"]), look()), "changed"),
+        (inventory(changes=[{"at_s": 2.0, "place": "newy/p", "what": "MTU"}]), "changed"),
+        (inventory(changes_missed=1), "changed"),
+        (inventory(look(), {"when": "end", "at_s": 3.0, "failed": "no answer"}), "changed"),
+        (inventory(throttled=100), "CPU quota"),
+        (None, "planned"),
+    ],
+)
+def test_what_is_not_as_planned_or_changes(seen: InventorySeen | None, name: str) -> None:
+    names = {"planned": "every interface as planned", "changed": "nothing changed meanwhile"}
+    assert statuses(inventory=seen) == {names.get(name, name): "fail"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"out_of_order": 20}, "order of packets"),
+        ({"duplicates": 5}, "copies of packets"),
+        ({"strangers": 5}, "copies of packets"),
+        ({"lost": 5}, "packets lost on the way"),
+        ({"changed": 1}, "packets unchanged"),
+        ({"marked": 1}, "packets unchanged"),
+        ({"hops": 1}, "packets unchanged"),
+        ({"fragments": 1}, "packets unchanged"),
+    ],
+)
+def test_what_becomes_of_packets(changes: dict[str, int], name: str) -> None:
+    assert statuses(flights=[flight(), flight(**changes)]) == {name: "fail"}
+
+
+@pytest.mark.parametrize("clock", ["native", "virtual"])
+@pytest.mark.parametrize("delays", [(20.5, 140.0, 150.0), (20.5, 20.5, 220.0), (15.0, 20.5, 20.5)])
+def test_one_bad_block_of_one_receiver_is_enough(
+    delays: tuple[float, float, float], clock: Clock
+) -> None:
+    """A bottleneck; a quarter of a second; a way that is shorter than the plan's."""
+    good = Block(0.0, 100, 20.5, 20.5, 20.51, 20.6)
+    bad = Block(10.0, 100, *delays, 230.0)
+    seen = dataclasses.replace(GOOD, flights=[flight(blocks=[good, bad])], clock=clock)
+    check = next(c for c in judge(seen).checks if c.name == "delays during the replay")
+    assert check.status == "fail"
+    assert "umass to sl1 (path), 10 to 20 s" in check.text
+
+
+def test_no_packet_watched_is_a_warning() -> None:
+    assert set(statuses(flights=[]).values()) == {"warn"}
+
+
+def test_a_rule_of_somebody_else_fails_whatever_it_does() -> None:
+    rule = {"chain": "INPUT", "packets": 0, "bytes": 0, "rule": "-A INPUT -p udp -j MARK"}
+    end = GOOD.end.model_copy(update={"iptables": counters(iptables={"sl1": [rule]}).iptables})
+    assert statuses(end=end)["firewall rules"] == "fail"
+
+
+def test_blocks_that_came_twice() -> None:
+    for count, status in ((1, "warn"), (4000, "fail")):
+        found = {h: stats(datagrams=9_900, blocks=9_900, duplicate_blocks=count) for h in HOSTS}
+        assert statuses(receivers=found) == {"blocks received twice": status}
+
+
+def test_the_interface_that_does_not_add_up_is_named() -> None:
+    """1,000 frames enter the middle of q's link; 900 come out, and 30 of them do not arrive."""
+    network = two_hosts(Impairment(delay_ms=18.0))
+    at = {
+        "sw/sw-p3": {"tx_packets": 1000},
+        "wire/w0b": {"rx_packets": 1000},
+        "wire/w0a": {"tx_packets": 900},
+        "q/q-nic1": {"rx_packets": 860},
+    }
+    check = counters_add_up(network, counters(), counters(interfaces=at))
+    assert check.status == "fail"
+    assert "link q:sw backward in the middle: 1000 frames went in, 900 came out" in check.text
+    assert "wire/w0a to q/q-nic1: 900 frames went in, 860 came out" in check.text
+    assert "sw/sw-p3" not in check.text
+    dropped = {"wire/w0a/10:": {"kind": "tbf", "drops": 100}}
+    good = {**at, "q/q-nic1": {"rx_packets": 900}}
+    end = counters(interfaces=good, qdiscs=dropped)
+    assert counters_add_up(network, counters(), end).status == "pass"

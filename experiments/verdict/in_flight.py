@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Did packets fare as on the network that was asked for, all the time: how long they were on their
+way, in which order they came, how often, and as what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from experiments.verdict.checks import Check, Limits, Status, worst
+from experiments.verdict.one_way import Way
+from topologies.emulate.facts import Clock
+from topologies.watch.flights import Block
+
+LEAST_PACKETS: Final = 5  # of a block: fewer have no median worth judging
+MEDIAN_MS: Final[Mapping[Clock, Limits]] = {
+    "native": Limits(
+        2.0, 10.0, "as a round trip's: userspace switches and the relay add tenths of milliseconds"
+    ),
+    "virtual": Limits(0.05, 0.5, "nothing but links takes time; measured within 0.001 ms"),
+}
+LATE_MS: Final[Mapping[Clock, Limits]] = {
+    "native": Limits(
+        20.0, 100.0, "1 % of the packets of 10 s: TCP's least retransmission timeout is 200 ms"
+    ),
+    "virtual": Limits(0.2, 2.0, "as for the median; measured within 0.0015 ms"),
+}
+EARLY_MS: Final = Limits(0.05, 0.5, "nothing makes a link faster but another link")
+DISORDER: Final[Mapping[Clock, Limits]] = {
+    "native": Limits(
+        0.0,
+        1e-3,
+        "of the packets: a switch may overtake the first of a flow, which its slow path forwards",
+    ),
+    "virtual": Limits(0.0, 1e-4, "as natively, where no time passes while a switch thinks"),
+}
+COPIES: Final = Limits(0.0, 1e-4, "no link and no switch repeats a packet")
+LOST: Final = Limits(0.0, 1e-3, "as uninjected drops")
+UNTOUCHED: Final = Limits(0.0, 0.0, "no station on the way writes into packets but a router")
+
+
+@dataclass(frozen=True)
+class FlightSeen:
+    """A flight as flights.json has it."""
+
+    source: str
+    target: str
+    network: str
+    packets: int
+    lost: int
+    out_of_order: int
+    duplicates: int
+    marked: int
+    changed: int
+    hops: int
+    fragments: int
+    strangers: int
+    asked: Way | None
+    blocks: Sequence[Block]
+
+    @property
+    def name(self) -> str:
+        """Return the flight in words."""
+        return f"{self.source} to {self.target} ({self.network})"
+
+
+def parse(raw: Mapping[str, Any]) -> list[FlightSeen]:
+    """flights.json. KeyError, TypeError."""
+    found = []
+    for one in raw["flights"]:
+        way = one["asked"]
+        asked = None if way is None else Way(**{**way, "links": tuple(way["links"])})
+        blocks = [Block(*block) for block in one["blocks"]]
+        found.append(FlightSeen(**{**one, "asked": asked, "blocks": blocks}))
+    return found
+
+
+@dataclass(frozen=True)
+class _Delay:
+    """One judged delay; `excess`: in parts of what makes a run invalid."""
+
+    excess: float
+    text: str
+    status: Status
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """What was seen of packets on their way, and what excuses some of it."""
+
+    flights: Sequence[FlightSeen]
+    unseen: int  # packets of the sample that the watcher missed
+    clock: Clock
+    congested: bool  # competing flows fill queues
+
+    def checks(self) -> list[Check]:
+        """Make all checks."""
+        if not self.flights:
+            return [
+                Check(name, "warn", None, None, "no packet was watched on its way")
+                for name in NAMES
+            ]
+        return [
+            self._delays(),
+            self._share(NAMES[1], DISORDER[self.clock], lambda f: f.out_of_order, self._ordered()),
+            self._share(NAMES[2], COPIES, lambda f: f.duplicates + f.strangers, self.flights),
+            self._content(),
+            self._lost(),
+        ]
+
+    def _ordered(self) -> list[FlightSeen]:
+        return [f for f in self.flights if f.asked is not None and f.asked.jitter_ms == 0]
+
+    def _delays(self) -> Check:
+        """Each receiver and each 10 s: not faster than the way, and not much slower."""
+        found: list[_Delay] = []
+        judged = 0
+        for flight in self.flights:
+            if flight.asked is None:
+                continue
+            for block in flight.blocks:
+                if block.packets >= LEAST_PACKETS:
+                    judged += 1
+                    found += self._judge(flight, flight.asked, block)
+        if not judged:
+            return Check(NAMES[0], "warn", None, None, "too few packets in every block of 10 s")
+        bad = sorted((d for d in found if d.status != "pass"), key=lambda d: -d.excess)
+        closest = max(found, key=lambda d: d.excess)
+        text = f"{judged} blocks of 10 s of {len(self.flights)} flights: "
+        if not bad:
+            return Check(NAMES[0], "pass", judged, judged, f"{text}worst: {closest.text}")
+        text += "; ".join(d.text for d in bad[:6]) + ("; ..." if len(bad) > 6 else "")
+        return Check(NAMES[0], worst([d.status for d in bad]), judged, judged - len(bad), text)
+
+    def _judge(self, flight: FlightSeen, way: Way, block: Block) -> list[_Delay]:
+        where = f"{flight.name}, {block.begin_s:g} to {block.begin_s + 10:g} s"
+        early = way.delay_ms - way.jitter_ms - block.least_ms
+        text = f"{where}, the fastest {block.least_ms:.3f} ms instead of {way.delay_ms:g} ms"
+        found = [_Delay(early / EARLY_MS.fail, text, EARLY_MS.status(round(early, 6)))]
+        if self.congested:
+            return found
+        for value, limits, words in (
+            (block.median_ms, MEDIAN_MS[self.clock], "half"),
+            (block.late_ms, LATE_MS[self.clock], "1 %"),
+        ):
+            late = round(value - way.most_ms, 6)
+            text = f"{where}, {words} of the packets took {value:.3f} ms or more instead of "
+            text += f"{way.delay_ms:g} ms"
+            found.append(_Delay(late / limits.fail, text, limits.status(late)))
+        return found
+
+    def _share(
+        self,
+        name: str,
+        limits: Limits,
+        count: Callable[[FlightSeen], int],
+        flights: Sequence[FlightSeen],
+    ) -> Check:
+        if not flights:
+            return Check(name, "n/a", None, None, "does not apply: links jitter on purpose")
+        packets = sum(f.packets for f in flights)
+        wrong = {f.name: count(f) for f in flights if count(f)}
+        total = sum(wrong.values())
+        if not total:
+            return Check(name, "pass", 0, 0, f"none of {packets} sampled packets")
+        share = total / max(1, packets)
+        text = f"{total} of {packets} sampled packets ({share:.2e}): " + _listed(wrong)
+        return Check(name, limits.status(share), 0, total, text)
+
+    def _content(self) -> Check:
+        wrong: dict[str, str] = {}
+        for f in self.flights:
+            routers = 0 if f.asked is None else f.asked.routers
+            words = [
+                f"{n} {what}"
+                for n, what in (
+                    (f.changed, "with other bytes"),
+                    (f.marked, "with another ECN or traffic class field"),
+                    (f.fragments, "in fragments"),
+                )
+                if n
+            ]
+            if f.asked is not None and f.packets and f.hops != routers:
+                words.append(f"over {f.hops} routers instead of {routers}")
+            if words:
+                wrong[f.name] = " and ".join(words)
+        packets = sum(f.packets for f in self.flights)
+        if not wrong:
+            return Check(NAMES[3], "pass", 0, 0, f"none of {packets} sampled packets changed")
+        return Check(
+            NAMES[3],
+            "fail",
+            0,
+            len(wrong),
+            "; ".join(f"{name}: {what}" for name, what in list(wrong.items())[:8]),
+        )
+
+    def _lost(self) -> Check:
+        flights = [f for f in self.flights if f.asked is not None and not f.asked.lossy]
+        if self.congested or not flights:
+            text = "does not apply: links or competing flows lose packets on purpose"
+            return Check(NAMES[4], "n/a", None, None, text)
+        check = self._share(NAMES[4], LOST, lambda f: f.lost, flights)
+        if self.unseen and check.status != "pass":
+            text = f"{check.text}; the watcher itself missed {self.unseen}"
+            return Check(NAMES[4], "warn", check.asked, check.found, text)
+        return check
+
+
+def _listed(wrong: Mapping[str, int]) -> str:
+    items = sorted(wrong.items(), key=lambda item: -item[1])
+    return "; ".join(f"{name} {n}" for name, n in items[:8]) + ("; ..." if len(items) > 8 else "")
+
+
+NAMES: Final = (
+    "delays during the replay",
+    "order of packets",
+    "copies of packets",
+    "packets unchanged",
+    "packets lost on the way",
+)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which programs run in a network's nodes, and what share of the processors they may have."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+# Programs that look at a network and end: those of the samplers, and what starts them.
+PASSING: Final = frozenset(
+    {
+        *("tc", "ip", "ps", "ping", "iptables", "iptables-save", "iptables-restore", "ethtool"),
+        *(
+            "pqinsert",
+            "sysctl",
+            "mnexec",
+            "sh",
+            "sadc",
+            "ovs-ofctl",
+            "ovs-vsctl",
+            "nsenter",
+            "xtables-nft-mul",
+        ),
+    }
+)
+REAL_TIME: Final = {1, 2}  # SCHED_FIFO, SCHED_RR
+
+
+@dataclass(frozen=True)
+class Program:
+    """One process of a node. `outermost`: it was started from outside the node."""
+
+    node: str
+    pid: int
+    name: str
+    outermost: bool
+    started_ticks: int
+    scheduling: str  # niceness, policy, cores, control group
+    stopped: bool
+
+
+def programs(pids: Mapping[str, int], proc: Path = Path("/proc")) -> list[Program]:
+    """Return the processes in the namespaces of the nodes, threads and zombies left out."""
+    nodes = {}
+    for node, pid in pids.items():
+        with contextlib.suppress(OSError):
+            nodes[(proc / f"{pid}/ns/net").stat().st_ino] = node
+    inside: dict[int, str] = {}
+    for entry in proc.iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                inode = (entry / "ns/net").stat().st_ino
+                if inode in nodes:
+                    inside[int(entry.name)] = nodes[inode]
+    return list(_described(inside, proc))
+
+
+def _described(inside: Mapping[int, str], proc: Path) -> Iterator[Program]:
+    for pid, node in sorted(inside.items()):
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            fields = (proc / f"{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+            if fields[0] in "ZX":
+                continue
+            parent, policy = int(fields[1]), int(fields[38])
+            yield Program(
+                node,
+                pid,
+                (proc / f"{pid}/comm").read_text(errors="replace").strip(),
+                inside.get(parent) != node,
+                int(fields[19]),
+                "real-time" if policy in REAL_TIME else scheduling(pid, proc),
+                fields[0] in "Tt",
+            )
+
+
+def scheduling(pid: int, proc: Path = Path("/proc")) -> str:
+    """Return what decides on a process's share of the processors. OSError if it is gone."""
+    fields = (proc / f"{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    cores = ",".join(map(str, sorted(os.sched_getaffinity(pid))))
+    groups = (proc / f"{pid}/cgroup").read_text().split()
+    own = sorted({g.split(":", 2)[2] for g in groups if _shares_processors(g)})
+    return f"nice {fields[16]}, policy {fields[38]}, cores {cores}, cgroup {' '.join(own) or '/'}"
+
+
+def _shares_processors(line: str) -> bool:
+    _, controllers, _ = line.split(":", 2)
+    return controllers == "" or bool({"cpu", "cpuset"} & set(controllers.split(",")))
+
+
+def summary(found: list[Program]) -> dict[str, str]:
+    """Return by "<node> programs" and "<node> scheduling" what runs there and how; passing programs
+    are left out."""
+    lasting = [p for p in found if p.name not in PASSING]
+    texts = {}
+    for node in dict.fromkeys(p.node for p in lasting):
+        here = [p for p in lasting if p.node == node]
+        counts = Counter(p.name for p in here if p.outermost)
+        texts[f"{node} programs"] = ", ".join(f"{n} x {name}" for name, n in sorted(counts.items()))
+        ways = {p.scheduling for p in here} - {"real-time"}
+        ways |= {f"stopped: {p.name} {p.pid}" for p in here if p.stopped}
+        texts[f"{node} scheduling"] = "; ".join(sorted(ways))
+    return texts
+
+
+def throttled() -> int:
+    """Return how often the control group of this process was kept from the processors because its
+    quota was used up."""
+    total = 0
+    for line in Path("/proc/self/cgroup").read_text().split():
+        if not _shares_processors(line):
+            continue
+        _, controllers, path = line.split(":", 2)
+        for root in ("/sys/fs/cgroup/cpu", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
+            file = Path(root + path) / "cpu.stat"
+            with contextlib.suppress(OSError):
+                words = file.read_text().split()
+                if "nr_throttled" in words:
+                    total += int(words[words.index("nr_throttled") + 1])
+    return total

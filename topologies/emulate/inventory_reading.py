@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The inventory of a whole network: every node's interfaces, every switch's entries, and what the
+plan says of them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from common.shell import check_all
+from topologies.emulate import census
+from topologies.emulate.build import nic1_interface
+from topologies.emulate.counter_reading import switch_of_interface
+from topologies.emulate.facts import KernelFacts
+from topologies.emulate.static_flows import static_flows
+from topologies.model.network import Network
+from topologies.model.wire_plan import WIRE, WirePlan, queue_bytes
+from topologies.watch import inventory
+from topologies.watch.inventory import Inventory
+
+MTU: Final = 1500
+SWITCHES: Final = "switches"  # their ports are in the run's own namespace
+RULES: Final = "0 32766 32767"  # of an untouched Linux: local, main, default
+BEHIND_CLSACT: Final = "1 x ingress u32"  # a link's redirection
+# At hosts; what they are is compared with what the experiment asked for.
+_EXPERIMENTS_RULES: Final = re.compile(r"\d+ x ip filter INPUT(?:, )?")
+_VOLATILE: Final = re.compile(
+    r"(cookie=0x[0-9a-f]+), duration=[\d.]+s, (table=\d+), n_packets=\d+, n_bytes=\d+,"
+    r"(?: (?:idle|hard)_age=\d+,)*"
+)
+
+
+def read(network: Network, pids: Mapping[str, int], *, switches: bool = True) -> Inventory:
+    """Return "<node> <thing>" or "<node>/<interface> <thing>" -> value. NetworkError."""
+    owner = switch_of_interface(network)
+    hosts = {h.name for h in network.hosts}
+    found: Inventory = {}
+    for node, pid in pids.items():
+        here = inventory.read(pid)
+        if node in hosts and "firewall" in here:
+            others = _EXPERIMENTS_RULES.sub("", here.pop("firewall")).strip(", ")
+            here |= {"firewall": others} if others else {}
+        found |= {_key(node, thing): value for thing, value in here.items()}
+    for thing, value in inventory.read(None).items():
+        name, _, rest = thing.partition(" ")
+        if name in owner:
+            found[f"{owner[name]}/{thing}"] = value
+        elif thing == "interfaces":
+            known = [n for n in value.split() if n in owner]
+            found["switches interfaces"] = " ".join(known)
+        elif thing in ("firewall", "rules"):
+            found[f"switches {thing}"] = value
+    if switches:
+        found |= _openflow(network)
+    found |= census.summary(census.programs(pids))
+    return found
+
+
+def _key(node: str, thing: str) -> str:
+    name, _, rest = thing.partition(" ")
+    of_node = not rest or name in ("sysctl",)
+    return f"{node} {thing}" if of_node else f"{node}/{thing}"
+
+
+def _openflow(network: Network) -> Inventory:
+    """Flows, groups and meters of each switch, and what its database adds to them."""
+    questions: dict[str, tuple[Sequence[str], str]] = {}
+    for switch in network.switches:
+        for what in ("dump-flows", "dump-groups", "dump-meters"):
+            argv = ["ovs-ofctl", "-O", "OpenFlow13", "--no-names", what, switch.name]
+            questions[f"{what} {switch.name}"] = (argv, "")
+    columns = "--columns=name,ingress_policing_rate,ingress_policing_burst"
+    questions["policing"] = (["ovs-vsctl", "--format=csv", columns, "list", "Interface"], "")
+    questions["mirrors"] = (["ovs-vsctl", "--columns=name", "list", "Mirror"], "")
+    text = check_all(questions)
+    found: Inventory = {}
+    for switch in network.switches:
+        found |= flows(switch.name, text[f"dump-flows {switch.name}"])
+        found |= groups(switch.name, text[f"dump-groups {switch.name}"])
+        found |= meters(switch.name, text[f"dump-meters {switch.name}"])
+    policed = [line for line in text["policing"].splitlines()[1:] if not line.endswith(",0,0")]
+    found["switches policing"] = ", ".join(sorted(policed)) or "none"
+    found["switches mirrors"] = " ".join(text["mirrors"].split()) or "none"
+    return found
+
+
+def flows(switch: str, text: str) -> Inventory:
+    """`ovs-ofctl dump-flows` -> "<switch> flow <cookie, table, priority, match>" -> actions."""
+    found = {}
+    for line in text.splitlines():
+        if " actions=" in line:
+            match, _, actions = line.strip().partition(" actions=")
+            found[f"{switch} flow {_VOLATILE.sub(chr(92) + '1, ' + chr(92) + '2,', match)}"] = (
+                actions
+            )
+    return found
+
+
+def groups(switch: str, text: str) -> Inventory:
+    """`ovs-ofctl dump-groups` -> "<switch> group <id>" -> type and buckets."""
+    found = {}
+    for line in text.splitlines():
+        if "group_id=" in line:
+            number, _, rest = line.strip().partition("group_id=")[2].partition(",")
+            found[f"{switch} group {number}"] = re.sub(r"bucket_id:\d+,", "", rest)
+    return found
+
+
+def meters(switch: str, text: str) -> Inventory:
+    """`ovs-ofctl dump-meters` -> "<switch> meter <id>" -> flags and bands."""
+    found = {}
+    for block in re.split(r"(?=meter=\d+)", text):
+        if match := re.match(r"meter=(\d+)\s+(.*)", block, re.DOTALL):
+            found[f"{switch} meter {match[1]}"] = " ".join(match[2].split())
+    return found
+
+
+def plan(
+    network: Network,
+    facts: KernelFacts,
+    wire: WirePlan,
+    nodes: Iterable[str],
+) -> Inventory:
+    """Return what an inventory must say of the things that follow from the plan, before an
+    experiment sets anything. Values of links' queues are compared elsewhere; here, that there are
+    these and no others."""
+    hosts = {h.name for h in network.hosts}
+    names: dict[str, set[str]] = {node: {"lo"} for node in nodes}
+    asked: Inventory = {}
+    owner = switch_of_interface(network)
+    inner = {n for w in wire.links for n in (w.a_interface, w.b_interface)}
+    for link in network.links:
+        for port in (link.a, link.b):
+            if port.node in names:
+                names[port.node].add(port.interface)
+    for host in network.hosts:
+        for lane in range(1, network.lane_count + 1):
+            names[host.name].add(nic1_interface(network, host, facts, lane))
+    if inner:
+        names[WIRE] = inner  # whose loopback nobody set up
+    for node, here in names.items():
+        asked[f"{node} interfaces"] = " ".join(sorted(here))
+        asked[f"{node} rules"] = RULES
+        asked |= {f"{node}/{name} link": f"mtu {MTU}" for name in here - {"lo"}}
+        if node in hosts:
+            asked |= {f"{node}/{name} gso_max_segs": "1" for name in here - {"lo"}}
+            asked[f"{node} scheduling"] = census.scheduling(os.getpid())
+    asked |= _wire(wire)
+    patched = _patched(network, facts)
+    asked["switches interfaces"] = " ".join(sorted(set(owner) - patched))
+    asked["switches rules"] = RULES
+    asked |= {f"{owner[n]}/{n} link": f"mtu {MTU}" for n in set(owner) - patched}
+    asked |= {"switches policing": "none", "switches mirrors": "none"}
+    for entries in static_flows(network, edge_tags=facts.edge_tags):
+        for group in entries.groups:
+            asked |= groups(entries.switch, str(group))
+    return asked
+
+
+def _patched(network: Network, facts: KernelFacts) -> set[str]:
+    """Ports that are no interfaces: the userspace datapath joins its own switches by itself."""
+    if facts.datapath != "user":
+        return set()
+    switches = {s.name for s in network.switches}
+    return {
+        port.interface
+        for link in network.links
+        if link.is_plain and link.a.node in switches and link.b.node in switches
+        for port in (link.a, link.b)
+    }
+
+
+def _wire(wire: WirePlan) -> Inventory:
+    """What carries impaired links."""
+    found: Inventory = {}
+    lines: dict[str, list[str]] = {}
+    for d in wire.directions:
+        if d.mechanism != "relay":
+            lines.setdefault(d.ingress, []).append("clsact clsact")
+            found[f"{WIRE}/{d.ingress} filters"] = BEHIND_CLSACT
+        parent = "root"
+        if d.mechanism == "netem":
+            lines.setdefault(d.egress, []).append("root netem")
+            parent = "1:1"
+        kind = "tbf" if d.asked.rate_bps is not None else "bfifo"
+        if d.asked.rate_bps is not None or queue_bytes(d.asked) is not None:
+            lines.setdefault(d.egress, []).append(f"{parent} {kind}")
+    found |= {f"{WIRE}/{name} qdiscs": ", ".join(sorted(q)) for name, q in lines.items()}
+    return found
+
+
+def outlet_places(network: Network, wire: WirePlan) -> set[str]:
+    """ "<node>/<interface>" where frames leave a switch or a link with a rate: who sets queues may
+    set them there."""
+    switches = {s.name for s in network.switches}
+    found = set()
+    for w in wire.links:
+        for d, source in zip(w.directions, (w.link.a, w.link.b), strict=True):
+            if source.node in switches and d.asked.rate_bps is not None:
+                found |= {f"{WIRE}/{d.egress}", f"{source.node}/{source.interface}"}
+                found.add(f"{SWITCHES}/{source.interface}")
+    return found
+
+
+def as_built(found: Mapping[str, str]) -> Inventory:
+    """Return what a network's maker left to the kernel, of an inventory taken then: what nobody
+    sets afterwards must stay so, except what experiments set at hosts."""
+    return {
+        thing: value
+        for thing, value in found.items()
+        if thing.partition(" ")[2] not in ("programs", "scheduling", "firewall")
+        and not thing.endswith(" sysctl ipv4/tcp_congestion_control")
+        and thing.partition(" ")[2].partition(" ")[0] not in ("flow", "group", "meter")
+    }
+
+
+def is_planned(thing: str, asked: Mapping[str, str]) -> bool:
+    """Tell whether the plan says what this thing must be, or that it must not be."""
+    if thing in asked:
+        return True
+    node, _, what = thing.partition(" ")
+    return what in ("qdiscs", "classes", "filters", "firewall", "interfaces", "rules") or (
+        what.startswith("group ") and any(t.startswith(f"{node} group ") for t in asked)
+    )
+
+
+def unplanned(
+    asked: Mapping[str, str], found: Mapping[str, str], free: Collection[str]
+) -> list[str]:
+    """Return a text for each thing that is not as planned. `free`: "<node>/<interface>" that
+    somebody else sets with our leave, or a thing."""
+    relevant = {t: v for t, v in found.items() if is_planned(t, asked) and not is_free(t, free)}
+    wanted = {t: v for t, v in asked.items() if not is_free(t, free)}
+    return inventory.differences(wanted, relevant)
+
+
+def changes(before: Mapping[str, str], now: Mapping[str, str], free: Collection[str]) -> list[str]:
+    """Return a text for each thing that is not as it was."""
+    kept = [{t: v for t, v in one.items() if not is_free(t, free)} for one in (before, now)]
+    return [text.replace(": asked ", ": was ", 1) for text in inventory.differences(*kept)]
+
+
+def is_free(thing: str, free: Collection[str]) -> bool:
+    """Tell whether a thing, or its place, is left to somebody else."""
+    words = thing.split(" ")
+    return thing in free or words[0] in free or words[1] in free

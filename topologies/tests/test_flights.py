@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Departures and arrivals are put together, whatever happens between."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from topologies.watch.flights import (
+    CONTROL,
+    LEAST_PERIOD,
+    MOST_PERIOD,
+    NS,
+    PATH,
+    Flight,
+    Flights,
+    Station,
+    parse_ipv4,
+    period_of,
+)
+
+STATIONS = (
+    Station("p", "p-nic1", "10.9.1.1", PATH),
+    Station("q", "q-nic1", "10.9.1.2", PATH),
+    Station("s", "s-nic1", "10.9.1.3", PATH),
+    Station("p", "p-nic2", "10.8.1.2", CONTROL),
+)
+GROUP = bytes((239, 9, 1, 1))
+BEGIN = 1_000 * NS
+MS = 1_000_000
+
+
+def packet(
+    number: int, to: str = "239.9.1.1", *, tos: int = 0, ttl: int = 8, body: bytes = b"x"
+) -> bytes:
+    payload = struct.pack("!HHHH", 1, 2, 8 + len(body), 0) + body
+    addresses = bytes((10, 9, 1, 1)) + bytes(map(int, to.split(".")))
+    head = struct.pack("!BBHHHBBH", 0x45, tos, 20 + len(payload), number, 0x4000, ttl, 17, 0)
+    return head + addresses + payload
+
+
+def fly(*events: tuple[int, int, bytes]) -> dict[tuple[str, str], Flight]:
+    """Events: (station, ms after the beginning, packet); those at station 0 leave."""
+    flights = Flights(STATIONS, {GROUP: (1, 2)}, BEGIN)
+    for station, at_ms, data in events:
+        flights.note(station, BEGIN + at_ms * MS, leaves=station == 0, data=data)
+    found = flights.close(BEGIN + 60 * NS, {})
+    return {(f.source, f.target): f for f in found}
+
+
+def sent(*numbers: int) -> list[tuple[int, int, bytes]]:
+    return [(0, n, packet(n)) for n in numbers]
+
+
+def test_delays_by_block() -> None:
+    late = [(0, 10_000 + n, packet(100 + n)) for n in range(3)]
+    come = [(1, at + 18 + i, data) for i, (_, at, data) in enumerate([*sent(1, 2, 3), *late])]
+    found = fly(*sent(1, 2, 3), *late, *come)["p", "q"]
+    assert found.packets == 6
+    assert [list(block) for block in found.blocks(10.0)] == [
+        [0.0, 3, 18.0, 19.0, 20.0, 20.0],
+        [10.0, 3, 21.0, 22.0, 23.0, 23.0],
+    ]
+    assert found.out_of_order == found.duplicates == found.lost == found.strangers == 0
+
+
+def test_an_arrival_may_be_read_before_its_departure() -> None:
+    assert fly((1, 19, packet(1)), *sent(1))["p", "q"].packets == 1
+
+
+def test_order_copies_and_losses() -> None:
+    come = [(1, 30 + i, packet(n)) for i, n in enumerate((2, 1, 3, 3))]
+    found = fly(*sent(1, 2, 3, 4), *come)
+    assert (found["p", "q"].out_of_order, found["p", "q"].duplicates) == (1, 1)
+    assert (found["p", "q"].lost, found["p", "s"].lost) == (1, 4)
+
+
+@pytest.mark.parametrize(
+    ("arrived", "what"),
+    [
+        (packet(1, tos=3), "marked"),
+        (packet(1, ttl=7), "hops"),
+        (packet(1, body=b"y"), "changed"),
+    ],
+)
+def test_what_is_written_into_a_packet(arrived: bytes, what: str) -> None:
+    found = fly(*sent(1), (1, 19, arrived))["p", "q"]
+    assert [n for n in ("marked", "hops", "changed") if getattr(found, n)] == [what]
+
+
+def test_a_packet_that_nobody_sent() -> None:
+    found = fly(*sent(1), (1, 2000, packet(9)))
+    assert found["p", "q"].strangers == 1
+    assert fly((1, 500, packet(9))) == {}  # may have left before the sender was watched
+
+
+def test_what_is_forwarded_did_not_leave_here() -> None:
+    """A packet of p that leaves station 3, p's other interface, has its address of station 0."""
+    flights = Flights(STATIONS, {}, BEGIN)
+    flights.note(3, BEGIN, leaves=True, data=packet(1, "10.9.1.2"))
+    flights.note(1, BEGIN + 18 * MS, leaves=False, data=packet(1, "10.9.1.2"))
+    assert [f.packets for f in flights.close(BEGIN + 60 * NS, {})] == []
+
+
+def test_one_that_left_a_moment_ago_is_not_lost() -> None:
+    flights = Flights(STATIONS, {GROUP: (1,)}, BEGIN)
+    flights.note(0, BEGIN + NS, leaves=True, data=packet(1))
+    found = flights.close(BEGIN + NS + 100 * MS, {("p", "q", PATH): 200.0})
+    assert sum(f.lost for f in found) == 0
+
+
+@pytest.mark.parametrize("data", [b"", b"\x45" * 19, b"\x60" + bytes(60)])
+def test_what_is_no_ipv4(data: bytes) -> None:
+    assert parse_ipv4(data) is None
+
+
+def test_a_sample_is_as_large_as_watching_may_cost() -> None:
+    assert period_of(0) == LEAST_PERIOD
+    assert period_of(20e6) == 64  # 1,667 packets per second: 104 are seen
+    assert period_of(1e12) == MOST_PERIOD

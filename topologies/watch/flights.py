@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packets seen at a sender's interface and at a receiver's: how long each was on its way, in which
+order they came, and what became of them. Pure; `topologies.watch.taps` sees the packets.
+
+Only packets whose IPv4 identification is in the sample are looked at, the same ones at both ends:
+`RUN` consecutive ones of every `period`. Both times are CLOCK_REALTIME of the one machine.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from array import array
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+BLOCK_S: Final = 10.0
+RUN: Final = 4  # consecutive packets of a sample: their order shows
+LEAST_PERIOD: Final = 16
+MOST_PERIOD: Final = 1 << 14
+SAMPLES_PER_S: Final = 150.0  # of a sender at its full rate: what watching may cost
+PACKET_BYTES: Final = 1500
+REMEMBERED_S: Final = 90.0  # a packet that has not come by then is not waited for
+STRANGER_S: Final = 5.0  # an arrival whose departure has not been read by then had none
+IPV4_LEAST_BYTES: Final = 20
+FRAGMENT: Final = 0x3FFF  # more fragments, or an offset
+NS: Final = 1_000_000_000
+
+PATH, CONTROL = "path", "control"  # networks: of NIC1 and of NIC2
+
+
+def period_of(rate_bps: float) -> int:
+    """Of how many packets `RUN` are sampled, at most `SAMPLES_PER_S` of a sender at `rate_bps`: a
+    power of two."""
+    wanted = rate_bps / 8 / PACKET_BYTES / SAMPLES_PER_S * RUN
+    power = 1 << max(0, math.ceil(math.log2(wanted))) if wanted > 1 else 1
+    return max(LEAST_PERIOD, min(MOST_PERIOD, power))
+
+
+@dataclass(frozen=True)
+class Station:
+    """An interface of a host at which packets are seen. `address`: its IPv4 address."""
+
+    node: str
+    interface: str
+    address: str
+    network: str  # PATH or CONTROL
+
+
+class Packet(NamedTuple):
+    """What is compared of a packet between two stations."""
+
+    key: bytes  # addresses, protocol, identification and the first 8 bytes after the header
+    flow: bytes  # addresses, protocol, ports
+    source: bytes
+    destination: bytes
+    tos: int
+    ttl: int
+    fragment: bool
+    digest: int  # of all but what routers and ECN change
+
+
+def parse_ipv4(data: bytes) -> Packet | None:
+    """Return a packet that begins with its IPv4 header; None if there is none."""
+    if len(data) < IPV4_LEAST_BYTES or data[0] >> 4 != 4:
+        return None
+    at = 4 * (data[0] & 15)
+    total = int.from_bytes(data[2:4], "big")
+    first = data[at : at + 8]
+    digest = zlib.crc32(data[at:total], zlib.crc32(data[2:8]))
+    return Packet(
+        data[4:6] + data[9:10] + data[12:20] + first,
+        data[9:10] + data[12:20] + first[:4],
+        data[12:16],
+        data[16:20],
+        data[1],
+        data[8],
+        bool(int.from_bytes(data[6:8], "big") & FRAGMENT),
+        digest,
+    )
+
+
+class Block(NamedTuple):
+    """Delays of the packets of one flight that left within one block of time."""
+
+    begin_s: float  # since watching began
+    packets: int
+    least_ms: float
+    median_ms: float
+    late_ms: float  # 99 % are no later than this
+    most_ms: float
+
+
+@dataclass
+class Flight:
+    """All sampled packets from one station to another."""
+
+    source: str
+    target: str
+    network: str
+    packets: int = 0
+    lost: int = 0  # left and did not come, where they were to come
+    out_of_order: int = 0  # came after one that left later, of the same flow
+    duplicates: int = 0  # came once more
+    marked: int = 0  # with another traffic class or ECN field than they left with
+    changed: int = 0  # with other content
+    hops: int = 0  # the most routers that one crossed (by its time to live)
+    fragments: int = 0
+    strangers: int = 0  # came with an address of the source, which had not sent them
+    delays_ms: dict[int, array[float]] = field(default_factory=dict)  # by number of the block
+
+    def blocks(self, block_s: float) -> list[Block]:
+        """Summarize the delays of each block."""
+        found = []
+        for number, delays in sorted(self.delays_ms.items()):
+            ordered = sorted(delays)
+            n = len(ordered)
+            found.append(
+                Block(
+                    number * block_s,
+                    n,
+                    *(
+                        round(ordered[i], 6)
+                        for i in (0, n // 2, max(0, math.ceil(0.99 * n) - 1), n - 1)
+                    ),
+                )
+            )
+        return found
+
+
+@dataclass(slots=True)
+class _Departure:
+    station: int
+    at_ns: int
+    number: int  # of the flow's packets at this station
+    packet: Packet
+    expected: Collection[int]
+    seen: dict[int, int] = field(default_factory=dict)  # station -> how often it came
+
+
+class Flights:
+    """Puts departures and arrivals together."""
+
+    def __init__(
+        self,
+        stations: Sequence[Station],
+        groups: Mapping[bytes, Collection[int]],
+        begin_ns: int,
+        block_s: float = BLOCK_S,
+    ) -> None:
+        """`groups`: multicast address -> stations that are to get what is sent to it."""
+        self._stations, self._begin_ns, self._block_s = stations, begin_ns, block_s
+        self._expected: dict[bytes, Collection[int]] = dict(groups)
+        self._own: dict[bytes, int] = {}
+        for number, station in enumerate(stations):
+            address = bytes(map(int, station.address.split(".")))
+            self._own[address] = number
+            self._expected[address] = (number,)
+        self._sent: dict[bytes, _Departure] = {}
+        self._waiting: list[tuple[int, int, Packet]] = []  # arrivals: time, station, packet
+        self._numbers: dict[tuple[int, bytes], int] = {}
+        self._highest: dict[tuple[int, bytes], int] = {}
+        self._flights: dict[tuple[int, int], Flight] = {}
+
+    def note(self, station: int, at_ns: int, *, leaves: bool, data: bytes) -> None:
+        """Take down a packet that leaves a station or arrives there."""
+        packet = parse_ipv4(data)
+        if packet is None:
+            return
+        if not leaves:
+            self._waiting.append((at_ns, station, packet))
+            return
+        if self._own.get(packet.source) != station:
+            return  # forwarded, or with an address of nobody's
+        key = (station, packet.flow)
+        number = self._numbers[key] = self._numbers.get(key, 0) + 1
+        expected = self._expected.get(packet.destination, ())
+        self._sent[packet.key] = _Departure(station, at_ns, number, packet, expected)
+
+    def settle(self, now_ns: int) -> None:
+        """Find the departures of what arrived; forget what is too old."""
+        waiting, self._waiting = self._waiting, []
+        for arrival in waiting:
+            at_ns, station, packet = arrival
+            departure = self._sent.get(packet.key)
+            if departure is not None:
+                self._arrive(departure, at_ns, station, packet)
+            elif now_ns - at_ns < STRANGER_S * NS:
+                self._waiting.append(arrival)
+            else:
+                self._strange(at_ns, station, packet)
+        too_old = now_ns - int(REMEMBERED_S * NS)
+        while self._sent:
+            key = next(iter(self._sent))
+            if self._sent[key].at_ns >= too_old:
+                return
+            self._missing(self._sent.pop(key))
+
+    def close(self, now_ns: int, patience_ms: Mapping[tuple[str, str, str], float]) -> list[Flight]:
+        """Return what was seen. A packet that left less than `patience_ms` (source, target,
+        network) ago may still be on its way."""
+        self.settle(now_ns + int(STRANGER_S * NS))
+        for departure in self._sent.values():
+            source = self._stations[departure.station]
+            departure.expected = [
+                number
+                for number in departure.expected
+                if now_ns - departure.at_ns
+                > 1e6
+                * patience_ms.get((source.node, self._stations[number].node, source.network), 0.0)
+            ]
+            self._missing(departure)
+        self._sent.clear()
+        return [flight for _, flight in sorted(self._flights.items())]
+
+    def _flight(self, source: int, target: int) -> Flight:
+        if (source, target) not in self._flights:
+            a, b = self._stations[source], self._stations[target]
+            self._flights[source, target] = Flight(a.node, b.node, a.network)
+        return self._flights[source, target]
+
+    def _arrive(self, departure: _Departure, at_ns: int, station: int, packet: Packet) -> None:
+        flight = self._flight(departure.station, station)
+        times = departure.seen[station] = departure.seen.get(station, 0) + 1
+        if times > 1:
+            flight.duplicates += 1
+            return
+        flight.packets += 1
+        block = int((departure.at_ns - self._begin_ns) / (self._block_s * NS))
+        flight.delays_ms.setdefault(block, array("d")).append((at_ns - departure.at_ns) / 1e6)
+        left = departure.packet
+        flight.marked += packet.tos != left.tos
+        flight.changed += packet.digest != left.digest
+        flight.fragments += packet.fragment and not left.fragment
+        flight.hops = max(flight.hops, left.ttl - packet.ttl)
+        key = (station, left.flow)
+        highest = self._highest.get(key, 0)
+        if departure.number < highest:
+            flight.out_of_order += 1
+        else:
+            self._highest[key] = departure.number
+
+    def _strange(self, at_ns: int, station: int, packet: Packet) -> None:
+        source = self._own.get(packet.source)
+        # What arrived in the first second may have left before the sender was watched.
+        if source is not None and source != station and at_ns > self._begin_ns + NS:
+            self._flight(source, station).strangers += 1
+
+    def _missing(self, departure: _Departure) -> None:
+        if departure.at_ns < self._begin_ns:
+            return
+        for station in departure.expected:
+            if station not in departure.seen and station != departure.station:
+                self._flight(departure.station, station).lost += 1

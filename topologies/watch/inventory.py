@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every interface of a network is set to, asked of the kernel without starting a program.
+
+An inventory is a map from a thing ("newy/newy-p3 qdiscs") to its value as text.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import hashlib
+import socket
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Final
+
+from common.shell import NetworkError, namespace_of
+from topologies.watch import netlink
+from topologies.watch.netlink import attributes, dump, handle_text, text_of
+
+Inventory = dict[str, str]
+
+OF_QUEUES: Final = (
+    *("qdiscs", "classes", "filters"),
+    *("settings of qdiscs", "settings of classes", "settings of filters"),
+)
+OFFLOADS: Final = {  # linux/ethtool.h: legacy questions, one per feature
+    "rx-checksumming": 0x14,
+    "tx-checksumming": 0x16,
+    "scatter-gather": 0x18,
+    "tcp-segmentation-offload": 0x1E,
+    "generic-segmentation-offload": 0x23,
+    "generic-receive-offload": 0x2B,
+}
+SYSCTLS: Final = (
+    *("ipv4/ip_forward", "ipv4/tcp_congestion_control", "ipv4/tcp_rmem", "ipv4/tcp_wmem"),
+    *("ipv4/tcp_sack", "ipv4/tcp_timestamps", "ipv4/tcp_ecn", "ipv4/tcp_window_scaling"),
+    *("ipv4/ip_default_ttl", "ipv4/ip_no_pmtu_disc", "ipv4/conf/all/rp_filter"),
+    *("core/rmem_max", "core/wmem_max", "core/netdev_max_backlog", "core/rps_default_mask"),
+)
+IFF_UP: Final = 0x1
+SIOCETHTOOL: Final = 0x8946
+# linux/if_link.h
+IFLA_IFNAME, IFLA_MTU, IFLA_XDP, IFLA_GSO_MAX_SEGS, IFLA_TXQLEN = 3, 4, 43, 40, 13
+IFLA_XDP_ATTACHED: Final = 2
+# linux/rtnetlink.h, linux/pkt_cls.h, linux/pkt_sched.h
+TCA_KIND, TCA_OPTIONS = 1, 2
+TCA_U32_ACT, TCA_U32_PCNT = 7, 9
+TCA_ACT_KIND, TCA_ACT_OPTIONS, TCA_ACT_PARMS = 1, 2, 2
+TCA_HTB_INIT: Final = 2
+HTB_DIRECT_PACKETS: Final = slice(16, 20)  # tc_htb_glob.direct_pkts: a counter
+FRA_PRIORITY: Final = 6
+RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_TABLE = 1, 4, 5, 15
+# linux/netfilter/nf_tables.h
+NFT_GETRULE: Final = (10 << 8) | 7
+NFTA_RULE_TABLE, NFTA_RULE_CHAIN = 1, 2
+FAMILIES: Final = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
+INGRESS, EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
+
+
+def read(pid: int | None) -> Inventory:
+    """Return the inventory of the namespace of process `pid` (None: this one), keys without the
+    node: "<interface> qdiscs", "firewall". NetworkError."""
+    try:
+        with nullcontext() if pid is None else namespace_of(pid):
+            return _here()
+    except OSError as error:
+        raise NetworkError(f"inventory: {error.strerror}") from error
+
+
+def _here() -> Inventory:
+    found: Inventory = {}
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, netlink.NETLINK_ROUTE) as one:
+        one.bind((0, 0))
+        names = _links(one, found)
+        queued = _qdiscs(one, names, found)
+        for index in queued:
+            _classes_and_filters(one, index, names[index], found)
+        _rules_and_routes(one, names, found)
+    _firewall(found)
+    _offloads(found)
+    for name in SYSCTLS:
+        path = Path("/proc/sys/net", name)
+        if path.exists():
+            found[f"sysctl {name}"] = " ".join(path.read_text().split())
+    return found
+
+
+def _links(one: socket.socket, found: Inventory) -> dict[int, str]:
+    names = {}
+    up = []
+    for body in dump(one, netlink.RTM_GETLINK, bytes(16)):
+        index, flags = struct.unpack_from("=4xiI", body)
+        values = dict(attributes(body[16:]))
+        name = names[index] = text_of(values.get(IFLA_IFNAME, b""))
+        if not flags & IFF_UP:
+            continue
+        up.append(name)
+        if name == "lo":
+            continue
+        mtu, segments = (
+            struct.unpack("=I", values.get(n, bytes(4)))[0] for n in (IFLA_MTU, IFLA_GSO_MAX_SEGS)
+        )
+        xdp = dict(attributes(values.get(IFLA_XDP, b""))).get(IFLA_XDP_ATTACHED, b"\0")[0]
+        found[f"{name} link"] = f"mtu {mtu}" + (f" XDP program attached ({xdp})" if xdp else "")
+        found[f"{name} gso_max_segs"] = str(segments)
+    found["interfaces"] = " ".join(sorted(up))
+    return names
+
+
+def _qdiscs(one: socket.socket, names: Mapping[int, str], found: Inventory) -> list[int]:
+    """Note queueing disciplines; return the interfaces that have some worth the name."""
+    shown: dict[int, list[str]] = {}
+    raw: dict[int, list[str]] = {}
+    for body in dump(one, netlink.RTM_GETQDISC, bytes(20)):
+        _, index, handle, parent, _ = netlink.TC.unpack_from(body)
+        values = dict(attributes(body[netlink.TC.size :]))
+        kind = text_of(values.get(TCA_KIND, b""))
+        if index not in names or kind == "noqueue":
+            continue
+        shown.setdefault(index, []).append(f"{handle_text(parent)} {kind}")
+        options = values.get(TCA_OPTIONS, b"")
+        if kind == "htb":
+            options = _without_direct_packets(options)
+        raw.setdefault(index, []).append(f"{handle:x} {parent:x} {kind} {options.hex()}")
+    for index, lines in shown.items():
+        found[f"{names[index]} qdiscs"] = ", ".join(sorted(lines))
+        found[f"{names[index]} settings of qdiscs"] = _digest(raw[index])
+    return list(shown)
+
+
+def _without_direct_packets(options: bytes) -> bytes:
+    kept = b""
+    for number, value in attributes(options):
+        if number == TCA_HTB_INIT:
+            changed = bytearray(value)
+            changed[HTB_DIRECT_PACKETS] = bytes(4)
+            value = bytes(changed)
+        kept += bytes((number,)) + value
+    return kept
+
+
+def _classes_and_filters(one: socket.socket, index: int, name: str, found: Inventory) -> None:
+    classes: list[tuple[int, str, str]] = []
+    for body in dump(one, netlink.RTM_GETTCLASS, netlink.TC.pack(0, index, 0, 0, 0)):
+        _, at, handle, _, _ = netlink.TC.unpack_from(body)
+        values = dict(attributes(body[netlink.TC.size :]))
+        kind = text_of(values.get(TCA_KIND, b""))
+        # tbf and netem have one class, which is no setting of anybody's.
+        if at == index and kind not in ("tbf", "netem"):
+            classes.append((handle, kind, values.get(TCA_OPTIONS, b"").hex()))
+    if classes:
+        found[f"{name} classes"] = ", ".join(f"{handle_text(h)} {k}" for h, k, _ in sorted(classes))
+        found[f"{name} settings of classes"] = _digest(f"{h:x} {o}" for h, _, o in classes)
+    parents = [0, *(h for h, _, _ in classes), INGRESS, EGRESS]
+    shown, raw = [], []
+    for parent in parents:
+        for kind, line in _filters(one, index, parent):
+            where = handle_text(parent) if parent else "root"
+            shown.append(f"{where} {kind}")
+            raw.append(line)
+    if shown:
+        counted = [f"{shown.count(s)} x {s}" for s in sorted(set(shown))]
+        found[f"{name} filters"] = ", ".join(counted)
+        found[f"{name} settings of filters"] = _digest(raw)
+
+
+def _filters(one: socket.socket, index: int, parent: int) -> Iterator[tuple[str, str]]:
+    """(kind, all that is set) of each filter; u32's tables are none."""
+    try:
+        bodies = list(dump(one, netlink.RTM_GETTFILTER, netlink.TC.pack(0, index, 0, parent, 0)))
+    except OSError:
+        return  # this queueing discipline has no filters
+    for body in bodies:
+        _, at, handle, _, info = netlink.TC.unpack_from(body)
+        values = dict(attributes(body[netlink.TC.size :]))
+        options = values.get(TCA_OPTIONS, b"")
+        kind = text_of(values.get(TCA_KIND, b""))
+        if at != index or handle == 0 or (kind == "u32" and not handle & 0xFFF):
+            continue
+        yield kind, f"{handle:x} {info:x} {kind} {_filter_settings(kind, options)}"
+
+
+def _filter_settings(kind: str, options: bytes) -> str:
+    """Without counters and times of use."""
+    words = []
+    for number, value in attributes(options):
+        if kind == "u32" and number == TCA_U32_PCNT:
+            continue
+        if kind == "u32" and number == TCA_U32_ACT:
+            for _, action in attributes(value):
+                parts = dict(attributes(action))
+                inner = dict(attributes(parts.get(TCA_ACT_OPTIONS, b"")))
+                words.append(text_of(parts.get(TCA_ACT_KIND, b"")))
+                words.append(inner.get(TCA_ACT_PARMS, b"").hex())
+            continue
+        if kind == "u32":
+            words.append(f"{number}={value.hex()}")
+    return " ".join(words)
+
+
+def _rules_and_routes(one: socket.socket, names: Mapping[int, str], found: Inventory) -> None:
+    priorities = []
+    for body in dump(one, netlink.RTM_GETRULE, struct.pack("=B11x", socket.AF_INET)):
+        values = dict(attributes(body[12:]))
+        priorities.append(struct.unpack("=I", values.get(FRA_PRIORITY, bytes(4)))[0])
+    found["rules"] = " ".join(map(str, sorted(priorities)))
+    routes = []
+    for body in dump(one, netlink.RTM_GETROUTE, struct.pack("=B11x", socket.AF_INET)):
+        length, table = body[1], body[4]
+        values = dict(attributes(body[12:]))
+        to = ".".join(map(str, values.get(RTA_DST, bytes(4))))
+        by = names.get(struct.unpack("=i", values.get(RTA_OIF, bytes(4)))[0], "-")
+        via = ".".join(map(str, values.get(RTA_GATEWAY, b"")))
+        routes.append(f"{table}:{to}/{length} {by}{' via ' + via if via else ''}")
+    found["routes"] = ", ".join(sorted(routes))
+
+
+def _firewall(found: Inventory) -> None:
+    """How many rules each chain has, of nf_tables (iptables, ip6tables, arptables and nft of
+    today), and the tables of the older iptables."""
+    counts: dict[str, int] = {}
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, netlink.NETLINK_NETFILTER) as one:
+            one.bind((0, 0))
+            for body in dump(one, NFT_GETRULE, bytes(4)):
+                values = dict(attributes(body[4:]))
+                family = FAMILIES.get(body[0], str(body[0]))
+                table, chain = (
+                    text_of(values.get(n, b"")) for n in (NFTA_RULE_TABLE, NFTA_RULE_CHAIN)
+                )
+                place = f"{family} {table} {chain}"
+                counts[place] = counts.get(place, 0) + 1
+    except OSError:
+        pass  # a kernel without nf_tables has no rules of it
+    for file in ("ip_tables_names", "ip6_tables_names", "arp_tables_names"):
+        path = Path("/proc/thread-self/net", file)
+        if path.exists():
+            for name in path.read_text().split():
+                counts[f"{file.removesuffix('_names')} {name}"] = 1
+    if counts:
+        found["firewall"] = ", ".join(f"{n} x {place}" for place, n in sorted(counts.items()))
+
+
+def _offloads(found: Inventory) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        for name in found["interfaces"].split():
+            if name == "lo":
+                continue
+            on = []
+            for feature, command in OFFLOADS.items():
+                value = _ethtool(one, name, command)
+                if value:
+                    on.append(feature)
+            found[f"{name} offloads"] = " ".join(on) or "none"
+
+
+def _ethtool(one: socket.socket, name: str, command: int) -> int:
+    buffer = bytearray(struct.pack("=II", command, 0))
+    pointer = (ctypes.c_char * len(buffer)).from_buffer(buffer)
+    request = struct.pack("@16sP16x", name.encode(), ctypes.addressof(pointer))
+    try:
+        fcntl.ioctl(one.fileno(), SIOCETHTOOL, request)
+    except OSError:
+        return 0
+    return int(struct.unpack("=II", buffer)[1])
+
+
+def _digest(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:16]
+
+
+def differences(asked: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+    """A text for each thing that is not as asked, in order."""
+    return [
+        f"{thing}: asked {asked.get(thing, 'none')}, found {found.get(thing, 'none')}"
+        for thing in sorted({*asked, *found})
+        if asked.get(thing) != found.get(thing)
+    ]
