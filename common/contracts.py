@@ -10,6 +10,10 @@ LOSS_COMMENT: Final = "downpour-loss"  # drops what the experiment injects
 ARRIVED_COMMENT: Final = "downpour-arrived"  # counts what reaches the rule that drops
 BURST_COMMENT: Final = "downpour-burst"  # counts the first packet of each burst of losses
 
+# Classes of the sender's queues, LDM7.
+MULTICAST_CLASS: Final = "1:1"
+UNICAST_CLASS: Final = "1:2"
+
 JOIN_LEAVE: Final = "join-leave"  # `kind` of an experiment whose subscribers join and leave
 
 VerdictWord = Literal["faithful", "degraded", "invalid"]

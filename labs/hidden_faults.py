@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Literal, get_args
 
+from common.contracts import MULTICAST_CLASS
 from common.shell import check, in_node
 from experiments.cells.run_directory import write_json
-from experiments.design.shaping import MULTICAST_CLASS
 from topologies.model import wire_plan
 from topologies.model.network import Network
 

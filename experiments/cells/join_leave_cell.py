@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from common.contracts import JOIN_LEAVE
+from common.contracts import JOIN_LEAVE, MULTICAST_CLASS
 from common.files import tail
 from controller.api.path_client import (
     Endpoint,
@@ -219,7 +219,7 @@ class JoinLeaveRun(CellBase):
             shapers = {
                 f"shaper.{feed.name}.log": (
                     self.emulation.nic1_of(self.publisher, feed.lane),
-                    shaping.MULTICAST_CLASS,
+                    MULTICAST_CLASS,
                 )
                 for feed in self.plan.feeds
             }

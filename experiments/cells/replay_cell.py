@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from common.contracts import MULTICAST_CLASS
 from common.files import tail
 from controller.api.path_client import PathClient, PathClientError, endpoints_of
 from experiments.cells import samplers
@@ -332,7 +333,7 @@ class CellRun(CellBase):
         self.save_state()
         self._expect()
         with ExitStack() as stack:
-            classid = shaping.MULTICAST_CLASS if self.cell.protocol == "ldm7" else ""
+            classid = MULTICAST_CLASS if self.cell.protocol == "ldm7" else ""
             self.sample(stack, every, {"shaper.log": (self.nic1, classid)})
             time.sleep(min(every, 2) + 0.2)  # one sample of the idle sender
             write_json(self.out / "counters-start.json", self.emulation.counters())
@@ -446,6 +447,7 @@ class CellRun(CellBase):
             **self.times,
             "loss_model": loss_model.used_models(self.loss_models),
             "nic1": self.nic1,
+            "nics": [self.nic1, self.network.publisher.nic2.interface],
             "parameters": {
                 "F": self.job.trace_info["source"],
                 "m": cell.m,

@@ -16,12 +16,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from common.contracts import ARRIVED_COMMENT, LOSS_COMMENT, TC_RATE_TOLERANCE
+from common.contracts import (
+    ARRIVED_COMMENT,
+    LOSS_COMMENT,
+    MULTICAST_CLASS,
+    TC_RATE_TOLERANCE,
+    UNICAST_CLASS,
+)
 from experiments.design import loss_model
 from experiments.design.expansion import TBF_BURST_BYTES
 
-MULTICAST_CLASS: Final = "1:1"
-UNICAST_CLASS: Final = "1:2"
 # The kernel keeps the probability in 1/2^31.
 TC_TIME_UNIT_S: Final = 1e-6  # in which tc says how long TBF's burst takes at the rate
 LIMIT_TOLERANCE_BYTES: Final = 2048  # TBF's limit comes back as a latency in whole microseconds

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from experiments.design.shaping import MULTICAST_CLASS
+from common.contracts import MULTICAST_CLASS
 from experiments.verdict.checks import Check
 from experiments.verdict.evidence import Evidence
 from experiments.verdict.network import DROP_SHARE

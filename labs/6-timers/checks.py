@@ -83,7 +83,7 @@ def reading(context: Context) -> Outcome:
     ffdr = context.number("ffdr_percent_f_snd_3_f_rcv_2")
     p99_ms = context.number("latency_p99_ms_f_snd_5000_f_rcv_20")
     factor = context.number("bandwidth_factor_f_rcv_half")
-    bandwidth = {t: v["nic_bandwidth_counters"] for t, v in found.items()}
+    bandwidth = {t: v["nic_bandwidth"] for t, v in found.items()}
     right_ffdr = found[3.0, 2.0]["ffdr"]
     right_p99_ms = 1000 * found[5000.0, 20.0]["latency_p99"]
     right_factor = bandwidth[5000.0, 0.5] / bandwidth[5000.0, 20.0]
@@ -288,7 +288,7 @@ def latency(context: Context) -> Outcome:
     """Check that the chosen timers beat the paper's in latency or bandwidth."""
     timers, values = judged(context)
     yours, paper = values["yours"], values["paper"]
-    name = "nic_bandwidth_counters"
+    name = "nic_bandwidth"
     most_s = (1 - float(context.arguments["gain"])) * paper["latency_p99"]
     most_bps = float(context.arguments["bandwidth"]) * paper[name]
     tried = f"running your network with {shown(timers)}, and with the paper's timers"

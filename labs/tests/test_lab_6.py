@@ -66,7 +66,7 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Work]:
     assert judged(lab, work, "sweep") == (Status.FAILED, "missing")
     stands_in(work, (12, 2), (24, 2), place="runs/sweep")
     values = swept(work)
-    name = "nic_bandwidth_counters"
+    name = "nic_bandwidth"
     write_answers(
         work,
         {

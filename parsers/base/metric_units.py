@@ -51,8 +51,8 @@ _PRODUCTS = ("products", "", 1.0, 0)
 TRANSPORT_METRICS: dict[str, Metric] = {
     m.name: m
     for m in (
-        Metric("throughput", "Throughput", *_MBPS, "MPUP16 eq. 3"),
-        Metric("throughput_whole", "Throughput, whole run", *_MBPS, "MPUP16 eq. 3"),
+        Metric("throughput", "Run throughput", *_MBPS, "sizes over latencies"),
+        Metric("throughput_sets", "Throughput, mean of sets", *_MBPS, "MPUP16 eq. 3"),
         Metric("throughput_median", "Throughput, median of file-sets", *_MBPS, "MPUP16 V-C"),
         Metric("throughput_iqr", "Throughput, IQR of file-sets", *_MBPS, "MPUP16 V-C"),
         Metric("file_sets", "File-sets", "", "", 1.0, 0, "MPUP16 V-C"),
@@ -64,8 +64,14 @@ TRANSPORT_METRICS: dict[str, Metric] = {
         Metric("ffdr_size", "FFDR by size, of received", *_PERCENT, "DRFSM21 eq. 5"),
         Metric("mplr", "MPLR", *_PERCENT, "DRFSM21 eq. 6"),
         Metric("repaired_files", "Files that needed repair", *_PERCENT, "receiver logs"),
-        Metric("nic_bandwidth", "Sender NIC bandwidth", *_MBPS, "MPUP16 eq. 5, sar"),
-        Metric("nic_bandwidth_counters", "NIC bandwidth by counters", *_MBPS, "MPUP16 eq. 5"),
+        Metric("nic_bandwidth", "Sender NIC bandwidth", *_MBPS, "MPUP16 eq. 5, all NICs"),
+        Metric("nic1_bandwidth", "NIC1 (path)", *_MBPS, "MPUP16 eq. 5"),
+        Metric("nic2_bandwidth", "NIC2 (control network)", *_MBPS, "MPUP16 eq. 5"),
+        Metric("multicast_bandwidth", "Of it multicast", *_MBPS, "the queue's bytes"),
+        Metric("repair_bandwidth", "Of it repairs", *_MBPS, "FMTP's statistics"),
+        Metric("pull_bandwidth", "Of it pulls", *_MBPS, "receiver logs"),
+        Metric("control_bandwidth", "Of it control, TCP headers", *_MBPS, "the rest"),
+        Metric("nic_bandwidth_sar", "NIC1 by sar", *_MBPS, "MPUP16 III-B, sar"),
         Metric("input_rate", "Input rate", *_MBPS, "pqinsert.log"),
         Metric("cpu", "Sender CPU, all cores", *_PERCENT, "MPUP16 III-B"),
         Metric("cpu_one_core", "Sender CPU, of one core", *_PERCENT, "MPUP16 III-B"),
@@ -78,7 +84,7 @@ TRANSPORT_METRICS: dict[str, Metric] = {
         Metric("fmtp_delay_p50", "FMTP delay p50 (from BOP)", *_MS, "receiver logs"),
         Metric("fmtp_delay_p99", "FMTP delay p99 (from BOP)", *_MS, "receiver logs"),
         Metric("retransmitted_blocks", "Blocks retransmitted", "blocks", "", 1.0, 0, "DRFSM21 B_t"),
-        Metric("bandwidth_over_offered", "NIC bandwidth / input rate", "", "", 1.0, 2, "sar"),
+        Metric("bandwidth_over_offered", "NIC bandwidth / input rate", "", "", 1.0, 2, "counters"),
         Metric("products_identical", "Receivers identical, share", "", "", 1.0, 3, "pqcat --list"),
         Metric("verdict_invalid", "Verdict is invalid", "", "", 1.0, 0, "verdict.json"),
         Metric("loss_injected", "Loss injected", "%", "%", 1.0, 3, "cell.json"),
@@ -131,6 +137,8 @@ ALIASES = {
     "sender_cpu": "cpu",
     "sender_cpu_utilization": "cpu",
     "latency_median": "latency_p50",
+    "throughput_whole": "throughput",
+    "nic_bandwidth_counters": "nic_bandwidth",
 }
 _SUFFIXES = ("_bps", "_mbps", "_percent", "_pct", "_s", "_ms")
 

@@ -9,7 +9,7 @@ is held if it is for every one of them, and not held if it fails for one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from parsers.base import intervals
@@ -23,6 +23,7 @@ from parsers.measure.sweep import (
     Point,
     counterpart,
     lines,
+    metric_of,
     select,
     shown,
     varying,
@@ -66,6 +67,17 @@ def judge(claims: Sequence[Claim], points: Sequence[Point]) -> tuple[ClaimResult
 
 
 def _judge(claim: Claim, points: Sequence[Point]) -> ClaimResult:
+    """Judge one claim; of runs too short for a file-set by the throughput of the whole run."""
+    metric = metric_of(points, claim.metric)
+    if metric == claim.metric:
+        return _by_its_metric(claim, points)
+    found = _by_its_metric(claim.model_copy(update={"metric": metric}), points)
+    label, asked = METRICS[metric].label.lower(), METRICS[claim.metric].label.lower()
+    reason = f"{found.reason}; by {label}, since there is no {asked}"
+    return replace(found, claim=claim, reason=reason)
+
+
+def _by_its_metric(claim: Claim, points: Sequence[Point]) -> ClaimResult:
     if claim.kind == "saving":
         parts, without = _savings(claim, points)
     elif claim.kind in OVER_A_FACTOR:

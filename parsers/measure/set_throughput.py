@@ -68,11 +68,11 @@ def file_set_values(sets: Sequence[FileSetMetrics]) -> dict[str, Value]:
     values = {"file_sets": Value(float(len(sets)), "")}
     if not defined:
         reason = sets[0].throughput.reason if sets else "less than one file-set was sent"
-        names = ("throughput", "throughput_median", "throughput_iqr")
+        names = ("throughput_sets", "throughput_median", "throughput_iqr")
         return values | {name: absent("bit/s", reason) for name in names}
     quartiles = [metrics.quantile(defined, q, "bit/s").value or 0.0 for q in (0.25, 0.5, 0.75)]
     return values | {
-        "throughput": Value(sum(defined) / len(defined), "bit/s"),
+        "throughput_sets": Value(sum(defined) / len(defined), "bit/s"),
         "throughput_median": Value(quartiles[1], "bit/s"),
         "throughput_iqr": Value(quartiles[2] - quartiles[0], "bit/s"),
     }
@@ -91,30 +91,32 @@ def throughput(
     if not found:
         without = [h for h in cell.subscribers if h not in receivers]
         reason = sent.reason or f"no log of {', '.join(without)}"
-        names = ("throughput", "throughput_whole", "throughput_median", "throughput_iqr")
+        names = ("throughput", "throughput_sets", "throughput_median", "throughput_iqr")
         values |= {name: absent("bit/s", reason) for name in names}
         values["file_sets"] = absent("", reason)
         no_ffdr = absent("%", "defined for LDM7 only")
         values["ffdr"] = absent("%", reason) if cell.protocol == "ldm7" else no_ffdr
         return [], False
     (everything,) = found
-    values["throughput_whole"] = everything.throughput
+    whole = everything.throughput
+    note = "" if whole.reason else "of all files together"
+    values["throughput"] = Value(whole.value, whole.unit, whole.reason, note)
     values["ffdr"] = everything.ffdr
     sets = cut(group_bytes)
     values |= file_set_values(sets)
     if not sets:
-        value = everything.throughput
-        note = (
-            f"one file-set of everything: {everything.files.size_bytes / 1e6:.1f} MB,"
+        reason = (
+            f"no file-set: {everything.files.size_bytes / 1e6:.1f} MB were sent,"
             f" less than G = {group_bytes / 1e6:.0f} MB"
         )
-        values["throughput"] = Value(value.value, value.unit, value.reason, note)
+        for name in ("throughput_sets", "throughput_median", "throughput_iqr"):
+            values[name] = absent("bit/s", reason)
         return [everything], False
-    value = values["throughput"]
+    value = values["throughput_sets"]
     if value.value is not None:
         undefined = sum(1 for s in sets if s.throughput.value is None)
         note = f"mean of {len(sets) - undefined} file-sets of G = {group_bytes / 1e6:.0f} MB"
         if undefined:
             note += f"; {undefined} more undefined"
-        values["throughput"] = Value(value.value, "bit/s", note=note)
+        values["throughput_sets"] = Value(value.value, "bit/s", note=note)
     return sets, True

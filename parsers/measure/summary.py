@@ -11,7 +11,7 @@ from common.contracts import INVALID
 from parsers.base.metric_units import Value, absent
 from parsers.base.problems import Problem
 from parsers.base.times import MICROSECONDS
-from parsers.measure import metrics
+from parsers.measure import bandwidth, metrics
 from parsers.measure.deliveries import (
     Receiver,
     Sent,
@@ -145,7 +145,8 @@ def summarize(
     _fmtp(cell, receivers, values)
     latencies = _latencies(cell, sent, receivers, values)
     sar = shift_to(data.sar, cell.insertion_started) if data.sar is not None else None
-    nic = _nic(data, sar, begin, end, values)
+    found, nic = _nic(data, sar, (begin, end), sent, receivers)
+    values |= found
     _cpu(data, begin, end, values)
     loss = _loss(data, receivers, values)
     _bursts(data, values)
@@ -273,71 +274,25 @@ def _latencies(
     return found
 
 
-def _interface(name: str) -> str:
-    return name.rsplit("/", 1)[-1]
-
-
 def _nic(
-    data: CellData, sar: SarLog | None, begin: float, end: float, values: dict[str, Value]
-) -> list[RateSample]:
-    """Eq. 5 between the counter readings, and by sar from first insertion to last arrival."""
-    cell = data.cell
-    nic = _interface(cell.nic1)
-    key = f"{cell.publisher}/{nic}"
-    start, stop = data.counters_start, data.counters_end
-    if start is None or stop is None:
-        counted = absent("bit/s", "no counters of start and end")
-    elif key not in start.interfaces or key not in stop.interfaces:
-        counted = absent("bit/s", f"the counters have no interface {key}")
-    else:
-        counted = metrics.bandwidth(
-            start.interfaces[key].tx_bytes, start.time, stop.interfaces[key].tx_bytes, stop.time
-        )
-        if counted.value is not None:
-            note = f"over {stop.time - start.time:.1f} s between the readings"
-            counted = Value(counted.value, counted.unit, note=note)
-    values["nic_bandwidth_counters"] = counted
-
-    samples = [
-        RateSample(s.time_s, s.interval_s, 8.0 * s.tx_bytes_per_s)
-        for s in (sar.interfaces if sar is not None else ())
-        if s.interface == nic
-    ]
-    rate = metrics.mean_rate(samples, begin, end)
-    if rate is not None:
-        note = f"over the {end - begin:.1f} s from first insertion to last arrival"
-        values["nic_bandwidth"] = Value(rate, "bit/s", note=note)
-    elif sar is None:
-        values["nic_bandwidth"] = _instead(counted, "no sar.log")
-    elif not samples:
-        seen = ", ".join(sorted({s.interface for s in sar.interfaces})) or "none"
-        values["nic_bandwidth"] = _instead(counted, f"sar has no interface {nic}, only: {seen}")
-    else:
-        values["nic_bandwidth"] = _instead(counted, "sar covers less than 90 % of the run")
-
-    size = sum(p.size_bytes for p in ingested(data.ingest))
-    if size and end > begin:
-        offered = 8.0 * size / (end - begin)
-        values["input_rate"] = Value(
-            8.0 * size / max(1e-9, cell.insertion_ended - cell.insertion_started), "bit/s"
-        )
-        used = values["nic_bandwidth"].value
-        values["bandwidth_over_offered"] = (
-            Value(used / offered, "", note="both from first insertion to last arrival")
-            if used is not None and rate is not None
-            else absent("", values["nic_bandwidth"].reason or "no bandwidth by sar")
-        )
-    else:
-        reason = "no Inserted line in pqinsert.log"
-        values["input_rate"] = absent("bit/s", reason)
-        values["bandwidth_over_offered"] = absent("", reason)
-    return samples
-
-
-def _instead(counted: Value, why: str) -> Value:
-    if counted.value is None:
-        return absent("bit/s", f"{why}; {counted.reason}")
-    return Value(counted.value, counted.unit, note=f"by the counters ({counted.note}): {why}")
+    data: CellData,
+    sar: SarLog | None,
+    active_s: tuple[float, float],
+    sent: Sent,
+    receivers: Mapping[str, Receiver],
+) -> tuple[dict[str, Value], list[RateSample]]:
+    """What the sender's NICs sent: by the byte counters, by sar, and what it was."""
+    cell, start, stop = data.cell, data.counters_start, data.counters_end
+    values = bandwidth.bandwidth_values(cell, start, stop, active_s)
+    values["nic_bandwidth_sar"], samples = bandwidth.by_sar(cell, sar, active_s)
+    total = values["nic_bandwidth"]
+    if total.value is None and (instead := values["nic_bandwidth_sar"]).value is not None:
+        note = f"NIC1 by sar: {total.reason}"
+        total = values["nic_bandwidth"] = Value(instead.value, "bit/s", note=note)
+    values |= bandwidth.parts(cell, start, stop, active_s, sent, receivers, total)
+    sizes = [p.size_bytes for p in ingested(data.ingest)]
+    values |= bandwidth.over_offered(cell, sizes, active_s, total)
+    return values, samples
 
 
 def _cpu(data: CellData, begin: float, end: float, values: dict[str, Value]) -> None:
@@ -383,7 +338,7 @@ def _loss(
             continue
         injected = injected_loss(host, start, end)
         arrived, dropped = injected.arrived, injected.dropped or 0
-        key = f"{host}/{_interface(injected.interface)}" if injected.interface else ""
+        key = f"{host}/{bandwidth.interface_name(injected.interface)}" if injected.interface else ""
         receiver = receivers.get(host)
         if arrived is not None:
             passed = arrived - dropped

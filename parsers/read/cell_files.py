@@ -56,6 +56,7 @@ class Cell(_File):
     site_of: dict[str, str] = {}
     rtt_ms: dict[str, float] = {}
     nic1: str
+    nics: tuple[str, ...] = ()  # all NICs of the publisher, NIC1 first
     parameters: dict[str, object] = {}
     trace: CellTrace
     started: float | None = None

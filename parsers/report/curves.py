@@ -16,7 +16,7 @@ from parsers.base.factors import FACTORS, Scalar, same
 from parsers.base.factors import show as show_factors
 from parsers.base.intervals import Estimate
 from parsers.base.metric_units import METRICS, Metric
-from parsers.measure.sweep import Line, Point, lines
+from parsers.measure.sweep import Line, Point, lines, metric_of
 from parsers.read.published import Figure, PaperValue
 from parsers.report.drawing import (
     COLOURS,
@@ -47,8 +47,9 @@ ALT_LINES = 8  # curves that the text for screen readers describes
 def draw(figure: Figure, points: Sequence[Point], paper: Sequence[PaperValue]) -> Plot | str:
     """Draw `lines` or `bars`; return why not where there is no data."""
     assert figure.x is not None and figure.metric is not None
-    metric = METRICS[figure.metric]
-    found = lines(points, x=figure.x, metric=figure.metric, by=figure.by, where=figure.where)
+    name = metric_of(points, figure.metric)
+    metric = METRICS[name]
+    found = lines(points, x=figure.x, metric=name, by=figure.by, where=figure.where)
     if not found:
         return why_nothing(figure, points)
     second: tuple[Line, ...] = ()

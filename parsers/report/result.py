@@ -23,6 +23,7 @@ from parsers.report.brief import BriefTable
 from parsers.report.wording import in_words, labelled, number
 
 ROWS = (
+    "throughput_sets",
     "throughput",
     "ffdr",
     "nic_bandwidth",

@@ -44,7 +44,7 @@ def test_a_shift_in_every_repeat_is_seen() -> None:
 
 
 def test_only_decisive_metrics_count() -> None:
-    then, now = [point(8, throughput_whole=[1.0, 1.0])], [point(8, throughput_whole=[2.0, 2.0])]
+    then, now = [point(8, throughput_sets=[1.0, 1.0])], [point(8, throughput_sets=[2.0, 2.0])]
     found = agreement(then, now)
     assert found.compared[0].covers is False
     assert found.verdict == "not decidable"

@@ -91,7 +91,7 @@ def test_the_result_of_a_comparison_of_protocols(tmp_path: Path) -> None:
     rows = [line.split() for line in text.splitlines()]
     assert ["Metric", "LDM7", "paper", "diff.", "LDM6"] in rows
     assert ["FFDR,", "%", "100.00", "88.7", "+13", "%", "n/a"] in rows
-    assert ["Throughput,", "Mbit/s", "15.00", "7.50"] in rows
+    assert ["Run", "throughput,", "Mbit/s", "15.00", "7.50"] in rows
     assert "Fidelity" not in text and "fail" not in text  # nothing is doubtful
 
 

@@ -68,8 +68,8 @@ EXPECTED: dict[str, dict[str, float]] = {
         "ffdr": 100.0,
         "mplr": 0.11584,  # 4 of 40 products had 2 blocks again: 8 x 1448 / 10 000 000
         "retransmitted_blocks": 16,
-        "nic_bandwidth": 4.096e6,  # 500 kB/s x 1024 x 8
-        "nic_bandwidth_counters": 4.096e6 * 25 / 30,
+        "nic_bandwidth": 4.096e6,  # 500 kB/s x 1024 x 8, for 20 s by the counters
+        "nic_bandwidth_sar": 4.096e6,
         "input_rate": 4e6,  # 80 Mbit in 20 s
         "bandwidth_over_offered": 1.024,
         "cpu": 12.5,  # a quarter of one of two cores
@@ -105,7 +105,7 @@ def test_metrics_of_a_cell(tmp_path: Path, protocol: str) -> None:
     assert cell.sent == 40
     assert cell.identical.value == 2
     assert not cell.file_sets_complete
-    assert "less than G = 200 MB" in cell.values["throughput"].note
+    assert "less than G = 200 MB" in cell.values["throughput_sets"].reason
     assert cell.series.nic_bps
     assert cell.series.sender_cpu
     assert {round(share, 6) for _, share in cell.series.sender_cpu} == {12.5}
@@ -278,8 +278,14 @@ def test_file_sets_when_the_run_is_large_enough(tmp_path: Path) -> None:
     assert [(s.files.first, s.files.last) for s in cell.file_sets] == [
         (i, i + 3) for i in range(0, 40, 4)
     ]
+    assert value_of(cell, "throughput_sets") == pytest.approx(15e6, rel=1e-6)
+    assert cell.values["throughput_sets"].note == "mean of 10 file-sets of G = 1 MB"
     assert value_of(cell, "throughput") == pytest.approx(15e6, rel=1e-6)
-    assert cell.values["throughput"].note == "mean of 10 file-sets of G = 1 MB"
+    # Of a run without a file-set there is no mean of file-sets, only the whole run's.
+    small = summarize(load_cell(run / "cells" / LDM7.name))
+    assert small.values["throughput_sets"].value is None
+    assert "10.0 MB were sent, less than G = 200 MB" in small.values["throughput_sets"].reason
+    assert value_of(small, "throughput") == pytest.approx(15e6, rel=1e-6)
 
 
 def test_backstop_lowers_ffdr_but_not_the_contents(tmp_path: Path) -> None:
@@ -341,7 +347,7 @@ def test_report_files_and_width(drawn: Written) -> None:
         head = (written.report_dir / name).read_bytes()[:100]
         assert head.startswith({"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[name[-3:]])
     assert "FAITHFUL" in text
-    assert re.search(r"Throughput, Mbit/s +15\.00 +n/a +7\.50 +n/a", text)
+    assert re.search(r"Run throughput, Mbit/s +15\.00 +n/a +7\.50 +n/a", text)
     assert re.search(r"FFDR, %\s+100\.00\s+88\.7\s+\+11\.30 \(\+13%\)\s+n/a\s+n/a", text)
     assert "median size   bytes        1000    1050       +5.0 %" in text
     assert 'says: "the same throughput for LDM6 and LDM7"' in text
@@ -538,12 +544,21 @@ def test_one_missing_receiver_log_makes_the_mean_undefined(tmp_path: Path) -> No
     assert cell.receivers[1].throughput.reason == "no log of r2"
 
 
-def test_sar_missing_falls_back_to_the_counters(tmp_path: Path) -> None:
+def test_counters_missing_falls_back_to_sar(tmp_path: Path) -> None:
+    run = write_synthetic_run(tmp_path)
+    (run / "cells" / LDM7.name / "counters-end.json").unlink()
+    cell = summarize(load_cell(run / "cells" / LDM7.name))
+    assert value_of(cell, "nic_bandwidth") == pytest.approx(4.096e6)
+    assert cell.values["nic_bandwidth"].note == "NIC1 by sar: no counters of start and end"
+    assert cell.values["pull_bandwidth"].reason
+
+
+def test_sar_is_not_needed_for_the_bandwidth(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path)
     (run / "cells" / LDM7.name / "logs" / "sar.log").unlink()
     cell = summarize(load_cell(run / "cells" / LDM7.name))
-    assert value_of(cell, "nic_bandwidth") == pytest.approx(4.096e6 * 25 / 30)
-    assert "no sar.log" in cell.values["nic_bandwidth"].note
+    assert value_of(cell, "nic_bandwidth") == pytest.approx(4.096e6)
+    assert cell.values["nic_bandwidth_sar"].reason == "no sar.log"
 
 
 @pytest.mark.usefixtures("no_plots")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Netlink messages (RFC 3549): what the kernel has of interfaces, queues, routes and rules, asked
+"""Netlink messages: what the kernel has of interfaces, queues, routes and rules, asked
 without starting a program, and what it tells of changes."""
 
 from __future__ import annotations

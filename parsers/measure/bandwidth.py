@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the sender's interfaces sent (MPUP16 eq. 5), and what it was: multicast, repairs, pulls,
+control."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from common.contracts import MULTICAST_CLASS
+from parsers.base.metric_units import Value, absent
+from parsers.measure import metrics
+from parsers.measure.deliveries import Receiver, Sent
+from parsers.measure.metrics import RateSample
+from parsers.read.cell_files import Cell
+from parsers.read.counters import Counters
+from parsers.read.sar_log import SarLog
+
+PARTS: Final = (
+    "multicast_bandwidth",
+    "repair_bandwidth",
+    "pull_bandwidth",
+    "control_bandwidth",
+)
+BY_COUNTERS: Final = ("nic_bandwidth", "nic1_bandwidth", "nic2_bandwidth", *PARTS)
+
+
+def interface_name(name: str) -> str:
+    """Return an interface's name without its node."""
+    return name.rsplit("/", 1)[-1]
+
+
+def nics(cell: Cell) -> tuple[str, ...]:
+    """Return the sender's NICs: NIC1 on the path, and NIC2."""
+    return cell.nics or (interface_name(cell.nic1), f"{cell.publisher}-nic2")
+
+
+def bandwidth_values(
+    cell: Cell,
+    start: Counters | None,
+    end: Counters | None,
+    active_s: tuple[float, float],
+) -> dict[str, Value]:
+    """Theta(t1, t2) of eq. 5: bytes by the counters over the time from the first insertion to the
+    last arrival. The counters are read just before and just after, when nothing is sent but what
+    keeps connections alive."""
+    begin, finish = active_s
+    if start is None or end is None:
+        return {n: absent("bit/s", "no counters of start and end") for n in BY_COUNTERS}
+    names = nics(cell)
+    found: dict[str, Value] = {}
+    sums = 0
+    for number, name in enumerate(names, start=1):
+        sent = sent_bytes(f"{cell.publisher}/{name}", start, end)
+        if sent is None and number == 1:
+            reason = f"the counters have no interface {cell.publisher}/{name}"
+            return {n: absent("bit/s", reason) for n in BY_COUNTERS}
+        if sent is not None and sent < 0:
+            reason = f"the byte counter of {cell.publisher}/{name} went back"
+            return {n: absent("bit/s", reason) for n in BY_COUNTERS}
+        sums += sent or 0
+        found[f"nic{number}_bandwidth"] = metrics.bandwidth(0, begin, sent or 0, finish)
+    note = (
+        f"{' and '.join(names)}, over the {finish - begin:.1f} s from first insertion to last "
+        "arrival"
+    )
+    total = metrics.bandwidth(0, begin, sums, finish)
+    found["nic_bandwidth"] = Value(total.value, "bit/s", total.reason, "" if total.reason else note)
+    none = absent("bit/s", "the sender has one NIC")
+    return {n: found.get(n, none) for n in BY_COUNTERS[:3]}
+
+
+def sent_bytes(place: str, start: Counters, end: Counters) -> int | None:
+    """Return what an interface sent between two readings; None if it is not in both."""
+    if place not in start.interfaces or place not in end.interfaces:
+        return None
+    return end.interfaces[place].tx_bytes - start.interfaces[place].tx_bytes
+
+
+def parts(
+    cell: Cell,
+    start: Counters | None,
+    end: Counters | None,
+    active_s: tuple[float, float],
+    sent: Sent,
+    receivers: Mapping[str, Receiver],
+    total: Value,
+) -> dict[str, Value]:
+    """Return what the NICs' bytes were; the four add up to all of them. Repairs and pulls are what
+    FMTP and the backstop sent, without the headers of TCP; these are in `control_bandwidth`."""
+    begin, finish = active_s
+    key = f"{cell.publisher}/{interface_name(cell.nic1)}/{MULTICAST_CLASS}"
+    if cell.protocol != "ldm7":
+        reason = "LDM6 sends everything by TCP, a copy for each receiver"
+    elif start is None or end is None or key not in end.classes:
+        reason = "no counters of the sender's queues"
+    elif sent.stats is None:
+        reason = "no statistics of the FMTP sender"
+    else:
+        reason = total.reason
+    if reason or start is None or end is None or sent.stats is None or total.value is None:
+        return {name: absent("bit/s", reason) for name in PARTS}
+    before = start.classes.get(key)
+    multicast = end.classes[key].sent_bytes - (before.sent_bytes if before else 0)
+    pulled = sum(
+        product.size_bytes
+        for receiver in receivers.values()
+        for product, arrival in receiver.arrivals.items()
+        if arrival.how == "backstop"
+    )
+    known = (multicast, sent.stats.retx_bytes, pulled)
+    rates = [8.0 * count / (finish - begin) for count in known]
+    rates.append(total.value - sum(rates))
+    return {name: Value(rate, "bit/s") for name, rate in zip(PARTS, rates, strict=True)}
+
+
+def by_sar(
+    cell: Cell, sar: SarLog | None, active_s: tuple[float, float]
+) -> tuple[Value, list[RateSample]]:
+    """Return NIC1's mean rate by sar's samples, as the papers measured it, and the samples. The
+    first and the last sample count in proportion, though bytes are not spread evenly in them."""
+    nic = interface_name(cell.nic1)
+    samples = [
+        RateSample(s.time_s, s.interval_s, 8.0 * s.tx_bytes_per_s)
+        for s in (sar.interfaces if sar is not None else ())
+        if s.interface == nic
+    ]
+    rate = metrics.mean_rate(samples, *active_s)
+    if rate is not None:
+        return Value(rate, "bit/s"), samples
+    if sar is None:
+        return absent("bit/s", "no sar.log"), samples
+    if not samples:
+        seen = ", ".join(sorted({s.interface for s in sar.interfaces})) or "none"
+        return absent("bit/s", f"sar has no interface {nic}, only: {seen}"), samples
+    return absent("bit/s", "sar covers less than 90 % of the run"), samples
+
+
+def over_offered(
+    cell: Cell, sizes: Sequence[int], active_s: tuple[float, float], bandwidth: Value
+) -> dict[str, Value]:
+    """Return the input rate, and the bandwidth as a multiple of what was to be sent."""
+    begin, finish = active_s
+    size = sum(sizes)
+    if not size or finish <= begin:
+        reason = "no Inserted line in pqinsert.log"
+        return {
+            "input_rate": absent("bit/s", reason),
+            "bandwidth_over_offered": absent("", reason),
+        }
+    took = max(1e-9, cell.insertion_ended - cell.insertion_started)
+    ratio = (
+        absent("", bandwidth.reason)
+        if bandwidth.value is None
+        else Value(
+            bandwidth.value / (8.0 * size / (finish - begin)),
+            "",
+            note="both from first insertion to last arrival",
+        )
+    )
+    return {"input_rate": Value(8.0 * size / took, "bit/s"), "bandwidth_over_offered": ratio}
