@@ -22,6 +22,8 @@ from labs.results import FORMAT
 from labs.workdir import LabError, is_aside
 
 NAME: Final = re.compile(r"result-\d+\.json", re.ASCII)
+# What hand-ins come in: told, not unpacked, as one may hold a thousand times its size.
+ARCHIVES: Final = (b".zip", b".tar", b".tar.gz", b".tgz", b".tar.xz", b".tar.bz2", b".7z", b".rar")
 MAX_BYTES: Final = 1_000_000
 MAX_DEPTH: Final = 20  # a result file is 4 deep
 MAX_DIGITS: Final = 20
@@ -121,6 +123,13 @@ def _walk(folder: bytes) -> Iterator[Found]:
                 waiting.append(entry.path)
             if _is_named(entry.name, top=directory == folder):
                 yield Found(entry.path, name_text(os.path.relpath(entry.path, folder)))
+            elif entry.name.lower().endswith(ARCHIVES) and _depth(directory, folder) <= 1:
+                name = name_text(os.path.relpath(entry.path, folder))
+                yield Found(entry.path, name, "an archive; valid: its files, unpacked")
+
+
+def _depth(directory: bytes, folder: bytes) -> int:
+    return 0 if directory == folder else os.path.relpath(directory, folder).count(b"/") + 1
 
 
 def _is_directory(entry: os.DirEntry[bytes]) -> bool:

@@ -39,6 +39,7 @@ DURATIONS: Final = LOGS / "durations.json"
 TIERS: Final = ("check", "test", "all")
 EXIT_NO_SOURCE: Final = 3  # of the kernel's build: this machine cannot have the source
 END_S: Final = 10.0  # for each signal that ends a command
+FUZZ_REST_S: Final = 240
 CORES: Final = os.cpu_count() or 1
 
 
@@ -211,6 +212,12 @@ def _rest(python: str) -> list[Step]:
             60,
             LOGS / "join-leave.xml",
             needs="kernel",
+        ),
+        Step(
+            "rest-fuzz",
+            "requests made up from the OpenAPI document, for longer",
+            ((python, "-m", "controller.tests.rest_fuzz", str(FUZZ_REST_S)),),
+            FUZZ_REST_S + 20,
         ),
         Step(
             "install",

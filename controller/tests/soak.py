@@ -41,7 +41,8 @@ class Soaked:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self.running = Running(directory, ("--store", str(directory / "store")))
+        options = ("--store", str(directory / "store"), "--liveness-period-ms", "0")
+        self.running = Running(directory, options)
         self._switches = [self.running.switch(number) for number in (1, 2, 3, 4)]
         wait_until("all are ready", lambda: all(self.running.client.health()["switches"].values()))
 

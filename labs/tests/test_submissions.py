@@ -12,7 +12,9 @@ import os
 import shutil
 import socket
 import subprocess
+import time
 import unicodedata
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -404,6 +406,75 @@ def test_a_class_of_copies_makes_no_table_that_fills_the_disk(tmp_path: Path) ->
     assert len(found) == 301
     assert all("and 295 more" in row["remarks"] for row in found)
     assert all(len(row["remarks"]) < 500 for row in found)
+
+
+# -- archives, and very many files ------------------------------------------------------------
+def nested_zip(depth: int) -> bytes:
+    """A ZIP in a ZIP ..., the innermost with 50 MB of zeros."""
+    data, name = bytes(50_000_000), "result-1.json"
+    for number in range(depth):
+        made = io.BytesIO()
+        with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(name, data)
+        data, name = made.getvalue(), f"{number}.zip"
+    return data
+
+
+@pytest.mark.parametrize("name", ["eve.zip", "eve.TAR.GZ", "eve/hand-in.zip", "\x1b=eve.7z"])
+def test_an_archive_is_told_and_not_unpacked(folder: Path, name: str) -> None:
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_bytes(nested_zip(3))
+    other = beside_ann(folder, remarks="an archive; valid: its files, unpacked")
+    assert other["score"] == ""
+
+
+def test_an_archive_that_is_called_a_result(folder: Path) -> None:
+    (folder / "eve").mkdir()
+    (folder / "eve/result-1.json").write_bytes(nested_zip(3))
+    beside_ann(folder, remarks="cannot be read")
+
+
+def test_an_archive_among_a_students_runs_is_no_hand_in(folder: Path) -> None:
+    (folder / "ann/runs/1").mkdir(parents=True)
+    (folder / "ann/runs/1/trace.zip").write_bytes(b"PK")
+    assert [row["file"] for row in rows(folder)] == ["ann/result-1.json"]
+
+
+def test_a_sparse_file_of_a_terabyte(folder: Path) -> None:
+    (folder / "eve").mkdir()
+    path = folder / "eve/result-1.json"
+    path.touch()
+    os.truncate(path, 1 << 40)
+    beside_ann(folder, remarks="more than 1 MB")
+
+
+@pytest.mark.slow
+def test_ten_thousand_files_of_every_kind(folder: Path) -> None:
+    """One student fills a class's folder; the others' rows are there, in time and memory."""
+    kinds: list[Callable[[Path], object]] = [
+        lambda path: path.write_bytes(signed({**eve, "identity": path.parent.name})),
+        lambda path: path.write_bytes(b"\xff" * 100),
+        lambda path: path.write_bytes(b"[" * 10_000),
+        lambda path: path.write_bytes(b'{"student":"\\ud800"}'),
+        os.mkfifo,
+        lambda path: path.symlink_to("/dev/zero"),
+        lambda path: path.mkdir(),
+        lambda path: path.write_bytes(signed({**eve, "student": "=1+1", "clock": "@x"})),
+    ]
+    eve = template(folder)
+    for number in range(10_000):
+        directory = folder / "eve" / str(number)
+        directory.mkdir(parents=True)
+        kinds[number % len(kinds)](directory / "result-1.json")
+    began = time.monotonic()
+    found = {row["file"]: row for row in rows(folder)}
+    took_s = time.monotonic() - began
+    assert len(found) == 10_001
+    ann = found.pop("ann/result-1.json")
+    assert (ann["score"], ann["remarks"]) == ("100", "")
+    assert all(row["remarks"] and len(row["remarks"]) < 1000 for row in found.values())
+    print(f"10,001 files graded in {took_s:.1f} s")
+    assert took_s < 120
 
 
 # -- whatever else ----------------------------------------------------------------------------
