@@ -34,6 +34,7 @@ LOG = logging.getLogger(__name__)
 # Of one address, whatever its tokens: several workgroups may share a machine.
 ADDRESS_FACTOR = 4
 BURST_S = 2.0
+MAX_HEAD_BYTES = 16 * 1024
 FAILURES_PER_S = 1.0  # requests of one address without a valid token
 FAILURES_BURST = 10.0
 _BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]+=*) *")
@@ -92,7 +93,8 @@ class Access:
         """Return the caller. `address` '': the Unix socket."""
         now = self._clock()
         origin = origin_of(address)
-        header = headers.get("authorization")
+        given = [value for name, value in headers.items() if name.lower() == "authorization"]
+        header = given[0] if given else None
         if header is None and not address:
             return Caller(OWNER, "")
         wait_s = self._addresses.take(origin, now) if address else 0
@@ -102,6 +104,8 @@ class Access:
             return self._unauthorized(
                 address, now, "no token; valid: the header 'Authorization: Bearer TOKEN'"
             )
+        if len(given) > 1:
+            return self._unauthorized(address, now, "several tokens; valid: one")
         match = _BEARER.fullmatch(header)
         group = None
         if match is not None and len(match[1]) <= MAX_TOKEN_CHARS:
@@ -157,6 +161,12 @@ class AccessMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+        if _head_bytes(scope) > MAX_HEAD_BYTES:
+            REFUSED.add(Reason.HEAD_TOO_LARGE)
+            detail = f"the request's head is larger than {MAX_HEAD_BYTES} bytes"
+            too_large = problem_response(431, "", "Request Header Fields Too Large", detail)
+            await too_large(scope, receive, send)
+            return
         client = scope.get("client")
         answer = self._access.admit(Headers(scope=scope), client[0] if client else "")
         if isinstance(answer, Caller):
@@ -167,3 +177,10 @@ class AccessMiddleware:
         response = problem_response(answer.status, answer.kind, answer.title, answer.detail)
         response.headers.update(dict(answer.headers))
         await response(scope, receive, send)
+
+
+def _head_bytes(scope: Scope) -> int:
+    """Return the size of a request's target and headers: the server limits only what comes in
+    parts."""
+    fields = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+    return fields + len(scope.get("raw_path") or b"") + len(scope["query_string"])

@@ -23,6 +23,7 @@ class Reason(StrEnum):
     HANDSHAKE_DISPLACED = "handshake-displaced"  # the oldest of too many TLS handshakes
     HANDSHAKE_FAILED = "handshake-failed"  # TLS: given up, or no certificate that is trusted
     NOT_HTTP = "not-http"
+    HEAD_TOO_LARGE = "head-too-large"  # 431
     NO_TOKEN = "no-token"  # 401
     TOO_OFTEN = "too-often"  # 429
 

@@ -30,6 +30,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from controller.api.auth import (
+    MAX_HEAD_BYTES,
     Access,
     AccessMiddleware,
     Caller,
@@ -89,6 +90,7 @@ def _responses() -> Responses:
     texts: dict[int, list[str]] = {}
     for kind, (status, text) in KINDS.items():
         texts.setdefault(status, []).append(f"{kind}: {text}")
+    texts[431] = [f"The request's head is larger than {MAX_HEAD_BYTES} bytes"]
     return {
         status: {
             "model": Problem,
@@ -158,6 +160,7 @@ def make_app(
         version="1",
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # the way would lead to whatever Host the client names
         responses=_responses(),
     )
     app.add_middleware(_LimitBody)

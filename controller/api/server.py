@@ -29,13 +29,13 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from controller.api.auth import MAX_HEAD_BYTES
 from controller.api.origin import origin_of
 from controller.api.ratelimit import RateLimit
 from controller.api.refused import REFUSED, Reason
 
 LOG = logging.getLogger(__name__)
 REQUEST_TIMEOUT_S = 10.0
-MAX_HEAD_BYTES = 16 * 1024
 MAX_CONNECTIONS = 512
 MAX_CONNECTIONS_PER_ADDRESS = 64  # of an IPv4 address, or of an IPv6 network of 64 bits
 MAX_HANDSHAKES = 128  # TLS

@@ -239,6 +239,47 @@ def test_what_is_not_http_is_refused(live: Live, sent: bytes) -> None:
         assert service.health()["status"] == "ok"
 
 
+ASK = b"GET /v1/paths%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer " + TOKEN.encode() + b"\r\n"
+
+
+def answer(live: Live, request: bytes) -> bytes:
+    """The whole answer."""
+    with live.connect() as connection:
+        connection.sendall(request + b"Connection: close\r\n\r\n")
+        received = b""
+        while data := connection.recv(65536):
+            received += data
+    return received
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+@pytest.mark.parametrize("size", [17_000, 40_000])
+def test_large_heads_are_refused_however_they_come(live: Live, size: int, in_parts: bool) -> None:
+    request = ASK % (b"", b"x") + b"X: " + b"a" * size + b"\r\n\r\n"
+    with live.connect() as connection, contextlib.suppress(ConnectionError):
+        for part in (request[:9000], request[9000:]) if in_parts else (request,):
+            connection.sendall(part)
+            time.sleep(0.05 if in_parts else 0)
+        assert connection.recv(12)[-3:] in ((b"431", b"400") if in_parts else (b"431",))
+    assert answer(live, ASK % (b"", b"x") + b"X: " + b"a" * 12_000 + b"\r\n")[9:12] == b"200"
+    target = b"?after=" + b"a" * size
+    assert answer(live, ASK % (target, b"x"))[9:12] in (b"431", b"400")
+
+
+def test_two_tokens_are_none(live: Live) -> None:
+    for second in (TOKEN.encode(), b"another-token-0123456789"):
+        request = ASK % (b"", b"x") + b"Authorization: Bearer " + second + b"\r\n"
+        assert answer(live, request)[9:12] == b"401"
+    assert answer(live, ASK % (b"", b"x"))[9:12] == b"200"
+
+
+def test_no_way_leads_to_a_host_that_the_client_names(live: Live) -> None:
+    for path in (b"/", b"//", b"/x/", b"/?a=b"):
+        got = answer(live, ASK % (path, b"evil.example"))
+        assert got[9:12] == b"404", got
+        assert b"location" not in got.lower() and b"evil" not in got
+
+
 def test_client_knows_everything(live: Live) -> None:
     with PathClient(live.socket_path) as service:
         service.create_path("a", ROOT, 20_000_000, algorithm="steiner")
