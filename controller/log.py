@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import logging.handlers
+import sys
 import threading
 import time
 import unicodedata
@@ -54,14 +56,32 @@ class LineFormatter(logging.Formatter):
         return "\n".join([first, *(f"    {one_line(line)}" for line in rest)])
 
 
+class _LogFile(logging.handlers.WatchedFileHandler):
+    """A log file, opened anew when logrotate has moved it away. That it cannot be written (a full
+    disk) is told on stderr, once until it can."""
+
+    _is_failing = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        self._has_failed = False
+        super().emit(record)
+        self._is_failing = self._has_failed
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002 - logging's signature
+        """Tell that a record could not be written."""
+        self._has_failed = True
+        if not self._is_failing:
+            with contextlib.suppress(OSError, ValueError):
+                error = sys.exception()
+                print(f"controller: --log {self.baseFilename}: {error}", file=sys.stderr)
+
+
 def set_up_logging(log: Path | None, verbose: bool) -> None:
     """Log to a file (None: stderr), exceptions of all threads too. Raises UsageError."""
     try:
         handler: logging.Handler = (
-            logging.StreamHandler()
-            if log is None
-            # Opens the file anew when logrotate has moved it away.
-            else logging.handlers.WatchedFileHandler(log, encoding="utf-8")
+            logging.StreamHandler() if log is None else _LogFile(log, encoding="utf-8")
         )
     except OSError as error:
         raise UsageError(f"--log {log}: {error.strerror}") from error

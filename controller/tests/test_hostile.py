@@ -37,7 +37,9 @@ pytestmark = pytest.mark.slow  # a controller process, and connections that wait
 
 
 class Running:
-    def __init__(self, directory: Path, options: Sequence[str] = ()) -> None:
+    def __init__(
+        self, directory: Path, options: Sequence[str] = (), prefix: Sequence[str] = ()
+    ) -> None:
         self.port = free_port()
         self.log = directory / "log"
         (directory / "network.json").write_text(network().to_json())
@@ -47,7 +49,8 @@ class Running:
                 *("--of-listen", f"127.0.0.1:{self.port}"),
                 *("--rest-socket", str(directory / "rest.sock"), "--log", str(self.log)),
                 *options,
-            ]
+            ],
+            prefix,
         )
         self.client = PathClient(directory / "rest.sock")
         process.wait_until("health", self._answers)
