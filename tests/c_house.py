@@ -19,6 +19,9 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "sandbox/tests": ("sandbox",),
     "common/c": (),
     "common/c/tests": ("common/c",),
+    "transport/fec": (),
+    "transport/fec/tests": ("transport/fec", "tests"),
+    "transport/fec/fuzz": ("transport/fec", "tests"),
     "fmtp/include": (),
     "fmtp/src": ("fmtp/include",),
     "fmtp/tools": ("fmtp/include", "common/c", "sandbox"),
@@ -52,6 +55,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
 INCLUDE_PATHS = (
     "common/c",
     "sandbox",
+    "transport/fec",
     "fmtp/include",
     "fmtp/src",
     "ldm7",

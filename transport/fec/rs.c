@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rs.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <isa-l/erasure_code.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TABLE_BYTES = 32 }; /* ISA-L's multiplication table of a coefficient */
+
+struct rs_code {
+    unsigned k, n;
+    uint8_t *parity; /* n - k rows of k coefficients */
+    uint8_t *tables; /* the same for ISA-L */
+};
+
+static uint8_t power(uint8_t base, unsigned exponent)
+{
+    uint8_t result = 1;
+    while (exponent-- > 0)
+        result = gf_mul(result, base);
+    return result;
+}
+
+static uint8_t point(enum rs_kind kind, unsigned number)
+{
+    switch (kind) {
+    case RS_RFC5510: return power(2, number);
+    case RS_RIZZO: return number == 0 ? 0 : power(2, number - 1);
+    default: return (uint8_t)number;
+    }
+}
+
+/* The column of the Vandermonde matrix of one symbol: powers 0 to k-1 of its point. */
+static void column(enum rs_kind kind, unsigned k, unsigned number, uint8_t *out)
+{
+    uint8_t base = point(kind, number), value = 1;
+    for (unsigned i = 0; i < k; i++) {
+        out[i] = value;
+        value = gf_mul(value, base);
+    }
+}
+
+/* parity row of id j: (the inverse of the first k columns) times column j. */
+static bool make_parity(struct rs_code *code, enum rs_kind kind)
+{
+    unsigned k = code->k;
+    uint8_t *square = malloc((size_t)k * k), *inverse = malloc((size_t)k * k), *values = malloc(k);
+    bool is_made = square && inverse && values;
+    if (is_made) {
+        for (unsigned j = 0; j < k; j++) {
+            column(kind, k, j, values);
+            for (unsigned i = 0; i < k; i++)
+                square[i * k + j] = values[i];
+        }
+        /* Different points: a Vandermonde matrix always has an inverse. */
+        is_made = gf_invert_matrix(square, inverse, (int)k) == 0;
+        assert(is_made);
+    }
+    for (unsigned j = k; is_made && j < code->n; j++) {
+        uint8_t *row = code->parity + (size_t)(j - k) * k;
+        column(kind, k, j, values);
+        for (unsigned i = 0; i < k; i++) {
+            row[i] = 0;
+            for (unsigned l = 0; l < k; l++)
+                row[i] ^= gf_mul(inverse[i * k + l], values[l]);
+        }
+    }
+    free(square);
+    free(inverse);
+    free(values);
+    return is_made;
+}
+
+struct rs_code *rs_code_new(enum rs_kind kind, unsigned k, unsigned n)
+{
+    if (k < 1 || n <= k || n > RS_N_MAX) {
+        errno = EINVAL;
+        return NULL;
+    }
+    struct rs_code *code = calloc(1, sizeof *code);
+    if (!code)
+        return NULL;
+    code->k = k;
+    code->n = n;
+    code->parity = malloc((size_t)(n - k) * k);
+    code->tables = malloc((size_t)(n - k) * k * TABLE_BYTES);
+    if (!code->parity || !code->tables || !make_parity(code, kind)) {
+        rs_code_free(code);
+        errno = ENOMEM;
+        return NULL;
+    }
+    ec_init_tables((int)k, (int)(n - k), code->parity, code->tables);
+    return code;
+}
+
+void rs_code_free(struct rs_code *code)
+{
+    if (!code)
+        return;
+    free(code->parity);
+    free(code->tables);
+    free(code);
+}
+
+void rs_encode(const struct rs_code *code, size_t size_bytes, const uint8_t *const source[],
+               unsigned first, unsigned count, uint8_t *const repair[])
+{
+    assert(first >= code->k && count <= code->n - first && size_bytes <= INT_MAX);
+    uint8_t *tables = code->tables + (size_t)(first - code->k) * code->k * TABLE_BYTES;
+    ec_encode_data((int)size_bytes, (int)code->k, (int)count, tables, (uint8_t **)source,
+                   (uint8_t **)repair);
+}
+
+/* Which symbols there are, in the order that the equations take them. */
+struct present {
+    const uint8_t *in[RS_N_MAX]; /* source symbols that are here, then repair symbols */
+    unsigned source[RS_N_MAX];   /* ids of the first ones */
+    unsigned repair[RS_N_MAX];   /* parity rows of the others */
+    unsigned missing[RS_N_MAX];  /* source symbols that are not here */
+    unsigned source_count, repair_count, missing_count;
+};
+
+static bool sort_out(const struct rs_code *code, const unsigned ids[],
+                     const uint8_t *const symbols[], struct present *p)
+{
+    const uint8_t *at[RS_N_MAX] = {NULL};
+    bool is_here[RS_N_MAX] = {false};
+    *p = (struct present){.source_count = 0};
+    for (unsigned i = 0; i < code->k; i++) {
+        if (ids[i] >= code->n || is_here[ids[i]])
+            return false;
+        is_here[ids[i]] = true;
+        at[ids[i]] = symbols[i];
+    }
+    for (unsigned id = 0; id < code->k; id++) {
+        if (is_here[id]) {
+            p->in[p->source_count] = at[id];
+            p->source[p->source_count++] = id;
+        } else {
+            p->missing[p->missing_count++] = id;
+        }
+    }
+    for (unsigned id = code->k; id < code->n; id++)
+        if (is_here[id]) {
+            p->in[p->source_count + p->repair_count] = at[id];
+            p->repair[p->repair_count++] = id - code->k;
+        }
+    assert(p->repair_count == p->missing_count);
+    return true;
+}
+
+/* With P the repair symbols, A and C the columns of the present and of the missing source symbols:
+ * P = A B + C M, so M = C^-1 A B + C^-1 P. One row for each missing symbol, over `p->in`. */
+static bool coefficients(const struct rs_code *code, const struct present *p, uint8_t *rows)
+{
+    unsigned m = p->missing_count, k = code->k;
+    uint8_t *square = malloc(2 * (size_t)m * m);
+    if (!square)
+        return false;
+    uint8_t *inverse = square + (size_t)m * m;
+    for (unsigned i = 0; i < m; i++)
+        for (unsigned j = 0; j < m; j++)
+            square[i * m + j] = code->parity[(size_t)p->repair[i] * k + p->missing[j]];
+    bool has_inverse = gf_invert_matrix(square, inverse, (int)m) == 0;
+    assert(has_inverse); /* any k of n */
+    (void)has_inverse;
+    memset(rows, 0, (size_t)m * k);
+    for (unsigned i = 0; i < m; i++)
+        for (unsigned l = 0; l < m; l++) {
+            uint8_t c = inverse[i * m + l];
+            const uint8_t *parity = code->parity + (size_t)p->repair[l] * k;
+            for (unsigned j = 0; j < p->source_count; j++)
+                rows[(size_t)i * k + j] ^= gf_mul(c, parity[p->source[j]]);
+            rows[(size_t)i * k + p->source_count + l] = c;
+        }
+    free(square);
+    return true;
+}
+
+int rs_decode(const struct rs_code *code, size_t size_bytes, const unsigned ids[],
+              const uint8_t *const symbols[], uint8_t *const out[])
+{
+    struct present p;
+    assert(size_bytes <= INT_MAX);
+    if (!sort_out(code, ids, symbols, &p))
+        return EINVAL;
+    if (p.missing_count == 0)
+        return 0;
+    size_t count = (size_t)p.missing_count * code->k;
+    uint8_t *rows = malloc(count), *tables = malloc(count * TABLE_BYTES);
+    uint8_t *targets[RS_N_MAX];
+    bool has_room = rows && tables && coefficients(code, &p, rows);
+    if (has_room) {
+        for (unsigned i = 0; i < p.missing_count; i++)
+            targets[i] = out[p.missing[i]];
+        ec_init_tables((int)code->k, (int)p.missing_count, rows, tables);
+        ec_encode_data((int)size_bytes, (int)code->k, (int)p.missing_count, tables,
+                       (uint8_t **)p.in, targets);
+    }
+    free(rows);
+    free(tables);
+    return has_room ? 0 : ENOMEM;
+}
