@@ -287,7 +287,7 @@ static void input(struct fmtp_server *s, struct conn *c, const uint8_t *bytes, s
         len -= used;
     }
     const struct fmtp_server_stats *counts = fmtp_sender_counts(s->core);
-    uint64_t bad = counts->bad_messages, excess = counts->excess;
+    uint64_t bad = counts->bad_messages, excess = counts->excess, acks = counts->acks;
     int rc = fmtp_sender_peer_input(s->core, c->peer, bytes, len, now_ns);
     if (counts->bad_messages > bad)
         notice(s, c, FMTP_NOTICE_BAD);
@@ -297,6 +297,7 @@ static void input(struct fmtp_server *s, struct conn *c, const uint8_t *bytes, s
         drop(s, c);
         return;
     }
+    c->acks += counts->acks - acks;
     if (fmtp_sender_peer_alone(s->core, c->peer) != c->alone) {
         c->alone = !c->alone;
         notice(s, c, c->alone ? FMTP_NOTICE_ALONE : FMTP_NOTICE_TOGETHER);

@@ -47,16 +47,34 @@ struct conn *fmtp_places_handshake(const struct fmtp_server *s, const struct fmt
     return TAILQ_FIRST(&s->handshakes);
 }
 
-/* The receiver of that host or network (NULL: of all) that was silent for longest; reserved ones
- * only if they may be taken. */
-static struct conn *most_silent(const struct fmtp_server *s, const struct fmtp_host *of,
-                                bool reserved)
+/* The host's receiver that was silent for longest. */
+static struct conn *most_silent(const struct fmtp_server *s, const struct fmtp_host *of)
 {
     struct conn *c, *found = NULL;
 
     TAILQ_FOREACH (c, &s->established, link)
-        if (belongs(c, of) && (!found || c->heard_ns < found->heard_ns) &&
-            (reserved || !grant_of(s, c).reserved))
+        if (belongs(c, of) && (!found || c->heard_ns < found->heard_ns))
+            found = c;
+    return found;
+}
+
+/* Is a less worth than b, who was there before? */
+static bool is_less(const struct conn *a, const struct conn *b)
+{
+    if (a->acks != b->acks)
+        return a->acks < b->acks;
+    return a->acks || a->heard_ns < b->heard_ns;
+}
+
+/* Of that host or network (NULL: of all), and not reserved: the one that acknowledged the fewest
+ * products; if none, that was silent for longest; else, as a stranger can acknowledge too, the
+ * latest. */
+static struct conn *least_worth(const struct fmtp_server *s, const struct fmtp_host *of)
+{
+    struct conn *c, *found = NULL;
+
+    TAILQ_FOREACH (c, &s->established, link)
+        if (belongs(c, of) && (!found || is_less(c, found)) && !grant_of(s, c).reserved)
             found = c;
     return found;
 }
@@ -68,16 +86,16 @@ static struct conn *to_displace(const struct fmtp_server *s, const struct fmtp_h
     const enum fmtp_use use = FMTP_USE_RECEIVER;
 
     if (grant->reserved) {
-        struct conn *c = most_silent(s, NULL, false);
+        struct conn *c = least_worth(s, NULL);
         if (c)
             return c;
     }
     const struct fmtp_host *from = fmtp_hosts_heaviest(&s->hosts.hosts, use);
     if (from && from->count[use] > host->count[use] + SLACK)
-        return most_silent(s, from, false);
+        return least_worth(s, from);
     from = fmtp_hosts_heaviest(&s->hosts.nets, use);
     if (from && from->count[use] > host->net->count[use] + 1)
-        return most_silent(s, from, false);
+        return least_worth(s, from);
     return NULL;
 }
 
@@ -93,7 +111,7 @@ enum fmtp_place fmtp_places_receiver(const struct fmtp_server *s, const struct c
     if (!fmtp_host_exchange(c->host, burst > EXCHANGES_MIN ? burst : EXCHANGES_MIN, now_ns))
         return FMTP_PLACE_TOO_FAST;
     if (c->host->count[FMTP_USE_RECEIVER] >= grant.places) {
-        *leaves = most_silent(s, c->host, true);
+        *leaves = most_silent(s, c->host);
         if ((*leaves)->heard_ns + STALE_NS > now_ns) {
             *leaves = NULL;
             return FMTP_PLACE_TOO_MANY;

@@ -19,6 +19,7 @@ struct conn {
     int fd;                 /* -1: closed, to be freed at the end of the round */
     int peer;               /* in the sender core; -1: key exchange under way */
     bool queued, extended, alone;
+    uint64_t acks; /* products that waited for it and that it acknowledged */
     struct sockaddr_storage addr;
     struct fmtp_host *host;
     uint64_t heard_ns;      /* when it said something last */

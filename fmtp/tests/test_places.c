@@ -143,6 +143,33 @@ static void test_full(void **state)
     fmtp_hosts_free(&s.hosts);
 }
 
+/* A receiver that acknowledges keeps its place among strangers of its own network, even ones that
+ * acknowledge as well, as long as another of these has one. */
+static void test_proven(void **state)
+{
+    struct fmtp_server s = server_of(32, 8);
+    struct conn *gone;
+    char host[32];
+
+    (void)state;
+    begin(&s);
+    want(&s, "10.0.0.1", S, &gone);
+    struct conn *honest = TAILQ_FIRST(&s.established);
+    honest->acks = 1;
+    for (int i = 2; i < 33; i++) {
+        snprintf(host, sizeof host, "10.0.0.%d", i);
+        assert_int_equal(want(&s, host, i * S, &gone), FMTP_PLACE_GRANTED);
+        TAILQ_LAST(&s.established, conn_list)->acks = (uint64_t)i % 2;
+    }
+    for (int i = 0; i < 300; i++) {
+        snprintf(host, sizeof host, "10.1.%d.1", i % 250);
+        if (want(&s, host, 50 * S, &gone) == FMTP_PLACE_GRANTED)
+            assert_ptr_not_equal(gone, honest);
+    }
+    assert_int_equal(s.receivers, 32);
+    fmtp_hosts_free(&s.hosts);
+}
+
 static void test_ipv6_aliases(void **state)
 {
     struct fmtp_server s = server_of(64, 8);
@@ -461,6 +488,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_host),
         cmocka_unit_test(test_full),
+        cmocka_unit_test(test_proven),
         cmocka_unit_test(test_ipv6_aliases),
         cmocka_unit_test(test_reserved),
         cmocka_unit_test(test_handshakes),

@@ -60,6 +60,12 @@ struct conf_feed_rate {
     bool is_path;
     uint64_t bps;
 };
+/* Which products that come by LDM6 must have the digest that their signature says. */
+enum conf_verify {
+    VERIFY_NONE,
+    VERIFY_PUSHED, /* those that peers push */
+    VERIFY_ALL     /* and those that are requested */
+};
 struct conf_settings {
     unsigned fmtp_layout;     /* fmtp.layout 2017|2021 (default 2021) */
     double f_snd, f_rcv;      /* fmtp.f_snd (5000), fmtp.f_rcv (20): Table II */
@@ -77,6 +83,7 @@ struct conf_settings {
     double max_latency_s;     /* ldm6.max_latency_s (3600): older products are ignored */
     double time_offset_s;     /* ldm6.time_offset_s (max_latency_s): how far back to ask */
     bool anti_dos;            /* ldm6.anti_dos 0|1 (1): one feed of a product to an address */
+    uint8_t verify_md5_6;     /* ldm6.verify_md5 0|1|2 (1), enum conf_verify */
     bool verify_md5;          /* ldm7.verify_md5 0|1 (0) */
     bool fallback;            /* ldm7.fallback 0|1 (1): LDM6 while there is no multicast */
     uint64_t dead_s;          /* ldm7.dead_s (60): a silent host's connection ends */

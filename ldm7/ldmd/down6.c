@@ -315,8 +315,10 @@ int down6_run(const struct options *opt, const struct conf_request *req)
     d = (struct down6){.req = req};
     if (downstream_open(&d.ds, opt, &role, &d, req->host, req->port) < 0)
         return 1;
-    d.in = (struct intake){
-        .queue = d.ds.queue, .from = req->host, .max_latency_s = opt->conf->set.max_latency_s};
+    d.in = (struct intake){.queue = d.ds.queue,
+                           .from = req->host,
+                           .max_latency_s = opt->conf->set.max_latency_s,
+                           .verify = opt->conf->set.verify_md5_6 >= VERIFY_ALL};
     autoshift_init(&d.shift, upstreams, place, now_ns());
     char feed[FEEDTYPE_TEXT_MAX];
     feedtype_format(req->feed, feed, sizeof feed);

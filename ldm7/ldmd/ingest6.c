@@ -31,6 +31,7 @@ static bool open_intake(struct upstream *u, const struct ldm_class *cls)
 {
     u->in.from = upstream_name(u);
     u->in.max_latency_s = u->env->opt->conf->set.max_latency_s;
+    u->in.verify = u->env->opt->conf->set.verify_md5_6 >= VERIFY_PUSHED;
     char why[512];
     if (intake_class(&u->in, cls, why, sizeof why) < 0) {
         log_peer_note(u->peer.host, "%s: bad pattern: %s", u->peer.host, why);

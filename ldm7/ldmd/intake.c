@@ -4,10 +4,13 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "common/digest.h"
 #include "common/log.h"
+#include "common/log_peer.h"
 #include "common/product_line.h"
 
 #define WARN_S 60
+#define AHEAD_S 60 /* clocks that are right may be apart by less */
 
 struct ldm_time wall_time(double ago_s)
 {
@@ -61,21 +64,43 @@ static bool is_too_old(const struct intake *in, const struct pq_info *info)
     return ldm_time_cmp(info_time(info), wall_time(in->max_latency_s)) < 0;
 }
 
+/* Once a minute. */
+static bool may_warn(time_t *last_s)
+{
+    struct timespec mono;
+    clock_gettime(CLOCK_MONOTONIC, &mono);
+    if (*last_s != 0 && mono.tv_sec < *last_s + WARN_S)
+        return false;
+    *last_s = mono.tv_sec;
+    return true;
+}
+
+/* A clock that is wrong makes every product come from the future. */
+static void warn_ahead(struct intake *in, const struct pq_info *info)
+{
+    struct timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    if (info->creation.tv_sec <= wall.tv_sec + AHEAD_S)
+        return;
+    in->ahead++;
+    if (may_warn(&in->warned_ahead_s))
+        log_warn("%lu products made in the future, the last one by %.0f s: is the clock of this "
+                 "host or of the product's origin wrong? %s",
+                 in->ahead, (double)info->creation.tv_sec - (double)wall.tv_sec, info->ident);
+}
+
 /* A clock that is wrong makes every product too old. */
 static void warn_too_old(struct intake *in, const struct pq_info *info)
 {
-    struct timespec wall, mono;
+    struct timespec wall;
     clock_gettime(CLOCK_REALTIME, &wall);
-    clock_gettime(CLOCK_MONOTONIC, &mono);
     in->too_old++;
-    if (in->warned_s != 0 && mono.tv_sec < in->warned_s + WARN_S)
-        return;
-    in->warned_s = mono.tv_sec;
-    log_warn("%lu products ignored as too old, the last one by %.0f s of age: found more than "
-             "ldm6.max_latency_s %.0f; is the clock of this host or of the product's origin "
-             "wrong? %s",
-             in->too_old, (double)wall.tv_sec - (double)info->creation.tv_sec, in->max_latency_s,
-             info->ident);
+    if (may_warn(&in->warned_s))
+        log_warn("%lu products ignored as too old, the last one by %.0f s of age: found more than "
+                 "ldm6.max_latency_s %.0f; is the clock of this host or of the product's origin "
+                 "wrong? %s",
+                 in->too_old, (double)wall.tv_sec - (double)info->creation.tv_sec,
+                 in->max_latency_s, info->ident);
 }
 
 /* Reserves its place; NULL if the product is not wanted. */
@@ -97,6 +122,7 @@ static void vet(struct intake *in)
     }
     enum pq_status st = pq_reserve(in->queue, &info->signature, info->size, &at, &in->reservation);
     if (st == PQ_OK) {
+        warn_ahead(in, info);
         in->region = at;
         return;
     }
@@ -107,14 +133,14 @@ static void vet(struct intake *in)
         passed(in);
         return;
     }
-    log_warn("ignored: %s: %s", pq_strerror(st), line);
+    log_peer_warn(in->from, "ignored: %s: %s", pq_strerror(st), line);
     in->ignored++;
 }
 
 static void start(struct intake *in, const struct pq_info *info)
 {
     if (in->coming)
-        log_warn("incomplete product dropped: %s", in->info.ident);
+        log_peer_warn(in->from, "incomplete product dropped: %s", in->info.ident);
     intake_abort(in);
     in->info = *info;
     in->region = NULL;
@@ -152,6 +178,29 @@ bool intake_block(struct intake *in, const struct ldm_block *b, uint8_t **region
     return true;
 }
 
+static bool is_forged(const struct intake *in)
+{
+    struct pq_signature is;
+
+    return in->verify && (!digest_of(in->region, in->info.size, &is) ||
+                          memcmp(&is, &in->info.signature, sizeof is) != 0);
+}
+
+/* Under this signature it would keep the true product out. */
+static void refuse_forged(struct intake *in)
+{
+    char line[PRODUCT_LINE_MAX];
+
+    log_peer_warn(in->from, "%s: digest differs from the signature: %s", in->from,
+                  product_line_format(&in->info, line, sizeof line));
+    pq_discard(in->queue, in->reservation);
+    in->reservation = NULL;
+    in->coming = false;
+    in->forged++;
+    in->ignored++;
+    passed(in);
+}
+
 static void dh_saveProd(struct intake *in)
 {
     struct pq_info as_stored = in->info;
@@ -179,7 +228,11 @@ void intake_end(struct intake *in)
 {
     in->received += in->block_size;
     in->block_size = 0;
-    if (in->reservation && in->received == in->info.size)
+    if (!in->reservation || in->received != in->info.size)
+        return;
+    if (is_forged(in))
+        refuse_forged(in);
+    else
         dh_saveProd(in);
 }
 

@@ -15,6 +15,7 @@ struct intake {
     struct pq *queue;
     const char *from; /* host of the sender, for the origin */
     double max_latency_s;
+    bool verify;          /* the data must have the digest that the signature says */
     struct matcher match; /* what is wanted */
     /* the product that is arriving */
     struct pq_info info;
@@ -27,7 +28,10 @@ struct intake {
     struct pq_info last;
     uint64_t accepted, duplicates, ignored;
     uint64_t too_old; /* of the ignored ones */
+    uint64_t forged;  /* the same: their data has another digest */
+    uint64_t ahead;   /* made later than now, by this host's clock */
     time_t warned_s;  /* CLOCK_MONOTONIC of the last warning of it; 0: none yet */
+    time_t warned_ahead_s;
 };
 
 /* pattern and class of what is wanted. -1: a pattern is invalid, why says which. Keeps the rest. */

@@ -105,6 +105,19 @@ int congestion_control_set(int fd, const char *name, char *err, size_t err_bytes
 
 static const char *dial_congestion = "";
 
+/* Of a name with several addresses each try takes the next. */
+static const struct addrinfo *choose(const struct addrinfo *list)
+{
+    static unsigned tries;
+    unsigned n = 0, skip;
+
+    for (const struct addrinfo *i = list; i; i = i->ai_next)
+        n++;
+    for (skip = tries++ % n; skip > 0; skip--)
+        list = list->ai_next;
+    return list;
+}
+
 void dial_congestion_control(const char *name)
 {
     dial_congestion = name;
@@ -128,7 +141,8 @@ int dial(const char *host, uint16_t port, char *err, size_t err_bytes)
         freeaddrinfo(list);
         return -1;
     }
-    if (fd >= 0 && connect(fd, list->ai_addr, list->ai_addrlen) < 0 && errno != EINPROGRESS) {
+    const struct addrinfo *to = choose(list);
+    if (fd >= 0 && connect(fd, to->ai_addr, to->ai_addrlen) < 0 && errno != EINPROGRESS) {
         rc = errno;
         close(fd);
         errno = rc;

@@ -98,6 +98,18 @@ static bool granted(struct upstream *u, const struct rpc_msg *m, struct ldm6_rep
     return false;
 }
 
+/* Its first request is reckoned from its clock. */
+static void warn_clock(const struct upstream *u, const struct ldm_class *cls)
+{
+    double ahead_s = (double)cls->from.sec - (double)wall_time(0).sec;
+
+    if (ahead_s > CLOCKS_APART_S && cls->from.sec < LDM_TIME_END.sec)
+        log_peer_warn(u->peer.host,
+                      "%s asks for products of the future, by %.0f s: is its clock wrong, or that "
+                      "of this host?",
+                      u->peer.host, ahead_s);
+}
+
 bool up6_feedme(struct upstream *u, const struct rpc_msg *m, struct xin *args, bool notify)
 {
     struct ldm6_reply r = {.code = LDM6_OK, .value = (uint32_t)getpid()};
@@ -137,6 +149,7 @@ bool up6_feedme(struct upstream *u, const struct rpc_msg *m, struct xin *args, b
     u->unflushed = true; /* at the queue's end NULLPROC tells so, from the start */
     u->start_ns = now_ns() + TURN_AROUND_S * NS_PER_S;
     set_cursor(u, has_sig, &sig, &r.cls);
+    warn_clock(u, &r.cls);
     log_set_prog("up6");
     char text[1024];
     log_peer_served(u->peer.host, "Starting Up(6): %s %s, SIG=%s, %s", u->peer.host,

@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "common/digest.h"
 #include "common/log.h"
 #include "ldmd/autoshift.h"
 #include "ldmd/feeds.h"
@@ -323,6 +324,38 @@ static void takes_whole_products(void **state)
     assert_int_equal(pq_last_seq(f->q), 1);
 }
 
+/* Another product's signature: refused, and the true one is taken when it comes. */
+static void refuses_forged_signatures(void **state)
+{
+    struct fixture *f = *state;
+    struct pq_info i = product(1, 1000), later = product(2, 10);
+    static uint8_t data[1000];
+
+    f->in.verify = true;
+    memset(data, 7, sizeof data);
+    assert_true(digest_of(data, sizeof data, &i.signature));
+    uint8_t *at = NULL;
+    for (int whole = 0; whole < 2; whole++) {
+        intake_begin(&f->in, &i, &at);
+        memset(at, 7, i.size);
+        at[999] = whole ? 7 : 8;
+        intake_end(&f->in);
+        assert_int_equal(f->in.accepted, whole);
+        assert_int_equal(f->in.forged, 1);
+        assert_true(f->in.have_last); /* it is not asked for again */
+    }
+    struct ldm_block b = {.signature = later.signature, .size = 10};
+    assert_true(intake_coming(&f->in, &later));
+    assert_true(intake_block(&f->in, &b, &at));
+    memset(at, 0, 10);
+    intake_end(&f->in);
+    assert_int_equal(f->in.forged, 2);
+    assert_int_equal(pq_last_seq(f->q), 1);
+    f->in.verify = false;
+    hereis(f, &later, true);
+    assert_int_equal(f->in.accepted, 2);
+}
+
 static unsigned count_lines(const char *path, const char *text)
 {
     FILE *f = fopen(path, "r");
@@ -360,6 +393,27 @@ static void says_that_products_are_too_old(void **state)
     unlink(path);
     assert_int_equal(f->in.too_old, 6);
     assert_int_equal(f->in.ignored, 6);
+}
+
+/* They are taken, and told of. */
+static void says_that_products_are_of_the_future(void **state)
+{
+    struct fixture *f = *state;
+
+    char path[] = "/tmp/ldm6-log-XXXXXX";
+    close(mkstemp(path));
+    assert_int_equal(log_set_destination(path), 0);
+    for (uint8_t id = 1; id <= 5; id++) {
+        struct pq_info i = product(id, 10);
+        i.creation.tv_sec += id == 1 ? 50 : 4000;
+        hereis(f, &i, true);
+    }
+    assert_int_equal(count_lines(path, "WARN"), 1);
+    assert_int_equal(count_lines(path, "1 products made in the future, the last one by "), 1);
+    log_set_destination("-");
+    unlink(path);
+    assert_int_equal(f->in.ahead, 4);
+    assert_int_equal(f->in.accepted, 5);
 }
 
 /* Seconds of the wire are without a sign: a product of 2039 comes after one of today, and "no end"
@@ -462,6 +516,8 @@ int main(void)
         cmocka_unit_test(origins),
         cmocka_unit_test_setup_teardown(takes_whole_products, setup, teardown),
         cmocka_unit_test_setup_teardown(says_that_products_are_too_old, setup, teardown),
+        cmocka_unit_test_setup_teardown(says_that_products_are_of_the_future, setup, teardown),
+        cmocka_unit_test_setup_teardown(refuses_forged_signatures, setup, teardown),
         cmocka_unit_test_setup_teardown(knows_times_to_2106, setup, teardown),
         cmocka_unit_test_setup_teardown(takes_announced_products, setup, teardown),
         cmocka_unit_test_setup_teardown(gives_room_back, setup, teardown),
