@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -29,11 +31,31 @@ class Tail:
         return data
 
 
+def write_text(path: Path, text: str) -> None:
+    """Through a temporary file: complete or absent, and nothing beside it. OSError."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
 def write_json(path: Path, value: Any) -> None:
     """Through a temporary file. OSError."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    write_text(path, json.dumps(value, indent=2) + "\n")
+
+
+def os_error_text(error: OSError) -> str:
+    """In one line: the file, if the system says which, what is wrong, and what would help."""
+    text = error.strerror or str(error)
+    if error.filename is not None:
+        text = f"{error.filename}: {text}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        text += "; valid: room on the disk, for results and for TMPDIR"
+    return text
 
 
 def tail(path: Path, lines: int = 5) -> str:

@@ -6,14 +6,17 @@ import sys
 
 def main() -> int:
     """Run the command line of this process. Return its exit code."""
-    if sys.argv[1:] == ["doctor"]:
-        sys.dont_write_bytecode = True
-        from downpour import doctor
+    try:
+        if sys.argv[1:] == ["doctor"]:
+            sys.dont_write_bytecode = True
+            from downpour import doctor
 
-        return doctor.main()
-    from downpour import cli
+            return doctor.main()
+        from downpour import cli
 
-    return cli.main()
+        return cli.main()
+    except KeyboardInterrupt:  # before a command could take it
+        return 130
 
 
 if __name__ == "__main__":

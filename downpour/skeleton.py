@@ -16,6 +16,7 @@ import typer
 
 from common.command_line import Failure, command, group
 from common.exit_codes import EXIT_OK
+from common.files import os_error_text
 from common.places import ROOT
 
 SKELETONS: Final = Path(__file__).resolve().parent / "skeletons"
@@ -31,7 +32,7 @@ def told() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Failure(f"new: {error.filename}: {error.strerror}") from error
+        raise Failure(f"new: {os_error_text(error)}") from error
 
 
 def _name(text: str) -> str:

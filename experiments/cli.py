@@ -30,6 +30,7 @@ from common.command_line import (
     unknown,
 )
 from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK, EXIT_USAGE
+from common.files import os_error_text
 from common.places import RUNS
 from experiments.design.spec import Overrides
 from experiments.runs.options import (
@@ -72,7 +73,7 @@ def told() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise Failure(f"{PROGRAM}: {error.filename}: {error.strerror}", EXIT_FAILED) from error
+        raise Failure(f"{PROGRAM}: {os_error_text(error)}", EXIT_FAILED) from error
     except KeyboardInterrupt:
         raise Failure(f"\n{PROGRAM}: interrupted; the network is down", EXIT_INTERRUPTED) from None
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from markdown_it import MarkdownIt
 
+from common.files import os_error_text
 from labs.spec import ROOM, Lab, all_labs
 from labs.workdir import LabError
 
@@ -59,5 +60,5 @@ def write_all(directory: Path, *, solutions: bool = False) -> list[Path]:
                 temporary.replace(path)
                 written.append(path)
     except OSError as error:
-        raise LabError(f"{error.filename}: {error.strerror}") from None
+        raise LabError(os_error_text(error)) from None
     return written

@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from common.files import os_error_text
 from common.places import ROOT
 from labs.checking import CheckResult
 from labs.holder import SOCKET, STATE, directory_socket
@@ -97,7 +98,7 @@ def start(lab: Lab, work: Work, clock: str, say: Callable[[str], None]) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         log.write_bytes(b"")
     except OSError as error:
-        raise SessionError(f"{error.filename}: {error.strerror}") from None
+        raise SessionError(os_error_text(error)) from None
     began = time.monotonic()
     failure = background_process.start(
         [
@@ -135,6 +136,8 @@ def connect(lab: Lab, work: Work) -> Connection:
 def stop(lab: Lab, work: Work) -> str | None:
     """Ends the network; the clock it had, None if it was not up. SessionError."""
     state = read_state(lab.number)
+    if state is None:
+        _end_starting(lab, work)
     if state is None or state["work"] != str(work.directory):
         return None
     pid, ticks = int(state["pid"]), state["start_ticks"]
@@ -146,6 +149,19 @@ def stop(lab: Lab, work: Work) -> str | None:
         time.sleep(0.05)
     read_state(lab.number)
     return str(state["clock"])
+
+
+def _end_starting(lab: Lab, work: Work) -> None:
+    """End a network whose starter was killed before it was up."""
+    place = os.fsencode(f"_hold\0{lab.number}\0{state_directory(lab.number)}\0{work.directory}\0")
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and place in (entry / "cmdline").read_bytes():
+                pid = int(entry.name)
+                ticks, deadline = marks.start_time_ticks(pid), time.monotonic() + STOP_S
+                _end(pid)
+                while marks.start_time_ticks(pid) == ticks and time.monotonic() < deadline:
+                    time.sleep(0.05)
 
 
 def status() -> list[str]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -14,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from common.files import write_json
+from common.files import os_error_text, write_json
 from labs.spec import Lab, Value, as_words
 
 STATE: Final = ".lab.json"
@@ -86,6 +87,7 @@ def open_work(lab: Lab, directory: Path, student: str | None) -> tuple[Work, boo
         return work, False
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise LabError(f"found DIR '{directory}'; valid: an empty directory, or one of this lab")
+    there = directory.exists()
     try:
         directory.mkdir(parents=True, exist_ok=True)
         work = Work(
@@ -93,9 +95,24 @@ def open_work(lab: Lab, directory: Path, student: str | None) -> tuple[Work, boo
         )
         put_start(lab, work)
         _write(work)
-    except OSError as error:
-        raise LabError(f"{error.filename}: {error.strerror}") from None
+    except BaseException as error:
+        _take_back(directory, there)  # or the next try would find a directory that is not empty
+        if isinstance(error, OSError):
+            raise LabError(os_error_text(error)) from None
+        raise
     return work, True
+
+
+def _take_back(directory: Path, there: bool) -> None:
+    """Remove what a start that failed put into the directory, which was empty if it was there."""
+    for path in directory.glob("*"):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    if not there:
+        with contextlib.suppress(OSError):
+            directory.rmdir()
 
 
 def _write(work: Work) -> None:
@@ -177,5 +194,5 @@ def reset_files(lab: Lab, work: Work) -> Path | None:
         aside = set_aside(work)
         put_start(lab, work)
     except OSError as error:
-        raise LabError(f"{error.filename}: {error.strerror}") from None
+        raise LabError(os_error_text(error)) from None
     return aside

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
+from common.files import os_error_text
 from experiments.cells.captures import Capturing
 from experiments.cells.cell_base import (
     CellBase,
@@ -78,7 +79,7 @@ def main(job_path: Path, out: Path, errors: IO[str]) -> int:
     try:
         job = Job.from_json(job_path.read_text())
     except OSError as error:
-        print(f"experiments: {error.filename}: {error.strerror}", file=errors)
+        print(f"experiments: {os_error_text(error)}", file=errors)
         return 1
     try:
         verdict, identical = run_cell(job, out)
@@ -88,8 +89,10 @@ def main(job_path: Path, out: Path, errors: IO[str]) -> int:
     except Exception as error:
         import traceback
 
-        traceback.print_exc(file=errors)
-        emit({"event": "error", "text": f"{type(error).__name__}: {error}"})
+        known = os_error_text(error) if isinstance(error, OSError) else str(error)
+        emit({"event": "error", "text": f"{type(error).__name__}: {known}"})
+        with contextlib.suppress(OSError):  # the disk may be what is full
+            traceback.print_exc(file=errors)
         return 1
     emit({"event": "done", "verdict": verdict, "identical": identical})
     return 0

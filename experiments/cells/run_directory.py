@@ -8,28 +8,19 @@ from __future__ import annotations
 
 import datetime
 import fcntl
-import json
 import os
 import shutil
 from pathlib import Path
 from typing import Final
 
+from common.files import write_json, write_text
+
+__all__ = ["RunDirectory", "write_json", "write_text"]
+
 PARTIAL: Final = ".partial"
 LOCK: Final = ".lock"
 FAILED: Final = "failed"
 SET_ASIDE: Final = "set-aside"
-
-
-def write_text(path: Path, text: str) -> None:
-    """Writes through a temporary file: complete or absent."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
-
-
-def write_json(path: Path, value: object) -> None:
-    """Write JSON through a temporary file: complete or absent."""
-    write_text(path, json.dumps(value, indent=2) + "\n")
 
 
 class RunDirectory:

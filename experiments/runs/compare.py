@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
+from common.files import os_error_text
 from common.terminal import columns, is_ascii_only
 from experiments.cells.run_directory import write_json
 from parsers.base.jsonfiles import BadFile
@@ -321,7 +322,7 @@ def main(
         print(f"report: {error}", file=sys.stderr)
         return EXIT_USAGE
     except OSError as error:
-        print(f"report: {error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"report: {os_error_text(error)}", file=sys.stderr)
         return EXIT_USAGE
     page = str(target / "index.html")
     if full:

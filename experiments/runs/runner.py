@@ -16,7 +16,7 @@ from typing import Final
 
 from common.contracts import INVALID
 from common.places import BUILD, ROOT, RUNS
-from common.shell import NetworkError, termination_as_interrupt
+from common.shell import NetworkError, die_with_parent, termination_as_interrupt
 from experiments.cells.captures import NO_CAPTURES, Captures
 from experiments.cells.run_directory import FAILED, RunDirectory, write_json, write_text
 from experiments.design.selection import Order, ordered
@@ -267,7 +267,13 @@ def report(
     argv += ["--full"] if full else []
     argv += ["--quiet"] if quiet else []
     done = subprocess.run(
-        argv, cwd=ROOT, capture_output=quiet, encoding="utf-8", errors="replace", check=False
+        argv,
+        cwd=ROOT,
+        capture_output=quiet,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+        preexec_fn=die_with_parent(),
     )
     if done.returncode != 0 and quiet:
         sys.stderr.write(done.stdout + done.stderr)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
+from common.files import os_error_text
 from experiments.runs import digests
 from experiments.runs.options import VerifyOptions
 from parsers.base.jsonfiles import BadFile
@@ -162,7 +163,7 @@ def main(options: VerifyOptions) -> int:
         print(f"verify: {error}", file=sys.stderr)
         return EXIT_USAGE
     except OSError as error:
-        print(f"verify: {error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"verify: {os_error_text(error)}", file=sys.stderr)
         return EXIT_USAGE
     print(report(checked), end="")
     return EXIT_FAILED if any(c.problems for c in checked) else EXIT_OK
