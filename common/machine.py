@@ -10,6 +10,7 @@ import os
 import platform
 import re
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -39,6 +40,46 @@ def memory_available_bytes(meminfo: str) -> int:
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     return 0
+
+
+def memory_free_bytes(root: Path = Path("/")) -> int:
+    """What this process may still take: what the machine has, or what is left of the limits of its
+    control groups (versions 1 and 2)."""
+    free = memory_available_bytes(_read(root / "proc/meminfo"))
+    groups = root / "sys/fs/cgroup"
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "memory":
+            free = min(free, _left(groups / "memory", path, "limit_in_bytes", "usage_in_bytes"))
+        elif not controllers:
+            for place in (groups, groups / "unified"):
+                free = min(free, _left(place, path, "max", "current"))
+    return max(0, free)
+
+
+def _left(place: Path, path: str, limit_name: str, usage_name: str) -> int:
+    """What is left below the limits of a control group and of those above it. File pages that
+    nobody uses can go at once."""
+    left = sys.maxsize
+    group = place / path.lstrip("/")
+    for directory in (group, *group.parents):
+        limit = _read(directory / f"memory.{limit_name}").strip()
+        usage = _read(directory / f"memory.{usage_name}").strip()
+        if limit.isdigit() and usage.isdigit():
+            unused = re.search(
+                r"^(?:total_)?inactive_file (\d+)$", _read(directory / "memory.stat"), re.M
+            )
+            left = min(left, int(limit) - int(usage) + (int(unused[1]) if unused else 0))
+        if directory == place:
+            break
+    return left
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def load_average(root: Path = Path("/")) -> float | None:

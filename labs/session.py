@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shlex
@@ -22,7 +23,7 @@ from typing import Any, BinaryIO, Final
 from common.files import os_error_text
 from common.places import ROOT
 from labs.checking import CheckResult
-from labs.holder import SOCKET, STATE, directory_socket
+from labs.holder import LOCK, SOCKET, STATE, directory_socket
 from labs.spec import Lab
 from labs.workdir import Work
 from topologies.emulate import background_process, marks
@@ -162,6 +163,9 @@ def _end_starting(lab: Lab, work: Work) -> None:
                 _end(pid)
                 while marks.start_time_ticks(pid) == ticks and time.monotonic() < deadline:
                     time.sleep(0.05)
+    with contextlib.suppress(OSError), (state_directory(lab.number) / LOCK).open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        (state_directory(lab.number) / SOCKET).unlink()  # of one that was killed
 
 
 def status() -> list[str]:

@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from common.machine import memory_available_bytes
+from common import machine
 from topologies.emulate.marks import MEMORY_ROOT, make_directory, memory_directory
 
 MEMORY_RESERVE_BYTES: Final = 2_000_000_000  # left to the programs and the kernel
@@ -22,7 +22,7 @@ def memory_free_bytes() -> int:
     """Return how much memory queues may take now."""
     if not MEMORY_ROOT.parent.is_dir():
         return 0
-    unused = memory_available_bytes(Path("/proc/meminfo").read_text()) - MEMORY_RESERVE_BYTES
+    unused = machine.memory_free_bytes() - MEMORY_RESERVE_BYTES
     return max(0, min(shutil.disk_usage(MEMORY_ROOT.parent).free, unused))
 
 

@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Final, Protocol, cast
 
 from common.files import Tail
-from common.machine import memory_available_bytes
+from common.machine import memory_free_bytes
 from common.places import ROOT
 from common.shell import die_with_parent
 from experiments.cells.events import Event, GuestPhase
@@ -374,7 +374,7 @@ class VirtualClock:
         the queues of the largest cells on disk. `cells`: with the bytes of their traces. Raises
         CellProblem if it does not hold one."""
         if free is None:
-            free = memory_available_bytes(Path("/proc/meminfo").read_text())
+            free = memory_free_bytes()
         most = max(host_memory_bytes(cell, size) for cell, size in cells)
         most = min(most, DISK_GUEST_BYTES)
         if free < most:

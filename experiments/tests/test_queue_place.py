@@ -45,5 +45,5 @@ def test_queues_that_are_kept_lie_on_disk(memory: Path, tmp_path: Path) -> None:
 
 
 def test_the_reserve_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_place, "memory_available_bytes", lambda _text: 1_500_000_000)
+    monkeypatch.setattr("common.machine.memory_free_bytes", lambda: 1_500_000_000)
     assert queue_place.memory_free_bytes() == 0

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
-from common.machine import memory_available_bytes
+from common.machine import memory_available_bytes, memory_free_bytes
 from topologies.emulate.facts import (
     PROBES,
     KernelFacts,
@@ -88,6 +89,47 @@ def test_memory() -> None:
     text = "MemTotal:  8000000 kB\nMemAvailable:    4096 kB\n"
     assert memory_available_bytes(text) == 4096 * 1024
     assert memory_available_bytes("MemTotal: 1 kB\n") == 0
+
+
+@pytest.mark.parametrize(
+    ("group", "files", "left"),
+    [
+        ("0::/\n", {}, 8_000_000_000),
+        ("0::/a/b\n", {"a/memory.max": "max", "a/memory.current": "5"}, 8_000_000_000),
+        (
+            "0::/a/b\n",
+            {
+                "a/memory.max": "2000000000",
+                "a/memory.current": "500000000",
+                "a/memory.stat": "anon 1\ninactive_file 100000000\n",
+                "a/b/memory.max": "max",
+            },
+            1_600_000_000,
+        ),
+        (
+            "4:memory:/x\n0::/\n",
+            {"memory/x/memory.limit_in_bytes": "1000", "memory/x/memory.usage_in_bytes": "3000"},
+            0,
+        ),
+        (
+            "4:memory:/x\n",
+            {
+                "memory/memory.limit_in_bytes": "9000",
+                "memory/memory.usage_in_bytes": "3000",
+                "memory/memory.stat": "total_inactive_file 500\n",
+            },
+            6_500,
+        ),
+    ],
+)
+def test_free_memory_is_within_the_limits_of_control_groups(
+    tmp_path: Path, group: str, files: dict[str, str], left: int
+) -> None:
+    texts = {"proc/meminfo": "MemAvailable: 7812500 kB\n", "proc/self/cgroup": group}
+    for name, text in {**texts, **{f"sys/fs/cgroup/{n}": t for n, t in files.items()}}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert memory_free_bytes(tmp_path) == left
 
 
 def test_script_has_one_line_per_probe() -> None:
