@@ -7,6 +7,7 @@ undone if a switch refused it.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -59,7 +60,9 @@ class ChangeRunner:
     ) -> None:
         self._state = state
         self._base = base_entries(state.core)
+        # When a change of each group, (switch, number), last began or ended: a number that grows.
         self._group_changes: dict[tuple[str, int], int] = {}
+        self._moments = itertools.count(1)
         self._unmoved: dict[str, str] = {}  # path -> link that changed; could not be written
         self.queues = QueueKeeper(state.core, queue_driver)
         self.installer = Installer(state.core.dpids, apply, read, self._on_known)
@@ -75,7 +78,8 @@ class ChangeRunner:
         return PathView(path, self._state.core, self.installer.known)
 
     def group_changes(self) -> dict[tuple[str, int], int]:
-        """Return how often a change of each group, (switch, number), began or ended."""
+        """Return for each group, (switch, number), a number that differs after each beginning and
+        end of a change."""
         with self._state.lock:
             return dict(self._group_changes)
 
@@ -213,6 +217,7 @@ class ChangeRunner:
                 state.busy -= work.keys
                 state.idle.notify_all()
                 self._note_groups(work.phases)
+                self._forget_groups(work.steps)
                 for step in work.steps:
                     self._note_state(_path_of(step).name)
 
@@ -221,8 +226,15 @@ class ChangeRunner:
             for switch, change in phase.items():
                 for entry in change.added:
                     if isinstance(entry, Group):
-                        key = (switch, entry.number)
-                        self._group_changes[key] = self._group_changes.get(key, 0) + 1
+                        self._group_changes[switch, entry.number] = next(self._moments)
+
+    def _forget_groups(self, steps: Iterable[Step]) -> None:
+        """Forget the groups of paths that are no more: numbers come anew for a long time."""
+        for step in steps:
+            path = _path_of(step)
+            if path.name not in self._state.paths:
+                for switch in step.switches:
+                    self._group_changes.pop((switch, path.number), None)
 
     def _repair(self, name: str) -> None:
         """Retry the path's switches that are in an unknown state, for a repeated request.

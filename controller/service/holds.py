@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from controller.paths.core import Core
 from controller.paths.multipoint_path import MultipointPath, endpoint_to_json
@@ -21,6 +22,7 @@ from controller.service.views import HoldState, HoldView, PathWish
 from controller.switches.installer import Phase
 
 REMEMBERED_S = 3600.0
+MAX_REMEMBERED = 2000  # of a workgroup: one that asks all the time does not fill the memory
 
 
 def _request(wish: PathWish) -> str:
@@ -71,7 +73,7 @@ class Hold:
         """Return the hold as over, to be forgotten REMEMBERED_S after `now`."""
         return replace(self, state=state, until=now + REMEMBERED_S, old=None, new=None, phases=())
 
-    @property
+    @cached_property
     def workgroup(self) -> str:
         """Return the workgroup that asked for the hold."""
         return str(json.loads(self.request)["workgroup"])
@@ -187,9 +189,16 @@ class Holds:
         return [hold for hold in self._open.values() if hold.until <= now]
 
     def forgotten(self, now: float) -> list[str]:
-        """Return the ids of holds that ended long enough ago to be forgotten."""
-        return [
-            hold.id
-            for hold in self._by_id.values()
-            if hold.state is not HoldState.HELD and hold.until <= now
-        ]
+        """Return the ids of holds that ended long enough ago to be forgotten, and of the oldest
+        of a workgroup that has too many."""
+        finished = [hold for hold in self._by_id.values() if hold.state is not HoldState.HELD]
+        over = [hold.id for hold in finished if hold.until <= now]
+        if len(finished) - len(over) > MAX_REMEMBERED:
+            of_workgroup: dict[str, list[Hold]] = {}
+            for hold in finished:
+                if hold.until > now:
+                    of_workgroup.setdefault(hold.workgroup, []).append(hold)
+            for holds in of_workgroup.values():
+                holds.sort(key=lambda hold: hold.until)
+                over += [hold.id for hold in holds[:-MAX_REMEMBERED]]
+        return over

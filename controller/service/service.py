@@ -166,7 +166,8 @@ class PathService:
         return self.state.reservations.owner_of(key)
 
     def group_changes(self) -> dict[tuple[str, int], int]:
-        """Return how often a change of each group, (switch, number), began or ended."""
+        """Return for each group, (switch, number), a number that differs after each beginning and
+        end of a change."""
         return self._runner.group_changes()
 
     # -- changing paths

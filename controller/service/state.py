@@ -361,9 +361,12 @@ class PathState:
         """End holds that were not committed in time; forget those that ended long ago."""
         for hold in self.holds.expired(now):
             self.drop_hold(hold, HoldState.EXPIRED, "expired")
-        for hold_id in self.holds.forgotten(now):
+        forgotten = self.holds.forgotten(now)
+        if forgotten:
             with self.writing():
-                self.store.delete_hold(hold_id)
+                for hold_id in forgotten:
+                    self.store.delete_hold(hold_id)
+        for hold_id in forgotten:
             self.holds.forget(hold_id)
 
     def note_reach(self, path: MultipointPath) -> None:

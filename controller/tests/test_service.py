@@ -13,6 +13,7 @@ import pytest
 
 from controller.paths.core import Endpoint
 from controller.paths.forwarding import base_entries
+from controller.service import holds
 from controller.service.service import (
     Failure,
     HoldState,
@@ -340,6 +341,32 @@ def test_leaf_to_leaf_begins_and_ends_with_a_leaf_far_away(rig: Rig, held: bool)
     rig.assert_settled()
     rig.service.delete("a")
     assert rig.entries() == base_entries(rig.service.core)
+
+
+def test_holds_of_a_busy_workgroup_are_forgotten_the_oldest_first(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holds, "MAX_REMEMBERED", 10)
+    for number in range(50):
+        rig.clock.now += 1
+        for group in ("busy", "quiet") if number < 3 else ("busy",):
+            wished = PathWish(f"p{number}{group}", ROOT, RATE, workgroup=group)
+            rig.service.hold(f"{group}-{number}", wished, rig.clock() + 60)
+            rig.service.release(f"{group}-{number}")
+        rig.service.expire()
+    kept = {f"busy-{number}" for number in range(40, 50)} | {f"quiet-{n}" for n in range(3)}
+    assert set(rig.service.state.holds._by_id) == kept
+    assert {row.id for row in rig.store.load().holds} == kept
+    assert rig.service.hold_view("quiet-0").state is HoldState.RELEASED
+
+
+def test_what_is_kept_of_groups_ends_with_the_path(rig: Rig) -> None:
+    for number in range(30):
+        rig.service.create(f"p{number}", ROOT, RATE)
+        rig.service.add_leaf(f"p{number}", LEAF_3)
+        assert rig.service.group_changes()
+        rig.service.delete(f"p{number}")
+    assert rig.service.group_changes() == {}
 
 
 def test_store_that_cannot_be_written_changes_nothing(rig: Rig) -> None:
