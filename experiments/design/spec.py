@@ -66,6 +66,8 @@ class UsageError(Exception):
 
 
 MODEL: Final = "model"  # the trace that Downpour generates
+PACED: Final = "paced"  # another, whose source has a ceiling
+GENERATED: Final = (MODEL, PACED)
 SpecErrors = TopologyErrors  # one line per mistake: `file:line: found ...; valid: ...`
 
 MAX_RECEIVERS = 200
@@ -255,7 +257,14 @@ class Spec(Block):
     repeats: Repeats = 1
     base_seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]
     trace: Text = Field(
-        MODEL, description="model, or the path of a trace file, relative to the experiment file"
+        MODEL,
+        description="model or paced (generated), or the path of a trace file, relative to the "
+        "experiment file",
+    )
+    trace_seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] | None = Field(
+        None,
+        description="seed of a generated trace, the same for all repeats, which then differ in "
+        "their losses only; without it a repeat's seed is that of its trace, too",
     )
     duration_s: Duration = Field(description="how much of the trace is replayed")
     drain_timeout_s: Duration = Field(
@@ -361,7 +370,7 @@ def _with_paths_from(folder: Path, spec: S) -> S:
     """Return the experiment with its paths, which are relative to `folder`, made absolute."""
 
     def trace(name: str | None) -> str | None:
-        return name if name in (None, MODEL) else str(folder / name)
+        return name if name is None or name in GENERATED else str(folder / name)
 
     changes: dict[str, object] = {"trace": trace(spec.trace)}
     if is_topology_file(spec.topology):

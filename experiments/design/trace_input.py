@@ -12,8 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, NotRequired, TypedDict
 
-from experiments.design import trace_model
-from experiments.design.spec import MIN_DURATION_S, MODEL, Error, SpecErrors, UsageError
+from experiments.design import paced_hour, trace_model
+from experiments.design.spec import MIN_DURATION_S, MODEL, PACED, Error, SpecErrors, UsageError
 from parsers.base.times import MICROSECONDS
 from parsers.read.trace import Trace, TraceProduct, parse_any_trace
 
@@ -63,7 +63,9 @@ class ReplayTrace:
 
 
 def prepare(trace: str, duration_s: float, seed: int) -> ReplayTrace:
-    """`trace`: "model" or a path. Raises SpecErrors with every broken line (file:line)."""
+    """`trace`: "model", "paced" or a path. Raises SpecErrors with every broken line (file:line)."""
+    if trace == PACED:
+        return from_paced_model(duration_s, seed)
     if trace == MODEL:
         return from_model(duration_s, seed)
     return from_file(Path(trace), duration_s)
@@ -73,10 +75,26 @@ def from_model(duration_s: float, seed: int) -> ReplayTrace:
     """Return the first seconds of a generated hour, checked against the published one."""
     hour = trace_model.generate_hour(seed)
     source = f"NGRID model, seed {seed}"
+    return _generated(hour, source, tuple(trace_model.model_check(hour)), duration_s, seed)
+
+
+def from_paced_model(duration_s: float, seed: int) -> ReplayTrace:
+    """The same of an hour whose source has a ceiling."""
+    hour = paced_hour.generate_paced_hour(seed)
+    source = f"paced NGRID model, seed {seed}"
+    return _generated(hour, source, tuple(paced_hour.paced_check(hour)), duration_s, seed)
+
+
+def _generated(
+    hour: Sequence[trace_model.Arrival],
+    source: str,
+    check: tuple[trace_model.ModelRow, ...],
+    duration_s: float,
+    seed: int,
+) -> ReplayTrace:
     start_us = int(trace_model.START.timestamp()) * MICROSECONDS
     products = (TraceProduct(a.size_bytes, start_us + a.time_ms * 1000) for a in hour)
     parsed = Trace(source, tuple(products), ())
-    check = tuple(trace_model.model_check(hour))
     return _cut(parsed, duration_s, file_of(seed), source, check)
 
 

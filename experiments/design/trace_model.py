@@ -10,9 +10,9 @@ hours that behave like it. Three things are taken from the real hour, as numbers
   1 to 4000 products, fitted by four shared first-order autoregressive components plus white noise
   (`COMPONENTS`, `NOISE_CORRELATION`); least squares with weights 1/sqrt(lag), largest residual
   0.05;
-* a slow modulation of the upper tail of the sizes (`TAIL_*`), without which the rate per minute
-  varies half as much as it did; its gain was chosen so that the standard deviation of the 60
-  per-minute rates is the real hour's (7.9 Mbit/s);
+* a slow modulation of the upper tail of the sizes (`TailModulation`), without which the rate per
+  minute varies half as much as it did; its gain was chosen so that the standard deviation of the
+  60 per-minute rates is the real hour's (7.9 Mbit/s);
 * the number of products.
 
 The marginals are imposed by rank (Iman and Conover, 1982: a Gaussian dependence structure whose
@@ -104,10 +104,16 @@ COMPONENTS: Final = (
     Component(0.221, 0.166, 10_960.0),
 )
 NOISE_CORRELATION: Final = 0.174  # of the white remainders of size and gap
-# Normal scores of size above TAIL_START are stretched by exp(TAIL_GAIN * a unit AR(1) process).
+# Normal scores of size above TAIL_START are stretched by exp(gain * a unit AR(1) process).
 TAIL_START: Final = 0.3
-TAIL_GAIN: Final = 0.4
-TAIL_TAU_PRODUCTS: Final = 1500.0
+
+
+@dataclass(frozen=True)
+class TailModulation:
+    """How much the sizes' upper tail swells and shrinks, and for how many products."""
+
+    gain: float = 0.4
+    tau_products: float = 1500.0
 
 
 @dataclass(frozen=True)
@@ -175,6 +181,13 @@ def _marginals(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def generate_hour(seed: int) -> list[Arrival]:
     """Generate an NGRID-like hour: 28,166 products in order of time. The same seed gives the same
     hour."""
+    sizes, gaps_ms = draw(seed, TailModulation())
+    times_ms = np.cumsum(gaps_ms)
+    return [Arrival(int(s), int(t)) for s, t in zip(sizes, times_ms, strict=True)]
+
+
+def draw(seed: int, modulation: TailModulation) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Draw sizes in bytes and the gap before each in ms."""
     rng = np.random.default_rng(seed)
     size_score = np.zeros(PRODUCTS)
     gap_score = np.zeros(PRODUCTS)
@@ -189,12 +202,10 @@ def generate_hour(seed: int) -> list[Arrival]:
     size_score += size_noise * white[0]
     gap_score += gap_noise * (rho * white[0] + np.sqrt(1.0 - rho * rho) * white[1])
     tail = np.maximum(size_score - TAIL_START, 0.0)
-    modulation = np.exp(TAIL_GAIN * _autoregressive(rng, TAIL_TAU_PRODUCTS, PRODUCTS))
-    size_score += tail * (modulation - 1.0)
+    slow = _autoregressive(rng, modulation.tau_products, PRODUCTS)
+    size_score += tail * (np.exp(modulation.gain * slow) - 1.0)
     sizes, gaps = _marginals(PRODUCTS)
-    ordered_sizes = _ranked(size_score, sizes)
-    times = np.cumsum(_ranked(gap_score, gaps))
-    return [Arrival(int(s), int(t)) for s, t in zip(ordered_sizes, times, strict=True)]
+    return _ranked(size_score, sizes), _ranked(gap_score, gaps)
 
 
 def stamp(time_us: int) -> str:

@@ -18,7 +18,7 @@ from experiments.design import join_leave_expansion as join_leave
 from experiments.design.expansion import CellSpec, disk_needed_bytes, expand
 from experiments.design.networks import Networks, with_rtt
 from experiments.design.selection import select
-from experiments.design.spec import MODEL, AnySpec, JoinLeaveSpec, UsageError
+from experiments.design.spec import GENERATED, AnySpec, JoinLeaveSpec, UsageError
 from experiments.design.trace_input import ReplayTrace
 from topologies.model.handoff_loss import with_handoff_loss
 from topologies.model.load import find as find_topology
@@ -71,16 +71,19 @@ def plan(
     cells = select(expand(spec, level), only)
     burst_loss.check(cells)
     # A trace file is the same for all seeds.
-    shared = trace_input.prepare(spec.trace, spec.duration_s, 0) if spec.trace != MODEL else None
+    generated = spec.trace in GENERATED
+    shared = None if generated else trace_input.prepare(spec.trace, spec.duration_s, 0)
     traces: dict[int, ReplayTrace] = {}
     networks = Networks()
     planned = []
     for cell in cells:
         seed = _seed_of_trace(traces, cell.seed, most_traces)
+        if spec.trace_seed is not None:
+            seed = spec.trace_seed
         if shared is None and seed not in traces:
             traces[seed] = trace_input.prepare(spec.trace, spec.duration_s, seed)
         trace = traces[seed] if shared is None else shared
-        borrowed = shared is None and seed != cell.seed
+        borrowed = shared is None and spec.trace_seed is None and seed != cell.seed
         planned.append(Planned(cell, networks.of(cell), trace, borrowed))
     return tuple(planned)
 

@@ -25,7 +25,7 @@ from common.contracts import FAITHFUL, INVALID
 from common.exit_codes import EXIT_FAILED, EXIT_OK
 from common.places import RUNS
 from experiments.design.spec import (
-    MODEL,
+    GENERATED,
     AnySpec,
     ExperimentSpec,
     JoinLeaveSpec,
@@ -115,7 +115,7 @@ def plan(original: Original) -> list[Planned]:
     """Return the same cells, of the same trace and topology; where a file of these is gone, the
     run's copy takes its place. Raises UsageError as `read`, and what planning raises."""
     spec = original.spec
-    if spec.trace != MODEL and not Path(spec.trace).is_file():
+    if spec.trace not in GENERATED and not Path(spec.trace).is_file():
         copies = {str(t["file"]) for t in original.raw["traces"].values()}
         spec = spec.model_copy(update={"trace": str(original.path / min(copies))})
     copy = _topology_copy(original)
