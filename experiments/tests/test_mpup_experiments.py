@@ -79,7 +79,7 @@ def test_published_values() -> None:
         ("fileset", "file_sets", "ldm7", 150),
         ("ffdr", "ffdr", "ldm7", 88.7),
         ("ffdr", "ffdr", "ldm7", 75.9),
-        ("throughput", "throughput", "ldm7", 75),
+        ("throughput", "throughput_sets", "ldm7", 75),
         ("resources", "nic_bandwidth", "ldm7", 12.4),
         ("resources", "nic_bandwidth", "ldm7", 21.4),
         ("resources", "nic_bandwidth", "ldm6", 350),
