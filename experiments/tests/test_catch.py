@@ -388,6 +388,16 @@ def slow_netem(emulation: Emulation) -> None:
         check(in_node(emulation.pids[WIRE], change))
 
 
+# struct timex of linux/timex.h: modes = ADJ_TICK, and a tick 2 % longer than 10,000 us.
+FASTER_CLOCK = """
+import ctypes, struct
+timex = ctypes.create_string_buffer(208)
+struct.pack_into("=I", timex, 0, 0x4000)
+struct.pack_into("=q", timex, 88, 10_200)
+if ctypes.CDLL(None).adjtimex(timex) < 0: raise SystemExit(1)
+"""
+
+
 @BUILT
 @pytest.mark.parametrize(
     ("command", "status"), [("true", "pass"), ("date -s '+2 seconds'", "fail")]
@@ -395,6 +405,21 @@ def slow_netem(emulation: Emulation) -> None:
 def test_a_clock_that_is_set(command: str, status: str, kernel: Kernel) -> None:
     """In a guest, whose clock is its own: 5 s of virtual time, in the middle of which somebody sets
     the time of day 2 s forward."""
+    judged, found = clock_after(command, kernel)
+    assert judged.status == status, judged.text
+    assert found.step_ms == pytest.approx(2000.0 if status == "fail" else 0.0, abs=0.01)
+
+
+@BUILT
+def test_a_clock_that_drifts(kernel: Kernel) -> None:
+    """For 3 of 5 s it runs 2 % too fast: 12,000 ppm of the whole."""
+    judged, found = clock_after(f"{sys.executable} -c '{FASTER_CLOCK}'", kernel)
+    assert judged.status == "fail", judged.text
+    assert found.drift_ppm == pytest.approx(12_000, rel=0.2)
+
+
+def clock_after(command: str, kernel: Kernel) -> tuple[Check, host_lag.HostLag]:
+    """What hostlag finds in a guest that runs `command` after 2 of 5 s."""
     program = CHECKOUT / (BUILD / HOSTLAG).relative_to(BUILD.parent)
     script = f"{program} 100000 & sleep 2; {command} >&2; sleep 3; kill $!; wait"
     out, err = io.BytesIO(), io.BytesIO()
@@ -420,6 +445,4 @@ def test_a_clock_that_is_set(command: str, status: str, kernel: Kernel) -> None:
         lags={"guest": found},
         clock="virtual",
     )
-    judged = clock_check(evidence)
-    assert judged.status == status, judged.text
-    assert found.step_ms == pytest.approx(2000.0 if status == "fail" else 0.0, abs=0.01)
+    return clock_check(evidence), found
