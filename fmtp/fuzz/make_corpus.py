@@ -7,7 +7,7 @@ from pathlib import Path
 
 BOP, EOP, MEM_DATA, RETX_REQ, RETX_REJ, RETX_END = 1, 2, 4, 8, 16, 32
 RETX_DATA, BOP_REQ, RETX_BOP, EOP_REQ, RETX_EOP = 64, 128, 256, 512, 1024
-PARITY, REPAIR, REPAIR_REQ = 2048, 4096, 8192
+PARITY, REPAIR, REPAIR_REQ, NOT_YET = 2048, 4096, 8192, 16384
 BLOCK = 1448
 SMALL = 64  # blocks of the extended sessions of the receiver's targets, in groups of at most 3
 
@@ -91,6 +91,23 @@ def extended(layout: int) -> dict[str, bytes]:
             *product(layout, 3, 100, set(), SMALL),
             Connection(9, same=False),
             *product(layout, 9, 100, {1}, SMALL),
+        ],
+        "forged": [
+            message(BOP, 0, 0, bop(layout, 0)),
+            message(EOP, 5),
+            message(BOP, 9, 0, bop(layout, 100000)),
+            message(MEM_DATA, 9, 0, bytes(64)),
+            Stream(
+                message(NOT_YET, 0, 0, wanted=RETX_END) + message(NOT_YET, 1, 0, wanted=BOP_REQ)
+            ),
+            Stream(
+                message(NOT_YET, 5, 0, wanted=BOP_REQ) + message(NOT_YET, 9, 1, wanted=RETX_REQ)
+            ),
+            *product(layout, 0, 100, set(), SMALL),
+            *product(layout, 2, 100, {0}, SMALL),
+            Stream(message(RETX_BOP, 2, 0, bop(layout, 200))),
+            Connection(1),
+            *product(layout, 1, 100, set(), SMALL),
         ],
         "jump": [
             *([message(MEM_DATA, 100, 0, bytes(64))] * 33),
@@ -239,6 +256,18 @@ def corpora() -> dict[str, dict[str, bytes]]:
                 (RETX_EOP, 1),
             )
         )
+        c[f"not-yet-{layout}"] = bytes([options | 8]) + b"".join(
+            message(NOT_YET, index, following, wanted=answers)
+            for index, following, answers in (
+                (9, 9, RETX_END),
+                (3, 3, BOP_REQ),
+                (2, 1, BOP_REQ),
+                (3, 1, RETX_REQ),
+                (1, 1, RETX_REQ),
+                (1, 7, RETX_REQ),
+            )
+        )
+        c[f"other-bop-{layout}"] = bytes([options | 8]) + message(RETX_BOP, 1, 0, bop(layout, 700))
         c[f"repair-{layout}"] = bytes([options | 8]) + b"".join(
             message(RETX_DATA, 1, seq, bytes(64)) for seq in (0, 128, 192)
         )

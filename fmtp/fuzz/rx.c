@@ -89,6 +89,16 @@ static void missed(void *ctx, uint32_t index)
     take(ctx, index); /* it need not have begun */
 }
 
+/* It may come again. */
+static void withdrawn(void *ctx, uint32_t index)
+{
+    struct rx *rx = ctx;
+
+    if (!is_done(rx, index))
+        take(rx, index);
+    rx->done[index % RX_DONE].used = false;
+}
+
 struct fmtp_receiver *rx_new(struct rx *rx, enum fmtp_layout layout)
 {
     struct fmtp_receiver_config cfg = {.layout = layout,
@@ -98,10 +108,12 @@ struct fmtp_receiver *rx_new(struct rx *rx, enum fmtp_layout layout)
                                        .parity_bytes =
                                            RX_SYMBOLS * (sizeof(struct fmtp_symbol) + RX_BLOCK),
                                        .reorder_blocks = RX_REORDER,
+                                       .announced_bytes = layout == FMTP_LAYOUT_2021 ? LARGEST : 0,
                                        .ctx = rx,
                                        .begun = begun,
                                        .ended = ended,
-                                       .missed = missed};
+                                       .missed = missed,
+                                       .withdrawn = withdrawn};
 
     memset(rx, 0, sizeof *rx);
     return fmtp_receiver_new(&cfg);
@@ -110,7 +122,12 @@ struct fmtp_receiver *rx_new(struct rx *rx, enum fmtp_layout layout)
 void rx_session(struct rx *rx, struct fmtp_receiver *r, bool extended, uint32_t next_index,
                 uint64_t id)
 {
-    struct fmtp_session s = {extended, extended ? RX_BLOCK : FMTP_DATA_LEN, 3, next_index, id};
+    struct fmtp_session s = {.extended = extended,
+                             .block_bytes = extended ? RX_BLOCK : FMTP_DATA_LEN,
+                             .fec_k = 3,
+                             .next_index = next_index,
+                             .id = id,
+                             .ours = extended};
     bool same = extended && r->session.extended && r->session.id == id;
 
     fmtp_receiver_session(r, &s, 0);

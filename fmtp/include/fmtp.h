@@ -45,13 +45,15 @@ int fmtp_address_parse(const char *text, bool with_port, struct sockaddr_storage
 const char *fmtp_address_text(const struct sockaddr *address, char *out);
 
 /* What the two ends of a connection agreed on (LAYOUT_2021; see docs/reference/contracts.md).
- * Without the extension only block_bytes means anything. */
+ * Neither extended nor ours: only block_bytes and mac mean anything. */
 struct fmtp_session {
     bool extended;        /* extension 1: multicast repair with FEC */
     uint16_t block_bytes; /* product bytes per block */
     uint16_t fec_k;       /* blocks per FEC group at most */
     uint32_t next_index;  /* first product for which the sender counts this receiver */
     uint64_t id;          /* random per start of the sender */
+    bool ours;            /* both are programs of Downpour: NOT_YET, and a RETX_REJ is final */
+    uint8_t mac;          /* kind of the MACs of datagrams (enum fmtp_mac_kind); 0: none */
 };
 
 /* ------------------------------------------------------------------ sending side */
@@ -172,6 +174,8 @@ struct fmtp_server_stats {
     uint64_t displaced;   /* receivers whose place went to a host with fewer */
     uint64_t excess;      /* blocks asked for again on a connection that had brought them */
     size_t alone;         /* receivers repaired by TCP alone because of what they ask for */
+    uint64_t ahead;       /* requests about products that were not offered yet: forged datagrams
+                             reach a receiver, or it is hostile */
     size_t receivers, retained;
     size_t extended;             /* receivers that speak extension 1 */
     size_t handshakes;           /* connections amid the key exchange now */
@@ -228,11 +232,15 @@ struct fmtp_client_config {
     const char *congestion_control; /* of the TCP connection; NULL or "": the system's default */
     double f_rcv;                   /* equation (2): tau_rcv = f_rcv*S/r_mc */
     uint64_t r_mc_bps;              /* multicast rate used in equation (2) */
-    size_t rcvbuf_bytes;   /* b_rcv, the UDP socket buffer; SO_RCVBUFFORCE, else SO_RCVBUF */
-    size_t max_products;   /* products in flight at most (default 4096) */
-    size_t parity_bytes;   /* memory for FEC parity (default 16 MiB) */
-    size_t reorder_blocks; /* datagrams kept while their BOP is fetched (default 1024; with
-                            unicast_repair none, as the originals) */
+    size_t rcvbuf_bytes;      /* b_rcv, the UDP socket buffer; SO_RCVBUFFORCE, else SO_RCVBUF */
+    size_t max_products;      /* products in flight at most (default 4096) */
+    size_t parity_bytes;      /* memory for FEC parity (default 16 MiB) */
+    size_t reorder_blocks;    /* datagrams kept while their BOP is fetched (default 1024; with
+                               unicast_repair none, as the originals) */
+    uint64_t announced_bytes; /* what datagrams without MACs may announce: a product begins with
+                                 its first data, and while more than this is announced and neither
+                                 received nor confirmed by the connection, further ones wait for
+                                 that; 0: it begins with its BOP */
     void *ctx;
     /* A product begins. Return where its size bytes go (valid until ended()/missed()), or NULL if
      * it is not wanted (duplicate, too large): then RETX_END is sent at once and nothing is asked
@@ -247,6 +255,10 @@ struct fmtp_client_config {
      * has restarted, with the product incomplete.
      * Also called for indices of which nothing was ever received. */
     void (*missed)(void *ctx, uint32_t index);
+    /* What came under this index was forged: the sender has not sent it yet, or announced it
+     * otherwise. What begun() returned is no longer used, and what ended() delivered is not the
+     * sender's. begun() may be called for the index again. NULL: missed() instead. */
+    void (*withdrawn)(void *ctx, uint32_t index);
 };
 
 struct fmtp_client_stats {
@@ -260,6 +272,7 @@ struct fmtp_client_stats {
     uint64_t socket_drops;       /* SO_MEMINFO drops of the UDP socket (b_rcv too small) */
     uint64_t mac_failures;       /* datagrams with a wrong MAC, dropped */
     uint64_t in_place;           /* blocks that the system wrote where they stay */
+    uint64_t forged;             /* products withdrawn: what came was not the sender's */
     uint64_t connections;        /* to the sender, counting the first */
     size_t rcvbuf_granted_bytes; /* what the kernel granted (half of what SO_RCVBUF reports:
                                     the kernel doubles the asked size for its overhead) */

@@ -84,6 +84,13 @@ static void on_missed(void *ctx, uint32_t index)
     c->cfg.missed(c->cfg.ctx, index);
 }
 
+static void on_withdrawn(void *ctx, uint32_t index)
+{
+    struct fmtp_client *c = ctx;
+
+    c->cfg.withdrawn(c->cfg.ctx, index);
+}
+
 static int check(const struct fmtp_client_config *cfg, struct fmtp_error *err)
 {
     if (cfg->layout != FMTP_LAYOUT_2017 && cfg->layout != FMTP_LAYOUT_2021)
@@ -139,10 +146,12 @@ static int open_core(struct fmtp_client *c, struct fmtp_error *err)
                                         .max_products = cfg->max_products,
                                         .parity_bytes = cfg->parity_bytes,
                                         .reorder_blocks = cfg->reorder_blocks,
+                                        .announced_bytes = cfg->announced_bytes,
                                         .ctx = c,
                                         .begun = on_begun,
                                         .ended = on_ended,
-                                        .missed = on_missed};
+                                        .missed = on_missed,
+                                        .withdrawn = cfg->withdrawn ? on_withdrawn : NULL};
 
     c->core = fmtp_receiver_new(&core);
     if (!c->core)
@@ -150,6 +159,8 @@ static int open_core(struct fmtp_client *c, struct fmtp_error *err)
     if (cfg->layout == FMTP_LAYOUT_2021 &&
         !(c->keyx = fmtp_keyx_new_receiver(!cfg->unicast_repair)))
         return fmtp_fail(err, "cannot make an RSA key pair for the key exchange");
+    if (c->keyx)
+        fmtp_keyx_speak(c->keyx, NULL);
     return 0;
 }
 
@@ -295,10 +306,11 @@ static void refresh_rtt(struct fmtp_client *c, uint64_t now_ns)
 /* The session is agreed (LAYOUT_2017: there is nothing to agree on). */
 static void up(struct fmtp_client *c, uint64_t now_ns)
 {
-    if (!c->session.extended)
+    if (!c->session.extended && !c->session.ours)
         c->session =
             (struct fmtp_session){.block_bytes = (uint16_t)(c->cfg.pdu_bytes - FMTP_HEADER_LEN -
-                                                            (c->mac ? fmtp_mac_len(c->mac) : 0))};
+                                                            (c->mac ? fmtp_mac_len(c->mac) : 0)),
+                                  .mac = c->session.mac};
     if (fmtp_receiver_session(c->core, &c->session, now_ns) < 0) {
         lose_for_good(c, "the sender's session has impossible sizes", 0);
         return;
@@ -330,7 +342,8 @@ static void exchanged(struct fmtp_client *c, uint64_t now_ns)
 
     fmtp_multicast_in_set_mac(c->in, NULL);
     fmtp_mac_free(c->mac);
-    c->mac = fmtp_mac_new_verifier(key, len);
+    fmtp_keyx_agreed(c->keyx, &c->session);
+    c->mac = fmtp_mac_new_verifier_of(c->session.mac, key, len);
     if (!c->mac) {
         lose_for_good(c, "the sender's MAC key is none", 0);
     } else if (fmtp_mac_level(c->mac) < c->cfg.mac_level) {
@@ -339,7 +352,6 @@ static void exchanged(struct fmtp_client *c, uint64_t now_ns)
                  fmtp_mac_level(c->mac), c->cfg.mac_level);
         lose_for_good(c, why, 0);
     } else {
-        fmtp_keyx_session(c->keyx, &c->session);
         up(c, now_ns);
     }
 }

@@ -173,6 +173,10 @@ static bool begin_receiver(struct fmtp_server *s, struct conn *c, bool extended,
     fmtp_host_count(c->host, FMTP_USE_RECEIVER, 1);
     TAILQ_INSERT_TAIL(&s->established, c, link);
     c->peer = peer;
+    session.ours = c->keyx && fmtp_keyx_is_ours(c->keyx);
+    session.mac = fmtp_mac_kind(s->out.mac);
+    if (session.ours)
+        fmtp_sender_peer_ours(s->core, peer);
     c->extended = session.extended;
     s->by_peer[peer] = c;
     s->receivers++;
@@ -273,7 +277,9 @@ static void input(struct fmtp_server *s, struct conn *c, const uint8_t *bytes, s
     if (c->peer < 0) {
         size_t used = 0;
         enum fmtp_keyx_status st = FMTP_KEYX_BAD;
-        if (c->keyx || (c->keyx = fmtp_keyx_new_sender()))
+        if (!c->keyx && (c->keyx = fmtp_keyx_new_sender()))
+            fmtp_keyx_speak(c->keyx, NULL);
+        if (c->keyx)
             st = fmtp_keyx_input(c->keyx, bytes, len, &used);
         if (st == FMTP_KEYX_MORE)
             return;

@@ -15,23 +15,36 @@ enum {
     HMAC_LEN = 32,
     HMAC_KEY_LEN = 64,
     SIGNATURE_LEN = 64,
+    GMAC_KEY_LEN = 32,
+    NONCE_LEN = 12,
+    TAG_LEN = 16,
     PUBLIC_KEY_LEN = 113, /* PEM SubjectPublicKeyInfo of an Ed25519 key */
     MAX_MESSAGE = 65504
 };
 
 struct fmtp_mac {
-    unsigned level;
-    EVP_MAC_CTX *hmac; /* level 1, keyed */
-    EVP_PKEY *pkey;    /* level 2 */
-    EVP_MD_CTX *md;    /* level 2 */
+    enum fmtp_mac_kind kind;
+    EVP_MAC_CTX *hmac;    /* keyed */
+    EVP_CIPHER_CTX *gmac; /* keyed */
+    uint64_t nonce;       /* GMAC: of the next datagram, never used twice with a key */
+    EVP_PKEY *pkey;       /* Ed25519 */
+    EVP_MD_CTX *md;       /* Ed25519 */
     size_t key_len;
     uint8_t key[FMTP_MAC_KEY_MAX];
-    uint8_t *message; /* level 2: Ed25519 takes a message in one piece */
+    uint8_t *message; /* Ed25519 takes a message in one piece */
 };
 
-size_t fmtp_mac_len_of(unsigned level)
+static const struct {
+    unsigned level;
+    size_t key_len, mac_len;
+} kinds[FMTP_MAC_KINDS] = {{0, 0, 0},
+                           {1, HMAC_KEY_LEN, HMAC_LEN},
+                           {2, PUBLIC_KEY_LEN, SIGNATURE_LEN},
+                           {1, GMAC_KEY_LEN, NONCE_LEN + TAG_LEN}};
+
+size_t fmtp_mac_key_len_of(enum fmtp_mac_kind kind)
 {
-    return level == 2 ? SIGNATURE_LEN : level == 1 ? HMAC_LEN : 0;
+    return kinds[kind].key_len;
 }
 
 bool fmtp_mac_is_key_len(size_t len)
@@ -49,6 +62,16 @@ static bool set_hmac(struct fmtp_mac *m)
     m->hmac = mac ? EVP_MAC_CTX_new(mac) : NULL;
     EVP_MAC_free(mac);
     return m->hmac && EVP_MAC_init(m->hmac, m->key, m->key_len, params) == 1;
+}
+
+static bool set_gmac(struct fmtp_mac *m)
+{
+    EVP_CIPHER *cipher = EVP_CIPHER_fetch(NULL, "AES-256-GCM", NULL);
+
+    m->gmac = cipher ? EVP_CIPHER_CTX_new() : NULL;
+    bool ok = m->gmac && EVP_EncryptInit_ex2(m->gmac, cipher, m->key, NULL, NULL) == 1;
+    EVP_CIPHER_free(cipher);
+    return ok;
 }
 
 static bool new_pair(struct fmtp_mac *m)
@@ -93,26 +116,34 @@ static struct fmtp_mac *checked(struct fmtp_mac *m, bool ok)
     return NULL;
 }
 
-struct fmtp_mac *fmtp_mac_new_signer(unsigned level)
+struct fmtp_mac *fmtp_mac_new_signer_of(enum fmtp_mac_kind kind)
 {
-    struct fmtp_mac *m = level <= 2 ? calloc(1, sizeof *m) : NULL;
+    struct fmtp_mac *m = calloc(1, sizeof *m);
     bool ok = true;
 
     if (!m)
         return NULL;
-    m->level = level;
-    if (level == 1) {
-        m->key_len = HMAC_KEY_LEN;
-        ok = RAND_bytes(m->key, HMAC_KEY_LEN) == 1 && set_hmac(m);
-    } else if (level == 2) {
+    m->kind = kind;
+    if (kind == FMTP_MAC_ED25519) {
         ok = new_pair(m) && set_signature(m);
+    } else if (kind != FMTP_MAC_NONE) {
+        m->key_len = kinds[kind].key_len;
+        ok = RAND_bytes(m->key, (int)m->key_len) == 1 &&
+             (kind == FMTP_MAC_HMAC ? set_hmac(m) : set_gmac(m));
     }
     return checked(m, ok);
 }
 
-struct fmtp_mac *fmtp_mac_new_verifier(const uint8_t *key, size_t len)
+struct fmtp_mac *fmtp_mac_new_signer(unsigned level)
 {
-    struct fmtp_mac *m = fmtp_mac_is_key_len(len) ? calloc(1, sizeof *m) : NULL;
+    static const enum fmtp_mac_kind of_level[] = {FMTP_MAC_NONE, FMTP_MAC_HMAC, FMTP_MAC_ED25519};
+
+    return level <= 2 ? fmtp_mac_new_signer_of(of_level[level]) : NULL;
+}
+
+struct fmtp_mac *fmtp_mac_new_verifier_of(enum fmtp_mac_kind kind, const uint8_t *key, size_t len)
+{
+    struct fmtp_mac *m = len == kinds[kind].key_len ? calloc(1, sizeof *m) : NULL;
     bool ok = true;
 
     if (!m)
@@ -120,14 +151,23 @@ struct fmtp_mac *fmtp_mac_new_verifier(const uint8_t *key, size_t len)
     if (len)
         memcpy(m->key, key, len);
     m->key_len = len;
-    if (len == HMAC_KEY_LEN) {
-        m->level = 1;
+    m->kind = kind;
+    if (kind == FMTP_MAC_HMAC)
         ok = set_hmac(m);
-    } else if (len == PUBLIC_KEY_LEN) {
-        m->level = 2;
+    else if (kind == FMTP_MAC_GMAC)
+        ok = set_gmac(m);
+    else if (kind == FMTP_MAC_ED25519)
         ok = set_public(m) && set_signature(m);
-    }
     return checked(m, ok);
+}
+
+struct fmtp_mac *fmtp_mac_new_verifier(const uint8_t *key, size_t len)
+{
+    enum fmtp_mac_kind kind = len == HMAC_KEY_LEN     ? FMTP_MAC_HMAC
+                              : len == PUBLIC_KEY_LEN ? FMTP_MAC_ED25519
+                                                      : FMTP_MAC_NONE;
+
+    return fmtp_mac_new_verifier_of(kind, key, len);
 }
 
 void fmtp_mac_free(struct fmtp_mac *m)
@@ -135,6 +175,7 @@ void fmtp_mac_free(struct fmtp_mac *m)
     if (!m)
         return;
     EVP_MAC_CTX_free(m->hmac);
+    EVP_CIPHER_CTX_free(m->gmac);
     EVP_MD_CTX_free(m->md);
     EVP_PKEY_free(m->pkey);
     free(m->message);
@@ -144,12 +185,17 @@ void fmtp_mac_free(struct fmtp_mac *m)
 
 unsigned fmtp_mac_level(const struct fmtp_mac *m)
 {
-    return m->level;
+    return kinds[m->kind].level;
+}
+
+enum fmtp_mac_kind fmtp_mac_kind(const struct fmtp_mac *m)
+{
+    return m->kind;
 }
 
 size_t fmtp_mac_len(const struct fmtp_mac *m)
 {
-    return fmtp_mac_len_of(m->level);
+    return kinds[m->kind].mac_len;
 }
 
 const uint8_t *fmtp_mac_key(const struct fmtp_mac *m, size_t *len)
@@ -166,6 +212,31 @@ static bool compute_hmac(struct fmtp_mac *m, const struct iovec *parts, int npar
     for (int i = 0; ok && i < nparts; i++)
         ok = EVP_MAC_update(m->hmac, parts[i].iov_base, parts[i].iov_len) == 1;
     return ok && EVP_MAC_final(m->hmac, out, &n, HMAC_LEN) == 1 && n == HMAC_LEN;
+}
+
+/* The tag of the parts under the nonce. */
+static bool compute_gmac(struct fmtp_mac *m, const struct iovec *parts, int nparts,
+                         const uint8_t nonce[NONCE_LEN], uint8_t tag[TAG_LEN])
+{
+    int n;
+    bool ok = EVP_EncryptInit_ex2(m->gmac, NULL, NULL, nonce, NULL) == 1;
+
+    for (int i = 0; ok && i < nparts; i++)
+        ok = !parts[i].iov_len ||
+             (parts[i].iov_len <= MAX_MESSAGE &&
+              EVP_EncryptUpdate(m->gmac, NULL, &n, parts[i].iov_base, (int)parts[i].iov_len) == 1);
+    return ok && EVP_EncryptFinal_ex(m->gmac, tag, &n) == 1 &&
+           EVP_CIPHER_CTX_ctrl(m->gmac, EVP_CTRL_AEAD_GET_TAG, TAG_LEN, tag) == 1;
+}
+
+static bool sign_gmac(struct fmtp_mac *m, const struct iovec *parts, int nparts, uint8_t *out)
+{
+    uint64_t nonce = m->nonce++;
+
+    memset(out, 0, NONCE_LEN);
+    for (int i = 0; i < 8; i++)
+        out[NONCE_LEN - 1 - i] = (uint8_t)(nonce >> 8 * i);
+    return compute_gmac(m, parts, nparts, out, out + NONCE_LEN);
 }
 
 /* The message in one piece; NULL if it is too long. */
@@ -188,10 +259,12 @@ int fmtp_mac_sign(struct fmtp_mac *m, const struct iovec *parts, int nparts, uin
 {
     size_t len = 0, n = SIGNATURE_LEN;
 
-    if (m->level == 0)
+    if (m->kind == FMTP_MAC_NONE)
         return 0;
-    if (m->level == 1)
+    if (m->kind == FMTP_MAC_HMAC)
         return compute_hmac(m, parts, nparts, out) ? 0 : -1;
+    if (m->kind == FMTP_MAC_GMAC)
+        return sign_gmac(m, parts, nparts, out) ? 0 : -1;
     const uint8_t *message = joined(m, parts, nparts, &len);
     if (!message || EVP_DigestSignInit(m->md, NULL, NULL, NULL, m->pkey) != 1 ||
         EVP_DigestSign(m->md, out, &n, message, len) != 1) {
@@ -205,10 +278,13 @@ bool fmtp_mac_verify(struct fmtp_mac *m, const struct iovec *parts, int nparts, 
 {
     size_t len = 0;
 
-    if (m->level == 0)
+    if (m->kind == FMTP_MAC_NONE)
         return true;
     uint8_t want[HMAC_LEN];
-    if (m->level == 1)
+    if (m->kind == FMTP_MAC_GMAC)
+        return compute_gmac(m, parts, nparts, mac, want) &&
+               CRYPTO_memcmp(want, mac + NONCE_LEN, TAG_LEN) == 0;
+    if (m->kind == FMTP_MAC_HMAC)
         return compute_hmac(m, parts, nparts, want) && CRYPTO_memcmp(want, mac, HMAC_LEN) == 0;
     const uint8_t *message = joined(m, parts, nparts, &len);
     bool ok = message && EVP_DigestVerifyInit(m->md, NULL, NULL, NULL, m->pkey) == 1 &&

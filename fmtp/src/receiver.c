@@ -6,6 +6,8 @@
 
 #include "receiver_core.h"
 
+enum { DONE_BITS_MIN = 1024 };
+
 /* ------------------------------------------------------------------ life */
 
 /* The buffers whose size depends on the blocks', empty; what is incomplete is missed before.
@@ -42,6 +44,7 @@ static void free_all(struct fmtp_receiver *r)
     fmtp_reorder_free(&r->reorder);
     free(r->body);
     free(r->hash);
+    free(r->done);
     free(r);
 }
 
@@ -55,12 +58,17 @@ struct fmtp_receiver *fmtp_receiver_new(const struct fmtp_receiver_config *cfg)
     r->cfg = *cfg;
     r->session.block_bytes = FMTP_DATA_LEN;
     TAILQ_INIT(&r->asking);
+    TAILQ_INIT(&r->doubts);
     while (buckets < cfg->max_products)
         buckets *= 2;
     r->hash_mask = buckets - 1;
     r->hash = calloc(buckets, sizeof(struct product *));
+    r->done_bits = DONE_BITS_MIN;
+    while (r->done_bits < 2 * buckets)
+        r->done_bits *= 2;
+    r->done = calloc(r->done_bits / 64, sizeof *r->done);
     fmtp_outbox_init(&r->out, (size_t)2 * FMTP_RX_SOFT_BYTES + 256 * cfg->max_products);
-    if (fmtp_timers_init(&r->timers, cfg->max_products) < 0 || !r->hash ||
+    if (fmtp_timers_init(&r->timers, cfg->max_products) < 0 || !r->hash || !r->done ||
         begin_anew(r, FMTP_DATA_LEN) < 0) {
         free_all(r);
         return NULL;
@@ -98,15 +106,16 @@ int fmtp_receiver_session(struct fmtp_receiver *r, const struct fmtp_session *se
     r->head_len = r->payload_left = 0;
     r->stray_count = 0;
     r->session = *session;
+    r->claimed = false;
     if (same) {
         fmtp_rx_resume(r, session->next_index);
         return 0;
     }
-    r->skipped_from = r->skipped_to = 0;
     r->answer_ns = r->answer_var_ns = 0;
     r->joined = session->extended;
-    r->first = session->next_index;
-    r->latest = r->first - 1;
+    fmtp_rx_trust_anew(r, session->next_index);
+    if (session->extended || session->ours)
+        fmtp_rx_reach(r, session->next_index - 1);
     return 0;
 }
 
@@ -170,6 +179,7 @@ void fmtp_rx_received(struct fmtp_receiver *r, struct product *p, uint32_t block
 {
     fmtp_mark(p->received, block);
     p->nleft--;
+    r->unconfirmed_blocks -= !p->confirmed;
     if (p->groups) {
         uint32_t g = fmtp_groups_of(p->groups, block);
         fmtp_groups_received(p->groups, &r->symbols, g);
@@ -259,7 +269,10 @@ static void on_data(struct fmtp_receiver *r, const struct fmtp_header *h, const 
         r->stats.bad_messages++;
         return;
     }
-    struct product *p = fmtp_rx_see_data(r, h->index);
+    struct product *p = fmtp_rx_see_data(r, h->index, false);
+    if (p && p->announced)
+        fmtp_rx_begin_announced(r, p);
+    p = fmtp_rx_lookup(r, h->index);
     if (p && p->active) {
         on_active(r, p, h, payload);
     } else if (p) {
@@ -338,8 +351,11 @@ void fmtp_receiver_timeout(struct fmtp_receiver *r, uint64_t now_ns)
     fmtp_rx_tick(r, now_ns);
     struct product *p;
     while ((p = (struct product *)fmtp_timers_pop(&r->timers, r->now_ns))) {
+        uint32_t index = p->index;
         if (p->tau_ns <= r->now_ns)
             fmtp_rx_tau(r, p);
+        if (fmtp_rx_lookup(r, index) != p)
+            continue; /* it was announced, and not wanted */
         if (p->due_ns <= r->now_ns)
             fmtp_rx_overdue(r, p);
         fmtp_rx_arm(r, p);

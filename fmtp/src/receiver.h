@@ -5,12 +5,16 @@
  * and takes requests out. Data goes straight to its place in the buffer that begun() returned.
  *
  * Every product index from the first one on ends in exactly one of ended(), missed(), or a NULL
- * from begun(). The first one is the session's next_index if it is extended, else the first one
- * seen. A jump of more than max_products (believed of a run of datagrams that agree on it, or of
- * next_index after a reconnect) reports what it skips missed, up to 65,536 indices.
+ * from begun(), unless it is withdrawn. The first one is the session's next_index if it is
+ * extended, else the first one seen. A jump of more than max_products (as the stream confirms it,
+ * or of next_index after a reconnect) reports what it skips missed, up to 65,536 indices.
+ *
+ * Datagrams can be forged. What they say of other products than the one they name is only a
+ * reason to ask; receiver_trust.c says what is believed.
  *
  * Memory, whatever a peer sends, besides the hash table (8 to 32 bytes per max_products):
- *   per product in flight (max_products)   about 200 bytes, a bit per block, 72 bytes per FEC group
+ *   per product in flight (max_products)   about 200 bytes, a bit per block, 72 bytes per FEC
+ *                                          group, until it begins its BOP
  *   parity of all products                 parity_bytes
  *   data that came before its BOP          reorder_blocks * (block_bytes + 32)
  *   messages to the sender                 4 * (128 KiB + 256 bytes per max_products)
@@ -28,8 +32,9 @@ struct fmtp_receiver_config {
     double f_rcv;      /* equation (2) */
     uint64_t r_mc_bps; /* equation (2) */
     size_t max_products;
-    size_t parity_bytes;   /* extension 1: parity in hand; what is beyond is asked for again */
-    size_t reorder_blocks; /* datagrams kept for products whose BOP is unknown; 0: none */
+    size_t parity_bytes;      /* extension 1: parity in hand; what is beyond is asked for again */
+    size_t reorder_blocks;    /* datagrams kept for products whose BOP is unknown; 0: none */
+    uint64_t announced_bytes; /* as in fmtp_client_config */
     void *ctx;
     /* The callbacks must not call the receiver. See fmtp_client_config; here ended() gets the time
      * stamp of the BOP instead of a delay. */
@@ -37,6 +42,7 @@ struct fmtp_receiver_config {
                    uint16_t meta_len, struct timespec start);
     void (*ended)(void *ctx, uint32_t index, uint32_t retx_blocks, struct timespec start);
     void (*missed)(void *ctx, uint32_t index);
+    void (*withdrawn)(void *ctx, uint32_t index); /* may be NULL */
 };
 
 struct fmtp_receiver;

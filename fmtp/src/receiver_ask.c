@@ -158,6 +158,7 @@ void fmtp_rx_decode(struct fmtp_receiver *r, struct product *p, uint32_t g)
         return;
     unsigned n = fmtp_groups_decode(p->groups, &r->symbols, g, p->data, p->size, p->received);
     p->nleft -= n;
+    r->unconfirmed_blocks -= p->confirmed ? 0 : n;
     r->stats.decoded_blocks += n;
 }
 
@@ -317,6 +318,11 @@ void fmtp_rx_ask_all(struct fmtp_receiver *r, struct product *p)
 
 void fmtp_rx_tau(struct fmtp_receiver *r, struct product *p)
 {
+    if (!p->active) {
+        p->tau_ns = FMTP_NEVER;
+        fmtp_rx_begin_announced(r, p);
+        return;
+    }
     uint64_t left_ns = (uint64_t)(p->nblocks - p->expected) * QUIET_BLOCK_NS;
     uint64_t quiet_ns = (left_ns < QUIET_MAX_NS ? left_ns : QUIET_MAX_NS) + patience_ns(r);
 

@@ -8,10 +8,7 @@
 
 #include "receiver_core.h"
 
-enum {
-    RESYNC_DATAGRAMS = 32, /* consistent far-off datagrams that are believed */
-    RESYNC_REPORT = 65536  /* skipped indices reported missed at most */
-};
+enum { RESYNC_REPORT = 65536 /* skipped indices reported missed at most */ };
 
 /* ------------------------------------------------------------------ entries */
 
@@ -24,7 +21,7 @@ struct product *fmtp_rx_lookup(const struct fmtp_receiver *r, uint32_t index)
     return p;
 }
 
-static void drop(struct fmtp_receiver *r, struct product *p)
+void fmtp_rx_drop(struct fmtp_receiver *r, struct product *p)
 {
     struct product **link = &r->hash[p->index & r->hash_mask];
     size_t cursor = 0;
@@ -39,13 +36,18 @@ static void drop(struct fmtp_receiver *r, struct product *p)
     if (p->has_early)
         while (fmtp_reorder_take(&r->reorder, p->index, &cursor))
             r->stats.reorder_drops++;
+    fmtp_rx_undoubt(r, p);
+    if (p->active && !p->confirmed)
+        r->unconfirmed_blocks -= p->nleft;
     fmtp_groups_free(p->groups, &r->symbols);
+    free(p->announced);
     free(p->received);
     free(p);
 }
 
 void fmtp_rx_miss(struct fmtp_receiver *r, uint32_t index)
 {
+    fmtp_rx_set_done(r, index);
     r->stats.missed++;
     r->cfg.missed(r->cfg.ctx, index);
 }
@@ -77,7 +79,7 @@ static struct product *entry(struct fmtp_receiver *r, uint32_t index)
 #pragma GCC diagnostic pop
 #endif
 
-static struct product *ask_bop(struct fmtp_receiver *r, uint32_t index)
+struct product *fmtp_rx_ask_bop(struct fmtp_receiver *r, uint32_t index)
 {
     struct product *p = entry(r, index);
 
@@ -111,25 +113,27 @@ static struct product **all_by_age(const struct fmtp_receiver *r)
     return all;
 }
 
-static void give_up(struct fmtp_receiver *r, struct product *p)
+void fmtp_rx_give_up(struct fmtp_receiver *r, struct product *p)
 {
     uint32_t index = p->index;
 
-    drop(r, p);
+    fmtp_rx_drop(r, p);
     fmtp_rx_miss(r, index);
 }
 
 void fmtp_rx_miss_all(struct fmtp_receiver *r)
 {
+    if (r->done)
+        fmtp_rx_ask_holes(r, r->latest + 1);
     struct product **all = all_by_age(r);
     size_t n = all ? r->count : 0;
 
     for (size_t i = 0; i < n; i++)
-        give_up(r, all[i]);
+        fmtp_rx_give_up(r, all[i]);
     free(all);
     for (size_t i = 0; r->count && i <= r->hash_mask; i++)
         while (r->hash[i])
-            give_up(r, r->hash[i]);
+            fmtp_rx_give_up(r, r->hash[i]);
 }
 
 /* ------------------------------------------------------------------ order */
@@ -142,55 +146,105 @@ static void skip_to(struct fmtp_receiver *r, uint32_t index)
     if (index - r->latest <= RESYNC_REPORT)
         for (uint32_t i = r->latest + 1; i != index; i++)
             fmtp_rx_miss(r, i);
-    r->latest = index - 1;
+    fmtp_rx_set_latest(r, index - 1);
 }
 
-/* A far jump forward is believed only when a run of datagrams agrees on it: one corrupt or forged
- * datagram must not make us ask for a million products. */
-static bool far_jump(struct fmtp_receiver *r, uint32_t index)
+/* The newest product until now has passed. */
+static void end_before(struct fmtp_receiver *r, struct product *before)
 {
-    r->stats.bad_messages++;
-    if (r->stray_count && index - r->stray < r->cfg.max_products)
-        r->stray_count++;
-    else
-        r->stray_count = 1;
-    r->stray = index;
-    if (r->stray_count < RESYNC_DATAGRAMS)
+    if (before && before->announced)
+        fmtp_rx_begin_announced(r, before);
+    else if (before && before->active)
+        fmtp_rx_ask_all(r, before);
+}
+
+/* All between the newest index and this one are lost, if they are. */
+static void jump(struct fmtp_receiver *r, uint32_t index, bool confirmed, bool first_word)
+{
+    struct product *before = fmtp_rx_lookup(r, r->latest);
+
+    /* Until the stream's first word, what is known may have been forged, and what comes now of
+     * products shortly before this one was not believed. */
+    uint32_t room = (uint32_t)(r->cfg.max_products - r->count), ahead = index - r->latest;
+    if (ahead > r->cfg.max_products && !first_word)
+        skip_to(r, index);
+    else if (ahead > room && ahead > room / 2)
+        skip_to(r, index - room / 2);
+    r->stray_count = 0;
+    uint32_t skipped = r->latest + 1;
+    fmtp_rx_set_latest(r, index);
+    end_before(r, before);
+    for (; skipped != index; skipped++) {
+        struct product *p = NULL;
+        if (!fmtp_rx_is_done(r, skipped) && !fmtp_rx_lookup(r, skipped))
+            p = fmtp_rx_ask_bop(r, skipped);
+        if (p && !confirmed)
+            fmtp_rx_doubt(r, p);
+    }
+}
+
+/* Joins at the index of the first message. False: a datagram named one that is not near what the
+ * sender told when we connected. */
+static bool join(struct fmtp_receiver *r, uint32_t index, bool confirmed)
+{
+    if (r->joined)
+        return true;
+    /* The one before the next may be on its way. */
+    if (!confirmed && r->session.ours && index - r->session.next_index + 1 >= FMTP_RX_JUMP)
         return false;
-    skip_to(r, index);
+    bool has_reached = r->has_reached;
+    uint32_t reached = r->reached;
+    fmtp_rx_trust_anew(r, index);
+    r->has_reached = has_reached;
+    r->reached = reached;
+    r->joined = true;
     return true;
 }
 
-enum fmtp_rx_seen fmtp_rx_see(struct fmtp_receiver *r, uint32_t index)
+enum fmtp_rx_seen fmtp_rx_see(struct fmtp_receiver *r, uint32_t index, bool confirmed)
 {
-    if (!r->joined) {
-        r->joined = true;
-        r->first = index;
-        r->latest = index - 1;
-    }
-    uint32_t ahead = index - r->latest;
-    if (ahead == 0 || ahead > UINT32_MAX / 2)
-        return FMTP_RX_OLD;
-    struct product *before = fmtp_rx_lookup(r, r->latest);
-    if (ahead > r->cfg.max_products && !far_jump(r, index))
+    if (!join(r, index, confirmed))
         return FMTP_RX_REFUSED;
-    r->stray_count = 0;
-    uint32_t skipped = r->latest + 1;
-    r->latest = index;
-    if (before && before->active)
-        fmtp_rx_ask_all(r, before);
-    for (; skipped != index; skipped++)
-        ask_bop(r, skipped);
+    bool elsewhere = fmtp_rx_is_elsewhere(r, index), first_word = !r->has_reached;
+    if (confirmed && elsewhere && !(r->has_ended && index - r->latest <= RESYNC_REPORT))
+        fmtp_rx_rebase(r, index);
+    if (confirmed)
+        fmtp_rx_reach(r, index);
+    if (fmtp_rx_lookup(r, index))
+        return FMTP_RX_OLD;
+    if (!confirmed && elsewhere) {
+        fmtp_rx_claim(r, index);
+        return fmtp_rx_is_done(r, index) ? FMTP_RX_OLD : FMTP_RX_REFUSED;
+    }
+    if (fmtp_rx_is_done(r, index))
+        return FMTP_RX_OLD;
+    uint32_t ahead = index - r->latest;
+    if (!fmtp_rx_newer(index, r->latest))
+        return FMTP_RX_NEW; /* a hole */
+    if (!confirmed && !fmtp_rx_is_believable(r, ahead)) {
+        fmtp_rx_claim(r, index);
+        return FMTP_RX_REFUSED;
+    }
+    jump(r, index, confirmed, first_word);
     return FMTP_RX_NEW;
 }
 
-struct product *fmtp_rx_see_data(struct fmtp_receiver *r, uint32_t index)
+struct product *fmtp_rx_see_data(struct fmtp_receiver *r, uint32_t index, bool confirmed)
 {
-    switch (fmtp_rx_see(r, index)) {
-    case FMTP_RX_NEW: return ask_bop(r, index);
-    case FMTP_RX_OLD: return fmtp_rx_lookup(r, index);
+    struct product *p = NULL;
+
+    switch (fmtp_rx_see(r, index, confirmed)) {
+    case FMTP_RX_NEW:
+        p = fmtp_rx_ask_bop(r, index);
+        if (p)
+            p->asked_heard = true;
+        break;
+    case FMTP_RX_OLD: p = fmtp_rx_lookup(r, index); break;
     default: return NULL;
     }
+    if (p)
+        fmtp_rx_hear(r, p);
+    return p;
 }
 
 /* ------------------------------------------------------------------ begin, end */
@@ -204,7 +258,9 @@ bool fmtp_rx_finish(struct fmtp_receiver *r, struct product *p)
     /* With extension 1 the sender is told how much was lost on the way. */
     uint32_t lost = r->session.extended ? p->nblocks - p->first_time : 0;
     fmtp_rx_emit(r, FMTP_RETX_END, index, lost, 0);
-    drop(r, p);
+    fmtp_rx_drop(r, p);
+    fmtp_rx_set_done(r, index);
+    r->has_ended = true;
     r->stats.products++;
     r->cfg.ended(r->cfg.ctx, index, retx_blocks, start);
     return true;
@@ -222,8 +278,9 @@ static bool allocate(struct fmtp_receiver *r, struct product *p)
     return p->groups;
 }
 
-/* The BOP of p is here, whichever way. */
-static void begin(struct fmtp_receiver *r, struct product *p, const struct fmtp_bop *bop)
+/* The BOP of p came at at_ns, whichever way. */
+static void begin(struct fmtp_receiver *r, struct product *p, const struct fmtp_bop *bop,
+                  uint64_t at_ns)
 {
     uint32_t index = p->index, seen = p->expected;
     void *data =
@@ -233,12 +290,15 @@ static void begin(struct fmtp_receiver *r, struct product *p, const struct fmtp_
     p->nleft = p->nblocks = fmtp_blocks(p->size, r->block);
     if (!data || !allocate(r, p)) {
         fmtp_rx_emit(r, FMTP_RETX_END, index, 0, 0);
-        drop(r, p);
+        fmtp_rx_drop(r, p);
+        fmtp_rx_set_done(r, index);
         if (data)
             fmtp_rx_miss(r, index);
         return;
     }
     p->active = true;
+    if (!p->confirmed)
+        r->unconfirmed_blocks += p->nleft;
     p->data = data;
     p->start = bop->start;
     p->expected = 0;
@@ -249,29 +309,123 @@ static void begin(struct fmtp_receiver *r, struct product *p, const struct fmtp_
             fmtp_rx_ask_all(r, p);
         return;
     }
-    p->heard_ns = r->now_ns;
-    p->tau_ns = r->now_ns + fmtp_scaled_tx_ns(r->cfg.f_rcv, p->size, r->cfg.r_mc_bps);
+    p->heard_ns = at_ns;
+    p->tau_ns = at_ns + fmtp_scaled_tx_ns(r->cfg.f_rcv, p->size, r->cfg.r_mc_bps);
     fmtp_rx_arm(r, p);
     /* Still being multicast: ask for what passed before its BOP was known. */
     if (fmtp_rx_replay(r, p))
         fmtp_rx_passed(r, p, seen < p->nblocks ? seen : p->nblocks);
 }
 
+/* Of all but the time, FNV-1a. */
+static uint64_t digest(const struct fmtp_bop *bop)
+{
+    uint64_t sum = UINT64_C(0xcbf29ce484222325);
+
+    for (unsigned i = 0; i < 4; i++)
+        sum = (sum ^ (bop->size_bytes >> 8 * i & 0xff)) * UINT64_C(0x100000001b3);
+    for (uint16_t i = 0; i < bop->meta_len; i++)
+        sum = (sum ^ bop->meta[i]) * UINT64_C(0x100000001b3);
+    return sum;
+}
+
+void fmtp_rx_begin_announced(struct fmtp_receiver *r, struct product *p)
+{
+    struct announced *a = p->announced;
+    uint64_t missing = r->unconfirmed_blocks * r->block;
+
+    if (!a || p->disputed)
+        return;
+    if (missing + a->size_bytes > r->cfg.announced_bytes) {
+        fmtp_rx_dispute(r, p);
+        return;
+    }
+    p->announced = NULL;
+    begin(r, p, &(struct fmtp_bop){a->start, a->size_bytes, a->meta_len, a->meta}, a->at_ns);
+    free(a);
+}
+
+/* Keeps the BOP until data come. False: no memory. */
+static bool announce(struct fmtp_receiver *r, struct product *p, const struct fmtp_bop *bop)
+{
+    struct announced *a = malloc(sizeof *a + bop->meta_len);
+
+    if (!a)
+        return false;
+    *a = (struct announced){bop->start, r->now_ns, bop->size_bytes, bop->meta_len};
+    if (bop->meta_len)
+        memcpy(a->meta, bop->meta, bop->meta_len);
+    p->announced = a;
+    if (p->has_early || p->eop || p->index != r->latest) {
+        fmtp_rx_begin_announced(r, p);
+        return true;
+    }
+    p->tau_ns = r->now_ns + fmtp_scaled_tx_ns(r->cfg.f_rcv, a->size_bytes, r->cfg.r_mc_bps);
+    fmtp_rx_arm(r, p);
+    return true;
+}
+
+/* By multicast: as far as datagrams are believed. */
+static void bop_datagram(struct fmtp_receiver *r, struct product *p, const struct fmtp_bop *bop)
+{
+    bool known = p->active || p->announced;
+
+    fmtp_rx_hear(r, p);
+    if (known && p->digest != digest(bop) && !p->confirmed)
+        fmtp_rx_dispute(r, p);
+    if (known)
+        return;
+    p->digest = digest(bop);
+    bool waits = r->cfg.announced_bytes && !r->session.mac && bop->size_bytes;
+    if (!waits || !announce(r, p, bop))
+        begin(r, p, bop, r->now_ns);
+}
+
+/* On the stream: so it is. */
+static void bop_confirmed(struct fmtp_receiver *r, struct product *p, const struct fmtp_bop *bop)
+{
+    if (p->active && p->digest == digest(bop)) {
+        fmtp_rx_confirm(r, p);
+        return;
+    }
+    uint32_t index = p->index, expected = p->expected;
+    if (p->active) {
+        bool eop = p->eop;
+        fmtp_rx_withdraw(r, p);
+        p = fmtp_rx_is_done(r, index) ? NULL : entry(r, index);
+        if (!p)
+            return;
+        p->eop = eop;
+        p->expected = expected;
+    }
+    free(p->announced);
+    p->announced = NULL;
+    p->heard = p->confirmed = true;
+    p->disputed = false;
+    fmtp_rx_undoubt(r, p);
+    p->digest = digest(bop);
+    begin(r, p, bop, r->now_ns);
+}
+
 void fmtp_rx_bop(struct fmtp_receiver *r, const struct fmtp_header *h, const uint8_t *body)
 {
+    bool confirmed = h->flags == FMTP_RETX_BOP;
+
     struct fmtp_bop bop;
     if (fmtp_bop_get(r->cfg.layout, body, h->payloadlen, &bop) < 0 || h->seqnum) {
         r->stats.bad_messages++;
         return;
     }
     struct product *p;
-    switch (fmtp_rx_see(r, h->index)) {
+    switch (fmtp_rx_see(r, h->index, confirmed)) {
     case FMTP_RX_NEW: p = entry(r, h->index); break;
     case FMTP_RX_OLD: p = fmtp_rx_lookup(r, h->index); break;
     default: return;
     }
-    if (p && !p->active)
-        begin(r, p, &bop);
+    if (p && confirmed)
+        bop_confirmed(r, p, &bop);
+    else if (p)
+        bop_datagram(r, p, &bop);
 }
 
 /* The sender waits for us with a product from before the first that we know of; then it does so
@@ -281,15 +435,18 @@ static struct product *begin_earlier(struct fmtp_receiver *r, uint32_t index)
     uint32_t until = r->first;
 
     r->first = index;
+    if (r->latest - index < r->done_bits)
+        r->base = index - 1;
     for (uint32_t i = index; i != until; i++)
-        ask_bop(r, i);
+        if (!fmtp_rx_lookup(r, i))
+            fmtp_rx_ask_bop(r, i);
     return fmtp_rx_lookup(r, index);
 }
 
 void fmtp_rx_eop(struct fmtp_receiver *r, const struct fmtp_header *h)
 {
     bool unasked = h->flags == FMTP_RETX_EOP;
-    struct product *p = fmtp_rx_see_data(r, h->index);
+    struct product *p = fmtp_rx_see_data(r, h->index, unasked);
 
     if (!p && unasked && h->index - r->skipped_from < r->skipped_to - r->skipped_from)
         fmtp_rx_emit(r, FMTP_RETX_END, h->index, 0, 0);
@@ -300,19 +457,15 @@ void fmtp_rx_eop(struct fmtp_receiver *r, const struct fmtp_header *h)
     /* The first one after an EOP_REQ is its answer. */
     bool nudged = unasked && (p->eop || !p->eop_asked);
     p->eop = true;
+    if (p->announced) {
+        fmtp_rx_begin_announced(r, p);
+        return;
+    }
     if (!p->active)
         return;
     fmtp_rx_ask_all(r, p);
     if (nudged)
         fmtp_rx_nudged(r, p);
-}
-
-void fmtp_rx_rejected(struct fmtp_receiver *r, uint32_t index)
-{
-    struct product *p = fmtp_rx_lookup(r, index);
-
-    if (p)
-        give_up(r, p);
 }
 
 /* ------------------------------------------------------------------ another connection */
@@ -327,6 +480,8 @@ static void ask_product_again(struct fmtp_receiver *r, struct product *p)
 
 void fmtp_rx_resume(struct fmtp_receiver *r, uint32_t next_index)
 {
+    fmtp_rx_withdraw_from(r, next_index);
+    fmtp_rx_reach(r, next_index - 1);
     struct product **all = all_by_age(r), *before = fmtp_rx_lookup(r, r->latest);
     uint32_t ahead = next_index - 1 - r->latest;
 
@@ -341,9 +496,9 @@ void fmtp_rx_resume(struct fmtp_receiver *r, uint32_t next_index)
     if (ahead > r->cfg.max_products)
         skip_to(r, next_index - (uint32_t)r->cfg.max_products);
     uint32_t unseen = r->latest + 1;
-    r->latest = next_index - 1;
-    if (before && before->active)
-        fmtp_rx_ask_all(r, before);
+    fmtp_rx_set_latest(r, next_index - 1);
+    end_before(r, before);
     for (; unseen != next_index; unseen++)
-        ask_bop(r, unseen);
+        if (!fmtp_rx_is_done(r, unseen) && !fmtp_rx_lookup(r, unseen))
+            fmtp_rx_ask_bop(r, unseen);
 }

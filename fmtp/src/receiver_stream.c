@@ -11,6 +11,8 @@ static void on_data(struct fmtp_receiver *r, const struct fmtp_header *h, const 
     struct product *p = fmtp_rx_lookup(r, h->index);
     uint32_t block = h->seqnum / r->block;
 
+    if (p)
+        fmtp_rx_reach(r, h->index);
     if (p && p->active && !fmtp_rx_is_block(r, p, h))
         return;
     if (p && p->active && p->groups)
@@ -33,6 +35,7 @@ static void on_message(struct fmtp_receiver *r, const uint8_t *payload)
 
     switch (h.flags) {
     case FMTP_RETX_REJ: fmtp_rx_rejected(r, h.index); break;
+    case FMTP_NOT_YET: fmtp_rx_not_yet(r, &h); break;
     case FMTP_RETX_EOP: fmtp_rx_eop(r, &h); break;
     case FMTP_RETX_DATA: on_data(r, &h, payload); break;
     default: fmtp_rx_bop(r, &h, payload);
@@ -45,6 +48,7 @@ static int check(const struct fmtp_receiver *r, const struct fmtp_header *h)
     switch (h->flags) {
     case FMTP_RETX_REJ:
     case FMTP_RETX_EOP: return h->payloadlen ? -1 : 0;
+    case FMTP_NOT_YET: return r->session.ours ? 0 : -1;
     case FMTP_RETX_DATA: return h->payloadlen > r->block ? -1 : 0;
     case FMTP_RETX_BOP:
         return h->payloadlen > r->block || h->payloadlen < fmtp_bop_fixed_len(r->cfg.layout) ? -1
@@ -60,7 +64,7 @@ static int on_head(struct fmtp_receiver *r, const uint8_t *head)
         r->stats.bad_messages++;
         return -1;
     }
-    r->payload_left = r->msg.payloadlen;
+    r->payload_left = r->msg.flags == FMTP_NOT_YET ? 0 : r->msg.payloadlen;
     if (!r->payload_left)
         on_message(r, r->body);
     return 0;

@@ -41,7 +41,9 @@ int fmtp_requests_push(struct fmtp_requests *q, const struct fmtp_request *r, si
     if (q->count > locked) {
         struct fmtp_request *last = fmtp_requests_at(q, q->count - 1);
         bool same = last->flags == r->flags && last->index == r->index;
-        if (same && (r->flags != FMTP_RETX_DATA || last->end == r->seq)) {
+        bool joins = r->flags == FMTP_RETX_DATA ? last->end == r->seq
+                                                : r->flags != FMTP_NOT_YET || last->end == r->end;
+        if (same && joins) {
             last->end = r->end;
             return 0;
         }

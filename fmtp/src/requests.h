@@ -10,8 +10,9 @@
 
 struct fmtp_request {
     uint32_t index;
-    uint32_t seq, end; /* RETX_DATA: bytes [seq, end) of the product; else 0 */
-    uint32_t flags;    /* RETX_DATA, RETX_BOP, RETX_EOP or RETX_REJ */
+    uint32_t seq, end; /* RETX_DATA: bytes [seq, end) of the product; NOT_YET: the next index, and
+                          the flags of what it answers; else 0 */
+    uint32_t flags;    /* RETX_DATA, RETX_BOP, RETX_EOP, RETX_REJ or NOT_YET */
 };
 
 struct fmtp_requests {

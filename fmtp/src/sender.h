@@ -103,6 +103,8 @@ int fmtp_sender_peer_add_from(struct fmtp_sender *s, uint64_t host, bool extende
                               struct fmtp_session *out);
 /* Is it repaired on its stream alone, for what it asks for? */
 bool fmtp_sender_peer_alone(struct fmtp_sender *s, int peer);
+/* The peer is a program of Downpour. */
+void fmtp_sender_peer_ours(struct fmtp_sender *s, int peer);
 /* The connection ended: no product waits for this peer any more. */
 void fmtp_sender_peer_remove(struct fmtp_sender *s, int peer);
 /* Its round-trip time as measured, in ns; 0: unknown. */

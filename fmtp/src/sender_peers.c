@@ -41,6 +41,8 @@ static int message(const struct fmtp_sender *s, const struct fmtp_request *r,
     uint32_t len = (uint32_t)(message_len(s, r) - FMTP_HEADER_LEN);
     struct fmtp_header h = {r->index, r->seq, (uint16_t)len, (uint16_t)r->flags};
 
+    if (r->flags == FMTP_NOT_YET)
+        h.payloadlen = (uint16_t)r->end;
     fmtp_header_put(head, &h);
     if (!len)
         return 0;
@@ -217,6 +219,11 @@ int fmtp_sender_peer_add(struct fmtp_sender *s, bool extended, struct fmtp_sessi
 bool fmtp_sender_peer_alone(struct fmtp_sender *s, int peer)
 {
     return fmtp_accounts_alone(s, s->peers[peer]->account);
+}
+
+void fmtp_sender_peer_ours(struct fmtp_sender *s, int peer)
+{
+    s->peers[peer]->ours = true;
 }
 
 void fmtp_sender_peer_remove(struct fmtp_sender *s, int number)

@@ -147,6 +147,23 @@ static int reject(struct fmtp_sender *s, int number, uint32_t index)
     return fmtp_peers_answer(s, number, &r);
 }
 
+/* There is no product of that index: it was let go, or has not been offered yet, which no honest
+ * receiver can know of unless datagrams are forged. */
+static int no_product(struct fmtp_sender *s, int number, const struct fmtp_header *h)
+{
+    const struct peer *peer = s->peers[number];
+    bool acknowledges = h->flags == FMTP_RETX_END;
+
+    if (h->index - s->next_index >= UINT32_MAX / 2)
+        return acknowledges ? 0 : reject(s, number, h->index);
+    s->stats.ahead++;
+    if (peer->ours) {
+        struct fmtp_request r = {h->index, s->next_index, h->flags, FMTP_NOT_YET};
+        return fmtp_peers_answer(s, number, &r);
+    }
+    return acknowledges || peer->extended ? 0 : reject(s, number, h->index);
+}
+
 static int bad_message(struct fmtp_sender *s)
 {
     s->stats.bad_messages++;
@@ -160,7 +177,7 @@ static int repair_request(struct fmtp_sender *s, int number, const struct fmtp_h
 
     s->stats.repair_requests++;
     if (!p)
-        return reject(s, number, h->index);
+        return no_product(s, number, h);
     if (h->seqnum >= fmtp_fec_groups(p->nblocks, s->cfg.fec_k))
         return bad_message(s);
     unsigned k = fmtp_fec_group(p->nblocks, s->cfg.fec_k, h->seqnum).count;
@@ -204,8 +221,9 @@ static int plain_request(struct fmtp_sender *s, int number, const struct fmtp_he
 
     switch (h->flags) {
     case FMTP_RETX_END:
-        if (p)
-            acknowledged(s, number, p, h->seqnum, now_ns);
+        if (!p)
+            return no_product(s, number, h);
+        acknowledged(s, number, p, h->seqnum, now_ns);
         return 0;
     case FMTP_RETX_REQ:
         s->stats.retx_requests++;
@@ -217,7 +235,7 @@ static int plain_request(struct fmtp_sender *s, int number, const struct fmtp_he
     default: bad_message(s); return -1;
     }
     if (!p)
-        return reject(s, number, h->index);
+        return no_product(s, number, h);
     count_peer(p, number);
     if (h->flags == FMTP_RETX_REQ) {
         uint32_t left = p->size - h->seqnum;

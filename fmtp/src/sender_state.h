@@ -93,6 +93,7 @@ struct account {
 struct peer {
     bool broken; /* its queue overflowed: to be closed */
     bool extended;
+    bool ours; /* it knows NOT_YET */
     bool blocked;
     int account;
     uint64_t rtt_ns;

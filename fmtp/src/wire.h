@@ -28,7 +28,11 @@ enum fmtp_flags {                         /* exactly one per message */
                   FMTP_REPAIR =
                       0x1000, /* UDP S->group; a block once more, proves nothing about order */
                   FMTP_REPAIR_REQ =
-                      0x2000 /* TCP R->S; seqnum: FEC group; body: struct fmtp_repair_req */
+                      0x2000, /* TCP R->S; seqnum: FEC group; body: struct fmtp_repair_req */
+                  /* Only between programs of Downpour (fmtp_session.ours). */
+                  FMTP_NOT_YET = 0x4000 /* TCP S->R; the sender has not reached this index;
+                                           seqnum = the index it multicasts next, payloadlen =
+                                           flags of the message this answers, no payload */
 };
 
 #define FMTP_MAX_PACKET (FMTP_HEADER_LEN + FMTP_DATA_LEN)

@@ -66,7 +66,11 @@ void kit_open(void)
 
 void kit_session(bool extended, uint16_t block, uint16_t fec_k, uint32_t next_index, uint64_t id)
 {
-    struct fmtp_session s = {extended, block, fec_k, next_index, id};
+    struct fmtp_session s = {.extended = extended,
+                             .block_bytes = block,
+                             .fec_k = fec_k,
+                             .next_index = next_index,
+                             .id = id};
 
     assert_int_equal(fmtp_receiver_session(kit.r, &s, kit.now_ns), 0);
 }

@@ -16,15 +16,28 @@ static size_t slot(const struct sim *s, uint32_t index)
     return i;
 }
 
+/* Is this no product that the sender has: not its index, or not what it announces? */
+static bool is_stray(const struct sim *s, uint32_t index)
+{
+    uint32_t i = index - s->cfg.first_index;
+
+    return s->cfg.forged && (i >= s->cfg.products || i >= (uint32_t)s->nproducts);
+}
+
 static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, uint16_t meta_len,
                    struct timespec start)
 {
     struct sim_receiver *rx = ctx;
-    size_t i = slot(rx->sim, index);
 
+    bool said = meta_len == 4 && memcmp(meta, "meta", 4) == 0;
+    if (is_stray(rx->sim, index) || (rx->sim->cfg.forged && !said)) {
+        rx->strays = realloc(rx->strays, (rx->nstrays + 1) * sizeof *rx->strays);
+        return rx->strays[rx->nstrays++] = malloc((size_t)size + 1);
+    }
+    size_t i = slot(rx->sim, index);
     rx->begun[i]++;
     assert(size == rx->sim->product[i].size);
-    assert(meta_len == 4 && memcmp(meta, "meta", 4) == 0);
+    assert(said);
     assert(start.tv_sec == (rx->sim->cfg.layout == FMTP_LAYOUT_2021 ? 1000 + (time_t)i : 0));
     if (rx->sim->cfg.refuse_all)
         return NULL;
@@ -43,9 +56,13 @@ static void take_back(struct sim_receiver *rx, size_t i)
 static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, struct timespec start)
 {
     struct sim_receiver *rx = ctx;
-    size_t i = slot(rx->sim, index);
 
     (void)start;
+    if (is_stray(rx->sim, index) || (rx->sim->cfg.forged && !rx->data[slot(rx->sim, index)])) {
+        rx->forged_ended++;
+        return;
+    }
+    size_t i = slot(rx->sim, index);
     rx->ended[i]++;
     rx->retx_blocks[i] = retx_blocks;
     rx->ended_ns[i] = rx->sim->now_ns;
@@ -57,9 +74,24 @@ static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, struct timesp
 static void missed(void *ctx, uint32_t index)
 {
     struct sim_receiver *rx = ctx;
-    size_t i = slot(rx->sim, index);
 
+    if (is_stray(rx->sim, index))
+        return;
+    size_t i = slot(rx->sim, index);
     rx->missed[i]++;
+    take_back(rx, i);
+}
+
+static void withdrawn(void *ctx, uint32_t index)
+{
+    struct sim_receiver *rx = ctx;
+
+    assert(rx->sim->cfg.forged);
+    rx->withdrawn++;
+    if (is_stray(rx->sim, index))
+        return;
+    size_t i = slot(rx->sim, index);
+    rx->begun[i] -= rx->data[i] != NULL;
     take_back(rx, i);
 }
 
@@ -127,10 +159,12 @@ static void start_receiver(struct sim_receiver *rx)
                                         .max_products = cfg->max_products,
                                         .parity_bytes = cfg->parity_bytes,
                                         .reorder_blocks = cfg->reorder_blocks,
+                                        .announced_bytes = cfg->announced_bytes,
                                         .ctx = rx,
                                         .begun = begun,
                                         .ended = ended,
-                                        .missed = missed};
+                                        .missed = missed,
+                                        .withdrawn = withdrawn};
 
     rx->core = fmtp_receiver_new(&core);
     assert(rx->core);
@@ -142,7 +176,7 @@ static void close_books(struct sim_receiver *rx)
     for (size_t i = 0; i < rx->sim->cfg.products; i++) {
         assert(rx->begun[i] <= 1 && rx->ended[i] + rx->missed[i] <= 1);
         assert(rx->sim->cfg.refuse_all || rx->begun[i] <= rx->ended[i] + rx->missed[i]);
-        assert(!rx->ended[i] || rx->intact[i]);
+        assert(!rx->ended[i] || rx->intact[i] || rx->sim->cfg.forged);
         assert(!rx->data[i]);
         rx->ended_before += (uint64_t)rx->ended[i];
         rx->missed_before += (uint64_t)rx->missed[i];
@@ -157,6 +191,9 @@ static void connect_receiver(struct sim_receiver *rx)
     struct fmtp_session session;
     rx->peer = fmtp_sender_peer_add(s->sender, rx->extended, &session);
     assert(rx->peer >= 0);
+    session.ours = rx->ours;
+    if (rx->ours)
+        fmtp_sender_peer_ours(s->sender, rx->peer);
     fmtp_sender_peer_rtt(s->sender, rx->peer, 2 * rx->delay_ns);
     int rc = fmtp_receiver_session(rx->core, &session, receiver_now(rx));
     assert(rc == 0);
@@ -206,6 +243,7 @@ struct sim_receiver *sim_join(struct sim *s)
     assert(i < SIM_RECEIVERS);
     rx->sim = s;
     rx->extended = s->cfg.layout == FMTP_LAYOUT_2021 && (!s->cfg.extended || s->cfg.extended(i));
+    rx->ours = s->cfg.layout == FMTP_LAYOUT_2021 && !s->cfg.original;
     rx->delay_ns = s->cfg.delay_ns + (uint64_t)i * s->cfg.delay_spread_ns;
     rx->data = calloc(n, sizeof *rx->data);
     rx->begun = calloc(n, sizeof *rx->begun);
@@ -279,6 +317,9 @@ void sim_free(struct sim *s)
         free(rx->retx_blocks);
         free(rx->ended_ns);
         free(rx->log);
+        for (size_t n = 0; n < rx->nstrays; n++)
+            free(rx->strays[n]);
+        free(rx->strays);
     }
     while (s->nevents)
         sim_packet_done(sim_pop(s).packet);
@@ -463,6 +504,29 @@ static void deliver(struct sim *s, struct sim_event *e)
     assert(rc == 0);
     (void)rc;
     sim_packet_done(e->packet);
+}
+
+void sim_forge(struct sim *s, int receiver, const struct fmtp_header *h, const uint8_t *payload)
+{
+    uint8_t bytes[SIM_DATAGRAM];
+    struct packet *p;
+
+    assert(h->payloadlen <= sizeof bytes - FMTP_HEADER_LEN);
+    fmtp_header_put(bytes, h);
+    if (h->payloadlen)
+        memcpy(bytes + FMTP_HEADER_LEN, payload, h->payloadlen);
+    p = sim_packet_new(bytes, FMTP_HEADER_LEN + (size_t)h->payloadlen);
+    deliver_datagram(s, &s->rx[receiver], p);
+    sim_packet_done(p);
+}
+
+void sim_forge_bop(struct sim *s, int receiver, uint32_t index, uint32_t size)
+{
+    struct fmtp_bop bop = {.size_bytes = size, .meta_len = 4, .meta = (const uint8_t *)"evil"};
+    uint8_t body[FMTP_BOP_FIXED_MAX + 4];
+    uint16_t len = (uint16_t)fmtp_bop_put(s->cfg.layout, body, &bop);
+
+    sim_forge(s, receiver, &(struct fmtp_header){index, 0, len, FMTP_BOP}, body);
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b)

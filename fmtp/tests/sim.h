@@ -26,7 +26,7 @@ struct sim_message { /* what passed on a stream */
 struct sim_receiver {
     struct fmtp_receiver *core;
     int peer;
-    bool extended;
+    bool extended, ours;
     uint64_t delay_ns;
     uint64_t leapt_ns; /* how far its clock is ahead */
     uint64_t session;  /* extended one, else 0 */
@@ -37,6 +37,8 @@ struct sim_receiver {
     uint32_t *retx_blocks;
     uint64_t *ended_ns;
     uint64_t ended_before, missed_before; /* in earlier ones */
+    void **strays;                        /* where products that nobody sent went */
+    size_t nstrays, withdrawn, forged_ended;
     struct sim_message *log;
     size_t nlog;
     uint64_t stream_free_ns;
@@ -65,6 +67,9 @@ struct sim_config {
     size_t max_products, peer_queue_bytes, parity_bytes, reorder_blocks;
     bool refuse_all; /* begun() returns NULL */
     bool quiet;      /* streams are not logged */
+    bool forged;     /* sim_forge() is used: a receiver may begin what nobody sent */
+    bool original;   /* the sender does not tell that it is ours, and there is no NOT_YET */
+    uint64_t announced_bytes;
     /* Deterministic losses: is this datagram lost on the way to that receiver? */
     bool (*drop)(int receiver, const struct fmtp_header *h);
 };
@@ -106,6 +111,10 @@ void sim_reconnect(struct sim *s, int receiver, bool restart);
 void sim_leave(struct sim *s, int receiver);
 /* The sender starts anew, with the next index, and all connect again. */
 void sim_restart_sender(struct sim *s);
+/* A forged datagram arrives at the receiver now. */
+void sim_forge(struct sim *s, int receiver, const struct fmtp_header *h, const uint8_t *payload);
+/* A forged BOP of a product of that size. */
+void sim_forge_bop(struct sim *s, int receiver, uint32_t index, uint32_t size);
 /* The clock of a receiver (-1: the sender) leaps forward. */
 void sim_leap(struct sim *s, int receiver, uint64_t ns);
 /* Runs until there is nothing more to happen or until_ns. */

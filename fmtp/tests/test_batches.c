@@ -105,7 +105,7 @@ static void set_up(unsigned mac_level)
                                        .begun = begun,
                                        .ended = ended,
                                        .missed = missed};
-    struct fmtp_session session = {true, BLOCK, K, 0, 1};
+    struct fmtp_session session = {.extended = true, .block_bytes = BLOCK, .fec_k = K, .id = 1};
 
     memset(&t, 0, sizeof t);
     for (size_t i = 0; i < sizeof product; i++)

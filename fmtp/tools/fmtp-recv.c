@@ -39,7 +39,7 @@ struct feed { /* one sender and its group */
     struct file *files;
     struct fmtp_error err;
     int number;
-    bool lost, was_connected;
+    bool lost, was_connected, told_forged;
 };
 
 struct run {
@@ -227,6 +227,20 @@ static void missed(void *ctx, uint32_t index)
         discard(run, f);
 }
 
+/* What came was not the sender's. */
+static void withdrawn(void *ctx, uint32_t index)
+{
+    struct feed *feed = ctx;
+    struct file *f = take(feed, index);
+
+    progress("%s", "");
+    if (!feed->told_forged)
+        fprintf(stderr, "fmtp-recv: forged datagrams; --mac 1 or 2 at the sender keeps them out\n");
+    feed->told_forged = true;
+    if (f)
+        discard(feed->run, f);
+}
+
 /* The feeds that the options named: as many groups as senders, an interface each or one for all. */
 static unsigned settle_feeds(struct run *run, const struct fmtp_client_config *common)
 {
@@ -279,6 +293,7 @@ static struct fmtp_client_stats total(const struct run *run, unsigned nfeeds)
         all.decoded_blocks += s.decoded_blocks;
         all.bad_messages += s.bad_messages;
         all.mac_failures += s.mac_failures;
+        all.forged += s.forged;
         all.socket_drops += s.socket_drops;
         all.connections += s.connections;
         all.rcvbuf_granted_bytes = s.rcvbuf_granted_bytes;
@@ -387,7 +402,8 @@ static void take_arguments(struct run *run, int argc, char **argv)
                                   .rcvbuf_bytes = 4000000,
                                   .begun = begun,
                                   .ended = ended,
-                                  .missed = missed}};
+                                  .missed = missed,
+                                  .withdrawn = withdrawn}};
 
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
         take_option(run, &a, c);
@@ -457,7 +473,7 @@ static void print_summary(const struct run *run, const struct fmtp_client_stats 
         "products=%llu bytes=%llu missed=%llu failed=%llu datagrams=%llu blocks=%llu in_place=%llu "
         "duplicate_blocks=%llu retx_requests=%llu retx_blocks=%llu repair_requests=%llu "
         "parity_symbols=%llu repaired_blocks=%llu decoded_blocks=%llu bad_messages=%llu "
-        "mac_failures=%llu connections=%llu socket_drops=%llu rcvbuf_granted_bytes=%zu "
+        "mac_failures=%llu forged=%llu connections=%llu socket_drops=%llu rcvbuf_granted_bytes=%zu "
         "result=%s\n",
         (unsigned long long)run->received, (unsigned long long)run->bytes,
         (unsigned long long)run->missed, (unsigned long long)run->failed,
@@ -467,8 +483,9 @@ static void print_summary(const struct run *run, const struct fmtp_client_stats 
         (unsigned long long)s->repair_requests, (unsigned long long)s->parity_symbols,
         (unsigned long long)s->repaired_blocks, (unsigned long long)s->decoded_blocks,
         (unsigned long long)s->bad_messages, (unsigned long long)s->mac_failures,
-        (unsigned long long)s->connections, (unsigned long long)s->socket_drops,
-        s->rcvbuf_granted_bytes, ok ? "complete" : "incomplete");
+        (unsigned long long)s->forged, (unsigned long long)s->connections,
+        (unsigned long long)s->socket_drops, s->rcvbuf_granted_bytes,
+        ok ? "complete" : "incomplete");
 }
 
 int main(int argc, char **argv)

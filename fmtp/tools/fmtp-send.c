@@ -251,6 +251,7 @@ static void add(struct fmtp_server_stats *all, const struct fmtp_server_stats *s
     all->parity_sent += s->parity_sent;
     all->repairs_sent += s->repairs_sent;
     all->nudges += s->nudges;
+    all->ahead += s->ahead;
     all->receivers += s->receivers;
     all->extended += s->extended;
 }
@@ -555,7 +556,7 @@ static void print_summary(const struct fmtp_server_stats *s, double seconds, boo
         "products=%llu receivers=%zu extended=%zu seconds=%.3f datagrams=%llu datagram_bytes=%llu "
         "blocks=%llu retx_requests=%llu retx_blocks=%llu retx_bytes=%llu rejects=%llu timeouts=%llu "
         "acks=%llu unacknowledged=%llu repair_requests=%llu parity_sent=%llu repairs_sent=%llu "
-        "nudges=%llu bad_messages=%llu refused=%llu send_errors=%llu result=%s\n",
+        "nudges=%llu bad_messages=%llu ahead=%llu refused=%llu send_errors=%llu result=%s\n",
         (unsigned long long)s->products, s->receivers, s->extended, seconds,
         (unsigned long long)s->datagrams, (unsigned long long)s->datagram_bytes,
         (unsigned long long)s->blocks, (unsigned long long)s->retx_requests,
@@ -564,8 +565,9 @@ static void print_summary(const struct fmtp_server_stats *s, double seconds, boo
         (unsigned long long)s->acks, (unsigned long long)s->unacknowledged,
         (unsigned long long)s->repair_requests, (unsigned long long)s->parity_sent,
         (unsigned long long)s->repairs_sent, (unsigned long long)s->nudges,
-        (unsigned long long)s->bad_messages, (unsigned long long)s->refused,
-        (unsigned long long)s->send_errors, ok ? "complete" : "incomplete");
+        (unsigned long long)s->bad_messages, (unsigned long long)s->ahead,
+        (unsigned long long)s->refused, (unsigned long long)s->send_errors,
+        ok ? "complete" : "incomplete");
 }
 
 int main(int argc, char **argv)

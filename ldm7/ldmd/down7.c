@@ -19,9 +19,10 @@
 
 #define SUBSCRIBE_S 600 /* LDM-6.13.17 */
 #define TEST_S 30
-#define SAVE_S 2       /* what a crash makes us ask for again */
-#define FMTP_S 30      /* FMTP's connection takes no longer where there is a path */
-#define FAILURES_MAX 3 /* after this many, LDM6 takes over */
+#define SAVE_S 2           /* what a crash makes us ask for again */
+#define FMTP_S 30          /* FMTP's connection takes no longer where there is a path */
+#define ANNOUNCED_SHARE 16 /* of the queue, for what nothing but datagrams announced */
+#define FAILURES_MAX 3     /* after this many, LDM6 takes over */
 
 /* LDM7 works again: what LDM6 brought is complete, the backlog goes on from there. */
 static void end_fallback(struct down7 *d)
@@ -71,9 +72,10 @@ static void log_stats(const struct down7 *d)
     fmtp_client_get_stats(d->fmtp, &s);
     log_note("FMTP receiver: datagrams=%lu blocks=%lu duplicate_blocks=%lu products=%lu missed=%lu "
              "retx_requests=%lu retx_blocks=%lu bad_messages=%lu socket_drops=%lu "
-             "rcvbuf_granted_bytes=%zu",
+             "rcvbuf_granted_bytes=%zu forged=%lu mac_failures=%lu",
              s.datagrams, s.blocks, s.duplicate_blocks, s.products, s.missed, s.retx_requests,
-             s.retx_blocks, s.bad_messages, s.socket_drops, s.rcvbuf_granted_bytes);
+             s.retx_blocks, s.bad_messages, s.socket_drops, s.rcvbuf_granted_bytes, s.forged,
+             s.mac_failures);
 }
 
 /* ------------------------------------------------------------------ subscription */
@@ -136,8 +138,12 @@ static bool start_fmtp(struct down7 *d, const struct ldm7_reply *r)
         .begun = down7_begun,
         .ended = down7_ended,
         .missed = down7_missed,
+        .withdrawn = down7_withdrawn,
     };
 
+    struct pq_stats queue;
+    pq_get_stats(d->ds.queue, &queue);
+    cfg.announced_bytes = queue.data_bytes / ANNOUNCED_SHARE;
     struct sockaddr_in group, server;
     if (!parse_endpoint(r->group, &group) || !parse_endpoint(r->server, &server) ||
         !IN_MULTICAST(ntohl(group.sin_addr.s_addr))) {
@@ -175,7 +181,7 @@ static void run(struct down7 *d, const struct ldm7_reply *r)
              r->prefix_len);
     downstream_feeding(&d->ds);
     d->backlog = BACKLOG_NOT_YET;
-    d->has_first = false;
+    d->has_first = d->told_forged = false;
     progress_start(&d->progress);
     d->has_after = d->session.has_last;
     d->after = d->session.last;

@@ -43,6 +43,7 @@ struct down7 {
     struct fmtp_client *fmtp;
     struct flight *flights[DOWN7_BUCKETS];
     bool receiving;
+    bool told_forged;  /* in this session, that datagrams are being forged */
     bool hopeless;     /* no use to subscribe again soon */
     unsigned failures; /* subscriptions in a row that came to nothing */
     uint64_t last_request_ns, saved_ns;
@@ -75,6 +76,8 @@ void *down7_begun(void *ctx, uint32_t index, uint32_t size, const void *meta, ui
 void down7_ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_s);
 /* FMTP does not bring the product: it is asked for over the control connection. */
 void down7_missed(void *ctx, uint32_t index);
+/* What came under this index was not the publisher's: it is forgotten. */
+void down7_withdrawn(void *ctx, uint32_t index);
 /* Gives up what is being received. */
 void down7_drop_flights(struct down7 *d);
 

@@ -148,6 +148,22 @@ void down7_missed(void *ctx, uint32_t index)
     down7_request_missed(d, index);
 }
 
+void down7_withdrawn(void *ctx, uint32_t index)
+{
+    struct down7 *d = ctx;
+    struct flight **at = find_flight(d, index);
+
+    if (!d->told_forged)
+        log_warn("Forged datagrams: product %u is not the publisher's and is forgotten; "
+                 "fmtp.mac_level 1 or 2 keeps them out",
+                 index);
+    d->told_forged = true;
+    if (!*at)
+        return;
+    pq_discard(d->ds.queue, (*at)->reservation);
+    drop_flight(at);
+}
+
 void down7_drop_flights(struct down7 *d)
 {
     for (size_t i = 0; i < DOWN7_BUCKETS; i++)

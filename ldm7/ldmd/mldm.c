@@ -23,6 +23,7 @@
 #include "subscribers.h"
 
 #define PUMP_STEPS 256
+#define TELL_AHEAD_S 60
 
 /* A product in FMTP's hands. */
 struct flight {
@@ -42,6 +43,7 @@ struct mldm {
     uint64_t cursor;
     uint32_t next_index;
     bool at_end;
+    uint64_t told_ahead, tell_ahead_ns;
     char feed[FEEDTYPE_TEXT_MAX];
 };
 
@@ -134,6 +136,21 @@ static void laggard(void *ctx, const struct sockaddr *peer, const struct fmtp_he
                   "Receiver %s holds back too much and is disconnected: products=%zu, bytes=%lu, "
                   "seconds=%lu; it may subscribe again",
                   text, held->products, held->bytes, (uint64_t)(held->behind_ns / NS_PER_S));
+}
+
+/* Receivers ask about products that were not sent yet. */
+static void tell_ahead(struct mldm *m)
+{
+    struct fmtp_server_stats s;
+
+    fmtp_server_get_stats(m->fmtp, &s);
+    if (s.ahead == m->told_ahead || m->loop.now_ns < m->tell_ahead_ns)
+        return;
+    log_warn("%lu requests about products of %s that were not sent yet: forged datagrams reach a "
+             "receiver, or it is hostile",
+             s.ahead - m->told_ahead, m->feed);
+    m->told_ahead = s.ahead;
+    m->tell_ahead_ns = m->loop.now_ns + TELL_AHEAD_S * NS_PER_S;
 }
 
 /* Its subscription ended, so its connection does, whatever state that is in. */
@@ -229,6 +246,7 @@ static void on_fmtp(void *ctx, uint32_t events)
         log_error("FMTP sender: %s", err.text);
         m->loop.stop = true;
     }
+    tell_ahead(m);
 }
 
 static void log_stats(const struct mldm *m)
@@ -238,10 +256,11 @@ static void log_stats(const struct mldm *m)
     fmtp_server_get_stats(m->fmtp, &s);
     log_note("FMTP sender: products=%lu datagrams=%lu datagram_bytes=%lu blocks=%lu "
              "retx_requests=%lu retx_blocks=%lu retx_bytes=%lu rejects=%lu timeouts=%lu "
-             "bad_messages=%lu laggards=%lu refused=%lu displaced=%lu excess=%lu alone=%zu",
+             "bad_messages=%lu laggards=%lu refused=%lu displaced=%lu excess=%lu alone=%zu "
+             "ahead=%lu",
              s.products, s.datagrams, s.datagram_bytes, s.blocks, s.retx_requests, s.retx_blocks,
              s.retx_bytes, s.rejects, s.timeouts, s.bad_messages, s.laggards, s.refused,
-             s.displaced, s.excess, s.alone);
+             s.displaced, s.excess, s.alone, s.ahead);
 }
 
 static bool start_fmtp(struct mldm *m, uint32_t first_index)

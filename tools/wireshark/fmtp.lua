@@ -8,18 +8,19 @@ local fmtp = Proto("fmtpv3", "File Multicast Transport Protocol (FMTPv3)")
 local HEADER = 12
 local BOP, EOP, MEM_DATA, RETX_REQ, RETX_REJ, RETX_END = 0x0001, 0x0002, 0x0004, 0x0008, 0x0010, 0x0020
 local RETX_DATA, BOP_REQ, RETX_BOP, EOP_REQ, RETX_EOP = 0x0040, 0x0080, 0x0100, 0x0200, 0x0400
-local PARITY, REPAIR, REPAIR_REQ = 0x0800, 0x1000, 0x2000
+local PARITY, REPAIR, REPAIR_REQ, NOT_YET = 0x0800, 0x1000, 0x2000, 0x4000
 
 local NAMES = {
   [BOP] = "BOP", [EOP] = "EOP", [MEM_DATA] = "MEM_DATA", [RETX_REQ] = "RETX_REQ",
   [RETX_REJ] = "RETX_REJ", [RETX_END] = "RETX_END", [RETX_DATA] = "RETX_DATA",
   [BOP_REQ] = "BOP_REQ", [RETX_BOP] = "RETX_BOP", [EOP_REQ] = "EOP_REQ",
   [RETX_EOP] = "RETX_EOP", [PARITY] = "PARITY", [REPAIR] = "REPAIR", [REPAIR_REQ] = "REPAIR_REQ",
+  [NOT_YET] = "NOT_YET",
 }
 -- Which messages go by UDP, and which have a body on TCP (in RETX_REQ payloadlen is what is wanted).
 local ON_UDP = { [BOP] = true, [EOP] = true, [MEM_DATA] = true, [PARITY] = true, [REPAIR] = true }
 local BODY_ON_TCP = { [RETX_DATA] = true, [RETX_BOP] = true, [REPAIR_REQ] = true }
-local MAC_NAMES = { [32] = "HMAC-SHA256", [64] = "Ed25519" }
+local MAC_NAMES = { [28] = "AES-256-GMAC", [32] = "HMAC-SHA256", [64] = "Ed25519" }
 local PEM = "-----BEGIN RSA PUBLIC KEY"
 local MAX_KEY = 65504
 
