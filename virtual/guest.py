@@ -26,6 +26,7 @@ from typing import IO, Final
 
 from common.files import Tail
 from common.places import BUILD, PYTHON, ROOT
+from common.shell import interrupts_deferred
 from virtual import status_page
 from virtual.cores import one_core
 from virtual.kernel_build import Kernel
@@ -387,9 +388,10 @@ class Guest:
         self._process.kill(STOP_S)
 
     def stop(self) -> None:
-        """End the guest and remove its directory."""
-        self.kill()
-        self._stack.close()
+        """End the guest and remove its directory. A signal to this process waits meanwhile."""
+        with interrupts_deferred():
+            self.kill()
+            self._stack.close()
 
 
 def processes_of(exchange: Path) -> list[int]:

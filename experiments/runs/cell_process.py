@@ -164,9 +164,10 @@ class NativeProcess:
         return self._process.wait(timeout=STOP_S) if self._ended else None
 
     def stop(self) -> None:
-        """Idempotent. A second Ctrl-C does not cut it short."""
+        """Idempotent. A second Ctrl-C, or another signal to end, does not cut it short."""
         held = threading.current_thread() is threading.main_thread()
-        old = signal.signal(signal.SIGINT, signal.SIG_IGN) if held else None
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if held else ()
+        old = {n: signal.signal(n, lambda _number, _frame: None) for n in numbers}
         try:
             if self._process.poll() is None:
                 self._process.terminate()
@@ -179,8 +180,8 @@ class NativeProcess:
             self._errors.close()
             purge(self._run_id)
         finally:
-            if held:
-                signal.signal(signal.SIGINT, old)
+            for number, handler in old.items():
+                signal.signal(number, handler)
 
 
 class NativeClock:

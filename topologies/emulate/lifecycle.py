@@ -21,7 +21,12 @@ from pathlib import Path
 from types import TracebackType
 
 from common.places import ROOT
-from common.shell import NetworkError, check, enter_network_namespace
+from common.shell import (
+    NetworkError,
+    check,
+    enter_network_namespace,
+    interrupts_deferred,
+)
 from topologies.emulate import ctcp_host, marks
 from topologies.emulate.marks import (
     MARK,
@@ -247,10 +252,15 @@ def live_runs() -> tuple[str, ...]:
 def purge(run_id: str) -> None:
     """Remove all of a run, whatever state it is in: processes, namespace, directory.
 
-    Does nothing if there is nothing. This process and its ancestors are spared. NetworkError names
-    what could not be removed.
+    Does nothing if there is nothing. This process and its ancestors are spared. A signal that would
+    end this process waits until all is removed. NetworkError names what could not be removed.
     """
     _check_id(run_id)
+    with interrupts_deferred():
+        _purge(run_id)
+
+
+def _purge(run_id: str) -> None:
     problems = []
     left = marks.end_processes(run_id)
     if left:

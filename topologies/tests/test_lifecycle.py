@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 import subprocess
 import threading
 from pathlib import Path
 
 import pytest
 
-from common.shell import NetworkError
+from common.shell import NetworkError, termination_as_interrupt
 from topologies import cli
 from topologies.emulate import lifecycle, marks, up_down
 from topologies.emulate.emulation import open_emulation
@@ -115,6 +116,20 @@ def test_what_a_killed_starter_left_unnamed_is_removed(
         (tmp_path / f".{pid}.a-1").mkdir()
     lifecycle.remove_unfinished()
     assert [p.name for p in tmp_path.iterdir()] == [f".{os.getpid()}.a-1"]
+
+
+def test_a_signal_does_not_cut_the_removal_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the runner is killed while its cell, which is complete, takes its network down."""
+    monkeypatch.setattr(marks, "STATE_ROOT", tmp_path / "run")
+    monkeypatch.setattr(marks, "MEMORY_ROOT", tmp_path / "shm")
+    for directory in (marks.state_directory("a-1"), marks.memory_directory("a-1")):
+        directory.mkdir(parents=True)
+    monkeypatch.setattr(lifecycle, "_unmount_below", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    with termination_as_interrupt(), pytest.raises(KeyboardInterrupt):
+        lifecycle.purge("a-1")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_directory_that_two_remove_is_gone_for_both(tmp_path: Path) -> None:
