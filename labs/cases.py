@@ -46,7 +46,7 @@ from virtual.guest import EXCHANGE, guest_python
 from virtual.kernel_build import find_kernel
 
 CASE_SEED: Final = "case_seed"  # the parameter of the lab that decides what is done
-HIDDEN: Final = ("verdict.json", DONE)
+HIDDEN: Final = ("verdict.json", "inventory.json", DONE)  # the inventory names what was changed
 TICK_S: Final = 0.1
 
 

@@ -96,10 +96,6 @@ class Background:
                 )
         time.sleep(LEAD_S)
 
-    def has(self, host: str) -> bool:
-        """Tell whether flows end at a host."""
-        return host in self._shares
-
     def finish(self) -> None:
         """Waits until all flows have ended and their reports are written. BackgroundError."""
         assert self._logs is not None

@@ -354,10 +354,8 @@ class CellRun(CellBase):
         ldm7 = cell.protocol == "ldm7"
         asked.rate_bps = cell.r_mc_bps + cell.r_uc_bps if ldm7 else cell.shaped_bps
         asked.groups = {self.network.multicast_group: self.subscribers} if ldm7 else {}
-        flows = ", 1 x iperf3" if cell.background_flows else ""
         for host in self.subscribers:
-            here = flows if self.background is not None and self.background.has(host) else ""
-            asked.things[f"{host} programs"] = f"1 x bash, 1 x hostlag{here}, 1 x ldmd"
+            asked.things[f"{host} programs"] = "1 x bash, 1 x hostlag, 1 x ldmd"
 
     def _insert_and_wait(self) -> None:
         products: int = self.job.trace_info["products"]

@@ -52,6 +52,7 @@ TCA_ACT_KIND, TCA_ACT_OPTIONS, TCA_ACT_PARMS = 1, 2, 2
 TCA_HTB_INIT: Final = 2
 HTB_DIRECT_PACKETS: Final = slice(16, 20)  # tc_htb_glob.direct_pkts: a counter
 FRA_PRIORITY: Final = 6
+UNTOUCHED_RULES: Final = (0, 32766, 32767)  # local, main, default
 RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_TABLE = 1, 4, 5, 15
 # linux/netfilter/nf_tables.h
 NFT_GETRULE: Final = (10 << 8) | 7
@@ -203,9 +204,12 @@ def _filter_settings(kind: str, options: bytes) -> str:
 
 def _rules_and_routes(one: socket.socket, names: Mapping[int, str], found: Inventory) -> None:
     priorities = []
-    for body in dump(one, netlink.RTM_GETRULE, struct.pack("=B11x", socket.AF_INET)):
-        values = dict(attributes(body[12:]))
-        priorities.append(struct.unpack("=I", values.get(FRA_PRIORITY, bytes(4)))[0])
+    try:
+        for body in dump(one, netlink.RTM_GETRULE, struct.pack("=B11x", socket.AF_INET)):
+            values = dict(attributes(body[12:]))
+            priorities.append(struct.unpack("=I", values.get(FRA_PRIORITY, bytes(4)))[0])
+    except OSError:
+        priorities = list(UNTOUCHED_RULES)  # a kernel without policy routing can have no others
     found["rules"] = " ".join(map(str, sorted(priorities)))
     routes = []
     for body in dump(one, netlink.RTM_GETROUTE, struct.pack("=B11x", socket.AF_INET)):
