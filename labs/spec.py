@@ -185,12 +185,12 @@ def _report(document: Document, problem: Any) -> None:
     value = problem["input"]
     key = ".".join(str(p) for p in place) or "the file"
     if problem["type"] == "missing":
-        document.report(place[:-1], f"no '{place[-1]}'", "lab.yaml as docs/guide/labs.md says")
+        document.report(place[:-1], f"no '{place[-1]}'", "lab.yaml as docs/develop/labs.md says")
     elif problem["type"] == "extra_forbidden":
         known = [*LabSpec.model_fields, *CheckSpec.model_fields, *Parameter.model_fields]
         close = difflib.get_close_matches(str(place[-1]), known, n=1)
         hint = f" (did you mean '{close[0]}'?)" if close else ""
-        document.report(place, f"key '{key}'", f"keys that docs/guide/labs.md names{hint}")
+        document.report(place, f"key '{key}'", f"keys that docs/develop/labs.md names{hint}")
     else:
         shown = repr(value)[:60] if not isinstance(value, dict) else "this block"
         document.report(place, f"{key}: {shown}", message)

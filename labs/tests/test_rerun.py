@@ -309,12 +309,12 @@ def test_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_which_labs() -> None:
-    """As docs/guide/labs.md says."""
+    """As docs/guide/class.md says."""
     found = {lab.number: lab.spec.rerun for lab in all_labs()}
     assert found == {
         1: "no", 2: "no", 3: "no", 4: "files", 5: "files", 6: "guest", 7: "no", 8: "files",
     }  # fmt: skip
-    text = " ".join((ROOT / "docs/guide/labs.md").read_text().split())
+    text = " ".join((ROOT / "docs/guide/class.md").read_text().split())
     assert "`--rerun`" in text
 
 
