@@ -207,8 +207,8 @@ static void head(void)
 static void test_repair_floods(void **state)
 {
     static const struct attack attacks[] = {
-        {"one asks foreverything", ask_everything, 1, false, false, true},
-        {"one asks foreverything, reconnects", ask_everything, 1, false, true, true},
+        {"one asks for everything", ask_everything, 1, false, false, true},
+        {"one asks for everything, reconnects", ask_everything, 1, false, true, true},
         {"16 of one host do", ask_everything, 16, false, true, true},
         {"one asks modestly, and forever", ask_modestly, 1, false, false, true},
         {"16 of one host do", ask_modestly, 16, false, true, true},
@@ -231,7 +231,7 @@ static void test_repair_floods(void **state)
 static void test_many_hosts(void **state)
 {
     static const struct attack
-        everything = {"16 hosts ask foreverything", ask_everything, 16, false, true, false},
+        everything = {"16 hosts ask for everything", ask_everything, 16, false, true, false},
         modestly = {"16 hosts ask modestly", ask_modestly, 16, false, true, false};
 
     (void)state;

@@ -413,6 +413,43 @@ def case_nobody_holds_the_feed(servers: Servers) -> None:
     expect(int(laggards) == dropped, f"laggards={laggards}, of {dropped} in the log")
 
 
+MANY = """
+import socket, sys, time
+held = [socket.create_connection((sys.argv[1], int(sys.argv[2]))) for _ in range(300)]
+print("open", flush=True)
+time.sleep(600)
+"""
+
+
+def case_one_place_each(servers: Servers) -> None:
+    """300 connections of an authorized host take one place; a new subscriber has its own."""
+    layout = "SET fmtp.layout 2017\n"
+    servers.start("s", publisher7(layout))
+    servers.start("r1", subscriber7("r1", layout))
+    await_receiving(servers, ("r1",))
+    (sender,) = set(re.findall(r"fmtpSrvr=10[.]77[.]1[.]1:(\d+)", servers.log("s")))
+    many = subprocess.Popen(
+        inside("r3", sys.executable, "-c", MANY, path_ip("s"), sender), stdout=subprocess.PIPE
+    )
+    try:
+        assert many.stdout is not None
+        expect(many.stdout.readline() == b"open\n", "no connections")
+        servers.start("r2", subscriber7("r2", layout))
+        await_receiving(servers, ("r2",))
+        counts = [int(n) for n in re.findall(r"receivers=(\d+)", servers.log("s"))]
+        expect(max(counts) == 3, f"{max(counts)} receivers at once")
+        refused = servers.count("s", f"Connection of {path_ip('r3')} refused")
+        expect(1 <= refused <= 10, f"{refused} lines about what was refused")
+        servers.insert("a", mixed_sizes(9))
+        servers.same_everywhere(9, ("r1", "r2"))
+    finally:
+        many.kill()
+        many.wait()
+    servers.stop_all()
+    found = re.search(rf"(\d+) more of these from {re.escape(path_ip('r3'))}", servers.log("s"))
+    expect(found is not None and int(found[1]) > 200, "what was not logged is not counted")
+
+
 def case_subscription_end(servers: Servers) -> None:
     """When a hung subscriber's up7 ends, so does its FMTP connection."""
     servers.start("s", publisher7().replace(path_ip("s"), control_ip("s")))

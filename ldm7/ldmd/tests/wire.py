@@ -303,6 +303,12 @@ def subscribe(d: Daemon) -> None:
     expect(again == accepted(0, struct.pack(">I", 14)), "a second SUBSCRIBE: EXISTS")
     missing = peer.ask(call(7, 2, struct.pack(">I", 5)))
     expect(missing[4:] == call(7, 6)[8:] + struct.pack(">I", 5), "NO_SUCH_PRODUCT 5")
+    for _ in range(20):  # 20,000 requests for nothing: a few lines in the log
+        peer.sock.sendall(b"".join(call(7, 2, struct.pack(">I", n)) for n in range(1000)))
+        for n in range(1000):
+            expect(peer.record()[-4:] == struct.pack(">I", n), "NO_SUCH_PRODUCT of a flood")
+    lines = d.log().count("no such product")
+    expect(1 <= lines <= 5, f"{lines} lines in the log by a flood of requests")
     backlog = bytes(16) + bytes(4) + hashlib.md5(b"third").digest() + struct.pack(">I", 3600)
     peer.sock.sendall(call(7, 3, backlog) + call(7, 0))
     names = [b"p.1", b"q.1", b"p.2"]
