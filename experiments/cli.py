@@ -27,7 +27,9 @@ from common.command_line import (
     given_arguments,
     group,
     run,
+    size_bytes,
     unknown,
+    whole,
 )
 from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK, EXIT_USAGE
 from common.files import os_error_text
@@ -145,6 +147,32 @@ def verify_command(options: VerifyOptions) -> int:
     from experiments.runs import verify
 
     return verify.main(options)
+
+
+@dataclass(kw_only=True)
+class RateForOptions:
+    """Of `rate-for`."""
+
+    trace: Annotated[
+        str, typer.Argument(metavar="TRACE", help="A trace, a log of notifyme, or: model.")
+    ]
+    latency: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Longest latency of a file, e.g. 5s.")
+    ] = None
+    buffer: Annotated[
+        int | None,
+        typer.Option(parser=size_bytes, metavar="SIZE", help="Largest queue, e.g. 300MB."),
+    ] = None
+    seed: Annotated[int, typer.Option(parser=whole, metavar="N", help="Of the model.")] = 1
+
+
+@command(app, "rate-for", told=told, panel=EXPERIMENTS)
+def rate_for_command(options: RateForOptions) -> int:
+    """Say which rate and buffer a stream of files needs."""
+    from experiments.design.rate_report import report
+
+    print(report(options.trace, options.seed, options.latency, options.buffer), end="")
+    return EXIT_OK
 
 
 @dataclass(kw_only=True)

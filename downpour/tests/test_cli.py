@@ -19,6 +19,7 @@ from downpour import cli
 
 COMMANDS = {
     "run", "experiments", "report", "regression", "repeat", "verify", "clean", "parse", "ldm-log",
+    "rate-for",
     "up", "down", "status", "shell", "cli", "multicast", "capture", "purge", "doctor", "topology",
     "paths", "virtual", "lab", "bench", "new", "completion",
 }  # fmt: skip

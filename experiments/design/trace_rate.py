@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rate a stream of files needs: a first-come, first-served queue that one rate empties.
+
+Each file of S bytes enters at its time in the trace and takes 8 S x OVERHEAD / r to send, after all
+files before it. Its wait and its sending are its latency; what is in the queue when it has entered
+is the buffer's content (MPUP16 II: the Control Module selects a rate from the traffic). Loss,
+retransmissions and propagation are not in the model: they come on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+BLOCK_BYTES: Final = 1448  # of FMTP
+# Ethernet, IPv4, UDP and FMTP headers of a block, as tc counts a frame.
+OVERHEAD: Final = (BLOCK_BYTES + 14 + 20 + 8 + 12) / BLOCK_BYTES
+RATE_MOST_BPS: Final = 10**13
+PRECISION: Final = 1e-4
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A file that enters the queue; times count from the first."""
+
+    time_s: float
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a rate gives: latencies of all files in order of arrival, and the fullest queue."""
+
+    rate_bps: float
+    latencies_s: tuple[float, ...]
+    buffer_bytes: float
+
+    @property
+    def latency_s(self) -> float:
+        """Return the longest latency."""
+        return max(self.latencies_s)
+
+    def quantile_s(self, share: float) -> float:
+        """Return the latency that `share` of the files do not exceed."""
+        ordered = sorted(self.latencies_s)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def serve(arrivals: Sequence[Arrival], rate_bps: float) -> Served:
+    """Empty the queue at one rate; `arrivals` in order of time, at least one."""
+    free_s, latencies, fullest = 0.0, [], 0.0
+    for arrival in arrivals:
+        begin_s = max(free_s, arrival.time_s)
+        free_s = begin_s + 8 * OVERHEAD * arrival.size_bytes / rate_bps
+        latencies.append(free_s - arrival.time_s)
+        # What is left of the files before, and this one.
+        fullest = max(fullest, (free_s - arrival.time_s) * rate_bps / 8)
+    return Served(rate_bps, tuple(latencies), fullest)
+
+
+def rate_for(
+    arrivals: Sequence[Arrival], latency_s: float | None, buffer_bytes: float | None
+) -> Served | None:
+    """Return what the least rate gives at which no file takes longer than `latency_s` and the
+    queue never holds more than `buffer_bytes`; None: no rate does (a file is larger)."""
+
+    def holds(served: Served) -> bool:
+        return (latency_s is None or served.latency_s <= latency_s) and (
+            buffer_bytes is None or served.buffer_bytes <= buffer_bytes
+        )
+
+    most = serve(arrivals, RATE_MOST_BPS)
+    if not holds(most):
+        return None
+    low, found = 1.0, most
+    while found.rate_bps > low * (1 + PRECISION):
+        middle = serve(arrivals, (low * found.rate_bps) ** 0.5)
+        if holds(middle):
+            found = middle
+        else:
+            low = middle.rate_bps
+    return found

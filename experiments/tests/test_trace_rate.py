@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The queue behind `downpour rate-for`, against sums by hand and its own definition."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments import cli
+from experiments.design.trace_rate import OVERHEAD, Arrival, rate_for, serve
+
+MB = 1_000_000
+
+
+def test_a_queue_by_hand() -> None:
+    """Two files of 1 MB at once, a third after 3 s; 8 Mbit/s of payload sends one in a second."""
+    rate_bps = 8 * MB * OVERHEAD
+    found = serve([Arrival(0, MB), Arrival(0, MB), Arrival(3, MB)], rate_bps)
+    assert found.latencies_s == pytest.approx((1.0, 2.0, 1.0))
+    assert found.buffer_bytes == pytest.approx(2 * MB * OVERHEAD)
+    assert found.quantile_s(0.5) == pytest.approx(1.0) and found.latency_s == pytest.approx(2.0)
+
+
+def test_the_least_rate_by_hand() -> None:
+    arrivals = [Arrival(0, MB), Arrival(0, MB)]
+    found = rate_for(arrivals, 4.0, None)
+    assert found is not None
+    assert found.rate_bps == pytest.approx(4 * MB * OVERHEAD, rel=1e-3)
+    assert rate_for(arrivals, None, 1.5 * MB) is None  # both are there at once
+    two = rate_for([Arrival(0, MB), Arrival(1, MB)], None, 1.5 * MB * OVERHEAD)
+    assert two is not None  # half of the first must have left when the second comes
+    assert two.rate_bps == pytest.approx(4 * MB * OVERHEAD, rel=1e-3)
+
+
+streams = st.lists(
+    st.tuples(st.floats(0, 100, allow_nan=False), st.integers(1, 10**8)), min_size=1, max_size=30
+).map(lambda pairs: [Arrival(t, s) for t, s in sorted(pairs)])
+
+
+@given(streams, st.floats(0.01, 1000))
+def test_it_holds_the_bound_and_less_would_not(arrivals: list[Arrival], latency_s: float) -> None:
+    found = rate_for(arrivals, latency_s, None)
+    assert found is not None and found.latency_s <= latency_s
+    assert serve(arrivals, found.rate_bps * 0.999).latency_s > latency_s or found.rate_bps < 1.001
+    # What waits the longest has no more in the queue than that time sends.
+    assert found.buffer_bytes <= found.latency_s * found.rate_bps / 8 * (1 + 1e-9)
+
+
+def trace(directory: Path) -> str:
+    path = directory / "trace.txt"
+    path.write_text("1000000 20150615000000.000\n1000000 20150615000000.000\n")
+    return str(path)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["rate-for", trace(tmp_path), "--latency", "4s"]) == 0
+    out = capsys.readouterr().out
+    assert "2 files, 2.0 MB in 0.0 s" in out
+    assert "least rate: 4.15 Mbit/s" in out
+    assert "buffer: 2.1 MB" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], "rate-for: found neither --latency nor --buffer; valid: at least one"),
+        (["--latency", "4 parsecs"], "--latency: found '4 parsecs'; valid: "),
+        (["--latency", "-1s"], "--latency: found '-1s'; valid: "),
+        (["--buffer", "1MB"], "found no rate; valid: a buffer of at least 2.1 MB"),
+    ],
+)
+def test_mistakes(
+    tmp_path: Path, words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["rate-for", trace(tmp_path), *words]) == 2
+    assert expected in capsys.readouterr().err
