@@ -46,7 +46,8 @@ from experiments.design.expansion import (
 from experiments.verdict import accounts, judge
 from experiments.verdict.collect import Observed, collect
 from topologies.emulate.emulation import Emulation
-from topologies.model.network import Network
+from topologies.model.network import Link, Network
+from topologies.model.paths import handoff_of
 
 READY_S: Final = 30.0  # until all subscribers are connected, and 2 s more for each
 READY_PER_HOST_S: Final = 2.0
@@ -67,6 +68,8 @@ class CellRun(CellBase):
         self.tcp_found = ""
         self.loss_models: dict[str, str] = {}  # subscriber -> hash, bursts, or random and why
         self.background: Background | None = None
+        self._to_cut = handoff_of(network) if self.cell.cut != "none" else None
+        self._cut: Link | None = None
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -138,9 +141,12 @@ class CellRun(CellBase):
         self.rtt_measured_ms = self.measure_round_trips(dict.fromkeys(self.subscribers, 1))
 
     def look_back(self) -> None:
-        # The loss injected for LDM6 hits pings, too.
         """Read settings, delays and round trips again, after the replay."""
-        hosts = self.subscribers if self.cell.protocol == "ldm7" or self.cell.loss == 0 else []
+        if self._cut is not None:
+            self.emulation.mend(self._cut.name)
+        # The loss injected for LDM6 hits pings, too; and no path moves back to a mended link.
+        lossless = self.cell.protocol == "ldm7" or self.cell.loss == 0
+        hosts = self.subscribers if lossless and self._cut is None else []
         self.look_again(dict.fromkeys(hosts, 1))
 
     def shape(self) -> None:
@@ -379,6 +385,10 @@ class CellRun(CellBase):
         while True:
             code = insert.poll()
             now = time.time()
+            if self._to_cut is not None and now - begin >= self.cell.duration_s / 2:
+                self.emulation.cut(self._to_cut.name)
+                self.times["cut"] = time.time()
+                self._cut, self._to_cut = self._to_cut, None
             if code is not None and deadline is None:
                 self.times["insertion_ended"] = now
                 if code != 0:
@@ -471,6 +481,7 @@ class CellRun(CellBase):
                 "loss_burst_packets": cell.loss_burst_packets,
                 "background_flows": cell.background_flows,
                 "guarantee": cell.guarantee,
+                "cut": cell.cut,
                 # f_cwnd is CTCP's; another algorithm in force sizes its window itself.
                 "tcp_congestion_control": self.tcp_found,
             },

@@ -82,6 +82,7 @@ class CellSpec:
     handoff_loss: float  # on the publisher's hand-off link, away from it
     background_flows: int
     guarantee: str  # of the path's rate: none, queues
+    cut: str  # of the hand-off link between controller domains: none, handoff
     duration_s: float
     drain_timeout_s: float
     repeat: int
@@ -258,6 +259,7 @@ def build_cell(
         handoff_loss=fixed.handoff_loss,
         background_flows=fixed.background_flows,
         guarantee=fixed.guarantee,
+        cut=fixed.cut,
         duration_s=spec.duration_s,
         drain_timeout_s=spec.drain_timeout_s,
         repeat=chosen.repeat,

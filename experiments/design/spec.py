@@ -76,6 +76,7 @@ MIN_DURATION_S = 0.001  # the resolution of times in traces
 MAX_REPEATS = 1000
 Protocol = Literal["ldm7", "ldm6"]
 Guarantee = Literal["none", "queues"]
+Cut = Literal["none", "handoff"]
 Clocks = Literal["any", "native", "virtual"]
 Receivers = Annotated[int, Field(strict=True, ge=1, le=MAX_RECEIVERS)]
 Factor = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
@@ -113,6 +114,7 @@ class Factors(Block):
     background_flows: tuple[Flows, ...] | None = Field(default=None, min_length=1)
     b_snd: tuple[SizeBytes, ...] | None = Field(default=None, min_length=1)
     guarantee: tuple[Guarantee, ...] | None = Field(default=None, min_length=1)
+    cut: tuple[Cut, ...] | None = Field(default=None, min_length=1)
 
 
 BASE_FACTORS: Final = ("protocol", "receivers", "rate_bps", "loss")
@@ -125,6 +127,7 @@ PARAMETER_FACTORS: Final = {
     "background_flows": "bg",
     "b_snd": "bsnd",
     "guarantee": "g",
+    "cut": "cut",
 }
 
 
@@ -193,6 +196,11 @@ class Parameters(Block):
         "none",
         description="queues: switch ports whose link has a rate have a queue for each path "
         "(docs/reference/path-service.md); none: one queue for all",
+    )
+    cut: Cut = Field(
+        "none",
+        description="handoff: the link by which the path enters the next controller domain breaks "
+        "when half of the trace is replayed, and is mended when all products are there",
     )
     ldm6_rate: Literal["per-receiver", "shared"] = Field(
         "per-receiver",

@@ -24,6 +24,7 @@ from topologies.model.handoff_loss import with_handoff_loss
 from topologies.model.load import find as find_topology
 from topologies.model.load import load as load_topology
 from topologies.model.network import Network
+from topologies.model.paths import handoff_of
 
 NEEDED: Final = ("ldmd", "pqcreate", "pqinsert", "pqcat", "wire-relay", "hostlag")
 PROGRAMS: Final = tuple(places.PROGRAMS[name] for name in NEEDED)  # below the build directory
@@ -83,9 +84,19 @@ def plan(
         if shared is None and seed not in traces:
             traces[seed] = trace_input.prepare(spec.trace, spec.duration_s, seed)
         trace = traces[seed] if shared is None else shared
+        check_cut(cell, networks.of(cell))
         borrowed = shared is None and spec.trace_seed is None and seed != cell.seed
         planned.append(Planned(cell, networks.of(cell), trace, borrowed))
     return tuple(planned)
+
+
+def check_cut(cell: CellSpec, network: Network) -> None:
+    """Check that there is a link to cut. Raises UsageError."""
+    if cell.cut != "none" and handoff_of(network) is None:
+        raise UsageError(
+            f"cut: found '{cell.cut}' with topology {network.name}, whose paths stay in one "
+            "controller domain; valid: none, or a topology such as twocores"
+        )
 
 
 def _seed_of_trace(made: Collection[int], seed: int, most: int | None) -> int:

@@ -15,14 +15,16 @@ from experiments.design.expansion import CellSpec, expand
 from experiments.design.networks import Networks, with_rtt
 from experiments.design.spec import (
     JoinLeaveSpec,
+    UsageError,
     at_level,
     find,
     load,
 )
+from experiments.runs.preparation import plan
 from topologies.model.load import find as find_topology
 from topologies.model.load import load as load_topology
 
-OURS = ("timeouts", "rtt", "burst-loss", "background", "churn", "scale")
+OURS = ("timeouts", "rtt", "burst-loss", "background", "churn", "scale", "multidomain")
 SUBSCRIBERS = [f"s{n}" for n in range(7)]  # of drfsm8, which has seven
 
 
@@ -48,7 +50,9 @@ def test_the_overview_counts_their_cells(name: str, level: str) -> None:
     assert (ROOT / f"docs/results/{name}.md").exists()
 
 
-@pytest.mark.parametrize("name", ["timeouts", "rtt", "burst-loss", "background", "scale"])
+@pytest.mark.parametrize(
+    "name", ["timeouts", "rtt", "burst-loss", "background", "scale", "multidomain"]
+)
 def test_there_is_a_network_for_each_cell(name: str) -> None:
     networks = Networks()
     cells = cells_of(name, "quick")
@@ -76,3 +80,9 @@ def test_a_round_trip_for_feeds_on_lanes_of_their_own() -> None:
     network = load_topology(find_topology("drfsm8"), {"lanes": 3})
     assert set(with_rtt(network, 20.0).round_trip_ms.values()) == {20.0}
     assert with_rtt(network, None) == network
+
+
+def test_a_cut_needs_a_second_controller_domain() -> None:
+    spec = load(find("multidomain")).model_copy(update={"topology": "geni5"})
+    with pytest.raises(UsageError, match="cut: found 'handoff' with topology geni5.*twocores"):
+        plan(at_level(spec, "quick"), "quick")

@@ -440,6 +440,22 @@ def test_each_datagram_is_accounted_for(changes: dict[str, Any], status: str, te
     assert text in found.text
 
 
+def test_what_the_broken_link_lost_is_asked_for_behind_it_alone() -> None:
+    """39 datagrams lost on the way: behind the link that the cell breaks they are its, elsewhere
+    nobody asked for them."""
+    lost: dict[str, Any] = {"arrived": {"wsu1": (10_000, 100), "sl1": (9_961, 61)}}
+    lost["receivers"] = {"wsu1": stats(datagrams=9_900), "sl1": stats(datagrams=9_900)}
+    for behind, status in (({"sl1"}, "pass"), (set(), "fail"), ({"wsu1"}, "fail")):
+        changes: dict[str, Any] = {**lost, "behind_cut": frozenset(behind)}
+        checks = judge(dataclasses.replace(GOOD, **changes)).checks
+        found = {c.name: c for c in checks}["datagrams accounted for"]
+        assert found.status == status, found.text
+    copies = {"arrived": {"wsu1": (10_000, 100), "sl1": (10_030, 130)}}
+    more: dict[str, Any] = {**copies, "behind_cut": frozenset({"sl1"})}
+    checks = judge(dataclasses.replace(GOOD, **more)).checks
+    assert {c.name: c for c in checks}["datagrams accounted for"].status == "fail"
+
+
 def test_what_a_socket_dropped_is_accounted_for() -> None:
     """It has a check of its own."""
     dropped = stats(datagrams=9_899, socket_drops=1)

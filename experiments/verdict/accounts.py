@@ -4,7 +4,7 @@ station, so that what is missing between two of them was lost there, seen by a c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -14,6 +14,7 @@ from experiments.verdict.evidence import Evidence
 from experiments.verdict.network import DROP_SHARE
 
 NAME: Final = "datagrams accounted for"
+ON_THE_WAY: Final = "on the way to the receiver's NIC"
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Account:
         )
         stations = (
             ("before the sender's queue had sent them", self.sent, self.shaped),
-            ("on the way to the receiver's NIC", self.shaped, self.arrived),
+            (ON_THE_WAY, self.shaped, self.arrived),
             ("between NIC and program, beyond the injected loss", after_rule, self.received),
         )
         return {
@@ -86,20 +87,32 @@ def accounting(evidence: Evidence) -> Check:
     if unknown or not found:
         text = f"a counter is missing for {', '.join(unknown) or 'all receivers'}"
         return Check(NAME, "warn", 0, None, text)
-    return _judge(found)
+    return _judge(found, evidence.behind_cut)
 
 
-def _judge(found: Mapping[str, Account]) -> Check:
+def _cut_off(account: Account) -> int:
+    """Datagrams that a receiver behind the broken link lost on the way."""
+    return max(0, account.losses.get(ON_THE_WAY, 0))
+
+
+def _judge(found: Mapping[str, Account], behind_cut: Container[str] = frozenset()) -> Check:
     sent = sum(a.sent or 0 for a in found.values())
-    wrong = {host: a.losses for host, a in found.items() if a.losses}
+    cut = {host: n for host, a in found.items() if host in behind_cut and (n := _cut_off(a))}
+    wrong = {
+        host: losses
+        for host, a in found.items()
+        if (losses := {w: n for w, n in a.losses.items() if not (host in cut and w == ON_THE_WAY)})
+    }
     # One that the sender's queue drops is lost to all; each receiver's account has it.
     total = sum(abs(n) for losses in wrong.values() for n in losses.values())
     injected = sum(a.injected or 0 for a in found.values())
     if not wrong:
         text = (
             f"{sent} sent to {len(found)} receivers: {injected} taken by the injected loss, "
-            f"{sent - injected} received by the programs, none missing"
+            f"{sent - injected - sum(cut.values())} received by the programs, none missing"
         )
+        if cut:
+            text += f"; {sum(cut.values())} to {', '.join(sorted(cut))} lost with the broken link"
         return Check(NAME, "pass", 0, 0, text)
     share = total / sent if sent else 1.0
     places = [f"{h}: {n} {where}" for h, losses in wrong.items() for where, n in losses.items()]

@@ -39,6 +39,7 @@ from parsers.read.sar_log import CpuSample, parse_sar_log, shift_to
 from topologies.emulate.facts import Clock
 from topologies.model import wire_plan
 from topologies.model.network import Network
+from topologies.model.paths import behind_handoff
 from topologies.model.wire_plan import WIRE
 from topologies.watch.link_probes import LinkProbe
 
@@ -86,6 +87,7 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         publisher=network.publisher.name,
         publisher_nic1=seen.publisher_nic1,
         lossy_links=lossy_link_directions(network.to_json(), "network.json"),
+        behind_cut=behind_handoff(network) if cell.cut != "none" else frozenset(),
         relay_delay_ms=delays(network),
         network=network,
         cpu=cpu_samples(out / "logs/sar.log", seen.times),

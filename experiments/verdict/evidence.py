@@ -69,6 +69,7 @@ class Evidence:
     publisher_nic1: str = ""
     loss_model: str = "random"  # in force: hash, or random and why
     lossy_links: frozenset[str] = frozenset()
+    behind_cut: frozenset[str] = frozenset()  # subscribers behind the link that the cell breaks
     relay_delay_ms: Mapping[str, float] = field(default_factory=dict)  # "<link>/<direction>"
     cpu: Sequence[CpuSample] = ()
     replayed: Replayed | None = None

@@ -104,6 +104,10 @@ FACTORS: dict[str, Factor] = {
             "guarantee", "Guarantee of the path's rate", "", names=("none", "queues"),
             valid="none or queues",
         ),
+        Factor(
+            "cut", "Link cut in the middle", "", names=("none", "handoff"),
+            valid="none or handoff",
+        ),
         Factor("stay_s", "Mean length of a session", "stay", "s", valid="seconds, 0 or more"),
         Factor("away_s", "Mean time between sessions", "away", "s", valid="seconds, 0 or more"),
         Factor(

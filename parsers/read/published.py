@@ -147,6 +147,7 @@ class Where(Block):
     ] = None
     b_snd: Annotated[Levels | None, BeforeValidator(_levels("b_snd")), _SCHEMA] = None
     guarantee: Annotated[Levels | None, BeforeValidator(_levels("guarantee")), _SCHEMA] = None
+    cut: Annotated[Levels | None, BeforeValidator(_levels("cut")), _SCHEMA] = None
     stay_s: Annotated[Levels | None, BeforeValidator(_levels("stay_s")), _SCHEMA] = None
     away_s: Annotated[Levels | None, BeforeValidator(_levels("away_s")), _SCHEMA] = None
     killed: Annotated[Levels | None, BeforeValidator(_levels("killed")), _SCHEMA] = None

@@ -156,6 +156,31 @@ def path_to(network: Network, subscriber: str) -> tuple[Hop, ...]:
     )
 
 
+def handoff_of(network: Network) -> Link | None:
+    """The hand-off link between two controller domains that most subscribers are behind; None:
+    every path stays in one domain. Raises NoPath."""
+    domain_of = controlled_switches(network.domains, network.switches)
+    behind: dict[str, int] = defaultdict(int)
+    links: dict[str, Link] = {}
+    for host in network.subscribers:
+        for hop in path_to(network, host.name):
+            ends = (domain_of.get(hop.source), domain_of.get(hop.target))
+            if None not in ends and ends[0] != ends[1]:
+                behind[hop.link.name] += 1
+                links[hop.link.name] = hop.link
+    return links[max(behind, key=lambda name: behind[name])] if behind else None
+
+
+def behind_handoff(network: Network) -> frozenset[str]:
+    """The subscribers whose path crosses `handoff_of`. Raises NoPath."""
+    link = handoff_of(network)
+    return frozenset(
+        host.name
+        for host in network.subscribers
+        if link is not None and link in [hop.link for hop in path_to(network, host.name)]
+    )
+
+
 def one_way_ms(path: Iterable[Hop]) -> float:
     """The sum of the hops' delays."""
     return round(sum(hop.delay_ms for hop in path), 3)

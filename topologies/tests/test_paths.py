@@ -16,8 +16,10 @@ from topologies.model.network import (
 )
 from topologies.model.paths import (
     NoPath,
+    behind_handoff,
     cost_of,
     domain_tree,
+    handoff_of,
     path_to,
     route,
 )
@@ -109,3 +111,13 @@ def test_cost_of_a_file_reaches_the_network(tmp_path: Path) -> None:
     assert next(k.cost for k in network.links if k.name == "star:newy") == 20000
     # Now Ashburn - New York is the cheaper way (6901 + 2601): 2 x (11.2 + 6.9 + 2.6 + 41.8 + 0.4)
     assert network.round_trip_ms["reading"] == pytest.approx(125.8)
+
+
+def test_the_handoff_that_most_subscribers_are_behind() -> None:
+    """Of twocores: New York - London, by which the path enters GEANT."""
+    network = load(find("twocores"))
+    link = handoff_of(network)
+    assert link is not None and link.name == "newy:lond"
+    assert behind_handoff(network) == {"knmi", "dwd", "reading", "bologna"}
+    one_domain = load(find("geni5"))
+    assert handoff_of(one_domain) is None and behind_handoff(one_domain) == frozenset()
