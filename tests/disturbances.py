@@ -35,7 +35,7 @@ SCRATCH: Final = Path("/run/scratch")  # TMPDIR, home directory and results
 TEMPORARY: Final = SCRATCH / "tmp"
 CLI: Final = (sys.executable, "-m", "downpour")
 SETTLE_S: Final = 25.0
-LIMIT_S: Final = 180.0
+LIMIT_S: Final = 600.0
 LAB_STATE: Final = Path("/run/user/downpour-labs")
 LAB_FILES: Final = ("downpour-labs", "1", "holder.log", "lock")  # stay: a lab's log, its lock
 CONTROL_GROUPS: Final = Path("/sys/fs/cgroup")
@@ -81,7 +81,7 @@ def snapshot() -> set[str]:
                 continue
             if not path.is_relative_to(SCRATCH) or path.is_relative_to(TEMPORARY):
                 found.add(f"file {path}")
-    for path in CONTROL_GROUPS.rglob("*downpour*"):
+    for path in CONTROL_GROUPS.rglob("*downpour-*"):
         found.add(f"control group {path}")
     return found
 

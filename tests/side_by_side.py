@@ -27,7 +27,7 @@ from typing import Final
 from common.places import ROOT
 from tests.disturbances import INSIDE, SCRATCH, environment, inside, left, prepared, snapshot
 
-LIMIT_S: Final = 180.0
+LIMIT_S: Final = 600.0
 UP: Final = ("up", "geni5", "--receivers", "2")
 PING: Final = ("shell", "wsu1", "--", "ping", "-n", "-q", "-c", "2", "-i", "0.2", "10.20.0.2")
 NAMED: Final = re.compile(r"up-[0-9a-f]{6}")

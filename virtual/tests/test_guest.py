@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,7 @@ from virtual.guest import (
     run_guest,
 )
 from virtual.kernel_build import Kernel
+from virtual.walls import WalledProcess
 
 KERNEL = Kernel(Path("/k/linux"), "7.2.11", "0123abcd", True)
 
@@ -272,3 +274,70 @@ def test_two_guests_run_at_once_and_do_not_meet(kernel: Kernel) -> None:
         assert one.wait() == two.wait() == 0
         for guest in (one, two):
             assert (guest.exchange / "stdout").read_text().count("\n") == 1
+
+
+JUMPING_CLOCK = r"""
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Every look at the wall clock is a year before or after the one before it. */
+static long jump(void)
+{
+	static int looks;
+
+	if (looks == 0)
+		(void)!write(2, "the host's clock jumps\n", 23);
+	return (looks++ % 2 ? 1 : -1) * 31536000L;
+}
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+	int result = syscall(SYS_clock_gettime, clock, now);
+
+	if (clock == CLOCK_REALTIME)
+		now->tv_sec += jump();
+	return result;
+}
+int gettimeofday(struct timeval *now, void *zone)
+{
+	int result = syscall(SYS_gettimeofday, now, zone);
+
+	now->tv_sec += jump();
+	return result;
+}
+time_t time(time_t *now)
+{
+	return syscall(SYS_time, now) + jump();
+}
+"""
+
+
+@pytest.mark.emulated
+def test_the_hosts_clock_may_jump(
+    kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lib").mkdir()
+    source, library = tmp_path / "lib/jump.c", tmp_path / "lib/jump.so"
+    source.write_text(JUMPING_CLOCK)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    script = "date +%s.%N; sleep 1000; date +%s.%N; head -c 8 /dev/urandom | od -An -tx8"
+    spec = GuestSpec(("sh", "-c", script), reads=(tmp_path / "lib",), limit_s=60)
+    wall_clock = time.time
+
+    def jumping(argv: Any, environment: Any, *rest: Any, **more: Any) -> WalledProcess:
+        return WalledProcess(argv, {**environment, "LD_PRELOAD": str(library)}, *rest, **more)
+
+    found = []
+    for jumps in (False, True):
+        if jumps:
+            monkeypatch.setattr("virtual.guest.WalledProcess", jumping)
+            monkeypatch.setattr(time, "time", lambda: -wall_clock())
+        with Guest(kernel, spec) as guest:
+            assert guest.wait() == 0
+            said = (guest.exchange / "stdout").read_text()
+            found.append((said, guest.times.virtual_s))
+            console = (guest.exchange / "console").read_text(errors="replace")
+            assert ("the host's clock jumps" in console) == jumps, console
+    assert found[0] == found[1]
