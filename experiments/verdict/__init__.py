@@ -12,7 +12,12 @@ and what only a slow processor excuses is held to the timers' own precision.
 from __future__ import annotations
 
 from experiments.verdict.accounts import accounting, accounts
-from experiments.verdict.as_planned import counters_add_up, foreign_rules, not_taken
+from experiments.verdict.as_planned import (
+    counters_add_up,
+    foreign_rules,
+    not_taken,
+    under_way,
+)
 from experiments.verdict.checks import Check, Limits, Status, Verdict, summary
 from experiments.verdict.evidence import Evidence, ShaperSample
 from experiments.verdict.in_flight import InFlight
@@ -93,6 +98,8 @@ def _as_planned(evidence: Evidence) -> list[Check]:
     checks = not_taken() if seen is None else seen.checks()
     bursts = evidence.loss_burst_packets > 1
     checks.append(foreign_rules((evidence.start, evidence.end), bursts))
-    if evidence.network is not None:
+    if evidence.congested or not evidence.drained:
+        checks.append(under_way())
+    elif evidence.network is not None:
         checks.append(counters_add_up(evidence.network, evidence.start, evidence.end))
     return checks

@@ -33,6 +33,12 @@ def not_taken() -> list[Check]:
     return [Check(NAMES[0], "fail", "an inventory", None, "none was taken")]
 
 
+def under_way() -> Check:
+    """Return what is said of counters that were read while frames crossed links."""
+    text = "does not apply: frames were on their way when the counters were read"
+    return Check(NAMES[3], "n/a", None, None, text)
+
+
 @dataclass(frozen=True)
 class InventorySeen:
     """inventory.json."""
