@@ -452,6 +452,16 @@ static size_t signal_all(struct children *c, int sig)
     return n;
 }
 
+void children_signal(struct children *c, int sig)
+{
+    for (size_t i = 0; i < c->nentries; i++)
+        if (c->entries[i].pid != 0 && c->entries[i].kind != KIND_EXEC)
+            kill(c->entries[i].pid, sig);
+    for (unsigned i = 0; i < c->limits.clients; i++)
+        if (c->clients[i].pid != 0)
+            kill(c->clients[i].pid, sig);
+}
+
 void children_end(struct children *c)
 {
     uint64_t start = now_ns();

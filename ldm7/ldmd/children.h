@@ -25,6 +25,9 @@ void children_on_fork(struct children *c, void (*in_child)(void *ctx), void *ctx
 void children_start(struct children *c, uint64_t now);
 /* A child for an accepted connection, if the limits allow; closes fd in this process. */
 void children_serve(struct children *c, int fd, struct in_addr from);
+/* Passes a signal on: each process but those of EXEC entries, which may take it as something
+ * else. */
+void children_signal(struct children *c, int sig);
 struct children_count {
     unsigned clients, entries;
 };

@@ -32,8 +32,14 @@ static void on_signal(void *ctx, uint32_t events)
     while (read(l->signals.fd, &info, sizeof info) == (ssize_t)sizeof info) {
         switch (info.ssi_signo) {
         case SIGUSR1: l->got_usr1 = true; break;
-        case SIGUSR2: cycle_level(); break;
-        case SIGHUP: log_reopen(); break;
+        case SIGUSR2:
+            cycle_level();
+            l->got_usr2 = true;
+            break;
+        case SIGHUP:
+            log_reopen();
+            l->got_hup = true;
+            break;
         case SIGCHLD: l->got_chld = true; break;
         default: l->stop = true; break;
         }

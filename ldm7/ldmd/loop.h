@@ -26,6 +26,7 @@ struct loop {
     struct loop_source signals;
     bool stop;               /* set by SIGTERM, SIGINT or the program */
     bool got_usr1, got_chld; /* set by signals, cleared by the program */
+    bool got_usr2, got_hup;  /* the same; what they ask of this process is done already */
     uint64_t now_ns;         /* when the last wait ended: one clock reading per wake-up for all */
 };
 

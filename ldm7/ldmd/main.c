@@ -9,6 +9,7 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -50,8 +51,9 @@ static const char usage[] =
     "      --version\n"
     "\n"
     "Exit status: 0 success, 1 system error, 2 bad usage or configuration.\n"
-    "Signals: SIGTERM ends; SIGHUP reopens the log file; SIGUSR2 cycles the log level. The same\n"
-    "signals go to the children by their process ids; SIGUSR1 makes mldm and down7 log counters.\n";
+    "Signals: SIGTERM ends; SIGHUP reopens the log file; SIGUSR2 cycles the log level;\n"
+    "SIGUSR1 makes mldm and down7 log counters. The children that serve connections and entries get\n"
+    "them too, programs of EXEC entries do not.\n";
 
 struct arguments {
     const char *queue, *log, *conf, *user;
@@ -236,6 +238,18 @@ static uint64_t tell_status(struct notify *n, const struct children *c, uint64_t
     return LOOP_FOREVER;
 }
 
+/* Who rotates the log, or wants to see more of it, knows the top process alone. */
+static void pass_signals_on(struct loop *loop, struct children *children)
+{
+    if (loop->got_hup)
+        children_signal(children, SIGHUP);
+    if (loop->got_usr2)
+        children_signal(children, SIGUSR2);
+    if (loop->got_usr1)
+        children_signal(children, SIGUSR1);
+    loop->got_hup = loop->got_usr2 = loop->got_usr1 = false;
+}
+
 static void serve(struct loop *loop, struct children *children, struct acceptor *acceptor,
                   struct notify *manager)
 {
@@ -251,6 +265,7 @@ static void serve(struct loop *loop, struct children *children, struct acceptor 
             first = next[i] < first ? next[i] : first;
         loop->got_chld = false;
         loop_once(loop, first);
+        pass_signals_on(loop, children);
     }
     log_note("Terminating");
     notify_say(manager, "STOPPING=1");

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from wire import Daemon, call, daemon, expect
+from wire import Daemon, call, daemon, expect, feedme
 
 HEARTBEAT_S = 0.2  # half of WATCHDOG_USEC
 CONF = 'ALLOW EXP "^127[.]"\nEXEC "sleep 600"\n'
@@ -127,6 +127,25 @@ def wrong_socket(ldmd: Path, tools: Path) -> None:
             del os.environ["NOTIFY_SOCKET"]
 
 
+def rotation(ldmd: Path, tools: Path) -> None:
+    """SIGHUP to the top process: a connection's process, behind its walls, opens the new log."""
+    with daemon(ldmd, tools, 'ALLOW EXP "^127[.]"\n') as d:
+        peer = d.connect()
+        expect(peer.ask(feedme()) != b"", "a feed")
+        old = d.work / "log.1"
+        (d.work / "log").rename(old)
+        (d.work / "log").touch()
+        d.process.send_signal(signal.SIGHUP)
+        end = time.monotonic() + 20
+        for number in range(1000):
+            d.insert(f"p.{number}", str(number).encode())
+            peer.record()
+            if "up6[" in d.log():
+                break
+            expect(time.monotonic() < end, f"up6 writes to the old log: {old.read_text()[-500:]}")
+            time.sleep(0.05)
+
+
 def users(ldmd: Path, tools: Path, work: Path) -> None:
     """Root must say as whom; a user that it becomes has no way back."""
     if os.geteuid() != 0:
@@ -156,6 +175,7 @@ def main() -> None:
             life(ldmd, tools, listener)
         foreign_watchdog(ldmd, tools, work)
         wrong_socket(ldmd, tools)
+        rotation(ldmd, tools)
         users(ldmd, tools, work)
     print("ok")
 
