@@ -6,7 +6,8 @@ check  lint and types, C tests under sanitizers, Python tests: the quick ones; n
 test   check and its slow tests, those that need root, and the 8-receiver regression in virtual
        time and, shortened, on this machine's clock
 all    test, and what takes longer: end-to-end tests over the emulated network, labs in guests,
-       other OpenFlow frameworks, installations and packages, ThreadSanitizer, analyzers, coverage
+       other OpenFlow frameworks, installations and packages, ThreadSanitizer, other architectures,
+       analyzers, coverage
 
 Ruff, mypy, Meson and pytest do the work. This module runs them in order, shows how far they are,
 and adds up what they count. Each step writes to build/test-logs/NAME.log; a failed step prints the
@@ -31,6 +32,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from tests import cross
 from tests.frameworks import EXIT_NO_PACKAGE, FRAMEWORKS
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -245,6 +247,17 @@ def _rest(python: str) -> list[Step]:
             "C tests with threads under ThreadSanitizer",
             ((python, "-m", "tests.quality", "threads"),),
             60,
+        ),
+        *(
+            Step(
+                f"cross-{a}",
+                f"C unit tests on {a}: {what}",
+                ((python, "-m", "tests.cross", a),),
+                400,
+                cross.WHERE / a / "build" / "meson-logs" / "testlog.junit.xml",
+                skip_code=cross.EXIT_MISSING,
+            )
+            for a, what in (("s390x", "big-endian"), ("armhf", "32-bit words"))
         ),
         Step(
             "analyze",

@@ -399,7 +399,8 @@ static void multicast(struct sim *s)
     fmtp_header_get(bytes, &h);
     s->datagrams++;
     s->datagram_bytes += len;
-    s->nic_free_ns = s->now_ns + (len + s->cfg.overhead_bytes) * 8 * 1000000000u / s->cfg.rate_bps;
+    s->nic_free_ns =
+        s->now_ns + (len + s->cfg.overhead_bytes) * UINT64_C(8000000000) / s->cfg.rate_bps;
     struct packet *packet = sim_packet_new(bytes, len);
     for (int i = 0; i < s->nrx; i++) {
         struct sim_receiver *rx = &s->rx[i];
@@ -462,7 +463,7 @@ static void stream_out(struct sim *s, struct sim_receiver *rx)
     assert(len && len <= out.len);
     fmtp_sender_peer_sent(s->sender, rx->peer, len, sender_now(s));
     s->stream_bytes += len;
-    rx->stream_free_ns = s->now_ns + len * 8 * 1000000000u / s->cfg.unicast_bps;
+    rx->stream_free_ns = s->now_ns + len * UINT64_C(8000000000) / s->cfg.unicast_bps;
     sim_push_bytes(s, TO_RECEIVER, (int)(rx - s->rx), rx->stream_free_ns + rx->delay_ns, bytes,
                    len);
 }

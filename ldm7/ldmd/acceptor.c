@@ -2,6 +2,7 @@
 #include "acceptor.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -105,7 +106,8 @@ static bool report(struct acceptor *a, uint64_t now)
         return false;
     if (now < a->reported_ns + REPORT_NS)
         return true;
-    log_warn("Connections turned away: garbage=%lu silent=%lu displaced=%lu refused=%lu",
+    log_warn("Connections turned away: garbage=%" PRIu64 " silent=%" PRIu64 " displaced=%" PRIu64
+             " refused=%" PRIu64,
              s.garbage - old->garbage, s.silent - old->silent, s.displaced - old->displaced,
              refused - a->reported_refused);
     a->reported = s;

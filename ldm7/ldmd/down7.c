@@ -8,6 +8,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -70,9 +71,11 @@ static void log_stats(const struct down7 *d)
         return;
     struct fmtp_client_stats s;
     fmtp_client_get_stats(d->fmtp, &s);
-    log_note("FMTP receiver: datagrams=%lu blocks=%lu duplicate_blocks=%lu products=%lu missed=%lu "
-             "retx_requests=%lu retx_blocks=%lu bad_messages=%lu socket_drops=%lu "
-             "rcvbuf_granted_bytes=%zu forged=%lu mac_failures=%lu",
+    log_note("FMTP receiver: datagrams=%" PRIu64 " blocks=%" PRIu64 " duplicate_blocks=%" PRIu64
+             " products=%" PRIu64 " missed=%" PRIu64 " "
+             "retx_requests=%" PRIu64 " retx_blocks=%" PRIu64 " bad_messages=%" PRIu64
+             " socket_drops=%" PRIu64 " "
+             "rcvbuf_granted_bytes=%zu forged=%" PRIu64 " mac_failures=%" PRIu64,
              s.datagrams, s.blocks, s.duplicate_blocks, s.products, s.missed, s.retx_requests,
              s.retx_blocks, s.bad_messages, s.socket_drops, s.rcvbuf_granted_bytes, s.forged,
              s.mac_failures);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "intake.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -84,7 +85,8 @@ static void warn_ahead(struct intake *in, const struct pq_info *info)
         return;
     in->ahead++;
     if (may_warn(&in->warned_ahead_s))
-        log_warn("%lu products made in the future, the last one by %.0f s: is the clock of this "
+        log_warn("%" PRIu64
+                 " products made in the future, the last one by %.0f s: is the clock of this "
                  "host or of the product's origin wrong? %s",
                  in->ahead, (double)info->creation.tv_sec - (double)wall.tv_sec, info->ident);
 }

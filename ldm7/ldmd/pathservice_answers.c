@@ -2,6 +2,7 @@
  *
  * What the path service answers, and what follows from it.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -170,7 +171,8 @@ static void path_is_ready(struct pathservice *p, const struct path_view *v, uint
     take_view(p, v, now);
     char at[PATH_ENDPOINT_TEXT];
     if (!p->announced)
-        log_note("Path service: path ready: path=%s, root=%s, rate_bps=%lu, ms=%.1f, leaves=%zu",
+        log_note("Path service: path ready: path=%s, root=%s, rate_bps=%" PRIu64
+                 ", ms=%.1f, leaves=%zu",
                  p->cfg.name, path_endpoint_format(&v->root, at), v->rate_bps,
                  ms_since(p->sent_ns, now), v->nleaves);
     p->announced = true;
@@ -187,12 +189,12 @@ static void look(struct pathservice *p, const struct path_view *v, uint64_t now)
         path_is_refused(p, 409, text, now);
     } else if (v->rate_bps == p->cfg.rate_bps || is_anybody_served(p)) {
         if (v->rate_bps != p->cfg.rate_bps)
-            log_warn("Path service: another rate: path=%s, rate_bps=%lu, not %lu", p->cfg.name,
-                     v->rate_bps, p->cfg.rate_bps);
+            log_warn("Path service: another rate: path=%s, rate_bps=%" PRIu64 ", not %" PRIu64,
+                     p->cfg.name, v->rate_bps, p->cfg.rate_bps);
         path_is_ready(p, v, now);
     } else {
-        log_note("Path service: replaced: path=%s, rate_bps=%lu, not %lu", p->cfg.name, v->rate_bps,
-                 p->cfg.rate_bps);
+        log_note("Path service: replaced: path=%s, rate_bps=%" PRIu64 ", not %" PRIu64, p->cfg.name,
+                 v->rate_bps, p->cfg.rate_bps);
         p->ready = p->announced = false;
         p->path_step = STEP_REPLACE;
         p->path_due_ns = now;

@@ -2,6 +2,7 @@
 #include "resume.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -60,10 +61,11 @@ static bool take_u32(const char **at, uint32_t *out)
     if (!isdigit((unsigned char)**at))
         return false;
     char *end;
-    unsigned long v = strtoul(*at, &end, 10);
+    errno = 0;
+    unsigned long long v = strtoull(*at, &end, 10);
     *at = end;
     *out = (uint32_t)v;
-    return v <= UINT32_MAX;
+    return errno == 0 && v <= UINT32_MAX;
 }
 
 /* {length,text} */

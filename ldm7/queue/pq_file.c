@@ -36,7 +36,8 @@ static uint32_t power_of_two(uint32_t at_least)
 bool pq_layout_of(uint64_t data_bytes, uint32_t slots, struct pq_layout *out)
 {
     const uint64_t page = 4096; /* of the layout, whatever the machine's is */
-    if (!data_bytes || data_bytes > PQ_DATA_MAX || !slots || slots > PQ_SLOTS_MAX)
+    if (!data_bytes || data_bytes > PQ_DATA_MAX || data_bytes > PTRDIFF_MAX || !slots ||
+        slots > PQ_SLOTS_MAX)
         return false;
     struct pq_layout l = {
         .data_bytes = (data_bytes + page - 1) / page * page,

@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <net/if.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -267,10 +268,11 @@ static int shape(const char *interface, uint64_t rate_bps, uint64_t buffer_bytes
     if (change("tc qdisc add dev %s root handle 1: htb default 2", interface) < 0)
         return -1;
     for (unsigned class = 1; class <= 2; class ++)
-        if (change("tc class add dev %s parent 1: classid 1:%u htb rate %lubit ceil %lubit",
+        if (change("tc class add dev %s parent 1: classid 1:%u htb rate %" PRIu64
+                   "bit ceil %" PRIu64 "bit",
                    interface, class, rate_bps, rate_bps) < 0 ||
-            change("tc qdisc add dev %s parent 1:%u handle %u0: bfifo limit %lu", interface, class,
-                   class, buffer_bytes) < 0)
+            change("tc qdisc add dev %s parent 1:%u handle %u0: bfifo limit %" PRIu64, interface,
+                   class, class, buffer_bytes) < 0)
             return -1;
     return change(
         "tc filter add dev %s protocol ip parent 1:0 prio 1 u32 match ip dst %s flowid 1:1",

@@ -15,7 +15,7 @@ static char err[300];
 /* 2015-06-15T13:45:09Z: 16601 days after 1970-01-01, day 166 of the year, a Monday. */
 #define CREATED (16601L * 86400 + 13 * 3600 + 45 * 60 + 9)
 
-static const char *expanded(const char *text, const char *ere, const char *ident, long created)
+static const char *expanded(const char *text, const char *ere, const char *ident, time_t created)
 {
     static char out[600];
     struct pq_info info = {.creation = {created, 250000}, .seqno = 7};
