@@ -2,6 +2,7 @@
 #include "log_peer.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +41,7 @@ int log_peer_share(void)
 
 static void tell(const struct log_limit_rest *rest)
 {
-    log_warn("%lu more of these from %s (%s)", rest->lines, rest->peer, rest->kind);
+    log_warn("%" PRIu64 " more of these from %s (%s)", rest->lines, rest->peer, rest->kind);
 }
 
 void log_peer_rest(bool all)

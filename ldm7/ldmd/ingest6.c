@@ -3,6 +3,7 @@
  * LDM6 server side of HIYA: a peer that ACCEPT entries match pushes products to this
  * server (LDM-6.15.0), by HEREIS or by COMINGSOON and BLKDATA.
  */
+#include <inttypes.h>
 #include <string.h>
 
 #include "common/log.h"
@@ -103,7 +104,9 @@ uint64_t ingest6_deadline(const struct upstream *u)
 
 void ingest6_end(struct upstream *u)
 {
-    log_peer_served(u->peer.host, "%s: %lu products inserted, %lu duplicates, %lu ignored",
+    log_peer_served(u->peer.host,
+                    "%s: %" PRIu64 " products inserted, %" PRIu64 " duplicates, %" PRIu64
+                    " ignored",
                     u->peer.host, u->in.accepted, u->in.duplicates, u->in.ignored);
     intake_free(&u->in);
     if (u->in.queue)

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -257,7 +258,8 @@ static bool open_path(struct subscribers *s)
         log_error("endpoint %s/%s vlan %u: %s", m->switch_id, m->port_id, m->vlan, why);
         return false;
     }
-    log_note("Path service: %s: path=%s, rate_bps=%lu", set->path_service, cfg.name, cfg.rate_bps);
+    log_note("Path service: %s: path=%s, rate_bps=%" PRIu64, set->path_service, cfg.name,
+             cfg.rate_bps);
     s->path = pathservice_new(&cfg, s->loop->now_ns);
     s->client = !s->path ? NULL : pathclient_open(s->loop, set, s->path);
     return s->client;
