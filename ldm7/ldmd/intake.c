@@ -98,7 +98,8 @@ static void warn_too_old(struct intake *in, const struct pq_info *info)
     clock_gettime(CLOCK_REALTIME, &wall);
     in->too_old++;
     if (may_warn(&in->warned_s))
-        log_warn("%lu products ignored as too old, the last one by %.0f s of age: found more than "
+        log_warn("%" PRIu64
+                 " products ignored as too old, the last one by %.0f s of age: found more than "
                  "ldm6.max_latency_s %.0f; is the clock of this host or of the product's origin "
                  "wrong? %s",
                  in->too_old, (double)wall.tv_sec - (double)info->creation.tv_sec,

@@ -7,6 +7,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -132,10 +133,11 @@ static void laggard(void *ctx, const struct sockaddr *peer, const struct fmtp_he
     (void)ctx;
     char text[INET_ADDRSTRLEN];
     host_of(peer, text);
-    log_peer_warn(text,
-                  "Receiver %s holds back too much and is disconnected: products=%zu, bytes=%lu, "
-                  "seconds=%lu; it may subscribe again",
-                  text, held->products, held->bytes, (uint64_t)(held->behind_ns / NS_PER_S));
+    log_peer_warn(
+        text,
+        "Receiver %s holds back too much and is disconnected: products=%zu, bytes=%" PRIu64 ", "
+        "seconds=%" PRIu64 "; it may subscribe again",
+        text, held->products, held->bytes, (uint64_t)(held->behind_ns / NS_PER_S));
 }
 
 /* Receivers ask about products that were not sent yet. */
@@ -146,7 +148,8 @@ static void tell_ahead(struct mldm *m)
     fmtp_server_get_stats(m->fmtp, &s);
     if (s.ahead == m->told_ahead || m->loop.now_ns < m->tell_ahead_ns)
         return;
-    log_warn("%lu requests about products of %s that were not sent yet: forged datagrams reach a "
+    log_warn("%" PRIu64
+             " requests about products of %s that were not sent yet: forged datagrams reach a "
              "receiver, or it is hostile",
              s.ahead - m->told_ahead, m->feed);
     m->told_ahead = s.ahead;
@@ -254,10 +257,13 @@ static void log_stats(const struct mldm *m)
     struct fmtp_server_stats s;
 
     fmtp_server_get_stats(m->fmtp, &s);
-    log_note("FMTP sender: products=%lu datagrams=%lu datagram_bytes=%lu blocks=%lu "
-             "retx_requests=%lu retx_blocks=%lu retx_bytes=%lu rejects=%lu timeouts=%lu "
-             "bad_messages=%lu laggards=%lu refused=%lu displaced=%lu excess=%lu alone=%zu "
-             "ahead=%lu",
+    log_note("FMTP sender: products=%" PRIu64 " datagrams=%" PRIu64 " datagram_bytes=%" PRIu64
+             " blocks=%" PRIu64 " "
+             "retx_requests=%" PRIu64 " retx_blocks=%" PRIu64 " retx_bytes=%" PRIu64
+             " rejects=%" PRIu64 " timeouts=%" PRIu64 " "
+             "bad_messages=%" PRIu64 " laggards=%" PRIu64 " refused=%" PRIu64 " displaced=%" PRIu64
+             " excess=%" PRIu64 " alone=%zu "
+             "ahead=%" PRIu64,
              s.products, s.datagrams, s.datagram_bytes, s.blocks, s.retx_requests, s.retx_blocks,
              s.retx_bytes, s.rejects, s.timeouts, s.bad_messages, s.laggards, s.refused,
              s.displaced, s.excess, s.alone, s.ahead);
@@ -308,7 +314,7 @@ static bool start_fmtp(struct mldm *m, uint32_t first_index)
     struct fmtp_server_stats stats;
     fmtp_server_get_stats(m->fmtp, &stats);
     if (stats.sndbuf_granted_bytes < set->b_snd_bytes)
-        log_warn("UDP send buffer: %zu of %lu bytes granted", stats.sndbuf_granted_bytes,
+        log_warn("UDP send buffer: %zu of %" PRIu64 " bytes granted", stats.sndbuf_granted_bytes,
                  set->b_snd_bytes);
     return true;
 }
