@@ -73,12 +73,23 @@ def _top(
         raise typer.Exit(EXIT_OK)
 
 
+@dataclass(kw_only=True)
+class DoctorOptions:
+    """Of `doctor`."""
+
+    long: Annotated[
+        bool,
+        typer.Option("--long", help="Then bring a small network up and measure it (a minute)."),
+    ] = False
+
+
 @command(app, "doctor", told=told, panel=EXPERIMENTS)
-def doctor_command() -> int:
+def doctor_command(options: DoctorOptions) -> int:
     """Say what works on this machine, and what is missing."""
     from downpour import doctor
 
-    return doctor.main()
+    code = doctor.main()
+    return doctor.measure() if options.long and code == EXIT_OK else code
 
 
 @dataclass(kw_only=True)

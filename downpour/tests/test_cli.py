@@ -15,7 +15,7 @@ import typer
 
 from common.command_line import given_arguments, usage_text
 from common.places import ROOT
-from downpour import cli
+from downpour import cli, doctor
 
 COMMANDS = {
     "run", "experiments", "report", "regression", "repeat", "verify", "clean", "parse", "ldm-log",
@@ -197,3 +197,20 @@ def test_the_words_of_a_command_line_end_with_it() -> None:
     cli.main(["--version"])
     assert given_arguments() == ()
     assert usage_text(ValueError("odd\nthing")) == "downpour: odd thing"
+
+
+def test_the_doctors_long_form_measures_a_network_if_one_can_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As `downpour verify` ends, so does it; where nothing runs, nothing is measured."""
+    measured: list[str] = []
+
+    def measure() -> int:
+        measured.append("once")
+        return 1
+
+    monkeypatch.setattr(doctor, "measure", measure)
+    for can_run, words, code in ((0, [], 0), (0, ["--long"], 1), (1, ["--long"], 1)):
+        monkeypatch.setattr(doctor, "main", lambda found=can_run: found)
+        assert cli.main(["doctor", *words]) == code
+    assert measured == ["once"]
