@@ -302,8 +302,9 @@ void fmtp_receiver_datagram(struct fmtp_receiver *r, const uint8_t head[FMTP_HEA
         fmtp_rx_bop(r, &h, payload);
     else if (h.flags == FMTP_EOP && h.payloadlen == 0)
         fmtp_rx_eop(r, &h);
-    else
-        r->stats.bad_messages++;
+    else if (r->cfg.layout != FMTP_LAYOUT_2021 ||
+             (h.flags != FMTP_PARITY && h.flags != FMTP_REPAIR))
+        r->stats.bad_messages++; /* these two are for the extended ones of the group */
 }
 
 void fmtp_receiver_bad_datagram(struct fmtp_receiver *r)
