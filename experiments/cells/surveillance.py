@@ -27,6 +27,7 @@ from topologies.watch.taps import Taps
 TAP_INTERVAL_S: Final = 0.2
 FEWEST_LOOKS, MOST_LOOKS = 2, 12  # at random moments
 S_PER_LOOK: Final = 30.0
+PAUSE_S: Final = 0.01  # between the programs of a look while products are on their way
 PATIENCE_MS: Final = 1000.0  # beyond what a packet may be on its way
 
 
@@ -87,7 +88,7 @@ class Surveillance:
         began = time.thread_time()
         at_s = time.time() - self._begin
         try:
-            now = self._emulation.inventory()
+            now = self._emulation.inventory(PAUSE_S if when == "meanwhile" else 0.0)
         except NetworkError as error:
             self._looks.append({"when": when, "at_s": at_s, "failed": str(error)})
             return before or {}

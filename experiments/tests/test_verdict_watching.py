@@ -112,3 +112,13 @@ def test_the_interface_that_does_not_add_up_is_named() -> None:
     good = {**at, "q/q-nic1": {"rx_packets": 900}}
     end = counters(interfaces=good, qdiscs=dropped)
     assert counters_add_up(network, counters(), end).status == "pass"
+
+
+def test_what_is_sent_to_one_who_left_is_no_loss() -> None:
+    """Its branch of the path is gone; order and copies are still judged."""
+    lost = [flight(lost=5)]
+    assert statuses(flights=lost) == {"packets lost on the way": "fail"}
+    assert statuses(flights=lost, branches_change=True) == {}
+    assert statuses(flights=[flight(duplicates=5)], branches_change=True) == {
+        "copies of packets": "fail"
+    }

@@ -85,6 +85,7 @@ def network_checks(evidence: Evidence) -> tuple[Check, ...]:
             evidence.flights_unseen,
             evidence.clock,
             congested=bool(evidence.congested),
+            branches_change=evidence.branches_change,
         ).checks(),
         clock_check(evidence),
         lag_check(evidence),

@@ -97,6 +97,7 @@ class Evidence:
     flights: Sequence[FlightSeen] = ()  # packets on their way
     flights_unseen: int = 0  # packets of the sample that the watcher missed
     network: Network | None = None
+    branches_change: bool = False  # subscribers join and leave: who is to get a packet changes
     clock: Clock = "native"
 
 

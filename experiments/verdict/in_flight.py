@@ -93,6 +93,7 @@ class InFlight:
     unseen: int  # packets of the sample that the watcher missed
     clock: Clock
     congested: bool  # competing flows fill queues
+    branches_change: bool = False  # what is sent to one who has left does not come
 
     def checks(self) -> list[Check]:
         """Make all checks."""
@@ -200,6 +201,9 @@ class InFlight:
         flights = [f for f in self.flights if f.asked is not None and not f.asked.lossy]
         if self.congested or not flights:
             text = "does not apply: links or competing flows lose packets on purpose"
+            return Check(NAMES[4], "n/a", None, None, text)
+        if self.branches_change:
+            text = "does not apply: what is on its way to one who leaves does not come"
             return Check(NAMES[4], "n/a", None, None, text)
         check = self._share(NAMES[4], LOST, lambda f: f.lost, flights)
         if self.unseen and check.status != "pass":

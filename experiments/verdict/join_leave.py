@@ -87,6 +87,7 @@ def _evidence(
         lossy_links=data.lossy_links,
         relay_delay_ms=delays(network),
         network=network,
+        branches_change=True,
         cpu=cpu_samples(out / "logs/sar.log", times),
         # Who is killed or replaced at the end of a session writes no statistics: those who stayed
         # and those who left do.

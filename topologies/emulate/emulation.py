@@ -197,9 +197,10 @@ class Emulation:
         for a network without traffic. NetworkError."""
         return link_probes.probe(self._wire, self.pids, without=self._links.broken)
 
-    def inventory(self) -> Inventory:
-        """What every interface, switch and program is set to now. NetworkError."""
-        return inventory_reading.read(self.network, self.pids)
+    def inventory(self, pause_s: float = 0.0) -> Inventory:
+        """What every interface, switch and program is set to now; `pause_s`: between the programs
+        that ask switches. NetworkError."""
+        return inventory_reading.read(self.network, self.pids, pause_s=pause_s)
 
     def planned_inventory(self, shaped: Mapping[str, str]) -> Inventory:
         """What `inventory` must say, with what an experiment set itself ("p/p-nic1 qdiscs")."""

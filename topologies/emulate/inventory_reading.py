@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -32,8 +33,11 @@ _VOLATILE: Final = re.compile(
 )
 
 
-def read(network: Network, pids: Mapping[str, int], *, switches: bool = True) -> Inventory:
-    """Return "<node> <thing>" or "<node>/<interface> <thing>" -> value. NetworkError."""
+def read(
+    network: Network, pids: Mapping[str, int], *, switches: bool = True, pause_s: float = 0.0
+) -> Inventory:
+    """Return "<node> <thing>" or "<node>/<interface> <thing>" -> value. With `pause_s` programs
+    are started one by one, that far apart: thirty at once would hold up others. NetworkError."""
     owner = switch_of_interface(network)
     hosts = {h.name for h in network.hosts}
     found: Inventory = {}
@@ -53,7 +57,7 @@ def read(network: Network, pids: Mapping[str, int], *, switches: bool = True) ->
         elif thing in ("firewall", "rules"):
             found[f"switches {thing}"] = value
     if switches:
-        found |= _openflow(network)
+        found |= _openflow(network, pause_s)
     found |= census.summary(census.programs(pids))
     return found
 
@@ -64,7 +68,7 @@ def _key(node: str, thing: str) -> str:
     return f"{node} {thing}" if of_node else f"{node}/{thing}"
 
 
-def _openflow(network: Network) -> Inventory:
+def _openflow(network: Network, pause_s: float) -> Inventory:
     """Flows, groups and meters of each switch, and what its database adds to them."""
     questions: dict[str, tuple[Sequence[str], str]] = {}
     for switch in network.switches:
@@ -74,7 +78,12 @@ def _openflow(network: Network) -> Inventory:
     columns = "--columns=name,ingress_policing_rate,ingress_policing_burst"
     questions["policing"] = (["ovs-vsctl", "--format=csv", columns, "list", "Interface"], "")
     questions["mirrors"] = (["ovs-vsctl", "--columns=name", "list", "Mirror"], "")
-    text = check_all(questions)
+    text: dict[str, str] = {}
+    if pause_s == 0:
+        text = check_all(questions)
+    for name, question in questions.items() if pause_s else ():
+        text |= check_all({name: question})
+        time.sleep(pause_s)
     found: Inventory = {}
     for switch in network.switches:
         found |= flows(switch.name, text[f"dump-flows {switch.name}"])
