@@ -19,4 +19,6 @@ def test_no_findings(tmp_path: Path) -> None:
     """`make test-all` gives it more time."""
     done = run(SECONDS, 1, tmp_path)
     assert done.returncode == 0, done.stdout[-12_000:] + done.stderr[-2000:]
-    assert re.search(r"\d{3,} generated, \d{3,} passed|(\d{3,}) passed", done.stdout), done.stdout
+    counted = re.search(r"(\d+) generated, (\d+) passed", done.stdout)
+    assert counted is not None and counted[1] == counted[2], done.stdout
+    assert int(counted[1]) >= 30  # some 300 on a machine that has nothing else to do
