@@ -65,7 +65,10 @@ class _LogFile(logging.handlers.WatchedFileHandler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record."""
         self._has_failed = False
-        super().emit(record)
+        try:
+            super().emit(record)
+        except OSError:  # it cannot be opened anew, e.g. as its directory has gone
+            self.handleError(record)
         self._is_failing = self._has_failed
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002 - logging's signature

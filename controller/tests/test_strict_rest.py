@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 from typing import Any
 
@@ -92,6 +93,25 @@ def test_the_log_file_has_that_format(tmp_path: Any, monkeypatch: pytest.MonkeyP
     set_up_logging(tmp_path / "log", verbose=True)
     logging.getLogger("x").info("a\nb\x00c\ud800")
     assert (tmp_path / "log").read_text().endswith("x: a\\x0ab\\x00c\\ud800\n")
+
+
+def test_log_whose_directory_has_gone_stops_nobody(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", root.level)
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    place = tmp_path / "logs"
+    place.mkdir()
+    set_up_logging(place / "log", verbose=False)
+    shutil.rmtree(place)
+    for number in range(5):
+        logging.getLogger("x").info("lost %d", number)
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    place.mkdir()
+    logging.getLogger("x").info("there again")
+    assert (place / "log").read_text().endswith("there again\n")
 
 
 def test_requests_put_no_control_character_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
