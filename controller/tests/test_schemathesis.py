@@ -21,4 +21,4 @@ def test_no_findings(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-12_000:] + done.stderr[-2000:]
     counted = re.search(r"(\d+) generated, (\d+) passed", done.stdout)
     assert counted is not None and counted[1] == counted[2], done.stdout
-    assert int(counted[1]) >= 30  # some 300 on a machine that has nothing else to do
+    assert int(counted[1]) >= 30  # about 300 on a machine that has nothing else to do
