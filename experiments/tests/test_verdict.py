@@ -456,6 +456,23 @@ def test_what_the_broken_link_lost_is_asked_for_behind_it_alone() -> None:
     assert {c.name: c for c in checks}["datagrams accounted for"].status == "fail"
 
 
+def test_a_broken_link_excuses_what_it_changes_and_nothing_else() -> None:
+    """A flow that changes meanwhile is the path's move behind the cut; lost products never are."""
+    moved = dataclasses.replace(
+        GOOD, inventory=inventory(look(), look("meanwhile", changed=["s1 flow 1"]), look("end"))
+    )
+    names = {c.name: c.status for c in judge(moved).checks}
+    assert names["nothing changed meanwhile"] in ("warn", "fail")
+    cut = dataclasses.replace(moved, behind_cut=frozenset({"sl1"}))
+    checks = {c.name: c for c in judge(cut).checks}
+    assert checks["nothing changed meanwhile"].status == "n/a"
+    assert "the cell breaks a link on purpose" in checks["nothing changed meanwhile"].text
+    missing = dataclasses.replace(
+        cut, contents=[content("wsu1", different=("NGRID.1",)), content("sl1")]
+    )
+    assert {c.name: c for c in judge(missing).checks}["products identical"].status == "fail"
+
+
 def test_what_a_socket_dropped_is_accounted_for() -> None:
     """It has a check of its own."""
     dropped = stats(datagrams=9_899, socket_drops=1)
