@@ -41,6 +41,8 @@ def _settings(cell: CellSpec, service: Path | None) -> list[str]:
         f"SET fmtp.ttl {TTL}",
         "SET ldm7.fallback 0",  # what is measured comes by LDM7 or not at all
         "SET fmtp.repair unicast",  # the papers' protocol
+        "SET fmtp.mac_level 0",  # as the papers' datagrams
+        "SET ldm7.verify_md5 0",  # as the papers' subscribers
     ]
     if cell.backlog_s is not None:
         settings.append(f"SET ldm6.time_offset_s {cell.backlog_s:g}")

@@ -31,6 +31,8 @@ def test_ldm7_publisher(geni5: Network, cells: dict[str, CellSpec]) -> None:
         "SET fmtp.b_rcv_bytes 600000000",
         "SET fmtp.layout 2021",
         "SET fmtp.repair unicast",
+        "SET fmtp.mac_level 0",
+        "SET ldm7.verify_md5 0",
         "SET path.service unix:/s",
         "SET path.rate_bps 48000000",
     } <= set(text.splitlines())

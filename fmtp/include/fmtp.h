@@ -26,6 +26,12 @@
 #define FMTP_MAX_BLOCK 65492u /* the largest block of any session: a PDU of 65504 bytes */
 #define FMTP_HEADER_LEN 12u
 #define FMTP_MAX_METADATA 1430u
+#define FMTP_KEY_BYTES 32u /* of the key that both ends can be given */
+
+/* A MAC level: between programs of Downpour 1, with AES-256-GMAC; with an original, which cannot
+ * tell which it knows, 0: at a sender if the first receiver is one, at a receiver if the sender is.
+ * With a key never 0. */
+#define FMTP_MAC_AUTO 3u
 
 /* Fixed part of the BOP body: LAYOUT_2017 prodsize+metasize (6 bytes, no key exchange on TCP);
  * LAYOUT_2021 start time+prodsize+metasize (18 bytes) and the RSA key exchange at MAC level 0. */
@@ -55,6 +61,11 @@ struct fmtp_session {
     bool ours;            /* both are programs of Downpour: NOT_YET, and a RETX_REJ is final */
     uint8_t mac;          /* kind of the MACs of datagrams (enum fmtp_mac_kind); 0: none */
 };
+
+/* The key in a file: 64 hexadecimal digits, beside empty lines and those that begin with #. Others
+ * than the owner and the group may not read the file, nor others than the owner write it. -1: *err
+ * says where and why. */
+int fmtp_key_read(const char *path, uint8_t key[FMTP_KEY_BYTES], struct fmtp_error *err);
 
 /* ------------------------------------------------------------------ sending side */
 
@@ -98,6 +109,10 @@ enum fmtp_notice {
     FMTP_NOTICE_TOGETHER, /* no longer: its repairs are multicast again */
     FMTP_NOTICE_EXCESS,   /* asked again for what its connection had brought: not sent again */
     FMTP_NOTICE_BAD,      /* sent what is no request */
+    FMTP_NOTICE_NO_MAC,   /* an original, and the first: datagrams go without MACs */
+    FMTP_NOTICE_ORIGINAL, /* refused: an original, and datagrams carry MACs that it does not know */
+    FMTP_NOTICE_NO_KEY,   /* refused: it has no key */
+    FMTP_NOTICE_OTHER_KEY, /* refused: its key is another one, or somebody is in between */
     FMTP_NOTICES
 };
 /* "speaks no extension: repaired by TCP alone" */
@@ -109,7 +124,9 @@ struct fmtp_server_config {
                                        receivers connect; port 0: see fmtp_server_tcp_port() */
     struct sockaddr_storage group;   /* multicast group and UDP port */
     uint8_t ttl;                     /* time to live or hop limit, 1 by default if 0 */
-    unsigned mac_level;              /* LAYOUT_2021: 0 none, 1 HMAC-SHA256, 2 Ed25519 */
+    unsigned mac_level; /* LAYOUT_2021: 0 none, 1 HMAC-SHA256, 2 Ed25519, or FMTP_MAC_AUTO */
+    bool has_key; /* receivers have to prove that they were given this key; not in LAYOUT_2017 */
+    uint8_t key[FMTP_KEY_BYTES];
     bool unicast_repair; /* offer no extension: repair by TCP only, as the originals do */
     unsigned pdu_bytes;  /* FMTP packet with header and MAC; 0: 1460 (the originals'), or
                             what the path's MTU leaves if that is less */
@@ -171,6 +188,7 @@ struct fmtp_server_stats {
     uint64_t too_long;    /* of these, datagrams over the path's MTU */
     uint64_t refused;     /* connections: not authorized, or over a bound */
     uint64_t laggards;    /* receivers disconnected because they held back too much */
+    uint64_t strangers;   /* of these, without the key, or with another one */
     uint64_t displaced;   /* receivers whose place went to a host with fewer */
     uint64_t excess;      /* blocks asked for again on a connection that had brought them */
     size_t alone;         /* receivers repaired by TCP alone because of what they ask for */
@@ -222,8 +240,10 @@ struct fmtp_client_config {
     struct sockaddr_storage server; /* FMTP TCP address of the sender */
     struct sockaddr_storage group;  /* multicast group and UDP port */
     struct sockaddr_storage
-        interface;                  /* address of NIC1 on which to join and from which to connect */
-    unsigned mac_level;             /* a sender below this level is refused */
+        interface;      /* address of NIC1 on which to join and from which to connect */
+    unsigned mac_level; /* a sender below this level is refused; FMTP_MAC_AUTO: as it is there */
+    bool has_key;       /* the sender has to prove that it was given this key */
+    uint8_t key[FMTP_KEY_BYTES];
     bool unicast_repair;            /* offer no extension */
     unsigned pdu_bytes;             /* of a sender without extension; 0: 1460 */
     uint64_t connect_ns;            /* how long the first connection is tried (default 120 s) */

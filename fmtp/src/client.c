@@ -113,9 +113,13 @@ static int check(const struct fmtp_client_config *cfg, struct fmtp_error *err)
     if (!(cfg->f_rcv > 0) || !cfg->r_mc_bps)
         return fmtp_fail(err, "f_rcv %g, r_mc %llu bit/s; equation (2) needs both above 0",
                          cfg->f_rcv, (unsigned long long)cfg->r_mc_bps);
-    if (cfg->mac_level > 2 || (cfg->mac_level && cfg->layout == FMTP_LAYOUT_2017))
+    if (cfg->mac_level > FMTP_MAC_AUTO ||
+        (cfg->mac_level && cfg->mac_level != FMTP_MAC_AUTO && cfg->layout == FMTP_LAYOUT_2017))
         return fmtp_fail(err, "MAC level %u; valid are 0, 1 and 2, in layout 2017 only 0",
                          cfg->mac_level);
+    if (cfg->has_key && (!cfg->mac_level || cfg->layout == FMTP_LAYOUT_2017))
+        return fmtp_fail(err,
+                         "a key, but MAC level 0; valid are MAC levels 1 and 2 in layout 2021");
     if (cfg->pdu_bytes &&
         (cfg->pdu_bytes < 256 || cfg->pdu_bytes > FMTP_HEADER_LEN + FMTP_MAX_BLOCK))
         return fmtp_fail(err, "PDU of %u bytes; valid are 256 to %u", cfg->pdu_bytes,
@@ -160,7 +164,7 @@ static int open_core(struct fmtp_client *c, struct fmtp_error *err)
         !(c->keyx = fmtp_keyx_new_receiver(!cfg->unicast_repair)))
         return fmtp_fail(err, "cannot make an RSA key pair for the key exchange");
     if (c->keyx)
-        fmtp_keyx_speak(c->keyx, NULL);
+        fmtp_keyx_speak(c->keyx, cfg->has_key ? cfg->key : NULL);
     return 0;
 }
 
@@ -335,6 +339,11 @@ static void connected(struct fmtp_client *c, uint64_t now_ns)
     c->state = EXCHANGING;
 }
 
+static unsigned least_level(const struct fmtp_client *c)
+{
+    return c->cfg.mac_level != FMTP_MAC_AUTO ? c->cfg.mac_level : c->cfg.has_key;
+}
+
 static void exchanged(struct fmtp_client *c, uint64_t now_ns)
 {
     size_t len;
@@ -346,10 +355,10 @@ static void exchanged(struct fmtp_client *c, uint64_t now_ns)
     c->mac = fmtp_mac_new_verifier_of(c->session.mac, key, len);
     if (!c->mac) {
         lose_for_good(c, "the sender's MAC key is none", 0);
-    } else if (fmtp_mac_level(c->mac) < c->cfg.mac_level) {
+    } else if (fmtp_mac_level(c->mac) < least_level(c)) {
         char why[80];
         snprintf(why, sizeof why, "the sender is of MAC level %u; asked for is at least %u",
-                 fmtp_mac_level(c->mac), c->cfg.mac_level);
+                 fmtp_mac_level(c->mac), least_level(c));
         lose_for_good(c, why, 0);
     } else {
         up(c, now_ns);
@@ -370,15 +379,23 @@ static void start_connect(struct fmtp_client *c, uint64_t now_ns)
         retry(c, errno, now_ns);
 }
 
+static void lose_key_exchange(struct fmtp_client *c)
+{
+    char why[160];
+
+    snprintf(why, sizeof why, "key exchange failed: %s%s", fmtp_keyx_why(c->keyx),
+             fmtp_keyx_distrust(c->keyx) ? " (fmtp.key_file, --key-file)"
+                                         : " (is the sender of layout 2021?)");
+    lose(c, why, 0);
+}
+
 static void tcp_input(struct fmtp_client *c, const uint8_t *bytes, size_t len, uint64_t now_ns)
 {
     if (c->state == EXCHANGING) {
         size_t used = 0;
         switch (fmtp_keyx_input(c->keyx, bytes, len, &used)) {
         case FMTP_KEYX_MORE: return;
-        case FMTP_KEYX_BAD:
-            lose(c, "key exchange failed (is the sender of layout 2021?)", 0);
-            return;
+        case FMTP_KEYX_BAD: lose_key_exchange(c); return;
         case FMTP_KEYX_DONE: exchanged(c, now_ns); break;
         }
         bytes += used;
@@ -411,7 +428,7 @@ static void tcp_events(struct fmtp_client *c, uint32_t what, uint64_t now_ns)
         lose(c,
              c->state == UP ? "closed by the sender"
                             : "closed by the sender before the key exchange was done "
-                              "(not authorized?)",
+                              "(not authorized, or another key: fmtp.key_file, --key-file?)",
              0);
     else if (errno != EAGAIN && errno != EINTR)
         lose(c, "lost", errno);

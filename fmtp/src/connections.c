@@ -64,6 +64,11 @@ const char *fmtp_notice_text(enum fmtp_notice what)
         "asks for less again: its repairs are multicast",
         "asks again for what its connection has brought: not sent again",
         "sent what is no request",
+        "speaks the originals' protocol: datagrams go without MACs until it and all others leave",
+        "refused: it speaks the originals' protocol, and datagrams carry MACs that it does not know "
+        "(fmtp.mac_level 0 serves it)",
+        "refused: it has no key, or does not use it (fmtp.key_file)",
+        "refused: its key is another one, or somebody is in between (fmtp.key_file)",
     };
 
     return text[what];
@@ -158,9 +163,16 @@ static bool take_place(struct fmtp_server *s, struct conn *c, uint64_t now_ns)
 static bool begin_receiver(struct fmtp_server *s, struct conn *c, bool extended, uint64_t now_ns)
 {
     struct fmtp_session session = {0};
+    bool ours = c->keyx && fmtp_keyx_is_ours(c->keyx), first = !s->receivers;
 
     if (!take_place(s, c, now_ns))
         return false;
+    if (!fmtp_server_suits(s, ours)) {
+        s->refused++;
+        notice(s, c, FMTP_NOTICE_ORIGINAL);
+        drop(s, c);
+        return false;
+    }
     int peer = fmtp_sender_peer_add_from(s->core, c->host->id, extended, &session);
     if (peer < 0) {
         s->refused++;
@@ -173,7 +185,7 @@ static bool begin_receiver(struct fmtp_server *s, struct conn *c, bool extended,
     fmtp_host_count(c->host, FMTP_USE_RECEIVER, 1);
     TAILQ_INSERT_TAIL(&s->established, c, link);
     c->peer = peer;
-    session.ours = c->keyx && fmtp_keyx_is_ours(c->keyx);
+    session.ours = ours;
     session.mac = fmtp_mac_kind(s->out.mac);
     if (session.ours)
         fmtp_sender_peer_ours(s->core, peer);
@@ -186,6 +198,8 @@ static bool begin_receiver(struct fmtp_server *s, struct conn *c, bool extended,
         s->cfg.receivers_changed(s->cfg.ctx, address(c), 1, s->receivers);
     if (!c->extended && s->cfg.layout == FMTP_LAYOUT_2021 && !s->cfg.unicast_repair)
         notice(s, c, FMTP_NOTICE_ORDINARY);
+    if (first && !ours && s->cfg.mac_level == FMTP_MAC_AUTO && c->keyx)
+        notice(s, c, FMTP_NOTICE_NO_MAC);
     if (!c->keyx)
         return true;
     size_t len;
@@ -205,6 +219,38 @@ static void bad_handshake(struct fmtp_server *s, struct conn *c)
     s->bad_handshakes++;
     notice(s, c, FMTP_NOTICE_HANDSHAKE);
     drop(s, c);
+}
+
+static void refuse_stranger(struct fmtp_server *s, struct conn *c, enum fmtp_notice why)
+{
+    s->refused++;
+    s->strangers++;
+    notice(s, c, why);
+    drop(s, c);
+}
+
+/* What it said is wrong. */
+static void distrusted(struct fmtp_server *s, struct conn *c)
+{
+    switch (c->keyx ? fmtp_keyx_distrust(c->keyx) : FMTP_KEYX_TRUSTED) {
+    case FMTP_KEYX_NO_KEY: refuse_stranger(s, c, FMTP_NOTICE_NO_KEY); break;
+    case FMTP_KEYX_OTHER_KEY: refuse_stranger(s, c, FMTP_NOTICE_OTHER_KEY); break;
+    default: bad_handshake(s, c);
+    }
+}
+
+/* The sender's part amid the key exchange: so little that a new connection takes it at once. */
+static bool write_challenge(struct conn *c)
+{
+    size_t len;
+    const uint8_t *bytes = fmtp_keyx_output(c->keyx, &len);
+
+    len -= c->keyx_sent;
+    if (!len)
+        return true;
+    ssize_t n = send(c->fd, bytes + c->keyx_sent, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    c->keyx_sent += len;
+    return n == (ssize_t)len;
 }
 
 /* A new connection with its host; NULL: there is no memory, or it may not be. */
@@ -278,13 +324,16 @@ static void input(struct fmtp_server *s, struct conn *c, const uint8_t *bytes, s
         size_t used = 0;
         enum fmtp_keyx_status st = FMTP_KEYX_BAD;
         if (!c->keyx && (c->keyx = fmtp_keyx_new_sender()))
-            fmtp_keyx_speak(c->keyx, NULL);
+            fmtp_keyx_speak(c->keyx, s->cfg.has_key ? s->cfg.key : NULL);
         if (c->keyx)
             st = fmtp_keyx_input(c->keyx, bytes, len, &used);
-        if (st == FMTP_KEYX_MORE)
+        if (st == FMTP_KEYX_MORE) {
+            if (c->keyx && !write_challenge(c))
+                bad_handshake(s, c);
             return;
+        }
         if (st == FMTP_KEYX_BAD) {
-            bad_handshake(s, c);
+            distrusted(s, c);
             return;
         }
         if (!begin_receiver(s, c, !s->cfg.unicast_repair && fmtp_keyx_offered(c->keyx), now_ns))
@@ -319,6 +368,8 @@ static void receive(struct fmtp_server *s, struct conn *c, uint64_t now_ns)
     if (n > 0) {
         c->heard_ns = now_ns;
         input(s, c, bytes, (size_t)n, now_ns);
+    } else if (n == 0 && c->peer < 0 && c->keyx && fmtp_keyx_is_challenged(c->keyx)) {
+        refuse_stranger(s, c, FMTP_NOTICE_OTHER_KEY); /* it did not believe the challenge */
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
         drop(s, c);
     }

@@ -269,6 +269,7 @@ static enum fmtp_keyx_status bad(struct fmtp_keyx *k, const char *why)
     return FMTP_KEYX_BAD;
 }
 
+static const char no_key[] = "it has no key";
 static const char other_key[] = "its key is another one, or somebody is in between";
 
 /* Sender: asks the receiver to prove that it has the key. */
@@ -277,7 +278,7 @@ static enum fmtp_keyx_status challenge(struct fmtp_keyx *k, const uint8_t *text,
     uint8_t *out = k->out + k->out_len;
 
     if (!has_line(text, len, auth_line))
-        return bad(k, "it has no key");
+        return bad(k, no_key);
     put(out, CHALLENGE_LEN, LENGTH_BYTES);
     memcpy(out + LENGTH_BYTES, challenge_magic, sizeof challenge_magic);
     if (RAND_bytes(k->nonce, sizeof k->nonce) != 1 ||
@@ -296,7 +297,7 @@ static enum fmtp_keyx_status prove(struct fmtp_keyx *k, const uint8_t *text, siz
     uint8_t *out = k->out + k->out_len;
 
     if (len != CHALLENGE_LEN || memcmp(text, challenge_magic, sizeof challenge_magic) != 0)
-        return bad(k, "it has no key");
+        return bad(k, no_key);
     memcpy(k->nonce, text + 4, sizeof k->nonce);
     if (!is_tag(k, "challenge", NULL, 0, text + 4 + NONCE_LEN))
         return bad(k, other_key);
@@ -433,6 +434,18 @@ static enum fmtp_keyx_status accept_sender(struct fmtp_keyx *k, const uint8_t *c
 const char *fmtp_keyx_why(const struct fmtp_keyx *k)
 {
     return k->why ? k->why : "what it says is no key exchange of layout 2021";
+}
+
+enum fmtp_keyx_distrust fmtp_keyx_distrust(const struct fmtp_keyx *k)
+{
+    return k->why == no_key      ? FMTP_KEYX_NO_KEY
+           : k->why == other_key ? FMTP_KEYX_OTHER_KEY
+                                 : FMTP_KEYX_TRUSTED;
+}
+
+bool fmtp_keyx_is_challenged(const struct fmtp_keyx *k)
+{
+    return k->proven && !k->own;
 }
 
 bool fmtp_keyx_is_ours(const struct fmtp_keyx *k)

@@ -31,8 +31,6 @@
 
 enum fmtp_keyx_status { FMTP_KEYX_MORE, FMTP_KEYX_DONE, FMTP_KEYX_BAD };
 
-#define FMTP_KEY_BYTES 32u /* of the key that both ends were given */
-
 struct fmtp_keyx;
 
 /* The receiver's side; makes a key pair (about 0.1 s of CPU). offer: extension 1. NULL on
@@ -54,6 +52,11 @@ enum fmtp_keyx_status fmtp_keyx_input(struct fmtp_keyx *k, const uint8_t *bytes,
                                       size_t *used);
 /* After BAD: what is wrong with the other end, in a few words. */
 const char *fmtp_keyx_why(const struct fmtp_keyx *k);
+/* Is that the key that both ends should have? */
+enum fmtp_keyx_distrust { FMTP_KEYX_TRUSTED, FMTP_KEYX_NO_KEY, FMTP_KEYX_OTHER_KEY };
+enum fmtp_keyx_distrust fmtp_keyx_distrust(const struct fmtp_keyx *k);
+/* Sender, after MORE: does it wait for the proof that the receiver has the key? */
+bool fmtp_keyx_is_challenged(const struct fmtp_keyx *k);
 /* All that has to go out so far, from the beginning: the receiver has something at once, the sender
  * after fmtp_keyx_answer(), with a key after the receiver's string and after DONE. */
 const uint8_t *fmtp_keyx_output(const struct fmtp_keyx *k, size_t *len);

@@ -62,6 +62,25 @@ static unsigned gso_limit(const struct fmtp_multicast_out *o, const struct fmtp_
     return n < 1 ? 1 : (unsigned)n;
 }
 
+enum fmtp_mac_kind fmtp_multicast_out_kind(const struct fmtp_server_config *cfg)
+{
+    static const enum fmtp_mac_kind kinds[] = {FMTP_MAC_NONE, FMTP_MAC_HMAC, FMTP_MAC_ED25519,
+                                               FMTP_MAC_GMAC};
+
+    return cfg->layout == FMTP_LAYOUT_2017 ? FMTP_MAC_NONE : kinds[cfg->mac_level];
+}
+
+int fmtp_multicast_out_set_kind(struct fmtp_multicast_out *o, enum fmtp_mac_kind kind)
+{
+    struct fmtp_mac *mac = fmtp_mac_new_signer_of(kind);
+
+    if (!mac)
+        return -1;
+    fmtp_mac_free(o->mac);
+    o->mac = mac;
+    return 0;
+}
+
 int fmtp_multicast_out_open(struct fmtp_multicast_out *o, const struct fmtp_server_config *cfg,
                             struct fmtp_error *err)
 {
@@ -73,10 +92,9 @@ int fmtp_multicast_out_open(struct fmtp_multicast_out *o, const struct fmtp_serv
     fmtp_rate_control_init(&o->adapt);
     if (o->adapts)
         o->pace_bps = o->adapt.rate_bps;
-    o->mac = fmtp_mac_new_signer(cfg->mac_level);
+    o->mac = fmtp_mac_new_signer_of(fmtp_multicast_out_kind(cfg));
     if (!o->mac)
-        return fmtp_fail(err, "cannot make a key for MAC level %u; valid are 0, 1 and 2",
-                         cfg->mac_level);
+        return fmtp_fail(err, "cannot make a key for MAC level %u", cfg->mac_level);
     o->fd = fmtp_open_multicast_out(&cfg->address, &cfg->group, cfg->ttl, &mtu, err);
     if (o->fd < 0 || settle_pdu(o, cfg, mtu, err) < 0)
         return -1;

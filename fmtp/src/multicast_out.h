@@ -42,6 +42,10 @@ struct fmtp_multicast_out {
 /* Opens socket and MAC key; pdu_bytes is settled. -1 with *err. */
 int fmtp_multicast_out_open(struct fmtp_multicast_out *o, const struct fmtp_server_config *cfg,
                             struct fmtp_error *err);
+/* The kind of MACs that a server begins with. */
+enum fmtp_mac_kind fmtp_multicast_out_kind(const struct fmtp_server_config *cfg);
+/* Another kind, with a fresh key, before any datagram. -1: no memory, nothing changed. */
+int fmtp_multicast_out_set_kind(struct fmtp_multicast_out *o, enum fmtp_mac_kind kind);
 /* Closes the socket and frees the MAC; o itself is the caller's. */
 void fmtp_multicast_out_close(struct fmtp_multicast_out *o);
 /* Sends what may go now to that many receivers, one batch at most; returns how many datagrams

@@ -113,6 +113,25 @@ void fmtp_sender_free(struct fmtp_sender *s)
     free_sender(s);
 }
 
+bool fmtp_sender_renew(struct fmtp_sender *s, uint64_t session_id, uint16_t block_bytes)
+{
+    if (s->npeers || s->retained || s->nitems)
+        return false;
+    struct fmtp_sender old = *s;
+    s->parity_memory = s->scratch = NULL;
+    s->parity_buffers = s->nparity_free = 0;
+    s->cfg.block_bytes = block_bytes;
+    if (fmtp_repair_init(s) < 0) {
+        fmtp_repair_free(s);
+        *s = old;
+        fmtp_repair_relist(s);
+        return false;
+    }
+    fmtp_repair_free(&old);
+    s->cfg.session_id = session_id;
+    return true;
+}
+
 /* ------------------------------------------------------------------ products */
 
 bool fmtp_sender_ready(const struct fmtp_sender *s)

@@ -73,6 +73,9 @@ struct fmtp_sender *fmtp_sender_new(const struct fmtp_sender_config *cfg); /* NU
 /* Releases what is retained with FMTP_RELEASE_CLOSED. */
 void fmtp_sender_free(struct fmtp_sender *s);
 
+/* Another session, with other blocks: while there is neither peer nor product. False: there is one,
+ * or no memory; nothing changed. */
+bool fmtp_sender_renew(struct fmtp_sender *s, uint64_t session_id, uint16_t block_bytes);
 /* Can another product be offered now? */
 bool fmtp_sender_ready(const struct fmtp_sender *s);
 /* See fmtp_server_offer(). *index (may be NULL) gets its product index. */

@@ -16,13 +16,18 @@
  * less is unknown: this part of what was expected. */
 #define UNASKED 0.75
 
+void fmtp_repair_relist(struct fmtp_sender *s)
+{
+    TAILQ_INIT(&s->held);
+    TAILQ_INIT(&s->ready);
+    TAILQ_INIT(&s->settling);
+}
+
 int fmtp_repair_init(struct fmtp_sender *s)
 {
     unsigned n = PARITY_BYTES / s->cfg.block_bytes;
 
-    TAILQ_INIT(&s->held);
-    TAILQ_INIT(&s->ready);
-    TAILQ_INIT(&s->settling);
+    fmtp_repair_relist(s);
     if (!s->cfg.fec_k)
         return 0;
     n = n < 8 ? 8 : n > 64 ? 64 : n;

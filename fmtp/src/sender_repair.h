@@ -12,6 +12,8 @@
 #include "sender_state.h"
 
 int fmtp_repair_init(struct fmtp_sender *s); /* -1: no memory */
+/* The lists of groups are empty, wherever the sender lay before. */
+void fmtp_repair_relist(struct fmtp_sender *s);
 /* Frees the memory of the parity. */
 void fmtp_repair_free(struct fmtp_sender *s);
 /* There are extended peers. Others discard what is multicast for them. */

@@ -40,9 +40,13 @@ static int check(const struct fmtp_server_config *cfg, struct fmtp_error *err)
         return fmtp_fail(err, "group %s and address %s are not of one family",
                          fmtp_address_text((const struct sockaddr *)&cfg->group, group),
                          fmtp_address_text((const struct sockaddr *)&cfg->address, own));
-    if (cfg->mac_level > 2 || (cfg->mac_level && cfg->layout == FMTP_LAYOUT_2017))
+    if (cfg->mac_level > FMTP_MAC_AUTO ||
+        (cfg->mac_level && cfg->mac_level != FMTP_MAC_AUTO && cfg->layout == FMTP_LAYOUT_2017))
         return fmtp_fail(err, "MAC level %u; valid are 0, 1 and 2, in layout 2017 only 0",
                          cfg->mac_level);
+    if (cfg->has_key && (!cfg->mac_level || cfg->layout == FMTP_LAYOUT_2017))
+        return fmtp_fail(err,
+                         "a key, but MAC level 0; valid are MAC levels 1 and 2 in layout 2021");
     if (!(cfg->f_snd >= 0))
         return fmtp_fail(err, "f_snd %g; valid are numbers from 0", cfg->f_snd);
     if (cfg->f_snd > 0 && !cfg->r_mc_bps)
@@ -69,6 +73,11 @@ static void set_defaults(struct fmtp_server_config *cfg)
         cfg->peer_queue_bytes = 4u << 20;
 }
 
+static uint16_t block_bytes(const struct fmtp_server *s)
+{
+    return (uint16_t)(s->out.pdu_bytes - FMTP_HEADER_LEN - fmtp_mac_len(s->out.mac));
+}
+
 static int open_core(struct fmtp_server *s, struct fmtp_error *err)
 {
     const struct fmtp_server_config *cfg = &s->cfg;
@@ -84,7 +93,7 @@ static int open_core(struct fmtp_server *s, struct fmtp_error *err)
         .held = cfg->held,
         .r_uc_bps = cfg->r_uc_bps,
         .queued_bytes = cfg->sndbuf_bytes,
-        .block_bytes = (uint16_t)(s->out.pdu_bytes - FMTP_HEADER_LEN - fmtp_mac_len(s->out.mac)),
+        .block_bytes = block_bytes(s),
         .overhead_bytes = (uint16_t)s->out.overhead,
         .fec_k = cfg->layout == FMTP_LAYOUT_2021 && !cfg->unicast_repair ? FMTP_FEC_DEFAULT_K : 0,
         .ctx = cfg->ctx,
@@ -95,6 +104,27 @@ static int open_core(struct fmtp_server *s, struct fmtp_error *err)
         return fmtp_fail(err, "random numbers: %s", strerror(errno));
     s->core = fmtp_sender_new(&core);
     return s->core ? 0 : fmtp_fail(err, "out of memory");
+}
+
+bool fmtp_server_suits(struct fmtp_server *s, bool ours)
+{
+    enum fmtp_mac_kind kind = fmtp_mac_kind(s->out.mac), wanted = FMTP_MAC_GMAC;
+    uint64_t id;
+
+    if (s->cfg.mac_level != FMTP_MAC_AUTO || s->cfg.layout == FMTP_LAYOUT_2017)
+        return true;
+    if (!ours && !s->cfg.has_key)
+        wanted = FMTP_MAC_NONE;
+    if (kind == wanted)
+        return ours || kind == FMTP_MAC_NONE;
+    /* Nobody is there who would lose by it. */
+    struct fmtp_server_stats stats;
+    fmtp_sender_get_stats(s->core, &stats);
+    if (!s->receivers && !stats.retained && getrandom(&id, sizeof id, 0) == sizeof id &&
+        fmtp_multicast_out_set_kind(&s->out, wanted) == 0 &&
+        !fmtp_sender_renew(s->core, id, block_bytes(s)))
+        fmtp_multicast_out_set_kind(&s->out, kind);
+    return fmtp_mac_kind(s->out.mac) == FMTP_MAC_NONE || ours;
 }
 
 static int open_listener(struct fmtp_server *s, struct fmtp_error *err)
@@ -189,6 +219,7 @@ void fmtp_server_get_stats(const struct fmtp_server *s, struct fmtp_server_stats
     out->refused = s->refused;
     out->laggards = s->laggards;
     out->displaced = s->displaced;
+    out->strangers = s->strangers;
     out->send_errors = s->out.send_errors;
     out->too_long = s->out.too_long;
     out->pdu_bytes = s->out.pdu_bytes;

@@ -45,10 +45,14 @@ struct fmtp_server {
     struct conn **by_peer;  /* max_receivers places */
     size_t nhandshakes, receivers, extended;
     struct fmtp_hosts hosts;
-    uint64_t bad_handshakes, refused, laggards, displaced;
+    uint64_t bad_handshakes, refused, laggards, displaced, strangers;
     uint64_t bound_ns; /* when a service looks for laggards again */
     struct fmtp_stream_out stream;
 };
+
+/* MACs as the new receiver can take them: with FMTP_MAC_AUTO the first one decides. False: this one
+ * cannot be served. */
+bool fmtp_server_suits(struct fmtp_server *s, bool ours);
 
 /* The receivers' connections; conn_* of connections.c. */
 void fmtp_conns_init(struct fmtp_server *s);

@@ -147,11 +147,30 @@ enum fmtp_layout parse_layout(const char *text)
     return FMTP_LAYOUT_2021;
 }
 
+static unsigned parse_mac(const char *text)
+{
+    if (strcmp(text, "auto") == 0)
+        return FMTP_MAC_AUTO;
+    if (strlen(text) != 1 || *text < '0' || *text > '2')
+        die_usage("--mac '%s': valid are auto, 0, 1 and 2", text);
+    return (unsigned)(*text - '0');
+}
+
+static void read_key(struct common_options *o, const char *path)
+{
+    struct fmtp_error err;
+
+    if (fmtp_key_read(path, o->key, &err) < 0)
+        die_usage("%s", err.text);
+    o->has_key = true;
+}
+
 void take_common_option(struct common_options *o, int option, const char *usage)
 {
     switch (option) {
     case OPTION_LAYOUT: o->layout = parse_layout(optarg); break;
-    case OPTION_MAC: o->mac_level = (unsigned)parse_number("--mac", optarg, 0, 2); break;
+    case OPTION_MAC: o->mac_level = parse_mac(optarg); break;
+    case OPTION_KEY_FILE: read_key(o, optarg); break;
     case OPTION_PDU: o->pdu_bytes = (unsigned)parse_number("--pdu", optarg, 256, 65504); break;
     case OPTION_REPAIR: o->unicast_repair = parse_repair(optarg); break;
     case OPTION_CONGESTION_CONTROL: o->congestion_control = optarg; break;

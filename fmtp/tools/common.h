@@ -46,8 +46,10 @@ enum fmtp_layout parse_layout(const char *text);
 /* Options that both programs have. A program's own begin at OPTION_OWN. */
 struct common_options {
     enum fmtp_layout layout;
-    unsigned mac_level, pdu_bytes; /* 0: the default */
-    bool unicast_repair, no_sandbox;
+    unsigned mac_level; /* FMTP_MAC_AUTO: the default */
+    unsigned pdu_bytes; /* 0: the default */
+    bool unicast_repair, no_sandbox, has_key;
+    uint8_t key[FMTP_KEY_BYTES];
     const char *congestion_control; /* NULL: the system's */
 };
 enum {
@@ -57,6 +59,7 @@ enum {
     OPTION_REPAIR,
     OPTION_CONGESTION_CONTROL,
     OPTION_NO_SANDBOX,
+    OPTION_KEY_FILE,
     OPTION_HELP,
     OPTION_VERSION,
     OPTION_OWN
@@ -67,11 +70,12 @@ enum {
     {"pdu", required_argument, NULL, OPTION_PDU}, {"repair", required_argument, NULL, OPTION_REPAIR}, \
     {"congestion-control", required_argument, NULL, OPTION_CONGESTION_CONTROL},                    \
     {"no-sandbox", no_argument, NULL, OPTION_NO_SANDBOX},                                         \
+    {"key-file", required_argument, NULL, OPTION_KEY_FILE},                                        \
     {"help", no_argument, NULL, OPTION_HELP}, {"version", no_argument, NULL, OPTION_VERSION}
 /* clang-format on */
-#define COMMON_OPTIONS_DEFAULT     \
-    {                              \
-        .layout = FMTP_LAYOUT_2021 \
+#define COMMON_OPTIONS_DEFAULT                                 \
+    {                                                          \
+        .layout = FMTP_LAYOUT_2021, .mac_level = FMTP_MAC_AUTO \
     }
 /* Takes one of COMMON_OPTIONS with its value in optarg. --help and --version end the program with
  * 0, an option that is not among them with 2. */

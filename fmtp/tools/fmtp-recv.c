@@ -39,7 +39,7 @@ struct feed { /* one sender and its group */
     struct file *files;
     struct fmtp_error err;
     int number;
-    bool lost, was_connected, told_forged;
+    bool lost, was_connected, told_forged, told_level;
 };
 
 struct run {
@@ -64,7 +64,9 @@ static const char usage[] =
     "                     several senders: these three again, in the same order\n"
     "                     (one --interface serves all)\n"
     "  --layout YEAR      wire layout 2021 (default) or 2017\n"
-    "  --mac LEVEL        refuse a sender below this MAC level: 0 (default), 1, 2\n"
+    "  --mac LEVEL        refuse a sender below this MAC level: 0, 1, 2 (default auto:\n"
+    "                     none is refused, a warning tells of level 0)\n"
+    "  --key-file FILE    key of 64 hexadecimal digits that the sender has to have, too\n"
     "  --pdu BYTES        packet size of a sender without extension (default 1460)\n"
     "  --repair KIND      multicast (default) or unicast: by TCP only, as the\n"
     "                     originals do\n"
@@ -315,6 +317,23 @@ static void show_progress(const struct run *run, unsigned nfeeds)
              (unsigned long long)run->missed);
 }
 
+/* Once a connection: datagrams without MACs, not asked for by name. */
+static void tell_level(struct feed *f)
+{
+    struct fmtp_session session;
+    unsigned level;
+
+    if (f->told_level || f->cfg.mac_level != FMTP_MAC_AUTO || !fmtp_client_connected(f->client))
+        return;
+    f->told_level = true;
+    fmtp_client_get_session(f->client, &session, &level);
+    if (level)
+        return;
+    progress("%s", "");
+    fprintf(stderr, "fmtp-recv: warning: the sender's datagrams carry no MACs, so they can be "
+                    "forged (--mac 0 says that it is so on purpose)\n");
+}
+
 /* Waits for any of the feeds; returns how many are still there. */
 static int service(struct run *run, unsigned nfeeds)
 {
@@ -330,6 +349,7 @@ static int service(struct run *run, unsigned nfeeds)
         if (n > 0 && p[i].revents)
             f->lost = fmtp_client_service(f->client, &f->err) < 0;
         f->was_connected = f->was_connected || fmtp_client_connected(f->client);
+        tell_level(f);
         left += !f->lost;
     }
     return left;
@@ -409,6 +429,8 @@ static void take_arguments(struct run *run, int argc, char **argv)
         take_option(run, &a, c);
     a.cfg.layout = a.common.layout;
     a.cfg.mac_level = a.common.mac_level;
+    a.cfg.has_key = a.common.has_key;
+    memcpy(a.cfg.key, a.common.key, sizeof a.cfg.key);
     a.cfg.pdu_bytes = a.common.pdu_bytes;
     a.cfg.unicast_repair = a.common.unicast_repair;
     a.cfg.congestion_control = a.common.congestion_control;

@@ -73,7 +73,9 @@ static const char usage[] =
     "                     every file goes to every group\n"
     "  --receivers N      wait for N receivers before the first file (default 1)\n"
     "  --layout YEAR      wire layout 2021 (default) or 2017\n"
-    "  --mac LEVEL        0 none (default), 1 HMAC-SHA256, 2 Ed25519\n"
+    "  --mac LEVEL        0 none, 1 HMAC-SHA256, 2 Ed25519 (default auto: 1 with\n"
+    "                     AES-GMAC, or 0 if the first receiver is an original)\n"
+    "  --key-file FILE    key of 64 hexadecimal digits that every receiver has to have\n"
     "  --pdu BYTES        packet size (default: 1460, less where the path takes less)\n"
     "  --repair KIND      multicast (default; FEC, for receivers that can) or unicast:\n"
     "                     by TCP only, as the originals do\n"
@@ -475,6 +477,8 @@ static size_t take_arguments(struct run *run, int argc, char **argv, bool *no_sa
         run->next_index = read_state(run->state);
     a.cfg.layout = a.common.layout;
     a.cfg.mac_level = a.common.mac_level;
+    a.cfg.has_key = a.common.has_key;
+    memcpy(a.cfg.key, a.common.key, sizeof a.cfg.key);
     a.cfg.pdu_bytes = a.common.pdu_bytes;
     a.cfg.unicast_repair = a.common.unicast_repair;
     a.cfg.congestion_control = a.common.congestion_control;

@@ -330,6 +330,20 @@ static void set_feed_rate(struct parser *p, char **f, const struct conf_settings
     }
 }
 
+static void set_feed_key(struct parser *p, char **f, const struct conf_settings *set)
+{
+    struct conf *c = p->c;
+    struct conf_feed_key k;
+
+    memcpy(k.file, set->key_file, sizeof k.file);
+    if (c->nfeed_keys >= ENTRIES_MAX) {
+        complain(p, f[3], "at most 4096 keys of feeds", "%s", "");
+    } else if (get_feed(p, f[3], &k.feed)) {
+        c->feed_keys = xgrow(c->feed_keys, &c->nfeed_keys, sizeof k);
+        c->feed_keys[c->nfeed_keys - 1] = k;
+    }
+}
+
 static void entry_set(struct parser *p, char **f, int n)
 {
     struct conf_settings one = p->c->set, *set = n > 3 ? &one : &p->c->set;
@@ -340,6 +354,8 @@ static void entry_set(struct parser *p, char **f, int n)
         complain(p, f[1], valid, "unknown setting");
     else if (r == CONF_SET_VALUE)
         complain(p, f[2], valid, "value of %s", f[1]);
+    else if (n > 3 && strcasecmp(f[1], "fmtp.key_file") == 0)
+        set_feed_key(p, f, set);
     else if (n > 3)
         set_feed_rate(p, f, set);
 }
@@ -508,6 +524,16 @@ static uint64_t rate_of(const struct conf *c, uint32_t feed, bool is_path, uint6
     return otherwise;
 }
 
+static void key_of(const struct conf *c, uint32_t feed, char out[CONF_TEXT])
+{
+    const char *file = c->set.key_file;
+
+    for (size_t i = c->nfeed_keys; i-- > 0 && file == c->set.key_file;)
+        if ((feed & ~c->feed_keys[i].feed) == 0)
+            file = c->feed_keys[i].file;
+    memcpy(out, file, CONF_TEXT);
+}
+
 /* A path begins at a numbered port and a VLAN. */
 static void check_endpoint(struct conf *c, const struct conf_multicast *m, FILE *errors)
 {
@@ -533,9 +559,12 @@ static void settle(struct conf *c, FILE *errors)
         m->path_rate_bps =
             rate_of(c, m->feed, true, all != CONF_PATH_RATE_AS_FMTP ? all : m->r_mc_bps);
         check_endpoint(c, m, errors);
+        key_of(c, m->feed, m->key_file);
     }
-    for (size_t i = 0; i < c->nreceives; i++)
+    for (size_t i = 0; i < c->nreceives; i++) {
         c->receives[i].r_mc_bps = rate_of(c, c->receives[i].feed, false, c->set.r_mc_bps);
+        key_of(c, c->receives[i].feed, c->receives[i].key_file);
+    }
 }
 
 int conf_load(struct conf *c, const char *path, FILE *errors)
@@ -579,5 +608,6 @@ void conf_free(struct conf *c)
     free(c->multicasts);
     free(c->receives);
     free(c->feed_rates);
+    free(c->feed_keys);
     memset(c, 0, sizeof *c);
 }

@@ -41,6 +41,7 @@ struct conf_multicast {
     uint16_t vlan;
     char switch_id[CONF_TEXT], port_id[CONF_TEXT];
     uint64_t r_mc_bps, path_rate_bps; /* the settings, or this feed's own */
+    char key_file[CONF_TEXT];         /* the same; empty: none */
     char file[CONF_TEXT];             /* where the entry is */
     unsigned line;
 };
@@ -52,7 +53,8 @@ struct conf_receive {
     char iface_name[16];  /* its name, if that was given; else empty */
     char switch_id[CONF_TEXT], port_id[CONF_TEXT];
     uint16_t vlan;
-    uint64_t r_mc_bps; /* the setting, or this feed's own */
+    uint64_t r_mc_bps;        /* the setting, or this feed's own */
+    char key_file[CONF_TEXT]; /* the same; empty: none */
 };
 /* SET name value feedtype: of the entries whose feed is part of it; the last one counts. */
 struct conf_feed_rate {
@@ -66,6 +68,12 @@ enum conf_verify {
     VERIFY_PUSHED, /* those that peers push */
     VERIFY_ALL     /* and those that are requested */
 };
+/* The same of fmtp.key_file. */
+struct conf_feed_key {
+    uint32_t feed;
+    char file[CONF_TEXT];
+};
+#define CONF_MAC_AUTO 3 /* FMTP_MAC_AUTO */
 struct conf_settings {
     unsigned fmtp_layout;     /* fmtp.layout 2017|2021 (default 2021) */
     double f_snd, f_rcv;      /* fmtp.f_snd (5000), fmtp.f_rcv (20): Table II */
@@ -78,13 +86,14 @@ struct conf_settings {
     double held_share;        /* fmtp.held_share (0.5 of the queue; 0: no limit) */
     uint64_t held_s;          /* fmtp.held_s (3600; 0: no limit) */
     uint8_t ttl;              /* fmtp.ttl (1) */
-    uint8_t mac_level;        /* fmtp.mac_level 0|1|2 (0) */
+    uint8_t mac_level;        /* fmtp.mac_level auto|0|1|2 (auto) */
+    char key_file[CONF_TEXT]; /* fmtp.key_file (empty: none) */
     bool unicast_repair;      /* fmtp.repair unicast|multicast (multicast) */
     double max_latency_s;     /* ldm6.max_latency_s (3600): older products are ignored */
     double time_offset_s;     /* ldm6.time_offset_s (max_latency_s): how far back to ask */
     bool anti_dos;            /* ldm6.anti_dos 0|1 (1): one feed of a product to an address */
     uint8_t verify_md5_6;     /* ldm6.verify_md5 0|1|2 (1), enum conf_verify */
-    bool verify_md5;          /* ldm7.verify_md5 0|1 (0) */
+    bool verify_md5;          /* ldm7.verify_md5 0|1 (1) */
     bool fallback;            /* ldm7.fallback 0|1 (1): LDM6 while there is no multicast */
     uint64_t dead_s;          /* ldm7.dead_s (60): a silent host's connection ends */
     uint64_t retry_s;         /* ldm7.retry_s (60): a refused subscription is tried again */
@@ -120,7 +129,8 @@ struct conf {
     struct conf_multicast *multicasts;
     struct conf_receive *receives;
     struct conf_feed_rate *feed_rates;
-    size_t nexecs, nrequests, nallows, naccepts, nmulticasts, nreceives, nfeed_rates;
+    struct conf_feed_key *feed_keys;
+    size_t nexecs, nrequests, nallows, naccepts, nmulticasts, nreceives, nfeed_rates, nfeed_keys;
     struct conf_settings set;
     size_t nerrors;
 };

@@ -19,6 +19,7 @@ enum kind {
     KIND_U8,
     KIND_BOOL,
     KIND_LAYOUT,
+    KIND_MAC,
     KIND_REPAIR,
     KIND_SWITCH,
     KIND_WORD,
@@ -52,7 +53,10 @@ static const struct setting {
     {"fmtp.held_share", KIND_REAL, AT(held_share), 0, 1, "a number from 0 (no limit) to 1"},
     {"fmtp.pdu_bytes", KIND_UINT, AT(pdu_bytes), 0, 65504,
      "0 (automatic) or an integer from 256 to 65504"},
-    {"fmtp.mac_level", KIND_U8, AT(mac_level), 0, 2, "0 (none), 1 (HMAC-SHA256) or 2 (Ed25519)"},
+    {"fmtp.key_file", KIND_PATH, AT(key_file), 1, CONF_TEXT - 1,
+     "1 to 255 bytes: the path of a file"},
+    {"fmtp.mac_level", KIND_MAC, AT(mac_level), 0, 2,
+     "auto, 0 (none), 1 (HMAC-SHA256) or 2 (Ed25519)"},
     {"fmtp.repair", KIND_REPAIR, AT(unicast_repair), 0, 1, "unicast or multicast"},
     {"fmtp.ttl", KIND_U8, AT(ttl), 1, 255, "an integer from 1 to 255"},
     {"ldm6.congestion_control", KIND_WORD, AT(congestion_control), 1,
@@ -93,6 +97,8 @@ enum { NSETTINGS = sizeof settings / sizeof settings[0] };
 void conf_set_defaults(struct conf_settings *set)
 {
     *set = (struct conf_settings){.fmtp_layout = 2021,
+                                  .mac_level = CONF_MAC_AUTO,
+                                  .verify_md5 = true,
                                   .f_snd = 5000,
                                   .f_rcv = 20,
                                   .r_mc_bps = 20000000,
@@ -185,6 +191,10 @@ static bool set_text(char *at, const struct setting *s, const char *value)
 
 static bool set_number(char *at, const struct setting *s, const char *value)
 {
+    if (s->kind == KIND_MAC && strcasecmp(value, "auto") == 0) {
+        *(uint8_t *)at = CONF_MAC_AUTO;
+        return true;
+    }
     errno = 0;
     char *end;
     double v = strtod(value, &end);
@@ -196,6 +206,7 @@ static bool set_number(char *at, const struct setting *s, const char *value)
     case KIND_REAL: memcpy(at, &v, sizeof v); break;
     case KIND_UINT: memcpy(at, &(uint64_t){(uint64_t)v}, sizeof(uint64_t)); break;
     case KIND_LAYOUT: memcpy(at, &(unsigned){(unsigned)v}, sizeof(unsigned)); break;
+    case KIND_MAC:
     case KIND_U8: *(uint8_t *)at = (uint8_t)v; break;
     default: *(bool *)at = v != 0; break;
     }

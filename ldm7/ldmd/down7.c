@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "keys.h"
 #include "vlan.h"
 
 #define SUBSCRIBE_S 600 /* LDM-6.13.17 */
@@ -45,6 +46,18 @@ static void subscription_fails(struct down7 *d, bool hopeless)
     downstream_fails(&d->ds, hopeless);
 }
 
+/* Once a session: datagrams without MACs, which nobody asked for by name. */
+static void warn_of_level(const struct down7 *d)
+{
+    struct fmtp_session session;
+    unsigned level;
+
+    fmtp_client_get_session(d->fmtp, &session, &level);
+    if (level == 0 && d->ds.opt->conf->set.mac_level == FMTP_MAC_AUTO)
+        log_warn("The datagrams of %s carry no MACs and can be forged%s", d->feed,
+                 session.ours ? "" : ": its sender speaks the originals' protocol");
+}
+
 static void on_fmtp(void *ctx, uint32_t events)
 {
     struct down7 *d = ctx;
@@ -59,6 +72,7 @@ static void on_fmtp(void *ctx, uint32_t events)
     if (!d->receiving && fmtp_client_connected(d->fmtp)) {
         d->receiving = true;
         log_note("Receiving");
+        warn_of_level(d);
         retry_established(&d->ds.retry, now_ns());
         end_fallback(d);
         down7_backlog_begin(d);
@@ -161,6 +175,7 @@ static bool start_fmtp(struct down7 *d, const struct ldm7_reply *r)
     cfg.group = fmtp_ipv4(group.sin_addr, ntohs(group.sin_port));
     cfg.server = fmtp_ipv4(server.sin_addr, ntohs(server.sin_port));
     struct fmtp_error err;
+    cfg.has_key = keys_get(d->rcv->key_file, cfg.key);
     d->fmtp = fmtp_client_open(&cfg, &err);
     if (!d->fmtp) {
         log_error("cannot start the FMTP receiver: %s", err.text);

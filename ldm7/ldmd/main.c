@@ -21,6 +21,7 @@
 #include "common/log.h"
 #include "common/log_peer.h"
 #include "confine.h"
+#include "keys.h"
 #include "notify.h"
 #include "privileges.h"
 
@@ -347,7 +348,7 @@ int main(int argc, char **argv)
         return rc;
     rc = 0;
     struct conf conf;
-    if (conf_load(&conf, a.conf, stderr) < 0) {
+    if (conf_load(&conf, a.conf, stderr) < 0 || keys_load(&conf, stderr) < 0) {
         conf_free(&conf);
         return 2;
     }

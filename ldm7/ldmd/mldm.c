@@ -19,6 +19,7 @@
 #include "common/log_peer.h"
 #include "common/product_line.h"
 #include "fmtp.h"
+#include "keys.h"
 #include "pim.h"
 #include "process.h"
 #include "subscribers.h"
@@ -263,10 +264,10 @@ static void log_stats(const struct mldm *m)
              " rejects=%" PRIu64 " timeouts=%" PRIu64 " "
              "bad_messages=%" PRIu64 " laggards=%" PRIu64 " refused=%" PRIu64 " displaced=%" PRIu64
              " excess=%" PRIu64 " alone=%zu "
-             "ahead=%" PRIu64,
+             "ahead=%" PRIu64 " strangers=%" PRIu64,
              s.products, s.datagrams, s.datagram_bytes, s.blocks, s.retx_requests, s.retx_blocks,
              s.retx_bytes, s.rejects, s.timeouts, s.bad_messages, s.laggards, s.refused,
-             s.displaced, s.excess, s.alone, s.ahead);
+             s.displaced, s.excess, s.alone, s.ahead, s.strangers);
 }
 
 static bool start_fmtp(struct mldm *m, uint32_t first_index)
@@ -306,6 +307,7 @@ static bool start_fmtp(struct mldm *m, uint32_t first_index)
     };
 
     struct fmtp_error err;
+    cfg.has_key = keys_get(m->entry->key_file, cfg.key);
     m->fmtp = fmtp_server_open(&cfg, &err);
     if (!m->fmtp) {
         log_error("cannot start the FMTP sender of %s: %s", m->feed, err.text);

@@ -103,12 +103,31 @@ static void every_kind_of_setting(void **state)
     conf_free(&c);
 }
 
+/* Of all feeds, and of some. */
+static void key_files(void **state)
+{
+    (void)state;
+    struct conf c;
+    assert_int_equal(parse(&c,
+                           "SET fmtp.key_file /a\nSET fmtp.key_file /b EXP\n"
+                           "SET fmtp.mac_level AUTO\nMULTICAST EXP 224.0.0.1:1 10.0.0.1 24 0 s p\n"
+                           "RECEIVE NGRID h\n"),
+                     0);
+    assert_int_equal(c.set.mac_level, CONF_MAC_AUTO);
+    assert_string_equal(c.multicasts[0].key_file, "/b");
+    assert_string_equal(c.receives[0].key_file, "/a");
+    conf_free(&c);
+}
+
 static void defaults(void **state)
 {
     (void)state;
     struct conf c;
     assert_int_equal(parse(&c, ""), 0);
     assert_int_equal(c.set.fmtp_layout, 2021);
+    assert_int_equal(c.set.mac_level, CONF_MAC_AUTO);
+    assert_true(c.set.verify_md5);
+    assert_string_equal(c.set.key_file, "");
     assert_true(c.set.f_snd == 5000 && c.set.f_rcv == 20); /* MPUP16 Table II */
     assert_true(c.set.max_latency_s == 3600);
     assert_string_equal(c.set.congestion_control, "");
@@ -469,6 +488,7 @@ int main(void)
         cmocka_unit_test(every_entry),
         cmocka_unit_test(every_kind_of_setting),
         cmocka_unit_test(defaults),
+        cmocka_unit_test(key_files),
         cmocka_unit_test(all_errors_at_once),
         cmocka_unit_test(overlapping_multicast),
         cmocka_unit_test(overlapping_requests),

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "net.h"
+
+enum { FILE_MAX = 4096, DIGITS = 2 * FMTP_KEY_BYTES };
+
+static const char valid[] = "valid: one line of 64 hexadecimal digits, as of openssl rand -hex 32";
+
+static int value(char c)
+{
+    return isdigit((unsigned char)c) ? c - '0' : tolower((unsigned char)c) - 'a' + 10;
+}
+
+/* What is in the line is never shown: it may be all but one digit of the key. */
+static int take_line(const char *path, unsigned number, const char *line, size_t len,
+                     uint8_t key[FMTP_KEY_BYTES], struct fmtp_error *err)
+{
+    for (size_t i = 0; i < len; i++)
+        if (!isxdigit((unsigned char)line[i]))
+            return fmtp_fail(err, "%s:%u: found no hexadecimal digit in column %zu; %s", path,
+                             number, i + 1, valid);
+    if (len != DIGITS)
+        return fmtp_fail(err, "%s:%u: found %zu digits; %s", path, number, len, valid);
+    for (size_t i = 0; i < FMTP_KEY_BYTES; i++)
+        key[i] = (uint8_t)(value(line[2 * i]) << 4 | value(line[2 * i + 1]));
+    return 0;
+}
+
+static int parse(const char *path, const char *text, size_t len, uint8_t key[FMTP_KEY_BYTES],
+                 struct fmtp_error *err)
+{
+    bool found = false;
+    unsigned number = 0;
+
+    for (size_t at = 0; at < len;) {
+        const char *line = text + at, *end = memchr(line, '\n', len - at);
+        size_t n = end ? (size_t)(end - line) : len - at;
+        at += n + 1;
+        number++;
+        while (n && isspace((unsigned char)line[n - 1]))
+            n--;
+        if (!n || *line == '#')
+            continue;
+        if (found)
+            return fmtp_fail(err, "%s:%u: found another line; %s", path, number, valid);
+        if (take_line(path, number, line, n, key, err) < 0)
+            return -1;
+        found = true;
+    }
+    return found ? 0 : fmtp_fail(err, "%s:1: found no key; %s", path, valid);
+}
+
+int fmtp_key_read(const char *path, uint8_t key[FMTP_KEY_BYTES], struct fmtp_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct stat st;
+    int rc;
+
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        rc = fmtp_fail(err, "%s:1: %s; valid: a file with a key", path, strerror(errno));
+    } else if (!S_ISREG(st.st_mode)) {
+        rc = fmtp_fail(err, "%s:1: found no regular file; valid: a file with a key", path);
+    } else if (st.st_mode & (S_IRWXO | S_IWGRP | S_IXGRP)) {
+        rc = fmtp_fail(err, "%s:1: found mode %04o; valid: 0400, 0600 or 0640 (chmod 600)", path,
+                       (unsigned)st.st_mode & 07777u);
+    } else {
+        char text[FILE_MAX + 1];
+        ssize_t n = read(fd, text, sizeof text);
+        if (n < 0)
+            rc = fmtp_fail(err, "%s:1: %s; valid: a file with a key", path, strerror(errno));
+        else if (n > FILE_MAX)
+            rc = fmtp_fail(err, "%s:1: found more than %d bytes; %s", path, FILE_MAX, valid);
+        else
+            rc = parse(path, text, (size_t)n, key, err);
+        OPENSSL_cleanse(text, sizeof text);
+    }
+    fmtp_close_fd(&fd);
+    return rc;
+}
