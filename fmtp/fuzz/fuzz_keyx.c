@@ -2,7 +2,8 @@
  *
  * Both sides of the key exchange. Input: a byte of options (bit 0: we are the sender; bit 1: the
  * receiver offers extension 1; bit 2: the rest is encrypted as a sender would, so that what follows
- * the decryption is reached; bits 3-4: size of the pieces), then the peer's bytes.
+ * the decryption is reached; bits 3-4: size of the pieces; bit 5: we speak as programs of Downpour;
+ * bit 6: with a key), then the peer's bytes.
  */
 #include <openssl/decoder.h>
 #include <openssl/err.h>
@@ -31,16 +32,22 @@ static enum fmtp_keyx_status feed(struct fmtp_keyx *k, const uint8_t *bytes, siz
     return st;
 }
 
-static void as_sender(const uint8_t *bytes, size_t len, size_t piece)
+static const uint8_t secret[FMTP_KEY_BYTES] = {1, 2, 3};
+
+static void as_sender(unsigned options, const uint8_t *bytes, size_t len, size_t piece)
 {
     static const struct fmtp_session session = {
-        .extended = true, .block_bytes = 1448, .fec_k = 200};
+        .extended = true, .block_bytes = 1448, .fec_k = 200, .mac = FMTP_MAC_ED25519};
     static const uint8_t key[113];
     struct fmtp_keyx *k = fmtp_keyx_new_sender();
     size_t n = 0;
 
+    if (k && options & 32)
+        fmtp_keyx_speak(k, options & 64 ? secret : NULL);
+
     if (k && feed(k, bytes, len, piece) == FMTP_KEYX_DONE &&
-        fmtp_keyx_answer(k, fmtp_keyx_offered(k) ? &session : NULL, key, sizeof key) == 0) {
+        fmtp_keyx_answer(k, fmtp_keyx_offered(k) || fmtp_keyx_is_ours(k) ? &session : NULL, key,
+                         sizeof key) == 0) {
         fmtp_keyx_output(k, &n);
         if (n < 4 + 128)
             abort();
@@ -80,15 +87,18 @@ static size_t encrypted(EVP_PKEY *key, const uint8_t *bytes, size_t len, uint8_t
 
 static void as_receiver(unsigned options, const uint8_t *bytes, size_t len, size_t piece)
 {
-    static struct fmtp_keyx *shared[2]; /* making a key pair for every input takes too long */
-    static EVP_PKEY *keys[2];
-    unsigned offer = options >> 1 & 1;
+    static struct fmtp_keyx *shared[8]; /* making a key pair for every input takes too long */
+    static EVP_PKEY *keys[8];
+    bool speaks = options & 32, has_key = speaks && options & 64;
+    unsigned offered = options >> 1 & 1, offer = offered + 2u * speaks + 4u * has_key;
 
     if (!shared[offer]) {
-        shared[offer] = fmtp_keyx_new_receiver(offer);
+        shared[offer] = fmtp_keyx_new_receiver(offered);
         if (!shared[offer])
             return;
         keys[offer] = key_of(shared[offer]);
+        if (speaks)
+            fmtp_keyx_speak(shared[offer], has_key ? secret : NULL);
     }
     fmtp_keyx_rewind(shared[offer]);
     uint8_t cipher[4 + 256];
@@ -99,12 +109,13 @@ static void as_receiver(unsigned options, const uint8_t *bytes, size_t len, size
     if (feed(shared[offer], bytes, len, piece) != FMTP_KEYX_DONE)
         return;
     bytes = fmtp_keyx_mac_key(shared[offer], &len);
-    if (!fmtp_mac_is_key_len(len))
-        abort();
     struct fmtp_session s;
-    if (fmtp_keyx_session(shared[offer], &s) && (!offer || !s.block_bytes || !s.fec_k))
+    if (fmtp_keyx_session(shared[offer], &s) && (!offered || !s.block_bytes || !s.fec_k))
         abort();
-    fmtp_mac_free(fmtp_mac_new_verifier(bytes, len));
+    if (has_key || s.mac >= FMTP_MAC_KINDS || len != fmtp_mac_key_len_of(s.mac) ||
+        (s.ours && !speaks))
+        abort(); /* nobody here could answer with the key */
+    fmtp_mac_free(fmtp_mac_new_verifier_of(s.mac, bytes, len));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -114,7 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1)
         return 0;
     if (*data & 1)
-        as_sender(data + 1, size - 1, pieces[*data >> 3 & 3]);
+        as_sender(*data, data + 1, size - 1, pieces[*data >> 3 & 3]);
     else
         as_receiver(*data, data + 1, size - 1, pieces[*data >> 3 & 3]);
     return 0;

@@ -200,11 +200,14 @@ def repair_operations(fec_k: int) -> list[Operation]:
     ]
 
 
-# An RSA-1024 public key as a receiver sends it; its private key was not kept.
+# An RSA-2048 public key as a receiver sends it; its private key was not kept.
 PEM = b"""-----BEGIN RSA PUBLIC KEY-----
-MIGJAoGBAMKCHLQe9IMpmKhoHkad8XFnDX3xsqzit1Zvj0l6ixPdKJrxa+RAqUW2
-WIdPNjMYtw10VqM3CNJ1YkNMRB09ggMvrfdkxG1/RvcRpfgfj0n7pzJHH64vlmZm
-iD6YImiZ+38gd6vXplcYOawASQ6BNNtfDfO8KUPTfvlZroW2ofPVAgMBAAE=
+MIIBCgKCAQEAveiJIMkjZK5VWKEgMC174rHvq+gJbKW10UClvcdtAIjbngt9KZXq
+riqnulWHniQ8ZqHEJ37QDHvpR2B9J2n8x8woT6eoVqRIJoR3BzloI/fEQAffNTRL
+IqWCyzOJjtpyHD0WSSritmTblaJVOhiLkvvaKpZI/1YzkA2KA3P8hp5cu4mQAv1J
+FRrUX6jGmBd5qBCCs0OQqgfE9Zcud6H0HYtTkabcg2zbkAClbk5T+VFdPqZJhykc
+bX3JYWkh5pKfrxUbYt4qbfV8OUfsh5lwwFwucVwz3AFnMRvyd89J3OM9udmk+S2Y
+o5ivunP8WoPv1XTQOhSeT6UBaQeCDIiv8wIDAQAB
 -----END RSA PUBLIC KEY-----
 """
 
@@ -220,6 +223,16 @@ def key_exchanges() -> dict[str, bytes]:
         for n, t in {"short": short, "plain": PEM, "offer": PEM + offer}.items()
     }
     k["receiver-raw"] = bytes([2]) + struct.pack(">I", 256) + bytes(range(256))
+    speaks = b"FMTP-Session: 2\n"
+    for n, more in {"speaks": speaks, "auth": speaks + b"FMTP-Auth: 1\n"}.items():
+        text = PEM + offer + more
+        options = 1 | 32 | (64 if n == "auth" else 0)
+        k[f"sender-{n}"] = bytes([options]) + struct.pack(">I", len(text)) + text
+    k["sender-proof"] = k["sender-auth"] + struct.pack(">I", 32) + bytes(32)
+    k["receiver-challenge"] = bytes([2 | 32 | 64]) + struct.pack(">I", 68) + b"DPC1" + bytes(64)
+    for kind, size in ((0, 0), (1, 64), (2, 113), (3, 32)):
+        ours = b"DPX2" + agreed[4:] + bytes([kind, 1]) + bytes(size)
+        k[f"ours-{kind}"] = bytes([2 | 4 | 32]) + ours
     for n, t in {"0": b"", "1": bytes(64), "2": spki}.items():
         k[f"level-{n}"] = bytes([4]) + t
         k[f"level-{n}-agreed"] = bytes([6]) + agreed + t
