@@ -223,6 +223,9 @@ bool fmtp_server_ready(const struct fmtp_server *s);
  * than `keep` connections, the oldest of them ends. Returns how many ended. */
 size_t fmtp_server_disconnect(struct fmtp_server *s, const struct sockaddr_storage *host,
                               size_t keep);
+/* Room is needed: disconnects, as laggards, the receivers that hold back products up to this index,
+ * and so releases them, but not those that were multicast just now. Returns how many. */
+size_t fmtp_server_let_go(struct fmtp_server *s, uint32_t up_to);
 /* Multicasts a product given as up to 4 parts (concatenated on the wire). The parts must stay valid
  * and unchanged until released() is called for it. meta is copied. *index gets its product index.
  * -1 if not ready, too large (> 2^32-1 bytes) or too much metadata. Receivers that hold back too

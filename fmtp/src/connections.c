@@ -101,17 +101,32 @@ static void drop(struct fmtp_server *s, struct conn *c)
         s->cfg.receivers_changed(s->cfg.ctx, address(c), -1, s->receivers);
 }
 
+static void drop_laggard(struct fmtp_server *s, int peer, const struct fmtp_held *held)
+{
+    struct conn *c = s->by_peer[peer];
+
+    s->laggards++;
+    if (s->cfg.laggard)
+        s->cfg.laggard(s->cfg.ctx, address(c), held);
+    drop(s, c);
+}
+
 void fmtp_conns_bound(struct fmtp_server *s, uint64_t now_ns)
 {
     struct fmtp_held held;
 
-    for (int peer; (peer = fmtp_sender_laggard(s->core, now_ns, &held)) >= 0;) {
-        struct conn *c = s->by_peer[peer];
-        s->laggards++;
-        if (s->cfg.laggard)
-            s->cfg.laggard(s->cfg.ctx, address(c), &held);
-        drop(s, c);
-    }
+    for (int peer; (peer = fmtp_sender_laggard(s->core, now_ns, &held)) >= 0;)
+        drop_laggard(s, peer, &held);
+}
+
+size_t fmtp_server_let_go(struct fmtp_server *s, uint32_t up_to)
+{
+    struct fmtp_held held;
+    size_t n = 0;
+
+    for (int peer; (peer = fmtp_sender_holder(s->core, up_to, fmtp_now_ns(), &held)) >= 0; n++)
+        drop_laggard(s, peer, &held);
+    return n;
 }
 
 size_t fmtp_server_disconnect(struct fmtp_server *s, const struct sockaddr_storage *host,

@@ -115,6 +115,9 @@ void fmtp_sender_peer_rtt(struct fmtp_sender *s, int peer, uint64_t rtt_ns);
 /* A peer over a bound of cfg.held at now_ns, and what it holds back; -1: there is none. The caller
  * removes it, and asks again. */
 int fmtp_sender_laggard(struct fmtp_sender *s, uint64_t now_ns, struct fmtp_held *out);
+/* The peer that holds back the most of the products up to this index, and what; -1: none does. */
+int fmtp_sender_holder(struct fmtp_sender *s, uint32_t up_to, uint64_t now_ns,
+                       struct fmtp_held *out);
 /* Bytes from the peer's stream. -1: garbage or abuse, the caller must close the connection. */
 int fmtp_sender_peer_input(struct fmtp_sender *s, int peer, const uint8_t *bytes, size_t len,
                            uint64_t now_ns);

@@ -46,6 +46,33 @@ static bool exceeds(const struct fmtp_held_bounds *b, const struct fmtp_held *h)
            (b->behind_ns && h->behind_ns > b->behind_ns);
 }
 
+static int holds_most(const struct fmtp_sender *s)
+{
+    int most = -1;
+
+    for (size_t i = 0; i < s->cfg.max_peers; i++)
+        if (s->held_by[i].bytes && (most < 0 || s->held_by[i].bytes > s->held_by[most].bytes))
+            most = (int)i;
+    return most;
+}
+
+int fmtp_sender_holder(struct fmtp_sender *s, uint32_t up_to, uint64_t now_ns,
+                       struct fmtp_held *out)
+{
+    memset(s->held_by, 0, s->cfg.max_peers * sizeof *s->held_by);
+    for (size_t i = 0; i <= s->hash_mask; i++)
+        for (const struct product *p = s->hash[i]; p; p = p->chain)
+            if (p->multicasted && now_ns > p->left_ns + GRACE_NS &&
+                up_to - p->index <= UINT32_MAX / 2)
+                count(s, p, now_ns);
+    int most = holds_most(s);
+    if (most < 0)
+        return -1;
+    *out = s->held_by[most].behind;
+    out->bytes = s->held_by[most].bytes;
+    return most;
+}
+
 int fmtp_sender_laggard(struct fmtp_sender *s, uint64_t now_ns, struct fmtp_held *out)
 {
     const struct fmtp_held_bounds *b = &s->cfg.held;

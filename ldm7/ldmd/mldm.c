@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/queue.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -29,6 +30,8 @@
 
 /* A product in FMTP's hands. */
 struct flight {
+    TAILQ_ENTRY(flight) link;
+    uint32_t index;
     struct pq_view view;
     uint8_t info[XDR_INFO_MAX];
 };
@@ -42,6 +45,7 @@ struct mldm {
     struct pim *pim;
     struct fmtp_server *fmtp;
     struct subscribers *subscribers;
+    TAILQ_HEAD(, flight) flights; /* in order of the queue */
     uint64_t cursor;
     uint32_t next_index;
     bool at_end;
@@ -117,7 +121,23 @@ static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release 
              : why == FMTP_RELEASE_TIMEOUT ? "timeout"
                                            : "closed");
     pq_release(m->queue, &f->view);
+    TAILQ_REMOVE(&m->flights, f, link);
     free(f);
+}
+
+/* A process waits for room in the queue: who holds back one of the oldest products goes. */
+static void let_go(struct mldm *m)
+{
+    uint64_t up_to;
+    const struct flight *newest = NULL, *f;
+
+    if (!pq_room_asked(m->queue, &up_to))
+        return;
+    TAILQ_FOREACH (f, &m->flights, link)
+        if (f->view.seq <= up_to)
+            newest = f;
+    if (newest)
+        fmtp_server_let_go(m->fmtp, newest->index);
 }
 
 static void receivers_changed(void *ctx, const struct sockaddr *peer, int change, size_t count)
@@ -174,6 +194,8 @@ static void offer(struct mldm *m, const struct pq_view *v)
     uint32_t index = m->next_index;
 
     f->view = copy;
+    f->index = index;
+    TAILQ_INSERT_TAIL(&m->flights, f, link);
     struct xout x;
     xout_init(&x, f->info, sizeof f->info);
     xout_info(&x, &v->info);
@@ -192,6 +214,7 @@ static void offer(struct mldm *m, const struct pq_view *v)
         log_error("cannot multicast \"%s\" of %u bytes: %s", copy.info.ident, copy.info.size,
                   x.overflow ? "product information too long" : err.text);
         pq_release(m->queue, &copy);
+        TAILQ_REMOVE(&m->flights, f, link);
         free(f);
         return;
     }
@@ -238,6 +261,7 @@ static void on_queue(void *ctx, uint32_t events)
     (void)events;
     pq_notify_clear(m->queue);
     m->at_end = false;
+    let_go(m);
 }
 
 static void on_fmtp(void *ctx, uint32_t events)
@@ -365,6 +389,7 @@ int mldm_run(const struct options *opt, const struct conf_multicast *entry, int 
     int rc = 1;
 
     log_set_prog("mldm");
+    TAILQ_INIT(&m.flights);
     if (loop_open(&m.loop) < 0)
         return 1;
     if (start(&m, control_fd) &&

@@ -203,6 +203,14 @@ bool peer_has_output(const struct peer *p)
     return p->first;
 }
 
+bool peer_keeps(const struct peer *p, uint64_t up_to)
+{
+    for (const struct peer_msg *m = p->first; m; m = m->next)
+        if (m->queue && m->view.seq <= up_to)
+            return true;
+    return false;
+}
+
 bool peer_has_room(const struct peer *p)
 {
     return p->out_messages < PEER_OUT_MESSAGES && p->out_bytes < PEER_OUT_BYTES;

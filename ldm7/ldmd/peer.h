@@ -43,6 +43,8 @@ int peer_read(struct peer *p, uint64_t now, char *why, size_t why_bytes);
 int peer_write(struct peer *p, uint64_t now);
 /* Is there something to write? */
 bool peer_has_output(const struct peer *p);
+/* Does it keep a product of the queue with a position up to this one? */
+bool peer_keeps(const struct peer *p, uint64_t up_to);
 /* May another product be queued? (backpressure) */
 bool peer_has_room(const struct peer *p);
 

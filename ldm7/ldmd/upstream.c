@@ -12,6 +12,7 @@
 
 #define FIRST_CALL_S 120    /* LDM-6.15.0 */
 #define STRANGER_CALL_S 10u /* of a peer that no entry names by its address */
+#define LOOK_NS (NS_PER_S / 10)
 
 bool upstream_open_queue(struct upstream *u)
 {
@@ -199,6 +200,32 @@ static uint64_t deadline(const struct upstream *u)
     }
 }
 
+/* A process waits for room in the queue that this peer keeps by not reading. */
+static bool must_let_go(struct upstream *u)
+{
+    uint64_t up_to;
+
+    if (!u->queue || !pq_room_asked(u->queue, &up_to))
+        return false;
+    bool announced = u->role == UP_LDM6 && u->coming.waits && u->coming.view.seq <= up_to;
+    if (!announced && !peer_keeps(&u->peer, up_to))
+        return false;
+    log_peer_warn(
+        u->peer.host,
+        "%s: does not take what it is sent while the product queue is full; disconnected, it "
+        "may come again",
+        u->peer.host);
+    return true;
+}
+
+/* When to look at the latest whether room is asked for: while the peer keeps some. */
+static uint64_t look_by(const struct upstream *u, uint64_t due)
+{
+    uint64_t look = u->loop.now_ns + LOOK_NS;
+
+    return u->queue && peer_has_output(&u->peer) && look < due ? look : due;
+}
+
 static void serve(struct upstream *u)
 {
     while (!u->finished && !u->loop.stop) {
@@ -215,11 +242,13 @@ static void serve(struct upstream *u)
             log_peer_note(u->peer.host, "%s: silent for too long", u->peer.host);
             return;
         }
+        if (must_let_go(u))
+            return;
         bool may_read = u->role != UP_LDM7 || up7_may_read(u);
         loop_events(&u->loop, &u->peer_src,
                     (may_read ? (uint32_t)EPOLLIN : 0u) |
                         (peer_has_output(&u->peer) ? (uint32_t)EPOLLOUT : 0u));
-        loop_once(&u->loop, more && peer_has_room(&u->peer) ? now : deadline(u));
+        loop_once(&u->loop, more && peer_has_room(&u->peer) ? now : look_by(u, deadline(u)));
     }
 }
 

@@ -66,6 +66,19 @@ static void populate(struct pq *q, uint64_t offset, uint64_t bytes)
 #endif
 }
 
+/* Under the lock. */
+static enum pq_status take_room(struct pq *q, const struct pq_signature *sig, uint64_t bytes,
+                                uint32_t *slot)
+{
+    if (bytes > q->h->data_bytes)
+        return PQ_BIG;
+    if (sig && pq_hash_find(q, sig) != PQ_NONE) {
+        q->h->duplicates++;
+        return PQ_DUP;
+    }
+    return pq_region_take(q, bytes, q->client, slot);
+}
+
 enum pq_status pq_reserve(struct pq *q, const struct pq_signature *sig, uint64_t region_bytes,
                           void **region, struct pq_reservation **out)
 {
@@ -75,19 +88,19 @@ enum pq_status pq_reserve(struct pq *q, const struct pq_signature *sig, uint64_t
     struct pq_reservation *r = calloc(1, sizeof *r);
     if (!r)
         return PQ_SYSTEM;
-    enum pq_status s = pq_lock(q);
-    if (!s) {
-        if (region_bytes > q->h->data_bytes) {
-            s = PQ_BIG;
-        } else if (sig && pq_hash_find(q, sig) != PQ_NONE) {
-            q->h->duplicates++;
-            s = PQ_DUP;
-        } else {
-            s = pq_region_take(q, region_bytes, q->client, &r->slot);
-        }
+    struct pq_wait w = {0};
+    enum pq_status s;
+    for (bool waits = true; waits;) {
+        s = pq_lock(q);
+        if (s)
+            break;
+        s = take_room(q, sig, region_bytes, &r->slot);
         if (!s)
             offset = q->slots[r->slot].offset;
+        waits = s == PQ_FULL && pq_room_ask(q, &w);
         pq_unlock(q);
+        if (waits)
+            pq_room_wait(q, &w);
     }
     if (s) {
         free(r);
@@ -154,6 +167,7 @@ enum pq_status pq_commit(struct pq *q, struct pq_reservation *r, const struct pq
     pq_set_state(sl, SLOT_COMMITTED);
     pq_index_add(q, slot);
     h->inserted++;
+    pq_room_made(q);
     pq_unlock(q);
     q->committed_seq = seq;
     forget(q, r);

@@ -23,7 +23,7 @@ enum pq_status {
     PQ_END,     /* no (further) product */
     PQ_DUP,     /* a product with this signature is in the queue */
     PQ_BIG,     /* larger than the queue can ever hold */
-    PQ_FULL,    /* the room that must be made is pinned by readers */
+    PQ_FULL,    /* the room that must be made is pinned by readers, which did not let go */
     PQ_CORRUPT, /* not a product queue, other version, or damaged */
     PQ_SYSTEM,  /* errno says what */
     PQ_INVAL
@@ -72,7 +72,9 @@ enum pq_status pq_insert(struct pq *q, const struct pq_info *info, const void *d
 /* Two-step insertion: the bytes are received straight into the queue. A reservation is invisible
  * to readers until pq_commit; pq_discard gives it back. */
 struct pq_reservation;
-/* sig may be NULL where it is not known yet: then only pq_commit looks for a duplicate. */
+/* sig may be NULL where it is not known yet: then only pq_commit looks for a duplicate. Where the
+ * room that must be made is in use, those that use it are asked to let go (pq_room_asked) and
+ * waited for, a second at most, before it is PQ_FULL; then not again for ten seconds. */
 enum pq_status pq_reserve(struct pq *q, const struct pq_signature *sig, uint64_t region_bytes,
                           void **region, struct pq_reservation **out);
 /* data_offset + info->size <= region_bytes. PQ_DUP (and discards) if it came meanwhile. After any
@@ -81,6 +83,14 @@ enum pq_status pq_commit(struct pq *q, struct pq_reservation *r, const struct pq
                          uint32_t data_offset);
 /* Gives the reservation back; r is freed. */
 void pq_discard(struct pq *q, struct pq_reservation *r);
+
+/* How long pq_reserve and pq_insert of this handle wait for room (default 1000 ms). 0: not at all.
+ */
+void pq_set_patience(struct pq *q, unsigned ms);
+/* Another process waits for room: this one should release what it can of the products with
+ * positions up to *up_to, also at a cost. True once for each time that one asks; the descriptor of
+ * pq_notify_fd becomes readable. */
+bool pq_room_asked(struct pq *q, uint64_t *up_to);
 
 /* A pinned product: its bytes stay where they are until pq_release. */
 struct pq_view {

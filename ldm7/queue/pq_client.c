@@ -29,8 +29,12 @@ static void unpin_for(struct pq *q, uint32_t client, uint32_t slot)
     pq_barrier();
     q->clients[client].pins--;
     s->pins--;
-    if (!s->pins && pq_state(s) == SLOT_DOOMED)
+    if (s->pins)
+        return;
+    if (pq_state(s) == SLOT_DOOMED)
         pq_region_free(q, slot);
+    else
+        pq_room_made(q);
 }
 
 static void take_back(struct pq *q, uint32_t client)

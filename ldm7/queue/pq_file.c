@@ -21,6 +21,7 @@ static const char magic[8] = {'D', 'W', 'N', 'P', 'O', 'U', 'R', 'Q'};
 enum {
     BYTE_ORDER_MARK = 0x01020304,
     LEAVE_TRIES = 3,
+    PATIENCE_MS = 1000,
     PQ_MODE = 0640 /* less the umask */
 };
 
@@ -329,6 +330,7 @@ static enum pq_status enter(struct pq *q)
     }
     if (!s) {
         atomic_store(&q->h->left_ns, 0);
+        q->asks_seen = atomic_load(&q->h->asks);
         /* A process that was killed is likely to be the one that comes again. */
         pq_client_reclaim(q);
         s = pq_client_enter(q);
@@ -347,6 +349,7 @@ enum pq_status pq_open(const char *path, bool writable, struct pq **out)
         return PQ_SYSTEM;
     q->event_fd = -1;
     q->writable = writable;
+    q->patience_ms = PATIENCE_MS;
     q->pid = getpid();
     /* Readers write too: their pins. O_NONBLOCK: a FIFO is refused, not waited for. */
     q->fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);

@@ -90,8 +90,14 @@ struct pq_header {
     _Atomic int64_t seen_ns; /* left_ns as a handle found it on its arrival, the file untouched */
     uint32_t suspect; /* pq_check found that the tables do not agree: the next handle looks, too */
 
-    /* Futex word: bit 0: a process waits, the others change with every insertion. */
+    /* Futex word: bit 0: a process waits, the others change with every insertion and when room is
+     * asked for. */
     _Atomic uint32_t wake;
+    /* Room that is asked for (pq_room.c): how often, and of which products, by position. */
+    _Atomic uint32_t asks;
+    _Atomic uint32_t
+        room; /* futex word: bit 0: a process waits for room, the others change with it */
+    _Atomic uint64_t asked_up_to;
     uint32_t unclean; /* the machine stopped, or a copy was made, while writers were open */
     _Atomic uint64_t last_seq;
     int64_t last_order_us;
@@ -146,6 +152,9 @@ struct pq {
     struct pq_reservation *reservations;
     uint64_t committed_seq; /* of this handle's last product */
     uint64_t steps;         /* cells and words look-ups have read */
+    unsigned patience_ms;   /* how long it waits for room */
+    uint64_t vain_until_ms; /* till then it does not: it did in vain */
+    uint32_t asks_seen;
 
     int event_fd; /* -1: no listener thread */
     pthread_t listener;
@@ -195,6 +204,20 @@ void pq_evict(struct pq *q, uint32_t slot);
 void pq_drop(struct pq *q, uint32_t slot);
 /* Bytes of the largest free extent. */
 uint64_t pq_largest_free(const struct pq *q);
+
+/* pq_room.c */
+struct pq_wait {
+    uint64_t began_ms, until_ms;
+    unsigned step;
+    uint32_t word;
+};
+/* Under the lock, after PQ_FULL: asks those that hold room. False: it is useless to wait (longer).
+ */
+bool pq_room_ask(struct pq *q, struct pq_wait *w);
+/* Without the lock: until there may be room. */
+void pq_room_wait(struct pq *q, const struct pq_wait *w);
+/* Under the lock: room has become free, or evictable. */
+void pq_room_made(struct pq *q);
 
 /* pq_index.c: all under the lock */
 uint32_t pq_hash_find(const struct pq *q, const struct pq_signature *sig);

@@ -40,12 +40,15 @@ static void *listen_loop(void *arg)
     struct pq *q = arg;
     pthread_setname_np(pthread_self(), PQ_LISTENER_NAME);
     uint64_t seen = 0; /* what was there before pq_notify_fd is announced once, too */
+    uint32_t asks_seen = atomic_load(&q->h->asks);
     while (!atomic_load(&q->listener_stops)) {
         uint32_t word = atomic_load(&q->h->wake);
         uint64_t last = atomic_load(&q->h->last_seq);
-        if (last != seen) {
+        uint32_t asks = atomic_load(&q->h->asks);
+        if (last != seen || asks != asks_seen) {
             uint64_t one = 1;
             seen = last;
+            asks_seen = asks;
             /* EAGAIN: 2^64 - 2 unread insertions; still readable. */
             if (write(q->event_fd, &one, sizeof one) < 0 && errno != EAGAIN)
                 break;

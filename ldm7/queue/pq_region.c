@@ -77,6 +77,7 @@ void pq_region_free(struct pq *q, uint32_t slot)
         h->high_water_free_nodes = h->free_nodes;
     q->slots[slot].newer = h->free_slot;
     h->free_slot = slot;
+    pq_room_made(q);
 }
 
 static bool evictable(const struct pq *q, uint32_t slot, uint64_t spare_after)

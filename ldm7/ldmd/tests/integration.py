@@ -17,16 +17,22 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from subprocess import PIPE
 
 SUBSCRIBERS = ("r1", "r2", "r3")
 HOSTS = ("s", *SUBSCRIBERS)
 PORT = 3880
 AS_ROOT = ("--user", "root")  # in namespaces of the test's own
 MARK = f"ldmdtest{os.getpid()}"
+NETWORKS = 3  # side by side
+FROM_INPUT = "-"  # instead of cases: standard input names them
+ENDED = "ended="  # and then 1 or 0, behind each
 
 
 class Failure(Exception):
@@ -545,6 +551,36 @@ def run_case(name: str, case: Callable[[Servers], None], ldmd: Path, tools: Path
     return True
 
 
+def run_side_by_side(names: list[str]) -> int:
+    """Run the cases in several networks at a time, as they wait most of their time; return how
+    many fail."""
+    todo = deque(names)
+
+    def take_cases() -> int:
+        argv = [sys.executable, "-B", *sys.argv[:3], FROM_INPUT]
+        bad = 0
+        with subprocess.Popen(argv, stdin=PIPE, stdout=PIPE, text=True) as worker:
+            assert worker.stdin and worker.stdout
+            while todo:
+                name = todo.popleft()
+                worker.stdin.write(f"{name}\n")
+                worker.stdin.flush()
+                for line in worker.stdout:
+                    if line.startswith(ENDED):
+                        bad += line.strip() != f"{ENDED}1"
+                        break
+                    print(line, end="", flush=True)
+                else:
+                    print(f"not ok {name}: no network, or its worker died", flush=True)
+                    return bad + 1
+            worker.stdin.close()
+        return bad
+
+    with ThreadPoolExecutor(NETWORKS) as pool:
+        failed = sum(pool.map(lambda _: take_cases(), range(NETWORKS)))
+    return failed + len(todo)
+
+
 def run_cases(
     cases: dict[str, Callable[[Servers], None]], usage: str | None, hosts: tuple[str, ...] = HOSTS
 ) -> int:
@@ -560,12 +596,17 @@ def run_cases(
     if probe.returncode != 0:
         print(f"SKIPPED: cannot make a network namespace: {probe.stderr.strip()}", flush=True)
         return 77
-    names = sys.argv[3:] or list(cases)
-    failed = 0
+    programs = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+    names = sys.argv[3:]
+    if names == [FROM_INPUT]:
+        with network(hosts):
+            for name in map(str.strip, sys.stdin):
+                print(f"{ENDED}{run_case(name, cases[name], *programs):d}", flush=True)
+        return 0
+    if not names:
+        return 1 if run_side_by_side(list(cases)) else 0
     with network(hosts):
-        for name in names:
-            programs = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
-            failed += not run_case(name, cases[name], *programs)
+        failed = sum(not run_case(name, cases[name], *programs) for name in names)
     return 1 if failed else 0
 
 

@@ -40,7 +40,9 @@ from integration import (
     subscriber7,
     wait_for,
 )
+from wire import feedme
 
+NGRID = 0x00800000
 FEEDS = {"NGRID": 1, "EXP": 2, "NEXRAD3": 3}
 DELIVERED = re.compile(
     r'(?:Received: \{.*info: "|Inserted: |Backlog: ) *\d+ [\d.]+ \S+ \d+  ([^"\n]*)'
@@ -448,6 +450,49 @@ def case_one_place_each(servers: Servers) -> None:
     servers.stop_all()
     found = re.search(rf"(\d+) more of these from {re.escape(path_ip('r3'))}", servers.log("s"))
     expect(found is not None and int(found[1]) > 200, "what was not logged is not counted")
+
+
+SILENT6 = """
+import socket, sys
+with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as sock:
+    sock.sendall(bytes.fromhex(sys.argv[3]))
+    sys.stdin.read()
+"""
+
+
+def case_nobody_holds_the_feed6(servers: Servers) -> None:
+    """LDM6: one that hangs, many that say nothing, one that vanishes: no product is refused."""
+    servers.queue("s").unlink()
+    servers.tool("pqcreate", "-s", "20m", "-S", "500", "-q", str(servers.queue("s")))
+    servers.start("s", "ALLOW NGRID ^10\\.77\\.\nSET ldm6.anti_dos 0\n")
+    for host in SUBSCRIBERS:
+        servers.start(host, f"REQUEST NGRID .* {control_ip('s')}:{PORT}\n")
+        wait_for(f"feed at {host}", partial(by_ldm6, servers, host, 1))
+    wanted = feedme(feed=NGRID).hex()
+    argv = inside("r1", sys.executable, "-c", SILENT6, control_ip("s"), str(PORT), wanted)
+    silent = [subprocess.Popen(argv, stdin=subprocess.PIPE) for _ in range(12)]
+    hung = process_called(servers, "r2", "down6")
+    try:
+        wait_for("the silent ones", lambda: names_of(servers, "s").count("up6") == 15)
+        os.kill(hung, signal.SIGSTOP)
+        cut_off("r3")
+        for number in range(40):
+            servers.insert(f"p{number:02d}", [1_000_000 + 7000 * (number % 5)], seed=number)
+            wait_for(f"product {number}", partial(servers.has, "r1", number + 1))
+        # Nearly all of the queue at once: whoever keeps a product must go.
+        servers.insert("large", [15_000_000])
+        wait_for("the large one at r1", partial(servers.has, "r1", 41))
+        expect(servers.count("s", "while the product queue is full; disconnected") > 0, "none went")
+    finally:
+        os.kill(hung, signal.SIGCONT)
+        reconnect("r3")
+        for process in silent:
+            process.kill()
+            process.wait()
+    servers.insert("tail", [5_000])
+    for host in SUBSCRIBERS:
+        wait_for(f"all that is left at {host}", partial(has_what_is_left, servers, host), 90)
+    servers.stop_all()
 
 
 def case_subscription_end(servers: Servers) -> None:

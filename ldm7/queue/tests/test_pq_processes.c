@@ -196,6 +196,101 @@ static void kill_and_wait(pid_t pid)
     assert_true(WIFSIGNALED(status));
 }
 
+/* Pins all, and lets go of what it is asked for. */
+static pid_t reader_that_lets_go(int *said)
+{
+    int pipefd[2];
+    assert_int_equal(pipe(pipefd), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct pq_view views[8];
+        unsigned n = 0;
+        alarm(60);
+        struct pq *q = open_queue();
+        CHECK(q);
+        struct pollfd p = {.fd = pq_notify_fd(q), .events = POLLIN};
+        for (uint64_t after = 0; n < 8 && pq_next(q, after, &views[n]) == PQ_OK; n++)
+            after = views[n].seq;
+        CHECK(n == 8 && write(pipefd[1], "p", 1) == 1);
+        for (;;) {
+            uint64_t up_to;
+            CHECK(poll(&p, 1, 20000) == 1);
+            pq_notify_clear(q);
+            if (!pq_room_asked(q, &up_to))
+                continue;
+            CHECK(!pq_room_asked(q, &up_to)); /* once for each time */
+            for (unsigned i = 0; i < n; i++)
+                if (views[i].data && views[i].seq <= up_to)
+                    pq_release(q, &views[i]);
+        }
+    }
+    close(pipefd[1]);
+    *said = pipefd[0];
+    char c;
+    assert_int_equal(read(pipefd[0], &c, 1), 1);
+    return pid;
+}
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Who pins is asked: first for the older half, and for all if that does not do. */
+static void test_room_is_asked_for(void **state)
+{
+    (void)state;
+    make_queue(64 * 1024, 20);
+    struct pq *q = open_queue();
+    for (unsigned n = 0; n < 8; n++)
+        assert_int_equal(put(q, 0, n, 8192), PQ_OK);
+    int said;
+    pid_t pid = reader_that_lets_go(&said);
+    assert_int_equal(put(q, 0, 100, 8192), PQ_OK);
+    struct pq_client_info clients[4];
+    assert_int_equal(pq_clients(q, clients, 4), 2);
+    assert_int_equal(clients[0].self ? clients[1].pins : clients[0].pins, 4);
+    assert_int_equal(put(q, 0, 101, 64 * 1024), PQ_OK);
+    assert_int_equal(pq_clients(q, clients, 4), 2);
+    assert_int_equal(clients[0].self ? clients[1].pins : clients[0].pins, 0);
+    kill_and_wait(pid);
+    close(said);
+    pq_close(q);
+}
+
+/* Who was asked does not answer: the wait is bounded, and is not repeated for each product. */
+static void test_room_is_asked_for_in_vain(void **state)
+{
+    (void)state;
+    make_queue(64 * 1024, 20);
+    struct pq *q = open_queue();
+    for (unsigned n = 0; n < 8; n++)
+        assert_int_equal(put(q, 0, n, 8192), PQ_OK);
+    int said;
+    pid_t pid = reader_that_lets_go(&said);
+    kill(pid, SIGSTOP);
+    double began = now_s();
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    assert_int_equal(put(q, 0, 100, 8192), PQ_FULL);
+    double took = now_s() - began;
+    assert_true(took > 0.9 && took < 10);
+    getrusage(RUSAGE_SELF, &after);
+    assert_true(after.ru_nvcsw - before.ru_nvcsw < 50); /* it sleeps, and does not poll */
+    began = now_s();
+    assert_int_equal(put(q, 0, 101, 8192), PQ_FULL);
+    assert_true(now_s() - began < 0.9);
+    kill(pid, SIGCONT); /* it was asked meanwhile */
+    for (int i = 0; i < 200 && put(q, 0, 102, 8192) != PQ_OK; i++)
+        usleep(50000);
+    assert_int_equal(put(q, 0, 103, 8192), PQ_OK);
+    kill_and_wait(pid);
+    close(said);
+    pq_close(q);
+}
+
 static void test_killed_reader(void **state)
 {
     (void)state;
@@ -463,6 +558,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_everybody_gets_everything),
         cmocka_unit_test(test_small_queue),
+        cmocka_unit_test(test_room_is_asked_for),
+        cmocka_unit_test(test_room_is_asked_for_in_vain),
         cmocka_unit_test(test_killed_reader),
         cmocka_unit_test(test_killed_receiver_of_a_reservation),
         cmocka_unit_test(test_killed_writers),
