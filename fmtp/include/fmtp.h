@@ -71,9 +71,11 @@ int fmtp_key_read(const char *path, uint8_t key[FMTP_KEY_BYTES], struct fmtp_err
 
 /* Why the sender let go of a product. */
 enum fmtp_release {
-    FMTP_RELEASE_ALL_DONE, /* every receiver that was connected at BOP acknowledged it or left */
-    FMTP_RELEASE_TIMEOUT,  /* tau_snd(n) of equation (1) expired with receivers unfinished */
-    FMTP_RELEASE_CLOSED    /* the server is being closed */
+    FMTP_RELEASE_ALL_DONE,  /* every receiver that was connected at BOP acknowledged it or left */
+    FMTP_RELEASE_FAILED,    /* as ALL_DONE, but a receiver could not keep it */
+    FMTP_RELEASE_WITHDRAWN, /* fmtp_server_withdraw() */
+    FMTP_RELEASE_TIMEOUT,   /* tau_snd(n) of equation (1) expired with receivers unfinished */
+    FMTP_RELEASE_CLOSED     /* the server is being closed */
 };
 
 /* How far a receiver may be behind: what it has not acknowledged and others have. 0: no bound.
@@ -178,10 +180,11 @@ struct fmtp_server_config {
 struct fmtp_server_stats {
     uint64_t products, datagrams, datagram_bytes, blocks;
     uint64_t retx_requests, retx_blocks, retx_bytes, rejects, timeouts;
-    uint64_t bad_messages;              /* hostile or malformed TCP input, counted and dropped */
-    uint64_t acks;                      /* RETX_END: a receiver is done with a product */
-    uint64_t unacknowledged;            /* (product, receiver) pairs let go without RETX_END */
-    uint64_t repair_requests;           /* REPAIR_REQ of extended receivers */
+    uint64_t bad_messages;    /* hostile or malformed TCP input, counted and dropped */
+    uint64_t acks;            /* RETX_END: a receiver is done with a product */
+    uint64_t unacknowledged;  /* (product, receiver) pairs let go without RETX_END */
+    uint64_t failed;          /* of these, such as the receiver could not keep (FMTP_NO_PLACE) */
+    uint64_t repair_requests; /* REPAIR_REQ of extended receivers */
     uint64_t parity_sent, repairs_sent; /* datagrams: PARITY (proactive too), REPAIR */
     uint64_t nudges;                    /* unsolicited RETX_EOP before the timeout */
     uint64_t send_errors; /* datagrams the system refused other than for lack of room */
@@ -233,10 +236,19 @@ size_t fmtp_server_let_go(struct fmtp_server *s, uint32_t up_to);
 int fmtp_server_offer(struct fmtp_server *s, const struct iovec *parts, int nparts,
                       const void *meta, uint16_t meta_len, void *cookie, uint32_t *index,
                       struct fmtp_error *err);
+/* The bytes of the product are no longer what was offered: it is released, and receivers that lack
+ * any of it are told so. false: it is not retained (any more). */
+bool fmtp_server_withdraw(struct fmtp_server *s, uint32_t index);
+/* All is done: receivers that speak extension 1 are told so (fmtp_client_finished), as far as their
+ * connections take it at once. */
+void fmtp_server_finish(struct fmtp_server *s);
 /* Counters since the opening, and what is connected now. */
 void fmtp_server_get_stats(const struct fmtp_server *s, struct fmtp_server_stats *out);
 
 /* ------------------------------------------------------------------ receiving side */
+
+/* What begun() returns for a product that it cannot keep: the sender is told. */
+#define FMTP_NO_PLACE ((void *)-1)
 
 struct fmtp_client_config {
     enum fmtp_layout layout;
@@ -267,8 +279,8 @@ struct fmtp_client_config {
     void *ctx;
     /* A product begins. Return where its size bytes go (valid until ended()/missed()), or NULL if
      * it is not wanted (duplicate, too large): then RETX_END is sent at once and nothing is asked
-     * again. A wanted product of 0 bytes needs a pointer as well. start is the BOP's time stamp
-     * (zero in LAYOUT_2017). */
+     * again; so it is with FMTP_NO_PLACE, and the sender counts it as failed. A wanted product of 0
+     * bytes needs a pointer as well. start is the BOP's time stamp (zero in LAYOUT_2017). */
     void *(*begun)(void *ctx, uint32_t index, uint32_t size_bytes, const void *meta,
                    uint16_t meta_len, struct timespec start);
     /* All bytes are there. retx_blocks: blocks that came by RETX_DATA. delay_s: now - start by
@@ -311,6 +323,11 @@ int fmtp_client_fd(const struct fmtp_client *c); /* epoll descriptor, as for the
 /* -1 when the connection to the sender is lost for good (the caller closes and re-subscribes):
  * at once, or when it could not be had again for reconnect_ns. */
 int fmtp_client_service(struct fmtp_client *c, struct fmtp_error *err);
+/* A product that has begun cannot be kept: it is as if begun() had returned FMTP_NO_PLACE. Its
+ * bytes are not used any more. Neither ended() nor missed() is called for it. */
+void fmtp_client_abandon(struct fmtp_client *c, uint32_t index);
+/* Did the sender say that it was done (extension 1)? */
+bool fmtp_client_finished(const struct fmtp_client *c);
 /* Is the connection to the sender established, key exchange included? */
 bool fmtp_client_connected(const struct fmtp_client *c);
 /* What was agreed on the latest connection; its MAC level. */

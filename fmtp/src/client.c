@@ -591,3 +591,13 @@ int fmtp_client_service(struct fmtp_client *c, struct fmtp_error *err)
     }
     return 0;
 }
+
+void fmtp_client_abandon(struct fmtp_client *c, uint32_t index)
+{
+    fmtp_receiver_abandon(c->core, index);
+}
+
+bool fmtp_client_finished(const struct fmtp_client *c)
+{
+    return fmtp_receiver_finished(c->core);
+}

@@ -423,6 +423,8 @@ static void transmit(struct fmtp_server *s, struct conn *c, uint64_t now_ns)
         msg.msg_iov = s->stream.iov;
         msg.msg_iovlen = (size_t)s->stream.niov;
         ssize_t n = sendmsg(c->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno == EFAULT && fmtp_sender_unreadable(s->core, c->peer))
+            continue;
         if (n < 0 && errno != EAGAIN && errno != EINTR) {
             drop(s, c);
             return;

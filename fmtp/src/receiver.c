@@ -102,7 +102,7 @@ int fmtp_receiver_session(struct fmtp_receiver *r, const struct fmtp_session *se
         return -1;
     fmtp_rx_tick(r, now_ns);
     fmtp_outbox_clear(&r->out);
-    r->stuck = false;
+    r->stuck = r->finished = false;
     r->head_len = r->payload_left = 0;
     r->stray_count = 0;
     r->session = *session;

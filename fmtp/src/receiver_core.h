@@ -91,7 +91,7 @@ struct fmtp_receiver {
     struct fmtp_timers timers;
     TAILQ_HEAD(, product) asking;
     struct fmtp_outbox out;
-    bool stuck;
+    bool stuck, finished; /* finished: the sender said that it was */
     struct fmtp_symbols symbols;
     struct fmtp_reorder reorder;
     /* patience with repairs */

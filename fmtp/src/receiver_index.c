@@ -288,11 +288,12 @@ static void begin(struct fmtp_receiver *r, struct product *p, const struct fmtp_
 
     p->size = bop->size_bytes;
     p->nleft = p->nblocks = fmtp_blocks(p->size, r->block);
-    if (!data || !allocate(r, p)) {
-        fmtp_rx_emit(r, FMTP_RETX_END, index, 0, 0);
+    bool no_place = data == FMTP_NO_PLACE;
+    if (!data || no_place || !allocate(r, p)) {
+        fmtp_rx_emit(r, FMTP_RETX_END, index, no_place ? FMTP_END_FAILED : 0, 0);
         fmtp_rx_drop(r, p);
         fmtp_rx_set_done(r, index);
-        if (data)
+        if (data && !no_place)
             fmtp_rx_miss(r, index);
         return;
     }
@@ -466,6 +467,17 @@ void fmtp_rx_eop(struct fmtp_receiver *r, const struct fmtp_header *h)
     fmtp_rx_ask_all(r, p);
     if (nudged)
         fmtp_rx_nudged(r, p);
+}
+
+void fmtp_receiver_abandon(struct fmtp_receiver *r, uint32_t index)
+{
+    struct product *p = fmtp_rx_lookup(r, index);
+
+    if (!p)
+        return;
+    fmtp_rx_emit(r, FMTP_RETX_END, index, FMTP_END_FAILED, 0);
+    fmtp_rx_drop(r, p);
+    fmtp_rx_set_done(r, index);
 }
 
 /* ------------------------------------------------------------------ another connection */

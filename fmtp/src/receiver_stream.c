@@ -34,7 +34,12 @@ static void on_message(struct fmtp_receiver *r, const uint8_t *payload)
     struct fmtp_header h = r->msg;
 
     switch (h.flags) {
-    case FMTP_RETX_REJ: fmtp_rx_rejected(r, h.index); break;
+    case FMTP_RETX_REJ:
+        if (h.seqnum == FMTP_REJ_BYE)
+            r->finished = true;
+        else
+            fmtp_rx_rejected(r, h.index);
+        break;
     case FMTP_NOT_YET: fmtp_rx_not_yet(r, &h); break;
     case FMTP_RETX_EOP: fmtp_rx_eop(r, &h); break;
     case FMTP_RETX_DATA: on_data(r, &h, payload); break;
@@ -106,4 +111,9 @@ int fmtp_receiver_stream(struct fmtp_receiver *r, const uint8_t *bytes, size_t l
         len -= take;
     }
     return 0;
+}
+
+bool fmtp_receiver_finished(const struct fmtp_receiver *r)
+{
+    return r->finished;
 }

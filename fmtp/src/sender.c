@@ -278,7 +278,41 @@ bool fmtp_sender_finish(struct product *p, int peer)
 void fmtp_sender_release_if_done(struct fmtp_sender *s, struct product *p)
 {
     if (p->multicasted && p->had_peers && !p->unfinished)
-        fmtp_sender_release(s, p, FMTP_RELEASE_ALL_DONE);
+        fmtp_sender_release(s, p, p->failed ? FMTP_RELEASE_FAILED : FMTP_RELEASE_ALL_DONE);
+}
+
+bool fmtp_sender_withdraw(struct fmtp_sender *s, uint32_t index)
+{
+    struct product *p = fmtp_sender_lookup(s, index);
+    size_t max = s->cfg.max_peers;
+
+    if (!p)
+        return false;
+    for (size_t i = set_next(p->unfinished_set, max, 0); i < max;
+         i = set_next(p->unfinished_set, max, i + 1)) {
+        struct fmtp_request r = {.index = index, .flags = FMTP_RETX_REJ};
+        fmtp_peers_answer(s, (int)i, &r);
+    }
+    fmtp_sender_release(s, p, FMTP_RELEASE_WITHDRAWN);
+    return true;
+}
+
+bool fmtp_sender_unreadable(struct fmtp_sender *s, int peer)
+{
+    const struct fmtp_requests *queue = &s->peers[peer]->queue;
+
+    return queue->count && fmtp_requests_at(queue, 0)->flags == FMTP_RETX_DATA &&
+           fmtp_sender_withdraw(s, fmtp_requests_at(queue, 0)->index);
+}
+
+void fmtp_sender_finish_all(struct fmtp_sender *s)
+{
+    for (size_t i = 0; i < s->cfg.max_peers; i++)
+        if (s->peers[i] && s->peers[i]->extended)
+            fmtp_peers_answer(s, (int)i,
+                              &(struct fmtp_request){.index = s->next_index,
+                                                     .seq = FMTP_REJ_BYE,
+                                                     .flags = FMTP_RETX_REJ});
 }
 
 /* ------------------------------------------------------------------ time */

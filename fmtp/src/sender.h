@@ -82,6 +82,14 @@ bool fmtp_sender_ready(const struct fmtp_sender *s);
 int fmtp_sender_offer(struct fmtp_sender *s, const struct fmtp_offer *offer, uint32_t *index,
                       struct fmtp_error *err);
 
+/* Releases the product; peers that lack any of it are told. false: it is not retained. */
+bool fmtp_sender_withdraw(struct fmtp_sender *s, uint32_t index);
+/* The bytes of what goes to the peer next cannot be read: withdraws that product. false: they are
+ * of none. */
+bool fmtp_sender_unreadable(struct fmtp_sender *s, int peer);
+/* Tells the extended peers that no more comes. */
+void fmtp_sender_finish_all(struct fmtp_sender *s);
+
 /* --- multicast output: take datagrams, send them in this order, say how many left */
 /* Is there a datagram to send at now_ns? */
 bool fmtp_sender_has_output(const struct fmtp_sender *s, uint64_t now_ns);

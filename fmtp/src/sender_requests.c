@@ -198,6 +198,15 @@ static void acknowledged(struct fmtp_sender *s, int number, struct product *p, u
 {
     const struct peer *peer = s->peers[number];
 
+    if (lost == FMTP_END_FAILED) {
+        if (!fmtp_sender_finish(p, number))
+            return;
+        p->failed = true;
+        s->stats.failed++;
+        s->stats.unacknowledged++;
+        fmtp_peers_forget(s, number, p->index);
+        return;
+    }
     set_put(p->done_set, (size_t)number, true);
     if (!p->acked_ns)
         p->acked_ns = now_ns;

@@ -60,6 +60,7 @@ struct product {
     void *cookie;
     enum fmtp_release why;
     bool multicasted;
+    bool failed;              /* a receiver could not keep it */
     bool had_peers;           /* a receiver was connected at BOP */
     size_t unfinished;        /* bits set in the set below */
     uint64_t *unfinished_set; /* by peer number */

@@ -210,6 +210,17 @@ bool fmtp_server_ready(const struct fmtp_server *s)
     return fmtp_sender_ready(s->core);
 }
 
+bool fmtp_server_withdraw(struct fmtp_server *s, uint32_t index)
+{
+    return fmtp_sender_withdraw(s->core, index);
+}
+
+void fmtp_server_finish(struct fmtp_server *s)
+{
+    fmtp_sender_finish_all(s->core);
+    fmtp_conns_round(s, fmtp_now_ns());
+}
+
 void fmtp_server_get_stats(const struct fmtp_server *s, struct fmtp_server_stats *out)
 {
     fmtp_sender_get_stats(s->core, out);

@@ -35,6 +35,11 @@ enum fmtp_flags {                         /* exactly one per message */
                                            flags of the message this answers, no payload */
 };
 
+/* Sequence numbers that the originals neither send nor read. Of RETX_END: the receiver is done with
+ * the product, but could not keep it. Of RETX_REJ, with the next index: the sender is done. */
+#define FMTP_END_FAILED UINT32_MAX
+#define FMTP_REJ_BYE UINT32_MAX
+
 #define FMTP_MAX_PACKET (FMTP_HEADER_LEN + FMTP_DATA_LEN)
 #define FMTP_BOP_FIXED_MAX 18u
 #define FMTP_MAX_BOP_BODY FMTP_DATA_LEN

@@ -113,6 +113,68 @@ wait $one || fail "receiver of a sender started again"
 grep -q 'index=7 bytes=10 ' "$dir/1.out" || fail "index after a restart"
 grep -q 'connections=2 ' "$dir/1.out" || fail "no second connection"
 
+# A receiver that cannot store a file says so to the sender; leftovers hold nothing up; a sender that is
+# killed is told from one that is done; a file that shrinks ends alone.
+run_pair() { # options of the sender --; then files; the receiver's directory is out1, its status in $got
+    : >"$dir/send.err"
+    timeout 60 "$send" --group $group --address 127.0.0.1 "$@" >"$dir/send.out" 2>"$dir/send.err" &
+    sender=$! pids="$pids $!" port='' tries=0
+    while [ -z "$port" ] && [ $tries -lt 100 ]; do
+        sleep 0.05; tries=$((tries + 1))
+        port=$(sed -n 's/.*TCP port //p' "$dir/send.err")
+    done
+    timeout 60 "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 --rate 200M \
+        "$dir/out1" >"$dir/1.out" 2>"$dir/1.err"
+    got=$?
+}
+rm -rf "$dir/out1"; mkdir -p "$dir/out1/large"
+for n in 0 1 2; do for p in $(seq 1 40); do : >"$dir/out1/.fmtp-$p-0-$n"; done; done
+run_pair --rate 200M "$dir"/in/*
+wait $sender && fail "a sender whose receiver could not store a file"
+[ $got = 1 ] || fail "exit $got of a receiver that could not store a file"
+grep -q 'failed=1 .*result=incomplete' "$dir/send.out" || fail "sender's report of what failed"
+grep -q 'why=failed name=large' "$dir/send.out" || fail "line of what failed"
+grep -q "'large', 1500000 bytes: Is a directory" "$dir/1.err" || fail "why it failed"
+cmp "$dir/in/name with spaces" "$dir/out1/name with spaces" || fail "the other file"
+rm -rf "$dir/out1"; mkdir "$dir/out1"
+
+head -c 6000000 /dev/urandom >"$dir/shrinks"
+for mac in 0 1; do
+    rm -f "$dir"/out1/*; cp "$dir/shrinks" "$dir/cut"
+    (while [ -z "$(find "$dir/out1" -name '.fmtp-*')" ]; do sleep 0.02; done; sleep 0.3; : >"$dir/cut") &
+    run_pair --mac $mac --rate 20M "$dir/cut" "$dir/in/large"
+    wait $sender && fail "a sender of a file that shrank, mac $mac"
+    [ $got = 1 ] || fail "exit $got of the receiver of a file that shrank, mac $mac"
+    grep -q 'why=changed name=cut' "$dir/send.out" || fail "no line on the file that shrank, mac $mac"
+    grep -q 'why=all-done name=large' "$dir/send.out" || fail "the file behind it, mac $mac"
+    cmp "$dir/in/large" "$dir/out1/large" || fail "file behind one that shrank, mac $mac"
+    [ ! -e "$dir/out1/cut" ] || fail "a file that shrank is there, mac $mac"
+done
+
+rm -f "$dir"/out1/*
+(
+    tries=0
+    while [ ! -f "$dir/out1/large" ] && [ $tries -lt 200 ]; do sleep 0.05; tries=$((tries + 1)); done
+    kill -9 "$(ps -o pid= --ppid "$(cat "$dir/sender.pid")" | tr -d " ")"
+) &
+killer=$!
+mkfifo "$dir/never"; sleep 30 >"$dir/never" & holder=$!; pids="$pids $holder"
+: >"$dir/send.err"
+timeout 60 "$send" --group $group --address 127.0.0.1 --rate 200M --stdin "$dir/in/large" <"$dir/never" \
+    >"$dir/send.out" 2>"$dir/send.err" &
+sender=$! pids="$pids $!"; echo $sender >"$dir/sender.pid"
+port='' tries=0
+while [ -z "$port" ] && [ $tries -lt 100 ]; do
+    sleep 0.05; tries=$((tries + 1)); port=$(sed -n 's/.*TCP port //p' "$dir/send.err")
+done
+timeout 60 "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 --rate 200M "$dir/out1" \
+    >"$dir/1.out" 2>"$dir/1.err"
+got=$?
+wait $killer; kill $holder; wait $sender
+[ $got = 3 ] || fail "exit $got instead of 3: its sender was killed"
+grep -q 'sender was lost before it said that it was done' "$dir/1.err" || fail "no line on the lost sender"
+grep -q 'products=1 .*result=sender-lost' "$dir/1.out" || fail "result of a lost sender"
+
 # Wrong usage: exit status, and the offending text in the message.
 expect() {
     want=$1 text=$2; shift 2

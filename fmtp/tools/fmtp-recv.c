@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -25,10 +26,10 @@ struct file { /* being received, under a temporary name */
     int fd;                /* until all is reserved, then -1 */
     void *data;
     double begun_s;
-    char temporary[48], name[256];
+    char temporary[64], name[256];
 };
 
-enum { FEEDS_MAX = 64, RESERVE_BYTES = 4 << 20 };
+enum { FEEDS_MAX = 64, RESERVE_BYTES = 4 << 20, EXIT_SENDER_LOST = 3 };
 
 struct run;
 
@@ -39,7 +40,7 @@ struct feed { /* one sender and its group */
     struct file *files;
     struct fmtp_error err;
     int number;
-    bool lost, was_connected, told_forged, told_level;
+    bool lost, was_connected, was_extended, finished, told_forged, told_level;
 };
 
 struct run {
@@ -50,6 +51,8 @@ struct run {
     unsigned nfeeds;
     uint64_t count; /* end after this many files; 0: when every sender has closed */
     uint64_t received, missed, failed, bytes;
+    uint64_t promised; /* bytes of files that have begun and are not reserved yet */
+    uint64_t token;    /* in the names of temporary files */
 };
 
 static char empty; /* where the bytes of an empty file go */
@@ -84,7 +87,8 @@ static const char usage[] =
     "\n"
     "A file appears in DIR complete or not at all; one of the same name is replaced.\n"
     "Exit status: 0 if nothing was missed, 1 if something was or on failure, 2 on\n"
-    "wrong usage.\n";
+    "wrong usage, 3 if nothing was missed but a sender was lost before it said that it\n"
+    "was done.\n";
 
 static struct file *take(struct feed *feed, uint32_t index)
 {
@@ -97,22 +101,77 @@ static struct file *take(struct feed *feed, uint32_t index)
     return NULL;
 }
 
-/* Reserves the next bytes of the file. Ends the program if the disk is full: what arrives has no
- * place, and its page would end it with SIGBUS. */
-static void reserve(const struct run *run, struct file *f)
+static void complain(const struct file *f, int error)
+{
+    progress("%s", "");
+    fprintf(stderr, "fmtp-recv: '%s', %zu bytes: %s\n", f->name, f->size, strerror(error));
+}
+
+/* Reserves the next bytes of the file. false: there is no room; what arrives would have no place.
+ */
+static bool reserve(struct run *run, struct file *f)
 {
     size_t left = f->size - f->reserved, bytes = left < RESERVE_BYTES ? left : RESERVE_BYTES;
     int error = bytes ? posix_fallocate(f->fd, (off_t)f->reserved, (off_t)bytes) : 0;
 
     if (error) {
-        unlinkat(run->dir, f->temporary, 0);
-        die("'%s', %zu bytes: %s", f->name, f->size, strerror(error));
+        complain(f, error);
+        run->failed++;
+        return false;
     }
     f->reserved += bytes;
+    run->promised -= bytes;
     if (f->reserved == f->size) {
         close(f->fd);
         f->fd = -1;
     }
+    return true;
+}
+
+/* A new file of a name that no other program uses, now or before. */
+static int open_temporary(struct run *run, const struct feed *feed, struct file *f)
+{
+    enum { TRIES = 100 };
+    int fd = -1;
+
+    errno = EEXIST;
+    for (int i = 0; fd < 0 && errno == EEXIST && i < TRIES; i++) {
+        if ((!run->token || i > 0) && getrandom(&run->token, sizeof run->token, 0) < 0)
+            return -1;
+        snprintf(f->temporary, sizeof f->temporary, ".fmtp-%016llx-%d-%u",
+                 (unsigned long long)run->token, feed->number, f->index);
+        fd = openat(run->dir, f->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    }
+    return fd;
+}
+
+/* 0, or why the file cannot be kept. What earlier files were promised is not there any more. */
+static int check_place(const struct run *run, const struct file *f, int fd)
+{
+    struct statvfs space;
+    struct stat st;
+
+    if (fstatat(run->dir, f->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
+        return EISDIR;
+    if (fstatvfs(fd, &space) < 0)
+        return 0;
+    return (run->promised + f->size) / space.f_frsize >= space.f_bavail ? ENOSPC : 0;
+}
+
+static void release(struct file *f)
+{
+    if (f->fd >= 0)
+        close(f->fd);
+    if (f->data != &empty)
+        munmap(f->data, f->size);
+    free(f);
+}
+
+static void discard(struct run *run, struct file *f)
+{
+    run->promised -= f->size - f->reserved;
+    unlinkat(run->dir, f->temporary, 0);
+    release(f);
 }
 
 static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, uint16_t meta_len,
@@ -127,15 +186,12 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
     f->size = size;
     f->begun_s = now_s();
     safe_name(meta, meta_len, index, f->name);
-    snprintf(f->temporary, sizeof f->temporary, ".fmtp-%d-%d-%u", (int)getpid(), feed->number,
-             index);
-    int fd = openat(run->dir, f->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int fd = open_temporary(run, feed, f);
     int error = fd < 0 ? errno : 0;
     /* A full disk is told now. What is there is reserved bit by bit while data arrive: a large
      * file in memory at once takes so long that datagrams are lost meanwhile. */
-    struct statvfs space;
-    if (!error && fstatvfs(fd, &space) == 0 && size / space.f_frsize >= space.f_bavail)
-        error = ENOSPC;
+    if (!error)
+        error = check_place(run, f, fd);
     if (!error && ftruncate(fd, size) < 0)
         error = errno;
     f->data = &empty;
@@ -144,18 +200,21 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
         error = f->data == MAP_FAILED ? errno : 0;
     }
     if (error) {
-        progress("%s", "");
-        fprintf(stderr, "fmtp-recv: '%s', %u bytes: %s\n", f->name, size, strerror(error));
+        complain(f, error);
         if (fd >= 0) {
             close(fd);
             unlinkat(run->dir, f->temporary, 0);
         }
         free(f);
         run->failed++;
-        return NULL;
+        return FMTP_NO_PLACE;
     }
     f->fd = fd;
-    reserve(run, f);
+    run->promised += size;
+    if (!reserve(run, f)) {
+        discard(run, f);
+        return FMTP_NO_PLACE;
+    }
     f->next = feed->files;
     feed->files = f;
     return f->data;
@@ -171,21 +230,6 @@ static void print_digest(const struct file *f)
     fputs(" sha256=", stdout);
     for (unsigned i = 0; i < n; i++)
         printf("%02x", digest[i]);
-}
-
-static void release(struct file *f)
-{
-    if (f->fd >= 0)
-        close(f->fd);
-    if (f->data != &empty)
-        munmap(f->data, f->size);
-    free(f);
-}
-
-static void discard(struct run *run, struct file *f)
-{
-    unlinkat(run->dir, f->temporary, 0);
-    release(f);
 }
 
 static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_s)
@@ -212,6 +256,7 @@ static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_
         print_digest(f);
     printf(" name=%s\n", f->name);
     fflush(stdout);
+    run->promised -= f->size - f->reserved;
     release(f);
 }
 
@@ -348,7 +393,14 @@ static int service(struct run *run, unsigned nfeeds)
         struct feed *f = &run->feeds[i];
         if (n > 0 && p[i].revents)
             f->lost = fmtp_client_service(f->client, &f->err) < 0;
-        f->was_connected = f->was_connected || fmtp_client_connected(f->client);
+        if (fmtp_client_connected(f->client)) {
+            struct fmtp_session session;
+            unsigned level;
+            fmtp_client_get_session(f->client, &session, &level);
+            f->was_connected = true;
+            f->was_extended = session.extended;
+        }
+        f->finished = fmtp_client_finished(f->client);
         tell_level(f);
         left += !f->lost;
     }
@@ -455,6 +507,23 @@ static void open_feeds(struct run *run)
     }
 }
 
+/* What no longer has room ends alone, and its sender is told. */
+static void reserve_more(struct feed *feed)
+{
+    bool some = false;
+
+    for (struct file *f = feed->files, *next; f; f = next) {
+        next = f->next;
+        if (f->fd < 0 || reserve(feed->run, f))
+            continue;
+        some = true;
+        fmtp_client_abandon(feed->client, f->index);
+        discard(feed->run, take(feed, f->index));
+    }
+    if (some && !feed->lost)
+        feed->lost = fmtp_client_service(feed->client, &feed->err) < 0;
+}
+
 /* Until all is here, no sender is left, or a signal comes. */
 static void receive_all(struct run *run)
 {
@@ -465,14 +534,18 @@ static void receive_all(struct run *run)
         if (!service(run, run->nfeeds))
             return;
         for (unsigned i = 0; i < run->nfeeds; i++)
-            for (struct file *f = run->feeds[i].files; f; f = f->next)
-                if (f->fd >= 0)
-                    reserve(run, f);
+            reserve_more(&run->feeds[i]);
         if (now_s() - shown_s < 0.2)
             continue;
         shown_s = now_s();
         show_progress(run, run->nfeeds);
     }
+}
+
+/* Did its sender go without saying that it was done? Those without extension never say it. */
+static bool is_cut_off(const struct feed *f)
+{
+    return f->lost && f->was_connected && f->was_extended && !f->finished;
 }
 
 /* Was everything received? Says which senders were lost before that. */
@@ -482,14 +555,18 @@ static bool is_complete(const struct run *run)
 
     for (unsigned i = 0; i < run->nfeeds; i++) {
         const struct feed *f = &run->feeds[i];
-        if (f->lost && (!ok || !run->received))
+        if (is_cut_off(f))
+            fprintf(stderr, "fmtp-recv: the sender was lost before it said that it was done: %s\n",
+                    f->err.text);
+        else if (f->lost && (!ok || !run->received))
             fprintf(stderr, "fmtp-recv: %s\n", f->err.text);
         ok = ok && f->was_connected;
     }
     return ok;
 }
 
-static void print_summary(const struct run *run, const struct fmtp_client_stats *s, bool ok)
+static void print_summary(const struct run *run, const struct fmtp_client_stats *s,
+                          const char *result)
 {
     printf(
         "products=%llu bytes=%llu missed=%llu failed=%llu datagrams=%llu blocks=%llu in_place=%llu "
@@ -506,8 +583,7 @@ static void print_summary(const struct run *run, const struct fmtp_client_stats 
         (unsigned long long)s->repaired_blocks, (unsigned long long)s->decoded_blocks,
         (unsigned long long)s->bad_messages, (unsigned long long)s->mac_failures,
         (unsigned long long)s->forged, (unsigned long long)s->connections,
-        (unsigned long long)s->socket_drops, s->rcvbuf_granted_bytes,
-        ok ? "complete" : "incomplete");
+        (unsigned long long)s->socket_drops, s->rcvbuf_granted_bytes, result);
 }
 
 int main(int argc, char **argv)
@@ -524,6 +600,9 @@ int main(int argc, char **argv)
         fmtp_client_close(run.feeds[i].client);
     progress("%s", "");
     bool ok = is_complete(&run);
-    print_summary(&run, &st, ok);
-    return ok ? EXIT_SUCCESS : EXIT_FAILURE;
+    bool cut_off = false;
+    for (unsigned i = 0; i < run.nfeeds && !run.count; i++)
+        cut_off = cut_off || is_cut_off(&run.feeds[i]);
+    print_summary(&run, &st, !ok ? "incomplete" : cut_off ? "sender-lost" : "complete");
+    return !ok ? EXIT_FAILURE : cut_off ? EXIT_SENDER_LOST : EXIT_SUCCESS;
 }

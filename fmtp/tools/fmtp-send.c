@@ -7,6 +7,7 @@
 #include <getopt.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,14 +21,26 @@
 
 enum { FEEDS_MAX = 64, PER_ADDRESS = 32 };
 #define JOIN_S 0.5
+#define NS_PER_S UINT64_C(1000000000)
+#define LOOK_S 0.1 /* how often files are looked at: have they changed? */
 
 struct file {
+    struct file *next_open; /* of those that are mapped */
     char *path;
     const char *name; /* its last component */
     void *data;
     size_t size;
     unsigned users; /* feeds that still need it */
+    int fd;         /* while it is mapped; else -1 */
+    struct timespec modified;
+    volatile sig_atomic_t cut; /* bytes of it are gone: SIGBUS */
+    bool changed;              /* told */
+    bool unreadable;           /* when its turn came */
+    uint32_t indices[FEEDS_MAX];
 };
+
+static struct file *open_files;
+static volatile sig_atomic_t some_cut;
 
 struct run;
 
@@ -52,6 +65,7 @@ struct run {
     struct feed feeds[FEEDS_MAX];
     unsigned ngroups, naddresses, nports, nfeeds; /* the first three as options named them */
     uint16_t ports[FEEDS_MAX];
+    double looked_s;   /* at the files */
     const char *state; /* file that keeps the product index; NULL: none */
     uint32_t next_index;
     bool open;               /* standard input may still name files */
@@ -59,7 +73,7 @@ struct run {
     size_t line_len;
 };
 
-static const char *const why_text[] = {"all-done", "timeout", "closed"};
+static const char *const why_text[] = {"all-done", "failed", "changed", "timeout", "closed"};
 
 static const char usage[] =
     "Usage: fmtp-send --group IP:PORT --address IP [OPTION]... FILE...\n"
@@ -86,6 +100,10 @@ static const char usage[] =
     "                     X times its transmission time, at least a round trip and 1 s\n"
     "  --dead SECONDS     a receiver whose host acknowledges nothing for so long is\n"
     "                     disconnected (default 60)\n"
+    "  --held-products N  a receiver that is more files behind the others is disconnected\n"
+    "                     (default 4000; 0: no limit); also by bytes of files, k/M/G\n"
+    "  --held-bytes N     allowed (default 0: no limit), and by seconds behind (default\n"
+    "  --held-seconds N   3600; 0: no limit)\n"
     "  --ttl N            time to live, or hop limit, of the datagrams (default 1)\n"
     "  --no-gso           hand each datagram to the system by itself\n"
     "  --congestion-control NAME  of the TCP connections (default: the system's)\n"
@@ -100,12 +118,73 @@ static const char usage[] =
     "Prints a line per file and one for the run. Exit status: 0 if every receiver\n"
     "acknowledged every file, 1 if not or on failure, 2 on wrong usage.\n";
 
+/* A mapped file became shorter, or its disk fails: zeros take the place of what is gone, so that
+ * the program lives on to tell of it. Any other SIGBUS ends it. */
+static void on_bus_error(int number, siginfo_t *info, void *context)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)info->si_addr / page * page;
+
+    (void)context;
+    for (struct file *f = open_files; f; f = f->next_open) {
+        uintptr_t begin = (uintptr_t)f->data;
+        if (at < begin || at >= begin + f->size)
+            continue;
+        f->cut = some_cut = 1;
+        if (mmap((void *)at, begin + f->size - at, PROT_READ,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)
+            return;
+    }
+    signal(number, SIG_DFL);
+}
+
+static void catch_bus_errors(void)
+{
+    struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
+
+    sigaction(SIGBUS, &action, NULL);
+}
+
+/* Is the file still what was mapped? Tells once if not. */
+static bool is_intact(struct file *f)
+{
+    struct stat st;
+
+    if (f->fd < 0 || f->changed)
+        return !f->changed;
+    f->changed = f->cut || fstat(f->fd, &st) < 0 || (size_t)st.st_size != f->size ||
+                 st.st_mtim.tv_sec != f->modified.tv_sec ||
+                 st.st_mtim.tv_nsec != f->modified.tv_nsec;
+    if (f->changed) {
+        progress("%s", "");
+        fprintf(stderr, "fmtp-send: '%s': changed or unreadable while it was sent\n", f->path);
+    }
+    return !f->changed;
+}
+
+static void close_file(struct file *f)
+{
+    struct file **link = &open_files;
+
+    while (*link && *link != f)
+        link = &(*link)->next_open;
+    if (*link)
+        *link = f->next_open;
+    if (f->data)
+        munmap(f->data, f->size);
+    if (f->fd >= 0)
+        close(f->fd);
+    free(f->path);
+    free(f);
+}
+
 static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release why)
 {
     struct offered *o = cookie;
     struct file *f = o->file;
     struct feed *feed = ctx;
 
+    if (!is_intact(f))
+        why = FMTP_RELEASE_WITHDRAWN;
     feed->released++;
     feed->not_done += why != FMTP_RELEASE_ALL_DONE;
     progress("%s", "");
@@ -113,12 +192,21 @@ static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release 
            why_text[why], f->name);
     fflush(stdout);
     free(o);
-    if (--f->users)
-        return;
-    if (f->data)
-        munmap(f->data, f->size);
-    free(f->path);
-    free(f);
+    if (--f->users == 0)
+        close_file(f);
+}
+
+static void laggard(void *ctx, const struct sockaddr *peer, const struct fmtp_held *held)
+{
+    char text[FMTP_ADDRESS_TEXT];
+
+    (void)ctx;
+    progress("%s", "");
+    fprintf(stderr,
+            "fmtp-send: receiver %s is too far behind and is disconnected: files=%zu bytes=%llu "
+            "seconds=%llu\n",
+            fmtp_address_text(peer, text), held->products, (unsigned long long)held->bytes,
+            (unsigned long long)(held->behind_ns / NS_PER_S));
 }
 
 /* Takes a file into the list; wrong ones end the program before or while it sends. */
@@ -140,6 +228,7 @@ static void add_file(struct run *run, const char *path)
         run->files = xreallocarray(run->files, run->capacity, sizeof(struct file *));
     }
     struct file *f = xcalloc(1, sizeof *f);
+    f->fd = -1;
     f->path = xstrdup(path);
     f->name = strrchr(f->path, '/') ? strrchr(f->path, '/') + 1 : f->path;
     if (strlen(f->name) > FMTP_MAX_METADATA)
@@ -179,29 +268,69 @@ static void read_names(struct run *run)
 /* Maps the file. Every feed has to release it. */
 static void open_file(struct run *run, struct file *f)
 {
-    int fd = open(f->path, O_RDONLY | O_CLOEXEC);
+    struct stat st = {0};
 
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) < 0)
-        die("'%s': %s", f->path, strerror(errno));
-    f->size = (size_t)st.st_size;
     f->users = run->nfeeds;
+    f->fd = open(f->path, O_RDONLY | O_CLOEXEC);
+    int error = f->fd < 0 || fstat(f->fd, &st) < 0 ? errno : 0;
+    if (!error && (!S_ISREG(st.st_mode) || st.st_size > UINT32_MAX))
+        error = S_ISREG(st.st_mode) ? EFBIG : EINVAL;
+    f->size = error ? 0 : (size_t)st.st_size;
+    f->modified = st.st_mtim;
     if (f->size) {
-        f->data = mmap(NULL, f->size, PROT_READ, MAP_SHARED, fd, 0);
-        if (f->data == MAP_FAILED)
-            die("'%s': %s", f->path, strerror(errno));
-        madvise(f->data, f->size, MADV_SEQUENTIAL);
+        f->data = mmap(NULL, f->size, PROT_READ, MAP_SHARED, f->fd, 0);
+        error = f->data == MAP_FAILED ? errno : 0;
     }
-    close(fd);
+    f->unreadable = error != 0;
+    if (error) {
+        f->data = NULL;
+        f->size = 0;
+        progress("%s", "");
+        fprintf(stderr, "fmtp-send: '%s': %s; it is left out\n", f->path, strerror(error));
+        return;
+    }
+    if (f->size)
+        madvise(f->data, f->size, MADV_SEQUENTIAL);
+    f->next_open = open_files;
+    open_files = f;
+}
+
+/* Files that are no longer what was announced are withdrawn; the others go on. */
+static void look_at_files(struct run *run)
+{
+    some_cut = 0;
+    for (struct file *f = open_files, *next; f; f = next) {
+        next = f->next_open;
+        if (is_intact(f))
+            continue;
+        for (unsigned i = 0; i < run->nfeeds; i++) {
+            bool last = f->users == 1;
+            /* With the last one it is freed. */
+            if (fmtp_server_withdraw(run->feeds[i].server, f->indices[i]) && last)
+                break;
+        }
+    }
+}
+
+static void leave_out(struct feed *feed, struct file *f)
+{
+    feed->released++;
+    feed->not_done++;
+    if (--f->users == 0)
+        close_file(f);
 }
 
 static void offer(struct run *run, struct feed *feed)
 {
     struct file *f = run->files[feed->offered++];
-    struct offered *o = xcalloc(1, sizeof *o);
 
     if (!f->users)
         open_file(run, f);
+    if (f->unreadable) {
+        leave_out(feed, f);
+        return;
+    }
+    struct offered *o = xcalloc(1, sizeof *o);
     *o = (struct offered){.run = run, .feed = feed, .file = f, .at_s = now_s()};
     /* Before the product is seen: an index is not used twice whenever this program ends. */
     if (feed == run->feeds && run->state)
@@ -212,6 +341,7 @@ static void offer(struct run *run, struct feed *feed)
     if (fmtp_server_offer(feed->server, &part, 1, f->name, (uint16_t)strlen(f->name), o, &index,
                           &err) < 0)
         die("'%s': %s", f->path, err.text);
+    f->indices[feed - run->feeds] = index;
 }
 
 static void service(struct run *run, int timeout_ms, bool *quiet)
@@ -230,6 +360,10 @@ static void service(struct run *run, int timeout_ms, bool *quiet)
             die("%s", err.text);
     if (n > 0 && p[0].revents)
         read_names(run);
+    if (some_cut || now_s() - run->looked_s > LOOK_S) {
+        run->looked_s = now_s();
+        look_at_files(run);
+    }
 }
 
 static void add(struct fmtp_server_stats *all, const struct fmtp_server_stats *s)
@@ -245,10 +379,12 @@ static void add(struct fmtp_server_stats *all, const struct fmtp_server_stats *s
     all->timeouts += s->timeouts;
     all->acks += s->acks;
     all->unacknowledged += s->unacknowledged;
+    all->failed += s->failed;
     all->bad_messages += s->bad_messages;
     all->send_errors += s->send_errors;
     all->too_long += s->too_long;
     all->refused += s->refused;
+    all->laggards += s->laggards;
     all->repair_requests += s->repair_requests;
     all->parity_sent += s->parity_sent;
     all->repairs_sent += s->repairs_sent;
@@ -336,6 +472,8 @@ static void send_all(struct run *run)
     /* What was rejected at the end still has to be told to the receivers. */
     for (bool quiet = stop_requested; !quiet;)
         service(run, 200, &quiet);
+    for (unsigned i = 0; i < run->nfeeds && !stop_requested; i++)
+        fmtp_server_finish(run->feeds[i].server);
 }
 
 /* The feeds that the options named: an address for each group or one for all, no port or as
@@ -393,6 +531,9 @@ enum {
     REPAIR_RATE,
     FSND,
     DEAD,
+    HELD_PRODUCTS,
+    HELD_BYTES,
+    HELD_SECONDS,
     TTL,
     NO_GSO,
     FIRST,
@@ -408,6 +549,9 @@ static const struct option options[] = {
     {"repair-rate", required_argument, NULL, REPAIR_RATE},
     {"fsnd", required_argument, NULL, FSND},
     {"dead", required_argument, NULL, DEAD},
+    {"held-products", required_argument, NULL, HELD_PRODUCTS},
+    {"held-bytes", required_argument, NULL, HELD_BYTES},
+    {"held-seconds", required_argument, NULL, HELD_SECONDS},
     {"ttl", required_argument, NULL, TTL},
     {"no-gso", no_argument, NULL, NO_GSO},
     {"first-index", required_argument, NULL, FIRST},
@@ -447,6 +591,15 @@ static void take_option(struct run *run, struct arguments *a, int option)
     case REPAIR_RATE: cfg->r_uc_bps = parse_rate("--repair-rate", optarg); break;
     case FSND: cfg->f_snd = parse_factor("--fsnd", optarg); break;
     case DEAD: cfg->dead_ns = parse_number("--dead", optarg, 1, 86400) * 1000000000u; break;
+    case HELD_PRODUCTS:
+        cfg->held.products = parse_number("--held-products", optarg, 0, 1000000000);
+        break;
+    case HELD_BYTES:
+        cfg->held.bytes = parse_number("--held-bytes", optarg, 0, UINT64_C(1) << 62);
+        break;
+    case HELD_SECONDS:
+        cfg->held.behind_ns = parse_number("--held-seconds", optarg, 0, 1000000) * NS_PER_S;
+        break;
     case TTL: cfg->ttl = (uint8_t)parse_number("--ttl", optarg, 1, 255); break;
     case NO_GSO: cfg->no_gso = true; break;
     case FIRST:
@@ -466,6 +619,8 @@ static size_t take_arguments(struct run *run, int argc, char **argv, bool *no_sa
                           .cfg = {.f_snd = 5000,
                                   .tau_snd_min_ns = 1000000000,
                                   .pace_bps = 20000000,
+                                  .held = {.products = 4000, .behind_ns = 3600 * NS_PER_S},
+                                  .laggard = laggard,
                                   .released = released},
                           .receivers = 1};
 
@@ -559,18 +714,19 @@ static void print_summary(const struct fmtp_server_stats *s, double seconds, boo
     printf(
         "products=%llu receivers=%zu extended=%zu seconds=%.3f datagrams=%llu datagram_bytes=%llu "
         "blocks=%llu retx_requests=%llu retx_blocks=%llu retx_bytes=%llu rejects=%llu timeouts=%llu "
-        "acks=%llu unacknowledged=%llu repair_requests=%llu parity_sent=%llu repairs_sent=%llu "
-        "nudges=%llu bad_messages=%llu ahead=%llu refused=%llu send_errors=%llu result=%s\n",
+        "acks=%llu unacknowledged=%llu failed=%llu repair_requests=%llu parity_sent=%llu repairs_sent=%llu "
+        "nudges=%llu bad_messages=%llu ahead=%llu refused=%llu laggards=%llu send_errors=%llu result=%s\n",
         (unsigned long long)s->products, s->receivers, s->extended, seconds,
         (unsigned long long)s->datagrams, (unsigned long long)s->datagram_bytes,
         (unsigned long long)s->blocks, (unsigned long long)s->retx_requests,
         (unsigned long long)s->retx_blocks, (unsigned long long)s->retx_bytes,
         (unsigned long long)s->rejects, (unsigned long long)s->timeouts,
         (unsigned long long)s->acks, (unsigned long long)s->unacknowledged,
-        (unsigned long long)s->repair_requests, (unsigned long long)s->parity_sent,
-        (unsigned long long)s->repairs_sent, (unsigned long long)s->nudges,
-        (unsigned long long)s->bad_messages, (unsigned long long)s->ahead,
-        (unsigned long long)s->refused, (unsigned long long)s->send_errors,
+        (unsigned long long)s->failed, (unsigned long long)s->repair_requests,
+        (unsigned long long)s->parity_sent, (unsigned long long)s->repairs_sent,
+        (unsigned long long)s->nudges, (unsigned long long)s->bad_messages,
+        (unsigned long long)s->ahead, (unsigned long long)s->refused,
+        (unsigned long long)s->laggards, (unsigned long long)s->send_errors,
         ok ? "complete" : "incomplete");
 }
 
@@ -584,13 +740,14 @@ int main(int argc, char **argv)
     enter_sandbox(&run, no_sandbox);
     open_feeds(&run);
     catch_signals();
+    catch_bus_errors();
     wait_for_receivers(&run, wanted);
     double begun_s = now_s();
     if (!stop_requested)
         send_all(&run);
     struct fmtp_server_stats st = total(&run);
     double seconds = now_s() - begun_s;
-    bool ok = close_feeds(&run) && st.unacknowledged == 0;
+    bool ok = close_feeds(&run) && st.unacknowledged == 0 && st.laggards == 0;
     progress("%s", "");
     notices_end();
     print_summary(&st, seconds, ok);

@@ -118,6 +118,7 @@ static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release 
 
     log_info("Released: prodIndex=%u, why=%s", index,
              why == FMTP_RELEASE_ALL_DONE  ? "all-done"
+             : why == FMTP_RELEASE_FAILED  ? "failed"
              : why == FMTP_RELEASE_TIMEOUT ? "timeout"
                                            : "closed");
     pq_release(m->queue, &f->view);
