@@ -479,7 +479,7 @@ def case_nobody_holds_the_feed6(servers: Servers) -> None:
         for number in range(24):
             servers.insert(f"p{number:02d}", [1_000_000 + 7000 * (number % 5)], seed=number)
             wait_for(f"product {number}", partial(servers.has, "r1", number + 1))
-        # Nearly all of the queue at once: whoever keeps a product must go.
+        # Nearly all of the queue at once: all that keep a product must go.
         servers.insert("large", [19_500_000])
         wait_for("the large one at r1", lambda: "/large.000" in "".join(servers.products("r1")))
         expect(servers.count("s", "while the product queue is full; disconnected") > 0, "none went")
