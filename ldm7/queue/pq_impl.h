@@ -153,7 +153,7 @@ struct pq {
     uint64_t committed_seq; /* of this handle's last product */
     uint64_t steps;         /* cells and words look-ups have read */
     unsigned patience_ms;   /* how long it waits for room */
-    uint64_t vain_until_ms; /* till then it does not: it did in vain */
+    uint64_t vain_until_ms; /* till then it does not: it got none */
     uint32_t asks_seen;
 
     int event_fd; /* -1: no listener thread */
