@@ -144,9 +144,9 @@ static void test_bad_configurations(void **state)
     assert_null(fmtp_server_open(&cfg, &err));
     assert_non_null(strstr(err.text, "100 bytes"));
     cfg = f.cfg;
-    cfg.mac_level = 3;
+    cfg.mac_level = FMTP_MAC_AUTO + 1;
     assert_null(fmtp_server_open(&cfg, &err));
-    assert_non_null(strstr(err.text, "MAC level 3"));
+    assert_non_null(strstr(err.text, "MAC level 4"));
     cfg = f.cfg;
     cfg.layout = FMTP_LAYOUT_2017;
     cfg.mac_level = 1;

@@ -156,14 +156,14 @@ static enum pq_status finish_due(struct run *r)
             continue;
         if (s != PQ_FULL)
             return s;
-        if ((double)(now - began) / 1e9 >= r->o->full_wait_s)
-            return PQ_FULL;
         if (now >= next_warning) {
             log_warn(
                 "Queue full: readers hold the room that %u bytes need; waiting since %.0f s, at most %.0f s",
                 r->t->entries[r->due].size_bytes, (double)(now - began) / 1e9, r->o->full_wait_s);
             next_warning = now + 10 * second_ns;
         }
+        if ((double)(now - began) / 1e9 >= r->o->full_wait_s)
+            return PQ_FULL;
         progress(r, now);
         sleep_until(now + second_ns / 100);
     }
