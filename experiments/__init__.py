@@ -17,7 +17,8 @@ design/: what an experiment is. Pure: starts nothing.
 | join_leave_expansion, join_leave_script | the same where subscribers join and leave |
 | selection | choose cells (`--only`) and their order |
 | networks | choose the network of a cell |
-| trace_input, trace_model | read and cut a trace, or generate one |
+| trace_input, trace_model, paced_hour | read and cut a trace, or generate one |
+| trace_rate, rate_report | the least rate and buffer for a trace (`rate-for`) |
 | shaping, loss_model, burst_loss | commands for rates and losses, and reading them back |
 | configs | configuration files and command lines of the LDM programs |
 
@@ -44,6 +45,7 @@ cells/: one cell, in a process and a network namespace of its own.
 | replay_cell, join_leave_cell | the two kinds: all subscribed throughout; joining and leaving |
 | surveillance | watch settings and packets from before the replay to after it |
 | cell_logs, samplers, fidelity, captures | read logs, sample programs, collect evidence, capture |
+| sysstat | binary records of sysstat, programs by pidstat |
 | background_traffic | competing TCP flows |
 | queue_place | where product queues lie: in memory or on disk |
 | run_directory | directories of runs and cells: complete or absent |

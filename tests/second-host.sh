@@ -57,6 +57,7 @@ all:
       downpour_root: /opt/downpour
       only: ["protocol=ldm7"]
 MACHINES
+# shellcheck disable=SC2016 # the inner shell expands them
 unshare --mount bash -c '
   mount --bind "$0/opt" /opt && mount --bind "$0/root" /root && mount --bind "$0/passwd" /etc/passwd &&
   exec "$1" -D -e -f "$0/sshd_config"' "$work" "$sshd" 2>"$work/sshd.log" & server=$!

@@ -28,7 +28,7 @@ from virtual.warden import LANDLOCK, NAMESPACES, PROBE, Order
 VARIABLE: Final = "DOWNPOUR_WALLS"  # which to use: for tests, and for machines that have none
 ALL, NONE = "all", "none"
 CHOICES: Final = (ALL, NAMESPACES, LANDLOCK, NONE)
-WARDEN: Final = (sys.executable, "-S", "-m", "virtual.warden")
+WARDEN: Final = (sys.executable, "-B", "-S", "-m", "virtual.warden")
 
 
 class WallError(Exception):
