@@ -24,14 +24,13 @@ import os
 import queue
 import socket
 import ssl
-import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 from controller.paths.replies import Malformed, Type
 from controller.switches import frameworks
@@ -50,10 +49,6 @@ ECHO_INTERVAL_S = 5.0
 
 
 ROOT = frameworks.root_package()
-
-# Eventlet imports the distribution's pyOpenSSL if there is one, and fails with an AttributeError
-# if that is too old for this environment's `cryptography`. Nothing here needs it.
-sys.modules.setdefault("OpenSSL", cast(Any, None))
 
 warnings.filterwarnings("ignore", message=r"\s*Eventlet is deprecated")
 warnings.filterwarnings("ignore", message=r"Datapath#ports is kept")
