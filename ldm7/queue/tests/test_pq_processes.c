@@ -164,6 +164,16 @@ static void test_small_queue(void **state)
     run_together(160 * 1024, 64, 2, 2, 2000, 100);
 }
 
+/* 64 kB, eight products that fill it. */
+static struct pq *full_queue(void)
+{
+    make_queue(64 * 1024, 20);
+    struct pq *q = open_queue();
+    for (unsigned n = 0; n < 8; n++)
+        assert_int_equal(put(q, 0, n, 8192), PQ_OK);
+    return q;
+}
+
 static pid_t reader_that_pins_all(int *said)
 {
     int pipefd[2];
@@ -242,10 +252,7 @@ static double now_s(void)
 static void test_room_is_asked_for(void **state)
 {
     (void)state;
-    make_queue(64 * 1024, 20);
-    struct pq *q = open_queue();
-    for (unsigned n = 0; n < 8; n++)
-        assert_int_equal(put(q, 0, n, 8192), PQ_OK);
+    struct pq *q = full_queue();
     int said;
     pid_t pid = reader_that_lets_go(&said);
     assert_int_equal(put(q, 0, 100, 8192), PQ_OK);
@@ -264,10 +271,7 @@ static void test_room_is_asked_for(void **state)
 static void test_room_is_asked_for_in_vain(void **state)
 {
     (void)state;
-    make_queue(64 * 1024, 20);
-    struct pq *q = open_queue();
-    for (unsigned n = 0; n < 8; n++)
-        assert_int_equal(put(q, 0, n, 8192), PQ_OK);
+    struct pq *q = full_queue();
     int said;
     pid_t pid = reader_that_lets_go(&said);
     kill(pid, SIGSTOP);
@@ -294,10 +298,7 @@ static void test_room_is_asked_for_in_vain(void **state)
 static void test_killed_reader(void **state)
 {
     (void)state;
-    make_queue(64 * 1024, 20);
-    struct pq *q = open_queue();
-    for (unsigned n = 0; n < 8; n++)
-        assert_int_equal(put(q, 0, n, 8192), PQ_OK);
+    struct pq *q = full_queue();
     int said;
     pid_t pid = reader_that_pins_all(&said);
     assert_int_equal(put(q, 0, 100, 1), PQ_FULL);
