@@ -32,10 +32,15 @@ class Tail:
 
 
 def write_text(path: Path, text: str) -> None:
+    """As `write_bytes`, in UTF-8. OSError."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
     """Through a temporary file: complete or absent, and nothing beside it. OSError."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(content)
         temporary.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 from typing import Final
+
+from common.files import write_bytes
 
 DOT_TIMEOUT_S: Final = 60.0
 SUFFIXES: Final = (".svg", ".png", ".pdf", ".dot")
@@ -45,14 +46,10 @@ def save(dot: str, file: Path) -> None:
     itself to FILE.dot; complete or not at all. Raises PictureError."""
     check_suffix(file)
     content = dot.encode() if file.suffix == ".dot" else draw(dot, file.suffix[1:])
-    partial = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
-        partial.write_bytes(content)
-        partial.replace(file)
+        write_bytes(file, content)
     except OSError as error:
         raise PictureError(f"{file}: {error.strerror}") from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def label(*lines: str) -> str:

@@ -8,12 +8,14 @@ percentages where `Run.units` says "%".
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from common.files import write_text
 from parsers.base.jsonfiles import BadFile
 from parsers.measure.deliveries import receiver_of
 from parsers.measure.run_files import cell_directories, load_cell
@@ -95,16 +97,18 @@ class Run:
         ]
 
     def save_deliveries(self, file: Path) -> int:
-        """Write all deliveries of all cells as CSV; return how many."""
+        """Write all deliveries of all cells as CSV, complete or not at all; return how many.
+        Raises BadFile, OSError."""
         count = 0
-        with file.open("w", newline="", encoding="utf-8") as stream:
-            out = csv.writer(stream)
-            out.writerow(["cell", *Delivery.__slots__, "latency_s"])
-            for cell in self.cells:
-                for d in cell.deliveries():
-                    values = [getattr(d, name) for name in Delivery.__slots__]
-                    out.writerow([cell.name, *values, d.latency_s])
-                    count += 1
+        text = io.StringIO(newline="")
+        out = csv.writer(text)
+        out.writerow(["cell", *Delivery.__slots__, "latency_s"])
+        for cell in self.cells:
+            for d in cell.deliveries():
+                values = [getattr(d, name) for name in Delivery.__slots__]
+                out.writerow([cell.name, *values, d.latency_s])
+                count += 1
+        write_text(file, text.getvalue())
         return count
 
 

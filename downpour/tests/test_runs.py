@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import csv
+import resource
+import signal
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,19 @@ def test_deliveries_as_csv(run: Path, tmp_path: Path) -> None:
     assert len(rows) == 160
     assert {row["cell"] for row in rows} == {"ldm6-m2-r20-p1", "ldm7-m2-r20-p1"}
     assert float(rows[0]["latency_s"]) > 0
+
+
+def test_a_full_disk_leaves_no_half_file(run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "deliveries.csv"
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, old[1]))
+    try:
+        with pytest.raises(OSError):
+            load_run(run).save_deliveries(file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+    assert [p.name for p in tmp_path.iterdir() if p.name != "run"] == []
 
 
 def test_what_is_no_run(run: Path, tmp_path: Path) -> None:
