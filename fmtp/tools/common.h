@@ -12,7 +12,7 @@
 
 /* Where a rate is needed and none is set: faster than what the machine will do. */
 #define FMTP_UNLIMITED_BPS UINT64_C(10000000000)
-enum { EXIT_USAGE = 2 };
+enum { EXIT_USAGE = 2, FEEDS_MAX = 64 };
 
 extern const char *program;
 
@@ -77,6 +77,17 @@ enum {
     {                                                          \
         .layout = FMTP_LAYOUT_2021, .mac_level = FMTP_MAC_AUTO \
     }
+/* Puts what `o` says into a configuration; those of servers and of clients name it alike. */
+#define COMMON_OPTIONS_TO(cfg, o)                          \
+    do {                                                   \
+        (cfg).layout = (o).layout;                         \
+        (cfg).mac_level = (o).mac_level;                   \
+        (cfg).has_key = (o).has_key;                       \
+        memcpy((cfg).key, (o).key, sizeof(cfg).key);       \
+        (cfg).pdu_bytes = (o).pdu_bytes;                   \
+        (cfg).unicast_repair = (o).unicast_repair;         \
+        (cfg).congestion_control = (o).congestion_control; \
+    } while (0)
 /* Takes one of COMMON_OPTIONS with its value in optarg. --help and --version end the program with
  * 0, an option that is not among them with 2. */
 void take_common_option(struct common_options *o, int option, const char *usage);

@@ -10,26 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/random.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common.h"
 #include "confine.h"
+#include "stored.h"
 
-struct file { /* being received, under a temporary name */
-    struct file *next;
-    uint32_t index;
-    size_t size, reserved; /* reserved: bytes of disk it has for sure */
-    int fd;                /* until all is reserved, then -1 */
-    void *data;
-    double begun_s;
-    char temporary[64], name[256];
-};
-
-enum { FEEDS_MAX = 64, RESERVE_BYTES = 4 << 20, EXIT_SENDER_LOST = 3 };
+enum { EXIT_SENDER_LOST = 3 };
 
 struct run;
 
@@ -37,25 +24,21 @@ struct feed { /* one sender and its group */
     struct run *run;
     struct fmtp_client_config cfg;
     struct fmtp_client *client;
-    struct file *files;
+    struct stored *files;
     struct fmtp_error err;
     int number;
     bool lost, was_connected, was_extended, finished, told_forged, told_level;
 };
 
 struct run {
-    int dir;
+    struct store store;
     bool sha256;
     struct feed feeds[FEEDS_MAX];
     int nservers, ngroups, ninterfaces; /* as the options named them, in order */
     unsigned nfeeds;
     uint64_t count; /* end after this many files; 0: when every sender has closed */
     uint64_t received, missed, failed, bytes;
-    uint64_t promised; /* bytes of files that have begun and are not reserved yet */
-    uint64_t token;    /* in the names of temporary files */
 };
-
-static char empty; /* where the bytes of an empty file go */
 
 static const char usage[] =
     "Usage: fmtp-recv --server IP:PORT --group IP:PORT --interface IP [OPTION]... DIR\n"
@@ -90,129 +73,15 @@ static const char usage[] =
     "wrong usage, 3 if nothing was missed but a sender was lost before it said that it\n"
     "was done.\n";
 
-static struct file *take(struct feed *feed, uint32_t index)
-{
-    for (struct file **link = &feed->files; *link; link = &(*link)->next)
-        if ((*link)->index == index) {
-            struct file *f = *link;
-            *link = f->next;
-            return f;
-        }
-    return NULL;
-}
-
-static void complain(const struct file *f, int error)
-{
-    progress("%s", "");
-    fprintf(stderr, "fmtp-recv: '%s', %zu bytes: %s\n", f->name, f->size, strerror(error));
-}
-
-/* Reserves the next bytes of the file. false: there is no room; what arrives would have no place.
- */
-static bool reserve(struct run *run, struct file *f)
-{
-    size_t left = f->size - f->reserved, bytes = left < RESERVE_BYTES ? left : RESERVE_BYTES;
-    int error = bytes ? posix_fallocate(f->fd, (off_t)f->reserved, (off_t)bytes) : 0;
-
-    if (error) {
-        complain(f, error);
-        run->failed++;
-        return false;
-    }
-    f->reserved += bytes;
-    run->promised -= bytes;
-    if (f->reserved == f->size) {
-        close(f->fd);
-        f->fd = -1;
-    }
-    return true;
-}
-
-/* A new file of a name that no other program uses, now or before. */
-static int open_temporary(struct run *run, const struct feed *feed, struct file *f)
-{
-    enum { TRIES = 100 };
-    int fd = -1;
-
-    errno = EEXIST;
-    for (int i = 0; fd < 0 && errno == EEXIST && i < TRIES; i++) {
-        if ((!run->token || i > 0) && getrandom(&run->token, sizeof run->token, 0) < 0)
-            return -1;
-        snprintf(f->temporary, sizeof f->temporary, ".fmtp-%016llx-%d-%u",
-                 (unsigned long long)run->token, feed->number, f->index);
-        fd = openat(run->dir, f->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    }
-    return fd;
-}
-
-/* 0, or why the file cannot be kept. What earlier files were promised is not there any more. */
-static int check_place(const struct run *run, const struct file *f, int fd)
-{
-    struct statvfs space;
-    struct stat st;
-
-    if (fstatat(run->dir, f->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
-        return EISDIR;
-    if (fstatvfs(fd, &space) < 0)
-        return 0;
-    return (run->promised + f->size) / space.f_frsize >= space.f_bavail ? ENOSPC : 0;
-}
-
-static void release(struct file *f)
-{
-    if (f->fd >= 0)
-        close(f->fd);
-    if (f->data != &empty)
-        munmap(f->data, f->size);
-    free(f);
-}
-
-static void discard(struct run *run, struct file *f)
-{
-    run->promised -= f->size - f->reserved;
-    unlinkat(run->dir, f->temporary, 0);
-    release(f);
-}
-
 static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, uint16_t meta_len,
                    struct timespec start)
 {
     struct feed *feed = ctx;
-    struct run *run = feed->run;
-    struct file *f = xcalloc(1, sizeof *f);
+    struct stored *f = stored_begin(&feed->run->store, feed->number, index, size, meta, meta_len);
 
     (void)start;
-    f->index = index;
-    f->size = size;
-    f->begun_s = now_s();
-    safe_name(meta, meta_len, index, f->name);
-    int fd = open_temporary(run, feed, f);
-    int error = fd < 0 ? errno : 0;
-    /* A full disk is told now. What is there is reserved bit by bit while data arrive: a large
-     * file in memory at once takes so long that datagrams are lost meanwhile. */
-    if (!error)
-        error = check_place(run, f, fd);
-    if (!error && ftruncate(fd, size) < 0)
-        error = errno;
-    f->data = &empty;
-    if (!error && size) {
-        f->data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        error = f->data == MAP_FAILED ? errno : 0;
-    }
-    if (error) {
-        complain(f, error);
-        if (fd >= 0) {
-            close(fd);
-            unlinkat(run->dir, f->temporary, 0);
-        }
-        free(f);
-        run->failed++;
-        return FMTP_NO_PLACE;
-    }
-    f->fd = fd;
-    run->promised += size;
-    if (!reserve(run, f)) {
-        discard(run, f);
+    if (!f) {
+        feed->run->failed++;
         return FMTP_NO_PLACE;
     }
     f->next = feed->files;
@@ -220,7 +89,7 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
     return f->data;
 }
 
-static void print_digest(const struct file *f)
+static void print_digest(const struct stored *f)
 {
     unsigned n = 0;
 
@@ -236,15 +105,14 @@ static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_
 {
     struct feed *feed = ctx;
     struct run *run = feed->run;
-    struct file *f = take(feed, index);
+    struct stored *f = stored_take(&feed->files, index);
     struct timespec arrived;
 
     clock_gettime(CLOCK_REALTIME, &arrived);
     progress("%s", "");
-    if (renameat(run->dir, f->temporary, run->dir, f->name) < 0) {
-        fprintf(stderr, "fmtp-recv: '%s': %s\n", f->name, strerror(errno));
+    if (!stored_name(&run->store, f)) {
         run->failed++;
-        discard(run, f);
+        stored_discard(&run->store, f);
         return;
     }
     run->received++;
@@ -256,36 +124,35 @@ static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_
         print_digest(f);
     printf(" name=%s\n", f->name);
     fflush(stdout);
-    run->promised -= f->size - f->reserved;
-    release(f);
+    stored_close(&run->store, f);
 }
 
 static void missed(void *ctx, uint32_t index)
 {
     struct feed *feed = ctx;
     struct run *run = feed->run;
-    struct file *f = take(feed, index);
+    struct stored *f = stored_take(&feed->files, index);
 
     run->missed++;
     progress("%s", "");
     printf("index=%u missed name=%s\n", index, f ? f->name : "?");
     fflush(stdout);
     if (f)
-        discard(run, f);
+        stored_discard(&run->store, f);
 }
 
 /* What came was not the sender's. */
 static void withdrawn(void *ctx, uint32_t index)
 {
     struct feed *feed = ctx;
-    struct file *f = take(feed, index);
+    struct stored *f = stored_take(&feed->files, index);
 
     progress("%s", "");
     if (!feed->told_forged)
         fprintf(stderr, "fmtp-recv: forged datagrams; --mac 1 or 2 at the sender keeps them out\n");
     feed->told_forged = true;
     if (f)
-        discard(feed->run, f);
+        stored_discard(&feed->run->store, f);
 }
 
 /* The feeds that the options named: as many groups as senders, an interface each or one for all. */
@@ -479,20 +346,14 @@ static void take_arguments(struct run *run, int argc, char **argv)
 
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
         take_option(run, &a, c);
-    a.cfg.layout = a.common.layout;
-    a.cfg.mac_level = a.common.mac_level;
-    a.cfg.has_key = a.common.has_key;
-    memcpy(a.cfg.key, a.common.key, sizeof a.cfg.key);
-    a.cfg.pdu_bytes = a.common.pdu_bytes;
-    a.cfg.unicast_repair = a.common.unicast_repair;
-    a.cfg.congestion_control = a.common.congestion_control;
+    COMMON_OPTIONS_TO(a.cfg, a.common);
     if (!a.cfg.r_mc_bps)
         a.cfg.r_mc_bps = FMTP_UNLIMITED_BPS;
     run->nfeeds = settle_feeds(run, &a.cfg);
     if (optind + 1 != argc)
         die_usage("one DIR is needed");
-    run->dir = open(argv[optind], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (run->dir < 0)
+    run->store.dir = open(argv[optind], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (run->store.dir < 0)
         die_usage("directory '%s': %s", argv[optind], strerror(errno));
     enter_sandbox(run, argv[optind], a.common.no_sandbox);
 }
@@ -512,13 +373,14 @@ static void reserve_more(struct feed *feed)
 {
     bool some = false;
 
-    for (struct file *f = feed->files, *next; f; f = next) {
+    for (struct stored *f = feed->files, *next; f; f = next) {
         next = f->next;
-        if (f->fd < 0 || reserve(feed->run, f))
+        if (f->fd < 0 || stored_reserve(&feed->run->store, f))
             continue;
         some = true;
+        feed->run->failed++;
         fmtp_client_abandon(feed->client, f->index);
-        discard(feed->run, take(feed, f->index));
+        stored_discard(&feed->run->store, stored_take(&feed->files, f->index));
     }
     if (some && !feed->lost)
         feed->lost = fmtp_client_service(feed->client, &feed->err) < 0;

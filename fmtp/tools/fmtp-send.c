@@ -3,51 +3,31 @@
  * fmtp-send: multicasts files to receivers (fmtp-recv) and repairs what they lost.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common.h"
 #include "confine.h"
 #include "notices.h"
+#include "source.h"
+#include "stats.h"
 
-enum { FEEDS_MAX = 64, PER_ADDRESS = 32 };
+enum { PER_ADDRESS = 32 };
 #define JOIN_S 0.5
 #define NS_PER_S UINT64_C(1000000000)
 #define LOOK_S 0.1 /* how often files are looked at: have they changed? */
-
-struct file {
-    struct file *next_open; /* of those that are mapped */
-    char *path;
-    const char *name; /* its last component */
-    void *data;
-    size_t size;
-    unsigned users; /* feeds that still need it */
-    int fd;         /* while it is mapped; else -1 */
-    struct timespec modified;
-    volatile sig_atomic_t cut; /* bytes of it are gone: SIGBUS */
-    bool changed;              /* told */
-    bool unreadable;           /* when its turn came */
-    uint32_t indices[FEEDS_MAX];
-};
-
-static struct file *open_files;
-static volatile sig_atomic_t some_cut;
 
 struct run;
 
 struct offered { /* a file on one feed */
     struct run *run;
     struct feed *feed;
-    struct file *file;
+    struct source *file;
     double at_s;
 };
 
@@ -60,7 +40,7 @@ struct feed { /* one group with its TCP port */
 };
 
 struct run {
-    struct file **files;
+    struct source **files;
     size_t nfiles, capacity;
     struct feed feeds[FEEDS_MAX];
     unsigned ngroups, naddresses, nports, nfeeds; /* the first three as options named them */
@@ -118,72 +98,13 @@ static const char usage[] =
     "Prints a line per file and one for the run. Exit status: 0 if every receiver\n"
     "acknowledged every file, 1 if not or on failure, 2 on wrong usage.\n";
 
-/* A mapped file became shorter, or its disk fails: zeros take the place of what is gone, so that
- * the program lives on to tell of it. Any other SIGBUS ends it. */
-static void on_bus_error(int number, siginfo_t *info, void *context)
-{
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)info->si_addr / page * page;
-
-    (void)context;
-    for (struct file *f = open_files; f; f = f->next_open) {
-        uintptr_t begin = (uintptr_t)f->data;
-        if (at < begin || at >= begin + f->size)
-            continue;
-        f->cut = some_cut = 1;
-        if (mmap((void *)at, begin + f->size - at, PROT_READ,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)
-            return;
-    }
-    signal(number, SIG_DFL);
-}
-
-static void catch_bus_errors(void)
-{
-    struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
-
-    sigaction(SIGBUS, &action, NULL);
-}
-
-/* Is the file still what was mapped? Tells once if not. */
-static bool is_intact(struct file *f)
-{
-    struct stat st;
-
-    if (f->fd < 0 || f->changed)
-        return !f->changed;
-    f->changed = f->cut || fstat(f->fd, &st) < 0 || (size_t)st.st_size != f->size ||
-                 st.st_mtim.tv_sec != f->modified.tv_sec ||
-                 st.st_mtim.tv_nsec != f->modified.tv_nsec;
-    if (f->changed) {
-        progress("%s", "");
-        fprintf(stderr, "fmtp-send: '%s': changed or unreadable while it was sent\n", f->path);
-    }
-    return !f->changed;
-}
-
-static void close_file(struct file *f)
-{
-    struct file **link = &open_files;
-
-    while (*link && *link != f)
-        link = &(*link)->next_open;
-    if (*link)
-        *link = f->next_open;
-    if (f->data)
-        munmap(f->data, f->size);
-    if (f->fd >= 0)
-        close(f->fd);
-    free(f->path);
-    free(f);
-}
-
 static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release why)
 {
     struct offered *o = cookie;
-    struct file *f = o->file;
+    struct source *f = o->file;
     struct feed *feed = ctx;
 
-    if (!is_intact(f))
+    if (!source_is_intact(f))
         why = FMTP_RELEASE_WITHDRAWN;
     feed->released++;
     feed->not_done += why != FMTP_RELEASE_ALL_DONE;
@@ -192,8 +113,7 @@ static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release 
            why_text[why], f->name);
     fflush(stdout);
     free(o);
-    if (--f->users == 0)
-        close_file(f);
+    source_leave(f);
 }
 
 static void laggard(void *ctx, const struct sockaddr *peer, const struct fmtp_held *held)
@@ -212,28 +132,11 @@ static void laggard(void *ctx, const struct sockaddr *peer, const struct fmtp_he
 /* Takes a file into the list; wrong ones end the program before or while it sends. */
 static void add_file(struct run *run, const char *path)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) < 0)
-        die_usage("'%s': %s", path, strerror(errno));
-    close(fd);
-    if (!S_ISREG(st.st_mode))
-        die_usage("'%s': not a regular file", path);
-    if (st.st_size > UINT32_MAX)
-        die_usage("'%s': %lld bytes; FMTP takes files of at most 4294967295", path,
-                  (long long)st.st_size);
     if (run->nfiles == run->capacity) {
         run->capacity = run->capacity ? 2 * run->capacity : 64;
-        run->files = xreallocarray(run->files, run->capacity, sizeof(struct file *));
+        run->files = xreallocarray(run->files, run->capacity, sizeof(struct source *));
     }
-    struct file *f = xcalloc(1, sizeof *f);
-    f->fd = -1;
-    f->path = xstrdup(path);
-    f->name = strrchr(f->path, '/') ? strrchr(f->path, '/') + 1 : f->path;
-    if (strlen(f->name) > FMTP_MAX_METADATA)
-        die_usage("'%s': name of more than %u bytes", path, FMTP_MAX_METADATA);
-    run->files[run->nfiles++] = f;
+    run->files[run->nfiles++] = source_new(path);
 }
 
 /* What standard input has to say now: complete lines are files. */
@@ -265,43 +168,12 @@ static void read_names(struct run *run)
                   run->line_len);
 }
 
-/* Maps the file. Every feed has to release it. */
-static void open_file(struct run *run, struct file *f)
-{
-    struct stat st = {0};
-
-    f->users = run->nfeeds;
-    f->fd = open(f->path, O_RDONLY | O_CLOEXEC);
-    int error = f->fd < 0 || fstat(f->fd, &st) < 0 ? errno : 0;
-    if (!error && (!S_ISREG(st.st_mode) || st.st_size > UINT32_MAX))
-        error = S_ISREG(st.st_mode) ? EFBIG : EINVAL;
-    f->size = error ? 0 : (size_t)st.st_size;
-    f->modified = st.st_mtim;
-    if (f->size) {
-        f->data = mmap(NULL, f->size, PROT_READ, MAP_SHARED, f->fd, 0);
-        error = f->data == MAP_FAILED ? errno : 0;
-    }
-    f->unreadable = error != 0;
-    if (error) {
-        f->data = NULL;
-        f->size = 0;
-        progress("%s", "");
-        fprintf(stderr, "fmtp-send: '%s': %s; it is left out\n", f->path, strerror(error));
-        return;
-    }
-    if (f->size)
-        madvise(f->data, f->size, MADV_SEQUENTIAL);
-    f->next_open = open_files;
-    open_files = f;
-}
-
 /* Files that are no longer what was announced are withdrawn; the others go on. */
 static void look_at_files(struct run *run)
 {
-    some_cut = 0;
-    for (struct file *f = open_files, *next; f; f = next) {
+    for (struct source *f = source_first_open(), *next; f; f = next) {
         next = f->next_open;
-        if (is_intact(f))
+        if (source_is_intact(f))
             continue;
         for (unsigned i = 0; i < run->nfeeds; i++) {
             bool last = f->users == 1;
@@ -312,20 +184,19 @@ static void look_at_files(struct run *run)
     }
 }
 
-static void leave_out(struct feed *feed, struct file *f)
+static void leave_out(struct feed *feed, struct source *f)
 {
     feed->released++;
     feed->not_done++;
-    if (--f->users == 0)
-        close_file(f);
+    source_leave(f);
 }
 
 static void offer(struct run *run, struct feed *feed)
 {
-    struct file *f = run->files[feed->offered++];
+    struct source *f = run->files[feed->offered++];
 
     if (!f->users)
-        open_file(run, f);
+        source_open(f, run->nfeeds); /* every feed has to release it */
     if (f->unreadable) {
         leave_out(feed, f);
         return;
@@ -360,38 +231,10 @@ static void service(struct run *run, int timeout_ms, bool *quiet)
             die("%s", err.text);
     if (n > 0 && p[0].revents)
         read_names(run);
-    if (some_cut || now_s() - run->looked_s > LOOK_S) {
+    if (source_any_cut() || now_s() - run->looked_s > LOOK_S) {
         run->looked_s = now_s();
         look_at_files(run);
     }
-}
-
-static void add(struct fmtp_server_stats *all, const struct fmtp_server_stats *s)
-{
-    all->products += s->products;
-    all->datagrams += s->datagrams;
-    all->datagram_bytes += s->datagram_bytes;
-    all->blocks += s->blocks;
-    all->retx_requests += s->retx_requests;
-    all->retx_blocks += s->retx_blocks;
-    all->retx_bytes += s->retx_bytes;
-    all->rejects += s->rejects;
-    all->timeouts += s->timeouts;
-    all->acks += s->acks;
-    all->unacknowledged += s->unacknowledged;
-    all->failed += s->failed;
-    all->bad_messages += s->bad_messages;
-    all->send_errors += s->send_errors;
-    all->too_long += s->too_long;
-    all->refused += s->refused;
-    all->laggards += s->laggards;
-    all->repair_requests += s->repair_requests;
-    all->parity_sent += s->parity_sent;
-    all->repairs_sent += s->repairs_sent;
-    all->nudges += s->nudges;
-    all->ahead += s->ahead;
-    all->receivers += s->receivers;
-    all->extended += s->extended;
 }
 
 /* Of all feeds together; what is worth a line at once gets it. */
@@ -410,7 +253,7 @@ static struct fmtp_server_stats total(struct run *run)
                     fmtp_address_text((struct sockaddr *)&f->cfg.group, text), s.pdu_bytes);
             f->told_too_long = s.too_long;
         }
-        add(&all, &s);
+        stats_add(&all, &s);
     }
     return all;
 }
@@ -630,13 +473,7 @@ static size_t take_arguments(struct run *run, int argc, char **argv, bool *no_sa
         die_usage("--first-index and --state together; valid is one of them");
     if (run->state)
         run->next_index = read_state(run->state);
-    a.cfg.layout = a.common.layout;
-    a.cfg.mac_level = a.common.mac_level;
-    a.cfg.has_key = a.common.has_key;
-    memcpy(a.cfg.key, a.common.key, sizeof a.cfg.key);
-    a.cfg.pdu_bytes = a.common.pdu_bytes;
-    a.cfg.unicast_repair = a.common.unicast_repair;
-    a.cfg.congestion_control = a.common.congestion_control;
+    COMMON_OPTIONS_TO(a.cfg, a.common);
     a.cfg.r_mc_bps = a.cfg.pace_bps ? a.cfg.pace_bps : FMTP_UNLIMITED_BPS;
     a.cfg.max_receivers = a.receivers > 256 ? a.receivers : 256;
     a.cfg.max_per_address = a.receivers > PER_ADDRESS ? a.receivers : PER_ADDRESS;
@@ -701,33 +538,10 @@ static bool close_feeds(struct run *run)
     /* Files that some feed never took up; the others are gone with their last release. */
     for (unsigned i = 0; i < run->nfeeds; i++)
         begun = run->feeds[i].offered < begun ? run->feeds[i].offered : begun;
-    for (size_t i = begun; i < run->nfiles; i++) {
-        free(run->files[i]->path);
-        free(run->files[i]);
-    }
+    for (size_t i = begun; i < run->nfiles; i++)
+        source_free(run->files[i]);
     free(run->files);
     return ok;
-}
-
-static void print_summary(const struct fmtp_server_stats *s, double seconds, bool ok)
-{
-    printf(
-        "products=%llu receivers=%zu extended=%zu seconds=%.3f datagrams=%llu datagram_bytes=%llu "
-        "blocks=%llu retx_requests=%llu retx_blocks=%llu retx_bytes=%llu rejects=%llu timeouts=%llu "
-        "acks=%llu unacknowledged=%llu failed=%llu repair_requests=%llu parity_sent=%llu repairs_sent=%llu "
-        "nudges=%llu bad_messages=%llu ahead=%llu refused=%llu laggards=%llu send_errors=%llu result=%s\n",
-        (unsigned long long)s->products, s->receivers, s->extended, seconds,
-        (unsigned long long)s->datagrams, (unsigned long long)s->datagram_bytes,
-        (unsigned long long)s->blocks, (unsigned long long)s->retx_requests,
-        (unsigned long long)s->retx_blocks, (unsigned long long)s->retx_bytes,
-        (unsigned long long)s->rejects, (unsigned long long)s->timeouts,
-        (unsigned long long)s->acks, (unsigned long long)s->unacknowledged,
-        (unsigned long long)s->failed, (unsigned long long)s->repair_requests,
-        (unsigned long long)s->parity_sent, (unsigned long long)s->repairs_sent,
-        (unsigned long long)s->nudges, (unsigned long long)s->bad_messages,
-        (unsigned long long)s->ahead, (unsigned long long)s->refused,
-        (unsigned long long)s->laggards, (unsigned long long)s->send_errors,
-        ok ? "complete" : "incomplete");
 }
 
 int main(int argc, char **argv)
@@ -740,7 +554,7 @@ int main(int argc, char **argv)
     enter_sandbox(&run, no_sandbox);
     open_feeds(&run);
     catch_signals();
-    catch_bus_errors();
+    source_catch_bus_errors();
     wait_for_receivers(&run, wanted);
     double begun_s = now_s();
     if (!stop_requested)
@@ -750,6 +564,6 @@ int main(int argc, char **argv)
     bool ok = close_feeds(&run) && st.unacknowledged == 0 && st.laggards == 0;
     progress("%s", "");
     notices_end();
-    print_summary(&st, seconds, ok);
+    stats_print(&st, seconds, ok);
     return ok ? EXIT_SUCCESS : EXIT_FAILURE;
 }

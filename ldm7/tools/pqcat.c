@@ -14,9 +14,9 @@
 #include "common/feedtype.h"
 #include "common/log.h"
 #include "common/product_line.h"
+#include "common/selection.h"
 #include "common/tool.h"
 #include "queue/pq.h"
-#include "selection.h"
 
 static const char help[] =
     "Usage: pqcat -q QUEUE [-f FEED] [-p PATTERN] [-o SECONDS] [-i SECONDS] [-c] [-s] [-O] [--list] [FILE]\n"

@@ -8,9 +8,9 @@
 #include "common/feedtype.h"
 #include "common/log.h"
 #include "common/product_line.h"
+#include "common/selection.h"
 #include "common/tool.h"
 #include "queue/pq.h"
-#include "selection.h"
 
 static const char help[] =
     "Usage: pqexpire -q QUEUE [-a HOURS] [-i SECONDS] [-f FEED] [-p PATTERN]\n"

@@ -10,9 +10,9 @@
 #include "common/feedtype.h"
 #include "common/log.h"
 #include "common/product_line.h"
+#include "common/selection.h"
 #include "common/tool.h"
 #include "queue/pq.h"
-#include "selection.h"
 
 enum { NOT_THERE = 3, CLIENTS_MAX = 512 };
 

@@ -16,6 +16,7 @@
 #include "common/feedtype.h"
 #include "common/log.h"
 #include "common/product_line.h"
+#include "common/selection.h"
 #include "common/tool.h"
 #include "state.h"
 
@@ -60,8 +61,7 @@ static const struct option options[] = {
 
 struct arguments {
     const char *queue, *conf, *data_dir, *state;
-    uint32_t feed;
-    struct ere *pattern;
+    struct selection wanted;
     double interval_s, offset_s, timeout_s;
     unsigned max_open, max_children;
     bool check;
@@ -179,8 +179,7 @@ static void heed_signals(struct pqact *p)
 
 static void process(struct pqact *p, const struct pq_view *v)
 {
-    if ((v->info.feedtype & p->args->feed) != 0 && v->info.creation.tv_sec >= p->created_from &&
-        (!p->args->pattern || ere_match(p->args->pattern, v->info.ident) == ERE_YES))
+    if (v->info.creation.tv_sec >= p->created_from && selection_has(&p->args->wanted, &v->info))
         actor_product(&p->actor, &v->info, v->data);
     if (!state_put(&p->state, &v->info) && !p->state_failed) {
         log_error("the state file cannot be written: %s", strerror(errno));
@@ -264,24 +263,18 @@ static int begin(struct pqact *p)
 static void take_arguments(struct arguments *a, int argc, char **argv)
 {
     *a = (struct arguments){.data_dir = ".",
-                            .feed = FEEDTYPE_ANY,
+                            .wanted = {.feed = FEEDTYPE_ANY},
                             .interval_s = 15,
                             .offset_s = -1,
                             .timeout_s = 60,
                             .max_open = 64,
                             .max_children = 64};
-    char why[512];
     for (int c; (c = getopt_long(argc, argv, TOOL_SHORT "q:d:f:p:i:o:t:", options, NULL)) != -1;) {
         switch (c) {
         case 'q': a->queue = optarg; break;
         case 'd': a->data_dir = optarg; break;
-        case 'f': a->feed = tool_feed(optarg); break;
-        case 'p':
-            ere_free(a->pattern);
-            if (ere_compile(&a->pattern, optarg, false, why, sizeof why) < 0)
-                tool_usage("-p: found \"%s\" (%s); valid: an extended regular expression", optarg,
-                           why);
-            break;
+        case 'f': a->wanted.feed = tool_feed(optarg); break;
+        case 'p': selection_pattern(&a->wanted, optarg); break;
         case 'i': a->interval_s = tool_real("-i", optarg, 0, 86400); break;
         case 'o': a->offset_s = tool_real("-o", optarg, 0, 1e9); break;
         case 't': a->timeout_s = tool_real("-t", optarg, 0.01, 86400); break;
@@ -347,7 +340,7 @@ int main(int argc, char **argv)
     state_close(&p.state);
     datadir_close(&p.dir);
     actconf_free(&p.conf);
-    ere_free(a.pattern);
+    selection_free(&a.wanted);
     pq_close(p.q);
     return rc;
 }

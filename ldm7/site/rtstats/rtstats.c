@@ -12,10 +12,10 @@
 #include "bins.h"
 #include "common/alloc.h"
 #include "common/digest.h"
-#include "common/ere.h"
 #include "common/feedtype.h"
 #include "common/log.h"
 #include "common/product_line.h"
+#include "common/selection.h"
 #include "common/tool.h"
 #include "ldmd/push.h"
 #include "ldmdlog.h"
@@ -72,8 +72,7 @@ struct letter {
 
 struct rtstats {
     struct pq *q;
-    uint32_t feed;
-    struct ere *pattern;
+    struct selection wanted;
     double offset_s, interval_s;
     char host[256];
     const char *classic, *minutes_file, *ldmd_log;
@@ -217,8 +216,7 @@ static void read_queue(struct rtstats *r)
 
     char line[PRODUCT_LINE_MAX];
     while (!tool_stop && pq_next(r->q, r->after, &v) == PQ_OK) {
-        if ((v.info.feedtype & r->feed) != 0 &&
-            (!r->pattern || ere_match(r->pattern, v.info.ident) == ERE_YES)) {
+        if (selection_has(&r->wanted, &v.info)) {
             log_debug("%s", product_line_format(&v.info, line, sizeof line));
             bins_add(&r->bins, &v.info, &v.inserted);
             if (!r->ldmd_log)
@@ -235,7 +233,7 @@ static void read_log(struct rtstats *r)
 
     const char *line;
     while (r->ldmd_log && (line = ldmdlog_line(&r->log)))
-        if (ldmdlog_arrival(line, &a) && (a.feed & r->feed) != 0)
+        if (ldmdlog_arrival(line, &a) && (a.feed & r->wanted.feed) != 0)
             arrived(r, &a.at, &a.creation, a.feed, a.bytes, a.by_fmtp);
 }
 
@@ -287,18 +285,11 @@ static void begin(struct rtstats *r)
 
 static void take_arguments(struct rtstats *r, const char **queue, int argc, char **argv)
 {
-    char why[512];
-
     for (int c; (c = getopt_long(argc, argv, "vxl:q:f:p:o:i:H:h:P:", options, NULL)) != -1;) {
         switch (c) {
         case 'q': *queue = optarg; break;
-        case 'f': r->feed = tool_feed(optarg); break;
-        case 'p':
-            ere_free(r->pattern);
-            if (ere_compile(&r->pattern, optarg, false, why, sizeof why) < 0)
-                tool_usage("-p: found \"%s\" (%s); valid: an extended regular expression", optarg,
-                           why);
-            break;
+        case 'f': r->wanted.feed = tool_feed(optarg); break;
+        case 'p': selection_pattern(&r->wanted, optarg); break;
         case 'o': r->offset_s = tool_real("-o", optarg, 0, 1e9); break;
         case 'i': r->interval_s = tool_real("-i", optarg, 0.001, 86400); break;
         case 'H':
@@ -329,7 +320,7 @@ int main(int argc, char **argv)
     const char *queue = NULL;
 
     log_init(argc, &argv);
-    r.feed = tool_feed("ANY - EXP");
+    r.wanted.feed = tool_feed("ANY - EXP");
     if (gethostname(r.host, sizeof r.host - 1) != 0)
         snprintf(r.host, sizeof r.host, "localhost");
     take_arguments(&r, &queue, argc, argv);
@@ -345,7 +336,7 @@ int main(int argc, char **argv)
     ldmdlog_close(&r.log);
     bins_free(&r.bins);
     free(r.letters);
-    ere_free(r.pattern);
+    selection_free(&r.wanted);
     pq_close(r.q);
     return TOOL_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "selection.h"
 
-#include "common/tool.h"
+#include "tool.h"
 
 void selection_pattern(struct selection *s, const char *text)
 {

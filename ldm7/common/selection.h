@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "common/ere.h"
+#include "ere.h"
 #include "queue/pq.h"
 
 struct selection {
