@@ -2,6 +2,7 @@
 """Words to avoid (words.txt): `python -m tools.docs.words [FILE...]` names them, with the remedy.
 
 Without files: every Markdown page that people write. Code in backticks and in blocks is left out.
+`--count` prints how many words each page has, and all (count.py says which).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.prose import prose_lines
+from tools.docs.count import MOST_WORDS, table
 from tools.docs.sentences import CODE, pages
 
 LIST: Final = Path(__file__).with_name("words.txt")
@@ -37,6 +39,11 @@ def findings(text: str) -> Iterator[str]:
 
 def main(files: list[str]) -> int:
     """Print each finding as FILE:LINE; return 1 if there is one."""
+    if files == ["--count"]:
+        rows = table()
+        print("\n".join(f"{words:6,} {page}" for words, page in rows))
+        print(f"{sum(words for words, _ in rows):6,} words; {MOST_WORDS:,} at most")
+        return 0
     code = 0
     for page in [Path(file) for file in files] or pages():
         for number, line in prose_lines(page):
